@@ -1,0 +1,24 @@
+"""Options that several commands share, each declared once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import click
+
+F = TypeVar("F", bound=Callable[..., object])
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
+limit_option = click.option("--limit", metavar="NODESET", help="Only these nodes (gpu[01-04]) or groups.")
+
+
+def connection_options(function: F) -> F:
+    """Ansible's own login options, with Ansible's meaning."""
+    for option in (
+        click.option("-k", "--ask-pass", is_flag=True, help="Ask for the SSH password."),
+        click.option("-K", "--ask-become-pass", is_flag=True, help="Ask for the sudo password."),
+        click.option("-u", "--user", metavar="USER", help="Log in as USER instead of cluster.yml's."),
+    ):
+        function = option(function)
+    return function

@@ -1,0 +1,92 @@
+"""The cluster as the rest of deepopsctl sees it: complete, validated, frozen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+
+
+class Role(StrEnum):
+    """What a machine is for. A machine may have several."""
+
+    CONTROLLER = "controller"
+    COMPUTE = "compute"
+    LOGIN = "login"
+    DBD = "dbd"
+    NFS_SERVER = "nfs_server"
+    MONITORING = "monitoring"
+
+
+# Functions that nobody names fall to the first controller (DESIGN, section 4).
+DELEGATED_TO_CONTROLLER = (Role.DBD, Role.NFS_SERVER, Role.MONITORING)
+
+
+@dataclass(frozen=True, slots=True)
+class Gpus:
+    """Declared GPUs of one node: Slurm's gres type (`h100`, or '' for untyped) and how many."""
+
+    type: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One machine. `address` is '' where the name itself must resolve; `port` 0 means ssh's default."""
+
+    name: str
+    roles: frozenset[Role]
+    address: str = ""
+    port: int = 0
+    gpus: Gpus | None = None
+    features: tuple[str, ...] = ()
+    slurm: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """A Slurm partition; `nodes` are node names in order, `options` any further Slurm keys."""
+
+    name: str
+    nodes: tuple[str, ...]
+    default: bool = False
+    max_time: str = ""
+    options: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How the nodes are reached over SSH. Empty strings and 0 mean ssh's own default."""
+
+    user: str
+    port: int = 0
+    key: str = ""
+    jump_host: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """A whole cluster; node order is the order of cluster.yml, the first controller is the primary."""
+
+    name: str
+    access: Access
+    nodes: tuple[Node, ...]
+    partitions: tuple[Partition, ...]
+
+    def with_role(self, role: Role) -> tuple[Node, ...]:
+        """The nodes that have `role`; delegated functions fall to the first controller."""
+        found = tuple(node for node in self.nodes if role in node.roles)
+        if found or role not in DELEGATED_TO_CONTROLLER:
+            return found
+        return self.controllers[:1]
+
+    @property
+    def controllers(self) -> tuple[Node, ...]:
+        """Controllers in order; the first is the primary."""
+        return tuple(node for node in self.nodes if Role.CONTROLLER in node.roles)
+
+    @property
+    def compute(self) -> tuple[Node, ...]:
+        """Compute nodes in order."""
+        return tuple(node for node in self.nodes if Role.COMPUTE in node.roles)
