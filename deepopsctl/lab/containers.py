@@ -1,0 +1,114 @@
+"""A lab's containers and network in podman: found by label, made, started, removed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from ipaddress import IPv4Network
+from pathlib import Path
+from typing import cast
+
+from deepopsctl.lab.engine import Engine
+from deepopsctl.lab.layout import LabNode
+from deepopsctl.lab.podman import PodmanError, podman, podman_json, podman_succeeds
+
+LABEL = "deepopsctl.lab"
+NODE_LABEL = "deepopsctl.node"
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """A node's container as podman sees it; `address` is '' while it does not run."""
+
+    id: str
+    lab: str
+    node: str
+    state: str
+    address: str
+
+
+def container_name(lab: str, node: str) -> str:
+    """The container of one node."""
+    return f"{lab}-{node}"
+
+
+def network_name(lab: str) -> str:
+    """The podman network of one lab."""
+    return f"deepopsctl-{lab}"
+
+
+def list_containers(lab: str = "") -> tuple[Container, ...]:
+    """All containers of one lab, or of all labs, whatever their state: two calls however many there are."""
+    label = f"{LABEL}={lab}" if lab else LABEL
+    ids = podman("ps", "--all", "--quiet", "--no-trunc", "--filter", f"label={label}").split()
+    if not ids:
+        return ()
+    found = cast("list[dict[str, object]]", podman_json("inspect", "--type", "container", *ids))
+    return tuple(parse_container(item) for item in found)
+
+
+def parse_container(item: dict[str, object]) -> Container:
+    """Read one object of `podman inspect`."""
+    try:
+        labels = cast("dict[str, str]", cast("dict[str, object]", item["Config"])["Labels"])
+        settings = cast("dict[str, object]", item["NetworkSettings"])
+        networks = cast("dict[str, dict[str, object]]", settings.get("Networks") or {})
+        lab = labels[LABEL]
+        return Container(
+            id=str(item["Id"]),
+            lab=lab,
+            node=labels[NODE_LABEL],
+            state=str(cast("dict[str, object]", item["State"])["Status"]),
+            address=str(networks.get(network_name(lab), {}).get("IPAddress", "")),
+        )
+    except (KeyError, TypeError) as err:
+        raise PodmanError(f"`podman inspect` lacks {err}", "deepopsctl lab knows podman 4 and 5") from err
+
+
+def ensure_network(lab: str) -> IPv4Network:
+    """The lab's own network, made if it is not there; podman picks a free subnet."""
+    name = network_name(lab)
+    if not podman_succeeds("network", "exists", name):
+        # no DNS: nodes resolve through the host's own servers, and the deploy brings their /etc/hosts
+        podman("network", "create", "--disable-dns", "--label", f"{LABEL}={lab}", name)
+    found = cast("list[dict[str, object]]", podman_json("network", "inspect", name))
+    subnets = cast("list[dict[str, str]]", found[0]["subnets"])
+    return IPv4Network(next(entry["subnet"] for entry in subnets if "." in entry["subnet"]))
+
+
+def run_argv(
+    engine: Engine, lab: str, image: str, node: LabNode, network: IPv4Network, devices: Path
+) -> tuple[str, ...]:
+    """podman's arguments that start one node."""
+    gpus = range(node.gpus.count if node.gpus else 0)
+    return (
+        *engine.global_options,
+        "run",
+        "--detach",
+        "--pull=never",
+        f"--name={container_name(lab, node.name)}",
+        f"--hostname={node.name}",
+        f"--label={LABEL}={lab}",
+        f"--label={NODE_LABEL}={node.name}",
+        f"--network={network_name(lab)}",
+        f"--ip={node.address(network)}",
+        # podman's own /etc/hosts is a bind mount, which cannot be replaced as on a real machine
+        "--no-hosts",
+        "--systemd=always",
+        *engine.run_options,
+        *(f"--device={devices}/nvidia{k}:/dev/nvidia{k}" for k in gpus),
+        image,
+    )
+
+
+def remove_containers(ids: Iterable[str]) -> None:
+    """Remove containers whatever they do; those already gone are no error."""
+    wanted = tuple(ids)
+    if wanted:
+        podman("rm", "--force", "--ignore", "--time=0", "--volumes", *wanted)
+
+
+def remove_network(lab: str) -> None:
+    """Remove the lab's network; one that is not there is no error."""
+    if podman_succeeds("network", "exists", network_name(lab)):
+        podman("network", "rm", "--force", network_name(lab))

@@ -1,0 +1,130 @@
+"""What this machine's podman can do, and what a node therefore has to be run with. Decisions are pure."""
+
+from __future__ import annotations
+
+import resource
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+from deepopsctl.errors import ControlMachineError
+from deepopsctl.lab.podman import INSTALL_HINT, PodmanError, podman_json
+
+OLDEST_PODMAN = (4, 0)
+CAP_SYS_RESOURCE = 24
+# Raising a hard limit above one's own needs CAP_SYS_RESOURCE. podman asks for a million open files, and lowers
+# its own process limit to 32768 before it starts anything: more than that its children can't ask for.
+CEILINGS = {"nofile": 1_048_576, "nproc": 32_768}
+
+
+@dataclass(frozen=True, slots=True)
+class PodmanHost:
+    """The facts of `podman info` that matter here."""
+
+    version: tuple[int, int]
+    runtime: str
+    cgroups: str
+    rootless: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessLimits:
+    """Hard limits of this process (-1: unlimited) and whether it may raise them."""
+
+    nofile: int
+    nproc: int
+    may_raise: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """How nodes are run here: arguments before and after `run`."""
+
+    global_options: tuple[str, ...]
+    run_options: tuple[str, ...]
+
+
+def parse_info(info: Mapping[str, object]) -> PodmanHost:
+    """Read `podman info --format json`."""
+    try:
+        host = cast("Mapping[str, object]", info["host"])
+        security = cast("Mapping[str, object]", host["security"])
+        runtime = cast("Mapping[str, object]", host["ociRuntime"])
+        version = cast("Mapping[str, object]", info["version"])
+        major, minor = str(version["Version"]).split(".")[:2]
+        return PodmanHost(
+            version=(int(major), int(minor)),
+            runtime=str(runtime["name"]),
+            cgroups=str(host["cgroupVersion"]),
+            rootless=bool(security["rootless"]),
+        )
+    except (KeyError, TypeError, ValueError) as err:
+        raise PodmanError(f"`podman info` lacks {err}", "deepopsctl lab knows podman 4 and 5") from err
+
+
+def decide(host: PodmanHost, limits: ProcessLimits, *, runc_installed: bool) -> Engine:
+    """Turn facts into podman options, or say why a lab cannot run here."""
+    if host.version < OLDEST_PODMAN:
+        raise ControlMachineError(
+            f"podman {host.version[0]}.{host.version[1]} is too old for the lab",
+            f"install podman {OLDEST_PODMAN[0]}.{OLDEST_PODMAN[1]} or newer",
+        )
+    if host.rootless:
+        raise ControlMachineError(
+            "the lab needs podman as root: this machine cannot reach rootless containers by their addresses, "
+            "and only root can make the simulated GPUs",
+            "run it as root, for example `sudo deepopsctl lab up`",
+        )
+    return Engine(
+        _global_options(host, runc_installed=runc_installed), _cgroup_options(host) + _limits(limits)
+    )
+
+
+def detect() -> Engine:
+    """Ask this machine."""
+    info = cast("Mapping[str, object]", podman_json("info", "--format", "json"))
+    return decide(parse_info(info), _process_limits(), runc_installed=bool(shutil.which("runc")))
+
+
+def _global_options(host: PodmanHost, *, runc_installed: bool) -> tuple[str, ...]:
+    if host.cgroups == "v2" or host.runtime == "runc":
+        return ()
+    # crun refuses the hybrid layout (v1 controllers with an empty v2 tree beside them)
+    if runc_installed:
+        return ("--runtime", "runc")
+    raise ControlMachineError(f"{host.runtime} cannot run systemd nodes on cgroup v1; runc can", INSTALL_HINT)
+
+
+def _cgroup_options(host: PodmanHost) -> tuple[str, ...]:
+    """What it takes to have a cgroup tree inside that systemd and slurmd may write to."""
+    options = ("--cap-add", "SYS_ADMIN", "--security-opt", "unmask=/sys/fs/cgroup")
+    if host.cgroups == "v2":
+        # the tree is delegated and writable already; the kernel wants NET_ADMIN for the
+        # device programs (BPF_PROG_TYPE_CGROUP_DEVICE) by which slurmd confines GPUs
+        return (*options, "--cap-add", "NET_ADMIN", "--cgroupns", "private")
+    return options
+
+
+def _limits(limits: ProcessLimits) -> tuple[str, ...]:
+    if limits.may_raise:
+        return ()
+    options: list[str] = []
+    for name, own in (("nofile", limits.nofile), ("nproc", limits.nproc)):
+        allowed = CEILINGS[name] if own == resource.RLIM_INFINITY else min(own, CEILINGS[name])
+        options += ["--ulimit", f"{name}={allowed}:{allowed}"]
+    return tuple(options)
+
+
+def _process_limits() -> ProcessLimits:
+    return ProcessLimits(
+        nofile=resource.getrlimit(resource.RLIMIT_NOFILE)[1],
+        nproc=resource.getrlimit(resource.RLIMIT_NPROC)[1],
+        may_raise=_has_capability(CAP_SYS_RESOURCE, Path("/proc/self/status").read_text(encoding="ascii")),
+    )
+
+
+def _has_capability(number: int, process_status: str) -> bool:
+    bits = next(line.split()[1] for line in process_status.splitlines() if line.startswith("CapEff:"))
+    return bool(int(bits, 16) >> number & 1)

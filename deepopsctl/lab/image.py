@@ -1,0 +1,138 @@
+"""The node image: one per Debian release, built once with mmdebstrap and kept in podman's store."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import subprocess
+import tempfile
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from deepopsctl.errors import ControlMachineError, DeepOpsError, InputError
+from deepopsctl.lab.podman import INSTALL_HINT, last_words, podman, podman_json, podman_succeeds
+from deepopsctl.lab.rootfs import FILES, FINISH, write_rootfs
+
+Say = Callable[[str], None]
+
+REPOSITORY = "localhost/deepopsctl-lab"
+DEFAULT_MIRROR = "http://deb.debian.org/debian"
+SUITES = {"debian12": "bookworm", "debian13": "trixie", "sid": "sid"}
+PACKAGES = (
+    "systemd-sysv",
+    "dbus",
+    "openssh-server",
+    "python3",
+    "sudo",
+    "iproute2",
+    "iputils-ping",
+    "ca-certificates",
+    "kmod",
+    "procps",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """Everything the content of an image depends on."""
+
+    os: str
+    suite: str
+    mirror: str
+
+    @classmethod
+    def for_os(cls, os: str, mirror: str = DEFAULT_MIRROR) -> Recipe:
+        """The recipe of one of the lab's systems."""
+        if os not in SUITES:
+            raise InputError.single(
+                "--os", f"no lab system is called {os!r}", f"choose from {', '.join(SUITES)}"
+            )
+        return cls(os, SUITES[os], mirror)
+
+    @property
+    def reference(self) -> str:
+        """The image's name; another recipe has another name, so that a cached image is always the right one."""
+        digest = hashlib.sha256()
+        for part in (*self.mmdebstrap_argv(Path("/files"), Path("/root.tar")), repr(sorted(FILES.items()))):
+            digest.update(part.encode() + b"\0")
+        return f"{REPOSITORY}:{self.os}-{digest.hexdigest()[:12]}"
+
+    def mmdebstrap_argv(self, files: Path, tarball: Path) -> tuple[str, ...]:
+        """Build the root file system: packages, our files from the folder `files`, the finishing touches."""
+        return (
+            "mmdebstrap",
+            "--variant=minbase",
+            f"--include={','.join(PACKAGES)}",
+            # kept: the first `apt-get install` on a node needs no `apt-get update`
+            "--skip=cleanup/apt/lists",
+            "--dpkgopt=force-unsafe-io",
+            "--dpkgopt=path-exclude=/usr/share/man/*",
+            # unstable's signed index expires within days and mirrors may lag
+            *(('--aptopt=Acquire::Check-Valid-Until "false"',) if self.suite == "sid" else ()),
+            f"--customize-hook=sync-in {files} /",
+            f'--customize-hook=chroot "$1" /bin/sh -c {_quoted(FINISH)}',
+            self.suite,
+            str(tarball),
+            self.mirror,
+        )
+
+
+def ensure_image(recipe: Recipe, say: Say) -> str:
+    """The image's name; built first unless it is there."""
+    if not podman_succeeds("image", "exists", recipe.reference):
+        build_image(recipe, say)
+    return recipe.reference
+
+
+def build_image(recipe: Recipe, say: Say) -> None:
+    """Build the image anew, whether it is there or not."""
+    if not shutil.which("mmdebstrap"):
+        raise ControlMachineError("mmdebstrap is not installed on this machine", INSTALL_HINT)
+    say(f"building the {recipe.os} node image, once for all labs (about a minute)")
+    with tempfile.TemporaryDirectory(prefix="deepopsctl-lab-") as folder:
+        files, tarball = Path(folder, "files"), Path(folder, "root.tar")
+        write_rootfs(files)
+        _run_mmdebstrap(recipe.mmdebstrap_argv(files, tarball), say)
+        say("storing the image")
+        podman("import", "--change", 'CMD ["/sbin/init"]', str(tarball), recipe.reference, timeout_s=300)
+
+
+def remove_images() -> tuple[list[str], list[str]]:
+    """Remove every cached node image; returns those removed and those still in use."""
+    found = podman_json("images", "--filter", f"reference={REPOSITORY}", "--format", "json")
+    removed: list[str] = []
+    kept: list[str] = []
+    for image in found if isinstance(found, list) else []:
+        for name in image.get("Names") or [image["Id"]]:
+            (removed if podman_succeeds("rmi", str(name)) else kept).append(str(name))
+    return removed, kept
+
+
+def _run_mmdebstrap(argv: tuple[str, ...], say: Say) -> None:
+    tail: deque[str] = deque(maxlen=30)
+    # An own session, as in podman.py: on Ctrl-C it is ended in order and removes its temporary tree.
+    process = subprocess.Popen(
+        argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    try:
+        for line in process.stderr or ():
+            tail.append(line.rstrip())
+            if line.startswith("I: ") and "tempdir" not in line and "--customize-hook" not in line:
+                say(f"  {line[3:].rstrip()}")
+        code = process.wait()
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            process.wait(timeout=60)
+    if code != 0:
+        errors = [line for line in tail if line.startswith(("E:", "W:", "Err:"))]
+        raise DeepOpsError(
+            f"mmdebstrap failed: {last_words(chr(10).join(errors or tail))}",
+            "the package mirror must be reachable and its archive key installed (package debian-archive-keyring)",
+        )
+
+
+def _quoted(script: str) -> str:
+    return "'" + script.replace("'", "'\\''") + "'"

@@ -1,0 +1,193 @@
+"""What is remembered about labs between commands: one private folder a lab, one lock a name."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from deepopsctl.errors import DeepOpsError
+from deepopsctl.lab.layout import LabNode
+from deepopsctl.model import Gpus, Role
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True, slots=True)
+class LabRecord:
+    """A lab as it was last left by `lab up`."""
+
+    name: str
+    os: str
+    gpus: Gpus | None
+    sudo_password: bool
+    nodes: tuple[LabNode, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LabFolder:
+    """The files of one lab."""
+
+    path: Path
+
+    @property
+    def record(self) -> Path:
+        """What the lab consists of, for later commands."""
+        return self.path / "lab.json"
+
+    @property
+    def password(self) -> Path:
+        """The login password of the lab's user (0600)."""
+        return self.path / "password"
+
+    @property
+    def node_list(self) -> Path:
+        """Where the node list goes unless --output says otherwise."""
+        return self.path / "nodes.yml"
+
+    @property
+    def devices(self) -> Path:
+        """The simulated GPUs' device files."""
+        return self.path / "devices"
+
+    def load(self) -> LabRecord | None:
+        """The lab's record, or None if no `lab up` has finished here."""
+        try:
+            return _parse_record(json.loads(self.record.read_text(encoding="utf-8")))
+        except FileNotFoundError:
+            return None
+        except (ValueError, KeyError, TypeError) as err:
+            raise DeepOpsError(
+                f"{self.record} cannot be read: {err!r}",
+                f"`deepopsctl lab down --name {self.path.name}` clears it",
+            ) from err
+
+    def save(self, record: LabRecord) -> None:
+        """Remember `record`."""
+        write_private(self.record, json.dumps(_record_object(record), indent=1) + "\n")
+
+    def remove(self) -> None:
+        """Forget the lab."""
+        shutil.rmtree(self.path, ignore_errors=True)
+
+
+@dataclass(frozen=True, slots=True)
+class LabStore:
+    """All labs of this user, below $XDG_STATE_HOME/deepopsctl/labs."""
+
+    root: Path
+
+    @classmethod
+    def default(cls) -> LabStore:
+        """The store the XDG base directory rules put it in."""
+        state_home = os.environ.get("XDG_STATE_HOME", "")
+        base = Path(state_home) if state_home.startswith("/") else Path.home() / ".local" / "state"
+        return cls(base / "deepopsctl" / "labs")
+
+    def folder(self, name: str) -> LabFolder:
+        """The folder of one lab, which need not exist."""
+        return LabFolder(self.root / name)
+
+    def names(self) -> tuple[str, ...]:
+        """Labs that have a folder here."""
+        if not self.root.is_dir():
+            return ()
+        return tuple(sorted(path.name for path in self.root.iterdir() if path.is_dir()))
+
+    @contextmanager
+    def lock(self, name: str) -> Iterator[None]:
+        """Hold lab `name` for this process; a second process is refused at once."""
+        with self._locked(name, fcntl.LOCK_EX | fcntl.LOCK_NB):
+            yield
+
+    @contextmanager
+    def wait_lock(self, name: str) -> Iterator[None]:
+        """Hold `name`, waiting for whoever has it: for the image, which one process builds for all."""
+        with self._locked(name, fcntl.LOCK_EX):
+            yield
+
+    @contextmanager
+    def _locked(self, name: str, mode: int) -> Iterator[None]:
+        self.root.mkdir(parents=True, exist_ok=True, mode=0o700)
+        path = self.root / f"{name}.lock"
+        while True:
+            handle = path.open("a", encoding="ascii")
+            try:
+                fcntl.flock(handle, mode)
+            except BlockingIOError as err:
+                handle.close()
+                raise DeepOpsError(
+                    f"another `deepopsctl lab` command works on lab {name!r}",
+                    "wait for it, or choose another --name",
+                ) from err
+            if _is_same_file(path, handle.fileno()):
+                break
+            handle.close()  # its holder removed it while we waited: take the new one
+        try:
+            yield
+        finally:
+            # removed while held, so that `lab down` leaves no trace
+            path.unlink(missing_ok=True)
+            handle.close()
+            with suppress(OSError):
+                self.root.rmdir()
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a 0600 file so that readers see the old or the new content, nothing between."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as handle:
+        handle.write(text)
+    temporary.replace(path)
+
+
+def _is_same_file(path: Path, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(path.stat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+
+
+def _record_object(record: LabRecord) -> dict[str, object]:
+    return {
+        "schema": SCHEMA,
+        "name": record.name,
+        "os": record.os,
+        "gpus": _gpus_object(record.gpus),
+        "sudo_password": record.sudo_password,
+        "nodes": [
+            {"name": node.name, "role": str(node.role), "host": node.host, "gpus": _gpus_object(node.gpus)}
+            for node in record.nodes
+        ],
+    }
+
+
+def _gpus_object(gpus: Gpus | None) -> dict[str, object] | None:
+    return {"type": gpus.type, "count": gpus.count} if gpus else None
+
+
+def _parse_record(data: dict[str, object]) -> LabRecord:
+    if data["schema"] != SCHEMA:
+        raise ValueError(f"schema {data['schema']}")
+    nodes = data["nodes"]
+    if not isinstance(nodes, list):
+        raise TypeError("nodes is no list")
+    return LabRecord(
+        name=str(data["name"]),
+        os=str(data["os"]),
+        gpus=_parse_gpus(data["gpus"]),
+        sudo_password=bool(data["sudo_password"]),
+        nodes=tuple(
+            LabNode(str(n["name"]), Role(n["role"]), int(n["host"]), _parse_gpus(n["gpus"])) for n in nodes
+        ),
+    )
+
+
+def _parse_gpus(data: object) -> Gpus | None:
+    return Gpus(str(data["type"]), int(data["count"])) if isinstance(data, dict) else None
