@@ -95,6 +95,8 @@ def run_argv(
         # podman's own /etc/hosts is a bind mount, which cannot be replaced as on a real machine
         "--no-hosts",
         "--systemd=always",
+        # ping for everybody, as Debian's own sysctl settings have it
+        "--sysctl=net.ipv4.ping_group_range=0 2147483647",
         *engine.run_options,
         *(f"--device={devices}/nvidia{k}:/dev/nvidia{k}" for k in gpus),
         image,

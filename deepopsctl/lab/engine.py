@@ -14,6 +14,9 @@ from deepopsctl.lab.podman import INSTALL_HINT, PodmanError, podman_json
 
 OLDEST_PODMAN = (4, 0)
 CAP_SYS_RESOURCE = 24
+# Wanted beyond podman's default set because a real machine's root has them: ping, debuggers and `ss -p`, binding
+# of tasks to CPUs. Given only where this process has them itself, else the node would not start.
+WELCOME_CAPABILITIES = {"NET_RAW": 13, "SYS_PTRACE": 19, "SYS_NICE": 23}
 # Raising a hard limit above one's own needs CAP_SYS_RESOURCE. podman asks for a million open files, and lowers
 # its own process limit to 32768 before it starts anything: more than that its children can't ask for.
 CEILINGS = {"nofile": 1_048_576, "nproc": 32_768}
@@ -30,12 +33,16 @@ class PodmanHost:
 
 
 @dataclass(frozen=True, slots=True)
-class ProcessLimits:
-    """Hard limits of this process (-1: unlimited) and whether it may raise them."""
+class OwnProcess:
+    """Hard limits of this process (-1: unlimited) and its capabilities, as a bit mask."""
 
     nofile: int
     nproc: int
-    may_raise: bool
+    capabilities: int
+
+    def may(self, capability: int) -> bool:
+        """Whether this process has a capability, by number."""
+        return bool(self.capabilities >> capability & 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +71,7 @@ def parse_info(info: Mapping[str, object]) -> PodmanHost:
         raise PodmanError(f"`podman info` lacks {err}", "deepopsctl lab knows podman 4 and 5") from err
 
 
-def decide(host: PodmanHost, limits: ProcessLimits, *, runc_installed: bool) -> Engine:
+def decide(host: PodmanHost, own: OwnProcess, *, runc_installed: bool) -> Engine:
     """Turn facts into podman options, or say why a lab cannot run here."""
     if host.version < OLDEST_PODMAN:
         raise ControlMachineError(
@@ -78,14 +85,15 @@ def decide(host: PodmanHost, limits: ProcessLimits, *, runc_installed: bool) -> 
             "run it as root, for example `sudo deepopsctl lab up`",
         )
     return Engine(
-        _global_options(host, runc_installed=runc_installed), _cgroup_options(host) + _limits(limits)
+        _global_options(host, runc_installed=runc_installed),
+        (*_cgroup_options(host), *_capabilities(own), *_limits(own)),
     )
 
 
 def detect() -> Engine:
     """Ask this machine."""
     info = cast("Mapping[str, object]", podman_json("info", "--format", "json"))
-    return decide(parse_info(info), _process_limits(), runc_installed=bool(shutil.which("runc")))
+    return decide(parse_info(info), _own_process(), runc_installed=bool(shutil.which("runc")))
 
 
 def _global_options(host: PodmanHost, *, runc_installed: bool) -> tuple[str, ...]:
@@ -93,38 +101,43 @@ def _global_options(host: PodmanHost, *, runc_installed: bool) -> tuple[str, ...
         return ()
     # crun refuses the hybrid layout (v1 controllers with an empty v2 tree beside them)
     if runc_installed:
-        return ("--runtime", "runc")
+        return ("--runtime=runc",)
     raise ControlMachineError(f"{host.runtime} cannot run systemd nodes on cgroup v1; runc can", INSTALL_HINT)
 
 
 def _cgroup_options(host: PodmanHost) -> tuple[str, ...]:
     """What it takes to have a cgroup tree inside that systemd and slurmd may write to."""
-    options = ("--cap-add", "SYS_ADMIN", "--security-opt", "unmask=/sys/fs/cgroup")
+    options = ("--cap-add=SYS_ADMIN", "--security-opt=unmask=/sys/fs/cgroup")
     if host.cgroups == "v2":
         # the tree is delegated and writable already; the kernel wants NET_ADMIN for the
         # device programs (BPF_PROG_TYPE_CGROUP_DEVICE) by which slurmd confines GPUs
-        return (*options, "--cap-add", "NET_ADMIN", "--cgroupns", "private")
+        return (*options, "--cap-add=NET_ADMIN", "--cgroupns=private")
     return options
 
 
-def _limits(limits: ProcessLimits) -> tuple[str, ...]:
-    if limits.may_raise:
+def _capabilities(own: OwnProcess) -> tuple[str, ...]:
+    return tuple(f"--cap-add={name}" for name, number in WELCOME_CAPABILITIES.items() if own.may(number))
+
+
+def _limits(own: OwnProcess) -> tuple[str, ...]:
+    if own.may(CAP_SYS_RESOURCE):
         return ()
     options: list[str] = []
-    for name, own in (("nofile", limits.nofile), ("nproc", limits.nproc)):
-        allowed = CEILINGS[name] if own == resource.RLIM_INFINITY else min(own, CEILINGS[name])
-        options += ["--ulimit", f"{name}={allowed}:{allowed}"]
+    for name, limit in (("nofile", own.nofile), ("nproc", own.nproc)):
+        allowed = CEILINGS[name] if limit == resource.RLIM_INFINITY else min(limit, CEILINGS[name])
+        options.append(f"--ulimit={name}={allowed}:{allowed}")
     return tuple(options)
 
 
-def _process_limits() -> ProcessLimits:
-    return ProcessLimits(
+def _own_process() -> OwnProcess:
+    return OwnProcess(
         nofile=resource.getrlimit(resource.RLIMIT_NOFILE)[1],
         nproc=resource.getrlimit(resource.RLIMIT_NPROC)[1],
-        may_raise=_has_capability(CAP_SYS_RESOURCE, Path("/proc/self/status").read_text(encoding="ascii")),
+        capabilities=parse_capabilities(Path("/proc/self/status").read_text(encoding="ascii")),
     )
 
 
-def _has_capability(number: int, process_status: str) -> bool:
+def parse_capabilities(process_status: str) -> int:
+    """The effective capabilities in a /proc/PID/status."""
     bits = next(line.split()[1] for line in process_status.splitlines() if line.startswith("CapEff:"))
-    return bool(int(bits, 16) >> number & 1)
+    return int(bits, 16)

@@ -20,6 +20,10 @@ Say = Callable[[str], None]
 REPOSITORY = "localhost/deepopsctl-lab"
 DEFAULT_MIRROR = "http://deb.debian.org/debian"
 SUITES = {"debian12": "bookworm", "debian13": "trixie", "sid": "sid"}
+# What mmdebstrap says that tells a person how far it is.
+TELLING = tuple(
+    f"I: {word}" for word in ("running apt-get", "downloading", "extracting", "installing", "creating")
+)
 PACKAGES = (
     "systemd-sysv",
     "dbus",
@@ -90,7 +94,7 @@ def build_image(recipe: Recipe, say: Say) -> None:
     """Build the image anew, whether it is there or not."""
     if not shutil.which("mmdebstrap"):
         raise ControlMachineError("mmdebstrap is not installed on this machine", INSTALL_HINT)
-    say(f"building the {recipe.os} node image, once for all labs (about a minute)")
+    say(f"building the {recipe.os} node image, once for all labs (half a minute or more)")
     with tempfile.TemporaryDirectory(prefix="deepopsctl-lab-") as folder:
         files, tarball = Path(folder, "files"), Path(folder, "root.tar")
         write_rootfs(files)
@@ -119,7 +123,7 @@ def _run_mmdebstrap(argv: tuple[str, ...], say: Say) -> None:
     try:
         for line in process.stderr or ():
             tail.append(line.rstrip())
-            if line.startswith("I: ") and "tempdir" not in line and "--customize-hook" not in line:
+            if line.startswith(TELLING):
                 say(f"  {line[3:].rstrip()}")
         code = process.wait()
     finally:
