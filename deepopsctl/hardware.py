@@ -1,0 +1,118 @@
+"""hardware.yml: what was discovered on the nodes, stored folded so that a person can review it.
+
+A node that is down keeps its stored line; nothing that is rendered ever asks a node directly.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import yaml
+
+from deepopsctl import nodelist
+from deepopsctl.errors import InputError
+
+HEADER = """\
+# What deepopsctl found on the nodes, in Slurm's terms; slurm.conf is rendered from it.
+# Written by `deepopsctl deploy` when it meets a node for the first time; review it, keep it in git.
+# To have a node looked at again, delete its line (or its name) and deploy.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeHardware:
+    """One node as `slurmd -C` reports it; memory in MiB."""
+
+    cpus: int
+    boards: int
+    sockets: int
+    cores_per_socket: int
+    threads_per_core: int
+    memory_mb: int
+
+
+FIELDS = tuple(NodeHardware.__dataclass_fields__)
+
+# slurmd's key -> our field
+SLURMD_KEYS = {
+    "CPUs": "cpus",
+    "Boards": "boards",
+    "SocketsPerBoard": "sockets",
+    "CoresPerSocket": "cores_per_socket",
+    "ThreadsPerCore": "threads_per_core",
+    "RealMemory": "memory_mb",
+}
+
+
+def parse_slurmd_report(text: str) -> NodeHardware:
+    """The hardware in the first line of `slurmd -C`; ValueError when a key is missing."""
+    found = dict(re.findall(r"(\w+)=(\S+)", text))
+    missing = [key for key in SLURMD_KEYS if key not in found and key != "Boards"]
+    if missing:
+        raise ValueError(f"slurmd -C did not report {', '.join(missing)}")
+    values = {field: int(found.get(key, "1")) for key, field in SLURMD_KEYS.items()}
+    # slurm.conf wants the sockets of the whole node
+    values["sockets"] *= values["boards"]
+    return NodeHardware(**values)
+
+
+def load_hardware(path: Path) -> dict[str, NodeHardware]:
+    """Stored hardware by node name; a missing file is an empty store. Raises InputError."""
+    if not path.exists():
+        return {}
+    where = path.name
+    try:
+        document = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f":{mark.line + 1}" if mark is not None else ""
+        raise InputError.single(f"{where}{line}", "is no valid YAML", _restore_hint(path)) from error
+    if not isinstance(document, dict) or not isinstance(document.get("nodes", []), list):
+        raise InputError.single(
+            where, "is no hardware store: it needs `nodes:` with a list", _restore_hint(path)
+        )
+    found: dict[str, NodeHardware] = {}
+    for position, entry in enumerate(document.get("nodes", [])):
+        try:
+            hardware = NodeHardware(**{field: int(entry[field]) for field in FIELDS})
+            names = nodelist.expand(str(entry["names"]))
+        except (KeyError, TypeError, ValueError) as error:
+            raise InputError.single(
+                where, f"nodes[{position}] is not complete: {error}", _restore_hint(path)
+            ) from error
+        found.update(dict.fromkeys(names, hardware))
+    return found
+
+
+def dump_hardware(hardware: Mapping[str, NodeHardware]) -> str:
+    """The file's text: nodes with equal hardware folded into one line, deterministic."""
+    groups: dict[NodeHardware, list[str]] = {}
+    for name in sorted(hardware):
+        groups.setdefault(hardware[name], []).append(name)
+    lines = [HEADER, "schema: 1", "nodes:" if groups else "nodes: []"]
+    for values, names in sorted(groups.items(), key=lambda item: item[1][0]):
+        fields = ", ".join(f"{field}: {value}" for field, value in asdict(values).items())
+        lines.append(f'  - {{names: "{nodelist.fold(names)}", {fields}}}')
+    return "\n".join(lines) + "\n"
+
+
+def store_hardware(path: Path, hardware: Mapping[str, NodeHardware]) -> bool:
+    """Write the store if its content changes; True when it did. Never leaves half a file."""
+    text = dump_hardware(hardware)
+    if path.exists() and path.read_text(encoding="utf-8") == text:
+        return False
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".hardware-")
+    with os.fdopen(handle, "w", encoding="utf-8") as stream:
+        stream.write(text)
+    Path(temporary).chmod(0o644)
+    Path(temporary).replace(path)
+    return True
+
+
+def _restore_hint(path: Path) -> str:
+    return f"restore it from git, or delete {path} and deploy: the nodes are looked at again"

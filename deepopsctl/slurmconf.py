@@ -1,0 +1,208 @@
+"""slurm.conf and gres.conf as data: what deepopsctl sets, what a site may add, how a change takes effect.
+
+Pure functions: roles hand in inventory variables and stored hardware, templates print the lines.
+Sources: slurm.conf(5), gres.conf(5), cgroup.conf(5) of Slurm 22.05, 24.11 and 26.05.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from deepopsctl import nodelist
+from deepopsctl.hardware import NodeHardware
+
+Version = tuple[int, int]
+
+# Keys that follow from cluster.yml or from detection. A site changes those, not these.
+OWNED_KEYS = {
+    "ClusterName": "set `cluster: {name: ...}` in cluster.yml",
+    "SlurmctldHost": "list the controllers in cluster.yml",
+    "NodeName": "list the nodes in cluster.yml",
+    "PartitionName": "list the partitions in cluster.yml",
+    "GresTypes": "declare `gpus:` in cluster.yml",
+    "AccountingStorageType": "accounting is always on",
+    "AccountingStorageHost": "give a machine the role dbd in cluster.yml",
+    "SlurmUser": "the package decides it",
+    "ProctrackType": "it follows from slurm_confinement",
+    "AuthType": "munge is the only choice so far",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSet:
+    """A node set of cluster.yml as the inventory carries it (`slurm_nodes`)."""
+
+    names: tuple[str, ...]
+    gpu_type: str
+    gpu_count: int
+    features: tuple[str, ...]
+    options: Mapping[str, str]
+
+
+def parse_node_sets(slurm_nodes: Iterable[Mapping[str, object]]) -> tuple[NodeSet, ...]:
+    """The inventory's `slurm_nodes` list as typed node sets."""
+    sets = []
+    for entry in slurm_nodes:
+        gpus = entry.get("gpus") or {}
+        features = entry.get("features") or []
+        options = entry.get("slurm") or {}
+        if not (
+            isinstance(gpus, Mapping) and isinstance(features, Sequence) and isinstance(options, Mapping)
+        ):
+            raise TypeError(f"slurm_nodes: {entry.get('names')}: gpus, features or slurm has the wrong form")
+        sets.append(
+            NodeSet(
+                names=nodelist.expand(str(entry["names"])),
+                gpu_type=str(gpus.get("type") or ""),
+                gpu_count=int(gpus.get("count", 0)),
+                features=tuple(str(feature) for feature in features),
+                options={str(key): str(value) for key, value in options.items()},
+            )
+        )
+    return tuple(sets)
+
+
+def owned_keys_in(extra: Mapping[str, object]) -> list[str]:
+    """Sentences for the keys of a site's `slurm_config` that are not a site's to set."""
+    owned = {key.lower(): (key, hint) for key, hint in OWNED_KEYS.items()}
+    return [
+        f"{key} is set by deepopsctl: {owned[key.lower()][1]}"
+        for key in sorted(extra)
+        if key.lower() in owned
+    ]
+
+
+def merge_settings(base: Mapping[str, object], extra: Mapping[str, object]) -> dict[str, object]:
+    """deepopsctl's settings with the site's over them, whatever the case of the keys; None removes a key."""
+    replaced = {key.lower() for key in extra}
+    merged = {key: value for key, value in base.items() if key.lower() not in replaced}
+    merged.update({key: value for key, value in extra.items() if value is not None})
+    return {key: value for key, value in merged.items() if value != ""}
+
+
+def gres_of(node_set: NodeSet) -> str:
+    """Slurm's Gres= value of a node set: `gpu:h100:8`, `gpu:2`, or ''."""
+    if not node_set.gpu_count:
+        return ""
+    return ":".join(["gpu", *([node_set.gpu_type] if node_set.gpu_type else []), str(node_set.gpu_count)])
+
+
+def node_lines(
+    node_sets: Iterable[NodeSet],
+    hardware: Mapping[str, NodeHardware],
+    addresses: Mapping[str, str],
+    reserve_percent: int,
+) -> list[str]:
+    """Folded NodeName lines; nodes whose hardware is not known yet are left out (see `unknown_nodes`)."""
+    lines = []
+    for node_set in node_sets:
+        groups: dict[NodeHardware, list[str]] = {}
+        for name in node_set.names:
+            if name in hardware:
+                groups.setdefault(hardware[name], []).append(name)
+        for values, names in groups.items():
+            lines.append(_node_line(node_set, values, names, addresses, reserve_percent))
+    return lines
+
+
+def _node_line(
+    node_set: NodeSet,
+    values: NodeHardware,
+    names: Sequence[str],
+    addresses: Mapping[str, str],
+    reserve_percent: int,
+) -> str:
+    fields: dict[str, object] = {"NodeName": nodelist.fold(names)}
+    if all(addresses.get(name) for name in names):
+        # Slurm pairs names and addresses in the order in which the folded names expand
+        fields["NodeAddr"] = nodelist.fold_in_order(
+            [addresses[name] for name in nodelist.expand(nodelist.fold(names))]
+        )
+    fields |= {
+        "CPUs": values.cpus,
+        "Boards": values.boards,
+        "SocketsPerBoard": values.sockets // values.boards,
+        "CoresPerSocket": values.cores_per_socket,
+        "ThreadsPerCore": values.threads_per_core,
+        "RealMemory": values.memory_mb * (100 - reserve_percent) // 100,
+    }
+    if gres_of(node_set):
+        fields["Gres"] = gres_of(node_set)
+    if node_set.features:
+        fields["Features"] = ",".join(node_set.features)
+    fields["State"] = "UNKNOWN"
+    return _line(merge_settings(fields, node_set.options))
+
+
+def unknown_nodes(node_sets: Iterable[NodeSet], hardware: Mapping[str, NodeHardware]) -> list[str]:
+    """Compute nodes no deploy has reached yet."""
+    return [name for node_set in node_sets for name in node_set.names if name not in hardware]
+
+
+def partition_lines(
+    partitions: Iterable[Mapping[str, object]],
+    hardware: Mapping[str, NodeHardware],
+    reserve_percent: int,
+) -> list[str]:
+    """PartitionName lines; memory per CPU defaults to the poorest node's share, so that jobs can share nodes."""
+    lines = []
+    for entry in partitions:
+        known = [name for name in nodelist.expand(str(entry["nodes"])) if name in hardware]
+        if not known:
+            continue
+        fields: dict[str, object] = {"PartitionName": entry["name"], "Nodes": nodelist.fold(known)}
+        if entry.get("default"):
+            fields["Default"] = "YES"
+        fields["MaxTime"] = entry.get("max_time") or "INFINITE"
+        shares = (
+            hardware[name].memory_mb * (100 - reserve_percent) // 100 // hardware[name].cpus for name in known
+        )
+        fields["DefMemPerCPU"] = min(shares)
+        fields["State"] = "UP"
+        options = entry.get("options") or {}
+        if not isinstance(options, Mapping):
+            raise TypeError(f"slurm_partitions: {entry['name']}: options must be a mapping")
+        merged = merge_settings(fields, options)
+        if any(key.lower() in ("defmempernode", "defmempergpu") for key in options):
+            merged.pop("DefMemPerCPU", None)  # Slurm takes one of the three
+        lines.append(_line(merged))
+    return lines
+
+
+def gres_lines(node_sets: Iterable[NodeSet], hardware: Mapping[str, NodeHardware]) -> list[str]:
+    """gres.conf lines: one per node set with GPUs, device files in order."""
+    lines = []
+    for node_set in node_sets:
+        known = [name for name in node_set.names if name in hardware]
+        if not node_set.gpu_count or not known:
+            continue
+        last = node_set.gpu_count - 1
+        fields: dict[str, object] = {"NodeName": nodelist.fold(known), "Name": "gpu"}
+        if node_set.gpu_type:
+            fields["Type"] = node_set.gpu_type
+        fields["File"] = "/dev/nvidia0" if last == 0 else f"/dev/nvidia[0-{last}]"
+        lines.append(_line(fields))
+    return lines
+
+
+def parse_version(text: str) -> Version:
+    """(24, 11) from `slurm-wlm 24.11.5` or `24.11.5-4`; (0, 0) when there is none."""
+    for word in text.split():
+        parts = word.split(".")
+        if len(parts) >= 2 and parts[0].isdigit() and parts[1][:2].isdigit():
+            return int(parts[0]), int(parts[1][:2])
+    return 0, 0
+
+
+def _line(fields: Mapping[str, object]) -> str:
+    return " ".join(f"{key}={format_value(value)}" for key, value in fields.items())
+
+
+def format_value(value: object) -> str:
+    """A YAML value the way slurm.conf writes it: booleans as YES/NO, lists with commas."""
+    if isinstance(value, bool):
+        return "YES" if value else "NO"
+    if isinstance(value, list | tuple):
+        return ",".join(str(item) for item in value)
+    return str(value)

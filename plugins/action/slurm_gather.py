@@ -1,0 +1,94 @@
+"""Gather what the nodes reported, keep hardware.yml, and tell the later plays what the cluster is made of.
+
+Runs once, on the control machine, without a connection.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+from deepopsctl import nodelist, slurmconf
+from deepopsctl.errors import DeepOpsError
+from deepopsctl.hardware import load_hardware, parse_slurmd_report, store_hardware
+
+
+class ActionModule(ActionBase):
+    """Arguments: cluster_dir, node_sets, compute and controllers (host names), confinement, packages (a register)."""
+
+    _requires_connection = False
+    _supports_check_mode = True
+
+    def run(self, tmp=None, task_vars=None):
+        """See the class."""
+        result = super().run(tmp, task_vars)
+        arguments = self._task.args
+        hostvars = task_vars["hostvars"]
+        try:
+            facts, changed, warnings = self._gather(arguments, hostvars)
+        except DeepOpsError as error:
+            raise AnsibleActionFail(f"{error.message}: {error.hint}") from error
+        return {**result, "changed": changed, "ansible_facts": facts, "deepops_warnings": warnings}
+
+    def _gather(self, arguments, hostvars):
+        path = Path(arguments["cluster_dir"]) / "hardware.yml"
+        stored = load_hardware(path)
+        reports = {
+            name: self._registered(hostvars, name, arguments["packages"]) for name in arguments["compute"]
+        }
+        hardware = dict(stored)
+        for name, report in reports.items():
+            slurmd = report.get("probes", {}).get("slurmd", "")
+            if slurmd and name not in stored:
+                hardware[name] = parse_slurmd_report(slurmd)
+        known = set(arguments["compute"])
+        hardware = {name: values for name, values in hardware.items() if name in known}
+        changed = hardware != stored and (self._task.check_mode or store_hardware(path, hardware))
+        confinement, warnings = self._confinement(arguments, hostvars)
+        missing = slurmconf.unknown_nodes(slurmconf.parse_node_sets(arguments["node_sets"]), hardware)
+        if missing:
+            warnings.append(
+                f"{nodelist.fold(missing)}: never reached, so not in slurm.conf yet; the next deploy adds what answers"
+            )
+        facts = {
+            "slurm_hardware": {name: asdict(values) for name, values in hardware.items()},
+            "slurm_confinement": confinement,
+            "slurm_version": self._version(arguments, hostvars),
+        }
+        return facts, changed, warnings
+
+    def _confinement(self, arguments, hostvars):
+        """'v1', 'v2', 'auto' (both are met) or 'none', from what the compute nodes that answered reported."""
+        facts = {}
+        for name in arguments["compute"]:
+            host_facts = hostvars[name].get("ansible_facts", {})
+            if "deepops_cgroup" in host_facts:
+                facts[name] = (host_facts["deepops_cgroup"], host_facts["deepops_cgroup_writable"])
+        wanted = arguments["confinement"]
+        without = [name for name, (_version, writable) in facts.items() if not writable]
+        if without and wanted == "cgroup":
+            raise AnsibleActionFail(
+                f"{nodelist.fold(without)}: no writable cgroup tree, and slurm_confinement insists on one"
+            )
+        if without:
+            return "none", [
+                f"{nodelist.fold(without)}: no writable cgroup tree, so jobs are not confined to their cores, memory "
+                "and devices anywhere (proctrack/linuxproc); set slurm_confinement to insist"
+            ]
+        versions = {version for version, _writable in facts.values()}
+        return (versions.pop() if len(versions) == 1 else "auto"), []
+
+    def _version(self, arguments, hostvars):
+        for name in [*arguments["controllers"], *arguments["compute"]]:
+            packages = self._registered(hostvars, name, arguments["packages"]).get("packages", {})
+            for package in ("slurmctld", "slurmd"):
+                if packages.get(package):
+                    return packages[package]
+        return ""
+
+    @staticmethod
+    def _registered(hostvars, name, variable):
+        value = hostvars[name].get(variable, {})
+        return value if isinstance(value, dict) else {}

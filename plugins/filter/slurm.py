@@ -1,0 +1,97 @@
+"""Jinja filters for the Slurm templates: thin wrappers over deepopsctl.slurmconf."""
+
+from __future__ import annotations
+
+from ansible.errors import AnsibleFilterError
+
+from deepopsctl import nodelist, slurm_effects, slurmconf
+from deepopsctl.hardware import NodeHardware
+
+
+def _hardware(stored):
+    return {name: NodeHardware(**values) for name, values in stored.items()}
+
+
+def slurm_addresses(pairs):
+    """`deepops_addresses` (folded pairs) -> {name: address}, in the order of cluster.yml."""
+    found = {}
+    for entry in pairs:
+        found.update(nodelist.pair(entry["names"], entry["addresses"]))
+    return found
+
+
+def slurm_node_lines(node_sets, hardware, addresses, reserve_percent):
+    """NodeName lines of slurm.conf."""
+    return slurmconf.node_lines(
+        slurmconf.parse_node_sets(node_sets), _hardware(hardware), addresses, int(reserve_percent)
+    )
+
+
+def slurm_partition_lines(partitions, hardware, reserve_percent):
+    """PartitionName lines of slurm.conf."""
+    return slurmconf.partition_lines(partitions, _hardware(hardware), int(reserve_percent))
+
+
+def slurm_gres_lines(node_sets, hardware):
+    """Lines of gres.conf."""
+    return slurmconf.gres_lines(slurmconf.parse_node_sets(node_sets), _hardware(hardware))
+
+
+def slurm_settings(base, extra):
+    """deepopsctl's settings with the site's over them; refuses keys that are not a site's to set."""
+    refused = slurmconf.owned_keys_in(extra)
+    if refused:
+        raise AnsibleFilterError("slurm_config: " + "; ".join(refused))
+    return {
+        key: slurmconf.format_value(value) for key, value in slurmconf.merge_settings(base, extra).items()
+    }
+
+
+def slurm_generation(conf, cgroup_conf):
+    """Hash of what only a restarted slurmd picks up."""
+    return slurm_effects.slurmd_generation(conf, cgroup_conf)
+
+
+def slurm_version_at_least(version, wanted):
+    """Compare `24.11.5-4` with `23.11` by Slurm's release numbering."""
+    return slurmconf.parse_version(str(version)) >= slurmconf.parse_version(str(wanted))
+
+
+def slurm_reached_by(names, addresses):
+    """What to connect to for each name: its address, or the name where the inventory has none."""
+    return [addresses.get(name) or name for name in names]
+
+
+def slurm_deployed(names, hostvars):
+    """The nodes that answered in this run and whose slurmd is (still) as wanted."""
+    found = []
+    for name in names:
+        gate = hostvars[name].get("node_gate_result", {})
+        slurmd = hostvars[name].get("slurmd_result", {})
+        if gate.get("clean") or (slurmd and not slurmd.get("failed")):
+            found.append(name)
+    return found
+
+
+def fold_nodes(names):
+    """Names as a Slurm hostlist."""
+    return nodelist.fold(list(names))
+
+
+class FilterModule:
+    """Registers the filters."""
+
+    def filters(self):
+        """Name -> function."""
+        return {
+            "fold_nodes": fold_nodes,
+            "slurm_addresses": slurm_addresses,
+            "slurm_deployed": slurm_deployed,
+            "slurm_reached_by": slurm_reached_by,
+            "slurm_generation": slurm_generation,
+            "slurm_gres_lines": slurm_gres_lines,
+            "slurm_node_lines": slurm_node_lines,
+            "slurm_partition_lines": slurm_partition_lines,
+            "slurm_settings": slurm_settings,
+            "slurm_version_at_least": slurm_version_at_least,
+        }

@@ -1,0 +1,116 @@
+"""Files and directories with owner and mode: compare, write atomically, keep a diff."""
+
+from __future__ import annotations
+
+import errno
+import grp
+import os
+import pwd
+import subprocess
+import tempfile
+
+
+class FileRefused(Exception):
+    """A parser refused the new content; the old file is still in place."""
+
+
+def owner_ids(owner, group):
+    """(uid, gid), or None while a package has not created the account yet."""
+    try:
+        return pwd.getpwnam(owner).pw_uid, grp.getgrnam(group).gr_gid
+    except KeyError:
+        return None
+
+
+def read(path):
+    """Content of a file, or None when it is not there."""
+    try:
+        with open(path, "rb") as stream:
+            return stream.read()
+    except OSError:
+        return None
+
+
+def differs(path, content, ids, mode):
+    """What is not as desired: any of 'content', 'owner', 'mode'. `content` None leaves the content alone."""
+    current = read(path) if content is not None else None
+    found = []
+    if content is not None and current != content:
+        found.append("content")
+    try:
+        status = os.stat(path)
+    except OSError:
+        return ["content"]
+    if ids is not None and (status.st_uid, status.st_gid) != ids:
+        found.append("owner")
+    if status.st_mode & 0o7777 != mode:
+        found.append("mode")
+    return found
+
+
+def write(path, content, ids, mode, validate):
+    """Replace a file in one rename; `validate` is an argv whose %s is the new file. Raises FileRefused."""
+    folder = os.path.dirname(path)
+    os.makedirs(folder, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=folder, prefix=".deepopsctl-")
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.chmod(temporary, mode)
+        if ids is not None:
+            os.chown(temporary, ids[0], ids[1])
+        if validate:
+            _validate(path, temporary, validate)
+        _put_in_place(temporary, path)
+    except BaseException:
+        if os.path.exists(temporary):
+            os.unlink(temporary)
+        raise
+
+
+def _put_in_place(temporary, path):
+    try:
+        os.replace(temporary, path)
+    except OSError as error:
+        # a file that is itself a mount (/etc/hosts in a container) can only be rewritten
+        if error.errno != errno.EBUSY:
+            raise
+        with open(temporary, "rb") as source, open(path, "r+b") as target:
+            target.write(source.read())
+            target.truncate()
+        os.unlink(temporary)
+
+
+def _validate(path, temporary, command):
+    result = subprocess.run(
+        [word.replace("%s", temporary) for word in command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        universal_newlines=True,
+        check=False,
+    )
+    if result.returncode:
+        raise FileRefused("%s: the new content is not valid: %s" % (path, result.stdout.strip()[-600:]))
+
+
+def set_owner_and_mode(path, ids, mode):
+    """Owner and mode without touching the content."""
+    if ids is not None:
+        os.chown(path, ids[0], ids[1])
+    os.chmod(path, mode)
+
+
+def with_block(current, block, marker):
+    """A text with the managed block put in, or replaced where it stands."""
+    begin, end = "# BEGIN %s" % marker, "# END %s" % marker
+    lines = (current or b"").decode("utf-8", "surrogateescape").splitlines()
+    if begin in lines and end in lines[lines.index(begin) :]:
+        first = lines.index(begin)
+        last = lines.index(end, first)
+        lines[first : last + 1] = []
+    else:
+        first = len(lines)
+    lines[first:first] = [begin] + block.splitlines() + [end]
+    return ("\n".join(lines) + "\n").encode("utf-8", "surrogateescape")

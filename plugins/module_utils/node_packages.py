@@ -1,0 +1,111 @@
+"""Debian packages: what is installed, and one transaction for what is missing."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+
+ENVIRONMENT = {"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8", "APT_LISTCHANGES_FRONTEND": "none"}
+APT = [
+    "apt-get",
+    "--yes",
+    "--quiet",
+    "-o",
+    "DPkg::Lock::Timeout=300",
+    "-o",
+    "Dpkg::Options::=--force-confold",
+]
+
+
+class PackageError(Exception):
+    """The package manager refused; the hint says what to do."""
+
+    def __init__(self, message, hint=""):
+        super().__init__(message)
+        self.hint = hint
+
+
+def installed(names):
+    """{name: version} of those that are installed and configured."""
+    if not names:
+        return {}
+    output = subprocess.run(
+        ["dpkg-query", "--show", "--showformat=${Package} ${Version} ${db:Status-Status}\n"] + list(names),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        universal_newlines=True,
+        check=False,
+    ).stdout
+    rows = (line.split() for line in output.splitlines())
+    return {row[0]: row[1] for row in rows if len(row) == 3 and row[2] == "installed"}
+
+
+def install(names):
+    """Install packages, refreshing the lists only when they do not know a name. Raises PackageError."""
+    finish_interrupted_transaction()
+    result = _apt(["install", "--no-install-recommends"] + list(names))
+    if result.returncode and re.search(
+        r"Unable to locate|no installation candidate|Failed to fetch|404", result.stdout
+    ):
+        _checked(["update"])
+        result = _apt(["install", "--no-install-recommends"] + list(names))
+    if result.returncode:
+        raise PackageError(_summary(result.stdout), _hint(result.stdout))
+
+
+def finish_interrupted_transaction():
+    """What a power cut or kill in the middle of dpkg left half-configured is finished first."""
+    if os.listdir("/var/lib/dpkg/updates") or _audit():
+        subprocess.run(
+            ["dpkg", "--configure", "--pending", "--force-confold"],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env=dict(os.environ, **ENVIRONMENT),
+            check=False,
+        )
+
+
+def _audit():
+    return subprocess.run(
+        ["dpkg", "--audit"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        universal_newlines=True,
+        check=False,
+    ).stdout.strip()
+
+
+def _apt(arguments):
+    return subprocess.run(
+        APT + arguments,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        universal_newlines=True,
+        env=dict(os.environ, **ENVIRONMENT),
+        check=False,
+    )
+
+
+def _checked(arguments):
+    result = _apt(arguments)
+    if result.returncode:
+        raise PackageError(_summary(result.stdout), _hint(result.stdout))
+
+
+def _summary(output):
+    errors = [line for line in output.splitlines() if line.startswith(("E:", "dpkg: error", "W: Failed"))]
+    return "\n".join(errors[-6:] or output.splitlines()[-6:])
+
+
+def _hint(output):
+    if "Could not get lock" in output:
+        return "another package manager works on this node; wait until it is done, then deploy again"
+    if "No space left" in output:
+        return "free disk space on this node (df -h / /var), then deploy again"
+    if "Unable to locate" in output or "no installation candidate" in output:
+        return "this node's package sources do not carry it: see /etc/apt/sources.list.d"
+    if "Failed to fetch" in output or "Temporary failure resolving" in output:
+        return "this node cannot reach its package mirror: check the network, DNS and proxy there"
+    return "try `apt-get -f install` on the node, then deploy again"

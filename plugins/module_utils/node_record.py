@@ -1,0 +1,89 @@
+"""The node's own record of what the last good deploy made it, and what still has to be restarted.
+
+One JSON file per component and step under STATE: the digest of the desired state, and the packages, files
+and units as they were when the step had succeeded. The gate compares it with reality.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+
+STATE = "/var/lib/deepopsctl"
+
+
+def file_facts(path):
+    """[sha256, uid, gid, mode] of a file, or None when it is not there."""
+    try:
+        with open(path, "rb") as stream:
+            digest = hashlib.sha256(stream.read()).hexdigest()
+        status = os.stat(path)
+    except OSError:
+        return None
+    return [digest, status.st_uid, status.st_gid, status.st_mode & 0o7777]
+
+
+def directory_facts(path):
+    """[uid, gid, mode] of a directory, or None when it is not there."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return [status.st_uid, status.st_gid, status.st_mode & 0o7777]
+
+
+def _path(component, step):
+    return os.path.join(STATE, "records", "%s.%s.json" % (component, step))
+
+
+def write_atomically(path, data, mode=0o600):
+    """Write bytes so that a power cut leaves the old file or the new one."""
+    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    temporary = "%s.new" % path
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+    with os.fdopen(handle, "wb") as stream:
+        stream.write(data)
+        stream.flush()
+        os.fsync(stream.fileno())
+    os.replace(temporary, path)
+
+
+def save(component, step, digest, items):
+    """Remember a step that succeeded; an empty digest forgets it."""
+    path = _path(component, step)
+    if not digest:
+        if os.path.exists(path):
+            os.unlink(path)
+        return
+    document = json.dumps({"digest": digest, "items": items}, sort_keys=True).encode()
+    write_atomically(path, document)
+
+
+def load(component, step):
+    """The record of a step, or None when there is none or it cannot be read."""
+    try:
+        with open(_path(component, step), "rb") as stream:
+            return json.loads(stream.read())
+    except (OSError, ValueError):
+        return None
+
+
+def _pending_path(unit):
+    return os.path.join(STATE, "pending", unit)
+
+
+def mark_pending(unit, reason):
+    """Note that a unit must restart, before the file that calls for it changes: survives a kill."""
+    write_atomically(_pending_path(unit), reason.encode())
+
+
+def is_pending(unit):
+    """True when a unit's restart was called for and has not happened."""
+    return os.path.exists(_pending_path(unit))
+
+
+def clear_pending(unit):
+    """The restart has happened."""
+    if is_pending(unit):
+        os.unlink(_pending_path(unit))

@@ -1,0 +1,78 @@
+"""systemd units by `systemctl show`: one call for all of them."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import time
+
+PROPERTIES = "Id,LoadState,ActiveState,SubState,UnitFileState,ConditionResult,NeedDaemonReload"
+
+
+def show(names):
+    """{unit: {property: value}} for the named units; unknown ones have LoadState=not-found."""
+    if not names:
+        return {}
+    output = subprocess.run(
+        ["systemctl", "show", "--property", PROPERTIES, "--"] + list(names),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        universal_newlines=True,
+        check=False,
+    ).stdout
+    blocks = [block for block in output.strip().split("\n\n") if block]
+    found = {}
+    for name, block in zip(names, blocks):
+        found[name] = dict(line.partition("=")[::2] for line in block.splitlines())
+    return found
+
+
+def is_enabled(properties):
+    """True for units that start at boot, or that cannot be enabled at all (static)."""
+    return properties.get("UnitFileState") in (
+        "enabled",
+        "enabled-runtime",
+        "static",
+        "alias",
+        "generated",
+        "indirect",
+    )
+
+
+def is_active(properties):
+    """True when the unit runs (or, for a oneshot, has run)."""
+    return properties.get("ActiveState") in ("active", "activating", "reloading")
+
+
+def wait_until_active(name, seconds):
+    """Wait until a unit is active for good; returns its last properties."""
+    deadline = time.monotonic() + seconds
+    while True:
+        properties = show([name]).get(name, {})
+        settled = properties.get("ActiveState") in ("active", "failed", "inactive")
+        if settled or time.monotonic() > deadline:
+            return properties
+        time.sleep(0.2)
+
+
+def wait_for_port(port, seconds):
+    """True as soon as something listens on this machine's port."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+            probe.settimeout(2)
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return True
+        time.sleep(0.1)
+    return False
+
+
+def last_words(name, lines=12):
+    """The end of a unit's journal, for an error message."""
+    return subprocess.run(
+        ["journalctl", "--unit", name, "--no-pager", "--lines", str(lines), "--output", "cat"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        universal_newlines=True,
+        check=False,
+    ).stdout.strip()

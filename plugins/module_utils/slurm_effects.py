@@ -1,0 +1,1 @@
+../../deepopsctl/slurm_effects.py

@@ -1,0 +1,404 @@
+#!/usr/bin/python
+"""Bring a node to a desired state in one call: packages, directories, files, units."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: node_state
+short_description: Packages, directories, files and units of one step, in one call
+description:
+  - Does what a role would otherwise need a task each for, in a fixed order. Packages come first (one
+    transaction), then the hostname, directories, files, and last the units that those files belong to.
+  - A unit is restarted only when one of its I(restart_on) files changed, or an earlier call was cut off
+    between the change and the restart. It is remembered on disk before the file changes.
+  - Check mode and diff are honest; the content of files marked I(secret) is in neither.
+  - What was achieved is recorded on the node, keyed by I(digest), for M(node_gate).
+options:
+  component: {description: Component this step belongs to., type: str, required: true}
+  step: {description: Name of the step, usually the role., type: str, required: true}
+  digest: {description: Hash of the desired state; empty keeps no record., type: str, default: ""}
+  hostname: {description: The node's name., type: str}
+  packages: {description: Packages that must be installed., type: list, elements: str, default: []}
+  hold_units:
+    description:
+      - Units that the packages must not start before their configuration is there. They are masked until
+        the next reboot or the end of the installation, whichever comes first.
+    type: list
+    elements: str
+    default: []
+  directories:
+    description: Directories that must exist.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      path: {description: Absolute path., type: path, required: true}
+      owner: {description: Owner., type: str, default: root}
+      group: {description: Group., type: str, default: root}
+      mode: {description: Octal mode as a string., type: str, default: "0755"}
+  files:
+    description: Files with their whole content, or with a block between markers.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      path: {description: Absolute path., type: path, required: true}
+      content: {description: The text., type: str}
+      secret: {description: The text of a secret file; never shown., type: str}
+      secret_base64: {description: The bytes of a secret file in base64; never shown., type: str}
+      block: {description: Text of a managed block; the rest of the file is kept., type: str}
+      owner: {description: Owner., type: str, default: root}
+      group: {description: Group., type: str, default: root}
+      mode: {description: Octal mode as a string., type: str, default: "0644"}
+      validate: {description: Command that refuses bad content; %s is the new file., type: list, elements: str, default: []}
+  units:
+    description: systemd units that must be enabled and running.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      name: {description: Unit name with its suffix., type: str, required: true}
+      running: {description: Whether it runs (true) or is stopped and disabled (false)., type: bool, default: true}
+      restart_on: {description: Paths whose change restarts it., type: list, elements: path, default: []}
+      port: {description: Port it must listen on afterwards., type: int}
+      optional: {description: May be kept from starting by a condition of its own., type: bool, default: false}
+  probes:
+    description: Read-only commands to run at the end; their output is returned.
+    type: dict
+    default: {}
+author: deepopsctl
+"""
+
+EXAMPLES = r"""
+- name: Install munge with the cluster's key
+  node_state:
+    component: slurm
+    step: munge
+    digest: "{{ deepops_digest }}"
+    packages: [munge]
+    files:
+      - {path: /etc/munge/munge.key, secret_base64: "{{ munge_key }}", owner: munge, group: munge, mode: "0400"}
+    units:
+      - {name: munge.service, restart_on: [/etc/munge/munge.key]}
+"""
+
+RETURN = r"""
+actions: {description: What was done, a sentence each., type: list, elements: str, returned: always}
+packages: {description: Installed version of each package., type: dict, returned: always}
+probes: {description: Output of each probe., type: dict, returned: always}
+"""
+
+import base64
+import os
+import socket
+import subprocess
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils import node_files, node_packages, node_record, node_units
+
+MARKER = "deepopsctl"
+UNIT_FOLDER = "/etc/systemd/system/"
+
+
+class Step:
+    """One call: what is wanted, what was done, and what the record will say."""
+
+    def __init__(self, module):
+        self.module = module
+        self.dry = module.check_mode
+        self.actions = []
+        self.diffs = []
+        self.record = {"packages": {}, "files": {}, "directories": {}, "units": {}}
+
+    def did(self, action):
+        self.actions.append(action)
+
+    def fail(self, message, hint=""):
+        self.module.fail_json(msg=message, hint=hint, actions=self.actions, changed=bool(self.actions))
+
+
+def ensure_packages(step, names, hold_units):
+    present = node_packages.installed(names)
+    missing = [name for name in names if name not in present]
+    if missing and not step.dry:
+        install_packages(step, missing, hold_units)
+        present = node_packages.installed(names)
+        absent = [name for name in names if name not in present]
+        if absent:
+            step.fail("the package manager reported success, yet these are missing: %s" % " ".join(absent))
+    for name in missing:
+        step.did("installed %s %s" % (name, present.get(name, "")))
+    if missing:
+        step.diffs.append(
+            {"before": "", "after": "".join("%s\n" % name for name in missing), "after_header": "packages"}
+        )
+    step.record["packages"] = present
+    return present
+
+
+def install_packages(step, missing, hold_units):
+    # only what does not run yet: a daemon that serves is left alone
+    held = [name for name, facts in node_units.show(hold_units).items() if facts.get("ActiveState") != "active"]
+    run_systemctl(step, ["mask", "--runtime", "--quiet"] + held, "")
+    try:
+        node_packages.install(missing)
+    except node_packages.PackageError as error:
+        step.fail("cannot install %s: %s" % (" ".join(missing), error), error.hint)
+    finally:
+        run_systemctl(step, ["unmask", "--runtime", "--quiet"] + held, "")
+
+
+def ensure_hostname(step, name):
+    if not name or socket.gethostname() == name:
+        return
+    step.did("set the hostname to %s" % name)
+    step.diffs.append(
+        {"before": socket.gethostname() + "\n", "after": name + "\n", "before_header": "hostname"}
+    )
+    if step.dry:
+        return
+    result = subprocess.run(
+        ["hostnamectl", "set-hostname", name], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
+    )
+    if result.returncode:
+        step.fail("cannot set the hostname: %s" % result.stdout.decode(errors="replace").strip())
+
+
+def ensure_directory(step, wanted):
+    path, mode = wanted["path"], int(wanted["mode"], 8)
+    ids = node_files.owner_ids(wanted["owner"], wanted["group"])
+    if ids is None and not step.dry:
+        step.fail("%s: user %s or group %s does not exist" % (path, wanted["owner"], wanted["group"]))
+    current = node_record.directory_facts(path)
+    if current is None or (ids is not None and current != [ids[0], ids[1], mode]):
+        step.did("created %s" % path if current is None else "set owner and mode of %s" % path)
+        if not step.dry:
+            os.makedirs(path, exist_ok=True)
+            node_files.set_owner_and_mode(path, ids, mode)
+    step.record["directories"][path] = node_record.directory_facts(path)
+
+
+def desired_content(wanted):
+    if wanted["block"] is not None:
+        return node_files.with_block(node_files.read(wanted["path"]), wanted["block"], MARKER)
+    if wanted["secret_base64"] is not None:
+        return base64.b64decode(wanted["secret_base64"])
+    text = wanted["content"] if wanted["content"] is not None else wanted["secret"]
+    return text.encode("utf-8")
+
+
+def ensure_file(step, wanted, units):
+    path, mode, content = wanted["path"], int(wanted["mode"], 8), desired_content(wanted)
+    ids = node_files.owner_ids(wanted["owner"], wanted["group"])
+    if ids is None and not step.dry:
+        step.fail("%s: user %s or group %s does not exist" % (path, wanted["owner"], wanted["group"]))
+    found = node_files.differs(path, content, ids, mode)
+    if found:
+        step.did("wrote %s" % path if "content" in found else "set %s of %s" % (" and ".join(found), path))
+        if "content" in found:
+            add_diff(step, wanted, content)
+        if not step.dry:
+            for unit in units:
+                if path in unit["restart_on"]:
+                    node_record.mark_pending(unit["name"], path)
+            apply_file(step, path, content, ids, mode, wanted["validate"], found)
+    step.record["files"][path] = node_record.file_facts(path)
+    return bool(found)
+
+
+def apply_file(step, path, content, ids, mode, validate, found):
+    try:
+        if "content" in found:
+            node_files.write(path, content, ids, mode, validate)
+        else:
+            node_files.set_owner_and_mode(path, ids, mode)
+    except node_files.FileRefused as error:
+        step.fail(str(error), "the old file is still in place")
+    except OSError as error:
+        step.fail(
+            "%s: %s" % (path, error.strerror), "see the space and the mount options of that file system"
+        )
+
+
+def add_diff(step, wanted, content):
+    if wanted["secret"] is not None or wanted["secret_base64"] is not None:
+        shown = {"before": "", "after": "(secret)\n"}
+    else:
+        before = node_files.read(wanted["path"]) or b""
+        shown = {"before": before.decode(errors="replace"), "after": content.decode(errors="replace")}
+    step.diffs.append(dict(shown, before_header=wanted["path"], after_header=wanted["path"]))
+
+
+def ensure_units(step, units, changed_files):
+    names = [unit["name"] for unit in units]
+    if not step.dry and any(path.startswith(UNIT_FOLDER) for path in changed_files):
+        run_systemctl(step, ["daemon-reload"], "")
+    shown = node_units.show(names)
+    if not step.dry and any(shown.get(name, {}).get("NeedDaemonReload") == "yes" for name in names):
+        run_systemctl(step, ["daemon-reload"], "")
+    for unit in units:
+        if unit["running"]:
+            ensure_running(step, unit, shown.get(unit["name"], {}), changed_files)
+        else:
+            ensure_stopped(step, unit, shown.get(unit["name"], {}))
+
+
+def ensure_running(step, unit, properties, changed_files):
+    name = unit["name"]
+    due = node_record.is_pending(name) or any(path in changed_files for path in unit["restart_on"])
+    active = properties.get("ActiveState") == "active"
+    # systemd itself keeps some units from starting (chrony in a container: no clock to set)
+    held_back = unit["optional"] and properties.get("ConditionResult") == "no" and not active and not due
+    if not node_units.is_enabled(properties):
+        step.did("enabled %s" % name)
+        if not step.dry:
+            run_systemctl(step, ["enable", "--quiet", name], name)
+    if step.dry:
+        if due or not (active or held_back):
+            step.did("%s %s" % ("restarted" if active else "started", name))
+        return
+    if due or not (active or held_back):
+        start_or_restart(step, unit, active)
+    step.record["units"][name] = True
+
+
+def start_or_restart(step, unit, active):
+    name = unit["name"]
+    # what an installation that was cut off left masked; and a unit that failed too often is refused until reset
+    run_systemctl(step, ["unmask", "--runtime", "--quiet", name], "")
+    run_systemctl(step, ["reset-failed", name], "")
+    run_systemctl(step, ["restart", name], name)
+    properties = node_units.wait_until_active(name, 60)
+    if properties.get("ActiveState") != "active":
+        if unit["optional"] and properties.get("ConditionResult") == "no":
+            node_record.clear_pending(name)
+            return
+        step.fail(
+            "%s does not run (%s): %s" % (name, properties.get("SubState", "?"), node_units.last_words(name)),
+            "see `journalctl -u %s` on the node" % name,
+        )
+    if unit["port"] and not node_units.wait_for_port(unit["port"], 60):
+        step.fail(
+            "%s runs but does not listen on port %d" % (name, unit["port"]), node_units.last_words(name)
+        )
+    node_record.clear_pending(name)
+    step.did("%s %s" % ("restarted" if active else "started", name))
+
+
+def ensure_stopped(step, unit, properties):
+    name = unit["name"]
+    if properties.get("LoadState") == "not-found":
+        return
+    if node_units.is_active(properties) or properties.get("UnitFileState") == "enabled":
+        step.did("stopped and disabled %s" % name)
+        if not step.dry:
+            run_systemctl(step, ["disable", "--now", "--quiet", name], name)
+    step.record["units"][name] = False
+
+
+def run_systemctl(step, arguments, unit):
+    result = subprocess.run(
+        ["systemctl"] + arguments,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        universal_newlines=True,
+        check=False,
+    )
+    if result.returncode and unit:
+        words = node_units.last_words(unit)
+        step.fail(
+            "systemctl %s: %s\n%s" % (" ".join(arguments), result.stdout.strip(), words),
+            "see `journalctl -u %s` on the node" % unit,
+        )
+
+
+def run_probes(probes):
+    found = {}
+    for name, argv in probes.items():
+        try:
+            result = subprocess.run(
+                argv,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                universal_newlines=True,
+                timeout=60,
+                check=False,
+            )
+        except OSError:
+            continue
+        if result.returncode == 0:
+            found[name] = result.stdout
+    return found
+
+
+def arguments():
+    owned = {"owner": {"default": "root"}, "group": {"default": "root"}}
+    return {
+        "component": {"required": True},
+        "step": {"required": True},
+        "digest": {"default": ""},
+        "hostname": {},
+        "packages": {"type": "list", "elements": "str", "default": []},
+        "hold_units": {"type": "list", "elements": "str", "default": []},
+        "directories": {
+            "type": "list",
+            "elements": "dict",
+            "default": [],
+            "options": dict(owned, path={"type": "path", "required": True}, mode={"default": "0755"}),
+        },
+        "files": {
+            "type": "list",
+            "elements": "dict",
+            "default": [],
+            "options": dict(
+                owned,
+                path={"type": "path", "required": True},
+                content={},
+                secret={"no_log": True},
+                secret_base64={"no_log": True},
+                block={},
+                mode={"default": "0644"},
+                validate={"type": "list", "elements": "str", "default": []},
+            ),
+            "required_one_of": [["content", "secret", "secret_base64", "block"]],
+            "mutually_exclusive": [["content", "secret", "secret_base64", "block"]],
+        },
+        "units": {
+            "type": "list",
+            "elements": "dict",
+            "default": [],
+            "options": {
+                "name": {"required": True},
+                "running": {"type": "bool", "default": True},
+                "restart_on": {"type": "list", "elements": "path", "default": []},
+                "port": {"type": "int"},
+                "optional": {"type": "bool", "default": False},
+            },
+        },
+        "probes": {"type": "dict", "default": {}},
+    }
+
+
+def main():
+    module = AnsibleModule(argument_spec=arguments(), supports_check_mode=True)
+    wanted = module.params
+    step = Step(module)
+    packages = ensure_packages(step, wanted["packages"], wanted["hold_units"])
+    ensure_hostname(step, wanted["hostname"])
+    for directory in wanted["directories"]:
+        ensure_directory(step, directory)
+    changed_files = [item["path"] for item in wanted["files"] if ensure_file(step, item, wanted["units"])]
+    ensure_units(step, wanted["units"], changed_files)
+    if not step.dry:
+        node_record.save(wanted["component"], wanted["step"], wanted["digest"], step.record)
+    module.exit_json(
+        changed=bool(step.actions),
+        actions=step.actions,
+        packages=packages,
+        probes=run_probes(wanted["probes"]),
+        diff=step.diffs,
+    )
+
+
+if __name__ == "__main__":
+    main()
