@@ -1,0 +1,109 @@
+"""`deepopsctl init`: node lists -> cluster directory."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from deepopsctl.cli.options import json_option
+
+if TYPE_CHECKING:
+    from deepopsctl.clusterdir import ClusterDir
+    from deepopsctl.init import InitResult
+
+_NODES = "NAMES[=ADDRESSES]"
+
+
+@click.command()
+@click.argument("directory", type=click.Path(path_type=Path), metavar="DIR")
+@click.option(
+    "--controller",
+   
+    multiple=True,
+    metavar=_NODES,
+    help="Slurm controllers; the first is the primary.",
+)
+@click.option(
+    "--compute", multiple=True, metavar=_NODES, help="Compute nodes: gpu[01-16]=10.0.1.[11-26]."
+)
+@click.option("--login", multiple=True, metavar=_NODES, help="Login nodes.")
+@click.option(
+    "--monitoring",
+   
+    multiple=True,
+    metavar=_NODES,
+    help="Monitoring server.  [default: first controller]",
+)
+@click.option(
+    "--nfs-server",
+   
+    multiple=True,
+    metavar=_NODES,
+    help="NFS server.  [default: first controller]",
+)
+@click.option(
+    "--gpus",
+    multiple=True,
+    metavar="[NODESET:]TYPE:COUNT",
+    help="GPUs of compute nodes: h100:8, gpu[01-02]:a100:4.",
+)
+@click.option(
+    "--from",
+    "source",
+    metavar="FILE",
+    help="Node list: hostlist, hosts file, CSV, TSV or cluster.yml; - for stdin.",
+)
+@click.option("--name", default="", help="Cluster name.  [default: the folder's]")
+@click.option("--user", default="", help="User to log in as.  [default: ssh's own]")
+@click.option(
+    "--ssh-key",
+    default="",
+    metavar="FILE",
+    help="Private key.  [default: the cluster's own, see `ssh setup`]",
+)
+@click.option("--port", default="", help="SSH port of the nodes.  [default: ssh's own]")
+@click.option(
+    "--jump-host", default="", metavar="[USER@]HOST[:PORT]", help="Reach the nodes through this host."
+)
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Replace cluster.yml of an existing cluster; secrets, settings, keys and runs stay.",
+)
+@json_option
+def init(directory: Path, source: str | None, *, force: bool, as_json: bool, **given: Any) -> None:
+    """Turn node lists into a cluster directory.
+
+    \b
+    deepopsctl init hpc --controller ctl1 --compute 'gpu[01-16]=10.0.1.[11-26]' --gpus h100:8
+    deepopsctl init hpc --from nodes.csv
+    """
+    from deepopsctl.init import InitRequest, read_request
+    from deepopsctl.scaffold import check_target, create_cluster, replace_cluster
+
+    if not force:
+        check_target(directory)
+    stdin = sys.stdin.buffer if source == "-" else None
+    path = Path(source) if source and source != "-" else None
+    result = read_request(InitRequest(directory, source=path, stdin=stdin, **given))
+    made = (replace_cluster if force else create_cluster)(directory, result.cluster)
+    _report(made, result, as_json=as_json)
+
+
+def _report(made: ClusterDir, result: InitResult, *, as_json: bool) -> None:
+    from deepopsctl.cli.clusterview import cluster_object, group_lines
+    from deepopsctl.cli.output import emit_json, say
+    from deepopsctl.nodelist import fold_in_order
+
+    if result.left_out:
+        say(f"left out, no option names them: {fold_in_order(result.left_out)}")
+    if as_json:
+        emit_json(cluster_object("init", made.path, result.cluster))
+        return
+    for line in group_lines(result.cluster):
+        click.echo(line)
+    say(f"cluster {result.cluster.name}: {len(result.cluster.nodes)} nodes in {made.path}")
+    say(f"next: deepopsctl -C {made.path} ssh setup")

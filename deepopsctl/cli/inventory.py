@@ -1,0 +1,28 @@
+"""`deepopsctl inventory`: check cluster.yml and bring the Ansible inventory up to date."""
+
+from __future__ import annotations
+
+import click
+
+from deepopsctl.cli import Settings
+from deepopsctl.cli.options import json_option
+
+
+@click.command()
+@json_option
+@click.pass_obj
+def inventory(settings: Settings, *, as_json: bool) -> None:
+    """Check cluster.yml, write inventory/hosts.yml anew where needed, and show who is in which group."""
+    from deepopsctl.cli.clusterview import cluster_object, group_lines
+    from deepopsctl.cli.output import emit_json, say
+    from deepopsctl.clusterdir import ClusterDir
+
+    directory = ClusterDir.open(settings.directory)
+    cluster = directory.cluster()
+    written = directory.refresh_inventory(cluster)
+    if as_json:
+        emit_json(cluster_object("inventory", directory.path, cluster))
+        return
+    for line in group_lines(cluster):
+        click.echo(line)
+    say(f"inventory/hosts.yml {'written anew' if written else 'is up to date'}: {len(cluster.nodes)} nodes")

@@ -1,0 +1,267 @@
+"""A cluster in the making: machines gathered from node lists, checked as a whole, then frozen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from deepopsctl.model import Access, Cluster, Gpus, Node, Partition, Role
+from deepopsctl.nodelist import expand, fold_in_order, pair, shorten
+from deepopsctl.problems import Problems, RefusedError
+from deepopsctl.values import address_key, check_address, check_name
+
+# More than the largest Slurm clusters have; guards memory against a mistyped range.
+MAX_NODES = 20_000
+DEFAULT_NAME = "cluster"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeEntry:
+    """One entry of a node list: some machines and what they have in common."""
+
+    where: str
+    names: str
+    within: str = ""
+    addresses: str = ""
+    roles: frozenset[Role] = frozenset()
+    port: int = 0
+    gpus: Gpus | None = None
+    features: tuple[str, ...] = ()
+    slurm: Mapping[str, str] = field(default_factory=dict)
+
+    def label(self, name: str) -> str:
+        """How a message names a field of this entry: `nodes[0].names` or `names`."""
+        return f"{self.within}.{name}" if self.within else name
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionEntry:
+    """One partition as written; `nodes` is an expression or `all`."""
+
+    where: str
+    within: str
+    partition: Partition
+    nodes: str
+
+
+@dataclass(slots=True)
+class Machine:
+    """One machine while node lists are read; several of them may speak of it."""
+
+    name: str
+    where: str
+    roles: frozenset[Role]
+    address: str
+    port: int
+    gpus: Gpus | None
+    features: tuple[str, ...]
+    slurm: Mapping[str, str]
+
+
+class Draft:
+    """Machines and partitions in the order they were given, with everything wrong about them."""
+
+    def __init__(self, source: str, problems: Problems) -> None:
+        self.source = source
+        self.problems = problems
+        self.machines: dict[str, Machine] = {}
+        self.partitions: list[PartitionEntry] = []
+        self.name = ""
+        self.access = Access(user="")
+        # set where an entry can't be read: what it would have brought is then not called missing
+        self.incomplete = False
+        self._counted = 0
+
+    def add(self, entry: NodeEntry) -> None:
+        """Add machines that nothing else has named; a second mention is a fault."""
+        again: dict[str, list[str]] = {}
+        for name, address in self._machines_of(entry):
+            known = self.machines.get(name.lower())
+            if known:
+                again.setdefault(known.where, []).append(name)
+            else:
+                self.machines[name.lower()] = _machine(name, address, entry)
+        for where, names in again.items():
+            self.problems.add(
+                entry.where,
+                f"{entry.label('names')}: {_some(names)} already given {_at(where, entry.where)}",
+                "list every machine once; several roles of one machine go into one entry",
+            )
+
+    def merge(self, entry: NodeEntry) -> None:
+        """Add machines, or add to what is known of them; what both say must agree."""
+        for name, address in self._machines_of(entry):
+            known = self.machines.get(name.lower())
+            if known is None:
+                self.machines[name.lower()] = _machine(name, address, entry)
+                continue
+            if entry.roles <= known.roles and known.where == entry.where:
+                self.problems.add(
+                    entry.where, f"{name} is given twice", "name every machine once for each role"
+                )
+            if address and known.address and address_key(address) != address_key(known.address):
+                self.problems.add(
+                    entry.where,
+                    f"{name} has the address {address} here, but {known.address} {_at(known.where, entry.where)}",
+                    "give one address for each machine",
+                )
+            known.address = known.address or address
+            known.roles |= entry.roles
+
+    def _machines_of(self, entry: NodeEntry) -> list[tuple[str, str]]:
+        """Names with addresses ('' where none is given) of an entry; nothing where it is at fault."""
+        pairs = self._read(entry)
+        self.incomplete = self.incomplete or not pairs
+        return pairs
+
+    def _read(self, entry: NodeEntry) -> list[tuple[str, str]]:
+        try:
+            pairs = _pairs(entry)
+        except RefusedError as refusal:
+            self.problems.refuse(entry.where, entry.label("names"), refusal)
+            return []
+        self._counted += len(pairs)
+        if self._counted > MAX_NODES:
+            if self._counted - len(pairs) <= MAX_NODES:
+                self.problems.add(
+                    entry.where, f"more than {MAX_NODES:,} machines in all", "check the ends of the ranges"
+                )
+            return []
+        good = self._check_all(entry, "names", (name for name, _ in pairs), check_name)
+        good = self._check_all(entry, "addresses", (a for _, a in pairs if a), check_address) and good
+        return pairs if good else []
+
+    def _check_all(
+        self, entry: NodeEntry, part: str, values: Iterable[str], check: Callable[[str], str]
+    ) -> bool:
+        """Check many values of one entry; one problem tells the first fault and how many more there are."""
+        first: RefusedError | None = None
+        faults = 0
+        for value in values:
+            try:
+                check(value)
+            except RefusedError as refusal:
+                first = first or refusal
+                faults += 1
+        if first:
+            more = f" (and {faults - 1} more like it)" if faults > 1 else ""
+            self.problems.refuse(
+                entry.where, entry.label(part), RefusedError(first.message + more, first.hint)
+            )
+        return first is None
+
+    def finish(self) -> Cluster:
+        """The frozen cluster, or an InputError with every fault that was found."""
+        self._check_addresses()
+        self._check_roles()
+        partitions = self._finish_partitions()
+        self.problems.raise_if_any()
+        nodes = tuple(
+            Node(m.name, m.roles, m.address, m.port, m.gpus, m.features, m.slurm)
+            for m in self.machines.values()
+        )
+        return Cluster(self.name or DEFAULT_NAME, self.access, nodes, partitions or default_partitions(nodes))
+
+    def _check_addresses(self) -> None:
+        seen: dict[str, Machine] = {}
+        for machine in self.machines.values():
+            # a machine without an address is reached by its name
+            first = seen.setdefault(address_key(machine.address or machine.name), machine)
+            if first is not machine:
+                self.problems.add(
+                    machine.where,
+                    f"{machine.name} has the address {machine.address or machine.name} "
+                    f"of {first.name} {_at(first.where, machine.where)}",
+                    "every machine needs an address of its own",
+                )
+
+    def _check_roles(self) -> None:
+        roles = frozenset(role for machine in self.machines.values() for role in machine.roles)
+        for role, option in ((Role.CONTROLLER, "--controller"), (Role.COMPUTE, "--compute")):
+            if role not in roles and not self.incomplete:
+                self.problems.add(
+                    self.source,
+                    f"no machine has the role {role.value}",
+                    f"give the role {role.value} to a machine, or name one by {option}",
+                )
+        for machine in self.machines.values():
+            if Role.COMPUTE not in machine.roles and (machine.gpus or machine.features or machine.slurm):
+                self.problems.add(
+                    machine.where,
+                    f"{machine.name} has gpus, features or slurm keys but is no compute node",
+                    "add the role compute or remove them",
+                )
+
+    def _finish_partitions(self) -> tuple[Partition, ...]:
+        compute = {m.name: None for m in self.machines.values() if Role.COMPUTE in m.roles}
+        done: dict[str, Partition] = {}
+        default = ""
+        for entry in self.partitions:
+            given = entry.partition
+            if given.name in done:
+                self.problems.add(entry.where, f"{entry.within}.name: {given.name} is already the name of a partition",
+                                  "give each partition a name of its own")  # fmt: skip
+            if given.default and default:
+                self.problems.add(entry.where, f"{entry.within}.default: {default} is the default partition already",
+                                  "let one partition be the default")  # fmt: skip
+            default = default or (given.name if given.default else "")
+            names = self._partition_nodes(entry, compute)
+            done[given.name] = Partition(given.name, names, given.default, given.max_time, given.options)
+        return tuple(done.values())
+
+    def _partition_nodes(self, entry: PartitionEntry, compute: Mapping[str, None]) -> tuple[str, ...]:
+        if entry.nodes.strip().lower() == "all":
+            return tuple(compute)
+        try:
+            names = expand(entry.nodes)
+        except RefusedError as refusal:
+            self.problems.refuse(entry.where, f"{entry.within}.nodes", refusal)
+            return ()
+        label = f"{entry.within}.nodes: {shorten(entry.nodes)}"
+        unknown = [name for name in names if name.lower() not in self.machines]
+        other = [name for name in names if name not in compute and name.lower() in self.machines]
+        if len(set(names)) != len(names):
+            self.problems.add(entry.where, f"{label} names a node twice", "list every node once")
+        if unknown and not self.incomplete:
+            self.problems.add(
+                entry.where,
+                f"{label} has no node {_some(unknown)}",
+                "add it under nodes: or shorten the range",
+            )
+        if other:
+            self.problems.add(
+                entry.where,
+                f"{label}: {_some(other)} not a compute node",
+                "add the role compute or leave it out",
+            )
+        return names
+
+
+def default_partitions(nodes: Iterable[Node]) -> tuple[Partition, ...]:
+    """GPU nodes in `gpu`, the others in `cpu`; jobs go to the GPU nodes unless they say otherwise."""
+    compute = [node for node in nodes if Role.COMPUTE in node.roles]
+    with_gpus = tuple(node.name for node in compute if node.gpus)
+    without = tuple(node.name for node in compute if not node.gpus)
+    found = [Partition("gpu", with_gpus, default=True)] if with_gpus else []
+    return (*found, Partition("cpu", without, default=not with_gpus)) if without else tuple(found)
+
+
+def _pairs(entry: NodeEntry) -> list[tuple[str, str]]:
+    if entry.addresses:
+        return list(pair(entry.names, entry.addresses))
+    return [(name, "") for name in expand(entry.names)]
+
+
+def _machine(name: str, address: str, entry: NodeEntry) -> Machine:
+    return Machine(
+        name, entry.where, entry.roles, address, entry.port, entry.gpus, entry.features, entry.slurm
+    )
+
+
+def _some(names: list[str]) -> str:
+    return shorten(fold_in_order(names)) + (" is" if len(names) == 1 else " are")
+
+
+def _at(where: str, here: str) -> str:
+    """Where something else stands, seen from `here`."""
+    return "in the same entry" if where == here else f"at {where}"

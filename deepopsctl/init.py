@@ -1,0 +1,190 @@
+"""`deepopsctl init`: from options and a node list to a Cluster. What it writes is in `scaffold`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import BinaryIO, TypeVar
+
+from deepopsctl import values
+from deepopsctl.draft import Draft, Machine, NodeEntry
+from deepopsctl.model import Cluster, Gpus, Role
+from deepopsctl.nodelist import expand, fold_in_order, shorten
+from deepopsctl.problems import Problems, RefusedError
+from deepopsctl.readers import read_nodes
+
+T = TypeVar("T")
+
+ROLE_OPTIONS = {
+    Role.CONTROLLER: "--controller",
+    Role.COMPUTE: "--compute",
+    Role.LOGIN: "--login",
+    Role.MONITORING: "--monitoring",
+    Role.NFS_SERVER: "--nfs-server",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class InitRequest:
+    """What a person asked of `init`; `source` is the --from file, or `stdin` its open stream."""
+
+    directory: Path
+    controller: tuple[str, ...] = ()
+    compute: tuple[str, ...] = ()
+    login: tuple[str, ...] = ()
+    monitoring: tuple[str, ...] = ()
+    nfs_server: tuple[str, ...] = ()
+    gpus: tuple[str, ...] = ()
+    source: Path | None = None
+    stdin: BinaryIO | None = None
+    name: str = ""
+    user: str = ""
+    port: str = ""
+    ssh_key: str = ""
+    jump_host: str = ""
+
+    @property
+    def expressions(self) -> Iterator[tuple[Role, str]]:
+        """Every node expression that was given, with the role it gives."""
+        for role in ROLE_OPTIONS:
+            for expression in getattr(self, role.value):
+                yield role, expression
+
+
+@dataclass(frozen=True, slots=True)
+class InitResult:
+    """The cluster, and the names in the node list that no option gave a role."""
+
+    cluster: Cluster
+    left_out: tuple[str, ...]
+
+
+def read_request(request: InitRequest) -> InitResult:
+    """The cluster that a request describes; an InputError tells everything wrong with it."""
+    problems = Problems()
+    draft = read_nodes(request.source, request.stdin, problems)
+    for role, expression in request.expressions:
+        _add_expression(draft, role, expression)
+    left_out = _give_roles(draft, compute_is_named=bool(request.compute))
+    _add_gpus(draft, request.gpus)
+    _set_access(draft, request)
+    return InitResult(draft.finish(), left_out)
+
+
+def _add_expression(draft: Draft, role: Role, text: str) -> None:
+    """One NAMES or NAMES=ADDRESSES of an option."""
+    option = ROLE_OPTIONS[role]
+    names, equals, addresses = text.partition("=")
+    try:
+        values.check_template(text)
+        if equals and not addresses.strip():
+            raise RefusedError(f"{shorten(text)}: no address after =", "write NAMES=ADDRESSES or only NAMES")
+    except RefusedError as refusal:
+        draft.incomplete = True
+        draft.problems.refuse(option, "", refusal)
+        return
+    draft.merge(NodeEntry(where=option, names=names, addresses=addresses, roles=frozenset({role})))
+
+
+def _give_roles(draft: Draft, *, compute_is_named: bool) -> tuple[str, ...]:
+    """Machines of a list without roles are compute nodes, unless options say which ones are."""
+    without = [machine for machine in draft.machines.values() if not machine.roles]
+    if not compute_is_named:
+        for machine in without:
+            machine.roles = frozenset({Role.COMPUTE})
+        return ()
+    for machine in without:
+        del draft.machines[machine.name.lower()]
+    return tuple(machine.name for machine in without)
+
+
+def _add_gpus(draft: Draft, texts: tuple[str, ...]) -> None:
+    """`NODESET:TYPE:COUNT` for these nodes, `TYPE:COUNT` for the compute nodes that still have none."""
+    general: list[Gpus] = []
+    given: set[str] = set()
+    for text in texts:
+        try:
+            nodeset, gpus = _parse_gpus_option(text)
+            if nodeset:
+                _set_gpus(draft, nodeset, gpus, given)
+            else:
+                general.append(gpus)
+        except RefusedError as refusal:
+            draft.problems.refuse("--gpus", "", refusal)
+    if len(general) > 1:
+        draft.problems.add("--gpus", "TYPE:COUNT is given twice", "say which nodes: NODESET:TYPE:COUNT")
+    for machine in draft.machines.values():
+        if general and not machine.gpus and Role.COMPUTE in machine.roles:
+            machine.gpus = general[0]
+
+
+def _parse_gpus_option(text: str) -> tuple[str, Gpus]:
+    parts = values.check_template(text).split(":")
+    if len(parts) not in (2, 3) or not all(parts):
+        raise RefusedError(
+            f"{shorten(text)!r} is no [NODESET:]TYPE:COUNT", "write h100:8 or gpu[01-02]:a100:4"
+        )
+    return ("" if len(parts) == 2 else parts[0]), values.parse_gpus(parts[-2], parts[-1])
+
+
+def _set_gpus(draft: Draft, nodeset: str, gpus: Gpus, given: set[str]) -> None:
+    names = [name.lower() for name in expand(nodeset)]
+    unknown = [name for name in names if name not in draft.machines]
+    if unknown and not draft.incomplete:
+        raise RefusedError(
+            f"{shorten(nodeset)}: no node {shorten(fold_in_order(unknown))}",
+            "name only nodes of this cluster",
+        )
+    again = [name for name in names if name in given]
+    if again or len(set(names)) < len(names):
+        raise RefusedError(
+            f"{shorten(nodeset)}: {shorten(fold_in_order(again or names))} given twice",
+            "give every node's GPUs once",
+        )
+    given.update(names)
+    for machine in (draft.machines[name] for name in names if name in draft.machines):
+        _check_agreement(machine, gpus)
+        machine.gpus = gpus
+
+
+def _check_agreement(machine: Machine, gpus: Gpus) -> None:
+    if machine.gpus and machine.gpus != gpus:
+        raise RefusedError(
+            f"{machine.name} has {machine.gpus.type}:{machine.gpus.count} at {machine.where}",
+            "let both say the same",
+        )
+
+
+def _set_access(draft: Draft, request: InitRequest) -> None:
+    def checked(option: str, check: Callable[[str], T], given: str, instead: T) -> T:
+        try:
+            return check(given) if given else instead
+        except RefusedError as refusal:
+            draft.problems.refuse(option, "", refusal)
+            return instead
+
+    access = draft.access
+    draft.access = replace(
+        access,
+        user=checked("--user", values.check_user, request.user, access.user),
+        port=checked("--port", values.parse_port, request.port, access.port),
+        key=checked("--ssh-key", _existing_key, request.ssh_key, access.key),
+        jump_host=checked("--jump-host", values.check_jump_host, request.jump_host, access.jump_host),
+    )
+    name = draft.name or _name_from(request.directory)
+    draft.name = checked("--name", values.check_cluster_name, request.name, name)
+
+
+def _existing_key(text: str) -> str:
+    path = Path(values.check_key(text)).expanduser()
+    if not path.is_file():
+        raise RefusedError(f"{shorten(text)}: no such file", "give the path of a private key that exists")
+    # the option counts from here, the file it is written to may be read from anywhere
+    return values.check_key(str(path.absolute()))
+
+
+def _name_from(directory: Path) -> str:
+    name = re.sub(r"[^a-z0-9_-]+", "-", directory.expanduser().resolve().name.lower()).strip("-_")
+    return name[:40] or "cluster"

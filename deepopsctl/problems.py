@@ -1,0 +1,45 @@
+"""Collects everything wrong with an input, so that a person mends it in one go."""
+
+from __future__ import annotations
+
+import re
+
+from deepopsctl.errors import InputError, Problem
+
+
+class RefusedError(ValueError):
+    """A value that can't be used: the message says what is wrong with it, the hint what to do."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class Problems:
+    """The faults found so far in one or more inputs."""
+
+    def __init__(self) -> None:
+        self._found: list[Problem] = []
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def add(self, where: str, message: str, hint: str = "") -> None:
+        """Note one fault; `where` is FILE:LINE or the name of an option."""
+        self._found.append(Problem(where, message, hint))
+
+    def refuse(self, where: str, field: str, refusal: RefusedError) -> None:
+        """Note a refused value of `field` ('' where the place alone says enough)."""
+        self.add(where, f"{field}: {refusal.message}" if field else refusal.message, refusal.hint)
+
+    def raise_if_any(self) -> None:
+        """Raise one InputError with all faults, in the order of their lines."""
+        if self._found:
+            raise InputError(sorted(dict.fromkeys(self._found), key=_by_place))
+
+
+def _by_place(problem: Problem) -> tuple[str, int]:
+    # cluster.yml:9 comes before cluster.yml:10; options come in the order they were checked
+    found = re.fullmatch(r"(.*):(\d+)", problem.where)
+    return (found[1], int(found[2])) if found else ("", 0)

@@ -1,0 +1,129 @@
+"""Writes a cluster directory: all of it or nothing."""
+
+from __future__ import annotations
+
+import importlib.resources
+import shutil
+import tempfile
+from pathlib import Path
+
+from deepopsctl.clusterdir import ClusterDir
+from deepopsctl.errors import InputError
+from deepopsctl.files import write_atomic
+from deepopsctl.inventory import render_inventory
+from deepopsctl.model import Cluster
+from deepopsctl.secrets import encrypt, new_password, new_secrets
+from deepopsctl.specwriter import render_spec
+
+# What may lie in a folder that is to become a cluster directory.
+HARMLESS = frozenset({".git", ".gitattributes", ".gitignore", "README.md", "README", "LICENSE", ".DS_Store"})
+
+_GITIGNORE = """\
+# what opens the secrets, and what is made anew
+.vault-password
+ssh/
+runs/
+"""
+
+
+def check_target(path: Path) -> None:
+    """Refuse a folder that holds something else; one that holds a cluster needs `replace_cluster`."""
+    if ClusterDir(path).spec.exists():
+        raise InputError.single(
+            str(path),
+            "already holds a cluster",
+            "edit its cluster.yml, or repeat with --force: that replaces cluster.yml and keeps secrets and settings",
+        )
+    if path.exists() and not path.is_dir():
+        raise InputError.single(str(path), "is a file", "give a folder, or one that does not exist yet")
+    found = sorted({item.name for item in path.iterdir()} - HARMLESS) if path.exists() else []
+    if found:
+        raise InputError.single(
+            str(path), f"is not empty: it holds {', '.join(found[:3])}{' ...' if len(found) > 3 else ''}",
+            "give an empty folder, or one that does not exist yet",
+        )  # fmt: skip
+
+
+def create_cluster(path: Path, cluster: Cluster) -> ClusterDir:
+    """Make a new cluster directory; where anything fails, nothing is left behind."""
+    check_target(path)
+    target = path.expanduser().resolve()
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as folder:
+            made = ClusterDir(Path(folder) / "new")
+            made.path.mkdir()
+            _complete(made)
+            _write_cluster(made, cluster)
+            _move(made.path, target)
+    except OSError as error:
+        raise InputError.single(
+            str(path), f"can't be written: {error.strerror}", "choose another folder"
+        ) from error
+    return ClusterDir(target)
+
+
+def replace_cluster(path: Path, cluster: Cluster) -> ClusterDir:
+    """Write cluster.yml and hosts.yml of a cluster directory anew; everything else in it stays."""
+    directory = ClusterDir(path.expanduser().resolve())
+    if not directory.spec.exists():
+        return create_cluster(path, cluster)
+    try:
+        _complete(directory)
+        _write_cluster(directory, cluster)
+    except OSError as error:
+        raise InputError.single(
+            str(path), f"can't be written: {error.strerror}", "check its permissions"
+        ) from error
+    return directory
+
+
+def _complete(directory: ClusterDir) -> None:
+    """Add what is missing besides the two files that follow from the cluster."""
+    for folder, mode in (
+        (directory.settings.parent, 0o755),
+        (directory.inventory_dir / "host_vars", 0o755),
+        (directory.ssh_key.parent, 0o700),
+        (directory.runs, 0o700),
+    ):
+        if not folder.exists():
+            folder.mkdir(parents=True)
+            folder.chmod(mode)
+    settings = (
+        importlib.resources.files("deepopsctl").joinpath("templates", "settings.yml").read_text("utf-8")
+    )
+    for path, text, mode in (
+        (directory.path / ".gitignore", _GITIGNORE, 0o644),
+        (directory.settings, settings, 0o644),
+        (directory.known_hosts, "", 0o644),
+        (directory.vault_password, new_password() + "\n", 0o600),
+    ):
+        if not path.exists():
+            write_atomic(path, text, mode)
+    if not directory.secrets.exists():
+        password = directory.vault_password.read_text("utf-8").strip()
+        write_atomic(directory.secrets, encrypt(new_secrets(), password), 0o600)
+
+
+def _write_cluster(directory: ClusterDir, cluster: Cluster) -> None:
+    write_atomic(directory.hosts, render_inventory(cluster))
+    write_atomic(directory.spec, render_spec(cluster))
+
+
+def _move(made: Path, target: Path) -> None:
+    """Put a finished directory in its place; cluster.yml, which makes it a cluster directory, comes last."""
+    if not target.exists():
+        made.chmod(0o755)
+        made.rename(target)
+        return
+    moved: list[Path] = []
+    try:
+        for item in sorted(made.iterdir(), key=lambda entry: entry.name == "cluster.yml"):
+            place = target / item.name
+            if not place.exists():
+                item.rename(place)
+                moved.append(place)
+    except OSError:
+        for place in moved:
+            shutil.rmtree(place) if place.is_dir() else place.unlink()
+        raise

@@ -1,0 +1,32 @@
+"""Random keys and passwords of a cluster, kept in a file that ansible-vault encrypts."""
+
+from __future__ import annotations
+
+import base64
+import secrets
+
+from deepopsctl.yamlout import block
+
+MUNGE_KEY_BYTES = 128
+
+
+def new_password() -> str:
+    """A password for the vault: 256 random bits as text."""
+    return secrets.token_urlsafe(32)
+
+
+def new_secrets() -> dict[str, str]:
+    """Fresh secrets, by the names of the Ansible variables that hold them."""
+    return {
+        "munge_key": base64.b64encode(secrets.token_bytes(MUNGE_KEY_BYTES)).decode(),
+        "slurm_dbd_password": secrets.token_urlsafe(32),
+    }
+
+
+def encrypt(variables: dict[str, str], password: str) -> str:
+    """The text of a vault file that holds these variables."""
+    from ansible.parsing.vault import VaultLib, VaultSecret
+
+    vault = VaultLib([("default", VaultSecret(password.encode()))])
+    encrypted: bytes = vault.encrypt(block(dict(variables)))
+    return encrypted.decode()

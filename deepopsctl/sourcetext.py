@@ -1,0 +1,66 @@
+"""Reads a person's file as text, and says plainly what keeps it from being text."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from pathlib import Path
+
+from deepopsctl.problems import Problems, RefusedError
+from deepopsctl.values import check_template
+
+# Two hundred times what 10,000 scattered nodes need.
+MAX_BYTES = 32 * 1024 * 1024
+
+_COMMENT = re.compile(r"(^|\s)#.*")
+_WIDE = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)
+
+
+def read_source(path: Path, name: str, problems: Problems) -> str | None:
+    """The text of a file; None where it can't be read (the problems say why)."""
+    try:
+        if path.is_dir():
+            problems.add(name, "is a folder", "give a file")
+            return None
+        with path.open("rb") as stream:
+            data = stream.read(MAX_BYTES + 1)
+    except OSError as error:
+        problems.add(name, f"can't be read: {error.strerror}", "check the path and its permissions")
+        return None
+    return decode(data, name, problems)
+
+
+def decode(data: bytes, name: str, problems: Problems) -> str | None:
+    """UTF-8 with or without a byte order mark; other encodings are named, with the way out."""
+    if len(data) > MAX_BYTES:
+        problems.add(
+            name, f"is larger than {MAX_BYTES // 2**20} MiB", "a node list is smaller: check the file"
+        )
+        return None
+    if data.startswith(_WIDE) or b"\0" in data[:4096]:
+        hint = f"save it as UTF-8: iconv -f UTF-16 -t UTF-8 {name}"
+        problems.add(name, "is UTF-16 or binary, not text in UTF-8", hint)
+        return None
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        hint = f"save it as UTF-8: iconv -f ISO-8859-1 -t UTF-8 {name}"
+        problems.add(f"{name}:{line}", f"byte 0x{data[error.start]:02x} is not UTF-8", hint)
+        return None
+    if not text.strip():
+        problems.add(
+            name, "the file is empty", "write node names in it, one expression a line, or a cluster.yml"
+        )
+        return None
+    return text
+
+
+def check_markers(text: str, name: str, problems: Problems) -> None:
+    """Note every line with a template marker outside comments."""
+    for number, line in enumerate(text.splitlines(), start=1):
+        if "{" in line:
+            try:
+                check_template(_COMMENT.sub("", line))
+            except RefusedError as refusal:
+                problems.refuse(f"{name}:{number}", "", refusal)

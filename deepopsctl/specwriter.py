@@ -1,0 +1,84 @@
+"""Cluster -> the text of cluster.yml, folded and commented for the people who will edit it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+
+from deepopsctl.model import Cluster, Node, Partition, Role
+from deepopsctl.nodelist import fold_in_order, fold_pairs
+from deepopsctl.yamlout import flow
+
+# An entry whose addresses follow no pattern is cut into pieces that a person can still read.
+MAX_RANGES = 8
+
+_HEADER = """\
+# The machines of this cluster and what they are for. Edit this file, then run `deepopsctl deploy`.
+# Names and addresses are node sets, paired in the order written: "gpu[01-16]" with "10.0.1.[11-26]".
+# All keys: docs/reference/cluster-yml.md
+"""
+
+
+def render_spec(cluster: Cluster) -> str:
+    """The text of a cluster.yml that reads back as this very cluster."""
+    lines = [_HEADER, "schema: 1", f"cluster: {flow(_cluster_section(cluster))}", "", "nodes:"]
+    lines += [f"  - {flow(entry)}" for entry in _node_entries(cluster.nodes)]
+    lines += [
+        "",
+        "# Slurm partitions; further Slurm keys of a partition go into `options: {Key: value}`.",
+        "partitions:",
+    ]
+    lines += [f"  - {flow(_partition_entry(partition))}" for partition in cluster.partitions]
+    return "\n".join(lines) + "\n"
+
+
+def address_pieces(nodes: Iterable[Node]) -> Iterator[tuple[str, str]]:
+    """Folded names and addresses of nodes in order, in entries of bounded length."""
+    return fold_pairs(((node.name, node.address) for node in nodes), MAX_RANGES)
+
+
+def _cluster_section(cluster: Cluster) -> dict[str, object]:
+    access = cluster.access
+    values = {
+        "name": cluster.name, "user": access.user, "port": access.port, "key": access.key, "jump_host": access.jump_host
+    }  # fmt: skip
+    return {key: value for key, value in values.items() if value}
+
+
+def _node_entries(nodes: Iterable[Node]) -> Iterator[dict[str, object]]:
+    for _, group in groupby(nodes, key=_shared):
+        same = list(group)
+        for names, addresses in address_pieces(same):
+            entry: dict[str, object] = {"names": names}
+            if addresses:
+                entry["addresses"] = addresses
+            yield entry | _attributes(same[0])
+
+
+def _shared(node: Node) -> tuple[object, ...]:
+    return (node.roles, bool(node.address), node.port, node.gpus, node.features, tuple(node.slurm.items()))
+
+
+def _attributes(node: Node) -> dict[str, object]:
+    found: dict[str, object] = {"roles": [role.value for role in Role if role in node.roles]}
+    if node.port:
+        found["port"] = node.port
+    if node.gpus:
+        kind = {"type": node.gpus.type} if node.gpus.type else {}
+        found["gpus"] = {**kind, "count": node.gpus.count}
+    if node.features:
+        found["features"] = list(node.features)
+    if node.slurm:
+        found["slurm"] = dict(node.slurm)
+    return found
+
+
+def _partition_entry(partition: Partition) -> dict[str, object]:
+    entry: dict[str, object] = {"name": partition.name, "nodes": fold_in_order(partition.nodes)}
+    if partition.default:
+        entry["default"] = True
+    if partition.max_time:
+        entry["max_time"] = partition.max_time
+    if partition.options:
+        entry["options"] = dict(partition.options)
+    return entry
