@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
+
 from deepopsctl import nodelist, slurmconf
 from deepopsctl.errors import DeepOpsError
 from deepopsctl.hardware import load_hardware, parse_slurmd_report, store_hardware

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from ansible.errors import AnsibleFilterError
-
 from deepopsctl import nodelist, slurm_effects, slurmconf
 from deepopsctl.hardware import NodeHardware
 
@@ -38,13 +36,15 @@ def slurm_gres_lines(node_sets, hardware):
 
 
 def slurm_settings(base, extra):
-    """deepopsctl's settings with the site's over them; refuses keys that are not a site's to set."""
-    refused = slurmconf.owned_keys_in(extra)
-    if refused:
-        raise AnsibleFilterError("slurm_config: " + "; ".join(refused))
+    """deepopsctl's settings with the site's over them."""
     return {
         key: slurmconf.format_value(value) for key, value in slurmconf.merge_settings(base, extra).items()
     }
+
+
+def slurm_refused_keys(extra):
+    """Sentences for the keys of `slurm_config` that are not a site's to set."""
+    return slurmconf.owned_keys_in(extra)
 
 
 def slurm_generation(conf, cgroup_conf):
@@ -87,6 +87,7 @@ class FilterModule:
             "fold_nodes": fold_nodes,
             "slurm_addresses": slurm_addresses,
             "slurm_deployed": slurm_deployed,
+            "slurm_refused_keys": slurm_refused_keys,
             "slurm_reached_by": slurm_reached_by,
             "slurm_generation": slurm_generation,
             "slurm_gres_lines": slurm_gres_lines,

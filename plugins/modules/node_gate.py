@@ -32,8 +32,8 @@ reasons: {description: Why not, a sentence each., type: list, elements: str, ret
 
 import os
 
-from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils import node_packages, node_record, node_units
+from ansible.module_utils.basic import AnsibleModule
 
 CGROUP = "/sys/fs/cgroup"
 

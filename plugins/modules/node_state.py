@@ -93,8 +93,8 @@ import os
 import socket
 import subprocess
 
-from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils import node_files, node_packages, node_record, node_units
+from ansible.module_utils.basic import AnsibleModule
 
 MARKER = "deepopsctl"
 UNIT_FOLDER = "/etc/systemd/system/"
@@ -138,7 +138,9 @@ def ensure_packages(step, names, hold_units):
 
 def install_packages(step, missing, hold_units):
     # only what does not run yet: a daemon that serves is left alone
-    held = [name for name, facts in node_units.show(hold_units).items() if facts.get("ActiveState") != "active"]
+    held = [
+        name for name, facts in node_units.show(hold_units).items() if facts.get("ActiveState") != "active"
+    ]
     run_systemctl(step, ["mask", "--runtime", "--quiet"] + held, "")
     try:
         node_packages.install(missing)

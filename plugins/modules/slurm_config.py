@@ -43,8 +43,8 @@ import subprocess
 import tempfile
 import time
 
-from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils import node_files, node_record, node_units
+from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.slurm_effects import Effect, effect_of
 
 UNIT = "slurmctld.service"

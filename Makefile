@@ -1,0 +1,53 @@
+# deepopsctl: `make quickstart` shows it, `make test` proves it, `make bench` measures it.
+SHELL := /bin/bash
+VENV := .venv
+BIN := $(VENV)/bin
+LAB ?= quickstart
+CLUSTER ?= lab-cluster
+
+.DEFAULT_GOAL := help
+.PHONY: help tools venv quickstart quickstart-down test lint types unit lab-tests bench clean
+
+help: ## Show the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
+
+tools: ## Install the Debian packages that the lab and the tests need (asks for sudo when not root)
+	@scripts/install-tools
+
+$(VENV)/.installed: pyproject.toml
+	@test -d $(VENV) || python3 -m venv $(VENV)
+	@echo "installing deepopsctl and its development tools into $(VENV) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+venv: $(VENV)/.installed ## Make the virtual environment
+
+quickstart: tools venv ## From nothing to a validated Slurm cluster of containers on this machine
+	@PATH="$(CURDIR)/$(BIN):$$PATH" scripts/quickstart "$(LAB)" "$(CLUSTER)"
+
+quickstart-down: ## Remove what quickstart made
+	@$(BIN)/deepopsctl lab down --name "$(LAB)"
+	@rm -rf "$(CLUSTER)"
+
+lint: venv ## ruff and ansible-lint
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/ansible-lint --offline
+
+types: venv ## mypy, strict
+	$(BIN)/mypy
+
+unit: venv ## The tests that need no lab
+	$(BIN)/pytest -m "not lab" tests
+
+lab-tests: tools venv ## The tests on real Slurm clusters in containers
+	$(BIN)/pytest -m lab tests
+
+test: tools venv lint types ## Everything; ends with pytest's summary
+	$(BIN)/pytest -v tests
+
+bench: tools venv ## Deploy times against a bare parallel-ssh floor, in one run
+	$(BIN)/python benchmarks/deploy.py
+
+clean: ## Remove the virtual environment and caches
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache dist
