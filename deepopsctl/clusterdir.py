@@ -24,7 +24,7 @@ class ClusterDir:
             raise InputError.single(
                 str(path),
                 "is no cluster directory: it has no cluster.yml",
-                "give one with -C DIR or $DEEPOPSCTL_CLUSTER, or make one: deepopsctl init DIR --controller ... --compute ...",
+                "give one with -C DIR or $DEEPOPSCTL_CLUSTER, or make one: deepopsctl init DIR ...",
             )
         return directory
 

@@ -30,8 +30,8 @@ class NodeEntry:
     slurm: Mapping[str, str] = field(default_factory=dict)
 
     def label(self, name: str) -> str:
-        """How a message names a field of this entry: `nodes[0].names` or `names`."""
-        return f"{self.within}.{name}" if self.within else name
+        """How a message names a part of this entry; the place alone says enough where there is but one."""
+        return f"{self.within}.{name}" if self.within else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +72,11 @@ class Draft:
         self.incomplete = False
         self._counted = 0
 
+    def refuse(self, where: str, refusal: RefusedError) -> None:
+        """Note that a whole entry can't be used; the machines it would have brought are not called missing."""
+        self.incomplete = True
+        self.problems.refuse(where, "", refusal)
+
     def add(self, entry: NodeEntry) -> None:
         """Add machines that nothing else has named; a second mention is a fault."""
         again: dict[str, list[str]] = {}
@@ -82,11 +87,11 @@ class Draft:
             else:
                 self.machines[name.lower()] = _machine(name, address, entry)
         for where, names in again.items():
-            self.problems.add(
-                entry.where,
-                f"{entry.label('names')}: {_some(names)} already given {_at(where, entry.where)}",
+            refusal = RefusedError(
+                f"{_some(names)} already given {_at(where, entry.where)}",
                 "list every machine once; several roles of one machine go into one entry",
             )
+            self.problems.refuse(entry.where, entry.label("names"), refusal)
 
     def merge(self, entry: NodeEntry) -> None:
         """Add machines, or add to what is known of them; what both say must agree."""
@@ -96,9 +101,7 @@ class Draft:
                 self.machines[name.lower()] = _machine(name, address, entry)
                 continue
             if entry.roles <= known.roles and known.where == entry.where:
-                self.problems.add(
-                    entry.where, f"{name} is given twice", "name every machine once for each role"
-                )
+                self.problems.add(entry.where, f"{name} is given twice", "name every machine once for each role")
             if address and known.address and address_key(address) != address_key(known.address):
                 self.problems.add(
                     entry.where,
@@ -131,9 +134,7 @@ class Draft:
         good = self._check_all(entry, "addresses", (a for _, a in pairs if a), check_address) and good
         return pairs if good else []
 
-    def _check_all(
-        self, entry: NodeEntry, part: str, values: Iterable[str], check: Callable[[str], str]
-    ) -> bool:
+    def _check_all(self, entry: NodeEntry, part: str, values: Iterable[str], check: Callable[[str], str]) -> bool:
         """Check many values of one entry; one problem tells the first fault and how many more there are."""
         first: RefusedError | None = None
         faults = 0
@@ -145,9 +146,7 @@ class Draft:
                 faults += 1
         if first:
             more = f" (and {faults - 1} more like it)" if faults > 1 else ""
-            self.problems.refuse(
-                entry.where, entry.label(part), RefusedError(first.message + more, first.hint)
-            )
+            self.problems.refuse(entry.where, entry.label(part), RefusedError(first.message + more, first.hint))
         return first is None
 
     def finish(self) -> Cluster:
@@ -157,8 +156,7 @@ class Draft:
         partitions = self._finish_partitions()
         self.problems.raise_if_any()
         nodes = tuple(
-            Node(m.name, m.roles, m.address, m.port, m.gpus, m.features, m.slurm)
-            for m in self.machines.values()
+            Node(m.name, m.roles, m.address, m.port, m.gpus, m.features, m.slurm) for m in self.machines.values()
         )
         return Cluster(self.name or DEFAULT_NAME, self.access, nodes, partitions or default_partitions(nodes))
 
@@ -225,7 +223,7 @@ class Draft:
         if unknown and not self.incomplete:
             self.problems.add(
                 entry.where,
-                f"{label} has no node {_some(unknown)}",
+                f"{label} has no node {shorten(fold_in_order(unknown))}",
                 "add it under nodes: or shorten the range",
             )
         if other:
@@ -253,9 +251,7 @@ def _pairs(entry: NodeEntry) -> list[tuple[str, str]]:
 
 
 def _machine(name: str, address: str, entry: NodeEntry) -> Machine:
-    return Machine(
-        name, entry.where, entry.roles, address, entry.port, entry.gpus, entry.features, entry.slurm
-    )
+    return Machine(name, entry.where, entry.roles, address, entry.port, entry.gpus, entry.features, entry.slurm)
 
 
 def _some(names: list[str]) -> str:

@@ -79,11 +79,11 @@ def _add_expression(draft: Draft, role: Role, text: str) -> None:
     names, equals, addresses = text.partition("=")
     try:
         values.check_template(text)
-        if equals and not addresses.strip():
-            raise RefusedError(f"{shorten(text)}: no address after =", "write NAMES=ADDRESSES or only NAMES")
     except RefusedError as refusal:
-        draft.incomplete = True
-        draft.problems.refuse(option, "", refusal)
+        draft.refuse(option, refusal)
+        return
+    if equals and not addresses.strip():
+        draft.refuse(option, RefusedError(f"{shorten(text)}: no address after =", "write NAMES=ADDRESSES or NAMES"))
         return
     draft.merge(NodeEntry(where=option, names=names, addresses=addresses, roles=frozenset({role})))
 
@@ -123,9 +123,7 @@ def _add_gpus(draft: Draft, texts: tuple[str, ...]) -> None:
 def _parse_gpus_option(text: str) -> tuple[str, Gpus]:
     parts = values.check_template(text).split(":")
     if len(parts) not in (2, 3) or not all(parts):
-        raise RefusedError(
-            f"{shorten(text)!r} is no [NODESET:]TYPE:COUNT", "write h100:8 or gpu[01-02]:a100:4"
-        )
+        raise RefusedError(f"{shorten(text)!r} is no [NODESET:]TYPE:COUNT", "write h100:8 or gpu[01-02]:a100:4")
     return ("" if len(parts) == 2 else parts[0]), values.parse_gpus(parts[-2], parts[-1])
 
 
@@ -166,6 +164,9 @@ def _set_access(draft: Draft, request: InitRequest) -> None:
             return instead
 
     access = draft.access
+    if request.source and access.key and not access.key.startswith(("/", "~")):
+        # a relative key counts from the file that names it, which the new directory is not
+        access = replace(access, key=str((request.source.parent / access.key).absolute()))
     draft.access = replace(
         access,
         user=checked("--user", values.check_user, request.user, access.user),

@@ -20,7 +20,9 @@ _DIGITS = re.compile(r"([0-9]+)")
 
 
 def expand(text: str) -> tuple[str, ...]:
-    """Every name of an expression, in the order written; a RefusedError (a ValueError) where it is malformed."""
+    """Every name of an expression, in the order written; a RefusedError where it is malformed."""
+    if _LITERAL.fullmatch(text) and text:
+        return (text,)
     pieces = [_Piece.parse(piece) for piece in _split(text)]
     total = sum(piece.size for piece in pieces)
     if total > MAX_EXPRESSION:
@@ -112,11 +114,7 @@ class _Piece:
 
     def names(self) -> Iterator[str]:
         columns = [
-            [
-                f"{number:0{width}d}"
-                for numbers, width in zip(group, widths, strict=True)
-                for number in numbers
-            ]
+            [f"{number:0{width}d}" for numbers, width in zip(group, widths, strict=True) for number in numbers]
             for group, widths in zip(self.groups, self.widths, strict=True)
         ]
         for combination in product(*columns):
@@ -151,7 +149,7 @@ class _Folded:
 
 @dataclass(slots=True)
 class _Run:
-    """Names in a row that differ in one number only, which only grows: `tokens` has text and numbers in turn."""
+    """Names in a row that differ in one growing number; `tokens` has text and numbers in turn."""
 
     tokens: list[str]
     axis: int = 0
@@ -199,7 +197,7 @@ class _Run:
 def _split(text: str) -> list[str]:
     """Parts between the commas that stand outside brackets."""
     if not text.strip():
-        raise RefusedError("is empty", "write names such as gpu[01-16] or ctl1,ctl2")
+        raise RefusedError("no names are given", "write names such as gpu[01-16] or ctl1,ctl2")
     for marker in "@*?":
         if marker in text:
             raise RefusedError(

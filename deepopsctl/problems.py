@@ -21,17 +21,24 @@ class Problems:
 
     def __init__(self) -> None:
         self._found: list[Problem] = []
+        self._spoilt: set[str] = set()
 
     def __len__(self) -> int:
         return len(self._found)
 
     def add(self, where: str, message: str, hint: str = "") -> None:
         """Note one fault; `where` is FILE:LINE or the name of an option."""
-        self._found.append(Problem(where, message, hint))
+        if where not in self._spoilt:
+            self._found.append(Problem(where, message, hint))
 
     def refuse(self, where: str, field: str, refusal: RefusedError) -> None:
         """Note a refused value of `field` ('' where the place alone says enough)."""
         self.add(where, f"{field}: {refusal.message}" if field else refusal.message, refusal.hint)
+
+    def refuse_line(self, where: str, refusal: RefusedError) -> None:
+        """Note a fault that spoils its whole line: what else seems wrong there only follows from it."""
+        self.refuse(where, "", refusal)
+        self._spoilt.add(where)
 
     def raise_if_any(self) -> None:
         """Raise one InputError with all faults, in the order of their lines."""

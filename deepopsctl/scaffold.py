@@ -18,21 +18,18 @@ from deepopsctl.specwriter import render_spec
 # What may lie in a folder that is to become a cluster directory.
 HARMLESS = frozenset({".git", ".gitattributes", ".gitignore", "README.md", "README", "LICENSE", ".DS_Store"})
 
-_GITIGNORE = """\
-# what opens the secrets, and what is made anew
-.vault-password
-ssh/
-runs/
-"""
+# What opens the secrets, and what is made anew.
+PRIVATE = (".vault-password", "ssh/", "runs/")
 
 
 def check_target(path: Path) -> None:
     """Refuse a folder that holds something else; one that holds a cluster needs `replace_cluster`."""
+    path = path.expanduser()
     if ClusterDir(path).spec.exists():
         raise InputError.single(
             str(path),
             "already holds a cluster",
-            "edit its cluster.yml, or repeat with --force: that replaces cluster.yml and keeps secrets and settings",
+            "edit its cluster.yml, or replace that file by --force (secrets and settings stay)",
         )
     if path.exists() and not path.is_dir():
         raise InputError.single(str(path), "is a file", "give a folder, or one that does not exist yet")
@@ -57,9 +54,7 @@ def create_cluster(path: Path, cluster: Cluster) -> ClusterDir:
             _write_cluster(made, cluster)
             _move(made.path, target)
     except OSError as error:
-        raise InputError.single(
-            str(path), f"can't be written: {error.strerror}", "choose another folder"
-        ) from error
+        raise InputError.single(str(path), f"can't be written: {error.strerror}", "choose another folder") from error
     return ClusterDir(target)
 
 
@@ -72,10 +67,14 @@ def replace_cluster(path: Path, cluster: Cluster) -> ClusterDir:
         _complete(directory)
         _write_cluster(directory, cluster)
     except OSError as error:
-        raise InputError.single(
-            str(path), f"can't be written: {error.strerror}", "check its permissions"
-        ) from error
+        raise InputError.single(str(path), f"can't be written: {error.strerror}", "check its permissions") from error
     return directory
+
+
+def _unwritable(path: Path, error: OSError) -> InputError:
+    return InputError.single(
+        str(path), f"can't be written: {error.strerror}", "check its permissions, or choose another folder"
+    )
 
 
 def _complete(directory: ClusterDir) -> None:
@@ -89,20 +88,27 @@ def _complete(directory: ClusterDir) -> None:
         if not folder.exists():
             folder.mkdir(parents=True)
             folder.chmod(mode)
-    settings = (
-        importlib.resources.files("deepopsctl").joinpath("templates", "settings.yml").read_text("utf-8")
-    )
+    settings = importlib.resources.files("deepopsctl").joinpath("templates", "settings.yml").read_text("utf-8")
     for path, text, mode in (
-        (directory.path / ".gitignore", _GITIGNORE, 0o644),
         (directory.settings, settings, 0o644),
         (directory.known_hosts, "", 0o644),
         (directory.vault_password, new_password() + "\n", 0o600),
     ):
         if not path.exists():
             write_atomic(path, text, mode)
+    _keep_out_of_git(directory.path)
     if not directory.secrets.exists():
         password = directory.vault_password.read_text("utf-8").strip()
         write_atomic(directory.secrets, encrypt(new_secrets(), password), 0o600)
+
+
+def _keep_out_of_git(folder: Path) -> None:
+    """Name the private files in .gitignore, after what a person has written there."""
+    path = folder / ".gitignore"
+    lines = path.read_text("utf-8").splitlines() if path.exists() else []
+    missing = [line for line in PRIVATE if line not in lines]
+    if missing:
+        write_atomic(path, "\n".join([*lines, *missing]) + "\n")
 
 
 def _write_cluster(directory: ClusterDir, cluster: Cluster) -> None:
@@ -116,6 +122,7 @@ def _move(made: Path, target: Path) -> None:
         made.chmod(0o755)
         made.rename(target)
         return
+    _keep_out_of_git(target)
     moved: list[Path] = []
     try:
         for item in sorted(made.iterdir(), key=lambda entry: entry.name == "cluster.yml"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 from deepopsctl.problems import Problems, RefusedError
@@ -33,11 +34,9 @@ def read_source(path: Path, name: str, problems: Problems) -> str | None:
 def decode(data: bytes, name: str, problems: Problems) -> str | None:
     """UTF-8 with or without a byte order mark; other encodings are named, with the way out."""
     if len(data) > MAX_BYTES:
-        problems.add(
-            name, f"is larger than {MAX_BYTES // 2**20} MiB", "a node list is smaller: check the file"
-        )
+        problems.add(name, f"is larger than {MAX_BYTES // 2**20} MiB", "a node list is smaller: check the file")
         return None
-    if data.startswith(_WIDE) or b"\0" in data[:4096]:
+    if data.startswith(_WIDE) or b"\0" in data:
         hint = f"save it as UTF-8: iconv -f UTF-16 -t UTF-8 {name}"
         problems.add(name, "is UTF-16 or binary, not text in UTF-8", hint)
         return None
@@ -49,18 +48,24 @@ def decode(data: bytes, name: str, problems: Problems) -> str | None:
         problems.add(f"{name}:{line}", f"byte 0x{data[error.start]:02x} is not UTF-8", hint)
         return None
     if not text.strip():
-        problems.add(
-            name, "the file is empty", "write node names in it, one expression a line, or a cluster.yml"
-        )
+        problems.add(name, "the file is empty", "write node names in it, one expression a line, or a cluster.yml")
         return None
-    return text
+    # one kind of line end, whichever system the file comes from: lines are counted by it
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def significant_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Line numbers (from 1) and lines without comments; lines with nothing else are left out."""
+    for number, line in enumerate(text.split("\n"), start=1):
+        content = _COMMENT.sub("", line).rstrip()
+        if content:
+            yield number, content
 
 
 def check_markers(text: str, name: str, problems: Problems) -> None:
-    """Note every line with a template marker outside comments."""
-    for number, line in enumerate(text.splitlines(), start=1):
-        if "{" in line:
-            try:
-                check_template(_COMMENT.sub("", line))
-            except RefusedError as refusal:
-                problems.refuse(f"{name}:{number}", "", refusal)
+    """Note every line with a template marker outside comments, and only that about such a line."""
+    for number, line in significant_lines(text):
+        try:
+            check_template(line)
+        except RefusedError as refusal:
+            problems.refuse_line(f"{name}:{number}", refusal)

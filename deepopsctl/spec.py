@@ -100,10 +100,9 @@ def draft_spec(text: str, where: str, problems: Problems) -> Draft:
     draft = Draft(where, problems)
     check_markers(text, where, problems)
     document = parse_yaml(text, where, problems)
-    problems.raise_if_any()
     if document is None:
-        return draft
-    if isinstance(document.value, dict):
+        draft.incomplete = True
+    elif isinstance(document.value, dict):
         _Reader(document, where, problems, draft).read()
     else:
         problems.add(f"{where}:1", "no cluster.yml: keys are expected", "start with `schema: 1` and `nodes:`")
@@ -211,9 +210,7 @@ class _Reader:
             return
         before = len(self.problems)
         roles = [self._value((*path, "roles"), values.parse_role, text, None) for text in node.roles]
-        features = [
-            self._value((*path, "features"), values.check_feature, text, "") for text in node.features
-        ]
+        features = [self._value((*path, "features"), values.check_feature, text, "") for text in node.features]
         entry = NodeEntry(
             where=self._at(path),
             within=_dotted(path),
@@ -232,9 +229,7 @@ class _Reader:
         if node.gpus is None:
             return None
         kind = node.gpus.type
-        return self._value(
-            (*path, "gpus"), lambda count: values.parse_gpus(kind, count), node.gpus.count, None
-        )
+        return self._value((*path, "gpus"), lambda count: values.parse_gpus(kind, count), node.gpus.count, None)
 
     def _partition(self, section: _PartitionSection | None, path: Path) -> None:
         if section is None:

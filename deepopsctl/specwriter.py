@@ -18,16 +18,14 @@ _HEADER = """\
 # All keys: docs/reference/cluster-yml.md
 """
 
+_PARTITIONS = "# Slurm partitions; further Slurm keys of a partition go into `options: {Key: value}`."
+
 
 def render_spec(cluster: Cluster) -> str:
     """The text of a cluster.yml that reads back as this very cluster."""
     lines = [_HEADER, "schema: 1", f"cluster: {flow(_cluster_section(cluster))}", "", "nodes:"]
     lines += [f"  - {flow(entry)}" for entry in _node_entries(cluster.nodes)]
-    lines += [
-        "",
-        "# Slurm partitions; further Slurm keys of a partition go into `options: {Key: value}`.",
-        "partitions:",
-    ]
+    lines += ["", _PARTITIONS, "partitions:"]
     lines += [f"  - {flow(_partition_entry(partition))}" for partition in cluster.partitions]
     return "\n".join(lines) + "\n"
 
@@ -40,8 +38,12 @@ def address_pieces(nodes: Iterable[Node]) -> Iterator[tuple[str, str]]:
 def _cluster_section(cluster: Cluster) -> dict[str, object]:
     access = cluster.access
     values = {
-        "name": cluster.name, "user": access.user, "port": access.port, "key": access.key, "jump_host": access.jump_host
-    }  # fmt: skip
+        "name": cluster.name,
+        "user": access.user,
+        "port": access.port,
+        "key": access.key,
+        "jump_host": access.jump_host,
+    }
     return {key: value for key, value in values.items() if value}
 
 

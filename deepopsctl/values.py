@@ -29,9 +29,7 @@ OWNED_PARTITION_KEYS = {
 
 _LABEL = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
 _TEMPLATE = re.compile(r"\{\{|\{%|\{#")
-_TIME = re.compile(
-    r"[0-9]+|[0-9]+:[0-9]{1,2}|[0-9]+:[0-9]{1,2}:[0-9]{1,2}|[0-9]+-[0-9]{1,2}(?::[0-9]{1,2}){0,2}"
-)
+_TIME = re.compile(r"[0-9]+|[0-9]+:[0-9]{1,2}|[0-9]+:[0-9]{1,2}:[0-9]{1,2}|[0-9]+-[0-9]{1,2}(?::[0-9]{1,2}){0,2}")
 _WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]*")
 _JUMP = re.compile(r"(?:[A-Za-z0-9_][A-Za-z0-9_.-]*@)?[A-Za-z0-9][A-Za-z0-9.-]*(?::[0-9]{1,5})?")
 
@@ -79,11 +77,7 @@ def check_address(address: str) -> str:
         try:
             parsed = ipaddress.ip_address(address)
         except ValueError as error:
-            hint = (
-                "write it without leading zeros"
-                if re.search(r"(^|\.)0[0-9]", address)
-                else "check its numbers"
-            )
+            hint = "write it without leading zeros" if re.search(r"(^|\.)0[0-9]", address) else "check its numbers"
             raise RefusedError(f"{address} is no IP address", hint) from error
         if parsed.is_unspecified or parsed.is_multicast or address == "255.255.255.255" or "%" in address:
             raise RefusedError(
@@ -117,9 +111,7 @@ def parse_gpus(kind: str, count: str) -> Gpus:
     if kind and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", kind):
         raise RefusedError(f"{shorten(kind)!r} is no GPU type", "write a short model name: h100")
     if not re.fullmatch(r"[0-9]{1,9}", count) or not 1 <= int(count) <= MAX_GPUS:
-        raise RefusedError(
-            f"{shorten(count)!r} is no number of GPUs", f"give how many one node has, 1 to {MAX_GPUS}"
-        )
+        raise RefusedError(f"{shorten(count)!r} is no number of GPUs", f"give how many one node has, 1 to {MAX_GPUS}")
     return Gpus(kind, int(count))
 
 
@@ -152,7 +144,7 @@ def check_max_time(text: str) -> str:
     if text and text.upper() not in ("UNLIMITED", "INFINITE") and not _TIME.fullmatch(text):
         raise RefusedError(
             f"{shorten(text)!r} is no time limit of Slurm's",
-            "write minutes (90), hours:minutes:seconds (12:00:00), days-hours:minutes:seconds (2-00:00:00) or UNLIMITED",
+            "write minutes (90), [days-]hours:minutes:seconds (12:00:00, 2-00:00:00) or UNLIMITED",
         )
     return text
 
@@ -161,9 +153,7 @@ def check_slurm_options(options: Mapping[str, str], owned: Mapping[str, str]) ->
     """Further Slurm keys of a node or partition line; keys that deepopsctl writes itself are refused."""
     for key, value in options.items():
         if not re.fullmatch(r"[A-Za-z]+", key):
-            raise RefusedError(
-                f"{shorten(key)!r} is no key of slurm.conf", "keys have letters only: OverSubscribe"
-            )
+            raise RefusedError(f"{shorten(key)!r} is no key of slurm.conf", "keys have letters only: OverSubscribe")
         if key.lower() in owned:
             raise RefusedError(f"{key} is written by deepopsctl", f"use {owned[key.lower()]} instead")
         if not value or not re.fullmatch(r"[!-~]+", value) or re.search(r"[#\"'\\]", value):
@@ -187,9 +177,7 @@ def check_cluster_name(name: str) -> str:
 def check_user(user: str) -> str:
     """A login name on the nodes."""
     if user and (not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.@\\-]*\$?", user) or len(user) > 64):
-        raise RefusedError(
-            f"{shorten(user)!r} is no login name", "give the user to log in as, for example ubuntu"
-        )
+        raise RefusedError(f"{shorten(user)!r} is no login name", "give the user to log in as, for example ubuntu")
     return user
 
 
@@ -197,13 +185,9 @@ def check_key(path: str) -> str:
     """The path of a private SSH key."""
     check_template(path)
     if re.search(r"[\x00-\x1f\"']", path):
-        raise RefusedError(
-            f"{shorten(path)!r} can't be used as a path", "move the key to a path without quotes"
-        )
+        raise RefusedError(f"{shorten(path)!r} can't be used as a path", "move the key to a path without quotes")
     if path.endswith(".pub"):
-        raise RefusedError(
-            f"{shorten(path)} is the public half of a key", f"give the private one: {path[:-4]}"
-        )
+        raise RefusedError(f"{shorten(path)} is the public half of a key", f"give the private one: {path[:-4]}")
     return path
 
 

@@ -1,4 +1,4 @@
-"""Writes plain YAML fast and always the same way: for files that are generated, and the text `init` hands over."""
+"""Writes plain YAML, fast and always the same way: for generated files and for what `init` hands over."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """YAML as people write it in node lists: strings with their lines, and none of YAML's traps.
 
-Values stay strings until the schema says what they are, so `NO` is no false and `1:00:00` no 3600. Aliases, tags and
-deep nesting are refused as they are met: none of them may grow into memory or reach a constructor.
+Values stay strings until the schema says what they are, so `NO` is no false and `1:00:00` no 3600. Aliases,
+tags and deep nesting are refused as they are met: none of them may grow into memory or reach a constructor.
 """
 
 from __future__ import annotations
@@ -40,10 +40,9 @@ class Document:
 
 def parse_yaml(text: str, source: str, problems: Problems) -> Document | None:
     """Parse one YAML document; None where it can't be read (the problems say why)."""
-    before = len(problems)
     builder = _Builder(source, problems, yaml.parse(text, Loader=yaml.CSafeLoader))
     try:
-        value = builder.document()
+        return Document(builder.document(), builder.lines)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = mark.line + 1 if mark else 1
@@ -54,7 +53,7 @@ def parse_yaml(text: str, source: str, problems: Problems) -> Document | None:
         problems.add(f"{source}:{line}", "no valid YAML: a control character", "remove it")
     except _StopReadingError as stop:
         problems.refuse(f"{source}:{stop.line}", "", stop)
-    return None if len(problems) > before else Document(value, builder.lines)
+    return None
 
 
 class _StopReadingError(RefusedError):
@@ -93,19 +92,15 @@ class _Builder:
         self.lines[path] = line
         if len(path) > MAX_DEPTH:
             raise _StopReadingError(line, f"nested more than {MAX_DEPTH} levels deep", "compare with the examples")
-        if isinstance(event, yaml.AliasEvent) or event.anchor is not None:
-            raise _StopReadingError(
-                line, "anchors and aliases (&name, *name) are not used here", "write the value out"
-            )
+        if not isinstance(event, (yaml.ScalarEvent, yaml.CollectionStartEvent)) or event.anchor is not None:
+            raise _StopReadingError(line, "anchors and aliases (&name, *name) are not used here", "write the value out")
         if event.tag not in (None, "!"):
             raise _StopReadingError(
-                line, f"the tag {shorten(event.tag)} is not used here", "write the plain value"
+                line, f"the tag {shorten(str(event.tag))} is not used here", "write the plain value"
             )
-        if isinstance(event, yaml.MappingStartEvent):
-            return self._mapping(path)
-        if isinstance(event, yaml.SequenceStartEvent):
-            return self._sequence(path)
-        return self._scalar(event)
+        if isinstance(event, yaml.ScalarEvent):
+            return self._scalar(event)
+        return self._mapping(path) if isinstance(event, yaml.MappingStartEvent) else self._sequence(path)
 
     def _sequence(self, path: Path) -> list[Value]:
         found: list[Value] = []
@@ -119,13 +114,9 @@ class _Builder:
             line = _line(event)
             key = self._build(event, (*path, "?"))
             if not isinstance(key, str):
-                raise _StopReadingError(
-                    line, "a key is expected here, such as `names:`", "check braces and brackets"
-                )
+                raise _StopReadingError(line, "a key is expected here, such as `names:`", "check braces and brackets")
             if key in found:
-                self.problems.add(
-                    f"{self.source}:{line}", f"the key {shorten(key)} is given twice", "keep one of them"
-                )
+                self.problems.add(f"{self.source}:{line}", f"the key {shorten(key)} is given twice", "keep one of them")
             found[key] = self._build(next(self.events), (*path, key))
             self.lines[(*path, key)] = line
         return found
@@ -135,9 +126,9 @@ class _Builder:
         try:
             check_template(text)
         except RefusedError as refusal:
-            self.problems.refuse(f"{self.source}:{_line(event)}", "", refusal)
+            self.problems.refuse_line(f"{self.source}:{_line(event)}", refusal)
         return None if event.style is None and text in _NULL else text
 
 
 def _line(event: yaml.Event) -> int:
-    return int(event.start_mark.line) + 1
+    return int(event.start_mark.line) + 1 if event.start_mark else 1

@@ -21,25 +21,20 @@ _NODES = "NAMES[=ADDRESSES]"
 @click.argument("directory", type=click.Path(path_type=Path), metavar="DIR")
 @click.option(
     "--controller",
-   
     multiple=True,
     metavar=_NODES,
     help="Slurm controllers; the first is the primary.",
 )
-@click.option(
-    "--compute", multiple=True, metavar=_NODES, help="Compute nodes: gpu[01-16]=10.0.1.[11-26]."
-)
+@click.option("--compute", multiple=True, metavar=_NODES, help="Compute nodes: gpu[01-16]=10.0.1.[11-26].")
 @click.option("--login", multiple=True, metavar=_NODES, help="Login nodes.")
 @click.option(
     "--monitoring",
-   
     multiple=True,
     metavar=_NODES,
     help="Monitoring server.  [default: first controller]",
 )
 @click.option(
     "--nfs-server",
-   
     multiple=True,
     metavar=_NODES,
     help="NFS server.  [default: first controller]",
@@ -65,9 +60,7 @@ _NODES = "NAMES[=ADDRESSES]"
     help="Private key.  [default: the cluster's own, see `ssh setup`]",
 )
 @click.option("--port", default="", help="SSH port of the nodes.  [default: ssh's own]")
-@click.option(
-    "--jump-host", default="", metavar="[USER@]HOST[:PORT]", help="Reach the nodes through this host."
-)
+@click.option("--jump-host", default="", metavar="[USER@]HOST[:PORT]", help="Reach the nodes through this host.")
 @click.option(
     "--force",
     is_flag=True,

@@ -1,0 +1,35 @@
+"""A hosts file as /etc/hosts: ADDRESS NAME [ALIAS...], with # comments."""
+
+from __future__ import annotations
+
+import ipaddress
+
+from deepopsctl.draft import Draft, NodeEntry
+from deepopsctl.nodelist import shorten
+from deepopsctl.problems import Problems, RefusedError
+from deepopsctl.readers.detect import is_ip_address
+from deepopsctl.sourcetext import check_markers, significant_lines
+
+_HINT = "a line of a hosts file is ADDRESS NAME [ALIAS...]"
+
+
+def draft_hosts_file(text: str, source: str, problems: Problems) -> Draft:
+    """The machines of a hosts file; their roles come from options, their names are the short ones."""
+    draft = Draft(source, problems)
+    check_markers(text, source, problems)
+    for number, line in significant_lines(text):
+        where, words = f"{source}:{number}", line.split()
+        if not is_ip_address(words[0]):
+            draft.refuse(where, RefusedError(f"{shorten(words[0])!r} is no IP address", _HINT))
+        elif len(words) == 1:
+            draft.refuse(where, RefusedError(f"no name for {words[0]}", _HINT))
+        elif not _is_of_every_machine(words[0], words[1]):
+            # Slurm knows nodes by their short names
+            draft.add(NodeEntry(where=where, names=words[1].partition(".")[0], addresses=words[0]))
+    return draft
+
+
+def _is_of_every_machine(address: str, name: str) -> bool:
+    """The lines that any /etc/hosts has for the machine itself and for IPv6."""
+    parsed = ipaddress.ip_address(address)
+    return parsed.is_loopback or parsed.is_multicast or name.startswith("ip6-") or name == "broadcasthost"
