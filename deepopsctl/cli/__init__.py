@@ -41,6 +41,7 @@ class Settings:
 
     directory: Path
     verbosity: int
+    content: Path | None = None
 
 
 class LazyGroup(click.Group):
@@ -71,7 +72,11 @@ class LazyGroup(click.Group):
 
 @click.group(
     cls=LazyGroup,
-    context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "DEEPOPSCTL", "max_content_width": 110},
+    context_settings={
+        "help_option_names": ["-h", "--help"],
+        "auto_envvar_prefix": "DEEPOPSCTL",
+        "max_content_width": 110,
+    },
 )
 @click.option(
     "-C",
@@ -81,15 +86,22 @@ class LazyGroup(click.Group):
     default=Path(),
     help="The cluster directory (or $DEEPOPSCTL_CLUSTER).  [default: the current folder]",
 )
+@click.option(
+    "--content",
+    type=click.Path(path_type=Path),
+    envvar="DEEPOPSCTL_CONTENT",
+    hidden=True,
+    help="Folder with playbooks/ and roles/.  [default: deepopsctl's own]",
+)
 @click.option("-v", "--verbose", count=True, help="Say more; -vv adds tracebacks, -vvv Ansible's own detail.")
 @click.version_option(__version__, prog_name="deepopsctl")
 @click.pass_context
-def cli(ctx: click.Context, directory: Path, verbose: int) -> None:
+def cli(ctx: click.Context, directory: Path, content: Path | None, verbose: int) -> None:
     """Turn a list of Linux machines into a validated GPU Slurm cluster.
 
     First time: `deepopsctl init DIR ...`, then `deepopsctl -C DIR ssh setup`, `deploy`, `validate`.
     """
-    ctx.obj = Settings(directory=directory, verbosity=verbose)
+    ctx.obj = Settings(directory=directory, verbosity=verbose, content=content)
 
 
 def main() -> None:

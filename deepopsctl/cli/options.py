@@ -22,3 +22,15 @@ def connection_options(function: F) -> F:
     ):
         function = option(function)
     return function
+
+
+def ask_passwords(*, ssh: bool, become: bool) -> dict[str, str | None]:
+    """Ask on the terminal, without echo, for what -k and -K announce; an empty sudo password repeats the first."""
+    ssh_password = click.prompt("SSH password", hide_input=True, err=True) if ssh else None
+    become_password = None
+    if become:
+        question = "sudo password" + (" [the same]" if ssh else "")
+        become_password = click.prompt(
+            question, hide_input=True, err=True, default=ssh_password or "", show_default=False
+        )
+    return {"ssh_password": ssh_password, "become_password": become_password}

@@ -1,0 +1,37 @@
+"""Progress of a run for a person: a live view on a terminal, one plain line a task elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from deepopsctl.cli.output import say
+from deepopsctl.events import Event
+from deepopsctl.progress import Progress
+
+Watch = Callable[[Event], None]
+
+
+@contextmanager
+def show_progress(total: int | None) -> Iterator[Watch]:
+    """What to hand to the runner as `on_event`. `total` nodes take part, or None where only Ansible knows."""
+    if sys.stderr.isatty():
+        from deepopsctl.cli.live import live_view
+
+        with live_view(total) as watch:
+            yield watch
+    else:
+        yield plain_lines()
+
+
+def plain_lines() -> Watch:
+    """One line on stderr for every task that has ended: `[  3.2s] slurm: Install packages: 3 nodes ok`."""
+    progress, started = Progress(), time.monotonic()
+
+    def watch(event: Event) -> None:
+        for line in progress.add(event):
+            say(f"[{time.monotonic() - started:6.1f}s] {line}")
+
+    return watch

@@ -1,0 +1,46 @@
+"""`-e`: variables as Ansible takes them on its command line."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable
+from pathlib import Path
+
+import yaml
+
+from deepopsctl.errors import InputError
+from deepopsctl.invocation import Variables
+
+_HINT = "write KEY=VALUE, '{key: value}' or @FILE"
+
+
+def parse_extra_vars(given: Iterable[str]) -> tuple[Variables, ...]:
+    """`KEY=VALUE ...`, JSON or YAML in brackets, `@FILE`; in the order given, later ones win."""
+    return tuple(_parse(text.strip()) for text in given)
+
+
+def _parse(text: str) -> Variables:
+    if text.startswith("@"):
+        path = Path(text[1:]).expanduser().resolve()
+        if not path.is_file():
+            raise InputError.single("-e", f"{text[1:]} is no file", _HINT)
+        return path
+    if text.startswith("{"):
+        return _parse_yaml(text)
+    try:
+        pairs = [word.partition("=") for word in shlex.split(text)]
+    except ValueError as error:
+        raise InputError.single("-e", f"{text}: {error}", _HINT) from error
+    if not pairs or any(not (key.isidentifier() and equals) for key, equals, _ in pairs):
+        raise InputError.single("-e", f"{text!r} sets no variable", _HINT)
+    return {key: value for key, _, value in pairs}
+
+
+def _parse_yaml(text: str) -> Variables:
+    try:
+        found = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise InputError.single("-e", f"not understood: {' '.join(str(error).split())}", _HINT) from error
+    if not isinstance(found, dict):
+        raise InputError.single("-e", "is no mapping of names to values", _HINT)
+    return {str(key): value for key, value in found.items()}

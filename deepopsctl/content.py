@@ -1,0 +1,42 @@
+"""Where the playbooks and roles are, and which components they make."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from deepopsctl.errors import ControlMachineError
+
+# `import_playbook: slurm.yml`, with or without the collection's name in front
+_IMPORT = re.compile(r"import_playbook:\s*[\"']?([\w/-]+)\.yml")
+
+
+def content_dir(override: Path | None = None) -> Path:
+    """The folder that holds playbooks/, roles/, group_vars/ and plugins/.
+
+    An installed package carries it inside itself; in a checkout it is the root of the repository.
+    """
+    package = Path(__file__).resolve().parent
+    candidates = [override.resolve()] if override else [package / "_content", package.parent]
+    for candidate in candidates:
+        if (candidate / "playbooks").is_dir():
+            return candidate
+    raise ControlMachineError(
+        f"no playbooks in {candidates[-1]}",
+        "install deepopsctl again, or let DEEPOPSCTL_CONTENT name the folder that has playbooks/ and roles/",
+    )
+
+
+def playbook(name: str, content: Path | None = None) -> Path:
+    """The path of `playbooks/<name>.yml`; `name` may have a folder in it (`validate/smoke`)."""
+    path = (content or content_dir()) / "playbooks" / f"{name}.yml"
+    if not path.is_file():
+        raise ControlMachineError(f"{path} does not exist", "install deepopsctl again: it is incomplete")
+    return path
+
+
+def components(content: Path | None = None) -> tuple[str, ...]:
+    """Everything that can be deployed on its own, in the order of playbooks/site.yml."""
+    folder = (content or content_dir()) / "playbooks"
+    names = _IMPORT.findall((folder / "site.yml").read_text(encoding="utf-8"))
+    return tuple(dict.fromkeys(name for name in names if (folder / f"{name}.yml").is_file()))

@@ -1,0 +1,262 @@
+"""What happens during a run, as small typed events; made from the raw dicts of the Ansible callback."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from pathlib import PurePath
+from types import MappingProxyType
+
+Raw = Mapping[str, object]
+
+# Long enough for any sentence a module writes, short enough for a terminal and for `runs/`.
+MAX_MESSAGE = 2000
+CENSORED = "the output is hidden, because the task handles secrets (no_log)"
+
+
+class Status(StrEnum):
+    """How a task ended on one host."""
+
+    OK = "ok"
+    CHANGED = "changed"
+    FAILED = "failed"
+    IGNORED = "ignored"
+    UNREACHABLE = "unreachable"
+    SKIPPED = "skipped"
+
+
+@dataclass(frozen=True, slots=True)
+class PlayStarted:
+    """A play begins."""
+
+    component: str
+    play: str
+
+
+@dataclass(frozen=True, slots=True)
+class TaskStarted:
+    """A task begins, on all its hosts; `at` in seconds since the epoch."""
+
+    component: str
+    play: str
+    task: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class HostStarted:
+    """A task begins on one host."""
+
+    host: str
+    task: str
+
+
+@dataclass(frozen=True, slots=True)
+class HostResult:
+    """A task has ended on one host. `data` is what a module returned under the key `deepops`."""
+
+    host: str
+    component: str
+    play: str
+    task: str
+    status: Status
+    elapsed_s: float
+    at: float = 0.0
+    message: str = ""
+    hint: str = ""
+    data: tuple[Mapping[str, object], ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """What `--diff` has to show for one file on one host, as Ansible prints it."""
+
+    host: str
+    task: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """A warning, deprecation or error that belongs to no single task: `kind` is Ansible's word for it."""
+
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Ansible's own count for one host. `ok` includes `changed`, as in Ansible."""
+
+    ok: int = 0
+    changed: int = 0
+    failed: int = 0
+    unreachable: int = 0
+    skipped: int = 0
+    rescued: int = 0
+    ignored: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Recap:
+    """Ansible's count at the end of a playbook, for all hosts so far."""
+
+    hosts: Mapping[str, Totals] = field(default_factory=lambda: MappingProxyType({}))
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """Lines as Ansible printed them; sent only where Ansible's own detail was asked for."""
+
+    text: str
+
+
+Event = PlayStarted | TaskStarted | HostStarted | HostResult | Difference | Notice | Recap | Output
+
+_ENDED = {
+    "runner_on_ok": Status.OK,
+    "runner_on_failed": Status.FAILED,
+    "runner_on_unreachable": Status.UNREACHABLE,
+    "runner_on_skipped": Status.SKIPPED,
+}
+_NOTICES = {"warning": "warning", "system_warning": "warning", "deprecated": "deprecation", "error": "error"}
+
+
+def parse(raw: Raw, component: str = "") -> Event | None:
+    """The typed event of a raw one, or None where nobody needs it. Never raises on odd input.
+
+    `component` names the run's only playbook; without it the playbook's file name does.
+    """
+    kind, data = _text(raw.get("event")), _mapping(raw.get("event_data"))
+    component = component or PurePath(_text(data.get("playbook"))).stem
+    play, task = _text(data.get("play")), _text(data.get("task"))
+    if kind in _ENDED:
+        return _host_result(raw, data, component, _ENDED[kind])
+    if kind == "playbook_on_play_start":
+        return PlayStarted(component, play)
+    if kind == "playbook_on_task_start":
+        return TaskStarted(component, play, task, _time(raw.get("created")))
+    if kind == "runner_on_start":
+        return HostStarted(_text(data.get("host")), task)
+    if kind == "runner_on_file_diff":
+        return Difference(_text(data.get("host")), task, plain(_text(raw.get("stdout"))))
+    if kind == "playbook_on_stats":
+        return _recap(data)
+    if kind in _NOTICES:
+        text = plain(_text(raw.get("stdout")))
+        return Notice(_NOTICES[kind], text) if text else None
+    return None
+
+
+def plain(text: str) -> str:
+    """Terminal output as text: the pseudo-terminal ends lines with CR LF."""
+    return text.replace("\r\n", "\n").replace("\r", "").strip("\n")
+
+
+def _host_result(raw: Raw, data: Raw, component: str, status: Status) -> HostResult:
+    result = _mapping(data.get("res"))
+    parts = [result, *(item for item in map(_mapping, _sequence(result.get("results"))) if item)]
+    stopped = status in (Status.FAILED, Status.UNREACHABLE)
+    if status is Status.FAILED and data.get("ignore_errors") is True:
+        status = Status.IGNORED
+    if status is Status.OK and _changed(raw, result):
+        status = Status.CHANGED
+    faults = [part for part in parts[1:] if part.get("failed") is True or part.get("unreachable") is True] or parts[:1]
+    return HostResult(
+        host=_text(data.get("host")),
+        component=component,
+        play=_text(data.get("play")),
+        task=_text(data.get("task")),
+        status=status,
+        elapsed_s=round(_number(data.get("duration")), 3),
+        at=_time(raw.get("created")),
+        message=_fault_message(faults) if stopped else "",
+        hint=next((hint for fault in faults if (hint := _text(fault.get("hint")))), "") if stopped else "",
+        data=tuple(found for part in parts if (found := _mapping(part.get("deepops")))),
+        warnings=tuple(_warnings(parts)),
+    )
+
+
+def _changed(raw: Raw, result: Raw) -> bool:
+    if "censored" in result:
+        # runner drops `changed` from a no_log result; the printed line still says it
+        return _text(raw.get("stdout")).lstrip().startswith("changed:")
+    return result.get("changed") is True
+
+
+def _fault_message(faults: Sequence[Raw]) -> str:
+    """What the module says, with the command's own words where it ran one; one line a failed loop item."""
+    several = len(faults) > 1
+    messages = dict.fromkeys(_message(fault) for fault in faults)
+    text = "\n".join(messages)
+    if several and len(messages) == 1:
+        text = f"{text} ({len(faults)} items)"
+    return text if len(text) <= MAX_MESSAGE else f"{text[:MAX_MESSAGE]} ..."
+
+
+def _message(fault: Raw) -> str:
+    if "censored" in fault:
+        return CENSORED
+    message = _text(fault.get("msg")).strip() or "failed without a message"
+    said = next(
+        (text for key in ("stderr", "module_stderr", "stdout", "module_stdout") if (text := _said(fault, key))), ""
+    )
+    if said and said not in message:
+        message = f"{message}: {said}"
+    label = _text(fault.get("_ansible_item_label")) or _text(fault.get("item"))
+    return f"{label}: {message}" if label else message
+
+
+def _said(fault: Raw, key: str) -> str:
+    """The last lines of an output: that is where programs say why they stop."""
+    lines = [line.rstrip() for line in _text(fault.get(key)).splitlines() if line.strip()]
+    return "\n".join(lines[-8:])
+
+
+def _warnings(parts: Iterable[Raw]) -> Iterable[str]:
+    for part in parts:
+        for entry in _sequence(part.get("deepops_warnings")):
+            yield _text(entry)
+        for entry in _sequence(part.get("warnings")):
+            yield _text(entry)
+        for entry in _sequence(part.get("deprecations")):
+            if text := _text(_mapping(entry).get("msg")):
+                yield f"deprecated: {text}"
+
+
+def _recap(data: Raw) -> Recap:
+    keys = {"ok": "ok", "changed": "changed", "failures": "failed", "dark": "unreachable", "skipped": "skipped"}
+    keys |= {"rescued": "rescued", "ignored": "ignored"}
+    hosts: dict[str, dict[str, int]] = {_text(host): {} for host in _mapping(data.get("processed"))}
+    for theirs, ours in keys.items():
+        for host, count in _mapping(data.get(theirs)).items():
+            hosts.setdefault(host, {})[ours] = int(_number(count))
+    return Recap({host: Totals(**counts) for host, counts in hosts.items()})
+
+
+def _mapping(value: object) -> Mapping[str, object]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _sequence(value: object) -> Sequence[object]:
+    return value if isinstance(value, Sequence) and not isinstance(value, str | bytes) else ()
+
+
+def _text(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    return "" if value is None else str(value)
+
+
+def _number(value: object) -> float:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else 0.0
+
+
+def _time(value: object) -> float:
+    try:
+        return datetime.fromisoformat(_text(value)).timestamp()
+    except ValueError:
+        return 0.0

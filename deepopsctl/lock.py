@@ -1,0 +1,110 @@
+"""One run at a time for a cluster: a lock that a killed process can't leave behind."""
+
+from __future__ import annotations
+
+import fcntl
+import getpass
+import json
+import os
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from deepopsctl.errors import DeepOpsError
+
+# How long a run that was killed may take to end its Ansible before the next one is refused.
+ENDING_S = 10.0
+
+
+class ClusterBusyError(DeepOpsError):
+    """Another run works on the same cluster."""
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Who holds the lock, for the message that the others get."""
+
+    pid: int
+    user: str
+    host: str
+    command: str
+    since: str
+
+    @classmethod
+    def me(cls, command: str) -> Holder:
+        """This process, from now on."""
+        now = datetime.now(UTC).astimezone().isoformat(timespec="seconds")
+        return cls(os.getpid(), _user(), socket.gethostname(), command, now)
+
+
+def ansible_lock(runs: Path) -> Path:
+    """The file that a running Ansible keeps locked, whatever became of the deepopsctl that started it."""
+    return runs / ".ansible.lock"
+
+
+@contextmanager
+def cluster_lock(runs: Path, command: str) -> Iterator[None]:
+    """Hold the cluster for one run, or say who does.
+
+    flock() and not a file that exists: the kernel lets go of it when its holder dies, kill -9 included.
+    """
+    runs.mkdir(mode=0o700, parents=True, exist_ok=True)
+    handle = os.open(runs / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        if not _take(handle):
+            raise _busy(handle)
+        _wait_for_ansible(runs)
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, json.dumps(asdict(Holder.me(command))).encode(), 0)
+        yield
+        os.ftruncate(handle, 0)
+    finally:
+        os.close(handle)
+
+
+def _take(handle: int) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _wait_for_ansible(runs: Path) -> None:
+    """Give the Ansible of a killed run the moment it needs to end; never run beside it."""
+    handle = os.open(ansible_lock(runs), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    deadline = time.monotonic() + ENDING_S
+    try:
+        while not _take(handle):
+            if time.monotonic() > deadline:
+                raise ClusterBusyError(
+                    f"the Ansible of an earlier run still works on {runs.parent}",
+                    f"wait for it to end; `fuser -v {ansible_lock(runs)}` names its processes",
+                )
+            time.sleep(0.1)
+    finally:
+        os.close(handle)
+
+
+def _busy(handle: int) -> ClusterBusyError:
+    try:
+        holder = Holder(**json.loads(os.pread(handle, 4096, 0)))
+    except (ValueError, TypeError):
+        # the other one has the lock but has not yet written who it is
+        return ClusterBusyError("another run works on this cluster", "try again when it has ended")
+    return ClusterBusyError(
+        f"another run works on this cluster: {holder.command}, started by {holder.user} "
+        f"on {holder.host} (pid {holder.pid}) at {holder.since}",
+        "wait until it has ended, or stop it with Ctrl-C where it runs",
+    )
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())

@@ -1,0 +1,218 @@
+"""One run of Ansible, from the request to the outcome. The only user of ansible_runner, whose traps end here."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from deepopsctl import __version__, supervisor
+from deepopsctl.content import content_dir, playbook
+from deepopsctl.digest import desired_digest
+from deepopsctl.errors import ControlMachineError, ExitCode
+from deepopsctl.events import Event, HostResult, Output, parse, plain
+from deepopsctl.interrupts import Interrupts
+from deepopsctl.invocation import RunRequest, arguments, environment, write_inputs
+from deepopsctl.lock import Holder, ansible_lock, cluster_lock
+from deepopsctl.summary import RunSummary, Tally
+from deepopsctl.workspace import RunFolder, Workspace, private_file
+
+log = logging.getLogger(__name__)
+
+# How often a quiet run is looked at for Ctrl-C and timeout: runner's own 5 s is felt.
+LOOK_S = 0.2
+
+Watch = Callable[[Event], None]
+
+
+@dataclass(frozen=True, slots=True)
+class RunOutcome:
+    """How a run ended. `stopped` is '', 'interrupted' or 'timeout'."""
+
+    folder: RunFolder
+    summary: RunSummary
+    elapsed_s: float
+    return_code: int
+    stopped: str = ""
+    where: str = ""
+    errors: tuple[str, ...] = ()
+
+    @property
+    def run_id(self) -> str:
+        """The run's name, for `deepopsctl runs show`."""
+        return self.folder.id
+
+    @property
+    def ok(self) -> bool:
+        """Everything asked was done on every host."""
+        return self.exit_code == ExitCode.OK
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """DESIGN, section 5. Decided on what happened: runner answers 254 to a timeout and to a cancel alike."""
+        if self.stopped:
+            return ExitCode.INTERRUPTED if self.stopped == "interrupted" else ExitCode.TIMEOUT
+        if self.summary.failed:
+            return ExitCode.FAILED
+        if self.summary.unreachable:
+            return ExitCode.UNREACHABLE
+        return ExitCode.OK if self.return_code == 0 else ExitCode.FAILED
+
+
+def run(request: RunRequest, on_event: Watch) -> RunOutcome:
+    """Run playbooks on a cluster under its lock; every event goes to `on_event` as it happens."""
+    with cluster_lock(request.directory.runs, f"deepopsctl {request.command}"):
+        folder = Workspace(request.directory.runs).new_run(request.command)
+        try:
+            return _Run(request, folder, on_event).execute()
+        finally:
+            # variables, limit, environment: nothing of it outlives the run
+            shutil.rmtree(folder.private, ignore_errors=True)
+
+
+@dataclass(slots=True)
+class _Run:
+    request: RunRequest
+    folder: RunFolder
+    on_event: Watch
+    tally: Tally = field(default_factory=Tally)
+    errors: list[str] = field(default_factory=list)
+    where: str = ""
+    _events: BinaryIO | None = None
+    _log: BinaryIO | None = None
+
+    def execute(self) -> RunOutcome:
+        started = time.monotonic()
+        request, folder = self.request, self.folder
+        content = request.content or content_dir()
+        playbooks = tuple(playbook(name, content) for name in request.playbooks)
+        folder.private.mkdir(mode=0o700)
+        folder.write(folder.request, self._request_object())
+        write_inputs(request, self._variables(content), content, folder.private)
+        with (
+            Interrupts(request.timeout) as interrupts,
+            private_file(folder.events) as self._events,
+            private_file(folder.log) as self._log,
+        ):
+            return_code = self._call_ansible(arguments(request, playbooks, folder.private), content, interrupts)
+        return RunOutcome(
+            folder, self.tally.summary(), round(time.monotonic() - started, 2), return_code,
+            interrupts.reason, self.where, tuple(self.errors),
+        )  # fmt: skip
+
+    def _variables(self, content: Path) -> dict[str, object]:
+        request = self.request
+        user_vars = [str(v) if isinstance(v, Path) else v for v in request.user_vars]
+        files = [path.read_text(encoding="utf-8") for path in request.user_vars if isinstance(path, Path)]
+        digest = "" if request.full else desired_digest(content, request.directory.path, [user_vars, files])
+        return {
+            **request.extra_vars,
+            "deepops_cluster_dir": str(request.directory.path),
+            "deepops_run_id": self.folder.id,
+            # empty: it equals no node's record, so no gate closes
+            "deepops_digest": digest,
+        }
+
+    def _request_object(self) -> dict[str, object]:
+        """For `runs show`. No variables: they may be secrets."""
+        request, me = self.request, Holder.me(self.request.command)
+        return {
+            "schema": 1, "command": request.command, "run": self.folder.id, "playbooks": list(request.playbooks),
+            "limit": request.limit, "tags": request.tags, "check": request.check, "full": request.full,
+            "started": me.since, "pid": me.pid, "user": me.user, "host": me.host, "version": __version__,
+        }  # fmt: skip
+
+    def _call_ansible(self, ansible: list[str], content: Path, interrupts: Interrupts) -> int:
+        from ansible_runner import Runner, RunnerConfig
+
+        private = self.folder.private
+        # Runner.run() and not interface.run(): that one writes variables and passwords to env/*, and believes what it
+        # finds there more than what it is told. The folder is new for every run all the same.
+        config = RunnerConfig(
+            private_data_dir=str(private / "runner"),
+            ident="run",
+            playbook=ansible[-1],
+            envvars=environment(self.request.directory, content, private, os.environ),
+            passwords=_prompts(self.request),
+            settings={"pexpect_timeout": LOOK_S, "suppress_output_file": True},
+            quiet=True,
+            fact_cache_type="memory",
+        )
+        config.prepare()
+        pid_file = private / "supervisor.pid"
+        # -P: the folder of supervisor.py holds modules named like the standard library's
+        config.command = [
+            sys.executable, "-P", supervisor.__file__, str(ansible_lock(self.request.directory.runs)), str(pid_file),
+            *ansible,
+        ]  # fmt: skip
+        runner = Runner(
+            config,
+            event_handler=self._on_raw_event,
+            cancel_callback=lambda: interrupts.end_if_wanted(pid_file),
+            status_handler=self._on_status,
+        )
+        _, return_code = runner.run()
+        return int(return_code)
+
+    def _on_status(self, status: Mapping[str, Any], runner_config: Any) -> None:
+        """Remove runner's `command` file at once: it has the whole environment in it."""
+        if status.get("status") == "running":
+            Path(runner_config.artifact_dir, "command").unlink(missing_ok=True)
+
+    def _on_raw_event(self, raw: Mapping[str, Any]) -> bool:
+        """Take one event; False keeps runner from writing a file for it."""
+        try:
+            self._take(raw)
+        except Exception:
+            # an exception in here would end the run in the middle of a task
+            log.exception("event not understood")
+        return False
+
+    def _take(self, raw: Mapping[str, Any]) -> None:
+        text = plain(str(raw.get("stdout") or ""))
+        if text and self._log:
+            self._log.write(text.encode() + b"\n")
+            self._log.flush()
+        if text and self.request.verbosity:
+            self.on_event(Output(text))
+        event = parse(raw, self.request.component)
+        if event is None:
+            if text and raw.get("event") in ("verbose", "error"):
+                self.errors.append(text)
+            return
+        self.tally.add(event)
+        if isinstance(event, HostResult) and self._events:
+            self._events.write(json.dumps(_line(event), ensure_ascii=False).encode() + b"\n")
+            self._events.flush()
+        self.on_event(event)
+
+
+def _line(event: HostResult) -> dict[str, object]:
+    found: dict[str, object] = {
+        "host": event.host, "play": event.play, "task": event.task, "component": event.component,
+        "status": str(event.status), "changed": event.status == "changed", "elapsed_s": event.elapsed_s,
+    }  # fmt: skip
+    if event.message:
+        found["message"] = event.message
+    return found
+
+
+def _prompts(request: RunRequest) -> dict[str, str]:
+    """Answers to Ansible's own questions, given on its terminal.
+
+    The safest of the ways there are: an argument shows in `ps`, a password file is on a disk until someone removes it
+    and stays there after a kill -9, an environment is inherited by every child. Runner compiles the keys as patterns.
+    """
+    found = {}
+    if request.ssh_password is not None:
+        found[r"^SSH password:\s*?$"] = request.ssh_password
+    if request.become_password is not None:
+        found[r"^BECOME password.*:\s*?$"] = request.become_password
+    return found

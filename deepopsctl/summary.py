@@ -1,0 +1,155 @@
+"""Events in, one summary out: what a run did to every host, what failed, what was slow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from deepopsctl.events import Event, HostResult, Notice, Recap, Status, TaskStarted, Totals
+from deepopsctl.hints import hint_for
+
+SLOWEST = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """One task that failed on one host, or a host that did not answer."""
+
+    host: str
+    component: str
+    task: str
+    message: str
+    hint: str
+    unreachable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TaskResult:
+    """What a module handed back under the key `deepops`."""
+
+    host: str
+    task: str
+    data: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class RunSummary:
+    """A whole run."""
+
+    hosts: Mapping[str, Totals]
+    failures: tuple[Failure, ...]
+    slowest: tuple[tuple[str, float], ...]
+    warnings: tuple[str, ...]
+    results: tuple[TaskResult, ...]
+
+    @property
+    def failed(self) -> tuple[str, ...]:
+        """Hosts on which a task failed."""
+        return tuple(host for host, totals in self.hosts.items() if totals.failed)
+
+    @property
+    def unreachable(self) -> tuple[str, ...]:
+        """Hosts that did not answer."""
+        return tuple(host for host, totals in self.hosts.items() if totals.unreachable)
+
+
+def reduce(events: Iterable[Event]) -> RunSummary:
+    """The summary of a finished stream of events."""
+    tally = Tally()
+    for event in events:
+        tally.add(event)
+    return tally.summary()
+
+
+@dataclass(slots=True)
+class Tally:
+    """The same, fed one event after the other while the run goes on."""
+
+    _results: list[HostResult] = field(default_factory=list)
+    _counts: dict[str, Totals] = field(default_factory=dict)
+    _recap: Mapping[str, Totals] = field(default_factory=dict)
+    _task: tuple[str, str] = ("", "")
+    _spans: dict[tuple[str, str], tuple[float, float]] = field(default_factory=dict)
+    _warnings: dict[str, None] = field(default_factory=dict)
+    _data: list[TaskResult] = field(default_factory=list)
+
+    def add(self, event: Event) -> None:
+        """Take one event into account."""
+        if isinstance(event, HostResult):
+            self._add_result(event)
+        elif isinstance(event, TaskStarted):
+            self._spans.setdefault((event.component, event.task), (event.at, event.at))
+        elif isinstance(event, Recap):
+            self._recap = event.hosts
+        elif isinstance(event, Notice) and event.kind != "error":
+            self._warnings.setdefault(_one_line(event.text))
+
+    def _add_result(self, event: HostResult) -> None:
+        self._counts[event.host] = _count(self._counts.get(event.host, Totals()), event.status)
+        if event.status in (Status.FAILED, Status.UNREACHABLE):
+            self._results.append(event)
+        key = (event.component, event.task)
+        begin, end = self._spans.get(key, (event.at - event.elapsed_s, event.at))
+        self._spans[key] = (begin, max(end, event.at))
+        for warning in event.warnings:
+            self._warnings.setdefault(f"{event.host}: {_one_line(warning)}")
+        self._data += [TaskResult(event.host, event.task, data) for data in event.data]
+
+    def summary(self) -> RunSummary:
+        """What is known so far."""
+        failures = self._failures()
+        return RunSummary(
+            # Ansible's own count wins where there is one: only it knows of rescued failures
+            hosts={host: self._recap.get(host, self._counts.get(host, Totals())) for host in self._hosts()},
+            failures=failures,
+            slowest=self._slowest(),
+            warnings=tuple(self._warnings),
+            results=tuple(self._data),
+        )
+
+    def _hosts(self) -> list[str]:
+        return list(dict.fromkeys([*self._counts, *self._recap]))
+
+    def _failures(self) -> tuple[Failure, ...]:
+        """Failures that no `rescue` mended. A host stops at its first real failure, so the rescued ones came before."""
+        found = []
+        for host in self._hosts():
+            for status in (Status.FAILED, Status.UNREACHABLE):
+                mine = [result for result in self._results if result.host == host and result.status is status]
+                if host in self._recap:
+                    totals = self._recap[host]
+                    count = totals.failed if status is Status.FAILED else totals.unreachable
+                    mine = mine[len(mine) - min(count, len(mine)) :]
+                found += mine
+        found.sort(key=lambda result: (result.status is Status.UNREACHABLE, result.at))
+        return tuple(
+            Failure(
+                result.host, result.component, result.task, result.message,
+                result.hint or hint_for(result.message), result.status is Status.UNREACHABLE,
+            )
+            for result in found
+        )  # fmt: skip
+
+    def _slowest(self) -> tuple[tuple[str, float], ...]:
+        spans = [(_label(key), round(end - begin, 1)) for key, (begin, end) in self._spans.items()]
+        spans = [(task, elapsed) for task, elapsed in spans if elapsed > 0]
+        return tuple(sorted(spans, key=lambda pair: -pair[1])[:SLOWEST])
+
+
+def _label(key: tuple[str, str]) -> str:
+    component, task = key
+    return f"{component}: {task}" if component else task
+
+
+def _count(totals: Totals, status: Status) -> Totals:
+    if status is Status.CHANGED:
+        return replace(totals, ok=totals.ok + 1, changed=totals.changed + 1)
+    if status is Status.IGNORED:
+        return replace(totals, ok=totals.ok + 1, ignored=totals.ignored + 1)
+    name = str(status)
+    return replace(totals, **{name: getattr(totals, name) + 1})
+
+
+def _one_line(text: str) -> str:
+    line = " ".join(text.split())
+    return line.removeprefix("[WARNING]: ").removeprefix("[DEPRECATION WARNING]: ")

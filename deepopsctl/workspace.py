@@ -1,0 +1,137 @@
+"""The folders that runs leave behind: one private folder a run, the newest kept, `latest` points at the last."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import BinaryIO
+
+from deepopsctl.errors import InputError
+from deepopsctl.files import write_atomic
+
+KEEP = 50
+_RUN_ID = re.compile(r"\d{8}-\d{6}-[a-z][a-z0-9-]*?(-\d+)?")
+
+
+@dataclass(frozen=True, slots=True)
+class RunFolder:
+    """Everything one run wrote. Only its owner may look inside: logs hold what the nodes said."""
+
+    path: Path
+
+    @property
+    def id(self) -> str:
+        """The run's name: when it started, and which command it was."""
+        return self.path.name
+
+    @property
+    def events(self) -> Path:
+        """One JSON line for every task that a host has finished."""
+        return self.path / "events.jsonl"
+
+    @property
+    def log(self) -> Path:
+        """Ansible's own output."""
+        return self.path / "stdout.log"
+
+    @property
+    def request(self) -> Path:
+        """What was asked, and by which process: written first."""
+        return self.path / "run.json"
+
+    @property
+    def summary(self) -> Path:
+        """What `--json` printed at the end; absent if the run was killed."""
+        return self.path / "summary.json"
+
+    @property
+    def private(self) -> Path:
+        """The runner's working files; they hold variables and environment and go when the run ends."""
+        return self.path / ".private"
+
+    def read(self, path: Path) -> dict[str, object]:
+        """A JSON object of this run; empty where the file is absent or cut off."""
+        try:
+            document = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return {}
+        return document if isinstance(document, dict) else {}
+
+    def write(self, path: Path, document: Mapping[str, object]) -> None:
+        """Replace a JSON file of this run in one step, readable by its owner only."""
+        write_atomic(path, json.dumps(document, ensure_ascii=False, indent=1) + "\n", mode=0o600)
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """All runs of one cluster directory."""
+
+    runs: Path
+
+    def new_run(self, command: str, keep: int = KEEP) -> RunFolder:
+        """A fresh private folder; call it with the cluster's lock held."""
+        stamp = f"{datetime.now().astimezone():%Y%m%d-%H%M%S}-{command}"
+        path = self.runs / stamp
+        for number in range(2, 100):
+            if not path.exists():
+                break
+            path = self.runs / f"{stamp}-{number}"
+        path.mkdir(mode=0o700, parents=True)
+        self._clean(keep)
+        self._point_latest_at(path)
+        return RunFolder(path)
+
+    def newest_first(self) -> tuple[RunFolder, ...]:
+        """All runs, the newest first."""
+        if not self.runs.is_dir():
+            return ()
+        names = [path for path in self.runs.iterdir() if _RUN_ID.fullmatch(path.name)]
+        # `...-deploy-2` came after `...-deploy`, and `-10` after `-9`
+        return tuple(RunFolder(path) for path in sorted(names, key=_age, reverse=True))
+
+    def find(self, prefix: str = "") -> RunFolder:
+        """The run whose id begins with `prefix`; the last one where none is given."""
+        runs = self.newest_first()
+        if not runs:
+            raise InputError.single(str(self.runs), "there are no runs yet", "`deepopsctl deploy` makes the first")
+        if prefix in ("", "latest"):
+            return runs[0]
+        found = [run for run in runs if run.id == prefix] or [run for run in runs if run.id.startswith(prefix)]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            names = ", ".join(run.id for run in found[:5])
+            raise InputError.single("", f"{prefix} fits {len(found)} runs: {names}", "write more of the id")
+        raise InputError.single("", f"there is no run {prefix}", "`deepopsctl runs list` shows them")
+
+    def _clean(self, keep: int) -> None:
+        """Remove runs beyond `keep`, and what killed runs left of their private files."""
+        runs = self.newest_first()
+        for run in runs[keep:]:
+            shutil.rmtree(run.path, ignore_errors=True)
+        for run in runs[1:keep]:
+            shutil.rmtree(run.private, ignore_errors=True)
+
+    def _point_latest_at(self, path: Path) -> None:
+        temporary = self.runs / ".latest"
+        temporary.unlink(missing_ok=True)
+        temporary.symlink_to(path.name)
+        temporary.replace(self.runs / "latest")
+
+
+def private_file(path: Path) -> BinaryIO:
+    """Open a new file for writing that nobody else may read, from its first byte on."""
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    return os.fdopen(handle, "wb")
+
+
+def _age(path: Path) -> tuple[str, int]:
+    found = _RUN_ID.fullmatch(path.name)
+    number = int(found[1][1:]) if found and found[1] else 1
+    return path.name[:15], number
