@@ -2,51 +2,51 @@
 
 from __future__ import annotations
 
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING
 
 import click
 
 from deepopsctl.cli.options import json_option
 from deepopsctl.cli.output import SCHEMA, emit_json, say
+from deepopsctl.errors import InputError
 
-name_option = click.option(
-    "--name", default="lab", show_default=True, help="Which lab; several can run side by side."
-)
+if TYPE_CHECKING:
+    from deepopsctl.lab.labs import LabStatus
+    from deepopsctl.lab.up import Lab
+    from deepopsctl.model import Gpus
+
+SYSTEMS = ("debian12", "debian13", "sid")
+
+name_option = click.option("--name", default="lab", show_default=True, help="Which lab; several can run side by side.")
 
 
 @click.group()
 def lab() -> None:
-    """A throw-away cluster of systemd containers on this machine."""
+    """A throw-away cluster of systemd containers on this machine: podman, as root."""
 
 
 @lab.command()
 @name_option
-@click.option(
-    "--compute", type=click.IntRange(1, 150), default=2, show_default=True, help="Compute nodes, at least."
-)
-@click.option(
-    "--login", type=click.IntRange(0, 80), default=0, show_default=True, help="Login nodes, at least."
-)
-@click.option(
-    "--os",
-    "os_name",
-    type=click.Choice(["debian12", "debian13", "sid"]),
-    help="The nodes' system.  [default: debian13]",
-)
-@click.option(
-    "--gpus", metavar="TYPE:COUNT", help="Simulated GPUs on every compute node, for example h100:2."
-)
+@click.option("--compute", type=click.IntRange(1, 150), default=2, show_default=True, help="Compute nodes, at least.")
+@click.option("--login", type=click.IntRange(0, 80), default=0, show_default=True, help="Login nodes, at least.")
+@click.option("--os", type=click.Choice(SYSTEMS), help="The nodes' system.  [default: debian13]")
+@click.option("--gpus", metavar="TYPE:COUNT", help="Simulated GPUs of each compute node, for example h100:2.")
 @click.option("--sudo-password", is_flag=True, help="sudo on the nodes asks for the password (to try -K).")
 @click.option("--output", type=click.Path(path_type=Path, dir_okay=False), help="Write the node list here.")
-@click.option("--rebuild", is_flag=True, help="Build the node image anew.")
+@click.option("--rebuild", is_flag=True, help="Build the node image anew, although there is one.")
 @json_option
 def up(
+    *,
     name: str,
     compute: int,
     login: int,
-    os_name: str | None,
+    os: str | None,
     gpus: str | None,
-    *,
     sudo_password: bool,
     output: Path | None,
     rebuild: bool,
@@ -54,61 +54,40 @@ def up(
 ) -> None:
     """Start a lab, or add nodes to one; prints the path of its node list.
 
-    Running nodes are left alone, so a larger --compute adds nodes to a lab that is in use.
+    Nodes that run are left alone: a larger --compute adds nodes to a lab in use, stopped nodes start again.
     """
-    from deepopsctl.lab import cluster, layout
+    from deepopsctl.lab import up as lab_up
+    from deepopsctl.lab.layout import LabRequest
     from deepopsctl.lab.state import LabStore
 
-    try:
-        wanted_gpus = layout.parse_gpus(gpus) if gpus else None
-    except ValueError as err:
-        raise click.BadParameter(str(err), param_hint="--gpus") from err
-    request = layout.LabRequest(name, compute, login, os_name or "", wanted_gpus, sudo_password)
-    made = cluster.up(LabStore.default(), request, say, output=output, rebuild=rebuild)
-    say(f"lab {made.name!r} ({made.os}) is up after {made.elapsed_s:.1f} s")
-    for node, address in made.nodes:
-        say(f"  {node.name:<9} {address:<15} {node.role}")
-    say("next:")
-    say(f"  deepopsctl init DIR --from {made.node_list}")
-    say(f"  deepopsctl -C DIR ssh setup --password-file {made.password_file}")
-    say("  deepopsctl -C DIR deploy")
-    say("  deepopsctl -C DIR validate")
-    if not as_json:
+    request = LabRequest(name, compute, login, os or "", _parse_gpus(gpus), sudo_password)
+    with _orderly_interrupt():
+        made = lab_up.up(LabStore.default(), request, say, output=output, rebuild=rebuild)
+    _describe(made)
+    if as_json:
+        emit_json(_up_object(made))
+    else:
         click.echo(made.node_list)
-        return
-    emit_json(
-        {
-            "schema": SCHEMA,
-            "command": "lab up",
-            "ok": True,
-            "name": made.name,
-            "os": made.os,
-            "nodes": [{"name": n.name, "address": a, "roles": [str(n.role)]} for n, a in made.nodes],
-            "node_list": str(made.node_list),
-            "password_file": str(made.password_file),
-            "elapsed_s": round(made.elapsed_s, 2),
-        }
-    )
 
 
 @lab.command()
 @name_option
-@click.option("--all", "every", is_flag=True, help="Every lab of this machine.")
+@click.option("--all", "every", is_flag=True, help="Every lab of this machine, whoever started it.")
 @click.option("--images", is_flag=True, help="The cached node images as well.")
-def down(name: str, *, every: bool, images: bool) -> None:
-    """Remove a lab: containers, network, files. A lab that is not there is no error."""
-    from deepopsctl.lab import cluster
+def down(*, name: str, every: bool, images: bool) -> None:
+    """Remove a lab: containers, network, files. No such lab is no error."""
+    from deepopsctl.lab import labs
     from deepopsctl.lab.image import remove_images
     from deepopsctl.lab.state import LabStore
 
     store = LabStore.default()
-    for one in cluster.status(store) if every else [name]:
-        count = cluster.down(store, one)
+    for one in [found.name for found in labs.status(store)] if every else [name]:
+        count = labs.down(store, one)
         say(f"lab {one!r} is gone ({count} nodes)" if count else f"there is no lab {one!r}")
     if images:
         removed, kept = remove_images()
         for image in removed:
-            say(f"removed image {image}")
+            say(f"image {image} is gone")
         for image in kept:
             say(f"image {image} is in use by another lab and stays")
 
@@ -116,39 +95,102 @@ def down(name: str, *, every: bool, images: bool) -> None:
 @lab.command()
 @click.option("--name", help="Only this lab.")
 @json_option
-def status(name: str | None, *, as_json: bool) -> None:
+def status(*, name: str | None, as_json: bool) -> None:
     """The labs of this machine and their nodes."""
-    from deepopsctl.errors import InputError
-    from deepopsctl.lab import cluster
+    from deepopsctl.lab import labs
     from deepopsctl.lab.state import LabStore
 
-    labs = cluster.status(LabStore.default())
+    found = labs.status(LabStore.default())
     if name is not None:
-        if name not in labs:
-            raise InputError.single(
-                "--name", f"there is no lab {name!r}", f"labs here: {', '.join(labs) or 'none'}"
-            )
-        labs = {name: labs[name]}
+        names = ", ".join(one.name for one in found) or "none"
+        found = tuple(one for one in found if one.name == name)
+        if not found:
+            raise InputError.single("--name", f"there is no lab {name!r}", f"labs here: {names}")
     if as_json:
-        emit_json(
-            {
-                "schema": SCHEMA,
-                "command": "lab status",
-                "ok": True,
-                "labs": [
-                    {
-                        "name": n,
-                        "os": r.os if r else "",
-                        "nodes": [{"name": c.node, "address": c.address, "state": c.state} for c in cs],
-                    }
-                    for n, (r, cs) in labs.items()
-                ],
-            }
-        )
+        rows = [_status_object(one) for one in found]
+        emit_json({"schema": SCHEMA, "command": "lab status", "ok": True, "labs": rows})
         return
-    for lab_name, (record, containers) in labs.items():
-        click.echo(f"{lab_name} ({record.os if record else 'unfinished'})")
-        for container in containers:
-            click.echo(f"  {container.node:<9} {container.address:<15} {container.state}")
-    if not labs:
-        say("no labs")
+    for one in found:
+        _print_status(one)
+    if not found:
+        say("no labs; `deepopsctl lab up` starts one")
+
+
+@contextmanager
+def _orderly_interrupt() -> Iterator[None]:
+    """Let the first Ctrl-C or SIGTERM undo what was begun, and a second one not disturb that."""
+
+    def interrupt(_signal: int, _frame: FrameType | None) -> None:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    earlier = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in earlier.items():
+            signal.signal(number, handler)
+
+
+def _parse_gpus(text: str | None) -> Gpus | None:
+    from deepopsctl.lab.layout import parse_gpus
+
+    try:
+        return parse_gpus(text) if text else None
+    except ValueError as err:
+        raise click.BadParameter(str(err), param_hint="--gpus") from err
+
+
+def _describe(made: Lab) -> None:
+    say(f"lab {made.name!r} ({made.os}) is up after {made.elapsed_s:.1f} s")
+    for node, address in made.nodes:
+        gpus = f"{node.gpus.count} x {node.gpus.type}, simulated" if node.gpus else ""
+        say(f"  {node.name:<8} {address:<15} {node.role:<11} {gpus}".rstrip())
+    say("next:")
+    say(f"  deepopsctl init DIR --from {made.node_list}")
+    say(f"  deepopsctl -C DIR ssh setup --password-file {made.password_file}")
+    say("  deepopsctl -C DIR deploy")
+    say("  deepopsctl -C DIR validate")
+
+
+def _up_object(made: Lab) -> dict[str, object]:
+    return {
+        "schema": SCHEMA,
+        "command": "lab up",
+        "ok": True,
+        "name": made.name,
+        "os": made.os,
+        "nodes": [{"name": node.name, "address": address, "roles": [str(node.role)]} for node, address in made.nodes],
+        "added": list(made.added),
+        "node_list": str(made.node_list),
+        "password_file": str(made.password_file),
+        "elapsed_s": round(made.elapsed_s, 2),
+    }
+
+
+def _status_object(one: LabStatus) -> dict[str, object]:
+    return {
+        "name": one.name,
+        "os": one.os,
+        "nodes": [
+            {
+                "name": node.name,
+                "address": node.address,
+                "roles": [node.role] if node.role else [],
+                "gpus": {"type": node.gpus.type, "count": node.gpus.count} if node.gpus else None,
+                "state": node.state,
+            }
+            for node in one.nodes
+        ],
+        "node_list": str(one.node_list or ""),
+        "password_file": str(one.password_file or ""),
+    }
+
+
+def _print_status(one: LabStatus) -> None:
+    click.echo(f"{one.name} ({one.os or 'unfinished, or somebody else’s'})")
+    for node in one.nodes:
+        click.echo(f"  {node.name:<8} {node.address:<15} {node.role:<11} {node.state}")
+    if one.node_list:
+        click.echo(f"  node list: {one.node_list}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import time
+from threading import Event
 
 from deepopsctl.errors import DeepOpsError
 from deepopsctl.lab.podman import last_words, podman_output
@@ -12,8 +13,8 @@ from deepopsctl.lab.rootfs import USER
 DEADLINE_S = 90.0
 PAUSE_S = 0.1
 
-# stdin: `user:password`; $1: seconds to wait. Prints systemd's state last, and the failed units before it.
-FINISH_NODE = """chpasswd || exit 1
+# stdin: `user:password`; $1: seconds to wait. Prints the units that failed, then systemd's state.
+WAIT_FOR_SYSTEMD = """chpasswd || exit 1
 end=$(( $(date +%s) + $1 ))
 while [ "$(date +%s)" -lt "$end" ]; do
     state=$(timeout "$1" systemctl is-system-running --wait 2>/dev/null)
@@ -23,48 +24,46 @@ while [ "$(date +%s)" -lt "$end" ]; do
     esac
     sleep 0.1
 done
-echo "${state:-no answer from systemd}"
+systemctl list-jobs --no-pager 2>&1 | tail -n 5
+echo "systemd is ${state:-not answering}"
 exit 1
 """
-ASK_PASSWORD = "rm -f /etc/sudoers.d/lab\n"
+MAKE_SUDO_ASK = "rm -f /etc/sudoers.d/lab\n"
 
 
-def finish_node(
-    container: str, password: str, *, sudo_password: bool, deadline_s: float = DEADLINE_S
-) -> list[str]:
-    """Set the user's password, wait for systemd; returns the units that failed (normally none)."""
-    script = (ASK_PASSWORD if sudo_password else "") + FINISH_NODE
+def finish_node(container: str, password: str, *, sudo_asks: bool, deadline_s: float = DEADLINE_S) -> tuple[str, ...]:
+    """Set the user's password and wait for systemd; returns the units that failed (normally none)."""
+    script = (MAKE_SUDO_ASK if sudo_asks else "") + WAIT_FOR_SYSTEMD
     # on stdin, so that the password is in no process list
     printed = podman_output(
         *("exec", "--interactive", container, "sh", "-c", script, "sh", str(int(deadline_s))),
         stdin=f"{USER}:{password}\n",
         timeout_s=deadline_s + 30,
     )
-    lines = [line for line in printed.splitlines() if line]
+    lines = printed.split()
     if lines and lines[-1] == "running":
-        return []
+        return ()
     if lines and lines[-1] == "degraded":
-        return [line for line in lines[:-1] if line.endswith((".service", ".mount", ".socket", ".timer"))]
+        return tuple(word for word in lines[:-1] if word.endswith((".service", ".mount", ".socket", ".timer")))
     raise DeepOpsError(
-        f"{container}: systemd did not come up: {last_words(printed)}; its log: {_log(container)}",
-        f"try again; `--rebuild` if the image may be broken",
+        f"{container} did not boot: {last_words(printed)}; container {_state(container)}; "
+        f"its log: {last_words(podman_output('logs', '--tail', '10', container, timeout_s=20), 10)}",
+        "try once more; if it stays so, build the image anew with --rebuild",
     )
 
 
-def wait_for_ssh(container: str, address: str, *, deadline_s: float = DEADLINE_S) -> None:
-    """Wait until sshd at `address` greets."""
+def wait_for_ssh(container: str, address: str, stopped: Event, *, deadline_s: float = DEADLINE_S) -> None:
+    """Wait until sshd at `address` greets, or until `stopped`."""
     end = time.monotonic() + deadline_s
-    last = ""
-    while time.monotonic() < end:
+    last = "not tried"
+    while time.monotonic() < end and not stopped.is_set():
         last = _greeting(address)
         if last.startswith("SSH-"):
             return
-        time.sleep(PAUSE_S)
-    status = podman_output(
-        "exec", container, "systemctl", "status", "--no-pager", "--full", "ssh.service", timeout_s=20
-    )
+        stopped.wait(PAUSE_S)
+    status = podman_output("exec", container, "systemctl", "status", "--no-pager", "ssh.service", timeout_s=20)
     raise DeepOpsError(
-        f"{container}: sshd at {address}:22 does not answer after {deadline_s:.0f} s ({last}): {last_words(status, 5)}",
+        f"{container}: no sshd at {address}:22 within {deadline_s:.0f} s ({last}): {last_words(status, 5)}",
         "a firewall on this machine may keep it from its containers",
     )
 
@@ -72,10 +71,11 @@ def wait_for_ssh(container: str, address: str, *, deadline_s: float = DEADLINE_S
 def _greeting(address: str) -> str:
     try:
         with socket.create_connection((address, 22), timeout=2) as connection:
-            return connection.recv(64).decode("ascii", "replace")
+            return connection.recv(64).decode("ascii", "replace") or "connection closed"
     except OSError as err:
         return str(err)
 
 
-def _log(container: str) -> str:
-    return last_words(podman_output("logs", "--tail", "10", container, timeout_s=20), 10)
+def _state(container: str) -> str:
+    form = "{{.State.Status}} with exit code {{.State.ExitCode}}"
+    return last_words(podman_output("inspect", "--type", "container", "--format", form, container, timeout_s=20))

@@ -14,6 +14,8 @@ from deepopsctl.lab.podman import PodmanError, podman, podman_json, podman_succe
 
 LABEL = "deepopsctl.lab"
 NODE_LABEL = "deepopsctl.node"
+# the nodes' fixed places (layout.py) reach up to host 250
+LONGEST_PREFIX = 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,13 @@ def ensure_network(lab: str) -> IPv4Network:
         podman("network", "create", "--disable-dns", "--label", f"{LABEL}={lab}", name)
     found = cast("list[dict[str, object]]", podman_json("network", "inspect", name))
     subnets = cast("list[dict[str, str]]", found[0]["subnets"])
-    return IPv4Network(next(entry["subnet"] for entry in subnets if "." in entry["subnet"]))
+    network = IPv4Network(next(entry["subnet"] for entry in subnets if "." in entry["subnet"]))
+    if network.prefixlen > LONGEST_PREFIX:
+        raise PodmanError(
+            f"network {name} got {network}, too small for a lab",
+            "set default_subnet_pools in containers.conf to networks of size 24",
+        )
+    return network
 
 
 def run_argv(

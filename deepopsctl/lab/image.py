@@ -13,7 +13,7 @@ from pathlib import Path
 
 from deepopsctl.errors import ControlMachineError, DeepOpsError, InputError
 from deepopsctl.lab.podman import INSTALL_HINT, last_words, podman, podman_json, podman_succeeds
-from deepopsctl.lab.rootfs import FILES, FINISH, write_rootfs
+from deepopsctl.lab.rootfs import FILES, FINISH, INIT_PATH, write_rootfs
 
 Say = Callable[[str], None]
 
@@ -21,9 +21,7 @@ REPOSITORY = "localhost/deepopsctl-lab"
 DEFAULT_MIRROR = "http://deb.debian.org/debian"
 SUITES = {"debian12": "bookworm", "debian13": "trixie", "sid": "sid"}
 # What mmdebstrap says that tells a person how far it is.
-TELLING = tuple(
-    f"I: {word}" for word in ("running apt-get", "downloading", "extracting", "installing", "creating")
-)
+TELLING = tuple(f"I: {word}" for word in ("running apt-get", "downloading", "extracting", "installing", "creating"))
 PACKAGES = (
     "systemd-sysv",
     "dbus",
@@ -50,14 +48,12 @@ class Recipe:
     def for_os(cls, os: str, mirror: str = DEFAULT_MIRROR) -> Recipe:
         """The recipe of one of the lab's systems."""
         if os not in SUITES:
-            raise InputError.single(
-                "--os", f"no lab system is called {os!r}", f"choose from {', '.join(SUITES)}"
-            )
+            raise InputError.single("--os", f"no lab system is called {os!r}", f"choose from {', '.join(SUITES)}")
         return cls(os, SUITES[os], mirror)
 
     @property
     def reference(self) -> str:
-        """The image's name; another recipe has another name, so that a cached image is always the right one."""
+        """The image's name. Another recipe has another name: a cached image is always the right one."""
         digest = hashlib.sha256()
         for part in (*self.mmdebstrap_argv(Path("/files"), Path("/root.tar")), repr(sorted(FILES.items()))):
             digest.update(part.encode() + b"\0")
@@ -100,7 +96,7 @@ def build_image(recipe: Recipe, say: Say) -> None:
         write_rootfs(files)
         _run_mmdebstrap(recipe.mmdebstrap_argv(files, tarball), say)
         say("storing the image")
-        podman("import", "--change", 'CMD ["/sbin/init"]', str(tarball), recipe.reference, timeout_s=300)
+        podman("import", "--change", f'CMD ["/{INIT_PATH}"]', str(tarball), recipe.reference, timeout_s=300)
 
 
 def remove_images() -> tuple[list[str], list[str]]:
@@ -134,7 +130,7 @@ def _run_mmdebstrap(argv: tuple[str, ...], say: Say) -> None:
         errors = [line for line in tail if line.startswith(("E:", "W:", "Err:"))]
         raise DeepOpsError(
             f"mmdebstrap failed: {last_words(chr(10).join(errors or tail))}",
-            "the package mirror must be reachable and its archive key installed (package debian-archive-keyring)",
+            "the package mirror must be reachable and the package debian-archive-keyring installed",
         )
 
 

@@ -33,7 +33,7 @@ class LabRequest:
     login: int
     os: str = ""
     gpus: Gpus | None = None
-    sudo_password: bool = False
+    sudo_asks: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,16 +74,13 @@ def plan_nodes(request: LabRequest) -> tuple[LabNode, ...]:
     """The nodes asked for: one controller, then compute nodes, then login nodes."""
     prefix = "gpu" if request.gpus else "cn"
     compute = [
-        LabNode(f"{prefix}{i:02d}", Role.COMPUTE, COMPUTE_BASE + i, request.gpus)
-        for i in range(1, request.compute + 1)
+        LabNode(f"{prefix}{i:02d}", Role.COMPUTE, COMPUTE_BASE + i, request.gpus) for i in range(1, request.compute + 1)
     ]
     login = [LabNode(f"login{i}", Role.LOGIN, LOGIN_BASE + i) for i in range(1, request.login + 1)]
     return (LabNode("ctl1", Role.CONTROLLER, CONTROLLER_HOST), *compute, *login)
 
 
-def contradictions(
-    request: LabRequest, *, os: str, gpus: Gpus | None, sudo_password: bool
-) -> tuple[Problem, ...]:
+def contradictions(request: LabRequest, *, os: str, gpus: Gpus | None, sudo_asks: bool) -> tuple[Problem, ...]:
     """What of a request cannot be had in a lab that exists with these properties."""
     found = []
     hint = f"`deepopsctl lab down --name {request.name}` first, or choose another --name"
@@ -92,7 +89,7 @@ def contradictions(
     if request.gpus and request.gpus != gpus:
         has = f"{gpus.type}:{gpus.count} on its compute nodes" if gpus else "no GPUs"
         found.append(Problem("--gpus", f"lab {request.name!r} has {has}", hint))
-    if request.sudo_password and not sudo_password:
+    if request.sudo_asks and not sudo_asks:
         found.append(Problem("--sudo-password", f"sudo asks for no password in lab {request.name!r}", hint))
     return tuple(found)
 

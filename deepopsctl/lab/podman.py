@@ -10,8 +10,8 @@ from deepopsctl.errors import ControlMachineError, DeepOpsError
 PACKAGES = "podman runc netavark aardvark-dns iptables mmdebstrap"
 INSTALL_HINT = f"on Debian: apt-get install --no-install-recommends {PACKAGES}"
 
-# Said by podman 4 whenever the unused CNI plugins are absent; it has no bearing on netavark.
-HARMLESS = ("Error validating CNI config file",)
+# Said by podman 4 when the unused CNI plugins are absent, and for every device file that no driver serves.
+HARMLESS = ("Error validating CNI config file", "Could not locate device")
 
 
 class PodmanError(DeepOpsError):
@@ -49,16 +49,14 @@ def podman_json(*arguments: str) -> object:
 def last_words(text: str, lines: int = 3) -> str:
     """The last telling lines of a tool's output, on one line."""
     telling = [
-        line.strip()
-        for line in text.splitlines()
-        if line.strip() and not any(word in line for word in HARMLESS)
+        line.strip() for line in text.splitlines() if line.strip() and not any(word in line for word in HARMLESS)
     ]
     return " / ".join(telling[-lines:]) or "it said nothing"
 
 
 def _run(arguments: tuple[str, ...], stdin: str, timeout_s: float) -> subprocess.CompletedProcess[str]:
     try:
-        # An own session: Ctrl-C must not kill a half-made container behind podman's back, `up` removes it in order.
+        # An own session: Ctrl-C must not kill podman over a half-made container; `up` removes it in order.
         return subprocess.run(
             ["podman", *arguments],
             input=stdin,

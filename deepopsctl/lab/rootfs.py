@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 USER = "ubuntu"
+INIT_PATH = "usr/local/lib/lab/init"
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +16,16 @@ class RootFile:
     mode: int
     content: str
 
+
+# systemd 258 and newer refuses cgroup v1. Where the machine has nothing else it is given the v2 tree that lies
+# beside v1, with no controllers in it: services run, but slurmd cannot confine jobs there.
+INIT = """#!/bin/sh
+version=$(systemctl --version | sed -n '1s/^systemd \\([0-9]*\\).*/\\1/p')
+if [ "$(stat -f -c %T /sys/fs/cgroup)" != cgroup2fs ] && [ "${version:-0}" -ge 258 ]; then
+    mount -t cgroup2 cgroup2 /sys/fs/cgroup
+fi
+exec /sbin/init
+"""
 
 # On cgroup v1 podman mounts the node's own subtree read-only, even for systemd. `bind` matters: a plain
 # remount acts on the shared super block and is refused as busy. On v2 the tree is writable: nothing is done.
@@ -69,6 +80,7 @@ ExecStart=/usr/local/lib/lab/first-boot
 WantedBy=multi-user.target
 """,
     ),
+    INIT_PATH: RootFile(0o755, INIT),
     "usr/local/lib/lab/writable-cgroups": RootFile(0o755, WRITABLE_CGROUPS),
     "usr/local/lib/lab/first-boot": RootFile(0o755, FIRST_BOOT),
     "etc/ssh/sshd_config.d/10-lab.conf": RootFile(
@@ -79,12 +91,10 @@ WantedBy=multi-user.target
     "etc/default/locale": RootFile(0o644, "LANG=C.UTF-8\n"),
     "etc/dpkg/dpkg.cfg.d/lab": RootFile(
         0o644,
-        "# a throw-away node needs neither manuals nor fsync\nforce-unsafe-io\npath-exclude=/usr/share/man/*\n",
+        "# a throw-away node needs no manuals and no fsync\nforce-unsafe-io\npath-exclude=/usr/share/man/*\n",
     ),
     "etc/apt/apt.conf.d/90lab": RootFile(0o644, 'Acquire::Languages "none";\nAPT::Periodic::Enable "0";\n'),
-    "etc/systemd/journald.conf.d/lab.conf": RootFile(
-        0o644, "[Journal]\nSystemMaxUse=32M\nRuntimeMaxUse=32M\n"
-    ),
+    "etc/systemd/journald.conf.d/lab.conf": RootFile(0o644, "[Journal]\nSystemMaxUse=32M\nRuntimeMaxUse=32M\n"),
 }
 
 ENABLED_UNITS = ("lab-cgroups.service", "lab-first-boot.service")

@@ -25,7 +25,7 @@ class LabRecord:
     name: str
     os: str
     gpus: Gpus | None
-    sudo_password: bool
+    sudo_asks: bool
     nodes: tuple[LabNode, ...]
 
 
@@ -160,7 +160,7 @@ def _record_object(record: LabRecord) -> dict[str, object]:
         "name": record.name,
         "os": record.os,
         "gpus": _gpus_object(record.gpus),
-        "sudo_password": record.sudo_password,
+        "sudo_password": record.sudo_asks,
         "nodes": [
             {"name": node.name, "role": str(node.role), "host": node.host, "gpus": _gpus_object(node.gpus)}
             for node in record.nodes
@@ -182,10 +182,8 @@ def _parse_record(data: dict[str, object]) -> LabRecord:
         name=str(data["name"]),
         os=str(data["os"]),
         gpus=_parse_gpus(data["gpus"]),
-        sudo_password=bool(data["sudo_password"]),
-        nodes=tuple(
-            LabNode(str(n["name"]), Role(n["role"]), int(n["host"]), _parse_gpus(n["gpus"])) for n in nodes
-        ),
+        sudo_asks=bool(data["sudo_password"]),
+        nodes=tuple(LabNode(str(n["name"]), Role(n["role"]), int(n["host"]), _parse_gpus(n["gpus"])) for n in nodes),
     )
 
 
