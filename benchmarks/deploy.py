@@ -1,0 +1,199 @@
+"""How long a deploy takes, against the time of a bare parallel-ssh script that brings nodes to the same state.
+
+For each size, on fresh lab nodes each time: the first `deploy slurm`, the second, and then the floor, which
+installs the same packages, writes the very files that the deploy wrote (taken from its nodes) and starts the
+same daemons, with nothing in between but ssh. All in one run, so that the machine is the same.
+
+    python benchmarks/deploy.py [--sizes 2,8] [--os debian13] [--json FILE]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+DEEPOPSCTL = str(Path(sys.executable).parent / "deepopsctl")
+LAB = "bench"
+
+# what the roles write, as tar members; the floor writes the same bytes
+FILES = {
+    "controller": "etc/slurm etc/munge/munge.key etc/chrony/conf.d/deepopsctl.conf etc/mysql/mariadb.conf.d/60-deepopsctl.cnf",
+    "compute": "etc/munge/munge.key etc/chrony/conf.d/deepopsctl.conf etc/default/slurmd "
+    "etc/systemd/system/slurmd.service.d/deepopsctl.conf",
+}
+PACKAGES = {
+    "controller": "munge slurm-client chrony slurmdbd mariadb-server slurmctld",
+    "compute": "munge slurm-client chrony slurmd slurm-wlm-basic-plugins",
+}
+HELD = "slurmd slurmctld slurmdbd mariadb munge"
+# one apt transaction, units held back while it runs (without that, Debian's slurmd waits 90 s), then the files
+INSTALL = """
+set -e; export DEBIAN_FRONTEND=noninteractive
+systemctl mask --runtime --quiet {held}
+apt-get -y -qq --no-install-recommends -o Dpkg::Options::=--force-confold install {packages} >/dev/null 2>&1
+systemctl unmask --runtime --quiet {held}
+tar -xpf /tmp/files.tar -C / ; cat /tmp/hosts.block >> /etc/hosts
+systemctl daemon-reload; systemctl enable --quiet munge chrony {units}; systemctl restart munge chrony
+"""
+CONTROLLER = """
+set -e; install -d -m 0700 -o slurm -g slurm /var/lib/slurm/slurmctld
+systemctl restart mariadb
+. /tmp/password
+mariadb -e "CREATE DATABASE slurm_acct_db; CREATE USER 'slurm'@'localhost' IDENTIFIED BY '$PASSWORD';
+GRANT ALL PRIVILEGES ON slurm_acct_db.* TO 'slurm'@'localhost';"
+systemctl restart slurmdbd; until ss -ltn | grep -q :6819; do sleep 0.1; done
+systemctl restart slurmctld; until scontrol ping | grep -q UP; do sleep 0.1; done
+until sacctmgr -nP show cluster format=cluster | grep -qx {lab}; do sleep 0.1; done
+sacctmgr -i -Q add account default >/dev/null; sacctmgr -i -Q add user ubuntu account=default >/dev/null
+"""
+COMPUTE = "install -d /var/lib/slurm/slurmd; systemctl restart slurmd"
+IDLE = "until [ $(sinfo -h -N -t idle | wc -l) = {count} ]; do sleep 0.1; done"
+
+
+@dataclass(frozen=True)
+class Result:
+    """Seconds for one size."""
+
+    compute_nodes: int
+    floor_s: float
+    first_s: float
+    first_over_floor: float
+    unchanged_s: float
+    full_s: float
+
+
+def run(*argv: str, **options: str) -> str:
+    """Run a command; its output, or the benchmark ends with it."""
+    done = subprocess.run(list(argv), capture_output=True, text=True, input=options.get("text"))
+    if done.returncode:
+        sys.exit(f"{' '.join(argv)} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}")
+    return done.stdout
+
+
+def timed(action: Callable[[], object]) -> float:
+    """Seconds an action takes."""
+    started = time.perf_counter()
+    action()
+    return round(time.perf_counter() - started, 2)
+
+
+class Nodes:
+    """A fresh lab with a cluster directory, reachable by key."""
+
+    def __init__(self, size: int, system: str, folder: Path) -> None:
+        run(DEEPOPSCTL, "lab", "down", "--name", LAB)
+        lab = json.loads(run(DEEPOPSCTL, "lab", "up", "--name", LAB, "--compute", str(size), "--os", system, "--json"))
+        self.addresses = {node["name"]: node["address"] for node in lab["nodes"]}
+        self.controller = next(node["name"] for node in lab["nodes"] if "controller" in node["roles"])
+        self.directory = folder / f"cluster-{time.monotonic_ns()}"
+        run(DEEPOPSCTL, "init", str(self.directory), "--from", lab["node_list"])
+        run(DEEPOPSCTL, "-C", str(self.directory), "ssh", "setup", "--password-file", lab["password_file"])
+
+    def deploy(self, *options: str) -> None:
+        """The command that is measured."""
+        run(DEEPOPSCTL, "-C", str(self.directory), "deploy", "slurm", *options)
+
+    def ssh(self, name: str, script: str) -> None:
+        """Run a script as root on one node: one connection."""
+        key = f"-i{self.directory}/ssh/id_ed25519"
+        known = f"-oUserKnownHostsFile={self.directory}/known_hosts"
+        target = f"ubuntu@{self.addresses[name]}"
+        run("ssh", key, known, "-oBatchMode=yes", target, "sudo sh -s", text=script)
+
+    def everywhere(self, names: list[str], script: Callable[[str], str]) -> None:
+        """Run on many nodes at once."""
+        with ThreadPoolExecutor(32) as pool:
+            list(pool.map(lambda name: self.ssh(name, script(name)), names))
+
+    def kind(self, name: str) -> str:
+        """Which of the two sets of packages and files a node gets."""
+        return "controller" if name == self.controller else "compute"
+
+
+def harvest(nodes: Nodes, folder: Path) -> None:
+    """Keep what the deploy wrote on each node."""
+    for name in nodes.addresses:
+        container = f"{LAB}-{name}"
+        script = f"cd /; tar -cpf /tmp/files.tar {FILES[nodes.kind(name)]}; grep -A9999 '# BEGIN deepopsctl' /etc/hosts"
+        (folder / f"{name}.hosts").write_text(run("podman", "exec", container, "sh", "-c", script))
+        run("podman", "cp", f"{container}:/tmp/files.tar", str(folder / f"{name}.tar"))
+    conf = run("podman", "exec", f"{LAB}-{nodes.controller}", "cat", "/etc/slurm/slurmdbd.conf")
+    password = next(line.partition("=")[2] for line in conf.splitlines() if line.startswith("StoragePass="))
+    (folder / "password").write_text(f"PASSWORD='{password}'\n")
+
+
+def put(nodes: Nodes, folder: Path) -> None:
+    """Put the files where the floor's script finds them (not timed: a site would have them on a share)."""
+    for name in nodes.addresses:
+        run("podman", "cp", str(folder / f"{name}.tar"), f"{LAB}-{name}:/tmp/files.tar")
+        run("podman", "cp", str(folder / f"{name}.hosts"), f"{LAB}-{name}:/tmp/hosts.block")
+    run("podman", "cp", str(folder / "password"), f"{LAB}-{nodes.controller}:/tmp/password")
+
+
+def floor(nodes: Nodes) -> None:
+    """The same state by nothing but parallel ssh."""
+    units = {"controller": "mariadb slurmdbd slurmctld", "compute": "slurmd"}
+
+    def install(name: str) -> str:
+        kind = nodes.kind(name)
+        return INSTALL.format(held=HELD, packages=PACKAGES[kind], units=units[kind])
+
+    compute = [name for name in nodes.addresses if name != nodes.controller]
+    nodes.everywhere(list(nodes.addresses), install)
+    nodes.ssh(nodes.controller, CONTROLLER.format(lab=LAB))
+    nodes.everywhere(compute, lambda _name: COMPUTE)
+    nodes.ssh(nodes.controller, IDLE.format(count=len(compute)))
+
+
+def measure(size: int, system: str, folder: Path) -> Result:
+    """One size: deploy, deploy again, full check, floor."""
+    nodes = Nodes(size, system, folder)
+    first = timed(nodes.deploy)
+    unchanged = timed(nodes.deploy)
+    full = timed(lambda: nodes.deploy("--full"))
+    harvest(nodes, folder)
+    nodes = Nodes(size, system, folder)
+    put(nodes, folder)
+    bare = timed(lambda: floor(nodes))
+    return Result(size, bare, first, round(first / bare, 2), unchanged, full)
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--sizes", default="2,8")
+    parser.add_argument("--os", default="debian13")
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    folder = Path(tempfile.mkdtemp(prefix="deepopsctl-bench-"))
+    try:
+        results = []
+        print(f"{options.os}, {os.cpu_count()} CPUs shared by all nodes and the control machine; seconds")
+        print("compute nodes   floor   first deploy   (x floor)   unchanged   full check")
+        for size in (int(word) for word in options.sizes.split(",")):
+            found = measure(size, options.os, folder)
+            results.append(found)
+            print(
+                f"{found.compute_nodes:13}   {found.floor_s:5.1f}   {found.first_s:12.1f}   {found.first_over_floor:9.2f}"
+                f"   {found.unchanged_s:9.1f}   {found.full_s:10.1f}",
+                flush=True,
+            )
+        if options.json:
+            options.json.write_text(json.dumps([asdict(result) for result in results], indent=2) + "\n")
+    finally:
+        run(DEEPOPSCTL, "lab", "down", "--name", LAB)
+        shutil.rmtree(folder)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,207 @@
+"""The life of a cluster, in order, on each Debian release: every test builds on the one before it."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import time
+
+import pytest
+import yaml
+
+from tests.lab.harness import DEEPOPSCTL, LabCluster, command, lab_up
+
+LONG_JOB = "for i in $(seq 600); do sleep 1; done"
+
+
+def test_the_first_deploy_ends_with_every_node_idle(cluster: LabCluster) -> None:
+    summary = cluster.deploy()
+
+    assert summary["ok"]
+    assert summary["failures"] == []
+    assert set(summary["hosts"]) == {"ctl1", "gpu01", "gpu02"}
+    assert cluster.root("ctl1", "sinfo -h -N -o '%N %T %G'").splitlines() == [
+        "gpu01 idle gpu:a100:2",
+        "gpu02 idle gpu:a100:2",
+    ]
+
+
+def test_an_unchanged_cluster_is_left_alone(cluster: LabCluster) -> None:
+    summary = cluster.deploy()
+
+    assert set(cluster.changed(summary).values()) == {0}
+    assert all(counts["ok"] <= 5 for counts in summary["hosts"].values())
+
+
+def test_a_full_run_agrees_with_the_gate_that_nothing_has_to_change(cluster: LabCluster) -> None:
+    summary = cluster.deploy("--full")
+
+    assert set(cluster.changed(summary).values()) == {0}
+    assert all(counts["ok"] > 5 for counts in summary["hosts"].values())
+
+
+def test_a_job_is_confined_to_its_gpu_and_its_core(cluster: LabCluster) -> None:
+    seen = cluster.user(
+        "ctl1",
+        "srun -N1 -n1 --gpus=1 --mem=100M sh -c "
+        "'echo visible=$CUDA_VISIBLE_DEVICES; for d in 0 1; do : < /dev/nvidia$d; done; "
+        "grep Cpus_allowed_list /proc/self/status' 2>&1",
+    )
+
+    assert "visible=0" in seen
+    assert re.search(r"nvidia0: No such device or address", seen)
+    assert re.search(r"nvidia1: Operation not permitted", seen)
+    assert re.search(r"Cpus_allowed_list:\s+\d+$", seen, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("damage", "repaired"),
+    [
+        ("systemctl stop slurmd", "systemctl is-active slurmd"),
+        ("echo '# edited' >> /etc/default/slurmd", "! grep edited /etc/default/slurmd"),
+        ("chmod 0644 /etc/munge/munge.key", "stat -c %a /etc/munge/munge.key | grep -qx 400"),
+        ("systemctl disable --quiet slurmd", "systemctl is-enabled slurmd"),
+    ],
+)
+def test_what_somebody_broke_on_a_node_is_found_and_mended(cluster: LabCluster, damage: str, repaired: str) -> None:
+    cluster.root("gpu01", damage)
+
+    summary = cluster.deploy()
+
+    assert cluster.changed(summary)["gpu01"] > 0
+    assert cluster.changed(summary)["gpu02"] == 0
+    cluster.root("gpu01", repaired)
+
+
+def test_a_changed_partition_is_reconfigured_under_a_running_job(cluster: LabCluster) -> None:
+    job = cluster.submit(LONG_JOB, "--nodelist=gpu01", "--mem=100M")
+    cluster.wait_for_job(job, "RUNNING")
+    slurmctld = cluster.root("ctl1", "systemctl show --property MainPID slurmctld")
+    slurmd = cluster.root("gpu01", "systemctl show --property MainPID slurmd")
+    spec = cluster.directory / "cluster.yml"
+    text = spec.read_text(encoding="utf-8")
+    partition = re.search(r"- \{name: gpu, .*\}", text)
+    assert partition, text
+    spec.write_text(text.replace(partition[0], partition[0].replace("}", ', max_time: "1-00:00:00"}', 1)))
+
+    summary = cluster.deploy()
+
+    assert sum(cluster.changed(summary).values()) == 1
+    assert "MaxTime=1-00:00:00" in cluster.root("ctl1", "scontrol show partition gpu")
+    assert cluster.root("ctl1", "systemctl show --property MainPID slurmctld") == slurmctld or cluster.os != "debian12"
+    assert cluster.root("gpu01", "systemctl show --property MainPID slurmd") == slurmd or cluster.os != "debian12"
+    assert cluster.job_state(job) == "RUNNING"
+    cluster.user("ctl1", f"scancel {job}")
+
+
+def test_a_setting_that_slurm_does_not_know_changes_nothing(cluster: LabCluster) -> None:
+    before = cluster.root("ctl1", "cat /etc/slurm/slurm.conf")
+
+    done = cluster.deepopsctl("deploy", "slurm", "-e", '{"slurm_config": {"PriorityWeightAgge": 1000}}', ok=False)
+
+    assert done.returncode == 1
+    assert "PriorityWeightAgge" in done.stderr
+    assert "ctl1" in done.stderr
+    assert cluster.root("ctl1", "cat /etc/slurm/slurm.conf") == before
+
+
+def test_a_setting_that_stops_slurmctld_is_taken_back(cluster: LabCluster) -> None:
+    before = cluster.root("ctl1", "cat /etc/slurm/slurm.conf")
+
+    done = cluster.deepopsctl("deploy", "slurm", "-e", '{"slurm_config": {"SchedulerType": "sched/none"}}', ok=False)
+
+    assert done.returncode == 1
+    assert "old configuration is in force again" in done.stderr
+    assert cluster.root("ctl1", "cat /etc/slurm/slurm.conf") == before
+    assert "UP" in cluster.root("ctl1", "scontrol ping")
+
+
+def test_a_setting_that_is_not_the_sites_is_refused_before_anything_is_touched(cluster: LabCluster) -> None:
+    done = cluster.deepopsctl("deploy", "slurm", "-e", '{"slurm_config": {"ClusterName": "other"}}', ok=False)
+
+    assert done.returncode != 0
+    assert "ClusterName is set by deepopsctl" in done.stderr
+
+
+def test_a_node_is_added_while_a_job_runs_on_another(cluster: LabCluster) -> None:
+    job = cluster.submit(LONG_JOB, "--nodelist=gpu01", "--mem=100M")
+    cluster.wait_for_job(job, "RUNNING")
+    lab = lab_up(cluster.name, "--os", cluster.os, "--compute", "3", "--gpus", "a100:2")
+    node = next(node for node in lab["nodes"] if node["name"] == "gpu03")
+    spec = cluster.directory / "cluster.yml"
+    document = yaml.safe_load(spec.read_text(encoding="utf-8"))
+    document["nodes"].append(
+        {
+            "names": "gpu03",
+            "addresses": node["address"],
+            "roles": ["compute"],
+            "gpus": {"type": "a100", "count": 2},
+        }
+    )
+    document["partitions"][0]["nodes"] = "gpu[01-03]"
+    spec.write_text(yaml.safe_dump(document), encoding="utf-8")
+    cluster.deepopsctl("ssh", "setup", "--password-file", str(cluster.password_file))
+
+    summary = cluster.deploy()
+
+    assert summary["ok"]
+    assert cluster.root("ctl1", "sinfo -h -N -o '%N %T' -n gpu03") == "gpu03 idle"
+    assert cluster.job_state(job) == "RUNNING"
+    # the old nodes learn the new name; their daemons are not restarted
+    assert cluster.changed(summary)["gpu01"] == 1
+    assert cluster.user("ctl1", "srun -N2 --exclude=gpu02 --overlap hostname | sort") == "gpu01\ngpu03"
+    cluster.user("ctl1", f"scancel {job}")
+
+
+def test_a_node_that_is_down_does_not_stop_the_others(cluster: LabCluster) -> None:
+    subprocess.run(["podman", "stop", "--time", "0", f"{cluster.name}-gpu02"], check=True, capture_output=True)
+    try:
+        done = cluster.deepopsctl("deploy", "slurm", "--full", "--json", ok=False)
+
+        assert done.returncode == 4, done.stderr
+        assert "gpu02" in done.stderr
+        assert "NodeName=gpu[01-02]" in cluster.root("ctl1", "cat /etc/slurm/slurm.conf")
+    finally:
+        subprocess.run(["podman", "start", f"{cluster.name}-gpu02"], check=True, capture_output=True)
+
+
+def test_a_deploy_that_was_killed_is_finished_by_the_next(cluster: LabCluster) -> None:
+    for node in ("gpu01", "ctl1"):
+        cluster.root(node, "apt-get -y -qq purge chrony slurm-client >/dev/null 2>&1; rm -rf /var/lib/deepopsctl")
+    running = subprocess.Popen(
+        [DEEPOPSCTL, "-C", str(cluster.directory), "deploy", "slurm", "--full"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert running.stderr
+    for line in running.stderr:
+        if "Prepare" in line or "packages" in line:
+            break
+    time.sleep(1)
+    running.send_signal(signal.SIGKILL)
+    running.communicate()
+
+    deadline = time.monotonic() + 120
+    while "another run" in command("-C", str(cluster.directory), "deploy", "slurm", seconds=300).stderr:
+        assert time.monotonic() < deadline
+        time.sleep(1)
+
+    assert cluster.deploy()["ok"]
+    assert set(cluster.changed(cluster.deploy("--full")).values()) == {0}
+    assert "gpu01 idle" in cluster.root("ctl1", "sinfo -h -N -o '%N %T'")
+
+
+def test_no_secret_is_in_any_run_folder(cluster: LabCluster) -> None:
+    password = re.search(r"StoragePass=(\S+)", cluster.root("ctl1", "cat /etc/slurm/slurmdbd.conf"))
+    key = cluster.root("ctl1", "base64 --wrap=0 /etc/munge/munge.key")
+    assert password
+
+    kept = [path for path in (cluster.directory / "runs").rglob("*") if path.is_file()]
+
+    assert kept
+    for path in kept:
+        content = path.read_text(encoding="utf-8", errors="replace")
+        assert password[1] not in content, path
+        assert key not in content, path
