@@ -1,0 +1,190 @@
+"""`deepopsctl ssh`: passwordless SSH to all nodes, and a client configuration for the cluster's users."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING
+
+import click
+
+from deepopsctl.cli import Settings
+from deepopsctl.cli.options import json_option, limit_option
+from deepopsctl.cli.output import SCHEMA, emit_json, say
+
+if TYPE_CHECKING:
+    from deepopsctl.ssh.results import NodeResult, SetupResult
+
+
+@click.group()
+def ssh() -> None:
+    """Passwordless SSH to all nodes."""
+
+
+@ssh.command()
+@click.option(
+    "--password-file",
+    type=click.Path(path_type=Path, dir_okay=False, allow_dash=True),
+    help="Read the SSH password from the first line of this file (0600), - for stdin.",
+)
+@click.option("-k", "--ask-pass", is_flag=True, help="Ask for the SSH password at once, whatever keys there are.")
+@click.option(
+    "--identity",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    help="A private key that may log in already.  [default: your own keys and agent]",
+)
+@click.option("-K", "--ask-become-pass", is_flag=True, help="Ask for the sudo password, and try it.")
+@click.option(
+    "--accept-new-keys", metavar="NODESET", help="Take the host keys these nodes show now: they were reinstalled."
+)
+@click.option(
+    "--controller-key/--no-controller-key",
+    default=True,
+    show_default=True,
+    help="Let the first controller log in to all nodes with a key of its own.",
+)
+@limit_option
+@click.option(
+    "--connect-timeout",
+    type=click.IntRange(1, 300),
+    default=10,
+    show_default=True,
+    help="How long a node may take to answer, in seconds.",
+)
+@json_option
+@click.pass_obj
+def setup(
+    settings: Settings,
+    *,
+    password_file: Path | None,
+    ask_pass: bool,
+    identity: Path | None,
+    ask_become_pass: bool,
+    accept_new_keys: str | None,
+    controller_key: bool,
+    limit: str | None,
+    connect_timeout: int,
+    as_json: bool,
+) -> None:
+    """Install the cluster's SSH key on all nodes, pin their host keys, check logins and sudo.
+
+    Asks for the password once, and only if no key opens the nodes. Run it again whenever nodes were added: what is
+    right stays as it is.
+    """
+    from deepopsctl.clusterdir import ClusterDir
+    from deepopsctl.ssh.selection import select, select_names
+    from deepopsctl.ssh.setup import SetupRequest, jump_names, run_setup
+
+    directory = ClusterDir.open(settings.directory)
+    cluster = directory.cluster()
+    nodes = select(cluster, limit or "", "--limit")
+    new = select_names(cluster, accept_new_keys, "--accept-new-keys", *jump_names(cluster)) if accept_new_keys else ()
+    user = cluster.access.user or "your own user"
+    passwords = _passwords(user, password_file, ask_pass=ask_pass, ask_become_pass=ask_become_pass)
+    request = SetupRequest(
+        directory, cluster, nodes, passwords.login, passwords.ask, not (ask_pass or password_file), identity,
+        passwords.sudo, frozenset(new), controller_key, connect_timeout,
+    )  # fmt: skip
+    say(f"ssh setup: {len(nodes)} node{'s' * (len(nodes) != 1)} of {cluster.name} as {user}")
+    with _terminable():
+        result = run_setup(request, _counter(len(nodes)))
+    _show(result, as_json=as_json)
+    click.get_current_context().exit(result.exit_code)
+
+
+@ssh.command()
+@click.option("--user", metavar="NAME", default="", help="The login name on the cluster.  [default: the local one]")
+@json_option
+@click.pass_obj
+def config(settings: Settings, *, user: str, as_json: bool) -> None:
+    """Print a piece of ~/.ssh/config for the cluster's users: login nodes directly, the others through them."""
+    from deepopsctl.clusterdir import ClusterDir
+    from deepopsctl.ssh.clientconfig import users_config
+
+    directory = ClusterDir.open(settings.directory)
+    text = users_config(directory.cluster(), directory.known_hosts, user)
+    if as_json:
+        emit_json({"schema": SCHEMA, "command": "ssh config", "ok": True, "config": text})
+    else:
+        click.echo(text, nl=False)
+
+
+@dataclass(frozen=True, slots=True)
+class _Passwords:
+    """What was given or can be asked: `sudo` is None where sudo shall not be tried with a password."""
+
+    login: str
+    ask: Callable[[], str] | None
+    sudo: str | None
+
+
+def _passwords(user: str, file: Path | None, *, ask_pass: bool, ask_become_pass: bool) -> _Passwords:
+    ask = (lambda: _prompt(f"SSH password of {user}")) if sys.stdin.isatty() else None
+    login = _read(file) if file else _prompt(f"SSH password of {user}") if ask_pass else ""
+    if not ask_become_pass:
+        return _Passwords(login, ask, None)
+    sudo = _prompt("sudo password (empty: the SSH password)", default="")
+    login = login if sudo or login else _prompt(f"SSH password of {user}")
+    return _Passwords(login, ask, sudo or login)
+
+
+def _prompt(text: str, default: str | None = None) -> str:
+    if not sys.stdin.isatty():
+        raise click.UsageError("there is no terminal to ask for a password on: give --password-file FILE")
+    # the terminal may be busy with the counter line
+    say("")
+    answer: str = click.prompt(text, default=default, hide_input=True, show_default=False, err=True)
+    return answer
+
+
+def _read(file: Path) -> str:
+    from deepopsctl.ssh.passwordfile import first_line, read_password
+
+    return first_line(sys.stdin.readline()) if str(file) == "-" else read_password(file)
+
+
+def _counter(total: int) -> Callable[[NodeResult], None]:
+    """On a terminal: a line that counts; else nothing until the table."""
+    done: list[str] = []
+
+    def note(result: NodeResult) -> None:
+        done.append(result.name)
+        if sys.stderr.isatty():
+            click.echo(f"\r{len(done)}/{total} {result.name:<40.40}", nl=len(done) >= total, err=True)
+
+    return note
+
+
+def _show(result: SetupResult, *, as_json: bool) -> None:
+    from deepopsctl.ssh.table import hints, result_object, table_lines, verdict_line
+
+    if as_json:
+        emit_json(result_object(result))
+    else:
+        for line in table_lines(result):
+            click.echo(line)
+    for warning in result.warnings:
+        say(click.style("warning: ", fg="yellow") + warning)
+    for hint in hints(result):
+        say(click.style("hint: ", fg="cyan") + hint)
+    say(verdict_line(result))
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """SIGTERM ends a run as Ctrl-C does: children are killed, and what is left is said."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        del number, frame
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

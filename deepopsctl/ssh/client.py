@@ -1,0 +1,174 @@
+"""Runs OpenSSH's own programs, one process a call; all of them are killed when a person stops the run."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from deepopsctl.errors import ControlMachineError
+from deepopsctl.ssh.answers import Answer, Failure, read_answer
+
+# a login and its script, beyond connecting: sudo or a directory service may be slow
+SCRIPT_TIMEOUT_S = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One machine: its name in reports, how to reach it, the proxy command where there is no direct way."""
+
+    name: str
+    destination: str
+    user: str = ""
+    port: int = 0
+    proxy: str = ""
+
+    def arguments(self) -> list[str]:
+        """What ssh needs to know about this machine, the destination last."""
+        port = ["-p", str(self.port)] if self.port else []
+        user = ["-l", self.user] if self.user else []
+        proxy = ["-o", f"ProxyCommand={self.proxy}"] if self.proxy else []
+        return [*port, *user, *proxy, "--", self.destination]
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Where ssh really goes, after a person's own ~/.ssh/config had its say."""
+
+    user: str
+    host: str
+    port: int
+    alias: str
+    direct: bool
+
+
+@dataclass(slots=True)
+class Client:
+    """Starts processes and remembers them; `connect_timeout` is in seconds and covers the key exchange."""
+
+    known_hosts: Path
+    connect_timeout: int = 10
+    _running: set[subprocess.Popen[bytes]] = field(default_factory=set)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _stopped: bool = False
+
+    def login(
+        self,
+        target: Target,
+        auth: Sequence[str],
+        command: str,
+        data: str = "",
+        environment: Mapping[str, str] | None = None,
+    ) -> Answer:
+        """Log in with the given authentication options, run a command, feed it `data` on stdin."""
+        arguments = ["ssh", "-T", "-a", "-x", *self.options(), *auth, *target.arguments(), command]
+        return self._run(arguments, data, environment or {}, self.connect_timeout + SCRIPT_TIMEOUT_S)
+
+    def probe(self, target: Target, options: Sequence[str]) -> Answer:
+        """Connect without logging in (to see a host key): the options win over the usual ones."""
+        arguments = ["ssh", "-T", *options, *self.options(), *target.arguments(), "true"]
+        return self._run(arguments, "", {}, self.connect_timeout + 5)
+
+    def scan(self, host: str, port: int) -> Answer:
+        """All host keys a machine offers, as ssh-keyscan prints them; no lines where it does not answer."""
+        where = ["-p", str(port)] if port else []
+        answer = self._run(
+            ["ssh-keyscan", "-T", str(self.connect_timeout), *where, "--", host],
+            "",
+            {},
+            self.connect_timeout * 2 + 5,
+        )
+        if answer.output.strip():
+            return Answer(Failure.NONE, answer.output)
+        text = re.sub(r"^(connect|getaddrinfo) \S+ ", "", answer.reason) or f"no answer within {self.connect_timeout} s"
+        return Answer(Failure.UNREACHABLE, "", text)
+
+    def route(self, target: Target) -> Route:
+        """Ask ssh itself (`ssh -G`) where a destination leads."""
+        answer = self._run(["ssh", "-G", *self.options(), *target.arguments()], "", {}, 30)
+        if not answer.ok:
+            raise ControlMachineError(
+                f"ssh can't use its configuration: {answer.reason}", "see `ssh -G` and ~/.ssh/config"
+            )
+        found = dict(line.split(" ", 1) for line in answer.output.splitlines() if " " in line)
+        proxied = any(found.get(key, "none") != "none" for key in ("proxycommand", "proxyjump"))
+        return Route(found["user"], found["hostname"], int(found["port"]), found.get("hostkeyalias", ""), not proxied)
+
+    def options(self) -> list[str]:
+        """Options of every connection: pinned keys only, no side effects of a person's own configuration."""
+        pairs = {
+            "UserKnownHostsFile": quoted(self.known_hosts), "GlobalKnownHostsFile": "/dev/null",
+            "StrictHostKeyChecking": "yes", "UpdateHostKeys": "no", "VerifyHostKeyDNS": "no",
+            "HashKnownHosts": "no", "ConnectTimeout": self.connect_timeout, "ConnectionAttempts": 1,
+            "ServerAliveInterval": 5, "ServerAliveCountMax": 3, "ControlMaster": "no", "ControlPath": "none",
+            "ClearAllForwardings": "yes", "PermitLocalCommand": "no", "RemoteCommand": "none",
+            "RequestTTY": "no", "NumberOfPasswordPrompts": 1, "LogLevel": "ERROR",
+        }  # fmt: skip
+        return [part for key, value in pairs.items() for part in ("-o", f"{key}={value}")]
+
+    def stop(self) -> None:
+        """Kill what runs and start nothing more."""
+        with self._lock:
+            self._stopped = True
+            for process in self._running:
+                process.kill()
+
+    def _run(self, arguments: list[str], data: str, environment: Mapping[str, str], timeout: float) -> Answer:
+        process = self._start(arguments, environment)
+        try:
+            output, errors = process.communicate(data.encode(errors="surrogateescape"), timeout)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+            return Answer(Failure.UNREACHABLE, "", f"no answer within {timeout:.0f} s")
+        finally:
+            with self._lock:
+                self._running.discard(process)
+        return read_answer(process.returncode, output.decode(errors="replace"), errors.decode(errors="replace"))
+
+    def _start(self, arguments: list[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+        pipe = subprocess.PIPE
+        with self._lock:
+            if self._stopped:
+                raise KeyboardInterrupt
+            try:
+                # a session of its own: no terminal to ask on, and Ctrl-C reaches only us
+                process = subprocess.Popen(
+                    arguments, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True,
+                    env={**os.environ, "LC_ALL": "C", **environment},
+                )  # fmt: skip
+            except FileNotFoundError as error:
+                raise ControlMachineError(
+                    f"{arguments[0]} is not installed here", "install the package openssh-client"
+                ) from error
+            self._running.add(process)
+            return process
+
+
+def quoted(path: Path) -> str:
+    """A path as ssh's configuration reads it: with blanks, and % meaning itself."""
+    return '"' + str(path).replace("%", "%%") + '"'
+
+
+def proxy_command(client: Client, auth: Sequence[str], target: Target, control: Path) -> str:
+    """A ProxyCommand through `target`: never asks, and shares one connection, as MaxStartups there is 10."""
+    shared = ["-o", "ControlMaster=auto", "-o", f"ControlPath={quoted(control)}", "-o", "ControlPersist=60"]
+    arguments = [
+        "ssh",
+        "-T",
+        *shared,
+        *client.options(),
+        "-o",
+        "BatchMode=yes",
+        *auth,
+        "-W",
+        "[%h]:%p",
+        *target.arguments(),
+    ]
+    # the outer ssh expands %h and %p; every other % is meant for the inner one
+    return " ".join(part if part == "[%h]:%p" else shlex.quote(part.replace("%", "%%")) for part in arguments)

@@ -1,0 +1,75 @@
+"""The first controller's way to every node: `ssh gpu01` works there, by name or address, without a question.
+
+Its key pair is made on it and never leaves it. Names need not resolve there yet (/etc/hosts comes with the
+deployment): one `Include` line on top of the user's ~/.ssh/config brings in a file of ours with a Host entry
+for each node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from deepopsctl.model import Cluster
+from deepopsctl.ssh.clientconfig import controller_config, port_of
+from deepopsctl.ssh.knownhosts import KnownHosts, host_label
+from deepopsctl.ssh.remote import Report, controller_script
+from deepopsctl.ssh.results import NodeResult, Status
+from deepopsctl.ssh.session import Session, key_login
+
+
+def base_name(cluster: Cluster) -> str:
+    """The name that our files in the controller's ~/.ssh begin with; the key pair has just this name."""
+    return f"deepopsctl-{cluster.name}"
+
+
+def controller_known_hosts(cluster: Cluster, pins: KnownHosts) -> str:
+    """The pinned keys under the names and addresses that nodes have for each other."""
+    lines = []
+    for node in cluster.nodes:
+        port = port_of(cluster, node)
+        labels = list(dict.fromkeys(host_label(name, port) for name in (node.name, node.address) if name))
+        keys = sorted({key for label in labels for key in pins.keys(label)})
+        lines += [f"{','.join(labels)} {key.type} {key.blob}\n" for key in keys]
+    return "".join(lines)
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """What the controller said: whether its files changed, which nodes it could not log in to, and why."""
+
+    changed: bool
+    missed: dict[str, str]
+    problem: str = ""
+
+    def apply(self, result: NodeResult, controller: str) -> NodeResult:
+        """The node's result, with what the controller found."""
+        if result.name == controller:
+            if self.problem:
+                return replace(result, status=Status.FAILED, message=self.problem, hint="mend this, then run again")
+            if self.changed:
+                text = "its way to the nodes set up"
+                return replace(result, changed=True, message="; ".join(filter(None, (result.message, text))))
+        if result.ok and result.name in self.missed:
+            message = f"{controller} can't log in here: {self.missed[result.name]}"
+            hint = f"try `ssh {result.name}` on {controller}; `--no-controller-key` does without"
+            return replace(result, status=Status.FAILED, message=message, hint=hint)
+        return result
+
+
+def open_way(session: Session, cluster: Cluster, names: Iterable[str]) -> Reach:
+    """Put configuration and host keys on the controller, and log in from there to every given node."""
+    tools = session.tools
+    base = base_name(cluster)
+    known_hosts = controller_known_hosts(cluster, tools.hostkeys.pins)
+    script = controller_script(base, controller_config(cluster, base), known_hosts, list(names))
+    answer = tools.client.login(session.target, key_login(tools.key.private), script.command, script.data)
+    report = Report.read(answer.output)
+    changed = bool(report.all("changed"))
+    # xargs ends with 123 when a login failed: the report tells which
+    if not answer.ok and not report.all("reached") and not report.all("missed"):
+        return Reach(changed, {}, report.last("error") or answer.reason)
+    missed = {
+        name: reason or "no reason given" for name, _, reason in (line.partition(" ") for line in report.all("missed"))
+    }
+    return Reach(changed, missed)

@@ -1,0 +1,159 @@
+"""The scripts that run on nodes: plain POSIX sh, one login each, and how their reports are read.
+
+A script travels on stdin, because the user's login shell may be any (csh, fish) and would read it as its own
+language. What follows the script on stdin is its data, line by line; `sudo -S` reads its own line from there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+_MARK = "@deepopsctl "
+
+_COMMON = r"""
+LC_ALL=C; export LC_ALL; umask 077
+say() { printf '@deepopsctl %s\n' "$*"; }
+stop() { say "error $*"; exit 3; }
+cd "${HOME:-/nonexistent}" 2>/dev/null || stop "the home directory ${HOME:-} is missing"
+"""
+
+# data: name and comment of a key pair to make here, number of keys, keys, `given`, sudo password
+_WORK = (
+    _COMMON
+    + r"""
+mode() {
+  [ "$(stat -c %a "$2")" = "$1" ] && return
+  chmod "$1" "$2" 2>/dev/null || stop "can't set the mode of $HOME/$2: it belongs to $(stat -c %U "$2")"
+  say "changed mode"
+}
+authorize() {
+  blob=${1#* }; blob=${blob%% *}
+  grep -v '^[[:space:]]*#' "$file" | grep -qF -- "$blob" && return
+  { [ -z "$(tail -c 1 "$file")" ] || echo; printf '%s\n' "$1"; } >>"$file" ||
+    stop "can't write $HOME/$file"
+  say "changed key"
+}
+[ -d .ssh ] || mkdir .ssh || stop "can't make $HOME/.ssh"
+mode 700 .ssh
+file=.ssh/authorized_keys
+[ -e "$file" ] || : >"$file" || stop "can't write $HOME/$file"
+mode 600 "$file"
+IFS= read -r own; IFS= read -r comment; IFS= read -r count
+if [ -n "$own" ]; then
+  if [ ! -s ".ssh/$own" ]; then
+    rm -f ".ssh/$own" ".ssh/$own.pub"
+    if ! why=$(ssh-keygen -q -t ed25519 -N '' -C "$comment" -f ".ssh/$own" 2>&1 </dev/null); then
+      stop "can't make a key for $(id -un) here: $why"
+    fi
+    say "changed controller-key"
+  fi
+  if [ ! -s ".ssh/$own.pub" ]; then
+    ssh-keygen -y -P '' -f ".ssh/$own" >".ssh/$own.pub" </dev/null || stop "can't read $HOME/.ssh/$own"
+  fi
+  authorize "$(cat ".ssh/$own.pub")"
+  say "public $(cat ".ssh/$own.pub")"
+fi
+while [ "$count" -gt 0 ]; do
+  IFS= read -r key; authorize "$key"; count=$((count - 1))
+done
+! command -v restorecon >/dev/null || restorecon -R .ssh 2>/dev/null
+say "host $(uname -n)"
+say "home $(stat -c %a .)"
+if [ "$(id -u)" = 0 ]; then
+  say "sudo passwordless"
+elif ! command -v sudo >/dev/null; then
+  say "sudo none sudo is not installed"
+elif why=$(sudo -k -n true 2>&1 </dev/null); then
+  say "sudo passwordless"
+else
+  case $why in
+    *"password is required"*) say "sudo password" ;;
+    *) say "sudo none $(printf '%s' "$why" | tail -n 1)" ;;
+  esac
+  IFS= read -r given
+  if [ "$given" = given ]; then
+    verdict=refused; ! sudo -k -S -p '' true 2>/dev/null || verdict=accepted
+    say "sudo-password $verdict"
+  fi
+fi
+"""
+)
+
+# data: the base name of the files, their sizes, the two files, then one `NAME` a line to try
+_CONTROLLER = (
+    _COMMON
+    + r"""
+take() {
+  head -c "$2" >"$1.new" || stop "can't write $HOME/$1: is the disk full?"
+  if cmp -s "$1.new" "$1"; then rm -f "$1.new"; else mv -f "$1.new" "$1" && say "changed controller"; fi
+}
+IFS= read -r base; IFS= read -r config; IFS= read -r hosts
+take ".ssh/$base.known_hosts" "$hosts"
+take ".ssh/$base.config" "$config"
+touch .ssh/config
+if ! grep -qiE "^[[:space:]]*Include[[:space:]]+$base\.config[[:space:]]*\$" .ssh/config; then
+  { printf 'Include %s.config\n' "$base"; cat .ssh/config; } >.ssh/config.new ||
+    stop "can't write $HOME/.ssh/config"
+  # a symbolic link (a folder of dot files) stays one
+  if [ -L .ssh/config ]; then cat .ssh/config.new >.ssh/config && rm -f .ssh/config.new
+  else mv -f .ssh/config.new .ssh/config; fi
+  say "changed controller"
+fi
+command -v ssh >/dev/null || stop "ssh is not installed here: install openssh-client"
+xargs -r -n 1 -P 16 sh -c '
+  if why=$(ssh -o BatchMode=yes -o ConnectTimeout=10 "$1" true 2>&1 </dev/null); then why=; set -- reached "$1"
+  else set -- missed "$1" "$(printf "%s" "$why" | tail -n 1 | cut -c 1-200)"; fi
+  printf "@deepopsctl %s\n" "$*"
+' reach
+"""
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a script said, among whatever else the login printed: (word, rest of the line) pairs."""
+
+    lines: tuple[tuple[str, str], ...]
+
+    @classmethod
+    def read(cls, output: str) -> Report:
+        """Pick the report's lines."""
+        marked = [line[len(_MARK) :] for line in output.splitlines() if line.startswith(_MARK)]
+        return cls(tuple((word, rest) for word, _, rest in (line.partition(" ") for line in marked)))
+
+    def all(self, word: str) -> tuple[str, ...]:
+        """Everything said under one word, in order."""
+        return tuple(rest for key, rest in self.lines if key == word)
+
+    def without(self, *words: str) -> Report:
+        """The report as if these words had not been said."""
+        return Report(tuple(line for line in self.lines if line[0] not in words))
+
+    def last(self, word: str) -> str:
+        """The last thing said under a word; '' if nothing was."""
+        return (*("",), *self.all(word))[-1]
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """A command line for ssh and what to feed it on stdin."""
+
+    command: str
+    data: str
+
+
+def work_script(keys: list[str], own_key: str = "", comment: str = "", sudo_password: str | None = None) -> Script:
+    """Authorise keys, put modes right, report on sudo; `own_key` names a pair to be made on the node."""
+    sudo = ["given", sudo_password] if sudo_password is not None else [""]
+    return _script(_WORK, "\n".join([own_key, comment, str(len(keys)), *keys, *sudo, ""]))
+
+
+def controller_script(base: str, config: str, known_hosts: str, names: list[str]) -> Script:
+    """Put the client configuration on the controller and try each name from there."""
+    head = f"{base}\n{len(config.encode())}\n{len(known_hosts.encode())}\n"
+    return _script(_CONTROLLER, head + known_hosts + config + "".join(f"{name}\n" for name in names))
+
+
+def _script(text: str, data: str) -> Script:
+    body = text.strip() + "\n"
+    return Script(f"exec /bin/sh -c 'eval \"$(head -c {len(body.encode())})\"'", body + data)

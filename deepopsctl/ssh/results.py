@@ -1,0 +1,72 @@
+"""What `ssh setup` found and did on each node, as data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from deepopsctl.errors import ExitCode
+
+
+class Status(StrEnum):
+    """How far a node came. Only `ready` is good."""
+
+    READY = "ready"
+    UNREACHABLE = "unreachable"
+    HOST_KEY = "host key changed"
+    REFUSED = "password refused"
+    NOT_TRIED = "not tried"
+    FAILED = "failed"
+
+
+class Sudo(StrEnum):
+    """What the cluster's user may do with sudo on a node; `unknown` where nobody could ask."""
+
+    PASSWORDLESS = "passwordless"
+    PASSWORD = "password"  # noqa: S105 - a word for people, no secret
+    NONE = "none"
+    UNKNOWN = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeResult:
+    """One node: its status, whether anything was changed for it, and what a person should know and do."""
+
+    name: str
+    status: Status
+    changed: bool = False
+    sudo: Sudo = Sudo.UNKNOWN
+    message: str = ""
+    hint: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """Whether Ansible can now log in without a password."""
+        return self.status is Status.READY
+
+
+@dataclass(frozen=True, slots=True)
+class SetupResult:
+    """All nodes in the order of cluster.yml, and the jump host where there is one."""
+
+    nodes: tuple[NodeResult, ...]
+    jump_host: NodeResult | None = None
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether every node is ready."""
+        return self.exit_code is ExitCode.OK
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """0, or 4 if nodes could not be reached and nothing else went wrong, or 1."""
+        machines = [*self.nodes, *([self.jump_host] if self.jump_host else [])]
+        bad = {machine.status for machine in machines if not machine.ok}
+        if not bad:
+            return ExitCode.OK
+        return ExitCode.UNREACHABLE if bad == {Status.UNREACHABLE} else ExitCode.FAILED
+
+
+OnNode = Callable[[NodeResult], None]

@@ -1,0 +1,198 @@
+"""One machine's way through the setup: pin, log in, run the script, prove that the key is enough."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from deepopsctl.ssh import verdict
+from deepopsctl.ssh.answers import Answer, Failure
+from deepopsctl.ssh.askpass import AskPass
+from deepopsctl.ssh.client import Client, Route, Target, quoted
+from deepopsctl.ssh.hostkeys import HostKeyError, HostKeys, NoAnswerError
+from deepopsctl.ssh.keypair import KeyPair
+from deepopsctl.ssh.remote import Report, Script, work_script
+from deepopsctl.ssh.results import NodeResult, Status
+from deepopsctl.ssh.verdict import Facts
+
+
+@dataclass(slots=True)
+class Tools:
+    """What the sessions of a run share; `own_keys`: try the person's own keys and agent before a password."""
+
+    client: Client
+    hostkeys: HostKeys
+    askpass: AskPass
+    key: KeyPair
+    names: frozenset[str]
+    identity: Path | None = None
+    own_keys: bool = True
+    sudo_password: str | None = None
+
+
+@dataclass(slots=True)
+class Session:
+    """The setup of one node. `accepted` says whether a password was: None where none got that far."""
+
+    target: Target
+    tools: Tools
+    keys: tuple[str, ...]
+    accept_new: bool = False
+    own_key: str = ""
+    comment: str = ""
+    accepted: bool | None = None
+    sudo_refused: bool = False
+    controller_key: str = ""
+    _route: Route | None = None
+    _pinned: bool = False
+    _methods: frozenset[str] = field(default_factory=frozenset)
+
+    @property
+    def facts(self) -> Facts:
+        """What verdicts are made from."""
+        others = self.tools.names - {self.target.name}
+        return Facts(self.target.name, self.target.user or "the user", self._pinned, others)
+
+    def with_keys(self) -> NodeResult | None:
+        """Do everything if a key opens the node; None if a password is needed."""
+        try:
+            self._pinned = self.tools.hostkeys.secure(self.target, self.route, accept_new=self.accept_new)
+        except HostKeyError as error:
+            return self._stranger(error)
+        except NoAnswerError as error:
+            return verdict.unreachable(self.facts, error.message)
+        return self._try_keys()
+
+    def _try_keys(self) -> NodeResult | None:
+        for auth in self._key_logins():
+            answer = self._login(auth)
+            if answer.failure is not Failure.DENIED:
+                return self._settle(answer, verified=auth == self._cluster_key)
+            self._methods = answer.methods or self._methods
+        if self._methods and not self._methods & {"password", "keyboard-interactive"}:
+            return verdict.refused(self.facts, self._methods)
+        return None
+
+    def with_password(self, password: str) -> NodeResult:
+        """Do everything with a password, which is sent once."""
+        answer = self._password_login(password, "password")
+        if (
+            answer.failure is Failure.DENIED
+            and "password" not in answer.methods
+            and "keyboard-interactive" in answer.methods
+        ):
+            # the node never asked for it by the first method
+            answer = self._password_login(password, "keyboard-interactive")
+        if answer.failure is Failure.DENIED:
+            self.accepted = False
+            return verdict.refused(self.facts, answer.methods)
+        if answer.failure in (Failure.NONE, Failure.COMMAND):
+            self.accepted = True
+        return self._settle(answer, verified=False)
+
+    @property
+    def route(self) -> Route:
+        """Where ssh goes for this node; asked once."""
+        if self._route is None:
+            self._route = self.tools.client.route(self.target)
+        return self._route
+
+    @property
+    def _cluster_key(self) -> tuple[str, ...]:
+        return key_login(self.tools.key.private)
+
+    def _key_logins(self) -> Iterator[tuple[str, ...]]:
+        if not self.tools.key.created:
+            yield self._cluster_key
+        if self.tools.identity:
+            yield key_login(self.tools.identity)
+        elif self.tools.own_keys:
+            yield (
+                "-o",
+                "BatchMode=yes",
+                "-o",
+                "PreferredAuthentications=gssapi-with-mic,hostbased,publickey",
+            )
+
+    def _script(self) -> Script:
+        return work_script(list(self.keys), self.own_key, self.comment, self.tools.sudo_password)
+
+    def _login(self, auth: Sequence[str]) -> Answer:
+        script = self._script()
+        return self.tools.client.login(self.target, auth, script.command, script.data)
+
+    def _password_login(self, password: str, method: str) -> Answer:
+        script = self._script()
+        auth = ["BatchMode=no", "PubkeyAuthentication=no", f"PreferredAuthentications={method}"]
+        with self.tools.askpass.answer(password, self.route.user, self.route.host) as environment:
+            options = [part for option in auth for part in ("-o", option)]
+            return self.tools.client.login(self.target, options, script.command, script.data, environment)
+
+    def _settle(self, answer: Answer, *, verified: bool) -> NodeResult:
+        if answer.failure is Failure.HOST_KEY:
+            return self._changed_host_key()
+        if not answer.ok:
+            return verdict.failed(self.facts, answer)
+        report = Report.read(answer.output)
+        self.controller_key = report.last("public")
+        self.sudo_refused = report.last("sudo-password") == "refused"
+        if not verified:
+            proof = self.tools.client.login(self.target, self._cluster_key, "true")
+            if proof.failure is Failure.DENIED:
+                return verdict.unverified(self.facts, proof, report)
+            if not proof.ok:
+                return self._settle(proof, verified=True)
+        return self._worked(report)
+
+    def _worked(self, report: Report) -> NodeResult:
+        return verdict.worked(self.facts, report)
+
+    def _changed_host_key(self) -> NodeResult:
+        try:
+            return self._stranger(self.tools.hostkeys.changed(self.target, self.route))
+        except NoAnswerError as error:
+            return verdict.unreachable(self.facts, error.message)
+
+    def _stranger(self, error: HostKeyError) -> NodeResult:
+        return NodeResult(self.target.name, Status.HOST_KEY, message=error.message, hint=error.hint)
+
+
+class JumpSession(Session):
+    """The setup of a jump host: nothing is installed there if it lets the person through already."""
+
+    __slots__ = ()
+
+    def _try_keys(self) -> NodeResult | None:
+        answer = self.tools.client.login(self.target, jump_login(self.tools.key.private), "true")
+        if answer.failure is Failure.DENIED:
+            return None
+        if answer.failure in (Failure.NONE, Failure.COMMAND):
+            # a bastion may pass connections on and run nothing: that is all we need
+            return NodeResult(
+                self.target.name,
+                Status.READY,
+                self._pinned,
+                message="host key pinned" if self._pinned else "",
+            )
+        return self._settle(answer, verified=True)
+
+    def _worked(self, report: Report) -> NodeResult:
+        # nobody needs sudo there
+        return verdict.worked(self.facts, report.without("sudo", "sudo-password"))
+
+
+def key_login(private: Path) -> tuple[str, ...]:
+    """Authentication options: this key and no other, no questions."""
+    options = (
+        "BatchMode=yes",
+        "PreferredAuthentications=publickey",
+        "IdentitiesOnly=yes",
+        f"IdentityFile={quoted(private)}",
+    )
+    return tuple(part for option in options for part in ("-o", option))
+
+
+def jump_login(private: Path) -> tuple[str, ...]:
+    """Authentication options on the way through: this key or any of the person's own, no questions."""
+    return ("-o", "BatchMode=yes", "-o", f"IdentityFile={quoted(private)}")

@@ -1,0 +1,189 @@
+"""`ssh setup`: the cluster's key on every node, pinned host keys, verified logins and sudo.
+
+Order: jump hosts, then the first controller (its own public key goes to the others in the same login that
+brings ours), then all other nodes at once, then the controller again for its configuration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from deepopsctl.clusterdir import ClusterDir
+from deepopsctl.errors import InterruptedRunError
+from deepopsctl.lock import cluster_lock
+from deepopsctl.model import Cluster, Node
+from deepopsctl.ssh.askpass import AskPass
+from deepopsctl.ssh.client import Client, Target, proxy_command
+from deepopsctl.ssh.clientconfig import port_of
+from deepopsctl.ssh.controller import base_name, open_way
+from deepopsctl.ssh.hostkeys import HostKeys
+from deepopsctl.ssh.keypair import KeyPair, ensure_key_pair, public_line
+from deepopsctl.ssh.knownhosts import KnownHosts, host_label
+from deepopsctl.ssh.results import NodeResult, OnNode, SetupResult, Status
+from deepopsctl.ssh.rounds import Password, Round
+from deepopsctl.ssh.session import JumpSession, Session, Tools, jump_login
+
+
+@dataclass(frozen=True, slots=True)
+class SetupRequest:
+    """What to set up, and how to get in the first time. `nodes`: all of the cluster's nodes or some."""
+
+    directory: ClusterDir
+    cluster: Cluster
+    nodes: tuple[Node, ...]
+    password: str = ""
+    ask: Callable[[], str] | None = None
+    own_keys: bool = True
+    identity: Path | None = None
+    sudo_password: str | None = None
+    accept_new_keys: frozenset[str] = frozenset()
+    controller_key: bool = True
+    connect_timeout: int = 10
+
+
+def run_setup(request: SetupRequest, on_node: OnNode) -> SetupResult:
+    """Do it all. Nodes that fail are in the result; only what stops everything is raised."""
+    done: dict[str, NodeResult] = {}
+
+    def note(result: NodeResult) -> None:
+        done[result.name] = result
+        on_node(result)
+
+    client = Client(request.directory.known_hosts, request.connect_timeout)
+    with cluster_lock(request.directory.runs, "ssh setup"), AskPass(request.directory.path) as askpass:
+        key = cluster_key(request.directory, request.cluster)
+        pins = KnownHosts(request.directory.known_hosts)
+        tools = Tools(
+            client, HostKeys(pins, _trusted(), client), askpass, key,
+            frozenset(node.name for node in request.cluster.nodes),
+            request.identity, request.own_keys, request.sudo_password,
+        )  # fmt: skip
+        try:
+            return _Setup(request, tools, Round(Password(request.password, request.ask), note, client.stop)).run()
+        except KeyboardInterrupt as error:
+            raise _interrupted(request, done) from error
+        finally:
+            client.stop()
+
+
+def cluster_key(directory: ClusterDir, cluster: Cluster) -> KeyPair:
+    """The pair that logs in to the nodes: cluster.yml's, or the cluster's own, made when first used."""
+    if cluster.access.key:
+        private = directory.path / Path(cluster.access.key).expanduser()
+        return KeyPair(private, public_line(private))
+    return ensure_key_pair(directory.ssh_key, f"deepopsctl cluster {cluster.name}")
+
+
+@dataclass(slots=True)
+class _Setup:
+    """One run: the request, the shared tools, and what was found so far."""
+
+    request: SetupRequest
+    tools: Tools
+    round: Round
+    proxy: str = ""
+    warnings: list[str] = field(default_factory=list)
+
+    def run(self) -> SetupResult:
+        jump = self._jump()
+        if jump and not jump.ok:
+            nodes = tuple(_behind(node, jump) for node in self.request.nodes)
+            return SetupResult(nodes, jump)
+        first = self.request.cluster.controllers[0]
+        controller = self._session(first, own_key=self.request.controller_key)
+        results = self.round.run([controller]) if first in self.request.nodes else self._outside(controller)
+        if controller.sudo_refused:
+            # a central account would be locked after some more
+            self.tools.sudo_password = None
+            self.warnings.append(f"sudo refused the password on {first.name}: it was not tried on the others")
+        others = [node for node in self.request.nodes if node != first]
+        results |= self.round.run([self._session(node, controller.controller_key) for node in others])
+        if controller.controller_key:
+            ready = [name for name, result in results.items() if result.ok]
+            reach = open_way(controller, self.request.cluster, ready)
+            results = {name: reach.apply(result, first.name) for name, result in results.items()}
+        self._find_clones()
+        return SetupResult(tuple(results[node.name] for node in self.request.nodes), jump, tuple(self.warnings))
+
+    def _session(self, node: Node, *more_keys: str, own_key: bool = False) -> Session:
+        cluster = self.request.cluster
+        target = Target(node.name, node.address or node.name, cluster.access.user, port_of(cluster, node), self.proxy)
+        keys = (self.tools.key.public, *(key for key in more_keys if key))
+        session = Session(target, self.tools, keys, node.name in self.request.accept_new_keys)
+        if own_key:
+            session.own_key = base_name(cluster)
+            session.comment = f"{cluster.access.user or 'user'}@{node.name} (deepopsctl cluster {cluster.name})"
+        return session
+
+    def _outside(self, controller: Session) -> dict[str, NodeResult]:
+        """Fetch the controller's key although --limit leaves it out; no password is spent on that."""
+        if self.request.controller_key:
+            result = controller.with_keys()
+            if not (result and result.ok):
+                name = controller.target.name
+                self.warnings.append(
+                    f"{name} is not ready and can't log in to these nodes yet: run `ssh setup` without --limit"
+                )
+        return {}
+
+    def _jump(self) -> NodeResult | None:
+        """Set up the jump hosts one behind the other; the proxy command then leads through all of them."""
+        result = None
+        for number, hop in enumerate(filter(None, self.request.cluster.access.jump_host.split(","))):
+            target = jump_target(hop, self.proxy)
+            accept = target.name in self.request.accept_new_keys
+            session = JumpSession(target, self.tools, (self.tools.key.public,), accept)
+            result = self.round.run([session])[target.name]
+            if not result.ok:
+                return result
+            control = self.tools.askpass.folder / f"jump{number}"
+            self.proxy = proxy_command(self.tools.client, jump_login(self.tools.key.private), target, control)
+        return result
+
+    def _find_clones(self) -> None:
+        """Machines copied from one image share their host keys: whoever has one can play all of them."""
+        holders: dict[str, list[str]] = {}
+        for node in self.request.cluster.nodes:
+            label = host_label(node.name, port_of(self.request.cluster, node))
+            for key in self.tools.hostkeys.pins.keys(label):
+                holders.setdefault(key.blob, []).append(node.name)
+        for names in dict.fromkeys(tuple(names) for names in holders.values() if len(names) > 1):
+            self.warnings.append(
+                f"{', '.join(names)} have the same host key: the same machine twice, or copies of one image "
+                "(`rm /etc/ssh/ssh_host_* && ssh-keygen -A` on the copies, then --accept-new-keys)"
+            )
+
+
+def jump_names(cluster: Cluster) -> tuple[str, ...]:
+    """The jump hosts on the way, by the names they have in reports."""
+    return tuple(jump_target(hop).name for hop in cluster.access.jump_host.split(",") if hop)
+
+
+def jump_target(hop: str, proxy: str = "") -> Target:
+    """One [USER@]HOST[:PORT] of cluster.yml's jump_host."""
+    user, _, place = hop.rpartition("@")
+    host, _, port = place.partition(":")
+    return Target(host, host, user, int(port or 0), proxy)
+
+
+def _trusted() -> tuple[KnownHosts, ...]:
+    files = (Path.home() / ".ssh" / "known_hosts", Path("/etc/ssh/ssh_known_hosts"))
+    return tuple(KnownHosts(file) for file in files)
+
+
+def _behind(node: Node, jump: NodeResult) -> NodeResult:
+    status = Status.UNREACHABLE if jump.status is Status.UNREACHABLE else Status.NOT_TRIED
+    return NodeResult(node.name, status, message=f"behind the jump host {jump.name}: {jump.message}", hint=jump.hint)
+
+
+def _interrupted(request: SetupRequest, done: dict[str, NodeResult]) -> InterruptedRunError:
+    from deepopsctl.nodelist import fold
+
+    ready = [node.name for node in request.nodes if node.name in done and done[node.name].ok]
+    left = [node.name for node in request.nodes if node.name not in ready]
+    text = f"stopped: {len(ready)} of {len(request.nodes)} nodes are ready"
+    return InterruptedRunError(
+        text + (f", left: {fold(left)}" if left else ""), "run it again: it goes on where it was stopped"
+    )
