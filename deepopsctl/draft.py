@@ -118,6 +118,8 @@ class Draft:
         return pairs
 
     def _read(self, entry: NodeEntry) -> list[tuple[str, str]]:
+        if self._counted > MAX_NODES:
+            return []
         try:
             pairs = _pairs(entry)
         except RefusedError as refusal:
@@ -164,7 +166,9 @@ class Draft:
         seen: dict[str, Machine] = {}
         for machine in self.machines.values():
             # a machine without an address is reached by its name
-            first = seen.setdefault(address_key(machine.address or machine.name), machine)
+            address = address_key(machine.address or machine.name)
+            # an address that is another machine's name leads to that machine
+            first = self.machines.get(address) or seen.setdefault(address, machine)
             if first is not machine:
                 self.problems.add(
                     machine.where,

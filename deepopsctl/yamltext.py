@@ -45,7 +45,8 @@ def parse_yaml(text: str, source: str, problems: Problems) -> Document | None:
         return Document(builder.document(), builder.lines)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        line = mark.line + 1 if mark else 1
+        # at the end of a truncated file the parser points behind it
+        line = min(mark.line + 1 if mark else 1, text.rstrip().count("\n") + 1)
         what = error.problem or error.context or "it ends too early"
         problems.add(f"{source}:{line}", f"no valid YAML: {what}", _BROKEN_HINT)
     except yaml.reader.ReaderError as error:
@@ -127,7 +128,8 @@ class _Builder:
             check_template(text)
         except RefusedError as refusal:
             self.problems.refuse_line(f"{self.source}:{_line(event)}", refusal)
-        return None if event.style is None and text in _NULL else text
+        is_plain = event.implicit[0]
+        return None if is_plain and text in _NULL else text
 
 
 def _line(event: yaml.Event) -> int:
