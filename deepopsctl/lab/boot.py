@@ -45,9 +45,10 @@ def finish_node(container: str, password: str, *, sudo_asks: bool, deadline_s: f
         return ()
     if lines and lines[-1] == "degraded":
         return tuple(word for word in lines[:-1] if word.endswith((".service", ".mount", ".socket", ".timer")))
+    log = podman_output("logs", "--tail", "10", container, timeout_s=20)
     raise DeepOpsError(
-        f"{container} did not boot: {last_words(printed)}; container {_state(container)}; "
-        f"its log: {last_words(podman_output('logs', '--tail', '10', container, timeout_s=20), 10)}",
+        f"{container} did not boot: {last_words(printed) or 'no answer from systemd'} "
+        f"(container {_state(container)}; its log: {last_words(log, 10) or 'empty'})",
         "try once more; if it stays so, build the image anew with --rebuild",
     )
 

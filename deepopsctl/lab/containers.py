@@ -28,6 +28,11 @@ class Container:
     state: str
     address: str
 
+    @property
+    def runs(self) -> bool:
+        """Whether the node is on."""
+        return self.state == "running"
+
 
 def container_name(lab: str, node: str) -> str:
     """The container of one node."""

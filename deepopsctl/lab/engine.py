@@ -13,6 +13,10 @@ from deepopsctl.errors import ControlMachineError
 from deepopsctl.lab.podman import INSTALL_HINT, PodmanError, podman_json
 
 OLDEST_PODMAN = (4, 0)
+# systemd keeps 3 in PID 1 and 1 in logind; without them it fails to start, or worse: misses what happens
+INOTIFY_PER_NODE = 4
+INOTIFY_LIMIT = Path("/proc/sys/fs/inotify/max_user_instances")
+
 CAP_SYS_RESOURCE = 24
 # Wanted beyond podman's default set because a real machine's root has them: ping, debuggers and `ss -p`, binding
 # of tasks to CPUs. Given only where this process has them itself, else the node would not start.
@@ -94,6 +98,24 @@ def detect() -> Engine:
     """Ask this machine."""
     info = cast("Mapping[str, object]", podman_json("info", "--format", "json"))
     return decide(parse_info(info), _own_process(), runc_installed=bool(shutil.which("runc")))
+
+
+def check_room(nodes: int, inotify_instances: int) -> None:
+    """Refuse to run more nodes (of all labs together) than the kernel lets root watch files for."""
+    room = inotify_instances // INOTIFY_PER_NODE
+    if nodes <= room:
+        return
+    raise ControlMachineError(
+        f"{nodes} nodes (of all labs) would run here, but fs.inotify.max_user_instances={inotify_instances} "
+        f"is enough for {room}",
+        f"`sysctl -w fs.inotify.max_user_instances={max(1024, nodes * INOTIFY_PER_NODE * 2)}` until the next boot, "
+        "or end another lab (`deepopsctl lab status`)",
+    )
+
+
+def inotify_instances() -> int:
+    """How many inotify instances all root processes of this machine may have together."""
+    return int(INOTIFY_LIMIT.read_text(encoding="ascii"))
 
 
 def _global_options(host: PodmanHost, *, runc_installed: bool) -> tuple[str, ...]:

@@ -22,7 +22,8 @@ def podman(*arguments: str, stdin: str = "", timeout_s: float = 120) -> str:
     """Run podman and return its stdout."""
     finished = _run(arguments, stdin, timeout_s)
     if finished.returncode != 0:
-        raise PodmanError(f"podman {arguments[0]} failed: {last_words(finished.stderr or finished.stdout)}")
+        words = last_words(finished.stderr or finished.stdout) or f"exit code {finished.returncode}"
+        raise PodmanError(f"podman {arguments[0]} failed: {words}")
     return finished.stdout
 
 
@@ -47,11 +48,11 @@ def podman_json(*arguments: str) -> object:
 
 
 def last_words(text: str, lines: int = 3) -> str:
-    """The last telling lines of a tool's output, on one line."""
+    """The last telling lines of a tool's output, on one line; '' where it said nothing."""
     telling = [
         line.strip() for line in text.splitlines() if line.strip() and not any(word in line for word in HARMLESS)
     ]
-    return " / ".join(telling[-lines:]) or "it said nothing"
+    return " / ".join(telling[-lines:])
 
 
 def _run(arguments: tuple[str, ...], stdin: str, timeout_s: float) -> subprocess.CompletedProcess[str]:

@@ -111,7 +111,11 @@ MASKED_UNITS = (
     "fstrim.timer",
     "getty.target",
     "console-getty.service",
+    # the machine's own settings: nodes share its kernel
     "systemd-sysctl.service",
+    # an inotify instance each, of the 128 that all nodes of a machine share by default
+    "systemd-ask-password-console.path",
+    "systemd-ask-password-wall.path",
 )
 
 # Run in the new root by mmdebstrap, after the packages are in and the files above are in place.

@@ -23,7 +23,7 @@ from deepopsctl.lab.containers import (
     run_argv,
 )
 from deepopsctl.lab.crew import Crew
-from deepopsctl.lab.engine import Engine, detect
+from deepopsctl.lab.engine import Engine, check_room, detect, inotify_instances
 from deepopsctl.lab.image import Recipe, Say, build_image, ensure_image
 from deepopsctl.lab.layout import LabNode, LabRequest
 from deepopsctl.lab.podman import podman
@@ -72,14 +72,17 @@ def up(store: LabStore, request: LabRequest, say: Say, *, output: Path | None = 
     with store.lock(request.name):
         before = folder.load()
         record = _target(request, before)
-        present = _present(request.name, folder, before)
+        everywhere = list_containers()
+        present = _present(request.name, folder, before, everywhere)
+        elsewhere = sum(container.lab != request.name for container in everywhere if container.runs)
+        check_room(elsewhere + len(record.nodes), inotify_instances())
         task = Task(
             engine=engine,
             folder=folder,
             before=before,
             record=record,
             missing=tuple(node for node in record.nodes if node.name not in present),
-            stopped=tuple(n for n in record.nodes if n.name in present and present[n.name].state != "running"),
+            stopped=tuple(n for n in record.nodes if n.name in present and not present[n.name].runs),
             image=_image(store, record.os, say, rebuild=rebuild),
             say=say,
         )
@@ -108,9 +111,11 @@ def _target(request: LabRequest, before: LabRecord | None) -> LabRecord:
     return replace(before, nodes=before.nodes + tuple(node for node in wanted if node.name not in have))
 
 
-def _present(name: str, folder: LabFolder, before: LabRecord | None) -> dict[str, Container]:
+def _present(
+    name: str, folder: LabFolder, before: LabRecord | None, everywhere: Sequence[Container]
+) -> dict[str, Container]:
     """The lab's containers by node; leftovers of an `up` that was killed are removed."""
-    found = list_containers(name)
+    found = [container for container in everywhere if container.lab == name]
     if found and not folder.path.exists():
         raise DeepOpsError(
             f"a lab {name!r} has containers but no state folder {folder.path}: it may be somebody else's",
