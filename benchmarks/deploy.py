@@ -27,7 +27,8 @@ LAB = "bench"
 
 # what the roles write, as tar members; the floor writes the same bytes
 FILES = {
-    "controller": "etc/slurm etc/munge/munge.key etc/chrony/conf.d/deepopsctl.conf etc/mysql/mariadb.conf.d/60-deepopsctl.cnf",
+    "controller": "etc/slurm etc/munge/munge.key etc/chrony/conf.d/deepopsctl.conf "
+    "etc/mysql/mariadb.conf.d/60-deepopsctl.cnf",
     "compute": "etc/munge/munge.key etc/chrony/conf.d/deepopsctl.conf etc/default/slurmd "
     "etc/systemd/system/slurmd.service.d/deepopsctl.conf",
 }
@@ -184,8 +185,8 @@ def main() -> None:
             found = measure(size, options.os, folder)
             results.append(found)
             print(
-                f"{found.compute_nodes:13}   {found.floor_s:5.1f}   {found.first_s:12.1f}   {found.first_over_floor:9.2f}"
-                f"   {found.unchanged_s:9.1f}   {found.full_s:10.1f}",
+                f"{found.compute_nodes:13}   {found.floor_s:5.1f}   {found.first_s:12.1f}   "
+                f"{found.first_over_floor:9.2f}   {found.unchanged_s:9.1f}   {found.full_s:10.1f}",
                 flush=True,
             )
         if options.json:

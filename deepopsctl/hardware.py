@@ -26,7 +26,7 @@ HEADER = """\
 
 @dataclass(frozen=True, slots=True)
 class NodeHardware:
-    """One node as `slurmd -C` reports it; memory in MiB."""
+    """One node as `slurmd -C` reports it; memory in MiB; cgroup is v1, v2, or none where slurmd may not use it."""
 
     cpus: int
     boards: int
@@ -34,9 +34,11 @@ class NodeHardware:
     cores_per_socket: int
     threads_per_core: int
     memory_mb: int
+    cgroup: str = "v2"
 
 
-FIELDS = tuple(NodeHardware.__dataclass_fields__)
+NUMBERS = ("cpus", "boards", "sockets", "cores_per_socket", "threads_per_core", "memory_mb")
+CGROUPS = ("v1", "v2", "none")
 
 # slurmd's key -> our field
 SLURMD_KEYS = {
@@ -49,7 +51,7 @@ SLURMD_KEYS = {
 }
 
 
-def parse_slurmd_report(text: str) -> NodeHardware:
+def parse_slurmd_report(text: str, cgroup: str) -> NodeHardware:
     """The hardware in the first line of `slurmd -C`; ValueError when a key is missing."""
     found = dict(re.findall(r"(\w+)=(\S+)", text))
     missing = [key for key in SLURMD_KEYS if key not in found and key != "Boards"]
@@ -58,7 +60,7 @@ def parse_slurmd_report(text: str) -> NodeHardware:
     values = {field: int(found.get(key, "1")) for key, field in SLURMD_KEYS.items()}
     # slurm.conf wants the sockets of the whole node
     values["sockets"] *= values["boards"]
-    return NodeHardware(**values)
+    return NodeHardware(**values, cgroup=cgroup)
 
 
 def load_hardware(path: Path) -> dict[str, NodeHardware]:
@@ -73,13 +75,11 @@ def load_hardware(path: Path) -> dict[str, NodeHardware]:
         line = f":{mark.line + 1}" if mark is not None else ""
         raise InputError.single(f"{where}{line}", "is no valid YAML", _restore_hint(path)) from error
     if not isinstance(document, dict) or not isinstance(document.get("nodes", []), list):
-        raise InputError.single(
-            where, "is no hardware store: it needs `nodes:` with a list", _restore_hint(path)
-        )
+        raise InputError.single(where, "is no hardware store: it needs `nodes:` with a list", _restore_hint(path))
     found: dict[str, NodeHardware] = {}
     for position, entry in enumerate(document.get("nodes", [])):
         try:
-            hardware = NodeHardware(**{field: int(entry[field]) for field in FIELDS})
+            hardware = _parse_entry(entry)
             names = nodelist.expand(str(entry["names"]))
         except (KeyError, TypeError, ValueError) as error:
             raise InputError.single(
@@ -87,6 +87,13 @@ def load_hardware(path: Path) -> dict[str, NodeHardware]:
             ) from error
         found.update(dict.fromkeys(names, hardware))
     return found
+
+
+def _parse_entry(entry: Mapping[str, object]) -> NodeHardware:
+    cgroup = str(entry["cgroup"])
+    if cgroup not in CGROUPS:
+        raise ValueError(f"cgroup is one of {', '.join(CGROUPS)}, not {cgroup}")
+    return NodeHardware(**{field: int(str(entry[field])) for field in NUMBERS}, cgroup=cgroup)
 
 
 def dump_hardware(hardware: Mapping[str, NodeHardware]) -> str:

@@ -92,8 +92,6 @@ def slurmd_generation(conf: str, cgroup_conf: str) -> str:
     settings = parse_conf(conf)
     effects = {key.lower(): effect for key, effect in EFFECTS.items()}
     relevant = sorted(
-        f"{key}={value}"
-        for key, value in settings.items()
-        if effects.get(key.lower()) is Effect.RESTART_SLURMD
+        f"{key}={value}" for key, value in settings.items() if effects.get(key.lower()) is Effect.RESTART_SLURMD
     )
     return hashlib.sha256("\n".join([*relevant, cgroup_conf]).encode()).hexdigest()[:12]

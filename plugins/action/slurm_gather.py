@@ -5,7 +5,7 @@ Runs once, on the control machine, without a connection.
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from ansible.errors import AnsibleActionFail
@@ -36,22 +36,28 @@ class ActionModule(ActionBase):
     def _gather(self, arguments, hostvars):
         path = Path(arguments["cluster_dir"]) / "hardware.yml"
         stored = load_hardware(path)
-        reports = {
-            name: self._registered(hostvars, name, arguments["packages"]) for name in arguments["compute"]
-        }
+        reports = {name: self._registered(hostvars, name, arguments["packages"]) for name in arguments["compute"]}
         hardware = dict(stored)
         for name, report in reports.items():
+            cgroup = self._cgroup(hostvars[name])
             slurmd = report.get("probes", {}).get("slurmd", "")
-            if slurmd and name not in stored:
-                hardware[name] = parse_slurmd_report(slurmd)
+            if name in stored and cgroup:
+                hardware[name] = replace(stored[name], cgroup=cgroup)
+            elif slurmd:
+                hardware[name] = parse_slurmd_report(slurmd, cgroup or "none")
         known = set(arguments["compute"])
         hardware = {name: values for name, values in hardware.items() if name in known}
         changed = hardware != stored and (self._task.check_mode or store_hardware(path, hardware))
-        confinement, warnings = self._confinement(arguments, hostvars)
+        confinement, warnings = self._confinement(hardware, arguments["confinement"])
         missing = slurmconf.unknown_nodes(slurmconf.parse_node_sets(arguments["node_sets"]), hardware)
         if missing:
             warnings.append(
                 f"{nodelist.fold(missing)}: never reached, so not in slurm.conf yet; the next deploy adds what answers"
+            )
+        spare = arguments["controllers"][1:]
+        if spare:
+            warnings.append(
+                f"{nodelist.fold(spare)}: prepared as controller but not serving: fail-over is not part of this release"
             )
         facts = {
             "slurm_hardware": {name: asdict(values) for name, values in hardware.items()},
@@ -60,25 +66,29 @@ class ActionModule(ActionBase):
         }
         return facts, changed, warnings
 
-    def _confinement(self, arguments, hostvars):
-        """'v1', 'v2', 'auto' (both are met) or 'none', from what the compute nodes that answered reported."""
-        facts = {}
-        for name in arguments["compute"]:
-            host_facts = hostvars[name].get("ansible_facts", {})
-            if "deepops_cgroup" in host_facts:
-                facts[name] = (host_facts["deepops_cgroup"], host_facts["deepops_cgroup_writable"])
-        wanted = arguments["confinement"]
-        without = [name for name, (_version, writable) in facts.items() if not writable]
+    @staticmethod
+    def _cgroup(host):
+        """v1, v2 or none, as the gate saw it in this run; '' when the node did not answer."""
+        facts = host.get("ansible_facts", {})
+        if "deepops_cgroup" not in facts:
+            return ""
+        return facts["deepops_cgroup"] if facts["deepops_cgroup_writable"] else "none"
+
+    @staticmethod
+    def _confinement(hardware, wanted):
+        """'v1', 'v2', 'auto' (both are met) or 'none', from what is stored, so that no absent node changes it."""
+        without = [name for name, values in hardware.items() if values.cgroup == "none"]
         if without and wanted == "cgroup":
             raise AnsibleActionFail(
                 f"{nodelist.fold(without)}: no writable cgroup tree, and slurm_confinement insists on one"
             )
         if without:
-            return "none", [
+            sentence = (
                 f"{nodelist.fold(without)}: no writable cgroup tree, so jobs are not confined to their cores, memory "
-                "and devices anywhere (proctrack/linuxproc); set slurm_confinement to insist"
-            ]
-        versions = {version for version, _writable in facts.values()}
+                "and devices anywhere (proctrack/linuxproc); `slurm_confinement: cgroup` insists on it"
+            )
+            return "none", [sentence]
+        versions = {values.cgroup for values in hardware.values()}
         return (versions.pop() if len(versions) == 1 else "auto"), []
 
     def _version(self, arguments, hostvars):

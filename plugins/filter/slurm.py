@@ -37,9 +37,7 @@ def slurm_gres_lines(node_sets, hardware):
 
 def slurm_settings(base, extra):
     """deepopsctl's settings with the site's over them."""
-    return {
-        key: slurmconf.format_value(value) for key, value in slurmconf.merge_settings(base, extra).items()
-    }
+    return {key: slurmconf.format_value(value) for key, value in slurmconf.merge_settings(base, extra).items()}
 
 
 def slurm_refused_keys(extra):

@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 
 
-class FileRefused(Exception):
+class FileRefusedError(Exception):
     """A parser refused the new content; the old file is still in place."""
 
 
@@ -49,7 +49,7 @@ def differs(path, content, ids, mode):
 
 
 def write(path, content, ids, mode, validate):
-    """Replace a file in one rename; `validate` is an argv whose %s is the new file. Raises FileRefused."""
+    """Replace a file in one rename; `validate` is an argv whose %s is the new file. Raises FileRefusedError."""
     folder = os.path.dirname(path)
     os.makedirs(folder, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=folder, prefix=".deepopsctl-")
@@ -92,7 +92,7 @@ def _validate(path, temporary, command):
         check=False,
     )
     if result.returncode:
-        raise FileRefused("%s: the new content is not valid: %s" % (path, result.stdout.strip()[-600:]))
+        raise FileRefusedError("%s: the new content is not valid: %s" % (path, result.stdout.strip()[-600:]))
 
 
 def set_owner_and_mode(path, ids, mode):
@@ -111,6 +111,7 @@ def with_block(current, block, marker):
         last = lines.index(end, first)
         lines[first : last + 1] = []
     else:
-        first = len(lines)
+        # first, so that our lines win over a 127.0.1.1 that an installer left for the node's own name
+        first = 0
     lines[first:first] = [begin] + block.splitlines() + [end]
     return ("\n".join(lines) + "\n").encode("utf-8", "surrogateescape")

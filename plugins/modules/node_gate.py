@@ -46,13 +46,7 @@ def os_release():
             key, _separator, value = line.strip().partition("=")
             found[key] = value.strip('"')
     like = found.get("ID_LIKE", "").split() + [found.get("ID", "")]
-    family = (
-        "Debian"
-        if "debian" in like
-        else "RedHat"
-        if "rhel" in like or "fedora" in like
-        else found.get("ID", "")
-    )
+    family = "Debian" if "debian" in like else "RedHat" if "rhel" in like or "fedora" in like else found.get("ID", "")
     version = found.get("VERSION_ID", "")
     return {
         "distribution": found.get("NAME", "").split()[0],
@@ -67,9 +61,7 @@ def cgroup_facts():
     unified = os.path.exists(os.path.join(CGROUP, "cgroup.controllers"))
     probe = CGROUP if unified else os.path.join(CGROUP, "devices")
     writable = (
-        os.access(probe, os.W_OK) and not os.statvfs(probe).f_flag & os.ST_RDONLY
-        if os.path.isdir(probe)
-        else False
+        os.access(probe, os.W_OK) and not os.statvfs(probe).f_flag & os.ST_RDONLY if os.path.isdir(probe) else False
     )
     return {"deepops_cgroup": "v2" if unified else "v1", "deepops_cgroup_writable": bool(writable)}
 

@@ -50,7 +50,7 @@ options:
       owner: {description: Owner., type: str, default: root}
       group: {description: Group., type: str, default: root}
       mode: {description: Octal mode as a string., type: str, default: "0644"}
-      validate: {description: Command that refuses bad content; %s is the new file., type: list, elements: str, default: []}
+      validate: {description: Command that refuses bad content (%s is it)., type: list, elements: str, default: []}
   units:
     description: systemd units that must be enabled and running.
     type: list
@@ -138,9 +138,7 @@ def ensure_packages(step, names, hold_units):
 
 def install_packages(step, missing, hold_units):
     # only what does not run yet: a daemon that serves is left alone
-    held = [
-        name for name, facts in node_units.show(hold_units).items() if facts.get("ActiveState") != "active"
-    ]
+    held = [name for name, facts in node_units.show(hold_units).items() if facts.get("ActiveState") != "active"]
     run_systemctl(step, ["mask", "--runtime", "--quiet"] + held, "")
     try:
         node_packages.install(missing)
@@ -154,9 +152,7 @@ def ensure_hostname(step, name):
     if not name or socket.gethostname() == name:
         return
     step.did("set the hostname to %s" % name)
-    step.diffs.append(
-        {"before": socket.gethostname() + "\n", "after": name + "\n", "before_header": "hostname"}
-    )
+    step.diffs.append({"before": socket.gethostname() + "\n", "after": name + "\n", "before_header": "hostname"})
     if step.dry:
         return
     result = subprocess.run(
@@ -214,12 +210,10 @@ def apply_file(step, path, content, ids, mode, validate, found):
             node_files.write(path, content, ids, mode, validate)
         else:
             node_files.set_owner_and_mode(path, ids, mode)
-    except node_files.FileRefused as error:
+    except node_files.FileRefusedError as error:
         step.fail(str(error), "the old file is still in place")
     except OSError as error:
-        step.fail(
-            "%s: %s" % (path, error.strerror), "see the space and the mount options of that file system"
-        )
+        step.fail("%s: %s" % (path, error.strerror), "see the space and the mount options of that file system")
 
 
 def add_diff(step, wanted, content):
@@ -280,9 +274,7 @@ def start_or_restart(step, unit, active):
             "see `journalctl -u %s` on the node" % name,
         )
     if unit["port"] and not node_units.wait_for_port(unit["port"], 60):
-        step.fail(
-            "%s runs but does not listen on port %d" % (name, unit["port"]), node_units.last_words(name)
-        )
+        step.fail("%s runs but does not listen on port %d" % (name, unit["port"]), node_units.last_words(name))
     node_record.clear_pending(name)
     step.did("%s %s" % ("restarted" if active else "started", name))
 

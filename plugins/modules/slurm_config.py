@@ -8,6 +8,7 @@ module: slurm_config
 short_description: Check, install and apply slurm.conf, gres.conf and cgroup.conf on a controller
 description:
   - The new slurm.conf is parsed by Slurm itself before it replaces the old one.
+  - Nodes on which jobs run are not taken out of the configuration, Slurm would kill those jobs.
   - What changed decides what happens, from nothing over C(scontrol reconfigure) to a restart of slurmctld.
     Running jobs survive each of them. Changes that would lose jobs are refused.
   - When slurmctld does not come back with the new configuration, the old one is put back.
@@ -15,6 +16,10 @@ options:
   component: {description: Component this step belongs to., type: str, required: true}
   step: {description: Name of the step., type: str, required: true}
   digest: {description: Hash of the desired state; empty keeps no record., type: str, default: ""}
+  primary:
+    description: Whether slurmctld runs here; elsewhere the files are kept ready and the daemon is off.
+    type: bool
+    default: true
   folder: {description: Where slurm.conf lives., type: path, default: /etc/slurm}
   slurm_conf: {description: Text of slurm.conf., type: str, required: true}
   gres_conf: {description: Text of gres.conf., type: str, required: true}
@@ -38,6 +43,7 @@ keys: {description: Keys that changed., type: list, elements: str, returned: alw
 """
 
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -101,6 +107,25 @@ def required_effect(files, folder):
         least = Effect.RESTART_SLURMCTLD if path.endswith("gres.conf") else Effect.RECONFIGURE
         effect = max(effect, least)
     return effect, keys
+
+
+def hostnames(conf):
+    """All nodes of a slurm.conf's NodeName lines."""
+    expressions = re.findall(r"^NodeName=(\S+)", conf, re.MULTILINE | re.IGNORECASE)
+    if not expressions:
+        return set()
+    status, output = run(["scontrol", "show", "hostnames", ",".join(expressions)])
+    return set(output.split()) if status == 0 else set()
+
+
+def jobs_on_removed_nodes(old, new):
+    """(nodes, job ids) that the new slurm.conf would drop with jobs on them."""
+    removed = sorted(hostnames(old) - hostnames(new)) if old and shutil.which("squeue") else []
+    if not removed:
+        return [], []
+    nodes = ",".join(removed)
+    status, output = run(["squeue", "--noheader", "--format=%A", "--states=R,CG,S", "--nodelist", nodes])
+    return removed, sorted(set(output.split())) if status == 0 else []
 
 
 def controller_answers(seconds):
@@ -182,8 +207,22 @@ def file_diffs(files):
     ]
 
 
+def stand_by(files):
+    """Keep the files ready on a controller that does not serve."""
+    diffs = file_diffs(files)
+    install(files, Effect.NONE)
+    actions = ["wrote %s" % diff["after_header"] for diff in diffs]
+    facts = node_units.show([UNIT])[UNIT]
+    if facts.get("ActiveState") == "active" or facts.get("UnitFileState") == "enabled":
+        run(["systemctl", "disable", "--now", "--quiet", UNIT], seconds=120)
+        actions.append("stopped and disabled %s" % UNIT)
+    return actions, diffs
+
+
 def converge(module, files, effect, keys):
     """Install and apply; fail with the old configuration back in force."""
+    if not module.params["primary"]:
+        return stand_by(files)
     old = {path: node_files.read(path) for path in files}
     first = old[os.path.join(module.params["folder"], "slurm.conf")] is None
     enabled = node_units.is_enabled(node_units.show([UNIT])[UNIT])
@@ -210,6 +249,7 @@ def main():
             "component": {"required": True},
             "step": {"required": True},
             "digest": {"default": ""},
+            "primary": {"type": "bool", "default": True},
             "folder": {"type": "path", "default": "/etc/slurm"},
             "slurm_conf": {"required": True},
             "gres_conf": {"required": True},
@@ -219,8 +259,7 @@ def main():
     )
     folder = module.params["folder"]
     files = {
-        os.path.join(folder, "%s.conf" % name): module.params["%s_conf" % name]
-        for name in ("slurm", "gres", "cgroup")
+        os.path.join(folder, "%s.conf" % name): module.params["%s_conf" % name] for name in ("slurm", "gres", "cgroup")
     }
     problem = syntax_error(files)
     if problem:
@@ -234,17 +273,24 @@ def main():
             msg="changing %s would lose running jobs, nothing was changed" % ", ".join(keys),
             hint="put the old value back; moving a live cluster's name or state is not supported",
         )
+    conf = os.path.join(folder, "slurm.conf")
+    removed, jobs = jobs_on_removed_nodes((node_files.read(conf) or b"").decode(errors="replace"), files[conf])
+    if jobs:
+        module.fail_json(
+            msg="taking %s out of slurm.conf would kill jobs %s, nothing was changed"
+            % (", ".join(removed), ", ".join(jobs)),
+            hint="drain them and wait (scontrol update nodename=%s state=drain reason=removal), then deploy again"
+            % ",".join(removed),
+        )
     effect = with_pending(effect)
     if module.check_mode:
         diffs = file_diffs(files)
         module.exit_json(changed=bool(diffs), effect=effect.name.lower(), keys=keys, actions=[], diff=diffs)
     actions, diffs = converge(module, files, effect, keys)
-    items = {"packages": {}, "directories": {}, "units": {UNIT: True}}
+    items = {"packages": {}, "directories": {}, "units": {UNIT: module.params["primary"]}}
     items["files"] = {path: node_record.file_facts(path) for path in files}
     node_record.save(module.params["component"], module.params["step"], module.params["digest"], items)
-    module.exit_json(
-        changed=bool(actions), effect=effect.name.lower(), keys=keys, actions=actions, diff=diffs
-    )
+    module.exit_json(changed=bool(actions), effect=effect.name.lower(), keys=keys, actions=actions, diff=diffs)
 
 
 if __name__ == "__main__":

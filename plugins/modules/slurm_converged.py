@@ -84,8 +84,7 @@ def main():
         if time.monotonic() > deadline:
             sentences = ["%s: %s" % item for item in sorted(missing.items())]
             module.fail_json(
-                msg="not registered with slurmctld after %d s: %s"
-                % (module.params["timeout"], "; ".join(sentences)),
+                msg="not registered with slurmctld after %d s: %s" % (module.params["timeout"], "; ".join(sentences)),
                 hint="see `journalctl -u slurmd` on %s" % ", ".join(sorted(missing)[:5]),
             )
         time.sleep(0.3)

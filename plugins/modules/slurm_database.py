@@ -80,9 +80,7 @@ def main():
         module.exit_json(changed=True, actions=["would make database %s" % database])
     status, present = sql("SHOW DATABASES LIKE '%s';" % database)
     if status:
-        module.fail_json(
-            msg="MariaDB does not answer: %s" % present, hint="see `journalctl -u mariadb` on the node"
-        )
+        module.fail_json(msg="MariaDB does not answer: %s" % present, hint="see `journalctl -u mariadb` on the node")
     if present and login_works(user, password, database):
         module.exit_json(changed=False, actions=[])
     if not module.check_mode:
@@ -91,8 +89,7 @@ def main():
             "CREATE DATABASE IF NOT EXISTS `%(d)s`;"
             "CREATE USER IF NOT EXISTS '%(u)s'@'localhost';"
             "ALTER USER '%(u)s'@'localhost' IDENTIFIED BY '%(p)s';"
-            "GRANT ALL PRIVILEGES ON `%(d)s`.* TO '%(u)s'@'localhost';"
-            % {"d": database, "u": user, "p": quoted}
+            "GRANT ALL PRIVILEGES ON `%(d)s`.* TO '%(u)s'@'localhost';" % {"d": database, "u": user, "p": quoted}
         )
         if status:
             module.fail_json(msg="MariaDB refused: %s" % output.replace(password, "***"))
