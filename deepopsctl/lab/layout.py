@@ -15,6 +15,8 @@ MAX_COMPUTE = 150
 MAX_LOGIN = 80
 MAX_GPUS = 16
 
+ROLE_ORDER = (Role.CONTROLLER, Role.COMPUTE, Role.LOGIN)
+
 # Fixed places in the lab's own /24, so that a node keeps its address and a person can tell nodes by it.
 CONTROLLER_HOST = 10
 LOGIN_BASE = 10
@@ -78,6 +80,11 @@ def plan_nodes(request: LabRequest) -> tuple[LabNode, ...]:
     ]
     login = [LabNode(f"login{i}", Role.LOGIN, LOGIN_BASE + i) for i in range(1, request.login + 1)]
     return (LabNode("ctl1", Role.CONTROLLER, CONTROLLER_HOST), *compute, *login)
+
+
+def in_order(nodes: Iterable[LabNode]) -> tuple[LabNode, ...]:
+    """Nodes as `plan_nodes` orders them."""
+    return tuple(sorted(nodes, key=lambda node: (ROLE_ORDER.index(node.role), node.host)))
 
 
 def contradictions(request: LabRequest, *, os: str, gpus: Gpus | None, sudo_asks: bool) -> tuple[Problem, ...]:

@@ -108,7 +108,8 @@ def _target(request: LabRequest, before: LabRecord | None) -> LabRecord:
         raise InputError(problems)
     wanted = layout.plan_nodes(replace(request, gpus=before.gpus))
     have = {node.name for node in before.nodes}
-    return replace(before, nodes=before.nodes + tuple(node for node in wanted if node.name not in have))
+    added = (node for node in wanted if node.name not in have)
+    return replace(before, nodes=layout.in_order((*before.nodes, *added)))
 
 
 def _present(
