@@ -127,10 +127,7 @@ class Draft:
             return []
         self._counted += len(pairs)
         if self._counted > MAX_NODES:
-            if self._counted - len(pairs) <= MAX_NODES:
-                self.problems.add(
-                    entry.where, f"more than {MAX_NODES:,} machines in all", "check the ends of the ranges"
-                )
+            self.problems.add(entry.where, f"more than {MAX_NODES:,} machines in all", "check the ends of the ranges")
             return []
         good = self._check_all(entry, "names", (name for name, _ in pairs), check_name)
         good = self._check_all(entry, "addresses", (a for _, a in pairs if a), check_address) and good
@@ -264,4 +261,5 @@ def _some(names: list[str]) -> str:
 
 def _at(where: str, here: str) -> str:
     """Where something else stands, seen from `here`."""
-    return "in the same entry" if where == here else f"at {where}"
+    # all uses of an option share one place, a line of a file is one entry
+    return "in the same entry" if where == here and not where.startswith("--") else f"at {where}"

@@ -31,8 +31,12 @@ def render_spec(cluster: Cluster) -> str:
 
 
 def address_pieces(nodes: Iterable[Node]) -> Iterator[tuple[str, str]]:
-    """Folded names and addresses of nodes in order, in entries of bounded length."""
-    return fold_pairs(((node.name, node.address) for node in nodes), MAX_RANGES)
+    """Folded names and addresses of nodes in order, in entries of bounded length; all or none have an address."""
+    same = list(nodes)
+    if not all(node.address for node in same):
+        yield fold_in_order(node.name for node in same), ""
+        return
+    yield from fold_pairs(((node.name, node.address) for node in same), MAX_RANGES)
 
 
 def _cluster_section(cluster: Cluster) -> dict[str, object]:

@@ -83,6 +83,12 @@ def test_what_is_written_reads_back_as_the_same_cluster() -> None:
     assert parse_spec(render_spec(cluster), "cluster.yml") == cluster
 
 
+def test_machines_without_addresses_are_written_and_read_back() -> None:
+    cluster = parse_spec(nodes('{names: "n[2-9]", roles: [compute]}', "{names: m1, roles: [compute]}"), "cluster.yml")
+    assert '  - {names: "n[2-9],m1", roles: [compute]}' in render_spec(cluster).splitlines()
+    assert parse_spec(render_spec(cluster), "cluster.yml") == cluster
+
+
 def test_functions_nobody_names_fall_to_the_first_controller() -> None:
     cluster = parse_spec(GOOD, "cluster.yml")
     assert [node.name for node in cluster.with_role(Role.DBD)] == ["ctl1"]
