@@ -16,7 +16,7 @@ _UNREACHABLE = re.compile(
     re.IGNORECASE,
 )
 _NOISE = re.compile(r"^(debug\d|Warning: Permanently added|\*\* |@@@|# )")
-_PENALTY = re.compile(r"not allowed at this time", re.IGNORECASE)
+_PENALTY = re.compile(r"not allowed at this time|(closed by remote host|reset by peer)\s*$", re.IGNORECASE)
 
 
 class Failure(Enum):
@@ -59,7 +59,8 @@ def read_answer(code: int, output: str, errors: str) -> Answer:
     if "Too many authentication failures" in errors:
         return Answer(Failure.DENIED, output, "too many keys were offered", frozenset())
     if _PENALTY.search(errors):
-        reason = "refuses new connections for a while after failed logins (sshd's PerSourcePenalties)"
+        # after failed logins, OpenSSH 9.8 and later shuts an address out (PerSourcePenalties)
+        reason = "sshd drops this machine's connections: after failed logins it does so for a minute or more"
     if _UNREACHABLE.search(errors):
         return Answer(Failure.UNREACHABLE, output, reason)
     return Answer(Failure.COMMAND, output, reason or "ssh failed without a reason")

@@ -7,15 +7,15 @@ import re
 import shlex
 import subprocess
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from deepopsctl.errors import ControlMachineError
 from deepopsctl.ssh.answers import Answer, Failure, read_answer
-
-# a login and its script, beyond connecting: sudo or a directory service may be slow
-SCRIPT_TIMEOUT_S = 60
+from deepopsctl.ssh.remote import Script
+from deepopsctl.ssh.route import Route, read_route
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,17 +36,6 @@ class Target:
         return [*port, *user, *proxy, "--", self.destination]
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
-    """Where ssh really goes, after a person's own ~/.ssh/config had its say."""
-
-    user: str
-    host: str
-    port: int
-    alias: str
-    direct: bool
-
-
 @dataclass(slots=True)
 class Client:
     """Starts processes and remembers them; `connect_timeout` is in seconds and covers the key exchange."""
@@ -54,6 +43,7 @@ class Client:
     known_hosts: Path
     connect_timeout: int = 10
     _running: set[subprocess.Popen[bytes]] = field(default_factory=set)
+    _shared: list[subprocess.Popen[bytes]] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _stopped: bool = False
 
@@ -61,13 +51,12 @@ class Client:
         self,
         target: Target,
         auth: Sequence[str],
-        command: str,
-        data: str = "",
+        script: Script,
         environment: Mapping[str, str] | None = None,
     ) -> Answer:
-        """Log in with the given authentication options, run a command, feed it `data` on stdin."""
-        arguments = ["ssh", "-T", "-a", "-x", *self.options(), *auth, *target.arguments(), command]
-        return self._run(arguments, data, environment or {}, self.connect_timeout + SCRIPT_TIMEOUT_S)
+        """Log in with the given authentication options and run a script."""
+        arguments = ["ssh", "-T", "-a", "-x", *self.options(), *auth, *target.arguments(), script.command]
+        return self._run(arguments, script.data, environment or {}, self.connect_timeout + script.seconds)
 
     def probe(self, target: Target, options: Sequence[str]) -> Answer:
         """Connect without logging in (to see a host key): the options win over the usual ones."""
@@ -95,9 +84,16 @@ class Client:
             raise ControlMachineError(
                 f"ssh can't use its configuration: {answer.reason}", "see `ssh -G` and ~/.ssh/config"
             )
-        found = dict(line.split(" ", 1) for line in answer.output.splitlines() if " " in line)
-        proxied = any(found.get(key, "none") != "none" for key in ("proxycommand", "proxyjump"))
-        return Route(found["user"], found["hostname"], int(found["port"]), found.get("hostkeyalias", ""), not proxied)
+        return read_route(answer.output, os.environ)
+
+    def share(self, target: Target, auth: Sequence[str], control: Path) -> None:
+        """Hold one connection that others can go through; without it they still work, each with one of its own."""
+        options = ["-o", "ControlMaster=yes", "-o", f"ControlPath={quoted(control)}", *self.options(), *auth]
+        process = self._start(["ssh", "-N", "-T", *options, *target.arguments()], {})
+        self._shared.append(process)
+        deadline = time.monotonic() + self.connect_timeout
+        while not control.exists() and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.02)
 
     def options(self) -> list[str]:
         """Options of every connection: pinned keys only, no side effects of a person's own configuration."""
@@ -115,8 +111,10 @@ class Client:
         """Kill what runs and start nothing more."""
         with self._lock:
             self._stopped = True
-            for process in self._running:
+            for process in (*self._running, *self._shared):
                 process.kill()
+        for process in self._shared:
+            process.wait()
 
     def _run(self, arguments: list[str], data: str, environment: Mapping[str, str], timeout: float) -> Answer:
         process = self._start(arguments, environment)
@@ -156,8 +154,8 @@ def quoted(path: Path) -> str:
 
 
 def proxy_command(client: Client, auth: Sequence[str], target: Target, control: Path) -> str:
-    """A ProxyCommand through `target`: never asks, and shares one connection, as MaxStartups there is 10."""
-    shared = ["-o", "ControlMaster=auto", "-o", f"ControlPath={quoted(control)}", "-o", "ControlPersist=60"]
+    """A ProxyCommand through `target`: never asks, uses a shared connection, as sshd takes 10 at a time."""
+    shared = ["-o", f"ControlPath={quoted(control)}"]
     arguments = [
         "ssh",
         "-T",

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from deepopsctl.model import Cluster
+from deepopsctl.ssh.answers import last_words
 from deepopsctl.ssh.clientconfig import controller_config, port_of
 from deepopsctl.ssh.knownhosts import KnownHosts, host_label
 from deepopsctl.ssh.remote import Report, controller_script
@@ -63,13 +64,12 @@ def open_way(session: Session, cluster: Cluster, names: Iterable[str]) -> Reach:
     base = base_name(cluster)
     known_hosts = controller_known_hosts(cluster, tools.hostkeys.pins)
     script = controller_script(base, controller_config(cluster, base), known_hosts, list(names))
-    answer = tools.client.login(session.target, key_login(tools.key.private), script.command, script.data)
+    answer = tools.client.login(session.target, key_login(tools.key.private), script)
     report = Report.read(answer.output)
     changed = bool(report.all("changed"))
-    # xargs ends with 123 when a login failed: the report tells which
+    # the report tells which logins failed
     if not answer.ok and not report.all("reached") and not report.all("missed"):
         return Reach(changed, {}, report.last("error") or answer.reason)
-    missed = {
-        name: reason or "no reason given" for name, _, reason in (line.partition(" ") for line in report.all("missed"))
-    }
+    pairs = (line.partition(" ") for line in report.all("missed"))
+    missed = {name: last_words(reason) or "no reason given" for name, _, reason in pairs}
     return Reach(changed, missed)

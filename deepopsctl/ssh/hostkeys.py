@@ -13,8 +13,9 @@ from pathlib import Path
 
 from deepopsctl.errors import DeepOpsError
 from deepopsctl.ssh.answers import Failure
-from deepopsctl.ssh.client import Client, Route, Target, quoted
-from deepopsctl.ssh.knownhosts import HostKey, KnownHosts, describe, host_label, parse_host_key
+from deepopsctl.ssh.client import Client, Target, quoted
+from deepopsctl.ssh.knownhosts import HostKey, KnownHosts, best, host_label, parse_host_key
+from deepopsctl.ssh.route import Route
 
 # each kind is asked for on its own where ssh-keyscan can't go (through a jump host)
 _KINDS = (
@@ -40,12 +41,10 @@ class HostKeys:
     trusted: tuple[KnownHosts, ...]
     client: Client
 
-    def secure(self, target: Target, route: Route, *, accept_new: bool) -> bool:
-        """See that ssh can check this machine against a pin; True if pins were added or replaced."""
+    def secure(self, target: Target, route: Route) -> bool:
+        """See that ssh can check this machine against a pin; True if pins were added."""
         labels = labels_of(target, route)
         pinned = self.pins.keys(labels[0])
-        if accept_new:
-            return self._accept(target, route, labels)
         if pinned:
             return self._align(target, labels, pinned)
         offered = self._offered(target, route)
@@ -53,18 +52,20 @@ class HostKeys:
             offered = _agreed(target, file, label, offered)
         return self.pins.pin(labels, offered)
 
-    def changed(self, target: Target, route: Route) -> HostKeyError:
-        """The error for a machine that ssh would not talk to: pinned and offered fingerprints."""
-        return _changed(
-            target, self.pins.path, self.pins.keys(labels_of(target, route)[0]), self._offered(target, route)
-        )
-
-    def _accept(self, target: Target, route: Route, labels: tuple[str, ...]) -> bool:
+    def accept(self, target: Target, route: Route) -> bool:
+        """Pin what the machine shows now instead of what was pinned; True if that differs."""
+        labels = labels_of(target, route)
         offered = self._offered(target, route)
         if all(self.pins.keys(label) == offered for label in labels):
             return False
         self.pins.replace(labels, offered)
         return True
+
+    def changed(self, target: Target, route: Route) -> HostKeyError:
+        """The error for a machine that ssh would not talk to: pinned and offered fingerprints."""
+        return _changed(
+            target, self.pins.path, self.pins.keys(labels_of(target, route)[0]), self._offered(target, route)
+        )
 
     def _align(self, target: Target, labels: tuple[str, ...], pinned: frozenset[HostKey]) -> bool:
         """Give every label the keys of the first, unless one of them is pinned as another machine."""
@@ -121,10 +122,10 @@ def _agreed(target: Target, file: KnownHosts, label: str, offered: frozenset[Hos
 
 
 def _changed(target: Target, file: Path, known: frozenset[HostKey], offered: frozenset[HostKey]) -> HostKeyError:
-    kinds = {key.type for key in known}
-    same_kind = frozenset(key for key in offered if key.type in kinds) or offered
+    kinds = {key.type for key in known} & {key.type for key in offered}
+    before, now = (best(key for key in keys if key.type in kinds or not kinds) for keys in (known, offered))
     return HostKeyError(
-        f"host key changed: {file} has {describe(known)}, the machine now shows {describe(same_kind)}",
+        f"{file} has {before}, the machine now shows {now}",
         f"if {target.name} was really reinstalled: `ssh setup --accept-new-keys {target.name}`; "
         "if not, somebody may be in between: nothing was sent to it",
     )

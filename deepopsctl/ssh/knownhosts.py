@@ -49,9 +49,10 @@ def host_label(host: str, port: int = 0) -> str:
     return host.lower() if port in (0, 22) else f"[{host.lower()}]:{port}"
 
 
-def describe(keys: Iterable[HostKey]) -> str:
-    """Fingerprints for a message, in a fixed order."""
-    return ", ".join(f"{key.type} {key.fingerprint}" for key in sorted(keys))
+def best(keys: Iterable[HostKey]) -> str:
+    """Kind and fingerprint of the key that ssh itself would rather use: ed25519, then ecdsa, then rsa."""
+    found = sorted(keys, key=lambda key: ("ed25519" not in key.type, key))
+    return f"{found[0].type} {found[0].fingerprint}" if found else "none"
 
 
 class KnownHosts:

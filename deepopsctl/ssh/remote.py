@@ -26,17 +26,19 @@ mode() {
   chmod "$1" "$2" 2>/dev/null || stop "can't set the mode of $HOME/$2: it belongs to $(stat -c %U "$2")"
   say "changed mode"
 }
+no_write() {
+  stop "can't write $HOME/$file: the folder is $(stat -c %U .ssh)'s, $(df -Pk . | awk 'NR > 1 {print $4}') KiB are free"
+}
 authorize() {
   blob=${1#* }; blob=${blob%% *}
   grep -v '^[[:space:]]*#' "$file" | grep -qF -- "$blob" && return
-  { [ -z "$(tail -c 1 "$file")" ] || echo; printf '%s\n' "$1"; } >>"$file" ||
-    stop "can't write $HOME/$file"
+  { [ -z "$(tail -c 1 "$file")" ] || echo; printf '%s\n' "$1"; } >>"$file" || no_write
   say "changed key"
 }
 [ -d .ssh ] || mkdir .ssh || stop "can't make $HOME/.ssh"
 mode 700 .ssh
 file=.ssh/authorized_keys
-[ -e "$file" ] || : >"$file" || stop "can't write $HOME/$file"
+[ -e "$file" ] || true >"$file" || no_write
 mode 600 "$file"
 IFS= read -r own; IFS= read -r comment; IFS= read -r count
 if [ -n "$own" ]; then
@@ -101,9 +103,11 @@ if ! grep -qiE "^[[:space:]]*Include[[:space:]]+$base\.config[[:space:]]*\$" .ss
 fi
 command -v ssh >/dev/null || stop "ssh is not installed here: install openssh-client"
 xargs -r -n 1 -P 16 sh -c '
-  if why=$(ssh -o BatchMode=yes -o ConnectTimeout=10 "$1" true 2>&1 </dev/null); then why=; set -- reached "$1"
-  else set -- missed "$1" "$(printf "%s" "$why" | tail -n 1 | cut -c 1-200)"; fi
-  printf "@deepopsctl %s\n" "$*"
+  why=$(ssh -o BatchMode=yes -o ConnectTimeout=5 -o ConnectionAttempts=2 "$1" true 2>&1 </dev/null) || {
+    printf "@deepopsctl missed %s %s\n" "$1" "$(printf "%s" "$why" | tail -n 1 | cut -c 1-200)"
+    exit
+  }
+  printf "@deepopsctl reached %s\n" "$1"
 ' reach
 """
 )
@@ -136,10 +140,14 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """A command line for ssh and what to feed it on stdin."""
+    """A command line for ssh, what to feed it on stdin, how long it may take (sudo or a directory may be slow)."""
 
     command: str
-    data: str
+    data: str = ""
+    seconds: int = 60
+
+
+NOTHING = Script("true")
 
 
 def work_script(keys: list[str], own_key: str = "", comment: str = "", sudo_password: str | None = None) -> Script:
@@ -151,9 +159,11 @@ def work_script(keys: list[str], own_key: str = "", comment: str = "", sudo_pass
 def controller_script(base: str, config: str, known_hosts: str, names: list[str]) -> Script:
     """Put the client configuration on the controller and try each name from there."""
     head = f"{base}\n{len(config.encode())}\n{len(known_hosts.encode())}\n"
-    return _script(_CONTROLLER, head + known_hosts + config + "".join(f"{name}\n" for name in names))
+    data = head + known_hosts + config + "".join(f"{name}\n" for name in names)
+    # 16 logins at a time, 10 s for each that does not answer
+    return _script(_CONTROLLER, data, 60 + len(names))
 
 
-def _script(text: str, data: str) -> Script:
+def _script(text: str, data: str, seconds: int = 60) -> Script:
     body = text.strip() + "\n"
-    return Script(f"exec /bin/sh -c 'eval \"$(head -c {len(body.encode())})\"'", body + data)
+    return Script(f"exec /bin/sh -c 'eval \"$(head -c {len(body.encode())})\"'", body + data, seconds)

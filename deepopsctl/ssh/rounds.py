@@ -6,12 +6,29 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from deepopsctl.ssh import verdict
 from deepopsctl.ssh.results import NodeResult, OnNode
-from deepopsctl.ssh.session import Session
+from deepopsctl.ssh.verdict import Facts
 
 WORKERS = 32
+
+
+class Attempt(Protocol):
+    """What a round needs of a session: `accepted` tells what the node said to the password, None for nothing."""
+
+    accepted: bool | None
+
+    @property
+    def facts(self) -> Facts:
+        """What is known of the node."""
+
+    def with_keys(self) -> NodeResult | None:
+        """Do everything if a key opens the node; None if a password is needed."""
+
+    def with_password(self, password: str) -> NodeResult:
+        """Do everything with a password."""
 
 
 @dataclass(slots=True)
@@ -30,12 +47,12 @@ class Password:
             self.ask = None
         return self.value
 
-    def learn(self, session: Session) -> None:
+    def learn(self, session: Attempt) -> None:
         """Note what a node said; one yes counts more than one no, nodes may have passwords of their own."""
         if session.accepted:
             self.proven = True
         elif session.accepted is False and not self.proven:
-            self.refused_by = session.target.name
+            self.refused_by = session.facts.name
 
 
 @dataclass(slots=True)
@@ -45,10 +62,10 @@ class Round:
     password: Password
     on_node: OnNode
     stop: Callable[[], None]
-    _waiting: deque[Session] = field(default_factory=deque)
+    _waiting: deque[Attempt] = field(default_factory=deque)
     _trying: int = 0
 
-    def run(self, sessions: Iterable[Session]) -> dict[str, NodeResult]:
+    def run(self, sessions: Iterable[Attempt]) -> dict[str, NodeResult]:
         """Results by node name. The callback gets each as it comes, in this thread."""
         results: dict[str, NodeResult] = {}
         with ThreadPoolExecutor(WORKERS) as pool:
@@ -62,7 +79,7 @@ class Round:
                 raise
         return results
 
-    def _results(self, pool: ThreadPoolExecutor, sessions: Iterable[Session]) -> Iterator[NodeResult]:
+    def _results(self, pool: ThreadPoolExecutor, sessions: Iterable[Attempt]) -> Iterator[NodeResult]:
         pending = {pool.submit(session.with_keys): session for session in sessions}
         with_password: set[Future[NodeResult | None]] = set()
         while pending:
@@ -89,7 +106,7 @@ class Round:
             by = self.password.refused_by
             yield verdict.not_tried(facts, by) if by else verdict.no_password(facts)
 
-    def _released(self) -> Iterator[Session]:
+    def _released(self) -> Iterator[Attempt]:
         """Sessions that may use the password now: the first alone, the others once it was accepted."""
         while self._waiting and (self.password.proven or self._trying == 0):
             self._trying += 1

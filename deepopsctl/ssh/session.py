@@ -9,11 +9,12 @@ from pathlib import Path
 from deepopsctl.ssh import verdict
 from deepopsctl.ssh.answers import Answer, Failure
 from deepopsctl.ssh.askpass import AskPass
-from deepopsctl.ssh.client import Client, Route, Target, quoted
+from deepopsctl.ssh.client import Client, Target, quoted
 from deepopsctl.ssh.hostkeys import HostKeyError, HostKeys, NoAnswerError
 from deepopsctl.ssh.keypair import KeyPair
-from deepopsctl.ssh.remote import Report, Script, work_script
+from deepopsctl.ssh.remote import NOTHING, Report, Script, work_script
 from deepopsctl.ssh.results import NodeResult, Status
+from deepopsctl.ssh.route import Route
 from deepopsctl.ssh.verdict import Facts
 
 
@@ -45,7 +46,7 @@ class Session:
     sudo_refused: bool = False
     controller_key: str = ""
     _route: Route | None = None
-    _pinned: bool = False
+    _pinned: str = ""
     _methods: frozenset[str] = field(default_factory=frozenset)
 
     @property
@@ -57,7 +58,10 @@ class Session:
     def with_keys(self) -> NodeResult | None:
         """Do everything if a key opens the node; None if a password is needed."""
         try:
-            self._pinned = self.tools.hostkeys.secure(self.target, self.route, accept_new=self.accept_new)
+            if self.accept_new:
+                self._pinned = "new host key accepted" if self.tools.hostkeys.accept(self.target, self.route) else ""
+            else:
+                self._pinned = "host key pinned" if self.tools.hostkeys.secure(self.target, self.route) else ""
         except HostKeyError as error:
             return self._stranger(error)
         except NoAnswerError as error:
@@ -107,27 +111,26 @@ class Session:
             yield self._cluster_key
         if self.tools.identity:
             yield key_login(self.tools.identity)
-        elif self.tools.own_keys:
+        elif self.tools.own_keys and self.route.keys:
+            # not without a key at hand: sshd shuts out an address after some failed logins
             yield (
                 "-o",
                 "BatchMode=yes",
                 "-o",
-                "PreferredAuthentications=gssapi-with-mic,hostbased,publickey",
+                "PreferredAuthentications=gssapi-with-mic,publickey",
             )
 
     def _script(self) -> Script:
         return work_script(list(self.keys), self.own_key, self.comment, self.tools.sudo_password)
 
     def _login(self, auth: Sequence[str]) -> Answer:
-        script = self._script()
-        return self.tools.client.login(self.target, auth, script.command, script.data)
+        return self.tools.client.login(self.target, auth, self._script())
 
     def _password_login(self, password: str, method: str) -> Answer:
-        script = self._script()
         auth = ["BatchMode=no", "PubkeyAuthentication=no", f"PreferredAuthentications={method}"]
         with self.tools.askpass.answer(password, self.route.user, self.route.host) as environment:
             options = [part for option in auth for part in ("-o", option)]
-            return self.tools.client.login(self.target, options, script.command, script.data, environment)
+            return self.tools.client.login(self.target, options, self._script(), environment)
 
     def _settle(self, answer: Answer, *, verified: bool) -> NodeResult:
         if answer.failure is Failure.HOST_KEY:
@@ -138,7 +141,7 @@ class Session:
         self.controller_key = report.last("public")
         self.sudo_refused = report.last("sudo-password") == "refused"
         if not verified:
-            proof = self.tools.client.login(self.target, self._cluster_key, "true")
+            proof = self.tools.client.login(self.target, self._cluster_key, NOTHING)
             if proof.failure is Failure.DENIED:
                 return verdict.unverified(self.facts, proof, report)
             if not proof.ok:
@@ -164,7 +167,7 @@ class JumpSession(Session):
     __slots__ = ()
 
     def _try_keys(self) -> NodeResult | None:
-        answer = self.tools.client.login(self.target, jump_login(self.tools.key.private), "true")
+        answer = self.tools.client.login(self.target, jump_login(self.tools.key.private), NOTHING)
         if answer.failure is Failure.DENIED:
             return None
         if answer.failure in (Failure.NONE, Failure.COMMAND):
@@ -172,14 +175,14 @@ class JumpSession(Session):
             return NodeResult(
                 self.target.name,
                 Status.READY,
-                self._pinned,
-                message="host key pinned" if self._pinned else "",
+                bool(self._pinned),
+                message=self._pinned,
             )
         return self._settle(answer, verified=True)
 
     def _worked(self, report: Report) -> NodeResult:
-        # nobody needs sudo there
-        return verdict.worked(self.facts, report.without("sudo", "sudo-password"))
+        # nobody needs sudo there, and its own name may be any
+        return verdict.worked(self.facts, report.without("sudo", "sudo-password", "host"))
 
 
 def key_login(private: Path) -> tuple[str, ...]:

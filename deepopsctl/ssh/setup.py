@@ -139,7 +139,9 @@ class _Setup:
             if not result.ok:
                 return result
             control = self.tools.askpass.folder / f"jump{number}"
-            self.proxy = proxy_command(self.tools.client, jump_login(self.tools.key.private), target, control)
+            auth = jump_login(self.tools.key.private)
+            self.tools.client.share(target, auth, control)
+            self.proxy = proxy_command(self.tools.client, auth, target, control)
         return result
 
     def _find_clones(self) -> None:

@@ -18,18 +18,18 @@ _CHANGES = {
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is known of a node besides its report: was it pinned, the login user, the other nodes' names."""
+    """What is known of a node besides its report: what was done about its host key, the login user, the other nodes."""
 
     name: str
     user: str
-    pinned: bool
+    pins: str
     others: Collection[str] = ()
 
 
 def worked(facts: Facts, report: Report) -> NodeResult:
     """The result of a script that ran to its end."""
     changes = dict.fromkeys(report.all("changed"))
-    parts = ["host key pinned"] if facts.pinned else []
+    parts = [facts.pins] if facts.pins else []
     parts += [text for word, text in _CHANGES.items() if word in changes]
     status, sudo, text, hint = _sudo(facts, report)
     parts += [text] if text else []
@@ -37,7 +37,7 @@ def worked(facts: Facts, report: Report) -> NodeResult:
     if called != facts.name and called in facts.others:
         parts.append(f"the machine calls itself {called}")
         hint = hint or "compare the addresses in cluster.yml: two nodes may be swapped"
-    return NodeResult(facts.name, status, facts.pinned or bool(changes), sudo, "; ".join(parts), hint)
+    return NodeResult(facts.name, status, bool(facts.pins) or bool(changes), sudo, "; ".join(parts), hint)
 
 
 def _sudo(facts: Facts, report: Report) -> tuple[Status, Sudo, str, str]:
@@ -65,7 +65,7 @@ def failed(facts: Facts, answer: Answer) -> NodeResult:
         return unreachable(facts, answer.reason)
     report = Report.read(answer.output)
     message = report.last("error") or answer.reason
-    changed = facts.pinned or bool(report.all("changed"))
+    changed = bool(facts.pins) or bool(report.all("changed"))
     return NodeResult(
         facts.name, Status.FAILED, changed, Sudo.UNKNOWN, message, "mend this on the node, then run again"
     )
@@ -73,20 +73,20 @@ def failed(facts: Facts, answer: Answer) -> NodeResult:
 
 def unreachable(facts: Facts, reason: str) -> NodeResult:
     """The result of a node that did not answer."""
-    hint = "is it switched on, and sshd running? the others are done; run again when it is back"
-    return NodeResult(facts.name, Status.UNREACHABLE, facts.pinned, Sudo.UNKNOWN, reason, hint)
+    hint = "is it switched on, and sshd running? run again when it is back"
+    return NodeResult(facts.name, Status.UNREACHABLE, bool(facts.pins), Sudo.UNKNOWN, reason, hint)
 
 
 def refused(facts: Facts, methods: Collection[str]) -> NodeResult:
     """The result of a password that was not accepted. It is never tried twice."""
     message = f"the password of {facts.user} was refused"
-    hint = "nodes with another password: `--limit NODES` with theirs"
+    hint = "check the password; nodes that have another one: `--limit NODES`"
     if methods and not {"password", "keyboard-interactive"} & set(methods):
         offered = ", ".join(sorted(methods))
         message = f"no key is accepted and sshd takes no passwords (it offers {offered})"
         hint = "give a key that may log in with --identity FILE"
-        return NodeResult(facts.name, Status.FAILED, facts.pinned, Sudo.UNKNOWN, message, hint)
-    return NodeResult(facts.name, Status.REFUSED, facts.pinned, Sudo.UNKNOWN, message, hint)
+        return NodeResult(facts.name, Status.FAILED, bool(facts.pins), Sudo.UNKNOWN, message, hint)
+    return NodeResult(facts.name, Status.REFUSED, bool(facts.pins), Sudo.UNKNOWN, message, hint)
 
 
 def unverified(facts: Facts, answer: Answer, report: Report) -> NodeResult:
@@ -103,11 +103,13 @@ def unverified(facts: Facts, answer: Answer, report: Report) -> NodeResult:
 def not_tried(facts: Facts, where: str) -> NodeResult:
     """The password was refused elsewhere first."""
     message = f"the password was refused on {where}, so it was not tried here: no account gets locked"
-    return NodeResult(facts.name, Status.NOT_TRIED, facts.pinned, Sudo.UNKNOWN, message, "run again with the right one")
+    return NodeResult(
+        facts.name, Status.NOT_TRIED, bool(facts.pins), Sudo.UNKNOWN, message, "run again with the right one"
+    )
 
 
 def no_password(facts: Facts) -> NodeResult:
     """No key opens the node and nobody can be asked."""
     message = "no key is accepted and no password is given"
     hint = "--password-file FILE, --identity FILE, or run it on a terminal, where it asks"
-    return NodeResult(facts.name, Status.FAILED, facts.pinned, Sudo.UNKNOWN, message, hint)
+    return NodeResult(facts.name, Status.FAILED, bool(facts.pins), Sudo.UNKNOWN, message, hint)

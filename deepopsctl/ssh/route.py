@@ -1,0 +1,49 @@
+"""Where ssh really goes, and with which keys, after a person's own ~/.ssh/config had its say."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """`alias` is the HostKeyAlias; `direct`: no proxy; `keys`: the person has something to log in with."""
+
+    user: str
+    host: str
+    port: int
+    alias: str = ""
+    direct: bool = True
+    keys: bool = False
+
+
+def read_route(output: str, environment: Mapping[str, str]) -> Route:
+    """The route in the output of `ssh -G`."""
+    found: dict[str, list[str]] = {}
+    for line in output.splitlines():
+        key, _, value = line.partition(" ")
+        found.setdefault(key, []).append(value)
+
+    def last(key: str, default: str = "") -> str:
+        return found.get(key, [default])[-1]
+
+    return Route(
+        user=last("user"),
+        host=last("hostname"),
+        port=int(last("port", "22")),
+        alias=last("hostkeyalias"),
+        direct=all(last(key, "none") == "none" for key in ("proxycommand", "proxyjump")),
+        keys=(
+            any(Path(file).expanduser().exists() for file in found.get("identityfile", ()))
+            or last("identityagent", environment.get("SSH_AUTH_SOCK", "")) not in ("", "none")
+            or last("pkcs11provider", "none") != "none"
+            or (last("gssapiauthentication") == "yes" and _has_ticket(environment))
+        ),
+    )
+
+
+def _has_ticket(environment: Mapping[str, str]) -> bool:
+    return bool(environment.get("KRB5CCNAME")) or Path(f"/tmp/krb5cc_{os.getuid()}").exists()  # noqa: S108 - Kerberos' own place
