@@ -47,9 +47,7 @@ def parse_node_sets(slurm_nodes: Iterable[Mapping[str, object]]) -> tuple[NodeSe
         gpus = entry.get("gpus") or {}
         features = entry.get("features") or []
         options = entry.get("slurm") or {}
-        if not (
-            isinstance(gpus, Mapping) and isinstance(features, Sequence) and isinstance(options, Mapping)
-        ):
+        if not (isinstance(gpus, Mapping) and isinstance(features, Sequence) and isinstance(options, Mapping)):
             raise TypeError(f"slurm_nodes: {entry.get('names')}: gpus, features or slurm has the wrong form")
         sets.append(
             NodeSet(
@@ -66,11 +64,7 @@ def parse_node_sets(slurm_nodes: Iterable[Mapping[str, object]]) -> tuple[NodeSe
 def owned_keys_in(extra: Mapping[str, object]) -> list[str]:
     """Sentences for the keys of a site's `slurm_config` that are not a site's to set."""
     owned = {key.lower(): (key, hint) for key, hint in OWNED_KEYS.items()}
-    return [
-        f"{key} is set by deepopsctl: {owned[key.lower()][1]}"
-        for key in sorted(extra)
-        if key.lower() in owned
-    ]
+    return [f"{key} is set by deepopsctl: {owned[key.lower()][1]}" for key in sorted(extra) if key.lower() in owned]
 
 
 def merge_settings(base: Mapping[str, object], extra: Mapping[str, object]) -> dict[str, object]:
@@ -79,6 +73,15 @@ def merge_settings(base: Mapping[str, object], extra: Mapping[str, object]) -> d
     merged = {key: value for key, value in base.items() if key.lower() not in replaced}
     merged.update({key: value for key, value in extra.items() if value is not None})
     return {key: value for key, value in merged.items() if value != ""}
+
+
+def with_configless(settings: Mapping[str, object]) -> dict[str, object]:
+    """The settings with `enable_configless`: compute nodes get their configuration from slurmctld alone."""
+    key = next((key for key in settings if key.lower() == "slurmctldparameters"), "SlurmctldParameters")
+    words = [word for word in format_value(settings.get(key, "")).split(",") if word]
+    if "enable_configless" not in (word.lower() for word in words):
+        words.insert(0, "enable_configless")
+    return {**settings, key: ",".join(words)}
 
 
 def gres_of(node_set: NodeSet) -> str:
@@ -116,9 +119,7 @@ def _node_line(
     fields: dict[str, object] = {"NodeName": nodelist.fold(names)}
     if all(addresses.get(name) for name in names):
         # Slurm pairs names and addresses in the order in which the folded names expand
-        fields["NodeAddr"] = nodelist.fold_in_order(
-            [addresses[name] for name in nodelist.expand(nodelist.fold(names))]
-        )
+        fields["NodeAddr"] = nodelist.fold_in_order([addresses[name] for name in nodelist.expand(nodelist.fold(names))])
     fields |= {
         "CPUs": values.cpus,
         "Boards": values.boards,
@@ -144,9 +145,11 @@ def partition_lines(
     partitions: Iterable[Mapping[str, object]],
     hardware: Mapping[str, NodeHardware],
     reserve_percent: int,
+    node_sets: Iterable[NodeSet] = (),
 ) -> list[str]:
     """PartitionName lines; memory per CPU defaults to the poorest node's share, so that jobs can share nodes."""
     lines = []
+    options_of = {name: node_set.options for node_set in node_sets for name in node_set.names}
     for entry in partitions:
         known = [name for name in nodelist.expand(str(entry["nodes"])) if name in hardware]
         if not known:
@@ -155,10 +158,9 @@ def partition_lines(
         if entry.get("default"):
             fields["Default"] = "YES"
         fields["MaxTime"] = entry.get("max_time") or "INFINITE"
-        shares = (
-            hardware[name].memory_mb * (100 - reserve_percent) // 100 // hardware[name].cpus for name in known
+        fields["DefMemPerCPU"] = min(
+            _memory_per_cpu(hardware[name], options_of.get(name, {}), reserve_percent) for name in known
         )
-        fields["DefMemPerCPU"] = min(shares)
         fields["State"] = "UP"
         options = entry.get("options") or {}
         if not isinstance(options, Mapping):
@@ -168,6 +170,13 @@ def partition_lines(
             merged.pop("DefMemPerCPU", None)  # Slurm takes one of the three
         lines.append(_line(merged))
     return lines
+
+
+def _memory_per_cpu(values: NodeHardware, options: Mapping[str, str], reserve_percent: int) -> int:
+    """MiB of a node's memory for each of its CPUs; what cluster.yml says of the node wins over what was found."""
+    given = {key.lower(): int(value) for key, value in options.items() if value.isdecimal()}
+    memory = given.get("realmemory", values.memory_mb * (100 - reserve_percent) // 100)
+    return memory // (given.get("cpus") or values.cpus)
 
 
 def gres_lines(node_sets: Iterable[NodeSet], hardware: Mapping[str, NodeHardware]) -> list[str]:

@@ -25,9 +25,11 @@ def slurm_node_lines(node_sets, hardware, addresses, reserve_percent):
     )
 
 
-def slurm_partition_lines(partitions, hardware, reserve_percent):
+def slurm_partition_lines(partitions, hardware, reserve_percent, node_sets):
     """PartitionName lines of slurm.conf."""
-    return slurmconf.partition_lines(partitions, _hardware(hardware), int(reserve_percent))
+    return slurmconf.partition_lines(
+        partitions, _hardware(hardware), int(reserve_percent), slurmconf.parse_node_sets(node_sets)
+    )
 
 
 def slurm_gres_lines(node_sets, hardware):
