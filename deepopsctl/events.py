@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -75,6 +76,7 @@ class Difference:
     """What `--diff` has to show for one file on one host, as Ansible prints it."""
 
     host: str
+    component: str
     task: str
     text: str
 
@@ -124,6 +126,16 @@ _ENDED = {
 }
 _NOTICES = {"warning": "warning", "system_warning": "warning", "deprecated": "deprecation", "error": "error"}
 
+# what Ansible puts in front of the message that matters, several layers deep
+_WRAPPING = re.compile(
+    r"^((Task|Action|Module) failed: |Failed to connect to the host via ssh: |"
+    r"Data could not be sent to remote host \"[^\"]*\"\. Make sure this host can be reached over ssh: |"
+    # ssh says this of a cluster key that is not there yet: not the reason, only noise before it
+    r"no such identity: [^\n]*\n)+"
+)
+_BANNER = re.compile(r"\A\s*(TASK|RUNNING HANDLER) \[.*\n")
+_PRINTED_CHANGED = re.compile(r"^changed: \[", re.MULTILINE)
+
 
 def parse(raw: Raw, component: str = "") -> Event | None:
     """The typed event of a raw one, or None where nobody needs it. Never raises on odd input.
@@ -142,7 +154,7 @@ def parse(raw: Raw, component: str = "") -> Event | None:
     if kind == "runner_on_start":
         return HostStarted(_text(data.get("host")), task)
     if kind == "runner_on_file_diff":
-        return Difference(_text(data.get("host")), task, plain(_text(raw.get("stdout"))))
+        return _difference(raw, data, component)
     if kind == "playbook_on_stats":
         return _recap(data)
     if kind in _NOTICES:
@@ -154,6 +166,12 @@ def parse(raw: Raw, component: str = "") -> Event | None:
 def plain(text: str) -> str:
     """Terminal output as text: the pseudo-terminal ends lines with CR LF."""
     return text.replace("\r\n", "\n").replace("\r", "").strip("\n")
+
+
+def _difference(raw: Raw, data: Raw, component: str) -> Difference | None:
+    # Ansible prints a task's banner together with its first output
+    text = plain(_BANNER.sub("", plain(_text(raw.get("stdout")))))
+    return Difference(_text(data.get("host")), component, _text(data.get("task")), text) if text else None
 
 
 def _host_result(raw: Raw, data: Raw, component: str, status: Status) -> HostResult:
@@ -183,7 +201,7 @@ def _host_result(raw: Raw, data: Raw, component: str, status: Status) -> HostRes
 def _changed(raw: Raw, result: Raw) -> bool:
     if "censored" in result:
         # runner drops `changed` from a no_log result; the printed line still says it
-        return _text(raw.get("stdout")).lstrip().startswith("changed:")
+        return _PRINTED_CHANGED.search(_text(raw.get("stdout"))) is not None
     return result.get("changed") is True
 
 
@@ -200,7 +218,7 @@ def _fault_message(faults: Sequence[Raw]) -> str:
 def _message(fault: Raw) -> str:
     if "censored" in fault:
         return CENSORED
-    message = _text(fault.get("msg")).strip() or "failed without a message"
+    message = _WRAPPING.sub("", plain(_text(fault.get("msg"))).strip()) or "failed without a message"
     said = next(
         (text for key in ("stderr", "module_stderr", "stdout", "module_stdout") if (text := _said(fault, key))), ""
     )

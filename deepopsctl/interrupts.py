@@ -10,6 +10,8 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any
 
+from deepopsctl.outcome import Verdict
+
 # The supervisor needs about a second; after this long it is left to runner's own SIGKILL
 PATIENCE_S = 8.0
 
@@ -18,7 +20,7 @@ class Interrupts:
     """Takes the signals over while a run lasts, and gives them back: runner would keep them for good."""
 
     def __init__(self, timeout: float = 0) -> None:
-        self.reason = ""
+        self.reason: Verdict | None = None
         self._deadline = time.monotonic() + timeout if timeout else None
         self._before: dict[int, Any] = {}
         self._ended = False
@@ -39,15 +41,15 @@ class Interrupts:
     def end_if_wanted(self, pid_file: Path) -> bool:
         """End Ansible if there is a reason to; runner asks this several times a second."""
         if not self.reason and self._deadline is not None and time.monotonic() > self._deadline:
-            self.reason = "timeout"
+            self.reason = Verdict.TIMEOUT
         if self.reason and not self._ended:
             self._ended = True
             _end(pid_file)
-        return bool(self.reason)
+        return self.reason is not None
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         del number, frame
-        self.reason = self.reason or "interrupted"
+        self.reason = self.reason or Verdict.INTERRUPTED
 
 
 def _end(pid_file: Path) -> None:

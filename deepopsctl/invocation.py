@@ -66,8 +66,7 @@ def arguments(request: RunRequest, playbooks: tuple[Path, ...], private: Path) -
         path = variables if isinstance(variables, Path) else private / f"vars-{index}.json"
         found += ["-e", f"@{path}"]
     found += ["-e", f"@{private / 'vars.json'}", "--forks", str(request.forks or default_forks())]
-    for value, option in ((request.tags, "--tags"), (request.user, "--user")):
-        found += [option, value] if value else []
+    found += ["--tags", request.tags] if request.tags else []
     for wanted, option in (
         (request.check, "--check"),
         (request.diff, "--diff"),

@@ -5,34 +5,37 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from deepopsctl.events import (
-    Difference,
-    Event,
-    HostResult,
-    HostStarted,
-    Output,
-    PlayStarted,
-    Recap,
-    Status,
-    TaskStarted,
-)
+from deepopsctl.events import Difference, Event, HostResult, HostStarted, PlayStarted, Recap, Status, TaskStarted
+from deepopsctl.nodelist import fold
 
-# `skipped` comes last: it says the least
-_ORDER = (Status.OK, Status.CHANGED, Status.FAILED, Status.IGNORED, Status.UNREACHABLE, Status.SKIPPED)
-_WORDS = {Status.OK: "ok", Status.IGNORED: "failed but ignored"}
+# how a task's line counts: changed nodes are ok as well
+_OK = (Status.OK, Status.CHANGED)
+_OTHER = (
+    (Status.CHANGED, "changed"),
+    (Status.FAILED, "failed"),
+    (Status.UNREACHABLE, "unreachable"),
+    (Status.IGNORED, "failed, ignored"),
+    (Status.SKIPPED, "skipped"),
+)
 
 
 @dataclass(slots=True)
 class Progress:
-    """Where a run is. Feed it every event; what `add` returns is what a plain terminal should print."""
+    """Where a run is. Feed it every event; what `add` returns are the lines of what has ended."""
 
     component: str = ""
     play: str = ""
     task: str = ""
     started: set[str] = field(default_factory=set)
     done: dict[str, Status] = field(default_factory=dict)
-    failures: list[HostResult] = field(default_factory=list)
-    tasks_done: int = 0
+    failed: dict[str, None] = field(default_factory=dict)
+    tasks: int = 0
+    _differences: dict[str, list[str]] = field(default_factory=dict)
+
+    @property
+    def title(self) -> str:
+        """Component and task."""
+        return title(self.component, self.task)
 
     def add(self, event: Event) -> list[str]:
         """Take an event; the lines that are now complete."""
@@ -47,37 +50,41 @@ class Progress:
             self.task = event.task
         elif isinstance(event, HostStarted):
             self.started.add(event.host)
+        elif isinstance(event, Difference):
+            # most nodes get the same change: it is shown once
+            self._differences.setdefault(event.text, []).append(event.host)
         elif isinstance(event, HostResult):
             self.done[event.host] = event.status
             if event.status in (Status.FAILED, Status.UNREACHABLE):
-                self.failures.append(event)
-                yield f"{_title(event.component, event.task)}: {event.host} {event.status}: {_first_line(event.message)}"
-        elif isinstance(event, Difference | Output):
-            yield from event.text.splitlines()
+                self.failed.setdefault(event.host)
+                first = event.message.partition("\n")[0]
+                yield f"{title(event.component, event.task)}: {event.host} {event.status}: {first}"
 
     def _close(self) -> Iterator[str]:
-        """The line of the task that has just ended, if it did anything."""
-        if self.done and set(self.done.values()) != {Status.SKIPPED}:
-            yield f"{_title(self.component, self.task)}: {self.counts()}"
-        self.tasks_done += bool(self.done)
+        """The line of the task that has just ended, if it did anything, and what `--diff` shows of it."""
+        if set(self.done.values()) - {Status.SKIPPED}:
+            yield f"{self.title}: {self.counts()}"
+            self.tasks += 1
+        for text, hosts in self._differences.items():
+            yield f"{fold(hosts)}:\n{text}"
         self.started.clear()
         self.done.clear()
+        self._differences.clear()
 
     def counts(self) -> str:
-        """`3 nodes ok, 2 changed`: the current task, status by status."""
-        totals = {status: list(self.done.values()).count(status) for status in _ORDER}
-        parts = [(count, _WORDS.get(status, str(status))) for status, count in totals.items() if count]
+        """`3 nodes ok, 2 changed`: the task so far."""
+        statuses = list(self.done.values())
+        fine = sum(status in _OK for status in statuses)
+        parts = [(fine, "ok")] if fine else []
+        parts += [(count, word) for status, word in _OTHER if (count := statuses.count(status))]
         texts = [f"{count} {word}" for count, word in parts]
         if parts:
             count, word = parts[0]
-            texts[0] = f"{count} node{'s' if count > 1 else ''} {word}"
+            texts[0] = f"{count} node{'s' if count != 1 else ''} {word}"
         return ", ".join(texts)
 
 
-def _title(component: str, task: str) -> str:
-    # a role's name in front of a task is Ansible's; the component says enough
-    return f"{component}: {task.rpartition(' : ')[2]}" if component else task
-
-
-def _first_line(message: str) -> str:
-    return message.splitlines()[0] if message else ""
+def title(component: str, task: str) -> str:
+    """`slurm: Install packages`; the role that Ansible writes in front of a task says nothing to a user."""
+    task = task.rpartition(" : ")[2]
+    return f"{component}: {task}" if component and task else component or task

@@ -8,7 +8,8 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -16,11 +17,12 @@ from typing import Any, BinaryIO
 from deepopsctl import __version__, supervisor
 from deepopsctl.content import content_dir, playbook
 from deepopsctl.digest import desired_digest
-from deepopsctl.errors import ControlMachineError, ExitCode
 from deepopsctl.events import Event, HostResult, Output, parse, plain
 from deepopsctl.interrupts import Interrupts
 from deepopsctl.invocation import RunRequest, arguments, environment, write_inputs
 from deepopsctl.lock import Holder, ansible_lock, cluster_lock
+from deepopsctl.outcome import RunOutcome, Verdict
+from deepopsctl.progress import Progress
 from deepopsctl.summary import RunSummary, Tally
 from deepopsctl.workspace import RunFolder, Workspace, private_file
 
@@ -28,42 +30,9 @@ log = logging.getLogger(__name__)
 
 # How often a quiet run is looked at for Ctrl-C and timeout: runner's own 5 s is felt.
 LOOK_S = 0.2
+ERROR_LINES = 20
 
 Watch = Callable[[Event], None]
-
-
-@dataclass(frozen=True, slots=True)
-class RunOutcome:
-    """How a run ended. `stopped` is '', 'interrupted' or 'timeout'."""
-
-    folder: RunFolder
-    summary: RunSummary
-    elapsed_s: float
-    return_code: int
-    stopped: str = ""
-    where: str = ""
-    errors: tuple[str, ...] = ()
-
-    @property
-    def run_id(self) -> str:
-        """The run's name, for `deepopsctl runs show`."""
-        return self.folder.id
-
-    @property
-    def ok(self) -> bool:
-        """Everything asked was done on every host."""
-        return self.exit_code == ExitCode.OK
-
-    @property
-    def exit_code(self) -> ExitCode:
-        """DESIGN, section 5. Decided on what happened: runner answers 254 to a timeout and to a cancel alike."""
-        if self.stopped:
-            return ExitCode.INTERRUPTED if self.stopped == "interrupted" else ExitCode.TIMEOUT
-        if self.summary.failed:
-            return ExitCode.FAILED
-        if self.summary.unreachable:
-            return ExitCode.UNREACHABLE
-        return ExitCode.OK if self.return_code == 0 else ExitCode.FAILED
 
 
 def run(request: RunRequest, on_event: Watch) -> RunOutcome:
@@ -83,8 +52,9 @@ class _Run:
     folder: RunFolder
     on_event: Watch
     tally: Tally = field(default_factory=Tally)
-    errors: list[str] = field(default_factory=list)
-    where: str = ""
+    progress: Progress = field(default_factory=Progress)
+    # said outside any task; bounded, for -vvv says much
+    loose: deque[str] = field(default_factory=lambda: deque(maxlen=500))
     _events: BinaryIO | None = None
     _log: BinaryIO | None = None
 
@@ -102,10 +72,29 @@ class _Run:
             private_file(folder.log) as self._log,
         ):
             return_code = self._call_ansible(arguments(request, playbooks, folder.private), content, interrupts)
-        return RunOutcome(
-            folder, self.tally.summary(), round(time.monotonic() - started, 2), return_code,
-            interrupts.reason, self.where, tuple(self.errors),
-        )  # fmt: skip
+        progress, stopped = self.progress, interrupts.reason
+        outcome = RunOutcome(
+            folder,
+            request.command,
+            self._summary(return_code, stopped),
+            round(time.monotonic() - started, 2),
+            return_code,
+            stopped,
+            at=progress.title if stopped else "",
+            pending=tuple(sorted(progress.started - progress.done.keys())) if stopped else (),
+        )
+        folder.write(folder.summary, outcome.as_object())
+        return outcome
+
+    def _summary(self, return_code: int, stopped: Verdict | None) -> RunSummary:
+        summary = self.tally.summary()
+        if stopped or return_code == 0 or summary.failed:
+            return summary
+        # Ansible gave up outside any task; unreachable hosts alone explain its code 4, and nothing else
+        text = _errors(self.loose)
+        if not text and not summary.unreachable:
+            text = "\n".join([*list(self.loose)[-8:], f"ansible-playbook ended with code {return_code}"])
+        return self.tally.summary(text)
 
     def _variables(self, content: Path) -> dict[str, object]:
         request = self.request
@@ -114,6 +103,8 @@ class _Run:
         digest = "" if request.full else desired_digest(content, request.directory.path, [user_vars, files])
         return {
             **request.extra_vars,
+            # not --user: it loses against the inventory's ansible_user
+            **({"ansible_user": request.user} if request.user else {}),
             "deepops_cluster_dir": str(request.directory.path),
             "deepops_run_id": self.folder.id,
             # empty: it equals no node's record, so no gate closes
@@ -183,11 +174,12 @@ class _Run:
         if text and self.request.verbosity:
             self.on_event(Output(text))
         event = parse(raw, self.request.component)
+        if text and raw.get("event") in ("verbose", "error"):
+            self.loose.append(text)
         if event is None:
-            if text and raw.get("event") in ("verbose", "error"):
-                self.errors.append(text)
             return
         self.tally.add(event)
+        self.progress.add(event)
         if isinstance(event, HostResult) and self._events:
             self._events.write(json.dumps(_line(event), ensure_ascii=False).encode() + b"\n")
             self._events.flush()
@@ -202,6 +194,13 @@ def _line(event: HostResult) -> dict[str, object]:
     if event.message:
         found["message"] = event.message
     return found
+
+
+def _errors(loose: Iterable[str]) -> str:
+    """What Ansible said outside any task, from its first error on: a playbook or inventory it can't use."""
+    lines = "\n".join(loose).splitlines()
+    first = next((index for index, line in enumerate(lines) if line.startswith("[ERROR]")), None)
+    return "\n".join(lines[first : first + ERROR_LINES]).removeprefix("[ERROR]: ") if first is not None else ""
 
 
 def _prompts(request: RunRequest) -> dict[str, str]:

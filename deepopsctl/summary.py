@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -9,6 +10,8 @@ from deepopsctl.events import Event, HostResult, Notice, Recap, Status, TaskStar
 from deepopsctl.hints import hint_for
 
 SLOWEST = 5
+# our playbooks make such groups as they go (group_by); that one stays empty is the good case
+_EMPTY_GROUP = re.compile(r"Could not match supplied host pattern, ignoring: deepops_")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +84,7 @@ class Tally:
             self._spans.setdefault((event.component, event.task), (event.at, event.at))
         elif isinstance(event, Recap):
             self._recap = event.hosts
-        elif isinstance(event, Notice) and event.kind != "error":
+        elif isinstance(event, Notice) and event.kind != "error" and not _EMPTY_GROUP.search(event.text):
             self._warnings.setdefault(_one_line(event.text))
 
     def _add_result(self, event: HostResult) -> None:
@@ -95,9 +98,11 @@ class Tally:
             self._warnings.setdefault(f"{event.host}: {_one_line(warning)}")
         self._data += [TaskResult(event.host, event.task, data) for data in event.data]
 
-    def summary(self) -> RunSummary:
-        """What is known so far."""
+    def summary(self, errors: str = "") -> RunSummary:
+        """What is known so far. `errors` is what Ansible said outside any task when it gave up."""
         failures = self._failures()
+        if errors:
+            failures += (Failure("", "", "", errors, hint_for(errors)),)
         return RunSummary(
             # Ansible's own count wins where there is one: only it knows of rescued failures
             hosts={host: self._recap.get(host, self._counts.get(host, Totals())) for host in self._hosts()},

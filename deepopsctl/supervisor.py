@@ -1,9 +1,9 @@
 """The process between deepopsctl and ansible-playbook: however the run ends, nothing of it is left running.
 
-Started by its path, it imports nothing of deepopsctl. Ansible's workers and their ssh clients are sessions of their
-own, so killing a process group misses them; this process adopts all of them (PR_SET_CHILD_SUBREAPER), hears when
-deepopsctl dies, kill -9 included (PR_SET_PDEATHSIG), and then ends what runs below it. The lock it takes is inherited by
-Ansible and its workers: the next run waits for the last of them.
+Started by its path, it imports nothing of deepopsctl. Ansible's workers and their ssh clients are sessions of
+their own, so killing a process group misses them; this process adopts all of them (PR_SET_CHILD_SUBREAPER), hears
+when deepopsctl dies, kill -9 included (PR_SET_PDEATHSIG), and then ends what runs below it. The lock it takes is
+inherited by Ansible and its workers: the next run waits for the last of them.
 
 Arguments: LOCK PID_FILE ANSIBLE_ARGUMENT...
 """
@@ -85,7 +85,7 @@ def _run_exit_functions() -> None:
     import atexit
 
     with contextlib.suppress(Exception):
-        atexit._run_exitfuncs()  # noqa: SLF001
+        atexit._run_exitfuncs()
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
@@ -121,14 +121,14 @@ def _reap() -> None:
 def _descendants(root: int) -> list[int]:
     """Every process below `root`, but ssh's shared connections: they outlive a run on purpose."""
     children: dict[int, list[int]] = {}
-    for entry in os.listdir("/proc"):
-        if entry.isdigit():
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
             with contextlib.suppress(OSError, ValueError):
-                text = Path("/proc", entry, "stat").read_text(encoding="utf-8", errors="replace")
+                text = (entry / "stat").read_text(encoding="utf-8", errors="replace")
                 # the name in brackets may itself hold brackets and spaces
                 state, parent = text[text.rindex(")") + 2 :].split()[:2]
                 if state != "Z":
-                    children.setdefault(int(parent), []).append(int(entry))
+                    children.setdefault(int(parent), []).append(int(entry.name))
     found, todo = [], [root]
     while todo:
         below = [pid for pid in children.get(todo.pop(), ()) if not _is_shared_connection(pid)]

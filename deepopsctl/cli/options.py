@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import TypedDict, TypeVar
 
 import click
 
@@ -24,13 +24,18 @@ def connection_options(function: F) -> F:
     return function
 
 
-def ask_passwords(*, ssh: bool, become: bool) -> dict[str, str | None]:
+class Passwords(TypedDict):
+    """What a person typed, by the names that RunRequest has for it; None where nothing was asked."""
+
+    ssh_password: str | None
+    become_password: str | None
+
+
+def ask_passwords(*, ssh: bool, become: bool) -> Passwords:
     """Ask on the terminal, without echo, for what -k and -K announce; an empty sudo password repeats the first."""
-    ssh_password = click.prompt("SSH password", hide_input=True, err=True) if ssh else None
-    become_password = None
+    first = click.prompt("SSH password", hide_input=True, err=True) if ssh else None
+    second = None
     if become:
         question = "sudo password" + (" [the same]" if ssh else "")
-        become_password = click.prompt(
-            question, hide_input=True, err=True, default=ssh_password or "", show_default=False
-        )
-    return {"ssh_password": ssh_password, "become_password": become_password}
+        second = click.prompt(question, hide_input=True, err=True, default=first or "", show_default=False)
+    return Passwords(ssh_password=first, become_password=second)

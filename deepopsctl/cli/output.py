@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import os
+from collections.abc import Iterable, Mapping, Sequence
 
 import click
 
@@ -20,24 +21,56 @@ def emit_json(document: Mapping[str, object]) -> None:
 def errors_object(error: DeepOpsError) -> dict[str, object]:
     """The JSON object of a refused command (DESIGN, section 5)."""
     if isinstance(error, InputError):
-        found = [{"where": p.where, "message": p.message, "hint": p.hint} for p in error.problems]
-    else:
-        found = [{"where": "", "message": error.message, "hint": error.hint}]
+        return refusal_object((p.where, p.message, p.hint) for p in error.problems)
+    return refusal_object([("", error.message, error.hint)])
+
+
+def refusal_object(problems: Iterable[tuple[str, str, str]]) -> dict[str, object]:
+    """The same from (where, message, hint)."""
+    found = [{"where": where, "message": message, "hint": hint} for where, message, hint in problems]
     return {"schema": SCHEMA, "ok": False, "errors": found}
 
 
 def show_error(error: DeepOpsError) -> None:
     """Print `error: ...` and `hint: ...` lines on stderr, every problem of an input."""
     if isinstance(error, InputError):
-        pairs = [(f"{p.where}: {p.message}" if p.where else p.message, p.hint) for p in error.problems]
+        for p in error.problems:
+            show_problem(f"{p.where}: {p.message}" if p.where else p.message, p.hint)
     else:
-        pairs = [(error.message, error.hint)]
-    for message, hint in pairs:
-        click.echo(click.style("error: ", fg="red", bold=True) + message, err=True)
-        if hint:
-            click.echo(click.style("hint: ", fg="cyan") + hint, err=True)
+        show_problem(error.message, error.hint)
+
+
+def show_problem(message: str, hint: str = "") -> None:
+    """One `error:` line and its `hint:` line."""
+    say(click.style("error: ", fg="red", bold=True) + message)
+    if hint:
+        say(click.style("hint: ", fg="cyan") + hint)
 
 
 def say(text: str) -> None:
     """A line for people, on stderr."""
-    click.echo(text, err=True)
+    click.echo(text, err=True, color=color())
+
+
+def show(text: str) -> None:
+    """A line of data, on stdout."""
+    click.echo(text, color=color())
+
+
+def color() -> bool | None:
+    """False under NO_COLOR (https://no-color.org); None leaves it to click: colour on a terminal only."""
+    return False if os.environ.get("NO_COLOR") else None
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[int] = ()) -> list[str]:
+    """Aligned columns; those in `right` hold numbers."""
+    lines = [list(header), *(list(row) for row in rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
+    numbers = frozenset(right)
+    return [
+        "  ".join(
+            cell.rjust(width) if column in numbers else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    ]

@@ -8,30 +8,37 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from deepopsctl.cli.output import say
-from deepopsctl.events import Event
+from deepopsctl.events import Event, Output
 from deepopsctl.progress import Progress
 
 Watch = Callable[[Event], None]
 
 
 @contextmanager
-def show_progress(total: int | None) -> Iterator[Watch]:
+def show_progress(total: int | None, verbosity: int = 0) -> Iterator[Watch]:
     """What to hand to the runner as `on_event`. `total` nodes take part, or None where only Ansible knows."""
-    if sys.stderr.isatty():
+    if verbosity > 2:
+        yield _ansible_output
+    elif sys.stderr.isatty():
         from deepopsctl.cli.live import live_view
 
-        with live_view(total) as watch:
+        with live_view(total, verbosity) as watch:
             yield watch
     else:
-        yield plain_lines()
+        yield plain_lines(say)
 
 
-def plain_lines() -> Watch:
-    """One line on stderr for every task that has ended: `[  3.2s] slurm: Install packages: 3 nodes ok`."""
+def plain_lines(write: Callable[[str], None]) -> Watch:
+    """One line for every task that has ended: `[   3.2s] slurm: Install packages: 3 nodes ok, 2 changed`."""
     progress, started = Progress(), time.monotonic()
 
     def watch(event: Event) -> None:
         for line in progress.add(event):
-            say(f"[{time.monotonic() - started:6.1f}s] {line}")
+            write(f"[{time.monotonic() - started:6.1f}s] {line}")
 
     return watch
+
+
+def _ansible_output(event: Event) -> None:
+    if isinstance(event, Output):
+        say(event.text)

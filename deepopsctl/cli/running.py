@@ -1,27 +1,144 @@
-"""Run playbooks for a command: first line, progress, failures, verdict, exit code."""
+"""Run playbooks for a command: first line, progress, what failed, what to do, verdict, exit code."""
 
 from __future__ import annotations
 
-from deepopsctl.cli.output import emit_json, say
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import click
+
+from deepopsctl.cli.output import emit_json, say, table
 from deepopsctl.cli.progress import show_progress
+from deepopsctl.events import Totals
 from deepopsctl.invocation import RunRequest
+from deepopsctl.nodelist import fold
+from deepopsctl.outcome import RunOutcome, Verdict
+from deepopsctl.progress import title
+from deepopsctl.summary import Failure
+
+# More rows than this say less than a few
+MAX_ROWS = 12
+_WORDS = {
+    Verdict.OK: "done",
+    Verdict.FAILED: "failed",
+    Verdict.UNREACHABLE: "done, but for nodes that did not answer",
+    Verdict.TIMEOUT: "stopped: its time was up",
+    Verdict.INTERRUPTED: "stopped on request",
+}
+_COLORS = {Verdict.OK: "green", Verdict.UNREACHABLE: "yellow"}
 
 
-def run_and_report(request: RunRequest, hosts: tuple[str, ...] | None, cluster: str, *, as_json: bool) -> int:
+def run_and_report(request: RunRequest, hosts: tuple[str, ...] | None, *, verbosity: int, as_json: bool) -> int:
     """Run, show, report; the exit code."""
-    from deepopsctl.runner import run
-    from deepopsctl.runreport import summary_object
-
-    say(f"{request.command} {' '.join(request.playbooks)} on {len(hosts or ())} nodes of cluster {cluster}")
-    with show_progress(len(hosts) if hosts is not None else None) as watch:
-        outcome = run(request, watch)
-    document = summary_object(request.command, outcome)
-    outcome.folder.write(outcome.folder.summary, document)
+    outcome = run_watched(request, hosts, verbosity=verbosity)
     if as_json:
-        emit_json(document)
-    for failure in outcome.summary.failures:
-        say(f"{failure.host}: {failure.component}: {failure.task}: {failure.message}")
-    if outcome.errors and not outcome.ok:
-        say("\n".join(outcome.errors))
-    say(f"{'ok' if outcome.ok else 'failed'} after {outcome.elapsed_s} s: deepopsctl runs show {outcome.run_id}")
+        emit_json(outcome.as_object())
+    for line in report_lines(outcome, request):
+        say(line)
     return int(outcome.exit_code)
+
+
+def run_watched(request: RunRequest, hosts: tuple[str, ...] | None, *, verbosity: int) -> RunOutcome:
+    """Say what will run on how many nodes, run it, and show it as it goes on."""
+    from deepopsctl.runner import run
+
+    say(_first_line(request, hosts))
+    with show_progress(len(hosts) if hosts is not None else None, verbosity) as watch:
+        return run(request, watch)
+
+
+def report_lines(outcome: RunOutcome, request: RunRequest) -> Iterator[str]:
+    """A table of the nodes, then what failed and what to do, then the verdict; the last line names the run."""
+    yield from node_table(outcome.summary.hosts.items())
+    for warning in outcome.summary.warnings[:5]:
+        yield click.style("warning: ", fg="yellow") + warning
+    if (more := len(outcome.summary.warnings) - 5) > 0:
+        yield f"warning: and {more} more in summary.json"
+    yield from failure_lines(outcome.summary.failures)
+    if outcome.stopped:
+        yield _undone(outcome)
+    if not outcome.ok:
+        yield f"log: {_shown(outcome.folder.log)}"
+    word = click.style(_WORDS[outcome.verdict], fg=_COLORS.get(outcome.verdict, "red"), bold=True)
+    # `changes` of a check were not made
+    yield (
+        f"{request.command}: {word} after {outcome.elapsed_s:.1f} s, {_changes(outcome, request)}; details: "
+        f"deepopsctl -C {_shown(request.directory.path)} runs show {outcome.run_id}"
+    )
+
+
+def node_table(hosts: Iterable[tuple[str, Totals]]) -> list[str]:
+    """What was done to which nodes; those with the same numbers in one row."""
+    alike: dict[tuple[int, ...], list[str]] = {}
+    for host, totals in hosts:
+        numbers = (totals.ok, totals.changed, totals.failed, totals.unreachable)
+        alike.setdefault(numbers, []).append(host)
+    if len(alike) > MAX_ROWS:
+        alike = _by_outcome(alike)
+    if not alike:
+        return []
+    rows = [(_short(fold(names)), *(str(number) for number in numbers)) for numbers, names in alike.items()]
+    return table(("nodes", "ok", "changed", "failed", "unreachable"), rows, right=range(1, 5))
+
+
+def failure_lines(failures: Iterable[Failure]) -> Iterator[str]:
+    """Every failure once, with all nodes that have it: node, component, task, message, what to do."""
+    alike: dict[tuple[str, str, str, str, bool], list[str]] = {}
+    for failure in failures:
+        key = (failure.component, failure.task, failure.message, failure.hint, failure.unreachable)
+        alike.setdefault(key, []).append(failure.host)
+    for (component, task, message, hint, unreachable), hosts in alike.items():
+        names = _short(fold(name for name in hosts if name)) if any(hosts) else "ansible"
+        word = click.style("unreachable" if unreachable else "failed", fg="red", bold=True)
+        yield f"{word}: {names}" + (f": {title(component, task)}" if task else "")
+        yield from (f"    {line}" for line in message.splitlines())
+        if hint:
+            yield f"    {click.style('hint:', fg='cyan')} {hint}"
+
+
+def _first_line(request: RunRequest, hosts: tuple[str, ...] | None) -> str:
+    what = " ".join([request.command, *(request.playbooks if request.command == "deploy" else ())])
+    how = " (check: nothing will be changed)" if request.check else ""
+    if hosts is None:
+        return f"{what} on the nodes of {request.limit}{how}"
+    return f"{what} on {len(hosts)} node{'s' if len(hosts) != 1 else ''}: {_short(fold(hosts))}{how}"
+
+
+def _undone(outcome: RunOutcome) -> str:
+    """What a person has to know who stopped a run."""
+    if not outcome.at:
+        return "nothing was done yet"
+    where = f" on {_short(fold(outcome.pending))}" if outcome.pending else ""
+    return (
+        f"undone: {outcome.at}{where}, and all that comes after it; a program that already runs on a node "
+        f"may still end there\nthe next `deepopsctl {outcome.command}` finishes it"
+    )
+
+
+def _changes(outcome: RunOutcome, request: RunRequest) -> str:
+    changed = sum(1 for totals in outcome.summary.hosts.values() if totals.changed)
+    verb = "would change" if request.check else "changed"
+    return f"{changed} of {len(outcome.summary.hosts)} nodes {verb}" if changed else "nothing changed"
+
+
+def _by_outcome(alike: dict[tuple[int, ...], list[str]]) -> dict[tuple[int, ...], list[str]]:
+    """Few rows: the numbers only say whether there are any, as the largest of their kind."""
+    merged: dict[tuple[bool, ...], tuple[tuple[int, ...], list[str]]] = {}
+    for numbers, names in alike.items():
+        kind = tuple(number > 0 for number in numbers[1:])
+        before, others = merged.get(kind, (numbers, []))
+        merged[kind] = (tuple(max(pair) for pair in zip(before, numbers, strict=True)), others + names)
+    return dict(merged.values())
+
+
+def _short(text: str, width: int = 60) -> str:
+    return text if len(text) <= width else f"{text[: width - 3]}..."
+
+
+def _shown(path: Path) -> str:
+    """A path as it is easiest to copy: relative where that is shorter."""
+    try:
+        relative = str(path.relative_to(Path.cwd()))
+    except (ValueError, OSError):
+        return str(path)
+    return relative if relative != "." else "."
