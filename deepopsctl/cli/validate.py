@@ -1,0 +1,134 @@
+"""`deepopsctl validate`: prove through Slurm that the cluster works."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from deepopsctl.cli import Settings
+from deepopsctl.cli.options import ask_passwords, connection_options, json_option, limit_option
+from deepopsctl.cli.output import emit_json, say
+
+if TYPE_CHECKING:
+    from deepopsctl.clusterdir import ClusterDir
+    from deepopsctl.invocation import RunRequest
+    from deepopsctl.report.facts import Facts
+    from deepopsctl.validation import Validation
+
+# validation.SUITES, without importing it: --help answers at once
+SUITES = ("smoke", "all")
+_file_option = click.Path(path_type=Path, dir_okay=False, writable=True)
+_COLOURS = {"fail": "red", "warn": "yellow", "skip": "bright_black", "pass": "green"}
+
+
+@click.command()
+@click.argument("suites", nargs=-1, type=click.Choice(SUITES), metavar="[SUITE]...")
+@limit_option
+@click.option("--junit", type=_file_option, metavar="FILE", help="Write JUnit XML, for CI servers.")
+@click.option("--html", type=_file_option, metavar="FILE", help="Write a report: one page, nothing else needed.")
+@click.option("--timeout", type=click.FloatRange(min=0), default=0, metavar="SECONDS", help="Give up after this time.")
+@connection_options
+@json_option
+@click.pass_obj
+def validate(settings: Settings, /, suites: tuple[str, ...], *, as_json: bool, **given: Any) -> int:
+    """Prove that the cluster works, by jobs that a user could have submitted.
+
+    SUITE is `smoke`, or `all` suites, the default. Nothing is changed; jobs of others are never disturbed: what has no
+    free resources is skipped. Exit code 1 says that a check failed, 4 that nodes could not be reached.
+    """
+    from deepopsctl.cli.running import run_watched
+    from deepopsctl.clusterdir import ClusterDir
+    from deepopsctl.limits import resolve_limit
+    from deepopsctl.validation import examine, keep
+
+    directory = ClusterDir.open(settings.directory)
+    cluster = directory.cluster()
+    directory.refresh_inventory(cluster)
+    limit = resolve_limit(given["limit"] or "", cluster)
+    wanted = _wanted(suites)
+    request = _request(settings, directory, limit.text, wanted, given)
+    started = datetime.now().astimezone()
+    outcome = run_watched(request, limit.hosts, verbosity=settings.verbosity)
+    validation = examine(outcome, cluster, wanted, started)
+    keep(validation)
+    _report(validation, given["junit"], given["html"])
+    if as_json:
+        emit_json(validation.document())
+    return int(validation.exit_code)
+
+
+def _wanted(suites: tuple[str, ...]) -> tuple[str, ...]:
+    from deepopsctl.validation import SUITES as ALL
+
+    return tuple(suite for suite in ALL if not suites or "all" in suites or suite in suites)
+
+
+def _request(
+    settings: Settings, directory: ClusterDir, limit: str, suites: tuple[str, ...], given: dict[str, Any]
+) -> RunRequest:
+    from deepopsctl.invocation import RunRequest
+    from deepopsctl.validation import COMMAND, playbook_of
+
+    playbooks = tuple(playbook_of(suite) for suite in suites)
+    return RunRequest(
+        directory,
+        playbooks[0],
+        component=COMMAND,
+        command=COMMAND,
+        more=playbooks[1:],
+        limit=limit,
+        content=settings.content,
+        verbosity=settings.verbosity if settings.verbosity > 2 else 0,
+        timeout=given["timeout"],
+        user=given["user"] or "",
+        **ask_passwords(ssh=given["ask_pass"], become=given["ask_become_pass"]),
+    )
+
+
+def _report(validation: Validation, junit: Path | None, html: Path | None) -> None:
+    """The files that were asked for, then the table and the verdict."""
+    from deepopsctl.cli.running import failure_lines
+    from deepopsctl.report.html import render_html
+    from deepopsctl.report.junit import render_junit
+    from deepopsctl.validation import REPORT_FILE
+
+    facts = validation.facts
+    for path, render in ((junit, render_junit), (html, render_html)):
+        if path:
+            _write(path, render, facts)
+    _show(facts)
+    for line in failure_lines(failure for failure in validation.outcome.summary.failures if not failure.host):
+        say(line)
+    say(f"report: {html or validation.outcome.folder.path / REPORT_FILE}")
+
+
+def _write(path: Path, render: Callable[[Facts], str], facts: Facts) -> None:
+    from deepopsctl.errors import DeepOpsError
+
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(render(facts), encoding="utf-8")
+    except OSError as error:
+        raise DeepOpsError(f"{path}: {error.strerror}", "the checks themselves are kept in the run's folder") from error
+
+
+def _show(facts: Facts) -> None:
+    from shutil import get_terminal_size
+
+    from deepopsctl.report.table import table, verdict
+
+    for line in table(facts, max(get_terminal_size((110, 24)).columns, 60)):
+        if line.heading:
+            say("")
+            say(click.style(line.text, bold=True))
+        elif line.status:
+            say(f"  {click.style(f'{line.status:<4}', fg=_COLOURS[line.status])}  {line.text}")
+        else:
+            say(line.text)
+    say("")
+    counted = facts.totals.status
+    say(click.style(verdict(facts), fg=_COLOURS[counted], bold=True))

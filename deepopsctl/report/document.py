@@ -1,0 +1,20 @@
+"""The documented JSON object of a validation (DESIGN, section 5); a run's folder keeps it as checks.json."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from deepopsctl.checks import Check
+
+SCHEMA = 1
+
+
+def document(*, ok: bool, run: str, checks: Iterable[Check]) -> dict[str, object]:
+    """What `deepopsctl validate --json` prints."""
+    return {
+        "schema": SCHEMA,
+        "command": "validate",
+        "ok": ok,
+        "run": run,
+        "checks": [check.to_dict() for check in checks],
+    }

@@ -1,0 +1,81 @@
+"""One self-contained page: what was tested, what passed, which node is odd."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+from deepopsctl import __version__
+from deepopsctl.checks import Status
+from deepopsctl.report.catalogue import GROUPS
+from deepopsctl.report.facts import Facts
+from deepopsctl.report.folding import Row, fold_checks
+from deepopsctl.report.matrix import build_matrix
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+
+HEADLINES = {
+    Status.PASS: "Everything that was tested works.",
+    Status.WARN: "The cluster works, with reservations.",
+    Status.FAIL: "Not everything works.",
+    Status.SKIP: "Nothing could be tested.",
+}
+# not colour alone: every outcome has a shape of its own
+MARKS = {Status.PASS: "✓", Status.WARN: "!", Status.FAIL: "✕", Status.SKIP: "–"}
+
+
+def render_html(facts: Facts) -> str:
+    """The page's text. Everything that came from nodes is escaped."""
+    rows = fold_checks(facts.checks)
+    attention = sorted(
+        (row for row in rows if row.status in (Status.FAIL, Status.WARN)), key=lambda r: r.status.severity
+    )
+    return _template().render(
+        facts=facts,
+        totals=facts.totals,
+        headline=HEADLINES[facts.totals.status],
+        shares=_shares(facts),
+        attention=attention,
+        matrix=build_matrix(facts),
+        sections=_sections(rows),
+        marks=MARKS,
+        version=__version__,
+    )
+
+
+def _shares(facts: Facts) -> tuple[tuple[Status, str, int], ...]:
+    counted = facts.totals
+    return (
+        (Status.PASS, "passed", counted.passed),
+        (Status.WARN, "warning" if counted.warned == 1 else "warnings", counted.warned),
+        (Status.FAIL, "failed", counted.failed),
+        (Status.SKIP, "skipped", counted.skipped),
+    )
+
+
+def _sections(rows: tuple[Row, ...]) -> tuple[tuple[str, tuple[tuple[Row, ...], ...]], ...]:
+    """Rows by group, and within a group by check."""
+    found = []
+    for group in dict.fromkeys([*GROUPS, *(row.entry.group for row in rows)]):
+        names = dict.fromkeys(row.name for row in rows if row.entry.group == group)
+        if names:
+            found.append((group, tuple(tuple(row for row in rows if row.name == name) for name in names)))
+    return tuple(found)
+
+
+@cache
+def _template() -> Template:
+    from jinja2 import Environment, StrictUndefined
+    from markupsafe import Markup, escape
+
+    def code(text: str) -> Markup:
+        """Words between backticks as code; everything escaped first."""
+        return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))  # noqa: S704
+
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment.filters["code"] = code
+    text = files("deepopsctl.report").joinpath("templates/validation.html.j2").read_text(encoding="utf-8")
+    return environment.from_string(text)

@@ -1,0 +1,75 @@
+"""The table for a terminal: by group, equal nodes folded, what needs attention last, with what to do."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from deepopsctl.checks import Status
+from deepopsctl.nodelist import shorten
+from deepopsctl.report.catalogue import GROUPS
+from deepopsctl.report.facts import Facts
+from deepopsctl.report.folding import Row, fold_checks
+
+TITLE_WIDTH = 21
+WHERE_WIDTH = 26
+INDENT = " " * 8  # as wide as a status with its blanks
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line; a status stands before the text and may be coloured, a heading stands alone."""
+
+    text: str
+    status: Status | None = None
+    heading: bool = False
+
+    def plain(self) -> str:
+        """The line without colours."""
+        return f"  {self.status:<4}  {self.text}" if self.status else self.text
+
+
+def table(facts: Facts, width: int = 110) -> tuple[Line, ...]:
+    """All lines but the verdict."""
+    rows = fold_checks(facts.checks)
+    lines: list[Line] = []
+    groups = [*GROUPS, *dict.fromkeys(row.entry.group for row in rows if row.entry.group not in GROUPS)]
+    for group in groups:
+        members = [row for row in rows if row.entry.group == group]
+        if members:
+            lines += [Line(group, heading=True), *(Line(_row(row, width), row.status) for row in members)]
+    attention = [row for row in rows if row.status in (Status.FAIL, Status.WARN)]
+    if attention:
+        # failures come last of all: that is where a person looks
+        attention.sort(key=lambda row: row.status is Status.FAIL)
+        lines.append(Line("To do", heading=True))
+        lines += [line for row in attention for line in _detail(row, width)]
+    return tuple(lines)
+
+
+def verdict(facts: Facts) -> str:
+    """The last line: `ok: 43 passed, 2 skipped in 6.1 s`."""
+    words = {Status.PASS: "ok", Status.WARN: "ok, with warnings", Status.FAIL: "failed", Status.SKIP: "nothing tested"}
+    counted = facts.totals
+    return f"{words[counted.status]}: {counted.sentence()} in {facts.elapsed_s:.1f} s"
+
+
+def _row(row: Row, width: int) -> str:
+    note = row.measured if row.status is Status.PASS else row.message or row.measured
+    head = f"{row.entry.title:<{TITLE_WIDTH}} {shorten(row.where, WHERE_WIDTH):<{WHERE_WIDTH}} "
+    return (head + shorten(note, max(width - len(head) - len(INDENT), 20))).rstrip()
+
+
+def _detail(row: Row, width: int) -> Iterator[Line]:
+    yield Line(f"{row.entry.title}: {shorten(row.where, width - 30)}", row.status)
+    for text in _sentences(row):
+        for line in textwrap.wrap(text, width - len(INDENT), break_long_words=False, break_on_hyphens=False):
+            yield Line(INDENT + line)
+
+
+def _sentences(row: Row) -> Sequence[str]:
+    found = [row.message] if row.message else []
+    if row.measured or row.expected:
+        found.append(f"measured: {row.measured or 'nothing'}; expected: {row.expected or 'something else'}")
+    return [*found, f"do: {row.entry.advice}"]

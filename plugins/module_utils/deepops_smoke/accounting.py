@@ -1,0 +1,181 @@
+"""Accounting: the database answers, knows the user, and has this validation's jobs as they were."""
+
+from __future__ import annotations
+
+import time
+from typing import Callable, List, Mapping, NamedTuple, Sequence
+
+from . import command
+from .slurmtext import Record
+from .verdict import FAIL, PASS, Verdict, failed, one_line, skipped, verdict
+
+RETRY_S = 20.0
+FORMAT = "JobID,JobName,User,Account,State,ExitCode"
+OFF = ("", "accounting_storage/none", "(null)")
+
+
+class Job(NamedTuple):
+    """A job that ran, and what the database should say about it; `tasks` > 0 for an array."""
+
+    id: str
+    what: str
+    states: Sequence[str] = ("COMPLETED",)
+    tasks: int = 0
+
+
+class Row(NamedTuple):
+    """One line of sacct."""
+
+    id: str
+    name: str
+    user: str
+    account: str
+    state: str
+    exit_code: str
+
+
+def is_on(config: Record) -> bool:
+    """True when the cluster keeps accounting."""
+    return config.get("AccountingStorageType", "") not in OFF
+
+
+def answers(cluster: str, config: Record, answer: command.Answer) -> Verdict:
+    """slurmdbd answers and knows this cluster."""
+    if not is_on(config):
+        return skipped("accounting-answers", cluster, "the cluster keeps no accounting (AccountingStorageType)")
+    name = config.get("ClusterName", cluster)
+    if answer.rc != 0:
+        return failed(
+            "accounting-answers",
+            cluster,
+            "slurmdbd does not answer: " + one_line(answer.said),
+            "no answer",
+            name,
+        )
+    known = [line.split("|")[0] for line in answer.out.splitlines()]
+    if name not in known:
+        return failed(
+            "accounting-answers",
+            cluster,
+            "slurmdbd does not know this cluster",
+            ", ".join(known) or "none",
+            name,
+        )
+    return verdict("accounting-answers", cluster, PASS, name, name)
+
+
+def association(cluster: str, user: str, answer: command.Answer) -> Verdict:
+    """The user may use at least one account."""
+    if answer.rc != 0:
+        return failed(
+            "accounting-association",
+            cluster,
+            "sacctmgr: " + one_line(answer.said),
+            "no answer",
+            "an account for " + user,
+        )
+    accounts = sorted({line.split("|")[0] for line in answer.out.splitlines() if line.split("|")[0]})
+    if not accounts:
+        text = "{} belongs to no account: sacctmgr add user {} account=NAME".format(user, user)
+        return failed("accounting-association", cluster, text, "none", "an account for " + user)
+    return verdict("accounting-association", cluster, PASS, ", ".join(accounts), "an account for " + user)
+
+
+def parse(out: str) -> List[Row]:
+    """Lines of `sacct --parsable2 --noheader --allocations`."""
+    rows = [line.split("|") for line in out.splitlines()]
+    return [Row(*row) for row in rows if len(row) == len(Row._fields)]
+
+
+def matching(job: Job, rows: Sequence[Row]) -> List[Row]:
+    """The rows of one job, every task of an array."""
+    return [row for row in rows if row.id == job.id or row.id.startswith(job.id + "_")]
+
+
+def complete(job: Job, rows: Sequence[Row]) -> bool:
+    """True when the database has all rows of the job, and they are final."""
+    own = matching(job, rows)
+    settled = [row for row in own if row.state.split(" ")[0] not in ("PENDING", "RUNNING", "COMPLETING")]
+    return len(settled) >= max(job.tasks, 1)
+
+
+def fetch(
+    jobs: Sequence[Job], run: Callable[..., command.Answer] = command.run, patience: float = RETRY_S
+) -> command.Answer:
+    """sacct's answer, asked again until it has all jobs: the controller sends them to the database with a delay."""
+    argv = [
+        "sacct",
+        "--noheader",
+        "--parsable2",
+        "--allocations",
+        "--format=" + FORMAT,
+        "--jobs=" + ",".join(job.id for job in jobs),
+    ]
+    until = time.monotonic() + patience
+    while True:
+        answer = run(argv, timeout=10)
+        rows = parse(answer.out)
+        if answer.rc == 0 and all(complete(job, rows) for job in jobs):
+            return answer
+        if time.monotonic() > until:
+            return answer
+        time.sleep(0.5)
+
+
+def judge(
+    cluster: str, jobs: Sequence[Job], answer: command.Answer, user: str, accounts: Sequence[str]
+) -> List[Verdict]:
+    """One check for the jobs, one for the array's tasks."""
+    if answer.rc != 0:
+        return [
+            failed(
+                "accounting-jobs",
+                cluster,
+                "sacct: " + one_line(answer.said),
+                "no answer",
+                "{} jobs".format(len(jobs)),
+            )
+        ]
+    rows = parse(answer.out)
+    plain = [job for job in jobs if not job.tasks]
+    wrong = [text for job in plain for text in faults(job, rows, user, accounts)]
+    expected = "{} jobs of {}".format(len(plain), user)
+    found = sum(1 for job in plain if matching(job, rows))
+    checks = [_check("accounting-jobs", cluster, wrong, "{} jobs".format(found), expected)]
+    for job in jobs:
+        if job.tasks:
+            count = len(matching(job, rows))
+            faulty = faults(job, rows, user, accounts)
+            checks.append(
+                _check(
+                    "accounting-array",
+                    cluster,
+                    faulty,
+                    "{} tasks".format(count),
+                    "{} tasks".format(job.tasks),
+                )
+            )
+    return checks
+
+
+def faults(job: Job, rows: Sequence[Row], user: str, accounts: Sequence[str]) -> List[str]:
+    """What the database has wrong about one job, in words."""
+    own = matching(job, rows)
+    if len(own) < max(job.tasks, 1):
+        return ["{} (job {}): {} of {} records".format(job.what, job.id, len(own), max(job.tasks, 1))]
+    found = []
+    for row in own:
+        tests: Mapping[str, bool] = {
+            "user {} instead of {}".format(row.user, user): row.user != user,
+            "account {} instead of one of {}".format(row.account, ", ".join(accounts)): bool(accounts)
+            and row.account not in accounts,
+            "state {} instead of {}".format(row.state, " or ".join(job.states)): row.state.split(" ")[0]
+            not in job.states,
+            "exit code {}".format(row.exit_code): job.states == ("COMPLETED",) and row.exit_code != "0:0",
+        }
+        found += ["{} (job {}): {}".format(job.what, row.id, text) for text, is_wrong in tests.items() if is_wrong]
+    return found
+
+
+def _check(name: str, cluster: str, wrong: Sequence[str], measured: str, expected: str) -> Verdict:
+    return verdict(name, cluster, FAIL if wrong else PASS, measured, expected, message="; ".join(wrong[:5]))

@@ -1,0 +1,137 @@
+"""Batch jobs: their output arrives where they ran, and an array runs all its tasks."""
+
+from __future__ import annotations
+
+import os
+from typing import Dict, List, NamedTuple, Sequence, Tuple
+
+from .accounting import Job
+from .session import PREFIX, Session
+from .slurmtext import Record
+from .verdict import FAIL, PASS, SKIP, Verdict, failed, one_line, verdict
+
+MARK = "DEEPOPS-BATCH"
+TASKS = 3
+SCRIPT = """#!/bin/sh
+job=${{SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}}
+echo "{mark} job=$job task=${{SLURM_ARRAY_TASK_ID:-none}} user=$(id -u)"
+"""
+# prints and removes files on the node where they were written: homes need not be shared
+FETCH = 'for file in "$@"; do cat "$file" && rm -f "$file"; done'
+
+
+class Files(NamedTuple):
+    """Output files of batch jobs on one node."""
+
+    node: str
+    partition: str
+    paths: List[str]
+
+
+def path(session: Session, what: str) -> str:
+    """Where a job writes: the user's home, where people's jobs write, whether shared or not."""
+    return os.path.join(os.path.expanduser("~"), "-".join([PREFIX, session.token, what]) + ".out")
+
+
+def options(place: Record, output: str) -> List[str]:
+    """sbatch's options for a small job on one node."""
+    return [
+        "--partition=" + place["partition"],
+        "--nodelist=" + place["node"],
+        "--ntasks=1",
+        "--mem=50M",
+        "--output=" + output,
+    ]
+
+
+def lines(out: str) -> List[Dict[str, str]]:
+    """The jobs' lines in what was fetched."""
+    rows = [line.split(MARK, 1)[1].split() for line in out.splitlines() if MARK in line]
+    return [dict(word.split("=", 1) for word in row if "=" in word) for row in rows]
+
+
+def fetch(session: Session, what: str, files: Files) -> Tuple[str, str]:
+    """Read files on the node that wrote them, and remove them there; (text, error)."""
+    place = [
+        "--partition=" + files.partition,
+        "--nodelist=" + files.node,
+        "--nodes=1",
+        "--ntasks=1",
+        "--mem=50M",
+    ]
+    outcome = session.srun(what, place, ["/bin/sh", "-c", FETCH, "fetch", *files.paths])
+    return outcome.out, "" if outcome.ended and outcome.rc == 0 else one_line(outcome.why)
+
+
+def output_check(node: str, job: Job, found: Sequence[Dict[str, str]], error: str) -> Verdict:
+    """The batch job's own line arrived, written by the user."""
+    own = [line for line in found if line.get("job") == job.id and line.get("task") == "none"]
+    expected = "output of job {}".format(job.id)
+    if not own:
+        text = "the batch job ended, but its output is not on the node" + (": " + error if error else "")
+        return failed("batch-output", node, text, "nothing", expected)
+    if own[0].get("user") != str(os.getuid()):
+        return failed(
+            "batch-output",
+            node,
+            "the job ran as another user",
+            "uid " + own[0].get("user", "?"),
+            "uid {}".format(os.getuid()),
+        )
+    return verdict("batch-output", node, PASS, expected, expected)
+
+
+def array_check(node: str, job: Job, found: Sequence[Dict[str, str]], error: str) -> Verdict:
+    """Every task of the array ran, each with an index of its own."""
+    tasks = sorted(line.get("task", "") for line in found if line.get("job") == job.id)
+    expected = ", ".join(str(number) for number in range(1, TASKS + 1))
+    status = PASS if ", ".join(tasks) == expected else FAIL
+    text = "" if status == PASS else "not every task of the array left its line" + (": " + error if error else "")
+    return verdict(
+        "job-array", node, status, "tasks " + (", ".join(tasks) or "none"), "tasks " + expected, message=text
+    )
+
+
+def _left(name: str, node: str, left: Tuple[str, str]) -> Verdict:
+    state, reason = left
+    status = SKIP if state == "PENDING" and reason in ("Resources", "Priority", "None") else FAIL
+    return verdict(
+        name,
+        node,
+        status,
+        state.lower(),
+        "completed",
+        message="the job did not end in time; Slurm's reason: " + reason,
+    )
+
+
+def run(session: Session, node: str, partition: str) -> Tuple[List[Verdict], List[Job]]:
+    """Submit a batch job and an array on one node, wait, read what they wrote there."""
+    place = {"node": node, "partition": partition}
+    single, many = path(session, "batch"), path(session, "array")
+    script = SCRIPT.format(mark=MARK)
+    answers = {
+        "batch-output": session.sbatch("batch", options(place, single), script),
+        "job-array": session.sbatch("array", ["--array=1-{}".format(TASKS), *options(place, many + ".%a")], script),
+    }
+    checks = [
+        failed(name, node, "sbatch: " + one_line(answer.said), "refused", "submitted")
+        for name, answer in answers.items()
+        if answer.rc != 0
+    ]
+    submitted = {
+        name: Job(answer.out, name, tasks=TASKS if name == "job-array" else 0)
+        for name, answer in answers.items()
+        if answer.rc == 0
+    }
+    if not submitted:
+        return checks, []
+    left = session.wait([job.id for job in submitted.values()])
+    paths = [single] + [many + ".{}".format(number) for number in range(1, TASKS + 1)]
+    text, error = fetch(session, "fetch", Files(node, partition, paths))
+    judges = {"batch-output": output_check, "job-array": array_check}
+    for name, job in submitted.items():
+        checks.append(
+            _left(name, node, left[job.id]) if job.id in left else judges[name](node, job, lines(text), error)
+        )
+    return checks, [job for job in submitted.values() if job.id not in left]

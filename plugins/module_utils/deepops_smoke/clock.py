@@ -1,0 +1,55 @@
+"""Clocks: how far a node's is from the submit host's, known within the round trip's bounds."""
+
+from __future__ import annotations
+
+from typing import Any, Mapping, NamedTuple, Optional
+
+from .verdict import FAIL, PASS, WARN, Verdict, skipped, verdict
+
+# A second is what make, rsync and log readers notice; munge refuses credentials older than 300 s, and
+# tickets made by one node's clock and checked by another's fail well before that.
+WARN_S = 1.0
+FAIL_S = 60.0
+
+
+class Offset(NamedTuple):
+    """A clock's lead over another one's, in seconds, somewhere in [low, high]."""
+
+    low: float
+    high: float
+
+    @property
+    def least(self) -> float:
+        """The smallest distance that fits what was measured."""
+        return max(self.low, -self.high, 0.0)
+
+    def text(self) -> str:
+        """`+0.012 ± 0.004`."""
+        return "{:+.3f} ± {:.3f}".format((self.low + self.high) / 2, (self.high - self.low) / 2)
+
+
+def offset(reading: Mapping[str, Any]) -> Optional[Offset]:
+    """A node's lead over the control machine: it read `remote` between our `before` and `after`."""
+    try:
+        before, remote, after = (float(reading[key]) for key in ("before", "remote", "after"))
+    except (KeyError, TypeError, ValueError):
+        return None
+    return Offset(remote - after, remote - before)
+
+
+def between(node: Offset, submit: Offset) -> Offset:
+    """The node's lead over the submit host."""
+    return Offset(node.low - submit.high, node.high - submit.low)
+
+
+def judge(node: str, lead: Optional[Offset], submit: str) -> Verdict:
+    """Warn or fail only where even the kindest reading of the measurement is too far off."""
+    expected = "within {:g}".format(WARN_S)
+    if lead is None:
+        return skipped("clock", node, "no reading of the node's clock")
+    status = FAIL if lead.least > FAIL_S else WARN if lead.least > WARN_S else PASS
+    text = ""
+    if status != PASS:
+        word = "ahead of" if lead.low > 0 else "behind"
+        text = "the clock is at least {:.1f} s {} {}'s".format(lead.least, word, submit)
+    return verdict("clock", node, status, lead.text(), expected, "s", text)

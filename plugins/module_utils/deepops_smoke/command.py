@@ -1,0 +1,57 @@
+"""Run a tool with a time limit, in an environment where Slurm's tools print what we parse."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from typing import Dict, NamedTuple, Optional, Sequence
+
+# a user's own SQUEUE_FORMAT, SBATCH_PARTITION ... would change what the tools print and ask for
+FOREIGN = ("SLURM_", "SBATCH_", "SALLOC_", "SRUN_", "SQUEUE_", "SINFO_", "SACCT_", "SCANCEL_")
+KEEP = ("SLURM_CONF", "SLURM_CONF_SERVER")
+
+
+class Answer(NamedTuple):
+    """What a tool answered; rc 124 when it took too long, 127 when it is missing."""
+
+    rc: int
+    out: str
+    err: str
+    elapsed: float
+
+    @property
+    def said(self) -> str:
+        """The error text, or the output where there is none."""
+        return self.err.strip() or self.out.strip()
+
+
+def clean_environment(extra: Optional[Dict[str, str]] = None) -> Dict[str, str]:
+    """The process environment without settings that steer Slurm's tools."""
+    kept = {key: value for key, value in os.environ.items() if key in KEEP or not key.startswith(FOREIGN)}
+    kept.update({"LC_ALL": "C.UTF-8", "PATH": kept.get("PATH", "") + ":/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"})
+    kept.update(extra or {})
+    return kept
+
+
+def run(argv: Sequence[str], timeout: float = 15, stdin: str = "") -> Answer:
+    """Run one command; never raises for what the command does."""
+    started = time.monotonic()
+    try:
+        done = subprocess.run(
+            list(argv),
+            input=stdin,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            universal_newlines=True,
+            errors="replace",
+            timeout=timeout,
+            env=clean_environment(),
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        text = "no answer within {:.0f} s: {}".format(timeout, " ".join(argv[:4]))
+        return Answer(124, "", text, time.monotonic() - started)
+    except OSError as error:
+        return Answer(127, "", "{}: {}".format(argv[0], error.strerror), time.monotonic() - started)
+    return Answer(done.returncode, done.stdout, done.stderr, time.monotonic() - started)

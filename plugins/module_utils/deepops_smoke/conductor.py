@@ -1,0 +1,100 @@
+"""The order of the smoke suite: what must come first, and what may run at the same time."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import List, Sequence, Tuple
+
+from . import accounting, batch, command, picture, placement, suite
+from .accounting import Job
+from .across import Answers
+from .picture import Picture
+from .session import Session
+from .suite import Inputs
+from .verdict import Verdict, skipped
+
+Part = Tuple[List[Verdict], List[Job]]
+# what is not tried when no node answers; a report says so instead of being silent
+NEEDS_A_NODE = (
+    "memory-confinement",
+    "gpu-assignment",
+    "gpu-confinement",
+    "batch-output",
+    "job-array",
+    "guide-two-nodes",
+    "guide-interactive",
+    "guide-batch",
+    "accounting-jobs",
+    "accounting-array",
+)
+
+
+def run(inputs: Inputs, session: Session) -> List[Verdict]:
+    """All checks of the submit host; the session's jobs are cancelled at the end, also after a failure."""
+    seen = picture.take()
+    checks = suite.without_jobs(inputs, seen)
+    if not seen.answered:
+        return checks + [
+            skipped(name, inputs.cluster, "slurmctld does not answer") for name in ("node-answers", *NEEDS_A_NODE)
+        ]
+    try:
+        return checks + _with_jobs(inputs, seen, session)
+    finally:
+        session.close()
+
+
+def _with_jobs(inputs: Inputs, seen: Picture, session: Session) -> List[Verdict]:
+    with ThreadPoolExecutor(4) as pool:
+        refused = pool.submit(suite.over_asking, inputs, seen, session)
+        checks, answers = suite.answering(inputs, seen, session)
+        names = [name for name in inputs.tested if name in answers.lines]
+        if not names:
+            checks += [skipped(name, inputs.cluster, "no node answered") for name in NEEDS_A_NODE]
+            return checks + refused.result() + _association(inputs, seen)
+        jobs = _joint_jobs(answers)
+        memory = pool.submit(suite.memory, seen, session, names)
+        checks += suite.gpu_jobs(seen, session, names, answers)
+        checks += memory.result()
+        parts = [
+            pool.submit(_batch, seen, session, names),
+            pool.submit(suite.guide_examples, inputs, seen, session, names),
+        ]
+        for part in parts:
+            found, ran = part.result()
+            checks, jobs = checks + found, jobs + ran
+        return checks + refused.result() + accounts(inputs, seen, jobs)
+
+
+def _joint_jobs(answers: Answers) -> List[Job]:
+    """The jobs that nodes answered in, where every node of them did."""
+    ids = sorted({str(lines[0].get("job", "")) for lines in answers.lines.values()})
+    return [Job(identifier, "node-answers") for identifier in ids if identifier and not answers.troubles]
+
+
+def _batch(seen: Picture, session: Session, names: Sequence[str]) -> Part:
+    def room(name: str) -> int:
+        node = seen.nodes[name]
+        return int(node.get("CPUTot", "0")) - int(node.get("CPUAlloc", "0"))
+
+    best = max(names, key=room)
+    return batch.run(session, best, placement.choose(seen.nodes[best], seen.partitions))
+
+
+def _association(inputs: Inputs, seen: Picture) -> List[Verdict]:
+    if not accounting.is_on(seen.config):
+        return [skipped("accounting-association", inputs.cluster, "the cluster keeps no accounting")]
+    where = ["user=" + inputs.user, "cluster=" + seen.config.get("ClusterName", inputs.cluster)]
+    argv = ["sacctmgr", "--noheader", "--parsable2", "show", "associations", "where", *where, "format=account"]
+    return [accounting.association(inputs.cluster, inputs.user, command.run(argv))]
+
+
+def accounts(inputs: Inputs, seen: Picture, jobs: Sequence[Job]) -> List[Verdict]:
+    """What the accounting database says about the user and about the jobs that just ran."""
+    checks = _association(inputs, seen)
+    names = ("accounting-jobs", "accounting-array")
+    if not accounting.is_on(seen.config):
+        return checks + [skipped(name, inputs.cluster, "the cluster keeps no accounting") for name in names]
+    if not jobs:
+        return checks + [skipped(name, inputs.cluster, "no job ran to its end") for name in names]
+    known = [account for account in checks[0]["measured"].split(", ") if checks[0]["status"] == "pass"]
+    return checks + accounting.judge(inputs.cluster, jobs, accounting.fetch(jobs), inputs.user, known)

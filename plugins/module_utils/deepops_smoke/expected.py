@@ -1,0 +1,63 @@
+"""What the cluster should be: from cluster.yml and hardware.yml, as the inventory carries them."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional
+
+from . import slurmtext
+
+Expand = Callable[[str], List[str]]
+
+
+class Node(NamedTuple):
+    """One compute node; 0 where a value is not known. `exact` memory was set by the site, else it is a ceiling."""
+
+    name: str
+    cpus: int = 0
+    memory_mb: int = 0
+    exact_memory: bool = False
+    gpu_type: str = ""
+    gpus: int = 0
+
+
+class Partition(NamedTuple):
+    """One partition of cluster.yml; `minutes` None for no limit."""
+
+    name: str
+    nodes: List[str]
+    default: bool
+    minutes: Optional[int]
+
+
+def nodes(
+    slurm_nodes: Iterable[Mapping[str, Any]], hardware: Iterable[Mapping[str, Any]], expand: Expand
+) -> Dict[str, Node]:
+    """Every compute node of cluster.yml, in its order, with what hardware.yml knows about it."""
+    found: Dict[str, Node] = {}
+    stored = {name: entry for entry in hardware for name in expand(str(entry["names"]))}
+    for entry in slurm_nodes:
+        gpus = entry.get("gpus") or {}
+        options = {str(key).lower(): value for key, value in (entry.get("slurm") or {}).items()}
+        for name in expand(str(entry["names"])):
+            known = stored.get(name, {})
+            found[name] = Node(
+                name=name,
+                cpus=int(options.get("cpus") or known.get("cpus") or 0),
+                memory_mb=int(options.get("realmemory") or known.get("memory_mb") or 0),
+                exact_memory="realmemory" in options,
+                gpu_type=str(gpus.get("type") or ""),
+                gpus=int(gpus.get("count") or 0),
+            )
+    return found
+
+
+def partitions(slurm_partitions: Iterable[Mapping[str, Any]], known: Iterable[str], expand: Expand) -> List[Partition]:
+    """The partitions of cluster.yml; a node that was never deployed is not in slurm.conf, so not expected here."""
+    deployed = set(known)
+    found = []
+    for entry in slurm_partitions:
+        options = {str(key).lower(): value for key, value in (entry.get("options") or {}).items()}
+        limit = str(options.get("maxtime") or entry.get("max_time") or "")
+        members = [name for name in expand(str(entry["nodes"])) if name in deployed]
+        found.append(Partition(str(entry["name"]), members, bool(entry.get("default")), slurmtext.minutes(limit)))
+    return found

@@ -1,0 +1,114 @@
+"""GPUs given to jobs: two jobs at once on every GPU node must get different devices."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Mapping, NamedTuple, Sequence
+
+from . import across, placement, probe
+from .across import Answers, Data
+from .placement import Placement
+from .session import Session
+from .slurmtext import Record
+from .verdict import PASS, Verdict, failed, skipped, verdict
+
+DENIED = ("EPERM",)
+
+
+class Pair(NamedTuple):
+    """What two jobs that overlapped in time said, by node."""
+
+    first: Answers
+    second: Answers
+
+
+def device(data: Mapping[str, Any]) -> str:
+    """Which GPUs of the node a job got: Slurm's own index, else the device files it could open."""
+    told = data.get("env", {}).get("SLURM_STEP_GPUS") or data.get("env", {}).get("SLURM_JOB_GPUS")
+    if told:
+        return str(told)
+    opened = sorted(name for name, result in data.get("gpus", {}).items() if result not in DENIED)
+    return ",".join(name.replace("nvidia", "") for name in opened)
+
+
+def run_pair(session: Session, number: int, place: Placement, alone: Placement) -> Pair:
+    """Two jobs with one GPU a node; the first holds its GPUs until the second has answered.
+
+    `place` has the nodes with two free GPUs, `alone` those with one: they run the first job only.
+    """
+    joint = Placement(place.partition, place.nodes + alone.nodes)
+    names = ["gpu-a{}".format(number), "gpu-b{}".format(number)]
+    holding = session.start(names[0], joint.options(gpus=1), across.argv("gpu", "hold"))
+    holding.wait_for(probe.MARK, len(joint.nodes), session.queue_timeout)
+    second = Answers({}, {})
+    if place.nodes and probe.MARK in holding.text("out"):
+        outcome = session.srun(names[1], place.options(gpus=1), across.argv("gpu", ""))
+        lines = across.parse(outcome.out)
+        second = Answers(lines, {node: across.trouble(outcome) for node in place.nodes if node not in lines})
+    holding.release()
+    outcome = session.finish(names[0], holding)
+    lines = across.parse(outcome.out)
+    return Pair(Answers(lines, {node: across.trouble(outcome) for node in joint.nodes if node not in lines}), second)
+
+
+def places(
+    names: Sequence[str], nodes: Mapping[str, Record], partitions: Mapping[str, Record]
+) -> List[List[Placement]]:
+    """For each job: the nodes with two free GPUs and those with one."""
+    found = []
+    for place in placement.place(names, nodes, partitions):
+        two = [node for node in place.nodes if placement.free_gpus(nodes[node]) > 1 and _room_for_two(nodes[node])]
+        one = [node for node in place.nodes if node not in two]
+        found.append([Placement(place.partition, two), Placement(place.partition, one)])
+    return found
+
+
+def _room_for_two(node: Record) -> bool:
+    threads = max(int(node.get("ThreadsPerCore", "1") or 1), 1)
+    return int(node.get("CPUTot", "0")) - int(node.get("CPUAlloc", "0")) >= 2 * threads
+
+
+def assignment(node: str, first: Data, second: Data, total: int) -> Verdict:
+    """One device each, told to the job by CUDA_VISIBLE_DEVICES, and not the same one twice."""
+    got = [device(data) for data in (first, second) if data]
+    visible = [str(data.get("env", {}).get("CUDA_VISIBLE_DEVICES", "")) for data in (first, second) if data]
+    measured = "GPU " + " and ".join(got)
+    expected = "2 different GPUs" if second else "1 GPU"
+    if any(not text for text in visible):
+        return failed(
+            "gpu-assignment", node, "CUDA_VISIBLE_DEVICES is not set in a job with a GPU", "not set", expected
+        )
+    if any(len(text.split(",")) != 1 for text in got + visible):
+        text = "a job with --gpus-per-node=1 got CUDA_VISIBLE_DEVICES={}".format(" and ".join(visible))
+        return failed("gpu-assignment", node, text, measured, expected)
+    if second and got[0] == got[1]:
+        return failed("gpu-assignment", node, "two jobs at the same time got the same GPU", measured, expected)
+    text = "CUDA_VISIBLE_DEVICES={}".format(" and ".join(visible))
+    if not second and total > 1:
+        text += "; only one GPU was free: no second job to compare with"
+    return verdict("gpu-assignment", node, PASS, measured, expected, message=text)
+
+
+def judge(node: str, pair: Pair, total: int) -> Verdict:
+    """The assignment check of one node, from the two jobs' answers."""
+    for answers in (pair.first, pair.second):
+        if node in answers.troubles:
+            what = answers.troubles[node]
+            return verdict("gpu-assignment", node, what.status, message=what.message)
+    first, second = pair.first.lines.get(node), pair.second.lines.get(node)
+    if not first:
+        return skipped("gpu-assignment", node, "no job with a GPU ran here")
+    return assignment(node, first[0], second[0] if second else {}, total)
+
+
+def merge(pairs: Sequence[Pair]) -> Pair:
+    """The answers of all jobs as one pair."""
+    return Pair(_joined([pair.first for pair in pairs]), _joined([pair.second for pair in pairs]))
+
+
+def _joined(answers: Sequence[Answers]) -> Answers:
+    lines: Dict[str, List[Data]] = {}
+    troubles: Dict[str, across.Trouble] = {}
+    for entry in answers:
+        lines.update(entry.lines)
+        troubles.update(entry.troubles)
+    return Answers(lines, troubles)

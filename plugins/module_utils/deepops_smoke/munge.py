@@ -1,0 +1,50 @@
+"""Does a credential made on one node decode on another?"""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Dict, Mapping
+
+from . import command
+from .verdict import PASS, Verdict, failed, one_line, skipped, verdict
+
+GOOD = "Success"
+
+
+def encode() -> Dict[str, str]:
+    """A credential of this user for this user only: nobody else, not even Slurm, can use it."""
+    answer = command.run(["munge", "--no-input", "--restrict-uid={}".format(os.getuid())], timeout=10)
+    return {
+        "credential": answer.out.strip() if answer.rc == 0 else "",
+        "error": "" if answer.rc == 0 else one_line(answer.said),
+    }
+
+
+def decode(credential: str) -> str:
+    """munge's status of a credential: `Success (0)`, `Invalid credential (5)`, `Expired credential (15)`."""
+    answer = command.run(["unmunge"], timeout=10, stdin=credential)
+    for line in answer.out.splitlines():
+        if line.startswith("STATUS:"):
+            return line.partition(":")[2].strip()
+    return one_line(answer.said)
+
+
+def across(node: str, made: Mapping[str, Any], here: str, there: str, submit: str) -> Verdict:
+    """Judge both directions: `here` is the node's credential decoded on the submit host, `there` the reverse."""
+    expected = "decodes both ways"
+    if not made.get("credential"):
+        text = "{} could not make a credential: {}".format(node, made.get("error") or "munge gave no reason")
+        return failed("munge-across", node, text, "no credential", expected)
+    if not here.startswith(GOOD):
+        text = "a credential of {} does not decode on {}: {}".format(node, submit, here)
+        return failed("munge-across", node, text, here, expected)
+    if there and not there.startswith(GOOD):
+        text = "a credential of {} does not decode on {}: {}".format(submit, node, there)
+        return failed("munge-across", node, text, there, expected)
+    measured = expected if there else "decodes on {}".format(submit)
+    return verdict("munge-across", node, PASS, measured, expected if there else measured)
+
+
+def not_tried(node: str) -> Verdict:
+    """The check of a node that made no report."""
+    return skipped("munge-across", node, "no report from the node")

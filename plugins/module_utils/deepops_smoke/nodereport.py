@@ -1,0 +1,87 @@
+"""What one node says about itself: its services, its munge, its hardware, its Slurm."""
+
+from __future__ import annotations
+
+import glob
+import re
+import shutil
+from typing import Any, Dict, List, Sequence, Tuple
+
+from . import command, munge
+from .verdict import FAIL, PASS, Verdict, failed, one_line, skipped, verdict
+
+
+def services(node: str, units: Sequence[str]) -> Tuple[List[Verdict], Dict[str, str]]:
+    """The units that this node's roles need are active; and the state of each."""
+    if not units:
+        return [], {}
+    answer = command.run(["systemctl", "is-active", *units], timeout=10)
+    words = answer.out.split()
+    if len(words) != len(units):
+        return [skipped("services", node, "systemctl does not answer: " + one_line(answer.said))], {}
+    states = dict(zip(units, words))
+    bad = {unit: word for unit, word in states.items() if word != "active"}
+    text = ""
+    if bad:
+        text = "{}: systemctl status {}".format(
+            ", ".join("{} is {}".format(*item) for item in bad.items()), " ".join(bad)
+        )
+    measured = ", ".join(unit for unit in units if unit not in bad) or "none"
+    return [
+        verdict(
+            "services", node, FAIL if bad else PASS, measured + " active", ", ".join(units) + " active", message=text
+        )
+    ], states
+
+
+def munge_local(node: str) -> Tuple[Verdict, Dict[str, str]]:
+    """A credential made here decodes here; and one for other nodes to decode."""
+    made = munge.encode()
+    if not made["credential"]:
+        return failed("munge-local", node, "munge: " + made["error"], "no credential", "decodes"), made
+    status = munge.decode(made["credential"])
+    good = status.startswith(munge.GOOD)
+    check = verdict(
+        "munge-local",
+        node,
+        PASS if good else FAIL,
+        "decodes" if good else status,
+        "decodes",
+        message="" if good else "unmunge: " + status,
+    )
+    # a credential decodes once on each host: the one that travels must be fresh for this host as well
+    return check, munge.encode()
+
+
+def slurm_version() -> str:
+    """The version of the installed slurmd, else of the client tools; '' without either."""
+    for tool in ("slurmd", "sinfo"):
+        answer = command.run([tool, "-V"], timeout=10)
+        match = re.search(r"\d+\.\d+\S*", answer.out)
+        if answer.rc == 0 and match:
+            return match.group(0)
+    return ""
+
+
+def hardware() -> Dict[str, Any]:
+    """CPUs, memory (MiB) as slurmd finds them now, and the GPU device files."""
+    text = command.run(["slurmd", "-C"], timeout=10).out
+    found = dict(re.findall(r"(\w+)=(\S+)", text))
+    return {
+        "cpus": int(found.get("CPUs", "0")),
+        "memory_mb": int(found.get("RealMemory", "0")),
+        "gpu_devices": len(glob.glob("/dev/nvidia[0-9]*")),
+        "nvidia_smi": shutil.which("nvidia-smi") is not None,
+    }
+
+
+def report(node: str, units: Sequence[str], compute: bool) -> Tuple[List[Verdict], Dict[str, Any]]:
+    """The node's checks, and the facts that only make sense beside other nodes'."""
+    checks, states = services(node, units)
+    local, credential = munge_local(node)
+    facts: Dict[str, Any] = {"munge": credential}
+    if compute:
+        facts.update(hardware(), slurm_version=slurm_version())
+        if "slurmd" in states:
+            facts["slurmd_active"] = states["slurmd"] == "active"
+    return [*checks, local], facts

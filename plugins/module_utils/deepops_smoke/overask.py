@@ -1,0 +1,110 @@
+"""Jobs that ask for more than the cluster has must be refused when they are submitted, in Slurm's own words."""
+
+from __future__ import annotations
+
+from typing import List, Mapping, NamedTuple, Optional, Sequence
+
+from . import slurmtext
+from .command import Answer
+from .slurmtext import Record
+from .verdict import FAIL, PASS, WARN, Verdict, failed, one_line, skipped, verdict
+
+# Slurm's refusals: slurm_strerror() of 22.05 to 26.05
+REFUSALS = (
+    "requested node configuration is not available",
+    "requested partition configuration not available",
+    "node count specification invalid",
+    "more processors requested than permitted",
+    "cpu count per node can not be satisfied",
+    "cpu count specification invalid",
+    "memory specification can not be satisfied",
+    "requested time limit is invalid",
+    "invalid generic resource (gres) specification",
+    "job violates accounting/qos policy",
+)
+# where limits are not enforced at submission, Slurm keeps such a job pending for ever
+HELD_FOR_EVER = ("time", "nodes")
+
+
+class Request(NamedTuple):
+    """One impossible request; `reason` says why it can't be made, where it can't."""
+
+    what: str
+    options: List[str]
+    asked: str
+    reason: str = ""
+
+
+def requests(partition: Record, nodes: Sequence[Record]) -> List[Request]:
+    """Impossible requests for a partition with these nodes."""
+    name = partition.get("PartitionName", "")
+    cpus = max((slurmtext.number(node, "CPUTot") for node in nodes), default=0)
+    memory = max((slurmtext.number(node, "RealMemory") for node in nodes), default=0)
+    gpus = max((slurmtext.gpu_count(node.get("Gres", "")) for node in nodes), default=0)
+    limit = slurmtext.minutes(partition.get("MaxTime", ""))
+    found = [
+        Request(
+            "nodes",
+            ["--nodes={}".format(len(nodes) + 1)],
+            "{} nodes of {}".format(len(nodes) + 1, len(nodes)),
+        ),
+        Request(
+            "cpus",
+            ["--nodes=1", "--ntasks=1", "--cpus-per-task={}".format(cpus + 1)],
+            "{} CPUs on one node of {}".format(cpus + 1, cpus),
+        ),
+        Request(
+            "memory",
+            ["--nodes=1", "--mem={}M".format(memory + 1024)],
+            "{} MiB on a node of {}".format(memory + 1024, memory),
+        ),
+    ]
+    if gpus:
+        found.append(
+            Request(
+                "gpus",
+                ["--nodes=1", "--gres=gpu:{}".format(gpus + 1)],
+                "{} GPUs on a node of {}".format(gpus + 1, gpus),
+            )
+        )
+    else:
+        found.append(Request("gpus", ["--nodes=1", "--gres=gpu:1"], "1 GPU in a partition without GPUs"))
+    if limit is None:
+        found.append(Request("time", [], "", "partition {} has no time limit".format(name)))
+    else:
+        longer = slurmtext.clock(limit + 60)
+        found.append(
+            Request("time", ["--time=" + longer], "{} with a limit of {}".format(longer, slurmtext.clock(limit)))
+        )
+    return found
+
+
+def judge(request: Request, partition: str, answer: Optional[Answer], config: Mapping[str, str]) -> Verdict:
+    """Refused with Slurm's message, or not."""
+    name = "over-ask-" + request.what
+    if answer is None:
+        return skipped(name, partition, request.reason)
+    text = one_line(answer.said.replace("sbatch: error:", " "))
+    asked = "asked for {}".format(request.asked)
+    if answer.rc == 0:
+        enforced = config.get("EnforcePartLimits", "NO")
+        if request.what in HELD_FOR_EVER and enforced == "NO":
+            held = "accepted, and left pending for ever: set EnforcePartLimits=ALL, and users are told at once ({})"
+            return verdict(name, partition, WARN, "accepted", "refused", message=held.format(asked))
+        return failed(
+            name,
+            partition,
+            "Slurm accepted a job that can never run ({})".format(asked),
+            "accepted",
+            "refused",
+        )
+    if any(refusal in text.lower() for refusal in REFUSALS):
+        return verdict(name, partition, PASS, "refused", "refused", message="{}: {}".format(asked, text))
+    return verdict(
+        name,
+        partition,
+        FAIL,
+        "not tried",
+        "refused",
+        message="refused for another reason ({}): {}".format(asked, text),
+    )

@@ -1,0 +1,77 @@
+"""Slurm's own picture of the cluster, asked once."""
+
+from __future__ import annotations
+
+import re
+from concurrent.futures import ThreadPoolExecutor
+from typing import Dict, List, NamedTuple, Sequence
+
+from . import accounting, command, placement, slurmtext
+from .command import Answer
+from .slurmtext import Record
+from .verdict import FAIL, PASS, Verdict, one_line, verdict
+
+QUESTIONS = {
+    "ping": ["scontrol", "ping"],
+    "config": ["scontrol", "show", "config"],
+    "nodes": ["scontrol", "-o", "--all", "show", "node"],
+    "partitions": ["scontrol", "-o", "--all", "show", "partition"],
+    "clusters": ["sacctmgr", "--noheader", "--parsable2", "show", "cluster", "format=cluster"],
+}
+
+
+class Picture(NamedTuple):
+    """Records by name, as of the start of the validation."""
+
+    config: Record
+    nodes: Dict[str, Record]
+    partitions: Dict[str, Record]
+    answers: Dict[str, Answer]
+
+    def default_partition(self) -> str:
+        """The default partition's name, '' when there is none."""
+        return next((name for name, entry in self.partitions.items() if entry.get("Default") == "YES"), "")
+
+    def gpus(self, name: str) -> int:
+        """How many GPUs Slurm schedules on a node."""
+        return slurmtext.gpu_count(self.nodes.get(name, {}).get("Gres", ""))
+
+    def obstacles(self, names: Sequence[str]) -> Dict[str, str]:
+        """Nodes where a small job would have to wait, and why."""
+        found = {name: placement.obstacle(self.nodes[name], self.partitions) for name in names if name in self.nodes}
+        return {name: reason for name, reason in found.items() if reason}
+
+    def controller_checks(self, cluster: str) -> List[Verdict]:
+        """slurmctld and slurmdbd answer."""
+        found = [
+            verdict(
+                "controller-answers",
+                host,
+                PASS if word == "UP" else FAIL,
+                word.lower(),
+                "up",
+                message="" if word == "UP" else "slurmctld ({}) does not answer".format(role),
+            )
+            for role, host, word in re.findall(r"Slurmctld\(([^)]*)\) at (\S+) is (\w+)", self.answers["ping"].out)
+        ]
+        if not found:
+            text = "slurmctld does not answer: " + one_line(self.answers["ping"].said)
+            found = [verdict("controller-answers", cluster, FAIL, "no answer", "up", message=text)]
+        return [*found, accounting.answers(cluster, self.config, self.answers["clusters"])]
+
+    @property
+    def answered(self) -> bool:
+        """False when the controller gave no picture: no job can be tried."""
+        return bool(self.nodes) and bool(self.partitions)
+
+
+def take() -> Picture:
+    """Ask everything at once."""
+    with ThreadPoolExecutor(len(QUESTIONS)) as pool:
+        answers = dict(zip(QUESTIONS, pool.map(lambda name: command.run(QUESTIONS[name]), QUESTIONS)))
+    return Picture(
+        config=slurmtext.config(answers["config"].out),
+        nodes=slurmtext.records(answers["nodes"].out, "NodeName"),
+        partitions=slurmtext.records(answers["partitions"].out, "PartitionName"),
+        answers=answers,
+    )

@@ -1,0 +1,127 @@
+"""What a smoke job does on its compute node. Its text is handed to `python3 -c`: standard library, no relative imports.
+
+Each mode prints one line `DEEPOPS {json}`; everything else that a node prints at login is ignored.
+"""
+
+from __future__ import annotations
+
+import errno
+import glob
+import json
+import os
+import socket
+import subprocess
+import sys
+from typing import Any, Dict, List
+
+MARK = "DEEPOPS "
+MOST_CPUS = 8
+MEBIBYTE = 1024 * 1024
+
+
+def cpu_list(text: str) -> List[int]:
+    """`0-2,5` as [0, 1, 2, 5]."""
+    found: List[int] = []
+    for part in text.strip().split(","):
+        first, _dash, last = part.partition("-")
+        if first:
+            found.extend(range(int(first), int(last or first) + 1))
+    return found
+
+
+def node_cpus() -> List[int]:
+    """CPUs that the node's own init may use: what confinement is measured against."""
+    with open("/proc/1/status") as stream:
+        for line in stream:
+            if line.startswith("Cpus_allowed_list:"):
+                return cpu_list(line.partition(":")[2])
+    return []
+
+
+def try_cpus() -> Dict[str, Any]:
+    """Try to move to CPUs outside the allocation; EINVAL says that the kernel refused."""
+    own = sorted(os.sched_getaffinity(0))
+    tried = {}
+    for cpu in [cpu for cpu in node_cpus() if cpu not in own][:MOST_CPUS]:
+        try:
+            os.sched_setaffinity(0, {cpu})
+            tried[cpu] = "OK"
+        except OSError as error:
+            tried[cpu] = errno.errorcode.get(error.errno or 0, str(error.errno))
+    os.sched_setaffinity(0, own)
+    return {"own": own, "allocated": os.environ.get("SLURM_CPUS_ON_NODE", ""), "others": tried}
+
+
+def try_gpus() -> Dict[str, str]:
+    """Open every GPU device file: OK, ENXIO (visible, no driver behind it), EPERM (denied by the cgroup)."""
+    tried = {}
+    for path in glob.glob("/dev/nvidia[0-9]*"):
+        try:
+            os.close(os.open(path, os.O_RDWR | os.O_NONBLOCK))
+            tried[os.path.basename(path)] = "OK"
+        except OSError as error:
+            tried[os.path.basename(path)] = errno.errorcode.get(error.errno or 0, str(error.errno))
+    return tried
+
+
+def decode(credential: str) -> str:
+    """What unmunge says about a credential made on the submit host."""
+    if not credential:
+        return ""
+    try:
+        done = subprocess.run(
+            ["unmunge"],
+            check=False,
+            input=credential.encode(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=10,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    text = done.stdout.decode(errors="replace")
+    status = [line.partition(":")[2].strip() for line in text.splitlines() if line.startswith("STATUS:")]
+    return status[0] if status else text.strip()
+
+
+def say(data: Dict[str, Any]) -> None:
+    """One line for the submit host."""
+    environment = os.environ
+    data["node"] = environment.get("SLURMD_NODENAME", "")
+    data["job"] = environment.get("SLURM_JOB_ID", "")
+    data["user"] = os.getuid()
+    sys.stdout.write(MARK + json.dumps(data) + "\n")
+    sys.stdout.flush()
+
+
+def answer(credential: str) -> None:
+    """Mode for every node: where am I, am I confined, does the cluster's key fit."""
+    say({"host": socket.gethostname(), "cpus": try_cpus(), "gpus": try_gpus(), "munge": decode(credential)})
+
+
+def gpu(hold: str) -> None:
+    """Mode for jobs with a GPU; with `hold` it stays until its input ends, so that two jobs overlap."""
+    names = ("CUDA_VISIBLE_DEVICES", "SLURM_STEP_GPUS", "SLURM_JOB_GPUS", "GPU_DEVICE_ORDINAL")
+    say({"gpus": try_gpus(), "env": {name: os.environ[name] for name in names if name in os.environ}})
+    if hold:
+        sys.stdin.read()
+
+
+def resident() -> int:
+    """This process's memory in MiB, swapped-out parts not counted."""
+    with open("/proc/self/statm") as stream:
+        return int(stream.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") // MEBIBYTE
+
+
+def memory(most: str) -> None:
+    """Take memory in steps of 10 MiB, saying how much is held; `end` only if nobody stopped it."""
+    held = []
+    say({"held": 0, "resident": resident(), "end": False})
+    for step in range(10, int(most) + 1, 10):
+        held.append(b"x" * (10 * MEBIBYTE))
+        say({"held": step, "resident": resident(), "end": step + 10 > int(most)})
+
+
+if __name__ == "__main__":
+    MODES: Dict[str, Any] = {"answer": answer, "gpu": gpu, "memory": memory}
+    MODES[sys.argv[1]](*sys.argv[2:])

@@ -1,0 +1,168 @@
+"""Is Slurm's picture of nodes and partitions the one that cluster.yml and hardware.yml describe?"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Mapping, Optional
+
+from . import slurmtext
+from .expected import Node, Partition
+from .slurmtext import Record
+from .verdict import FAIL, PASS, WARN, Verdict, failed, skipped, verdict
+
+# flags in a node's State= that keep jobs away, and those that only postpone them
+OUT = ("DOWN", "DRAIN", "FAIL", "ERROR", "INVAL", "NOT_RESPONDING", "UNKNOWN", "FUTURE")
+LATER = ("MAINT", "REBOOT", "POWER", "RESERVED")
+# a kernel may report a little more or less memory after an update
+MEMORY_SLACK = 0.02
+LEAST_SHARE = 0.75
+
+
+def is_up(node: Optional[Record]) -> bool:
+    """True when Slurm would start jobs on the node, now or after others have ended."""
+    if node is None:
+        return False
+    state = node.get("State", "UNKNOWN")
+    return not state.endswith("*") and not any(flag in state for flag in OUT + ("MAINT", "POWER"))
+
+
+def node_state(name: str, node: Optional[Record]) -> Verdict:
+    """Registered, answering, not drained; a failure carries Slurm's own reason."""
+    expected = "idle, mixed or allocated"
+    if node is None:
+        return failed("node-state", name, "Slurm does not know this node", "not registered", expected)
+    state = node.get("State", "UNKNOWN")
+    reason = slurmtext.present(node.get("Reason", "")).split(" Comment=")[0]
+    if state.endswith("*") or any(flag in state for flag in OUT):
+        text = "Slurm's reason: {}".format(reason) if reason else "Slurm gives no reason"
+        if state.endswith("*"):
+            text += "; slurmd does not answer"
+        return failed("node-state", name, text, state.lower(), expected)
+    status = WARN if any(flag in state for flag in LATER) else PASS
+    return verdict("node-state", name, status, state.lower(), expected, message=reason)
+
+
+def node_cpus(want: Node, node: Record, found: Mapping[str, Any]) -> Verdict:
+    """CPUs: what Slurm schedules, what hardware.yml has, what slurmd finds on the node today."""
+    has = slurmtext.number(node, "CPUTot")
+    if not want.cpus:
+        return skipped("node-cpus", want.name, "hardware.yml does not know this node")
+    if has != want.cpus:
+        return failed(
+            "node-cpus",
+            want.name,
+            "Slurm schedules another number of CPUs than hardware.yml has",
+            has,
+            want.cpus,
+        )
+    real = int(found.get("cpus") or has)
+    if real < has:
+        return failed("node-cpus", want.name, "the node has fewer CPUs today than hardware.yml says", real, want.cpus)
+    return verdict("node-cpus", want.name, PASS, has, want.cpus)
+
+
+def node_memory(want: Node, node: Record, found: Mapping[str, Any]) -> Verdict:
+    """Memory that Slurm may hand out: never more than there is, not much less."""
+    name, has = want.name, slurmtext.number(node, "RealMemory")
+    if not want.memory_mb:
+        return skipped("node-memory", name, "hardware.yml does not know this node")
+    expected = "{}{}".format("" if want.exact_memory else "at most ", want.memory_mb)
+    status, message = PASS, ""
+    real = int(found.get("memory_mb") or 0)
+    if want.exact_memory and has != want.memory_mb:
+        status, message = FAIL, "Slurm has another RealMemory than cluster.yml sets"
+    elif has > want.memory_mb:
+        status, message = FAIL, "Slurm promises jobs more memory than hardware.yml has"
+    elif real and has > real * (1 + MEMORY_SLACK):
+        status, message = FAIL, "the node has {} MiB today, less than Slurm promises jobs".format(real)
+    elif has < want.memory_mb * LEAST_SHARE:
+        status, message = WARN, "much of the node's memory is not given to jobs"
+    return verdict("node-memory", name, status, has, expected, "MiB", message)
+
+
+def node_gpus(want: Node, node: Record, found: Mapping[str, Any]) -> Verdict:
+    """GPUs that Slurm schedules, their type, and the device files the node has."""
+    has = slurmtext.gpus(node.get("Gres", ""))
+    measured = "+".join("{}:{}".format(entry.type or "gpu", entry.amount) for entry in has) or "none"
+    expected = "{}:{}".format(want.gpu_type or "gpu", want.gpus) if want.gpus else "none"
+    if measured != expected:
+        return failed(
+            "node-gpus", want.name, "Slurm schedules other GPUs than cluster.yml declares", measured, expected
+        )
+    devices = found.get("gpu_devices")
+    if want.gpus and devices is not None and int(devices) < want.gpus:
+        text = "the node has fewer GPU device files (/dev/nvidia*) than GPUs declared"
+        return failed("node-gpus", want.name, text, "{} device files".format(devices), expected)
+    return verdict("node-gpus", want.name, PASS, measured, expected)
+
+
+def node_checks(
+    wanted: Mapping[str, Node], nodes: Mapping[str, Record], reports: Mapping[str, Mapping[str, Any]]
+) -> List[Verdict]:
+    """State and counts of every node."""
+    found = []
+    for name, want in wanted.items():
+        node, report = nodes.get(name), reports.get(name, {})
+        found.append(node_state(name, node))
+        if node is not None:
+            found += [
+                node_cpus(want, node, report),
+                node_memory(want, node, report),
+                node_gpus(want, node, report),
+            ]
+    return found
+
+
+def partition_checks(wanted: List[Partition], has: Mapping[str, Record], nodes: Mapping[str, Record]) -> List[Verdict]:
+    """Every partition of cluster.yml: there, up, with its nodes, default flag and time limit."""
+    found = [_partition(want, has.get(want.name), _members(want.name, nodes)) for want in wanted]
+    unknown = sorted(set(has) - {want.name for want in wanted})
+    found += [
+        verdict(
+            "partition",
+            name,
+            WARN,
+            "in Slurm",
+            "not in cluster.yml",
+            message="Slurm has a partition that cluster.yml does not name",
+        )
+        for name in unknown
+    ]
+    return found
+
+
+def _members(partition: str, nodes: Mapping[str, Record]) -> List[str]:
+    return [name for name, node in nodes.items() if partition in node.get("Partitions", "").split(",")]
+
+
+def _partition(want: Partition, has: Optional[Record], members: List[str]) -> Verdict:
+    if has is None:
+        return failed("partition", want.name, "Slurm has no such partition", "missing", "up")
+    wrong: Dict[str, str] = {}
+    if has.get("State") != "UP":
+        wrong["state"] = "state {}, not UP".format(has.get("State"))
+    missing = [name for name in want.nodes if name not in members]
+    extra = [name for name in members if name not in want.nodes]
+    if missing:
+        wrong["missing"] = "lacks {}".format(_some(missing))
+    if extra:
+        wrong["extra"] = "has {} in addition".format(_some(extra))
+    if (has.get("Default") == "YES") != want.default:
+        wrong["default"] = "is default" if not want.default else "is not default"
+    if slurmtext.minutes(has.get("MaxTime", "")) != want.minutes:
+        limit = slurmtext.clock(want.minutes) if want.minutes is not None else "UNLIMITED"
+        wrong["time"] = "time limit {}, not {}".format(has.get("MaxTime"), limit)
+    expected = "{} nodes, up".format(len(want.nodes))
+    status = FAIL if wrong else PASS
+    return verdict(
+        "partition",
+        want.name,
+        status,
+        "{} nodes, {}".format(len(members), has.get("State", "").lower()),
+        expected,
+        message="; ".join(wrong.values()),
+    )
+
+
+def _some(names: List[str], most: int = 5) -> str:
+    rest = len(names) - most
+    return ", ".join(names[:most]) + (" and {} more".format(rest) if rest > 0 else "")

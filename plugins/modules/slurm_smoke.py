@@ -1,0 +1,92 @@
+#!/usr/bin/python
+"""Prove through Slurm, as a user's jobs, that the cluster works."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: slurm_smoke
+short_description: Run the smoke suite on a submit host
+description:
+  - Runs as the connecting user, on a machine with Slurm's client tools. Every trial is a job with a recognisable name,
+    a short time limit and a place in the queue like any other; whatever is left is cancelled at the end.
+  - Nodes that other jobs fill are skipped, with the reason, after O(queue_timeout) seconds at most.
+  - The module does not fail because a check fails; the checks say so themselves.
+options:
+  cluster: {description: The cluster's name., type: str, required: true}
+  submit_host: {description: This machine's name in the inventory., type: str, required: true}
+  tested: {description: The compute nodes to test., type: list, elements: str, required: true}
+  nodes: {description: C(slurm_nodes) of the inventory., type: list, elements: dict, required: true}
+  partitions: {description: C(slurm_partitions) of the inventory., type: list, elements: dict, required: true}
+  hardware: {description: The C(nodes) of hardware.yml., type: list, elements: dict, default: []}
+  reports: {description: What M(node_smoke) returned as RV(report), by node., type: dict, default: {}}
+  queue_timeout: {description: Seconds a job may wait for resources., type: int, default: 20}
+  run_timeout: {description: Seconds a started job may take., type: int, default: 30}
+author: deepopsctl
+"""
+
+EXAMPLES = r"""
+- name: Run the smoke suite
+  slurm_smoke:
+    cluster: hpc
+    submit_host: "{{ inventory_hostname }}"
+    tested: [gpu01, gpu02]
+    nodes: "{{ slurm_nodes }}"
+    partitions: "{{ slurm_partitions }}"
+"""
+
+RETURN = r"""
+deepops: {description: The checks., type: dict, returned: always}
+elapsed_s: {description: Seconds the suite took., type: float, returned: always}
+"""
+
+import getpass
+import os
+import time
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.deepops_smoke import command, conductor, expected, session, suite
+
+SPEC = {
+    "cluster": {"type": "str", "required": True},
+    "submit_host": {"type": "str", "required": True},
+    "tested": {"type": "list", "elements": "str", "required": True},
+    "nodes": {"type": "list", "elements": "dict", "required": True},
+    "partitions": {"type": "list", "elements": "dict", "required": True},
+    "hardware": {"type": "list", "elements": "dict", "default": []},
+    "reports": {"type": "dict", "default": {}},
+    "queue_timeout": {"type": "int", "default": 20},
+    "run_timeout": {"type": "int", "default": 30},
+}
+
+
+def expand(names: str) -> list[str]:
+    """Slurm's own reading of a node set; a plain name needs none."""
+    if not set(names) & set("[],"):
+        return [names]
+    return command.run(["scontrol", "show", "hostnames", names]).out.split()
+
+
+def main() -> None:
+    module = AnsibleModule(argument_spec=SPEC, supports_check_mode=True)
+    given = module.params
+    if module.check_mode:
+        module.exit_json(changed=False, deepops={"checks": []}, elapsed_s=0.0, msg="check mode: no jobs are submitted")
+    started = time.monotonic()
+    wanted = expected.nodes(given["nodes"], given["hardware"], expand)
+    known = [node.name for node in wanted.values() if node.cpus] or list(wanted)
+    inputs = suite.Inputs(
+        cluster=given["cluster"],
+        submit=given["submit_host"],
+        user=getpass.getuser(),
+        tested=[name for name in given["tested"] if name in wanted],
+        reports=given["reports"],
+        wanted=wanted,
+        partitions=expected.partitions(given["partitions"], known, expand),
+    )
+    jobs = session.Session(os.urandom(3).hex(), inputs.user, given["queue_timeout"], given["run_timeout"])
+    checks = conductor.run(inputs, jobs)
+    module.exit_json(changed=False, deepops={"checks": checks}, elapsed_s=round(time.monotonic() - started, 1))
+
+
+if __name__ == "__main__":
+    main()
