@@ -187,8 +187,10 @@ def _undo(task: Task, crew: Crew) -> None:
     task.say("removing what was started")
     try:
         crew.halt()
+        new = {node.name for node in task.missing}
         for _ in range(2):  # twice: a container may have been on its way in the first time
-            remove_containers(container_name(name, node.name) for node in task.missing)
+            # by label, not by name: a container of that name may be why this `up` failed, and somebody else's
+            remove_containers(container.id for container in list_containers(name) if container.node in new)
             crew.join()
         if task.before is None:
             remove_network(name)
