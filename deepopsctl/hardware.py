@@ -79,21 +79,31 @@ def load_hardware(path: Path) -> dict[str, NodeHardware]:
     found: dict[str, NodeHardware] = {}
     for position, entry in enumerate(document.get("nodes", [])):
         try:
-            hardware = _parse_entry(entry)
-            names = nodelist.expand(str(entry["names"]))
-        except (KeyError, TypeError, ValueError) as error:
-            raise InputError.single(
-                where, f"nodes[{position}] is not complete: {error}", _restore_hint(path)
-            ) from error
+            names, hardware = _parse_entry(entry)
+        except ValueError as error:
+            raise InputError.single(where, f"nodes[{position}]: {error}", _restore_hint(path)) from error
         found.update(dict.fromkeys(names, hardware))
     return found
 
 
-def _parse_entry(entry: Mapping[str, object]) -> NodeHardware:
+def _parse_entry(entry: object) -> tuple[tuple[str, ...], NodeHardware]:
+    """Names and hardware of one line; ValueError says what is wrong with it."""
+    if not isinstance(entry, dict):
+        raise ValueError("is no line of a node: it needs names and hardware")  # noqa: TRY004 (one kind for all faults)
+    missing = [field for field in ("names", *NUMBERS, "cgroup") if field not in entry]
+    if missing:
+        raise ValueError(f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing")
     cgroup = str(entry["cgroup"])
     if cgroup not in CGROUPS:
         raise ValueError(f"cgroup is one of {', '.join(CGROUPS)}, not {cgroup}")
-    return NodeHardware(**{field: int(str(entry[field])) for field in NUMBERS}, cgroup=cgroup)
+    numbers = {field: _positive(field, entry[field]) for field in NUMBERS}
+    return nodelist.expand(str(entry["names"])), NodeHardware(**numbers, cgroup=cgroup)
+
+
+def _positive(field: str, value: object) -> int:
+    if not isinstance(value, int) or value < 1:
+        raise ValueError(f"{field} is {value!r}, which is no number above 0")
+    return value
 
 
 def dump_hardware(hardware: Mapping[str, NodeHardware]) -> str:

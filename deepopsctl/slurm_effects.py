@@ -6,6 +6,7 @@ Source: slurm.conf(5), "a restart of the daemon is required", Slurm 22.05 to 26.
 from __future__ import annotations
 
 import hashlib
+import re
 from enum import IntEnum
 
 
@@ -62,36 +63,36 @@ EFFECTS = {
 }
 
 
-def parse_conf(text: str) -> dict:
-    """Single keys of a slurm.conf; node and partition lines are joined under their first key."""
-    found: dict = {}
-    repeated = ("nodename", "partitionname", "slurmctldhost")
+def parse_conf(text: str) -> dict[str, str]:
+    """Keys of a slurm.conf, in lower case as Slurm reads them in any; lines that may repeat are joined."""
+    found: dict[str, str] = {}
     for raw in text.splitlines():
-        line = raw.partition("#")[0].strip()
-        key, separator, value = line.partition("=")
-        if not separator:
-            continue
-        if key.strip().lower() in repeated:
-            found[key.strip()] = found.get(key.strip(), "") + value.strip() + "\n"
-        else:
-            found[key.strip()] = value.strip()
+        key, separator, value = raw.partition("#")[0].strip().partition("=")
+        key = key.strip().lower()
+        if separator and key in ("nodename", "partitionname", "slurmctldhost"):
+            found[key] = found.get(key, "") + value.strip() + "\n"
+        elif separator:
+            found[key] = value.strip()
     return found
 
 
-def effect_of(old: str, new: str) -> tuple:
+def effect_of(old: str, new: str) -> tuple[Effect, list[str]]:
     """How the change from one slurm.conf to another takes effect, and the keys that changed."""
     before, after = parse_conf(old), parse_conf(new)
-    changed = sorted(key for key in before.keys() | after.keys() if before.get(key) != after.get(key))
+    changed = [key for key in before.keys() | after.keys() if before.get(key) != after.get(key)]
     effects = {key.lower(): effect for key, effect in EFFECTS.items()}
-    strongest = max((effects.get(key.lower(), Effect.RECONFIGURE) for key in changed), default=Effect.NONE)
-    return strongest, changed
+    strongest = max((effects.get(key, Effect.RECONFIGURE) for key in changed), default=Effect.NONE)
+    return strongest, sorted(_spelling(key, f"{new}\n{old}") for key in changed)
+
+
+def _spelling(key: str, text: str) -> str:
+    """A key as the file writes it."""
+    found = re.search(rf"^[ \t]*({re.escape(key)})[ \t]*=", text, re.IGNORECASE | re.MULTILINE)
+    return found.group(1) if found else key
 
 
 def slurmd_generation(conf: str, cgroup_conf: str) -> str:
     """A short hash of what only a restarted slurmd picks up; slurmd restarts when it changes."""
-    settings = parse_conf(conf)
-    effects = {key.lower(): effect for key, effect in EFFECTS.items()}
-    relevant = sorted(
-        f"{key}={value}" for key, value in settings.items() if effects.get(key.lower()) is Effect.RESTART_SLURMD
-    )
-    return hashlib.sha256("\n".join([*relevant, cgroup_conf]).encode()).hexdigest()[:12]
+    relevant = {key.lower() for key, effect in EFFECTS.items() if effect is Effect.RESTART_SLURMD}
+    settings = sorted(f"{key}={value}" for key, value in parse_conf(conf).items() if key in relevant)
+    return hashlib.sha256("\n".join([*settings, cgroup_conf]).encode()).hexdigest()[:12]
