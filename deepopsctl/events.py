@@ -207,11 +207,12 @@ def _changed(raw: Raw, result: Raw) -> bool:
 
 def _fault_message(faults: Sequence[Raw]) -> str:
     """What the module says, with the command's own words where it ran one; one line a failed loop item."""
-    several = len(faults) > 1
-    messages = dict.fromkeys(_message(fault) for fault in faults)
-    text = "\n".join(messages)
-    if several and len(messages) == 1:
-        text = f"{text} ({len(faults)} items)"
+    messages = [_message(fault) for fault in faults]
+    if len(set(messages)) > 1:
+        text = "\n".join(f"{_item(fault)}{message}" for fault, message in zip(faults, messages, strict=True))
+    else:
+        # an unreachable host is so for every item alike
+        text = f"{_item(faults[0]) if len(faults) == 1 else ''}{messages[0]}"
     return text if len(text) <= MAX_MESSAGE else f"{text[:MAX_MESSAGE]} ..."
 
 
@@ -219,13 +220,14 @@ def _message(fault: Raw) -> str:
     if "censored" in fault:
         return CENSORED
     message = _WRAPPING.sub("", plain(_text(fault.get("msg"))).strip()) or "failed without a message"
-    said = next(
-        (text for key in ("stderr", "module_stderr", "stdout", "module_stdout") if (text := _said(fault, key))), ""
-    )
-    if said and said not in message:
-        message = f"{message}: {said}"
+    outputs = ("stderr", "module_stderr", "stdout", "module_stdout")
+    said = next((text for key in outputs if (text := _said(fault, key))), "")
+    return f"{message}: {said}" if said and said not in message else message
+
+
+def _item(fault: Raw) -> str:
     label = _text(fault.get("_ansible_item_label")) or _text(fault.get("item"))
-    return f"{label}: {message}" if label else message
+    return f"{label}: " if label and "censored" not in fault else ""
 
 
 def _said(fault: Raw, key: str) -> str:

@@ -34,6 +34,8 @@ def resolve_limit(text: str, cluster: Cluster) -> Limit:
         found = groups[piece] if piece in groups else None if _PATTERN.search(piece) else _nodes(piece, names, groups)
         patterns += (piece,) if piece in groups or found is None else found
         hosts = None if hosts is None or found is None else hosts | dict.fromkeys(found)
+    if hosts is not None and not hosts:
+        raise InputError.single("--limit", f"{text} has no nodes", f"nodes: {fold(names)}")
     return Limit(",".join(patterns), None if hosts is None else tuple(name for name in names if name in hosts))
 
 

@@ -66,6 +66,22 @@ def cluster_lock(runs: Path, command: str) -> Iterator[None]:
         os.close(handle)
 
 
+def is_held_by(runs: Path, pid: int) -> bool:
+    """Whether the run of this process still holds the cluster."""
+    try:
+        handle = os.open(runs / ".lock", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        holder = _holder(handle)
+        return holder is not None and holder.pid == pid
+    finally:
+        os.close(handle)
+    return False
+
+
 def _take(handle: int) -> bool:
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -90,11 +106,17 @@ def _wait_for_ansible(runs: Path) -> None:
         os.close(handle)
 
 
-def _busy(handle: int) -> ClusterBusyError:
+def _holder(handle: int) -> Holder | None:
+    """Who wrote into the lock file; None where the holder has not come to that yet."""
     try:
-        holder = Holder(**json.loads(os.pread(handle, 4096, 0)))
+        return Holder(**json.loads(os.pread(handle, 4096, 0)))
     except (ValueError, TypeError):
-        # the other one has the lock but has not yet written who it is
+        return None
+
+
+def _busy(handle: int) -> ClusterBusyError:
+    holder = _holder(handle)
+    if holder is None:
         return ClusterBusyError("another run works on this cluster", "try again when it has ended")
     return ClusterBusyError(
         f"another run works on this cluster: {holder.command}, started by {holder.user} "

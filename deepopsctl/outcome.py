@@ -85,14 +85,5 @@ class RunOutcome:
             "verdict": str(self.verdict),
             "run": self.run_id,
             "elapsed_s": self.elapsed_s,
-            "hosts": {
-                host: {key: getattr(totals, key) for key in ("ok", "changed", "failed", "unreachable", "skipped")}
-                for host, totals in summary.hosts.items()
-            },
-            "failures": [
-                {key: getattr(failure, key) for key in ("host", "component", "task", "message", "hint")}
-                for failure in summary.failures
-            ],
-            "slowest": [{"task": task, "elapsed_s": elapsed} for task, elapsed in summary.slowest],
-            "warnings": list(summary.warnings),
+            **summary.as_object(),
         }

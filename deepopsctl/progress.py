@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -17,6 +18,9 @@ _OTHER = (
     (Status.IGNORED, "failed, ignored"),
     (Status.SKIPPED, "skipped"),
 )
+
+# Ansible's own first task of every role: worth a line only when it refuses something
+_ROUTINE = re.compile(r"(.* : )?Validating arguments against arg spec ")
 
 
 @dataclass(slots=True)
@@ -63,8 +67,9 @@ class Progress:
     def _close(self) -> Iterator[str]:
         """The line of the task that has just ended, if it did anything, and what `--diff` shows of it."""
         if set(self.done.values()) - {Status.SKIPPED}:
-            yield f"{self.title}: {self.counts()}"
             self.tasks += 1
+            if not (_ROUTINE.match(self.task) and set(self.done.values()) == {Status.OK}):
+                yield f"{self.title}: {self.counts()}"
         for text, hosts in self._differences.items():
             yield f"{fold(hosts)}:\n{text}"
         self.started.clear()

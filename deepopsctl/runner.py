@@ -132,11 +132,13 @@ class _Run:
             playbook=ansible[-1],
             envvars=environment(self.request.directory, content, private, os.environ),
             passwords=_prompts(self.request),
-            settings={"pexpect_timeout": LOOK_S, "suppress_output_file": True},
             quiet=True,
             fact_cache_type="memory",
         )
         config.prepare()
+        # set here, for prepare() drops the `settings` it was given unless there is a file of them
+        config.pexpect_timeout = LOOK_S
+        config.suppress_output_file = True
         pid_file = private / "supervisor.pid"
         # -P: the folder of supervisor.py holds modules named like the standard library's
         config.command = [

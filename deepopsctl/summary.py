@@ -10,6 +10,8 @@ from deepopsctl.events import Event, HostResult, Notice, Recap, Status, TaskStar
 from deepopsctl.hints import hint_for
 
 SLOWEST = 5
+COUNTS = ("ok", "changed", "failed", "unreachable", "skipped")
+FAULT = ("host", "component", "task", "message", "hint")
 # our playbooks make such groups as they go (group_by); that one stays empty is the good case
 _EMPTY_GROUP = re.compile(r"Could not match supplied host pattern, ignoring: deepops_")
 
@@ -54,6 +56,19 @@ class RunSummary:
     def unreachable(self) -> tuple[str, ...]:
         """Hosts that did not answer."""
         return tuple(host for host, totals in self.hosts.items() if totals.unreachable)
+
+    def as_object(self) -> dict[str, object]:
+        """Its part of the documented JSON object (DESIGN, section 5)."""
+        return {
+            "hosts": {host: _chosen(totals, COUNTS) for host, totals in self.hosts.items()},
+            "failures": [_chosen(failure, FAULT) for failure in self.failures],
+            "slowest": [{"task": task, "elapsed_s": elapsed} for task, elapsed in self.slowest],
+            "warnings": list(self.warnings),
+        }
+
+
+def _chosen(source: object, names: Iterable[str]) -> dict[str, object]:
+    return {name: getattr(source, name) for name in names}
 
 
 def reduce(events: Iterable[Event]) -> RunSummary:

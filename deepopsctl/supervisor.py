@@ -50,12 +50,21 @@ def main(arguments: list[str]) -> int:
         ansible = os.fork()
         if ansible == 0:
             _become_ansible(rest)
-        return _exit_code(os.waitpid(ansible, 0)[1])
+        return _wait_for(ansible)
     except _StopError:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, signal.SIG_IGN)
         _end_all(ansible)
         return 128 + signal.SIGTERM
+
+
+def _wait_for(ansible: int) -> int:
+    """Ansible's exit code. Its orphans (ssh going to the background) end here as well, and want to be reaped."""
+    while True:
+        pid, status = os.waitpid(-1, 0)
+        if pid == ansible:
+            code = os.waitstatus_to_exitcode(status)
+            return code if code >= 0 else 128 - code
 
 
 def _become_ansible(arguments: list[str]) -> NoReturn:
@@ -145,10 +154,6 @@ def _is_shared_connection(pid: int) -> bool:
 
 def _prctl(option: int, value: int) -> None:
     ctypes.CDLL(None, use_errno=True).prctl(option, ctypes.c_ulong(value), 0, 0, 0)
-
-
-def _exit_code(status: int) -> int:
-    return os.waitstatus_to_exitcode(status) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status)
 
 
 if __name__ == "__main__":

@@ -3,41 +3,39 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 import traceback
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 import click
 
 from deepopsctl import __version__
-from deepopsctl.errors import DeepOpsError, ExitCode, InputError
+from deepopsctl.cli.everywhere import allow_after_command
 
-# name -> module:attribute, imported only when the command is used: --help stays fast
-COMMANDS = {
-    "init": "deepopsctl.cli.init:init",
-    "inventory": "deepopsctl.cli.inventory:inventory",
-    "ssh": "deepopsctl.cli.ssh:ssh",
-    "deploy": "deepopsctl.cli.deploy:deploy",
-    "validate": "deepopsctl.cli.validate:validate",
-    "runs": "deepopsctl.cli.runs:runs",
-    "lab": "deepopsctl.cli.lab:lab",
-}
+if TYPE_CHECKING:
+    from deepopsctl.errors import DeepOpsError
 
-SUMMARIES = {
-    "init": "Turn node lists into a cluster directory.",
-    "inventory": "Check cluster.yml and write the Ansible inventory anew.",
-    "ssh": "Passwordless SSH to all nodes.",
-    "deploy": "Install and configure components on the nodes.",
-    "validate": "Prove through Slurm that the cluster works.",
-    "runs": "What earlier runs did.",
-    "lab": "A throw-away cluster of containers on this machine.",
-}
+# Two lines of the table below for every command: where it is, and what `--help` says of it. The module is imported
+# only when the command is used: --help stays fast.
+COMMANDS = MappingProxyType({
+    "init": ("deepopsctl.cli.init:init", "Turn node lists into a cluster directory."),
+    "inventory": ("deepopsctl.cli.inventory:inventory", "Check cluster.yml and write the Ansible inventory anew."),
+    "ssh": ("deepopsctl.cli.ssh:ssh", "Passwordless SSH to all nodes."),
+    "deploy": ("deepopsctl.cli.deploy:deploy", "Install and configure components on the nodes."),
+    "validate": ("deepopsctl.cli.validate:validate", "Prove through Slurm that the cluster works."),
+    "runs": ("deepopsctl.cli.runs:runs", "What earlier runs did."),
+    "lab": ("deepopsctl.cli.lab:lab", "A throw-away cluster of containers on this machine."),
+})  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Global options, handed to every command as click's `obj`."""
+    """Global options, handed to every command as click's `obj`. `content` is None where it is deepopsctl's own."""
 
     directory: Path
     verbosity: int
@@ -53,21 +51,31 @@ class LazyGroup(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import and return one command, or None so that click reports a usage error."""
+        """Import and return one command; one that does not exist is an error that names the likely one."""
         del ctx
         if cmd_name not in COMMANDS:
             return None
-        module_name, _, attribute = COMMANDS[cmd_name].partition(":")
+        module_name, _, attribute = COMMANDS[cmd_name][0].partition(":")
         command = getattr(importlib.import_module(module_name), attribute)
         if not isinstance(command, click.Command):
-            raise TypeError(f"{COMMANDS[cmd_name]} is no command")
-        return command
+            raise TypeError(f"{COMMANDS[cmd_name][0]} is no command")
+        return allow_after_command(command)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click does it, but an unknown command is answered with the ones there are."""
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            near = get_close_matches(args[0], COMMANDS, n=1)
+            meant = f"did you mean {near[0]!r}?" if near else f"the commands are: {', '.join(COMMANDS)}"
+            raise click.UsageError(f"there is no command {args[0]!r}; {meant}", ctx)
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List commands from the table above: no import of any of them."""
         del ctx
         with formatter.section("Commands"):
-            formatter.write_dl(list(SUMMARIES.items()))
+            formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
 
 
 @click.group(
@@ -91,16 +99,19 @@ class LazyGroup(click.Group):
     type=click.Path(path_type=Path),
     envvar="DEEPOPSCTL_CONTENT",
     hidden=True,
-    help="Folder with playbooks/ and roles/.  [default: deepopsctl's own]",
+    help="The folder with playbooks/ and roles/.  [default: deepopsctl's own]",
 )
-@click.option("-v", "--verbose", count=True, help="Say more; -vv adds tracebacks, -vvv Ansible's own detail.")
+@click.option("-v", "--verbose", count=True, help="Say more; -vv adds tracebacks, -vvv Ansible's own output.")
 @click.version_option(__version__, prog_name="deepopsctl")
 @click.pass_context
 def cli(ctx: click.Context, directory: Path, content: Path | None, verbose: int) -> None:
     """Turn a list of Linux machines into a validated GPU Slurm cluster.
 
-    First time: `deepopsctl init DIR ...`, then `deepopsctl -C DIR ssh setup`, `deploy`, `validate`.
+    First time: `deepopsctl init DIR ...`, then `deepopsctl -C DIR ssh setup`, `deploy`, `validate`. Every option has
+    an environment variable: DEEPOPSCTL_DEPLOY_FORKS is `deploy --forks`.
     """
+    # https://no-color.org
+    ctx.color = False if os.environ.get("NO_COLOR") else None
     ctx.obj = Settings(directory=directory, verbosity=verbose, content=content)
 
 
@@ -111,28 +122,55 @@ def main() -> None:
 
 def run(arguments: list[str]) -> int:
     """Run the command line and return the exit code; nothing escapes as a traceback below -vv."""
+    from deepopsctl.errors import ControlMachineError, DeepOpsError, ExitCode
+
     try:
         result = cli.main(args=arguments, prog_name="deepopsctl", standalone_mode=False)
-    except click.exceptions.Abort:
+    except (click.exceptions.Abort, KeyboardInterrupt):
         click.echo("interrupted", err=True)
         return ExitCode.INTERRUPTED
     except click.ClickException as error:
-        error.show()
-        return error.exit_code
+        return _refuse_usage(error, arguments)
     except DeepOpsError as error:
-        _show(error, arguments)
-        return error.exit_code
-    except KeyboardInterrupt:
-        click.echo("interrupted", err=True)
-        return ExitCode.INTERRUPTED
+        return _show(error, arguments)
+    except BrokenPipeError:
+        # `deepopsctl runs list | head`: whoever read has enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ExitCode.OK
+    except OSError as error:
+        return _show(ControlMachineError(f"{error.filename or 'system'}: {error.strerror or error}"), arguments, error)
+    except Exception as error:  # noqa: BLE001 (the last resort: a person gets a sentence, and -vv the traceback)
+        hint = "this is a fault of deepopsctl: please report it, with what -vv says"
+        return _show(DeepOpsError(f"{type(error).__name__}: {error}", hint), arguments, error)
     return result if isinstance(result, int) else ExitCode.OK
 
 
-def _show(error: DeepOpsError, arguments: list[str]) -> None:
-    from deepopsctl.cli.output import emit_json, errors_object, show_error
+def _refuse_usage(error: click.ClickException, arguments: list[str]) -> int:
+    if _wants_json(arguments):
+        from deepopsctl.cli.output import emit_json, refusal_object
 
-    if "--json" in arguments:
+        emit_json(refusal_object([("", error.format_message(), "")]))
+    error.show()
+    return error.exit_code
+
+
+def _show(error: DeepOpsError, arguments: list[str], cause: BaseException | None = None) -> int:
+    from deepopsctl.cli.output import emit_json, errors_object, show_error
+    from deepopsctl.errors import InputError
+
+    if _wants_json(arguments):
         emit_json(errors_object(error))
     show_error(error)
-    if any(argument.startswith("-vv") for argument in arguments) and not isinstance(error, InputError):
-        click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
+    if _verbosity(arguments) > 1 and not isinstance(error, InputError):
+        click.echo("".join(traceback.format_exception(cause or error)), err=True, nl=False)
+    return error.exit_code
+
+
+def _wants_json(arguments: list[str]) -> bool:
+    return "--json" in arguments
+
+
+def _verbosity(arguments: list[str]) -> int:
+    """How often -v was given: an error may come before click has counted, or after it has forgotten."""
+    short = [word for word in arguments if word.startswith("-v") and not word.strip("-v")]
+    return sum(len(word) - 1 for word in short) + arguments.count("--verbose")

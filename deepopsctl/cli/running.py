@@ -58,12 +58,12 @@ def report_lines(outcome: RunOutcome, request: RunRequest) -> Iterator[str]:
     if outcome.stopped:
         yield _undone(outcome)
     if not outcome.ok:
-        yield f"log: {_shown(outcome.folder.log)}"
+        yield f"log: {shown_path(outcome.folder.log)}"
     word = click.style(_WORDS[outcome.verdict], fg=_COLORS.get(outcome.verdict, "red"), bold=True)
     # `changes` of a check were not made
     yield (
         f"{request.command}: {word} after {outcome.elapsed_s:.1f} s, {_changes(outcome, request)}; details: "
-        f"deepopsctl -C {_shown(request.directory.path)} runs show {outcome.run_id}"
+        f"deepopsctl -C {shown_path(request.directory.path)} runs show {outcome.run_id}"
     )
 
 
@@ -135,7 +135,7 @@ def _short(text: str, width: int = 60) -> str:
     return text if len(text) <= width else f"{text[: width - 3]}..."
 
 
-def _shown(path: Path) -> str:
+def shown_path(path: Path) -> str:
     """A path as it is easiest to copy: relative where that is shorter."""
     try:
         relative = str(path.relative_to(Path.cwd()))
