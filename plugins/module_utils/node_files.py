@@ -105,7 +105,10 @@ def set_owner_and_mode(path, ids, mode):
 def with_block(current, block, marker):
     """A text with the managed block put in, or replaced where it stands."""
     begin, end = "# BEGIN %s" % marker, "# END %s" % marker
-    lines = (current or b"").decode("utf-8", "surrogateescape").splitlines()
+    # only at line feeds: whatever else is in the other lines stays as it is
+    lines = (current or b"").decode("utf-8", "surrogateescape").split("\n")
+    if not lines[-1]:
+        lines.pop()
     if begin in lines and end in lines[lines.index(begin) :]:
         first = lines.index(begin)
         last = lines.index(end, first)

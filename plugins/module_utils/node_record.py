@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import stat
 
 STATE = "/var/lib/deepopsctl"
 
@@ -29,6 +30,8 @@ def directory_facts(path):
     try:
         status = os.stat(path)
     except OSError:
+        return None
+    if not stat.S_ISDIR(status.st_mode):
         return None
     return [status.st_uid, status.st_gid, status.st_mode & 0o7777]
 
@@ -64,9 +67,11 @@ def load(component, step):
     """The record of a step, or None when there is none or it cannot be read."""
     try:
         with open(_path(component, step), "rb") as stream:
-            return json.loads(stream.read())
+            record = json.loads(stream.read())
     except (OSError, ValueError):
         return None
+    complete = isinstance(record, dict) and "digest" in record and "items" in record
+    return record if complete else None
 
 
 def _pending_path(unit):

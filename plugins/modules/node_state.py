@@ -171,53 +171,74 @@ def ensure_directory(step, wanted):
     if current is None or (ids is not None and current != [ids[0], ids[1], mode]):
         step.did("created %s" % path if current is None else "set owner and mode of %s" % path)
         if not step.dry:
-            os.makedirs(path, exist_ok=True)
-            node_files.set_owner_and_mode(path, ids, mode)
+            make_directory(step, path, ids, mode)
     step.record["directories"][path] = node_record.directory_facts(path)
 
 
-def desired_content(wanted):
+def make_directory(step, path, ids, mode):
+    try:
+        os.makedirs(path, exist_ok=True)
+        node_files.set_owner_and_mode(path, ids, mode)
+    except OSError as error:
+        step.fail("%s: %s" % (path, error.strerror), "see what is at that path, and its file system")
+
+
+def is_secret(wanted):
+    return wanted["secret"] is not None or wanted["secret_base64"] is not None
+
+
+def desired_content(step, wanted):
     if wanted["block"] is not None:
         return node_files.with_block(node_files.read(wanted["path"]), wanted["block"], MARKER)
     if wanted["secret_base64"] is not None:
-        return base64.b64decode(wanted["secret_base64"])
+        try:
+            return base64.b64decode("".join(wanted["secret_base64"].split()), validate=True)
+        except ValueError:
+            step.fail("%s: its content is not base64" % wanted["path"], "correct the variable that holds the secret")
     text = wanted["content"] if wanted["content"] is not None else wanted["secret"]
     return text.encode("utf-8")
 
 
 def ensure_file(step, wanted, units):
-    path, mode, content = wanted["path"], int(wanted["mode"], 8), desired_content(wanted)
+    path, mode, content = wanted["path"], int(wanted["mode"], 8), desired_content(step, wanted)
     ids = node_files.owner_ids(wanted["owner"], wanted["group"])
     if ids is None and not step.dry:
         step.fail("%s: user %s or group %s does not exist" % (path, wanted["owner"], wanted["group"]))
     found = node_files.differs(path, content, ids, mode)
     if found:
-        step.did("wrote %s" % path if "content" in found else "set %s of %s" % (" and ".join(found), path))
         if "content" in found:
             add_diff(step, wanted, content)
         if not step.dry:
-            for unit in units:
-                if path in unit["restart_on"]:
-                    node_record.mark_pending(unit["name"], path)
-            apply_file(step, path, content, ids, mode, wanted["validate"], found)
+            names = [unit["name"] for unit in units if path in unit["restart_on"]]
+            due = [name for name in names if not node_record.is_pending(name)]
+            for name in due:
+                node_record.mark_pending(name, path)
+            apply_file(step, wanted, content, ids, found, due)
+        step.did("wrote %s" % path if "content" in found else "set %s of %s" % (" and ".join(found), path))
     step.record["files"][path] = node_record.file_facts(path)
     return bool(found)
 
 
-def apply_file(step, path, content, ids, mode, validate, found):
+def apply_file(step, wanted, content, ids, found, due):
+    path, mode, validate = wanted["path"], int(wanted["mode"], 8), wanted["validate"]
     try:
         if "content" in found:
             node_files.write(path, content, ids, mode, validate)
         else:
             node_files.set_owner_and_mode(path, ids, mode)
-    except node_files.FileRefusedError as error:
-        step.fail(str(error), "the old file is still in place")
-    except OSError as error:
+    except (node_files.FileRefusedError, OSError) as error:
+        # nothing changed, so nothing has to restart for it
+        for name in due:
+            node_record.clear_pending(name)
+        if isinstance(error, node_files.FileRefusedError):
+            # a parser's complaint quotes the line it does not like
+            words = "%s: %s refuses the new content" % (path, validate[0]) if is_secret(wanted) else str(error)
+            step.fail(words, "the old file is still in place")
         step.fail("%s: %s" % (path, error.strerror), "see the space and the mount options of that file system")
 
 
 def add_diff(step, wanted, content):
-    if wanted["secret"] is not None or wanted["secret_base64"] is not None:
+    if is_secret(wanted):
         shown = {"before": "", "after": "(secret)\n"}
     else:
         before = node_files.read(wanted["path"]) or b""
