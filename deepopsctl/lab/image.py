@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 import subprocess
 import tempfile
+import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -65,8 +67,8 @@ class Recipe:
             "mmdebstrap",
             "--variant=minbase",
             f"--include={','.join(PACKAGES)}",
-            # kept: the first `apt-get install` on a node needs no `apt-get update`
-            "--skip=cleanup/apt/lists",
+            # lists and cache are kept: the first `apt-get install` on a node needs no `apt-get update`
+            "--skip=cleanup/apt",
             "--dpkgopt=force-unsafe-io",
             "--dpkgopt=path-exclude=/usr/share/man/*",
             # unstable's signed index expires within days and mirrors may lag
@@ -114,7 +116,13 @@ def _run_mmdebstrap(argv: tuple[str, ...], say: Say) -> None:
     tail: deque[str] = deque(maxlen=30)
     # An own session, as in podman.py: on Ctrl-C it is ended in order and removes its temporary tree.
     process = subprocess.Popen(
-        argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
+        argv,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        # the time that all files made here get; rootfs.FINISH needs to know it
+        env={**os.environ, "SOURCE_DATE_EPOCH": str(int(time.time()))},
     )
     try:
         for line in process.stderr or ():
