@@ -45,7 +45,7 @@ def test_a_job_is_confined_to_its_gpu_and_its_core(cluster: LabCluster) -> None:
     seen = cluster.user(
         "ctl1",
         "srun -N1 -n1 --gpus=1 --mem=100M sh -c "
-        "'echo visible=$CUDA_VISIBLE_DEVICES; for d in 0 1; do : < /dev/nvidia$d; done; "
+        "'echo visible=$CUDA_VISIBLE_DEVICES; for d in 0 1; do cat /dev/nvidia$d; done; "
         "grep Cpus_allowed_list /proc/self/status' 2>&1",
     )
 
