@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from deepopsctl import __version__
+from deepopsctl.files import write_atomic
 
 CONTENT = ("playbooks", "roles", "plugins", "group_vars")
-# hardware.yml is not among them: the first deploy writes it, and slurm.conf is compared by its own hash
+# hardware.yml comes in apart: a deploy may write it, and what it wrote itself is no new wish
 CLUSTER = ("cluster.yml", "inventory/group_vars", "inventory/host_vars")
 IGNORED = frozenset({"__pycache__", "molecule", ".git"})
 
@@ -25,6 +27,42 @@ def desired_digest(content: Path, directory: Path, variables: Sequence[object]) 
             name, data = path.relative_to(root).as_posix().encode(), path.read_bytes()
             total.update(f"{len(name)}:{len(data)}:".encode() + name + data)
     return total.hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Desired:
+    """The wish of a run: the digest that nodes are compared with, and what it was made from."""
+
+    digest: str
+    inputs: str
+    hardware: str
+
+
+def desired(inputs: str, hardware: Path, memory: Path) -> Desired:
+    """The wish made of the inputs and hardware.yml; the last run's own where it alone wrote hardware.yml since."""
+    now = _hash_of(hardware)
+    last = _recall(memory)
+    if last is not None and (last.inputs, last.hardware) == (inputs, now):
+        return last
+    return Desired(hashlib.sha256(f"{inputs} {now}".encode()).hexdigest(), inputs, now)
+
+
+def remember(wish: Desired, hardware: Path, memory: Path) -> None:
+    """Keep the wish of a run, with hardware.yml as that run left it."""
+    kept = {"digest": wish.digest, "inputs": wish.inputs, "hardware": _hash_of(hardware)}
+    write_atomic(memory, json.dumps(kept) + "\n", mode=0o600)
+
+
+def _recall(memory: Path) -> Desired | None:
+    try:
+        kept = json.loads(memory.read_text(encoding="utf-8"))
+        return Desired(str(kept["digest"]), str(kept["inputs"]), str(kept["hardware"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _hash_of(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
 
 
 def _files(roots: Iterable[Path]) -> Iterator[Path]:

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 
 from deepopsctl import __version__, supervisor
 from deepopsctl.content import content_dir, playbook
-from deepopsctl.digest import desired_digest
+from deepopsctl.digest import Desired, desired, desired_digest, remember
 from deepopsctl.events import Event, HostResult, Output, parse, plain
 from deepopsctl.interrupts import Interrupts
 from deepopsctl.invocation import RunRequest, arguments, environment, write_inputs
@@ -55,6 +55,7 @@ class _Run:
     progress: Progress = field(default_factory=Progress)
     # said outside any task; bounded, for -vvv says much
     loose: deque[str] = field(default_factory=lambda: deque(maxlen=500))
+    _wish: Desired | None = None
     _events: BinaryIO | None = None
     _log: BinaryIO | None = None
 
@@ -84,7 +85,14 @@ class _Run:
             pending=tuple(sorted(progress.started - progress.done.keys())) if stopped else (),
         )
         folder.write(folder.summary, outcome.as_object())
+        if self._wish and request.command == "deploy" and not request.check:
+            # whatever the outcome: a node keeps the digest only for the steps that succeeded there
+            remember(self._wish, request.directory.hardware, self._memory)
         return outcome
+
+    @property
+    def _memory(self) -> Path:
+        return self.request.directory.runs / "desired.json"
 
     def _summary(self, return_code: int, stopped: Verdict | None) -> RunSummary:
         summary = self.tally.summary()
@@ -100,15 +108,16 @@ class _Run:
         request = self.request
         user_vars = [str(v) if isinstance(v, Path) else v for v in request.user_vars]
         files = [path.read_text(encoding="utf-8") for path in request.user_vars if isinstance(path, Path)]
-        digest = "" if request.full else desired_digest(content, request.directory.path, [user_vars, files])
+        inputs = desired_digest(content, request.directory.path, [user_vars, files])
+        self._wish = desired(inputs, request.directory.hardware, self._memory)
         return {
             **request.extra_vars,
             # not --user: it loses against the inventory's ansible_user
             **({"ansible_user": request.user} if request.user else {}),
             "deepops_cluster_dir": str(request.directory.path),
             "deepops_run_id": self.folder.id,
-            # empty: it equals no node's record, so no gate closes
-            "deepops_digest": digest,
+            "deepops_digest": self._wish.digest,
+            "deepops_full": request.full,
         }
 
     def _request_object(self) -> dict[str, object]:
@@ -139,6 +148,7 @@ class _Run:
         # set here, for prepare() drops the `settings` it was given unless there is a file of them
         config.pexpect_timeout = LOOK_S
         config.suppress_output_file = True
+        config.cwd = str(private)
         pid_file = private / "supervisor.pid"
         # -P: the folder of supervisor.py holds modules named like the standard library's
         config.command = [
