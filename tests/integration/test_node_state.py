@@ -1,0 +1,363 @@
+"""node_state and node_gate as Ansible runs them, on files of this machine: one playbook, many tasks."""
+
+from __future__ import annotations
+
+import base64
+import grp
+import json
+import os
+import pwd
+import shutil
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.localansible import Played, TaskResult, play
+from tests.nodeside import MODULE_UTILS
+
+SECRET = "correct-horse-battery-staple"
+OTHER_SECRET = "another-horse-and-another-staple"
+KEY = "key-that-only-munge-may-read"
+QUOTED = "sentence-that-a-parser-quotes"
+
+needs_systemctl = pytest.mark.skipif(not shutil.which("systemctl"), reason="this machine has no systemctl")
+needs_dpkg = pytest.mark.skipif(not shutil.which("dpkg-query"), reason="this machine has no dpkg")
+
+
+@dataclass(frozen=True)
+class Node:
+    """Where the node's things are, and what Ansible said of each task."""
+
+    folder: Path
+    played: Played
+
+    def __getitem__(self, task: str) -> TaskResult:
+        return self.played.result(task)
+
+    def actions(self, task: str) -> list[str]:
+        """What a task says it did, with paths below this node's folder."""
+        return [action.replace(f"{self.folder}/", "") for action in self[task].data["actions"]]
+
+    def diff(self, task: str) -> str:
+        """All diffs of a task as text."""
+        return json.dumps(self[task].data["diff"])
+
+    def reasons(self, task: str) -> list[str]:
+        """Why the gate is not clean, with paths below this node's folder."""
+        gate = self[task].data
+        assert gate["clean"] is (not gate["reasons"])
+        return [reason.replace(f"{self.folder}/", "") for reason in gate["reasons"]]
+
+
+def module_utils_with_record_in(folder: Path, state: Path) -> Path:
+    """A copy of module_utils whose one difference is where the node's record is kept."""
+    copied = folder / "module_utils"
+    shutil.copytree(MODULE_UTILS, copied, ignore=shutil.ignore_patterns("__pycache__"))
+    module = copied / "node_record.py"
+    text = module.read_text(encoding="utf-8")
+    assert text.count('"/var/lib/deepopsctl"') == 1
+    module.write_text(text.replace('"/var/lib/deepopsctl"', json.dumps(str(state))), encoding="utf-8")
+    return copied
+
+
+def tasks_for(folder: Path) -> list[dict[str, Any]]:
+    """The story: deploy, look, break, look, mend, refuse."""
+    mine = {"owner": pwd.getpwuid(os.getuid()).pw_name, "group": grp.getgrgid(os.getgid()).gr_name}
+    plain = {"path": f"{folder}/etc/plain.conf", "content": "one\ntwo\n", **mine}
+    desired: dict[str, Any] = {
+        "component": "test",
+        "step": "files",
+        "digest": "d1",
+        "directories": [{"path": f"{folder}/var/spool", "mode": "0750", **mine}],
+        "files": [
+            plain,
+            {"path": f"{folder}/etc/password", "secret": f"password={SECRET}\n", "mode": "0600", **mine},
+            {
+                "path": f"{folder}/etc/key",
+                "secret_base64": base64.b64encode(KEY.encode()).decode(),
+                "mode": "0400",
+                **mine,
+            },
+            {"path": f"{folder}/etc/hosts", "block": "192.0.2.1 n1", **mine},
+        ],
+        "probes": {"said": ["echo", "hello"], "failed": ["false"], "absent": ["no-such-command-anywhere"]},
+    }
+
+    def state(name: str, *, check: bool = False, **changes: object) -> dict[str, Any]:
+        return {
+            "name": name,
+            "node_state": {**desired, **changes},
+            "check_mode": check,
+            "ignore_errors": True,
+        }
+
+    def gate(name: str, digest: str = "d1", steps: tuple[str, ...] = ("files",)) -> dict[str, Any]:
+        return {"name": name, "node_gate": {"component": "test", "digest": digest, "steps": list(steps)}}
+
+    def edit(name: str, **file: str) -> dict[str, Any]:
+        return {"name": name, "ansible.builtin.copy": file}
+
+    def one_file(**file: object) -> dict[str, Any]:
+        return {"step": "one", "directories": [], "probes": {}, "files": [{**mine, **file}]}
+
+    new_secret = {**desired["files"][1], "secret": f"password={OTHER_SECRET}\n"}
+    nobody = {**plain, "owner": "nobody-has-this-name"}
+    unit = {"name": "no-such-unit-anywhere.service", "restart_on": [plain["path"]]}
+    in_check_mode = [
+        state("first, in check mode", check=True),
+        gate("gate, before any deploy"),
+    ]
+    deployed = [
+        state("first"),
+        state("second"),
+        state("second, in check mode", check=True),
+        gate("gate"),
+        gate("gate, other digest", digest="d2"),
+        gate("gate, full run", digest=""),
+        gate("gate, step never done", steps=("files", "more")),
+    ]
+    broken = [
+        edit("edit", content="one\nedited\n", dest=plain["path"]),
+        edit("chmod", content=KEY, dest=f"{folder}/etc/key", mode="0444"),
+        {"name": "rmdir", "ansible.builtin.file": {"path": f"{folder}/var/spool", "state": "absent"}},
+        gate("gate, broken"),
+        state("mend, in check mode", check=True),
+        state("mend"),
+        gate("gate, mended"),
+    ]
+    secrets = [
+        state("new secret, in check mode", check=True, files=[new_secret]),
+        state("refused secret", **one_file(path=f"{folder}/etc/bad", secret=QUOTED, validate=["cat", "%s", "/none"])),
+        state("no base64", **one_file(path=f"{folder}/etc/bad", secret_base64=f"{SECRET}!")),
+    ]
+    refused = [
+        state("nobody", files=[nobody]),
+        state("nobody, in check mode", check=True, files=[nobody]),
+        state(
+            "refused",
+            files=[{**plain, "content": "three\n", "validate": ["sh", "-c", "echo line 1 is odd; exit 1"]}],
+            units=[unit],
+        ),
+        state("file for a directory", directories=[{"path": plain["path"], **mine}]),
+        state("folder for a file", **one_file(path=f"{folder}/etc", content="x")),
+        gate("gate, after refusals"),
+        state("no record", **{**one_file(path=f"{folder}/etc/x", content="x"), "digest": ""}),
+        gate("gate, no record", steps=("one",)),
+        state("other name, in check mode", check=True, hostname="other-name"),
+    ]
+    systemd = [
+        state("unit, in check mode", check=True, units=[unit]),
+        state("unit", step="unit", units=[unit]),
+        gate("gate, unit never started", steps=("unit",)),
+    ]
+    packages = [
+        state("package", step="package", packages=["dpkg"]),
+        state("missing package, in check mode", check=True, packages=["dpkg", "no-such-package-anywhere"]),
+        gate("gate, package", steps=("package",)),
+    ]
+    return [
+        *in_check_mode,
+        *deployed,
+        *broken,
+        *secrets,
+        *refused,
+        *(systemd if shutil.which("systemctl") else []),
+        *(packages if shutil.which("dpkg-query") else []),
+    ]
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Node:
+    """Everything above, run once with all that Ansible can be made to print."""
+    work = tmp_path_factory.mktemp("ansible")
+    folder = tmp_path_factory.mktemp("node")
+    (folder / "etc").mkdir()
+    (folder / "etc" / "hosts").write_text("127.0.0.1 localhost\n", encoding="utf-8")
+    utils = module_utils_with_record_in(work, folder / "state")
+    plays = [{"name": "Node", "hosts": "n1", "gather_facts": False, "tasks": tasks_for(folder)}]
+    played = play(work, plays, {"n1": {}}, "--diff", "-vvv", settings={"ANSIBLE_MODULE_UTILS": str(utils)})
+    assert played.status == 0, played.output
+    return Node(folder, played)
+
+
+class TestDeploy:
+    def test_the_first_run_says_all_it_did(self, node: Node) -> None:
+        assert node["first"].changed
+        assert node.actions("first") == [
+            "created var/spool",
+            "wrote etc/plain.conf",
+            "wrote etc/password",
+            "wrote etc/key",
+            "wrote etc/hosts",
+        ]
+
+    def test_content_and_modes_are_as_wanted(self, node: Node) -> None:
+        etc = node.folder / "etc"
+
+        assert (etc / "plain.conf").read_text() == "one\ntwo\n"
+        assert (etc / "password").read_text() == f"password={SECRET}\n"
+        assert (etc / "key").read_text() == KEY
+        assert (etc / "hosts").read_text() == (
+            "# BEGIN deepopsctl\n192.0.2.1 n1\n# END deepopsctl\n127.0.0.1 localhost\n"
+        )
+        modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in [*etc.iterdir(), node.folder / "var/spool"]}
+        assert modes["plain.conf"] == 0o644
+        assert modes["password"] == 0o600
+        assert modes["key"] == 0o400
+        assert modes["spool"] == 0o750
+
+    def test_the_second_run_changes_nothing(self, node: Node) -> None:
+        assert not node["second"].changed
+        assert node.actions("second") == []
+        assert not node["second, in check mode"].changed
+
+    def test_probes_that_work_are_returned_and_others_are_left_out(self, node: Node) -> None:
+        assert node["first"].data["probes"] == {"said": "hello\n"}
+
+
+class TestCheckMode:
+    def test_it_says_what_a_first_run_would_do_and_does_nothing(self, node: Node) -> None:
+        assert node["first, in check mode"].changed
+        assert node.actions("first, in check mode") == node.actions("first")
+        # the run after it still had everything to do
+        assert node["first"].changed
+
+    def test_it_shows_the_difference_of_each_file(self, node: Node) -> None:
+        shown = {Path(diff["after_header"]).name: diff for diff in node["mend, in check mode"].data["diff"]}
+
+        assert shown["plain.conf"]["before"] == "one\nedited\n"
+        assert shown["plain.conf"]["after"] == "one\ntwo\n"
+
+    def test_it_names_the_same_as_the_run_that_follows(self, node: Node) -> None:
+        assert node.actions("mend, in check mode") == node.actions("mend")
+
+    def test_an_owner_that_a_package_would_make_is_no_error(self, node: Node) -> None:
+        assert node["nobody, in check mode"].status == "ok"
+
+    def test_another_name_of_the_machine_is_shown(self, node: Node) -> None:
+        assert "set the hostname to other-name" in node.actions("other name, in check mode")
+        assert "other-name" in node.diff("other name, in check mode")
+
+    @needs_dpkg
+    def test_packages_that_are_missing_are_listed(self, node: Node) -> None:
+        assert "installed no-such-package-anywhere " in node.actions("missing package, in check mode")
+        assert "no-such-package-anywhere" in node.diff("missing package, in check mode")
+
+    @needs_systemctl
+    def test_units_that_do_not_run_would_be_started(self, node: Node) -> None:
+        assert node.actions("unit, in check mode") == [
+            "enabled no-such-unit-anywhere.service",
+            "started no-such-unit-anywhere.service",
+        ]
+
+
+class TestSecrets:
+    def test_a_changed_secret_is_reported_as_changed_and_not_shown(self, node: Node) -> None:
+        assert node["new secret, in check mode"].changed
+        assert node.actions("new secret, in check mode") == ["wrote etc/password"]
+        assert "(secret)" in node.diff("new secret, in check mode")
+
+    @pytest.mark.parametrize("secret", [SECRET, OTHER_SECRET, KEY, base64.b64encode(KEY.encode()).decode(), QUOTED])
+    def test_no_secret_is_in_what_ansible_prints_or_hands_on(self, node: Node, secret: str) -> None:
+        assert "EXEC" in node.played.output, "this is not the most that Ansible says"
+        assert secret not in node.played.output
+        assert not [result.task for result in node.played.results if secret in json.dumps(result.data)]
+
+    def test_a_parser_that_refuses_a_secret_is_named_and_not_quoted(self, node: Node) -> None:
+        assert node["refused secret"].status == "failed"
+        assert node["refused secret"].data["msg"] == f"{node.folder}/etc/bad: cat refuses the new content"
+        assert not (node.folder / "etc" / "bad").exists()
+
+    def test_a_secret_that_is_not_base64_is_an_error_that_names_the_file(self, node: Node) -> None:
+        assert node["no base64"].status == "failed"
+        assert f"{node.folder}/etc/bad: its content is not base64" in node["no base64"].data["msg"]
+
+
+class TestRefusals:
+    def test_an_owner_that_does_not_exist_is_named_with_the_file(self, node: Node) -> None:
+        failed = node["nobody"]
+
+        assert failed.status == "failed"
+        assert failed.data["msg"].startswith(f"{node.folder}/etc/plain.conf: user nobody-has-this-name or group ")
+        assert not failed.changed
+
+    def test_content_that_validate_refuses_changes_nothing(self, node: Node) -> None:
+        failed = node["refused"]
+
+        assert failed.status == "failed"
+        assert failed.data["msg"].endswith("the new content is not valid: line 1 is odd")
+        assert failed.data["hint"] == "the old file is still in place"
+        assert failed.data["actions"] == []
+        assert not failed.changed
+        assert node.reasons("gate, after refusals") == []
+
+    def test_a_refused_file_calls_for_no_restart(self, node: Node) -> None:
+        assert not (node.folder / "state" / "pending").exists() or not list((node.folder / "state/pending").iterdir())
+
+    def test_a_file_where_a_directory_belongs_is_an_error(self, node: Node) -> None:
+        assert node["file for a directory"].status == "failed"
+        assert node["file for a directory"].data["msg"] == f"{node.folder}/etc/plain.conf: File exists"
+
+    def test_a_directory_where_a_file_belongs_is_an_error(self, node: Node) -> None:
+        assert node["folder for a file"].status == "failed"
+        assert node["folder for a file"].data["msg"].startswith(f"{node.folder}/etc: ")
+
+    @needs_systemctl
+    def test_a_unit_that_does_not_exist_is_named_with_where_to_look(self, node: Node) -> None:
+        failed = node["unit"]
+
+        assert failed.status == "failed"
+        assert "systemctl enable --quiet no-such-unit-anywhere.service: " in failed.data["msg"]
+        assert failed.data["hint"] == "see `journalctl -u no-such-unit-anywhere.service` on the node"
+        assert node.reasons("gate, unit never started") == ["never deployed"]
+
+
+class TestGate:
+    def test_a_node_as_deployed_is_clean(self, node: Node) -> None:
+        assert node.reasons("gate") == []
+
+    def test_a_node_never_deployed_says_so(self, node: Node) -> None:
+        assert node.reasons("gate, before any deploy") == ["never deployed"]
+
+    def test_another_wish_is_a_reason_that_names_the_step(self, node: Node) -> None:
+        (reason,) = node.reasons("gate, other digest")
+        assert reason == "the desired state changed, or the last deploy did not finish: files"
+
+    def test_a_step_without_a_record_is_a_reason_that_names_it(self, node: Node) -> None:
+        (reason,) = node.reasons("gate, step never done")
+        assert reason.endswith("did not finish: more")
+
+    def test_a_full_run_is_never_clean(self, node: Node) -> None:
+        assert node.reasons("gate, full run") == ["a full run was asked for"]
+
+    def test_everything_that_was_broken_is_named(self, node: Node) -> None:
+        assert sorted(node.reasons("gate, broken")) == [
+            "etc/key was changed or removed",
+            "etc/plain.conf was changed or removed",
+            "var/spool has another owner or mode, or is gone",
+        ]
+
+    def test_what_was_broken_is_mended_by_no_more_than_it_takes(self, node: Node) -> None:
+        assert node.actions("mend") == ["created var/spool", "wrote etc/plain.conf", "set mode of etc/key"]
+        assert node.reasons("gate, mended") == []
+
+    def test_a_step_without_a_digest_leaves_no_record(self, node: Node) -> None:
+        assert node["no record"].changed
+        assert node.reasons("gate, no record") == ["never deployed"]
+
+    @needs_dpkg
+    def test_packages_are_part_of_the_record(self, node: Node) -> None:
+        record = json.loads((node.folder / "state" / "records" / "test.package.json").read_text())
+
+        assert record["items"]["packages"] == node["package"].data["packages"]
+        assert node.reasons("gate, package") == []
+
+    def test_facts_that_roles_choose_by_come_along(self, node: Node) -> None:
+        facts = node["gate"].data["ansible_facts"]
+
+        assert facts["os_family"]
+        assert facts["deepops_cgroup"] in ("v1", "v2")
+        assert facts["deepops_cgroup_writable"] in (True, False)
