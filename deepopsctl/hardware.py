@@ -57,7 +57,7 @@ def parse_slurmd_report(text: str, cgroup: str) -> NodeHardware:
     missing = [key for key in SLURMD_KEYS if key not in found and key != "Boards"]
     if missing:
         raise ValueError(f"slurmd -C did not report {', '.join(missing)}")
-    values = {field: int(found.get(key, "1")) for key, field in SLURMD_KEYS.items()}
+    values = {field: _positive(field, int(found.get(key, "1"))) for key, field in SLURMD_KEYS.items()}
     # slurm.conf wants the sockets of the whole node
     values["sockets"] *= values["boards"]
     return NodeHardware(**values, cgroup=cgroup)

@@ -37,19 +37,24 @@ class ActionModule(ActionBase):
         path = Path(arguments["cluster_dir"]) / "hardware.yml"
         stored = load_hardware(path)
         reports = {name: self._registered(hostvars, name, arguments["packages"]) for name in arguments["compute"]}
-        hardware = dict(stored)
+        hardware, odd = dict(stored), {}
         for name, report in reports.items():
             cgroup = self._cgroup(hostvars[name])
             slurmd = report.get("probes", {}).get("slurmd", "")
             if name in stored and cgroup:
                 hardware[name] = replace(stored[name], cgroup=cgroup)
             elif slurmd:
-                hardware[name] = parse_slurmd_report(slurmd, cgroup or "none")
+                try:
+                    hardware[name] = parse_slurmd_report(slurmd, cgroup or "none")
+                except ValueError as error:
+                    odd[name] = f"{name}: {error}, so it is not in slurm.conf; try `slurmd -C` there"
         known = set(arguments["compute"])
         hardware = {name: values for name, values in hardware.items() if name in known}
         changed = hardware != stored and (self._task.check_mode or store_hardware(path, hardware))
         confinement, warnings = self._confinement(hardware, arguments["confinement"])
-        missing = slurmconf.unknown_nodes(slurmconf.parse_node_sets(arguments["node_sets"]), hardware)
+        warnings += odd.values()
+        unknown = slurmconf.unknown_nodes(slurmconf.parse_node_sets(arguments["node_sets"]), hardware)
+        missing = [name for name in unknown if name not in odd]
         if missing:
             warnings.append(
                 f"{nodelist.fold(missing)}: never reached, so not in slurm.conf yet; the next deploy adds what answers"

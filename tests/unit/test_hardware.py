@@ -38,6 +38,10 @@ class TestReport:
         with pytest.raises(ValueError, match="did not report RealMemory"):
             parse_slurmd_report(REPORT.replace("RealMemory", "Memory"), "v2")
 
+    def test_a_report_of_nothing_is_refused(self) -> None:
+        with pytest.raises(ValueError, match="memory_mb is 0"):
+            parse_slurmd_report(REPORT.replace("512000", "0"), "v2")
+
 
 class TestStore:
     def test_a_store_reads_back_as_it_was_written(self, tmp_path: Path) -> None:

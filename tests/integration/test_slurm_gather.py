@@ -1,0 +1,251 @@
+"""slurm_gather as Ansible runs it: hardware.yml is kept, absent nodes change nothing, and odd ones are named.
+
+The reports that nodes register in a real run are variables of the hosts here; each story has its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deepopsctl.hardware import NodeHardware, load_hardware, store_hardware
+from tests.localansible import Played, TaskResult, play
+
+NODE = "CPUs={} Boards=1 SocketsPerBoard=2 CoresPerSocket=8 ThreadsPerCore=1 RealMemory=64000"
+STORED = NodeHardware(cpus=16, boards=1, sockets=2, cores_per_socket=8, threads_per_core=1, memory_mb=64000)
+
+
+def report(cpus: int = 16, **packages: str) -> dict[str, object]:
+    """What a compute node registers."""
+    return {"probes": {"slurmd": f"NodeName=x {NODE.format(cpus)}\nUpTime=0\n"}, "packages": packages}
+
+
+def facts(cgroup: str, *, writable: bool = True) -> dict[str, object]:
+    """What the gate saw on a node that answered."""
+    return {"deepops_cgroup": cgroup, "deepops_cgroup_writable": writable}
+
+
+# Hosts of the inventory: what the gate saw ({} where the node did not answer) and what each story has registered.
+HOSTS: dict[str, dict[str, Any]] = {
+    "ctl1": {"seen": facts("v2"), "first": {"packages": {"slurmctld": "24.11.5-4", "munge": "0.5.16"}}},
+    "ctl2": {"seen": facts("v2")},
+    "gpu01": {"seen": facts("v2"), "first": report(slurmd="24.11.5-4"), "later": report(cpus=99)},
+    "gpu02": {"seen": facts("v2"), "first": report()},
+    "gpu03": {"seen": {}, "later": report(cpus=32)},
+    "old1": {"seen": facts("v1"), "first": report()},
+    "ro1": {"seen": facts("v2", writable=False), "first": report()},
+    "odd1": {"seen": facts("v2"), "first": {"probes": {"slurmd": "slurmd: error: no hardware found"}}},
+    "failed1": {"seen": facts("v2"), "first": {"failed": True, "msg": "no space left"}},
+}
+
+
+@dataclass(frozen=True)
+class Story:
+    """A call of slurm_gather on a cluster directory of its own, or on one that an earlier story left."""
+
+    name: str
+    compute: tuple[str, ...]
+    folder: str
+    register: str = "first"
+    confinement: str = "auto"
+    controllers: tuple[str, ...] = ("ctl1",)
+    check: bool = False
+
+    def task(self, clusters: Path) -> Mapping[str, object]:
+        """The task, as roles/slurm_conf has it."""
+        return {
+            "name": self.name,
+            "slurm_gather": {
+                "cluster_dir": str(clusters / self.folder),
+                "node_sets": [{"names": ",".join(self.compute)}],
+                "compute": list(self.compute),
+                "controllers": list(self.controllers),
+                "confinement": self.confinement,
+                "packages": self.register,
+            },
+            "check_mode": self.check,
+            "ignore_errors": True,
+            "run_once": True,
+        }
+
+
+STORIES = (
+    Story("check mode", ("gpu01", "gpu02"), "checked", check=True),
+    Story("first", ("gpu01", "gpu02", "gpu03"), "grown"),
+    Story("again", ("gpu01", "gpu02", "gpu03"), "grown"),
+    Story("later", ("gpu01", "gpu02", "gpu03"), "grown", register="later"),
+    Story("node removed", ("gpu01",), "removed"),
+    Story("two hierarchies", ("gpu01", "old1"), "mixed"),
+    Story("v1 only", ("old1",), "old"),
+    Story("no confinement", ("gpu01", "ro1"), "unconfined"),
+    Story("confinement insisted on", ("gpu01", "ro1"), "insisted", confinement="cgroup"),
+    Story("absent node", ("gpu01", "gpu03"), "absent"),
+    Story("changed cgroups", ("gpu01",), "changed"),
+    Story("odd node", ("odd1", "gpu01"), "odd"),
+    Story("failed node", ("failed1", "gpu01"), "failed"),
+    Story("damaged", ("gpu01",), "damaged"),
+    Story("two controllers", ("gpu01",), "spare", controllers=("ctl1", "ctl2")),
+    Story("controller not reached", ("gpu01",), "limited", controllers=("ctl2",)),
+)
+
+# What hardware.yml holds before a story.
+BEFORE: dict[str, dict[str, NodeHardware]] = {
+    "removed": {"gpu01": STORED, "gone1": STORED},
+    "absent": {"gpu01": STORED, "gpu03": NodeHardware(8, 1, 1, 8, 1, 1000, "none")},
+    "changed": {"gpu01": NodeHardware(8, 1, 1, 8, 1, 1000, "v1")},
+}
+
+
+@dataclass(frozen=True)
+class Told:
+    """What each story came to."""
+
+    clusters: Path
+    played: Played
+
+    def __getitem__(self, story: str) -> TaskResult:
+        return self.played.result(story)
+
+    def facts(self, story: str) -> Mapping[str, Any]:
+        """The facts that templates are rendered from."""
+        found: Mapping[str, Any] = self[story].data["ansible_facts"]
+        return found
+
+    def warnings(self, story: str) -> Sequence[str]:
+        """What the summary of the run will say."""
+        found: Sequence[str] = self[story].data["deepops_warnings"]
+        return found
+
+    def hardware(self, folder: str) -> dict[str, NodeHardware]:
+        """hardware.yml after the last story in this folder."""
+        return load_hardware(self.clusters / folder / "hardware.yml")
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> Told:
+    """All stories, in one run of Ansible."""
+    clusters = tmp_path_factory.mktemp("clusters")
+    for story in STORIES:
+        (clusters / story.folder).mkdir(exist_ok=True)
+    for folder, hardware in BEFORE.items():
+        store_hardware(clusters / folder / "hardware.yml", hardware)
+    (clusters / "damaged" / "hardware.yml").write_text("nodes: [{names: ", encoding="utf-8")
+    gate = {
+        "name": "What the gate saw",
+        "ansible.builtin.set_fact": {
+            "deepops_cgroup": "{{ seen.deepops_cgroup }}",
+            "deepops_cgroup_writable": "{{ seen.deepops_cgroup_writable }}",
+            "cacheable": True,
+        },
+        "when": "seen | length > 0",
+    }
+    tasks = [gate, *(story.task(clusters) for story in STORIES)]
+    plays = [{"name": "Stories", "hosts": "all", "gather_facts": False, "tasks": tasks}]
+    played = play(tmp_path_factory.mktemp("ansible"), plays, HOSTS)
+    assert played.status == 0, played.output
+    return Told(clusters, played)
+
+
+class TestStore:
+    def test_the_first_run_stores_what_answered(self, told: Told) -> None:
+        assert told["first"].changed
+        assert told.facts("first")["slurm_hardware"] == told.facts("again")["slurm_hardware"]
+        assert set(told.facts("first")["slurm_hardware"]) == {"gpu01", "gpu02"}
+        assert told.facts("first")["slurm_hardware"]["gpu01"] == {
+            "cpus": 16,
+            "boards": 1,
+            "sockets": 2,
+            "cores_per_socket": 8,
+            "threads_per_core": 1,
+            "memory_mb": 64000,
+            "cgroup": "v2",
+        }
+
+    def test_an_unchanged_cluster_is_not_stored_again(self, told: Told) -> None:
+        assert not told["again"].changed
+
+    def test_a_node_that_is_down_keeps_its_line_and_a_new_one_gets_its_own(self, told: Told) -> None:
+        hardware = told.hardware("grown")
+
+        assert told["later"].changed
+        assert hardware["gpu02"] == STORED
+        assert hardware["gpu03"].cpus == 32
+
+    def test_a_stored_line_is_not_overwritten_by_a_new_report(self, told: Told) -> None:
+        assert told.hardware("grown")["gpu01"] == STORED
+
+    def test_a_node_that_left_cluster_yml_leaves_the_store(self, told: Told) -> None:
+        assert told["node removed"].changed
+        assert told.hardware("removed") == {"gpu01": STORED}
+
+    def test_check_mode_says_that_it_would_store_and_does_not(self, told: Told) -> None:
+        assert told["check mode"].changed
+        assert set(told.facts("check mode")["slurm_hardware"]) == {"gpu01", "gpu02"}
+        assert list((told.clusters / "checked").iterdir()) == []
+
+    def test_a_damaged_store_stops_the_run_and_says_how_to_get_it_back(self, told: Told) -> None:
+        assert told["damaged"].status == "failed"
+        assert "hardware.yml:1: is no valid YAML: restore it from git" in told["damaged"].data["msg"]
+        assert (told.clusters / "damaged" / "hardware.yml").read_text() == "nodes: [{names: "
+
+
+class TestWarnings:
+    def test_a_healthy_cluster_has_none(self, told: Told) -> None:
+        assert told.warnings("node removed") == []
+
+    def test_a_node_never_reached_is_named(self, told: Told) -> None:
+        (warning,) = told.warnings("first")
+        assert warning.startswith("gpu03: never reached, so not in slurm.conf yet")
+
+    def test_a_node_whose_slurmd_says_nothing_useful_is_named_and_stops_no_other(self, told: Told) -> None:
+        (warning,) = told.warnings("odd node")
+        assert warning.startswith("odd1: slurmd -C did not report CPUs")
+        assert set(told.hardware("odd")) == {"gpu01"}
+
+    def test_a_node_that_failed_before_is_left_out(self, told: Told) -> None:
+        (warning,) = told.warnings("failed node")
+        assert warning.startswith("failed1: ")
+        assert set(told.hardware("failed")) == {"gpu01"}
+
+    def test_a_controller_that_does_not_serve_is_named(self, told: Told) -> None:
+        (warning,) = told.warnings("two controllers")
+        assert warning.startswith("ctl2: ")
+
+
+class TestConfinement:
+    @pytest.mark.parametrize(
+        ("story", "confinement"),
+        [("node removed", "v2"), ("v1 only", "v1"), ("two hierarchies", "auto"), ("no confinement", "none")],
+    )
+    def test_it_follows_from_what_the_nodes_have(self, told: Told, story: str, confinement: str) -> None:
+        assert told.facts(story)["slurm_confinement"] == confinement
+
+    def test_a_node_without_a_writable_cgroup_tree_is_named(self, told: Told) -> None:
+        (warning,) = told.warnings("no confinement")
+        assert warning.startswith("ro1: no writable cgroup tree")
+        assert "proctrack/linuxproc" in warning
+
+    def test_a_site_that_insists_is_told_which_node_cannot(self, told: Told) -> None:
+        assert told["confinement insisted on"].status == "failed"
+        assert "ro1: no writable cgroup tree" in told["confinement insisted on"].data["msg"]
+        assert "slurm_confinement" in told["confinement insisted on"].data["msg"]
+
+    def test_a_node_that_is_down_does_not_change_it(self, told: Told) -> None:
+        assert told.facts("absent node")["slurm_confinement"] == "none"
+
+    def test_a_node_whose_hierarchy_changed_is_stored_anew(self, told: Told) -> None:
+        assert told["changed cgroups"].changed
+        assert told.hardware("changed") == {"gpu01": NodeHardware(8, 1, 1, 8, 1, 1000, "v2")}
+        assert told.facts("changed cgroups")["slurm_confinement"] == "v2"
+
+
+class TestVersion:
+    def test_it_is_the_controllers(self, told: Told) -> None:
+        assert told.facts("first")["slurm_version"] == "24.11.5-4"
+
+    def test_it_is_a_compute_nodes_where_no_controller_answered(self, told: Told) -> None:
+        assert told.facts("controller not reached")["slurm_version"] == "24.11.5-4"
