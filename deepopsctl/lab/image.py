@@ -20,6 +20,7 @@ from deepopsctl.lab.rootfs import FILES, FINISH, INIT_PATH, write_rootfs
 Say = Callable[[str], None]
 
 REPOSITORY = "localhost/deepopsctl-lab"
+LABEL = "deepopsctl.lab.image"
 DEFAULT_MIRROR = "http://deb.debian.org/debian"
 SUITES = {"debian12": "bookworm", "debian13": "trixie", "sid": "sid"}
 # What mmdebstrap says that tells a person how far it is.
@@ -98,17 +99,20 @@ def build_image(recipe: Recipe, say: Say) -> None:
         write_rootfs(files)
         _run_mmdebstrap(recipe.mmdebstrap_argv(files, tarball), say)
         say("storing the image")
-        podman("import", "--change", f'CMD ["/{INIT_PATH}"]', str(tarball), recipe.reference, timeout_s=300)
+        changes = (f'--change=CMD ["/{INIT_PATH}"]', f"--change=LABEL {LABEL}={recipe.os}")
+        podman("import", *changes, str(tarball), recipe.reference, timeout_s=300)
+    remove_images(f"label={LABEL}={recipe.os}", keep=recipe.reference)
 
 
-def remove_images() -> tuple[list[str], list[str]]:
-    """Remove every cached node image; returns those removed and those still in use."""
-    found = podman_json("images", "--filter", f"reference={REPOSITORY}", "--format", "json")
+def remove_images(chosen: str = f"reference={REPOSITORY}", keep: str = "") -> tuple[list[str], list[str]]:
+    """Remove node images, all or those of a podman filter; returns those removed and those still in use."""
+    found = podman_json("images", "--filter", chosen, "--format", "json")
     removed: list[str] = []
     kept: list[str] = []
     for image in found if isinstance(found, list) else []:
         for name in image.get("Names") or [image["Id"]]:
-            (removed if podman_succeeds("rmi", str(name)) else kept).append(str(name))
+            if name != keep:
+                (removed if podman_succeeds("rmi", str(name)) else kept).append(str(name))
     return removed, kept
 
 
