@@ -104,7 +104,7 @@ def build_image(recipe: Recipe, say: Say) -> None:
     remove_images(f"label={LABEL}={recipe.os}", keep=recipe.reference)
 
 
-def remove_images(chosen: str = f"reference={REPOSITORY}", keep: str = "") -> tuple[list[str], list[str]]:
+def remove_images(chosen: str = f"label={LABEL}", keep: str = "") -> tuple[list[str], list[str]]:
     """Remove node images, all or those of a podman filter; returns those removed and those still in use."""
     found = podman_json("images", "--filter", chosen, "--format", "json")
     removed: list[str] = []
