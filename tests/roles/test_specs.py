@@ -5,50 +5,24 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-ROLES = tuple(sorted(path.name for path in (ROOT / "roles").iterdir() if path.is_dir()))
+from tests.roles.content import ROLES, ROOT, load, options, role_tasks
+
 SCRIPT = ROOT / "scripts" / "role-readmes"
 
 each_role = pytest.mark.parametrize("role", ROLES)
 
 
-def load(role: str, name: str) -> Any:
-    """A YAML file of a role; {} where the role has none."""
-    path = ROOT / "roles" / role / name
-    return yaml.safe_load(path.read_text(encoding="utf-8")) or {} if path.exists() else {}
-
-
-def options(role: str) -> dict[str, dict[str, Any]]:
-    """The variables of a role's main entry point."""
-    return load(role, "meta/argument_specs.yml")["argument_specs"]["main"].get("options") or {}
-
-
-def described(options: dict[str, dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
+def described(options: Mapping[str, dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Options and those inside them."""
     for name, option in options.items():
         yield name, option
         yield from described(option.get("options") or {})
-
-
-def tasks(role: str) -> Iterator[dict[str, Any]]:
-    """All tasks of a role, those in blocks too."""
-    waiting = [
-        task
-        for folder in ("tasks", "handlers")
-        for path in sorted((ROOT / "roles" / role / folder).glob("*.yml"))
-        for task in yaml.safe_load(path.read_text(encoding="utf-8")) or []
-    ]
-    while waiting:
-        task = waiting.pop(0)
-        yield task
-        waiting += [inner for part in ("block", "rescue", "always") for inner in task.get(part, [])]
 
 
 def test_there_are_roles() -> None:
@@ -57,7 +31,7 @@ def test_there_are_roles() -> None:
 
 @each_role
 def test_it_says_what_it_is_for(role: str) -> None:
-    for entry in load(role, "meta/argument_specs.yml")["argument_specs"].values():
+    for entry in load(f"roles/{role}/meta/argument_specs.yml")["argument_specs"].values():
         assert entry["short_description"]
         assert entry["description"]
 
@@ -74,7 +48,7 @@ def test_every_variable_is_typed_and_described(role: str) -> None:
 def test_every_default_is_the_one_that_the_specification_tells(role: str) -> None:
     told = {name: option["default"] for name, option in options(role).items() if "default" in option}
 
-    assert load(role, "defaults/main.yml") == told
+    assert load(f"roles/{role}/defaults/main.yml") == told
 
 
 @each_role
@@ -88,10 +62,12 @@ def test_a_variable_is_required_or_has_a_default(role: str) -> None:
 
 @each_role
 def test_every_variable_bears_the_roles_name(role: str) -> None:
-    public = [*options(role), *load(role, "defaults/main.yml")]
-    private = list(load(role, "vars/main.yml"))
-    own = [task["register"] for task in tasks(role) if "register" in task]
-    own += [name for task in tasks(role) for name in task.get("ansible.builtin.set_fact", {}) if name != "cacheable"]
+    public = [*options(role), *load(f"roles/{role}/defaults/main.yml")]
+    private = list(load(f"roles/{role}/vars/main.yml"))
+    own = [task["register"] for task in role_tasks(role) if "register" in task]
+    own += [
+        name for task in role_tasks(role) for name in task.get("ansible.builtin.set_fact", {}) if name != "cacheable"
+    ]
 
     assert [name for name in public if not name.startswith(f"{role}_")] == []
     assert [name for name in private if not name.startswith(f"__{role}_")] == []

@@ -1,0 +1,63 @@
+"""Playbooks and roles as data, for the tests that look at all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+ROLES = tuple(sorted(path.name for path in (ROOT / "roles").iterdir() if path.is_dir()))
+PLAYBOOKS = tuple(sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "playbooks").rglob("*.yml")))
+
+Task = Mapping[str, Any]
+
+
+def load(path: str) -> Any:
+    """A YAML file of the repository; {} where it does not exist."""
+    file = ROOT / path
+    return yaml.safe_load(file.read_text(encoding="utf-8")) or {} if file.exists() else {}
+
+
+def options(role: str) -> dict[str, dict[str, Any]]:
+    """The variables of a role's main entry point."""
+    found: dict[str, dict[str, Any]] = load(f"roles/{role}/meta/argument_specs.yml")["argument_specs"]["main"][
+        "options"
+    ]
+    return found
+
+
+def with_inner(tasks: Iterable[Task]) -> Iterator[Task]:
+    """Tasks and those in their blocks; a block itself is none."""
+    for task in tasks:
+        parts = [part for part in ("block", "rescue", "always") if part in task]
+        for part in parts:
+            yield from with_inner(task[part])
+        if not parts:
+            yield task
+
+
+def role_tasks(role: str) -> Iterator[Task]:
+    """All tasks and handlers of a role."""
+    for folder in ("tasks", "handlers"):
+        for path in sorted((ROOT / "roles" / role / folder).glob("*.yml")):
+            yield from with_inner(load(path.relative_to(ROOT).as_posix()) or [])
+
+
+def plays(playbook: str) -> Iterator[Mapping[str, Any]]:
+    """The plays of a playbook, without its imports."""
+    return (play for play in load(playbook) if "hosts" in play)
+
+
+def play_tasks(playbook: str) -> Iterator[Task]:
+    """All tasks and handlers that a playbook has itself."""
+    for play in plays(playbook):
+        for part in ("pre_tasks", "tasks", "post_tasks", "handlers"):
+            yield from with_inner(play.get(part, []))
+
+
+def role_calls(playbook: str) -> Iterator[Mapping[str, Any]]:
+    """The roles that a playbook calls, with the variables it gives them."""
+    return (call for play in plays(playbook) for call in play.get("roles", []))

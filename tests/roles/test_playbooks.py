@@ -1,0 +1,152 @@
+"""Every playbook loads in Ansible, calls its roles as they want it, and needs nothing that has to be installed."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import jinja2.nativetypes
+import pytest
+from ansible import modules
+from ansible.playbook.task import Task as AnsibleTask
+from ansible.plugins import action
+
+from tests.localansible import ANSIBLE_PLAYBOOK, environment
+from tests.roles.content import PLAYBOOKS, ROLES, ROOT, Task, load, options, play_tasks, role_calls, role_tasks
+
+EXAMPLE = ROOT / "inventory" / "example" / "inventory" / "hosts.yml"
+
+each_playbook = pytest.mark.parametrize("playbook", PLAYBOOKS)
+
+KEYWORDS = frozenset(AnsibleTask.fattributes) | {"action", "local_action"}
+BUILTIN = {
+    f"ansible.builtin.{path.stem}"
+    for package in (modules, action)
+    for folder in package.__path__
+    for path in Path(folder).glob("*.py")
+} | {f"ansible.builtin.{name}" for name in ("import_playbook", "include_role", "import_role", "include_tasks")}
+OURS = {path.stem for kind in ("modules", "action") for path in (ROOT / "plugins" / kind).glob("*.py")}
+
+
+def all_tasks() -> Iterator[tuple[str, Task]]:
+    """Every task of the product with where it is."""
+    for playbook in PLAYBOOKS:
+        yield from ((playbook, task) for task in play_tasks(playbook))
+    for role in ROLES:
+        yield from ((f"roles/{role}", task) for task in role_tasks(role))
+
+
+def module_of(task: Task) -> str:
+    """The one key of a task that is no keyword."""
+    (found,) = (key for key in task if key not in KEYWORDS and not key.startswith("with_"))
+    return found
+
+
+@pytest.fixture(scope="module")
+def output(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """What Ansible says of all playbooks, with the example's inventory and the product's variables."""
+    folder = tmp_path_factory.mktemp("syntax")
+    done = subprocess.run(
+        [*ANSIBLE_PLAYBOOK, "--syntax-check", "-i", str(EXAMPLE), *(str(ROOT / name) for name in PLAYBOOKS)],
+        cwd=folder,
+        # the gate makes its groups as it goes
+        env={**environment(folder), "ANSIBLE_HOST_PATTERN_MISMATCH": "ignore"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stdout
+    return done.stdout
+
+
+@each_playbook
+def test_it_loads_with_the_example_inventory(output: str, playbook: str) -> None:
+    assert f"playbook: {ROOT / playbook}" in output
+
+
+def test_ansible_warns_of_nothing(output: str) -> None:
+    assert "WARNING" not in output
+
+
+class TestTasks:
+    def test_there_are_some(self) -> None:
+        assert len(list(all_tasks())) > 20
+
+    def test_every_module_is_ansibles_own_or_ours(self) -> None:
+        foreign = [(where, module_of(task)) for where, task in all_tasks() if module_of(task) not in BUILTIN | OURS]
+
+        assert foreign == []
+
+    def test_no_error_is_ignored(self) -> None:
+        assert [(where, task["name"]) for where, task in all_tasks() if "ignore_errors" in task] == []
+
+    def test_every_task_has_a_name(self) -> None:
+        assert [where for where, task in all_tasks() if not task.get("name")] == []
+
+    def test_every_step_is_recorded_under_the_digest_of_the_run(self) -> None:
+        steps = [(where, task[module_of(task)]) for where, task in all_tasks() if "step" in task[module_of(task)]]
+
+        assert steps
+        assert [where for where, step in steps if step["digest"] != "{{ deepops_digest }}"] == []
+
+
+class TestPlays:
+    @each_playbook
+    def test_every_play_has_a_name_and_gathers_no_facts(self, playbook: str) -> None:
+        for play in load(playbook):
+            assert play.get("name"), play
+            assert "hosts" not in play or play["gather_facts"] is False
+
+    @each_playbook
+    def test_a_role_gets_what_it_requires_and_nothing_it_does_not_know(self, playbook: str) -> None:
+        for call in role_calls(playbook):
+            role = call["role"]
+            given = set(call) - {"role", "tags", "when", "become"}
+            required = {name for name, option in options(role).items() if option.get("required")}
+
+            assert required <= given, role
+            assert given <= set(options(role)), role
+
+    @each_playbook
+    def test_every_role_has_a_tag_of_its_own(self, playbook: str) -> None:
+        for call in role_calls(playbook):
+            assert len(call["tags"]) >= 1, call["role"]
+
+    def test_every_role_is_used(self) -> None:
+        used = {call["role"] for playbook in PLAYBOOKS for call in role_calls(playbook)}
+
+        assert used == set(ROLES)
+
+
+class TestGate:
+    """What the gate expects a record of is what the roles record: else it never closes, or never looks."""
+
+    def expected(self, *groups: str) -> set[str]:
+        """The steps that the gate wants of a node in these groups."""
+        expression = load("group_vars/all/main.yml")["deepops_slurm_steps"]
+        template = jinja2.nativetypes.NativeEnvironment().from_string(expression)
+        return set(template.render(group_names=groups))
+
+    def steps(self, role: str) -> set[str]:
+        """The steps that a role records."""
+        return {step for task in role_tasks(role) if (step := task[module_of(task)].get("step"))}
+
+    @pytest.mark.parametrize(
+        ("groups", "roles"),
+        [
+            ((), ()),
+            (("slurm_compute",), ("slurmd",)),
+            (("slurm_login",), ("slurm_login",)),
+            (("slurm_dbd",), ("mariadb", "slurmdbd")),
+            (("slurm_controller", "slurm_login"), ("slurmctld",)),
+            (("slurm_controller", "slurm_compute", "slurm_dbd"), ("slurmctld", "slurmd", "mariadb", "slurmdbd")),
+        ],
+    )
+    def test_it_expects_the_steps_of_the_roles_that_a_node_gets(
+        self, groups: tuple[str, ...], roles: tuple[str, ...]
+    ) -> None:
+        everywhere = ("node_packages", "hosts", "chrony", "munge")
+
+        assert self.expected(*groups) == set().union(*(self.steps(role) for role in (*everywhere, *roles)))
