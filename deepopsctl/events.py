@@ -56,7 +56,10 @@ class HostStarted:
 
 @dataclass(frozen=True, slots=True)
 class HostResult:
-    """A task has ended on one host. `data` is what a module returned under the key `deepops`."""
+    """A task has ended on one host. `data` is what a module returned under the key `deepops`.
+
+    An ignored failure may have changed something: `changed` says it whatever the status.
+    """
 
     host: str
     component: str
@@ -65,6 +68,7 @@ class HostResult:
     status: Status
     elapsed_s: float
     at: float = 0.0
+    changed: bool = False
     message: str = ""
     hint: str = ""
     data: tuple[Mapping[str, object], ...] = ()
@@ -180,7 +184,8 @@ def _host_result(raw: Raw, data: Raw, component: str, status: Status) -> HostRes
     stopped = status in (Status.FAILED, Status.UNREACHABLE)
     if status is Status.FAILED and data.get("ignore_errors") is True:
         status = Status.IGNORED
-    if status is Status.OK and _changed(raw, result):
+    changed = status in (Status.OK, Status.IGNORED) and _changed(raw, result)
+    if status is Status.OK and changed:
         status = Status.CHANGED
     faults = [part for part in parts[1:] if part.get("failed") is True or part.get("unreachable") is True] or parts[:1]
     return HostResult(
@@ -191,6 +196,7 @@ def _host_result(raw: Raw, data: Raw, component: str, status: Status) -> HostRes
         status=status,
         elapsed_s=round(_number(data.get("duration")), 3),
         at=_time(raw.get("created")),
+        changed=changed,
         message=_fault_message(faults) if stopped else "",
         hint=next((hint for fault in faults if (hint := _text(fault.get("hint")))), "") if stopped else "",
         data=tuple(found for part in parts if (found := _mapping(part.get("deepops")))),

@@ -100,7 +100,7 @@ def _events(folder: RunFolder) -> Iterator[HostResult]:
             entry = json.loads(line)
             yield HostResult(
                 entry["host"], entry["component"], entry["play"], entry["task"], Status(entry["status"]),
-                float(entry["elapsed_s"]), message=entry.get("message", ""),
+                float(entry["elapsed_s"]), changed=bool(entry["changed"]), message=entry.get("message", ""),
             )  # fmt: skip
         except (ValueError, KeyError, TypeError):
             # the last line of a killed run may be cut off

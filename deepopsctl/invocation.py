@@ -61,7 +61,8 @@ def arguments(request: RunRequest, playbooks: tuple[Path, ...], private: Path) -
     """The arguments of ansible-playbook; variables and limit go by file: no secret is ever on a command line."""
     found = ["-i", str(private / "inventory" / "hosts.yml"), "-i", str(request.directory.hosts)]
     if request.limit:
-        found += ["--limit", f"@{private / 'limit'}"]
+        # in the folder that Ansible starts in: it splits this argument at blanks
+        found += ["--limit", "@limit"]
     for index, variables in enumerate(request.user_vars):
         path = variables if isinstance(variables, Path) else private / f"vars-{index}.json"
         found += ["-e", f"@{path}"]

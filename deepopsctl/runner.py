@@ -201,7 +201,7 @@ class _Run:
 def _line(event: HostResult) -> dict[str, object]:
     found: dict[str, object] = {
         "host": event.host, "play": event.play, "task": event.task, "component": event.component,
-        "status": str(event.status), "changed": event.status == "changed", "elapsed_s": event.elapsed_s,
+        "status": str(event.status), "changed": event.changed, "elapsed_s": event.elapsed_s,
     }  # fmt: skip
     if event.message:
         found["message"] = event.message

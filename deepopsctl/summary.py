@@ -103,7 +103,7 @@ class Tally:
             self._warnings.setdefault(_one_line(event.text))
 
     def _add_result(self, event: HostResult) -> None:
-        self._counts[event.host] = _count(self._counts.get(event.host, Totals()), event.status)
+        self._counts[event.host] = _count(self._counts.get(event.host, Totals()), event)
         if event.status in (Status.FAILED, Status.UNREACHABLE):
             self._results.append(event)
         key = (event.component, event.task)
@@ -161,13 +161,17 @@ def _label(key: tuple[str, str]) -> str:
     return f"{component}: {task}" if component else task
 
 
-def _count(totals: Totals, status: Status) -> Totals:
-    if status is Status.CHANGED:
-        return replace(totals, ok=totals.ok + 1, changed=totals.changed + 1)
-    if status is Status.IGNORED:
-        return replace(totals, ok=totals.ok + 1, ignored=totals.ignored + 1)
-    name = str(status)
-    return replace(totals, **{name: getattr(totals, name) + 1})
+def _count(totals: Totals, event: HostResult) -> Totals:
+    """As Ansible counts: changed tasks and ignored failures are ok as well."""
+    if event.status not in (Status.OK, Status.CHANGED, Status.IGNORED):
+        name = str(event.status)
+        return replace(totals, **{name: getattr(totals, name) + 1})
+    return replace(
+        totals,
+        ok=totals.ok + 1,
+        changed=totals.changed + event.changed,
+        ignored=totals.ignored + (event.status is Status.IGNORED),
+    )
 
 
 def _one_line(text: str) -> str:

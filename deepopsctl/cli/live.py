@@ -64,7 +64,7 @@ class _View:
 
     def _second_line(self) -> RenderableType:
         progress = self.progress
-        hosts = max(len(progress.started), len(progress.done))
+        hosts = max(len(progress.started), len(progress.done)) or self.total or 0
         line = Table.grid(padding=(0, 1))
         line.add_column(width=1)
         text = Text(f"{len(progress.done)}/{hosts} nodes, {progress.tasks} tasks done", style="dim")

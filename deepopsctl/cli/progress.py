@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -19,7 +20,7 @@ def show_progress(total: int | None, verbosity: int = 0) -> Iterator[Watch]:
     """What to hand to the runner as `on_event`. `total` nodes take part, or None where only Ansible knows."""
     if verbosity > 2:
         yield _ansible_output
-    elif sys.stderr.isatty():
+    elif sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
         from deepopsctl.cli.live import live_view
 
         with live_view(total, verbosity) as watch:

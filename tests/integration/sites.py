@@ -1,0 +1,146 @@
+"""A cluster directory of "nodes" that are this machine, and throw-away playbooks to run on them."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from deepopsctl.clusterdir import ClusterDir
+from deepopsctl.events import Event
+from deepopsctl.invocation import RunRequest
+from deepopsctl.outcome import RunOutcome
+from deepopsctl.runner import run
+
+SPEC = """\
+schema: 1
+cluster: {name: site}
+nodes:
+  - {names: "ctl1", roles: [controller]}
+  - {names: "n[1-2]", roles: [compute]}
+"""
+
+# Hands structured data back, as the modules of the product do
+MODULE = """\
+from ansible.module_utils.basic import AnsibleModule
+
+module = AnsibleModule({"key": {"no_log": True}, "fail": {"type": "bool", "default": False}})
+found = {"deepops": {"checks": [1, 2]}, "deepops_warnings": ["the disk is old"]}
+if module.params["fail"]:
+    module.fail_json(msg="the card is broken: %s" % module.params["key"], hint="change the card", **found)
+module.exit_json(changed=True, **found)
+"""
+
+
+@dataclass(frozen=True)
+class Site:
+    """What a test runs on."""
+
+    directory: ClusterDir
+    content: Path
+
+    def write_playbook(self, name: str, text: str) -> None:
+        """Put playbooks/<name>.yml there and into site.yml, after those there are."""
+        folder = self.content / "playbooks"
+        if not (folder / f"{name}.yml").exists():
+            with (folder / "site.yml").open("a") as stream:
+                stream.write(f"- import_playbook: {name}.yml\n")
+        (folder / f"{name}.yml").write_text(text)
+
+    def run(self, tasks: str, watch: Callable[[Event], None] = lambda event: None, **wanted: Any) -> RunOutcome:
+        """Run tasks on all nodes, in this process."""
+        self.write_playbook("slurm", play(tasks))
+        return run(RunRequest(self.directory, "slurm", content=self.content, **wanted), watch)
+
+    def start(self, *arguments: str, **environment: str) -> subprocess.Popen[str]:
+        """Start the command line, as a shell would."""
+        line = [sys.executable, "-m", "deepopsctl", "-C", str(self.directory.path), *arguments]
+        inherited = {**os.environ, "DEEPOPSCTL_CONTENT": str(self.content), **environment}
+        pipe = subprocess.PIPE
+        return subprocess.Popen(line, stdout=pipe, stderr=pipe, stdin=pipe, text=True, env=inherited)
+
+    def command(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        """Run the command line to its end."""
+        process = self.start(*arguments, **environment)
+        out, err = process.communicate(timeout=60)
+        return subprocess.CompletedProcess(arguments, process.returncode, out, err)
+
+    def last_run(self) -> Path:
+        """The folder of the last run."""
+        return (self.directory.runs / "latest").resolve()
+
+    def summary(self) -> dict[str, Any]:
+        """What the last run left as its summary."""
+        found = json.loads((self.last_run() / "summary.json").read_text())
+        assert isinstance(found, dict)
+        return found
+
+    def wait_for_event(self, task: str) -> None:
+        """Until the run that has been started has ended a task on some host."""
+        events = self.directory.runs / "latest" / "events.jsonl"
+        wait_until(lambda: events.exists() and f'"task": "{task}"' in events.read_text())
+
+
+def make_site(folder: Path) -> Site:
+    """A site in a folder with a blank in its name; node n2 is reached by ssh, where nothing listens."""
+    content, path = folder / "content", folder / "my cluster"
+    for part in ("playbooks", "roles", "plugins/modules", "plugins/module_utils", "group_vars/all"):
+        (content / part).mkdir(parents=True)
+    (content / "plugins" / "modules" / "card.py").write_text(MODULE)
+    (content / "group_vars" / "all" / "main.yml").write_text("colour: product\nshape: product\n")
+    path.mkdir()
+    (path / "cluster.yml").write_text(SPEC)
+    directory = ClusterDir.open(path)
+    directory.settings.parent.mkdir(parents=True)
+    directory.settings.write_text("ansible_connection: local\ncolour: site\n")
+    directory.refresh_inventory(directory.cluster())
+    return Site(directory, content)
+
+
+def cut_off(site: Site, host: str) -> None:
+    """Make a node one that nobody answers for."""
+    folder = site.directory.inventory_dir / "host_vars"
+    folder.mkdir(exist_ok=True)
+    text = f"ansible_connection: ssh\nansible_host: 127.0.0.1\nansible_port: {closed_port()}\n"
+    (folder / f"{host}.yml").write_text(text)
+
+
+def closed_port() -> int:
+    """A port of this machine on which nothing listens."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+def play(tasks: str, hosts: str = "slurm_cluster") -> str:
+    """A play with these tasks, which begin at the margin."""
+    indented = "\n".join(f"    {line}" for line in tasks.strip("\n").splitlines())
+    return f"- name: Work\n  hosts: {hosts}\n  gather_facts: false\n  tasks:\n{indented}\n"
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 20) -> None:
+    """Wait for something that must come."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come"
+        time.sleep(0.05)
+
+
+def processes_with(word: str) -> list[str]:
+    """Command lines of running processes that hold a word."""
+    return [line for line in _command_lines() if word in line]
+
+
+def _command_lines() -> Iterator[str]:
+    for entry in Path("/proc").iterdir():
+        try:
+            yield (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue

@@ -1,0 +1,230 @@
+"""The runner with real Ansible on this machine: what a run does, reports, and leaves behind."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from deepopsctl.errors import ExitCode
+from deepopsctl.events import Event, HostResult, TaskStarted
+from deepopsctl.invocation import RunRequest
+from deepopsctl.runner import run
+from deepopsctl.summary import reduce
+from tests.integration.sites import Site, cut_off, make_site, play
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    return make_site(tmp_path)
+
+
+def test_a_good_run_counts_what_each_host_did(site: Site) -> None:
+    outcome = site.run("- name: Fine\n  command: 'true'\n- name: Same\n  command: 'true'\n  changed_when: false\n")
+    assert outcome.exit_code == ExitCode.OK
+    assert {host: (t.ok, t.changed) for host, t in outcome.summary.hosts.items()} == {
+        "ctl1": (2, 1), "n1": (2, 1), "n2": (2, 1),
+    }  # fmt: skip
+    assert outcome.summary.failures == ()
+    assert outcome.summary.warnings == ()
+
+
+def test_the_watcher_sees_every_host_task(site: Site) -> None:
+    seen: list[Event] = []
+    site.run("- name: Fine\n  debug: {msg: hello}\n", seen.append)
+    assert [e.task for e in seen if isinstance(e, TaskStarted)] == ["Fine"]
+    assert sorted(e.host for e in seen if isinstance(e, HostResult)) == ["ctl1", "n1", "n2"]
+
+
+def test_a_watcher_that_raises_does_not_disturb_the_run(site: Site) -> None:
+    def broken(event: Event) -> None:
+        raise RuntimeError("watcher")
+
+    assert site.run("- name: Fine\n  debug: {msg: hello}\n", broken).ok
+
+
+def test_a_failed_task_names_host_component_task_and_what_the_program_said(site: Site) -> None:
+    task = "- name: Look\n  command: ls /no/such/folder\n  when: inventory_hostname == 'n1'\n"
+    outcome = site.run(task)
+    assert outcome.exit_code == ExitCode.FAILED
+    (failure,) = outcome.summary.failures
+    assert (failure.host, failure.component, failure.task) == ("n1", "slurm", "Look")
+    assert "No such file or directory" in failure.message
+    assert outcome.summary.hosts["n1"].failed == 1
+    assert outcome.summary.hosts["ctl1"].skipped == 1
+
+
+def test_a_module_says_what_to_do_and_hands_data_back(site: Site) -> None:
+    outcome = site.run("- name: Card\n  card: {fail: \"{{ inventory_hostname == 'n2' }}\", key: hush}\n")
+    (failure,) = outcome.summary.failures
+    assert failure.hint == "change the card"
+    assert {result.host for result in outcome.summary.results} == {"ctl1", "n1", "n2"}
+    assert outcome.summary.results[0].data == {"checks": [1, 2]}
+    assert "n1: the disk is old" in outcome.summary.warnings
+
+
+def test_an_unreachable_host_is_set_aside_and_the_rest_is_done(site: Site) -> None:
+    cut_off(site, "n2")
+    outcome = site.run("- name: One\n  command: 'true'\n- name: Two\n  command: 'true'\n")
+    assert outcome.exit_code == ExitCode.UNREACHABLE
+    assert outcome.summary.unreachable == ("n2",)
+    assert outcome.summary.hosts["n1"].ok == 2
+    (failure,) = outcome.summary.failures
+    assert failure.message.endswith("Connection refused")
+    assert failure.message.startswith("ssh: connect to host 127.0.0.1")
+    assert "sshd" in failure.hint
+
+
+def test_unreachable_hosts_alone_end_in_4_too(site: Site) -> None:
+    cut_off(site, "n2")
+    outcome = site.run("- name: One\n  command: 'true'\n", limit="n2")
+    assert outcome.exit_code == ExitCode.UNREACHABLE
+
+
+def test_a_failure_weighs_more_than_an_unreachable_host(site: Site) -> None:
+    cut_off(site, "n2")
+    outcome = site.run("- name: One\n  command: 'false'\n")
+    assert outcome.exit_code == ExitCode.FAILED
+    assert [failure.unreachable for failure in outcome.summary.failures] == [False, False, True]
+
+
+def test_ignored_and_rescued_failures_are_no_failures(site: Site) -> None:
+    outcome = site.run(
+        """
+- name: Ignored
+  command: "false"
+  ignore_errors: true
+- name: Try
+  block:
+    - name: Rescued
+      command: "false"
+  rescue:
+    - name: Mend
+      debug: {msg: mended}
+"""
+    )
+    assert outcome.exit_code == ExitCode.OK
+    assert outcome.summary.failures == ()
+    totals = outcome.summary.hosts["n1"]
+    assert (totals.failed, totals.ignored, totals.rescued) == (0, 1, 1)
+
+
+def test_only_the_failure_that_was_not_rescued_is_reported(site: Site) -> None:
+    outcome = site.run(
+        """
+- name: Try
+  block:
+    - name: Rescued
+      command: "false"
+  rescue:
+    - name: Mend
+      debug: {msg: mended}
+- name: Real
+  fail: {msg: this one counts}
+""",
+        limit="n1",
+    )
+    assert [(f.task, f.message) for f in outcome.summary.failures] == [("Real", "this one counts")]
+
+
+def test_a_loop_names_the_items_that_failed(site: Site) -> None:
+    loop = '- name: Loop\n  command: "{{ item }}"\n  loop: ["true", "ls /no/a", "ls /no/b"]\n'
+    outcome = site.run(loop, limit="n1")
+    (failure,) = outcome.summary.failures
+    assert [line.partition(":")[0] for line in failure.message.splitlines()] == ["ls /no/a", "ls /no/b"]
+    assert outcome.summary.hosts["n1"].failed == 1
+
+
+def test_counting_events_gives_what_ansible_counts(site: Site) -> None:
+    cut_off(site, "n2")
+    seen: list[Event] = []
+    tasks = """
+- name: Loop
+  command: "{{ item }}"
+  loop: ["true", "true"]
+- name: Skipped
+  debug: {msg: no}
+  when: inventory_hostname == 'nobody'
+- name: Secret
+  command: "true"
+  no_log: true
+- name: Ignored
+  command: "false"
+  ignore_errors: true
+- name: Last
+  fail: {msg: end}
+  when: inventory_hostname == 'n1'
+"""
+    outcome = site.run(tasks, seen.append)
+    assert reduce(e for e in seen if isinstance(e, HostResult)).hosts == outcome.summary.hosts
+
+
+def test_several_playbooks_run_in_order_and_name_their_component(site: Site) -> None:
+    site.write_playbook("first", play("- name: A\n  debug: {msg: a}"))
+    site.write_playbook("second", play("- name: B\n  fail: {msg: b}", hosts="n1"))
+    outcome = run(RunRequest(site.directory, "first", more=("second",), content=site.content), lambda event: None)
+    assert [(f.component, f.task) for f in outcome.summary.failures] == [("second", "B")]
+
+
+def test_a_playbook_that_ansible_cannot_read_is_a_failure_with_its_place(site: Site) -> None:
+    site.write_playbook("slurm", "- hosts: all\n   bad: [\n")
+    done = site.command("deploy")
+    assert done.returncode == ExitCode.FAILED
+    assert "slurm.yml:2" in done.stderr
+    assert site.summary()["failures"][0]["host"] == ""
+
+
+def test_a_wrong_vault_password_says_so(site: Site) -> None:
+    site.directory.vault_password.write_text("wrong")
+    blob = "$ANSIBLE_VAULT;1.1;AES256\n" + "61" * 40 + "\n"
+    site.directory.secrets.write_text(blob)
+    outcome = site.run("- name: One\n  debug: {msg: x}\n")
+    assert outcome.exit_code == ExitCode.FAILED
+    assert outcome.summary.failures[0].host == ""
+
+
+def test_the_sites_variables_win_over_the_products(site: Site) -> None:
+    outcome = site.run("- name: Show\n  fail: {msg: '{{ colour }} {{ shape }}'}\n", limit="n1")
+    assert outcome.summary.failures[0].message == "site product"
+
+
+def test_the_users_variables_win_and_the_runs_own_are_there(site: Site) -> None:
+    show = "- name: Show\n  fail: {msg: '{{ colour }} {{ deepops_cluster_dir }} {{ deepops_run_id }}'}\n"
+    outcome = site.run(show, limit="n1", user_vars=({"colour": "mine"},))
+    expected = f"mine {site.directory.path} {outcome.run_id}"
+    assert outcome.summary.failures[0].message == expected
+
+
+def test_the_digest_follows_content_inputs_and_variables(site: Site) -> None:
+    show = "- name: Show\n  fail: {msg: 'd={{ deepops_digest }}'}\n"
+
+    def digest(**variables: int) -> str:
+        return site.run(show, limit="n1", user_vars=(variables,)).summary.failures[0].message
+
+    first = digest()
+    assert len(first) == 66
+    assert digest() == first
+    assert digest(a=1) != first
+    site.directory.settings.write_text(site.directory.settings.read_text() + "b: 2\n")
+    assert digest() != first
+
+
+def test_check_mode_changes_nothing_and_diff_shows_a_file_once(site: Site, tmp_path: Path) -> None:
+    target = tmp_path / "written"
+    copy = f"- name: Write\n  copy: {{content: 'new\\n', dest: '{target}'}}\n"
+    site.write_playbook("slurm", play(copy))
+    done = site.command("deploy", "--check", "--diff")
+    assert done.returncode == ExitCode.OK
+    assert not target.exists()
+    assert done.stderr.count("+new") == 1
+    assert "ctl1,n[1-2]:" in done.stderr
+    assert "would change" in done.stderr
+
+
+def test_events_are_one_line_a_host_task_and_never_whole_results(site: Site) -> None:
+    outcome = site.run("- name: Long\n  command: seq 1000\n- name: Bad\n  command: 'false'\n", limit="n1")
+    lines = [json.loads(line) for line in outcome.folder.events.read_text().splitlines()]
+    assert [line["status"] for line in lines] == ["changed", "failed"]
+    assert set(lines[0]) == {"host", "play", "task", "component", "status", "changed", "elapsed_s"}
+    assert lines[1]["message"] == "non-zero return code"
