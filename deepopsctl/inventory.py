@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from deepopsctl.model import Access, Cluster, Node, Role
+from deepopsctl.model import Access, Cluster, Node, Partition, Role
 from deepopsctl.nodelist import fold
 from deepopsctl.specwriter import address_pieces
 from deepopsctl.yamlout import block
@@ -24,6 +24,10 @@ _HEADER = """\
 # Plain Ansible reads it too: ansible-playbook -i inventory/hosts.yml --vault-password-file .vault-password PLAYBOOK
 """
 
+# Ansible hands every variable of a group to every host (`ansible-inventory --list` writes them all out), so
+# larger lists than this many characters, which only thousands of scattered nodes have, stand once.
+MAX_SHARED = 32 * 1024
+
 # The cluster directory is found from this file, so it may be moved or checked out anywhere.
 _KNOWN_HOSTS = "-o 'UserKnownHostsFile=\"{{ inventory_dir }}/../known_hosts\"' -o StrictHostKeyChecking=yes"
 
@@ -32,13 +36,15 @@ def build_inventory(cluster: Cluster) -> dict[str, object]:
     """The inventory as Ansible's YAML plugin reads it."""
     members = group_members(cluster)
     children = {group: {"hosts": dict.fromkeys(names)} for group, names in members.items()}
-    return {
-        "all": {
-            "vars": _variables(cluster),
-            "hosts": {node.name: _host_variables(node) for node in cluster.nodes},
-            "children": {"slurm_cluster": {"children": children}},
-        }
-    }
+    variables = _access_variables(cluster)
+    hosts: dict[str, dict[str, object] | None] = {node.name: _host_variables(node) for node in cluster.nodes}
+    shared = _shared_variables(cluster)
+    if len(block(shared)) > MAX_SHARED:
+        primary = cluster.controllers[0].name
+        hosts[primary] = {**(hosts[primary] or {}), "deepops_shared": shared}
+        shared = {name: f"{{{{ hostvars['{primary}']['deepops_shared']['{name}'] }}}}" for name in shared}
+    variables.update(shared)
+    return {"all": {"vars": variables, "hosts": hosts, "children": {"slurm_cluster": {"children": children}}}}
 
 
 def render_inventory(cluster: Cluster) -> str:
@@ -51,7 +57,8 @@ def group_members(cluster: Cluster) -> dict[str, tuple[str, ...]]:
     return {group: tuple(node.name for node in cluster.with_role(role)) for group, role in GROUPS.items()}
 
 
-def _variables(cluster: Cluster) -> dict[str, object]:
+def _access_variables(cluster: Cluster) -> dict[str, object]:
+    """How every node is reached."""
     access = cluster.access
     found: dict[str, object] = {"deepops_cluster_name": cluster.name}
     if access.user:
@@ -61,22 +68,27 @@ def _variables(cluster: Cluster) -> dict[str, object]:
     found["ansible_ssh_private_key_file"] = _key_file(access)
     found["ansible_ssh_common_args"] = _KNOWN_HOSTS + (f" -J {access.jump_host}" if access.jump_host else "")
     found["ansible_python_interpreter"] = "/usr/bin/python3"
-    addressed = [node for node in cluster.nodes if node.address]
-    found["deepops_addresses"] = [
-        {"names": names, "addresses": addresses} for names, addresses in address_pieces(addressed)
-    ]
-    found["slurm_nodes"] = _slurm_nodes(cluster)
-    found["slurm_partitions"] = [
-        {
-            "name": partition.name,
-            "nodes": fold(partition.nodes),
-            "default": partition.default,
-            "max_time": partition.max_time,
-            "options": dict(partition.options),
-        }
-        for partition in cluster.partitions
-    ]
     return found
+
+
+def _shared_variables(cluster: Cluster) -> dict[str, object]:
+    """What roles need to know of the cluster as a whole, folded."""
+    addressed = [node for node in cluster.nodes if node.address]
+    return {
+        "deepops_addresses": [{"names": names, "addresses": found} for names, found in address_pieces(addressed)],
+        "slurm_nodes": _slurm_nodes(cluster),
+        "slurm_partitions": [_slurm_partition(partition) for partition in cluster.partitions],
+    }
+
+
+def _slurm_partition(partition: Partition) -> dict[str, object]:
+    return {
+        "name": partition.name,
+        "nodes": fold(partition.nodes),
+        "default": partition.default,
+        "max_time": partition.max_time,
+        "options": dict(partition.options),
+    }
 
 
 def _key_file(access: Access) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import secrets
 
+from deepopsctl.errors import ControlMachineError
 from deepopsctl.yamlout import block
 
 MUNGE_KEY_BYTES = 128
@@ -25,7 +26,12 @@ def new_secrets() -> dict[str, str]:
 
 def encrypt(variables: dict[str, str], password: str) -> str:
     """The text of a vault file that holds these variables."""
-    from ansible.parsing.vault import VaultLib, VaultSecret
+    try:
+        from ansible.parsing.vault import VaultLib, VaultSecret
+    except Exception as error:  # Ansible reads its configuration on import, and says what is wrong in its own ways
+        raise ControlMachineError(
+            f"Ansible can't be loaded: {error}", "check $ANSIBLE_CONFIG and ./ansible.cfg"
+        ) from error
 
     vault = VaultLib([("default", VaultSecret(password.encode()))])
     encrypted: bytes = vault.encrypt(block(dict(variables)))

@@ -18,7 +18,7 @@ _NODES = "NAMES[=ADDRESSES]"
 
 
 @click.command()
-@click.argument("directory", type=click.Path(path_type=Path), metavar="DIR")
+@click.argument("target", type=click.Path(path_type=Path), metavar="DIR")
 @click.option(
     "--controller",
     multiple=True,
@@ -67,7 +67,7 @@ _NODES = "NAMES[=ADDRESSES]"
     help="Replace cluster.yml of an existing cluster; secrets, settings, keys and runs stay.",
 )
 @json_option
-def init(directory: Path, source: str | None, *, force: bool, as_json: bool, **given: Any) -> None:
+def init(target: Path, source: str | None, *, force: bool, as_json: bool, **given: Any) -> None:
     """Turn node lists into a cluster directory.
 
     \b
@@ -78,11 +78,11 @@ def init(directory: Path, source: str | None, *, force: bool, as_json: bool, **g
     from deepopsctl.scaffold import check_target, create_cluster, replace_cluster
 
     if not force:
-        check_target(directory)
+        check_target(target)
     stdin = sys.stdin.buffer if source == "-" else None
     path = Path(source) if source and source != "-" else None
-    result = read_request(InitRequest(directory, source=path, stdin=stdin, **given))
-    made = (replace_cluster if force else create_cluster)(directory, result.cluster)
+    result = read_request(InitRequest(target, source=path, stdin=stdin, **given))
+    made = (replace_cluster if force else create_cluster)(target, result.cluster)
     _report(made, result, as_json=as_json)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
 import subprocess
 import sys
@@ -223,6 +224,15 @@ def test_leaves_nothing_behind_where_the_disk_is_full(tmp_path: Path) -> None:
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
     assert done.returncode == ExitCode.INVALID_INPUT
     assert done.stderr.startswith("error: hpc: can't be written: File too large")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_broken_ansible_configuration_is_named(tmp_path: Path) -> None:
+    environment = {"PATH": os.defpath, "ANSIBLE_CONFIG": os.devnull}
+    arguments = [str(SCRIPT), "init", "hpc", *MACHINES]
+    done = subprocess.run(arguments, capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == ExitCode.CONTROL_MACHINE
+    assert done.stderr.startswith("error: Ansible can't be loaded: ")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -1,0 +1,99 @@
+"""What `init` writes, as real Ansible and real ssh read it; and what 10,000 nodes cost."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+BIN = Path(sys.executable).parent
+MEMORY_LIMIT_MB = 200
+
+
+def command(*arguments: str | Path) -> str:
+    """The standard output of a program of this environment, which must succeed."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_")}
+    line = [str(BIN / arguments[0]), *map(str, arguments[1:])]
+    done = subprocess.run(line, capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def init(folder: Path, *arguments: str) -> Path:
+    """A cluster directory in a folder with a space in its name."""
+    directory = folder / "my clusters" / "hpc"
+    command("deepopsctl", "init", directory, *arguments)
+    return directory
+
+
+def templated(directory: Path, host: str, expression: str) -> Any:
+    """An expression as Ansible sees it on a host, read by `-i <directory>/inventory`, without any login."""
+    vault = directory / ".vault-password"
+    arguments = ["-m", "ansible.builtin.debug", "-a", f"msg={{{{ {expression} }}}}"]
+    output = command("ansible", host, "-i", directory / "inventory", "--vault-password-file", vault, *arguments)
+    return json.loads(output.partition("=>")[2])["msg"]
+
+
+@pytest.fixture(autouse=True)
+def neutral_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Away from any ansible.cfg in the folder the tests are started from."""
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    machines = ["--controller", "ctl1=192.0.2.1", "--compute", "gpu[01-02]=192.0.2.[11-12]", "--gpus", "h100:8"]
+    return init(tmp_path, *machines, "--user", "ubuntu", "--port", "2222", "--jump-host", "me@gate.example.com")
+
+
+def test_ansible_decrypts_the_secrets(directory: Path) -> None:
+    assert templated(directory, "ctl1", "munge_key | b64decode(encoding='latin-1') | length") == 128
+    assert templated(directory, "gpu01", "slurm_dbd_password | length") == 43
+
+
+def test_ansible_sees_the_same_partitions_on_every_node(directory: Path) -> None:
+    assert templated(directory, "gpu02", "slurm_partitions[0].nodes") == "gpu[01-02]"
+    assert templated(directory, "gpu02", "group_names | join(',')") == "slurm_cluster,slurm_compute"
+    assert templated(directory, "gpu02", "inventory_dir") == str(directory / "inventory")
+
+
+def test_ssh_understands_its_arguments_even_with_a_space_in_the_path(directory: Path) -> None:
+    arguments = shlex.split(templated(directory, "gpu01", "ansible_ssh_common_args"))
+    shown = subprocess.run(["ssh", "-G", *arguments, "gpu01"], capture_output=True, text=True, check=True).stdout
+    settings = dict(line.split(" ", 1) for line in shown.splitlines())
+    assert settings["userknownhostsfile"] == f"{directory}/inventory/../known_hosts"
+    assert settings["stricthostkeychecking"] == "true"
+    assert settings["proxyjump"] == "me@gate.example.com"
+
+
+def test_ten_thousand_nodes_are_cheap_and_load_in_ansible(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [f"n{n:05d},10.{n * 37 % 200}.{n % 199}.{n * 7 % 250 + 1},compute,{4 + n % 2},h100" for n in range(9_999)]
+    table = tmp_path / "nodes.csv"
+    table.write_text("\n".join(["name,address,role,gpus,gpu_type", "ctl1,192.0.2.1,controller,,", *rows]))
+    directory = tmp_path / "hpc"
+
+    started = time.monotonic()
+    process = subprocess.Popen([BIN / "deepopsctl", "init", directory, "--from", table], stdout=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    elapsed = time.monotonic() - started
+    process.returncode = os.waitstatus_to_exitcode(status)
+
+    megabytes = usage.ru_maxrss / 1024
+    with capsys.disabled():
+        print(f"\ninit with 10,000 nodes: {elapsed:.2f} s, {megabytes:.0f} MB")  # noqa: T201 - a figure to read
+    assert process.returncode == 0
+    assert megabytes < MEMORY_LIMIT_MB
+
+    vault = directory / ".vault-password"
+    hosts = directory / "inventory" / "hosts.yml"
+    loaded = json.loads(command("ansible-inventory", "-i", hosts, "--vault-password-file", vault, "--list"))
+    assert len(loaded["_meta"]["hostvars"]) == 10_000
+    assert len(loaded["slurm_compute"]["hosts"]) == 9_999
+    assert templated(directory, "n09998", "deepops_addresses[0].names") == "ctl1,n[00000-00006]"
