@@ -49,8 +49,8 @@ def fold(names: Iterable[str]) -> str:
     """The shortest sorted expression for a set of names, as Slurm reads it (no `/step`)."""
     from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
 
-    # without the resolver, @x and * would run the group commands of this machine
-    nodes = NodeSet.fromlist(list(names), resolver=RESOLVER_NOGROUP)
+    # ranges parse thirty times as fast as single names; without the resolver, @x and * would run group commands
+    nodes = NodeSet(fold_in_order(names), resolver=RESOLVER_NOGROUP)
     # one bracket a name: folding more axes takes minutes for a large machine room
     nodes.fold_axis = (-1,)
     return str(nodes)

@@ -25,6 +25,9 @@ PRIVATE = (".vault-password", "ssh/", "runs/")
 def check_target(path: Path) -> None:
     """Refuse a folder that holds something else; one that holds a cluster needs `replace_cluster`."""
     path = path.expanduser()
+    odd = sorted(set("'\"%$\\\n") & set(str(path.resolve())))
+    if odd:
+        raise InputError.single(str(path), f"holds {odd[0]!r}, which ssh reads in its own way", "choose another path")
     if ClusterDir(path).spec.exists():
         raise InputError.single(
             str(path),

@@ -6,6 +6,7 @@ import ipaddress
 import re
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
+from types import MappingProxyType
 
 from deepopsctl.model import Gpus, Role
 from deepopsctl.nodelist import shorten
@@ -27,6 +28,7 @@ OWNED_PARTITION_KEYS = {
     "partitionname": "name", "nodes": "nodes", "default": "default", "maxtime": "max_time",
 }  # fmt: skip
 
+_ROLES = MappingProxyType({role.value: role for role in Role})
 _LABEL = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
 _TEMPLATE = re.compile(r"\{\{|\{%|\{#")
 _TIME = re.compile(r"[0-9]+|[0-9]+:[0-9]{1,2}|[0-9]+:[0-9]{1,2}:[0-9]{1,2}|[0-9]+-[0-9]{1,2}(?::[0-9]{1,2}){0,2}")
@@ -100,10 +102,9 @@ def address_key(address: str) -> str:
 def parse_role(text: str) -> Role:
     """A role by its name; `nfs-server` is as good as `nfs_server`."""
     cleaned = text.strip().lower().replace("-", "_")
-    known = {role.value: role for role in Role}
-    if cleaned not in known:
-        raise RefusedError(f"{shorten(text)!r} is no role", suggest(cleaned, known))
-    return known[cleaned]
+    if cleaned not in _ROLES:
+        raise RefusedError(f"{shorten(text)!r} is no role", suggest(cleaned, _ROLES))
+    return _ROLES[cleaned]
 
 
 def parse_gpus(kind: str, count: str) -> Gpus:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 
 # Anything YAML 1.1 might take for something else than this very word is quoted.
 _PLAIN = re.compile(r"[A-Za-z_/][A-Za-z0-9_./-]*")
@@ -28,12 +29,17 @@ def flow(value: object) -> str:
 def scalar(value: object) -> str:
     """One scalar, quoted where a reader of YAML 1.1 or 1.2 could misread it."""
     if isinstance(value, str):
-        if _PLAIN.fullmatch(value) and value.lower() not in _WORDS:
-            return value
-        return json.dumps(value, ensure_ascii=True)
+        return _text(value)
     if isinstance(value, bool):
         return "true" if value else "false"
     return "" if value is None else str(value)
+
+
+@lru_cache(maxsize=1024)
+def _text(value: str) -> str:
+    if _PLAIN.fullmatch(value) and value.lower() not in _WORDS:
+        return value
+    return json.dumps(value, ensure_ascii=True)
 
 
 def _block_lines(value: Mapping[str, object], indent: int) -> Iterator[str]:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 BIN = Path(sys.executable).parent
+EXAMPLE = Path(__file__).parents[2] / "inventory" / "example"
 MEMORY_LIMIT_MB = 200
 
 
@@ -71,6 +72,13 @@ def test_ssh_understands_its_arguments_even_with_a_space_in_the_path(directory: 
     assert settings["userknownhostsfile"] == f"{directory}/inventory/../known_hosts"
     assert settings["stricthostkeychecking"] == "true"
     assert settings["proxyjump"] == "me@gate.example.com"
+
+
+def test_the_example_inventory_finds_the_products_defaults() -> None:
+    hosts = EXAMPLE / "inventory" / "hosts.yml"
+    variables = json.loads(command("ansible-inventory", "-i", hosts, "--host", "gpu01"))
+    assert variables["ansible_host"] == "192.0.2.11"
+    assert "slurm_controller_hosts" in variables
 
 
 def test_ten_thousand_nodes_are_cheap_and_load_in_ansible(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

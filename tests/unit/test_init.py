@@ -203,6 +203,12 @@ def test_refuses_a_file_as_directory(capsys: pytest.CaptureFixture[str]) -> None
     assert "hpc: is a file" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("name", ["it's", "50%", "$HOME", 'a"b'])
+def test_refuses_a_path_that_ssh_would_misread(name: str, tmp_path: Path) -> None:
+    assert run(["init", name, *MACHINES]) == ExitCode.INVALID_INPUT
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_fills_a_fresh_git_repository_and_keeps_secrets_out_of_it() -> None:
     Path("hpc/.git").mkdir(parents=True)
     Path("hpc/.gitignore").write_text("*.swp")
