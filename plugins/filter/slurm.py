@@ -39,7 +39,8 @@ def slurm_gres_lines(node_sets, hardware):
 
 def slurm_settings(base, extra):
     """deepopsctl's settings with the site's over them."""
-    return {key: slurmconf.format_value(value) for key, value in slurmconf.merge_settings(base, extra).items()}
+    merged = slurmconf.with_configless(slurmconf.merge_settings(base, extra))
+    return {key: slurmconf.format_value(value) for key, value in merged.items()}
 
 
 def slurm_refused_keys(extra):

@@ -1,0 +1,191 @@
+"""The clusters that configuration is rendered for: what a person wrote, and what the nodes answered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from deepopsctl.inventory import build_inventory, group_members
+from deepopsctl.spec import parse_spec
+from tests.roles.content import load, role_calls
+
+DEBIAN12 = "22.05.8-4+deb12u3"
+DEBIAN13 = "24.11.5-4+deb13u1"
+
+
+def slurmd(sockets: int, cores: int, threads: int, memory: int) -> str:
+    """What `slurmd -C` prints on a node with one board; memory in MiB."""
+    return (
+        f"NodeName=x CPUs={sockets * cores * threads} Boards=1 SocketsPerBoard={sockets} CoresPerSocket={cores} "
+        f"ThreadsPerCore={threads} RealMemory={memory}\nUpTime=0-00:00:01\n"
+    )
+
+
+DGX = slurmd(2, 56, 2, 2063937)
+WORKER = slurmd(2, 32, 1, 257000)
+VIRTUAL = slurmd(1, 4, 1, 7950)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One cluster; `reports` has the nodes that answered, `cgroup` what they have."""
+
+    spec: str
+    version: str
+    reports: Mapping[str, str]
+    cgroup: str = "v2"
+    without_cgroup: tuple[str, ...] = ()
+    settings: Mapping[str, object] = field(default_factory=dict)
+
+    def play(self, name: str, clusters: Path) -> dict[str, Any]:
+        """The role slurm_conf as playbooks/slurm.yml calls it, then every template on every host."""
+        cluster = parse_spec(self.spec, "cluster.yml")
+        (clusters / name).mkdir()
+        inventory: Any = build_inventory(cluster)
+        members = group_members(cluster)
+        declared = {key: value for key, value in inventory["all"]["vars"].items() if not key.startswith("ansible_")}
+        return {
+            "name": name,
+            "hosts": [node.name for node in cluster.nodes],
+            "gather_facts": False,
+            "vars": {
+                **declared,
+                "slurm_controller_hosts": list(members["slurm_controller"]),
+                "slurm_compute_hosts": list(members["slurm_compute"]),
+                "slurm_dbd_host": members["slurm_dbd"][0],
+                "slurm_dbd_password": "example-password",
+                "deepops_cluster_dir": str(clusters / name),
+                **self.settings,
+            },
+            "tasks": [
+                {
+                    "name": "What the nodes answered",
+                    "ansible.builtin.set_fact": {
+                        "cacheable": True,
+                        "deepops_cgroup": self.cgroup,
+                        "deepops_cgroup_writable": "{{ inventory_hostname not in without_cgroup }}",
+                        "node_packages_result": {
+                            "packages": {"slurmd": self.version},
+                            "probes": {"slurmd": "{{ reports[inventory_hostname] | default('') }}"},
+                        },
+                    },
+                    "vars": {"without_cgroup": list(self.without_cgroup), "reports": dict(self.reports)},
+                },
+                {
+                    "name": "Gather and render",
+                    "ansible.builtin.include_role": {"name": "slurm_conf"},
+                    "vars": wiring("slurm_conf"),
+                },
+                {
+                    "name": f"Show {name}",
+                    "ansible.builtin.debug": {"msg": SHOWN},
+                    "vars": {key: value for role in TEMPLATES for key, value in wiring(role).items()},
+                },
+            ],
+        }
+
+
+def defaults() -> dict[str, object]:
+    """The defaults of the roles whose templates are rendered without them; to be variables of the hosts."""
+    return {key: value for role in TEMPLATES for key, value in load(f"roles/{role}/defaults/main.yml").items()}
+
+
+def wiring(role: str) -> dict[str, Any]:
+    """The variables that playbooks/slurm.yml gives to a role."""
+    (call,) = (call for call in role_calls("playbooks/slurm.yml") if call["role"] == role)
+    return {key: value for key, value in call.items() if key.startswith(f"{role}_")}
+
+
+# Templates that other roles hand to node_state themselves.
+TEMPLATES = {"chrony": "chrony.conf", "hosts": "hosts", "slurmd": "slurmd.default", "slurmdbd": "slurmdbd.conf"}
+
+SHOWN = {
+    "slurm.conf": "{{ slurm_conf_text }}",
+    "gres.conf": "{{ slurm_conf_gres }}",
+    "cgroup.conf": "{{ slurm_conf_cgroup }}",
+    **{
+        file: f"{{{{ lookup('ansible.builtin.template', 'roles/{role}/templates/{file}.j2') }}}}"
+        for role, file in TEMPLATES.items()
+    },
+}
+
+CASES = {
+    "gpu-nodes": Case(
+        spec="""\
+schema: 1
+cluster: {name: hpc, user: ubuntu}
+nodes:
+  - {names: ctl1, addresses: "192.0.2.1", roles: [controller]}
+  - {names: "gpu[01-02]", addresses: "192.0.2.[11-12]", roles: [compute], gpus: {type: h100, count: 8}, features: [ib]}
+partitions:
+  - {name: gpu, nodes: "gpu[01-02]", default: true, max_time: "2-00:00:00"}
+""",
+        version=DEBIAN13,
+        reports={"gpu01": DGX, "gpu02": DGX},
+        cgroup="v1",
+    ),
+    "mixed": Case(
+        spec="""\
+schema: 1
+cluster: {name: mixed, user: ubuntu}
+nodes:
+  - {names: "ctl[1-2]", addresses: "192.0.2.[1-2]", roles: [controller]}
+  - {names: login1, addresses: "192.0.2.3", roles: [login, dbd]}
+  - {names: "a[1-2]", addresses: "192.0.2.[21-22]", roles: [compute], gpus: {type: a100, count: 1}}
+  - {names: "h[1-3]", addresses: "192.0.2.37,192.0.2.[31-32]", roles: [compute], gpus: {type: h100, count: 4}}
+  - {names: "cpu[01-12]", addresses: "192.0.2.[101-112]", roles: [compute], slurm: {Weight: 10}}
+partitions:
+  - {name: everything, nodes: all, default: true}
+  - {name: gpu, nodes: "a[1-2],h[1-3]", max_time: "1-00:00:00", options: {DefMemPerGPU: 60000, PriorityTier: 5}}
+  - {name: cpu, nodes: "cpu[01-12]", options: {state: DRAIN, OverSubscribe: "FORCE:2"}}
+  - {name: later, nodes: cpu12}
+""",
+        version=DEBIAN12,
+        # cpu11 has half the memory, cpu12 has never been reached
+        reports={
+            **dict.fromkeys(("a1", "a2"), WORKER),
+            **dict.fromkeys(("h1", "h2", "h3"), DGX),
+            **dict.fromkeys((f"cpu{number:02}" for number in range(1, 11)), WORKER),
+            "cpu11": slurmd(2, 32, 1, 128000),
+        },
+        settings={
+            "slurm_config": {
+                "SlurmctldTimeout": 300,
+                "slurmctldparameters": ["idle_on_node_suspend"],
+                "MaxJobCount": 50000,
+                "EnforcePartLimits": True,
+                "UnkillableStepTimeout": None,
+            },
+            "chrony_servers": ["ntp1.example.com", "ntp2.example.com"],
+        },
+    ),
+    "unconfined": Case(
+        spec="""\
+schema: 1
+cluster: {name: lab, user: ubuntu}
+nodes:
+  - {names: ctl1, addresses: "192.0.2.1", roles: [controller, compute], gpus: {count: 2}}
+  - {names: n1, addresses: "192.0.2.2", roles: [compute], gpus: {count: 2}}
+partitions:
+  - {name: gpu, nodes: "ctl1,n1", default: true}
+""",
+        version=DEBIAN13,
+        reports={"ctl1": VIRTUAL, "n1": VIRTUAL},
+        without_cgroup=("n1",),
+    ),
+    "cpu-only": Case(
+        spec="""\
+schema: 1
+cluster: {name: cpu, user: ubuntu}
+nodes:
+  - {names: head, roles: [controller, login]}
+  - {names: "n[1-2]", roles: [compute]}
+partitions:
+  - {name: cpu, nodes: "n[1-2]", default: true}
+""",
+        version=DEBIAN13,
+        reports={"n1": VIRTUAL, "n2": slurmd(1, 8, 1, 15900)},
+    ),
+}

@@ -1,0 +1,95 @@
+"""Configuration files as Ansible renders them, compared with the ones in golden/, which are there to be read.
+
+After a wanted change, write them anew and look at the difference before it is committed:
+
+    DEEPOPSCTL_WRITE_GOLDEN=1 pytest tests/roles/test_rendered.py && git diff tests/roles/golden
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from deepopsctl.inventory import group_members
+from deepopsctl.spec import parse_spec
+from tests.localansible import ROOT, Played, play
+from tests.roles.cases import CASES, defaults
+
+GOLDEN = Path(__file__).parent / "golden"
+WRITE = bool(os.environ.get("DEEPOPSCTL_WRITE_GOLDEN"))
+
+# Golden file -> what is rendered, and on which of the cluster's hosts (the first of a group).
+FILES = {
+    "slurm.conf": ("slurm.conf", "slurm_controller"),
+    "gres.conf": ("gres.conf", "slurm_controller"),
+    "cgroup.conf": ("cgroup.conf", "slurm_controller"),
+    "slurmdbd.conf": ("slurmdbd.conf", "slurm_dbd"),
+    "chrony-server.conf": ("chrony.conf", "slurm_controller"),
+    "chrony-client.conf": ("chrony.conf", "slurm_compute"),
+    "slurmd.default": ("slurmd.default", "slurm_compute"),
+    "hosts": ("hosts", "slurm_compute"),
+}
+
+each_case = pytest.mark.parametrize("case", CASES)
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
+    """All clusters in one run of Ansible."""
+    folder = tmp_path_factory.mktemp("rendered")
+    clusters = tmp_path_factory.mktemp("clusters")
+    (folder / "roles").symlink_to(ROOT / "roles")
+    hosts = {node.name: defaults() for case in CASES.values() for node in parse_spec(case.spec, "").nodes}
+    plays = [case.play(name, clusters) for name, case in CASES.items()]
+    done = play(folder, plays, hosts)
+    assert done.status == 0, done.output
+    return done
+
+
+def rendered(played: Played, case: str) -> Mapping[str, str]:
+    """Golden file name -> text, for one cluster."""
+    shown = {result.host: result.data["msg"] for result in played.results if result.task == f"Show {case}"}
+    members = group_members(parse_spec(CASES[case].spec, ""))
+    # the last compute node: in a cluster whose controller computes, the first is that
+    return {
+        golden: shown[members[group][-1 if group == "slurm_compute" else 0]][file]
+        for golden, (file, group) in FILES.items()
+    }
+
+
+@each_case
+@pytest.mark.parametrize("file", FILES)
+def test_it_is_rendered_as_in_golden(played: Played, case: str, file: str) -> None:
+    text, golden = rendered(played, case)[file], GOLDEN / case / file
+    if WRITE:
+        golden.parent.mkdir(parents=True, exist_ok=True)
+        golden.write_text(text, encoding="utf-8")
+
+    assert text == golden.read_text(encoding="utf-8")
+
+
+def test_golden_has_no_file_that_nothing_is_compared_with() -> None:
+    found = {path.relative_to(GOLDEN).as_posix() for path in GOLDEN.rglob("*") if path.is_file()}
+
+    assert found == {f"{case}/{file}" for case in CASES for file in FILES}
+
+
+@each_case
+def test_every_host_renders_the_same_slurm_conf(played: Played, case: str) -> None:
+    texts = {result.data["msg"]["slurm.conf"] for result in played.results if result.task == f"Show {case}"}
+
+    assert len(texts) == 1
+
+
+@each_case
+def test_nodes_that_confine_alike_have_the_same_generation(played: Played, case: str) -> None:
+    shown = (result.data["msg"]["slurmd.default"] for result in played.results if result.task == f"Show {case}")
+
+    assert len({text.splitlines()[-1] for text in shown}) == 1
+
+
+def test_ansible_warns_of_nothing(played: Played) -> None:
+    assert "WARNING" not in played.output
