@@ -11,9 +11,11 @@ import pytest
 from deepopsctl.cli import run
 from deepopsctl.clusterdir import ClusterDir
 from deepopsctl.inventory import render_inventory
+from deepopsctl.spec import parse_spec
 
 EXAMPLES = Path(__file__).parents[2] / "inventory"
 NODE_LISTS = sorted(EXAMPLES.joinpath("node-lists").iterdir())
+REFERENCE = EXAMPLES.parent / "docs" / "reference"
 README = EXAMPLES / "README.md"
 
 
@@ -37,6 +39,16 @@ def test_the_command_in_each_example_makes_the_example_cluster(
     made, kept = ClusterDir(tmp_path / "example"), ClusterDir(EXAMPLES / "example")
     assert made.spec.read_text() == kept.spec.read_text()
     assert made.hosts.read_text() == kept.hosts.read_text()
+
+
+def test_the_cluster_file_and_the_command_in_the_reference_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (shown,) = re.findall(r"```yaml\n(.*?)```", (REFERENCE / "cluster-yml.md").read_text(), re.DOTALL)
+    (command,) = re.findall(r"```\ndeepopsctl (init .*?)\n```", (REFERENCE / "node-lists.md").read_text())
+    assert len(parse_spec(shown, "cluster.yml").nodes) == 18
+    assert run(shlex.split(command)) == 0
 
 
 def test_the_kept_inventory_is_what_the_code_writes() -> None:
