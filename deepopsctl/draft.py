@@ -95,21 +95,21 @@ class Draft:
 
     def merge(self, entry: NodeEntry) -> None:
         """Add machines, or add to what is known of them; what both say must agree."""
+        twice, differ = [], []
         for name, address in self._machines_of(entry):
             known = self.machines.get(name.lower())
             if known is None:
                 self.machines[name.lower()] = _machine(name, address, entry)
                 continue
             if entry.roles <= known.roles and known.where == entry.where:
-                self.problems.add(entry.where, f"{name} is given twice", "name every machine once for each role")
+                twice.append(RefusedError(f"{name} is given twice", "name every machine once for each role"))
             if address and known.address and address_key(address) != address_key(known.address):
-                self.problems.add(
-                    entry.where,
-                    f"{name} has the address {address} here, but {known.address} {_at(known.where, entry.where)}",
-                    "give one address for each machine",
-                )
+                what = f"{name} has the address {address} here, but {known.address} {_at(known.where, entry.where)}"
+                differ.append(RefusedError(what, "give one address for each machine"))
             known.address = known.address or address
             known.roles |= entry.roles
+        self.problems.refuse_alike(entry.where, "", twice)
+        self.problems.refuse_alike(entry.where, "", differ)
 
     def _machines_of(self, entry: NodeEntry) -> list[tuple[str, str]]:
         """Names with addresses ('' where none is given) of an entry; nothing where it is at fault."""
@@ -134,19 +134,15 @@ class Draft:
         return pairs if good else []
 
     def _check_all(self, entry: NodeEntry, part: str, values: Iterable[str], check: Callable[[str], str]) -> bool:
-        """Check many values of one entry; one problem tells the first fault and how many more there are."""
-        first: RefusedError | None = None
-        faults = 0
+        """Check many values of one entry; says whether all are good."""
+        refusals = []
         for value in values:
             try:
                 check(value)
             except RefusedError as refusal:
-                first = first or refusal
-                faults += 1
-        if first:
-            more = f" (and {faults - 1} more like it)" if faults > 1 else ""
-            self.problems.refuse(entry.where, entry.label(part), RefusedError(first.message + more, first.hint))
-        return first is None
+                refusals.append(refusal)
+        self.problems.refuse_alike(entry.where, entry.label(part), refusals)
+        return not refusals
 
     def finish(self) -> Cluster:
         """The frozen cluster, or an InputError with every fault that was found."""
@@ -161,18 +157,20 @@ class Draft:
 
     def _check_addresses(self) -> None:
         seen: dict[str, Machine] = {}
+        refusals: dict[str, list[RefusedError]] = {}
         for machine in self.machines.values():
             # a machine without an address is reached by its name
             address = address_key(machine.address or machine.name)
             # an address that is another machine's name leads to that machine
             first = self.machines.get(address) or seen.setdefault(address, machine)
             if first is not machine:
-                self.problems.add(
-                    machine.where,
-                    f"{machine.name} has the address {machine.address or machine.name} "
-                    f"of {first.name} {_at(first.where, machine.where)}",
-                    "every machine needs an address of its own",
+                shared = f"{machine.name} has the address {machine.address or machine.name} of {first.name}"
+                refusal = RefusedError(
+                    f"{shared} {_at(first.where, machine.where)}", "every machine needs an address of its own"
                 )
+                refusals.setdefault(machine.where, []).append(refusal)
+        for where, alike in refusals.items():
+            self.problems.refuse_alike(where, "", alike)
 
     def _check_roles(self) -> None:
         roles = frozenset(role for machine in self.machines.values() for role in machine.roles)
@@ -183,13 +181,13 @@ class Draft:
                     f"no machine has the role {role.value}",
                     f"give the role {role.value} to a machine, or name one by {option}",
                 )
+        odd: dict[str, list[str]] = {}
         for machine in self.machines.values():
             if Role.COMPUTE not in machine.roles and (machine.gpus or machine.features or machine.slurm):
-                self.problems.add(
-                    machine.where,
-                    f"{machine.name} has gpus, features or slurm keys but is no compute node",
-                    "add the role compute or remove them",
-                )
+                odd.setdefault(machine.where, []).append(machine.name)
+        for where, names in odd.items():
+            what = f"{shorten(fold_in_order(names))} with gpus, features or slurm keys, but without the role compute"
+            self.problems.add(where, what, "add the role compute or remove them")
 
     def _finish_partitions(self) -> tuple[Partition, ...]:
         compute = {m.name: None for m in self.machines.values() if Role.COMPUTE in m.roles}

@@ -79,7 +79,8 @@ def fold_pairs(pairs: Iterable[tuple[str, str]], most: int) -> Iterator[tuple[st
 
 def shorten(text: str, width: int = 60) -> str:
     """The text as it may be quoted in a message: one line, not too long."""
-    line = " ".join(text.split())
+    # what a terminal would act upon, or what is no text at all, is not to be passed on to it
+    line = "".join(character if character.isprintable() else "?" for character in " ".join(text.split()))
     return line if len(line) <= width else f"{line[: width - 3]}..."
 
 

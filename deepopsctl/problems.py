@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from deepopsctl.errors import InputError, Problem
 
@@ -34,6 +35,12 @@ class Problems:
     def refuse(self, where: str, field: str, refusal: RefusedError) -> None:
         """Note a refused value of `field` ('' where the place alone says enough)."""
         self.add(where, f"{field}: {refusal.message}" if field else refusal.message, refusal.hint)
+
+    def refuse_alike(self, where: str, field: str, refusals: Sequence[RefusedError]) -> None:
+        """Note the first of many faults of one kind at one place, and how many more there are."""
+        if refusals:
+            more = f" (and {len(refusals) - 1} more like it)" if len(refusals) > 1 else ""
+            self.refuse(where, field, RefusedError(refusals[0].message + more, refusals[0].hint))
 
     def refuse_line(self, where: str, refusal: RefusedError) -> None:
         """Note a fault that spoils its whole line: what else seems wrong there only follows from it."""

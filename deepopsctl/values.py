@@ -185,7 +185,7 @@ def check_user(user: str) -> str:
 def check_key(path: str) -> str:
     """The path of a private SSH key."""
     check_template(path)
-    if re.search(r"[\x00-\x1f\"']", path):
+    if not path.isprintable() or '"' in path or "'" in path:
         raise RefusedError(f"{shorten(path)!r} can't be used as a path", "move the key to a path without quotes")
     if path.endswith(".pub"):
         raise RefusedError(f"{shorten(path)} is the public half of a key", f"give the private one: {path[:-4]}")

@@ -39,7 +39,7 @@ def scalar(value: object) -> str:
 def _text(value: str) -> str:
     if _PLAIN.fullmatch(value) and value.lower() not in _WORDS:
         return value
-    return json.dumps(value, ensure_ascii=True)
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _block_lines(value: Mapping[str, object], indent: int) -> Iterator[str]:

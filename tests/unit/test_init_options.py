@@ -82,7 +82,7 @@ def test_pairs_addresses_in_the_order_written() -> None:
         ({"gpus": ("n[2-1]:h100:8",)}, ["--gpus: n[2-1]: the range 2-1 runs backwards"]),
         ({"gpus": ("h100:8", "a100:8")}, ["--gpus: TYPE:COUNT is given twice"]),
         ({"gpus": ("n1:h100:8", "n[1-2]:a100:8")}, ["--gpus: n[1-2]: n1 given twice"]),
-        ({"gpus": ("ctl1:h100:8",)}, ["--controller: ctl1 has gpus, features or slurm keys but is no compute node"]),
+        ({"gpus": ("ctl1:h100:8",)}, ["--controller: ctl1 with gpus, features or slurm keys, but without the role compute"]),
         ({"name": "My Cluster"}, ["--name: 'My Cluster' can't be a cluster's name"]),
         ({"user": "a b"}, ["--user: 'a b' is no login name"]),
         ({"port": "0x16"}, ["--port: '0x16' is no port"]),

@@ -155,7 +155,10 @@ def test_empty_values_mean_the_same_as_no_key() -> None:
         ("{names: n2, roles: [compute], gpus: {count: 0}}", "nodes[2].gpus: '0' is no number of GPUs"),
         ("{names: n2, roles: [compute], gpus: {count: many}}", "nodes[2].gpus: 'many' is no number of GPUs"),
         ("{names: n2, roles: [compute], gpus: {type: a b, count: 1}}", "nodes[2].gpus: 'a b' is no GPU type"),
-        ("{names: n2, roles: [login], gpus: {count: 1}}", "n2 has gpus, features or slurm keys but is no compute node"),
+        (
+            "{names: n2, roles: [login], gpus: {count: 1}}",
+            "n2 with gpus, features or slurm keys, but without the role compute",
+        ),
         ("{names: n2, roles: [compute], features: [a b]}", "nodes[2].features: 'a b' is no feature"),
         ("{names: n2, roles: [compute], port: 70000}", "nodes[2].port: '70000' is no port"),
         ("{names: n2, roles: [compute], slurm: {gres: x}}", "nodes[2].slurm: gres is written by deepopsctl"),
@@ -285,6 +288,22 @@ def test_reports_all_faults_of_a_file_sorted_by_line() -> None:
         "cluster.yml:13 nodes[10].names: n1 is already given at cluster.yml:4",
         "cluster.yml:15 partitions[0].nodes: n[3-1]: the range 3-1 runs backwards",
     ]
+
+
+def test_one_line_tells_of_many_machines_at_fault_alike() -> None:
+    text = nodes(
+        '{names: "m[1-500]", addresses: "10.0.[1-2].[1-250]", roles: [login], features: [a]}',
+        '{names: "x[1-500]", addresses: "10.0.[1-2].[1-250]", roles: [login]}',
+    )
+    assert faults(text) == [
+        "cluster.yml:5 m[1-500] with gpus, features or slurm keys, but without the role compute",
+        "cluster.yml:6 x1 has the address 10.0.1.1 of m1 at cluster.yml:5 (and 499 more like it)",
+    ]
+
+
+def test_messages_pass_no_control_characters_to_a_terminal() -> None:
+    (found,) = faults(nodes('{names: "n\\e[31m", roles: [compute]}'))
+    assert found.isprintable()
 
 
 def test_suggests_the_nearest_key() -> None:
