@@ -16,6 +16,7 @@ from typing import Any, BinaryIO
 
 from deepopsctl import __version__, supervisor
 from deepopsctl.content import content_dir, playbook
+from deepopsctl.controlmachine import password_mechanism, require_ssh
 from deepopsctl.digest import Desired, desired, desired_digest, remember
 from deepopsctl.events import Event, HostResult, Output, parse, plain
 from deepopsctl.interrupts import Interrupts
@@ -37,6 +38,7 @@ Watch = Callable[[Event], None]
 
 def run(request: RunRequest, on_event: Watch) -> RunOutcome:
     """Run playbooks on a cluster under its lock; every event goes to `on_event` as it happens."""
+    require_ssh()
     with cluster_lock(request.directory.runs, f"deepopsctl {request.command}"):
         folder = Workspace(request.directory.runs).new_run(request.command)
         try:
@@ -139,7 +141,7 @@ class _Run:
             private_data_dir=str(private / "runner"),
             ident="run",
             playbook=ansible[-1],
-            envvars=environment(self.request.directory, content, private, os.environ),
+            envvars=self._environment(content),
             passwords=_prompts(self.request),
             quiet=True,
             fact_cache_type="memory",
@@ -163,6 +165,12 @@ class _Run:
         )
         _, return_code = runner.run()
         return int(return_code)
+
+    def _environment(self, content: Path) -> dict[str, str]:
+        found = environment(self.request.directory, content, self.folder.private, os.environ)
+        if self.request.ssh_password is not None:
+            found["ANSIBLE_SSH_PASSWORD_MECHANISM"] = password_mechanism()
+        return found
 
     def _on_status(self, status: Mapping[str, Any], runner_config: Any) -> None:
         """Remove runner's `command` file at once: it has the whole environment in it."""

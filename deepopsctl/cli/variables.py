@@ -21,10 +21,7 @@ def parse_extra_vars(given: Iterable[str]) -> tuple[Variables, ...]:
 
 def _parse(text: str) -> Variables:
     if text.startswith("@"):
-        path = Path(text[1:]).expanduser().resolve()
-        if not path.is_file():
-            raise InputError.single("-e", f"{text[1:]} is no file", _HINT)
-        return path
+        return _file(text[1:])
     if text.startswith("{"):
         return _parse_yaml(text)
     try:
@@ -36,11 +33,33 @@ def _parse(text: str) -> Variables:
     return {key: value for key, _, value in pairs}
 
 
+def _file(name: str) -> Path:
+    """Only looked at, for Ansible says little of what is wrong: it is Ansible that reads it, with its own tags."""
+    path = Path(name).expanduser().resolve()
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError.single("-e", f"{name} can't be read: {error}", _HINT) from error
+    if text.startswith("$ANSIBLE_VAULT"):
+        return path
+    try:
+        root = yaml.compose(text)
+    except yaml.YAMLError as error:
+        raise InputError.single("-e", f"{name} is no YAML: {_one_line(error)}") from error
+    if not isinstance(root, yaml.MappingNode):
+        raise InputError.single("-e", f"{name} is no mapping of names to values", _HINT)
+    return path
+
+
 def _parse_yaml(text: str) -> Variables:
     try:
         found = yaml.safe_load(text)
     except yaml.YAMLError as error:
-        raise InputError.single("-e", f"not understood: {' '.join(str(error).split())}", _HINT) from error
+        raise InputError.single("-e", f"not understood: {_one_line(error)}", _HINT) from error
     if not isinstance(found, dict):
         raise InputError.single("-e", "is no mapping of names to values", _HINT)
     return {str(key): value for key, value in found.items()}
+
+
+def _one_line(error: yaml.YAMLError) -> str:
+    return " ".join(str(error).split())

@@ -1,0 +1,37 @@
+"""What this machine must have to reach the nodes; said before a run begins, not in the middle of it."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+
+from deepopsctl.errors import ControlMachineError
+
+# ssh takes the answer from a program of ours (SSH_ASKPASS_REQUIRE) since this version
+ASKPASS_SINCE = (8, 4)
+
+
+def require_ssh() -> None:
+    """Refuse to begin without an ssh client."""
+    if shutil.which("ssh") is None:
+        raise ControlMachineError(
+            "this machine has no ssh client",
+            "install openssh-client (Debian, Ubuntu) or openssh-clients (RHEL, Rocky)",
+        )
+
+
+def password_mechanism() -> str:
+    """How Ansible can give a login password to the ssh of this machine, in Ansible's words."""
+    version = subprocess.run(["ssh", "-V"], capture_output=True, text=True, check=False).stderr
+    return mechanism_for(version, has_sshpass=shutil.which("sshpass") is not None)
+
+
+def mechanism_for(version: str, *, has_sshpass: bool) -> str:
+    """The same from what `ssh -V` prints; an ssh that can't be asked and no sshpass is an error."""
+    found = re.search(r"OpenSSH_(\d+)\.(\d+)", version)
+    if found is None or (int(found[1]), int(found[2])) >= ASKPASS_SINCE:
+        return "ssh_askpass"
+    if not has_sshpass:
+        raise ControlMachineError(f"the ssh of this machine ({found[0]}) needs sshpass for -k", "install sshpass")
+    return "sshpass"

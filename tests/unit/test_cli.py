@@ -1,0 +1,160 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from deepopsctl import cli
+from deepopsctl.cli import COMMANDS, Settings
+from deepopsctl.errors import ControlMachineError, ExitCode, InputError, Problem
+
+HEAVY = ("pydantic", "ansible_runner", "ansible", "rich", "ruamel", "ClusterShell", "yaml", "asyncio")
+LOADED = """
+import sys
+from deepopsctl.cli import run
+code = run(sys.argv[2:])
+print(code, [name for name in sys.argv[1].split(",") if name in sys.modules], file=sys.stderr)
+"""
+
+
+def loaded_by(*arguments: str) -> str:
+    line = [sys.executable, "-c", LOADED, ",".join(HEAVY), *arguments]
+    return subprocess.run(line, capture_output=True, text=True, check=True).stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["-h"], ["--version"], *([name, "--help"] for name in COMMANDS)])
+def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
+    assert loaded_by(*arguments) == "0 []"
+
+
+def test_help_lists_every_command_with_what_it_does(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["--help"]) == ExitCode.OK
+    out = capsys.readouterr().out
+    for name, (_, summary) in COMMANDS.items():
+        assert f"  {name} " in out
+        assert summary in out
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_exists_and_its_help_fits_the_table(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run([name, "--help"]) == ExitCode.OK
+    assert capsys.readouterr().out.startswith("Usage: deepopsctl")
+
+
+@pytest.mark.parametrize(
+    ("word", "answer"), [("depoly", "did you mean 'deploy'?"), ("xyzzy", "the commands are: init, inventory, ssh")]
+)
+def test_an_unknown_command_is_answered_with_the_likely_one(
+    word: str, answer: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run([word]) == ExitCode.USAGE
+    assert answer in capsys.readouterr().err
+
+
+def test_an_unknown_component_is_answered_with_those_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["deploy", "slrm"]) == ExitCode.USAGE
+    assert "there is no component 'slrm'; there are: slurm" in capsys.readouterr().err
+
+
+def test_usage_errors_are_json_where_json_was_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["deploy", "slrm", "--json"]) == ExitCode.USAGE
+    found = json.loads(capsys.readouterr().out)
+    assert found["ok"] is False
+    assert "slrm" in found["errors"][0]["message"]
+
+
+def test_a_folder_that_is_no_cluster_is_refused_with_what_to_do(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run(["-C", str(tmp_path), "deploy"]) == ExitCode.INVALID_INPUT
+    err = capsys.readouterr().err
+    assert err.startswith(f"error: {tmp_path}: is no cluster directory")
+    assert "hint: " in err
+
+
+@pytest.mark.parametrize(
+    "arguments", [["-C", "{}", "runs", "list"], ["runs", "-C", "{}", "list"], ["runs", "list", "-C", "{}"]]
+)
+def test_the_directory_may_stand_before_or_after_the_command(
+    arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "cluster.yml").write_text("")
+    assert cli.run([word.format(tmp_path) for word in arguments]) == ExitCode.OK
+    assert "there are no runs yet" in capsys.readouterr().err
+
+
+def test_the_directory_comes_from_the_environment_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "cluster.yml").write_text("")
+    monkeypatch.setenv("DEEPOPSCTL_CLUSTER", str(tmp_path))
+    assert cli.run(["runs", "list", "--json"]) == ExitCode.OK
+    assert json.loads(capsys.readouterr().out) == {"schema": 1, "command": "runs list", "ok": True, "runs": []}
+
+
+@pytest.mark.parametrize(
+    ("words", "count"), [([], 0), (["-v"], 1), (["-vv"], 2), (["-v", "-v", "--verbose"], 3), (["-e", "v"], 0)]
+)
+def test_verbosity_is_counted_for_errors_as_well(words: list[str], count: int) -> None:
+    assert cli._verbosity(words) == count
+
+
+@pytest.fixture
+def failing(monkeypatch: pytest.MonkeyPatch) -> list[BaseException]:
+    """Make the command line raise what the test puts in here."""
+    errors: list[BaseException] = []
+
+    def main(**arguments: object) -> None:
+        raise errors[0]
+
+    monkeypatch.setattr(cli.cli, "main", main)
+    return errors
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "text"),
+    [
+        (ControlMachineError("no ssh", "install it"), 5, "error: no ssh\nhint: install it\n"),
+        (InputError([Problem("a:1", "odd"), Problem("b:2", "worse", "mend")]), 3,
+         "error: a:1: odd\nerror: b:2: worse\nhint: mend\n"),
+        (PermissionError(13, "Permission denied", "/x"), 5, "error: /x: Permission denied\n"),
+        (KeyboardInterrupt(), 130, "interrupted\n"),
+        (ValueError("odd"), 1,
+         "error: ValueError: odd\nhint: this is a fault of deepopsctl: please report it, with what -vv says\n"),
+    ],
+)  # fmt: skip
+def test_every_error_becomes_a_sentence_and_an_exit_code(
+    failing: list[BaseException], error: BaseException, code: int, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    failing.append(error)
+    assert cli.run([]) == code
+    assert capsys.readouterr().err == text
+
+
+def test_a_traceback_comes_with_vv_only(failing: list[BaseException], capsys: pytest.CaptureFixture[str]) -> None:
+    failing.append(ValueError("odd"))
+    cli.run(["deploy", "-vv"])
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_a_reader_that_has_enough_is_no_error(failing: list[BaseException]) -> None:
+    line = [sys.executable, "-m", "deepopsctl", "--help"]
+    with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.stderr is not None
+        assert process.stderr.read() == ""
+
+
+def test_settings_know_their_own_content_by_default() -> None:
+    assert Settings(Path(), 0).content is None
+
+
+def test_no_colour_where_the_environment_asks_for_none(tmp_path: Path) -> None:
+    line = [sys.executable, "-c", "import click; from deepopsctl.cli.output import color; print(color())"]
+    for value, expected in (("1", "False\n"), ("", "None\n")):
+        done = subprocess.run(line, capture_output=True, text=True, check=True, env={"NO_COLOR": value})
+        assert done.stdout == expected
