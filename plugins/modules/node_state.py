@@ -281,9 +281,13 @@ def ensure_running(step, unit, properties, changed_files):
 
 def start_or_restart(step, unit, active):
     name = unit["name"]
-    # what an installation that was cut off left masked; and a unit that failed too often is refused until reset
-    run_systemctl(step, ["unmask", "--runtime", "--quiet", name], "")
-    run_systemctl(step, ["reset-failed", name], "")
+    facts = node_units.show([name])[name]
+    if facts.get("LoadState") == "masked":
+        # an installation was cut off; to mask for good is a person's right, and stays
+        run_systemctl(step, ["unmask", "--runtime", "--quiet", name], "")
+    if facts.get("ActiveState") == "failed":
+        # systemd refuses a unit that failed too often until its counter is reset
+        run_systemctl(step, ["reset-failed", name], "")
     run_systemctl(step, ["restart", name], name)
     properties = node_units.wait_until_active(name, 60)
     if properties.get("ActiveState") != "active":
