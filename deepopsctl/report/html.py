@@ -8,10 +8,10 @@ from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from deepopsctl import __version__
-from deepopsctl.checks import Status
+from deepopsctl.checks import Status, failed_targets
 from deepopsctl.report.catalogue import GROUPS
 from deepopsctl.report.facts import Facts
-from deepopsctl.report.folding import Row, fold_checks
+from deepopsctl.report.folding import Row, fold_checks, fold_names
 from deepopsctl.report.matrix import build_matrix
 
 if TYPE_CHECKING:
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 HEADLINES = {
     Status.PASS: "Everything that was tested works.",
     Status.WARN: "The cluster works, with reservations.",
-    Status.FAIL: "Not everything works.",
     Status.SKIP: "Nothing could be tested.",
 }
+AT_A_GLANCE = 50
 # not colour alone: every outcome has a shape of its own
 MARKS = {Status.PASS: "✓", Status.WARN: "!", Status.FAIL: "✕", Status.SKIP: "–"}
 
@@ -36,7 +36,7 @@ def render_html(facts: Facts) -> str:
     return _template().render(
         facts=facts,
         totals=facts.totals,
-        headline=HEADLINES[facts.totals.status],
+        headline=_headline(facts),
         shares=_shares(facts),
         attention=attention,
         matrix=build_matrix(facts),
@@ -44,6 +44,16 @@ def render_html(facts: Facts) -> str:
         marks=MARKS,
         version=__version__,
     )
+
+
+def _headline(facts: Facts) -> str:
+    """The verdict; failures say where they are, as long as that can be read at a glance."""
+    if facts.totals.status is not Status.FAIL:
+        return HEADLINES[facts.totals.status]
+    targets = failed_targets(facts.checks)
+    where = fold_names(sorted(targets))
+    place = where if len(where) <= AT_A_GLANCE else f"{len(targets)} nodes"
+    return f"{facts.totals.failed} {'check' if facts.totals.failed == 1 else 'checks'} failed, on {place}."
 
 
 def _shares(facts: Facts) -> tuple[tuple[Status, str, int], ...]:

@@ -44,7 +44,7 @@ import os
 import time
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.deepops_smoke import command, conductor, expected, session, suite
+from ansible.module_utils.deepops_smoke import command, conductor, expected, inputs, session
 
 SPEC = {
     "cluster": {"type": "str", "required": True},
@@ -74,17 +74,17 @@ def main() -> None:
     started = time.monotonic()
     wanted = expected.nodes(given["nodes"], given["hardware"], expand)
     known = [node.name for node in wanted.values() if node.cpus] or list(wanted)
-    inputs = suite.Inputs(
+    given_inputs = inputs.Inputs(
         cluster=given["cluster"],
         submit=given["submit_host"],
         user=getpass.getuser(),
-        tested=[name for name in given["tested"] if name in wanted],
+        tested=[name for name in wanted if name in set(given["tested"])],
         reports=given["reports"],
         wanted=wanted,
         partitions=expected.partitions(given["partitions"], known, expand),
     )
-    jobs = session.Session(os.urandom(3).hex(), inputs.user, given["queue_timeout"], given["run_timeout"])
-    checks = conductor.run(inputs, jobs)
+    jobs = session.Session(os.urandom(3).hex(), given_inputs.user, given["queue_timeout"], given["run_timeout"])
+    checks = conductor.run(given_inputs, jobs)
     module.exit_json(changed=False, deepops={"checks": checks}, elapsed_s=round(time.monotonic() - started, 1))
 
 

@@ -72,12 +72,11 @@ def ask(
     what: str,
     placements: Iterable[Placement],
     probe_argv: Sequence[str],
-    alone: Iterable[Placement] = (),
     extra: Sequence[str] = (),
 ) -> Answers:
-    """Probe all nodes; those in `alone` are suspected and must not spoil the joint jobs."""
+    """Probe all nodes."""
     with ThreadPoolExecutor(WORKERS) as pool:
-        jobs = [("{}{}".format(what, number), place) for number, place in enumerate([*placements, *alone])]
+        jobs = [("{}{}".format(what, number), place) for number, place in enumerate(placements)]
         first = list(pool.map(lambda job: _joint(session, job[0], job[1], extra, probe_argv), jobs))
         again = [
             Placement(place.partition, [node])

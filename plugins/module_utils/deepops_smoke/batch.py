@@ -6,7 +6,7 @@ import os
 from typing import Dict, List, NamedTuple, Sequence, Tuple
 
 from .accounting import Job
-from .session import PREFIX, Session
+from .session import PREFIX, Session, is_busy
 from .slurmtext import Record
 from .verdict import FAIL, PASS, SKIP, Verdict, failed, one_line, verdict
 
@@ -60,7 +60,11 @@ def fetch(session: Session, what: str, files: Files) -> Tuple[str, str]:
         "--mem=50M",
     ]
     outcome = session.srun(what, place, ["/bin/sh", "-c", FETCH, "fetch", *files.paths])
-    return outcome.out, "" if outcome.ended and outcome.rc == 0 else one_line(outcome.why)
+    if outcome.ended and outcome.rc == 0:
+        return outcome.out, ""
+    # the reader's own complaint says more than srun's, that it failed
+    said = [line for line in outcome.why.splitlines() if not line.startswith("srun:")]
+    return outcome.out, one_line(said[0] if said else outcome.why)
 
 
 def output_check(node: str, job: Job, found: Sequence[Dict[str, str]], error: str) -> Verdict:
@@ -94,7 +98,7 @@ def array_check(node: str, job: Job, found: Sequence[Dict[str, str]], error: str
 
 def _left(name: str, node: str, left: Tuple[str, str]) -> Verdict:
     state, reason = left
-    status = SKIP if state == "PENDING" and reason in ("Resources", "Priority", "None") else FAIL
+    status = SKIP if state == "PENDING" and is_busy(reason) else FAIL
     return verdict(
         name,
         node,
@@ -131,7 +135,7 @@ def run(session: Session, node: str, partition: str) -> Tuple[List[Verdict], Lis
     text, error = fetch(session, "fetch", Files(node, partition, paths))
     judges = {"batch-output": output_check, "job-array": array_check}
     for name, job in submitted.items():
-        checks.append(
-            _left(name, node, left[job.id]) if job.id in left else judges[name](node, job, lines(text), error)
-        )
-    return checks, [job for job in submitted.values() if job.id not in left]
+        judge = judges[name]
+        checks.append(_left(name, node, left[job.id]) if job.id in left else judge(node, job, lines(text), error))
+    good = [check["name"] for check in checks if check["status"] == PASS]
+    return checks, [job for name, job in submitted.items() if name in good]

@@ -5,12 +5,12 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from typing import List, Sequence, Tuple
 
-from . import accounting, batch, command, picture, placement, suite
+from . import accounting, answering, batch, command, picture, placement, suite
 from .accounting import Job
 from .across import Answers
+from .inputs import Inputs
 from .picture import Picture
 from .session import Session
-from .suite import Inputs
 from .verdict import Verdict, skipped
 
 Part = Tuple[List[Verdict], List[Job]]
@@ -46,7 +46,7 @@ def run(inputs: Inputs, session: Session) -> List[Verdict]:
 def _with_jobs(inputs: Inputs, seen: Picture, session: Session) -> List[Verdict]:
     with ThreadPoolExecutor(4) as pool:
         refused = pool.submit(suite.over_asking, inputs, seen, session)
-        checks, answers = suite.answering(inputs, seen, session)
+        checks, answers = answering.run(inputs, seen, session)
         names = [name for name in inputs.tested if name in answers.lines]
         if not names:
             checks += [skipped(name, inputs.cluster, "no node answered") for name in NEEDS_A_NODE]
@@ -96,5 +96,8 @@ def accounts(inputs: Inputs, seen: Picture, jobs: Sequence[Job]) -> List[Verdict
         return checks + [skipped(name, inputs.cluster, "the cluster keeps no accounting") for name in names]
     if not jobs:
         return checks + [skipped(name, inputs.cluster, "no job ran to its end") for name in names]
+    # no patience with a database that does not answer at all
+    up = seen.answers["clusters"].rc == 0
+    answer = accounting.fetch(jobs, patience=accounting.RETRY_S if up else 0)
     known = [account for account in checks[0]["measured"].split(", ") if checks[0]["status"] == "pass"]
-    return checks + accounting.judge(inputs.cluster, jobs, accounting.fetch(jobs), inputs.user, known)
+    return checks + accounting.judge(inputs.cluster, jobs, answer, inputs.user, known)

@@ -10,6 +10,7 @@ from .verdict import FAIL, PASS, WARN, Verdict, failed, skipped, verdict
 LIMIT_MB = 100
 TRY_MB = 300
 DENIED = ("EPERM",)
+NOT_CONFIGURED = "jobs are not confined here: TaskPlugin has no task/cgroup"
 
 
 def configured(config: Record, cluster: str) -> Verdict:

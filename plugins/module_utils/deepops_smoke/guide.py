@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from typing import Any, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from . import across, batch, command, slurmtext, terminal
+from . import across, batch, command, slurmtext, state, terminal
 from .accounting import Job
-from .session import BUSY, Session
+from .session import Session, is_busy
 from .slurmtext import Record
 from .verdict import FAIL, PASS, SKIP, Verdict, failed, one_line, skipped, verdict
 
 INTERACTIVE = "srun -N 1 --gpus=1 -t 01:00:00 --pty bash"
 TWO_NODES = "srun -N 2 --gpus-per-node=1"
+# what is typed is echoed: only the shell itself makes 42 of it
+TYPED = 'echo "deepops $((6*7)) $SLURMD_NODENAME gpu=$CUDA_VISIBLE_DEVICES."; tty; exit\n'
+TYPED_ANSWER = "deepops 42 "
 MARK = "DEEPOPS-GUIDE"
 SCRIPT = """#!/bin/bash
 #SBATCH --job-name=deep_learning_job
@@ -28,7 +31,7 @@ PRINTED = {"partition": "gpu", "cpus": "8", "memory": "32G", "time": "24:00:00"}
 
 
 class Place(NamedTuple):
-    """Where the examples run: a partition with GPUs, its nodes that are up, and the option that names it, if needed."""
+    """Where the examples run: a partition, its GPU nodes that answered, and options beside the printed ones."""
 
     partition: Record
     nodes: List[Record]
@@ -40,27 +43,23 @@ class Place(NamedTuple):
         return self.partition["PartitionName"]
 
 
-def place(partitions: Mapping[str, Record], nodes: Sequence[Record], wanted: str = "") -> Optional[Place]:
-    """The partition to use: the printed one, else the default, else the one with most GPU nodes; None without GPUs."""
+def place(
+    partitions: Mapping[str, Record], nodes: Mapping[str, Record], usable: Sequence[str], wanted: str = ""
+) -> Optional[Place]:
+    """The partition to use: the printed one, else the default, else the one with most usable GPU nodes."""
     found = []
     for name, partition in partitions.items():
         if partition.get("State") != "UP":
             continue
-        members = [
-            node
-            for node in nodes
-            if name in node.get("Partitions", "").split(",") and slurmtext.gpu_count(node.get("Gres", ""))
-        ]
-        default = partition.get("Default") == "YES"
-        if members:
-            found.append(
-                (
-                    name == wanted,
-                    default,
-                    len(members),
-                    Place(partition, members, [] if default else ["-p", name]),
-                )
-            )
+        members = [node for node in nodes if name in nodes[node].get("Partitions", "").split(",")]
+        good = [node for node in members if node in usable and slurmtext.gpu_count(nodes[node].get("Gres", ""))]
+        # Slurm may still believe in a node that did not answer: jobs as printed would be sent there
+        bad = [node for node in members if node not in usable and state.is_up(nodes[node])]
+        option = [] if partition.get("Default") == "YES" else ["-p", name]
+        option += ["-x", ",".join(bad)] if bad else []
+        if good:
+            chosen = Place(partition, [nodes[node] for node in good], option)
+            found.append((name == wanted, option[:1] != ["-p"], len(good), chosen))
     return max(found, key=lambda entry: entry[:3])[3] if found else None
 
 
@@ -88,65 +87,51 @@ def scaled(where: Place) -> Tuple[Mapping[str, str], str]:
 def interactive(session: Session, where: Place) -> Verdict:
     """`srun -N 1 --gpus=1 -t 01:00:00 --pty bash` on a real terminal, with a command typed into the shell."""
     argv = ["srun", *where.option, *INTERACTIVE.split()[1:]]
-    name, shown, what = session.name("interactive"), " ".join(argv), "guide-interactive"
+    limit = slurmtext.minutes(where.partition.get("MaxTime", ""))
+    if limit is not None and limit < 60:
+        argv[argv.index("01:00:00")] = slurmtext.clock(limit)
+    name, shown = session.name("interactive"), " ".join(argv)
     environment = command.clean_environment({"SLURM_JOB_NAME": name})
-    typed = 'echo "deepops $((6*7)) $SLURMD_NODENAME gpu=$CUDA_VISIBLE_DEVICES."; tty; exit\n'
-    talk = terminal.type_into(argv, typed, "deepops 42 ", environment, session.queue_timeout + 5)
-    if "deepops 42 " not in talk.text:
-        state, reason = session.queued(name)
-        session.cancel(["--name=" + name])
-        status = SKIP if state == "PENDING" and reason.startswith(BUSY) else FAIL
-        text = (
-            "Slurm's reason: " + reason
-            if state == "PENDING"
-            else one_line(talk.text) or "nothing appeared on the terminal"
-        )
-        return verdict(what, where.name, status, "no shell", "a shell on a node", message="{}: {}".format(shown, text))
-    node, _, rest = talk.text.split("deepops 42 ", 1)[1].partition(" ")
+    talk = terminal.type_into(argv, TYPED, TYPED_ANSWER, environment, session.queue_timeout + 5)
+    if TYPED_ANSWER in talk.text:
+        return judge_shell(where.name, shown, talk.text)
+    job_state, reason = session.queued(name)
+    session.cancel(["--name=" + name])
+    waits = job_state == "PENDING"
+    text = "Slurm's reason: " + reason if waits else one_line(talk.text) or "nothing appeared on the terminal"
+    status = SKIP if waits and is_busy(reason) else FAIL
+    return verdict(
+        "guide-interactive", where.name, status, "no shell", "a shell on a node", message="{}: {}".format(shown, text)
+    )
+
+
+def judge_shell(partition: str, shown: str, text: str) -> Verdict:
+    """What the typed command printed: the node, its GPU, its terminal."""
+    node, _, rest = text.split(TYPED_ANSWER, 1)[1].partition(" ")
     gpu = rest.split("gpu=", 1)[-1].split(".", 1)[0]
+    what, expected = "guide-interactive", "a shell on a node"
     if not gpu:
-        return failed(
-            what, where.name, shown + ": no CUDA_VISIBLE_DEVICES in the shell", "no GPU", "a shell with a GPU"
-        )
+        return failed(what, partition, shown + ": no CUDA_VISIBLE_DEVICES in the shell", "no GPU", expected)
     if "/dev/" not in rest:
-        return failed(
-            what,
-            where.name,
-            shown + ": the shell is not on a terminal",
-            "no terminal",
-            "a shell on a terminal",
-        )
-    return verdict(what, where.name, PASS, "a shell on " + node, "a shell on a node", message=shown)
+        return failed(what, partition, shown + ": the shell is not on a terminal", "no terminal", expected)
+    return verdict(what, partition, PASS, "a shell on " + node, expected, message=shown)
 
 
 def two_nodes(session: Session, where: Place, reports: Mapping[str, Mapping[str, Any]]) -> Verdict:
     """`srun -N 2 --gpus-per-node=1 nvidia-smi`; without nvidia-smi on the nodes, a command that opens the devices."""
-    what = "guide-two-nodes"
+    what, expected = "guide-two-nodes", "2 nodes with a GPU"
     if len(where.nodes) < 2:
-        return skipped(what, where.name, "fewer than two nodes with GPUs are up in partition {}".format(where.name))
-    names = [node["NodeName"] for node in where.nodes]
-    real = all(reports.get(name, {}).get("nvidia_smi") for name in names)
-    tool = ["nvidia-smi"] if real else across.argv("gpu", "")
+        return skipped(what, where.name, "fewer than two nodes with GPUs are usable in partition " + where.name)
+    real = all(reports.get(node["NodeName"], {}).get("nvidia_smi") for node in where.nodes)
     argv = ["srun", *where.option, *TWO_NODES.split()[1:]]
-    outcome = session.typed("two-nodes", [*argv, *tool])
-    shown = " ".join(argv) + (
-        " nvidia-smi" if real else " COMMAND that opens the devices, as the nodes have no nvidia-smi"
-    )
+    shown = " ".join([*argv, "nvidia-smi" if real else "COMMAND that opens the devices: the nodes have no nvidia-smi"])
+    outcome = session.typed("two-nodes", [*argv, *(["nvidia-smi"] if real else across.argv("gpu", ""))])
     if not outcome.ended or outcome.rc != 0:
-        status = SKIP if outcome.busy else FAIL
-        return verdict(
-            what,
-            where.name,
-            status,
-            "no output",
-            "2 nodes with a GPU each",
-            message="{}: {}".format(shown, one_line(outcome.why)),
-        )
+        status, text = SKIP if outcome.busy else FAIL, "{}: {}".format(shown, one_line(outcome.why))
+        return verdict(what, where.name, status, "no output", expected, message=text)
     answered = outcome.out.count("NVIDIA-SMI") if real else _with_gpu(outcome.out)
     status = PASS if answered == 2 else FAIL
-    return verdict(
-        what, where.name, status, "{} nodes with a GPU".format(answered), "2 nodes with a GPU", message=shown
-    )
+    return verdict(what, where.name, status, "{} nodes with a GPU".format(answered), expected, message=shown)
 
 
 def _with_gpu(out: str) -> int:
@@ -156,30 +141,25 @@ def _with_gpu(out: str) -> int:
 
 def batch_script(session: Session, where: Place) -> Tuple[Verdict, List[Job]]:
     """The guide's batch script with --gres, --cpus-per-task, --mem and --time."""
-    what = "guide-batch"
-    values, text = scaled(where)
-    answer = session.sbatch("", [], SCRIPT.format(mark=MARK, **values))
+    what, (values, text) = "guide-batch", scaled(where)
+    # the script names its partition itself
+    option = where.option[2:] if where.option[:1] == ["-p"] else where.option
+    answer = session.sbatch("", option, SCRIPT.format(mark=MARK, **values))
     if answer.rc != 0:
-        return failed(
-            what, where.name, "sbatch ({}): {}".format(text, one_line(answer.said)), "refused", "submitted"
-        ), []
+        message = "sbatch ({}): {}".format(text, one_line(answer.said))
+        return failed(what, where.name, message, "refused", "submitted"), []
     job = Job(answer.out, what)
     left = session.wait([job.id])
     if job.id in left:
-        state, reason = left[job.id]
-        status = SKIP if state == "PENDING" and reason.startswith(BUSY) else FAIL
-        return verdict(
-            what,
-            where.name,
-            status,
-            state.lower(),
-            "completed",
-            message="{}; Slurm's reason: {}".format(text, reason),
-        ), []
+        job_state, reason = left[job.id]
+        status = SKIP if job_state == "PENDING" and is_busy(reason) else FAIL
+        text += "; Slurm's reason: " + reason
+        return verdict(what, where.name, status, job_state.lower(), "completed", message=text), []
     shown = slurmtext.record(command.run(["scontrol", "-o", "show", "job", job.id]).out)
     files = batch.Files(shown.get("BatchHost", ""), where.name, [shown.get("StdOut", "")])
     out, error = batch.fetch(session, "fetch-guide", files)
-    return judge_script(where.name, values, text, out, error), [job]
+    check = judge_script(where.name, values, text, out, error)
+    return check, [job] if check["status"] == PASS else []
 
 
 def judge_script(partition: str, values: Mapping[str, str], text: str, out: str, error: str) -> Verdict:

@@ -26,7 +26,7 @@ def decode(credential: str) -> str:
     for line in answer.out.splitlines():
         if line.startswith("STATUS:"):
             return line.partition(":")[2].strip()
-    return one_line(answer.said)
+    return one_line(answer.said.replace("unmunge: Error: ", ""))
 
 
 def across(node: str, made: Mapping[str, Any], here: str, there: str, submit: str) -> Verdict:

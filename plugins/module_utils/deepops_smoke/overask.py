@@ -7,7 +7,7 @@ from typing import List, Mapping, NamedTuple, Optional, Sequence
 from . import slurmtext
 from .command import Answer
 from .slurmtext import Record
-from .verdict import FAIL, PASS, WARN, Verdict, failed, one_line, skipped, verdict
+from .verdict import PASS, WARN, Verdict, failed, one_line, skipped, verdict
 
 # Slurm's refusals: slurm_strerror() of 22.05 to 26.05
 REFUSALS = (
@@ -100,11 +100,5 @@ def judge(request: Request, partition: str, answer: Optional[Answer], config: Ma
         )
     if any(refusal in text.lower() for refusal in REFUSALS):
         return verdict(name, partition, PASS, "refused", "refused", message="{}: {}".format(asked, text))
-    return verdict(
-        name,
-        partition,
-        FAIL,
-        "not tried",
-        "refused",
-        message="refused for another reason ({}): {}".format(asked, text),
-    )
+    # not this request's fault: the user may submit nothing here
+    return skipped(name, partition, "refused for another reason ({}): {}".format(asked, text))

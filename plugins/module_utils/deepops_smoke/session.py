@@ -13,6 +13,8 @@ from . import command
 PREFIX = "deepopsctl-smoke"
 COMMENT = "deepopsctl validate smoke: short, cancelled at its end"
 TIME_LIMIT = "--time=2"
+# how often a job that takes its time is looked for in the queue (seconds)
+LOOK_S = 3.0
 # Slurm's reasons for a pending job that say "busy or limited now", not "broken"
 BUSY = (
     "None",
@@ -26,6 +28,11 @@ BUSY = (
     "Assoc",
     "Max",
 )
+
+
+def is_busy(reason: str) -> bool:
+    """True when a pending job's reason passes by itself."""
+    return reason.strip("()").startswith(BUSY)
 
 
 class Outcome(NamedTuple):
@@ -45,7 +52,7 @@ class Outcome(NamedTuple):
     @property
     def busy(self) -> bool:
         """True when Slurm kept the job waiting for a reason that passes by itself."""
-        return self.state == "waiting" and self.reason.strip("()").startswith(BUSY)
+        return self.state == "waiting" and is_busy(self.reason)
 
     @property
     def why(self) -> str:
@@ -159,16 +166,20 @@ class Session:
 
     def finish(self, what: str, running: Running) -> Outcome:
         """Wait for a started srun: not longer in the queue than allowed, not longer running than allowed."""
-        code, state, reason = running.ended(self.queue_timeout), "ended", ""
-        if code is None:
+        began = time.monotonic()
+        waited, state, reason = 0.0, "ended", ""
+        code = running.ended(LOOK_S)
+        while code is None:
             job_state, reason = self.queued(self.name(what))
-            state = "waiting" if job_state == "PENDING" else "hung"
-            if state == "hung":
-                code = running.ended(self.run_timeout)
-                state = "hung" if code is None else "ended"
-        if code is None:
-            self.cancel(["--name=" + self.name(what)])
-            running.stop()
+            elapsed = time.monotonic() - began
+            pending = job_state == "PENDING"
+            waited = elapsed if pending else waited
+            if elapsed - waited > self.run_timeout or waited > self.queue_timeout:
+                state = "waiting" if pending else "hung"
+                self.cancel(["--name=" + self.name(what)])
+                running.stop()
+                break
+            code = running.ended(LOOK_S)
         return Outcome(state, -1 if code is None else code, running.text("out"), running.text("err"), reason)
 
     def sbatch(self, what: str, options: Sequence[str], script: str) -> command.Answer:

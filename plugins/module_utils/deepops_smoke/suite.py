@@ -3,51 +3,38 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Dict, List, Mapping, NamedTuple, Sequence
+from typing import List, Sequence
 
 from . import (
     across,
     clock,
     confinement,
-    expected,
     gpus,
     guide,
-    munge,
     overask,
     placement,
     state,
 )
 from .accounting import Job
 from .across import Answers
+from .inputs import Inputs
 from .picture import Picture
 from .session import Session
-from .verdict import FAIL, PASS, SKIP, Verdict, skipped, verdict
-
-Reports = Mapping[str, Mapping[str, Any]]
-
-
-class Inputs(NamedTuple):
-    """What the playbook hands over. `reports` are the nodes' own, by name; `tested` the nodes to test."""
-
-    cluster: str
-    submit: str
-    user: str
-    tested: Sequence[str]
-    reports: Reports
-    wanted: Dict[str, expected.Node]
-    partitions: List[expected.Partition]
+from .verdict import FAIL, PASS, Verdict, skipped, verdict
 
 
 def without_jobs(inputs: Inputs, picture: Picture) -> List[Verdict]:
-    """Checks that need no job: the controller's and the database's answers, state and counts, clocks, over-asking."""
+    """Checks that need no job: answers of controller and database, clocks, state and counts."""
+    checks = picture.controller_checks(inputs.cluster) + clocks(inputs)
+    if not picture.answered:
+        reason = "slurmctld does not answer"
+        found = [skipped("node-state", name, reason) for name in inputs.tested]
+        return [*checks, *found, *(skipped("partition", entry.name, reason) for entry in inputs.partitions)]
     wanted = {name: node for name, node in inputs.wanted.items() if name in inputs.tested}
-    checks = picture.controller_checks(inputs.cluster)
     checks += state.node_checks(wanted, picture.nodes, inputs.reports)
     checks += state.partition_checks(inputs.partitions, picture.partitions, picture.nodes)
     checks += versions(inputs, picture)
-    checks += clocks(inputs)
-    checks.append(confinement.configured(picture.config, inputs.cluster))
-    return checks
+    return [*checks, confinement.configured(picture.config, inputs.cluster)]
 
 
 def versions(inputs: Inputs, picture: Picture) -> List[Verdict]:
@@ -95,66 +82,10 @@ def over_asking(inputs: Inputs, picture: Picture, session: Session) -> List[Verd
         return list(pool.map(attempt, wanted))
 
 
-def answering(inputs: Inputs, picture: Picture, session: Session) -> "tuple[List[Verdict], Answers]":
-    """One small job on every node that has room: does it answer, is it confined to its core, does munge fit."""
-    obstacles = picture.obstacles(inputs.tested)
-    ready = [name for name in inputs.tested if name in picture.nodes and not obstacles.get(name)]
-    suspect = [name for name in ready if inputs.reports.get(name, {}).get("slurmd_active") is False]
-    sound = [name for name in ready if name not in suspect]
-    credential = munge.encode()
-    answers = across.ask(
-        session,
-        "answer",
-        placement.place(sound, picture.nodes, picture.partitions),
-        across.argv("answer", credential["credential"]),
-        alone=[entry for name in suspect for entry in placement.place([name], picture.nodes, picture.partitions)],
-    )
-    checks = []
-    for name in inputs.tested:
-        checks += _answer_checks(
-            inputs, name, answers, obstacles.get(name, ""), confinement.uses_cgroups(picture.config)
-        )
-    return checks, answers
-
-
-def _answer_checks(inputs: Inputs, name: str, answers: Answers, obstacle: str, confined: bool) -> List[Verdict]:
-    made, there = inputs.reports.get(name, {}).get("munge"), ""
-    checks: List[Verdict] = []
-    if obstacle or name not in answers.lines:
-        what = answers.troubles.get(name, across.Trouble(SKIP, obstacle or "Slurm does not know this node"))
-        checks.append(
-            verdict(
-                "node-answers",
-                name,
-                what.status,
-                "no answer" if what.status == FAIL else "",
-                name,
-                message=what.message,
-            )
-        )
-        checks.append(skipped("cpu-confinement", name, "no job ran here"))
-    else:
-        data = answers.lines[name][0]
-        there = str(data.get("munge", ""))
-        host = str(data.get("host", "")).split(".")[0]
-        checks.append(verdict("node-answers", name, PASS, host, name))
-        checks.append(
-            confinement.cores(name, data["cpus"])
-            if confined
-            else skipped("cpu-confinement", name, "TaskPlugin has no task/cgroup")
-        )
-    if made is None:
-        checks.append(munge.not_tried(name))
-    else:
-        here = munge.decode(made["credential"]) if made.get("credential") else ""
-        checks.append(munge.across(name, made, here, there, inputs.submit))
-    return checks
-
-
 def memory(picture: Picture, session: Session, names: Sequence[str]) -> List[Verdict]:
     """Jobs that take more memory than they asked for, on every node that answered."""
     if not confinement.uses_cgroups(picture.config):
-        return [skipped("memory-confinement", name, "TaskPlugin has no task/cgroup") for name in names]
+        return [skipped("memory-confinement", name, confinement.NOT_CONFIGURED) for name in names]
     answers = across.ask(
         session,
         "memory",
@@ -194,7 +125,7 @@ def gpu_jobs(picture: Picture, session: Session, names: Sequence[str], answers: 
         if not lines:
             checks.append(skipped("gpu-confinement", name, "no job with a GPU ran here"))
         elif not confined:
-            checks.append(skipped("gpu-confinement", name, "TaskPlugin has no task/cgroup"))
+            checks.append(skipped("gpu-confinement", name, confinement.NOT_CONFIGURED))
         else:
             checks.append(confinement.gpus(name, lines[0]["gpus"], answers.lines[name][0]["gpus"]))
     return checks
@@ -204,12 +135,12 @@ def guide_examples(
     inputs: Inputs, picture: Picture, session: Session, names: Sequence[str]
 ) -> "tuple[List[Verdict], List[Job]]":
     """The users' guide's examples, one after the other: as printed, each may take a whole node's memory."""
-    nodes = [picture.nodes[name] for name in names if placement.free_gpus(picture.nodes[name]) > 0]
-    where = guide.place(picture.partitions, nodes)
+    usable = [name for name in names if placement.free_gpus(picture.nodes[name]) > 0]
+    where = guide.place(picture.partitions, picture.nodes, usable)
     if where is None:
         reason = "no GPU is free" if any(picture.gpus(name) for name in picture.nodes) else "the cluster has no GPUs"
         return guide.no_gpus(inputs.cluster, reason), []
     checks = [guide.two_nodes(session, where, inputs.reports), guide.interactive(session, where)]
-    script = guide.place(picture.partitions, nodes, wanted=guide.PRINTED["partition"]) or where
+    script = guide.place(picture.partitions, picture.nodes, usable, wanted=guide.PRINTED["partition"]) or where
     last, jobs = guide.batch_script(session, script)
     return [*checks, last], jobs

@@ -1,0 +1,81 @@
+"""One small job on every node that has room: does it answer, is it kept on its core, does the cluster's key fit."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Dict, List, Mapping, Optional, Tuple
+
+from . import across, confinement, munge, placement
+from .across import Answers, Trouble
+from .inputs import Inputs
+from .picture import Picture
+from .session import Session
+from .verdict import FAIL, PASS, SKIP, Verdict, skipped, verdict
+
+WORKERS = 8
+
+
+def run(inputs: Inputs, picture: Picture, session: Session) -> Tuple[List[Verdict], Answers]:
+    """The checks of every tested node, and what the nodes said."""
+    with ThreadPoolExecutor(WORKERS) as pool:
+        decoded = dict(zip(inputs.tested, pool.map(lambda name: _decode(inputs.report(name)), inputs.tested)))
+    answers = _ask(inputs, picture, session, _gone(inputs, decoded))
+    confined = confinement.uses_cgroups(picture.config)
+    checks: List[Verdict] = []
+    for name in inputs.tested:
+        data = answers.lines.get(name, [{}])[0]
+        checks.append(_answer(name, data, answers.troubles.get(name)))
+        checks.append(_cores(name, data, confined))
+        checks.append(_munge(inputs, name, decoded[name], str(data.get("munge", ""))))
+    return checks, answers
+
+
+def _gone(inputs: Inputs, decoded: Mapping[str, str]) -> Dict[str, Trouble]:
+    """Nodes that can't run a job, whatever Slurm believes: one sent there would hang until they are mended."""
+    found: Dict[str, Trouble] = {}
+    for name in inputs.tested:
+        report = inputs.report(name)
+        if report.get("slurmd_active") is False:
+            found[name] = Trouble(FAIL, "slurmd is not active on the node")
+        elif report.get("munge") and not decoded[name].startswith(munge.GOOD):
+            found[name] = Trouble(FAIL, "munge does not work between this node and " + inputs.submit)
+    return found
+
+
+def _ask(inputs: Inputs, picture: Picture, session: Session, gone: Mapping[str, Trouble]) -> Answers:
+    obstacles = picture.obstacles(inputs.tested)
+    obstacles.update({name: "Slurm does not know this node" for name in inputs.tested if name not in picture.nodes})
+    ready = [name for name in inputs.tested if name not in gone and name not in obstacles]
+    places = placement.place(ready, picture.nodes, picture.partitions)
+    answers = across.ask(session, "answer", places, across.argv("answer", munge.encode()["credential"]))
+    troubles: Dict[str, Trouble] = {name: Trouble(SKIP, reason) for name, reason in obstacles.items()}
+    troubles.update(answers.troubles)
+    troubles.update(gone)
+    return answers._replace(troubles=troubles)
+
+
+def _answer(name: str, data: Mapping[str, Any], trouble: Optional[Trouble]) -> Verdict:
+    if trouble or not data:
+        what = trouble or Trouble(FAIL, "the job left no answer")
+        measured = "no answer" if what.status == FAIL else ""
+        return verdict("node-answers", name, what.status, measured, name, message=what.message)
+    return verdict("node-answers", name, PASS, str(data.get("host", "")).split(".")[0], name)
+
+
+def _cores(name: str, data: Mapping[str, Any], confined: bool) -> Verdict:
+    if not data:
+        return skipped("cpu-confinement", name, "no job ran here")
+    if not confined:
+        return skipped("cpu-confinement", name, confinement.NOT_CONFIGURED)
+    return confinement.cores(name, data["cpus"])
+
+
+def _decode(report: Mapping[str, Any]) -> str:
+    """What munge says here about the credential that the node made."""
+    credential = (report.get("munge") or {}).get("credential")
+    return munge.decode(credential) if credential else ""
+
+
+def _munge(inputs: Inputs, name: str, here: str, there: str) -> Verdict:
+    made = inputs.report(name).get("munge")
+    return munge.not_tried(name) if made is None else munge.across(name, made, here, there, inputs.submit)
