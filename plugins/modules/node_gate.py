@@ -49,7 +49,7 @@ def os_release():
     family = "Debian" if "debian" in like else "RedHat" if "rhel" in like or "fedora" in like else found.get("ID", "")
     version = found.get("VERSION_ID", "")
     return {
-        "distribution": found.get("NAME", "").split()[0],
+        "distribution": (found.get("NAME") or found.get("ID") or "unknown").split()[0],
         "distribution_version": version,
         "distribution_major_version": version.split(".")[0],
         "os_family": family,

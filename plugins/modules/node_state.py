@@ -209,14 +209,15 @@ def ensure_file(step, wanted, units):
         if "content" in found:
             add_diff(step, wanted, content)
         if not step.dry:
-            names = [unit["name"] for unit in units if path in unit["restart_on"]]
+            # another owner or mode is nothing that a running daemon has to be restarted for
+            names = [unit["name"] for unit in units if path in unit["restart_on"] and "content" in found]
             due = [name for name in names if not node_record.is_pending(name)]
             for name in due:
                 node_record.mark_pending(name, path)
             apply_file(step, wanted, content, ids, found, due)
         step.did("wrote %s" % path if "content" in found else "set %s of %s" % (" and ".join(found), path))
     step.record["files"][path] = node_record.file_facts(path)
-    return bool(found)
+    return "content" in found
 
 
 def apply_file(step, wanted, content, ids, found, due):

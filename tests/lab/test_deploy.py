@@ -161,7 +161,7 @@ def test_a_node_that_is_down_does_not_stop_the_others(cluster: LabCluster) -> No
 
         assert done.returncode == 4, done.stderr
         assert "gpu02" in done.stderr
-        assert "NodeName=gpu[01-02]" in cluster.root("ctl1", "cat /etc/slurm/slurm.conf")
+        assert "NodeName=gpu[01-03]" in cluster.root("ctl1", "cat /etc/slurm/slurm.conf")
     finally:
         subprocess.run(["podman", "start", f"{cluster.name}-gpu02"], check=True, capture_output=True)
 

@@ -66,7 +66,7 @@ class Case:
                         "cacheable": True,
                         "deepops_cgroup": self.cgroup,
                         "deepops_cgroup_writable": "{{ inventory_hostname not in without_cgroup }}",
-                        "node_packages_result": {
+                        "node_common_result": {
                             "packages": {"slurmd": self.version},
                             "probes": {"slurmd": "{{ reports[inventory_hostname] | default('') }}"},
                         },
@@ -99,7 +99,11 @@ def wiring(role: str) -> dict[str, Any]:
 
 
 # Templates that other roles hand to node_state themselves.
-TEMPLATES = {"chrony": "chrony.conf", "hosts": "hosts", "slurmd": "slurmd.default", "slurmdbd": "slurmdbd.conf"}
+TEMPLATES = {
+    "node_common": ("chrony.conf", "hosts"),
+    "slurmd": ("slurmd.default",),
+    "slurmdbd": ("slurmdbd.conf",),
+}
 
 SHOWN = {
     "slurm.conf": "{{ slurm_conf_text }}",
@@ -107,7 +111,8 @@ SHOWN = {
     "cgroup.conf": "{{ slurm_conf_cgroup }}",
     **{
         file: f"{{{{ lookup('ansible.builtin.template', 'roles/{role}/templates/{file}.j2') }}}}"
-        for role, file in TEMPLATES.items()
+        for role, files in TEMPLATES.items()
+        for file in files
     },
 }
 
@@ -158,7 +163,7 @@ partitions:
                 "EnforcePartLimits": True,
                 "UnkillableStepTimeout": None,
             },
-            "chrony_servers": ["ntp1.example.com", "ntp2.example.com"],
+            "slurm_time_servers": ["ntp1.example.com", "ntp2.example.com"],
         },
     ),
     "unconfined": Case(

@@ -110,15 +110,15 @@ class TestReadmes:
             assert [name for name, _option in described(options(role)) if f"{name}`" not in text] == []
 
     def test_a_specification_that_changed_is_noticed_and_nothing_is_written(self, content: Path) -> None:
-        spec = content / "roles" / "chrony" / "meta" / "argument_specs.yml"
+        spec = content / "roles" / "node_common" / "meta" / "argument_specs.yml"
         spec.write_text(spec.read_text(encoding="utf-8").replace("Nodes to follow.", "Whom to follow."))
-        readme = (content / "roles" / "chrony" / "README.md").read_text(encoding="utf-8")
+        readme = (content / "roles" / "node_common" / "README.md").read_text(encoding="utf-8")
 
         done = self.run("--check", str(content))
 
         assert done.returncode == 1
-        assert done.stderr == "roles/chrony/README.md is out of date: run scripts/role-readmes\n"
-        assert (content / "roles" / "chrony" / "README.md").read_text(encoding="utf-8") == readme
+        assert done.stderr == "roles/node_common/README.md is out of date: run scripts/role-readmes\n"
+        assert (content / "roles" / "node_common" / "README.md").read_text(encoding="utf-8") == readme
 
     def test_an_option_it_does_not_know_is_refused(self) -> None:
         assert self.run("--chekc").returncode == 2
