@@ -187,7 +187,7 @@ def _host_result(raw: Raw, data: Raw, component: str, status: Status) -> HostRes
     changed = status in (Status.OK, Status.IGNORED) and _changed(raw, result)
     if status is Status.OK and changed:
         status = Status.CHANGED
-    faults = [part for part in parts[1:] if part.get("failed") is True or part.get("unreachable") is True] or parts[:1]
+    faults = [part for part in parts[1:] if _is_fault(part)] or parts[:1]
     return HostResult(
         host=_text(data.get("host")),
         component=component,
@@ -211,6 +211,11 @@ def _changed(raw: Raw, result: Raw) -> bool:
     return result.get("changed") is True
 
 
+def _is_fault(item: Raw) -> bool:
+    # ansible-core 2.21 no longer says `failed` of a failed loop item, but it notes an exception
+    return item.get("failed") is True or item.get("unreachable") is True or "exception" in item
+
+
 def _fault_message(faults: Sequence[Raw]) -> str:
     """What the module says, with the command's own words where it ran one; one line a failed loop item."""
     messages = [_message(fault) for fault in faults]
@@ -228,7 +233,7 @@ def _message(fault: Raw) -> str:
     message = _WRAPPING.sub("", plain(_text(fault.get("msg"))).strip()) or "failed without a message"
     outputs = ("stderr", "module_stderr", "stdout", "module_stdout")
     said = next((text for key in outputs if (text := _said(fault, key))), "")
-    return f"{message}: {said}" if said and said not in message else message
+    return f"{message.rstrip('.')}: {said}" if said and said not in message else message
 
 
 def _item(fault: Raw) -> str:

@@ -18,6 +18,11 @@ _HINTS = (
         "run `deepopsctl ssh setup`: it pins the nodes' host keys",
     ),
     (
+        # what Ansible makes of both when a password is given
+        r"SSH password instead of a key is not possible because Host Key checking",
+        "the node's host key is not pinned, or has changed: `deepopsctl ssh setup` pins it or says which",
+    ),
+    (
         r"Permission denied \([a-z,-]+\)|Invalid/incorrect (username/)?password",
         "run `deepopsctl ssh setup`, or give the login password with -k",
     ),

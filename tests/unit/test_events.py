@@ -106,6 +106,12 @@ def test_a_loop_names_its_failed_items_and_says_the_same_once() -> None:
     assert result("runner_on_failed", res={"results": [one, alike], "msg": "x"}).message == "no b"
 
 
+def test_a_failed_item_is_known_by_its_exception_too() -> None:
+    good = {"item": "a", "msg": ""}
+    bad = {"item": "b", "msg": "It failed.", "stderr": "no b", "exception": "(traceback unavailable)"}
+    assert result("runner_on_failed", res={"results": [good, bad], "msg": "x"}).message == "b: It failed: no b"
+
+
 def test_a_message_has_an_end() -> None:
     message = result("runner_on_failed", res={"msg": "x" * 100_000}).message
     assert len(message) < MAX_MESSAGE + 10

@@ -16,6 +16,8 @@ REAL = [
     ("ssh: connect to host 192.0.2.1 port 22: Connection timed out", "is the node up"),
     ("ssh: connect to host 10.89.9.101 port 1: Connection refused", "sshd"),
     ("ssh: Could not resolve hostname no.such.host.invalid: Name or service not known", "address in cluster.yml"),
+    (("Using a SSH password instead of a key is not possible because Host Key checking is enabled. Please add this "
+     "host's fingerprint to your known_hosts file to manage this host."), "not pinned, or has changed"),
     ("Missing sudo password", "-K"),
     ("Incorrect sudo password", "refused"),
     ("Module result deserialization failed: No start of json char found: nosudo is not in the sudoers file.",

@@ -1,0 +1,130 @@
+"""Runs over real SSH: passwords, pinned host keys, nodes that do not answer or have just started again."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pexpect  # type: ignore[import-untyped]
+import pytest
+
+from tests.lab.harness import LabCluster, command, lab_down, lab_up
+
+LAB = "test-login"
+PLAY = """\
+- name: Work
+  hosts: slurm_cluster
+  gather_facts: false
+  become: "{{ root | default(false) | bool }}"
+  tasks:
+    - name: Who
+      ansible.builtin.command: id -un
+      changed_when: false
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
+    """Two nodes that know no key of ours, whose host keys are pinned, and whose sudo asks for a password."""
+    folder = tmp_path_factory.mktemp("login")
+    (folder / "content" / "playbooks").mkdir(parents=True)
+    (folder / "content" / "playbooks" / "site.yml").write_text("- import_playbook: who.yml\n")
+    (folder / "content" / "playbooks" / "who.yml").write_text(PLAY)
+    lab_down(LAB)
+    try:
+        lab = lab_up(LAB, "--compute", "1", "--sudo-password")
+        found = LabCluster(LAB, "debian13", folder / "hpc", Path(lab["node_list"]), Path(lab["password_file"]))
+        assert command("init", str(found.directory), "--from", lab["node_list"]).returncode == 0
+        found.deepopsctl("ssh", "setup", "--password-file", str(found.password_file))
+        # from here on only the password opens the nodes
+        (found.directory / "ssh" / "id_ed25519").rename(folder / "key")
+        yield found
+    finally:
+        lab_down(LAB)
+
+
+def deploy(cluster: LabCluster, *options: str, answers: dict[str, str] | None = None) -> tuple[int, dict[str, Any]]:
+    """Run the little playbook on a terminal; the exit code and the summary."""
+    content = cluster.directory.parent / "content"
+    line = ["-m", "deepopsctl", "--content", str(content), "-C", str(cluster.directory), "deploy", *options]
+    terminal = pexpect.spawn(sys.executable, line, encoding="utf-8", timeout=60)
+    for question, answer in (answers or {}).items():
+        terminal.expect(question)
+        terminal.sendline(answer)
+    terminal.expect(pexpect.EOF)
+    terminal.close()
+    summary: dict[str, Any] = json.loads((cluster.directory / "runs" / "latest" / "summary.json").read_text())
+    return terminal.exitstatus, summary
+
+
+def test_without_a_key_the_hint_names_ssh_setup_and_k(cluster: LabCluster) -> None:
+    code, summary = deploy(cluster)
+    assert code == 4
+    assert "Permission denied" in summary["failures"][0]["message"]
+    assert "-k" in summary["failures"][0]["hint"]
+
+
+def test_the_login_password_opens_every_node(cluster: LabCluster) -> None:
+    password = cluster.password_file.read_text().strip()
+    code, summary = deploy(cluster, "-k", answers={"SSH password": password})
+    assert (code, summary["hosts"]["ctl1"]["ok"], summary["hosts"]["cn01"]["ok"]) == (0, 1, 1)
+    kept = [path for path in (cluster.directory / "runs").rglob("*") if path.is_file()]
+    assert [path for path in kept if password in path.read_text()] == []
+
+
+def test_sudo_that_asks_needs_its_password(cluster: LabCluster) -> None:
+    password = cluster.password_file.read_text().strip()
+    root = ("-e", "root=true")
+    code, summary = deploy(cluster, "-k", *root, answers={"SSH password": password})
+    assert code == 1
+    assert summary["failures"][0]["hint"] == "give the sudo password with -K"
+    both = {"SSH password": password, "sudo password": ""}
+    assert deploy(cluster, "-k", "-K", *root, answers=both)[0] == 0
+    wrong = {"SSH password": password, "sudo password": "wrong"}
+    code, summary = deploy(cluster, "-k", "-K", *root, answers=wrong)
+    assert code == 1
+    assert "refused" in summary["failures"][0]["hint"]
+
+
+def test_another_user_wins_over_cluster_yml(cluster: LabCluster) -> None:
+    # not over the connections that are open already: those are ubuntu's
+    code, summary = deploy(cluster, "-u", "nobody")
+    assert code == 4
+    assert "nobody@" in summary["failures"][0]["message"]
+
+
+def test_a_node_that_starts_again_is_reached_at_once(cluster: LabCluster) -> None:
+    cluster.root("cn01", "systemctl restart ssh; pkill -f [s]shd- || true")
+    password = cluster.password_file.read_text().strip()
+    code, _ = deploy(cluster, "-k", answers={"SSH password": password})
+    assert code == 0
+
+
+def test_a_node_without_ssh_is_set_aside_with_what_to_do(cluster: LabCluster) -> None:
+    cluster.root("cn01", "systemctl stop ssh; pkill -f [s]shd- || true")
+    try:
+        password = cluster.password_file.read_text().strip()
+        code, summary = deploy(cluster, "-k", answers={"SSH password": password})
+        assert code == 4
+        assert summary["hosts"]["ctl1"]["ok"] == 1
+        (failure,) = summary["failures"]
+        assert (failure["host"], "Connection refused" in failure["message"]) == ("cn01", True)
+        assert "sshd" in failure["hint"]
+    finally:
+        cluster.root("cn01", "systemctl start ssh")
+
+
+def test_a_changed_host_key_is_refused_with_what_to_do(cluster: LabCluster) -> None:
+    renew = "rm /etc/ssh/ssh_host_*; ssh-keygen -A; systemctl restart ssh; pkill -f [s]shd- || true"
+    cluster.root("cn01", renew)
+    password = cluster.password_file.read_text().strip()
+    code, summary = deploy(cluster, "-k", answers={"SSH password": password})
+    assert code == 1
+    assert "host key" in summary["failures"][0]["hint"]
+    # without a password ssh itself says it
+    code, summary = deploy(cluster, "--limit", "cn01")
+    assert code == 4
+    assert "--accept-new-keys" in summary["failures"][0]["hint"]
