@@ -86,13 +86,16 @@ _CONTROLLER = (
     _COMMON
     + r"""
 take() {
-  head -c "$2" >"$1.new" || stop "can't write $HOME/$1: is the disk full?"
-  if cmp -s "$1.new" "$1"; then rm -f "$1.new"; else mv -f "$1.new" "$1" && say "changed controller"; fi
+  text=$(head -c "$2")
+  # not by way of a second file: a run that changes nothing leaves even the folder's time alone
+  [ "$(cat "$1" 2>/dev/null)" != "$text" ] || return
+  { printf '%s\n' "$text" >"$1.new" && mv -f "$1.new" "$1"; } || stop "can't write $HOME/$1: is the disk full?"
+  say "changed controller"
 }
 IFS= read -r base; IFS= read -r config; IFS= read -r hosts
 take ".ssh/$base.known_hosts" "$hosts"
 take ".ssh/$base.config" "$config"
-touch .ssh/config
+[ -e .ssh/config ] || true >.ssh/config || stop "can't write $HOME/.ssh/config"
 if ! grep -qiE "^[[:space:]]*Include[[:space:]]+$base\.config[[:space:]]*\$" .ssh/config; then
   { printf 'Include %s.config\n' "$base"; cat .ssh/config; } >.ssh/config.new ||
     stop "can't write $HOME/.ssh/config"
@@ -103,7 +106,7 @@ if ! grep -qiE "^[[:space:]]*Include[[:space:]]+$base\.config[[:space:]]*\$" .ss
 fi
 command -v ssh >/dev/null || stop "ssh is not installed here: install openssh-client"
 xargs -r -n 1 -P 16 sh -c '
-  why=$(ssh -o BatchMode=yes -o ConnectTimeout=5 -o ConnectionAttempts=2 "$1" true 2>&1 </dev/null) || {
+  why=$(ssh -o BatchMode=yes -o ConnectTimeout=10 -o ConnectionAttempts=2 "$1" true 2>&1 </dev/null) || {
     printf "@deepopsctl missed %s %s\n" "$1" "$(printf "%s" "$why" | tail -n 1 | cut -c 1-200)"
     exit
   }
@@ -160,8 +163,8 @@ def controller_script(base: str, config: str, known_hosts: str, names: list[str]
     """Put the client configuration on the controller and try each name from there."""
     head = f"{base}\n{len(config.encode())}\n{len(known_hosts.encode())}\n"
     data = head + known_hosts + config + "".join(f"{name}\n" for name in names)
-    # 16 logins at a time, 10 s for each that does not answer
-    return _script(_CONTROLLER, data, 60 + len(names))
+    # 16 logins at a time, 20 s for each that does not answer
+    return _script(_CONTROLLER, data, 60 + 2 * len(names))
 
 
 def _script(text: str, data: str, seconds: int = 60) -> Script:

@@ -1,0 +1,404 @@
+"""`ssh setup` against real sshds: what is installed where, and above all what is not."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.lab.harness import DEEPOPSCTL, LabCluster, command, lab_down, lab_up
+
+LAB = "test-ssh"
+NODES = ("ctl1", "gpu01", "gpu02")
+ASK_FOR_PASSWORDS = "/etc/ssh/sshd_config.d/00-test.conf"
+
+
+@dataclass(frozen=True)
+class SshLab(LabCluster):
+    """A lab and a new cluster directory, no key installed anywhere."""
+
+    @property
+    def password(self) -> str:
+        return self.password_file.read_text().strip()
+
+    def setup(self, *arguments: str, code: int = 0) -> dict[str, Any]:
+        """`ssh setup --json`, parsed: the nodes by name."""
+        done = self.deepopsctl("ssh", "setup", "--json", *arguments, ok=False)
+        assert done.returncode == code, done.stdout + done.stderr
+        document: dict[str, Any] = json.loads(done.stdout)
+        assert document["ok"] is (code == 0)
+        return {node["name"]: node for node in document["nodes"]}
+
+    def setup_with_password(self, *arguments: str, code: int = 0) -> dict[str, Any]:
+        return self.setup("--password-file", str(self.password_file), *arguments, code=code)
+
+    def authorized(self, node: str) -> list[str]:
+        return self.root(node, "cat /home/ubuntu/.ssh/authorized_keys 2>/dev/null", ok=False).splitlines()
+
+    def state(self) -> list[str]:
+        """Everything that a second run must leave as it is."""
+        look = "cd /home/ubuntu/.ssh && stat -c '%n %a %U %y' . * && cat *"
+        return [(self.directory / "known_hosts").read_text(), *(self.root(node, look) for node in NODES)]
+
+    def passwords_sent_to(self, node: str) -> int:
+        """How many passwords a node's sshd has judged since the test began."""
+        log = self.root(node, "journalctl -u ssh -q --no-pager --since @$(cat /run/test-began)")
+        return sum("password for ubuntu" in line for line in log.splitlines())
+
+    def edit_cluster(self, old: str, new: str) -> None:
+        spec = self.directory / "cluster.yml"
+        text = spec.read_text()
+        assert old in text
+        spec.write_text(text.replace(old, new, 1))
+
+    def greet_from(self, node: str) -> None:
+        """A restarted container has a new MAC address: its first words teach it to those who had the old one."""
+        gateway = self.root(node, "ip route show default").split()[2]
+        controller = self.root("ctl1", "hostname -I").split()[0]
+        self.root(node, "systemctl is-active ssh || systemctl is-system-running --wait", ok=False)
+        self.root(node, f"ping -qc 1 -W 2 {gateway}; ping -qc 1 -W 2 {controller}", ok=False)
+
+    def new_host_keys(self, node: str) -> None:
+        self.root(node, "rm /etc/ssh/ssh_host_* && ssh-keygen -A && systemctl restart ssh")
+
+
+@pytest.fixture(scope="module")
+def lab_files() -> Iterator[dict[str, Any]]:
+    lab_down(LAB)
+    try:
+        yield lab_up(LAB, "--os", "debian13", "--compute", "2", "--gpus", "a100:1")
+    finally:
+        lab_down(LAB)
+
+
+@pytest.fixture
+def ssh_lab(lab_files: dict[str, Any], tmp_path: Path) -> SshLab:
+    directory = tmp_path / "cluster"
+    made = command("init", str(directory), "--from", lab_files["node_list"])
+    assert made.returncode == 0, made.stderr
+    found = SshLab(LAB, "debian13", directory, Path(lab_files["node_list"]), Path(lab_files["password_file"]))
+    for node in NODES:
+        # a new sshd has forgotten the failed logins of the test before (PerSourcePenalties)
+        found.root(
+            node,
+            f"rm -rf /home/ubuntu/.ssh {ASK_FOR_PASSWORDS}; date +%s >/run/test-began;"
+            "echo 'ubuntu ALL=(ALL) NOPASSWD: ALL' >/etc/sudoers.d/lab; systemctl restart ssh",
+        )
+    return found
+
+
+def test_the_first_run_installs_pins_and_checks_everything(ssh_lab: SshLab) -> None:
+    nodes = ssh_lab.setup_with_password()
+    public = (ssh_lab.directory / "ssh" / "id_ed25519.pub").read_text().strip()
+    assert set(nodes) == set(NODES)
+    assert all(node["changed"] and node["sudo"] == "passwordless" for node in nodes.values())
+    for node in NODES:
+        assert ssh_lab.authorized(node).count(public) == 1
+        assert ssh_lab.root(node, "stat -c %a%U /home/ubuntu/.ssh /home/ubuntu/.ssh/authorized_keys").split() == [
+            "700ubuntu",
+            "600ubuntu",
+        ]
+    pinned = {line.split()[0].split(",")[0] for line in (ssh_lab.directory / "known_hosts").read_text().splitlines()}
+    assert pinned == set(NODES)
+
+
+def test_the_second_run_asks_for_nothing_and_changes_nothing(ssh_lab: SshLab) -> None:
+    ssh_lab.setup_with_password()
+    before = ssh_lab.state()
+    nodes = ssh_lab.setup()
+    assert not any(node["changed"] for node in nodes.values())
+    assert ssh_lab.state() == before
+
+
+def test_the_controller_logs_in_to_nodes_by_name_and_by_address(ssh_lab: SshLab) -> None:
+    ssh_lab.setup_with_password()
+    address = ssh_lab.root("gpu01", "hostname -I").split()[0]
+    script = f"for host in gpu01 {address} ctl1; do ssh -o BatchMode=yes $host hostname; done"
+    assert ssh_lab.user("ctl1", script).split() == ["gpu01", "gpu01", "ctl1"]
+
+
+def test_the_controllers_private_key_stays_there(ssh_lab: SshLab) -> None:
+    ssh_lab.setup_with_password()
+    assert ssh_lab.root("ctl1", "ls /home/ubuntu/.ssh").split().count(f"deepopsctl-{LAB}") == 1
+    for node in NODES[1:]:
+        assert ssh_lab.root(node, "ls /home/ubuntu/.ssh") == "authorized_keys"
+    private = ssh_lab.root("ctl1", f"sed -n 4p /home/ubuntu/.ssh/deepopsctl-{LAB}")
+    assert not any(private in file.read_text() for file in ssh_lab.directory.rglob("*") if file.is_file())
+
+
+def test_the_controller_gets_no_key_where_none_is_wanted(ssh_lab: SshLab) -> None:
+    ssh_lab.setup_with_password("--no-controller-key")
+    assert ssh_lab.root("ctl1", "ls /home/ubuntu/.ssh") == "authorized_keys"
+    assert all(len(ssh_lab.authorized(node)) == 1 for node in NODES)
+
+
+def test_files_of_the_controllers_user_are_kept(ssh_lab: SshLab) -> None:
+    ssh_lab.user(
+        "ctl1", "mkdir -m 700 .ssh && echo 'Host elsewhere' >.ssh/config && ssh-keygen -qN '' -f .ssh/id_ed25519"
+    )
+    key = ssh_lab.user("ctl1", "cat .ssh/id_ed25519")
+    ssh_lab.setup_with_password()
+    assert ssh_lab.user("ctl1", "cat .ssh/id_ed25519") == key
+    assert ssh_lab.user("ctl1", "cat .ssh/config").splitlines() == [
+        f"Include deepopsctl-{LAB}.config",
+        "Host elsewhere",
+    ]
+
+
+def test_a_dead_node_is_named_and_the_others_are_done(ssh_lab: SshLab) -> None:
+    container = f"{LAB}-gpu02"
+    subprocess.run(["podman", "stop", "-t", "1", container], check=True, capture_output=True)
+    try:
+        nodes = ssh_lab.setup_with_password("--connect-timeout", "5", code=4)
+    finally:
+        subprocess.run(["podman", "start", container], check=True, capture_output=True)
+    assert {name for name, node in nodes.items() if not node["ok"]} == {"gpu02"}
+    assert nodes["gpu02"]["status"] == "unreachable"
+    assert ssh_lab.authorized("gpu01")
+    ssh_lab.greet_from("gpu02")
+    again = ssh_lab.setup_with_password()
+    assert {name for name, node in again.items() if node["changed"]} >= {"gpu02"}
+    assert len(ssh_lab.authorized("gpu01")) == 2
+
+
+def test_a_wrong_password_is_tried_once_and_named(ssh_lab: SshLab, tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong"
+    wrong.write_text("wrong\n")
+    wrong.chmod(0o600)
+    nodes = ssh_lab.setup("--password-file", str(wrong), code=1)
+    assert [nodes[name]["status"] for name in NODES] == ["password refused", "not tried", "not tried"]
+    assert [ssh_lab.passwords_sent_to(node) for node in NODES] == [1, 0, 0]
+
+
+def test_a_changed_host_key_stops_that_node_and_gets_no_password(ssh_lab: SshLab) -> None:
+    ssh_lab.setup_with_password()
+    pinned = (ssh_lab.directory / "known_hosts").read_text()
+    ssh_lab.root("gpu01", "rm -rf /home/ubuntu/.ssh")
+    ssh_lab.new_host_keys("gpu01")
+    before = ssh_lab.passwords_sent_to("gpu01")
+    nodes = ssh_lab.setup_with_password(code=1)
+    now = ssh_lab.root("gpu01", "ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub").split()[1]
+    assert [nodes[name]["ok"] for name in NODES] == [True, False, True]
+    assert nodes["gpu01"]["status"] == "host key changed"
+    assert now in nodes["gpu01"]["message"]
+    assert "--accept-new-keys gpu01" in nodes["gpu01"]["hint"]
+    assert (ssh_lab.directory / "known_hosts").read_text() == pinned
+    assert ssh_lab.passwords_sent_to("gpu01") == before
+    assert not ssh_lab.authorized("gpu01")
+
+
+def test_a_reinstalled_node_is_accepted_by_name(ssh_lab: SshLab) -> None:
+    ssh_lab.setup_with_password()
+    others = [line for line in (ssh_lab.directory / "known_hosts").read_text().splitlines() if "gpu01" not in line]
+    ssh_lab.new_host_keys("gpu01")
+    nodes = ssh_lab.setup("--accept-new-keys", "gpu01")
+    assert nodes["gpu01"]["message"] == "new host key accepted"
+    assert not nodes["gpu02"]["changed"]
+    lines = (ssh_lab.directory / "known_hosts").read_text().splitlines()
+    assert [line for line in lines if "gpu01" not in line] == others
+    assert ssh_lab.user("ctl1", "ssh -o BatchMode=yes gpu01 hostname") == "gpu01"
+
+
+def test_the_password_is_nowhere_to_be_seen_while_it_runs(ssh_lab: SshLab) -> None:
+    seen: list[str] = []
+    looked: list[int] = []
+    done = threading.Event()
+    watcher = threading.Thread(target=_watch, args=(ssh_lab.password.encode(), seen, looked, done))
+    watcher.start()
+    try:
+        ssh_lab.setup_with_password()
+    finally:
+        done.set()
+        watcher.join()
+    assert len(looked) > 5
+    assert seen == []
+    assert not any(ssh_lab.password in file.read_text() for file in ssh_lab.directory.rglob("*") if file.is_file())
+
+
+def _watch(secret: bytes, seen: list[str], looked: list[int], done: threading.Event) -> None:
+    """Look for the secret in the command line and environment of every process, again and again."""
+    while not done.wait(0.02):
+        looked.append(1)
+        for process in Path("/proc").glob("[0-9]*"):
+            for name in ("cmdline", "environ"):
+                try:
+                    text = (process / name).read_bytes()
+                except OSError:
+                    continue
+                if secret in text:
+                    seen.append(f"{process / name}: {text!r}")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_an_interrupted_run_is_finished_by_the_next(ssh_lab: SshLab, number: signal.Signals) -> None:
+    arguments = [
+        DEEPOPSCTL,
+        "-C",
+        str(ssh_lab.directory),
+        "ssh",
+        "setup",
+        "--password-file",
+        str(ssh_lab.password_file),
+    ]
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        _wait_for_text(ssh_lab.directory / "known_hosts", "ctl1")
+        process.send_signal(number)
+        _, errors = process.communicate(timeout=20)
+    if number is not signal.SIGKILL:
+        assert process.returncode == 130
+        assert "of 3 nodes are ready" in errors
+    nodes = ssh_lab.setup_with_password()
+    assert all(node["ok"] for node in nodes.values())
+    assert all(len(set(ssh_lab.authorized(node))) == len(ssh_lab.authorized(node)) == 2 for node in NODES)
+
+
+def _wait_for_text(file: Path, text: str) -> None:
+    deadline = time.monotonic() + 10
+    while text not in file.read_text():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def test_an_existing_key_logs_in_where_passwords_are_off(ssh_lab: SshLab, tmp_path: Path) -> None:
+    key = tmp_path / "mine"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
+    public = key.with_name("mine.pub").read_text().strip()
+    for node in NODES:
+        ssh_lab.user(
+            node, f"mkdir -m 700 .ssh && echo '{public}' >.ssh/authorized_keys && chmod 600 .ssh/authorized_keys"
+        )
+        ssh_lab.root(node, f"echo PasswordAuthentication no >{ASK_FOR_PASSWORDS}; systemctl restart ssh")
+    ssh_lab.setup("--identity", str(key))
+    assert all(ssh_lab.authorized(node)[0] == public and len(ssh_lab.authorized(node)) == 3 for node in NODES)
+    assert not any(node["changed"] for node in ssh_lab.setup().values())
+
+
+def test_a_node_that_only_asks_interactively_gets_the_password_too(ssh_lab: SshLab) -> None:
+    ssh_lab.root(
+        "gpu01",
+        f"printf 'PasswordAuthentication no\\nKbdInteractiveAuthentication yes\\n' >{ASK_FOR_PASSWORDS};"
+        "systemctl restart ssh",
+    )
+    assert ssh_lab.setup_with_password()["gpu01"]["ok"]
+
+
+def test_a_node_that_takes_no_passwords_is_told_apart(ssh_lab: SshLab) -> None:
+    ssh_lab.root("gpu01", f"echo PasswordAuthentication no >{ASK_FOR_PASSWORDS}; systemctl restart ssh")
+    nodes = ssh_lab.setup_with_password(code=1)
+    assert "takes no passwords" in nodes["gpu01"]["message"]
+    assert nodes["gpu02"]["ok"]
+
+
+def test_all_goes_through_a_jump_host(ssh_lab: SshLab) -> None:
+    address = ssh_lab.root("gpu01", "hostname -I").split()[0]
+    ssh_lab.edit_cluster("user: ubuntu", f"user: ubuntu, jump_host: 'ubuntu@{address}'")
+    ssh_lab.setup_with_password()
+    for node in ("ctl1", "gpu02"):
+        log = ssh_lab.root(node, "journalctl -u ssh -q --no-pager --since @$(cat /run/test-began)")
+        passwords = [line for line in log.splitlines() if "Accepted password" in line]
+        assert passwords
+        assert all(f"from {address} " in line for line in passwords)
+    assert not any(node["changed"] for node in ssh_lab.setup().values())
+
+
+def test_nodes_may_have_ports_of_their_own(ssh_lab: SshLab) -> None:
+    ssh_lab.root("gpu02", f"printf 'Port 2222\\n' >{ASK_FOR_PASSWORDS}; systemctl restart ssh")
+    addresses = {node: ssh_lab.root(node, "hostname -I").split()[0] for node in NODES}
+    (ssh_lab.directory / "cluster.yml").write_text(
+        f"schema: 1\ncluster: {{name: {LAB}, user: ubuntu}}\nnodes:\n"
+        f"  - {{names: ctl1, addresses: {addresses['ctl1']}, roles: [controller]}}\n"
+        f"  - {{names: gpu01, addresses: {addresses['gpu01']}, roles: [compute]}}\n"
+        f"  - {{names: gpu02, addresses: {addresses['gpu02']}, port: 2222, roles: [compute]}}\n"
+    )
+    ssh_lab.setup_with_password()
+    assert f"[gpu02]:2222,[{addresses['gpu02']}]:2222 " in (ssh_lab.directory / "known_hosts").read_text()
+    assert ssh_lab.user("ctl1", "ssh -o BatchMode=yes gpu02 hostname") == "gpu02"
+
+
+def test_sudo_that_wants_a_password_is_a_warning(ssh_lab: SshLab) -> None:
+    ssh_lab.root("gpu01", "echo 'ubuntu ALL=(ALL) ALL' >/etc/sudoers.d/lab")
+    nodes = ssh_lab.setup_with_password()
+    assert [nodes[name]["sudo"] for name in NODES] == ["passwordless", "password", "passwordless"]
+    assert "-K" in nodes["gpu01"]["hint"]
+
+
+def test_no_sudo_at_all_is_a_failure_that_names_the_node(ssh_lab: SshLab) -> None:
+    ssh_lab.root("gpu01", "mv /usr/bin/sudo /usr/bin/sudo.off")
+    try:
+        nodes = ssh_lab.setup_with_password(code=1)
+    finally:
+        ssh_lab.root("gpu01", "mv /usr/bin/sudo.off /usr/bin/sudo")
+    assert [nodes[name]["ok"] for name in NODES] == [True, False, True]
+    assert nodes["gpu01"]["sudo"] == "none"
+
+
+def test_on_a_terminal_it_asks_once_for_all_nodes(ssh_lab: SshLab) -> None:
+    code, shown = on_terminal(ssh_lab, answers=[("SSH password of", ssh_lab.password)])
+    assert code == 0, shown
+    assert shown.count("SSH password of ubuntu") == 1
+    code, shown = on_terminal(ssh_lab, answers=[])
+    assert code == 0, shown
+    assert "SSH password" not in shown
+
+
+def test_ctrl_c_at_the_question_ends_it(ssh_lab: SshLab) -> None:
+    code, shown = on_terminal(ssh_lab, answers=[("SSH password of", "\x03")])
+    assert code == 130, shown
+    assert not any(ssh_lab.authorized(node) for node in NODES)
+
+
+def test_on_a_terminal_it_asks_once_for_each_password(ssh_lab: SshLab) -> None:
+    ssh_lab.root("gpu01", "echo 'ubuntu ALL=(ALL) ALL' >/etc/sudoers.d/lab")
+    code, shown = on_terminal(ssh_lab, "-K", answers=[("sudo password", ""), ("SSH password of", ssh_lab.password)])
+    assert code == 0, shown
+    assert shown.count("SSH password of ubuntu") == 1
+    assert "the one given works" in shown
+    assert ssh_lab.password not in shown
+
+
+def test_on_a_terminal_a_wrong_sudo_password_is_told(ssh_lab: SshLab) -> None:
+    ssh_lab.root("ctl1", "echo 'ubuntu ALL=(ALL) ALL' >/etc/sudoers.d/lab")
+    code, shown = on_terminal(
+        ssh_lab, "-K", answers=[("sudo password", "wrong"), ("SSH password of", ssh_lab.password)]
+    )
+    assert code == 1, shown
+    assert "sudo refused the password" in shown
+    assert ssh_lab.authorized("gpu02")
+
+
+def on_terminal(lab: SshLab, *arguments: str, answers: list[tuple[str, str]]) -> tuple[int, str]:
+    """Run `ssh setup` on a pseudo-terminal and type each answer when its question appears."""
+    process, terminal = pty.fork()
+    if process == 0:
+        os.execv(DEEPOPSCTL, [DEEPOPSCTL, "-C", str(lab.directory), "ssh", "setup", *arguments])  # noqa: S606 - the child of pty.fork
+    shown, deadline = "", time.monotonic() + 60
+    while time.monotonic() < deadline:
+        ready, _, _ = select.select([terminal], [], [], 0.2)
+        if not ready:
+            continue
+        try:
+            piece = os.read(terminal, 4096)
+        except OSError:
+            # Linux reports the end of a terminal so
+            break
+        shown += piece.decode(errors="replace")
+        if answers and answers[0][0] in shown:
+            # what is typed before the echo is off would be dropped
+            time.sleep(0.3)
+            os.write(terminal, answers.pop(0)[1].encode() + b"\n")
+    else:
+        os.kill(process, signal.SIGKILL)
+    _, status = os.waitpid(process, 0)
+    os.close(terminal)
+    return os.waitstatus_to_exitcode(status), shown
