@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from deepopsctl.lab.up import Lab
     from deepopsctl.model import Gpus
 
+INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 SYSTEMS = ("debian12", "debian13", "sid")
 
 name_option = click.option("--name", default="lab", show_default=True, help="Which lab; several can run side by side.")
@@ -118,14 +119,16 @@ def status(*, name: str | None, as_json: bool) -> None:
 
 @contextmanager
 def _orderly_interrupt() -> Iterator[None]:
-    """Let the first Ctrl-C or SIGTERM undo what was begun, and a second one not disturb that."""
+    """Let the first Ctrl-C, SIGTERM or hang-up undo what was begun, and a second one not disturb that."""
+    # what is ignored from outside (nohup) stays so
+    caught = [number for number in INTERRUPTS if signal.getsignal(number) is not signal.SIG_IGN]
 
     def interrupt(_signal: int, _frame: FrameType | None) -> None:
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in caught:
             signal.signal(number, signal.SIG_IGN)
         raise KeyboardInterrupt
 
-    earlier = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
+    earlier = {number: signal.signal(number, interrupt) for number in caught}
     try:
         yield
     finally:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -136,7 +137,8 @@ def _run_mmdebstrap(argv: tuple[str, ...], say: Say) -> None:
         code = process.wait()
     finally:
         if process.poll() is None:
-            process.terminate()
+            # the whole group, as a terminal would: alone, mmdebstrap waits for what it has begun
+            os.killpg(process.pid, signal.SIGINT)
             process.wait(timeout=60)
     if code != 0:
         errors = [line for line in tail if line.startswith(("E:", "W:", "Err:"))]
