@@ -17,6 +17,7 @@ from deepopsctl.clusterdir import ClusterDir
 from deepopsctl.errors import ControlMachineError
 from deepopsctl.files import write_atomic
 from deepopsctl.inventory import GROUPS
+from deepopsctl.workspace import KEEP
 
 # A Variables file of the user's (`-e @FILE`), or values (`-e KEY=VALUE`); later ones win, as in Ansible.
 Variables = Mapping[str, object] | Path
@@ -47,6 +48,7 @@ class RunRequest:
     ssh_password: str | None = field(default=None, repr=False)
     become_password: str | None = field(default=None, repr=False)
     command: str = "deploy"
+    keep_runs: int = KEEP
     more: tuple[str, ...] = ()
     user_vars: tuple[Variables, ...] = ()
     content: Path | None = None
@@ -126,6 +128,10 @@ def environment(directory: ClusterDir, content: Path, private: Path, inherited: 
         "ANSIBLE_CALLBACK_RESULT_FORMAT": "yaml",
         "ANSIBLE_DISPLAY_SKIPPED_HOSTS": "False",
         "ANSIBLE_LOCALHOST_WARNING": "False",
+        # the callback of runner drops larger results without a word: a report on a thousand nodes would be lost
+        "MAX_EVENT_RES": "50000000",
+        # other batch systems set it, and that callback expects AWX's number in it
+        "JOB_ID": "",
         # Ansible refuses to start under a locale this machine has not generated
         "LC_ALL": "C.UTF-8",
     }

@@ -40,7 +40,7 @@ def run(request: RunRequest, on_event: Watch) -> RunOutcome:
     """Run playbooks on a cluster under its lock; every event goes to `on_event` as it happens."""
     require_ssh()
     with cluster_lock(request.directory.runs, f"deepopsctl {request.command}"):
-        folder = Workspace(request.directory.runs).new_run(request.command)
+        folder = Workspace(request.directory.runs).new_run(request.command, request.keep_runs)
         try:
             return _Run(request, folder, on_event).execute()
         finally:

@@ -20,6 +20,7 @@ from deepopsctl.cli.options import ask_passwords, connection_options, json_optio
 @click.option("--full", is_flag=True, help="Look at everything, also where nothing changed since the last deploy.")
 @click.option("--timeout", type=click.FloatRange(min=0), default=0, metavar="SECONDS", help="Stop after this time.")
 @click.option("--forks", type=click.IntRange(min=1), help="Nodes worked on at once.  [default: by cores, 25 to 100]")
+@click.option("--keep-runs", type=click.IntRange(min=1), default=50, show_default=True, help="How many runs to keep.")
 @connection_options
 @json_option
 @click.pass_obj
@@ -56,6 +57,7 @@ def deploy(settings: Settings, /, components: tuple[str, ...], *, as_json: bool,
         timeout=given["timeout"],
         forks=given["forks"] or 0,
         user=given["user"] or "",
+        keep_runs=given["keep_runs"],
         user_vars=user_vars,
         verbosity=settings.verbosity if settings.verbosity > 2 else 0,
         content=content,

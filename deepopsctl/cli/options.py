@@ -15,10 +15,11 @@ limit_option = click.option("--limit", metavar="NODESET", help="Only these nodes
 
 def connection_options(function: F) -> F:
     """Ansible's own login options, with Ansible's meaning."""
+    # decorators apply from the last to the first
     for option in (
-        click.option("-k", "--ask-pass", is_flag=True, help="Ask for the SSH password."),
-        click.option("-K", "--ask-become-pass", is_flag=True, help="Ask for the sudo password."),
         click.option("-u", "--user", metavar="USER", help="Log in as USER instead of cluster.yml's."),
+        click.option("-K", "--ask-become-pass", is_flag=True, help="Ask for the sudo password."),
+        click.option("-k", "--ask-pass", is_flag=True, help="Ask for the SSH password."),
     ):
         function = option(function)
     return function

@@ -12,7 +12,7 @@ from deepopsctl.events import Event, HostResult, TaskStarted
 from deepopsctl.invocation import RunRequest
 from deepopsctl.runner import run
 from deepopsctl.summary import reduce
-from tests.integration.sites import Site, cut_off, make_site, play
+from tests.integration.sites import MODULE, Site, cut_off, make_site, play
 
 
 @pytest.fixture
@@ -228,3 +228,22 @@ def test_events_are_one_line_a_host_task_and_never_whole_results(site: Site) -> 
     assert [line["status"] for line in lines] == ["changed", "failed"]
     assert set(lines[0]) == {"host", "play", "task", "component", "status", "changed", "elapsed_s"}
     assert "non-zero return code" in lines[1]["message"]
+
+
+def test_a_result_of_many_nodes_is_not_lost(site: Site) -> None:
+    """Runner's callback drops results above 700 kB unless it is told otherwise."""
+    module = MODULE.replace("[1, 2]", "['x' * 2_000_000]")
+    (site.content / "plugins" / "modules" / "card.py").write_text(module)
+    outcome = site.run("- name: Card\n  card: {key: hush}\n", limit="n1")
+    (result,) = outcome.summary.results
+    assert result.data == {"checks": ["x" * 2_000_000]}
+
+
+def test_only_the_newest_runs_are_kept(site: Site) -> None:
+    runs = [site.run("- name: Fine\n  debug: {msg: x}\n", limit="n1", keep_runs=2).folder.path for _ in range(3)]
+    assert [path.exists() for path in runs] == [False, True, True]
+
+
+def test_another_batch_systems_variables_do_not_disturb(site: Site) -> None:
+    site.write_playbook("slurm", play("- name: Fine\n  debug: {msg: x}\n"))
+    assert site.command("deploy", JOB_ID="array-7").returncode == ExitCode.OK
