@@ -207,8 +207,7 @@ def test_an_interrupted_start_leaves_no_trace() -> None:
 def test_a_failed_start_leaves_no_trace_and_names_the_node(tmp_path: Path) -> None:
     name = f"failing-{os.getpid()}"
     taken = f"{name}-cn01"
-    image = podman("images", "--filter", "reference=localhost/deepopsctl-lab", "--format", "{{.Repository}}:{{.Tag}}")
-    podman("create", "--name", taken, image.split()[0])
+    podman("create", "--name", taken, "--rootfs", str(tmp_path), "/bin/true")
     try:
         failed = command("lab", "up", "--name", name)
         assert failed.returncode == 1
