@@ -8,6 +8,7 @@ from types import MappingProxyType
 from deepopsctl.model import Access, Cluster, Node, Partition, Role
 from deepopsctl.nodelist import fold
 from deepopsctl.specwriter import address_pieces
+from deepopsctl.ssh.jump import inventory_option
 from deepopsctl.yamlout import block
 
 GROUPS = MappingProxyType({
@@ -29,7 +30,8 @@ _HEADER = """\
 MAX_SHARED = 32 * 1024
 
 # The cluster directory is found from this file, so it may be moved or checked out anywhere.
-_KNOWN_HOSTS = "-o 'UserKnownHostsFile=\"{{ inventory_dir }}/../known_hosts\"' -o StrictHostKeyChecking=yes"
+_KNOWN_HOSTS_FILE = "{{ inventory_dir }}/../known_hosts"
+_KNOWN_HOSTS = f"-o 'UserKnownHostsFile=\"{_KNOWN_HOSTS_FILE}\"' -o StrictHostKeyChecking=yes"
 
 
 def build_inventory(cluster: Cluster) -> dict[str, object]:
@@ -65,8 +67,9 @@ def _access_variables(cluster: Cluster) -> dict[str, object]:
         found["ansible_user"] = access.user
     if access.port:
         found["ansible_port"] = access.port
-    found["ansible_ssh_private_key_file"] = _key_file(access)
-    found["ansible_ssh_common_args"] = _KNOWN_HOSTS + (f" -J {access.jump_host}" if access.jump_host else "")
+    key = found["ansible_ssh_private_key_file"] = _key_file(access)
+    jump = f" {inventory_option(access.jump_host, key, _KNOWN_HOSTS_FILE)}" if access.jump_host else ""
+    found["ansible_ssh_common_args"] = f"{_KNOWN_HOSTS}{jump}"
     found["ansible_python_interpreter"] = "/usr/bin/python3"
     return found
 

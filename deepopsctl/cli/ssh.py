@@ -77,13 +77,18 @@ def setup(
     right stays as it is.
     """
     from deepopsctl.clusterdir import ClusterDir
+    from deepopsctl.ssh.jump import jump_names
     from deepopsctl.ssh.selection import select, select_names
-    from deepopsctl.ssh.setup import SetupRequest, jump_names, run_setup
+    from deepopsctl.ssh.setup import SetupRequest, run_setup
 
     directory = ClusterDir.open(settings.directory)
     cluster = directory.cluster()
     nodes = select(cluster, limit or "", "--limit")
-    new = select_names(cluster, accept_new_keys, "--accept-new-keys", *jump_names(cluster)) if accept_new_keys else ()
+    new = (
+        select_names(cluster, accept_new_keys, "--accept-new-keys", *jump_names(cluster.access.jump_host))
+        if accept_new_keys
+        else ()
+    )
     user = cluster.access.user or "your own user"
     passwords = _passwords(user, password_file, ask_pass=ask_pass, ask_become_pass=ask_become_pass)
     request = SetupRequest(

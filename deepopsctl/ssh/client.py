@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 import subprocess
 import threading
 import time
@@ -16,24 +15,7 @@ from deepopsctl.errors import ControlMachineError
 from deepopsctl.ssh.answers import Answer, Failure, read_answer
 from deepopsctl.ssh.remote import Script
 from deepopsctl.ssh.route import Route, read_route
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """One machine: its name in reports, how to reach it, the proxy command where there is no direct way."""
-
-    name: str
-    destination: str
-    user: str = ""
-    port: int = 0
-    proxy: str = ""
-
-    def arguments(self) -> list[str]:
-        """What ssh needs to know about this machine, the destination last."""
-        port = ["-p", str(self.port)] if self.port else []
-        user = ["-l", self.user] if self.user else []
-        proxy = ["-o", f"ProxyCommand={self.proxy}"] if self.proxy else []
-        return [*port, *user, *proxy, "--", self.destination]
+from deepopsctl.ssh.target import Target, options, quoted
 
 
 @dataclass(slots=True)
@@ -58,9 +40,9 @@ class Client:
         arguments = ["ssh", "-T", "-a", "-x", *self.options(), *auth, *target.arguments(), script.command]
         return self._run(arguments, script.data, environment or {}, self.connect_timeout + script.seconds)
 
-    def probe(self, target: Target, options: Sequence[str]) -> Answer:
-        """Connect without logging in (to see a host key): the options win over the usual ones."""
-        arguments = ["ssh", "-T", *options, *self.options(), *target.arguments(), "true"]
+    def probe(self, target: Target, first: Sequence[str]) -> Answer:
+        """Connect without logging in (to see a host key): the first options win over the usual ones."""
+        arguments = ["ssh", "-T", *first, *self.options(), *target.arguments(), "true"]
         return self._run(arguments, "", {}, self.connect_timeout + 5)
 
     def scan(self, host: str, port: int) -> Answer:
@@ -88,8 +70,8 @@ class Client:
 
     def share(self, target: Target, auth: Sequence[str], control: Path) -> None:
         """Hold one connection that others can go through; without it they still work, each with one of its own."""
-        options = ["-o", "ControlMaster=yes", "-o", f"ControlPath={quoted(control)}", *self.options(), *auth]
-        process = self._start(["ssh", "-N", "-T", *options, *target.arguments()], {})
+        first = options({"ControlMaster": "yes", "ControlPath": quoted(control)})
+        process = self._start(["ssh", "-N", "-T", *first, *self.options(), *auth, *target.arguments()], {})
         self._shared.append(process)
         deadline = time.monotonic() + self.connect_timeout
         while not control.exists() and process.poll() is None and time.monotonic() < deadline:
@@ -97,7 +79,7 @@ class Client:
 
     def options(self) -> list[str]:
         """Options of every connection: pinned keys only, no side effects of a person's own configuration."""
-        pairs = {
+        pairs: dict[str, object] = {
             "UserKnownHostsFile": quoted(self.known_hosts), "GlobalKnownHostsFile": "/dev/null",
             "StrictHostKeyChecking": "yes", "UpdateHostKeys": "no", "VerifyHostKeyDNS": "no",
             "HashKnownHosts": "no", "ConnectTimeout": self.connect_timeout, "ConnectionAttempts": 1,
@@ -105,7 +87,7 @@ class Client:
             "ClearAllForwardings": "yes", "PermitLocalCommand": "no", "RemoteCommand": "none",
             "RequestTTY": "no", "NumberOfPasswordPrompts": 1, "LogLevel": "ERROR",
         }  # fmt: skip
-        return [part for key, value in pairs.items() for part in ("-o", f"{key}={value}")]
+        return options(pairs)
 
     def stop(self) -> None:
         """Kill what runs and start nothing more."""
@@ -146,27 +128,3 @@ class Client:
                 ) from error
             self._running.add(process)
             return process
-
-
-def quoted(path: Path) -> str:
-    """A path as ssh's configuration reads it: with blanks, and % meaning itself."""
-    return '"' + str(path).replace("%", "%%") + '"'
-
-
-def proxy_command(client: Client, auth: Sequence[str], target: Target, control: Path) -> str:
-    """A ProxyCommand through `target`: never asks, uses a shared connection, as sshd takes 10 at a time."""
-    shared = ["-o", f"ControlPath={quoted(control)}"]
-    arguments = [
-        "ssh",
-        "-T",
-        *shared,
-        *client.options(),
-        "-o",
-        "BatchMode=yes",
-        *auth,
-        "-W",
-        "[%h]:%p",
-        *target.arguments(),
-    ]
-    # the outer ssh expands %h and %p; every other % is meant for the inner one
-    return " ".join(part if part == "[%h]:%p" else shlex.quote(part.replace("%", "%%")) for part in arguments)

@@ -13,9 +13,10 @@ from pathlib import Path
 
 from deepopsctl.errors import DeepOpsError
 from deepopsctl.ssh.answers import Failure
-from deepopsctl.ssh.client import Client, Target, quoted
+from deepopsctl.ssh.client import Client
 from deepopsctl.ssh.knownhosts import HostKey, KnownHosts, best, host_label, parse_host_key
 from deepopsctl.ssh.route import Route
+from deepopsctl.ssh.target import Target, options, quoted
 
 # each kind is asked for on its own where ssh-keyscan can't go (through a jump host)
 _KINDS = (
@@ -90,13 +91,14 @@ class HostKeys:
         for kind in _KINDS:
             with tempfile.TemporaryDirectory() as folder:
                 file = Path(folder) / "known_hosts"
-                options = [
-                    f"HostKeyAlgorithms={kind}",
-                    "StrictHostKeyChecking=accept-new",
-                    f"UserKnownHostsFile={quoted(file)}",
-                ]
-                options += ["BatchMode=yes", "PreferredAuthentications=none"]
-                answer = self.client.probe(target, [part for option in options for part in ("-o", option)])
+                first: dict[str, object] = {
+                    "HostKeyAlgorithms": kind,
+                    "StrictHostKeyChecking": "accept-new",
+                    "UserKnownHostsFile": quoted(file),
+                    "BatchMode": "yes",
+                    "PreferredAuthentications": "none",
+                }
+                answer = self.client.probe(target, options(first))
                 lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
             keys.update(key for key in (parse_host_key(line.partition(" ")[2]) for line in lines) if key)
             reason = answer.reason

@@ -9,12 +9,14 @@ from pathlib import Path
 from deepopsctl.ssh import verdict
 from deepopsctl.ssh.answers import Answer, Failure
 from deepopsctl.ssh.askpass import AskPass
-from deepopsctl.ssh.client import Client, Target, quoted
+from deepopsctl.ssh.client import Client
 from deepopsctl.ssh.hostkeys import HostKeyError, HostKeys, NoAnswerError
+from deepopsctl.ssh.jump import jump_login
 from deepopsctl.ssh.keypair import KeyPair
 from deepopsctl.ssh.remote import NOTHING, Report, Script, work_script
 from deepopsctl.ssh.results import NodeResult, Status
 from deepopsctl.ssh.route import Route
+from deepopsctl.ssh.target import Target, options, quoted
 from deepopsctl.ssh.verdict import Facts
 
 
@@ -127,10 +129,9 @@ class Session:
         return self.tools.client.login(self.target, auth, self._script())
 
     def _password_login(self, password: str, method: str) -> Answer:
-        auth = ["BatchMode=no", "PubkeyAuthentication=no", f"PreferredAuthentications={method}"]
+        auth = options({"BatchMode": "no", "PubkeyAuthentication": "no", "PreferredAuthentications": method})
         with self.tools.askpass.answer(password, self.route.user, self.route.host) as environment:
-            options = [part for option in auth for part in ("-o", option)]
-            return self.tools.client.login(self.target, options, self._script(), environment)
+            return self.tools.client.login(self.target, auth, self._script(), environment)
 
     def _settle(self, answer: Answer, *, verified: bool) -> NodeResult:
         if answer.failure is Failure.HOST_KEY:
@@ -167,7 +168,7 @@ class JumpSession(Session):
     __slots__ = ()
 
     def _try_keys(self) -> NodeResult | None:
-        answer = self.tools.client.login(self.target, jump_login(self.tools.key.private), NOTHING)
+        answer = self.tools.client.login(self.target, jump_login(str(self.tools.key.private)), NOTHING)
         if answer.failure is Failure.DENIED:
             return None
         if answer.failure in (Failure.NONE, Failure.COMMAND):
@@ -187,15 +188,10 @@ class JumpSession(Session):
 
 def key_login(private: Path) -> tuple[str, ...]:
     """Authentication options: this key and no other, no questions."""
-    options = (
-        "BatchMode=yes",
-        "PreferredAuthentications=publickey",
-        "IdentitiesOnly=yes",
-        f"IdentityFile={quoted(private)}",
-    )
-    return tuple(part for option in options for part in ("-o", option))
-
-
-def jump_login(private: Path) -> tuple[str, ...]:
-    """Authentication options on the way through: this key or any of the person's own, no questions."""
-    return ("-o", "BatchMode=yes", "-o", f"IdentityFile={quoted(private)}")
+    pairs: dict[str, object] = {
+        "BatchMode": "yes",
+        "PreferredAuthentications": "publickey",
+        "IdentitiesOnly": "yes",
+        "IdentityFile": quoted(private),
+    }
+    return tuple(options(pairs))

@@ -15,15 +15,17 @@ from deepopsctl.errors import InterruptedRunError
 from deepopsctl.lock import cluster_lock
 from deepopsctl.model import Cluster, Node
 from deepopsctl.ssh.askpass import AskPass
-from deepopsctl.ssh.client import Client, Target, proxy_command
+from deepopsctl.ssh.client import Client
 from deepopsctl.ssh.clientconfig import port_of
 from deepopsctl.ssh.controller import base_name, open_way
 from deepopsctl.ssh.hostkeys import HostKeys
+from deepopsctl.ssh.jump import jump_login, jump_target, proxy_command
 from deepopsctl.ssh.keypair import KeyPair, ensure_key_pair, public_line
 from deepopsctl.ssh.knownhosts import KnownHosts, host_label
 from deepopsctl.ssh.results import NodeResult, OnNode, SetupResult, Status
 from deepopsctl.ssh.rounds import Password, Round
-from deepopsctl.ssh.session import JumpSession, Session, Tools, jump_login
+from deepopsctl.ssh.session import JumpSession, Session, Tools
+from deepopsctl.ssh.target import Target, options, quoted
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,9 +141,11 @@ class _Setup:
             if not result.ok:
                 return result
             control = self.tools.askpass.folder / f"jump{number}"
-            auth = jump_login(self.tools.key.private)
+            auth = jump_login(str(self.tools.key.private))
             self.tools.client.share(target, auth, control)
-            self.proxy = proxy_command(self.tools.client, auth, target, control)
+            # one connection for all: sshd takes ten new ones at a time (MaxStartups)
+            shared = options({"ControlPath": quoted(control)})
+            self.proxy = proxy_command([*shared, *self.tools.client.options(), *auth], target)
         return result
 
     def _find_clones(self) -> None:
@@ -156,18 +160,6 @@ class _Setup:
                 f"{', '.join(names)} have the same host key: the same machine twice, or copies of one image "
                 "(`rm /etc/ssh/ssh_host_* && ssh-keygen -A` on the copies, then --accept-new-keys)"
             )
-
-
-def jump_names(cluster: Cluster) -> tuple[str, ...]:
-    """The jump hosts on the way, by the names they have in reports."""
-    return tuple(jump_target(hop).name for hop in cluster.access.jump_host.split(",") if hop)
-
-
-def jump_target(hop: str, proxy: str = "") -> Target:
-    """One [USER@]HOST[:PORT] of cluster.yml's jump_host."""
-    user, _, place = hop.rpartition("@")
-    host, _, port = place.partition(":")
-    return Target(host, host, user, int(port or 0), proxy)
 
 
 def _trusted() -> tuple[KnownHosts, ...]:

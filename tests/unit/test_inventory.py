@@ -126,7 +126,8 @@ def test_a_key_of_ones_own_is_found_from_the_cluster_directory(key: str, written
 def test_reaches_the_nodes_through_a_jump_host_and_a_port() -> None:
     text = TEXT.replace("user: ubuntu", "jump_host: me@gate.example.com, port: 2022")
     found = variables(parse_spec(text, "cluster.yml"))
-    assert found["ansible_ssh_common_args"].endswith(" -J me@gate.example.com")
+    assert "-o 'ProxyCommand=ssh " in found["ansible_ssh_common_args"]
+    assert found["ansible_ssh_common_args"].endswith(" -W [%h]:%p -l me -- gate.example.com'")
     assert found["ansible_port"] == 2022
     assert "ansible_user" not in found
 

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from deepopsctl.ssh.answers import Answer, Failure
-from deepopsctl.ssh.client import Client, Target
+from deepopsctl.ssh.client import Client
 from deepopsctl.ssh.hostkeys import HostKeyError, HostKeys, NoAnswerError
 from deepopsctl.ssh.knownhosts import HostKey, KnownHosts
 from deepopsctl.ssh.route import Route
+from deepopsctl.ssh.target import Target
 
 ED25519 = HostKey("ssh-ed25519", "AAAAC3NzaC1lZDI1NTE5AAAAIHuKFJrFKlSN1oTvwmMQw0JpOPrYQo3qzbSgVhRTMEeP")
 RSA = HostKey("ssh-rsa", "AAAAB3NzaC1yc2EAAAADAQABAAAAgQDc")
