@@ -36,7 +36,7 @@ PACKAGES = {
     "controller": "munge slurm-client chrony slurmdbd mariadb-server slurmctld",
     "compute": "munge slurm-client chrony slurmd slurm-wlm-basic-plugins",
 }
-HELD = "slurmd slurmctld slurmdbd mariadb munge"
+HELD = "slurmd slurmctld slurmdbd mariadb munge chrony"
 # one apt transaction, units held back while it runs (without that, Debian's slurmd waits 90 s), then the files
 INSTALL = """
 set -e; export DEBIAN_FRONTEND=noninteractive
@@ -75,7 +75,7 @@ class Result:
 
 def run(*argv: str, **options: str) -> str:
     """Run a command; its output, or the benchmark ends with it."""
-    done = subprocess.run(list(argv), capture_output=True, text=True, input=options.get("text"))
+    done = subprocess.run(list(argv), capture_output=True, text=True, input=options.get("text"), timeout=900)
     if done.returncode:
         sys.exit(f"{' '.join(argv)} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}")
     return done.stdout
@@ -163,9 +163,11 @@ def measure(size: int, system: str, folder: Path) -> Result:
     unchanged = timed(nodes.deploy)
     full = timed(lambda: nodes.deploy("--full"))
     harvest(nodes, folder)
-    nodes = Nodes(size, system, folder)
-    put(nodes, folder)
-    bare = timed(lambda: floor(nodes))
+    again = Nodes(size, system, folder)
+    if again.addresses != nodes.addresses:
+        sys.exit("the nodes got other addresses the second time: other labs came or went; run the benchmark alone")
+    put(again, folder)
+    bare = timed(lambda: floor(again))
     return Result(size, bare, first, round(first / bare, 2), unchanged, full)
 
 
