@@ -270,18 +270,39 @@ def _wait_for_text(file: Path, text: str) -> None:
         time.sleep(0.005)
 
 
-def test_an_existing_key_logs_in_where_passwords_are_off(ssh_lab: SshLab, tmp_path: Path) -> None:
+@pytest.fixture
+def own_key(ssh_lab: SshLab, tmp_path: Path) -> Path:
+    """A person's key that opens all nodes, where passwords are off."""
     key = tmp_path / "mine"
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
     public = key.with_name("mine.pub").read_text().strip()
     for node in NODES:
-        ssh_lab.user(
-            node, f"mkdir -m 700 .ssh && echo '{public}' >.ssh/authorized_keys && chmod 600 .ssh/authorized_keys"
-        )
+        ssh_lab.user(node, f"mkdir -m 700 .ssh && echo '{public}' >.ssh/authorized_keys")
         ssh_lab.root(node, f"echo PasswordAuthentication no >{ASK_FOR_PASSWORDS}; systemctl restart ssh")
-    ssh_lab.setup("--identity", str(key))
+    return key
+
+
+def test_an_existing_key_logs_in_where_passwords_are_off(ssh_lab: SshLab, own_key: Path) -> None:
+    public = own_key.with_name("mine.pub").read_text().strip()
+    ssh_lab.setup("--identity", str(own_key))
     assert all(ssh_lab.authorized(node)[0] == public and len(ssh_lab.authorized(node)) == 3 for node in NODES)
     assert not any(node["changed"] for node in ssh_lab.setup().values())
+
+
+def test_a_key_in_the_persons_agent_is_enough(
+    ssh_lab: SshLab, own_key: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSH_AUTH_SOCK", str(tmp_path / "agent"))
+    agent = subprocess.Popen(["ssh-agent", "-D", "-a", str(tmp_path / "agent")], stdout=subprocess.DEVNULL)
+    try:
+        while not (tmp_path / "agent").exists():
+            assert agent.poll() is None
+            time.sleep(0.02)
+        subprocess.run(["ssh-add", "-q", str(own_key)], check=True, capture_output=True)
+        ssh_lab.setup()
+    finally:
+        agent.terminate()
+        agent.wait()
 
 
 def test_a_node_that_only_asks_interactively_gets_the_password_too(ssh_lab: SshLab) -> None:
@@ -310,6 +331,13 @@ def test_all_goes_through_a_jump_host(ssh_lab: SshLab) -> None:
         assert passwords
         assert all(f"from {address} " in line for line in passwords)
     assert not any(node["changed"] for node in ssh_lab.setup().values())
+    # the way that Ansible goes afterwards
+    ssh_lab.deepopsctl("inventory")
+    arguments = ["-i", "inventory/hosts.yml", "--vault-password-file", ".vault-password", "-m", "ping", "all"]
+    ansible = Path(DEEPOPSCTL).with_name("ansible")
+    done = subprocess.run([ansible, *arguments], cwd=ssh_lab.directory, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("SUCCESS") == 3
 
 
 def test_nodes_may_have_ports_of_their_own(ssh_lab: SshLab) -> None:
