@@ -42,11 +42,11 @@ def between(node: Offset, submit: Offset) -> Offset:
     return Offset(node.low - submit.high, node.high - submit.low)
 
 
-def judge(node: str, lead: Optional[Offset], submit: str) -> Verdict:
+def judge(node: str, lead: Optional[Offset], submit: str, reason: str = "") -> Verdict:
     """Warn or fail only where even the kindest reading of the measurement is too far off."""
     expected = "within {:g}".format(WARN_S)
     if lead is None:
-        return skipped("clock", node, "no reading of the node's clock")
+        return skipped("clock", node, reason or "no reading of the node's clock")
     status = FAIL if lead.least > FAIL_S else WARN if lead.least > WARN_S else PASS
     text = ""
     if status != PASS:

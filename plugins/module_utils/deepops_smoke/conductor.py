@@ -11,7 +11,7 @@ from .across import Answers
 from .inputs import Inputs
 from .picture import Picture
 from .session import Session
-from .verdict import Verdict, skipped
+from .verdict import SKIP, Verdict, skipped
 
 Part = Tuple[List[Verdict], List[Job]]
 # what is not tried when no node answers; a report says so instead of being silent
@@ -49,7 +49,9 @@ def _with_jobs(inputs: Inputs, seen: Picture, session: Session) -> List[Verdict]
         checks, answers = answering.run(inputs, seen, session)
         names = [name for name in inputs.tested if name in answers.lines]
         if not names:
-            checks += [skipped(name, inputs.cluster, "no node answered") for name in NEEDS_A_NODE]
+            busy = all(what.status == SKIP for what in answers.troubles.values())
+            reason = "no node has room for a job" if busy else "no node answered"
+            checks += [skipped(name, inputs.cluster, reason) for name in NEEDS_A_NODE]
             return checks + refused.result() + _association(inputs, seen)
         jobs = _joint_jobs(answers)
         memory = pool.submit(suite.memory, seen, session, names)

@@ -184,10 +184,9 @@ class Session:
 
     def sbatch(self, what: str, options: Sequence[str], script: str) -> command.Answer:
         """Submit a batch script; its answer's `out` is the job id."""
-        argv = ["sbatch", "--parsable", "--comment=" + COMMENT, *options]
-        if what:
-            argv += ["--job-name=" + self.name(what), TIME_LIMIT]
-        answer = command.run(argv, stdin=script)
+        # ours first: of options given twice the last one counts
+        own = ["--job-name=" + self.name(what), TIME_LIMIT] if what else []
+        answer = command.run(["sbatch", "--parsable", "--comment=" + COMMENT, *own, *options], stdin=script)
         identifier = answer.out.strip().split(";")[0]
         if answer.rc == 0 and identifier:
             self._ids.append(identifier)

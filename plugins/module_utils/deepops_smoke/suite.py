@@ -57,7 +57,8 @@ def clocks(inputs: Inputs) -> List[Verdict]:
         own = clock.offset(report.get("clock") or {})
         lead = clock.between(own, reference) if own and reference else None
         if name != inputs.submit:
-            found.append(clock.judge(name, lead, inputs.submit))
+            missing = "" if reference else "no reading of {}'s clock: is it outside --limit?".format(inputs.submit)
+            found.append(clock.judge(name, lead, inputs.submit, missing))
     return found
 
 
