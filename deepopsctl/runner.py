@@ -10,6 +10,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -20,7 +21,7 @@ from deepopsctl.controlmachine import password_mechanism, require_ssh
 from deepopsctl.digest import Desired, desired, desired_digest, remember
 from deepopsctl.events import Event, HostResult, Output, parse, plain
 from deepopsctl.interrupts import Interrupts
-from deepopsctl.invocation import RunRequest, arguments, environment, write_inputs
+from deepopsctl.invocation import RunRequest, arguments, control_dir, environment, write_inputs
 from deepopsctl.lock import Holder, ansible_lock, cluster_lock
 from deepopsctl.outcome import RunOutcome, Verdict
 from deepopsctl.progress import Progress
@@ -46,6 +47,9 @@ def run(request: RunRequest, on_event: Watch) -> RunOutcome:
         finally:
             # variables, limit, environment: nothing of it outlives the run
             shutil.rmtree(folder.private, ignore_errors=True)
+            with suppress(OSError):
+                # goes only while it is empty: open connections stay for the next run
+                control_dir(request.directory.path, os.environ).rmdir()
 
 
 @dataclass(slots=True)
