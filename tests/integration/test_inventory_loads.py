@@ -71,7 +71,7 @@ def test_ssh_understands_its_arguments_even_with_a_space_in_the_path(directory: 
     settings = dict(line.split(" ", 1) for line in shown.splitlines())
     assert settings["userknownhostsfile"] == f"{directory}/inventory/../known_hosts"
     assert settings["stricthostkeychecking"] == "true"
-    assert "me@gate.example.com" in settings["proxycommand"]
+    assert settings["proxycommand"].endswith("-l me -- gate.example.com")
 
 
 def test_the_example_inventory_finds_the_products_defaults() -> None:

@@ -57,7 +57,13 @@ def test_the_kept_inventory_is_what_the_code_writes() -> None:
 
 
 def test_every_form_has_an_example() -> None:
-    assert [path.name for path in NODE_LISTS] == "cluster.yml hostlist.txt hosts machines.csv machines.tsv".split()
+    assert [path.name for path in NODE_LISTS] == [
+        "cluster.yml",
+        "hostlist.txt",
+        "hosts",
+        "machines.csv",
+        "machines.tsv",
+    ]
 
 
 def test_the_example_holds_no_secrets() -> None:
