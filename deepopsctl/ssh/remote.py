@@ -29,16 +29,31 @@ mode() {
 no_write() {
   stop "can't write $HOME/$file: the folder is $(stat -c %U .ssh)'s, $(df -Pk . | awk 'NR > 1 {print $4}') KiB are free"
 }
+# home directories may be shared: all nodes then write to the same file, at the same time
+lock=.ssh/deepopsctl.lock
+unlock() { trap - EXIT; rmdir "$lock" 2>/dev/null; }
+authorized() { grep -v '^[[:space:]]*#' "$file" | grep -qF -- "$blob"; }
 authorize() {
   blob=${1#* }; blob=${blob%% *}
-  grep -v '^[[:space:]]*#' "$file" | grep -qF -- "$blob" && return
+  # a lock older than 4 s was left by a killed run: nobody needs it that long
+  for try in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+    ! authorized || return
+    ! mkdir "$lock" 2>/dev/null || break
+    [ -w .ssh ] || break
+    sleep 0.2
+  done
+  trap unlock EXIT
+  authorized || append "$1"
+  unlock
+}
+append() {
   { [ -z "$(tail -c 1 "$file")" ] || echo; printf '%s\n' "$1"; } >>"$file" || no_write
   say "changed key"
 }
-[ -d .ssh ] || mkdir .ssh || stop "can't make $HOME/.ssh"
+[ -d .ssh ] || mkdir -p .ssh || stop "can't make $HOME/.ssh"
 mode 700 .ssh
 file=.ssh/authorized_keys
-[ -e "$file" ] || true >"$file" || no_write
+[ -e "$file" ] || true >>"$file" || no_write
 mode 600 "$file"
 IFS= read -r own; IFS= read -r comment; IFS= read -r count
 if [ -n "$own" ]; then

@@ -76,6 +76,29 @@ def test_respects_what_is_in_authorized_keys(home: Path) -> None:
     assert authorized(home) == [*before.splitlines(), KEY]
 
 
+def test_nodes_with_one_home_directory_install_a_key_once(home: Path) -> None:
+    script = work_script([KEY, OTHER])
+    environment = {"HOME": str(home), "PATH": os.environ["PATH"]}
+    processes = [
+        subprocess.Popen(
+            ["sh", "-c", script.command], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, env=environment
+        )
+        for _ in range(8)
+    ]
+    for process in processes:
+        process.communicate(script.data.encode(), timeout=60)
+    assert [process.returncode for process in processes] == [0] * 8
+    assert sorted(authorized(home)) == sorted([KEY, OTHER])
+    assert [path.name for path in (home / ".ssh").iterdir()] == ["authorized_keys"]
+
+
+def test_a_lock_left_by_a_killed_run_does_not_stop_the_next(home: Path) -> None:
+    (home / ".ssh" / "deepopsctl.lock").mkdir(parents=True)
+    run(work_script([KEY]), home)
+    assert authorized(home) == [KEY]
+    assert not (home / ".ssh" / "deepopsctl.lock").exists()
+
+
 def test_the_controllers_key_pair_is_made_once_and_authorised_there(home: Path) -> None:
     first = run(work_script([KEY], "deepopsctl-hpc", "ubuntu@ctl1"), home)
     second = run(work_script([KEY], "deepopsctl-hpc", "ubuntu@ctl1"), home)
