@@ -19,6 +19,11 @@ class Route:
     direct: bool = True
     keys: bool = False
 
+    @property
+    def shown(self) -> str:
+        """The host as ssh names it in its password prompt."""
+        return self.alias or self.host
+
 
 def read_route(output: str, environment: Mapping[str, str]) -> Route:
     """The route in the output of `ssh -G`."""

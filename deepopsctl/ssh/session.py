@@ -130,7 +130,7 @@ class Session:
 
     def _password_login(self, password: str, method: str) -> Answer:
         auth = options({"BatchMode": "no", "PubkeyAuthentication": "no", "PreferredAuthentications": method})
-        with self.tools.askpass.answer(password, self.route.user, self.route.host) as environment:
+        with self.tools.askpass.answer(password, self.route.user, self.route.shown) as environment:
             return self.tools.client.login(self.target, auth, self._script(), environment)
 
     def _settle(self, answer: Answer, *, verified: bool) -> NodeResult:

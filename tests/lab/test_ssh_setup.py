@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import select
+import shutil
 import signal
 import subprocess
 import threading
@@ -352,6 +353,42 @@ def test_nodes_may_have_ports_of_their_own(ssh_lab: SshLab) -> None:
     ssh_lab.setup_with_password()
     assert f"[gpu02]:2222,[{addresses['gpu02']}]:2222 " in (ssh_lab.directory / "known_hosts").read_text()
     assert ssh_lab.user("ctl1", "ssh -o BatchMode=yes gpu02 hostname") == "gpu02"
+
+
+def test_a_persons_own_ssh_configuration_counts(
+    ssh_lab: SshLab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, wrapper = tmp_path / "config", tmp_path / "bin" / "ssh"
+    config.write_text(
+        "".join(
+            f"Host {node}\n    HostName {ssh_lab.root(node, 'hostname -I').split()[0]}\n    HostKeyAlias {node}.alias\n"
+            for node in NODES
+        )
+    )
+    # ssh takes the home directory from the user database, so a test can't give it a ~/.ssh/config
+    wrapper.parent.mkdir()
+    wrapper.write_text(f'#!/bin/sh\nexec {shutil.which("ssh")} -F {config} "$@"\n')
+    wrapper.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{wrapper.parent}:{os.environ['PATH']}")
+    (ssh_lab.directory / "cluster.yml").write_text(
+        f"schema: 1\ncluster: {{name: {LAB}, user: ubuntu}}\nnodes:\n"
+        "  - {names: ctl1, roles: [controller]}\n  - {names: 'gpu[01-02]', roles: [compute]}\n"
+    )
+    nodes = ssh_lab.setup_with_password("--no-controller-key")
+    assert all(node["ok"] for node in nodes.values())
+    assert "gpu01,gpu01.alias ssh-ed25519 " in (ssh_lab.directory / "known_hosts").read_text()
+
+
+def test_copies_of_one_image_are_told_by_their_host_keys(ssh_lab: SshLab) -> None:
+    keys = ssh_lab.root("gpu01", "tar -C /etc/ssh -cf - ssh_host_ed25519_key ssh_host_ed25519_key.pub | base64")
+    before = ssh_lab.root("gpu02", "tar -C /etc/ssh -cf - ssh_host_ed25519_key ssh_host_ed25519_key.pub | base64")
+    put = "base64 -d <<'END' | tar -C /etc/ssh -xf -\n{}\nEND\nsystemctl restart ssh"
+    ssh_lab.root("gpu02", put.format(keys))
+    try:
+        done = ssh_lab.deepopsctl("ssh", "setup", "--password-file", str(ssh_lab.password_file))
+    finally:
+        ssh_lab.root("gpu02", put.format(before))
+    assert "gpu01, gpu02 have the same host key" in done.stderr
 
 
 def test_sudo_that_wants_a_password_is_a_warning(ssh_lab: SshLab) -> None:
