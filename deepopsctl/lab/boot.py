@@ -1,4 +1,10 @@
-"""Waiting until a started container is a usable node: systemd up, password set, sshd answering."""
+"""Waiting until a started container is a usable node: sshd answers, systemd is up, the password is set.
+
+The order matters on cgroup v2. A `podman exec` puts its process into the root of the node's cgroup tree as long as
+systemd has enabled no controllers there, and then systemd cannot enable any (the kernel allows processes or
+controllers in a cgroup, not both): slurmd would find nothing to confine jobs with. So nothing is executed in a node
+before its sshd greets.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +19,7 @@ from deepopsctl.lab.rootfs import USER
 # a node boots in a second; on an emulated CPU it took 100
 DEADLINE_S = 180.0
 PAUSE_S = 0.1
+LOOK_EVERY_S = 3.0
 
 # stdin: `user:password`; $1: seconds to wait. Prints the units that failed, then systemd's state.
 WAIT_FOR_SYSTEMD = """chpasswd || exit 1
@@ -32,6 +39,23 @@ exit 1
 MAKE_SUDO_ASK = "rm -f /etc/sudoers.d/lab\n"
 
 
+def wait_for_ssh(container: str, address: str, stopped: Event, *, deadline_s: float = DEADLINE_S) -> None:
+    """Wait until sshd at `address` greets, the container dies, or `stopped` is set."""
+    started = time.monotonic()
+    look_at = LOOK_EVERY_S
+    last = ""
+    while (waited := time.monotonic() - started) < deadline_s and not stopped.is_set():
+        last = _greeting(address)
+        if last.startswith("SSH-"):
+            return
+        if waited > look_at:
+            look_at += LOOK_EVERY_S
+            if not _state(container).startswith("running"):
+                break
+        stopped.wait(PAUSE_S)
+    raise _not_up(container, f"no sshd at {address}:22 after {waited:.0f} s ({last or 'interrupted'})")
+
+
 def finish_node(container: str, password: str, *, sudo_asks: bool, deadline_s: float = DEADLINE_S) -> tuple[str, ...]:
     """Set the user's password and wait for systemd; returns the units that failed (normally none)."""
     script = (MAKE_SUDO_ASK if sudo_asks else "") + WAIT_FOR_SYSTEMD
@@ -46,27 +70,20 @@ def finish_node(container: str, password: str, *, sudo_asks: bool, deadline_s: f
         return ()
     if lines and lines[-1] == "degraded":
         return tuple(word for word in lines[:-1] if word.endswith((".service", ".mount", ".socket", ".timer")))
-    log = podman_output("logs", "--tail", "10", container, timeout_s=20)
-    raise DeepOpsError(
-        f"{container} did not boot: {last_words(printed) or 'no answer from systemd'} "
-        f"(container {_state(container)}; its log: {last_words(log, 10) or 'empty'})",
-        "try once more; if it stays so, build the image anew with --rebuild",
-    )
+    raise _not_up(container, last_words(printed) or "no answer from systemd")
 
 
-def wait_for_ssh(container: str, address: str, stopped: Event, *, deadline_s: float = DEADLINE_S) -> None:
-    """Wait until sshd at `address` greets, or until `stopped`."""
-    end = time.monotonic() + deadline_s
-    last = "not tried"
-    while time.monotonic() < end and not stopped.is_set():
-        last = _greeting(address)
-        if last.startswith("SSH-"):
-            return
-        stopped.wait(PAUSE_S)
-    status = podman_output("exec", container, "systemctl", "status", "--no-pager", "ssh.service", timeout_s=20)
-    raise DeepOpsError(
-        f"{container}: no sshd at {address}:22 within {deadline_s:.0f} s ({last}): {last_words(status, 5)}",
-        "a firewall on this machine may keep it from its containers",
+def _not_up(container: str, symptom: str) -> DeepOpsError:
+    """The error of a node that did not come up, with what podman and the node itself say."""
+    state = _state(container)
+    said = podman_output("logs", "--tail", "10", container, timeout_s=20)
+    if state.startswith("running"):
+        said += podman_output("exec", container, "systemctl", "status", "--no-pager", "ssh.service", timeout_s=20)
+        hint = "a firewall on this machine may keep it from its containers"
+    else:
+        hint = "try once more; if it stays so, build the image anew with --rebuild"
+    return DeepOpsError(
+        f"{container} did not come up: {symptom}; container {state}; its log: {last_words(said, 5) or 'empty'}", hint
     )
 
 

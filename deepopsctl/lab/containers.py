@@ -14,6 +14,7 @@ from deepopsctl.lab.podman import PodmanError, podman, podman_json, podman_succe
 
 LABEL = "deepopsctl.lab"
 NODE_LABEL = "deepopsctl.node"
+ATTEMPTS = 5
 # the nodes' fixed places (layout.py) reach up to host 250
 LONGEST_PREFIX = 24
 
@@ -47,11 +48,19 @@ def network_name(lab: str) -> str:
 def list_containers(lab: str = "") -> tuple[Container, ...]:
     """All containers of one lab, or of all labs, whatever their state: two calls however many there are."""
     label = f"{LABEL}={lab}" if lab else LABEL
-    ids = podman("ps", "--all", "--quiet", "--no-trunc", "--filter", f"label={label}").split()
-    if not ids:
-        return ()
-    found = cast("list[dict[str, object]]", podman_json("inspect", "--type", "container", *ids))
-    return tuple(parse_container(item) for item in found)
+    for attempt in range(1, ATTEMPTS + 1):
+        ids = podman("ps", "--all", "--quiet", "--no-trunc", "--filter", f"label={label}").split()
+        if not ids:
+            break
+        try:
+            found = cast("list[dict[str, object]]", podman_json("inspect", "--type", "container", *ids))
+        except PodmanError:
+            # between the two calls somebody may have removed another lab
+            if attempt == ATTEMPTS:
+                raise
+            continue
+        return tuple(parse_container(item) for item in found)
+    return ()
 
 
 def parse_container(item: dict[str, object]) -> Container:

@@ -95,9 +95,10 @@ class LabStore:
 
     def names(self) -> tuple[str, ...]:
         """Labs that have a folder here."""
-        if not self.root.is_dir():
+        try:
+            return tuple(sorted(path.name for path in self.root.iterdir() if path.is_dir()))
+        except FileNotFoundError:
             return ()
-        return tuple(sorted(path.name for path in self.root.iterdir() if path.is_dir()))
 
     @contextmanager
     def lock(self, name: str) -> Iterator[None]:
@@ -113,17 +114,19 @@ class LabStore:
 
     @contextmanager
     def _locked(self, name: str, mode: int) -> Iterator[None]:
-        self.root.mkdir(parents=True, exist_ok=True, mode=0o700)
         path = self.root / f"{name}.lock"
         while True:
-            handle = path.open("a", encoding="ascii")
+            self.root.mkdir(parents=True, exist_ok=True, mode=0o700)
+            try:
+                handle = path.open("a", encoding="ascii")
+            except FileNotFoundError:
+                continue  # the last lab just went and took the folder with it
             try:
                 fcntl.flock(handle, mode)
             except BlockingIOError as err:
                 handle.close()
                 raise DeepOpsError(
-                    f"another `deepopsctl lab` command works on lab {name!r}",
-                    "wait for it, or choose another --name",
+                    f"another `deepopsctl lab` command works on lab {name!r}", "wait for it, or choose another --name"
                 ) from err
             if _is_same_file(path, handle.fileno()):
                 break

@@ -164,12 +164,12 @@ def _start(task: Task, crew: Crew) -> tuple[tuple[LabNode, str], ...]:
         lambda node: podman(*run_argv(task.engine, record.name, task.image, node, network, task.folder.devices)),
         task.missing,
     )
-    _wait_for_systemd(task, crew, password, (*task.missing, *task.stopped))
     addresses = {container.node: container.address for container in list_containers(record.name)}
     crew.each(
         lambda node: wait_for_ssh(container_name(record.name, node.name), addresses[node.name], crew.stopped),
         record.nodes,
     )
+    _wait_for_systemd(task, crew, password, (*task.missing, *task.stopped))
     return tuple((node, addresses[node.name]) for node in record.nodes)
 
 
