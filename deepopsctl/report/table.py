@@ -13,7 +13,8 @@ from deepopsctl.report.facts import Facts
 from deepopsctl.report.folding import Row, fold_checks
 
 TITLE_WIDTH = 21
-WHERE_WIDTH = 26
+# for the node set: on a wide terminal, on a narrow one
+WHERE_WIDTHS, NARROW = (26, 14), 90
 INDENT = " " * 8  # as wide as a status with its blanks
 
 
@@ -57,8 +58,9 @@ def verdict(facts: Facts) -> str:
 
 def _row(row: Row, width: int) -> str:
     note = row.measured if row.status is Status.PASS else row.message or row.measured
-    head = f"{row.entry.title:<{TITLE_WIDTH}} {shorten(row.where, WHERE_WIDTH):<{WHERE_WIDTH}} "
-    return (head + shorten(note, max(width - len(head) - len(INDENT), 20))).rstrip()
+    room = WHERE_WIDTHS[width < NARROW]
+    head = f"{row.entry.title:<{TITLE_WIDTH}} {shorten(row.where, room):<{room}} "
+    return (head + shorten(note, max(width - len(head) - len(INDENT), 10))).rstrip()
 
 
 def _detail(row: Row, width: int) -> Iterator[Line]:

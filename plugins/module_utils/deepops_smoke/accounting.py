@@ -132,12 +132,12 @@ def judge(
     rows = parse(answer.out)
     plain = [job for job in jobs if not job.tasks]
     wrong = [text for job in plain for text in faults(job, rows, user, accounts)]
-    expected = "{} jobs of {}".format(len(plain), user)
+    expected = "{} of {}".format(_count(len(plain), "job"), user)
     found = sum(1 for job in plain if matching(job, rows))
-    checks = [_check("accounting-jobs", cluster, wrong, "{} jobs".format(found), expected)]
+    checks = [_check("accounting-jobs", cluster, wrong, _count(found, "job"), expected)]
     arrays = [job for job in jobs if job.tasks]
     for job in arrays:
-        measured, expected = "{} tasks".format(len(matching(job, rows))), "{} tasks".format(job.tasks)
+        measured, expected = _count(len(matching(job, rows)), "task"), _count(job.tasks, "task")
         checks.append(_check("accounting-array", cluster, faults(job, rows, user, accounts), measured, expected))
     if not arrays:
         checks.append(skipped("accounting-array", cluster, "no job array ran to its end"))
@@ -161,6 +161,10 @@ def faults(job: Job, rows: Sequence[Row], user: str, accounts: Sequence[str]) ->
         }
         found += ["{} (job {}): {}".format(job.what, row.id, text) for text, is_wrong in tests.items() if is_wrong]
     return found
+
+
+def _count(number: int, word: str) -> str:
+    return "{} {}{}".format(number, word, "" if number == 1 else "s")
 
 
 def _check(name: str, cluster: str, wrong: Sequence[str], measured: str, expected: str) -> Verdict:
