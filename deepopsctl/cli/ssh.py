@@ -84,16 +84,13 @@ def setup(
     directory = ClusterDir.open(settings.directory)
     cluster = directory.cluster()
     nodes = select(cluster, limit or "", "--limit")
-    new = (
-        select_names(cluster, accept_new_keys, "--accept-new-keys", *jump_names(cluster.access.jump_host))
-        if accept_new_keys
-        else ()
-    )
+    hops = jump_names(cluster.access.jump_host)
+    new = select_names(cluster, accept_new_keys or "", "--accept-new-keys", *hops)
     user = cluster.access.user or "your own user"
     passwords = _passwords(user, password_file, ask_pass=ask_pass, ask_become_pass=ask_become_pass)
     request = SetupRequest(
         directory, cluster, nodes, passwords.login, passwords.ask, not (ask_pass or password_file), identity,
-        passwords.sudo, frozenset(new), controller_key, connect_timeout,
+        passwords.sudo, new, controller_key, connect_timeout,
     )  # fmt: skip
     say(f"ssh setup: {len(nodes)} node{'s' * (len(nodes) != 1)} of {cluster.name} as {user}")
     with _terminable():

@@ -18,7 +18,9 @@ def select(cluster: Cluster, text: str, option: str) -> tuple[Node, ...]:
 
 
 def select_names(cluster: Cluster, text: str, option: str, *others: str) -> frozenset[str]:
-    """The names a node set stands for; each must be a node, a group or one of the others."""
+    """The names a node set stands for, none for an empty text; each a node, a group or one of the others."""
+    if not text:
+        return frozenset()
     try:
         given = expand(text)
     except RefusedError as refusal:
