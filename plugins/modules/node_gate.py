@@ -57,13 +57,19 @@ def os_release():
 
 
 def cgroup_facts():
-    """Which cgroup hierarchy slurmd will meet, and whether it may create groups in it."""
-    unified = os.path.exists(os.path.join(CGROUP, "cgroup.controllers"))
-    probe = CGROUP if unified else os.path.join(CGROUP, "devices")
-    writable = (
-        os.access(probe, os.W_OK) and not os.statvfs(probe).f_flag & os.ST_RDONLY if os.path.isdir(probe) else False
-    )
-    return {"deepops_cgroup": "v2" if unified else "v1", "deepops_cgroup_writable": bool(writable)}
+    """Which cgroup hierarchy slurmd will meet, and whether it may confine jobs in it."""
+    unified = os.path.join(CGROUP, "cgroup.controllers")
+    if os.path.exists(unified):
+        with open(unified) as stream:
+            # a v2 tree beside a v1 one can be there and have nothing to give
+            usable = {"cpuset", "memory"} <= set(stream.read().split())
+        return {"deepops_cgroup": "v2", "deepops_cgroup_writable": usable and is_writable(CGROUP)}
+    return {"deepops_cgroup": "v1", "deepops_cgroup_writable": is_writable(os.path.join(CGROUP, "devices"))}
+
+
+def is_writable(folder):
+    """True for a folder that root may write to and that is not mounted read-only."""
+    return os.access(folder, os.W_OK) and not os.statvfs(folder).f_flag & os.ST_RDONLY
 
 
 def differences(record):
