@@ -153,8 +153,8 @@ DAMAGES = (
             ("ctl1", FORGETFUL_SACCT, "rm /usr/local/bin/sacct"),
         ),
         frozenset({
-            ("node-state", "gpu02"), ("clock", "gpu02"), ("slurm-version", "gpu02"), *on_partition("partition", "guide-interactive"),
-            *on_cluster("accounting-jobs", "accounting-array"),
+            ("node-state", "gpu02"), ("clock", "gpu02"), ("slurm-version", "gpu02"),
+            *on_partition("partition", "guide-interactive"), *on_cluster("accounting-jobs", "accounting-array"),
         }),
         {
             ("node-state", "gpu02"): "bad DIMM in slot 7",
