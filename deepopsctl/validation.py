@@ -10,7 +10,7 @@ from deepopsctl.checks import Check, Status, failed_targets, parse_check, totals
 from deepopsctl.errors import ExitCode
 from deepopsctl.files import write_atomic
 from deepopsctl.model import Cluster
-from deepopsctl.outcome import RunOutcome
+from deepopsctl.outcome import RunOutcome, Verdict
 from deepopsctl.report.document import document
 from deepopsctl.report.facts import Facts
 from deepopsctl.summary import RunSummary
@@ -18,6 +18,11 @@ from deepopsctl.summary import RunSummary
 SUITES = ("smoke",)
 COMMAND = "validate"
 CHECKS_FILE, REPORT_FILE = "checks.json", "report.html"
+_VERDICTS = {
+    ExitCode.OK: Verdict.OK,
+    ExitCode.FAILED: Verdict.FAILED,
+    ExitCode.UNREACHABLE: Verdict.UNREACHABLE,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +67,13 @@ def examine(outcome: RunOutcome, cluster: Cluster, suites: tuple[str, ...], star
 
 
 def keep(validation: Validation) -> None:
-    """Leave checks.json and report.html beside the run's log."""
+    """Leave checks.json and report.html beside the run's log, and the verdict where `runs` looks for it."""
     from deepopsctl.report.html import render_html
 
-    folder = validation.outcome.folder
+    outcome, folder = validation.outcome, validation.outcome.folder
+    # the run's own summary knows of tasks only: a validation that found a fault is no good run for `runs list`
+    verdict = _VERDICTS.get(validation.exit_code, outcome.verdict)
+    folder.write(folder.summary, {**outcome.as_object(), "ok": validation.ok, "verdict": str(verdict)})
     folder.write(folder.path / CHECKS_FILE, validation.document())
     write_atomic(folder.path / REPORT_FILE, render_html(validation.facts), mode=0o600)
 

@@ -6,6 +6,7 @@ import json
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
+from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -76,6 +77,11 @@ class TestCatalogue:
             assert what.advice, name
             assert not what.advice.endswith("."), name
         assert set(CATALOGUE) >= PER_NODE
+
+    def test_the_reference_page_has_every_check(self) -> None:
+        page = (Path(__file__).parents[2] / "docs/reference/validate-smoke.md").read_text()
+
+        assert [name for name in CATALOGUE if f"`{name}`" not in page] == []
 
     def test_groups_keep_the_order_of_the_catalogue(self) -> None:
         assert GROUPS[0] == "Machines"

@@ -112,5 +112,16 @@ def test_the_reports_are_kept_beside_the_runs_log_for_their_owner_only(tmp_path:
     assert (tmp_path / "report.html").stat().st_mode & 0o777 == 0o600
 
 
+def test_a_run_whose_checks_failed_is_a_failed_run(tmp_path: Path) -> None:
+    cluster = Cluster("hpc", Access("ubuntu"), (Node("gpu01", frozenset({Role.COMPUTE})),), ())
+    outcome = RunOutcome(RunFolder(tmp_path), "validate", summary(PASSED, FAILED), 3.1, 0)
+    assert outcome.ok
+
+    keep(examine(outcome, cluster, ("smoke",), datetime(2026, 11, 21, tzinfo=UTC)))
+
+    kept = json.loads((tmp_path / "summary.json").read_text())
+    assert (kept["ok"], kept["verdict"]) == (False, "failed")
+
+
 def test_every_suite_has_its_playbook() -> None:
     assert (Path(__file__).parents[2] / "playbooks" / f"{playbook_of('smoke')}.yml").is_file()

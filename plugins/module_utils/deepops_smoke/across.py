@@ -73,10 +73,11 @@ def ask(
     placements: Iterable[Placement],
     probe_argv: Sequence[str],
     extra: Sequence[str] = (),
+    alone: Iterable[Placement] = (),
 ) -> Answers:
-    """Probe all nodes."""
+    """Probe all nodes; those in `alone` are in doubt: a silent one would take others of its job with it."""
     with ThreadPoolExecutor(WORKERS) as pool:
-        jobs = [("{}{}".format(what, number), place) for number, place in enumerate(placements)]
+        jobs = [("{}{}".format(what, number), place) for number, place in enumerate([*placements, *alone])]
         first = list(pool.map(lambda job: _joint(session, job[0], job[1], extra, probe_argv), jobs))
         again = [
             Placement(place.partition, [node])

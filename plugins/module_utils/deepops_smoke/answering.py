@@ -46,8 +46,11 @@ def _ask(inputs: Inputs, picture: Picture, session: Session, gone: Mapping[str, 
     obstacles = picture.obstacles(inputs.tested)
     obstacles.update({name: "Slurm does not know this node" for name in inputs.tested if name not in picture.nodes})
     ready = [name for name in inputs.tested if name not in gone and name not in obstacles]
-    places = placement.place(ready, picture.nodes, picture.partitions)
-    answers = across.ask(session, "answer", places, across.argv("answer", munge.encode()["credential"]))
+    silent = [name for name in ready if name not in inputs.reports]
+    places = placement.place([name for name in ready if name not in silent], picture.nodes, picture.partitions)
+    alone = [place for name in silent for place in placement.place([name], picture.nodes, picture.partitions)]
+    argv = across.argv("answer", munge.encode()["credential"])
+    answers = across.ask(session, "answer", places, argv, alone=alone)
     troubles: Dict[str, Trouble] = {name: Trouble(SKIP, reason) for name, reason in obstacles.items()}
     troubles.update(answers.troubles)
     troubles.update(gone)
