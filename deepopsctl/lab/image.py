@@ -22,7 +22,7 @@ Say = Callable[[str], None]
 
 REPOSITORY = "localhost/deepopsctl-lab"
 LABEL = "deepopsctl.lab.image"
-DEFAULT_MIRROR = "http://deb.debian.org/debian"
+APT_SOURCES = ("apt-get", "indextargets", "--format", "$(REPO_URI)")
 SUITES = {"debian12": "bookworm", "debian13": "trixie", "sid": "sid"}
 # What mmdebstrap says that tells a person how far it is.
 TELLING = tuple(f"I: {word}" for word in ("running apt-get", "downloading", "extracting", "installing", "creating"))
@@ -49,8 +49,8 @@ class Recipe:
     mirror: str
 
     @classmethod
-    def for_os(cls, os: str, mirror: str = DEFAULT_MIRROR) -> Recipe:
-        """The recipe of one of the lab's systems."""
+    def for_os(cls, os: str, mirror: str = "") -> Recipe:
+        """The recipe of one of the lab's systems; without a mirror, from mmdebstrap's own choice."""
         if os not in SUITES:
             raise InputError.single("--os", f"no lab system is called {os!r}", f"choose from {', '.join(SUITES)}")
         return cls(os, SUITES[os], mirror)
@@ -79,8 +79,22 @@ class Recipe:
             f'--customize-hook=chroot "$1" /bin/sh -c {_quoted(FINISH)}',
             self.suite,
             str(tarball),
-            self.mirror,
+            *((self.mirror,) if self.mirror else ()),
         )
+
+
+def own_mirror() -> str:
+    """The Debian mirror that this machine itself uses; '' where it has none (then mmdebstrap knows one)."""
+    try:
+        found = subprocess.run(
+            [*APT_SOURCES, "Created-By: Packages", "Origin: Debian", "Label: Debian"],
+            capture_output=True,
+            text=True,
+            check=False,
+        ).stdout.split()
+    except OSError:
+        return ""
+    return found[0].rstrip("/") if found else ""
 
 
 def ensure_image(recipe: Recipe, say: Say) -> str:

@@ -24,7 +24,7 @@ from deepopsctl.lab.containers import (
 )
 from deepopsctl.lab.crew import Crew
 from deepopsctl.lab.engine import Engine, check_room, detect, inotify_instances
-from deepopsctl.lab.image import Recipe, Say, build_image, ensure_image
+from deepopsctl.lab.image import Recipe, Say, build_image, ensure_image, own_mirror
 from deepopsctl.lab.layout import LabNode, LabRequest
 from deepopsctl.lab.podman import podman
 from deepopsctl.lab.rootfs import USER
@@ -128,7 +128,7 @@ def _present(
 
 
 def _image(store: LabStore, os_name: str, say: Say, *, rebuild: bool) -> str:
-    recipe = Recipe.for_os(os_name)
+    recipe = Recipe.for_os(os_name, own_mirror())
     # one process builds for all; who comes meanwhile waits and finds the image there
     with store.wait_lock(f".image-{os_name}"):
         if rebuild:

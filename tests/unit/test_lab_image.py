@@ -55,7 +55,9 @@ def test_only_sid_takes_an_index_past_its_date() -> None:
 
 
 def test_suite_tarball_and_mirror_come_last_in_mmdebstraps_order() -> None:
-    assert argv(DEBIAN13)[-3:] == ("trixie", "/tmp/root.tar", "http://deb.debian.org/debian")
+    recipe = Recipe.for_os("debian13", "http://mirror.example.com/debian")
+
+    assert argv(recipe)[-3:] == ("trixie", "/tmp/root.tar", "http://mirror.example.com/debian")
 
 
 def test_files_are_laid_out_with_their_modes(tmp_path: Path) -> None:
@@ -77,3 +79,7 @@ def test_no_secret_and_no_host_key_is_part_of_the_image() -> None:
 )
 def test_scripts_are_valid_shell(script: str) -> None:
     assert subprocess.run(["sh", "-n"], input=script, text=True, check=False).returncode == 0
+
+
+def test_a_recipe_without_a_mirror_leaves_the_choice_to_mmdebstrap() -> None:
+    assert argv(DEBIAN13)[-2:] == ("trixie", "/tmp/root.tar")
