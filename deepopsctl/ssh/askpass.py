@@ -24,8 +24,9 @@ case $1 in
   [Pp]assword:*) ;;
   *) exit 1 ;;
 esac
-exec 3<"$DEEPOPSCTL_ASKPASS_PIPE" && rm -f "$DEEPOPSCTL_ASKPASS_PIPE" || exit 1
-IFS= read -r answer <&3 && printf '%s\n' "$answer"
+# read and write: opening alone for reading waits for ever when the writer was killed
+[ -p "$DEEPOPSCTL_ASKPASS_PIPE" ] && exec 3<>"$DEEPOPSCTL_ASKPASS_PIPE" && rm -f "$DEEPOPSCTL_ASKPASS_PIPE" || exit 1
+timeout 2 head -n 1 <&3
 """
 
 

@@ -83,3 +83,13 @@ def test_leaves_nothing_behind(tmp_path: Path) -> None:
 def test_long_names_are_cut_as_ssh_cuts_them(askpass: AskPass) -> None:
     with askpass.answer(SECRET, "u" * 40, "h" * 200) as environment:
         assert answer(environment, f"{'u' * 30}@{'h' * 128}'s password: ").returncode == 0
+
+
+def test_a_helper_whose_writer_was_killed_gives_up(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe, 0o600)
+    with AskPass(tmp_path) as askpass, askpass.answer(SECRET, "ubuntu", "gpu01") as environment:
+        asked = answer({**environment, "DEEPOPSCTL_ASKPASS_PIPE": str(pipe)}, "ubuntu@gpu01's password: ")
+
+    assert asked.returncode != 0
+    assert asked.stdout == ""
