@@ -59,5 +59,9 @@ def play_tasks(playbook: str) -> Iterator[Task]:
 
 
 def role_calls(playbook: str) -> Iterator[Mapping[str, Any]]:
-    """The roles that a playbook calls, with the variables it gives them."""
-    return (call for play in plays(playbook) for call in play.get("roles", []))
+    """The roles that a playbook calls or includes, with the variables it gives them."""
+    for play in plays(playbook):
+        yield from play.get("roles", [])
+        for task in with_inner(play.get("tasks", [])):
+            if included := task.get("ansible.builtin.include_role"):
+                yield {"role": included["name"], "tags": task.get("tags", []), **task.get("vars", {})}
