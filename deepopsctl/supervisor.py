@@ -74,7 +74,8 @@ def _become_ansible(arguments: list[str]) -> NoReturn:
         _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, signal.SIG_DFL if number == signal.SIGTERM else signal.default_int_handler)
-        sys.argv = ["ansible-playbook", *arguments]
+        # with its folder: there Ansible looks for the program that answers ssh's password prompt (-k)
+        sys.argv = [sys.executable.rpartition("/")[0] + "/ansible-playbook", *arguments]
         from ansible.cli.playbook import main as ansible_playbook
 
         ansible_playbook()
