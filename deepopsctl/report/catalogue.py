@@ -142,7 +142,7 @@ CATALOGUE = {
     ),
     "guide-batch": Entry(
         "Users' guide", "batch script", "The script with --gres, --cpus-per-task, --mem and --time runs.",
-        "submit docs' example with sbatch and see its output file",
+        "submit the guide's script with sbatch and read its slurm-ID.out",
     ),
     "accounting-association": Entry(
         "Accounting", "user's account", "The user may charge an account.",

@@ -139,8 +139,8 @@ class TestOverAsking:
     def request(self, what: str) -> Any:
         return next(entry for entry in overask.requests(PARTITION, NODES) if entry.what == what)
 
-    def judge(self, what: str, rc: int, err: str = "", **config: str) -> Any:
-        return overask.judge(self.request(what), "gpu", command.Answer(rc, "7", err, 0.1), config)
+    def judge(self, what: str, rc: int, err: str = "", pending: str = "", **config: str) -> Any:
+        return overask.judge(self.request(what), "gpu", command.Answer(rc, "7", err, 0.1), config, pending)
 
     def test_one_more_than_the_best_node_has_is_asked_for(self) -> None:
         asked = {entry.what: " ".join(entry.options) for entry in overask.requests(PARTITION, NODES)}
@@ -166,13 +166,17 @@ class TestOverAsking:
         assert check["status"] == "pass"
         assert "Requested node configuration is not available" in check["message"]
 
-    @pytest.mark.parametrize("what", ["cpus", "memory", "gpus"])
-    def test_accepted_fails(self, what: str) -> None:
-        assert self.judge(what, 0, EnforcePartLimits="NO")["status"] == "fail"
+    @pytest.mark.parametrize("what", ["nodes", "cpus", "memory", "gpus", "time"])
+    @pytest.mark.parametrize("pending", ["", "Resources", "Priority", "JobHeldUser"])
+    def test_accepted_fails(self, what: str, pending: str) -> None:
+        assert self.judge(what, 0, pending=pending, EnforcePartLimits="NO")["status"] == "fail"
 
     @pytest.mark.parametrize(("enforced", "status"), [("NO", "warn"), ("ALL", "fail"), ("ANY", "fail")])
-    def test_accepted_for_ever_is_a_warning_where_limits_are_not_enforced(self, enforced: str, status: str) -> None:
-        assert self.judge("time", 0, EnforcePartLimits=enforced)["status"] == status
+    @pytest.mark.parametrize("pending", ["PartitionConfig", "PartitionTimeLimit"])
+    def test_accepted_for_ever_is_a_warning_where_limits_are_not_enforced(
+        self, enforced: str, status: str, pending: str
+    ) -> None:
+        assert self.judge("time", 0, pending=pending, EnforcePartLimits=enforced)["status"] == status
 
     def test_refused_for_another_reason_proves_nothing(self) -> None:
         invalid = "sbatch: error: Batch job submission failed: Invalid account or account/partition combination"

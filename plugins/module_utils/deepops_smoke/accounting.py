@@ -41,7 +41,8 @@ def is_on(config: Record) -> bool:
 
 def answers(cluster: str, config: Record, answer: command.Answer) -> Verdict:
     """slurmdbd answers and knows this cluster."""
-    if not is_on(config):
+    # without a configuration (slurmctld is silent) slurmdbd is asked all the same
+    if (config and not is_on(config)) or "not running a supported accounting_storage" in answer.said:
         return skipped("accounting-answers", cluster, "the cluster keeps no accounting (AccountingStorageType)")
     name = config.get("ClusterName", cluster)
     if answer.rc != 0:

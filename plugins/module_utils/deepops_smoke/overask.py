@@ -22,8 +22,8 @@ REFUSALS = (
     "invalid generic resource (gres) specification",
     "job violates accounting/qos policy",
 )
-# where limits are not enforced at submission, Slurm keeps such a job pending for ever
-HELD_FOR_EVER = ("time", "nodes")
+# where limits are not enforced at submission, Slurm may keep such a job pending for ever, for one of these reasons
+FOR_EVER = ("Partition", "BadConstraints")
 
 
 class Request(NamedTuple):
@@ -79,18 +79,19 @@ def requests(partition: Record, nodes: Sequence[Record]) -> List[Request]:
     return found
 
 
-def judge(request: Request, partition: str, answer: Optional[Answer], config: Mapping[str, str]) -> Verdict:
-    """Refused with Slurm's message, or not."""
+def judge(
+    request: Request, partition: str, answer: Optional[Answer], config: Mapping[str, str], pending: str = ""
+) -> Verdict:
+    """Refused with Slurm's message, or not; `pending` is Slurm's reason for keeping a job that it accepted."""
     name = "over-ask-" + request.what
     if answer is None:
         return skipped(name, partition, request.reason)
     text = one_line(answer.said.replace("sbatch: error:", " "))
     asked = "asked for {}".format(request.asked)
     if answer.rc == 0:
-        enforced = config.get("EnforcePartLimits", "NO")
-        if request.what in HELD_FOR_EVER and enforced == "NO":
-            held = "accepted, and left pending for ever: set EnforcePartLimits=ALL, and users are told at once ({})"
-            return verdict(name, partition, WARN, "accepted", "refused", message=held.format(asked))
+        if pending.startswith(FOR_EVER) and config.get("EnforcePartLimits", "NO") == "NO":
+            text = "{}: accepted, and left pending for ever ({}): set EnforcePartLimits=ALL, and users are told at once"
+            return verdict(name, partition, WARN, "accepted", "refused", message=text.format(asked, pending))
         return failed(
             name,
             partition,

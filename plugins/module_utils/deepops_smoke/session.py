@@ -15,6 +15,8 @@ COMMENT = "deepopsctl validate smoke: short, cancelled at its end"
 TIME_LIMIT = "--time=2"
 # how often a job that takes its time is looked for in the queue (seconds)
 LOOK_S = 3.0
+# the scheduler looks at a new job within some seconds
+REASON_ATTEMPTS = 25
 # Slurm's reasons for a pending job that say "busy or limited now", not "broken"
 BUSY = (
     "None",
@@ -214,6 +216,16 @@ class Session:
         answer = command.run(["squeue", "--noheader", "--user=" + self.user, "--name=" + name, "--format=%T|%r"])
         state, _separator, reason = answer.out.strip().split("\n")[0].partition("|")
         return state, reason
+
+    def pending_reason(self, identifier: str) -> str:
+        """Why Slurm keeps a job pending, asked again until it has made up its mind; '' when the job is not pending."""
+        for _attempt in range(REASON_ATTEMPTS):
+            answer = command.run(["squeue", "--noheader", "--jobs=" + identifier, "--states=PENDING", "--format=%r"])
+            reason = answer.out.strip()
+            if reason not in ("None", "Priority"):
+                return reason
+            time.sleep(0.3)
+        return reason
 
     def cancel(self, selection: Sequence[str]) -> None:
         """Cancel jobs by id or by scancel's own options, quietly: they may be over."""

@@ -89,7 +89,9 @@ def node_gpus(want: Node, node: Record, found: Mapping[str, Any]) -> Verdict:
             "node-gpus", want.name, "Slurm schedules other GPUs than cluster.yml declares", measured, expected
         )
     devices = found.get("gpu_devices")
-    if want.gpus and devices is not None and int(devices) < want.gpus:
+    # slices of a GPU (MIG: `1g.10gb`) share its device file
+    sliced = "g." in want.gpu_type
+    if want.gpus and devices is not None and int(devices) < want.gpus and not sliced:
         text = "the node has fewer GPU device files (/dev/nvidia*) than GPUs declared"
         return failed("node-gpus", want.name, text, "{} device files".format(devices), expected)
     return verdict("node-gpus", want.name, PASS, measured, expected)

@@ -75,9 +75,11 @@ def over_asking(inputs: Inputs, picture: Picture, session: Session) -> List[Verd
             return overask.judge(request, name, None, picture.config)
         options = ["--partition=" + name, "--output=/dev/null", *request.options]
         answer = session.sbatch("over-" + request.what, options, "#!/bin/sh\ntrue\n")
+        pending = ""
         if answer.rc == 0:
+            pending = session.pending_reason(answer.out)
             session.cancel([answer.out])
-        return overask.judge(request, name, answer, picture.config)
+        return overask.judge(request, name, answer, picture.config, pending)
 
     with ThreadPoolExecutor(len(wanted)) as pool:
         return list(pool.map(attempt, wanted))
