@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping, NamedTuple, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple
 
 from . import across, placement, probe
 from .across import Answers, Data
@@ -30,13 +31,13 @@ def device(data: Mapping[str, Any]) -> str:
     return ",".join(name.replace("nvidia", "") for name in opened)
 
 
-def run_pair(session: Session, number: int, place: Placement, alone: Placement) -> Pair:
+def run_pair(session: Session, label: str, place: Placement, alone: Placement) -> Pair:
     """Two jobs with one GPU a node; the first holds its GPUs until the second has answered.
 
     `place` has the nodes with two free GPUs, `alone` those with one: they run the first job only.
     """
     joint = Placement(place.partition, place.nodes + alone.nodes)
-    names = ["gpu-a{}".format(number), "gpu-b{}".format(number)]
+    names = ["pair-a" + label, "pair-b" + label]
     holding = session.start(names[0], joint.options(gpus=1), across.argv("gpu", "hold"))
     holding.wait_for(probe.MARK, len(joint.nodes), session.queue_timeout)
     second = Answers({}, {})
@@ -50,15 +51,32 @@ def run_pair(session: Session, number: int, place: Placement, alone: Placement) 
     return Pair(Answers(lines, {node: across.trouble(outcome) for node in joint.nodes if node not in lines}), second)
 
 
+def run_all(
+    session: Session, names: Sequence[str], nodes: Mapping[str, Record], partitions: Mapping[str, Record]
+) -> Pair:
+    """Pairs on all named nodes; where a joint job left nodes without an answer, each of those is tried alone."""
+    jobs = places(names, nodes, partitions)
+    if not jobs:
+        return merge([])
+    with ThreadPoolExecutor(across.WORKERS) as pool:
+        numbered = [(str(number), job) for number, job in enumerate(jobs)]
+        first = merge(list(pool.map(lambda entry: run_pair(session, entry[0], *entry[1]), numbered)))
+        joint = {node for two, one in jobs if len(two.nodes + one.nodes) > 1 for node in two.nodes + one.nodes}
+        troubled = [node for node in names if node in joint and node in (*first.first.troubles, *first.second.troubles)]
+        again = [("-" + node, places([node], nodes, partitions)[0]) for node in troubled[: across.MOST_ALONE]]
+        second = list(pool.map(lambda entry: run_pair(session, entry[0], *entry[1]), again))
+    return merge([first, *second])
+
+
 def places(
     names: Sequence[str], nodes: Mapping[str, Record], partitions: Mapping[str, Record]
-) -> List[List[Placement]]:
+) -> List[Tuple[Placement, Placement]]:
     """For each job: the nodes with two free GPUs and those with one."""
     found = []
     for place in placement.place(names, nodes, partitions):
         two = [node for node in place.nodes if placement.free_gpus(nodes[node]) > 1 and _room_for_two(nodes[node])]
         one = [node for node in place.nodes if node not in two]
-        found.append([Placement(place.partition, two), Placement(place.partition, one)])
+        found.append((Placement(place.partition, two), Placement(place.partition, one)))
     return found
 
 
@@ -106,9 +124,10 @@ def merge(pairs: Sequence[Pair]) -> Pair:
 
 
 def _joined(answers: Sequence[Answers]) -> Answers:
+    """Later answers count: a node that answered alone is in no trouble any more."""
     lines: Dict[str, List[Data]] = {}
     troubles: Dict[str, across.Trouble] = {}
     for entry in answers:
         lines.update(entry.lines)
         troubles.update(entry.troubles)
-    return Answers(lines, troubles)
+    return Answers(lines, {node: what for node, what in troubles.items() if node not in lines})

@@ -37,46 +37,33 @@ class Request(NamedTuple):
 
 def requests(partition: Record, nodes: Sequence[Record]) -> List[Request]:
     """Impossible requests for a partition with these nodes."""
-    name = partition.get("PartitionName", "")
-    cpus = max((slurmtext.number(node, "CPUTot") for node in nodes), default=0)
-    memory = max((slurmtext.number(node, "RealMemory") for node in nodes), default=0)
+
+    def most(key: str) -> int:
+        return max((slurmtext.number(node, key) for node in nodes), default=0)
+
+    count, cpus, memory = len(nodes) + 1, most("CPUTot"), most("RealMemory")
     gpus = max((slurmtext.gpu_count(node.get("Gres", "")) for node in nodes), default=0)
-    limit = slurmtext.minutes(partition.get("MaxTime", ""))
-    found = [
+    one = ["--nodes=1", "--ntasks=1"]
+    return [
+        Request("nodes", ["--nodes={}".format(count)], "{} nodes of {}".format(count, count - 1)),
         Request(
-            "nodes",
-            ["--nodes={}".format(len(nodes) + 1)],
-            "{} nodes of {}".format(len(nodes) + 1, len(nodes)),
+            "cpus", [*one, "--cpus-per-task={}".format(cpus + 1)], "{} CPUs on a node of {}".format(cpus + 1, cpus)
         ),
         Request(
-            "cpus",
-            ["--nodes=1", "--ntasks=1", "--cpus-per-task={}".format(cpus + 1)],
-            "{} CPUs on one node of {}".format(cpus + 1, cpus),
+            "memory", [*one, "--mem={}M".format(memory + 1024)], "{} MiB on a node of {}".format(memory + 1024, memory)
         ),
-        Request(
-            "memory",
-            ["--nodes=1", "--mem={}M".format(memory + 1024)],
-            "{} MiB on a node of {}".format(memory + 1024, memory),
-        ),
+        Request("gpus", [*one, "--gres=gpu:{}".format(gpus + 1)], "{} GPUs on a node of {}".format(gpus + 1, gpus)),
+        _longer(partition),
     ]
-    if gpus:
-        found.append(
-            Request(
-                "gpus",
-                ["--nodes=1", "--gres=gpu:{}".format(gpus + 1)],
-                "{} GPUs on a node of {}".format(gpus + 1, gpus),
-            )
-        )
-    else:
-        found.append(Request("gpus", ["--nodes=1", "--gres=gpu:1"], "1 GPU in a partition without GPUs"))
+
+
+def _longer(partition: Record) -> Request:
+    """An hour more than the partition allows."""
+    limit = slurmtext.minutes(partition.get("MaxTime", ""))
     if limit is None:
-        found.append(Request("time", [], "", "partition {} has no time limit".format(name)))
-    else:
-        longer = slurmtext.clock(limit + 60)
-        found.append(
-            Request("time", ["--time=" + longer], "{} with a limit of {}".format(longer, slurmtext.clock(limit)))
-        )
-    return found
+        return Request("time", [], "", "partition {} has no time limit".format(partition.get("PartitionName", "")))
+    longer = slurmtext.clock(limit + 60)
+    return Request("time", ["--time=" + longer], "{} with a limit of {}".format(longer, slurmtext.clock(limit)))
 
 
 def judge(

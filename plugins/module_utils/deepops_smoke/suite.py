@@ -110,13 +110,7 @@ def gpu_jobs(picture: Picture, session: Session, names: Sequence[str], answers: 
     """Two jobs with a GPU at once on every GPU node: different devices, and no way to the others."""
     with_gpus = [name for name in names if picture.gpus(name)]
     free = [name for name in with_gpus if placement.free_gpus(picture.nodes[name]) > 0]
-    jobs = gpus.places(free, picture.nodes, picture.partitions)
-    if not jobs:
-        return [skipped("gpu-assignment", name, "busy: no GPU is free") for name in with_gpus]
-    with ThreadPoolExecutor(len(jobs)) as pool:
-        pair = gpus.merge(
-            list(pool.map(lambda job: gpus.run_pair(session, job[0], job[1][0], job[1][1]), enumerate(jobs)))
-        )
+    pair = gpus.run_all(session, free, picture.nodes, picture.partitions)
     checks = []
     confined = confinement.uses_cgroups(picture.config)
     for name in with_gpus:
