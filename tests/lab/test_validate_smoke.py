@@ -250,7 +250,8 @@ def test_nodes_with_one_free_gpu_are_tested_with_that_one(deployed: LabCluster) 
     assert result.code == 0, result.shown
     assert {result.checks[key]["status"] for key in both("gpu-assignment")} == {"pass"}
     assert "only one GPU was free" in result.message("gpu-assignment", "gpu01")
-    assert result.elapsed_s < 60
+    assert "busy: no node has" in result.message("guide-batch", "gpu")
+    assert result.elapsed_s < 30
     assert leftovers(deployed) == ""
 
 

@@ -63,6 +63,10 @@ class TestGuide:
 
         assert guide.scaled(place) == (guide.PRINTED, "as printed")
 
+    @pytest.mark.parametrize(("used", "room"), [({}, True), ({"CPUAlloc": "1"}, False), ({"AllocMem": "8000"}, False)])
+    def test_it_is_not_submitted_where_it_would_only_wait(self, used: dict[str, str], room: bool) -> None:
+        assert guide.has_room(node(**used), {"cpus": "8", "memory": "32000M"}) is room
+
     @pytest.mark.parametrize(
         ("line", "status"),
         [

@@ -84,6 +84,13 @@ def scaled(where: Place) -> Tuple[Mapping[str, str], str]:
     return values, "as printed" if not changed else "with " + text
 
 
+def has_room(node: Record, values: Mapping[str, str]) -> bool:
+    """Could the script start on this node now? It asks for much: in vain it would only stand in the queue."""
+    cpus = slurmtext.number(node, "CPUTot") - slurmtext.number(node, "CPUAlloc")
+    memory = slurmtext.number(node, "RealMemory") - slurmtext.number(node, "AllocMem")
+    return cpus >= int(values["cpus"]) and memory >= slurmtext.mebibytes(values["memory"])
+
+
 def interactive(session: Session, where: Place) -> Verdict:
     """`srun -N 1 --gpus=1 -t 01:00:00 --pty bash` on a real terminal, with a command typed into the shell."""
     argv = ["srun", *where.option, *INTERACTIVE.split()[1:]]
@@ -142,6 +149,8 @@ def _with_gpu(out: str) -> int:
 def batch_script(session: Session, where: Place) -> Tuple[Verdict, List[Job]]:
     """The guide's batch script with --gres, --cpus-per-task, --mem and --time."""
     what, (values, text) = "guide-batch", scaled(where)
+    if not any(has_room(node, values) for node in where.nodes):
+        return skipped(what, where.name, "busy: no node has {cpus} CPUs and {memory} memory free".format(**values)), []
     # the script names its partition itself
     option = where.option[2:] if where.option[:1] == ["-p"] else where.option
     answer = session.sbatch("", option, SCRIPT.format(mark=MARK, **values))
