@@ -11,24 +11,12 @@ import pytest
 
 from deepopsctl.report.catalogue import CATALOGUE
 from tests.nodeside import MODULE_UTILS, load
+from tests.unit.slurm_samples import node, partition
 
 accounting = load("deepops_smoke.accounting")
 batch = load("deepops_smoke.batch")
 command = load("deepops_smoke.command")
 guide = load("deepops_smoke.guide")
-
-
-def node(name: str = "gpu01", **changes: str) -> dict[str, str]:
-    found = {
-        "NodeName": name, "State": "IDLE", "CPUTot": "8", "CPUAlloc": "0", "RealMemory": "32000", "AllocMem": "0",
-        "Gres": "gpu:h100:2", "Partitions": "gpu", "AllocTRES": "", "ThreadsPerCore": "1",
-    }  # fmt: skip
-    return {**found, **changes}
-
-
-def partition(name: str = "gpu", **changes: str) -> dict[str, str]:
-    found = {"PartitionName": name, "State": "UP", "Default": "NO", "MaxTime": "UNLIMITED", "MaxNodes": "UNLIMITED"}
-    return {**found, **changes}
 
 
 class TestGuide:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.nodeside import load
+from tests.unit.slurm_samples import node, partition
 
 across = load("deepops_smoke.across")
 command = load("deepops_smoke.command")
@@ -18,19 +19,6 @@ placement = load("deepops_smoke.placement")
 probe = load("deepops_smoke.probe")
 session = load("deepops_smoke.session")
 terminal = load("deepops_smoke.terminal")
-
-
-def node(name: str = "gpu01", **changes: str) -> dict[str, str]:
-    found = {
-        "NodeName": name, "State": "IDLE", "CPUTot": "8", "CPUAlloc": "0", "RealMemory": "32000", "AllocMem": "0",
-        "Gres": "gpu:h100:2", "Partitions": "gpu", "AllocTRES": "", "ThreadsPerCore": "1",
-    }  # fmt: skip
-    return {**found, **changes}
-
-
-def partition(name: str = "gpu", **changes: str) -> dict[str, str]:
-    found = {"PartitionName": name, "State": "UP", "Default": "NO", "MaxTime": "UNLIMITED", "MaxNodes": "UNLIMITED"}
-    return {**found, **changes}
 
 
 class TestPlacement:
