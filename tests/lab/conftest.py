@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab.harness import NOT_POSSIBLE, LabCluster, command, lab_down, lab_up
+from tests.lab.harness import NOT_POSSIBLE, PREFIX, LabCluster, fresh_cluster, lab_down
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -22,15 +22,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="module", params=["debian12", "debian13"])
 def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
     """A fresh lab of one controller and two nodes with two simulated GPUs, reached by key, nothing deployed."""
-    name = f"test-{request.param}"
-    lab_down(name)
+    name = f"{PREFIX}-{request.param}"
     try:
-        lab = lab_up(name, "--os", request.param, "--compute", "2", "--gpus", "a100:2")
-        directory = tmp_path_factory.mktemp(name) / "cluster"
-        made = command("init", str(directory), "--from", lab["node_list"])
-        assert made.returncode == 0, made.stderr
-        found = LabCluster(name, request.param, directory, Path(lab["node_list"]), Path(lab["password_file"]))
-        found.deepopsctl("ssh", "setup", "--password-file", str(found.password_file))
+        yield fresh_cluster(name, tmp_path_factory.mktemp(name), "--compute", "2", "--gpus", "a100:2", os=request.param)
+    finally:
+        lab_down(name)
+
+
+@pytest.fixture(scope="session")
+def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
+    """A deployed cluster (a controller, two nodes with two simulated GPUs) for tests that leave it as they found it."""
+    name = f"{PREFIX}-deployed"
+    try:
+        found = fresh_cluster(name, tmp_path_factory.mktemp(name), "--compute", "2", "--gpus", "a100:2")
+        found.deploy()
         yield found
     finally:
         lab_down(name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -14,6 +15,8 @@ from typing import Any
 
 DEEPOPSCTL = str(Path(sys.executable).parent / "deepopsctl")
 
+# A second checkout on the same machine may test at the same time: labs are known by their names alone.
+PREFIX = os.environ.get("DEEPOPSCTL_TEST_LAB_PREFIX", "test")
 NOT_POSSIBLE = "" if shutil.which("podman") else "podman is not installed (scripts/install-tools installs it)"
 
 
@@ -81,6 +84,17 @@ class LabCluster:
 def command(*arguments: str, seconds: int = 600) -> subprocess.CompletedProcess[str]:
     """Run deepopsctl and return what it printed."""
     return subprocess.run([DEEPOPSCTL, *arguments], capture_output=True, text=True, timeout=seconds)
+
+
+def fresh_cluster(name: str, folder: Path, *options: str, os: str = "debian13") -> LabCluster:
+    """A new lab and the cluster directory made from it, its nodes reached by key, nothing deployed."""
+    lab_down(name)
+    lab = lab_up(name, "--os", os, *options)
+    made = command("init", str(folder / "cluster"), "--from", lab["node_list"])
+    assert made.returncode == 0, made.stderr
+    found = LabCluster(name, os, folder / "cluster", Path(lab["node_list"]), Path(lab["password_file"]))
+    found.deepopsctl("ssh", "setup", "--password-file", str(found.password_file))
+    return found
 
 
 def lab_up(name: str, *options: str) -> dict[str, Any]:

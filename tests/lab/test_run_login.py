@@ -11,9 +11,9 @@ from typing import Any
 import pexpect  # type: ignore[import-untyped]
 import pytest
 
-from tests.lab.harness import LabCluster, command, lab_down, lab_up
+from tests.lab.harness import PREFIX, LabCluster, command, lab_down, lab_up
 
-LAB = "test-login"
+LAB = f"{PREFIX}-login"
 PLAY = """\
 - name: Work
   hosts: slurm_cluster

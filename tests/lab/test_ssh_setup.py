@@ -18,9 +18,9 @@ from typing import Any
 
 import pytest
 
-from tests.lab.harness import DEEPOPSCTL, LabCluster, command, lab_down, lab_up
+from tests.lab.harness import DEEPOPSCTL, PREFIX, LabCluster, command, lab_down, lab_up
 
-LAB = "test-ssh"
+LAB = f"{PREFIX}-ssh"
 NODES = ("ctl1", "gpu01", "gpu02")
 ASK_FOR_PASSWORDS = "/etc/ssh/sshd_config.d/00-test.conf"
 # systemd refuses the sixth start within ten seconds unless it is told to forget
