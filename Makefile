@@ -44,7 +44,7 @@ lab-tests: tools venv ## The tests on real Slurm clusters in containers
 	$(BIN)/pytest -m lab tests
 
 test: tools venv lint types ## Everything; ends with pytest's summary
-	$(BIN)/pytest -v tests
+	$(BIN)/python scripts/run-tests
 
 bench: tools venv ## Deploy times against a bare parallel-ssh floor, in one run
 	$(BIN)/python benchmarks/deploy.py
