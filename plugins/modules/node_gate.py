@@ -30,46 +30,8 @@ clean: {description: True when nothing has to be done., type: bool, returned: al
 reasons: {description: Why not, a sentence each., type: list, elements: str, returned: always}
 """
 
-import os
-
-from ansible.module_utils import node_packages, node_record, node_units
+from ansible.module_utils import node_packages, node_platform, node_record, node_units
 from ansible.module_utils.basic import AnsibleModule
-
-CGROUP = "/sys/fs/cgroup"
-
-
-def os_release():
-    """Ansible's names for the platform, from /etc/os-release."""
-    found = {}
-    with open("/etc/os-release") as stream:
-        for line in stream:
-            key, _separator, value = line.strip().partition("=")
-            found[key] = value.strip('"')
-    like = found.get("ID_LIKE", "").split() + [found.get("ID", "")]
-    family = "Debian" if "debian" in like else "RedHat" if "rhel" in like or "fedora" in like else found.get("ID", "")
-    version = found.get("VERSION_ID", "")
-    return {
-        "distribution": (found.get("NAME") or found.get("ID") or "unknown").split()[0],
-        "distribution_version": version,
-        "distribution_major_version": version.split(".")[0],
-        "os_family": family,
-    }
-
-
-def cgroup_facts():
-    """Which cgroup hierarchy slurmd will meet, and whether it may confine jobs in it."""
-    unified = os.path.join(CGROUP, "cgroup.controllers")
-    if os.path.exists(unified):
-        with open(unified) as stream:
-            # a v2 tree beside a v1 one can be there and have nothing to give
-            usable = {"cpuset", "memory"} <= set(stream.read().split())
-        return {"deepops_cgroup": "v2", "deepops_cgroup_writable": usable and is_writable(CGROUP)}
-    return {"deepops_cgroup": "v1", "deepops_cgroup_writable": is_writable(os.path.join(CGROUP, "devices"))}
-
-
-def is_writable(folder):
-    """True for a folder that root may write to and that is not mounted read-only."""
-    return os.access(folder, os.W_OK) and not os.statvfs(folder).f_flag & os.ST_RDONLY
 
 
 def differences(record):
@@ -129,7 +91,7 @@ def main():
         supports_check_mode=True,
     )
     found = reasons(module.params["component"], module.params["digest"], module.params["steps"])
-    facts = dict(os_release(), **cgroup_facts())
+    facts = dict(node_platform.os_release(), **node_platform.cgroup_facts())
     module.exit_json(changed=False, clean=not found, reasons=found, ansible_facts=facts)
 
 
