@@ -11,7 +11,7 @@ description:
     transaction), then the hostname, directories, files, and last the units that those files belong to.
   - A unit is restarted only when one of its I(restart_on) files changed, or an earlier call was cut off
     between the change and the restart. It is remembered on disk before the file changes.
-  - Check mode and diff are honest; the content of files marked I(secret) is in neither.
+  - Check mode and diff are honest; the content of a I(secret_base64) is in neither.
   - What was achieved is recorded on the node, keyed by I(digest), for M(node_gate).
 options:
   component: {description: Component this step belongs to., type: str, required: true}
@@ -44,8 +44,12 @@ options:
     suboptions:
       path: {description: Absolute path., type: path, required: true}
       content: {description: The text., type: str}
-      secret: {description: The text of a secret file; never shown., type: str}
-      secret_base64: {description: The bytes of a secret file in base64; never shown., type: str}
+      secret_base64:
+        description:
+          - The content of a secret file in base64, on one line; never shown.
+          - Ansible takes no value of several lines out of what it writes to the node's journal, so there is no
+            other form.
+        type: str
       block: {description: Text of a managed block; the rest of the file is kept., type: str}
       owner: {description: Owner., type: str, default: root}
       group: {description: Group., type: str, default: root}
@@ -183,20 +187,15 @@ def make_directory(step, path, ids, mode):
         step.fail("%s: %s" % (path, error.strerror), "see what is at that path, and its file system")
 
 
-def is_secret(wanted):
-    return wanted["secret"] is not None or wanted["secret_base64"] is not None
-
-
 def desired_content(step, wanted):
     if wanted["block"] is not None:
         return node_files.with_block(node_files.read(wanted["path"]), wanted["block"], MARKER)
     if wanted["secret_base64"] is not None:
         try:
-            return base64.b64decode("".join(wanted["secret_base64"].split()), validate=True)
+            return base64.b64decode(wanted["secret_base64"].strip(), validate=True)
         except ValueError:
             step.fail("%s: its content is not base64" % wanted["path"], "correct the variable that holds the secret")
-    text = wanted["content"] if wanted["content"] is not None else wanted["secret"]
-    return text.encode("utf-8")
+    return wanted["content"].encode("utf-8")
 
 
 def ensure_file(step, wanted, units):
@@ -233,13 +232,13 @@ def apply_file(step, wanted, content, ids, found, due):
             node_record.clear_pending(name)
         if isinstance(error, node_files.FileRefusedError):
             # a parser's complaint quotes the line it does not like
-            words = "%s: %s refuses the new content" % (path, validate[0]) if is_secret(wanted) else str(error)
-            step.fail(words, "the old file is still in place")
+            words = "%s: %s refuses the new content" % (path, validate[0])
+            step.fail(str(error) if wanted["secret_base64"] is None else words, "the old file is still in place")
         step.fail("%s: %s" % (path, error.strerror), "see the space and the mount options of that file system")
 
 
 def add_diff(step, wanted, content):
-    if is_secret(wanted):
+    if wanted["secret_base64"] is not None:
         shown = {"before": "", "after": "(secret)\n"}
     else:
         before = node_files.read(wanted["path"]) or b""
@@ -374,14 +373,13 @@ def arguments():
                 owned,
                 path={"type": "path", "required": True},
                 content={},
-                secret={"no_log": True},
                 secret_base64={"no_log": True},
                 block={},
                 mode={"default": "0644"},
                 validate={"type": "list", "elements": "str", "default": []},
             ),
-            "required_one_of": [["content", "secret", "secret_base64", "block"]],
-            "mutually_exclusive": [["content", "secret", "secret_base64", "block"]],
+            "required_one_of": [["content", "secret_base64", "block"]],
+            "mutually_exclusive": [["content", "secret_base64", "block"]],
         },
         "units": {
             "type": "list",

@@ -63,6 +63,11 @@ def module_utils_with_record_in(folder: Path, state: Path) -> Path:
     return copied
 
 
+def secret(text: str) -> dict[str, str]:
+    """The argument that holds a secret file's content."""
+    return {"secret_base64": base64.b64encode(text.encode()).decode()}
+
+
 def tasks_for(folder: Path) -> list[dict[str, Any]]:
     """The story: deploy, look, break, look, mend, refuse."""
     mine = {"owner": pwd.getpwuid(os.getuid()).pw_name, "group": grp.getgrgid(os.getgid()).gr_name}
@@ -74,13 +79,8 @@ def tasks_for(folder: Path) -> list[dict[str, Any]]:
         "directories": [{"path": f"{folder}/var/spool", "mode": "0750", **mine}],
         "files": [
             plain,
-            {"path": f"{folder}/etc/password", "secret": f"password={SECRET}\n", "mode": "0600", **mine},
-            {
-                "path": f"{folder}/etc/key",
-                "secret_base64": base64.b64encode(KEY.encode()).decode(),
-                "mode": "0400",
-                **mine,
-            },
+            {"path": f"{folder}/etc/password", **secret(f"password={SECRET}\n"), "mode": "0600", **mine},
+            {"path": f"{folder}/etc/key", **secret(KEY), "mode": "0400", **mine},
             {"path": f"{folder}/etc/hosts", "block": "192.0.2.1 n1", **mine},
         ],
         "probes": {"said": ["echo", "hello"], "failed": ["false"], "absent": ["no-such-command-anywhere"]},
@@ -103,7 +103,7 @@ def tasks_for(folder: Path) -> list[dict[str, Any]]:
     def one_file(**file: object) -> dict[str, Any]:
         return {"step": "one", "directories": [], "probes": {}, "files": [{**mine, **file}]}
 
-    new_secret = {**desired["files"][1], "secret": f"password={OTHER_SECRET}\n"}
+    new_secret = {**desired["files"][1], **secret(f"password={OTHER_SECRET}\n")}
     nobody = {**plain, "owner": "nobody-has-this-name"}
     unit = {"name": "no-such-unit-anywhere.service", "restart_on": [plain["path"]]}
     in_check_mode = [
@@ -130,7 +130,9 @@ def tasks_for(folder: Path) -> list[dict[str, Any]]:
     ]
     secrets = [
         state("new secret, in check mode", check=True, files=[new_secret]),
-        state("refused secret", **one_file(path=f"{folder}/etc/bad", secret=QUOTED, validate=["cat", "%s", "/none"])),
+        state(
+            "refused secret", **one_file(path=f"{folder}/etc/bad", **secret(QUOTED), validate=["cat", "%s", "/none"])
+        ),
         state("no base64", **one_file(path=f"{folder}/etc/bad", secret_base64=f"{SECRET}!")),
     ]
     refused = [
@@ -260,11 +262,14 @@ class TestSecrets:
         assert node.actions("new secret, in check mode") == ["wrote etc/password"]
         assert "(secret)" in node.diff("new secret, in check mode")
 
-    @pytest.mark.parametrize("secret", [SECRET, OTHER_SECRET, KEY, base64.b64encode(KEY.encode()).decode(), QUOTED])
-    def test_no_secret_is_in_what_ansible_prints_or_hands_on(self, node: Node, secret: str) -> None:
+    @pytest.mark.parametrize(
+        "hidden",
+        [SECRET, OTHER_SECRET, KEY, QUOTED, *(secret(text)["secret_base64"] for text in (KEY, f"password={SECRET}\n"))],
+    )
+    def test_no_secret_is_in_what_ansible_prints_or_hands_on(self, node: Node, hidden: str) -> None:
         assert "EXEC" in node.played.output, "this is not the most that Ansible says"
-        assert secret not in node.played.output
-        assert not [result.task for result in node.played.results if secret in json.dumps(result.data)]
+        assert hidden not in node.played.output
+        assert not [result.task for result in node.played.results if hidden in json.dumps(result.data)]
 
     def test_a_parser_that_refuses_a_secret_is_named_and_not_quoted(self, node: Node) -> None:
         assert node["refused secret"].status == "failed"
