@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 CGROUP = "/sys/fs/cgroup"
+NVIDIA = "/sys/module/nvidia/version"
 
 
 def os_release():
@@ -23,6 +24,17 @@ def os_release():
         "distribution_major_version": version.split(".")[0],
         "os_family": family,
     }
+
+
+def versions():
+    """{os, kernel, driver}; no driver where none is loaded."""
+    release = os_release()
+    name = "%s %s" % (release["distribution"], release["distribution_version"])
+    found = {"os": name.strip(), "kernel": os.uname().release}
+    if os.path.exists(NVIDIA):
+        with open(NVIDIA) as stream:
+            found["driver"] = stream.read().strip()
+    return found
 
 
 def cgroup_facts():

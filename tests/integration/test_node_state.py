@@ -340,8 +340,8 @@ class TestGate:
 
     def test_everything_that_was_broken_is_named(self, node: Node) -> None:
         assert sorted(node.reasons("gate, broken")) == [
-            "etc/key was changed or removed",
-            "etc/plain.conf was changed or removed",
+            "etc/key has another owner or mode",
+            "etc/plain.conf was changed",
             "var/spool has another owner or mode, or is gone",
         ]
 

@@ -1,0 +1,74 @@
+"""A node's records of its last good deploy, compared with what is there now."""
+
+from __future__ import annotations
+
+from ansible.module_utils import node_packages, node_record, node_units
+
+
+def differences(record):
+    """Sentences for everything that is no longer as recorded."""
+    items = record["items"]
+    found = []
+    present = node_packages.installed(list(items["packages"]))
+    for name, version in items["packages"].items():
+        if present.get(name) != version:
+            found.append("package %s is %s, was %s" % (name, present.get(name, "missing"), version))
+    for path, facts in items["files"].items():
+        sentence = file_difference(path, facts, node_record.file_facts(path))
+        found += [sentence] if sentence else []
+    for path, facts in items["directories"].items():
+        if node_record.directory_facts(path) != facts:
+            found.append("%s has another owner or mode, or is gone" % path)
+    return found + unit_differences(items["units"])
+
+
+def file_difference(path, then, now):
+    """What became of a file, '' for nothing."""
+    if now == then:
+        return ""
+    if now is None:
+        return "%s was removed" % path
+    return "%s was changed" % path if then is None or now[0] != then[0] else "%s has another owner or mode" % path
+
+
+def unit_differences(units):
+    found = []
+    shown = node_units.show(list(units))
+    for name, running in units.items():
+        properties = shown.get(name, {})
+        blocked = properties.get("ConditionResult") == "no" and properties.get("ActiveState") == "inactive"
+        if running and properties.get("ActiveState") != "active" and not blocked:
+            found.append("%s is %s" % (name, properties.get("ActiveState", "unknown")))
+        elif running and not node_units.is_enabled(properties):
+            found.append("%s is not enabled" % name)
+        elif not running and properties.get("ActiveState") == "active":
+            found.append("%s runs" % name)
+        if node_record.is_pending(name):
+            found.append("%s still has to restart" % name)
+    return found
+
+
+def compare(component, digest, steps):
+    """The same in parts, for a report: every difference is listed, whether or not the wish has changed since."""
+    records = {step: node_record.load(component, step) for step in steps}
+    known = [record for record in records.values() if record]
+    return {
+        "deployed": bool(known),
+        "missing": [step for step, record in records.items() if not record],
+        "stale": [step for step, record in records.items() if record and record["digest"] != digest],
+        "digests": sorted({record["digest"] for record in known}),
+        "differences": list(dict.fromkeys(sentence for record in known for sentence in differences(record))),
+    }
+
+
+def reasons(component, digest, steps):
+    """Why the node needs the component's steps; empty when it does not."""
+    if not digest:
+        return ["a full run was asked for"]
+    records = {step: node_record.load(component, step) for step in steps}
+    if not any(records.values()):
+        return ["never deployed"]
+    stale = [step for step, record in records.items() if not record or record["digest"] != digest]
+    if stale:
+        return ["the desired state changed, or the last deploy did not finish: %s" % ", ".join(stale)]
+    return [sentence for record in records.values() for sentence in differences(record)]

@@ -1,0 +1,67 @@
+"""Ask slurmctld; that it does not answer, or is not there yet, is an answer."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+
+from ansible.module_utils import slurm_reading
+
+# above Slurm's own MessageTimeout (10 s): it says what is wrong better than a signal does
+COMMAND_TIMEOUT = 30
+SHOW_NODES = ("scontrol", "--oneliner", "--details", "show", "node")
+SHOW_JOBS = ("squeue", "--noheader", "--all", "--format=%s" % slurm_reading.JOB_FORMAT)
+
+
+def ask(*command, timeout=COMMAND_TIMEOUT):
+    """(worked, output); None instead of worked where the command is not installed."""
+    try:
+        done = subprocess.run(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            universal_newlines=True,
+            timeout=timeout,
+            check=False,
+        )
+    except FileNotFoundError:
+        return None, "%s is not installed" % command[0]
+    except subprocess.TimeoutExpired:
+        return False, "%s did not answer within %d s" % (command[0], timeout)
+    return done.returncode == 0, done.stdout
+
+
+def report(wait=0, timeout=COMMAND_TIMEOUT):
+    """The whole answer; `wait` seconds are spent on a slurmctld that says no, `timeout` on one that says nothing."""
+    deadline = time.monotonic() + wait
+    while True:
+        answered, shown = ask(*SHOW_NODES, timeout=timeout)
+        listed, queue = ask(*SHOW_JOBS, timeout=timeout) if answered else (False, "")
+        if (answered and listed) or answered is None or time.monotonic() >= deadline:
+            break
+        time.sleep(0.5)
+    up = bool(answered and listed)
+    return {
+        "installed": answered is not None,
+        "controller_up": up,
+        "error": "" if up else " ".join((queue if answered else shown).split()),
+        "nodes": slurm_reading.nodes(shown) if up else [],
+        "jobs": slurm_reading.jobs(queue) if up else [],
+        "versions": versions(up) if answered is not None else {},
+    }
+
+
+def versions(up):
+    """What is installed, and what runs: they differ between an upgrade of the packages and the restart."""
+    found = installed_version()
+    if up:
+        _worked, config = ask("scontrol", "show", "config")
+        running = slurm_reading.running_version(config)
+        found.update({"slurmctld": running} if running else {})
+    return found
+
+
+def installed_version():
+    """{slurm: version} of the tools on this machine, {} without any; Debian writes `slurm-wlm 24.11.5`."""
+    worked, shown = ask("scontrol", "--version")
+    return {"slurm": shown.split()[-1]} if worked and shown.split() else {}

@@ -1,0 +1,45 @@
+"""Which nodes may be drained or resumed: our drains are known by their reason, all others are somebody else's."""
+
+from __future__ import annotations
+
+import re
+
+PREFIX = "deepopsctl: "
+FAULTS = {"DOWN", "FAIL", "ERROR", "UNKNOWN", "INVAL", "INVALID_REG", "NOT_RESPONDING"}
+
+
+def our_reason(text):
+    """The reason as we give it to Slurm; scontrol takes a double quote at its end for its own."""
+    return PREFIX + " ".join(text.replace('"', "'").split())
+
+
+def verdict(wanted, name, node, reason):
+    """(action, message) for one node; the action is drain, resume, none, kept or refused."""
+    if node is None:
+        return "refused", "Slurm has no node %s: deploy first" % name
+    drained, ours = "DRAIN" in node["state"], node["reason"].startswith(PREFIX)
+    theirs = "drained by %s since %s: %s" % (
+        node["reason_user"] or "somebody",
+        node["reason_since"].replace("T", " ") or "?",
+        node["reason"] or "no reason given",
+    )
+    if wanted == "drain":
+        if drained and not ours:
+            return "kept", theirs
+        return ("none", node["reason"]) if drained and node["reason"] == reason else ("drain", reason)
+    if drained and not ours:
+        return "refused", theirs
+    # a `*` says that slurmd does not answer
+    if "*" in node["state"] or FAULTS & set(re.findall("[A-Z_]+", node["state"])):
+        why = " (%s)" % node["reason"] if node["reason"] else ""
+        return "refused", "Slurm has it as %s%s" % (node["state"].lower(), why)
+    return ("resume", "") if drained else ("none", "not drained")
+
+
+def decide(wanted, names, known, reason):
+    """A verdict for every node, in the order asked for."""
+    found = []
+    for name in names:
+        action, message = verdict(wanted, name, known.get(name), reason)
+        found.append({"name": name, "action": action, "message": message})
+    return found

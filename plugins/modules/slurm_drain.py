@@ -1,0 +1,89 @@
+#!/usr/bin/python
+"""Take nodes out of Slurm's service, or give back those that deepopsctl took."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: slurm_drain
+short_description: Drain nodes, or resume those that deepopsctl drained
+description:
+  - Meant for the primary controller, with C(become). Jobs that run are left to their end.
+  - A node that somebody else drained keeps their reason and is never resumed here; it is refused by name, with who and
+    why, and the others are done.
+options:
+  nodes: {description: Compute nodes., type: list, elements: str, required: true}
+  state: {description: What to do., type: str, choices: [drain, resume], required: true}
+  reason: {description: Why; needed to drain., type: str, default: ""}
+  wait: {description: Seconds to go on asking a slurmctld that does not answer., type: int, default: 20}
+author: deepopsctl
+"""
+
+EXAMPLES = r"""
+- name: Drain a node
+  slurm_drain: {nodes: [gpu03], state: drain, reason: "new fan"}
+"""
+
+RETURN = r"""
+deepops:
+  description: C(drain), a list with C(name), C(action) and C(message) for each node, and C(slurm) as it is afterwards.
+  type: dict
+  returned: always
+changes: {description: What was done., type: list, elements: dict, returned: always}
+"""
+
+import time
+
+from ansible.module_utils import slurm_asking, slurm_draining
+from ansible.module_utils.basic import AnsibleModule
+
+
+def update(names, wanted, reason, wait):
+    """Tell slurmctld; what it said where it refused."""
+    words = ["nodename=%s" % ",".join(names), "state=%s" % wanted]
+    words += ["reason=%s" % reason] if wanted == "drain" else []
+    deadline = time.monotonic() + wait
+    while True:
+        worked, said = slurm_asking.ask("scontrol", "update", *words)
+        if worked or worked is None or time.monotonic() >= deadline:
+            return "" if worked else " ".join(said.split()) or "scontrol update failed"
+        time.sleep(0.5)
+
+
+def main():
+    module = AnsibleModule(
+        argument_spec={
+            "nodes": {"type": "list", "elements": "str", "required": True},
+            "state": {"choices": ["drain", "resume"], "required": True},
+            "reason": {"default": ""},
+            "wait": {"type": "int", "default": 20},
+        },
+        required_if=[("state", "drain", ["reason"])],
+        supports_check_mode=True,
+    )
+    given = module.params
+    wanted = given["state"]
+    reason = slurm_draining.our_reason(given["reason"])
+    before = slurm_asking.report(given["wait"])
+    if not before["controller_up"]:
+        module.fail_json(
+            msg="slurmctld does not answer: %s" % before["error"],
+            hint="`deepopsctl status` shows more; `deepopsctl deploy` starts what should run",
+        )
+    verdicts = slurm_draining.decide(wanted, given["nodes"], {node["name"]: node for node in before["nodes"]}, reason)
+    names = [entry["name"] for entry in verdicts if entry["action"] == wanted]
+    after = before
+    if names and not module.check_mode:
+        refusal = update(names, wanted, reason, given["wait"])
+        if refusal:
+            module.fail_json(msg="scontrol could not %s %s: %s" % (wanted, ",".join(names), refusal))
+        after = slurm_asking.report(given["wait"])
+    detail = reason if wanted == "drain" else ""
+    module.exit_json(
+        changed=bool(names),
+        changes=[{"kind": "node", "name": name, "action": wanted, "detail": detail} for name in names],
+        deepops={"drain": verdicts, "slurm": after},
+    )
+
+
+if __name__ == "__main__":
+    main()
