@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from deepopsctl.model import Access, Cluster, Gpus, Node, Partition, Role
 from deepopsctl.nodelist import expand, fold_in_order, pair, shorten
+from deepopsctl.policydraft import Place, PolicyDraft
 from deepopsctl.problems import Problems, RefusedError
 from deepopsctl.values import address_key, check_address, check_name
 
@@ -68,6 +69,7 @@ class Draft:
         self.partitions: list[PartitionEntry] = []
         self.name = ""
         self.access = Access(user="")
+        self.policy = PolicyDraft()
         # set where an entry can't be read: what it would have brought is then not called missing
         self.incomplete = False
         self._counted = 0
@@ -149,11 +151,14 @@ class Draft:
         self._check_addresses()
         self._check_roles()
         partitions = self._finish_partitions()
+        written = ((Place(entry.where, entry.within), entry.partition) for entry in self.partitions)
+        types = frozenset(machine.gpus.type for machine in self.machines.values() if machine.gpus)
+        policy = self.policy.finish(written, types, self.problems)
         self.problems.raise_if_any()
         nodes = tuple(
             Node(m.name, m.roles, m.address, m.port, m.gpus, m.features, m.slurm) for m in self.machines.values()
         )
-        return Cluster(self.name or DEFAULT_NAME, self.access, nodes, partitions or default_partitions(nodes))
+        return Cluster(self.name or DEFAULT_NAME, self.access, nodes, partitions or default_partitions(nodes), policy)
 
     def _check_addresses(self) -> None:
         seen: dict[str, Machine] = {}

@@ -77,10 +77,12 @@ def _access_variables(cluster: Cluster) -> dict[str, object]:
 def _shared_variables(cluster: Cluster) -> dict[str, object]:
     """What roles need to know of the cluster as a whole, folded."""
     addressed = [node for node in cluster.nodes if node.address]
+    policy = cluster.policy.variable()
     return {
         "deepops_addresses": [{"names": names, "addresses": found} for names, found in address_pieces(addressed)],
         "slurm_nodes": _slurm_nodes(cluster),
         "slurm_partitions": [_slurm_partition(partition) for partition in cluster.partitions],
+        **({"slurm_policy": policy} if policy else {}),
     }
 
 

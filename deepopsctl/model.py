@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
 
+from deepopsctl.policy import Policy
+
 
 class Role(StrEnum):
     """What a machine is for. A machine may have several."""
@@ -73,6 +75,7 @@ class Cluster:
     access: Access
     nodes: tuple[Node, ...]
     partitions: tuple[Partition, ...]
+    policy: Policy = field(default_factory=Policy)
 
     def with_role(self, role: Role) -> tuple[Node, ...]:
         """The nodes that have `role`; delegated functions fall to the first controller."""

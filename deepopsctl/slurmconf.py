@@ -14,6 +14,9 @@ from deepopsctl.hardware import NodeHardware
 
 Version = tuple[int, int]
 
+# Between the default weights of two kinds of nodes; slurm.conf's own default is 1.
+WEIGHT_STEP = 100
+
 # Keys that follow from cluster.yml or from detection. A site changes those, not these.
 OWNED_KEYS = {
     "ClusterName": "set `cluster: {name: ...}` in cluster.yml",
@@ -99,23 +102,43 @@ def node_lines(
 ) -> list[str]:
     """Folded NodeName lines; nodes whose hardware is not known yet are left out (see `unknown_nodes`)."""
     lines = []
+    node_sets = tuple(node_sets)
+    weights = default_weights(node_sets)
     for node_set in node_sets:
         groups: dict[NodeHardware, list[str]] = {}
         for name in node_set.names:
             if name in hardware:
                 groups.setdefault(hardware[name], []).append(name)
         for values, names in groups.items():
-            lines.append(_node_line(node_set, values, names, addresses, reserve_percent))
+            fields = _node_fields(node_set, values, names, addresses, reserve_percent)
+            if weights:
+                fields["Weight"] = weights[gres_of(node_set)]
+            fields["State"] = "UNKNOWN"
+            lines.append(_line(merge_settings(fields, node_set.options)))
     return lines
 
 
-def _node_line(
+def default_weights(node_sets: Sequence[NodeSet]) -> dict[str, int]:
+    """Slurm's Weight by gres; empty where all nodes are alike. A job goes to the lightest node that has what it asks.
+
+    Without GPUs weighs least, then few GPUs before many, then the order in which cluster.yml first names the types.
+    """
+    kinds = {gres_of(node_set): node_set.gpu_count for node_set in node_sets}
+    if len(kinds) < 2:
+        return {}
+    ranked = sorted(kinds, key=lambda gres: kinds[gres])
+    # a site's own small weights stay below those of GPU nodes
+    first = 0 if "" in kinds else 1
+    return {gres: (rank + first) * WEIGHT_STEP or 1 for rank, gres in enumerate(ranked)}
+
+
+def _node_fields(
     node_set: NodeSet,
     values: NodeHardware,
     names: Sequence[str],
     addresses: Mapping[str, str],
     reserve_percent: int,
-) -> str:
+) -> dict[str, object]:
     fields: dict[str, object] = {"NodeName": nodelist.fold(names)}
     if all(addresses.get(name) for name in names):
         # Slurm pairs names and addresses in the order in which the folded names expand
@@ -132,8 +155,7 @@ def _node_line(
         fields["Gres"] = gres_of(node_set)
     if node_set.features:
         fields["Features"] = ",".join(node_set.features)
-    fields["State"] = "UNKNOWN"
-    return _line(merge_settings(fields, node_set.options))
+    return fields
 
 
 def unknown_nodes(node_sets: Iterable[NodeSet], hardware: Mapping[str, NodeHardware]) -> list[str]:

@@ -7,6 +7,7 @@ from itertools import groupby
 
 from deepopsctl.model import Cluster, Node, Partition, Role
 from deepopsctl.nodelist import fold_in_order, fold_pairs
+from deepopsctl.policywriter import policy_lines
 from deepopsctl.yamlout import flow
 
 # An entry whose addresses follow no pattern is cut into pieces that a person can still read.
@@ -27,6 +28,7 @@ def render_spec(cluster: Cluster) -> str:
     lines += [f"  - {flow(entry)}" for entry in _node_entries(cluster.nodes)]
     lines += ["", _PARTITIONS, "partitions:"]
     lines += [f"  - {flow(_partition_entry(partition))}" for partition in cluster.partitions]
+    lines += policy_lines(cluster.policy)
     return "\n".join(lines) + "\n"
 
 

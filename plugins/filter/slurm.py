@@ -37,9 +37,10 @@ def slurm_gres_lines(node_sets, hardware):
     return slurmconf.gres_lines(slurmconf.parse_node_sets(node_sets), _hardware(hardware))
 
 
-def slurm_settings(base, extra):
-    """deepopsctl's settings with the site's over them."""
-    merged = slurmconf.with_configless(slurmconf.merge_settings(base, extra))
+def slurm_settings(base, policy, extra):
+    """deepopsctl's settings with those of cluster.yml's policy over them, and the site's over both."""
+    merged = slurmconf.merge_settings(slurmconf.merge_settings(base, policy), extra)
+    merged = slurmconf.with_configless(merged)
     return {key: slurmconf.format_value(value) for key, value in merged.items()}
 
 

@@ -1,24 +1,43 @@
 #!/usr/bin/python
-"""Accounts and users in Slurm's accounting database."""
+"""QOS, accounts and users in Slurm's accounting database."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: slurm_accounts
-short_description: Make sure that accounts and user associations exist
+short_description: Bring QOS, accounts, users and their limits to what is declared
 description:
-  - Adds what is missing through C(sacctmgr); never removes or changes anything, a site's own accounts stay.
+  - Reads what Slurm has in four calls of C(sacctmgr), adds and modifies what differs, and reads it again.
+  - Nothing is ever removed. QOS, accounts and users that are not declared are a site's own and stay; so do limits
+    that somebody set by hand on declared ones. A limit that an earlier call set and that is declared no more is
+    taken away.
 options:
   cluster: {description: Slurm's cluster name., type: str, required: true}
-  accounts: {description: Accounts., type: list, elements: str, default: []}
+  accounts:
+    description: Accounts that exist; whatever they may do is left alone.
+    type: list
+    elements: str
+    default: []
   users:
-    description: Users and the account each of them may charge.
+    description: Users and the account each of them may charge; whatever they may do is left alone.
     type: list
     elements: dict
     default: []
     suboptions:
       name: {description: Login name., type: str, required: true}
       account: {description: Account., type: str, required: true}
+  policy:
+    description: RV(qos), accounts and users with their settings, as the inventory carries them (C(slurm_policy)).
+    type: dict
+    default: {}
+  only_names:
+    description: Only add QOS that are missing, without limits; slurmctld needs those of its partitions.
+    type: bool
+    default: false
+  slurm_conf:
+    description: Text of slurm.conf, to reach slurmdbd by before the file is there.
+    type: str
+    default: ""
 author: deepopsctl
 """
 
@@ -31,70 +50,190 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-actions: {description: What was added., type: list, elements: str, returned: always}
+actions: {description: What was done., type: list, elements: str, returned: always}
+changes: {description: "The same as data: kind, name, action, detail.", type: list, elements: dict, returned: always}
+foreign: {description: "QOS, accounts and users that are not declared, by kind.", type: dict, returned: always}
 """
 
+import json
+import os
 import shutil
 import subprocess
+import tempfile
 import time
 
+from ansible.module_utils import node_record, slurm_policy, slurm_policy_diff
 from ansible.module_utils.basic import AnsibleModule
 
-
-def sacctmgr(*words):
-    """(exit status, output) of sacctmgr."""
-    result = subprocess.run(
-        ["sacctmgr", "--immediate", "--noheader", "--parsable2"] + list(words),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        universal_newlines=True,
-        timeout=60,
-        check=False,
-    )
-    return result.returncode, result.stdout.strip()
+# which settings the last call made: only those are ever taken away
+OWNED = os.path.join(node_record.STATE, "slurm_policy.json")
+EMPTY = {"qos": {"normal": {}}, "associations": {"root": {}}, "users": {}}
+NOTHING_TO_DO = ("Nothing new added", "Nothing modified", "didn't affect anything")
 
 
-def rows(module, *words):
-    """Lines of a `sacctmgr show`, tolerating a slurmdbd that is just starting."""
-    deadline = time.monotonic() + 30
-    while True:
-        status, output = sacctmgr("show", *words)
-        if status == 0:
-            return [line.split("|") for line in output.splitlines()]
-        if time.monotonic() > deadline:
-            module.fail_json(
-                msg="sacctmgr show %s: %s" % (words[0], output),
-                hint="see `journalctl -u slurmdbd` on the accounting host",
+class Sacctmgr:
+    """sacctmgr, reached by the node's slurm.conf or by one that is not in its place yet."""
+
+    def __init__(self, module):
+        self.module = module
+        self.environment = dict(os.environ)
+        if module.params["slurm_conf"]:
+            folder = tempfile.mkdtemp(prefix="deepopsctl-policy-")
+            module.add_cleanup_file(folder)
+            self.environment["SLURM_CONF"] = os.path.join(folder, "slurm.conf")
+            with open(self.environment["SLURM_CONF"], "w") as stream:
+                stream.write(module.params["slurm_conf"])
+
+    def run(self, *words):
+        """(exit status, output)."""
+        try:
+            result = subprocess.run(
+                ["sacctmgr", "--immediate", "--noheader", "--parsable2"] + list(words),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                universal_newlines=True,
+                timeout=60,
+                check=False,
+                env=self.environment,
             )
-        time.sleep(0.5)
+        except subprocess.TimeoutExpired:
+            return 124, "no answer within 60 s"
+        return result.returncode, result.stdout.strip()
+
+    def show(self, *words):
+        """Lines of a `show`, tolerating a slurmdbd that is just starting."""
+        deadline = time.monotonic() + 60
+        while True:
+            status, output = self.run("show", *words)
+            if status == 0:
+                return output
+            if time.monotonic() > deadline:
+                self.module.fail_json(
+                    msg="sacctmgr show %s: %s" % (words[0], output),
+                    hint="see `journalctl -u slurmdbd` on the accounting host",
+                )
+            time.sleep(0.5)
+
+    def state(self, cluster):
+        """What Slurm has, in four calls."""
+        columns = {kind: "format=" + ",".join(names) for kind, names in slurm_policy.COLUMNS.items()}
+        where = ["where", "cluster=" + cluster]
+        return slurm_policy.state(
+            {
+                "qos": self.show("qos", columns["qos"]),
+                "accounts": self.show("account", columns["accounts"]),
+                "users": self.show("user", columns["users"]),
+                # without what is inherited: a limit of the parent is none of the child's own
+                "associations": self.show("association", *(where + ["wopl", columns["associations"]])),
+            }
+        )
+
+    def apply(self, changes, cluster):
+        """Make the changes; one that Slurm refuses may need another one first, so it is tried again after them."""
+        todo = slurm_policy_diff.commands(changes, cluster)
+        while todo:
+            refused = []
+            for some, words in todo:
+                status, output = self.run(*words)
+                if status and not any(sentence in output for sentence in NOTHING_TO_DO):
+                    refused.append((some, words, output))
+            if len(refused) == len(todo):
+                _some, words, output = refused[0]
+                self.module.fail_json(
+                    msg="sacctmgr %s: %s" % (" ".join(words), output),
+                    hint="correct it in cluster.yml; what was done before it stays, and the next deploy goes on",
+                )
+            todo = [(some, words) for some, words, _output in refused]
 
 
-def add(module, *words):
-    status, output = sacctmgr("add", *words)
-    # sacctmgr ends with 1 when there was nothing to add
-    if status and "Nothing new added" not in output:
-        module.fail_json(msg="sacctmgr add %s: %s" % (" ".join(words), output))
+def wanted_state(params):
+    """{kind: {key: settings}} of everything that is declared."""
+    policy = params["policy"]
+    found = {"qos": {}, "associations": {}, "users": {}}
+    for qos in policy.get("qos", []):
+        found["qos"][qos["name"]] = slurm_policy.settings("qos", qos["settings"])
+    for name in params["accounts"]:
+        found["associations"].setdefault(name, {})
+    for account in policy.get("accounts", []):
+        found["associations"][account["name"]] = slurm_policy.settings("associations", account["settings"])
+    for user in params["users"]:
+        found["associations"].setdefault("%s/%s" % (user["account"], user["name"]), {})
+    for user in policy.get("users", []):
+        key = "%s/%s" % (user["account"], user["name"])
+        found["associations"][key] = slurm_policy.settings("associations", user["settings"])
+        if user.get("default"):
+            found["users"][user["name"]] = {"DefaultAccount": user["account"]}
+    return found
 
 
-def cluster_registered(module, cluster, seconds=20):
+def cluster_registered(sacctmgr, cluster, seconds=20):
     """slurmctld registers the cluster itself moments after its start; returns whether it has."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
-        if [cluster] in rows(module, "cluster", "format=cluster"):
+        if cluster in sacctmgr.show("cluster", "format=cluster").splitlines():
             return True
         time.sleep(0.3)
     return False
 
 
-def missing(module, cluster):
-    """(accounts, users) that the database does not know for this cluster."""
-    present = rows(module, "association", "where", "cluster=%s" % cluster, "format=account,user")
-    known_accounts = {row[0] for row in present}
-    known_users = {(row[1], row[0]) for row in present if len(row) > 1 and row[1]}
-    accounts = [name for name in module.params["accounts"] if name not in known_accounts]
-    users = [user for user in module.params["users"] if (user["name"], user["account"]) not in known_users]
-    return accounts, users
+def read_owned():
+    """{kind: {key: [settings]}} that the last call set."""
+    try:
+        with open(OWNED) as stream:
+            return json.load(stream)
+    except (OSError, ValueError):
+        return {}
+
+
+def keep_owned(wanted, besides):
+    """Remember which settings are ours now; `besides` what else may be, while it is not taken away yet."""
+    owned = {kind: {key: set(values) for key, values in found.items() if values} for kind, found in wanted.items()}
+    for kind, found in besides.items():
+        for key, names in found.items():
+            owned.setdefault(kind, {}).setdefault(key, set()).update(names)
+    plain = {kind: {key: sorted(names) for key, names in found.items()} for kind, found in owned.items()}
+    if plain != read_owned():
+        node_record.write_atomically(OWNED, json.dumps(plain, sort_keys=True).encode())
+
+
+def add_names(module, sacctmgr, wanted):
+    """Add the QOS that are missing; their limits follow when slurmctld has told the database its TRES."""
+    present = sacctmgr.show("qos", "format=name").splitlines()
+    missing = {name: {} for name in wanted["qos"] if name not in present}
+    changes = slurm_policy_diff.difference({"qos": missing}, {}, {})
+    if not module.check_mode:
+        sacctmgr.apply(changes, "")
+    leave(module, changes, {}, {}, {})
+
+
+def leave(module, changes, present, foreign, notes):
+    """End the module with what changed, as sentences, data and diff."""
+    before, after = (slurm_policy_diff.lines(changes, present, after=after) for after in (False, True))
+    rows = [slurm_policy_diff.row(change, present) for change in changes]
+    result = {
+        "changed": bool(changes),
+        "changes": rows,
+        "actions": [slurm_policy_diff.sentence(row) for row in rows],
+        "foreign": foreign,
+        "deepops_warnings": list(notes),
+    }
+    if changes:
+        header = "QOS, accounts and users"
+        result["diff"] = [{"before": before, "after": after, "before_header": header, "after_header": header}]
+    module.exit_json(**result)
+
+
+def check_accounts(module, wanted, present):
+    """An account that nobody declared and that is not there can't be charged or stood under."""
+    known = {key for key in list(wanted["associations"]) + list(present["associations"]) if "/" not in key}
+    for key, values in wanted["associations"].items():
+        needed = key.partition("/")[0] if "/" in key else values.get("ParentName", "root")
+        if needed not in known | {"root"}:
+            module.fail_json(
+                msg="%s: there is no account %s" % (slurm_policy_diff.label("associations", key), needed),
+                hint="declare it under `accounts:` in cluster.yml, or in slurm_accounts",
+            )
 
 
 def main():
@@ -108,23 +247,39 @@ def main():
                 "default": [],
                 "options": {"name": {"required": True}, "account": {"required": True}},
             },
+            "policy": {"type": "dict", "default": {}},
+            "only_names": {"type": "bool", "default": False},
+            "slurm_conf": {"default": ""},
         },
         supports_check_mode=True,
     )
-    cluster = module.params["cluster"]
-    if module.check_mode and not shutil.which("sacctmgr"):
-        module.exit_json(changed=True, actions=["would add accounts and users"])
-    if not cluster_registered(module, cluster) and not module.check_mode:
-        add(module, "cluster", cluster)
-    accounts, users = missing(module, cluster)
+    cluster, wanted = module.params["cluster"], wanted_state(module.params)
+    sacctmgr = Sacctmgr(module)
+    # before the first deploy there is nothing to ask
+    bare = module.check_mode and (not shutil.which("sacctmgr") or sacctmgr.run("show", "cluster")[0] != 0)
+    if module.params["only_names"] and not bare:
+        add_names(module, sacctmgr, wanted)
+    if not bare and not module.check_mode and not cluster_registered(sacctmgr, cluster):
+        sacctmgr.run("add", "cluster", cluster)
+    present = EMPTY if bare else sacctmgr.state(cluster)
+    check_accounts(module, wanted, present)
+    owned = read_owned()
+    changes = slurm_policy_diff.difference(wanted, present, owned)
+    if changes and not module.check_mode:
+        # an interrupted call leaves settings behind that are ours all the same
+        keep_owned(wanted, owned)
+        sacctmgr.apply(changes, cluster)
+        left = slurm_policy_diff.difference(wanted, sacctmgr.state(cluster), owned)
+        if left:
+            rows = [slurm_policy_diff.row(change, present) for change in left]
+            module.fail_json(
+                msg="Slurm has not taken over: %s" % "; ".join(slurm_policy_diff.sentence(row) for row in rows),
+                hint="try it with sacctmgr on the controller",
+            )
     if not module.check_mode:
-        for name in accounts:
-            add(module, "account", name, "cluster=%s" % cluster, "description=%s" % name)
-        for user in users:
-            add(module, "user", user["name"], "account=%s" % user["account"], "cluster=%s" % cluster)
-    actions = ["added account %s" % name for name in accounts]
-    actions += ["added user %s to account %s" % (user["name"], user["account"]) for user in users]
-    module.exit_json(changed=bool(actions), actions=actions)
+        keep_owned(wanted, {})
+    notes = slurm_policy_diff.notes(wanted, present, owned) if module.params["policy"] else []
+    leave(module, changes, present, slurm_policy_diff.foreign(wanted, present), notes)
 
 
 if __name__ == "__main__":

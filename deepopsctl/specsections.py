@@ -1,0 +1,214 @@
+"""The sections of cluster.yml as pydantic has them, and how their faults are told. The only user of pydantic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Literal, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic_core import ErrorDetails
+
+from deepopsctl import values
+from deepopsctl.nodelist import shorten
+from deepopsctl.problems import Problems, RefusedError
+from deepopsctl.yamltext import Document, Path
+
+T = TypeVar("T")
+V = TypeVar("V")
+S = TypeVar("S", bound="Section")
+
+
+def _read_boolean(value: object) -> object:
+    words = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+    return words.get(value.lower(), value) if isinstance(value, str) else value
+
+
+Boolean = Annotated[bool, BeforeValidator(_read_boolean)]
+
+
+class Section(BaseModel):
+    """A mapping of cluster.yml: no key but its own."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class ClusterSection(Section):
+    """`cluster`."""
+
+    name: str = ""
+    user: str = ""
+    port: str = ""
+    key: str = ""
+    jump_host: str = ""
+
+
+class GpusSection(Section):
+    """`gpus` of nodes."""
+
+    type: str = ""
+    count: str
+
+
+class NodeSection(Section):
+    """One of `nodes`."""
+
+    names: str
+    addresses: str = ""
+    roles: list[str] = Field(min_length=1)
+    port: str = ""
+    gpus: GpusSection | None = None
+    features: list[str] = []
+    slurm: dict[str, str] = {}
+
+
+class PartitionSection(Section):
+    """One of `partitions`."""
+
+    name: str
+    nodes: str
+    default: Boolean = False
+    max_time: str = ""
+    options: dict[str, str] = {}
+
+
+class QosSection(Section):
+    """One of `qos`."""
+
+    name: str
+    priority: str = ""
+    preempts: list[str] = []
+    preempt_mode: str = ""
+    grace_time: str = ""
+    exempt_time: str = ""
+    usage_factor: str = ""
+    flags: list[str] = []
+    limits: dict[str, str] = {}
+
+
+class AccountSection(Section):
+    """One of `accounts`."""
+
+    name: str
+    parent: str = "root"
+    description: str = ""
+    fairshare: str = ""
+    qos: list[str] = []
+    default_qos: str = ""
+    limits: dict[str, str] = {}
+    users: list[str] = []
+
+
+class UserSection(Section):
+    """One of `users`: some people in one account."""
+
+    names: list[str] = Field(min_length=1)
+    account: str
+    default: Boolean = False
+    fairshare: str = ""
+    qos: list[str] = []
+    default_qos: str = ""
+    limits: dict[str, str] = {}
+
+
+class PrioritySection(Section):
+    """`priority`."""
+
+    weights: dict[str, str] = {}
+    tres_weights: str = ""
+    decay_half_life: str = ""
+    usage_reset: str = ""
+    max_age: str = ""
+    favor_small: Boolean = False
+
+
+class PreemptionSection(Section):
+    """`preemption`."""
+
+    by: str
+    mode: str = "requeue"
+    exempt_time: str = ""
+
+
+class ClusterFile(Section):
+    """The whole file."""
+
+    schema_: Literal["1"] = Field(alias="schema")
+    cluster: object = None
+    nodes: list[object] = Field(min_length=1)
+    partitions: list[object] = []
+    qos: list[object] = []
+    accounts: list[object] = []
+    users: list[object] = []
+    priority: object = None
+    preemption: object = None
+
+
+_MODELS: dict[str, type[Section]] = {
+    "": ClusterFile, "cluster": ClusterSection, "nodes": NodeSection,
+    "gpus": GpusSection, "partitions": PartitionSection, "qos": QosSection, "accounts": AccountSection,
+    "users": UserSection, "priority": PrioritySection, "preemption": PreemptionSection,
+}  # fmt: skip
+
+
+def _explain(fault: ErrorDetails, path: Path) -> tuple[str, str]:
+    """A message and a hint in this project's words for a fault that pydantic found."""
+    field, kind = dotted(path), fault["type"]
+    if kind == "extra_forbidden":
+        section = next((part for part in reversed(path[:-1]) if isinstance(part, str)), "")
+        known = [info.alias or name for name, info in _MODELS[section].model_fields.items()]
+        return f"{field}: unknown key", values.suggest(str(path[-1]), known)
+    if path == ("schema",):
+        return (
+            f"schema: {'is missing' if kind == 'missing' else 'this version reads schema 1 only'}",
+            "write `schema: 1`",
+        )
+    if kind == "missing":
+        return f"{field}: is missing", "every entry needs it: see docs/reference/cluster-yml.md"
+    hints = {
+        "string_type": ("must be one value, not a list or mapping", "write KEY: VALUE"),
+        "list_type": ("must be a list", "write it in brackets: [a, b]"),
+        "dict_type": ("must be keys with values", "write {KEY: VALUE}"),
+        "model_type": ("must be keys with values", "write {KEY: VALUE, ...}"),
+        "too_short": ("is empty", "give at least one"),
+        "bool_type": ("must be true or false", "write true or false"),
+        "bool_parsing": ("must be true or false", "write true or false"),
+    }
+    message, hint = hints.get(kind, (fault["msg"].lower(), "see docs/reference/cluster-yml.md"))
+    return f"{field}: {message}", hint
+
+
+def dotted(path: Path) -> str:
+    """A path as messages write it: `nodes[2].names`."""
+    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).lstrip(".")
+    return shorten(text) or "the file"
+
+
+class SectionReader:
+    """Reads sections of one document, and notes what is wrong with them where it stands."""
+
+    def __init__(self, document: Document, where: str, problems: Problems) -> None:
+        self.document = document
+        self.where = where
+        self.problems = problems
+
+    def fit(self, model: type[S], content: object, path: Path) -> S | None:
+        """A section as its model has it; None where it has faults, which are noted."""
+        try:
+            return model.model_validate(content)
+        except ValidationError as error:
+            for fault in error.errors(include_url=False):
+                place = (*path, *(part for part in fault["loc"] if part != "[key]"))
+                self.problems.add(f"{self.where}:{self.document.line(place)}", *_explain(fault, place))
+        return None
+
+    def value(self, path: Path, check: Callable[[V], T], given: V, instead: T) -> T:
+        """A value as `check` returns it; `instead` where it is refused, which is noted."""
+        try:
+            return check(given)
+        except RefusedError as refusal:
+            self.problems.refuse(self.at(path), dotted(path), refusal)
+            return instead
+
+    def at(self, path: Path) -> str:
+        """FILE:LINE of something."""
+        return f"{self.where}:{self.document.line(path)}"

@@ -1,0 +1,190 @@
+"""QOS, accounts and users: what sacctmgr prints as data, and the difference to what is wanted. Pure.
+
+A setting is named by sacctmgr's column; one of several TRES is a setting of its own (`GrpTRES[cpu]`). Values are
+kept in one normal form, and '' means that nothing is set: sacctmgr prints `90` as `01:30:00` and `1024G` as `1T`.
+Tried with Slurm 22.05 and 24.11.
+"""
+
+from __future__ import annotations
+
+TRES, COUNT, TIME, SECONDS, FACTOR, WORDS, WORD = "tres", "count", "time", "seconds", "factor", "words", "word"
+
+# Column of `sacctmgr show` -> (form of its value, option of `sacctmgr add` and `modify`, what takes it away).
+QOS = {
+    "Priority": (COUNT, "Priority", "-1"),
+    "Preempt": (WORDS, "Preempt", ""),
+    "PreemptMode": (WORD, "PreemptMode", "cluster"),
+    "PreemptExemptTime": (TIME, "PreemptExemptTime", "-1"),
+    "GraceTime": (SECONDS, "GraceTime", "-1"),
+    "Flags": (WORDS, "Flags", "-1"),
+    "UsageFactor": (FACTOR, "UsageFactor", "-1"),
+    "UsageThres": (FACTOR, "UsageThreshold", "-1"),
+    "LimitFactor": (FACTOR, "LimitFactor", "-1"),
+    "GrpTRES": (TRES, "GrpTRES", "-1"),
+    "GrpTRESMins": (TRES, "GrpTRESMins", "-1"),
+    "GrpTRESRunMins": (TRES, "GrpTRESRunMins", "-1"),
+    "GrpJobs": (COUNT, "GrpJobs", "-1"),
+    "GrpJobsAccrue": (COUNT, "GrpJobsAccrue", "-1"),
+    "GrpSubmit": (COUNT, "GrpSubmitJobs", "-1"),
+    "GrpWall": (TIME, "GrpWall", "-1"),
+    "MaxTRES": (TRES, "MaxTRESPerJob", "-1"),
+    "MaxTRESPerNode": (TRES, "MaxTRESPerNode", "-1"),
+    "MaxTRESMins": (TRES, "MaxTRESMinsPerJob", "-1"),
+    "MaxWall": (TIME, "MaxWallDurationPerJob", "-1"),
+    "MaxTRESPU": (TRES, "MaxTRESPerUser", "-1"),
+    "MaxTRESPA": (TRES, "MaxTRESPerAccount", "-1"),
+    "MaxJobsPU": (COUNT, "MaxJobsPerUser", "-1"),
+    "MaxJobsPA": (COUNT, "MaxJobsPerAccount", "-1"),
+    "MaxJobsAccruePU": (COUNT, "MaxJobsAccruePerUser", "-1"),
+    "MaxJobsAccruePA": (COUNT, "MaxJobsAccruePerAccount", "-1"),
+    "MaxSubmitPU": (COUNT, "MaxSubmitJobsPerUser", "-1"),
+    "MaxSubmitPA": (COUNT, "MaxSubmitJobsPerAccount", "-1"),
+    "MinTRES": (TRES, "MinTRESPerJob", "-1"),
+}
+ASSOCIATION = {
+    "ParentName": (WORD, "Parent", "root"),
+    "Share": (WORD, "Fairshare", "1"),
+    "Priority": (COUNT, "Priority", "-1"),
+    "QOS": (WORDS, "QosLevel", ""),
+    "DefaultQOS": (WORD, "DefaultQOS", "-1"),
+    "GrpTRES": (TRES, "GrpTRES", "-1"),
+    "GrpTRESMins": (TRES, "GrpTRESMins", "-1"),
+    "GrpTRESRunMins": (TRES, "GrpTRESRunMins", "-1"),
+    "GrpJobs": (COUNT, "GrpJobs", "-1"),
+    "GrpJobsAccrue": (COUNT, "GrpJobsAccrue", "-1"),
+    "GrpSubmit": (COUNT, "GrpSubmitJobs", "-1"),
+    "GrpWall": (TIME, "GrpWall", "-1"),
+    "MaxTRES": (TRES, "MaxTRESPerJob", "-1"),
+    "MaxTRESPerNode": (TRES, "MaxTRESPerNode", "-1"),
+    "MaxTRESMins": (TRES, "MaxTRESMinsPerJob", "-1"),
+    "MaxJobs": (COUNT, "MaxJobs", "-1"),
+    "MaxJobsAccrue": (COUNT, "MaxJobsAccrue", "-1"),
+    "MaxSubmit": (COUNT, "MaxSubmitJobs", "-1"),
+    "MaxWall": (TIME, "MaxWallDurationPerJob", "-1"),
+}
+USER = {"DefaultAccount": (WORD, "DefaultAccount", None)}
+# of an account itself; it is shown by one command and set by another, so it counts as a setting of the association
+ACCOUNT = {"Descr": (WORD, "Description", None)}
+
+COLUMNS = {
+    "qos": ["Name"] + list(QOS),
+    "accounts": ["Account"] + list(ACCOUNT),
+    "users": ["User"] + list(USER),
+    "associations": ["Account", "User", "Partition"] + list(ASSOCIATION),
+}
+TABLES = {"qos": QOS, "accounts": ACCOUNT, "users": USER, "associations": dict(ASSOCIATION, **ACCOUNT)}
+
+# What sacctmgr prints where nothing was set.
+UNSET = {
+    ("Share", "1"),
+    ("ParentName", "root"),
+    ("PreemptMode", "cluster"),
+    ("Priority", "0"),
+    ("GraceTime", "0"),
+    ("UsageFactor", "1"),
+}
+_SIZES = {"K": 1.0 / 1024, "M": 1, "G": 1024, "T": 1024**2, "P": 1024**3}
+
+
+def minutes(text):
+    """A time of Slurm's in minutes, rounded up as Slurm does: `90`, `1:30:00`, `1-12`, `90:30`."""
+    days, dash, rest = text.rpartition("-")
+    parts = [int(part) for part in rest.split(":")]
+    if dash:
+        hours, mins, seconds = (parts + [0, 0])[:3]
+    elif len(parts) == 3:
+        hours, mins, seconds = parts
+    else:
+        hours, (mins, seconds) = 0, (parts + [0])[:2]
+    return (int(days or 0) * 24 + hours) * 60 + mins + (seconds > 0)
+
+
+def seconds(text):
+    """A time in seconds: `60` and `00:01:00`."""
+    if text.isdigit():
+        return int(text)
+    days, _dash, rest = text.rpartition("-")
+    hours, mins, secs = (int(part) for part in rest.split(":"))
+    return ((int(days or 0) * 24 + hours) * 60 + mins) * 60 + secs
+
+
+def megabytes(text):
+    """An amount of memory in MiB: `2000`, `1T`, `500G`."""
+    number, unit = (text[:-1], text[-1].upper()) if text[-1].isalpha() else (text, "M")
+    return "%d" % round(float(number) * _SIZES.get(unit, 1))
+
+
+def normal(column, form, text):
+    """{setting: value} for what stands in a column; empty when nothing is set."""
+    text = text.strip()
+    if text in ("", "-1") or (form == TIME and text.upper() in ("UNLIMITED", "INFINITE")):
+        return {}
+    if form == TRES:
+        pairs = (item.partition("=") for item in text.split(",") if item)
+        return {
+            "%s[%s]" % (column, name.lower()): megabytes(amount) if name.lower() == "mem" else amount
+            for name, _equals, amount in pairs
+            if amount != "-1"
+        }
+    if form == TIME:
+        value = str(minutes(text))
+    elif form == SECONDS:
+        value = str(seconds(text))
+    elif form == FACTOR:
+        value = "%g" % float(text)
+    elif form == WORDS:
+        value = ",".join(sorted(word.strip().lower() for word in text.split(",") if word.strip()))
+    else:
+        value = text.lower() if form == WORD else str(int(text))
+    return {} if (column, value) in UNSET else {column: value}
+
+
+def settings(kind, given):
+    """Normal settings of one object, from {column: text}."""
+    found = {}
+    for column, text in given.items():
+        found.update(normal(column, TABLES[kind][column][0], text))
+    return found
+
+
+def state(outputs):
+    """{kind: {key: settings}} from what sacctmgr showed of each kind."""
+    found = {kind: parse(kind, output) for kind, output in outputs.items()}
+    for name, description in found.pop("accounts").items():
+        if name in found["associations"]:
+            found["associations"][name].update(description)
+    return found
+
+
+def parse(kind, output):
+    """{key: settings} from `sacctmgr --parsable2 --noheader show`; an association is `account` or `account/user`."""
+    found = {}
+    for line in output.splitlines():
+        row = dict(zip(COLUMNS[kind], line.split("|")))
+        if kind == "associations":
+            if row.pop("Partition"):
+                continue  # limits of one user in one partition are nothing that cluster.yml has
+            user = row.pop("User")
+            key = row.pop("Account") + ("/" + user if user else "")
+            if user:
+                row.pop("ParentName")
+        else:
+            key = row.pop(COLUMNS[kind][0])
+        found[key] = settings(kind, row)
+    return found
+
+
+def takes_away(kind, setting):
+    """Whether a setting can be taken away at all."""
+    return TABLES[kind][setting.partition("[")[0]][2] is not None
+
+
+def options(kind, change):
+    """The words of `sacctmgr add` or `modify ... set` that make a change."""
+    merged = {}
+    for name, value in change.items():
+        column, _bracket, tres = name.partition("[")
+        form, option, nothing = TABLES[kind][column]
+        text = value if value != "" else nothing
+        merged.setdefault(option, []).append("%s=%s" % (tres[:-1], text) if form == TRES else text)
+    return ["%s=%s" % (option, ",".join(texts)) for option, texts in merged.items()]
