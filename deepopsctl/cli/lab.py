@@ -34,6 +34,9 @@ def lab() -> None:
 @lab.command()
 @name_option
 @click.option("--compute", type=click.IntRange(1, 150), default=2, show_default=True, help="Compute nodes, at least.")
+@click.option(
+    "--single", is_flag=True, help="One machine that is controller and compute node, whatever --compute says."
+)
 @click.option("--login", type=click.IntRange(0, 80), default=0, show_default=True, help="Login nodes, at least.")
 @click.option("--os", type=click.Choice(SYSTEMS), help="The nodes' system.  [default: debian13]")
 @click.option("--gpus", metavar="TYPE:COUNT", help="Simulated GPUs of each compute node, for example h100:2.")
@@ -45,6 +48,7 @@ def up(
     *,
     name: str,
     compute: int,
+    single: bool,
     login: int,
     os: str | None,
     gpus: str | None,
@@ -61,7 +65,9 @@ def up(
     from deepopsctl.lab.layout import LabRequest
     from deepopsctl.lab.state import LabStore
 
-    request = LabRequest(name, compute, login, os or "", _parse_gpus(gpus), sudo_password)
+    if single and login:
+        raise click.UsageError("--single is one machine: it has no login nodes")
+    request = LabRequest(name, compute, login, os or "", _parse_gpus(gpus), sudo_password, single)
     with _orderly_interrupt():
         made = lab_up.up(LabStore.default(), request, say, output=output, rebuild=rebuild)
     _describe(made)
@@ -149,7 +155,7 @@ def _describe(made: Lab) -> None:
     say(f"lab {made.name!r} ({made.os}) is up after {made.elapsed_s:.1f} s")
     for node, address in made.nodes:
         gpus = f"{node.gpus.count} x {node.gpus.type}, simulated" if node.gpus else ""
-        say(f"  {node.name:<8} {address:<15} {node.role:<11} {gpus}".rstrip())
+        say(f"  {node.name:<8} {address:<15} {', '.join(node.roles):<11} {gpus}".rstrip())
     say("next:")
     say(f"  deepopsctl init DIR --from {made.node_list}")
     say(f"  deepopsctl -C DIR ssh setup --password-file {made.password_file}")
@@ -164,7 +170,10 @@ def _up_object(made: Lab) -> dict[str, object]:
         "ok": True,
         "name": made.name,
         "os": made.os,
-        "nodes": [{"name": node.name, "address": address, "roles": [str(node.role)]} for node, address in made.nodes],
+        "nodes": [
+            {"name": node.name, "address": address, "roles": [str(role) for role in node.roles]}
+            for node, address in made.nodes
+        ],
         "added": list(made.added),
         "node_list": str(made.node_list),
         "password_file": str(made.password_file),
@@ -180,7 +189,7 @@ def _status_object(one: LabStatus) -> dict[str, object]:
             {
                 "name": node.name,
                 "address": node.address,
-                "roles": [node.role] if node.role else [],
+                "roles": list(node.roles),
                 "gpus": {"type": node.gpus.type, "count": node.gpus.count} if node.gpus else None,
                 "state": node.state,
             }
@@ -194,6 +203,6 @@ def _status_object(one: LabStatus) -> dict[str, object]:
 def _print_status(one: LabStatus) -> None:
     click.echo(f"{one.name} ({one.os or 'unfinished, or somebody else’s'})")
     for node in one.nodes:
-        click.echo(f"  {node.name:<8} {node.address:<15} {node.role:<11} {node.state}")
+        click.echo(f"  {node.name:<8} {node.address:<15} {', '.join(node.roles):<11} {node.state}")
     if one.node_list:
         click.echo(f"  node list: {one.node_list}")

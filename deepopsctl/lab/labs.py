@@ -14,10 +14,10 @@ from deepopsctl.model import Gpus
 
 @dataclass(frozen=True, slots=True)
 class NodeStatus:
-    """One node: podman's word for its state, or `missing`; role and GPUs are known for finished labs only."""
+    """One node: podman's word for its state, or `missing`; roles and GPUs are known for finished labs only."""
 
     name: str
-    role: str
+    roles: tuple[str, ...]
     gpus: Gpus | None
     address: str
     state: str
@@ -73,6 +73,6 @@ def node_statuses(record: LabRecord | None, containers: list[Container]) -> tupl
     for node in record.nodes if record else ():
         container = found.pop(node.name, None)
         address, state = (container.address, container.state) if container else ("", "missing")
-        rows.append(NodeStatus(node.name, str(node.role), node.gpus, address, state))
+        rows.append(NodeStatus(node.name, tuple(str(role) for role in node.roles), node.gpus, address, state))
     strays = sorted(found.values(), key=lambda container: container.node)
-    return (*rows, *(NodeStatus(c.node, "", None, c.address, c.state) for c in strays))
+    return (*rows, *(NodeStatus(c.node, (), None, c.address, c.state) for c in strays))

@@ -36,16 +36,23 @@ class LabRequest:
     os: str = ""
     gpus: Gpus | None = None
     sudo_asks: bool = False
+    single: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class LabNode:
-    """One node of a lab; `host` is its place in the lab's network."""
+    """One node of a lab; `host` is its place in the lab's network, `also` what it is besides its role."""
 
     name: str
     role: Role
     host: int
     gpus: Gpus | None = None
+    also: tuple[Role, ...] = ()
+
+    @property
+    def roles(self) -> tuple[Role, ...]:
+        """Everything the node is for."""
+        return (self.role, *self.also)
 
     def address(self, network: IPv4Network) -> IPv4Address:
         """The node's address in the lab's network."""
@@ -73,7 +80,9 @@ def check_name(name: str) -> None:
 
 
 def plan_nodes(request: LabRequest) -> tuple[LabNode, ...]:
-    """The nodes asked for: one controller, then compute nodes, then login nodes."""
+    """The nodes asked for: one controller, then compute nodes, then login nodes; or one machine for all."""
+    if request.single:
+        return (LabNode("ctl1", Role.CONTROLLER, CONTROLLER_HOST, request.gpus, (Role.COMPUTE,)),)
     prefix = "gpu" if request.gpus else "cn"
     compute = [
         LabNode(f"{prefix}{i:02d}", Role.COMPUTE, COMPUTE_BASE + i, request.gpus) for i in range(1, request.compute + 1)
@@ -87,7 +96,9 @@ def in_order(nodes: Iterable[LabNode]) -> tuple[LabNode, ...]:
     return tuple(sorted(nodes, key=lambda node: (ROLE_ORDER.index(node.role), node.host)))
 
 
-def contradictions(request: LabRequest, *, os: str, gpus: Gpus | None, sudo_asks: bool) -> tuple[Problem, ...]:
+def contradictions(
+    request: LabRequest, *, os: str, gpus: Gpus | None, sudo_asks: bool, single: bool
+) -> tuple[Problem, ...]:
     """What of a request cannot be had in a lab that exists with these properties."""
     found = []
     hint = f"`deepopsctl lab down --name {request.name}` first, or choose another --name"
@@ -96,6 +107,8 @@ def contradictions(request: LabRequest, *, os: str, gpus: Gpus | None, sudo_asks
     if request.gpus and request.gpus != gpus:
         has = f"{gpus.type}:{gpus.count} on its compute nodes" if gpus else "no GPUs"
         found.append(Problem("--gpus", f"lab {request.name!r} has {has}", hint))
+    if request.single and not single:
+        found.append(Problem("--single", f"the controller of lab {request.name!r} does not compute", hint))
     if request.sudo_asks and not sudo_asks:
         found.append(Problem("--sudo-password", f"sudo asks for no password in lab {request.name!r}", hint))
     return tuple(found)
@@ -111,5 +124,5 @@ def render_node_list(name: str, user: str, nodes: Iterable[tuple[LabNode, str]])
     ]
     for node, address in nodes:
         gpus = f", gpus: {{type: {node.gpus.type}, count: {node.gpus.count}}}" if node.gpus else ""
-        lines.append(f'  - {{names: "{node.name}", addresses: "{address}", roles: [{node.role}]{gpus}}}')
+        lines.append(f'  - {{names: "{node.name}", addresses: "{address}", roles: [{", ".join(node.roles)}]{gpus}}}')
     return "\n".join(lines) + "\n"

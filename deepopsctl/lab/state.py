@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from deepopsctl.errors import DeepOpsError
 from deepopsctl.lab.layout import LabNode
@@ -27,6 +28,11 @@ class LabRecord:
     gpus: Gpus | None
     sudo_asks: bool
     nodes: tuple[LabNode, ...]
+
+    @property
+    def single(self) -> bool:
+        """Whether its controller computes as well."""
+        return Role.COMPUTE in self.nodes[0].also
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +172,7 @@ def _record_object(record: LabRecord) -> dict[str, object]:
         "sudo_password": record.sudo_asks,
         "nodes": [
             {"name": node.name, "role": str(node.role), "host": node.host, "gpus": _gpus_object(node.gpus)}
+            | ({"also": [str(role) for role in node.also]} if node.also else {})
             for node in record.nodes
         ],
     }
@@ -186,8 +193,13 @@ def _parse_record(data: dict[str, object]) -> LabRecord:
         os=str(data["os"]),
         gpus=_parse_gpus(data["gpus"]),
         sudo_asks=bool(data["sudo_password"]),
-        nodes=tuple(LabNode(str(n["name"]), Role(n["role"]), int(n["host"]), _parse_gpus(n["gpus"])) for n in nodes),
+        nodes=tuple(_parse_node(node) for node in nodes),
     )
+
+
+def _parse_node(data: dict[str, Any]) -> LabNode:
+    also = tuple(Role(role) for role in data.get("also", ()))
+    return LabNode(str(data["name"]), Role(data["role"]), int(data["host"]), _parse_gpus(data["gpus"]), also)
 
 
 def _parse_gpus(data: object) -> Gpus | None:

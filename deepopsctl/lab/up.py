@@ -103,7 +103,9 @@ def _target(request: LabRequest, before: LabRecord | None) -> LabRecord:
     if before is None:
         os_name = request.os or layout.DEFAULT_OS
         return LabRecord(request.name, os_name, request.gpus, request.sudo_asks, layout.plan_nodes(request))
-    problems = layout.contradictions(request, os=before.os, gpus=before.gpus, sudo_asks=before.sudo_asks)
+    problems = layout.contradictions(
+        request, os=before.os, gpus=before.gpus, sudo_asks=before.sudo_asks, single=before.single
+    )
     if problems:
         raise InputError(problems)
     wanted = layout.plan_nodes(replace(request, gpus=before.gpus))

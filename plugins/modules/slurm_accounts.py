@@ -277,7 +277,12 @@ def main():
                 hint="try it with sacctmgr on the controller",
             )
     if not module.check_mode:
-        keep_owned(wanted, {})
+        # what was declared once is ours when it is declared again
+        gone = {
+            kind: {key: names for key, names in found.items() if key not in wanted[kind]}
+            for kind, found in owned.items()
+        }
+        keep_owned(wanted, gone)
     notes = slurm_policy_diff.notes(wanted, present, owned) if module.params["policy"] else []
     leave(module, changes, present, slurm_policy_diff.foreign(wanted, present), notes)
 

@@ -86,7 +86,7 @@ def test_status_shows_missing_nodes_and_strays() -> None:
     running = Container("1", "demo", "ctl1", "running", "10.89.3.10")
     stray = Container("2", "demo", "gpu09", "created", "")
     assert node_statuses(record, [stray, running]) == (
-        NodeStatus("ctl1", "controller", None, "10.89.3.10", "running"),
-        NodeStatus("gpu01", "compute", Gpus("h100", 2), "", "missing"),
-        NodeStatus("gpu09", "", None, "", "created"),
+        NodeStatus("ctl1", ("controller",), None, "10.89.3.10", "running"),
+        NodeStatus("gpu01", ("compute",), Gpus("h100", 2), "", "missing"),
+        NodeStatus("gpu09", (), None, "", "created"),
     )

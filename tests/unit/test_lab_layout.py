@@ -34,6 +34,15 @@ def test_only_compute_nodes_have_the_gpus_and_are_called_so() -> None:
     assert [(node.name, node.gpus) for node in nodes] == [("ctl1", None), ("gpu01", H100), ("login1", None)]
 
 
+def test_a_single_machine_is_controller_and_compute_node_with_the_gpus() -> None:
+    (node,) = plan_nodes(LabRequest("lab", compute=2, login=0, gpus=H100, single=True))
+    listed = render_node_list("lab", "ubuntu", [(node, "192.0.2.10")])
+
+    assert node.roles == (Role.CONTROLLER, Role.COMPUTE)
+    assert parse_spec(listed, "nodes.yml").nodes[0].roles == {Role.CONTROLLER, Role.COMPUTE}
+    assert parse_spec(listed, "nodes.yml").nodes[0].gpus == H100
+
+
 def test_every_node_of_the_largest_lab_has_an_address_of_its_own() -> None:
     nodes = plan_nodes(LabRequest("lab", compute=150, login=80))
     addresses = {node.address(NETWORK) for node in nodes}
@@ -70,16 +79,16 @@ def test_names_that_would_not_serve_as_container_names_are_refused(name: str) ->
 
 
 def test_what_a_running_lab_cannot_become_is_said_in_one_go() -> None:
-    request = LabRequest("lab", compute=2, login=0, os="debian12", gpus=Gpus("a100", 4), sudo_asks=True)
-    problems = contradictions(request, os="debian13", gpus=H100, sudo_asks=False)
-    assert [problem.where for problem in problems] == ["--os", "--gpus", "--sudo-password"]
+    request = LabRequest("lab", compute=2, login=0, os="debian12", gpus=Gpus("a100", 4), sudo_asks=True, single=True)
+    problems = contradictions(request, os="debian13", gpus=H100, sudo_asks=False, single=False)
+    assert [problem.where for problem in problems] == ["--os", "--gpus", "--single", "--sudo-password"]
     assert "h100:2" in problems[1].message
     assert all("lab down --name lab" in problem.hint for problem in problems)
 
 
 def test_a_request_that_leaves_things_open_contradicts_nothing() -> None:
     request = LabRequest("lab", compute=3, login=0)
-    assert contradictions(request, os="sid", gpus=H100, sudo_asks=True) == ()
+    assert contradictions(request, os="sid", gpus=H100, sudo_asks=True, single=False) == ()
 
 
 def test_the_node_list_is_one_that_init_reads() -> None:
