@@ -22,6 +22,22 @@ from deepopsctl.workspace import KEEP
 # A Variables file of the user's (`-e @FILE`), or values (`-e KEY=VALUE`); later ones win, as in Ansible.
 Variables = Mapping[str, object] | Path
 
+# Connections are kept for the next task and the next run.
+USUAL_SSH: Mapping[str, str] = MappingProxyType({
+    "ControlMaster": "auto",
+    "ControlPersist": "30m",
+    "ConnectTimeout": "10",
+    "ServerAliveInterval": "15",
+})  # fmt: skip
+# For a look at nodes that may hang: an open connection to one would swallow the question for a minute.
+IMPATIENT_SSH: Mapping[str, str] = MappingProxyType({
+    "ControlMaster": "no",
+    "ControlPath": "none",
+    "ConnectTimeout": "10",
+    "ServerAliveInterval": "4",
+    "ServerAliveCountMax": "3",
+})  # fmt: skip
+
 
 @dataclass(frozen=True, slots=True)
 class RunRequest:
@@ -52,6 +68,7 @@ class RunRequest:
     more: tuple[str, ...] = ()
     user_vars: tuple[Variables, ...] = ()
     content: Path | None = None
+    ssh: Mapping[str, str] = field(default_factory=lambda: USUAL_SSH)
 
     @property
     def playbooks(self) -> tuple[str, ...]:
@@ -101,7 +118,13 @@ def write_inputs(request: RunRequest, variables: Mapping[str, object], content: 
     (private / "tmp").mkdir(mode=0o700)
 
 
-def environment(directory: ClusterDir, content: Path, private: Path, inherited: Mapping[str, str]) -> dict[str, str]:
+def environment(
+    directory: ClusterDir,
+    content: Path,
+    private: Path,
+    inherited: Mapping[str, str],
+    ssh: Mapping[str, str] = USUAL_SSH,
+) -> dict[str, str]:
     """What this run adds to the environment; ansible.cfg for everyone else is in the repository's root."""
     plugins = content / "plugins"
     own_settings = directory.path / "ansible.cfg"
@@ -117,7 +140,7 @@ def environment(directory: ClusterDir, content: Path, private: Path, inherited: 
         "ANSIBLE_PIPELINING": "True",
         # runner turns the check off where this is not set
         "ANSIBLE_HOST_KEY_CHECKING": "True",
-        "ANSIBLE_SSH_ARGS": ssh_arguments(directory.known_hosts),
+        "ANSIBLE_SSH_ARGS": ssh_arguments(directory.known_hosts, ssh),
         "ANSIBLE_SSH_CONTROL_PATH_DIR": str(control_dir(directory.path, inherited)),
         # one round trip a node less than looking for it
         "ANSIBLE_PYTHON_INTERPRETER": "/usr/bin/python3",
@@ -140,18 +163,11 @@ def environment(directory: ClusterDir, content: Path, private: Path, inherited: 
     return found
 
 
-def ssh_arguments(known_hosts: Path) -> str:
-    """Options of every ssh call: pinned host keys, and connections that are kept for the next task and the next run."""
+def ssh_arguments(known_hosts: Path, ssh: Mapping[str, str] = USUAL_SSH) -> str:
+    """Options of every ssh call: pinned host keys, and what the run wants of its connections."""
     # ssh splits this value at blanks and expands `%`; Ansible splits the whole string like a shell
     hosts = '"' + str(known_hosts).replace("%", "%%") + '"'
-    options = {
-        "UserKnownHostsFile": hosts,
-        "StrictHostKeyChecking": "yes",
-        "ControlMaster": "auto",
-        "ControlPersist": "30m",
-        "ConnectTimeout": "10",
-        "ServerAliveInterval": "15",
-    }
+    options = {"UserKnownHostsFile": hosts, "StrictHostKeyChecking": "yes", **ssh}
     return shlex.join(part for key, value in options.items() for part in ("-o", f"{key}={value}"))
 
 

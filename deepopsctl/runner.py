@@ -7,6 +7,7 @@ import logging
 import os
 import shutil
 import sys
+import tempfile
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
@@ -43,13 +44,28 @@ def run(request: RunRequest, on_event: Watch) -> RunOutcome:
     with cluster_lock(request.directory.runs, f"deepopsctl {request.command}"):
         folder = Workspace(request.directory.runs).new_run(request.command, request.keep_runs)
         try:
-            return _Run(request, folder, on_event).execute()
+            return _Run(request, folder, on_event, ansible_lock(request.directory.runs)).execute()
         finally:
             # variables, limit, environment: nothing of it outlives the run
             shutil.rmtree(folder.private, ignore_errors=True)
-            with suppress(OSError):
-                # goes only while it is empty: open connections stay for the next run
-                control_dir(request.directory.path, os.environ).rmdir()
+            _leave_connections(request)
+
+
+def look(request: RunRequest, on_event: Watch) -> RunOutcome:
+    """Run a playbook that only reads, also beside a run that has the lock; nothing of it is kept, no folder either."""
+    require_ssh()
+    with tempfile.TemporaryDirectory(prefix="deepopsctl-") as scratch:
+        folder = RunFolder(Path(scratch))
+        try:
+            return _Run(request, folder, on_event, folder.path / "ansible.lock").execute()
+        finally:
+            _leave_connections(request)
+
+
+def _leave_connections(request: RunRequest) -> None:
+    with suppress(OSError):
+        # goes only while it is empty: open connections stay for the next run
+        control_dir(request.directory.path, os.environ).rmdir()
 
 
 @dataclass(slots=True)
@@ -57,6 +73,7 @@ class _Run:
     request: RunRequest
     folder: RunFolder
     on_event: Watch
+    lock: Path
     tally: Tally = field(default_factory=Tally)
     progress: Progress = field(default_factory=Progress)
     # said outside any task; bounded, for -vvv says much
@@ -158,7 +175,7 @@ class _Run:
         pid_file = private / "supervisor.pid"
         # -P: the folder of supervisor.py holds modules named like the standard library's
         config.command = [
-            sys.executable, "-P", supervisor.__file__, str(ansible_lock(self.request.directory.runs)), str(pid_file),
+            sys.executable, "-P", supervisor.__file__, str(self.lock), str(pid_file),
             *ansible,
         ]  # fmt: skip
         runner = Runner(
@@ -171,7 +188,7 @@ class _Run:
         return int(return_code)
 
     def _environment(self, content: Path) -> dict[str, str]:
-        found = environment(self.request.directory, content, self.folder.private, os.environ)
+        found = environment(self.request.directory, content, self.folder.private, os.environ, self.request.ssh)
         if self.request.ssh_password is not None:
             found["ANSIBLE_SSH_PASSWORD_MECHANISM"] = password_mechanism()
         return found

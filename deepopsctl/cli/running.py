@@ -59,10 +59,14 @@ def report_lines(outcome: RunOutcome, request: RunRequest) -> Iterator[str]:
         yield _undone(outcome)
     if not outcome.ok:
         yield f"log: {shown_path(outcome.folder.log)}"
-    word = click.style(_WORDS[outcome.verdict], fg=_COLORS.get(outcome.verdict, "red"), bold=True)
-    # `changes` of a check were not made
-    yield (
-        f"{request.command}: {word} after {outcome.elapsed_s:.1f} s, {_changes(outcome, request)}; details: "
+    yield verdict_line(outcome, request, _changes(outcome, request))
+
+
+def verdict_line(outcome: RunOutcome, request: RunRequest, what: str, word: str = "") -> str:
+    """The last line: how it ended, what was done, the run's id and the command that shows details."""
+    shown = click.style(word or _WORDS[outcome.verdict], fg=_COLORS.get(outcome.verdict, "red"), bold=True)
+    return (
+        f"{request.command}: {shown} after {outcome.elapsed_s:.1f} s, {what}; details: "
         f"deepopsctl -C {shown_path(request.directory.path)} runs show {outcome.run_id}"
     )
 
@@ -116,6 +120,7 @@ def _undone(outcome: RunOutcome) -> str:
 
 
 def _changes(outcome: RunOutcome, request: RunRequest) -> str:
+    # `changes` of a check were not made
     changed = sum(1 for totals in outcome.summary.hosts.values() if totals.changed)
     verb = "would change" if request.check else "changed"
     return f"{changed} of {len(outcome.summary.hosts)} nodes {verb}" if changed else "nothing changed"

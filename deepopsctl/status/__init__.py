@@ -1,0 +1,1 @@
+"""What the cluster is now: nodes, jobs, versions, drift and the last runs."""

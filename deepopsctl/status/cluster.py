@@ -1,0 +1,125 @@
+"""From a finished look at the nodes to the cluster's status, its exit code and its document."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from deepopsctl.errors import DeepOpsError, ExitCode, InterruptedRunError
+from deepopsctl.hardware import NodeHardware
+from deepopsctl.model import Cluster
+from deepopsctl.nodelist import fold
+from deepopsctl.outcome import SCHEMA, RunOutcome
+from deepopsctl.slurmstate import SlurmState, parse_slurm_state
+from deepopsctl.status.findings import Finding, Kind, findings
+from deepopsctl.status.lastruns import LastRuns
+from deepopsctl.status.nodes import Answer, NodeStatus, with_answer
+from deepopsctl.summary import Failure, RunSummary
+
+PLAYBOOK = "operate/status"
+COMMAND = "status"
+# enough to tell two deploys apart
+DIGEST_DIGITS = 12
+# Ansible's words for a task that ran into its `timeout`
+_HANGS = "Timed out after"
+VERSIONS = ("slurm", "slurmctld", "os", "kernel", "driver", "deploy")
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterStatus:
+    """What the cluster is now."""
+
+    cluster: str
+    nodes: tuple[NodeStatus, ...]
+    slurm: SlurmState
+    last: LastRuns
+    findings: tuple[Finding, ...]
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """1 when something is wrong, 4 when all that is wrong is that nodes did not answer."""
+        kinds = {finding.kind for finding in self.findings}
+        if Kind.PROBLEM in kinds:
+            return ExitCode.FAILED
+        return ExitCode.UNREACHABLE if Kind.SILENT in kinds else ExitCode.OK
+
+    @property
+    def versions(self) -> dict[str, dict[str, tuple[str, ...]]]:
+        """What runs where: kind -> version -> nodes, the most common first."""
+        found: dict[str, dict[str, list[str]]] = {kind: {} for kind in VERSIONS}
+        for node in self.nodes:
+            digests = {"deploy": "+".join(digest[:DIGEST_DIGITS] for digest in node.digests)}
+            for kind, version in {**node.versions, **digests}.items():
+                if version:
+                    found.setdefault(kind, {}).setdefault(version, []).append(node.name)
+        if running := self.slurm.versions.get("slurmctld"):
+            found["slurmctld"][running] = [node.name for node in self.nodes if "controller" in node.roles][:1]
+        return {
+            kind: {version: tuple(names) for version, names in sorted(sets.items(), key=lambda item: -len(item[1]))}
+            for kind, sets in found.items()
+            if sets
+        }
+
+    def document(self) -> dict[str, object]:
+        """The JSON object (DESIGN, section 5)."""
+        running = [job for job in self.slurm.jobs if job.is_on_nodes]
+        return {
+            "schema": SCHEMA,
+            "command": COMMAND,
+            "ok": self.exit_code is ExitCode.OK,
+            "cluster": self.cluster,
+            "slurm": {
+                "installed": self.slurm.installed,
+                "up": self.slurm.controller_up,
+                "error": self.slurm.error,
+                "jobs": {"running": len(running), "pending": len(self.slurm.pending)},
+            },
+            "nodes": [node.as_object() for node in self.nodes],
+            "versions": {
+                kind: {version: fold(names) for version, names in sets.items()} for kind, sets in self.versions.items()
+            },
+            **self.last.as_object(),
+            "findings": [finding.as_object() for finding in self.findings],
+        }
+
+
+def examine(
+    outcome: RunOutcome, cluster: Cluster, hardware: Mapping[str, NodeHardware], last: LastRuns
+) -> ClusterStatus:
+    """The status that a finished look makes; raises what kept it from looking at all."""
+    if outcome.stopped:
+        raise InterruptedRunError("stopped before all nodes had answered")
+    summary = outcome.summary
+    for failure in summary.failures:
+        if not failure.host:
+            raise DeepOpsError(failure.message, failure.hint)
+    slurm = _slurm(summary)
+    answers = {
+        result.host: found for result in summary.results if isinstance(found := result.data.get("node"), Mapping)
+    }
+    failed = {failure.host: failure for failure in summary.failures}
+    jobs = slurm.jobs_by_node
+    nodes = []
+    for node in cluster.nodes:
+        name = node.name
+        status = NodeStatus(node, slurm=slurm.nodes.get(name), jobs=jobs.get(name, ()), hardware=hardware.get(name))
+        nodes.append(with_answer(status, answers[name]) if name in answers else _silent(status, failed.get(name)))
+    return ClusterStatus(cluster.name, tuple(nodes), slurm, last, findings(nodes, slurm))
+
+
+def _silent(status: NodeStatus, failure: Failure | None) -> NodeStatus:
+    """A node that gave no answer, or one that could not be used; a hanging one fails the task's own time limit."""
+    if failure is None:
+        return replace(status, message="was not asked")
+    text = " ".join(failure.message.split())
+    hangs = _HANGS in text
+    kind = Answer.NONE if failure.unreachable or hangs else Answer.FAILED
+    return replace(status, answer=kind, message="hangs: no answer in time" if hangs else text, hint=failure.hint)
+
+
+def _slurm(summary: RunSummary) -> SlurmState:
+    for result in summary.results:
+        answer = result.data.get("slurm")
+        if isinstance(answer, Mapping):
+            return parse_slurm_state(answer)
+    return SlurmState()

@@ -1,0 +1,106 @@
+"""What a person should know of the nodes: what is wrong, what is only worth a note, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from deepopsctl.nodelist import fold
+from deepopsctl.slurmstate import SlurmState
+from deepopsctl.status.nodes import Answer, Deploy, NodeStatus
+
+# slurmctld drains nodes in this name; a person's drain has their own, or root's
+SLURM_USERS = frozenset({"slurm"})
+_REBOOTED = "unexpectedly rebooted"
+
+
+class Kind(StrEnum):
+    """How much it matters: only a problem makes the exit code 1, only silence makes it 4."""
+
+    PROBLEM = "problem"
+    SILENT = "no answer"
+    NOTE = "note"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing about one or more nodes; `nodes` is empty where it is about the cluster."""
+
+    kind: Kind
+    nodes: tuple[str, ...]
+    message: str
+    hint: str = ""
+
+    @property
+    def where(self) -> str:
+        """The nodes as a node set."""
+        return fold(self.nodes) if self.nodes else ""
+
+    def as_object(self) -> dict[str, object]:
+        """Its entry in `status --json`."""
+        return {"kind": str(self.kind), "nodes": list(self.nodes), "message": self.message, "hint": self.hint}
+
+
+def findings(nodes: Sequence[NodeStatus], slurm: SlurmState) -> tuple[Finding, ...]:
+    """All of them, the worst first; nodes with the same one share it."""
+    alike: dict[tuple[Kind, str, str], list[str]] = {}
+    for found in (*_of_the_cluster(nodes, slurm), *(one for node in nodes for one in _of(node, slurm))):
+        alike.setdefault((found.kind, found.message, found.hint), []).extend(found.nodes)
+    order = list(Kind)
+    merged = [Finding(kind, tuple(names), message, hint) for (kind, message, hint), names in alike.items()]
+    return tuple(sorted(merged, key=lambda finding: order.index(finding.kind)))
+
+
+def _of_the_cluster(nodes: Sequence[NodeStatus], slurm: SlurmState) -> Iterator[Finding]:
+    answered = [node for node in nodes if node.answer is Answer.OK]
+    if answered and all(node.deploy is Deploy.NEVER for node in answered):
+        yield Finding(Kind.NOTE, (), "nothing is deployed yet", "`deepopsctl deploy` makes the cluster")
+    elif not slurm.controller_up and slurm.error:
+        hint = "see `journalctl -u slurmctld` on the controller; `deepopsctl deploy` starts what should run"
+        yield Finding(Kind.PROBLEM, (), f"slurmctld does not answer: {slurm.error}", hint)
+
+
+def _of(node: NodeStatus, slurm: SlurmState) -> Iterable[Finding]:
+    here = (node.name,)
+    if node.answer is Answer.NONE:
+        held = f"; Slurm has it as {node.state}" if node.state else ""
+        yield Finding(Kind.SILENT, here, f"{node.message}{held}", node.hint)
+        return
+    if node.answer is Answer.FAILED:
+        yield Finding(Kind.PROBLEM, here, node.message, node.hint)
+    if node.deploy is Deploy.DRIFTED:
+        yield Finding(
+            Kind.PROBLEM,
+            here,
+            f"drifted: {'; '.join(node.differences)}",
+            "`deepopsctl deploy` puts it right; with --check --diff it only says what it would do",
+        )
+    if node.deploy is Deploy.BEHIND:
+        yield Finding(Kind.NOTE, here, "behind: what is wanted has changed since its deploy", "`deepopsctl deploy`")
+    if node.is_compute:
+        yield from _of_slurm(node, slurm)
+
+
+def _of_slurm(node: NodeStatus, slurm: SlurmState) -> Iterator[Finding]:
+    here, known = (node.name,), node.slurm
+    if known is None:
+        if slurm.controller_up and node.deploy is Deploy.NEVER:
+            yield Finding(Kind.NOTE, here, "not deployed yet", "`deepopsctl deploy`")
+        elif slurm.controller_up:
+            yield Finding(Kind.PROBLEM, here, "Slurm does not know it", "`deepopsctl deploy` makes it known")
+        return
+    who = "Slurm" if known.reason_user in SLURM_USERS else known.reason_user or "somebody"
+    since = f" since {known.reason_since.replace('T', ' ')}" if known.reason_since else ""
+    reason = known.reason or "no reason given"
+    if known.is_faulty:
+        hint = "see `journalctl -u slurmd` there; `deepopsctl deploy` starts what should run"
+        if _REBOOTED in reason:
+            hint = f"find out why, then: scontrol update nodename={node.name} state=resume"
+        yield Finding(Kind.PROBLEM, here, f"{known.word}{since}: {reason}", hint)
+    elif known.is_ours:
+        yield Finding(Kind.NOTE, here, f"{known.word}{since}: {reason}", "`deepopsctl node resume` gives it back")
+    elif known.is_drained:
+        kind = Kind.PROBLEM if who == "Slurm" else Kind.NOTE
+        hint = "mend it, then: scontrol update nodename=... state=resume" if who == "Slurm" else ""
+        yield Finding(kind, here, f"{known.word} by {who}{since}: {reason}", hint)

@@ -1,0 +1,152 @@
+"""One node as it is now: what it says of itself, what Slurm says of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from types import MappingProxyType
+
+from deepopsctl.hardware import NodeHardware
+from deepopsctl.model import Node, Role
+from deepopsctl.slurmstate import SlurmJob, SlurmNode
+
+
+class Answer(StrEnum):
+    """Whether a node could be asked."""
+
+    OK = "ok"
+    NONE = "no answer"
+    FAILED = "failed"
+
+
+class Deploy(StrEnum):
+    """A node against its last deploy."""
+
+    IN_STEP = "in step"
+    BEHIND = "behind"
+    DRIFTED = "drifted"
+    NEVER = "not deployed"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """How much of something is used, of how much; None where nobody knows."""
+
+    used: int | None = None
+    total: int | None = None
+
+    def __add__(self, other: Amount) -> Amount:
+        return Amount(_sum(self.used, other.used), _sum(self.total, other.total))
+
+
+@dataclass(frozen=True, slots=True)
+class NodeStatus:
+    """Everything that is known of one node. `message` says why it did not answer, or what failed there."""
+
+    node: Node
+    answer: Answer = Answer.NONE
+    message: str = ""
+    hint: str = ""
+    deploy: Deploy = Deploy.UNKNOWN
+    differences: tuple[str, ...] = ()
+    digests: tuple[str, ...] = ()
+    versions: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    slurm: SlurmNode | None = None
+    jobs: tuple[SlurmJob, ...] = ()
+    hardware: NodeHardware | None = None
+
+    @property
+    def name(self) -> str:
+        """Its name in cluster.yml."""
+        return self.node.name
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """What it is for, in a fixed order."""
+        return tuple(str(role) for role in Role if role in self.node.roles)
+
+    @property
+    def is_compute(self) -> bool:
+        """Slurm should know it."""
+        return Role.COMPUTE in self.node.roles
+
+    @property
+    def state(self) -> str:
+        """Slurm's state in a word; '' where there is none to have."""
+        return self.slurm.word if self.slurm else ""
+
+    @property
+    def cpus(self) -> Amount:
+        """CPUs: Slurm's count, or hardware.yml's."""
+        if self.slurm:
+            return Amount(self.slurm.alloc_cpus, self.slurm.cpus)
+        return Amount(None, self.hardware.cpus if self.hardware and self.is_compute else None)
+
+    @property
+    def memory_mb(self) -> Amount:
+        """Memory for jobs in MiB: Slurm's, or what hardware.yml has."""
+        if self.slurm:
+            return Amount(self.slurm.alloc_memory_mb, self.slurm.memory_mb)
+        return Amount(None, self.hardware.memory_mb if self.hardware and self.is_compute else None)
+
+    @property
+    def gpus(self) -> Amount:
+        """GPUs: Slurm's count, or cluster.yml's."""
+        if self.slurm:
+            return Amount(self.slurm.alloc_gpus, self.slurm.gpus)
+        return Amount(None, self.node.gpus.count if self.node.gpus else 0 if self.is_compute else None)
+
+    def as_object(self) -> dict[str, object]:
+        """Its entry in `status --json`."""
+        return {
+            "name": self.name,
+            "roles": list(self.roles),
+            "reachable": self.answer is not Answer.NONE,
+            "state": self.state or None,
+            "slurm_state": self.slurm.state if self.slurm else None,
+            "reason": self.slurm.reason if self.slurm else "",
+            "reason_user": self.slurm.reason_user if self.slurm else "",
+            "cpus": self.cpus.total,
+            "cpus_used": self.cpus.used,
+            "memory_mb": self.memory_mb.total,
+            "memory_used_mb": self.memory_mb.used,
+            "gpus": self.gpus.total,
+            "gpus_used": self.gpus.used,
+            "jobs": len(self.jobs),
+            "deploy": str(self.deploy),
+            "differences": list(self.differences),
+            "versions": dict(self.versions),
+            "message": self.message,
+        }
+
+
+def with_answer(status: NodeStatus, data: Mapping[str, object]) -> NodeStatus:
+    """The same node, with what node_report returned under `node`."""
+    versions = data.get("versions")
+    return replace(
+        status,
+        answer=Answer.OK,
+        deploy=_deploy(data),
+        differences=_texts(data, "differences"),
+        digests=_texts(data, "digests"),
+        versions={str(k): str(v) for k, v in versions.items()} if isinstance(versions, Mapping) else {},
+    )
+
+
+def _deploy(data: Mapping[str, object]) -> Deploy:
+    if not data.get("deployed"):
+        return Deploy.NEVER
+    if _texts(data, "differences"):
+        return Deploy.DRIFTED
+    return Deploy.BEHIND if _texts(data, "missing") or _texts(data, "stale") else Deploy.IN_STEP
+
+
+def _texts(data: Mapping[str, object], key: str) -> tuple[str, ...]:
+    listed = data.get(key)
+    return tuple(str(entry) for entry in listed) if isinstance(listed, list) else ()
+
+
+def _sum(one: int | None, other: int | None) -> int | None:
+    return one if other is None else other if one is None else one + other

@@ -1,0 +1,158 @@
+"""The status as text: nodes that are alike in one row, then what needs attention, the versions, the last runs."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import reduce
+from operator import add
+
+from deepopsctl.history import PastRun
+from deepopsctl.nodelist import fold, shorten
+from deepopsctl.status.cluster import ClusterStatus
+from deepopsctl.status.findings import Finding, Kind
+from deepopsctl.status.lastruns import LastRuns
+from deepopsctl.status.nodes import Amount, Answer, NodeStatus
+
+HEADER = ("nodes", "roles", "state", "jobs", "cpus", "memory GiB", "gpus", "deploy")
+RIGHT = (3, 4, 5, 6)
+NAMES_WIDTH = 32
+INDENT = "    "
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line; `kind` says what word it begins with, for its colour."""
+
+    text: str
+    kind: Kind | None = None
+
+
+def head(status: ClusterStatus) -> str:
+    """`hpc: 3 nodes, Slurm 24.11.5, 2 jobs run, 5 wait`."""
+    slurm, count = status.slurm, len(status.nodes)
+    parts = [f"{count} node{'s' if count != 1 else ''}"]
+    if slurm.controller_up:
+        running = sum(job.is_on_nodes for job in slurm.jobs)
+        parts += [
+            f"Slurm {slurm.versions.get('slurmctld', '?')}",
+            f"{running} job{_s(running)} run{'' if running != 1 else 's'}",
+        ]
+        parts += [f"{len(slurm.pending)} wait{'' if len(slurm.pending) != 1 else 's'}"]
+    elif slurm.installed:
+        parts.append("slurmctld does not answer")
+    else:
+        parts.append("Slurm could not be asked" if _controller_is_silent(status) else "no Slurm yet")
+    return f"{status.cluster}: {', '.join(parts)}"
+
+
+def node_rows(nodes: Sequence[NodeStatus]) -> list[tuple[str, ...]]:
+    """Rows under HEADER, nodes that are alike folded, in the order of cluster.yml."""
+    alike: dict[tuple[str, ...], list[NodeStatus]] = {}
+    for node in nodes:
+        last = str(node.deploy) if node.answer is Answer.OK else str(node.answer)
+        alike.setdefault(("+".join(node.roles), node.state or "-", last), []).append(node)
+    return [
+        (
+            shorten(fold(node.name for node in members), NAMES_WIDTH),
+            roles,
+            state,
+            str(len({job.id for node in members for job in node.jobs})) if members[0].slurm else "-",
+            _share(reduce(add, (node.cpus for node in members))),
+            _share(reduce(add, (node.memory_mb for node in members)), 1024),
+            _share(reduce(add, (node.gpus for node in members))),
+            last,
+        )
+        for (roles, state, last), members in alike.items()
+    ]
+
+
+def finding_lines(findings: Sequence[Finding], width: int) -> Iterator[Line]:
+    """Every finding with its nodes and what to do."""
+    for finding in findings:
+        where = f"{shorten(finding.where, NAMES_WIDTH)}: " if finding.nodes else ""
+        text = f"{finding.kind}: {where}{finding.message}"
+        first, *more = textwrap.wrap(text, width, subsequent_indent=INDENT, break_on_hyphens=False) or [text]
+        yield Line(first, finding.kind)
+        yield from (Line(line) for line in more)
+        if finding.hint:
+            yield Line(f"{INDENT}hint: {finding.hint}")
+
+
+def version_lines(status: ClusterStatus) -> Iterator[str]:
+    """`slurm   24.11.5 on ctl1,gpu[01-16]; 22.05.8 on gpu17`; where all nodes agree, only the version."""
+    versions = status.versions
+    if len(versions.get("slurm", {})) <= 1 and versions.get("slurmctld", {}).keys() == versions.get("slurm", {}).keys():
+        # what runs is what is installed: nothing to tell
+        versions.pop("slurmctld", None)
+    for kind, sets in versions.items():
+        if len(sets) == 1 and kind != "slurmctld":
+            yield f"{kind:<10}{next(iter(sets))}"
+        else:
+            yield f"{kind:<10}" + "; ".join(
+                f"{version} on {shorten(fold(names), NAMES_WIDTH)}" for version, names in sets.items()
+            )
+
+
+def last_lines(last: LastRuns, now: datetime) -> Iterator[str]:
+    """The last run, the last deploy where that was another one, the last validation."""
+    yield f"{'last run':<17}{_run(last.run, now) if last.run else 'none yet'}"
+    if last.deploy and last.run and last.deploy.folder.id != last.run.folder.id:
+        yield f"{'last deploy':<17}{_run(last.deploy, now)}"
+    if last.validation:
+        counted = f": {last.checks.sentence()}" if last.checks else ""
+        yield f"{'last validation':<17}{_run(last.validation, now)}{counted}"
+    else:
+        yield f"{'last validation':<17}none yet; `deepopsctl validate` proves that the cluster works"
+
+
+def verdict(status: ClusterStatus) -> str:
+    """The last line."""
+    counts = {kind: sum(finding.kind is kind for finding in status.findings) for kind in Kind}
+    silent = sum(node.answer is Answer.NONE for node in status.nodes)
+    parts = []
+    if counts[Kind.PROBLEM]:
+        parts.append(f"{counts[Kind.PROBLEM]} problem{_s(counts[Kind.PROBLEM])}")
+    if silent:
+        parts.append(f"{silent} of {len(status.nodes)} nodes did not answer")
+    return ", ".join(parts) or "all is well"
+
+
+def _run(run: PastRun, now: datetime) -> str:
+    elapsed = f" after {run.elapsed_s:.1f} s" if run.elapsed_s is not None else ""
+    return f"{run.folder.id}: {run.state}{elapsed}{_age(str(run.request.get('started', '')), now)}"
+
+
+def _age(started: str, now: datetime) -> str:
+    """`, 5 min ago`."""
+    try:
+        seconds = (now - datetime.fromisoformat(started)).total_seconds()
+    except (ValueError, TypeError):
+        return ""
+    for unit, size in (("days", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f", {int(seconds // size)} {unit} ago"
+    return ", just now" if seconds < 60 else ", 1 min ago"
+
+
+def _share(amount: Amount, unit: int = 1) -> str:
+    """`3/4`, `-/4` where the use is unknown, `-` where there is nothing to have."""
+    if amount.total is None:
+        return "-"
+    used = "-" if amount.used is None else _number(amount.used, unit)
+    return f"{used}/{_number(amount.total, unit)}"
+
+
+def _number(value: int, unit: int) -> str:
+    return str(value) if unit == 1 else f"{value / unit:.0f}"
+
+
+def _controller_is_silent(status: ClusterStatus) -> bool:
+    first = next((node for node in status.nodes if "controller" in node.roles), None)
+    return first is not None and first.answer is not Answer.OK
+
+
+def _s(count: int) -> str:
+    return "" if count == 1 else "s"
