@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from deepopsctl.carryover import Carryover
 from deepopsctl.model import Access, Cluster, Gpus, Node, Partition, Role
 from deepopsctl.nodelist import expand, fold_in_order, pair, shorten
 from deepopsctl.policydraft import Place, PolicyDraft
@@ -70,6 +71,7 @@ class Draft:
         self.name = ""
         self.access = Access(user="")
         self.policy = PolicyDraft()
+        self.carryover = Carryover()
         # set where an entry can't be read: what it would have brought is then not called missing
         self.incomplete = False
         self._counted = 0

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import BinaryIO, TypeVar
 
 from deepopsctl import values
+from deepopsctl.addresses import add_addresses
+from deepopsctl.carryover import Carryover
 from deepopsctl.draft import Draft, Machine, NodeEntry
 from deepopsctl.model import Cluster, Gpus, Role
 from deepopsctl.nodelist import expand, fold_in_order, shorten
@@ -28,7 +30,7 @@ ROLE_OPTIONS = {
 
 @dataclass(frozen=True, slots=True)
 class InitRequest:
-    """What a person asked of `init`; `source` is the --from file, or `stdin` its open stream."""
+    """What a person asked of `init`; `source` is the --from file or folder, or `stdin` its open stream."""
 
     directory: Path
     controller: tuple[str, ...] = ()
@@ -38,6 +40,7 @@ class InitRequest:
     nfs_server: tuple[str, ...] = ()
     gpus: tuple[str, ...] = ()
     source: Path | None = None
+    addresses: Path | None = None
     stdin: BinaryIO | None = None
     name: str = ""
     user: str = ""
@@ -55,10 +58,11 @@ class InitRequest:
 
 @dataclass(frozen=True, slots=True)
 class InitResult:
-    """The cluster, and the names in the node list that no option gave a role."""
+    """The cluster, the names in the node list that no option gave a role, and what else the list brought."""
 
     cluster: Cluster
     left_out: tuple[str, ...]
+    carryover: Carryover
 
 
 def read_request(request: InitRequest) -> InitResult:
@@ -68,9 +72,10 @@ def read_request(request: InitRequest) -> InitResult:
     for role, expression in request.expressions:
         _add_expression(draft, role, expression)
     left_out = _give_roles(draft, compute_is_named=bool(request.compute))
+    add_addresses(draft, request.addresses)
     _add_gpus(draft, request.gpus)
     _set_access(draft, request)
-    return InitResult(draft.finish(), left_out)
+    return InitResult(draft.finish(), left_out, draft.carryover)
 
 
 def _add_expression(draft: Draft, role: Role, text: str) -> None:

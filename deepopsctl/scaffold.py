@@ -7,12 +7,15 @@ import shutil
 import tempfile
 from pathlib import Path
 
+from deepopsctl.carryover import Carryover
 from deepopsctl.clusterdir import ClusterDir
 from deepopsctl.errors import InputError
 from deepopsctl.files import write_atomic
+from deepopsctl.importreport import FILE_NAME, render_report
 from deepopsctl.inventory import render_inventory
 from deepopsctl.model import Cluster
 from deepopsctl.secrets import encrypt, new_password, new_secrets
+from deepopsctl.settingsedit import with_settings
 from deepopsctl.specwriter import render_spec
 
 # What may lie in a folder that is to become a cluster directory.
@@ -44,7 +47,7 @@ def check_target(path: Path) -> None:
         )  # fmt: skip
 
 
-def create_cluster(path: Path, cluster: Cluster) -> ClusterDir:
+def create_cluster(path: Path, cluster: Cluster, carryover: Carryover | None = None, source: str = "") -> ClusterDir:
     """Make a new cluster directory; where anything fails, nothing is left behind."""
     check_target(path)
     target = path.expanduser().resolve()
@@ -53,22 +56,26 @@ def create_cluster(path: Path, cluster: Cluster) -> ClusterDir:
         with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as folder:
             made = ClusterDir(Path(folder) / "new")
             made.path.mkdir()
-            _complete(made)
+            _complete(made, carryover)
             _write_cluster(made, cluster)
+            _write_report(made, cluster, carryover, source)
             _move(made.path, target)
     except OSError as error:
         raise InputError.single(str(path), f"can't be written: {error.strerror}", "choose another folder") from error
     return ClusterDir(target)
 
 
-def replace_cluster(path: Path, cluster: Cluster) -> ClusterDir:
+def replace_cluster(path: Path, cluster: Cluster, carryover: Carryover | None = None, source: str = "") -> ClusterDir:
     """Write cluster.yml and hosts.yml of a cluster directory anew; everything else in it stays."""
     directory = ClusterDir(path.expanduser().resolve())
     if not directory.spec.exists():
-        return create_cluster(path, cluster)
+        return create_cluster(path, cluster, carryover, source)
+    if carryover:
+        _leave_settings(directory, carryover)
     try:
         _complete(directory)
         _write_cluster(directory, cluster)
+        _write_report(directory, cluster, carryover, source)
     except OSError as error:
         raise InputError.single(str(path), f"can't be written: {error.strerror}", "check its permissions") from error
     return directory
@@ -80,8 +87,23 @@ def _unwritable(path: Path, error: OSError) -> InputError:
     )
 
 
-def _complete(directory: ClusterDir) -> None:
+def _leave_settings(directory: ClusterDir, carryover: Carryover) -> None:
+    """An existing settings.yml or vault is a person's: name what would have gone into it."""
+    hint = f"set it in {directory.settings.name}, or import into a new directory"
+    for name in (*carryover.settings, *carryover.secrets):
+        carryover.leave(name, str(directory.settings), "settings and secrets of an existing cluster stay", hint)
+    carryover.settings.clear()
+    carryover.secrets.clear()
+
+
+def _write_report(directory: ClusterDir, cluster: Cluster, carryover: Carryover | None, source: str) -> None:
+    if carryover:
+        write_atomic(directory.path / FILE_NAME, render_report(source, cluster, carryover))
+
+
+def _complete(directory: ClusterDir, carryover: Carryover | None = None) -> None:
     """Add what is missing besides the two files that follow from the cluster."""
+    imported = carryover or Carryover()
     for folder, mode in (
         (directory.settings.parent, 0o755),
         (directory.inventory_dir / "host_vars", 0o755),
@@ -93,7 +115,7 @@ def _complete(directory: ClusterDir) -> None:
             folder.chmod(mode)
     settings = importlib.resources.files("deepopsctl").joinpath("templates", "settings.yml").read_text("utf-8")
     for path, text, mode in (
-        (directory.settings, settings, 0o644),
+        (directory.settings, with_settings(settings, imported.settings), 0o644),
         (directory.known_hosts, "", 0o644),
         (directory.vault_password, new_password() + "\n", 0o600),
     ):
@@ -102,7 +124,7 @@ def _complete(directory: ClusterDir) -> None:
     _keep_out_of_git(directory.path)
     if not directory.secrets.exists():
         password = directory.vault_password.read_text("utf-8").strip()
-        write_atomic(directory.secrets, encrypt(new_secrets(), password), 0o600)
+        write_atomic(directory.secrets, encrypt({**new_secrets(), **imported.secrets}, password), 0o600)
 
 
 def _keep_out_of_git(folder: Path) -> None:

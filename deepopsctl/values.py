@@ -132,10 +132,10 @@ def check_feature(text: str) -> str:
 
 def check_partition_name(name: str) -> str:
     """A Slurm partition name."""
-    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,62}", name) or name.upper() in ("DEFAULT", "ALL"):
+    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,62}", name) or name.upper() == "DEFAULT":
         raise RefusedError(
             f"{shorten(name)!r} can't be a partition's name",
-            "use letters, digits, hyphens; not DEFAULT, not ALL",
+            "use letters, digits, hyphens; not DEFAULT",
         )
     return name
 

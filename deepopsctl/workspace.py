@@ -119,10 +119,14 @@ class Workspace:
             shutil.rmtree(run.private, ignore_errors=True)
 
     def _point_latest_at(self, path: Path) -> None:
-        temporary = self.runs / ".latest"
+        temporary, latest = self.runs / ".latest", self.runs / "latest"
+        for left in (temporary, latest):
+            # a cluster directory that was copied with its links followed has a whole run there
+            if left.is_dir() and not left.is_symlink():
+                shutil.rmtree(left, ignore_errors=True)
         temporary.unlink(missing_ok=True)
         temporary.symlink_to(path.name)
-        temporary.replace(self.runs / "latest")
+        temporary.replace(latest)
 
 
 def private_file(path: Path) -> BinaryIO:

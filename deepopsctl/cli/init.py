@@ -49,7 +49,14 @@ _NODES = "NAMES[=ADDRESSES]"
     "--from",
     "source",
     metavar="FILE",
-    help="Node list: hostlist, hosts file, CSV, TSV or cluster.yml; - for stdin.",
+    help="Node list: hostlist, hosts file, CSV, TSV, cluster.yml, DeepOps inventory or slurm.conf (or the folder of "
+    "one); - for stdin.",
+)
+@click.option(
+    "--addresses",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Hosts file (or other node list) with addresses of machines that have none.",
 )
 @click.option("--name", default="", help="Cluster name.  [default: the folder's]")
 @click.option("--user", default="", help="User to log in as.  [default: ssh's own]")
@@ -73,6 +80,10 @@ def init(target: Path, source: str | None, *, force: bool, as_json: bool, **give
     \b
     deepopsctl init hpc --controller ctl1 --compute 'gpu[01-16]=10.0.1.[11-26]' --gpus h100:8
     deepopsctl init hpc --from nodes.csv
+    deepopsctl init hpc --from deepops/config
+    deepopsctl init hpc --from slurm.conf --addresses /etc/hosts
+
+    What can't be carried over is listed by name, here and in import-report.md.
     """
     from deepopsctl.init import InitRequest, read_request
     from deepopsctl.scaffold import check_target, create_cluster, replace_cluster
@@ -82,21 +93,29 @@ def init(target: Path, source: str | None, *, force: bool, as_json: bool, **give
     stdin = sys.stdin.buffer if source == "-" else None
     path = Path(source) if source and source != "-" else None
     result = read_request(InitRequest(target, source=path, stdin=stdin, **given))
-    made = (replace_cluster if force else create_cluster)(target, result.cluster)
+    write = replace_cluster if force else create_cluster
+    made = write(target, result.cluster, result.carryover, source or "")
     _report(made, result, as_json=as_json)
 
 
 def _report(made: ClusterDir, result: InitResult, *, as_json: bool) -> None:
     from deepopsctl.cli.clusterview import cluster_object, group_lines
+    from deepopsctl.cli.importview import import_lines
     from deepopsctl.cli.output import emit_json, say
     from deepopsctl.nodelist import fold_in_order
 
     if result.left_out:
         say(f"left out, no option names them: {fold_in_order(result.left_out)}")
     if as_json:
-        emit_json(cluster_object("init", made.path, result.cluster))
+        carryover = result.carryover
+        document = cluster_object("init", made.path, result.cluster)
+        document["not_carried"] = [note.to_dict() for note in carryover.not_carried]
+        document["to_check"] = [note.to_dict() for note in carryover.to_check]
+        emit_json(document)
         return
     for line in group_lines(result.cluster):
         click.echo(line)
+    for line in import_lines(result.carryover, made.path):
+        say(line)
     say(f"cluster {result.cluster.name}: {len(result.cluster.nodes)} nodes in {made.path}")
     say(f"next: deepopsctl -C {made.path} ssh setup")

@@ -7,15 +7,18 @@ from pathlib import Path
 from typing import BinaryIO
 
 from deepopsctl.draft import Draft
-from deepopsctl.problems import Problems, RefusedError
+from deepopsctl.problems import Problems
+from deepopsctl.readers.deepops import draft_deepops
 from deepopsctl.readers.detect import Form, detect
 from deepopsctl.readers.hostlist import draft_hostlist
 from deepopsctl.readers.hostsfile import draft_hosts_file
+from deepopsctl.readers.slurm import draft_slurm_conf
 from deepopsctl.readers.table import draft_table
 from deepopsctl.sourcetext import MAX_BYTES, decode, read_source
 from deepopsctl.spec import draft_spec
 
 Reader = Callable[[str, str, Problems], Draft]
+SiteReader = Callable[[str, str, Path | None, Problems], Draft]
 
 READERS: dict[Form, Reader] = {
     Form.YAML: draft_spec,
@@ -24,10 +27,14 @@ READERS: dict[Form, Reader] = {
     Form.HOSTLIST: draft_hostlist,
 }
 
-_NOT_YET = {
-    Form.DEEPOPS_INI: "an Ansible inventory in INI form, such as DeepOps has",
-    Form.SLURM_CONF: "a slurm.conf",
+# These name further files: they have to know where they lie.
+SITE_READERS: dict[Form, SiteReader] = {
+    Form.SLURM_CONF: draft_slurm_conf,
+    Form.DEEPOPS_INI: draft_deepops,
 }
+
+# What a folder is read by: DeepOps's `config`, a clone of it, /etc/slurm.
+_IN_FOLDER = ("inventory", "config/inventory", "slurm.conf", "hosts")
 
 
 def read_nodes(path: Path | None, stdin: BinaryIO | None, problems: Problems) -> Draft:
@@ -35,22 +42,25 @@ def read_nodes(path: Path | None, stdin: BinaryIO | None, problems: Problems) ->
     if stdin:
         name, text = "stdin", decode(stdin.read(MAX_BYTES + 1), "stdin", problems)
     elif path:
+        path = _file_in(path)
         name, text = str(path), read_source(path, str(path), problems)
     else:
         return Draft("init", problems)
     if text is not None:
-        return draft_text(text, name, problems)
+        return draft_text(text, name, problems, path.parent if path else None)
     draft = Draft(name, problems)
     draft.incomplete = True
     return draft
 
 
-def draft_text(text: str, name: str, problems: Problems) -> Draft:
-    """The machines of a node list in any form; `name` stands for it in messages."""
+def draft_text(text: str, name: str, problems: Problems, folder: Path | None = None) -> Draft:
+    """The machines of a node list in any form; `name` stands for it in messages, further files lie in `folder`."""
     form = detect(text)
-    if form in READERS:
-        return READERS[form](text, name, problems)
-    draft = Draft(name, problems)
-    hint = "give the machines as a hostlist, hosts file, CSV or cluster.yml: see docs/reference/node-lists.md"
-    draft.refuse(name, RefusedError(f"is {_NOT_YET[form]}: this version can't read it yet", hint))
-    return draft
+    if form in SITE_READERS:
+        return SITE_READERS[form](text, name, folder, problems)
+    return READERS[form](text, name, problems)
+
+
+def _file_in(path: Path) -> Path:
+    """The node list in a folder, or the path itself."""
+    return next((path / name for name in _IN_FOLDER if (path / name).is_file()), path)

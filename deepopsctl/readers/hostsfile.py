@@ -29,6 +29,18 @@ def draft_hosts_file(text: str, source: str, problems: Problems) -> Draft:
     return draft
 
 
+def addresses_by_name(text: str) -> dict[str, str]:
+    """The first address of every name in a hosts file, short names and all aliases included, in lower case."""
+    found: dict[str, str] = {}
+    for _, line in significant_lines(text):
+        address, *names = line.split()
+        if is_ip_address(address) and names and not _is_of_every_machine(address, names[0]):
+            for name in names:
+                found.setdefault(name.lower(), address)
+                found.setdefault(name.partition(".")[0].lower(), address)
+    return found
+
+
 def _is_of_every_machine(address: str, name: str) -> bool:
     """The lines that any /etc/hosts has for the machine itself and for IPv6."""
     parsed = ipaddress.ip_address(address)

@@ -121,6 +121,8 @@ def test_prints_one_json_object(capsys: pytest.CaptureFixture[str]) -> None:
         "ok": True,
         "directory": str(Path("hpc").resolve()),
         "nodes": 3,
+        "not_carried": [],
+        "to_check": [],
         "groups": {
             "slurm_controller": ["ctl1"],
             "slurm_compute": ["gpu1", "gpu2"],

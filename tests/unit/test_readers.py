@@ -192,17 +192,6 @@ def test_reads_a_cluster_file() -> None:
     assert machines(text) == [("ctl1", "")]
 
 
-@pytest.mark.parametrize(
-    ("text", "what"),
-    [
-        ("[slurm-master]\nctl1\n", "is an Ansible inventory in INI form, such as DeepOps has"),
-        ("NodeName=n1\n", "is a slurm.conf"),
-    ],
-)
-def test_says_which_forms_come_later(text: str, what: str) -> None:
-    assert faults(text) == [f"nodes {what}: this version can't read it yet"]
-
-
 def test_reads_standard_input() -> None:
     draft = read_nodes(None, io.BytesIO(b"ctl1\n"), Problems())
     assert list(draft.machines) == ["ctl1"]

@@ -32,6 +32,15 @@ def test_two_runs_in_one_second_have_two_folders(workspace: Workspace) -> None:
     assert [run.id for run in workspace.newest_first()] == [run.id for run in reversed(runs)]
 
 
+def test_a_copy_whose_links_were_followed_gets_its_link_back(workspace: Workspace) -> None:
+    make_run(workspace, "latest").path.joinpath("run.json").write_text("{}")
+    (workspace.runs / ".latest").mkdir()
+
+    run = workspace.new_run("deploy")
+
+    assert (workspace.runs / "latest").readlink() == Path(run.id)
+
+
 def test_old_runs_are_pruned_and_strangers_stay(workspace: Workspace) -> None:
     for number in range(5):
         make_run(workspace, f"2026010{number + 1}-000000-deploy")

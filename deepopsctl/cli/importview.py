@@ -1,0 +1,40 @@
+"""What an import could not bring, for people: folded by reason, so that a hundred variables stay readable."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from textwrap import wrap
+
+import click
+
+from deepopsctl.carryover import Carryover, Note
+from deepopsctl.importreport import FILE_NAME
+
+WIDTH = 100
+_INDENT = "    "
+
+
+def import_lines(carryover: Carryover, directory: Path) -> Iterator[str]:
+    """A heading, then each reason with the names it is said of; the hints are in the report."""
+    if not carryover:
+        return
+    yield from _section("not carried over", carryover.not_carried, "yellow")
+    yield from _section("carried over, to be checked", carryover.to_check, "cyan")
+    if carryover.not_carried or carryover.to_check:
+        yield f"where, and what to do about each: {directory / FILE_NAME}"
+
+
+def _section(title: str, notes: Sequence[Note], colour: str) -> Iterator[str]:
+    if not notes:
+        return
+    yield click.style(f"{title}: {len(notes)}", fg=colour)
+    by_reason: dict[str, list[str]] = {}
+    for note in notes:
+        by_reason.setdefault(note.reason, []).append(note.name)
+    for reason, names in by_reason.items():
+        yield f"  {reason}:"
+        yield from wrap(
+            ", ".join(dict.fromkeys(names)), WIDTH, initial_indent=_INDENT, subsequent_indent=_INDENT,
+            break_on_hyphens=False,
+        )  # fmt: skip

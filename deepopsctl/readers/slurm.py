@@ -1,0 +1,199 @@
+"""An existing slurm.conf (with what lies beside it) as machines, partitions and settings."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from deepopsctl import values
+from deepopsctl.draft import Draft, NodeEntry
+from deepopsctl.model import Role
+from deepopsctl.nodelist import shorten
+from deepopsctl.problems import Problems, RefusedError
+from deepopsctl.readers.detect import is_ip_address
+from deepopsctl.readers.gres import read_gres_conf
+from deepopsctl.readers.slurmkeys import MACHINE_KEYS, carry_key
+from deepopsctl.readers.slurmlines import Line, Pair, read_lines
+from deepopsctl.readers.slurmnodes import Nodes, Partitions, batches, carried_option
+from deepopsctl.sourcetext import read_source, significant_lines
+
+_LINE_KEYS = ("nodename", "partitionname", "nodeset", "downnodes", "frontendname", "switchname")
+_CONTROLLER = re.compile(r"([^()\s]+)(?:\(([^()\s]*)\))?")
+
+# Files that Slurm reads beside slurm.conf, and what becomes of them.
+_BESIDE = {
+    "cgroup.conf": "deepopsctl writes its own, from slurm_confinement",
+    "topology.conf": "topologies are not managed",
+    "plugstack.conf": "deepopsctl's own names no SPANK plugins",
+    "job_container.conf": "job containers are not managed",
+    "acct_gather.conf": "profiling plugins are not managed",
+    "burst_buffer.conf": "burst buffers are not managed",
+    "oci.conf": "OCI containers are not managed",
+    "slurmdbd.conf": "`deepopsctl takeover` reads it on the accounting host",
+}
+
+
+def draft_slurm_conf(text: str, source: str, folder: Path | None, problems: Problems) -> Draft:
+    """The machines and partitions of a slurm.conf; `folder` is where it lies, None for standard input."""
+    draft = Draft(source, problems)
+    _Reader(draft, folder).read(list(read_lines(text, source, folder, problems)))
+    return draft
+
+
+class _Reader:
+    def __init__(self, draft: Draft, folder: Path | None) -> None:
+        self.draft = draft
+        self.folder = folder
+        self.problems = draft.problems
+        self.carryover = draft.carryover
+        self.nodes = Nodes(draft.carryover)
+        self.partitions = Partitions(self.nodes, draft)
+        self.controllers: list[tuple[str, str, str]] = []
+        self.given: dict[str, Pair] = {}
+
+    def read(self, lines: list[Line]) -> None:
+        """Nodes first: partitions, node sets and gres.conf speak of them."""
+        before = len(self.problems)
+        kinds: dict[str, list[Line]] = {kind: [] for kind in _LINE_KEYS}
+        for line in lines:
+            kind = next((kind for kind in _LINE_KEYS if line.pairs and line.pairs[0].name == kind), "")
+            if kind:
+                kinds[kind].append(line)
+            else:
+                self._globals(line)
+        for line in kinds["nodename"]:
+            self._try(line, self.nodes.add)
+        self.draft.incomplete = len(self.problems) > before
+        for kind in ("downnodes", "frontendname", "switchname"):
+            for line in kinds[kind]:
+                first = line.pairs[0]
+                name = f"{first.key}={shorten(first.value)}"
+                self.carryover.leave(name, line.where, "states, front ends and switches are not managed")
+        self._machines()
+        for line in kinds["nodeset"]:
+            self._try(line, self.partitions.add_set)
+        for line in kinds["partitionname"]:
+            self._try(line, self.partitions.add)
+        self._memory_defaults()
+        self._hardware()
+        self._read_beside()
+
+    def _try(self, line: Line, add: Callable[[Line], None]) -> None:
+        try:
+            for item in line.pairs:
+                values.check_template(item.value)
+            add(line)
+        except RefusedError as refusal:
+            self.draft.refuse(line.where, refusal)
+
+    def _globals(self, line: Line) -> None:
+        for item in line.pairs:
+            if item.name in MACHINE_KEYS:
+                self._machine_key(item, line.where)
+            else:
+                carry_key(item, line.where, self.carryover)
+            self.given[item.name] = item
+
+    def _machine_key(self, item: Pair, where: str) -> None:
+        try:
+            values.check_template(item.value)
+            if item.name == "clustername":
+                # Slurm itself writes it in lower case
+                self.draft.name = values.check_cluster_name(item.value.lower())
+            elif item.name in ("slurmctldhost", "controlmachine", "backupcontroller"):
+                self._controllers(item, where)
+        except RefusedError as refusal:
+            self.draft.refuse(where, refusal)
+
+    def _controllers(self, item: Pair, where: str) -> None:
+        for text in item.value.split(","):
+            found = _CONTROLLER.fullmatch(text.strip())
+            if not found:
+                raise RefusedError(f"{item.key}={shorten(text)} is no host", "write NAME or NAME(ADDRESS)")
+            name, address = short_name(found[1], found[2] or "")
+            self.controllers.append((name, address, where))
+
+    def _machines(self) -> None:
+        """Controllers first, in their order: the first is the primary."""
+        addresses = {"controlmachine": "controladdr", "backupcontroller": "backupaddr"}
+        for key, address_key in addresses.items():
+            machine, reached = self.given.get(key), self.given.get(address_key)
+            if machine and reached:
+                name, _ = short_name(machine.value, "")
+                self.controllers = [
+                    (known, reached.value if known == name else old, where) for known, old, where in self.controllers
+                ]
+        done = set()
+        for name, address, where in self.controllers:
+            entry = self.nodes.entries.get(name.lower())
+            if entry:
+                done.add(name.lower())
+                own = entry.addresses or address
+                self.draft.merge(replace(entry, addresses=own, roles=entry.roles | {Role.CONTROLLER}))
+            else:
+                self.draft.merge(NodeEntry(where, name, addresses=address, roles=frozenset({Role.CONTROLLER})))
+        rest = [entry for name, entry in self.nodes.entries.items() if name not in done]
+        for entry in batches([*rest, *self.nodes.again]):
+            self.draft.add(entry)
+        self._accounting_host()
+
+    def _accounting_host(self) -> None:
+        host = self.given.get("accountingstoragehost")
+        if not host or host.value.lower() in ("localhost", "127.0.0.1", "::1"):
+            return
+        name, address = short_name(host.value, "")
+        by_address = {machine.address: machine for machine in self.draft.machines.values() if machine.address}
+        machine = self.draft.machines.get(name.lower()) or by_address.get(host.value)
+        if machine:
+            machine.roles |= {Role.DBD}
+        elif is_ip_address(host.value):
+            self.carryover.leave(
+                "AccountingStorageHost", self.draft.source, f"no machine here has the address {host.value}",
+                "add the accounting host to cluster.yml with the role dbd",
+            )  # fmt: skip
+        else:
+            where = self.draft.source
+            self.draft.merge(NodeEntry(where, name, addresses=address, roles=frozenset({Role.DBD})))
+
+    def _memory_defaults(self) -> None:
+        """A cluster-wide default would lose against the one that deepopsctl gives every partition."""
+        names = ("defmempercpu", "defmempernode", "defmempergpu")
+        default = next((self.given[name] for name in names if name in self.given), None)
+        if default:
+            for index, entry in enumerate(self.draft.partitions):
+                options = entry.partition.options
+                if not any(key.lower() in names for key in options):
+                    added = carried_option(default, entry.where, {}, self.carryover)
+                    partition = replace(entry.partition, options={**options, **added})
+                    self.draft.partitions[index] = replace(entry, partition=partition)
+
+    def _hardware(self) -> None:
+        for key, where in self.nodes.hardware.items():
+            self.carryover.check(
+                key, where, "deploy looks it up on the nodes (hardware.yml)",
+                "`deepopsctl takeover` keeps what the running cluster has",
+            )  # fmt: skip
+
+    def _read_beside(self) -> None:
+        if self.folder is None:
+            return
+        gres = self.folder / "gres.conf"
+        if gres.is_file():
+            gpus = {machine.name.lower(): machine.gpus for machine in self.draft.machines.values() if machine.gpus}
+            text = read_source(gres, str(gres), Problems())
+            if text is not None:
+                read_gres_conf(text, str(gres), self.folder, gpus, self.carryover, self.problems)
+        for name, reason in _BESIDE.items():
+            path = self.folder / name
+            text = read_source(path, name, Problems()) if path.is_file() else None
+            if text is not None and any(True for _ in significant_lines(text)):
+                self.carryover.leave(name, str(path), reason)
+
+
+def short_name(name: str, address: str) -> tuple[str, str]:
+    """A host as cluster.yml has it: the short name, and the full one as its address where there is no other."""
+    if is_ip_address(name) or "." not in name:
+        return name, address
+    return name.partition(".")[0], address or name

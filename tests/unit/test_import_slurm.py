@@ -1,0 +1,206 @@
+"""An existing slurm.conf becomes a cluster; what does not fit is named, never dropped."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from deepopsctl.draft import Draft
+from deepopsctl.errors import InputError
+from deepopsctl.init import InitRequest, InitResult, read_request
+from deepopsctl.model import Gpus, Role
+from deepopsctl.problems import Problems
+from deepopsctl.readers import draft_text
+
+EXAMPLE = Path(__file__).parents[2] / "inventory" / "slurm-conf"
+HEAD = "ClusterName=alpha\nSlurmctldHost=ctl1(192.0.2.1)\n"
+TAIL = "NodeName=n[1-2] CPUs=4\nPartitionName=p Nodes=ALL\n"
+
+
+def read(text: str) -> Draft:
+    problems = Problems()
+    draft = draft_text(text, "slurm.conf", problems)
+    problems.raise_if_any()
+    return draft
+
+
+def faults(text: str) -> list[str]:
+    with pytest.raises(InputError) as caught:
+        read(text).finish()
+    assert all(problem.hint for problem in caught.value.problems)
+    return [f"{problem.where}: {problem.message}" for problem in caught.value.problems]
+
+
+def left(draft: Draft | InitResult) -> list[str]:
+    return [note.name for note in draft.carryover.not_carried]
+
+
+def config(text: str) -> object:
+    return read(HEAD + text + TAIL).carryover.settings.get("slurm_config")
+
+
+def test_the_example_is_imported_whole() -> None:
+    result = read_request(InitRequest(Path("x"), source=EXAMPLE, addresses=EXAMPLE / "hosts"))
+
+    cluster = result.cluster
+    assert cluster.name == "alpha"
+    assert [(node.name, node.address) for node in cluster.nodes][:2] == [("ctl1", "192.0.2.1"), ("gpu01", "192.0.2.11")]
+    assert cluster.nodes[0].roles == {Role.CONTROLLER, Role.DBD}
+    gpu, cpu = cluster.nodes[1], cluster.nodes[-1]
+    assert gpu.gpus == Gpus("h100", 8)
+    assert gpu.slurm == {"RealMemory": "500000", "Weight": "100"}
+    assert (cpu.address, cpu.features, cpu.slurm["Weight"]) == ("192.0.2.22", ("himem",), "1")
+    assert [(p.name, p.nodes, p.default, p.max_time) for p in cluster.partitions] == [
+        ("gpu", ("gpu01", "gpu02", "gpu03", "gpu04"), True, "1-00:00:00"),
+        ("cpu", ("cpu1", "cpu2"), False, "INFINITE"),
+    ]
+    assert result.carryover.settings == {
+        "slurm_config": {
+            "StateSaveLocation": "/srv/slurm/state",
+            "SlurmdSpoolDir": "/srv/slurm/spool",
+            "SelectType": "select/cons_tres",
+            "SelectTypeParameters": "CR_Core_Memory",
+            "SchedulerParameters": "bf_continue,bf_max_job_test=1000",
+            "Prolog": "/etc/slurm/prolog.sh",
+        }
+    }
+    assert left(result) == ["TopologyPlugin", "DownNodes=gpu04", "Cores"]
+    assert [note.name for note in result.carryover.to_check] == ["Prolog", "CPUs"]
+
+
+def test_keys_are_read_in_any_case_and_several_on_a_line() -> None:
+    draft = read(
+        "CLUSTERNAME=Alpha slurmctldhost=c1.example.com\nnodename=n1 WEIGHT=3\npartitionname=p nodes=n1 default=yes"
+    )
+
+    cluster = draft.finish()
+    assert cluster.name == "alpha"
+    assert (cluster.nodes[0].name, cluster.nodes[0].address) == ("c1", "c1.example.com")
+    assert cluster.partitions[0].default
+
+
+def test_old_names_of_the_controllers_are_read_too() -> None:
+    draft = read("ControlMachine=a\nControlAddr=192.0.2.1\nBackupController=b\nBackupAddr=192.0.2.2\nNodeName=n1\n")
+
+    assert [(m.name, m.address) for m in draft.machines.values()] == [
+        ("a", "192.0.2.1"),
+        ("b", "192.0.2.2"),
+        ("n1", ""),
+    ]
+
+
+def test_a_controller_that_is_a_compute_node_is_one_machine() -> None:
+    draft = read("SlurmctldHost=n1\nNodeName=n[1-2] NodeAddr=192.0.2.[1-2] Gres=gpu:2\n")
+
+    first = draft.machines["n1"]
+    assert first.roles == {Role.CONTROLLER, Role.COMPUTE}
+    assert (first.address, first.gpus) == ("192.0.2.1", Gpus("", 2))
+
+
+def test_what_deepopsctl_sets_itself_is_no_loss_where_both_agree() -> None:
+    draft = read(f"{HEAD}AuthType=auth/munge\nProctrackType=proctrack/cgroup\nSlurmUser=slurm\nGresTypes=gpu\n{TAIL}")
+
+    assert left(draft) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ("SlurmUser=hpcadm", "SlurmUser"),
+        ("GresTypes=gpu,mps", "GresTypes"),
+        ("FastSchedule=1", "FastSchedule"),
+        ("JobCompPass=x", "JobCompPass"),
+        ("TopologyPlugin=topology/tree", "TopologyPlugin"),
+        ("SlurmctldPidFile=/run/x.pid", "SlurmctldPidFile"),
+        ('MailDomain="a b"', "MailDomain"),
+        ("Epilog={{x}}", "Epilog"),
+        ("FrontendName=f1", "FrontendName=f1"),
+        ("NodeName=c[1-9] State=CLOUD", "NodeName=c[1-9]"),
+        ("NodeName=x1 Gres=gpu:a:1,gpu:b:1", "Gres=gpu:b:1"),
+        ("NodeName=x1 Gres=shard:8", "Gres=shard:8"),
+        ("NodeName=x1 State=DRAIN", "State=DRAIN"),
+        ("NodeName=x1 Port=7000", "Port"),
+        ("NodeName=x1 Feature=a&b", "Feature=a&b"),
+        ("PartitionName=none Nodes=", "PartitionName=none"),
+    ],
+)
+def test_what_can_not_be_carried_is_named(line: str, name: str) -> None:
+    draft = read(f"{HEAD}{line}\n{TAIL}")
+
+    assert left(draft) == [name]
+    assert draft.carryover.not_carried[0].where == "slurm.conf:3"
+    assert draft.carryover.not_carried[0].reason
+
+
+def test_other_keys_go_into_slurm_config_in_slurms_own_spelling() -> None:
+    assert config("statesavelocation=/x\nMaxArraySize=5\n") == {"StateSaveLocation": "/x", "MaxArraySize": "5"}
+
+
+def test_a_node_set_and_features_choose_the_nodes_of_a_partition() -> None:
+    cluster = read(f"{HEAD}NodeName=a1 Feature=x\nNodeName=b1\nNodeSet=s Feature=x\nPartitionName=p Nodes=s\n").finish()
+
+    assert cluster.partitions[0].nodes == ("a1",)
+
+
+def test_a_default_line_holds_for_the_lines_after_it() -> None:
+    draft = read(f"{HEAD}NodeName=a1\nNodeName=DEFAULT Weight=7\nNodeName=b1\nNodeName=c1 Weight=8\n")
+
+    assert [draft.machines[name].slurm for name in ("a1", "b1", "c1")] == [{}, {"Weight": "7"}, {"Weight": "8"}]
+
+
+def test_a_default_memory_of_the_cluster_becomes_one_of_its_partitions() -> None:
+    cluster = read(f"{HEAD}DefMemPerCPU=100\n{TAIL}").finish()
+
+    assert cluster.partitions[0].options == {"DefMemPerCPU": "100"}
+
+
+def test_every_fault_is_told_with_its_line() -> None:
+    assert faults("ClusterName=a b\nSlurmctldHost=c1\nNodeName=n_[1-900]\nNodeName=m[1-2] NodeAddr=192.0.2.1\n") == [
+        "slurm.conf:1: 'b' is no KEY=VALUE",
+        "slurm.conf:3: 'n_1' is no hostname (and 899 more like it)",
+        "slurm.conf:4: m[1-2] stands for 2 names and 192.0.2.1 for 1 address",
+    ]
+
+
+def test_a_node_in_two_lines_is_a_fault() -> None:
+    assert faults(f"{HEAD}NodeName=n1\nNodeName=n[1-2]\n") == ["slurm.conf:4: n1 is already given at slurm.conf:3"]
+
+
+def test_includes_are_followed_and_a_missing_one_is_a_fault(tmp_path: Path) -> None:
+    (tmp_path / "nodes.conf").write_text("NodeName=n1\n")
+    conf = tmp_path / "slurm.conf"
+    conf.write_text("ClusterName=a\nSlurmctldHost=c1\ninclude /etc/slurm/nodes.conf\nInclude gone.conf\n")
+
+    with pytest.raises(InputError) as caught:
+        read_request(InitRequest(tmp_path, source=conf))
+
+    assert [problem.message for problem in caught.value.problems] == ["Include gone.conf: there is no such file"]
+
+
+def test_a_circle_of_includes_ends(tmp_path: Path) -> None:
+    conf = tmp_path / "slurm.conf"
+    conf.write_text("ClusterName=a\nInclude slurm.conf\n")
+
+    with pytest.raises(InputError) as caught:
+        read_request(InitRequest(tmp_path, source=conf))
+
+    assert "more than 100 files are included" in [problem.message for problem in caught.value.problems]
+
+
+def test_files_beside_it_that_are_not_read_are_named(tmp_path: Path) -> None:
+    (tmp_path / "slurm.conf").write_text(HEAD + TAIL)
+    (tmp_path / "plugstack.conf").write_text("optional pyxis.so\n")
+    (tmp_path / "topology.conf").write_text("# nothing\n")
+
+    result = read_request(InitRequest(tmp_path, source=tmp_path))
+
+    assert left(result) == ["plugstack.conf"]
+
+
+def test_an_address_file_without_any_of_the_names_is_a_fault(tmp_path: Path) -> None:
+    (tmp_path / "slurm.conf").write_text("ClusterName=a\nSlurmctldHost=c1\n" + TAIL)
+    (tmp_path / "hosts").write_text("192.0.2.1 other\n")
+
+    with pytest.raises(InputError, match="has no address of any machine here"):
+        read_request(InitRequest(tmp_path, source=tmp_path, addresses=tmp_path / "hosts"))

@@ -1,0 +1,203 @@
+"""Any node list, cluster.yml, DeepOps inventory or slurm.conf gives a cluster or listed errors, nothing else."""
+
+from __future__ import annotations
+
+import io
+import string
+import tempfile
+from pathlib import Path
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from deepopsctl.cli import run
+from deepopsctl.errors import InputError
+from deepopsctl.init import InitRequest, InitResult, read_request
+from deepopsctl.inventory import build_inventory, group_members, render_inventory
+from deepopsctl.model import Access, Cluster, Gpus, Node, Partition, Role
+from deepopsctl.nodelist import expand, fold, fold_in_order, pair
+from deepopsctl.problems import RefusedError
+from deepopsctl.spec import parse_spec
+from deepopsctl.specwriter import render_spec
+
+# the same examples on every machine, and no more than a quick test may have
+bounded = settings(
+    max_examples=150, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
+)
+few = settings(bounded, max_examples=25)
+
+name = st.from_regex(r"[a-z]{1,3}(-[a-z])?[0-9]{1,3}", fullmatch=True)
+word = st.one_of(
+    name,
+    st.sampled_from(
+        ["all", "ALL", "DEFAULT", "n[1-3]", "n[01:03]", "n[3-1]", "[", "a..b", "192.0.2.1", "é", "{{ x }}"]
+    ),
+    st.text(alphabet=string.printable, max_size=8),
+)
+SLURM_KEYS = [
+    "ClusterName", "slurmctldhost", "ControlMachine", "ControlAddr", "NodeName", "NodeAddr", "NodeHostname", "Gres",
+    "Feature", "Weight", "State", "CPUs", "PartitionName", "Nodes", "Default", "MaxTime", "QOS", "NodeSet", "Include",
+    "StateSaveLocation", "SlurmUser", "AccountingStorageHost", "DefMemPerCPU", "JobCompPass", "Prolog", "Oops",
+]  # fmt: skip
+GRES = st.sampled_from(["gpu:2", "gpu:a100:4(S:0-1)", "shard:2,gpu", "gpu:a:1,gpu:b:999", "gpu:a100:x"])
+pairs = st.builds("{}={}".format, st.sampled_from(SLURM_KEYS), st.one_of(word, GRES))
+slurm_conf = st.lists(
+    st.lists(pairs, min_size=1, max_size=4).map(" ".join) | st.text(max_size=12), max_size=8
+).map(lambda lines: "ClusterName=c\nSlurmctldHost=c1\n" + "\n".join(lines))  # fmt: skip
+
+SECTIONS = [
+    "[all]", "[slurm-master]", "[slurm-node]", "[slurm-login]", "[slurm-cluster:children]", "[all:vars]",
+    "[slurm-node:vars]", "[kube-node]", "[x:y]", "[slurm-cluster]",
+]  # fmt: skip
+VARIABLES = [
+    "ansible_host", "ansible_user", "ansible_port", "ansible_ssh_common_args", "slurm_cluster_name", "nfs_server_group",
+    "slurm_max_job_timelimit", "slurm_oversubscribe", "slurm_user_uid", "slurm_password", "chrony_config_server", "own",
+]  # fmt: skip
+setting = st.builds("{}={}".format, st.sampled_from(VARIABLES), word)
+host_line = st.builds(lambda host, words: " ".join([host, *words]), word, st.lists(setting, max_size=2))
+ini = st.lists(
+    st.sampled_from([*SECTIONS, "slurm-master", "slurm-node"]) | host_line | setting, max_size=14
+).map(lambda lines: "[slurm-master]\nm1\n[slurm-node]\n" + "\n".join(lines))  # fmt: skip
+
+table = st.lists(st.lists(word, max_size=5).map(",".join), max_size=6).map(
+    lambda rows: "name,address,role,gpus,gpu_type\nc1,192.0.2.9,controller,,\n" + "\n".join(rows)
+)
+spec_text = st.lists(
+    st.builds("  - {{names: {!r}, addresses: {!r}, roles: [{}]}}".format, word, word, word)
+    | st.text(max_size=20),
+    max_size=5,
+).map(lambda lines: "schema: 1\nnodes:\n  - {names: c1, roles: [controller]}\n" + "\n".join(lines))  # fmt: skip
+hostlist = st.lists(word | st.builds("{}={}".format, word, word), max_size=6).map("\n".join)
+
+
+def outcome(text: str) -> InitResult | InputError:
+    """What `init --from -` makes of a text; anything but these two is a crash."""
+    data = text.encode("utf-8", "surrogatepass")
+    try:
+        return read_request(InitRequest(Path("hpc"), controller=("ctl1",), stdin=io.BytesIO(data)))
+    except InputError as error:
+        return error
+
+
+def check(text: str) -> None:
+    found = outcome(text)
+    if isinstance(found, InputError):
+        assert all(problem.where and problem.message and problem.hint for problem in found.problems)
+        return
+    assert parse_spec(render_spec(found.cluster), "cluster.yml") == found.cluster
+    assert "{{ x" not in render_inventory(found.cluster)
+    assert "{{" not in str(found.carryover.settings)
+    for note in (*found.carryover.not_carried, *found.carryover.to_check):
+        assert note.name
+        assert note.where
+        assert note.reason
+
+
+@bounded
+@given(slurm_conf)
+def test_any_slurm_conf_gives_a_cluster_or_listed_errors(text: str) -> None:
+    check(text)
+
+
+@bounded
+@given(ini)
+def test_any_deepops_inventory_gives_a_cluster_or_listed_errors(text: str) -> None:
+    check(text)
+
+
+@bounded
+@given(table)
+def test_any_table_gives_a_cluster_or_listed_errors(text: str) -> None:
+    check(text)
+
+
+@bounded
+@given(spec_text)
+def test_any_cluster_yml_gives_a_cluster_or_listed_errors(text: str) -> None:
+    check(text)
+
+
+@bounded
+@given(hostlist | st.text())
+def test_any_text_gives_a_cluster_or_listed_errors(text: str) -> None:
+    check(text)
+
+
+@bounded
+@given(st.lists(setting, max_size=6), word)
+def test_any_group_vars_give_a_cluster_or_listed_errors(lines: list[str], odd: str) -> None:
+    text = "\n".join(line.replace("=", ": ", 1) for line in lines) + f"\nodd: {odd}\n"
+    with tempfile.TemporaryDirectory() as folder:
+        site = Path(folder)
+        (site / "group_vars").mkdir()
+        (site / "group_vars" / "all.yml").write_bytes(text.encode("utf-8", "surrogatepass"))
+        (site / "inventory").write_text("[slurm-master]\nm1\n[slurm-node]\nn1\n")
+        try:
+            found = read_request(InitRequest(Path("hpc"), source=site))
+        except InputError as error:
+            assert all(problem.where and problem.hint for problem in error.problems)  # noqa: PT017
+        else:
+            assert found.cluster.compute
+            assert "{{" not in str(found.carryover.settings)
+
+
+@few
+@given(slurm_conf | ini | table)
+def test_a_refused_node_list_leaves_no_directory_and_an_accepted_one_a_whole_one(text: str) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        source, target = Path(folder) / "source" / "list", Path(folder) / "made" / "hpc"
+        source.parent.mkdir()
+        target.parent.mkdir()
+        source.write_bytes(text.encode("utf-8", "surrogatepass"))
+        code = run(["init", str(target), "--from", str(source)])
+        left = {path.name for path in target.parent.rglob("*")}
+        assert code in (0, 3)
+        assert {"cluster.yml", "hosts.yml", "settings.yml", "secrets.yml", ".vault-password"} <= left or code == 3
+        assert left == set() or code == 0
+
+
+@bounded
+@given(st.lists(name, min_size=1, max_size=30))
+def test_what_is_folded_expands_to_the_same_names_in_the_same_order(names: list[str]) -> None:
+    assert list(expand(fold_in_order(names))) == names
+    assert set(expand(fold(names))) == set(names)
+
+
+@bounded
+@given(st.text(alphabet="n01-9[],/=@:", max_size=20))
+def test_any_expression_expands_or_is_refused_with_a_hint(text: str) -> None:
+    try:
+        names = expand(text)
+    except RefusedError as refusal:
+        assert refusal.hint  # noqa: PT017
+    else:
+        assert names
+        assert pair(text, text) == tuple(zip(names, names, strict=True))
+
+
+@st.composite
+def clusters(draw: st.DrawFn) -> Cluster:
+    """A whole cluster as cluster.yml may describe it."""
+    names = draw(st.lists(name, min_size=2, max_size=12, unique_by=str.lower))
+    gpus = st.none() | st.builds(Gpus, st.sampled_from(["", "h100", "a100"]), st.integers(1, 16))
+    nodes = [Node(names[0], frozenset({Role.CONTROLLER}), "192.0.2.1")]
+    for number, node in enumerate(names[1:], start=2):
+        address = f"192.0.2.{number}" if draw(st.booleans()) else ""
+        features = tuple(draw(st.lists(st.sampled_from(["ib", "nvlink"]), unique=True)))
+        weight = draw(st.none() | st.integers(1, 99))
+        nodes.append(
+            Node(node, frozenset({Role.COMPUTE}), address, draw(st.sampled_from([0, 2222])), draw(gpus), features,
+                 {"Weight": str(weight)} if weight else {})
+        )  # fmt: skip
+    partition = Partition("all", tuple(names[1:]), draw(st.booleans()), draw(st.sampled_from(["", "1-00:00:00"])), {})
+    return Cluster("hpc", Access("ubuntu", draw(st.sampled_from([0, 22]))), tuple(nodes), (partition,))
+
+
+@bounded
+@given(clusters())
+def test_a_cluster_comes_back_from_its_files_unchanged(cluster: Cluster) -> None:
+    again = parse_spec(render_spec(cluster), "cluster.yml")
+
+    assert again == cluster
+    assert build_inventory(again) == build_inventory(cluster)
+    assert group_members(cluster)["slurm_compute"] == tuple(node.name for node in cluster.compute)
