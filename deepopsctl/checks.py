@@ -34,10 +34,13 @@ class Check:
     expected: str = ""
     unit: str = ""
     message: str = ""
+    hint: str = ""
 
     def to_dict(self) -> dict[str, str]:
         """The object of DESIGN's JSON schema."""
-        return {key: str(value) for key, value in asdict(self).items()}
+        found = {key: str(value) for key, value in asdict(self).items()}
+        # only where there is more to say than the check's own advice
+        return found if self.hint else {key: value for key, value in found.items() if key != "hint"}
 
 
 FIELDS = tuple(Check.__dataclass_fields__)

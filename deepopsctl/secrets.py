@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import secrets
+from pathlib import Path
 
 from deepopsctl.errors import ControlMachineError
 from deepopsctl.yamlout import block
@@ -36,3 +37,23 @@ def encrypt(variables: dict[str, str], password: str) -> str:
     vault = VaultLib([("default", VaultSecret(password.encode()))])
     encrypted: bytes = vault.encrypt(block(dict(variables)))
     return encrypted.decode()
+
+
+def is_encrypted(path: Path) -> bool:
+    """Whether a file is one of ansible-vault."""
+    with path.open("rb") as stream:
+        return stream.read(14) == b"$ANSIBLE_VAULT"
+
+
+def why_closed(path: Path, password_file: Path) -> str:
+    """Why the password in a file does not open a vault file; '' where it does."""
+    from ansible.parsing.vault import AnsibleVaultError, VaultLib, VaultSecret
+
+    password = password_file.read_bytes().strip()
+    if not password:
+        return f"{password_file.name} is empty"
+    try:
+        VaultLib([("default", VaultSecret(password))]).decrypt(path.read_bytes())
+    except AnsibleVaultError:
+        return f"the password in {password_file.name} does not open {path.name}"
+    return ""

@@ -70,12 +70,17 @@ def keep(validation: Validation) -> None:
     """Leave checks.json and report.html beside the run's log, and the verdict where `runs` looks for it."""
     from deepopsctl.report.html import render_html
 
-    outcome, folder = validation.outcome, validation.outcome.folder
-    # the run's own summary knows of tasks only: a validation that found a fault is no good run for `runs list`
-    verdict = _VERDICTS.get(validation.exit_code, outcome.verdict)
-    folder.write(folder.summary, {**outcome.as_object(), "ok": validation.ok, "verdict": str(verdict)})
+    folder = validation.outcome.folder
+    record_verdict(validation.outcome, validation.exit_code)
     folder.write(folder.path / CHECKS_FILE, validation.document())
     write_atomic(folder.path / REPORT_FILE, render_html(validation.facts), mode=0o600)
+
+
+def record_verdict(outcome: RunOutcome, code: ExitCode) -> None:
+    """Tell `runs list` what the checks say: the run's own summary knows of tasks only."""
+    verdict = _VERDICTS.get(code, outcome.verdict)
+    document = {**outcome.as_object(), "ok": code is ExitCode.OK, "verdict": str(verdict)}
+    outcome.folder.write(outcome.folder.summary, document)
 
 
 def collect(summary: RunSummary, suite: str) -> tuple[Check, ...]:

@@ -26,6 +26,7 @@ COMMANDS = MappingProxyType({
     "init": ("deepopsctl.cli.init:init", "Turn node lists into a cluster directory."),
     "inventory": ("deepopsctl.cli.inventory:inventory", "Check cluster.yml and write the Ansible inventory anew."),
     "ssh": ("deepopsctl.cli.ssh:ssh", "Passwordless SSH to all nodes."),
+    "doctor": ("deepopsctl.cli.doctor:doctor", "Look for what would go wrong: this machine, and every node."),
     "deploy": ("deepopsctl.cli.deploy:deploy", "Install and configure components on the nodes."),
     "validate": ("deepopsctl.cli.validate:validate", "Prove through Slurm that the cluster works."),
     "status": ("deepopsctl.cli.status:status", "Nodes, jobs, versions, drift, the last runs."),

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 # validation.SUITES, without importing it: --help answers at once
 SUITES = ("smoke", "all")
 _file_option = click.Path(path_type=Path, dir_okay=False, writable=True)
-_COLOURS = {"fail": "red", "warn": "yellow", "skip": "bright_black", "pass": "green"}
 
 
 @click.command()
@@ -91,6 +90,7 @@ def _request(
 
 def _report(validation: Validation, junit: Path | None, html: Path | None) -> None:
     """The files that were asked for, then the table and the verdict."""
+    from deepopsctl.cli.checktable import show_checks
     from deepopsctl.cli.running import failure_lines
     from deepopsctl.report.html import render_html
     from deepopsctl.report.junit import render_junit
@@ -100,7 +100,7 @@ def _report(validation: Validation, junit: Path | None, html: Path | None) -> No
     for path, render in ((junit, render_junit), (html, render_html)):
         if path:
             _write(path, render, facts)
-    _show(facts)
+    show_checks(facts)
     for line in failure_lines(failure for failure in validation.outcome.summary.failures if not failure.host):
         say(line)
     say(f"report: {html or validation.outcome.folder.path / REPORT_FILE}")
@@ -114,21 +114,3 @@ def _write(path: Path, render: Callable[[Facts], str], facts: Facts) -> None:
         path.write_text(render(facts), encoding="utf-8")
     except OSError as error:
         raise DeepOpsError(f"{path}: {error.strerror}", "the checks themselves are kept in the run's folder") from error
-
-
-def _show(facts: Facts) -> None:
-    from shutil import get_terminal_size
-
-    from deepopsctl.report.table import table, verdict
-
-    for line in table(facts, max(get_terminal_size((110, 24)).columns, 60)):
-        if line.heading:
-            say("")
-            say(click.style(line.text, bold=True))
-        elif line.status:
-            say(f"  {click.style(f'{line.status:<4}', fg=_COLOURS[line.status])}  {line.text}")
-        else:
-            say(line.text)
-    say("")
-    counted = facts.totals.status
-    say(click.style(verdict(facts), fg=_COLOURS[counted], bold=True))

@@ -2,24 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One kind of check. `proves` is a sentence for the report, `advice` what an administrator does about a failure."""
-
-    group: str
-    title: str
-    proves: str
-    advice: str
-    short: str = ""
-
-    @property
-    def column(self) -> str:
-        """The title where there is little room."""
-        return self.short or self.title
-
+from deepopsctl.doctor.catalogue import DOCTOR
+from deepopsctl.doctor.catalogue import SUITE as DOCTORS_SUITE
+from deepopsctl.report.entry import Entry
 
 _LOGS = "see `journalctl -u {unit}` on {where}; `deepopsctl deploy` starts what should run"
 
@@ -168,11 +153,18 @@ GROUPS = tuple(dict.fromkeys(entry.group for entry in CATALOGUE.values()))
 _OTHER = Entry("Other", "", "", "see the message")
 
 
-def entry(name: str) -> Entry:
-    """The entry of a check; one made from its name where a suite is newer than this table."""
-    return CATALOGUE.get(name) or Entry(_OTHER.group, name.replace("-", " "), "", _OTHER.advice)
+def catalogue_of(suite: str) -> dict[str, Entry]:
+    """All checks of a suite, in the order of its reports."""
+    return DOCTOR if suite == DOCTORS_SUITE else CATALOGUE
 
 
-def position(name: str) -> int:
+def entry(name: str, suite: str = "smoke") -> Entry:
+    """The entry of a check; one made from its name where a suite is newer than its table."""
+    found = catalogue_of(suite).get(name)
+    return found or Entry(_OTHER.group, name.replace("-", " "), "", _OTHER.advice)
+
+
+def position(name: str, suite: str = "smoke") -> int:
     """Where a check stands in a report."""
-    return list(CATALOGUE).index(name) if name in CATALOGUE else len(CATALOGUE)
+    names = list(catalogue_of(suite))
+    return names.index(name) if name in names else len(names)

@@ -9,11 +9,11 @@ from deepopsctl.checks import Check
 SCHEMA = 1
 
 
-def document(*, ok: bool, run: str, checks: Iterable[Check]) -> dict[str, object]:
-    """What `deepopsctl validate --json` prints."""
+def document(*, ok: bool, run: str, checks: Iterable[Check], command: str = "validate") -> dict[str, object]:
+    """What `deepopsctl validate --json` and `doctor --json` print."""
     return {
         "schema": SCHEMA,
-        "command": "validate",
+        "command": command,
         "ok": ok,
         "run": run,
         "checks": [check.to_dict() for check in checks],

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from deepopsctl.checks import Check, Status
 from deepopsctl.nodelist import fold
-from deepopsctl.report.catalogue import Entry, entry, position
+from deepopsctl.report.catalogue import entry, position
+from deepopsctl.report.entry import Entry
 
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?")
 
@@ -23,11 +24,18 @@ class Row:
     measured: str
     expected: str
     message: str
+    suite: str = "smoke"
+    hint: str = ""
 
     @property
     def entry(self) -> Entry:
         """What the check is."""
-        return entry(self.name)
+        return entry(self.name, self.suite)
+
+    @property
+    def advice(self) -> str:
+        """What to do: about this very case, else about such a check."""
+        return self.hint or self.entry.advice
 
     @property
     def where(self) -> str:
@@ -50,11 +58,11 @@ def fold_checks(checks: Iterable[Check]) -> tuple[Row, ...]:
     for check in checks:
         groups.setdefault(_key(check), []).append(check)
     rows = [_row(members) for members in groups.values()]
-    return tuple(sorted(rows, key=lambda row: (position(row.name), row.name, row.status.severity)))
+    return tuple(sorted(rows, key=lambda row: (position(row.name, row.suite), row.name, row.status.severity)))
 
 
 def _key(check: Check) -> tuple[str, ...]:
-    base = (check.name, str(check.status), _anonymous(check.expected, check.target))
+    base = (check.suite, check.name, str(check.status), _anonymous(check.expected, check.target))
     if check.status in (Status.PASS, Status.SKIP):
         return (*base, _shape(_anonymous(check.message, check.target)))
     return (*base, _shape(_anonymous(check.measured, check.target)), _shape(_anonymous(check.message, check.target)))
@@ -78,6 +86,8 @@ def _row(members: list[Check]) -> Row:
         measured=_with_unit(_common([(check.measured, check.target) for check in members]), first.unit),
         expected=_with_unit(_common([(check.expected, check.target) for check in members]), first.unit),
         message=_common([(check.message, check.target) for check in members]),
+        suite=first.suite,
+        hint=first.hint,
     )
 
 

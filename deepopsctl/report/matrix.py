@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from deepopsctl.checks import Check, Status, worst
-from deepopsctl.report.catalogue import PER_NODE, Entry, entry, position
+from deepopsctl.report.catalogue import PER_NODE, entry, position
+from deepopsctl.report.entry import Entry
 from deepopsctl.report.facts import Facts
 from deepopsctl.report.folding import fold_names
 

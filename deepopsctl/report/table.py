@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from deepopsctl.checks import Status
 from deepopsctl.nodelist import shorten
-from deepopsctl.report.catalogue import GROUPS
 from deepopsctl.report.facts import Facts
 from deepopsctl.report.folding import Row, fold_checks
 
@@ -35,8 +34,8 @@ def table(facts: Facts, width: int = 110) -> tuple[Line, ...]:
     """All lines but the verdict."""
     rows = fold_checks(facts.checks)
     lines: list[Line] = []
-    groups = [*GROUPS, *dict.fromkeys(row.entry.group for row in rows if row.entry.group not in GROUPS)]
-    for group in groups:
+    # rows stand in the order of their catalogue, and so do its groups
+    for group in dict.fromkeys(row.entry.group for row in rows):
         members = [row for row in rows if row.entry.group == group]
         if members:
             lines += [Line(group, heading=True), *(Line(_row(row, width), row.status) for row in members)]
@@ -74,4 +73,4 @@ def _sentences(row: Row) -> Sequence[str]:
     found = [row.message] if row.message else []
     if row.measured or row.expected:
         found.append(f"measured: {row.measured or 'nothing'}; expected: {row.expected or 'something else'}")
-    return [*found, f"do: {row.entry.advice}"]
+    return [*found, f"do: {row.advice}"]

@@ -1,0 +1,1 @@
+"""What `deepopsctl doctor` judges: pure functions from what was seen to checks."""

@@ -1,0 +1,161 @@
+"""Judges one node by itself: what it runs, and how it is set up."""
+
+from __future__ import annotations
+
+from deepopsctl.checks import Check
+from deepopsctl.doctor.facts import Disk, NodeFacts
+from deepopsctl.doctor.verdicts import Declared, failed, passed, skipped, warned
+from deepopsctl.hints import hint_for
+from deepopsctl.model import Role
+
+# MiB: below the first a deploy fails, below the second a person should know
+BOUNDS = {"/": (500, 2000), "/var": (500, 2000), "/tmp": (50, 200)}  # noqa: S108 (a folder to look at)
+LEAST_INODES = 0.02
+OURS = {
+    "slurmctld": {"slurmctld"},
+    "slurmd": {"slurmd"},
+    "slurmdbd": {"slurmdbd"},
+    "mariadb": {"mariadbd", "mysqld"},
+}
+DAEMONS = {Role.CONTROLLER: ("slurmctld",), Role.COMPUTE: ("slurmd",), Role.DBD: ("slurmdbd", "mariadb")}
+
+
+def sudo(node: NodeFacts, _: Declared) -> Check:
+    """Ansible becomes root there."""
+    if not node.sudo:
+        return passed("sudo", node.name, "works")
+    text = node.sudo.removeprefix("Task failed: ").strip()
+    if "Missing sudo" in text or "password is required" in text:
+        return failed("sudo", node.name, "sudo asks for a password", hint="give it with -K, here and to `deploy`")
+    if "Incorrect" in text:
+        return failed("sudo", node.name, "sudo refused the password given with -K", hint=hint_for(text))
+    return failed("sudo", node.name, text, hint=hint_for(text))
+
+
+def python(node: NodeFacts, _: Declared) -> Check:
+    """That it answered at all proves it."""
+    return passed("python", node.name, node.python)
+
+
+def system(node: NodeFacts, _: Declared) -> Check:
+    """Distribution and version, by the tables of group_vars."""
+    has, settings = f"{node.distribution} {node.version}", node.settings
+    proven = ", ".join(f"{name} {' and '.join(versions)}" for name, versions in settings.proven.items())
+    if node.family not in settings.families:
+        families = ", ".join(settings.families)
+        return failed("os", node.name, f"only relatives of {families} are supported", has, proven)
+    versions = settings.proven.get(node.distribution, ())
+    if node.version in versions or node.version.partition(".")[0] in versions:
+        return passed("os", node.name, has, proven)
+    return warned("os", node.name, f"nobody has proven deepopsctl on {has}", has, proven)
+
+
+def hostname(node: NodeFacts, declared: Declared) -> Check:
+    """Its own name; another node's name means swapped addresses."""
+    called = node.hostname.partition(".")[0]
+    if called == node.name:
+        return passed("hostname", node.name, node.name)
+    if called in declared.names:
+        return failed("hostname", node.name, f"the machine calls itself {called}, which is another node", called)
+    if node.settings.set_hostname:
+        message = f"the machine calls itself {called}: `deploy` will rename it"
+        return warned("hostname", node.name, message, called, node.name)
+    message = f"the machine calls itself {called}, and `slurm_set_hostname: false` keeps it so"
+    return failed("hostname", node.name, message, called, node.name)
+
+
+def package_lock(node: NodeFacts, _: Declared) -> Check:
+    """A lock that is held now."""
+    if not node.packages.manager:
+        return skipped("package-lock", node.name, "no package manager that is known")
+    if node.packages.lock:
+        return warned("package-lock", node.name, f"{node.packages.lock} works with it")
+    if not node.packages.seen:
+        return skipped("package-lock", node.name, "only root sees who works with it, and sudo does not work")
+    return passed("package-lock", node.name, "free")
+
+
+def packages_broken(node: NodeFacts, _: Declared) -> Check:
+    """What an earlier transaction did not finish."""
+    if node.packages.manager != "dpkg":
+        return skipped("packages-broken", node.name, "only dpkg is asked")
+    if node.packages.broken:
+        listed = ", ".join(node.packages.broken[:5]) + (" ..." if len(node.packages.broken) > 5 else "")
+        return failed("packages-broken", node.name, f"dpkg did not finish with {listed}")
+    if node.packages.interrupted:
+        return failed("packages-broken", node.name, "dpkg was interrupted")
+    return passed("packages-broken", node.name, "all finished")
+
+
+def disk(node: NodeFacts, _: Declared) -> Check:
+    """The worst of the file systems."""
+    fatal = [text for entry in node.disks for text in _fatal(entry)]
+    if fatal:
+        return failed("disk", node.name, "; ".join(fatal))
+    tight = [entry for entry in node.disks if entry.free_mb < BOUNDS[entry.path][1]]
+    if tight:
+        words = ", ".join(f"{entry.path} has {entry.free_mb} MiB left" for entry in tight)
+        return warned("disk", node.name, words, "", ", ".join(f"{e.path} {BOUNDS[e.path][1]} MiB" for e in tight))
+    if not node.disks:
+        return skipped("disk", node.name, "the node does not say")
+    return passed("disk", node.name, f"{min(entry.free_mb for entry in node.disks) / 1024:.1f}", unit="GiB free")
+
+
+def _fatal(entry: Disk) -> list[str]:
+    found = [f"{entry.path} is read-only"] if entry.read_only else []
+    if entry.free_mb < BOUNDS[entry.path][0]:
+        found.append(f"{entry.path} has {entry.free_mb} MiB left, {BOUNDS[entry.path][0]} are needed")
+    if entry.inodes and entry.free_inodes < entry.inodes * LEAST_INODES:
+        found.append(f"{entry.path} has {entry.free_inodes} inodes left")
+    return found
+
+
+def time_service(node: NodeFacts, _: Declared) -> Check:
+    """Who sets the clock."""
+    if node.container:
+        return skipped("time-service", node.name, "a container has its machine's clock")
+    daemons = ", ".join(node.time_daemons)
+    if not daemons and node.ours:
+        return failed("time-service", node.name, "no daemon sets the clock")
+    if not daemons:
+        return skipped("time-service", node.name, "none yet: `deploy` installs chrony")
+    if len(node.time_daemons) > 1:
+        return warned("time-service", node.name, f"several daemons set the clock: {daemons}", daemons, "one")
+    if not node.synchronised:
+        return warned("time-service", node.name, f"{daemons} runs and has not set the clock", daemons)
+    return passed("time-service", node.name, daemons)
+
+
+def ports(node: NodeFacts, declared: Declared) -> Check:
+    """Daemons of the node's roles against who listens."""
+    roles = [role for role in DAEMONS if declared.node(node.name) in declared.cluster.with_role(role)]
+    wanted = {node.ports[daemon]: daemon for role in roles for daemon in DAEMONS[role] if daemon in node.ports}
+    taken = [entry for entry in node.listeners if entry.port in wanted]
+    foreign = [entry for entry in taken if entry.command and entry.command not in OURS[wanted[entry.port]]]
+    if foreign:
+        words = ", ".join(
+            f"{entry.command} (pid {entry.pid}) listens on {entry.port}, {wanted[entry.port]}'s port"
+            for entry in foreign
+        )
+        return failed("ports", node.name, words)
+    if any(not entry.command for entry in taken):
+        return skipped("ports", node.name, "only root sees who listens, and sudo does not work")
+    used = ", ".join(dict.fromkeys(entry.command for entry in taken))
+    return passed("ports", node.name, f"used by {used}" if used else "free")
+
+
+def firewall(node: NodeFacts, _: Declared) -> Check:
+    """A firewall need not be wrong: it is told."""
+    if node.firewalls:
+        names = " and ".join(node.firewalls)
+        return warned("firewall", node.name, f"{names} is active: jobs need ports between the nodes", names, "none")
+    return passed("firewall", node.name, "none")
+
+
+def foreign_slurm(node: NodeFacts, _: Declared) -> Check:
+    """Slurm on a node that no deploy has been to."""
+    if node.ours or not (node.slurm_daemons or node.slurm_version):
+        return passed("foreign-slurm", node.name, "none")
+    running = f", {' and '.join(node.slurm_daemons)} run" if node.slurm_daemons else ""
+    what = f"Slurm {node.slurm_version}".strip()
+    return warned("foreign-slurm", node.name, f"{what} is here{running}, and no deploy has been to the node")

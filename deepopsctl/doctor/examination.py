@@ -1,0 +1,139 @@
+"""From a finished run to the doctor's findings: judge, and keep them in the run's folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from deepopsctl.checks import Check, Status
+from deepopsctl.doctor import across, alone, size
+from deepopsctl.doctor.catalogue import DOCTOR, SUITE
+from deepopsctl.doctor.facts import NodeFacts, parse_facts
+from deepopsctl.doctor.reach import judge_failure
+from deepopsctl.doctor.verdicts import Declared, failed, passed
+from deepopsctl.errors import ExitCode
+from deepopsctl.model import Cluster
+from deepopsctl.outcome import RunOutcome
+from deepopsctl.report.document import document
+from deepopsctl.report.facts import Facts
+from deepopsctl.summary import RunSummary
+from deepopsctl.validation import CHECKS_FILE, judge, record_verdict
+
+COMMAND = "doctor"
+ALONE: tuple[Callable[[NodeFacts, Declared], Check | None], ...] = (
+    alone.python, alone.sudo, alone.hostname, alone.system, alone.package_lock, alone.packages_broken,
+    alone.time_service, alone.ports, alone.firewall, alone.foreign_slurm, alone.disk,
+    size.memory, size.cpus, size.cgroup, size.gpus, size.gpu_model, size.secure_boot,
+)  # fmt: skip
+ACROSS: tuple[Callable[[across.Nodes, Declared], Iterable[Check]], ...] = (
+    across.machine_ids, across.addresses, across.names, across.mtus, across.clocks, across.kernels, across.drivers,
+)  # fmt: skip
+# without them no node can be asked
+INDISPENSABLE = frozenset({"control-packages", "control-ssh", "control-vault"})
+
+
+@dataclass(frozen=True, slots=True)
+class Examination:
+    """What the doctor found. No `outcome` where this machine is not fit to ask the nodes."""
+
+    facts: Facts
+    outcome: RunOutcome | None = None
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """0; 1 for a failed check; 4 where nodes could not be reached and nothing else failed; 5 for this machine."""
+        if self.outcome is None:
+            return ExitCode.CONTROL_MACHINE
+        return judge(self.outcome.exit_code, self.facts.checks, self.outcome.summary)
+
+    @property
+    def ok(self) -> bool:
+        """No check failed, and every node was reached."""
+        return self.exit_code is ExitCode.OK
+
+    def document(self) -> dict[str, object]:
+        """The JSON object: validate's form."""
+        checks = [_advised(check) for check in self.facts.checks]
+        return document(ok=self.ok, run=self.facts.run, checks=checks, command=COMMAND)
+
+
+def names_of(cluster: Cluster) -> str:
+    """All nodes as `node_doctor` takes them; an address that is itself a name is left to the resolver."""
+    from ipaddress import ip_address
+
+    def word(name: str, address: str) -> str:
+        try:
+            return f"{name}={ip_address(address)}"
+        except ValueError:
+            return name
+
+    return " ".join(word(node.name, node.address) for node in cluster.nodes)
+
+
+def unfit(here: Iterable[Check]) -> bool:
+    """Whether this machine can't ask the nodes at all."""
+    return any(check.status is Status.FAIL and check.name in INDISPENSABLE for check in here)
+
+
+def examine(
+    outcome: RunOutcome | None, here: tuple[Check, ...], declared: Declared, started: datetime, elapsed_s: float
+) -> Examination:
+    """The findings about this machine, and those that a finished run makes."""
+    checks = (*here, *(judge_nodes(outcome.summary, declared) if outcome else ()))
+    facts = Facts(
+        cluster=declared.cluster.name,
+        suites=(SUITE,),
+        run=outcome.run_id if outcome else "",
+        when=started,
+        elapsed_s=elapsed_s,
+        nodes=tuple(node.name for node in declared.cluster.nodes),
+        checks=checks,
+    )
+    return Examination(facts, outcome)
+
+
+def judge_nodes(summary: RunSummary, declared: Declared) -> tuple[Check, ...]:
+    """Every check of every node that was asked, in the order of cluster.yml."""
+    return tuple(_checks(summary, declared))
+
+
+def _checks(summary: RunSummary, declared: Declared) -> Iterator[Check]:
+    reports: dict[str, Mapping[str, object]] = {}
+    for result in summary.results:
+        raw = result.data.get("doctor")
+        if isinstance(raw, Mapping):
+            reports[result.host] = raw
+    yield from (judge_failure(failure) for failure in summary.failures if failure.host)
+    nodes = []
+    for name in (node.name for node in declared.cluster.nodes if node.name in reports):
+        yield passed("reachable", name, "answers")
+        try:
+            nodes.append(parse_facts(name, reports[name]))
+        except ValueError as error:
+            yield failed("examined", name, str(error))
+    yield from judge_seen(nodes, declared)
+
+
+def judge_seen(nodes: Sequence[NodeFacts], declared: Declared) -> Iterator[Check]:
+    """Every check of nodes that were examined: each alone, then all beside each other."""
+    for node in nodes:
+        yield from (check for judge_one in ALONE if (check := judge_one(node, declared)))
+    for judge_all in ACROSS if nodes else ():
+        yield from judge_all(nodes, declared)
+
+
+def keep(examination: Examination) -> None:
+    """Leave checks.json beside the run's log, and the verdict where `runs` looks for it."""
+    if examination.outcome:
+        record_verdict(examination.outcome, examination.exit_code)
+        examination.outcome.folder.write(examination.outcome.folder.path / CHECKS_FILE, examination.document())
+
+
+def _advised(check: Check) -> Check:
+    """Programs that read the JSON get what to do as well."""
+    from dataclasses import replace
+
+    if check.status in (Status.PASS, Status.SKIP) or check.hint:
+        return check
+    return replace(check, hint=DOCTOR[check.name].advice)

@@ -1,0 +1,253 @@
+"""What was seen on a node and on this machine, typed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """An address of a node with its network (`10.0.0.0/24`) and its interface's MTU in bytes."""
+
+    interface: str
+    address: str
+    network: str
+    mtu: int
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """What the names of all nodes mean on one node: only what differs from cluster.yml."""
+
+    unresolved: tuple[str, ...] = ()
+    silent: tuple[str, ...] = ()
+    otherwise: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    called: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    managed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Packages:
+    """The package manager's state; `seen` is whether the node let us look at its lock."""
+
+    manager: str
+    lock: str = ""
+    broken: tuple[str, ...] = ()
+    interrupted: bool = False
+    seen: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Disk:
+    """Room on the file system of a folder, in MiB; `inodes` 0 where the file system counts none."""
+
+    path: str
+    free_mb: int
+    inodes: int
+    free_inodes: int
+    read_only: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """A process that listens on a port; no `command` where only root could see it."""
+
+    port: int
+    pid: int
+    command: str
+
+
+@dataclass(frozen=True, slots=True)
+class SeenGpus:
+    """PCI device ids on the bus, number of device files, what the driver calls them, the driver's version."""
+
+    bus: tuple[str, ...] = ()
+    files: int = 0
+    models: tuple[str, ...] = ()
+    driver: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The cluster's settings that a judgement depends on."""
+
+    set_hostname: bool
+    confinement: str
+    families: tuple[str, ...]
+    proven: Mapping[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFacts:
+    """One node. `lead` are the bounds of its clock's lead over this machine's, in seconds."""
+
+    name: str
+    hostname: str
+    machine_id: str
+    container: bool
+    kernel: str
+    python: str
+    distribution: str
+    version: str
+    family: str
+    sudo: str
+    lead: tuple[float, float]
+    cpus: int
+    memory_mb: int
+    disks: tuple[Disk, ...]
+    addresses: tuple[Address, ...]
+    names: Names
+    packages: Packages
+    ports: Mapping[str, int]
+    listeners: tuple[Listener, ...]
+    gpus: SeenGpus
+    secure_boot: str
+    cgroup: str
+    time_daemons: tuple[str, ...]
+    synchronised: bool
+    firewalls: tuple[str, ...]
+    slurm_daemons: tuple[str, ...]
+    slurm_version: str
+    ours: bool
+    settings: Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """A Python package that this machine has in some version ('' for none), and the versions that will do."""
+
+    name: str
+    installed: str
+    wanted: str
+    good: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ControlFacts:
+    """This machine. `open_files` are private ones that others may read; `vault` is '' where the secrets open."""
+
+    python: Requirement
+    packages: tuple[Requirement, ...]
+    ssh: str
+    free_mb: int
+    open_files: tuple[str, ...]
+    vault: str
+
+
+def parse_facts(name: str, raw: Mapping[str, object]) -> NodeFacts:
+    """What `node_doctor` handed back; ValueError when it is none of its reports."""
+    try:
+        return _parse(name, _Raw(raw))
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"no report of node_doctor: {error!r}") from error
+
+
+class _Raw:
+    """A mapping of JSON values, read with the type that is meant."""
+
+    def __init__(self, values: object) -> None:
+        if not isinstance(values, Mapping):
+            raise TypeError(f"a mapping is expected, not {values!r:.60}")
+        self.values = values
+
+    def text(self, key: str) -> str:
+        return str(self.values[key])
+
+    def number(self, key: str) -> int:
+        return int(self.values[key])
+
+    def real(self, key: str) -> float:
+        return float(self.values[key])
+
+    def yes(self, key: str) -> bool:
+        return self.values[key] is True
+
+    def texts(self, key: str) -> tuple[str, ...]:
+        return _texts(self.values[key])
+
+    def part(self, key: str) -> _Raw:
+        return _Raw(self.values[key])
+
+    def parts(self, key: str) -> tuple[_Raw, ...]:
+        return tuple(_Raw(entry) for entry in self.values[key])
+
+    def lists(self, key: str) -> dict[str, tuple[str, ...]]:
+        return {str(name): _texts(found) for name, found in self.part(key).values.items()}
+
+
+def _texts(values: object) -> tuple[str, ...]:
+    if not isinstance(values, Sequence) or isinstance(values, str):
+        raise TypeError(f"a list is expected, not {values!r:.60}")
+    return tuple(str(value) for value in values)
+
+
+def _parse(name: str, raw: _Raw) -> NodeFacts:
+    platform, time, slurm = raw.part("platform"), raw.part("time"), raw.part("slurm")
+    asked, clock = raw.part("asked"), raw.part("clock")
+    return NodeFacts(
+        name=name,
+        hostname=raw.text("hostname"),
+        machine_id=raw.text("machine_id"),
+        container=raw.yes("container"),
+        kernel=raw.text("kernel"),
+        python=raw.text("python"),
+        distribution=platform.text("distribution"),
+        version=platform.text("distribution_version"),
+        family=platform.text("os_family"),
+        sudo=raw.text("sudo"),
+        # it began after we had asked, and ended before we had the answer
+        lead=(clock.real("end") - asked.real("after"), clock.real("begin") - asked.real("before")),
+        cpus=raw.number("cpus"),
+        memory_mb=raw.number("memory_mb"),
+        disks=tuple(_disk(entry) for entry in raw.parts("disks")),
+        addresses=tuple(_address(entry) for entry in raw.parts("addresses")),
+        names=_names(raw.part("names")),
+        packages=_packages(raw.part("packages")),
+        ports={daemon: int(str(port)) for daemon, port in raw.part("ports").values.items()},
+        listeners=tuple(
+            Listener(entry.number("port"), entry.number("pid"), entry.text("command"))
+            for entry in raw.parts("listeners")
+        ),
+        gpus=_gpus(raw.part("gpus")),
+        secure_boot=raw.text("secure_boot"),
+        cgroup=raw.text("deepops_cgroup") if raw.yes("deepops_cgroup_writable") else "none",
+        time_daemons=time.texts("daemons"),
+        synchronised=time.yes("synchronised"),
+        firewalls=raw.texts("firewalls"),
+        slurm_daemons=slurm.texts("daemons"),
+        slurm_version=slurm.text("version"),
+        ours=slurm.yes("ours"),
+        settings=_settings(raw.part("settings")),
+    )
+
+
+def _disk(raw: _Raw) -> Disk:
+    return Disk(
+        raw.text("path"), raw.number("free_mb"), raw.number("inodes"), raw.number("free_inodes"), raw.yes("read_only")
+    )
+
+
+def _address(raw: _Raw) -> Address:
+    return Address(raw.text("interface"), raw.text("address"), raw.text("network"), raw.number("mtu"))
+
+
+def _names(raw: _Raw) -> Names:
+    return Names(
+        raw.texts("unresolved"), raw.texts("silent"), raw.lists("otherwise"), raw.lists("called"), raw.yes("managed")
+    )
+
+
+def _packages(raw: _Raw) -> Packages:
+    lock = raw.values["lock"]
+    held = f"{_Raw(lock).text('command')} (pid {_Raw(lock).text('pid')})" if lock else ""
+    return Packages(raw.text("manager"), held, raw.texts("broken"), raw.yes("interrupted"), raw.yes("seen"))
+
+
+def _gpus(raw: _Raw) -> SeenGpus:
+    return SeenGpus(raw.texts("bus"), raw.number("files"), raw.texts("models"), raw.text("driver"))
+
+
+def _settings(raw: _Raw) -> Settings:
+    return Settings(raw.yes("set_hostname"), raw.text("confinement"), raw.texts("families"), raw.lists("proven"))

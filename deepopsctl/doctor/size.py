@@ -1,0 +1,127 @@
+"""Judges what a node has against what the cluster directory declares."""
+
+from __future__ import annotations
+
+import re
+
+from deepopsctl.checks import Check
+from deepopsctl.doctor.facts import NodeFacts
+from deepopsctl.doctor.verdicts import Declared, failed, passed, skipped, warned
+from deepopsctl.model import Role
+
+# the kernel keeps a little more or less for itself after an update
+MEMORY_SLACK = 0.02
+# more than that was added to the machine
+MEMORY_MORE = 1.25
+NOTHING_YET = "not in hardware.yml yet: `deploy` writes it"
+
+
+def memory(node: NodeFacts, declared: Declared) -> Check | None:
+    """RealMemory of cluster.yml exactly, hardware.yml with some slack; in MiB."""
+    stored = declared.hardware.get(node.name)
+    exact = _option(declared, node.name, "realmemory")
+    wanted = exact or (stored.memory_mb if stored else 0)
+    if not _computes(declared, node.name):
+        return None
+    if not wanted:
+        return skipped("memory", node.name, NOTHING_YET)
+    measured, expected = str(node.memory_mb), f"at least {wanted}"
+    if node.memory_mb < (wanted if exact else wanted * (1 - MEMORY_SLACK)):
+        where = "cluster.yml" if exact else "hardware.yml"
+        message = f"the node has less memory than {where} says: Slurm would drain it"
+        return failed("memory", node.name, message, measured, expected, unit="MiB")
+    if not exact and node.memory_mb > wanted * MEMORY_MORE:
+        message = "the node has more memory than hardware.yml says: the rest is not used"
+        return warned("memory", node.name, message, measured, expected, "MiB")
+    return passed("memory", node.name, measured, expected, "MiB")
+
+
+def cpus(node: NodeFacts, declared: Declared) -> Check | None:
+    """CPUs of hardware.yml."""
+    stored = declared.hardware.get(node.name)
+    if not _computes(declared, node.name):
+        return None
+    if not stored:
+        return skipped("cpus", node.name, NOTHING_YET)
+    measured, wanted = str(node.cpus), stored.cpus
+    if node.cpus < wanted:
+        message = "the node has fewer CPUs than are declared: Slurm would drain it"
+        return failed("cpus", node.name, message, measured, str(wanted))
+    if node.cpus > wanted:
+        message = "the node has more CPUs than hardware.yml says: the rest is not used"
+        return warned("cpus", node.name, message, measured, str(wanted))
+    return passed("cpus", node.name, measured, str(wanted))
+
+
+def cgroup(node: NodeFacts, declared: Declared) -> Check | None:
+    """A tree that slurmd may use; none is a failure only where the site insists."""
+    if not _computes(declared, node.name):
+        return None
+    if node.cgroup != "none":
+        return passed("cgroup", node.name, node.cgroup)
+    message = "there is no cgroup tree that slurmd may use"
+    if node.settings.confinement == "cgroup":
+        return failed("cgroup", node.name, f"{message}, and `slurm_confinement: cgroup` insists", "none", "v2 or v1")
+    return warned("cgroup", node.name, f"{message}: jobs will not be confined", "none", "v2 or v1")
+
+
+def gpus(node: NodeFacts, declared: Declared) -> Check | None:
+    """GPUs on the PCI bus; device files alone prove nothing."""
+    wish, found = declared.node(node.name).gpus, len(node.gpus.bus)
+    if not wish:
+        if not found or not _computes(declared, node.name):
+            return None
+        return warned("gpus", node.name, "cluster.yml declares no GPUs for it: nobody will get them", str(found), "0")
+    if found == wish.count:
+        return passed("gpus", node.name, str(found), str(wish.count))
+    if found > wish.count:
+        message = "there are more than cluster.yml declares: the rest is not used"
+        return warned("gpus", node.name, message, str(found), str(wish.count))
+    if found:
+        return failed("gpus", node.name, "there are fewer than cluster.yml declares", str(found), str(wish.count))
+    if node.container and node.gpus.files == wish.count:
+        message = "device files only, none on the PCI bus: simulated?"
+        return warned("gpus", node.name, message, f"{node.gpus.files} device files", str(wish.count))
+    return failed("gpus", node.name, "no NVIDIA GPU is on the PCI bus", "0", str(wish.count))
+
+
+def gpu_model(node: NodeFacts, declared: Declared) -> Check | None:
+    """The declared type is part of the driver's name for each GPU."""
+    wish = declared.node(node.name).gpus
+    if not wish or not wish.type:
+        return None
+    if not node.gpus.models:
+        return skipped("gpu-model", node.name, "only a loaded NVIDIA driver knows it")
+    models = ", ".join(dict.fromkeys(node.gpus.models))
+    if all(_letters(wish.type) in _letters(model) for model in node.gpus.models):
+        return passed("gpu-model", node.name, models, wish.type)
+    message = f"cluster.yml calls them {wish.type}, the driver {models}"
+    return warned("gpu-model", node.name, message, models, wish.type)
+
+
+def secure_boot(node: NodeFacts, declared: Declared) -> Check | None:
+    """A firmware that refuses unsigned modules keeps the driver from loading."""
+    if not declared.node(node.name).gpus:
+        return None
+    if node.secure_boot == "unknown":
+        return skipped("secure-boot", node.name, "the node's firmware can't be read")
+    if node.secure_boot == "on" and not node.gpus.driver:
+        message = "it is on: an NVIDIA driver that is not signed will not load"
+        return warned("secure-boot", node.name, message, "on", "off, or a signed driver")
+    words = {"none": "started without EFI", "on": "on, and the driver is loaded"}
+    return passed("secure-boot", node.name, words.get(node.secure_boot, node.secure_boot))
+
+
+def _letters(text: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", text.lower())
+
+
+def _computes(declared: Declared, name: str) -> bool:
+    return Role.COMPUTE in declared.node(name).roles
+
+
+def _option(declared: Declared, name: str, key: str) -> int:
+    """A number that cluster.yml gives under `slurm:`; 0 without."""
+    options = {word.lower(): value for word, value in declared.node(name).slurm.items()}
+    value = str(options.get(key, ""))
+    return int(value) if value.isdigit() else 0

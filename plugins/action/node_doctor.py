@@ -1,0 +1,47 @@
+"""Run the module of the same name with sudo, and without it where the node's sudo does not work."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from ansible.errors import AnsibleConnectionFailure, AnsibleError
+from ansible.plugins.action import ActionBase
+
+
+class ActionModule(ActionBase):
+    """`doctor.sudo` is '' where sudo works, else what it said; `doctor.asked` is when, by this machine's clock."""
+
+    _supports_check_mode = True
+
+    def run(self, tmp: Any = None, task_vars: Any = None) -> dict[str, Any]:
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        said = ""
+        try:
+            found = self._ask(task_vars)
+        except AnsibleError as error:
+            # a sudo that hangs is Ansible's connection failure too, and the node is there all the same
+            if isinstance(error, AnsibleConnectionFailure) and "privilege escalation" not in str(error):
+                raise
+            found, said = {"failed": True}, str(error)
+        if found.get("failed") and self._connection.become:
+            said = said or _words(found)
+            self._connection.set_become_plugin(None)
+            found = self._ask(task_vars)
+        if "deepops" in found:
+            found["deepops"]["doctor"]["sudo"] = said
+        result.update(found)
+        return result
+
+    def _ask(self, task_vars: Any) -> dict[str, Any]:
+        before = time.time()
+        found: dict[str, Any] = self._execute_module(task_vars=task_vars)
+        if "deepops" in found:
+            found["deepops"]["doctor"]["asked"] = {"before": before, "after": time.time()}
+        return found
+
+
+def _words(found: dict[str, Any]) -> str:
+    """What the node said where the module could not start: the last line of it."""
+    text = str(found.get("module_stderr") or found.get("module_stdout") or found.get("msg") or "sudo failed")
+    return ([line.strip() for line in text.splitlines() if line.strip()] or ["sudo failed"])[-1]

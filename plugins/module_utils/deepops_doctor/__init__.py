@@ -1,0 +1,1 @@
+"""What `node_doctor` looks at on a node: raw facts, no judgement."""

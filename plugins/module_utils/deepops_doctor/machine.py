@@ -1,0 +1,92 @@
+"""The machine itself: identity, size, disks, GPUs, how it was started."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from typing import Any, Dict, List
+
+from .command import output, read
+
+NVIDIA = "0x10de"
+# VGA and 3D controllers; bridges and the audio function of a card have other classes
+GPU_CLASSES = ("0x0300", "0x0302")
+SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
+
+
+def identity() -> Dict[str, Any]:
+    """What tells this machine from others."""
+    return {
+        "hostname": os.uname().nodename,
+        "machine_id": read("/etc/machine-id"),
+        "container": is_container(),
+        "kernel": os.uname().release,
+    }
+
+
+def is_container() -> bool:
+    """Whether the clock, the kernel and the PCI bus belong to another machine."""
+    return bool(read("/run/systemd/container")) or os.path.exists("/run/.containerenv") or os.path.exists("/.dockerenv")
+
+
+def size() -> Dict[str, int]:
+    """CPUs and memory (MiB): slurmd's own count where it is installed, else the kernel's."""
+    # a node name of its own: it asks for no slurm.conf
+    found = dict(re.findall(r"(\w+)=(\S+)", output(["slurmd", "-C"])))
+    if found.get("CPUs", "").isdigit() and found.get("RealMemory", "").isdigit():
+        return {"cpus": int(found["CPUs"]), "memory_mb": int(found["RealMemory"])}
+    total = re.search(r"^MemTotal:\s+(\d+) kB", read("/proc/meminfo"), re.MULTILINE)
+    return {"cpus": os.sysconf("SC_NPROCESSORS_ONLN"), "memory_mb": int(total.group(1)) // 1024 if total else 0}
+
+
+def disks(paths: List[str]) -> List[Dict[str, Any]]:
+    """Room on the file systems of some folders, in MiB, as root may use it."""
+    found = []
+    for path in paths:
+        try:
+            status = os.statvfs(path)
+        except OSError:
+            continue
+        found.append(
+            {
+                "path": path,
+                "free_mb": status.f_bavail * status.f_frsize // 2**20,
+                "inodes": status.f_files,
+                "free_inodes": status.f_favail,
+                "read_only": bool(status.f_flag & os.ST_RDONLY),
+            }
+        )
+    return found
+
+
+def gpus(devices: str = "/sys/bus/pci/devices") -> Dict[str, Any]:
+    """NVIDIA GPUs on the PCI bus, as device files, and as their driver sees them."""
+    bus = []
+    for folder in sorted(glob.glob(os.path.join(devices, "*"))):
+        kind = read(os.path.join(folder, "class"))
+        if kind.startswith(GPU_CLASSES) and read(os.path.join(folder, "vendor")) == NVIDIA:
+            bus.append(read(os.path.join(folder, "device")))
+    models = []
+    for path in sorted(glob.glob("/proc/driver/nvidia/gpus/*/information")):
+        models += re.findall(r"^Model:\s*(.+)$", read(path), re.MULTILINE)
+    return {
+        "bus": bus,
+        "files": len(glob.glob("/dev/nvidia[0-9]*")),
+        "models": models,
+        "driver": read("/sys/module/nvidia/version"),
+    }
+
+
+def secure_boot() -> str:
+    """`on`, `off`, `none` (started without EFI) or `unknown`."""
+    if not os.path.isdir("/sys/firmware/efi"):
+        # a container sees nothing of its machine's firmware
+        return "unknown" if is_container() else "none"
+    try:
+        with open(SECURE_BOOT, "rb") as stream:
+            value = stream.read()
+    except OSError:
+        return "unknown"
+    # four bytes of attributes, then the value
+    return "on" if len(value) == 5 and value[4] == 1 else "off"

@@ -1,0 +1,120 @@
+"""Addresses, and what the names of all nodes mean on this one."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import queue
+import socket
+import threading
+import time
+from typing import Any, Dict, List, Tuple
+
+from .command import output, read
+
+# bridges that container engines and hypervisors make: every node has the same ones
+PRIVATE = (
+    "lo",
+    "docker",
+    "br-",
+    "virbr",
+    "podman",
+    "cni",
+    "lxcbr",
+    "lxdbr",
+    "flannel",
+    "cali",
+    "veth",
+    "kube",
+    "tailscale",
+)
+WORKERS = 16
+HOSTS_BLOCK = "deepopsctl"
+
+
+def addresses() -> List[Dict[str, Any]]:
+    """Every address that other machines may know this one by, with its network and MTU."""
+    try:
+        links = json.loads(output(["ip", "-json", "address", "show", "up"]) or "[]")
+    except ValueError:
+        return []
+    found = []
+    for link in links:
+        if not link.get("ifname") or link["ifname"].startswith(PRIVATE):
+            continue
+        for entry in link.get("addr_info", []):
+            if entry.get("scope") == "global" and not entry.get("temporary"):
+                network = ipaddress.ip_network("%s/%s" % (entry["local"], entry["prefixlen"]), strict=False)
+                found.append(
+                    {
+                        "interface": link["ifname"],
+                        "address": entry["local"],
+                        "network": str(network),
+                        "mtu": link.get("mtu", 0),
+                    }
+                )
+    return found
+
+
+def names(expected: Dict[str, str], seconds: float = 5) -> Dict[str, Any]:
+    """What differs from `expected` (address by name, '' where any will do): so the answer is short on a good node."""
+    answers, silent = look_up(list(expected), seconds)
+    otherwise = {
+        name: found for name, found in answers.items() if found and expected[name] and expected[name] not in found
+    }
+    return {
+        "asked": len(expected),
+        "unresolved": [name for name, found in answers.items() if not found],
+        "silent": silent,
+        "otherwise": otherwise,
+        "called": reverse(expected),
+        "managed": HOSTS_BLOCK in read("/etc/hosts"),
+    }
+
+
+def look_up(wanted: List[str], seconds: float) -> Tuple[Dict[str, List[str]], List[str]]:
+    """Addresses by name, and the names that the resolver was too slow for."""
+    todo = queue.Queue()  # type: queue.Queue[str]
+    for name in wanted:
+        todo.put(name)
+    answers = {}  # type: Dict[str, List[str]]
+
+    def work() -> None:
+        while True:
+            try:
+                name = todo.get_nowait()
+            except queue.Empty:
+                return
+            answers[name] = resolve(name)
+
+    # daemons: a resolver that hangs must not keep the module from ending
+    threads = [threading.Thread(target=work, daemon=True) for _ in range(min(WORKERS, len(wanted)))]
+    for thread in threads:
+        thread.start()
+    until = time.monotonic() + seconds
+    for thread in threads:
+        thread.join(max(until - time.monotonic(), 0))
+    found = dict(answers)
+    return {name: found[name] for name in wanted if name in found}, [name for name in wanted if name not in found]
+
+
+def resolve(name: str) -> List[str]:
+    """The addresses of a name as programs get them; [] where it has none."""
+    try:
+        return sorted({str(entry[4][0]) for entry in socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)})
+    except (OSError, UnicodeError):
+        return []
+
+
+def reverse(expected: Dict[str, str], hosts: str = "/etc/hosts") -> Dict[str, List[str]]:
+    """Names that /etc/hosts gives to the nodes' addresses, where the right one is not among them.
+
+    Not by DNS: few sites have reverse zones for their nodes, and a thousand failed look-ups take minutes.
+    """
+    wanted = {address: name for name, address in expected.items() if address}
+    called = {}  # type: Dict[str, List[str]]
+    for line in read(hosts).splitlines():
+        words = line.partition("#")[0].split()
+        if len(words) > 1 and words[0] in wanted:
+            called.setdefault(words[0], []).extend(words[1:])
+    return {address: found for address, found in called.items() if wanted[address] not in found}

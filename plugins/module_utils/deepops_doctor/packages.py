@@ -1,0 +1,71 @@
+"""The package manager: who works with it, and what it was interrupted in."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import struct
+from typing import Any, Dict, List, Optional
+
+from .command import output, read
+
+DPKG_LOCKS = ("/var/lib/dpkg/lock-frontend", "/var/lib/dpkg/lock", "/var/lib/apt/lists/lock")
+RPM_LOCKS = ("/var/lib/rpm/.rpm.lock", "/usr/lib/sysimage/rpm/.rpm.lock")
+# l_type, l_whence, l_start, l_len, l_pid with the padding of 64-bit Linux
+FLOCK = "hhqqi4x"
+
+
+def state() -> Dict[str, Any]:
+    """Manager, lock (None where nobody holds one, or where only root could tell), packages in a broken state."""
+    if os.path.isdir("/var/lib/dpkg"):
+        return {
+            "manager": "dpkg",
+            "lock": first_lock(DPKG_LOCKS),
+            "broken": audit(),
+            "interrupted": bool(interrupted()),
+            "seen": os.geteuid() == 0,
+        }
+    known = os.path.isdir("/var/lib/rpm") or os.path.isdir("/usr/lib/sysimage/rpm")
+    return {
+        "manager": "rpm" if known else "",
+        "lock": first_lock(RPM_LOCKS),
+        "broken": [],
+        "interrupted": False,
+        "seen": known and os.geteuid() == 0,
+    }
+
+
+def first_lock(paths: Any) -> Optional[Dict[str, Any]]:
+    """The first of these files that a process has locked."""
+    for path in paths:
+        pid = holder(path)
+        if pid:
+            return {"path": path, "pid": pid, "command": read("/proc/%d/comm" % pid) or "?"}
+    return None
+
+
+def holder(path: str) -> int:
+    """The process that holds a lock on the file, asked without taking it; 0 for none."""
+    try:
+        with open(path, "rb") as stream:
+            wanted = struct.pack(FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+            answer = struct.unpack(FLOCK, fcntl.fcntl(stream, fcntl.F_GETLK, wanted))
+    except OSError:
+        return 0
+    return int(answer[4]) if answer[0] != fcntl.F_UNLCK else 0
+
+
+def audit() -> List[str]:
+    """Packages that dpkg calls half-installed, unpacked, half-configured ..."""
+    # only such packages have an indented line of their own
+    return re.findall(r"^ (\S+)\s", output(["dpkg", "--audit"], timeout=30) + "\n", re.MULTILINE)
+
+
+def interrupted() -> List[str]:
+    """What dpkg had not written down yet when it was cut off."""
+    folder = "/var/lib/dpkg/updates"
+    try:
+        return [name for name in os.listdir(folder) if name.isdigit()]
+    except OSError:
+        return []

@@ -1,0 +1,38 @@
+"""All facts of one node."""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from typing import Any, Dict, List
+
+from ansible.module_utils import node_platform
+
+from . import machine, network, packages, services
+
+
+def report(expected: Dict[str, str], ports: List[int]) -> Dict[str, Any]:
+    """Everything, with the node's clock at the beginning and at the end."""
+    begin = time.time()
+    running = services.processes()
+    found = dict(
+        machine.identity(),
+        **machine.size(),
+        root=os.geteuid() == 0,
+        python=platform.python_version(),
+        platform=node_platform.os_release(),
+        disks=machine.disks(["/", "/var", "/tmp"]),
+        gpus=machine.gpus(),
+        secure_boot=machine.secure_boot(),
+        addresses=network.addresses(),
+        names=network.names(expected),
+        packages=packages.state(),
+        listeners=services.listeners(ports, running),
+        time=services.time_service(running),
+        firewalls=services.firewalls(),
+        slurm=services.slurm(running),
+        **node_platform.cgroup_facts(),
+    )
+    found["clock"] = {"begin": begin, "end": time.time()}
+    return found

@@ -1,0 +1,98 @@
+"""What runs: who listens where, time, firewall, a Slurm that was there before."""
+
+from __future__ import annotations
+
+import ctypes
+import glob
+import os
+import re
+from typing import Any, Dict, Iterable, List
+
+from .command import output, read
+
+SLURM = ("slurmctld", "slurmd", "slurmdbd")
+TIME = ("chronyd", "ntpd", "ntpsec", "systemd-timesyn")
+FIREWALLS = ("firewalld", "ufw")
+STATE = "/var/lib/deepopsctl"
+LISTEN, STA_UNSYNC = "0A", 0x0040
+
+
+def processes(folder: str = "/proc") -> Dict[int, str]:
+    """Names of all processes."""
+    found = {}
+    for path in glob.glob(os.path.join(folder, "[0-9]*", "comm")):
+        name = read(path)
+        if name:
+            found[int(path.split(os.sep)[-2])] = name
+    return found
+
+
+def listeners(ports: Iterable[int], running: Dict[int, str]) -> List[Dict[str, Any]]:
+    """Who listens on these TCP ports; pid 0 where only root could tell."""
+    wanted = set(ports)
+    sockets = {}  # type: Dict[str, int]
+    for path in ("/proc/net/tcp", "/proc/net/tcp6"):
+        for line in read(path).splitlines()[1:]:
+            words = line.split()
+            port = int(words[1].rpartition(":")[2], 16)
+            if words[3] == LISTEN and port in wanted:
+                sockets[words[9]] = port
+    owners = owners_of(set(sockets), running) if sockets else {}
+    found = {}
+    for inode, port in sockets.items():
+        pid = owners.get(inode, 0)
+        found[port, pid] = {"port": port, "pid": pid, "command": running.get(pid, "")}
+    return [found[key] for key in sorted(found)]
+
+
+def owners_of(inodes: Any, running: Dict[int, str]) -> Dict[str, int]:
+    """The process of each of these sockets."""
+    found = {}
+    for pid in running:
+        for path in glob.glob("/proc/%d/fd/*" % pid):
+            try:
+                match = re.match(r"socket:\[(\d+)\]", os.readlink(path))
+            except OSError:
+                continue
+            if match and match.group(1) in inodes:
+                found[match.group(1)] = pid
+    return found
+
+
+def time_service(running: Dict[int, str]) -> Dict[str, Any]:
+    """Which daemons set the clock, and whether the kernel calls it synchronised."""
+    return {"daemons": sorted(set(running.values()) & set(TIME)), "synchronised": is_synchronised()}
+
+
+def is_synchronised() -> bool:
+    """The kernel's own word, whatever daemon told it."""
+    buffer = ctypes.create_string_buffer(512)
+    try:
+        libc = ctypes.CDLL(None)
+        # modes = 0: read only; `status` stands after modes (padded), offset, freq, maxerror and esterror
+        if libc.adjtimex(buffer) < 0:
+            return False
+    except (OSError, AttributeError):
+        return False
+    status = ctypes.c_int.from_buffer(buffer, 5 * ctypes.sizeof(ctypes.c_long)).value
+    return not status & STA_UNSYNC
+
+
+def firewalls() -> List[str]:
+    """Firewalls of the distribution that are active."""
+    states = output(["systemctl", "is-active"] + list(FIREWALLS)).split()
+    found = [name for name, word in zip(FIREWALLS, states) if word == "active"]
+    if "ufw" in found and "ENABLED=yes" not in read("/etc/ufw/ufw.conf"):
+        # the unit is active on every Ubuntu, whether or not it filters
+        found.remove("ufw")
+    return found
+
+
+def slurm(running: Dict[int, str]) -> Dict[str, Any]:
+    """Slurm's daemons, its version, and whether a deploy of ours has been here."""
+    version = re.search(r"\d+\.\d+\S*", output(["slurmd", "-V"]) or output(["sinfo", "-V"]))
+    return {
+        "daemons": sorted(set(running.values()) & set(SLURM)),
+        "version": version.group(0) if version else "",
+        "ours": os.path.isdir(STATE),
+    }

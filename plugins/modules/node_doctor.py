@@ -1,0 +1,52 @@
+#!/usr/bin/python
+"""What one node says about itself before anything is done to it."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: node_doctor
+short_description: Report everything about a node that a deploy depends on
+description:
+  - Reads only, and judges nothing. What is found is compared with the cluster's description and with other nodes on the
+    control machine (C(deepopsctl doctor)).
+  - An action plugin of the same name adds when the node was asked and whether its sudo works.
+options:
+  names: {description: 'All nodes, as NAME=ADDRESS words, or a bare NAME.', type: str, default: ""}
+  ports: {description: 'TCP ports that the daemons of a cluster listen on, by daemon.', type: dict, default: {}}
+  settings: {description: 'Settings that the judgement depends on, handed back as they are.', type: dict, default: {}}
+author: deepopsctl
+"""
+
+EXAMPLES = r"""
+- name: Look at the node
+  node_doctor:
+    names: "ctl1=192.0.2.1 gpu01=192.0.2.11"
+    ports: {slurmd: 6818}
+"""
+
+RETURN = r"""
+deepops: {description: 'The facts, under the key C(doctor).', type: dict, returned: always}
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.deepops_doctor import report
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "names": {"type": "str", "default": ""},
+            "ports": {"type": "dict", "default": {}},
+            "settings": {"type": "dict", "default": {}},
+        },
+        supports_check_mode=True,
+    )
+    given = module.params
+    expected = {name: address for name, _equals, address in (word.partition("=") for word in given["names"].split())}
+    ports = {daemon: int(port) for daemon, port in given["ports"].items()}
+    found = report.report(expected, list(ports.values()))
+    module.exit_json(changed=False, deepops={"doctor": dict(found, ports=ports, settings=given["settings"])})
+
+
+if __name__ == "__main__":
+    main()
