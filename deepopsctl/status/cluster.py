@@ -21,7 +21,7 @@ COMMAND = "status"
 # enough to tell two deploys apart
 DIGEST_DIGITS = 12
 # Ansible's words for a task that ran into its `timeout`
-_HANGS = "Timed out after"
+TIMED_OUT = "Timed out after"
 VERSIONS = ("slurm", "slurmctld", "os", "kernel", "driver", "deploy")
 
 
@@ -112,7 +112,7 @@ def _silent(status: NodeStatus, failure: Failure | None) -> NodeStatus:
     if failure is None:
         return replace(status, message="was not asked")
     text = " ".join(failure.message.split())
-    hangs = _HANGS in text
+    hangs = TIMED_OUT in text
     kind = Answer.NONE if failure.unreachable or hangs else Answer.FAILED
     return replace(status, answer=kind, message="hangs: no answer in time" if hangs else text, hint=failure.hint)
 

@@ -35,7 +35,10 @@ def report(wait=0, timeout=COMMAND_TIMEOUT):
     """The whole answer; `wait` seconds are spent on a slurmctld that says no, `timeout` on one that says nothing."""
     deadline = time.monotonic() + wait
     while True:
-        answered, shown = ask(*SHOW_NODES, timeout=timeout)
+        # a ping is refused at once where slurmctld is down; every other command goes on trying for ten seconds
+        answered, shown = ask("scontrol", "ping", timeout=timeout)
+        if answered:
+            answered, shown = ask(*SHOW_NODES, timeout=timeout)
         listed, queue = ask(*SHOW_JOBS, timeout=timeout) if answered else (False, "")
         if (answered and listed) or answered is None or time.monotonic() >= deadline:
             break
@@ -44,11 +47,16 @@ def report(wait=0, timeout=COMMAND_TIMEOUT):
     return {
         "installed": answered is not None,
         "controller_up": up,
-        "error": "" if up else " ".join((queue if answered else shown).split()),
+        "error": "" if up else sentence(queue if answered else shown),
         "nodes": slurm_reading.nodes(shown) if up else [],
         "jobs": slurm_reading.jobs(queue) if up else [],
         "versions": versions(up) if answered is not None else {},
     }
+
+
+def sentence(text):
+    """What a command said, in one line without the stars that `scontrol ping` adds."""
+    return " ".join(line.strip() for line in text.splitlines() if line.strip("* ") and not line.startswith("**"))
 
 
 def versions(up):

@@ -10,7 +10,9 @@ import pytest
 from deepopsctl.errors import ExitCode
 from deepopsctl.events import Event, HostResult, TaskStarted
 from deepopsctl.invocation import RunRequest
-from deepopsctl.runner import run
+from deepopsctl.lock import cluster_lock
+from deepopsctl.runner import look, run
+from deepopsctl.status.cluster import TIMED_OUT
 from deepopsctl.summary import reduce
 from tests.integration.sites import MODULE, Site, cut_off, make_site, play
 
@@ -247,3 +249,24 @@ def test_only_the_newest_runs_are_kept(site: Site) -> None:
 def test_another_batch_systems_variables_do_not_disturb(site: Site) -> None:
     site.write_playbook("slurm", play("- name: Fine\n  debug: {msg: x}\n"))
     assert site.command("deploy", JOB_ID="array-7").returncode == ExitCode.OK
+
+
+def test_a_look_works_beside_a_run_and_leaves_no_folder(site: Site) -> None:
+    site.run("- name: Fine\n  command: 'true'\n")
+    before = sorted(path.name for path in site.directory.runs.iterdir())
+    site.write_playbook("slurm", play("- name: Card\n  card: {key: hush}\n"))
+
+    with cluster_lock(site.directory.runs, "deepopsctl deploy"):
+        outcome = look(RunRequest(site.directory, "slurm", content=site.content, command="status"), lambda event: None)
+
+    assert outcome.ok
+    assert {result.host for result in outcome.summary.results} == {"ctl1", "n1", "n2"}
+    assert not outcome.folder.path.exists()
+    assert sorted(path.name for path in site.directory.runs.iterdir()) == before
+
+
+def test_a_task_that_hangs_is_told_by_ansibles_own_words(site: Site) -> None:
+    outcome = site.run("- name: Hang\n  command: sleep 60\n  timeout: 1\n  when: inventory_hostname == 'n1'\n")
+
+    (failure,) = outcome.summary.failures
+    assert (failure.host, TIMED_OUT in failure.message) == ("n1", True)

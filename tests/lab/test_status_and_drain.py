@@ -1,0 +1,235 @@
+"""What the cluster says of itself, and nodes taken out of service, on a real cluster that is left as it was found."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.lab.harness import PREFIX, LabCluster, fresh_cluster, lab_down
+
+# long: a slow machine is no silent node
+PATIENCE = ("--node-timeout", "120")
+LONG_JOB = "for i in $(seq 600); do sleep 1; done"
+
+
+def status(cluster: LabCluster, directory: Path | None = None) -> tuple[int, dict[str, Any]]:
+    """Exit code and document of `status --json`."""
+    done = cluster.deepopsctl("-C", str(directory or cluster.directory), "status", "--json", *PATIENCE, ok=False)
+    assert done.stdout, done.stderr
+    document: dict[str, Any] = json.loads(done.stdout)
+    return done.returncode, document
+
+
+def node(cluster: LabCluster, *arguments: str) -> tuple[int, dict[str, Any]]:
+    """Exit code and document of `node ... --json`."""
+    done = cluster.deepopsctl("node", *arguments, "--json", ok=False)
+    assert done.stdout, done.stderr
+    document: dict[str, Any] = json.loads(done.stdout)
+    return done.returncode, document
+
+
+def by_name(document: dict[str, Any], field: str) -> dict[str, Any]:
+    """One field of every node."""
+    return {entry["name"]: entry[field] for entry in document["nodes"]}
+
+
+def wait_until(true: Callable[[], bool], what: str, seconds: int = 120) -> None:
+    """Poll with a deadline that a slow machine keeps."""
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
+        time.sleep(0.5)
+
+
+def wait_until_idle(cluster: LabCluster) -> None:
+    """All nodes free, none out of service."""
+    wait_until(
+        lambda: cluster.root("ctl1", "sinfo -h -N -o %T", ok=False).split() == ["idle", "idle"], "both nodes idle"
+    )
+
+
+@pytest.fixture(scope="module")
+def cluster(deployed: LabCluster) -> Iterator[LabCluster]:
+    """Freshly compared with its wish, with all nodes idle; whatever a failed test left is put right at the end."""
+    deployed.deploy()
+    wait_until_idle(deployed)
+    yield deployed
+    deployed.root("ctl1", "scancel --user ubuntu; systemctl start slurmctld", ok=False)
+    deployed.root("gpu02", "systemctl start ssh", ok=False)
+    deployed.root("ctl1", "scontrol update nodename=gpu01,gpu02 state=resume", ok=False)
+
+
+@contextmanager
+def job_on(cluster: LabCluster, name: str) -> Iterator[int]:
+    """A job that runs on a node; gone at the end, and the nodes idle."""
+    job = cluster.submit(LONG_JOB, f"--nodelist={name}", "--mem=100M", "--gpus=1")
+    try:
+        cluster.wait_for_job(job, "RUNNING", seconds=120)
+        yield job
+    finally:
+        cluster.root("ctl1", f"scancel {job}", ok=False)
+        wait_until(lambda: not cluster.root("ctl1", f"squeue -h -j {job}", ok=False), f"job {job} is gone")
+
+
+def test_a_cluster_that_is_well_says_so_and_keeps_no_run_of_it(cluster: LabCluster) -> None:
+    runs = cluster.deepopsctl("runs", "list", "--json").stdout
+
+    code, found = status(cluster)
+
+    assert (code, found["ok"], found["findings"]) == (0, True, [])
+    assert by_name(found, "roles") == {"ctl1": ["controller"], "gpu01": ["compute"], "gpu02": ["compute"]}
+    assert by_name(found, "state") == {"ctl1": None, "gpu01": "idle", "gpu02": "idle"}
+    assert by_name(found, "gpus") == {"ctl1": None, "gpu01": 2, "gpu02": 2}
+    assert set(by_name(found, "deploy").values()) == {"in step"}
+    assert list(found["versions"]["os"]) == ["Debian 13"]
+    assert found["versions"]["slurm"] == {next(iter(found["versions"]["slurmctld"])): "ctl1,gpu[01-02]"}
+    assert found["last_run"]["run"] == json.loads(runs)["runs"][0]["run"]
+    assert found["last_deploy"]["state"] == "ok"
+    assert cluster.deepopsctl("runs", "list", "--json").stdout == runs
+
+
+def test_what_somebody_changed_by_hand_is_named(cluster: LabCluster) -> None:
+    cluster.root("gpu01", "cp -p /etc/default/slurmd /root/kept; echo '# by hand' >> /etc/default/slurmd")
+    try:
+        code, found = status(cluster)
+    finally:
+        cluster.root("gpu01", "mv /root/kept /etc/default/slurmd")
+
+    assert code == 1
+    assert by_name(found, "deploy") == {"ctl1": "in step", "gpu01": "drifted", "gpu02": "in step"}
+    assert by_name(found, "differences")["gpu01"] == ["/etc/default/slurmd was changed"]
+    assert [entry["nodes"] for entry in found["findings"]] == [["gpu01"]]
+
+
+def test_a_silent_node_and_a_changed_wish_are_told_apart(cluster: LabCluster, tmp_path: Path) -> None:
+    # a directory of its own has no open connections to the nodes
+    directory = tmp_path / "copy"
+    shutil.copytree(cluster.directory, directory, symlinks=True)
+    settings = directory / "inventory" / "group_vars" / "all" / "settings.yml"
+    settings.write_text(settings.read_text() + "\n# a change\n")
+    cluster.root("gpu02", "systemctl stop ssh.socket ssh.service", ok=False)
+    try:
+        code, found = status(cluster, directory)
+    finally:
+        cluster.root("gpu02", "systemctl start ssh")
+
+    assert code == 4
+    assert by_name(found, "reachable") == {"ctl1": True, "gpu01": True, "gpu02": False}
+    assert by_name(found, "deploy") == {"ctl1": "behind", "gpu01": "behind", "gpu02": "unknown"}
+    assert by_name(found, "state")["gpu02"] == "idle"
+    assert [entry["kind"] for entry in found["findings"]] == ["no answer", "note"]
+
+
+def test_a_slurmctld_that_is_down_is_a_finding_and_no_failure_of_status(cluster: LabCluster) -> None:
+    cluster.root("ctl1", "systemctl stop slurmctld")
+    try:
+        code, found = status(cluster)
+    finally:
+        cluster.root("ctl1", "systemctl start slurmctld")
+        wait_until_idle(cluster)
+
+    assert code == 1
+    assert found["slurm"]["installed"]
+    assert not found["slurm"]["up"]
+    assert by_name(found, "reachable") == dict.fromkeys(("ctl1", "gpu01", "gpu02"), True)
+    assert by_name(found, "gpus")["gpu01"] == 2
+    assert by_name(found, "differences")["ctl1"] == ["slurmctld.service is inactive"]
+
+
+def test_a_drain_lets_jobs_go_on_and_a_resume_gives_the_node_back(cluster: LabCluster) -> None:
+    with job_on(cluster, "gpu01") as job:
+        code, first = node(cluster, "drain", "gpu01", "--reason", "new fan {{ 3 }}")
+        assert code == 0
+        assert first["nodes"] == [
+            {
+                "name": "gpu01",
+                "action": "drained",
+                "message": "deepopsctl: new fan {{ 3 }}",
+                "state": "draining",
+                "reason": "deepopsctl: new fan {{ 3 }}",
+                "jobs": [str(job)],
+            }
+        ]
+        late = cluster.deepopsctl(
+            *("node", "drain", "gpu01", "--reason", "new fan {{ 3 }}", "--wait", "--timeout", "1"), ok=False
+        )
+        assert late.returncode == 124, late.stderr
+        assert f"jobs {job} still run on gpu01" in late.stderr
+
+        code, second = node(cluster, "drain", "gpu01", "--reason", "new fan {{ 3 }}")
+        assert (code, cluster.changed(second), second["nodes"][0]["action"]) == (0, {"ctl1": 0}, "unchanged")
+
+        code, resumed = node(cluster, "resume", "gpu[01-02]")
+        assert code == 0
+        assert by_name(resumed, "action") == {"gpu01": "resumed", "gpu02": "unchanged"}
+        assert cluster.job_state(job) == "RUNNING"
+
+
+def test_a_drain_that_waits_returns_when_the_jobs_have_ended(cluster: LabCluster) -> None:
+    job = cluster.submit("sleep 3", "--nodelist=gpu02", "--mem=100M")
+
+    code, found = node(cluster, "drain", "gpu02", "--reason", "a test", "--wait")
+
+    assert code == 0
+    assert by_name(found, "jobs") == {"gpu02": []}
+    assert cluster.root("ctl1", f"squeue -h -t RUNNING,COMPLETING -j {job}", ok=False) in ("", _gone(job))
+    cluster.root("ctl1", f"scancel {job}", ok=False)
+    assert node(cluster, "resume", "gpu02")[0] == 0
+
+
+def _gone(job: int) -> str:
+    """What squeue says of a job that slurmctld has forgotten."""
+    return "slurm_load_jobs error: Invalid job id specified"
+
+
+def test_what_others_took_out_of_service_is_theirs(cluster: LabCluster) -> None:
+    cluster.root("ctl1", "scontrol update nodename=gpu01 state=drain reason='bad DIMM'")
+    cluster.root("ctl1", "scontrol update nodename=gpu02 state=down reason='burnt'")
+    try:
+        code, kept = node(cluster, "drain", "gpu01", "--reason", "ours")
+        assert (code, kept["nodes"][0]["action"], kept["nodes"][0]["reason"]) == (0, "kept", "bad DIMM")
+
+        code, refused = node(cluster, "resume", "gpu[01-02]")
+        assert code == 1
+        assert by_name(refused, "action") == {"gpu01": "refused", "gpu02": "refused"}
+        theirs, broken = refused["failures"]
+        assert (theirs["host"], broken["host"]) == ("gpu01", "gpu02")
+        assert theirs["message"].startswith("drained by root since ")
+        assert theirs["message"].endswith(": bad DIMM")
+        assert "scontrol update nodename=gpu01 state=resume" in theirs["hint"]
+        assert broken["message"] == "Slurm has it as down (burnt)"
+
+        code, found = status(cluster)
+        assert code == 1
+        assert by_name(found, "state") == {"ctl1": None, "gpu01": "drained", "gpu02": "down"}
+        assert [(entry["kind"], entry["nodes"]) for entry in found["findings"]] == [
+            ("problem", ["gpu02"]),
+            ("note", ["gpu01"]),
+        ]
+    finally:
+        cluster.root("ctl1", "scontrol update nodename=gpu01,gpu02 state=resume")
+        wait_until_idle(cluster)
+
+
+def test_a_cluster_without_slurm_has_a_status_too(tmp_path: Path) -> None:
+    name = f"{PREFIX}-bare"
+    try:
+        bare = fresh_cluster(name, tmp_path, "--compute", "1", "--gpus", "a100:2")
+        code, found = status(bare)
+    finally:
+        lab_down(name)
+
+    assert code == 0
+    assert set(by_name(found, "deploy").values()) == {"not deployed"}
+    assert found["slurm"] == {"installed": False, "up": False, "error": "scontrol is not installed", "jobs": {}} | {
+        "jobs": {"running": 0, "pending": 0}
+    }
+    assert [entry["message"] for entry in found["findings"]] == ["nothing is deployed yet"]
+    assert found["last_run"] == found["last_validation"] == {}
