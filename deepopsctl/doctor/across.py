@@ -27,7 +27,7 @@ def machine_ids(nodes: Nodes, _: Declared) -> Iterator[Check]:
             yield failed("machine-id", node.name, "/etc/machine-id is empty or missing")
         elif not twins:
             yield passed("machine-id", node.name, "its own")
-        elif any(_addresses(other) & _addresses(node) for other in twins):
+        elif node.addresses and any(_addresses(other) == _addresses(node) for other in twins):
             message = f"{fold(sorted(other.name for other in alike[node.machine_id]))} are the same machine"
             hint = "give each node its own address in cluster.yml"
             yield failed("machine-id", node.name, message, hint=hint)
