@@ -75,6 +75,11 @@ class RunRequest:
         """All playbooks, in order."""
         return (self.playbook, *self.more)
 
+    @property
+    def deploys(self) -> bool:
+        """Whether components are deployed, whichever command does it: their playbooks stand in no folder."""
+        return any("/" not in name for name in self.playbooks)
+
 
 def arguments(request: RunRequest, playbooks: tuple[Path, ...], private: Path) -> list[str]:
     """The arguments of ansible-playbook; variables and limit go by file: no secret is ever on a command line."""

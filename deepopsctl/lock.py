@@ -16,6 +16,8 @@ from pathlib import Path
 
 from deepopsctl.errors import DeepOpsError
 
+# Clusters that this process holds: a command made of several runs keeps the lock between them.
+_held: set[Path] = set()
 # How long a run that was killed may take to end its Ansible before the next one is refused.
 ENDING_S = 10.0
 
@@ -48,10 +50,14 @@ def ansible_lock(runs: Path) -> Path:
 
 @contextmanager
 def cluster_lock(runs: Path, command: str) -> Iterator[None]:
-    """Hold the cluster for one run, or say who does.
+    """Hold the cluster for one run, or say who does; within another one for the same cluster it is held already.
 
     flock() and not a file that exists: the kernel lets go of it when its holder dies, kill -9 included.
     """
+    if runs in _held:
+        _wait_for_ansible(runs)
+        yield
+        return
     runs.mkdir(mode=0o700, parents=True, exist_ok=True)
     handle = os.open(runs / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -60,9 +66,11 @@ def cluster_lock(runs: Path, command: str) -> Iterator[None]:
         _wait_for_ansible(runs)
         os.ftruncate(handle, 0)
         os.pwrite(handle, json.dumps(asdict(Holder.me(command))).encode(), 0)
+        _held.add(runs)
         yield
         os.ftruncate(handle, 0)
     finally:
+        _held.discard(runs)
         os.close(handle)
 
 

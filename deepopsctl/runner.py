@@ -108,7 +108,7 @@ class _Run:
             pending=tuple(sorted(progress.started - progress.done.keys())) if stopped else (),
         )
         folder.write(folder.summary, outcome.as_object())
-        if self._wish and request.command == "deploy" and not request.check:
+        if self._wish and request.deploys and not request.check:
             # whatever the outcome: a node keeps the digest only for the steps that succeeded there
             remember(self._wish, request.directory.hardware, self._memory)
         return outcome

@@ -60,14 +60,15 @@ def _node_entries(nodes: Iterable[Node]) -> Iterator[dict[str, object]]:
             entry: dict[str, object] = {"names": names}
             if addresses:
                 entry["addresses"] = addresses
-            yield entry | _attributes(same[0])
+            yield entry | attributes(same[0])
 
 
 def _shared(node: Node) -> tuple[object, ...]:
     return (node.roles, bool(node.address), node.port, node.gpus, node.features, tuple(node.slurm.items()))
 
 
-def _attributes(node: Node) -> dict[str, object]:
+def attributes(node: Node) -> dict[str, object]:
+    """What an entry says of its machines besides names and addresses."""
     found: dict[str, object] = {"roles": [role.value for role in Role if role in node.roles]}
     if node.port:
         found["port"] = node.port

@@ -87,14 +87,14 @@ def setup(
     hops = jump_names(cluster.access.jump_host)
     new = select_names(cluster, accept_new_keys or "", "--accept-new-keys", *hops)
     user = cluster.access.user or "your own user"
-    passwords = _passwords(user, password_file, ask_pass=ask_pass, ask_become_pass=ask_become_pass)
+    passwords = read_passwords(user, password_file, ask_pass=ask_pass, ask_become_pass=ask_become_pass)
     request = SetupRequest(
         directory, cluster, nodes, passwords.login, passwords.ask, not (ask_pass or password_file), identity,
         passwords.sudo, new, controller_key, connect_timeout,
     )  # fmt: skip
     say(f"ssh setup: {len(nodes)} node{'s' * (len(nodes) != 1)} of {cluster.name} as {user}")
-    with _terminable():
-        result = run_setup(request, _counter(len(nodes)))
+    with terminable():
+        result = run_setup(request, counter(len(nodes)))
     _show(result, as_json=as_json)
     click.get_current_context().exit(result.exit_code)
 
@@ -117,7 +117,7 @@ def config(settings: Settings, *, user: str, as_json: bool) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Passwords:
+class Passwords:
     """What was given or can be asked: `sudo` is None where sudo shall not be tried with a password."""
 
     login: str
@@ -125,14 +125,15 @@ class _Passwords:
     sudo: str | None
 
 
-def _passwords(user: str, file: Path | None, *, ask_pass: bool, ask_become_pass: bool) -> _Passwords:
+def read_passwords(user: str, file: Path | None, *, ask_pass: bool, ask_become_pass: bool) -> Passwords:
+    """What the options give, and what can be asked for when it is needed."""
     ask = (lambda: _prompt(f"SSH password of {user}")) if sys.stdin.isatty() else None
     login = _read(file) if file else _prompt(f"SSH password of {user}") if ask_pass else ""
     if not ask_become_pass:
-        return _Passwords(login, ask, None)
+        return Passwords(login, ask, None)
     sudo = _prompt("sudo password (empty: the SSH password)", default="")
     login = login if sudo or login else _prompt(f"SSH password of {user}")
-    return _Passwords(login, ask, sudo or login)
+    return Passwords(login, ask, sudo or login)
 
 
 def _prompt(text: str, default: str | None = None) -> str:
@@ -150,7 +151,7 @@ def _read(file: Path) -> str:
     return first_line(sys.stdin.readline()) if str(file) == "-" else read_password(file)
 
 
-def _counter(total: int) -> Callable[[NodeResult], None]:
+def counter(total: int) -> Callable[[NodeResult], None]:
     """On a terminal: a line that counts; else nothing until the table."""
     done: list[str] = []
 
@@ -178,7 +179,7 @@ def _show(result: SetupResult, *, as_json: bool) -> None:
 
 
 @contextmanager
-def _terminable() -> Iterator[None]:
+def terminable() -> Iterator[None]:
     """SIGTERM ends a run as Ctrl-C does: children are killed, and what is left is said."""
 
     def stop(number: int, frame: FrameType | None) -> None:

@@ -48,7 +48,7 @@ class HostKeys:
         pinned = self.pins.keys(labels[0])
         if pinned:
             return self._align(target, labels, pinned)
-        offered = self._offered(target, route)
+        offered = self.offered(target, route)
         for file, label in [(self.pins, label) for label in labels] + [(file, labels[0]) for file in self.trusted]:
             offered = _agreed(target, file, label, offered)
         return self.pins.pin(labels, offered)
@@ -56,7 +56,7 @@ class HostKeys:
     def accept(self, target: Target, route: Route) -> bool:
         """Pin what the machine shows now instead of what was pinned; True if that differs."""
         labels = labels_of(target, route)
-        offered = self._offered(target, route)
+        offered = self.offered(target, route)
         if all(self.pins.keys(label) == offered for label in labels):
             return False
         self.pins.replace(labels, offered)
@@ -65,7 +65,7 @@ class HostKeys:
     def changed(self, target: Target, route: Route) -> HostKeyError:
         """The error for a machine that ssh would not talk to: pinned and offered fingerprints."""
         return _changed(
-            target, self.pins.path, self.pins.keys(labels_of(target, route)[0]), self._offered(target, route)
+            target, self.pins.path, self.pins.keys(labels_of(target, route)[0]), self.offered(target, route)
         )
 
     def _align(self, target: Target, labels: tuple[str, ...], pinned: frozenset[HostKey]) -> bool:
@@ -74,7 +74,8 @@ class HostKeys:
             _agreed(target, self.pins, label, pinned)
         return self.pins.pin(labels, pinned)
 
-    def _offered(self, target: Target, route: Route) -> frozenset[HostKey]:
+    def offered(self, target: Target, route: Route) -> frozenset[HostKey]:
+        """The host keys that the machine shows now; a NoAnswerError where it shows none."""
         keys, reason = self._scan(route) if route.direct else self._probe(target)
         if not keys:
             raise NoAnswerError(reason)

@@ -6,8 +6,10 @@ brings ours), then all other nodes at once, then the controller again for its co
 
 from __future__ import annotations
 
+import re
+import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from deepopsctl.clusterdir import ClusterDir
@@ -17,7 +19,7 @@ from deepopsctl.model import Cluster, Node
 from deepopsctl.ssh.askpass import AskPass
 from deepopsctl.ssh.client import Client
 from deepopsctl.ssh.clientconfig import port_of
-from deepopsctl.ssh.controller import base_name, open_way
+from deepopsctl.ssh.controller import Reach, base_name, open_way
 from deepopsctl.ssh.hostkeys import HostKeys
 from deepopsctl.ssh.jump import jump_login, jump_target, proxy_command
 from deepopsctl.ssh.keypair import KeyPair, ensure_key_pair, public_line
@@ -27,10 +29,16 @@ from deepopsctl.ssh.rounds import Password, Round
 from deepopsctl.ssh.session import JumpSession, Session, Tools
 from deepopsctl.ssh.target import Target, options, quoted
 
+# the old machine's place in the controller's neighbour table outlives it by up to a minute
+_NOBODY = re.compile(r"timed out|no route to host|host is down", re.IGNORECASE)
+
 
 @dataclass(frozen=True, slots=True)
 class SetupRequest:
-    """What to set up, and how to get in the first time. `nodes`: all of the cluster's nodes or some."""
+    """What to set up, and how to get in the first time. `nodes`: all of the cluster's nodes or some.
+
+    `patience_s` is for machines that took over an address: the controller may look for the old one a while longer.
+    """
 
     directory: ClusterDir
     cluster: Cluster
@@ -43,6 +51,7 @@ class SetupRequest:
     accept_new_keys: frozenset[str] = frozenset()
     controller_key: bool = True
     connect_timeout: int = 10
+    patience_s: float = 0
 
 
 def run_setup(request: SetupRequest, on_node: OnNode) -> SetupResult:
@@ -104,10 +113,22 @@ class _Setup:
         results |= self.round.run([self._session(node, controller.controller_key) for node in others])
         if controller.controller_key:
             ready = [name for name, result in results.items() if result.ok]
-            reach = open_way(controller, self.request.cluster, ready)
+            reach = self._reach(controller, ready)
             results = {name: reach.apply(result, first.name) for name, result in results.items()}
         self._find_clones()
         return SetupResult(tuple(results[node.name] for node in self.request.nodes), jump, tuple(self.warnings))
+
+    def _reach(self, controller: Session, names: list[str]) -> Reach:
+        """Let the controller log in everywhere; once more where it found nobody, as long as there is patience."""
+        deadline = time.monotonic() + self.request.patience_s
+        reach = open_way(controller, self.request.cluster, names)
+        while lost := [name for name, reason in reach.missed.items() if _NOBODY.search(reason)]:
+            if time.monotonic() > deadline:
+                break
+            again = open_way(controller, self.request.cluster, lost)
+            missed = {name: reason for name, reason in reach.missed.items() if name not in lost} | again.missed
+            reach = replace(again, changed=reach.changed or again.changed, missed=missed)
+        return reach
 
     def _session(self, node: Node, *more_keys: str, own_key: bool = False) -> Session:
         cluster = self.request.cluster

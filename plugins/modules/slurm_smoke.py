@@ -21,6 +21,7 @@ options:
   reports: {description: What M(node_smoke) returned as RV(report), by node., type: dict, default: {}}
   queue_timeout: {description: Seconds a job may wait for resources., type: int, default: 20}
   run_timeout: {description: Seconds a started job may take., type: int, default: 30}
+  reservation: {description: A reservation for all jobs; empty for none., type: str, default: ""}
 author: deepopsctl
 """
 
@@ -56,6 +57,7 @@ SPEC = {
     "reports": {"type": "dict", "default": {}},
     "queue_timeout": {"type": "int", "default": 20},
     "run_timeout": {"type": "int", "default": 30},
+    "reservation": {"type": "str", "default": ""},
 }
 
 
@@ -72,6 +74,7 @@ def main() -> None:
     if module.check_mode:
         module.exit_json(changed=False, deepops={"checks": []}, elapsed_s=0.0, msg="check mode: no jobs are submitted")
     started = time.monotonic()
+    command.use_reservation(given["reservation"])
     wanted = expected.nodes(given["nodes"], given["hardware"], expand)
     known = [node.name for node in wanted.values() if node.cpus] or list(wanted)
     given_inputs = inputs.Inputs(

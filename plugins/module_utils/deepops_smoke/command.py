@@ -10,6 +10,9 @@ from typing import Dict, NamedTuple, Optional, Sequence
 # a user's own SQUEUE_FORMAT, SBATCH_PARTITION ... would change what the tools print and ask for
 FOREIGN = ("SLURM_", "SBATCH_", "SALLOC_", "SRUN_", "SQUEUE_", "SINFO_", "SACCT_", "SCANCEL_")
 KEEP = ("SLURM_CONF", "SLURM_CONF_SERVER")
+# what srun, sbatch and salloc read a reservation from
+RESERVATION = ("SLURM_RESERVATION", "SBATCH_RESERVATION", "SALLOC_RESERVATION")
+_reservation: Dict[str, str] = {}
 
 
 class Answer(NamedTuple):
@@ -26,10 +29,23 @@ class Answer(NamedTuple):
         return self.err.strip() or self.out.strip()
 
 
+def use_reservation(name: str) -> None:
+    """Let all jobs from now on run in a reservation; '' for none."""
+    _reservation.clear()
+    if name:
+        _reservation.update(dict.fromkeys(RESERVATION, name))
+
+
+def in_reservation() -> bool:
+    """Whether jobs run in a reservation."""
+    return bool(_reservation)
+
+
 def clean_environment(extra: Optional[Dict[str, str]] = None) -> Dict[str, str]:
     """The process environment without settings that steer Slurm's tools."""
     kept = {key: value for key, value in os.environ.items() if key in KEEP or not key.startswith(FOREIGN)}
     kept.update({"LC_ALL": "C.UTF-8", "PATH": kept.get("PATH", "") + ":/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"})
+    kept.update(_reservation)
     kept.update(extra or {})
     return kept
 

@@ -1,0 +1,97 @@
+"""`node add`: machines come to the cluster; every other compute node is left alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from deepopsctl.clusterdir import ClusterDir
+from deepopsctl.errors import ExitCode
+from deepopsctl.invocation import RunRequest
+from deepopsctl.lock import cluster_lock
+from deepopsctl.membership.admission import admit
+from deepopsctl.membership.flow import OURS, Flow, Glance, Operator, Report, StoppedError, bystanders
+from deepopsctl.membership.hostpins import forget
+from deepopsctl.membership.newcomers import Wish, describe, machines_of, newcomers, split_known
+from deepopsctl.membership.specfile import SpecFile
+from deepopsctl.model import Cluster, Node
+from deepopsctl.nodelist import fold
+from deepopsctl.specedit import add_nodes
+
+
+def add(directory: ClusterDir, wish: Wish, base: RunRequest, operator: Operator) -> Report:
+    """Do it all; run again, it goes on where it was stopped."""
+    machines = machines_of(wish.names)
+    report = Report("node add", tuple(name for name, _ in machines))
+    flow = Flow(directory, base, operator, report)
+    with cluster_lock(directory.runs, "deepopsctl node add"):
+        try:
+            _Add(flow, wish, machines).run()
+        except StoppedError as stop:
+            report.stopped = stop
+    return report
+
+
+@dataclass(slots=True)
+class _Add:
+    flow: Flow
+    wish: Wish
+    machines: tuple[tuple[str, str], ...]
+
+    def run(self) -> None:
+        flow = self.flow
+        cluster = flow.directory.cluster()
+        fresh, there = split_known(cluster, self.machines)
+        waiting = self._unfinished(cluster, [name for name, _ in there]) if there else []
+        if not fresh and not waiting:
+            return
+        spec = SpecFile.open(flow.directory)
+        if fresh:
+            new = newcomers(cluster, self.wish, fresh)
+            flow.operator.say(f"{fold(name for name, _ in fresh)}, {describe(new)}")
+            cluster = spec.write(add_nodes(spec.text, new))
+        names = {*waiting, *(name for name, _ in fresh)}
+        nodes = tuple(node for node in cluster.nodes if node.name in names)
+        self._set_up_ssh(cluster, nodes, spec)
+        admit(flow, cluster, nodes, "add")
+        flow.report.closing = f"{fold(names)} {'is' if len(names) == 1 else 'are'} in service"
+        others = bystanders(cluster, names)
+        if others and any(node.address for node in nodes):
+            flow.report.closing += f"; {fold(others)} learn the name with the next `deepopsctl deploy`"
+
+    def _unfinished(self, cluster: Cluster, names: list[str]) -> list[str]:
+        """Those of the cluster's nodes that an earlier `node add` did not bring into service."""
+        seen = self.flow.look(cluster)
+        compute = {node.name for node in cluster.compute}
+        found = [name for name in names if name in compute and not _is_in_service(name, seen)]
+        fine = [name for name in names if name not in found]
+        if fine:
+            words = [f"{name} ({seen.slurm.nodes[name].word})" if name in compute else name for name in fine]
+            verb = "is" if len(fine) == 1 else "are"
+            self.flow.report.closing = f"{', '.join(words)} {verb} in the cluster already: nothing to do"
+        return found
+
+    def _set_up_ssh(self, cluster: Cluster, nodes: tuple[Node, ...], spec: SpecFile) -> None:
+        """Log in to all of them, or leave cluster.yml as it was."""
+        try:
+            result = self.flow.operator.set_up_ssh(cluster, nodes, frozenset())
+        except BaseException:
+            spec.put_back()
+            raise
+        if result.ok:
+            return
+        bad = [node for node in result.nodes if not node.ok]
+        was = "cluster.yml is as it was" if spec.put_back() else "nothing was changed"
+        forget(self.flow.directory, cluster, [node.name for node in bad])
+        raise StoppedError(
+            f"{fold(node.name for node in bad)} can't be logged in to: {bad[0].message}; {was}" if bad else was,
+            (bad[0].hint if bad else "") or "see `deepopsctl ssh setup`",
+            result.exit_code if result.exit_code is not ExitCode.OK else ExitCode.FAILED,
+        )
+
+
+def _is_in_service(name: str, seen: Glance) -> bool:
+    """Whether Slurm has it and it is not on its way; what somebody drained is theirs to resume."""
+    node = seen.slurm.nodes.get(name)
+    if node is None or name in seen.reserved:
+        return False
+    return not node.reason.startswith(OURS) if node.is_drained else not node.is_faulty

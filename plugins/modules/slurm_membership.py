@@ -1,0 +1,251 @@
+#!/usr/bin/python
+"""Take nodes into Slurm's service and out of it, so that no job meets an untried node and none is lost."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: slurm_membership
+short_description: Hold, try, admit or vacate nodes
+description:
+  - Runs on the primary controller. Its drains have reasons that begin with C(deepopsctl, node); a node that a person
+    drained or set down stays so, whatever the step.
+  - C(look) changes nothing. C(hold) puts nodes, whether they have registered or not, in a reservation for O(user)
+    alone, so that only jobs of the validation start there, and forgets that they were away.
+  - C(trial) does the same and waits until the nodes answer.
+  - C(admit) ends the reservation. C(refuse) drains the nodes before it ends the reservation.
+  - C(vacate) drains the nodes and waits until no job is left on them, or until O(timeout) is over, which is an answer
+    and no failure. With O(force) the jobs are cancelled.
+options:
+  step: {description: What to do., type: str, required: true, choices: [look, hold, trial, admit, refuse, vacate]}
+  nodes: {description: Names., type: list, elements: str, required: true}
+  reason: {description: Why, beginning with C(node)., type: str, default: ""}
+  user: {description: Whose jobs may use the reservation., type: str, default: root}
+  timeout: {description: Seconds to wait., type: int, default: 60}
+  force: {description: Cancel the jobs., type: bool, default: false}
+author: deepopsctl
+"""
+
+EXAMPLES = r"""
+- name: Keep jobs away until the node is tried
+  slurm_membership: {step: hold, nodes: [gpu03], user: ubuntu}
+"""
+
+RETURN = r"""
+deepops:
+  description: C(slurm) as M(slurm_report) has it, and C(membership) with C(reserved), the nodes on trial.
+  type: dict
+  returned: always
+changes: {description: What was done., type: list, elements: dict, returned: always}
+"""
+
+import re
+import time
+
+from ansible.module_utils import slurm_asking, slurm_draining
+from ansible.module_utils.basic import AnsibleModule
+
+OURS = slurm_draining.PREFIX + "node "
+RESERVATION = "deepopsctl-trial"
+# slurmctld may not answer for moments after a restart
+PATIENCE_S = 60
+ON_NODES = ("RUNNING", "COMPLETING", "SUSPENDED", "CONFIGURING", "STOPPED", "SIGNALING", "STAGE_OUT")
+SILENT = re.compile(r"UNKNOWN|NOT_RESPONDING|\*")
+UNFIT = re.compile(r"DOWN|UNKNOWN|INVAL|FAIL|ERROR|NOT_RESPONDING|DRAIN|\*")
+TRANSIENT = re.compile(r"unable to contact|connect|timed out|did not answer|try again", re.IGNORECASE)
+
+
+class RefusedError(Exception):
+    """Slurm said no; the text is Slurm's."""
+
+
+def tell(*words):
+    """One scontrol or scancel, tried again while slurmctld does not answer."""
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        worked, said = slurm_asking.ask(*words)
+        if worked:
+            return said
+        said = " ".join(said.split())
+        if worked is None or not TRANSIENT.search(said) or time.monotonic() > deadline:
+            raise RefusedError("%s: %s" % (" ".join(words[:2]), said))
+        time.sleep(0.5)
+
+
+def look():
+    """What Slurm says now."""
+    found = slurm_asking.report(PATIENCE_S)
+    if not found["controller_up"]:
+        raise RefusedError("slurmctld does not answer: %s" % found["error"])
+    return found
+
+
+def known(report, names):
+    """{name: node} of those that Slurm knows."""
+    return {node["name"]: node for node in report["nodes"] if node["name"] in names}
+
+
+def is_out(node):
+    return "DRAIN" in node["state"] or "DOWN" in node["state"]
+
+
+def is_foreign(node):
+    """A person took it out; slurmctld itself does so for reasons that a registration settles."""
+    return is_out(node) and not node["reason"].startswith(OURS) and node["reason_user"] not in ("", "slurm")
+
+
+def jobs_on(report, names):
+    """Jobs that hold any of the nodes."""
+    wanted = set(names)
+    return [job for job in report["jobs"] if job["state"] in ON_NODES and wanted & set(job["nodes"])]
+
+
+def change(names, action, detail=""):
+    return [{"kind": "node", "name": name, "action": action, "detail": detail} for name in names]
+
+
+def drain(names, reason):
+    """Drain those that nobody else drained."""
+    text = slurm_draining.our_reason(reason)
+    nodes = known(look(), names).values()
+    drained = {node["name"] for node in nodes if "DRAIN" in node["state"]}
+    todo = sorted(
+        node["name"]
+        for node in nodes
+        if not is_foreign(node) and (node["name"] not in drained or node["reason"] != text)
+    )
+    if todo:
+        tell("scontrol", "update", "nodename=" + ",".join(todo), "state=drain", "reason=" + text)
+    return change(todo, "drain", text)
+
+
+def reserved():
+    """The nodes on trial."""
+    worked, shown = slurm_asking.ask("scontrol", "--oneliner", "show", "reservation", RESERVATION)
+    nodes = re.search(r" Nodes=(\S+)", shown) if worked else None
+    if not nodes or nodes.group(1) == "(null)":
+        return []
+    return tell("scontrol", "show", "hostnames", nodes.group(1)).split()
+
+
+def reserve(names, user):
+    """Only `user` may start jobs on the nodes from now on."""
+    before = reserved()
+    nodes = "nodes=" + ",".join(names)
+    if before:
+        tell("scontrol", "update", "reservationname=" + RESERVATION, nodes, "users=" + user)
+    else:
+        words = ["users=" + user, "starttime=now", "duration=infinite", "flags=ignore_jobs"]
+        tell("scontrol", "create", "reservation", "reservationname=" + RESERVATION, nodes, *words)
+    return change(sorted(set(names) - set(before)), "reserve", "for " + user)
+
+
+def release():
+    """End the reservation; what may still run in it is the validation's."""
+    names = reserved()
+    deadline = time.monotonic() + PATIENCE_S
+    while names:
+        worked, said = slurm_asking.ask("scontrol", "delete", "reservationname=" + RESERVATION)
+        if worked:
+            break
+        # the last job of a validation may still be completing
+        if time.monotonic() > deadline:
+            raise RefusedError("the reservation %s can't be ended: %s" % (RESERVATION, " ".join(said.split())))
+        time.sleep(0.5)
+    return change(names, "release")
+
+
+def hold(names, user):
+    """Reserve, and forget that the nodes were away: only then slurmctld takes them back when they register."""
+    nodes = known(look(), names)
+    for name in names:
+        if name not in nodes:
+            raise RefusedError("slurmctld does not know %s" % name)
+        if is_foreign(nodes[name]):
+            told = (nodes[name]["state"].lower(), nodes[name]["reason_user"], nodes[name]["reason"])
+            raise RefusedError("%s was set %s by %s: %s" % ((name,) + told))
+    changes = reserve(names, user)
+    out = sorted(node["name"] for node in nodes.values() if is_out(node))
+    if out:
+        # one that never registered is refused, with its drain gone all the same
+        slurm_asking.ask("scontrol", "update", "nodename=" + ",".join(out), "state=resume")
+    return changes + change(out, "resume")
+
+
+def trial(names, user, timeout):
+    """Hold, and wait until all answer."""
+    changes = hold(names, user)
+    deadline = time.monotonic() + timeout
+    while True:
+        nodes = known(look(), names)
+        unfit = {name: node for name, node in nodes.items() if UNFIT.search(node["state"])}
+        if not unfit:
+            return changes
+        if time.monotonic() > deadline:
+            sentences = ["%s is %s (%s)" % (n, d["state"], d["reason"]) for n, d in sorted(unfit.items())]
+            raise RefusedError("; ".join(sentences))
+        ready = sorted(n["name"] for n in unfit.values() if is_out(n) and not SILENT.search(n["state"]))
+        if ready:
+            tell("scontrol", "update", "nodename=" + ",".join(ready), "state=resume")
+            changes += change(ready, "resume")
+        time.sleep(0.5)
+
+
+def vacate(names, reason, timeout, force):
+    """Drain, and wait until the nodes are empty or time is up."""
+    changes = drain(names, reason)
+    deadline = time.monotonic() + timeout
+    jobs = jobs_on(look(), names)
+    if force and jobs:
+        tell("scancel", *sorted({job["id"] for job in jobs}))
+        changes += [{"kind": "job", "name": job["id"], "action": "cancel", "detail": job["user"]} for job in jobs]
+        deadline = max(deadline, time.monotonic() + 2 * PATIENCE_S)
+    while jobs and time.monotonic() < deadline:
+        time.sleep(0.5 if force else 2)
+        jobs = jobs_on(look(), names)
+    return changes
+
+
+def act(given):
+    """The changes that the step makes."""
+    names, step, reason = given["nodes"], given["step"], given["reason"]
+    if step == "hold":
+        return hold(names, given["user"])
+    if step == "trial":
+        return trial(names, given["user"], given["timeout"])
+    if step == "admit":
+        return release()
+    if step == "refuse":
+        return drain(names, reason) + release()
+    if step == "vacate":
+        return vacate(names, reason, given["timeout"], given["force"])
+    return []
+
+
+def main():
+    module = AnsibleModule(
+        argument_spec={
+            "step": {"required": True, "choices": ["look", "hold", "trial", "admit", "refuse", "vacate"]},
+            "nodes": {"type": "list", "elements": "str", "required": True},
+            "reason": {"default": ""},
+            "user": {"default": "root"},
+            "timeout": {"type": "int", "default": 60},
+            "force": {"type": "bool", "default": False},
+        },
+        supports_check_mode=True,
+    )
+    given = module.params
+    if module.check_mode and given["step"] != "look":
+        module.exit_json(changed=False, changes=[], deepops={})
+    try:
+        changes = act(given)
+        answer = {"slurm": look(), "membership": {"reserved": reserved()}}
+    except RefusedError as refusal:
+        module.fail_json(
+            msg="%s %s: %s" % (given["step"], ",".join(given["nodes"]), refusal),
+            hint="see `sinfo -R` and `scontrol show node` on the controller",
+        )
+    module.exit_json(changed=bool(changes), changes=changes, deepops=answer)
+
+
+if __name__ == "__main__":
+    main()
