@@ -30,7 +30,7 @@ COMMANDS = MappingProxyType({
     "deploy": ("deepopsctl.cli.deploy:deploy", "Install and configure components on the nodes."),
     "validate": ("deepopsctl.cli.validate:validate", "Prove through Slurm that the cluster works."),
     "status": ("deepopsctl.cli.status:status", "Nodes, jobs, versions, drift, the last runs."),
-    "node": ("deepopsctl.cli.node:node", "Take nodes out of service and give them back."),
+    "node": ("deepopsctl.cli.node:node", "Add, remove, replace, drain or resume nodes, the others go on."),
     "runs": ("deepopsctl.cli.runs:runs", "What earlier runs did."),
     "lab": ("deepopsctl.cli.lab:lab", "A throw-away cluster of containers on this machine."),
 })  # fmt: skip

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from deepopsctl.cli import Settings
+from deepopsctl.cli.members import add, remove, replace
 from deepopsctl.cli.options import ask_passwords, connection_options, json_option
 
 if TYPE_CHECKING:
@@ -20,7 +21,11 @@ nodes_argument = click.argument("nodes", nargs=-1, required=True, metavar="NODES
 
 @click.group()
 def node() -> None:
-    """Take nodes out of service and give them back."""
+    """Add, remove and replace nodes, take them out of service and give them back; the others go on working."""
+
+
+for verb in (add, remove, replace):
+    node.add_command(verb)
 
 
 @node.command()
