@@ -8,7 +8,7 @@ module: slurm_membership
 short_description: Hold, try, admit or vacate nodes
 description:
   - Runs on the primary controller. Its drains have reasons that begin with C(deepopsctl, node); a node that a person
-    drained or set down stays so, whatever the step.
+    drained or set down stays so, whatever the action.
   - C(look) changes nothing. C(hold) puts nodes, whether they have registered or not, in a reservation for O(user)
     alone, so that only jobs of the validation start there, and forgets that they were away.
   - C(trial) does the same and waits until the nodes answer.
@@ -16,7 +16,7 @@ description:
   - C(vacate) drains the nodes and waits until no job is left on them, or until O(timeout) is over, which is an answer
     and no failure. With O(force) the jobs are cancelled.
 options:
-  step: {description: What to do., type: str, required: true, choices: [look, hold, trial, admit, refuse, vacate]}
+  action: {description: What to do., type: str, required: true, choices: [look, hold, trial, admit, refuse, vacate]}
   nodes: {description: Names., type: list, elements: str, required: true}
   reason: {description: Why, beginning with C(node)., type: str, default: ""}
   user: {description: Whose jobs may use the reservation., type: str, default: root}
@@ -27,7 +27,7 @@ author: deepopsctl
 
 EXAMPLES = r"""
 - name: Keep jobs away until the node is tried
-  slurm_membership: {step: hold, nodes: [gpu03], user: ubuntu}
+  slurm_membership: {action: hold, nodes: [gpu03], user: ubuntu}
 """
 
 RETURN = r"""
@@ -206,17 +206,17 @@ def vacate(names, reason, timeout, force):
 
 
 def act(given):
-    """The changes that the step makes."""
-    names, step, reason = given["nodes"], given["step"], given["reason"]
-    if step == "hold":
+    """The changes that the action makes."""
+    names, action, reason = given["nodes"], given["action"], given["reason"]
+    if action == "hold":
         return hold(names, given["user"])
-    if step == "trial":
+    if action == "trial":
         return trial(names, given["user"], given["timeout"])
-    if step == "admit":
+    if action == "admit":
         return release()
-    if step == "refuse":
+    if action == "refuse":
         return drain(names, reason) + release()
-    if step == "vacate":
+    if action == "vacate":
         return vacate(names, reason, given["timeout"], given["force"])
     return []
 
@@ -224,7 +224,7 @@ def act(given):
 def main():
     module = AnsibleModule(
         argument_spec={
-            "step": {"required": True, "choices": ["look", "hold", "trial", "admit", "refuse", "vacate"]},
+            "action": {"required": True, "choices": ["look", "hold", "trial", "admit", "refuse", "vacate"]},
             "nodes": {"type": "list", "elements": "str", "required": True},
             "reason": {"default": ""},
             "user": {"default": "root"},
@@ -234,14 +234,14 @@ def main():
         supports_check_mode=True,
     )
     given = module.params
-    if module.check_mode and given["step"] != "look":
+    if module.check_mode and given["action"] != "look":
         module.exit_json(changed=False, changes=[], deepops={})
     try:
         changes = act(given)
         answer = {"slurm": look(), "membership": {"reserved": reserved()}}
     except RefusedError as refusal:
         module.fail_json(
-            msg="%s %s: %s" % (given["step"], ",".join(given["nodes"]), refusal),
+            msg="%s %s: %s" % (given["action"], ",".join(given["nodes"]), refusal),
             hint="see `sinfo -R` and `scontrol show node` on the controller",
         )
     module.exit_json(changed=bool(changes), changes=changes, deepops=answer)

@@ -254,9 +254,9 @@ NAMES = [f"gpu{number:02d}" for number in range(1, 25)]
 )
 @settings(max_examples=150, deadline=None)
 def test_adding_and_removing_any_nodes_gives_back_the_cluster(known: list[str], new: list[str], text: str) -> None:
+    text = text.replace("[11-12]", f"[11-{10 + len(known)}]")
     text = text.replace("gpu[01-02]", "ALL").replace("gpu01", "FIRST").replace("gpu02", "b2")
     text = text.replace("ALL", fold_in_order(known)).replace("FIRST", known[0])
-    text = text.replace("[11-12]", f"[11-{10 + len(known)}]")
     before = parse_spec(text, "x")
     taken = {node.name for node in before.nodes}
     fresh = [name for name in new if name not in taken]
