@@ -123,7 +123,7 @@ def examine_draining(outcome: RunOutcome, wish: Wish) -> Draining:
         )
         for entry in entries
     )
-    refused = tuple(_failure(node) for node in nodes if node.action == "refused")
+    refused = _failures([node for node in nodes if node.action == "refused"])
     if refused:
         summary = replace(outcome.summary, failures=(*outcome.summary.failures, *refused))
         outcome = replace(outcome, summary=summary)
@@ -131,14 +131,22 @@ def examine_draining(outcome: RunOutcome, wish: Wish) -> Draining:
     return Draining(wish, outcome, nodes, slurm)
 
 
-def _failure(node: Drained) -> Failure:
-    if node.message.startswith("drained by"):
-        hint = f"not ours to end: ask them, then `scontrol update nodename={node.name} state=resume` on a controller"
-    elif node.message.startswith("Slurm has no node"):
-        hint = "`deepopsctl deploy` makes it known"
-    else:
-        hint = f"see `journalctl -u slurmd` on {node.name}; `deepopsctl deploy` starts what should run"
-    return Failure(node.name, "slurm", "Resume the nodes", node.message, hint)
+def _failures(refused: Sequence[Drained]) -> tuple[Failure, ...]:
+    """A failure for each node; those with the same reason share a hint that names them all."""
+    alike: dict[str, list[str]] = {}
+    for node in refused:
+        alike.setdefault(node.message, []).append(node.name)
+    hints = {message: _hint(message, fold(names)) for message, names in alike.items()}
+    return tuple(Failure(node.name, "slurm", "Resume the node", node.message, hints[node.message]) for node in refused)
+
+
+def _hint(message: str, names: str) -> str:
+    resume = f"`scontrol update nodename={names} state=resume` on a controller"
+    if message.startswith("drained by"):
+        return f"not ours to end: ask them, then {resume}"
+    if message.startswith("Slurm has no node"):
+        return "`deepopsctl deploy` makes it known"
+    return f"mend it first: `deepopsctl status` says more; then {resume}"
 
 
 def wait_for_jobs(

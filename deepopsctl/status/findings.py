@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from deepopsctl.nodelist import fold
-from deepopsctl.slurmstate import SlurmState
+from deepopsctl.slurmstate import SlurmNode, SlurmState
 from deepopsctl.status.nodes import Answer, Deploy, NodeStatus
 
 # slurmctld drains nodes in this name; a person's drain has their own, or root's
 SLURM_USERS = frozenset({"slurm"})
-_REBOOTED = "unexpectedly rebooted"
+# stands in a hint for the nodes that share it
+_NODES = "NODES"
+_RESUME = f"scontrol update nodename={_NODES} state=resume"
 
 
 class Kind(StrEnum):
@@ -48,7 +50,10 @@ def findings(nodes: Sequence[NodeStatus], slurm: SlurmState) -> tuple[Finding, .
     for found in (*_of_the_cluster(nodes, slurm), *(one for node in nodes for one in _of(node, slurm))):
         alike.setdefault((found.kind, found.message, found.hint), []).extend(found.nodes)
     order = list(Kind)
-    merged = [Finding(kind, tuple(names), message, hint) for (kind, message, hint), names in alike.items()]
+    merged = [
+        Finding(kind, tuple(names), message, hint.replace(_NODES, fold(names) if names else ""))
+        for (kind, message, hint), names in alike.items()
+    ]
     return tuple(sorted(merged, key=lambda finding: order.index(finding.kind)))
 
 
@@ -59,6 +64,10 @@ def _of_the_cluster(nodes: Sequence[NodeStatus], slurm: SlurmState) -> Iterator[
     elif not slurm.controller_up and slurm.error:
         hint = "see `journalctl -u slurmctld` on the controller; `deepopsctl deploy` starts what should run"
         yield Finding(Kind.PROBLEM, (), f"slurmctld does not answer: {slurm.error}", hint)
+    strange = set(slurm.nodes) - {node.name for node in nodes if node.is_compute}
+    if strange:
+        message = "Slurm has it, but it is no compute node of cluster.yml"
+        yield Finding(Kind.NOTE, tuple(sorted(strange)), message, "`deepopsctl deploy` takes it out of Slurm")
 
 
 def _of(node: NodeStatus, slurm: SlurmState) -> Iterable[Finding]:
@@ -94,13 +103,20 @@ def _of_slurm(node: NodeStatus, slurm: SlurmState) -> Iterator[Finding]:
     since = f" since {known.reason_since.replace('T', ' ')}" if known.reason_since else ""
     reason = known.reason or "no reason given"
     if known.is_faulty:
-        hint = "see `journalctl -u slurmd` there; `deepopsctl deploy` starts what should run"
-        if _REBOOTED in reason:
-            hint = f"find out why, then: scontrol update nodename={node.name} state=resume"
-        yield Finding(Kind.PROBLEM, here, f"{known.word}{since}: {reason}", hint)
+        yield Finding(Kind.PROBLEM, here, f"{known.word}{since}: {reason}", _fault_hint(known))
     elif known.is_ours:
-        yield Finding(Kind.NOTE, here, f"{known.word}{since}: {reason}", "`deepopsctl node resume` gives it back")
+        hint = f"`deepopsctl node resume {_NODES}` gives it back"
+        yield Finding(Kind.NOTE, here, f"{known.word}{since}: {reason}", hint)
     elif known.is_drained:
         kind = Kind.PROBLEM if who == "Slurm" else Kind.NOTE
-        hint = "mend it, then: scontrol update nodename=... state=resume" if who == "Slurm" else ""
+        hint = f"mend it, then: {_RESUME}" if who == "Slurm" else ""
         yield Finding(kind, here, f"{known.word} by {who}{since}: {reason}", hint)
+
+
+def _fault_hint(known: SlurmNode) -> str:
+    """What brings a broken node back."""
+    if "unexpectedly rebooted" in known.reason:
+        return f"find out why, then: {_RESUME}"
+    if known.reason_user and known.reason_user not in SLURM_USERS and "DOWN" in known.flags:
+        return f"somebody put it down; when it is mended: {_RESUME}"
+    return "see `journalctl -u slurmd` there; `deepopsctl deploy` starts what should run"

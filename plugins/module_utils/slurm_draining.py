@@ -13,10 +13,10 @@ def our_reason(text):
     return PREFIX + " ".join(text.replace('"', "'").split())
 
 
-def verdict(wanted, name, node, reason):
+def verdict(wanted, node, reason):
     """(action, message) for one node; the action is drain, resume, none, kept or refused."""
     if node is None:
-        return "refused", "Slurm has no node %s: deploy first" % name
+        return "refused", "Slurm has no node of that name"
     drained, ours = "DRAIN" in node["state"], node["reason"].startswith(PREFIX)
     theirs = "drained by %s since %s: %s" % (
         node["reason_user"] or "somebody",
@@ -40,6 +40,6 @@ def decide(wanted, names, known, reason):
     """A verdict for every node, in the order asked for."""
     found = []
     for name in names:
-        action, message = verdict(wanted, name, known.get(name), reason)
+        action, message = verdict(wanted, known.get(name), reason)
         found.append({"name": name, "action": action, "message": message})
     return found

@@ -58,7 +58,7 @@ def test_a_broken_node_is_not_resumed(state: str) -> None:
 
 def test_a_node_that_slurm_does_not_know_is_refused() -> None:
     (entry,) = draining.decide("drain", ["gpu09"], {}, OURS)
-    assert entry == {"name": "gpu09", "action": "refused", "message": "Slurm has no node gpu09: deploy first"}
+    assert entry == {"name": "gpu09", "action": "refused", "message": "Slurm has no node of that name"}
 
 
 def test_both_sides_agree_on_the_prefix_and_on_what_is_broken() -> None:

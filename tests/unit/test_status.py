@@ -171,6 +171,24 @@ class TestFindings:
 
         assert finding.hint == "find out why, then: scontrol update nodename=gpu03 state=resume"
 
+    def test_nodes_out_of_service_share_a_hint_that_names_them_all(self) -> None:
+        ours = {"state": "IDLE+DRAIN", "reason": "deepopsctl: new fan", "reason_user": "root"}
+        down = {"state": "DOWN", "reason": "burnt", "reason_user": "alice"}
+        found = status(outcome(answer=slurm({"gpu01": down, "gpu02": ours, "gpu03": ours})))
+
+        assert [finding.hint for finding in found.findings] == [
+            "somebody put it down; when it is mended: scontrol update nodename=gpu01 state=resume",
+            "`deepopsctl node resume gpu[02-03]` gives it back",
+        ]
+
+    def test_a_node_that_only_slurm_has_is_a_note(self) -> None:
+        answer = slurm()
+        assert isinstance(answer, dict)
+        answer["nodes"].append({"name": "gpu09", **IDLE})
+        found = status(outcome(answer=answer))
+
+        assert (found.exit_code, kinds(found)) == (ExitCode.OK, [("note", "gpu09")])
+
     def test_a_deployed_node_that_slurm_does_not_know_is_a_problem(self) -> None:
         answer = slurm()
         assert isinstance(answer, dict)
