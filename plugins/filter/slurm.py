@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
+
 from deepopsctl import nodelist, slurm_effects, slurmconf
 from deepopsctl.hardware import NodeHardware
+
+# What slurmd fetches from the controller, and the fact that has its text.
+FETCHED = {"slurm.conf": "slurm_conf_text", "gres.conf": "slurm_conf_gres", "cgroup.conf": "slurm_conf_cgroup"}
 
 
 def _hardware(stored):
@@ -64,15 +69,28 @@ def slurm_reached_by(names, addresses):
     return [addresses.get(name) or name for name in names]
 
 
-def slurm_deployed(names, hostvars):
-    """The nodes that answered in this run and whose slurmd is (still) as wanted."""
-    found = []
-    for name in names:
-        gate = hostvars[name].get("node_gate_result", {})
-        slurmd = hostvars[name].get("slurmd_result", {})
-        if gate.get("clean") or (slurmd and not slurmd.get("failed")):
-            found.append(name)
-    return found
+def slurm_left_alone(names, hostvars):
+    """The nodes that answered in this run and had nothing to be done."""
+    return [name for name in names if hostvars[name].get("node_gate_result", {}).get("clean")]
+
+
+def slurm_can_be_asked(controller, hostvars):
+    """False when the controller takes part in this run and was not proven: it failed, or stopped answering."""
+    host = hostvars[controller]
+    return "node_gate_result" not in host or bool(_proof(host))
+
+
+def slurm_fetched_files(controller, hostvars, node):
+    """{file: sha256} that slurmd must have fetched; {} where the controller was not given the new files."""
+    if not _proof(hostvars[controller]):
+        return {}
+    texts = {name: hostvars[node].get(variable) for name, variable in FETCHED.items()}
+    return {name: sha256(text.encode()).hexdigest() for name, text in texts.items() if text}
+
+
+def _proof(host):
+    result = host.get("slurm_converged_result", {})
+    return {} if result.get("failed") or result.get("skipped") or result.get("unreachable") else result
 
 
 def fold_nodes(names):
@@ -88,7 +106,9 @@ class FilterModule:
         return {
             "fold_nodes": fold_nodes,
             "slurm_addresses": slurm_addresses,
-            "slurm_deployed": slurm_deployed,
+            "slurm_can_be_asked": slurm_can_be_asked,
+            "slurm_fetched_files": slurm_fetched_files,
+            "slurm_left_alone": slurm_left_alone,
             "slurm_refused_keys": slurm_refused_keys,
             "slurm_reached_by": slurm_reached_by,
             "slurm_generation": slurm_generation,

@@ -87,3 +87,15 @@ def last_words(name, lines=12):
         universal_newlines=True,
         check=False,
     ).stdout.strip()
+
+
+def main_pid(name):
+    """Process id of a unit's daemon; 0 when it does not run."""
+    shown = subprocess.run(
+        ["systemctl", "show", "--property", "MainPID", "--value", "--", name],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        universal_newlines=True,
+        check=False,
+    ).stdout.strip()
+    return int(shown) if shown.isdigit() else 0

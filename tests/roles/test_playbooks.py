@@ -137,11 +137,14 @@ class TestGate:
         ("groups", "roles"),
         [
             ((), ()),
-            (("slurm_compute",), ("slurmd",)),
+            (("slurm_compute",), ("slurmd", "slurmd_converged")),
             (("slurm_login",), ("slurm_login",)),
             (("slurm_dbd",), ("mariadb", "slurmdbd")),
             (("slurm_controller", "slurm_login"), ("slurmctld",)),
-            (("slurm_controller", "slurm_compute", "slurm_dbd"), ("slurmctld", "slurmd", "mariadb", "slurmdbd")),
+            (
+                ("slurm_controller", "slurm_compute", "slurm_dbd"),
+                ("slurmctld", "slurmd", "slurmd_converged", "mariadb", "slurmdbd"),
+            ),
         ],
     )
     def test_it_expects_the_steps_of_the_roles_that_a_node_gets(

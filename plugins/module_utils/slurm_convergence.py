@@ -1,0 +1,151 @@
+"""What Slurm's commands say about a daemon that should run a new configuration, and the sentences for what is wrong."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+
+# longer than a busy slurmctld takes, shorter than anybody waits for one that hangs
+ANSWER_S = 15
+# a node in one of these states, or with one of these flags, has not registered as configured
+BAD = re.compile(r"DOWN|UNKNOWN|INVAL|FAIL(?!ING)|NOT_RESPONDING|NO_RESPOND|\*")
+REBOOTED = "Node unexpectedly rebooted"
+# what munge says of a credential that another clock made
+CLOCK = re.compile(r"Expired|Rewound")
+
+
+class NodeState:
+    """A node as slurmctld has it."""
+
+    def __init__(self, state, reason="", reason_user="", version=""):
+        self.state = state
+        self.reason = reason
+        self.reason_user = reason_user
+        self.version = version
+
+    @property
+    def by_a_person(self):
+        """True when somebody, and not Slurm itself, gave the reason of this state."""
+        return self.reason_user not in ("", "slurm")
+
+    @property
+    def bad(self):
+        """True when the node does not serve as it should, and nobody asked for that."""
+        return bool(BAD.search(self.state)) and not (self.by_a_person and _only_down(self.state))
+
+    @property
+    def rebooted(self):
+        """True when all that keeps it from serving is that Slurm saw it restart unannounced."""
+        return _only_down(self.state) and self.reason.startswith(REBOOTED) and not self.by_a_person
+
+    def sentence(self):
+        """`slurmctld has it as DOWN (Not responding)`."""
+        return "slurmctld has it as %s%s" % (self.state, " (%s)" % self.reason if self.reason else "")
+
+
+def _only_down(state):
+    """DOWN and registered: `scontrol update state=down`, or Slurm's after a restart of the machine."""
+    return state.split("+")[0] == "DOWN" and not re.search(r"INVAL|RESPON|\*", state)
+
+
+def run(argv, text=None, seconds=ANSWER_S):
+    """(exit status, combined output) of a command; 124 when it does not end in time, 127 when it is not there."""
+    try:
+        result = subprocess.run(
+            argv,
+            input=text,
+            stdin=subprocess.DEVNULL if text is None else None,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            universal_newlines=True,
+            timeout=seconds,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return 124, "no answer within %d s" % seconds
+    except OSError as error:
+        return 127, str(error)
+    return result.returncode, result.stdout.strip()
+
+
+def parse_nodes(output):
+    """{node: NodeState} from `scontrol --oneliner show node`."""
+    found = {}
+    for line in output.splitlines():
+        name = re.match(r"NodeName=(\S+)", line)
+        state = re.search(r" State=(\S+)", line)
+        reason = re.search(r" Reason=(.*?)(?: \[(\S+)@\S+\])?\s*(?:$| Comment=| Extra=)", line)
+        version = re.search(r" Version=(\S+)", line)
+        if name and state:
+            found[name.group(1)] = NodeState(
+                state.group(1),
+                reason.group(1) if reason else "",
+                (reason.group(2) or "") if reason else "",
+                version.group(1) if version else "",
+            )
+    return found
+
+
+def parse_pairs(output):
+    """{key: value} from the `key = value` lines of `scontrol show config` and `scontrol show slurmd`."""
+    pairs = (line.partition("=") for line in output.splitlines() if "=" in line)
+    return {key.strip(): value.strip() for key, _separator, value in pairs}
+
+
+def last_line(output):
+    """What a command says at the end: why it gives up."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    return re.sub(r"^(\S+: )?(error|fatal): ", "", lines[-1]) if lines else "no answer"
+
+
+def last_error(journal):
+    """The last line of a daemon's journal that says what is wrong, else its last line."""
+    lines = [line for line in journal.splitlines() if re.search(r"error:|fatal:", line)]
+    return last_line("\n".join(lines) or journal)
+
+
+def upstream(version):
+    """`24.11.5` from the package's `1:24.11.5-4+deb13u1`."""
+    return re.sub(r"^\d+:|[-+~].*$", "", version)
+
+
+def release(version):
+    """(24, 11), which is what Slurm's daemons compare; () for what is no version."""
+    return tuple(int(part) for part in re.findall(r"\d+", version)[:2])
+
+
+def runs_a_replaced_program(pid):
+    """True when the program file of a running process has been replaced or removed since it started."""
+    try:
+        return os.readlink("/proc/%d/exe" % pid).endswith(" (deleted)")
+    except OSError:
+        return False
+
+
+def version_sentence(daemon, running, installed, replaced):
+    """What is wrong between the daemon that runs and the package that is installed; '' when nothing is."""
+    if not running or not installed:
+        return ""
+    if upstream(installed) != running:
+        return "%s still runs %s though %s is installed" % (daemon, running, upstream(installed))
+    if replaced:
+        return "%s still runs the program that was there before %s was installed" % (daemon, installed)
+    return ""
+
+
+def credential_sentence(output, controller):
+    """What `unmunge` says about a credential of the controller's, as a reason; '' when it is fine."""
+    status = re.search(r"^STATUS:\s+(.*?)\s*(?:\(\d+\))?$", output, re.MULTILINE)
+    words = status.group(1) if status else last_line(output).replace("unmunge: Error: ", "")
+    # tried twice is as good as once
+    if words in ("Success", "Replayed credential"):
+        return ""
+    times = [int(seconds) for seconds in re.findall(r"^(?:EN|DE)CODE_TIME:.*\((\d+)\)$", output, re.MULTILINE)]
+    if CLOCK.search(words) and len(times) == 2:
+        ahead = times[1] - times[0]
+        where = "ahead of" if ahead > 0 else "behind"
+        return "its clock is about %d s %s %s's: munge refuses what the other signs" % (abs(ahead), where, controller)
+    if words == "Invalid credential":
+        return "its munge runs with another key than %s's" % controller
+    return "munge: %s" % words
