@@ -137,6 +137,8 @@ _WRAPPING = re.compile(
     # ssh says this of a cluster key that is not there yet: not the reason, only noise before it
     r"no such identity: [^\n]*\n)+"
 )
+# all that Ansible says when the connection ends while a module runs
+_CUT = re.compile(r"^Data could not be sent to remote host \"([^\"]*)\"\. Make sure this host can be reached over ssh:$")
 _BANNER = re.compile(r"\A\s*(TASK|RUNNING HANDLER) \[.*\n")
 _PRINTED_CHANGED = re.compile(r"^changed: \[", re.MULTILINE)
 
@@ -230,7 +232,8 @@ def _fault_message(faults: Sequence[Raw]) -> str:
 def _message(fault: Raw) -> str:
     if "censored" in fault:
         return CENSORED
-    message = _WRAPPING.sub("", plain(_text(fault.get("msg"))).strip()) or "failed without a message"
+    told = _CUT.sub(r"the connection to \1 broke in the middle of the task", plain(_text(fault.get("msg"))).strip())
+    message = _WRAPPING.sub("", told) or "failed without a message"
     outputs = ("stderr", "module_stderr", "stdout", "module_stdout")
     said = next((text for key in outputs if (text := _said(fault, key))), "")
     return f"{message.rstrip('.')}: {said}" if said and said not in message else message

@@ -39,6 +39,10 @@ _HINTS = (
         "the node is up, but no SSH server answers: is sshd running, and the port right?",
     ),
     (
+        r"broke in the middle of the task|Connection to \S+ closed|Connection reset by|Broken pipe|server \S+ not responding",
+        "is the node up, and the network? What was begun there may still end; the next deploy does what is left",
+    ),
+    (
         r"Incorrect (sudo|become) password|Sorry, try again|incorrect password attempt",
         "the sudo password was refused: try again with -K",
     ),

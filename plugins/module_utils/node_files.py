@@ -50,6 +50,18 @@ def differs(path, content, ids, mode):
 
 def write(path, content, ids, mode, validate):
     """Replace a file in one rename; `validate` is an argv whose %s is the new file. Raises FileRefusedError."""
+    temporary = prepare(path, content, ids, mode)
+    try:
+        if validate:
+            _validate(path, temporary, validate)
+        put_in_place(temporary, path)
+    except BaseException:
+        discard(temporary)
+        raise
+
+
+def prepare(path, content, ids, mode):
+    """The new file, whole and on disk, beside the old one; returns its name. An OSError names `path`."""
     folder = os.path.dirname(path)
     os.makedirs(folder, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=folder, prefix=".deepopsctl-")
@@ -61,16 +73,34 @@ def write(path, content, ids, mode, validate):
         os.chmod(temporary, mode)
         if ids is not None:
             os.chown(temporary, ids[0], ids[1])
-        if validate:
-            _validate(path, temporary, validate)
-        _put_in_place(temporary, path)
+    except OSError as error:
+        discard(temporary)
+        # a full disk is an error of no file in particular
+        raise OSError(error.errno, error.strerror, path) from error
     except BaseException:
-        if os.path.exists(temporary):
-            os.unlink(temporary)
+        discard(temporary)
         raise
+    return temporary
 
 
-def _put_in_place(temporary, path):
+def discard(temporary):
+    """Remove what prepare() made."""
+    if os.path.exists(temporary):
+        os.unlink(temporary)
+
+
+def trouble(error):
+    """(message, hint) of an OSError met while something was written."""
+    where = "%s: " % error.filename if error.filename else ""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return "%s%s" % (where, error.strerror), "make room there (`df -h` and `df -i` show where), then deploy again"
+    if error.errno == errno.EROFS:
+        return "%s%s" % (where, error.strerror), "the kernel log (`dmesg`) says why it is read-only; then deploy again"
+    return "%s%s" % (where, error.strerror or error), "see the space and the mount options of that file system"
+
+
+def put_in_place(temporary, path):
+    """Replace a file by the one that prepare() made."""
     try:
         os.replace(temporary, path)
     except OSError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import time
 
 ENVIRONMENT = {"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8", "APT_LISTCHANGES_FRONTEND": "none"}
 APT = [
@@ -12,10 +13,14 @@ APT = [
     "--yes",
     "--quiet",
     "-o",
-    "DPkg::Lock::Timeout=300",
-    "-o",
     "Dpkg::Options::=--force-confold",
 ]
+# how long another package manager may work on a node that has just started
+LOCK_WAIT_S = 300
+LOCKED = re.compile(
+    r"Could not get lock|Unable to acquire the dpkg frontend lock|Unable to lock|is another process using it"
+)
+INTERRUPTED = "dpkg was interrupted"
 
 
 class PackageError(Exception):
@@ -41,15 +46,21 @@ def installed(names):
     return {row[0]: row[1] for row in rows if len(row) == 3 and row[2] == "installed"}
 
 
-def install(names):
+def install(names, lock_wait=LOCK_WAIT_S):
     """Install packages, refreshing the lists only when they do not know a name. Raises PackageError."""
+    deadline = time.monotonic() + lock_wait
     finish_interrupted_transaction()
-    result = _apt(["install", "--no-install-recommends"] + list(names))
+    wanted = ["install", "--no-install-recommends"] + list(names)
+    result = _apt(wanted, deadline)
+    if result.returncode and INTERRUPTED in result.stdout:
+        # whoever held the lock until now was killed
+        finish_interrupted_transaction()
+        result = _apt(wanted, deadline)
     if result.returncode and re.search(
         r"Unable to locate|no installation candidate|Failed to fetch|404", result.stdout
     ):
-        _checked(["update"])
-        result = _apt(["install", "--no-install-recommends"] + list(names))
+        _checked(["update"], deadline)
+        result = _apt(wanted, deadline)
     if result.returncode:
         raise PackageError(_summary(result.stdout), _hint(result.stdout))
 
@@ -76,20 +87,26 @@ def _audit():
     ).stdout.strip()
 
 
-def _apt(arguments):
-    return subprocess.run(
-        APT + arguments,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        universal_newlines=True,
-        env=dict(os.environ, **ENVIRONMENT),
-        check=False,
-    )
+def _apt(arguments, deadline):
+    """Run apt-get, and wait for other package managers until the deadline: apt itself waits for one of its locks."""
+    while True:
+        result = subprocess.run(
+            APT + arguments,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            universal_newlines=True,
+            env=dict(os.environ, **ENVIRONMENT),
+            check=False,
+        )
+        locked = result.returncode and LOCKED.search(result.stdout)
+        if not locked or time.monotonic() > deadline:
+            return result
+        time.sleep(1)
 
 
-def _checked(arguments):
-    result = _apt(arguments)
+def _checked(arguments, deadline):
+    result = _apt(arguments, deadline)
     if result.returncode:
         raise PackageError(_summary(result.stdout), _hint(result.stdout))
 
@@ -100,9 +117,9 @@ def _summary(output):
 
 
 def _hint(output):
-    if "Could not get lock" in output:
+    if LOCKED.search(output):
         return "another package manager works on this node; wait until it is done, then deploy again"
-    if "No space left" in output:
+    if "No space left" in output or "enough free space" in output:
         return "free disk space on this node (df -h / /var), then deploy again"
     if "Unable to locate" in output or "no installation candidate" in output:
         return "this node's package sources do not carry it: see /etc/apt/sources.list.d"

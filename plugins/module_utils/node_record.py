@@ -45,11 +45,16 @@ def write_atomically(path, data, mode=0o600):
     os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
     temporary = "%s.new" % path
     handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
-    with os.fdopen(handle, "wb") as stream:
-        stream.write(data)
-        stream.flush()
-        os.fsync(stream.fileno())
-    os.replace(temporary, path)
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(temporary, path)
+    except OSError as error:
+        os.unlink(temporary)
+        # a full disk is an error of no file in particular
+        raise OSError(error.errno, error.strerror, path) from error
 
 
 def save(component, step, digest, items):

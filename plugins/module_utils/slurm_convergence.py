@@ -6,6 +6,8 @@ import os
 import re
 import subprocess
 
+from ansible.module_utils import slurm_reading
+
 # longer than a busy slurmctld takes, shorter than anybody waits for one that hangs
 ANSWER_S = 15
 # a node in one of these states, or with one of these flags, has not registered as configured
@@ -18,11 +20,10 @@ CLOCK = re.compile(r"Expired|Rewound")
 class NodeState:
     """A node as slurmctld has it."""
 
-    def __init__(self, state, reason="", reason_user="", version=""):
+    def __init__(self, state, reason="", reason_user=""):
         self.state = state
         self.reason = reason
         self.reason_user = reason_user
-        self.version = version
 
     @property
     def by_a_person(self):
@@ -71,26 +72,10 @@ def run(argv, text=None, seconds=ANSWER_S):
 
 def parse_nodes(output):
     """{node: NodeState} from `scontrol --oneliner show node`."""
-    found = {}
-    for line in output.splitlines():
-        name = re.match(r"NodeName=(\S+)", line)
-        state = re.search(r" State=(\S+)", line)
-        reason = re.search(r" Reason=(.*?)(?: \[(\S+)@\S+\])?\s*(?:$| Comment=| Extra=)", line)
-        version = re.search(r" Version=(\S+)", line)
-        if name and state:
-            found[name.group(1)] = NodeState(
-                state.group(1),
-                reason.group(1) if reason else "",
-                (reason.group(2) or "") if reason else "",
-                version.group(1) if version else "",
-            )
-    return found
-
-
-def parse_pairs(output):
-    """{key: value} from the `key = value` lines of `scontrol show config` and `scontrol show slurmd`."""
-    pairs = (line.partition("=") for line in output.splitlines() if "=" in line)
-    return {key.strip(): value.strip() for key, _separator, value in pairs}
+    return {
+        node["name"]: NodeState(node["state"], node["reason"], node["reason_user"])
+        for node in slurm_reading.nodes(output)
+    }
 
 
 def last_line(output):

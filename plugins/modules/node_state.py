@@ -26,6 +26,10 @@ options:
     type: list
     elements: str
     default: []
+  lock_wait:
+    description: Seconds to wait for another package manager on the node.
+    type: int
+    default: 300
   directories:
     description: Directories that must exist.
     type: list
@@ -145,7 +149,7 @@ def install_packages(step, missing, hold_units):
     held = [name for name, facts in node_units.show(hold_units).items() if facts.get("ActiveState") != "active"]
     run_systemctl(step, ["mask", "--runtime", "--quiet"] + held, "")
     try:
-        node_packages.install(missing)
+        node_packages.install(missing, step.module.params["lock_wait"])
     except node_packages.PackageError as error:
         step.fail("cannot install %s: %s" % (" ".join(missing), error), error.hint)
     finally:
@@ -234,7 +238,7 @@ def apply_file(step, wanted, content, ids, found, due):
             # a parser's complaint quotes the line it does not like
             words = "%s: %s refuses the new content" % (path, validate[0])
             step.fail(str(error) if wanted["secret_base64"] is None else words, "the old file is still in place")
-        step.fail("%s: %s" % (path, error.strerror), "see the space and the mount options of that file system")
+        step.fail(*node_files.trouble(OSError(error.errno, error.strerror, path)))
 
 
 def add_diff(step, wanted, content):
@@ -359,6 +363,7 @@ def arguments():
         "hostname": {},
         "packages": {"type": "list", "elements": "str", "default": []},
         "hold_units": {"type": "list", "elements": "str", "default": []},
+        "lock_wait": {"type": "int", "default": 300},
         "directories": {
             "type": "list",
             "elements": "dict",
@@ -397,10 +402,8 @@ def arguments():
     }
 
 
-def main():
-    module = AnsibleModule(argument_spec=arguments(), supports_check_mode=True)
-    wanted = module.params
-    step = Step(module)
+def converge(step, wanted):
+    """Everything in its order; returns the packages that are installed."""
     packages = ensure_packages(step, wanted["packages"], wanted["hold_units"])
     ensure_hostname(step, wanted["hostname"])
     for directory in wanted["directories"]:
@@ -409,6 +412,18 @@ def main():
     ensure_units(step, wanted["units"], changed_files)
     if not step.dry:
         node_record.save(wanted["component"], wanted["step"], wanted["digest"], step.record)
+    return packages
+
+
+def main():
+    module = AnsibleModule(argument_spec=arguments(), supports_check_mode=True)
+    wanted = module.params
+    step = Step(module)
+    try:
+        packages = converge(step, wanted)
+    except OSError as error:
+        # the record, or the note of a restart, on a full disk
+        step.fail(*node_files.trouble(error))
     module.exit_json(
         changed=bool(step.actions),
         actions=step.actions,

@@ -160,14 +160,21 @@ def apply(effect, first):
 
 
 def install(files, effect):
-    """Write the files, after noting on disk what has to follow."""
-    if effect == Effect.RECONFIGURE:
-        node_record.mark_pending(RECONFIGURE, "configuration")
-    elif effect > Effect.RECONFIGURE:
-        node_record.mark_pending(UNIT, "configuration")
-    for path, content in files.items():
-        if node_files.read(path) != content.encode():
-            node_files.write(path, content.encode(), (0, 0), 0o644, [])
+    """Write the files, all or none, after noting on disk what has to follow."""
+    prepared = {}
+    try:
+        for path, content in files.items():
+            if node_files.read(path) != content.encode():
+                prepared[path] = node_files.prepare(path, content.encode(), (0, 0), 0o644)
+        if effect == Effect.RECONFIGURE:
+            node_record.mark_pending(RECONFIGURE, "configuration")
+        elif effect > Effect.RECONFIGURE:
+            node_record.mark_pending(UNIT, "configuration")
+        for path, temporary in prepared.items():
+            node_files.put_in_place(temporary, path)
+    finally:
+        for temporary in prepared.values():
+            node_files.discard(temporary)
 
 
 def with_pending(effect):
@@ -286,7 +293,11 @@ def main():
     if module.check_mode:
         diffs = file_diffs(files)
         module.exit_json(changed=bool(diffs), effect=effect.name.lower(), keys=keys, actions=[], diff=diffs)
-    actions, diffs = converge(module, files, effect, keys)
+    try:
+        actions, diffs = converge(module, files, effect, keys)
+    except OSError as error:
+        message, hint = node_files.trouble(error)
+        module.fail_json(msg="the old configuration is still in force: %s" % message, hint=hint)
     items = {"packages": {}, "directories": {}, "units": {UNIT: module.params["primary"]}}
     items["files"] = {path: node_record.file_facts(path) for path in files}
     node_record.save(module.params["component"], module.params["step"], module.params["digest"], items)

@@ -42,6 +42,7 @@ import time
 from ansible.module_utils import node_packages, node_record, node_units
 from ansible.module_utils import slurm_convergence as slurm
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.deepops_smoke import slurmtext
 
 CONTROLLER, ACCOUNTING = "slurmctld.service", "slurmdbd.service"
 
@@ -66,7 +67,7 @@ def look(wanted, cluster):
     if status:
         seen.found("slurmctld", "does not answer: %s" % slurm.last_line(output))
         return seen
-    config = slurm.parse_pairs(output)
+    config = slurmtext.config(output)
     seen.version = config.get("SLURM_VERSION", "")
     if config.get("HASH_VAL", "Match").startswith("Different"):
         seen.found("slurmctld", "runs another slurm.conf than the one that is installed")

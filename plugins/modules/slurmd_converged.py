@@ -47,6 +47,7 @@ import time
 from ansible.module_utils import node_packages, node_record, node_units
 from ansible.module_utils import slurm_convergence as slurm
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.deepops_smoke import slurmtext
 
 UNIT = "slurmd.service"
 RESTART = "systemctl restart slurmd (jobs go on)"
@@ -83,7 +84,7 @@ def check_daemon(seen, wanted):
     if status:
         seen.found(silence(output), mendable=True)
         return False
-    seen.version = slurm.parse_pairs(output).get("Version", "")
+    seen.version = slurmtext.config(output).get("Version", "")
     installed = node_packages.installed(["slurmd"]).get("slurmd", "")
     replaced = slurm.runs_a_replaced_program(node_units.main_pid(UNIT))
     seen.found(slurm.version_sentence("slurmd", seen.version, installed, replaced), hint="%s there" % RESTART)

@@ -120,13 +120,6 @@ class TestCredentials:
 
 
 class TestOutputs:
-    def test_pairs_are_read_with_their_blanks(self) -> None:
-        found = slurm.parse_pairs(
-            "Configuration data as of 2026\nHASH_VAL                = Different Ours=0x1 Slurmctld=0x2\n"
-        )
-
-        assert found == {"HASH_VAL": "Different Ours=0x1 Slurmctld=0x2"}
-
     def test_the_last_error_of_a_journal_is_without_its_prefix(self) -> None:
         journal = "slurmd: error: cannot open x\nslurmd: fatal: no configuration\nslurmd.service: Failed."
 

@@ -1,0 +1,161 @@
+"""What the fault tests share: waiting for a condition, deploys in the background, and stops in the middle of one."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.lab.harness import DEEPOPSCTL, LabCluster
+
+# a machine that runs several labs at once may take ten times as long as a quiet one
+PATIENCE_S = 180.0
+# in front of the real deb-systemd-helper, which the package's own script calls: dpkg is half through by then
+HOOK = """set -e
+mkdir -p /root/hook
+cat > /root/hook/deb-systemd-helper <<'END'
+#!/bin/sh
+touch /run/reached
+while [ -e /run/hold ]; do sleep 0.1; done
+exec /usr/bin/deb-systemd-helper "$@"
+END
+chmod +x /root/hook/deb-systemd-helper
+echo 'DPkg::Path "/root/hook:/usr/sbin:/usr/bin:/sbin:/bin";' > /etc/apt/apt.conf.d/99-hook
+rm -f /run/reached
+touch /run/hold
+"""
+UNHOOK = "rm -rf /run/hold /run/reached /root/hook /etc/apt/apt.conf.d/99-hook"
+# its absence harms nothing that runs, and makes the next deploy install it
+PURGE = "dpkg --purge chrony >/dev/null 2>&1"
+
+
+def wait_until(what: str, condition: Callable[[], object], seconds: float = PATIENCE_S) -> None:
+    """Poll until a condition holds; `what` is the sentence that a test fails with."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {seconds:.0f} s: {what}"
+        time.sleep(0.2)
+
+
+@dataclass(frozen=True)
+class Deploy:
+    """A deploy that runs in the background, in a process group of its own."""
+
+    process: subprocess.Popen[str]
+    stdout: Path
+    stderr: Path
+
+    def interrupt(self) -> None:
+        """What a terminal does on Ctrl-C."""
+        os.killpg(self.process.pid, signal.SIGINT)
+
+    def end(self) -> tuple[int, dict[str, Any], str]:
+        """Wait for its end: exit code, the JSON document, and what a person saw."""
+        code = self.process.wait(timeout=PATIENCE_S)
+        return code, json.loads(self.stdout.read_text() or "{}"), self.stderr.read_text()
+
+    def ensure_ended(self) -> None:
+        """Nothing of it is left, whatever the test found."""
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait(timeout=PATIENCE_S)
+
+
+@contextmanager
+def deploying(cluster: LabCluster, *options: str) -> Iterator[Deploy]:
+    """A deploy in the background."""
+    with tempfile.TemporaryDirectory() as folder:
+        stdout, stderr = Path(folder, "stdout"), Path(folder, "stderr")
+        with stdout.open("w") as out, stderr.open("w") as err:
+            process = subprocess.Popen(
+                [DEEPOPSCTL, "-C", str(cluster.directory), "deploy", "slurm", "--json", *options],
+                stdout=out,
+                stderr=err,
+                text=True,
+                start_new_session=True,
+            )
+        deploy = Deploy(process, stdout, stderr)
+        try:
+            yield deploy
+        finally:
+            deploy.ensure_ended()
+
+
+@contextmanager
+def in_the_middle_of_an_install(cluster: LabCluster, node: str) -> Iterator[Deploy]:
+    """A deploy that stands still on one node, in a package's own script; it goes on after `release`, or at the end."""
+    cluster.root(node, PURGE)
+    cluster.root(node, HOOK)
+    try:
+        with deploying(cluster) as deploy:
+            wait_until(
+                f"the deploy installs a package on {node}",
+                lambda: deploy.process.poll() is not None or holds(cluster, node, "test -e /run/reached"),
+            )
+            assert deploy.process.poll() is None, deploy.stderr.read_text()
+            yield deploy
+    finally:
+        podman("start", cluster, node)
+        wait_until(f"{node} can be repaired", lambda: holds(cluster, node, UNHOOK))
+
+
+def release(cluster: LabCluster, node: str) -> None:
+    """Let the package install go on."""
+    cluster.root(node, "rm -f /run/hold")
+
+
+def holds(cluster: LabCluster, node: str, test: str) -> bool:
+    """Whether a shell test is true on a node; false where the node is off."""
+    argv = ["podman", "exec", f"{cluster.name}-{node}", "sh", "-c", test]
+    return subprocess.run(argv, capture_output=True, timeout=120).returncode == 0
+
+
+def podman(verb: str, cluster: LabCluster, node: str) -> None:
+    """start, kill: what a hand at the power button does."""
+    subprocess.run(["podman", verb, f"{cluster.name}-{node}"], check=True, capture_output=True, timeout=120)
+
+
+def no_package_manager(cluster: LabCluster, node: str) -> bool:
+    """True once the package manager of an earlier run has ended on a node."""
+    return not holds(cluster, node, "pgrep -x 'apt-get|dpkg'")
+
+
+@contextmanager
+def running_job(cluster: LabCluster, node: str) -> Iterator[int]:
+    """A job that runs on a node until this ends, and must then have ended well, with its row in the accounting."""
+    loop = "while [ ! -e /tmp/go-$SLURM_JOB_ID ]; do sleep 0.2; done"
+    # quoted for the shell of `su -c`, which would put its own job id in
+    job = int(cluster.user("ctl1", f"sbatch --parsable --nodelist={node} --mem=100M --wrap '{loop}'"))
+    try:
+        cluster.wait_for_job(job, "RUNNING", seconds=int(PATIENCE_S))
+        yield job
+        cluster.root(node, f"touch /tmp/go-{job}")
+        wait_until(f"the accounting has job {job} as COMPLETED", lambda: accounted(cluster, job) == "COMPLETED 0:0")
+    finally:
+        cluster.user("ctl1", f"scancel {job}", ok=False)
+        wait_until(f"job {job} is gone", lambda: not cluster.user("ctl1", f"squeue -h -j {job}", ok=False).isdigit())
+
+
+def accounted(cluster: LabCluster, job: int) -> str:
+    """State and exit code of a job by slurmdbd alone."""
+    return cluster.user("ctl1", f"sacct -nX -P -o state,exitcode -j {job}", ok=False).replace("|", " ")
+
+
+def assert_heals(cluster: LabCluster) -> None:
+    """The next deploy makes all good, and the one after it changes nothing."""
+    mended = cluster.deploy(ok=False)
+    assert mended["ok"], mended["failures"]
+    again = cluster.deploy(ok=False)
+    assert again["ok"], again["failures"]
+    assert set(cluster.changed(again).values()) == {0}, again
+    assert all(counts["ok"] <= 5 for counts in again["hosts"].values()), again["hosts"]
+    states = cluster.root("ctl1", "sinfo -h -N -o '%N %T'").splitlines()
+    assert {line.split()[1] for line in states} <= {"idle", "mixed", "allocated"}, states

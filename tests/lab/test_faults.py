@@ -1,0 +1,199 @@
+"""Faults of the control machine, the network and the nodes: a clear message, nothing lost, the next deploy heals."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from tests.lab.faults import (
+    PURGE,
+    assert_heals,
+    deploying,
+    holds,
+    in_the_middle_of_an_install,
+    no_package_manager,
+    podman,
+    release,
+    running_job,
+    wait_until,
+)
+from tests.lab.harness import PREFIX, LabCluster, command, fresh_cluster, lab_down
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
+    """A deployed cluster that may be hurt: one damage after the other, each healed before the next."""
+    name = f"{PREFIX}-faults"
+    try:
+        found = fresh_cluster(name, tmp_path_factory.mktemp(name), "--compute", "2", "--gpus", "a100:2")
+        found.deploy()
+        yield found
+    finally:
+        lab_down(name)
+
+
+def test_a_node_that_dies_in_the_middle_is_set_aside_and_made_good_later(cluster: LabCluster) -> None:
+    with running_job(cluster, "gpu01"):
+        with in_the_middle_of_an_install(cluster, "gpu02") as deploy:
+            podman("kill", cluster, "gpu02")
+            code, document, seen = deploy.end()
+
+            assert code == 4, seen
+            (failure,) = document["failures"]
+            assert failure["host"] == "gpu02"
+            assert "broke in the middle" in failure["message"]
+            assert "is the node up" in failure["hint"]
+            assert "but for nodes that did not answer" in seen
+            # and it is down before the next one
+            assert cluster.deepopsctl("deploy", "slurm", ok=False).returncode == 4
+
+        wait_until("gpu02 has an SSH server again", lambda: holds(cluster, "gpu02", "systemctl is-active ssh"))
+        assert_heals(cluster)
+        assert cluster.root("gpu02", "dpkg --audit") == ""
+
+
+def test_a_connection_that_is_cut_in_the_middle_is_named_and_made_good_later(cluster: LabCluster) -> None:
+    with running_job(cluster, "gpu01"):
+        with in_the_middle_of_an_install(cluster, "gpu01") as deploy:
+            cluster.root("gpu01", "systemctl stop ssh; pkill -f '[s]shd-' || true")
+            try:
+                code, document, seen = deploy.end()
+            finally:
+                cluster.root("gpu01", "systemctl start ssh")
+
+            assert code == 4, seen
+            (failure,) = document["failures"]
+            assert failure["host"] == "gpu01"
+            assert "may still end" in failure["hint"]
+            release(cluster, "gpu01")
+
+        assert_heals(cluster)
+
+
+def test_ctrl_c_says_what_is_undone_and_a_second_deploy_who_is_at_work(cluster: LabCluster) -> None:
+    with running_job(cluster, "gpu01"):
+        with in_the_middle_of_an_install(cluster, "gpu01") as deploy:
+            second = command("-C", str(cluster.directory), "deploy", "slurm")
+            assert second.returncode == 1, second.stderr
+            assert re.search(
+                rf"deepopsctl deploy, started by \S+ on \S+ \(pid {deploy.process.pid}\) at 20\d\d-", second.stderr
+            ), second.stderr
+            assert "hint: wait" in second.stderr
+
+            deploy.interrupt()
+            code, document, seen = deploy.end()
+
+            assert (code, document["verdict"]) == (130, "interrupted"), seen
+            assert "undone: slurm: Packages, name resolution, time and munge on gpu01" in seen
+            assert "the next `deepopsctl deploy` finishes it" in seen
+            release(cluster, "gpu01")
+
+        assert_heals(cluster)
+
+
+LOCK = """cp /usr/bin/python3 /tmp/unattended-upgr
+cat > /tmp/lock.py <<'END'
+import fcntl, os, time
+handle = open("/var/lib/dpkg/lock-frontend", "w")
+fcntl.lockf(handle, fcntl.LOCK_EX)
+open("/run/reached", "w")
+while os.path.exists("/run/hold"):
+    time.sleep(0.1)
+END
+touch /run/hold
+systemd-run --quiet --unit=lock-holder /tmp/unattended-upgr /tmp/lock.py
+"""
+UNLOCK = "rm -f /run/hold /run/reached; systemctl stop lock-holder; rm -f /tmp/lock.py /tmp/unattended-upgr; true"
+
+
+def test_a_lock_of_the_package_manager_is_waited_for_and_its_holder_named(cluster: LabCluster) -> None:
+    cluster.root("gpu02", PURGE)
+    cluster.root("gpu02", LOCK)
+    try:
+        wait_until("the lock is held", lambda: holds(cluster, "gpu02", "test -e /run/reached"))
+
+        hasty = cluster.deploy("-e", "node_common_lock_wait=1", ok=False)
+
+        (failure,) = hasty["failures"]
+        assert failure["host"] == "gpu02"
+        assert re.search(
+            r"/var/lib/dpkg/lock-frontend. It is held by process \d+ \(unattended-upgr", failure["message"]
+        )
+        assert "wait" in failure["hint"]
+        with deploying(cluster) as patient:
+            wait_until("a deploy waits for it", lambda: holds(cluster, "gpu02", "pgrep -f 'apt-get.*install'"))
+            assert patient.process.poll() is None
+            cluster.root("gpu02", "rm /run/hold")
+            code, _, seen = patient.end()
+            assert code == 0, seen
+    finally:
+        cluster.root("gpu02", UNLOCK)
+    assert_heals(cluster)
+
+
+def test_a_full_disk_under_the_configuration_leaves_the_old_one_whole(cluster: LabCluster) -> None:
+    before = cluster.root("ctl1", "sha256sum /etc/slurm/*.conf")
+    fill = """mkdir /run/copy && cp -a /etc/slurm/. /run/copy/ && mount -t tmpfs -o size=64k,mode=755 full /etc/slurm
+cp -a /run/copy/. /etc/slurm/; dd if=/dev/zero of=/etc/slurm/fill bs=4k 2>/dev/null; true"""
+    cluster.root("ctl1", fill)
+    try:
+        failed = cluster.deploy("-e", '{"slurm_config": {"KillWait": 33}}', ok=False)
+
+        (failure,) = failed["failures"]
+        assert (failure["host"], "No space left on device" in failure["message"]) == ("ctl1", True)
+        assert "/etc/slurm/slurm.conf" in failure["message"]
+        assert "make room" in failure["hint"]
+        assert cluster.root("ctl1", "sha256sum /etc/slurm/*.conf") == before
+        assert cluster.root("ctl1", "ls -A /etc/slurm | grep deepopsctl || true") == ""
+        assert "KillWait                = 30 sec" in cluster.root("ctl1", "scontrol show config")
+    finally:
+        cluster.root("ctl1", "umount /etc/slurm; rm -rf /run/copy")
+    assert_heals(cluster)
+
+
+def test_a_full_disk_under_the_package_manager_is_named(cluster: LabCluster) -> None:
+    cluster.root("gpu02", PURGE)
+    cluster.root("gpu02", "apt-get clean; mount -t tmpfs -o size=16k full /var/cache/apt/archives")
+    try:
+        failed = cluster.deploy(ok=False)
+
+        (failure,) = failed["failures"]
+        assert failure["host"] == "gpu02"
+        assert "space" in failure["message"]
+        assert "free disk space on this node" in failure["hint"]
+    finally:
+        cluster.root("gpu02", "umount /var/cache/apt/archives")
+    assert_heals(cluster)
+
+
+@pytest.mark.parametrize(
+    ("node", "unit", "works"),
+    [
+        ("ctl1", "slurmctld", "scontrol ping | grep -q UP"),
+        ("ctl1", "slurmdbd", "sacctmgr -n show cluster | grep -q ."),
+        ("ctl1", "mariadb", "sacctmgr -n show cluster | grep -q ."),
+        ("ctl1", "munge", "munge -n | unmunge | grep -q Success"),
+        ("gpu01", "munge", "munge -n | unmunge | grep -q Success"),
+        ("gpu01", "slurmd", "scontrol show slurmd | grep -q Version"),
+    ],
+)
+def test_a_daemon_that_is_killed_comes_back_and_no_job_is_lost(
+    cluster: LabCluster, node: str, unit: str, works: str
+) -> None:
+    pid = f"systemctl show --property MainPID --value {unit}"
+    with running_job(cluster, "gpu01") as job:
+        before = cluster.root(node, pid)
+        cluster.root(node, f"kill -9 {before}")
+
+        wait_until(f"systemd starts {unit} again", lambda: cluster.root(node, pid) not in ("0", before))
+        wait_until(f"{unit} works", lambda: holds(cluster, node, works))
+        wait_until("Slurm answers", lambda: cluster.job_state(job) == "RUNNING")
+    assert_heals(cluster)
+
+
+def test_nothing_of_a_package_manager_is_left_on_any_node(cluster: LabCluster) -> None:
+    for node in ("ctl1", "gpu01", "gpu02"):
+        assert no_package_manager(cluster, node)
+        assert cluster.root(node, "dpkg --audit") == ""
