@@ -138,7 +138,7 @@ _WRAPPING = re.compile(
     r"no such identity: [^\n]*\n)+"
 )
 # all that Ansible says when the connection ends while a module runs
-_CUT = re.compile(r"^Data could not be sent to remote host \"([^\"]*)\"\. Make sure this host can be reached over ssh:$")
+_CUT = re.compile(r'^.*Data could not be sent to remote host "([^"]*)"\. Make sure .* over ssh:$')
 _BANNER = re.compile(r"\A\s*(TASK|RUNNING HANDLER) \[.*\n")
 _PRINTED_CHANGED = re.compile(r"^changed: \[", re.MULTILINE)
 

@@ -39,7 +39,7 @@ _HINTS = (
         "the node is up, but no SSH server answers: is sshd running, and the port right?",
     ),
     (
-        r"broke in the middle of the task|Connection to \S+ closed|Connection reset by|Broken pipe|server \S+ not responding",
+        r"broke in the middle of the task|Connection (to \S+ closed|reset by)|Broken pipe|Timeout, server",
         "is the node up, and the network? What was begun there may still end; the next deploy does what is left",
     ),
     (
