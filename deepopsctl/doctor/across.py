@@ -81,11 +81,11 @@ def _wrong(node: NodeFacts, own: Mapping[str, frozenset[str]]) -> Iterator[str]:
 
 
 def _misnamed(node: NodeFacts, declared: Declared) -> Iterator[str]:
-    right = {other.address: other.name for other in declared.cluster.nodes if other.address}
     for address, called in node.names.called.items():
-        others = sorted((set(called) & declared.names) - {right.get(address, "")})
+        right = declared.owners.get(address, "")
+        others = sorted((set(called) & declared.names) - {right})
         if others:
-            yield f"{address} is called {', '.join(others)}, not {right.get(address)}"
+            yield f"{address} is called {', '.join(others)}, not {right}"
 
 
 def clocks(nodes: Nodes, _: Declared) -> Iterator[Check]:
@@ -199,7 +199,8 @@ def _alike(name: str, partition: str, versions: Mapping[str, str]) -> Check:
 
 def _partitions(nodes: Nodes, declared: Declared) -> Iterator[tuple[str, list[NodeFacts]]]:
     for partition in declared.cluster.partitions:
-        members = [node for node in nodes if node.name in set(partition.nodes)]
+        names = frozenset(partition.nodes)
+        members = [node for node in nodes if node.name in names]
         if members:
             yield partition.name, members
 

@@ -128,8 +128,9 @@ def time_service(node: NodeFacts, _: Declared) -> Check:
 
 def ports(node: NodeFacts, declared: Declared) -> Check:
     """Daemons of the node's roles against who listens."""
-    roles = [role for role in DAEMONS if declared.node(node.name) in declared.cluster.with_role(role)]
-    wanted = {node.ports[daemon]: daemon for role in roles for daemon in DAEMONS[role] if daemon in node.ports}
+    roles = declared.roles(node.name)
+    daemons = [daemon for role, listed in DAEMONS.items() if role in roles for daemon in listed]
+    wanted = {node.ports[daemon]: daemon for daemon in daemons if daemon in node.ports}
     taken = [entry for entry in node.listeners if entry.port in wanted]
     foreign = [entry for entry in taken if entry.command and entry.command not in OURS[wanted[entry.port]]]
     if foreign:

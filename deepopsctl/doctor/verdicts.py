@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from deepopsctl.checks import Check, Status
 from deepopsctl.doctor.catalogue import SUITE
 from deepopsctl.hardware import NodeHardware
-from deepopsctl.model import Cluster, Node
+from deepopsctl.model import Cluster, Node, Role
 
 
-@dataclass(frozen=True, slots=True)
+# no slots: what is asked for every node is computed once
+@dataclass(frozen=True)
 class Declared:
     """What the cluster directory says the machines are."""
 
@@ -20,12 +22,29 @@ class Declared:
 
     def node(self, name: str) -> Node:
         """A node by its name."""
-        return next(node for node in self.cluster.nodes if node.name == name)
+        return self._nodes[name]
 
-    @property
+    def roles(self, name: str) -> frozenset[Role]:
+        """A node's roles, those that fall to the first controller included."""
+        return frozenset(role for role, members in self._members.items() if name in members)
+
+    @cached_property
     def names(self) -> frozenset[str]:
         """All nodes."""
-        return frozenset(node.name for node in self.cluster.nodes)
+        return frozenset(self._nodes)
+
+    @cached_property
+    def owners(self) -> Mapping[str, str]:
+        """Names by address."""
+        return {node.address: node.name for node in self.cluster.nodes if node.address}
+
+    @cached_property
+    def _nodes(self) -> Mapping[str, Node]:
+        return {node.name: node for node in self.cluster.nodes}
+
+    @cached_property
+    def _members(self) -> Mapping[Role, frozenset[str]]:
+        return {role: frozenset(node.name for node in self.cluster.with_role(role)) for role in Role}
 
 
 def passed(name: str, target: str, measured: str, expected: str = "", unit: str = "") -> Check:

@@ -12,6 +12,7 @@ from .command import output, read
 NVIDIA = "0x10de"
 # VGA and 3D controllers; bridges and the audio function of a card have other classes
 GPU_CLASSES = ("0x0300", "0x0302")
+EFI = "/sys/firmware/efi"
 SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 
 
@@ -32,7 +33,6 @@ def is_container() -> bool:
 
 def size() -> Dict[str, int]:
     """CPUs and memory (MiB): slurmd's own count where it is installed, else the kernel's."""
-    # a node name of its own: it asks for no slurm.conf
     found = dict(re.findall(r"(\w+)=(\S+)", output(["slurmd", "-C"])))
     if found.get("CPUs", "").isdigit() and found.get("RealMemory", "").isdigit():
         return {"cpus": int(found["CPUs"]), "memory_mb": int(found["RealMemory"])}
@@ -80,7 +80,7 @@ def gpus(devices: str = "/sys/bus/pci/devices") -> Dict[str, Any]:
 
 def secure_boot() -> str:
     """`on`, `off`, `none` (started without EFI) or `unknown`."""
-    if not os.path.isdir("/sys/firmware/efi"):
+    if not os.path.isdir(EFI):
         # a container sees nothing of its machine's firmware
         return "unknown" if is_container() else "none"
     try:
