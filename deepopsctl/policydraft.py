@@ -181,7 +181,7 @@ class _Checker:
     def _hint(section: str, name: str, known: list[str]) -> str:
         close = suggest(name, known)
         declare = f"declare it: `{section}: [{{name: {name}}}]`"
-        return f"{close} else {declare}" if close.startswith("did you") else declare
+        return f"{close} If not, {declare}" if close.startswith("did you") else declare
 
     def _refuse(self, place: Place, key: str, message: str, hint: str) -> None:
         label = ".".join(part for part in (place.within, key) if part)

@@ -18,6 +18,7 @@ from deepopsctl.policy import (
     User,
 )
 from deepopsctl.policydraft import Place, PolicyDraft
+from deepopsctl.problems import RefusedError
 from deepopsctl.specsections import (
     AccountSection,
     PreemptionSection,
@@ -30,8 +31,6 @@ from deepopsctl.specsections import (
 from deepopsctl.values import check_max_time
 from deepopsctl.yamltext import Path
 
-_QOS_LIMITS = partial(check.check_limits, known=check.QOS_LIMITS)
-_SHARE_LIMITS = partial(check.check_limits, known=check.ASSOCIATION_LIMITS)
 _MODES = partial(check.check_choice, known=tuple(PREEMPT_MODES))
 
 
@@ -72,7 +71,7 @@ class PolicyReader:
             priority=self._one(path, "priority", check.check_count, section.priority),
             preempts=self._many(path, "preempts", check.check_word, section.preempts),
             flags=self._many(path, "flags", check.check_qos_flag, section.flags),
-            limits=self.reader.value((*path, "limits"), _QOS_LIMITS, section.limits, {}),
+            limits=self._limits(path, section.limits, check.QOS_LIMITS),
             options={key: value for key, value in options.items() if value},
         )
         self.draft.qos.append((self._place(path), qos))
@@ -104,7 +103,7 @@ class PolicyReader:
             fairshare=self._one(path, "fairshare", check.check_fairshare, section.fairshare),
             qos=self._many(path, "qos", check.check_word, section.qos),
             default_qos=self._one(path, "default_qos", check.check_word, section.default_qos),
-            limits=self.reader.value((*path, "limits"), _SHARE_LIMITS, section.limits, {}),
+            limits=self._limits(path, section.limits, check.ASSOCIATION_LIMITS),
         )
 
     def _priority(self, item: object) -> None:
@@ -143,6 +142,21 @@ class PolicyReader:
     def _many(self, path: Path, key: str, checked: Callable[[str], str], given: Sequence[str]) -> tuple[str, ...]:
         read = (self.reader.value((*path, key), checked, text, "") for text in given)
         return tuple(text for text in read if text)
+
+    def _limits(
+        self, path: Path, given: Mapping[str, str], known: Mapping[str, Callable[[str], str]]
+    ) -> Mapping[str, str]:
+        """Limits under the names of sacctmgr's columns; every fault is told, not the first one of them."""
+        found: dict[str, str] = {}
+        for key, text in given.items():
+            place = (*path, "limits", key)
+            name = self.reader.value(place, partial(check.limit_name, known=known), key, "")
+            if name in found:
+                refusal = RefusedError(f"{name} is given twice", "keep one of them")
+                self.reader.problems.refuse(self.reader.at(place), dotted(place), refusal)
+            elif name:
+                found[name] = self.reader.value(place, known[name], text, "")
+        return {name: text for name, text in found.items() if text}
 
     def _place(self, path: Path) -> Place:
         return Place(self.reader.at(path), dotted(path))

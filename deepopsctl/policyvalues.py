@@ -107,22 +107,13 @@ _LONG = {
 }  # fmt: skip
 
 
-def check_limits(given: Mapping[str, str], known: Mapping[str, Callable[[str], str]]) -> Mapping[str, str]:
-    """Limits by sacctmgr's names, in any case and length, under the names of its columns."""
+def limit_name(key: str, known: Mapping[str, Callable[[str], str]]) -> str:
+    """The column of sacctmgr's that a limit stands in, for its name in any case and length."""
     short = {name.lower(): name for name in known}
     short |= {long.lower(): name for long, name in _LONG.items() if name in known}
-    found: dict[str, str] = {}
-    for key, value in given.items():
-        name = short.get(key.lower())
-        if name is None:
-            raise RefusedError(f"{shorten(key)} is no limit that can be set here", suggest(key, known))
-        if name in found:
-            raise RefusedError(f"{name} is given twice", "keep one of them")
-        try:
-            found[name] = known[name](value)
-        except RefusedError as refusal:
-            raise RefusedError(f"{key}: {refusal.message}", refusal.hint) from refusal
-    return found
+    if key.lower() not in short:
+        raise RefusedError("is no limit that can be set here", suggest(key, known))
+    return short[key.lower()]
 
 
 def check_qos_flag(text: str) -> str:

@@ -198,7 +198,7 @@ def _memory_per_cpu(values: NodeHardware, options: Mapping[str, str], reserve_pe
     """MiB of a node's memory for each of its CPUs; what cluster.yml says of the node wins over what was found."""
     given = {key.lower(): int(value) for key, value in options.items() if value.isdecimal()}
     memory = given.get("realmemory", values.memory_mb * (100 - reserve_percent) // 100)
-    return memory // (given.get("cpus") or values.cpus)
+    return (memory - given.get("memspeclimit", 0)) // (given.get("cpus") or values.cpus)
 
 
 def gres_lines(node_sets: Iterable[NodeSet], hardware: Mapping[str, NodeHardware]) -> list[str]:

@@ -9,8 +9,10 @@ from typing import Any
 
 from deepopsctl.inventory import build_inventory, group_members
 from deepopsctl.spec import parse_spec
-from tests.roles.content import load, role_calls
+from tests.roles.content import ROOT, load, role_calls
 
+# The worked examples of docs/how-to/policy.md.
+EXAMPLE_NAMES = ("one-dgx", "university", "mixed")
 DEBIAN12 = "22.05.8-4+deb12u3"
 DEBIAN13 = "24.11.5-4+deb13u1"
 
@@ -116,7 +118,28 @@ SHOWN = {
     },
 }
 
+EXAMPLES = {name: (ROOT / "inventory" / name / "cluster.yml").read_text("utf-8") for name in EXAMPLE_NAMES}
+
 CASES = {
+    "one-dgx": Case(spec=EXAMPLES["one-dgx"], version=DEBIAN13, reports={"dgx1": DGX}),
+    "university": Case(
+        spec=EXAMPLES["university"],
+        version=DEBIAN13,
+        reports={
+            **dict.fromkeys((f"a{number:02}" for number in range(1, 13)), WORKER),
+            **dict.fromkeys((f"h{number:02}" for number in range(1, 7)), DGX),
+        },
+    ),
+    "mixed-nodes": Case(
+        spec=EXAMPLES["mixed"],
+        version=DEBIAN12,
+        reports={
+            **dict.fromkeys((f"cpu{number:02}" for number in range(1, 33)), WORKER),
+            **dict.fromkeys(("big1", "big2"), slurmd(2, 32, 1, 2063937)),
+            **dict.fromkeys((f"gpu{number:02}" for number in range(1, 5)), WORKER),
+            **dict.fromkeys(("hgx1", "hgx2"), DGX),
+        },
+    ),
     "gpu-nodes": Case(
         spec="""\
 schema: 1

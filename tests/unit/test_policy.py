@@ -112,15 +112,18 @@ def test_every_limit_is_known_on_the_nodes() -> None:
         ("qos: [{name: a, priority: high}]", "qos[0].priority: 'high' is no whole number"),
         ("qos: [{name: a, flags: [DenyLimit]}]", "qos[0].flags: 'DenyLimit' is no flag of a QOS"),
         ("qos: [{name: a, preempt_mode: kill}]", "qos[0].preempt_mode: 'kill' is not known here"),
-        ("qos: [{name: a, limits: {MaxJobs: 3}}]", "qos[0].limits: MaxJobs is no limit that can be set here"),
-        ("qos: [{name: a, limits: {MaxWall: 2d}}]", "qos[0].limits: MaxWall: '2d' is no time limit of Slurm's"),
-        ("qos: [{name: a, limits: {MaxWall: UNLIMITED}}]", "qos[0].limits: MaxWall: UNLIMITED is no limit"),
-        ("qos: [{name: a, limits: {GrpTRES: gpu=3}}]", "qos[0].limits: GrpTRES: gpu is no TRES of Slurm's"),
-        ("qos: [{name: a, limits: {GrpTRES: cpu}}]", "qos[0].limits: GrpTRES: 'cpu' is no TRES with an amount"),
-        ('qos: [{name: a, limits: {GrpTRES: "cpu=1,cpu=2"}}]', "qos[0].limits: GrpTRES: cpu=1,cpu=2 names a TRES"),
-        ("qos: [{name: a, limits: {GrpTRES: cpu=4G}}]", "qos[0].limits: GrpTRES: 'cpu=4G': only mem has a unit"),
+        ("qos: [{name: a, limits: {MaxJobs: 3}}]", "qos[0].limits.MaxJobs: is no limit that can be set here"),
+        ("qos: [{name: a, limits: {MaxWall: 2d}}]", "qos[0].limits.MaxWall: '2d' is no time limit of Slurm's"),
+        ("qos: [{name: a, limits: {MaxWall: UNLIMITED}}]", "qos[0].limits.MaxWall: UNLIMITED is no limit"),
+        ("qos: [{name: a, limits: {GrpTRES: gpu=3}}]", "qos[0].limits.GrpTRES: gpu is no TRES of Slurm's"),
+        ("qos: [{name: a, limits: {GrpTRES: cpu}}]", "qos[0].limits.GrpTRES: 'cpu' is no TRES with an amount"),
+        ('qos: [{name: a, limits: {GrpTRES: "cpu=1,cpu=2"}}]', "qos[0].limits.GrpTRES: cpu=1,cpu=2 names a TRES"),
+        ("qos: [{name: a, limits: {GrpTRES: cpu=4G}}]", "qos[0].limits.GrpTRES: 'cpu=4G': only mem has a unit"),
         ("qos: [{name: a, limits: {GrpTRES: gres/gpu:h100=1}}]", "qos[0].limits: GrpTRES: no node has GPUs of type"),
-        ("qos: [{name: a, limits: {MaxTRESPU: cpu=1, MaxTRESPerUser: cpu=2}}]", "qos[0].limits: MaxTRESPU is given"),
+        (
+            "qos: [{name: a, limits: {MaxTRESPU: cpu=1, MaxTRESPerUser: cpu=2}}]",
+            "qos[0].limits.MaxTRESPerUser: MaxTRESPU is given",
+        ),
         ("qos: [{name: a, preempts: [normal]}]", "qos[0].preempts: a would preempt nothing: preemption by QOS is off"),
         ("qos: [{name: a}, {name: a}]", "qos[1]: the qos a is already declared at cluster.yml:5"),
         ("qos: [{name: a, nam: b}]", "qos[0].nam: unknown key"),
@@ -213,12 +216,12 @@ def test_tells_everything_at_once_in_the_order_of_lines() -> None:
     found = faults(
         "qos:",
         "  - {name: a, priority: x}",
-        "  - {name: b, limits: {MaxWall: soon}}",
+        "  - {name: b, limits: {MaxWall: soon, MaxJob: 3}}",
         "accounts:",
         "  - {name: c, parent: nobody, qos: [a, none]}",
     )
     assert [line.partition(" ")[0] for line in found] == [
-        f"cluster.yml:{number}" for number in (6, 7, 9, 9)
+        f"cluster.yml:{number}" for number in (6, 7, 7, 9, 9)
     ]  # fmt: skip
 
 

@@ -52,6 +52,41 @@ def only_partition_line(
     return fields(line)
 
 
+def test_memory_that_is_kept_from_jobs_is_shared_out_to_no_cpu() -> None:
+    kept = nodes("n1", slurm={"MemSpecLimit": "4000"})
+
+    assert only_partition_line({"n1": SMALL}, kept, nodes="n1")["DefMemPerCPU"] == "1000"
+
+
+class TestWeights:
+    def weights(self, *node_sets: tuple[NodeSet, ...]) -> dict[str, str]:
+        every = [node_set for group in node_sets for node_set in group]
+        hardware = {name: SMALL for node_set in every for name in node_set.names}
+        shown = [fields(line) for line in node_lines(every, hardware, {}, 0)]
+        return {line["NodeName"]: line["Weight"] for line in shown if "Weight" in line}
+
+    def test_nodes_that_are_alike_have_none(self) -> None:
+        assert self.weights(nodes("c1"), nodes("c2", features=["ib"])) == {}
+
+    def test_a_job_without_gpus_goes_to_a_node_without_first_and_to_the_most_gpus_last(self) -> None:
+        eight = nodes("h1", gpus={"type": "h100", "count": 8})
+        four = nodes("a1", gpus={"type": "a100", "count": 4})
+
+        assert self.weights(eight, four, nodes("c1")) == {"h1": "200", "a1": "100", "c1": "1"}
+
+    def test_types_with_as_many_gpus_weigh_in_the_order_of_cluster_yml(self) -> None:
+        a100, h100 = (nodes(f"{kind}1", gpus={"type": kind, "count": 4}) for kind in ("a100", "h100"))
+
+        assert self.weights(h100, a100) == {"h1001": "100", "a1001": "200"}
+
+    def test_a_sites_own_weight_wins(self) -> None:
+        gpus = nodes("g1", gpus={"count": 1}, slurm={"weight": "7"})
+        (line,) = node_lines((*gpus, *nodes("c1")), {"g1": SMALL}, {}, 0)
+
+        assert "weight=7" in line
+        assert "Weight=" not in line
+
+
 class TestNodeLines:
     def test_nodes_with_equal_hardware_share_one_folded_line(self) -> None:
         lines = node_lines(nodes("gpu[01-04]"), dict.fromkeys(("gpu01", "gpu02", "gpu03", "gpu04"), SMALL), {}, 0)

@@ -1,0 +1,156 @@
+"""What a policy does to real jobs, and what becomes of it in later deploys. The cluster is left as it was found."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import pytest
+
+from deepopsctl.model import Partition
+from deepopsctl.spec import parse_spec
+from deepopsctl.specwriter import render_spec
+from tests.lab.harness import LabCluster
+
+POLICY = """
+priority: {weights: {fairshare: 12000, qos: 3000}, decay_half_life: "14-0"}
+preemption: {by: qos, mode: requeue}
+qos:
+  - {name: low}
+  - {name: high, priority: 100, preempts: [low], limits: {MaxWall: "1-12"}}
+  - {name: capped, limits: {MaxJobsPerUser: 1, GrpTRES: "cpu=64,mem=1T"}}
+accounts:
+  - {name: default, qos: [normal, low, high, capped]}
+  - {name: physics, fairshare: 20, description: Physics dept, users: [alice, bob]}
+"""
+LONG_JOB = "for i in $(seq 600); do sleep 1; done"
+
+
+def eventually(what: Callable[[], str], wanted: str, seconds: int = 120) -> None:
+    """Wait until an answer contains something."""
+    deadline = time.monotonic() + seconds
+    while wanted not in (answer := what()):
+        assert time.monotonic() < deadline, answer
+        time.sleep(0.5)
+
+
+def declared(text: str) -> str:
+    """The lab's cluster.yml with gpu02 as a node without GPUs, one partition for both nodes, and the policy."""
+    cluster = parse_spec(text, "cluster.yml")
+    return render_spec(
+        replace(
+            cluster,
+            nodes=tuple(replace(node, gpus=None) if node.name == "gpu02" else node for node in cluster.nodes),
+            partitions=(Partition("work", ("gpu01", "gpu02"), default=True),),
+            policy=parse_spec(text + POLICY, "cluster.yml").policy,
+        )
+    )
+
+
+@pytest.fixture(scope="module")
+def policed(deployed: LabCluster) -> Iterator[LabCluster]:
+    """The cluster with a policy, and gpu02 declared without its GPUs; both undone at the end."""
+    spec = deployed.directory / "cluster.yml"
+    before = spec.read_text(encoding="utf-8")
+    try:
+        spec.write_text(declared(before), encoding="utf-8")
+        deployed.deploy()
+        yield deployed
+    finally:
+        deployed.root("ctl1", "scancel --user=ubuntu", ok=False)
+        eventually(lambda: f"[{deployed.root('ctl1', 'squeue --noheader', ok=False)}]", "[]")
+        spec.write_text(before, encoding="utf-8")
+        deployed.deploy()
+        deployed.root(
+            "ctl1",
+            "sacctmgr -i delete user alice,bob; sacctmgr -i delete account physics; "
+            "sacctmgr -i delete qos low,high,capped,own",
+            ok=False,
+        )
+
+
+def job(cluster: LabCluster, number: int, field: str) -> str:
+    """One field of `scontrol show job`."""
+    found = re.search(rf"\b{field}=(\S+)", cluster.root("ctl1", f"scontrol show job {number}", ok=False))
+    return found[1] if found else ""
+
+
+def qos(cluster: LabCluster, name: str, *columns: str) -> str:
+    """Columns of a QOS as Slurm has them."""
+    return cluster.root("ctl1", f"sacctmgr -nP show qos {name} format={','.join(columns)}")
+
+
+def test_slurm_has_what_is_declared(policed: LabCluster) -> None:
+    config = policed.root("ctl1", "scontrol show config")
+
+    assert re.search(r"PriorityWeightFairShare\s+= 12000", config)
+    assert re.search(r"PriorityDecayHalfLife\s+= 14-00:00:00", config)
+    assert re.search(r"PreemptType\s+= preempt/qos", config)
+    assert re.search(r"\b3000\b", policed.root("ctl1", "sprio --weights"))
+    assert qos(policed, "high", "priority", "preempt", "maxwall") == "100|low|1-12:00:00"
+    assert policed.root("ctl1", "sacctmgr -nP show account physics format=account,descr") == "physics|physics dept"
+
+
+def test_a_full_run_after_it_changes_nothing(policed: LabCluster) -> None:
+    assert set(policed.changed(policed.deploy("--full")).values()) == {0}
+
+
+def test_a_job_without_gpus_goes_to_the_node_without(policed: LabCluster) -> None:
+    assert policed.user("ctl1", "srun -N1 -n1 --mem=100M hostname") == "gpu02"
+
+
+def test_a_job_over_its_limit_waits_and_slurm_says_why(policed: LabCluster) -> None:
+    first, second = (policed.submit(LONG_JOB, "--qos=capped", "--mem=100M") for _ in range(2))
+
+    policed.wait_for_job(first, "RUNNING", 120)
+    eventually(lambda: job(policed, second, "Reason"), "QOSMaxJobsPerUserLimit")
+
+    policed.user("ctl1", f"scancel {first} {second}")
+    eventually(lambda: f"[{policed.root('ctl1', 'squeue --noheader', ok=False)}]", "[]")
+
+
+def test_a_user_without_an_association_is_refused(policed: LabCluster) -> None:
+    said = policed.root("ctl1", "su -s /bin/sh nobody -c 'cd /; sbatch --mem=100M --wrap hostname'", ok=False)
+
+    assert "Invalid account or account/partition combination" in said
+
+
+def test_a_job_that_may_be_preempted_gives_way_and_waits_again(policed: LabCluster) -> None:
+    low = policed.submit(LONG_JOB, "--qos=low", "--gpus=2", "--mem=100M", "--requeue")
+    policed.wait_for_job(low, "RUNNING", 120)
+
+    high = policed.submit(LONG_JOB, "--qos=high", "--gpus=2", "--mem=100M")
+
+    policed.wait_for_job(high, "RUNNING", 180)
+    assert job(policed, low, "JobState") == "PENDING"
+    assert job(policed, low, "Restarts") == "1"
+    policed.user("ctl1", f"scancel {low} {high}")
+    eventually(lambda: f"[{policed.root('ctl1', 'squeue --noheader', ok=False)}]", "[]")
+
+
+def test_a_limit_changed_by_hand_is_mended_by_a_full_run_alone(policed: LabCluster) -> None:
+    policed.root("ctl1", "sacctmgr -i modify qos capped set maxjobsperuser=9")
+
+    assert set(policed.changed(policed.deploy()).values()) == {0}
+    assert qos(policed, "capped", "maxjobspu") == "9"
+
+    assert policed.changed(policed.deploy("--full")) == {"ctl1": 1, "gpu01": 0, "gpu02": 0}
+    assert qos(policed, "capped", "maxjobspu") == "1"
+
+
+def test_a_limit_declared_no_more_is_taken_away_and_what_a_site_made_stays(policed: LabCluster) -> None:
+    policed.root("ctl1", "sacctmgr -i add qos own; sacctmgr -i modify qos capped set maxsubmitjobsperuser=7")
+    spec = policed.directory / "cluster.yml"
+    spec.write_text(spec.read_text(encoding="utf-8").replace('GrpTRES: "cpu=64,mem=1T"', 'GrpTRES: "cpu=64"'))
+
+    shown = policed.deepopsctl("deploy", "slurm", "--check", "--diff").stderr
+    assert "-  GrpTRES[mem] = 1024G" in shown
+    assert qos(policed, "capped", "grptres") == "cpu=64,mem=1T"
+
+    summary = policed.deploy()
+
+    assert qos(policed, "capped", "grptres", "maxsubmitpu") == "cpu=64|7"
+    assert qos(policed, "own", "name") == "own"
+    assert any("QOS that cluster.yml does not declare, left alone: own" in said for said in summary["warnings"])

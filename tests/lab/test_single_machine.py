@@ -1,0 +1,62 @@
+"""One machine that is controller, accounting host and compute node, with the policy of the worked example."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from deepopsctl.spec import load_spec
+from deepopsctl.specwriter import render_spec
+from tests.lab.harness import PREFIX, LabCluster, fresh_cluster, lab_down
+from tests.localansible import ROOT
+
+EXAMPLE = ROOT / "inventory" / "one-dgx" / "cluster.yml"
+
+
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
+    """A lab of one machine; the example's partitions and policy, with what a small machine has."""
+    name = f"{PREFIX}-single"
+    try:
+        found = fresh_cluster(name, tmp_path_factory.mktemp(name), "--single", "--gpus", "h100:8")
+        spec = found.directory / "cluster.yml"
+        example, lab = load_spec(EXAMPLE), load_spec(spec)
+        partitions = tuple(
+            replace(partition, nodes=("ctl1",), options={**partition.options, "DefCpuPerGPU": "1"})
+            for partition in example.partitions
+        )
+        spec.write_text(render_spec(replace(lab, partitions=partitions, policy=example.policy)), encoding="utf-8")
+        yield found
+    finally:
+        lab_down(name)
+
+
+def test_the_first_deploy_makes_it_a_cluster_with_its_policy(machine: LabCluster) -> None:
+    summary = machine.deploy()
+
+    assert summary["ok"]
+    assert machine.root("ctl1", "sinfo -h -N -o '%N %T %G' -p gpu") == "ctl1 idle gpu:h100:8"
+    assert "QoS=debug" in machine.root("ctl1", "scontrol show partition debug")
+    assert "guests|20|gres/gpu=2" in machine.root(
+        "ctl1", "sacctmgr -nP show assoc where account=guests user= format=account,share,grptres"
+    )
+
+
+def test_the_smoke_suite_passes_and_says_what_one_machine_cannot_show(machine: LabCluster) -> None:
+    done = machine.deepopsctl("validate", "smoke", "--json")
+
+    checks = json.loads(done.stdout)["checks"]
+    skipped = {check["name"]: check["message"] for check in checks if check["status"] == "skip"}
+    assert [check for check in checks if check["status"] == "fail"] == []
+    # Slurm's own EnforcePartLimits=NO lets a job ask for more time than the partition has
+    assert {check["name"] for check in checks if check["status"] == "warn"} <= {"over-ask-time"}
+    assert set(skipped) == {"guide-two-nodes"}
+    assert "fewer than two nodes" in skipped["guide-two-nodes"]
+
+
+@pytest.mark.parametrize("options", [(), ("--full",)], ids=["gate", "full"])
+def test_another_deploy_changes_nothing(machine: LabCluster, options: tuple[str, ...]) -> None:
+    assert machine.changed(machine.deploy(*options)) == {"ctl1": 0}
