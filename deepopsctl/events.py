@@ -10,6 +10,8 @@ from enum import StrEnum
 from pathlib import PurePath
 from types import MappingProxyType
 
+from deepopsctl.changes import Change, parse_changes
+
 Raw = Mapping[str, object]
 
 # Long enough for any sentence a module writes, short enough for a terminal and for `runs/`.
@@ -73,6 +75,7 @@ class HostResult:
     hint: str = ""
     data: tuple[Mapping[str, object], ...] = ()
     warnings: tuple[str, ...] = ()
+    changes: tuple[Change, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,11 +193,12 @@ def _host_result(raw: Raw, data: Raw, component: str, status: Status) -> HostRes
     if status is Status.OK and changed:
         status = Status.CHANGED
     faults = [part for part in parts[1:] if _is_fault(part)] or parts[:1]
+    host, task = _text(data.get("host")), _text(data.get("task"))
     return HostResult(
-        host=_text(data.get("host")),
+        host=host,
         component=component,
         play=_text(data.get("play")),
-        task=_text(data.get("task")),
+        task=task,
         status=status,
         elapsed_s=round(_number(data.get("duration")), 3),
         at=_time(raw.get("created")),
@@ -203,6 +207,7 @@ def _host_result(raw: Raw, data: Raw, component: str, status: Status) -> HostRes
         hint=next((hint for fault in faults if (hint := _text(fault.get("hint")))), "") if stopped else "",
         data=tuple(found for part in parts if (found := _mapping(part.get("deepops")))),
         warnings=tuple(_warnings(parts)),
+        changes=parse_changes(result, host, component, task, changed=changed),
     )
 
 

@@ -44,8 +44,8 @@ class RunRequest:
     """One call of Ansible.
 
     `playbook` and `more` name files under playbooks/, without `.yml`. `component` is what reports call the work; left
-    empty, each playbook's own name. `limit` is Ansible's, `passwords` never leave this process but through the
-    terminal that Ansible asks on.
+    empty, each playbook's own name. `inventory` is the text of hosts.yml where the directory's own is to stay as it is.
+    `limit` is Ansible's, `passwords` never leave this process but through the terminal that Ansible asks on.
     """
 
     directory: ClusterDir
@@ -69,6 +69,7 @@ class RunRequest:
     user_vars: tuple[Variables, ...] = ()
     content: Path | None = None
     ssh: Mapping[str, str] = field(default_factory=lambda: USUAL_SSH)
+    inventory: str = ""
 
     @property
     def playbooks(self) -> tuple[str, ...]:
@@ -83,7 +84,8 @@ class RunRequest:
 
 def arguments(request: RunRequest, playbooks: tuple[Path, ...], private: Path) -> list[str]:
     """The arguments of ansible-playbook; variables and limit go by file: no secret is ever on a command line."""
-    found = ["-i", str(private / "inventory" / "hosts.yml"), "-i", str(request.directory.hosts)]
+    hosts = private / "cluster" / "inventory" / "hosts.yml" if request.inventory else request.directory.hosts
+    found = ["-i", str(private / "inventory" / "hosts.yml"), "-i", str(hosts)]
     if request.limit:
         # in the folder that Ansible starts in: it splits this argument at blanks
         found += ["--limit", "@limit"]
@@ -112,6 +114,8 @@ def write_inputs(request: RunRequest, variables: Mapping[str, object], content: 
     groups: dict[str, object] = {group: {} for group in GROUPS}
     stub = {"all": {"children": {"slurm_cluster": {"children": groups}}}}
     write_atomic(inventory / "hosts.yml", json.dumps(stub), mode=0o600)
+    if request.inventory:
+        _write_inventory(request, private / "cluster")
     write_atomic(private / "vars.json", json.dumps(dict(variables)), mode=0o600)
     for index, mine in enumerate(request.user_vars):
         if not isinstance(mine, Path):
@@ -121,6 +125,18 @@ def write_inputs(request: RunRequest, variables: Mapping[str, object], content: 
     # A file of our own, though empty: Ansible would go on to read the user's and the system's.
     write_atomic(private / "ansible.cfg", "[defaults]\n", mode=0o600)
     (private / "tmp").mkdir(mode=0o700)
+
+
+def _write_inventory(request: RunRequest, folder: Path) -> None:
+    """A stand-in for the cluster directory: this run's own inventory, and links to all that it may name."""
+    own = request.directory
+    inventory = folder / "inventory"
+    inventory.mkdir(parents=True, mode=0o700)
+    write_atomic(inventory / "hosts.yml", request.inventory, mode=0o600)
+    for source, target, kept in ((own.path, folder, own.inventory_dir), (own.inventory_dir, inventory, own.hosts)):
+        for path in source.iterdir():
+            if path not in (kept, own.runs):
+                (target / path.name).symlink_to(path)
 
 
 def environment(

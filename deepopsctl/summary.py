@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from deepopsctl.changes import Change
 from deepopsctl.events import Event, HostResult, Notice, Recap, Status, TaskStarted, Totals
 from deepopsctl.hints import hint_for
 
@@ -46,6 +47,7 @@ class RunSummary:
     slowest: tuple[tuple[str, float], ...]
     warnings: tuple[str, ...]
     results: tuple[TaskResult, ...]
+    changes: tuple[Change, ...] = ()
 
     @property
     def failed(self) -> tuple[str, ...]:
@@ -64,6 +66,7 @@ class RunSummary:
             "failures": [_chosen(failure, FAULT) for failure in self.failures],
             "slowest": [{"task": task, "elapsed_s": elapsed} for task, elapsed in self.slowest],
             "warnings": list(self.warnings),
+            "changes": [change.as_object() for change in self.changes],
         }
 
 
@@ -90,6 +93,7 @@ class Tally:
     _spans: dict[tuple[str, str], tuple[float, float]] = field(default_factory=dict)
     _warnings: dict[str, None] = field(default_factory=dict)
     _data: list[TaskResult] = field(default_factory=list)
+    _changes: dict[tuple[str, ...], Change] = field(default_factory=dict)
 
     def add(self, event: Event) -> None:
         """Take one event into account."""
@@ -111,6 +115,9 @@ class Tally:
         self._spans[key] = (begin, max(end, event.at))
         for warning in event.warnings:
             self._warnings.setdefault(f"{event.host}: {_one_line(warning)}")
+        for change in event.changes:
+            # in check mode a package is missing in every step that wants it
+            self._changes.setdefault((change.host, *change.what), change)
         self._data += [TaskResult(event.host, event.task, data) for data in event.data]
 
     def summary(self, errors: str = "") -> RunSummary:
@@ -125,6 +132,7 @@ class Tally:
             slowest=self._slowest(),
             warnings=tuple(self._warnings),
             results=tuple(self._data),
+            changes=tuple(self._changes.values()),
         )
 
     def _hosts(self) -> list[str]:

@@ -102,7 +102,7 @@ def failure_lines(failures: Iterable[Failure]) -> Iterator[str]:
 
 def _first_line(request: RunRequest, hosts: tuple[str, ...] | None) -> str:
     what = " ".join([request.command, *(request.playbooks if request.command == "deploy" else ())])
-    how = " (check: nothing will be changed)" if request.check else ""
+    how = " (check: nothing will be changed)" if request.check and request.command == "deploy" else ""
     if hosts is None:
         return f"{what} on the nodes of {request.limit}{how}"
     return f"{what} on {len(hosts)} node{'s' if len(hosts) != 1 else ''}: {_short(fold(hosts))}{how}"

@@ -31,7 +31,9 @@ class ActionModule(ActionBase):
             facts, changed, warnings = self._gather(arguments, hostvars)
         except DeepOpsError as error:
             raise AnsibleActionFail(f"{error.message}: {error.hint}") from error
-        return {**result, "changed": changed, "ansible_facts": facts, "deepops_warnings": warnings}
+        entry = {"kind": "file", "name": "hardware.yml", "action": "write", "local": True}
+        changes = [{**entry, "detail": "what the nodes reported"}] if changed else []
+        return {**result, "changed": changed, "changes": changes, "ansible_facts": facts, "deepops_warnings": warnings}
 
     def _gather(self, arguments, hostvars):
         path = Path(arguments["cluster_dir"]) / "hardware.yml"

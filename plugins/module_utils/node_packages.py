@@ -21,6 +21,7 @@ LOCKED = re.compile(
     r"Could not get lock|Unable to acquire the dpkg frontend lock|Unable to lock|is another process using it"
 )
 INTERRUPTED = "dpkg was interrupted"
+_CANDIDATE = re.compile(r"^(\S+):\n  Installed: .*\n  Candidate: (?!\(none\))(\S+)$", re.MULTILINE)
 
 
 class PackageError(Exception):
@@ -44,6 +45,19 @@ def installed(names):
     ).stdout
     rows = (line.split() for line in output.splitlines())
     return {row[0]: row[1] for row in rows if len(row) == 3 and row[2] == "installed"}
+
+
+def candidates(names):
+    """{name: version} that the package lists of this node have; it writes nothing, not even apt's own cache."""
+    output = subprocess.run(
+        ["apt-cache", "-o", "Dir::Cache::pkgcache=", "-o", "Dir::Cache::srcpkgcache=", "policy"] + list(names),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        universal_newlines=True,
+        env=dict(os.environ, **ENVIRONMENT),
+        check=False,
+    ).stdout
+    return dict(_CANDIDATE.findall(output))
 
 
 def install(names, lock_wait=LOCK_WAIT_S):

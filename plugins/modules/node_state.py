@@ -92,6 +92,11 @@ EXAMPLES = r"""
 
 RETURN = r"""
 actions: {description: What was done, a sentence each., type: list, elements: str, returned: always}
+changes:
+  description: The same for programs, C(kind), C(name) and C(action) each; in check mode with C(diff).
+  type: list
+  elements: dict
+  returned: always
 packages: {description: Installed version of each package., type: dict, returned: always}
 probes: {description: Output of each probe., type: dict, returned: always}
 """
@@ -101,11 +106,12 @@ import os
 import socket
 import subprocess
 
-from ansible.module_utils import node_files, node_packages, node_record, node_units
+from ansible.module_utils import node_changes, node_files, node_packages, node_record, node_units
 from ansible.module_utils.basic import AnsibleModule
 
 MARKER = "deepopsctl"
 UNIT_FOLDER = "/etc/systemd/system/"
+CONTAINER = "/run/systemd/container"
 
 
 class Step:
@@ -115,11 +121,13 @@ class Step:
         self.module = module
         self.dry = module.check_mode
         self.actions = []
+        self.changes = []
         self.diffs = []
         self.record = {"packages": {}, "files": {}, "directories": {}, "units": {}}
 
-    def did(self, action):
-        self.actions.append(action)
+    def did(self, sentence, kind, name, action, **more):
+        self.actions.append(sentence)
+        self.changes.append(node_changes.entry(kind, name, action, **more))
 
     def fail(self, message, hint=""):
         self.module.fail_json(msg=message, hint=hint, actions=self.actions, changed=bool(self.actions))
@@ -134,8 +142,11 @@ def ensure_packages(step, names, hold_units):
         absent = [name for name in names if name not in present]
         if absent:
             step.fail("the package manager reported success, yet these are missing: %s" % " ".join(absent))
+    elif missing:
+        present.update(node_packages.candidates(missing))
     for name in missing:
-        step.did("installed %s %s" % (name, present.get(name, "")))
+        version = present.get(name, "")
+        step.did("installed %s %s" % (name, version), "package", name, "install", detail=version)
     if missing:
         step.diffs.append(
             {"before": "", "after": "".join("%s\n" % name for name in missing), "after_header": "packages"}
@@ -159,7 +170,8 @@ def install_packages(step, missing, hold_units):
 def ensure_hostname(step, name):
     if not name or socket.gethostname() == name:
         return
-    step.did("set the hostname to %s" % name)
+    was = "was %s" % socket.gethostname()
+    step.did("set the hostname to %s" % name, "hostname", name, "set", detail=was)
     step.diffs.append({"before": socket.gethostname() + "\n", "after": name + "\n", "before_header": "hostname"})
     if step.dry:
         return
@@ -177,7 +189,10 @@ def ensure_directory(step, wanted):
         step.fail("%s: user %s or group %s does not exist" % (path, wanted["owner"], wanted["group"]))
     current = node_record.directory_facts(path)
     if current is None or (ids is not None and current != [ids[0], ids[1], mode]):
-        step.did("created %s" % path if current is None else "set owner and mode of %s" % path)
+        sentence = "created %s" % path if current is None else "set owner and mode of %s" % path
+        # one word for both: which of them it is may depend on what a package has just made
+        owned = "%s:%s %s" % (wanted["owner"], wanted["group"], wanted["mode"])
+        step.did(sentence, "directory", path, "set", detail=owned)
         if not step.dry:
             make_directory(step, path, ids, mode)
     step.record["directories"][path] = node_record.directory_facts(path)
@@ -209,8 +224,7 @@ def ensure_file(step, wanted, units):
         step.fail("%s: user %s or group %s does not exist" % (path, wanted["owner"], wanted["group"]))
     found = node_files.differs(path, content, ids, mode)
     if found:
-        if "content" in found:
-            add_diff(step, wanted, content)
+        difference = add_diff(step, wanted, content) if "content" in found else {}
         if not step.dry:
             # another owner or mode is nothing that a running daemon has to be restarted for
             names = [unit["name"] for unit in units if path in unit["restart_on"] and "content" in found]
@@ -218,7 +232,7 @@ def ensure_file(step, wanted, units):
             for name in due:
                 node_record.mark_pending(name, path)
             apply_file(step, wanted, content, ids, found, due)
-        step.did("wrote %s" % path if "content" in found else "set %s of %s" % (" and ".join(found), path))
+        note_file(step, wanted, found, difference)
     step.record["files"][path] = node_record.file_facts(path)
     return "content" in found
 
@@ -241,16 +255,29 @@ def apply_file(step, wanted, content, ids, found, due):
         step.fail(*node_files.trouble(OSError(error.errno, error.strerror, path)))
 
 
+def note_file(step, wanted, found, difference):
+    path = wanted["path"]
+    if "content" in found:
+        step.did("wrote %s" % path, "file", path, "write", **difference)
+        return
+    owned = "%s:%s %s" % (wanted["owner"], wanted["group"], wanted["mode"])
+    step.did("set %s of %s" % (" and ".join(found), path), "file", path, "mode", detail=owned)
+
+
 def add_diff(step, wanted, content):
+    """Keep the difference for --diff; what check mode tells of it in `changes`."""
+    before = node_files.read(wanted["path"])
     if wanted["secret_base64"] is not None:
-        shown = {"before": "", "after": "(secret)\n"}
+        shown = {"before": "", "after": node_changes.HIDDEN}
+        difference = node_changes.HIDDEN
     else:
-        before = node_files.read(wanted["path"]) or b""
-        shown = {"before": before.decode(errors="replace"), "after": content.decode(errors="replace")}
+        shown = {"before": (before or b"").decode(errors="replace"), "after": content.decode(errors="replace")}
+        difference = node_changes.unified(shown["before"], shown["after"])
     step.diffs.append(dict(shown, before_header=wanted["path"], after_header=wanted["path"]))
+    return {"diff": difference, "new": before is None} if step.dry else {}
 
 
-def ensure_units(step, units, changed_files):
+def ensure_units(step, units, changed_files, new_units):
     names = [unit["name"] for unit in units]
     if not step.dry and any(path.startswith(UNIT_FOLDER) for path in changed_files):
         run_systemctl(step, ["daemon-reload"], "")
@@ -259,31 +286,43 @@ def ensure_units(step, units, changed_files):
         run_systemctl(step, ["daemon-reload"], "")
     for unit in units:
         if unit["running"]:
-            ensure_running(step, unit, shown.get(unit["name"], {}), changed_files)
+            ensure_running(step, unit, shown.get(unit["name"], {}), changed_files, unit["name"] in new_units)
         else:
             ensure_stopped(step, unit, shown.get(unit["name"], {}))
 
 
-def ensure_running(step, unit, properties, changed_files):
+def ensure_running(step, unit, properties, changed_files, is_new):
     name = unit["name"]
     due = node_record.is_pending(name) or any(path in changed_files for path in unit["restart_on"])
     active = properties.get("ActiveState") == "active"
-    # systemd itself keeps some units from starting (chrony in a container: no clock to set)
-    held_back = unit["optional"] and properties.get("ConditionResult") == "no" and not active and not due
-    if not node_units.is_enabled(properties):
-        step.did("enabled %s" % name)
-        if not step.dry:
-            run_systemctl(step, ["enable", "--quiet", name], name)
-    if step.dry:
-        if due or not (active or held_back):
-            step.did("%s %s" % ("restarted" if active else "started", name))
-        return
-    if due or not (active or held_back):
-        start_or_restart(step, unit, active)
+    enabled = node_units.is_enabled(properties)
+    if not enabled and not step.dry:
+        run_systemctl(step, ["enable", "--quiet", name], name)
+    if not (due or not active) or is_held_back(unit, properties, due, step.dry):
+        started = False
+    else:
+        started = step.dry or start_or_restart(step, unit)
+    if started:
+        action = "restart" if active else "start"
+        step.did("%sed %s" % (action, name), "unit", name, action)
+    elif not enabled and not is_new:
+        # a unit that starts is enabled, too, and so is one that came with its package: no change of its own
+        step.did("enabled %s" % name, "unit", name, "enable")
     step.record["units"][name] = True
 
 
-def start_or_restart(step, unit, active):
+def is_held_back(unit, properties, due, dry):
+    """True where systemd itself keeps a unit from starting (chrony in a container: no clock to set)."""
+    if not unit["optional"] or properties.get("ActiveState") == "active":
+        return False
+    if properties.get("LoadState") == "not-found":
+        # its package, and with it its condition, is not there yet
+        return dry and os.path.exists(CONTAINER)
+    return properties.get("ConditionResult") == "no" and (dry or not due)
+
+
+def start_or_restart(step, unit):
+    """True when the unit runs afterwards; False when a condition of its own keeps it from it."""
     name = unit["name"]
     facts = node_units.show([name])[name]
     if facts.get("LoadState") == "masked":
@@ -297,7 +336,7 @@ def start_or_restart(step, unit, active):
     if properties.get("ActiveState") != "active":
         if unit["optional"] and properties.get("ConditionResult") == "no":
             node_record.clear_pending(name)
-            return
+            return False
         step.fail(
             "%s does not run (%s): %s" % (name, properties.get("SubState", "?"), node_units.last_words(name)),
             "see `journalctl -u %s` on the node" % name,
@@ -305,7 +344,7 @@ def start_or_restart(step, unit, active):
     if unit["port"] and not node_units.wait_for_port(unit["port"], 60):
         step.fail("%s runs but does not listen on port %d" % (name, unit["port"]), node_units.last_words(name))
     node_record.clear_pending(name)
-    step.did("%s %s" % ("restarted" if active else "started", name))
+    return True
 
 
 def ensure_stopped(step, unit, properties):
@@ -313,7 +352,7 @@ def ensure_stopped(step, unit, properties):
     if properties.get("LoadState") == "not-found":
         return
     if node_units.is_active(properties) or properties.get("UnitFileState") == "enabled":
-        step.did("stopped and disabled %s" % name)
+        step.did("stopped and disabled %s" % name, "unit", name, "stop")
         if not step.dry:
             run_systemctl(step, ["disable", "--now", "--quiet", name], name)
     step.record["units"][name] = False
@@ -404,12 +443,14 @@ def arguments():
 
 def converge(step, wanted):
     """Everything in its order; returns the packages that are installed."""
+    known = node_units.show([unit["name"] for unit in wanted["units"]])
     packages = ensure_packages(step, wanted["packages"], wanted["hold_units"])
     ensure_hostname(step, wanted["hostname"])
     for directory in wanted["directories"]:
         ensure_directory(step, directory)
     changed_files = [item["path"] for item in wanted["files"] if ensure_file(step, item, wanted["units"])]
-    ensure_units(step, wanted["units"], changed_files)
+    new_units = [name for name, facts in known.items() if facts.get("LoadState") == "not-found"]
+    ensure_units(step, wanted["units"], changed_files, new_units)
     if not step.dry:
         node_record.save(wanted["component"], wanted["step"], wanted["digest"], step.record)
     return packages
@@ -427,6 +468,7 @@ def main():
     module.exit_json(
         changed=bool(step.actions),
         actions=step.actions,
+        changes=step.changes,
         packages=packages,
         probes=run_probes(wanted["probes"]),
         diff=step.diffs,

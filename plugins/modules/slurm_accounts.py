@@ -257,6 +257,8 @@ def main():
     sacctmgr = Sacctmgr(module)
     # before the first deploy there is nothing to ask
     bare = module.check_mode and (not shutil.which("sacctmgr") or sacctmgr.run("show", "cluster")[0] != 0)
+    if bare and os.path.exists(OWNED):
+        leave(module, [], EMPTY, {}, ["slurmdbd does not answer: accounts and limits could not be compared"])
     if module.params["only_names"] and not bare:
         add_names(module, sacctmgr, wanted)
     if not bare and not module.check_mode and not cluster_registered(sacctmgr, cluster):

@@ -8,14 +8,18 @@ module: slurm_config
 short_description: Check, install and apply slurm.conf, gres.conf and cgroup.conf on a controller
 description:
   - The new slurm.conf is parsed by Slurm itself before it replaces the old one.
-  - Nodes on which jobs run are not taken out of the configuration, Slurm would kill those jobs.
   - What changed decides what happens, from nothing over C(scontrol reconfigure) to a restart of slurmctld.
-    Running jobs survive each of them. Changes that would lose jobs are refused.
+    Running jobs survive each of them. What Slurm can't change under the jobs that are there is refused.
+  - Check mode says what would happen, and what would be refused, without failing.
   - When slurmctld does not come back with the new configuration, the old one is put back.
 options:
   component: {description: Component this step belongs to., type: str, required: true}
   step: {description: Name of the step., type: str, required: true}
   digest: {description: Hash of the desired state; empty keeps no record., type: str, default: ""}
+  verify:
+    description: Only refuse what this configuration would be refused for; change nothing.
+    type: bool
+    default: false
   primary:
     description: Whether slurmctld runs here; elsewhere the files are kept ready and the daemon is off.
     type: bool
@@ -40,18 +44,26 @@ EXAMPLES = r"""
 RETURN = r"""
 effect: {description: "none, reconfigure, restart_slurmctld or restart_slurmd.", type: str, returned: always}
 keys: {description: Keys that changed., type: list, elements: str, returned: always}
+deepops:
+  description: C(blocked), why it would be refused, each with C(message) and C(hint).
+  type: dict
+  returned: in check mode
+changes:
+  description: What was or would be changed, each key of slurm.conf with its C(policy).
+  type: list
+  elements: dict
+  returned: always
 """
 
 import os
-import re
 import shutil
 import subprocess
 import tempfile
 import time
 
-from ansible.module_utils import node_files, node_record, node_units
+from ansible.module_utils import node_changes, node_files, node_record, node_units, slurm_effects, slurm_refusals
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.slurm_effects import Effect, effect_of
+from ansible.module_utils.slurm_effects import Effect
 
 UNIT = "slurmctld.service"
 RECONFIGURE = "slurmctld.reconfigure"
@@ -93,39 +105,51 @@ def syntax_error(files):
         shutil.rmtree(folder)
 
 
-def required_effect(files, folder):
+def current_texts(files):
+    """What is in the files now."""
+    return {path: (node_files.read(path) or b"").decode(errors="replace") for path in files}
+
+
+def required_effect(files, current, found):
     """The strongest effect of the changed files, and the keys."""
-    current = {path: (node_files.read(path) or b"").decode(errors="replace") for path in files}
-    conf = os.path.join(folder, "slurm.conf")
-    effect, keys = effect_of(current[conf], files[conf])
-    if not current[conf]:
+    if not current[conf_of(files)]:
         return Effect.RESTART_SLURMCTLD, ["(first configuration)"]
-    others = [path for path in files if path != conf and current[path] != files[path]]
-    for path in others:
-        keys.append(os.path.basename(path))
-        # slurmctld builds its tables of generic resources at start
-        least = Effect.RESTART_SLURMCTLD if path.endswith("gres.conf") else Effect.RECONFIGURE
-        effect = max(effect, least)
+    effect = max([change.effect for change in found] or [Effect.NONE])
+    keys = list(dict.fromkeys(change.key.split()[0].partition("=")[0] for change in found))
+    for path in files:
+        if path != conf_of(files) and current[path] != files[path]:
+            keys.append(os.path.basename(path))
+            # slurmctld builds its tables of generic resources at start
+            effect = max(effect, Effect.RESTART_SLURMCTLD if path.endswith("gres.conf") else Effect.RECONFIGURE)
     return effect, keys
 
 
-def hostnames(conf):
-    """All nodes of a slurm.conf's NodeName lines."""
-    expressions = re.findall(r"^NodeName=(\S+)", conf, re.MULTILINE | re.IGNORECASE)
-    if not expressions:
-        return set()
-    status, output = run(["scontrol", "show", "hostnames", ",".join(expressions)])
-    return set(output.split()) if status == 0 else set()
+def conf_of(files):
+    """The path of slurm.conf among the files."""
+    return next(path for path in files if os.path.basename(path) == "slurm.conf")
 
 
-def jobs_on_removed_nodes(old, new):
-    """(nodes, job ids) that the new slurm.conf would drop with jobs on them."""
-    removed = sorted(hostnames(old) - hostnames(new)) if old and shutil.which("squeue") else []
-    if not removed:
-        return [], []
-    nodes = ",".join(removed)
-    status, output = run(["squeue", "--noheader", "--format=%A", "--states=R,CG,S", "--nodelist", nodes])
-    return removed, sorted(set(output.split())) if status == 0 else []
+def key_entries(found):
+    """The changed keys, each with its old and new value and its policy."""
+    return [
+        node_changes.entry(
+            "key",
+            change.key,
+            change.action,
+            detail=" -> ".join(value for value in (change.old, change.new) if value),
+            policy=slurm_effects.POLICIES[change.effect],
+        )
+        for change in found
+    ]
+
+
+def file_entries(files, current):
+    """The files that differ, with the difference."""
+    return [
+        node_changes.entry("file", path, "write", diff=node_changes.unified(current[path], text), new=not current[path])
+        for path, text in files.items()
+        if node_files.read(path) != text.encode()
+    ]
 
 
 def controller_answers(seconds):
@@ -141,14 +165,23 @@ def controller_answers(seconds):
     return False
 
 
+def due_action(effect):
+    """What slurmctld needs: '' for nothing, reconfigure, restart or start."""
+    if node_units.show([UNIT])[UNIT].get("ActiveState") != "active":
+        return "start"
+    if effect <= Effect.RECONFIGURE:
+        return "reconfigure" if effect == Effect.RECONFIGURE else ""
+    return "restart"
+
+
 def apply(effect, first):
     """Make slurmctld use the files on disk. Returns (action, error)."""
-    active = node_units.show([UNIT])[UNIT].get("ActiveState") == "active"
-    if active and effect == Effect.NONE:
+    action = due_action(effect)
+    if action == "":
         return "", ""
-    if active and effect == Effect.RECONFIGURE:
+    if action == "reconfigure":
         status, output = run(["scontrol", "reconfigure"], seconds=120)
-        return "reconfigured Slurm", output if status else ""
+        return action, output if status else ""
     run(["systemctl", "reset-failed", UNIT])
     status, output = run(["systemctl", "restart", UNIT], seconds=120)
     if status or not controller_answers(60):
@@ -156,7 +189,7 @@ def apply(effect, first):
     if not first:
         # configless slurmds fetch the new files only when they are told to
         run(["scontrol", "reconfigure"], seconds=120)
-    return "%s slurmctld.service" % ("restarted" if active else "started"), ""
+    return action, ""
 
 
 def install(files, effect):
@@ -214,28 +247,27 @@ def file_diffs(files):
     ]
 
 
-def stand_by(files):
-    """Keep the files ready on a controller that does not serve."""
-    diffs = file_diffs(files)
-    install(files, Effect.NONE)
-    actions = ["wrote %s" % diff["after_header"] for diff in diffs]
+def unit_entries(actions):
+    return [node_changes.entry("unit", UNIT, action) for action in actions if action]
+
+
+def stand_by(files, dry):
+    """Keep the files ready on a controller that does not serve; returns what slurmctld needs."""
     facts = node_units.show([UNIT])[UNIT]
-    if facts.get("ActiveState") == "active" or facts.get("UnitFileState") == "enabled":
-        run(["systemctl", "disable", "--now", "--quiet", UNIT], seconds=120)
-        actions.append("stopped and disabled %s" % UNIT)
-    return actions, diffs
+    serves = facts.get("ActiveState") == "active" or facts.get("UnitFileState") == "enabled"
+    if not dry:
+        install(files, Effect.NONE)
+        if serves:
+            run(["systemctl", "disable", "--now", "--quiet", UNIT], seconds=120)
+    return ["stop"] if serves else []
 
 
-def converge(module, files, effect, keys):
-    """Install and apply; fail with the old configuration back in force."""
-    if not module.params["primary"]:
-        return stand_by(files)
+def serve(module, files, effect, keys):
+    """Install and apply; fail with the old configuration back in force. Returns what slurmctld needed."""
     old = {path: node_files.read(path) for path in files}
-    first = old[os.path.join(module.params["folder"], "slurm.conf")] is None
-    enabled = node_units.is_enabled(node_units.show([UNIT])[UNIT])
-    if not enabled:
+    first = old[conf_of(files)] is None
+    if not node_units.is_enabled(node_units.show([UNIT])[UNIT]):
         run(["systemctl", "enable", "--quiet", UNIT])
-    diffs = file_diffs(files)
     install(files, effect)
     action, error = apply(effect, first)
     if error:
@@ -246,8 +278,33 @@ def converge(module, files, effect, keys):
         clear_pending()
         module.fail_json(msg="Slurm did not accept the new configuration: %s" % error, hint=hint)
     clear_pending()
-    actions = ["wrote %s" % diff["after_header"] for diff in diffs] + ([action] if action else [])
-    return actions + ([] if enabled else ["enabled %s" % UNIT]), diffs
+    return [action]
+
+
+def would_serve(effect):
+    """What slurmctld would need; a unit that does not run yet is enabled with its start."""
+    facts = node_units.show([UNIT])[UNIT]
+    action = due_action(effect)
+    return [action] if action == "start" or node_units.is_enabled(facts) else [action, "enable"]
+
+
+def converge(module, files, effect, keys):
+    """Make it so, or say what would be done; returns what slurmctld needs."""
+    if not module.params["primary"]:
+        return stand_by(files, module.check_mode)
+    needs = would_serve(effect)
+    return needs if module.check_mode else serve(module, files, effect, keys) + needs[1:]
+
+
+def refusals(module, files, current, found):
+    """Why Slurm would not take this, or not without losing jobs: (message, hint) each."""
+    problem = syntax_error(files)
+    if problem:
+        hint = "correct slurm_config in inventory/group_vars/all/settings.yml, or the options in cluster.yml"
+        return [("slurm.conf is not valid: %s" % problem, hint)]
+    if not current[conf_of(files)] or not module.params["primary"]:
+        return []
+    return slurm_refusals.of(found)
 
 
 def main():
@@ -256,6 +313,7 @@ def main():
             "component": {"required": True},
             "step": {"required": True},
             "digest": {"default": ""},
+            "verify": {"type": "bool", "default": False},
             "primary": {"type": "bool", "default": True},
             "folder": {"type": "path", "default": "/etc/slurm"},
             "slurm_conf": {"required": True},
@@ -268,40 +326,32 @@ def main():
     files = {
         os.path.join(folder, "%s.conf" % name): module.params["%s_conf" % name] for name in ("slurm", "gres", "cgroup")
     }
-    problem = syntax_error(files)
-    if problem:
-        module.fail_json(
-            msg="slurm.conf is not valid, nothing was changed: %s" % problem,
-            hint="correct slurm_config in inventory/group_vars/all/settings.yml, or the options in cluster.yml",
-        )
-    effect, keys = required_effect(files, folder)
-    if effect == Effect.REFUSED:
-        module.fail_json(
-            msg="changing %s would lose running jobs, nothing was changed" % ", ".join(keys),
-            hint="put the old value back; moving a live cluster's name or state is not supported",
-        )
-    conf = os.path.join(folder, "slurm.conf")
-    removed, jobs = jobs_on_removed_nodes((node_files.read(conf) or b"").decode(errors="replace"), files[conf])
-    if jobs:
-        module.fail_json(
-            msg="taking %s out of slurm.conf would kill jobs %s, nothing was changed"
-            % (", ".join(removed), ", ".join(jobs)),
-            hint="drain them and wait (scontrol update nodename=%s state=drain reason=removal), then deploy again"
-            % ",".join(removed),
-        )
+    current = current_texts(files)
+    conf = conf_of(files)
+    found = slurm_effects.changes(current[conf], files[conf]) if current[conf] else []
+    blocked = refusals(module, files, current, found)
+    if blocked and not module.check_mode:
+        message, hint = blocked[0]
+        module.fail_json(msg="%s; nothing was changed" % message, hint=hint)
+    if module.params["verify"]:
+        module.exit_json(changed=False, effect="none", keys=[], changes=[])
+    effect, keys = required_effect(files, current, found)
     effect = with_pending(effect)
-    if module.check_mode:
-        diffs = file_diffs(files)
-        module.exit_json(changed=bool(diffs), effect=effect.name.lower(), keys=keys, actions=[], diff=diffs)
+    entries, diffs = file_entries(files, current) + key_entries(found), file_diffs(files)
     try:
-        actions, diffs = converge(module, files, effect, keys)
+        entries += unit_entries(converge(module, files, effect, keys))
     except OSError as error:
         message, hint = node_files.trouble(error)
         module.fail_json(msg="the old configuration is still in force: %s" % message, hint=hint)
+    result = {"effect": effect.name.lower(), "keys": keys, "changed": bool(entries), "changes": entries, "diff": diffs}
+    if module.check_mode:
+        result["deepops"] = {"blocked": [{"message": message, "hint": hint} for message, hint in blocked]}
+        result["deepops_warnings"] = ["this would be refused: %s" % message for message, _hint in blocked]
+        module.exit_json(**result)
     items = {"packages": {}, "directories": {}, "units": {UNIT: module.params["primary"]}}
     items["files"] = {path: node_record.file_facts(path) for path in files}
     node_record.save(module.params["component"], module.params["step"], module.params["digest"], items)
-    module.exit_json(changed=bool(actions), effect=effect.name.lower(), keys=keys, actions=actions, diff=diffs)
+    module.exit_json(**result)
 
 
 if __name__ == "__main__":

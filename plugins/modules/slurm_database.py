@@ -23,6 +23,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 actions: {description: What was done., type: list, elements: str, returned: always}
+changes: {description: The same for programs., type: list, elements: dict, returned: always}
 """
 
 import os
@@ -31,8 +32,10 @@ import shutil
 import subprocess
 import tempfile
 
+from ansible.module_utils import node_changes
 from ansible.module_utils.basic import AnsibleModule
 
+DATA = "/var/lib/mysql"
 CLIENT = ["mariadb", "--batch", "--skip-column-names"]
 
 
@@ -76,13 +79,16 @@ def main():
     for name in (database, user):
         if not re.fullmatch(r"[A-Za-z0-9_]+", name):
             module.fail_json(msg="%r is no plain database name" % name)
-    if module.check_mode and not shutil.which(CLIENT[0]):
-        module.exit_json(changed=True, actions=["would make database %s" % database])
-    status, present = sql("SHOW DATABASES LIKE '%s';" % database)
-    if status:
+    status, present = sql("SHOW DATABASES LIKE '%s';" % database) if shutil.which(CLIENT[0]) else (1, "not installed")
+    if status and module.check_mode:
+        # MariaDB is installed or started before this task is done in earnest
+        present, works = os.path.isdir(os.path.join(DATA, database)), True
+    elif status:
         module.fail_json(msg="MariaDB does not answer: %s" % present, hint="see `journalctl -u mariadb` on the node")
-    if present and login_works(user, password, database):
-        module.exit_json(changed=False, actions=[])
+    else:
+        works = bool(present) and login_works(user, password, database)
+    if present and works:
+        module.exit_json(changed=False, actions=[], changes=[])
     if not module.check_mode:
         quoted = password.replace("\\", "\\\\").replace("'", "\\'")
         status, output = sql(
@@ -93,7 +99,10 @@ def main():
         )
         if status:
             module.fail_json(msg="MariaDB refused: %s" % output.replace(password, "***"))
-    module.exit_json(changed=True, actions=["made database %s and its user" % database])
+    changes = [node_changes.entry("login", user, "set", detail="of database %s" % database)]
+    if not present:
+        changes.insert(0, node_changes.entry("database", database, "create"))
+    module.exit_json(changed=True, actions=["made database %s and its user" % database], changes=changes)
 
 
 if __name__ == "__main__":

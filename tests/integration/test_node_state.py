@@ -41,6 +41,10 @@ class Node:
         """What a task says it did, with paths below this node's folder."""
         return [action.replace(f"{self.folder}/", "") for action in self[task].data["actions"]]
 
+    def changes(self, task: str) -> list[tuple[str, str, str]]:
+        """The same for programs: kind, name and action."""
+        return [(entry["kind"], entry["name"], entry["action"]) for entry in self[task].data["changes"]]
+
     def diff(self, task: str) -> str:
         """All diffs of a task as text."""
         return json.dumps(self[task].data["diff"])
@@ -236,6 +240,23 @@ class TestCheckMode:
     def test_it_names_the_same_as_the_run_that_follows(self, node: Node) -> None:
         assert node.actions("mend, in check mode") == node.actions("mend")
 
+    @pytest.mark.parametrize("run", ["first", "mend"])
+    def test_it_tells_programs_the_same_changes_as_the_run_that_follows(self, node: Node, run: str) -> None:
+        assert node.changes(f"{run}, in check mode")
+        assert node.changes(f"{run}, in check mode") == node.changes(run)
+
+    def test_a_change_has_its_difference_and_a_secret_one_has_none(self, node: Node) -> None:
+        diffs = {
+            Path(change["name"]).name: change["diff"]
+            for change in node["first, in check mode"].data["changes"]
+            if change["kind"] == "file"
+        }
+
+        assert diffs["plain.conf"] == "@@ -0,0 +1,2 @@\n+one\n+two\n"
+        assert diffs["password"] == diffs["key"] == "(secret)\n"
+        assert "+192.0.2.1 n1\n" in diffs["hosts"]
+        assert not any("diff" in change for change in node["first"].data["changes"])
+
     def test_an_owner_that_a_package_would_make_is_no_error(self, node: Node) -> None:
         assert node["nobody, in check mode"].status == "ok"
 
@@ -250,10 +271,7 @@ class TestCheckMode:
 
     @needs_systemctl
     def test_units_that_do_not_run_would_be_started(self, node: Node) -> None:
-        assert node.actions("unit, in check mode") == [
-            "enabled no-such-unit-anywhere.service",
-            "started no-such-unit-anywhere.service",
-        ]
+        assert node.actions("unit, in check mode") == ["started no-such-unit-anywhere.service"]
 
 
 class TestSecrets:

@@ -119,6 +119,7 @@ def test_the_json_object_has_the_documented_keys() -> None:
     found = outcome(BROKEN).as_object()
     assert list(found) == [
         "schema", "command", "ok", "verdict", "run", "elapsed_s", "hosts", "failures", "slowest", "warnings",
+        "changes",
     ]  # fmt: skip
     failures = found["failures"]
     assert isinstance(failures, list)

@@ -2,9 +2,23 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
-from deepopsctl.slurm_effects import EFFECTS, Effect, effect_of, parse_conf, slurmd_generation
+from deepopsctl.nodelist import expand as expand_as_clustershell
+from deepopsctl.slurm_effects import (
+    EFFECTS,
+    POLICIES,
+    Effect,
+    changes,
+    effect_of,
+    expand,
+    fold,
+    parse_conf,
+    slurmd_generation,
+)
 
 CONF = """\
 # a comment
@@ -25,10 +39,13 @@ PartitionName=cpu Nodes=n[1-2] MaxTime=INFINITE State=UP
         ("SlurmctldTimeout=120", "SlurmctldTimeout=300", Effect.RECONFIGURE, ["SlurmctldTimeout"]),
         ("MaxTime=INFINITE", "MaxTime=1-00:00:00", Effect.RECONFIGURE, ["PartitionName"]),
         ("Nodes=n[1-2] ", "Nodes=n1 ", Effect.RECONFIGURE, ["PartitionName"]),
-        ("CPUs=4", "CPUs=8", Effect.RESTART_SLURMCTLD, ["NodeName"]),
+        ("CPUs=4", "CPUs=8", Effect.DRAIN_FIRST, ["NodeName"]),
+        ("State=UNKNOWN", "State=UNKNOWN Features=ib", Effect.RESTART_SLURMCTLD, ["NodeName"]),
+        ("NodeName=n[1-2] ", "NodeName=n1 ", Effect.DRAIN_FIRST, ["NodeName"]),
         ("n[1-2] CPUs", "n[1-3] CPUs", Effect.RESTART_SLURMCTLD, ["NodeName"]),
         ("SlurmctldHost=ctl2(192.0.2.2)\n", "", Effect.RESTART_SLURMCTLD, ["SlurmctldHost"]),
         ("proctrack/cgroup", "proctrack/linuxproc", Effect.RESTART_SLURMD, ["ProctrackType"]),
+        ("PartitionName=cpu", "PartitionName=other", Effect.DRAIN_FIRST, ["PartitionName"]),
         ("ClusterName=hpc", "ClusterName=other", Effect.REFUSED, ["ClusterName"]),
         ("/var/lib/slurm/slurmctld", "/srv/slurm", Effect.REFUSED, ["StateSaveLocation"]),
         ("SlurmctldTimeout=120\n", "", Effect.RECONFIGURE, ["SlurmctldTimeout"]),
@@ -45,7 +62,7 @@ def test_a_change_has_the_smallest_effect_that_will_do(old: str, new: str, effec
 def test_the_strongest_of_several_changes_wins() -> None:
     changed = CONF.replace("SlurmctldTimeout=120", "SlurmctldTimeout=9").replace("CPUs=4", "CPUs=8")
 
-    assert effect_of(CONF, changed) == (Effect.RESTART_SLURMCTLD, ["NodeName", "SlurmctldTimeout"])
+    assert effect_of(CONF, changed) == (Effect.DRAIN_FIRST, ["NodeName", "SlurmctldTimeout"])
 
 
 @pytest.mark.parametrize(
@@ -74,7 +91,7 @@ def test_the_order_of_the_controllers_counts() -> None:
 
 def test_the_case_of_a_key_does_not_change_its_effect() -> None:
     assert effect_of("proctracktype=a\n", "proctracktype=b\n")[0] is Effect.RESTART_SLURMD
-    assert effect_of("nodename=n1 CPUs=1\n", "nodename=n1 CPUs=2\n")[0] is Effect.RESTART_SLURMCTLD
+    assert effect_of("nodename=n1 CPUs=1\n", "nodename=n1 cpus=2\n")[0] is Effect.DRAIN_FIRST
 
 
 def test_writing_a_key_in_another_case_is_no_change() -> None:
@@ -89,7 +106,39 @@ def test_every_node_line_counts() -> None:
     conf = "NodeName=n1 CPUs=1\nNodeName=n2 CPUs=1\n"
 
     assert parse_conf(conf) == {"nodename": "n1 CPUs=1\nn2 CPUs=1\n"}
-    assert effect_of(conf, conf.replace("n1 CPUs=1", "n1 CPUs=2"))[0] is Effect.RESTART_SLURMCTLD
+    assert effect_of(conf, conf.replace("n1 CPUs=1", "n1 CPUs=2"))[0] is Effect.DRAIN_FIRST
+
+
+def test_each_change_is_told_with_its_old_and_new_value_and_its_policy() -> None:
+    changed = (
+        CONF.replace("SlurmctldTimeout=120", "SlurmctldTimeout=300")
+        .replace("NodeName=n[1-2] CPUs=4", "NodeName=n[2-4] CPUs=8")
+        .replace("MaxTime=INFINITE", "MaxTime=5")
+    )
+
+    told = [(c.key, c.action, c.old, c.new, POLICIES[c.effect]) for c in changes(CONF, changed)]
+
+    assert told == [
+        ("NodeName=n1", "remove", "CPUs=4 State=UNKNOWN", "", "drain first"),
+        ("NodeName=n2 CPUs", "modify", "4", "8", "drain first"),
+        ("NodeName=n[3-4]", "add", "", "CPUs=8 State=UNKNOWN", "restart slurmctld"),
+        ("PartitionName=cpu MaxTime", "modify", "INFINITE", "5", "reconfigure"),
+        ("SlurmctldTimeout", "modify", "120", "300", "reconfigure"),
+    ]
+
+
+def test_folding_the_lines_of_nodes_otherwise_is_no_change() -> None:
+    one_by_one = CONF.replace(
+        "NodeName=n[1-2] CPUs=4 State=UNKNOWN", "NodeName=DEFAULT State=UNKNOWN\nNodeName=n2 CPUs=4\nNodeName=n1 CPUs=4"
+    )
+
+    assert changes(CONF, one_by_one) == []
+
+
+@pytest.mark.parametrize("text", ["gpu[01-03,07],login1", "r[1-2]n[08-10]", "a,b", "n[9-11]"])
+def test_hostlists_are_read_as_clustershell_reads_them(text: str) -> None:
+    assert sorted(expand(text)) == sorted(expand_as_clustershell(text))
+    assert sorted(expand(fold(sorted(expand(text))))) == sorted(expand(text))
 
 
 class TestGeneration:
@@ -126,3 +175,14 @@ class TestGeneration:
         assert slurmd_generation("TaskPlugin=a\nProctrackType=b\n", "") == slurmd_generation(
             "ProctrackType=b\nTaskPlugin=a\n", ""
         )
+
+
+@pytest.mark.parametrize("effect", [effect for effect in Effect if effect not in (Effect.NONE, Effect.RECONFIGURE)])
+def test_the_reference_lists_the_keys_of_each_policy(effect: Effect) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "reference" / "settings.md").read_text(encoding="utf-8")
+    (row,) = (line for line in text.splitlines() if line.startswith(f"| `{POLICIES[effect]}` |"))
+    keys = row.split("|")[2]
+
+    assert {key for key, found in EFFECTS.items() if found is effect} - {"NodeName"} == set(
+        re.findall(r"`(\w+)`", keys)
+    ) - {"Gres"}

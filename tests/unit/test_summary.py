@@ -12,7 +12,7 @@ def ended(host: str, task: str, status: Status, at: float = 0.0, message: str = 
 def test_nothing_happened() -> None:
     summary = reduce([])
     assert summary.hosts == {}
-    assert summary.as_object() == {"hosts": {}, "failures": [], "slowest": [], "warnings": []}
+    assert summary.as_object() == {"hosts": {}, "failures": [], "slowest": [], "warnings": [], "changes": []}
 
 
 def test_ok_includes_changed_and_ignored_as_in_ansible() -> None:

@@ -1,0 +1,169 @@
+"""How a plan looks: nodes with the same changes together, files with their differences, keys with their policies."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from shutil import get_terminal_size
+
+import click
+
+from deepopsctl.changes import Change
+from deepopsctl.cli.running import failure_lines
+from deepopsctl.plan import Group, Plan
+
+# Without --diff: a difference longer than this is cut, and new files are only named.
+MAX_DIFF_LINES = 16
+_MARGIN = 13
+_SECTIONS = {
+    "package": "packages",
+    "hostname": "hostname",
+    "directory": "directories",
+    "file": "files",
+    "key": "slurm.conf",
+    "unit": "services",
+    "database": "database",
+    "login": "database",
+    "account": "accounts",
+    "user": "accounts",
+    "association": "accounts",
+    "qos": "accounts",
+}
+_SIGNS = {"install": "+", "create": "+", "add": "+", "start": "+", "enable": "+", "remove": "-", "stop": "-"}
+_COLOURS = {"+": "green", "-": "red", "~": "yellow"}
+_POLICIES = {"reconfigure": "", "drain first": "red", "unsupported": "red"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """Columns that there are, and whether differences are shown whole."""
+
+    width: int
+    whole: bool
+
+
+def plan_lines(plan: Plan, *, whole: bool, record: str) -> Iterator[str]:
+    """The plan for a person; the last line is the verdict."""
+    look = _Look(max(60, min(get_terminal_size((100, 24)).columns, 120)) - _MARGIN, whole)
+    for group in plan.groups:
+        yield click.style(f"{group.component} on {group.names}", bold=True) + _how_many(group)
+        for title, changes in _sections(group.changes):
+            yield from _section(title, changes, group, look)
+        yield ""
+    for entry in plan.blocked:
+        yield _styled("blocked: ", "red") + (f"{entry.host}: " if entry.host else "") + entry.message
+        if entry.hint:
+            yield _styled("hint: ", "cyan") + entry.hint
+    for warning in plan.outcome.summary.warnings:
+        if "this would be refused: " not in warning:
+            yield _styled("warning: ", "yellow") + warning
+    yield from failure_lines(failure for failure in plan.outcome.summary.failures if failure.unreachable)
+    if plan.jobs_line:
+        yield f"jobs: {plan.jobs_line}"
+    if plan.changes:
+        yield f"whole differences: {record}"
+    colour = "red" if plan.blocked else "green" if not plan.changes and not plan.unknown else "yellow"
+    yield "plan: " + click.style(plan.verdict, fg=colour, bold=True)
+
+
+def _how_many(group: Group) -> str:
+    return f" ({len(group.hosts)} nodes)" if len(group.hosts) > 1 else ""
+
+
+def _sections(changes: Iterable[Change]) -> list[tuple[str, list[Change]]]:
+    found: dict[str, list[Change]] = {}
+    for change in changes:
+        found.setdefault(_SECTIONS.get(change.kind, change.kind), []).append(change)
+    order = list(dict.fromkeys(_SECTIONS.values()))
+    return sorted(found.items(), key=lambda pair: order.index(pair[0]) if pair[0] in order else len(order))
+
+
+def _section(title: str, changes: Sequence[Change], group: Group, look: _Look) -> Iterator[str]:
+    lines = _VIEWS.get(title, _others)(changes, group, look)
+    for number, line in enumerate(lines):
+        yield f"  {title if number == 0 else '':<{_MARGIN - 2}}{line}".rstrip()
+
+
+def _packages(changes: Sequence[Change], group: Group, look: _Look) -> Iterator[str]:
+    del group
+    names = ", ".join(f"{change.name} {change.detail}".strip().replace(" ", "\0") for change in changes)
+    for number, line in enumerate(textwrap.wrap(names, look.width - 2, break_long_words=False, break_on_hyphens=False)):
+        yield (_sign("+") if number == 0 else " ") + " " + line.replace("\0", " ")
+
+
+def _files(changes: Sequence[Change], group: Group, look: _Look) -> Iterator[str]:
+    for change in changes:
+        diffs = group.variants[change.what]
+        lines = diffs[0].splitlines()
+        secret = lines == ["(secret)"]
+        notes = ["secret: not shown"] if secret else [] if not change.new else [f"new, {_lines(lines)}"]
+        notes += [change.detail] if change.detail else []
+        yield f"{_sign('+' if change.new else '~')} {change.name}{_note(notes)}"
+        if not secret and (look.whole or not change.new):
+            for line in _diff(lines, look):
+                yield f"    {line}"
+            if len(diffs) > 1:
+                yield f"    ({group.hosts[0]}'s; the other nodes differ in their own way)"
+
+
+def _diff(lines: Sequence[str], look: _Look) -> Iterator[str]:
+    shown = lines if look.whole or len(lines) <= MAX_DIFF_LINES + 2 else lines[:MAX_DIFF_LINES]
+    for line in shown:
+        yield click.style(line, fg={"+": "green", "-": "red", "@": "cyan"}.get(line[:1]))
+    if len(shown) < len(lines):
+        yield f"... {_lines(lines[len(shown) :])} more (--diff shows them)"
+
+
+def _keys(changes: Sequence[Change], group: Group, look: _Look) -> Iterator[str]:
+    del group
+    name_width = max(len(change.name) for change in changes)
+    policy_width = max(len(change.policy) for change in changes)
+    room = look.width - 2 - name_width - 2 - policy_width - 2
+    for change in changes:
+        policy = _styled(change.policy.ljust(policy_width), _POLICIES.get(change.policy, "yellow"))
+        detail = (
+            change.detail if look.whole or len(change.detail) <= room else f"{change.detail[: max(room - 3, 8)]}..."
+        )
+        yield f"{_sign(_signed(change))} {change.name:<{name_width}}  {policy}  {detail}"
+
+
+def _others(changes: Sequence[Change], group: Group, look: _Look) -> Iterator[str]:
+    del look
+    name_width = max(len(_name(change, group)) for change in changes)
+    for change in changes:
+        text = f"{_name(change, group):<{name_width}}  {change.action}{_note([change.detail] if change.detail else [])}"
+        yield f"{_sign(_signed(change))} {text}"
+
+
+_VIEWS: dict[str, Callable[[Sequence[Change], Group, _Look], Iterator[str]]] = {
+    "packages": _packages,
+    "files": _files,
+    "slurm.conf": _keys,
+}
+
+
+def _name(change: Change, group: Group) -> str:
+    return group.names if change.kind == "hostname" else change.name
+
+
+def _signed(change: Change) -> str:
+    return _SIGNS.get(change.action, "~")
+
+
+def _sign(sign: str) -> str:
+    return click.style(sign, fg=_COLOURS[sign])
+
+
+def _note(notes: Sequence[str]) -> str:
+    return f"  {click.style('; '.join(notes), dim=True)}" if notes else ""
+
+
+def _lines(lines: Sequence[str]) -> str:
+    # a new file's difference begins with one line that counts the others
+    count = len(lines) - (1 if lines and lines[0].startswith("@@ -0,0") else 0)
+    return f"{count} line{'' if count == 1 else 's'}"
+
+
+def _styled(text: str, colour: str) -> str:
+    return click.style(text, fg=colour, bold=colour == "red") if colour else text
