@@ -10,7 +10,7 @@ from ansible.module_utils import slurm_reading
 # above Slurm's own MessageTimeout (10 s): it says what is wrong better than a signal does
 COMMAND_TIMEOUT = 30
 SHOW_NODES = ("scontrol", "--oneliner", "--details", "show", "node")
-SHOW_JOBS = ("squeue", "--noheader", "--all", "--format=%s" % slurm_reading.JOB_FORMAT)
+SHOW_JOBS = ("squeue", "--noheader", "--all", "--sort=i", "--format=%s" % slurm_reading.JOB_FORMAT)
 
 
 def ask(*command, timeout=COMMAND_TIMEOUT):
