@@ -15,6 +15,7 @@ from deepopsctl.cli.output import emit_json, say
 
 if TYPE_CHECKING:
     from deepopsctl.clusterdir import ClusterDir
+    from deepopsctl.doctor.examination import Examination
     from deepopsctl.invocation import RunRequest
     from deepopsctl.model import Cluster
 
@@ -32,10 +33,28 @@ def doctor(settings: Settings, /, *, as_json: bool, **given: Any) -> int:
     machine is not fit.
     """
     from deepopsctl.cli.checktable import show_checks
-    from deepopsctl.cli.running import failure_lines, run_watched
+    from deepopsctl.cli.running import failure_lines
+    from deepopsctl.doctor.examination import keep
+
+    found = _look(settings, given)
+    keep(found)
+    show_checks(found.facts)
+    if found.outcome is None:
+        say("the nodes were not asked: this machine is not fit to")
+    else:
+        for line in failure_lines(failure for failure in found.outcome.summary.failures if not failure.host):
+            say(line)
+    if as_json:
+        emit_json(found.document())
+    return int(found.exit_code)
+
+
+def _look(settings: Settings, given: dict[str, Any]) -> Examination:
+    """At this machine first; at the nodes where it is fit to."""
+    from deepopsctl.cli.running import run_watched
     from deepopsctl.clusterdir import ClusterDir
     from deepopsctl.doctor.control import look_here
-    from deepopsctl.doctor.examination import examine, keep, unfit
+    from deepopsctl.doctor.examination import examine, unfit
     from deepopsctl.doctor.here import judge_here
     from deepopsctl.doctor.verdicts import Declared
     from deepopsctl.hardware import load_hardware
@@ -52,17 +71,7 @@ def doctor(settings: Settings, /, *, as_json: bool, **given: Any) -> int:
     if not unfit(here):
         request = _request(settings, directory, cluster, limit.text, given)
         outcome = run_watched(request, limit.hosts, verbosity=settings.verbosity)
-    found = examine(outcome, here, declared, started, time.monotonic() - begin)
-    keep(found)
-    show_checks(found.facts)
-    if outcome is None:
-        say("the nodes were not asked: this machine is not fit to")
-    else:
-        for line in failure_lines(failure for failure in outcome.summary.failures if not failure.host):
-            say(line)
-    if as_json:
-        emit_json(found.document())
-    return int(found.exit_code)
+    return examine(outcome, here, declared, started, time.monotonic() - begin)
 
 
 def _request(

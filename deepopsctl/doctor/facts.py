@@ -93,6 +93,7 @@ class NodeFacts:
     version: str
     family: str
     sudo: str
+    root: bool
     lead: tuple[float, float]
     cpus: int
     memory_mb: int
@@ -197,6 +198,7 @@ def _parse(name: str, raw: _Raw) -> NodeFacts:
         version=platform.text("distribution_version"),
         family=platform.text("os_family"),
         sudo=raw.text("sudo"),
+        root=raw.yes("root"),
         # it began after we had asked, and ended before we had the answer
         lead=(clock.real("end") - asked.real("after"), clock.real("begin") - asked.real("before")),
         cpus=raw.number("cpus"),

@@ -57,6 +57,8 @@ def cgroup(node: NodeFacts, declared: Declared) -> Check | None:
     """A tree that slurmd may use; none is a failure only where the site insists."""
     if not _computes(declared, node.name):
         return None
+    if not node.root:
+        return skipped("cgroup", node.name, "only root may try it, and sudo does not work")
     if node.cgroup != "none":
         return passed("cgroup", node.name, node.cgroup)
     message = "there is no cgroup tree that slurmd may use"

@@ -43,7 +43,8 @@ def main() -> None:
     )
     given = module.params
     expected = {name: address for name, _equals, address in (word.partition("=") for word in given["names"].split())}
-    ports = {daemon: int(port) for daemon, port in given["ports"].items()}
+    # a controller may have a range of ports: it listens on the first of them at least
+    ports = {daemon: int(str(port).partition("-")[0]) for daemon, port in given["ports"].items()}
     found = report.report(expected, list(ports.values()))
     module.exit_json(changed=False, deepops={"doctor": dict(found, ports=ports, settings=given["settings"])})
 

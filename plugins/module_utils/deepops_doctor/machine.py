@@ -41,7 +41,7 @@ def size() -> Dict[str, int]:
 
 
 def disks(paths: List[str]) -> List[Dict[str, Any]]:
-    """Room on the file systems of some folders, in MiB, as root may use it."""
+    """Room on the file systems of some folders, in MiB, without what is reserved for root."""
     found = []
     for path in paths:
         try:

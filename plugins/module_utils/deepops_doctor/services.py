@@ -11,7 +11,8 @@ from typing import Any, Dict, Iterable, List
 from .command import output, read
 
 SLURM = ("slurmctld", "slurmd", "slurmdbd")
-TIME = ("chronyd", "ntpd", "ntpsec", "systemd-timesyn")
+# the kernel keeps 15 letters of a name
+TIME = {"chronyd": "chronyd", "ntpd": "ntpd", "ntpsec": "ntpsec", "systemd-timesyn": "systemd-timesyncd"}
 FIREWALLS = ("firewalld", "ufw")
 STATE = "/var/lib/deepopsctl"
 LISTEN, STA_UNSYNC = "0A", 0x0040
@@ -61,7 +62,10 @@ def owners_of(inodes: Any, running: Dict[int, str]) -> Dict[str, int]:
 
 def time_service(running: Dict[int, str]) -> Dict[str, Any]:
     """Which daemons set the clock, and whether the kernel calls it synchronised."""
-    return {"daemons": sorted(set(running.values()) & set(TIME)), "synchronised": is_synchronised()}
+    return {
+        "daemons": sorted(TIME[name] for name in set(running.values()) & set(TIME)),
+        "synchronised": is_synchronised(),
+    }
 
 
 def is_synchronised() -> bool:
