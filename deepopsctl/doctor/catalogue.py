@@ -130,12 +130,12 @@ DOCTOR = {
         _ALIKE, "NVIDIA driver", "The GPU nodes of a partition run the same driver.", "bring them to one version",
     ),
     "gpus": Entry(
-        _GPUS, "on the PCI bus", "The node has as many GPUs as cluster.yml declares.",
+        _GPUS, "GPUs on the PCI bus", "The node has as many GPUs as cluster.yml declares.",
         "compare `gpus:` in cluster.yml with `lspci -d 10de:` on the node; a GPU that fell off the bus may come back "
         "with a cold start",
     ),
     "gpu-model": Entry(
-        _GPUS, "model", "The GPUs are of the type that cluster.yml declares.",
+        _GPUS, "GPU model", "The GPUs are of the type that cluster.yml declares.",
         "correct `gpus:` in cluster.yml, or the nodes it stands for",
     ),
     "secure-boot": Entry(

@@ -97,5 +97,5 @@ NOT_HERE = {
     "gpu-driver": "there is no NVIDIA driver",
     "gpu-model": "there is no NVIDIA driver",
     "secure-boot": "containers have no firmware",
-    "examined": "it would take the 90 s after which a node that hangs is given up",
+    "examined": "it would take the minute after which a node that hangs is given up",
 }

@@ -194,7 +194,7 @@ FAILURES = (
      "The module interpreter '/usr/bin/python3' was not found."),
     ("python", "minimum of Python", "",
      "ansible-core requires a minimum of Python version 3.8. Current version: 3.6.8"),
-    ("examined", "then does not answer", "see what hangs", "Timed out after 90 second(s)."),
+    ("examined", "then does not answer", "see what hangs", "Timed out after 60 second(s)."),
     ("examined", "Traceback", "", "Traceback (most recent call last): KeyError: 'x'"),
 )  # fmt: skip
 HERE = (
