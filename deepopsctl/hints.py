@@ -7,6 +7,10 @@ import re
 # first match wins: the narrow ones stand before the wide ones
 _HINTS = (
     (
+        r"a Slurm is there that deepopsctl did not make",
+        "keep it, with its jobs and accounting: `deepopsctl takeover`; or remove it from these nodes",
+    ),
+    (
         r"REMOTE HOST IDENTIFICATION HAS CHANGED|host key for .* has changed",
         (
             "the node was reinstalled, or is not the one it was: make sure, then take its new key with "

@@ -6,6 +6,8 @@ import base64
 import secrets
 from pathlib import Path
 
+import yaml
+
 from deepopsctl.errors import ControlMachineError
 from deepopsctl.yamlout import block
 
@@ -37,6 +39,20 @@ def encrypt(variables: dict[str, str], password: str) -> str:
     vault = VaultLib([("default", VaultSecret(password.encode()))])
     encrypted: bytes = vault.encrypt(block(dict(variables)))
     return encrypted.decode()
+
+
+def decrypt(text: str, password: str) -> dict[str, str]:
+    """The variables in the text of a vault file; a ControlMachineError where the password does not open it."""
+    from ansible.parsing.vault import AnsibleVaultError, VaultLib, VaultSecret
+
+    try:
+        plain: bytes = VaultLib([("default", VaultSecret(password.encode()))]).decrypt(text.encode())
+    except AnsibleVaultError as error:
+        raise ControlMachineError(
+            "secrets.yml does not open", "is .vault-password the one that it was encrypted with?"
+        ) from error
+    found = yaml.safe_load(plain)
+    return {str(key): str(value) for key, value in found.items()} if isinstance(found, dict) else {}
 
 
 def is_encrypted(path: Path) -> bool:

@@ -63,10 +63,12 @@ def _lines(value: Mapping[str, object]) -> list[str]:
 def _edit(text: str, wanted: Mapping[str, object]) -> str:
     from ruamel.yaml import YAML
 
+    # a YAML editor loses the comments above the start of the document
+    head, start, body = text.rpartition("\n---\n") if not text.startswith("---\n") else ("", "---\n", text[4:])
     editor = YAML()
     editor.preserve_quotes = True
     editor.width = 4096
-    document = editor.load(text)
+    document = editor.load(body)
     for name, value in wanted.items():
         old = document.get(name)
         if isinstance(old, MutableMapping) and isinstance(value, Mapping):
@@ -76,7 +78,5 @@ def _edit(text: str, wanted: Mapping[str, object]) -> str:
         else:
             document[name] = dict(value) if isinstance(value, Mapping) else value
     stream = io.StringIO()
-    # an explicit start keeps the comments above it
-    editor.explicit_start = any(line.strip() == "---" for line in text.splitlines())
     editor.dump(document, stream)
-    return stream.getvalue()
+    return f"{head}{start}{stream.getvalue()}"

@@ -27,6 +27,7 @@ COMMANDS = MappingProxyType({
     "inventory": ("deepopsctl.cli.inventory:inventory", "Check cluster.yml and write the Ansible inventory anew."),
     "ssh": ("deepopsctl.cli.ssh:ssh", "Passwordless SSH to all nodes."),
     "doctor": ("deepopsctl.cli.doctor:doctor", "Look for what would go wrong: this machine, and every node."),
+    "takeover": ("deepopsctl.cli.takeover:takeover", "Keep what a Slurm that runs already has, before deploy."),
     "plan": ("deepopsctl.cli.plan:plan", "Say what deploy would do; change nothing."),
     "deploy": ("deepopsctl.cli.deploy:deploy", "Install and configure components on the nodes."),
     "validate": ("deepopsctl.cli.validate:validate", "Prove through Slurm that the cluster works."),

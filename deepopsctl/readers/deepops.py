@@ -114,7 +114,9 @@ class _Reader:
                 continue
             where = self.inventory.where.get(group, self.draft.source)
             count = len(self.groups.get(known, ()))
-            self.carryover.leave(f"[{group}]", where, f"not a group of Slurm's ({count} hosts in it)")
+            self.carryover.leave(
+                f"[{group}]", where, f"not a group of Slurm's ({count} host{'' if count == 1 else 's'} in it)"
+            )
             for name, setting in self.group_vars[group].items():
                 self.carryover.leave(name, setting.where, f"it is set for the group {group}")
         for host, given in self.host_vars.items():

@@ -115,7 +115,7 @@ def _why_not(name: str, value: object) -> tuple[str, str]:
     for pattern, reason, hint in _COMPILED:
         if pattern.fullmatch(name):
             off = as_text(value).lower() in _FALSE and reason.endswith("yet")
-            return (f"{reason}, and it is off here", "") if off else (reason, hint)
+            return (f"{reason}; it is switched off here", "") if off else (reason, hint)
     return "deepopsctl has no such setting", "if your own playbooks read it, put it into inventory/group_vars"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from hashlib import sha256
 
 from deepopsctl import nodelist, slurm_effects, slurmconf
@@ -93,6 +94,38 @@ def _proof(host):
     return {} if result.get("failed") or result.get("skipped") or result.get("unreachable") else result
 
 
+def slurm_conf_servers(hosts, port):
+    """What slurmd's --conf-server takes; the port only where it is not Slurm's own."""
+    bare = [f"[{host}]" if ":" in host and int(port) != 6817 else host for host in hosts]
+    return [host if int(port) == 6817 else f"{host}:{port}" for host in bare]
+
+
+def munge_key_hash(key):
+    """SHA-256 of a munge key given in base64, as the vault has it."""
+    return sha256(base64.b64decode("".join(key.split()))).hexdigest()
+
+
+def slurm_foreign_nodes(names, hostvars):
+    """Sentences for the nodes that a `slurm_foreign` found something on; those with the same in one."""
+    found = {}
+    for name in names:
+        sentence = hostvars[name].get("slurm_foreign_result", {}).get("foreign", "")
+        if sentence:
+            found.setdefault(sentence, []).append(name)
+    return [f"{nodelist.fold(nodes)} {sentence}" for sentence, nodes in found.items()]
+
+
+def slurm_deployed(names, hostvars):
+    """The nodes that answered in this run and whose slurmd is (still) as wanted."""
+    found = []
+    for name in names:
+        gate = hostvars[name].get("node_gate_result", {})
+        slurmd = hostvars[name].get("slurmd_result", {})
+        if gate.get("clean") or (slurmd and not slurmd.get("failed")):
+            found.append(name)
+    return found
+
+
 def fold_nodes(names):
     """Names as a Slurm hostlist."""
     return nodelist.fold(list(names))
@@ -105,6 +138,9 @@ class FilterModule:
         """Name -> function."""
         return {
             "fold_nodes": fold_nodes,
+            "munge_key_hash": munge_key_hash,
+            "slurm_conf_servers": slurm_conf_servers,
+            "slurm_foreign_nodes": slurm_foreign_nodes,
             "slurm_addresses": slurm_addresses,
             "slurm_can_be_asked": slurm_can_be_asked,
             "slurm_fetched_files": slurm_fetched_files,

@@ -1,0 +1,149 @@
+#!/usr/bin/python
+"""Put deepopsctl's configuration in the place of a hand-made one, under the jobs that run."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: slurm_adopt
+short_description: Replace a hand-made slurm.conf on a controller whose Slurm was taken over
+description:
+  - Does nothing where slurm.conf is deepopsctl's already, or missing.
+  - What its lines come to, only slurmctld knows (includes, defaults of its version), so it is asked. Another cluster
+    name, state folder or select plugin would lose all jobs; another count of sockets, cores or threads, or a node
+    that is left out, would end the jobs there. Each of these is refused before anything is touched.
+  - The old files are kept beside the new ones. When slurmctld does not come back, they are put back.
+options:
+  folder: {description: Where slurm.conf lives., type: path, default: /etc/slurm}
+  slurm_conf: {description: Text of slurm.conf., type: str, required: true}
+  gres_conf: {description: Text of gres.conf., type: str, required: true}
+  cgroup_conf: {description: Text of cgroup.conf., type: str, required: true}
+author: deepopsctl
+"""
+
+EXAMPLES = r"""
+- name: Adopt the running Slurm
+  slurm_adopt:
+    slurm_conf: "{{ slurm_conf_text }}"
+    gres_conf: "{{ slurm_conf_gres }}"
+    cgroup_conf: "{{ slurm_conf_cgroup }}"
+"""
+
+RETURN = r"""
+actions: {description: What was done., type: list, elements: str, returned: always}
+changes: {description: The same as data., type: list, elements: dict, returned: always}
+"""
+
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+
+from ansible.module_utils import node_files, node_units, slurm_adoption, slurm_asking, slurm_running
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.deepops_smoke import slurmtext
+
+UNIT = "slurmctld.service"
+SUFFIX = ".before-deepopsctl"
+TAKE = "`deepopsctl takeover` reads what the running cluster has; then deploy again"
+
+
+def refusals(files, folder):
+    """Everything that speaks against it."""
+    worked, shown = slurm_asking.ask("scontrol", "show", "config")
+    if not worked:
+        return ["slurmctld does not answer: %s" % " ".join(shown.split())]
+    text = files[os.path.join(folder, "slurm.conf")]
+    found = slurm_adoption.lost_settings(slurmtext.config(shown), text)
+    _worked, nodes = slurm_asking.ask(*slurm_asking.SHOW_NODES)
+    _worked, queue = slurm_asking.ask(*slurm_asking.SHOW_JOBS)
+    return found + slurm_adoption.lost_jobs(nodes, queue, text) + syntax_errors(files)
+
+
+def syntax_errors(files):
+    """What Slurm's own parser says about the new files."""
+    folder = tempfile.mkdtemp(prefix="deepopsctl-slurm-")
+    try:
+        for path, content in files.items():
+            with open(os.path.join(folder, os.path.basename(path)), "w") as stream:
+                stream.write(content)
+        done = subprocess.run(
+            ["scontrol", "show", "hostnames", "x"],
+            env=dict(os.environ, SLURM_CONF=os.path.join(folder, "slurm.conf")),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            universal_newlines=True,
+            check=False,
+        )
+        return [done.stdout.strip()] if done.returncode else []
+    finally:
+        shutil.rmtree(folder)
+
+
+def restart():
+    """'' once the restarted slurmctld answers, else why not."""
+    subprocess.run(
+        ["systemctl", "reset-failed", UNIT], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False
+    )
+    subprocess.run(["systemctl", "restart", UNIT], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        worked, shown = slurm_asking.ask("scontrol", "ping")
+        if worked and " UP" in shown.upper():
+            return ""
+        if node_units.show([UNIT])[UNIT].get("ActiveState") == "failed":
+            break
+        time.sleep(0.5)
+    return "slurmctld does not answer: %s" % node_units.last_words(UNIT)
+
+
+def install(module, files):
+    """Write the new files and restart slurmctld; the old ones are back in force where that fails."""
+    old = {path: node_files.read(path) for path in files}
+    for path, content in old.items():
+        if content is not None:
+            node_files.write(path + SUFFIX, content, (0, 0), 0o644, [])
+    for path, content in files.items():
+        node_files.write(path, content.encode(), (0, 0), 0o644, [])
+    error = restart()
+    if not error:
+        return
+    for path, content in old.items():
+        if content is None:
+            os.unlink(path)
+        else:
+            node_files.write(path, content, (0, 0), 0o644, [])
+    restart()
+    module.fail_json(
+        msg="Slurm did not accept the new configuration: %s" % error,
+        hint="the old configuration is in force again; see `journalctl -u slurmctld` on the controller",
+    )
+
+
+def main():
+    spec = {"folder": {"type": "path", "default": "/etc/slurm"}}
+    spec.update({"%s_conf" % name: {"required": True} for name in ("slurm", "gres", "cgroup")})
+    module = AnsibleModule(argument_spec=spec, supports_check_mode=True)
+    folder = module.params["folder"]
+    files = {
+        os.path.join(folder, "%s.conf" % name): module.params["%s_conf" % name] for name in ("slurm", "gres", "cgroup")
+    }
+    conf = os.path.join(folder, "slurm.conf")
+    current = node_files.read(conf)
+    if current is None or current.startswith(slurm_running.OURS):
+        module.exit_json(changed=False, actions=[], changes=[])
+    found = refusals(files, folder)
+    if found:
+        module.fail_json(msg="the running jobs would be lost, nothing was changed: %s" % "; ".join(found), hint=TAKE)
+    if not module.check_mode:
+        install(module, files)
+    changes = [{"kind": "file", "name": path, "action": "write", "detail": "adopted"} for path in files]
+    changes.append({"kind": "unit", "name": UNIT, "action": "restart", "detail": "adopted"})
+    diff = [
+        {"before_header": conf, "after_header": conf, "before": current.decode(errors="replace"), "after": files[conf]}
+    ]
+    module.exit_json(changed=True, actions=["adopted %s, restarted %s" % (conf, UNIT)], changes=changes, diff=diff)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,77 @@
+#!/usr/bin/python
+"""Keep a copy of a hand-made Slurm configuration, and take it out of the way of configless nodes."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: slurm_set_aside
+short_description: Set aside the Slurm configuration of before a take-over
+description:
+  - Every file that deepopsctl did not write is kept beside itself, with a suffix. Where nothing replaces it
+    (a compute node, which fetches its configuration) it goes out of the way; Slurm's commands would read it.
+options:
+  folder: {description: Slurm's configuration folder., type: path, default: /etc/slurm}
+  replaced: {description: Whether deepopsctl writes these files itself on this node., type: bool, required: true}
+author: deepopsctl
+"""
+
+EXAMPLES = r"""
+- name: Set aside the configuration of before
+  slurm_set_aside: {replaced: false}
+"""
+
+RETURN = r"""
+actions: {description: What was done., type: list, elements: str, returned: always}
+changes: {description: The same as data., type: list, elements: dict, returned: always}
+"""
+
+import os
+import shutil
+
+from ansible.module_utils import node_files, slurm_running
+from ansible.module_utils.basic import AnsibleModule
+
+NAMES = ("slurm.conf", "gres.conf", "cgroup.conf", "plugstack.conf", "slurmdbd.conf")
+SUFFIX = ".before-deepopsctl"
+
+
+def theirs(folder):
+    """Paths of files that deepopsctl did not write."""
+    paths = [os.path.join(folder, name) for name in NAMES]
+    contents = [(path, node_files.read(path)) for path in paths]
+    return [path for path, content in contents if content is not None and not content.startswith(slurm_running.OURS)]
+
+
+def set_aside(path, replaced):
+    """Copy or move one file; owner and mode stay, for slurmdbd.conf holds a password."""
+    if not replaced:
+        os.replace(path, path + SUFFIX)
+        return
+    shutil.copy2(path, path + SUFFIX)
+    facts = os.stat(path)
+    os.chown(path + SUFFIX, facts.st_uid, facts.st_gid)
+
+
+def main():
+    module = AnsibleModule(
+        argument_spec={
+            "folder": {"type": "path", "default": "/etc/slurm"},
+            "replaced": {"type": "bool", "required": True},
+        },
+        supports_check_mode=True,
+    )
+    replaced = module.params["replaced"]
+    paths = [
+        path
+        for path in theirs(module.params["folder"])
+        if not replaced or node_files.read(path) != node_files.read(path + SUFFIX)
+    ]
+    if not module.check_mode:
+        for path in paths:
+            set_aside(path, replaced)
+    changes = [{"kind": "file", "name": path, "action": "write", "detail": "kept as %s" % SUFFIX} for path in paths]
+    module.exit_json(changed=bool(paths), actions=["kept %s%s" % (path, SUFFIX) for path in paths], changes=changes)
+
+
+if __name__ == "__main__":
+    main()

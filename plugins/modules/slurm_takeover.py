@@ -1,0 +1,160 @@
+#!/usr/bin/python
+"""Read everything that a running Slurm must keep when deepopsctl takes it over."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: slurm_takeover
+short_description: Read keys, ids, state folder and accounting database of a running Slurm
+description:
+  - Only reads. Its action plugin runs it, keeps the secrets on the control machine, in a private file that
+    the caller names, and returns none of them, so that no log and no event ever holds one.
+options:
+  component: {description: Component whose records mark a node as deployed by deepopsctl., type: str, required: true}
+  controller: {description: Whether to ask slurmctld, which runs here., type: bool, default: false}
+  folder: {description: Private folder on the control machine for what was found., type: path, required: true}
+author: deepopsctl
+"""
+
+EXAMPLES = r"""
+- name: Look at the Slurm that runs
+  slurm_takeover:
+    component: slurm
+    controller: true
+    folder: /run/user/1000/takeover
+"""
+
+RETURN = r"""
+daemons: {description: Programs of Slurm's daemons that run here., type: dict, returned: always}
+"""
+
+import base64
+import grp
+import os
+import pwd
+import re
+import subprocess
+
+from ansible.module_utils import node_files, slurm_asking, slurm_running
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.deepops_smoke import slurmtext
+
+# what deepopsctl writes itself, and what other files on the nodes would be lost to sight
+BESIDE = ("plugstack.conf", "topology.conf", "job_container.conf", "acct_gather.conf")
+
+
+def ids():
+    """User and group ids of Slurm's and munge's users, where they are there."""
+    found = {}
+    for name in ("slurm", "munge"):
+        try:
+            found[name] = [pwd.getpwnam(name).pw_uid, grp.getgrnam(name).gr_gid]
+        except KeyError:
+            continue
+    return found
+
+
+def owned_by_package(program):
+    """Whether a package brought the program."""
+    done = subprocess.run(
+        ["dpkg-query", "--search", os.path.realpath(program)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        check=False,
+    )
+    return done.returncode == 0
+
+
+def unit_paths(names):
+    """Unit files of the daemons, as systemd found them."""
+    found = {}
+    for name in names:
+        done = subprocess.run(
+            ["systemctl", "show", "--property=FragmentPath", "--value", "%s.service" % name],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            universal_newlines=True,
+            check=False,
+        )
+        found[name] = done.stdout.strip()
+    return found
+
+
+def config():
+    """slurmctld's settings as they are in force, without passwords; {} where it does not answer."""
+    worked, shown = slurm_asking.ask("scontrol", "show", "config")
+    found = slurmtext.config(shown) if worked else {}
+    return {key: value for key, value in found.items() if not key.lower().endswith("pass") and " " not in key}
+
+
+def nodes():
+    """Hardware of the nodes as slurmctld counts it: with other numbers it would end their jobs."""
+    worked, shown = slurm_asking.ask(*slurm_asking.SHOW_NODES)
+    keys = {"cpus": "CPUTot", "boards": "Boards", "sockets": "Sockets", "cores_per_socket": "CoresPerSocket"}
+    keys.update(threads_per_core="ThreadsPerCore", memory_mb="RealMemory")
+    found = {}
+    for line in shown.splitlines() if worked else ():
+        # nothing after a reason, which is free text, is wanted
+        entry = slurmtext.record(line.partition(" Reason=")[0])
+        if "NodeName" in entry:
+            numbers = {name: slurmtext.number(entry, key) for name, key in keys.items()}
+            found[entry["NodeName"]] = dict(numbers, gres=slurmtext.present(entry.get("Gres", "")))
+    return found
+
+
+def slurmd_report():
+    """The first line of `slurmd -C`, '' without slurmd."""
+    worked, shown = slurm_asking.ask("slurmd", "-C")
+    return shown.splitlines()[0] if worked and shown else ""
+
+
+def jobs():
+    """How many jobs run."""
+    worked, shown = slurm_asking.ask("squeue", "--noheader", "--all", "--states=R,CG,S", "--format=%A")
+    return len(set(shown.split())) if worked else 0
+
+
+def database():
+    """(slurmdbd.conf without its password, the password)."""
+    path, content = slurm_running.first_file("slurmdbd.conf")
+    found = slurm_running.settings(content)
+    password = found.pop("storagepass", "")
+    kept = {key: value for key, value in found.items() if not re.search("pass|key", key)}
+    return (dict(kept, path=path) if path else {}), password
+
+
+def main():
+    module = AnsibleModule(
+        argument_spec={
+            "component": {"required": True},
+            "controller": {"type": "bool", "default": False},
+            "folder": {"type": "path", "required": True},
+        },
+        supports_check_mode=True,
+    )
+    running = slurm_running.daemons()
+    storage, password = database()
+    key = node_files.read(slurm_running.MUNGE_KEY) or b""
+    path, _content = slurm_running.first_file("slurm.conf")
+    asked = module.params["controller"] and "slurmctld" in running
+    module.exit_json(
+        changed=False,
+        daemons=running,
+        packaged={name: owned_by_package(program) for name, program in running.items()},
+        units=unit_paths(sorted(running)),
+        deployed=slurm_running.deployed(module.params["component"]),
+        ids=ids(),
+        munge_key_hash=slurm_running.munge_key_hash(),
+        slurm_conf=path,
+        beside=[name for name in BESIDE if path and os.path.exists(os.path.join(os.path.dirname(path), name))],
+        database=storage,
+        config=config() if asked else {},
+        nodes=nodes() if asked else {},
+        jobs=jobs() if asked else 0,
+        slurmd_report=slurmd_report(),
+        secrets={"munge_key": base64.b64encode(key).decode(), "slurm_dbd_password": password},
+    )
+
+
+if __name__ == "__main__":
+    main()

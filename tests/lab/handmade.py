@@ -1,0 +1,98 @@
+"""A Slurm cluster as people make it by hand: packages, a slurm.conf of their own, and nothing of deepopsctl's."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from tests.lab.harness import LabCluster
+
+UID = 22078
+SLURM_CONF = """\
+# made by hand
+ClusterName=hand
+SlurmctldHost=ctl1
+SlurmUser=slurm
+AuthType=auth/munge
+StateSaveLocation=/srv/slurm/state
+SlurmdSpoolDir=/srv/slurm/spool
+SlurmctldPidFile=/run/slurmctld/slurmctld.pid
+ReturnToService=1
+ProctrackType=proctrack/linuxproc
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+AccountingStorageType=accounting_storage/slurmdbd
+AccountingStorageHost=ctl1
+GresTypes=gpu
+Include nodes.conf
+PartitionName=DEFAULT MaxTime=2-00:00:00
+PartitionName=main Nodes=ALL Default=YES
+"""
+NODES_CONF = "NodeName=DEFAULT CPUs=2 RealMemory=500\nNodeName=gpu[01-02] Gres=gpu:a100:2 Feature=old Weight=5\n"
+GRES_CONF = "NodeName=gpu[01-02] Name=gpu Type=a100 File=/dev/nvidia[0-1]\n"
+SLURMDBD_CONF = """\
+DbdHost=ctl1
+SlurmUser=slurm
+AuthType=auth/munge
+PidFile=/run/slurmdbd/slurmdbd.pid
+StorageType=accounting_storage/mysql
+StorageHost=localhost
+StorageLoc=hand_acct
+StorageUser=handmade
+StoragePass=by-hand-0815
+"""
+CONTROLLER = "munge slurmctld slurmdbd slurm-client mariadb-server"
+COMPUTE = "munge slurmd slurm-client"
+
+
+def put(cluster: LabCluster, node: str, path: str, content: bytes) -> None:
+    """Write a file on a node as root."""
+    subprocess.run(
+        ["podman", "exec", "-i", f"{cluster.name}-{node}", "sh", "-c", f"mkdir -p $(dirname {path}); cat > {path}"],
+        input=content,
+        check=True,
+        capture_output=True,
+    )
+
+
+def build(cluster: LabCluster, addresses: Mapping[str, str], folder: Path) -> None:
+    """Make the cluster by hand; `folder` gets the slurm.conf and hosts file that a person would copy from it."""
+    hosts = "".join(f"{address} {name}\n" for name, address in addresses.items())
+    munge = b"by hand, and not very random at all, but as long as it has to be"
+    files = {"slurm.conf": SLURM_CONF, "nodes.conf": NODES_CONF, "gres.conf": GRES_CONF}
+
+    def prepare(node: str) -> None:
+        controller = node == "ctl1"
+        cluster.root(
+            node,
+            f"groupadd -g {UID} slurm; useradd -u {UID} -g slurm -d /nonexistent -M -s /usr/sbin/nologin slurm;"
+            f"printf '%s' '{hosts}' >> /etc/hosts; systemctl mask --runtime -q munge slurmctld slurmdbd slurmd;"
+            f"DEBIAN_FRONTEND=noninteractive apt-get -yqq install {CONTROLLER if controller else COMPUTE} >/dev/null;"
+            "systemctl unmask --runtime -q munge slurmctld slurmdbd slurmd; install -d -o slurm /srv/slurm/state",
+        )
+        for name, text in files.items():
+            put(cluster, node, f"/etc/slurm/{name}", text.encode())
+        put(cluster, node, "/etc/munge/munge.key", munge)
+        cluster.root(node, "chown munge: /etc/munge/munge.key; chmod 400 /etc/munge/munge.key; systemctl start munge")
+
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(prepare, addresses))
+    put(cluster, "ctl1", "/etc/slurm/slurmdbd.conf", SLURMDBD_CONF.encode())
+    cluster.root(
+        "ctl1",
+        "chown slurm: /etc/slurm/slurmdbd.conf; chmod 600 /etc/slurm/slurmdbd.conf;"
+        'echo "create database hand_acct; '
+        "grant all on hand_acct.* to handmade@localhost identified by 'by-hand-0815'\""
+        " | mariadb; systemctl enable -q slurmdbd slurmctld; systemctl start slurmdbd; "
+        "for i in $(seq 240); do sacctmgr -n show cluster >/dev/null 2>&1 && break; sleep 0.5; done;"
+        "systemctl start slurmctld; for i in $(seq 240); do scontrol ping | grep -q UP && break; sleep 0.5; done",
+    )
+    for node in addresses:
+        if node != "ctl1":
+            cluster.root(node, "systemctl enable -q slurmd; systemctl start slurmd")
+    cluster.root("ctl1", 'for i in $(seq 240); do [ "$(sinfo -h -o %T)" = idle ] && break; sleep 0.5; done; sinfo')
+    for name, text in files.items():
+        (folder / name).write_text(text)
+    (folder / "hosts").write_text(hosts)

@@ -1,0 +1,126 @@
+"""A Slurm that was made by hand is taken over: its jobs, its key, its ids, its state and its accounting stay."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.lab import handmade
+from tests.lab.harness import PREFIX, LabCluster, command, lab_down, lab_up
+
+NODES = ("ctl1", "gpu01", "gpu02")
+
+
+@dataclass(frozen=True)
+class HandMade:
+    """The cluster, a job that ended before the take-over, and one that runs until /tmp/go is there."""
+
+    lab: LabCluster
+    ended: int
+    running: int
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HandMade]:
+    """A hand-made cluster with a job on it, imported, its nodes reached by key, nothing taken over yet."""
+    name = f"{PREFIX}-handmade"
+    folder = tmp_path_factory.mktemp(name)
+    lab_down(name)
+    try:
+        lab = lab_up(name, "--compute", "2", "--gpus", "a100:2")
+        found = LabCluster(name, "debian13", folder / "cluster", Path(lab["node_list"]), Path(lab["password_file"]))
+        handmade.build(found, {node["name"]: node["address"] for node in lab["nodes"]}, folder)
+        ended = found.submit("true", "--chdir=/tmp", "--output=/dev/null")
+        found.wait_for_job(ended, "COMPLETED", 120)
+        options = ("--nodelist=gpu01", "--gpus=a100:1", "--chdir=/tmp", "--output=/dev/null")
+        running = found.submit("while [ ! -e /tmp/go ]; do sleep 0.5; done", *options)
+        found.wait_for_job(running, "RUNNING", 120)
+        imported = command(
+            "init", str(found.directory), "--from", str(folder / "slurm.conf"), "--addresses", str(folder / "hosts"),
+            "--user", "ubuntu",
+        )  # fmt: skip
+        assert imported.returncode == 0, imported.stderr
+        found.deepopsctl("ssh", "setup", "--password-file", str(found.password_file))
+        yield HandMade(found, ended, running)
+    finally:
+        lab_down(name)
+
+
+def test_a_slurm_that_deepopsctl_did_not_make_is_refused_before_anything_is_touched(made: HandMade) -> None:
+    done = made.lab.deepopsctl("deploy", "slurm", ok=False)
+
+    assert done.returncode == 1
+    assert "a Slurm is there that deepopsctl did not make" in done.stderr
+    assert "deepopsctl takeover" in done.stderr
+    for node in NODES:
+        made.lab.root(node, "! test -e /var/lib/deepopsctl && grep -q '# made by hand' /etc/slurm/slurm.conf")
+
+
+def test_takeover_shows_what_it_keeps_and_changes_nothing_on_the_nodes(made: HandMade) -> None:
+    done = made.lab.deepopsctl("takeover", "--json")
+
+    document = json.loads(done.stdout)
+    assert document["written"]
+    assert document["settings"]["slurm_dbd_database"] == "hand_acct"
+    assert document["settings"]["slurm_user_id"] == handmade.UID
+    assert document["settings"]["slurm_config"]["StateSaveLocation"] == "/srv/slurm/state"
+    assert "by-hand-0815" not in done.stdout + done.stderr
+    assert made.lab.root("gpu01", "! test -e /var/lib/deepopsctl; head -1 /etc/slurm/slurm.conf") == "# made by hand"
+
+
+def test_deploy_goes_on_from_there_under_the_running_job(made: HandMade) -> None:
+    lab = made.lab
+    keys = {node: lab.root(node, "sha256sum /etc/munge/munge.key") for node in NODES}
+
+    summary = lab.deploy()
+
+    assert summary["ok"]
+    assert lab.job_state(made.running) == "RUNNING"
+    assert {node: lab.root(node, "sha256sum /etc/munge/munge.key; id -u slurm") for node in NODES} == {
+        node: f"{key}\n{handmade.UID}" for node, key in keys.items()
+    }
+    shown = lab.root("ctl1", "scontrol show config; scontrol show node gpu01; scontrol show partition main")
+    for kept in ("ClusterName             = hand", "/srv/slurm/state", "/srv/slurm/spool", "CR_CORE", "Weight=5"):
+        assert kept in shown
+    assert "MaxTime=2-00:00:00" in shown
+    assert lab.root("ctl1", "cat /etc/slurm/slurm.conf.before-deepopsctl") == handmade.SLURM_CONF.strip()
+    # its commands read what slurmd fetched, not the file of before
+    lab.root("gpu01", "! test -e /etc/slurm/slurm.conf && sinfo -h && test -e /etc/slurm/slurm.conf.before-deepopsctl")
+
+
+def test_accounting_has_the_jobs_of_before_and_after(made: HandMade) -> None:
+    lab = made.lab
+    assert lab.job_state(made.ended) == "COMPLETED"
+    assert "StorageLoc=hand_acct" in lab.root("ctl1", "cat /etc/slurm/slurmdbd.conf")
+    new = lab.submit("true", "--chdir=/tmp", "--output=/dev/null", "--gpus=1")
+    lab.wait_for_job(new, "COMPLETED", 120)
+
+    rows = lab.root("ctl1", "echo 'select id_job from hand_acct.hand_job_table order by id_job' | mariadb -N").split()
+
+    assert [str(made.ended), str(made.running), str(new)] == rows
+
+
+def test_a_second_deploy_changes_nothing_and_the_old_job_ends_well(made: HandMade) -> None:
+    lab = made.lab
+
+    assert set(lab.changed(lab.deploy()).values()) == {0}
+    assert set(lab.changed(lab.deploy("--full")).values()) == {0}
+    lab.root("gpu01", "touch /tmp/go")
+    lab.wait_for_job(made.running, "COMPLETED", 120)
+
+
+def test_a_cluster_of_ones_own_is_not_taken_over(made: HandMade) -> None:
+    done = made.lab.deepopsctl("takeover", ok=False)
+
+    assert done.returncode == 3
+    assert "was deployed by deepopsctl already" in done.stderr
+
+
+def test_no_secret_of_the_old_cluster_is_left_in_clear(made: HandMade) -> None:
+    for path in made.lab.directory.rglob("*"):
+        if path.is_file():
+            assert b"by-hand-0815" not in path.read_bytes(), path
