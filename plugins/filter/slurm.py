@@ -70,9 +70,9 @@ def slurm_reached_by(names, addresses):
     return [addresses.get(name) or name for name in names]
 
 
-def slurm_left_alone(names, hostvars):
+def slurm_left_alone(names, hostvars, todo):
     """The nodes that answered in this run and had nothing to be done."""
-    return [name for name in names if hostvars[name].get("node_gate_result", {}).get("clean")]
+    return [name for name in names if name not in todo and hostvars[name].get("node_gate_result", {}).get("clean")]
 
 
 def slurm_can_be_asked(controller, hostvars):

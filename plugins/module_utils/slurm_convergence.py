@@ -78,6 +78,18 @@ def parse_nodes(output):
     }
 
 
+def out_of_service(names):
+    """(what is wrong with slurmctld, {node: NodeState} of those that it knows and Slurm itself keeps from serving)."""
+    if not names:
+        return "", {}
+    status, output = run(["scontrol", "--oneliner", "show", "node"])
+    if status:
+        # not installed yet is no trouble
+        return "" if status == 127 else "slurmctld does not answer: %s" % last_line(output), {}
+    nodes = parse_nodes(output)
+    return "", {name: nodes[name] for name in names if name in nodes and nodes[name].bad}
+
+
 def last_line(output):
     """What a command says at the end: why it gives up."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]

@@ -14,6 +14,7 @@ options:
   component: {description: Component to look at., type: str, required: true}
   digest: {description: Hash of the desired state; empty never matches., type: str, default: ""}
   steps: {description: Steps that must have a record with that digest., type: list, elements: str, required: true}
+  registered: {description: Nodes that slurmctld here must have in service., type: list, elements: str, default: []}
 author: deepopsctl
 """
 
@@ -28,9 +29,10 @@ EXAMPLES = r"""
 RETURN = r"""
 clean: {description: True when nothing has to be done., type: bool, returned: always}
 reasons: {description: Why not, a sentence each., type: list, elements: str, returned: always}
+unregistered: {description: Nodes that Slurm itself keeps from serving., type: list, elements: str, returned: always}
 """
 
-from ansible.module_utils import node_drift, node_platform
+from ansible.module_utils import node_drift, node_platform, slurm_convergence
 from ansible.module_utils.basic import AnsibleModule
 
 
@@ -40,12 +42,18 @@ def main():
             "component": {"required": True},
             "digest": {"default": ""},
             "steps": {"type": "list", "elements": "str", "required": True},
+            "registered": {"type": "list", "elements": "str", "default": []},
         },
         supports_check_mode=True,
     )
     found = node_drift.reasons(module.params["component"], module.params["digest"], module.params["steps"])
+    problem, out_of_service = slurm_convergence.out_of_service(module.params["registered"])
+    found += [problem] if problem else []
+    found += ["%s: %s" % (name, node.sentence()) for name, node in out_of_service.items()]
     facts = dict(node_platform.os_release(), **node_platform.cgroup_facts())
-    module.exit_json(changed=False, clean=not found, reasons=found, ansible_facts=facts)
+    module.exit_json(
+        changed=False, clean=not found, reasons=found, unregistered=list(out_of_service), ansible_facts=facts
+    )
 
 
 if __name__ == "__main__":

@@ -201,8 +201,14 @@ def main():
         actions=["%s %s: %s" % (change["action"], change["name"], change["detail"]) for change in mending.changes],
         state=seen.state.state,
         version=seen.version,
-        deepops_warnings=warnings(wanted, seen),
+        deepops_warnings=told(mending) + warnings(wanted, seen),
     )
+
+
+def told(mending):
+    """What was done about the node, for a person to wonder why it was necessary."""
+    words = {"restart": "slurmd was restarted: %s", "resume": "returned to service: %s"}
+    return [words[change["action"]] % change["detail"] for change in mending.changes]
 
 
 def warnings(wanted, seen):
@@ -215,18 +221,11 @@ def warnings(wanted, seen):
 
 
 def record(wanted):
-    """For the gate of the next deploy; without the files that were meant there is no proof to remember."""
-    paths = [os.path.join(wanted["folder"], name) for name in wanted["files"]]
+    """That it was proven. No hashes: every later change on the controller changes what slurmd has, rightly so."""
+    # without the files that were meant there is no proof to remember
+    digest = wanted["digest"] if wanted["files"] else ""
     node_record.save(
-        wanted["component"],
-        wanted["step"],
-        wanted["digest"] if paths else "",
-        {
-            "packages": {},
-            "files": {path: node_record.file_facts(path) for path in paths},
-            "directories": {},
-            "units": {},
-        },
+        wanted["component"], wanted["step"], digest, {"packages": {}, "files": {}, "directories": {}, "units": {}}
     )
 
 

@@ -56,6 +56,16 @@ class TestNodes:
         assert slurm.parse_nodes("slurm_load_node error: Unable to contact slurm controller (connect failure)") == {}
 
 
+class TestOutOfService:
+    def test_a_machine_without_slurm_has_nothing_to_say(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("PATH", "/nonexistent")
+
+        assert slurm.out_of_service(["gpu01"]) == ("", {})
+
+    def test_nobody_is_asked_about_no_node(self) -> None:
+        assert slurm.out_of_service([]) == ("", {})
+
+
 class TestVersions:
     @pytest.mark.parametrize(
         ("running", "installed", "replaced", "sentence"),

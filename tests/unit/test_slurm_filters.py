@@ -42,6 +42,8 @@ def test_nodes_are_not_asked_to_agree_with_a_controller_that_failed(filters: Any
 
 
 def test_only_nodes_without_work_are_asked_for_on_the_controller(filters: Any) -> None:
-    hosts = {"gpu01": {"node_gate_result": {"clean": True}}, "gpu02": GATED, "gpu03": {}}
+    clean = {"node_gate_result": {"clean": True}}
+    hosts = {"gpu01": clean, "gpu02": GATED, "gpu03": {}, "gpu04": clean}
 
-    assert filters.slurm_left_alone(["gpu01", "gpu02", "gpu03"], hosts) == ["gpu01"]
+    # Slurm has gpu04 out of service: it was brought in
+    assert filters.slurm_left_alone(list(hosts), hosts, ["gpu02", "gpu04"]) == ["gpu01"]

@@ -1,0 +1,142 @@
+"""The end of a deploy: every reason for which a node does not run what was deployed is found, and named or mended."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from tests.lab.faults import PATIENCE_S, assert_heals, holds, running_job, wait_until
+from tests.lab.harness import LabCluster
+
+# long enough for what mends itself on a busy machine; what does not is named after it
+HASTY = ("--full", "-e", "slurmd_converged_timeout=6", "-e", "slurm_converged_timeout=6")
+# systemd runs munged so until the drop-in is gone: a line of its [Service] section is the damage
+MUNGED = """mkdir -p /run/systemd/system/munge.service.d
+echo "[Service]" > /run/systemd/system/munge.service.d/damage.conf
+echo "{}" >> /run/systemd/system/munge.service.d/damage.conf
+systemctl daemon-reload && systemctl restart munge"""
+OTHER_KEY = """head -c 1024 /dev/urandom > /etc/munge/other.key
+chown munge: /etc/munge/other.key && chmod 0400 /etc/munge/other.key
+""" + MUNGED.format("ExecStart=\\nExecStart=/usr/sbin/munged --key-file=/etc/munge/other.key")
+# a container has no clock of its own; munged is made to see another one
+OTHER_CLOCK = """apt-get -qq -o DPkg::Lock::Timeout=60 install libfaketime >/dev/null 2>&1
+""" + MUNGED.format("Environment=LD_PRELOAD=$(ls /usr/lib/*/faketime/libfaketime.so.1) FAKETIME=-600")
+OWN_MUNGE = """rm -rf /run/systemd/system/munge.service.d /etc/munge/other.key
+systemctl daemon-reload; systemctl restart munge; systemctl restart --no-block slurmd"""
+# what a stale cache is: slurmd did not get, or could not write, what slurmctld sent; and it can't be told again
+STALE = """echo '# an older one' >> /run/slurm/conf/slurm.conf; mkdir -p /run/systemd/system/slurmd.service.d
+printf '[Unit]\\nRefuseManualStop=yes\\n' > /run/systemd/system/slurmd.service.d/damage.conf; systemctl daemon-reload"""
+FRESH = "rm -rf /run/systemd/system/slurmd.service.d; systemctl daemon-reload; systemctl restart slurmd"
+REPLACED = "cp -a /usr/sbin/slurmd-wlm /usr/sbin/slurmd-new && mv /usr/sbin/slurmd-new /usr/sbin/slurmd-wlm"
+RESTART = "systemctl restart slurmd"
+KEY = "its munge runs with another key than ctl1's"
+CLOCK = r"its clock is about \d+ s behind ctl1's"
+OLD_CONF = r"slurmd still has the slurm.conf of 20\d\d-.*cannot be restarted"
+OLD_PROGRAM = r"slurmd still runs the program that was there before \S+ was installed"
+
+
+@contextmanager
+def damaged(cluster: LabCluster, node: str, damage: str, repair: str) -> Iterator[None]:
+    """A node with a damage, which is repaired whatever happens."""
+    try:
+        cluster.root(node, damage)
+        yield
+    finally:
+        wait_until(f"{node} is repaired", lambda: holds(cluster, node, repair))
+
+
+def back_in_service(cluster: LabCluster, node: str) -> None:
+    """Wait until Slurm gives jobs to the node again."""
+    state = f"sinfo -h -n {node} -o %T"
+    # Slurm keeps the drain that it set itself until somebody takes it back
+    cluster.root("ctl1", f"scontrol update nodename={node} state=resume", ok=False)
+    wait_until(f"{node} serves again", lambda: cluster.root("ctl1", state, ok=False) in ("idle", "mixed", "allocated"))
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        pytest.param(
+            (STALE, FRESH, OLD_CONF, "journalctl -u slurmd"), (OTHER_KEY, OWN_MUNGE, KEY, "munge"), id="conf, key"
+        ),
+        pytest.param(
+            (REPLACED, RESTART, OLD_PROGRAM, "systemctl restart"),
+            (OTHER_CLOCK, OWN_MUNGE, CLOCK, "clock"),
+            id="old, clock",
+        ),
+    ],
+)
+def test_a_node_that_does_not_run_what_was_deployed_is_named_with_the_reason(
+    deployed: LabCluster, one: tuple[str, ...], other: tuple[str, ...]
+) -> None:
+    with damaged(deployed, "gpu01", *one[:2]), damaged(deployed, "gpu02", *other[:2]):
+        document = deployed.deploy(*HASTY, ok=False)
+
+        failures = {failure["host"]: failure for failure in document["failures"]}
+        assert sorted(failures) == ["gpu01", "gpu02"], failures
+        for node, (_, _, reason, hint) in (("gpu01", one), ("gpu02", other)):
+            assert re.search(reason, failures[node]["message"]), failures[node]
+            assert hint in failures[node]["hint"]
+    for node in ("gpu01", "gpu02"):
+        back_in_service(deployed, node)
+    assert_heals(deployed)
+
+
+def test_nodes_that_have_less_than_slurm_was_told_are_named_in_its_words(deployed: LabCluster) -> None:
+    # RealMemory twice of what they have
+    failed = deployed.deploy(*HASTY, "-e", "slurm_conf_memory_reserve_percent=-100", ok=False)
+
+    assert {failure["host"] for failure in failed["failures"]} == {"gpu01", "gpu02"}
+    assert re.search(r"slurmctld has it as \S*INVAL\S* \(Low RealMemory", failed["failures"][0]["message"])
+    deployed.deploy()
+    for node in ("gpu01", "gpu02"):
+        back_in_service(deployed, node)
+    assert_heals(deployed)
+
+
+def test_a_slurmd_that_hangs_or_missed_something_is_restarted_under_its_job(deployed: LabCluster) -> None:
+    with running_job(deployed, "gpu01"), running_job(deployed, "gpu02"):
+        deployed.root("gpu01", "kill -STOP $(systemctl show --property MainPID --value slurmd)")
+        deployed.root("gpu02", "echo '# an older one' >> /run/slurm/conf/slurm.conf")
+
+        document = deployed.deploy("--full", "-e", f"slurmd_converged_timeout={PATIENCE_S // 3:.0f}")
+
+        assert deployed.changed(document) == {"ctl1": 0, "gpu01": 1, "gpu02": 1}
+        warnings = " ".join(document["warnings"])
+        assert "gpu01: slurmd was restarted: slurmd runs but does not answer" in warnings
+        assert "gpu02: slurmd was restarted: slurmd still has the slurm.conf of" in warnings
+    assert_heals(deployed)
+
+
+def test_a_node_that_slurm_took_out_for_a_restart_serves_again_and_one_that_a_person_took_out_does_not(
+    deployed: LabCluster,
+) -> None:
+    down = "scontrol update nodename={} state=down reason='{}'"
+    # as slurmctld would write it: a container's uptime is the host's, so it can't be seen to restart
+    deployed.root("ctl1", "runuser -u slurm -- " + down.format("gpu02", "Node unexpectedly rebooted"))
+    deployed.root("ctl1", down.format("gpu01", "bad DIMM in slot 7"))
+    try:
+        document = deployed.deploy()
+
+        assert deployed.changed(document) == {"ctl1": 0, "gpu01": 0, "gpu02": 1}
+        assert deployed.root("ctl1", "sinfo -h -N -o '%N %T'").splitlines() == ["gpu01 down", "gpu02 idle"]
+    finally:
+        back_in_service(deployed, "gpu01")
+        back_in_service(deployed, "gpu02")
+    assert_heals(deployed)
+
+
+def test_an_accounting_daemon_that_hangs_is_named_and_no_row_is_lost(deployed: LabCluster) -> None:
+    pid = "$(systemctl show --property MainPID --value slurmdbd)"
+    with running_job(deployed, "gpu01"):
+        with damaged(deployed, "ctl1", f"kill -STOP {pid}", f"kill -CONT {pid}"):
+            document = deployed.deploy(*HASTY, ok=False)
+
+            (failure,) = document["failures"]
+            assert failure["host"] == "ctl1"
+            assert "slurmdbd: does not answer" in failure["message"]
+            assert "journalctl -u slurmctld -u slurmdbd" in failure["hint"]
+        assert_heals(deployed)
