@@ -14,7 +14,7 @@ from deepopsctl.events import Event
 from deepopsctl.invocation import RunRequest
 from deepopsctl.nodelist import fold
 from deepopsctl.outcome import RunOutcome
-from deepopsctl.slurmstate import SlurmJob, SlurmState, parse_slurm_state
+from deepopsctl.slurmstate import SlurmJob, SlurmState, state_in
 from deepopsctl.summary import Failure
 
 PLAYBOOK, REPORT = "operate/drain", "operate/report"
@@ -110,8 +110,7 @@ def drain_request(directory: ClusterDir, wish: Wish, names: Sequence[str], reaso
 def examine_draining(outcome: RunOutcome, wish: Wish) -> Draining:
     """What the run did; the summary in its folder learns of the nodes that were refused."""
     data = next((result.data for result in outcome.summary.results if "drain" in result.data), {})
-    answer, listed = data.get("slurm"), data.get("drain")
-    slurm = parse_slurm_state(answer) if isinstance(answer, Mapping) else SlurmState()
+    listed, slurm = data.get("drain"), state_in([data])
     jobs = slurm.jobs_by_node
     entries = [entry for entry in listed if isinstance(entry, Mapping)] if isinstance(listed, list) else []
     nodes = tuple(
@@ -160,7 +159,7 @@ def wait_for_jobs(
     told: tuple[SlurmJob, ...] = ()
     while True:
         outcome = look(asked, _unseen)
-        state = next((parse_slurm_state(found) for found in _slurm_answers(outcome)), SlurmState())
+        state = state_in(result.data for result in outcome.summary.results)
         jobs = state.jobs_on(wanted)
         if state.controller_up and not jobs:
             return
@@ -179,11 +178,6 @@ def _late(timeout: float, names: Sequence[str], jobs: Sequence[SlurmJob], state:
         f"after {timeout:g} s {what or 'the controller did not answer'}",
         "the nodes stay drained: wait again with the same command, or end the jobs with scancel",
     )
-
-
-def _slurm_answers(outcome: RunOutcome) -> Iterable[Mapping[str, object]]:
-    found = (result.data.get("slurm") for result in outcome.summary.results)
-    return [answer for answer in found if isinstance(answer, Mapping)]
 
 
 def _unseen(event: Event) -> None:

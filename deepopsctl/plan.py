@@ -9,7 +9,7 @@ from deepopsctl.changes import Change
 from deepopsctl.errors import ExitCode
 from deepopsctl.nodelist import fold
 from deepopsctl.outcome import RunOutcome, Verdict
-from deepopsctl.slurmstate import SlurmJob, SlurmState, jobs_sentence, parse_slurm_state
+from deepopsctl.slurmstate import SlurmJob, SlurmState, jobs_sentence, state_in
 from deepopsctl.summary import RunSummary
 
 COMMAND = "plan"
@@ -139,7 +139,7 @@ class Plan:
 def examine(outcome: RunOutcome) -> Plan:
     """The plan that a finished check run made."""
     summary = outcome.summary
-    return Plan(outcome, summary.changes, tuple(_blocked(summary)), _slurm(summary))
+    return Plan(outcome, summary.changes, tuple(_blocked(summary)), state_in(result.data for result in summary.results))
 
 
 def keep(plan: Plan) -> None:
@@ -187,14 +187,6 @@ def _blocked(summary: RunSummary) -> Iterable[Blocked]:
     for failure in summary.failures:
         if not failure.unreachable:
             yield Blocked(failure.host, failure.message, failure.hint)
-
-
-def _slurm(summary: RunSummary) -> SlurmState:
-    for result in summary.results:
-        answer = result.data.get("slurm")
-        if isinstance(answer, Mapping):
-            return parse_slurm_state(answer)
-    return SlurmState()
 
 
 def _count(number: int, word: str) -> str:

@@ -133,6 +133,12 @@ def parse_slurm_state(answer: Mapping[str, object]) -> SlurmState:
     )
 
 
+def state_in(answers: Iterable[Mapping[str, object]]) -> SlurmState:
+    """The state among the answers of a run's modules; an empty one where none of them asked Slurm."""
+    asked = (data.get("slurm") for data in answers)
+    return next((parse_slurm_state(answer) for answer in asked if isinstance(answer, Mapping)), SlurmState())
+
+
 def jobs_sentence(jobs: Sequence[SlurmJob], nodes: Iterable[str]) -> str:
     """`3 jobs on gpu[01-02]`: how many, and on which of these nodes; '' where there are none."""
     if not jobs:

@@ -36,12 +36,18 @@ def status(settings: Settings, /, *, as_json: bool, node_timeout: int, **given: 
     from dataclasses import replace
 
     from deepopsctl.cli.output import emit_json
+    from deepopsctl.cli.progress import show_progress
     from deepopsctl.clusterdir import ClusterDir
     from deepopsctl.status.look import look_at, status_request
 
     passwords = ask_passwords(ssh=given["ask_pass"], become=given["ask_become_pass"])
     request = status_request(ClusterDir.open(settings.directory), node_timeout)
-    found = look_at(replace(request, content=settings.content, user=given["user"] or "", **passwords))
+    request = replace(request, content=settings.content, user=given["user"] or "", **passwords)
+    if settings.verbosity > 2:
+        with show_progress(None, settings.verbosity) as watch:
+            found = look_at(replace(request, verbosity=settings.verbosity), watch)
+    else:
+        found = look_at(request)
     if as_json:
         emit_json(found.document())
     else:

@@ -10,11 +10,11 @@ from deepopsctl.hardware import NodeHardware
 from deepopsctl.model import Cluster
 from deepopsctl.nodelist import fold
 from deepopsctl.outcome import SCHEMA, RunOutcome
-from deepopsctl.slurmstate import SlurmState, parse_slurm_state
+from deepopsctl.slurmstate import SlurmState, state_in
 from deepopsctl.status.findings import Finding, Kind, findings
 from deepopsctl.status.lastruns import LastRuns
 from deepopsctl.status.nodes import Answer, NodeStatus, with_answer
-from deepopsctl.summary import Failure, RunSummary
+from deepopsctl.summary import Failure
 
 PLAYBOOK = "operate/status"
 COMMAND = "status"
@@ -93,7 +93,7 @@ def examine(
     for failure in summary.failures:
         if not failure.host:
             raise DeepOpsError(failure.message, failure.hint)
-    slurm = _slurm(summary)
+    slurm = state_in(result.data for result in summary.results)
     answers = {
         result.host: found for result in summary.results if isinstance(found := result.data.get("node"), Mapping)
     }
@@ -115,11 +115,3 @@ def _silent(status: NodeStatus, failure: Failure | None) -> NodeStatus:
     hangs = TIMED_OUT in text
     kind = Answer.NONE if failure.unreachable or hangs else Answer.FAILED
     return replace(status, answer=kind, message="hangs: no answer in time" if hangs else text, hint=failure.hint)
-
-
-def _slurm(summary: RunSummary) -> SlurmState:
-    for result in summary.results:
-        answer = result.data.get("slurm")
-        if isinstance(answer, Mapping):
-            return parse_slurm_state(answer)
-    return SlurmState()

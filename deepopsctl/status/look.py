@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from deepopsctl.clusterdir import ClusterDir
 from deepopsctl.events import Event
 from deepopsctl.hardware import load_hardware
@@ -23,17 +25,16 @@ def status_request(directory: ClusterDir, node_timeout: int) -> RunRequest:
     )
 
 
-def look_at(request: RunRequest) -> ClusterStatus:
-    """The cluster's status."""
+def look_at(request: RunRequest, watch: Callable[[Event], None] | None = None) -> ClusterStatus:
+    """The cluster's status; a look is too short for a progress view, but `watch` may follow it."""
     from deepopsctl.runner import look
 
     directory = request.directory
     cluster = directory.cluster()
     directory.refresh_inventory(cluster)
-    outcome = look(request, _unseen)
+    outcome = look(request, watch or _unseen)
     return examine(outcome, cluster, load_hardware(directory.hardware), last_runs(Workspace(directory.runs)))
 
 
 def _unseen(event: Event) -> None:
-    """A look is too short for a progress view."""
     del event
