@@ -103,7 +103,7 @@ DOCTOR = {
     ),
     "foreign-slurm": Entry(
         _SOFTWARE, "foreign Slurm", "There is no Slurm that somebody else has set up.",
-        "take its settings over with `deepopsctl init --from slurm.conf`, or remove it before the first deploy",
+        "to keep what it has: `deepopsctl takeover` before the first deploy, which writes over it; else remove it",
     ),
     "disk": Entry(
         _SIZE, "disk space", "There is room on /, /var and /tmp, and they can be written to.",
