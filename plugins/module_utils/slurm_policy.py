@@ -157,7 +157,10 @@ def state(outputs):
 
 
 def parse(kind, output):
-    """{key: settings} from `sacctmgr --parsable2 --noheader show`; an association is `account` or `account/user`."""
+    """{key: settings} from `sacctmgr --parsable2 --noheader show`; an association is `account` or `account/user`.
+
+    Keys are in lower case, as Slurm itself keeps them unless it is told to preserve a user's.
+    """
     found = {}
     for line in output.splitlines():
         row = dict(zip(COLUMNS[kind], line.split("|")))
@@ -170,7 +173,7 @@ def parse(kind, output):
                 row.pop("ParentName")
         else:
             key = row.pop(COLUMNS[kind][0])
-        found[key] = settings(kind, row)
+        found[key.lower()] = settings(kind, row)
     return found
 
 

@@ -14,7 +14,7 @@ def difference(wanted, present, owned):
     found = []
     for kind in ("qos", "associations", "users"):
         for key, wish in wanted.get(kind, {}).items():
-            now = present.get(kind, {}).get(key)
+            now = present.get(kind, {}).get(key.lower())
             change = {name: value for name, value in wish.items() if (now or {}).get(name) != value}
             if now is None:
                 found.append((kind, key, True, change))
@@ -28,8 +28,9 @@ def difference(wanted, present, owned):
 
 def foreign(wanted, present):
     """{kind: names} of what is there and not declared: a site's own, left alone."""
-    odd = [key.partition("/") for key in present["associations"] if key not in wanted["associations"]]
-    declared = {key.partition("/")[2] for key in wanted["associations"]}
+    ours = {key.lower() for key in wanted["associations"]}
+    odd = [key.partition("/") for key in present["associations"] if key not in ours]
+    declared = {key.partition("/")[2] for key in ours}
     return {
         "qos": sorted(set(present["qos"]) - set(wanted["qos"]) - {"normal"}),
         "accounts": sorted({account for account, _slash, user in odd if not user} - {"root"}),
@@ -42,7 +43,7 @@ def by_hand(wanted, present, owned):
     found = []
     for kind in ("qos", "associations"):
         for key, wish in wanted.get(kind, {}).items():
-            now, mine = present.get(kind, {}).get(key, {}), owned.get(kind, {}).get(key, [])
+            now, mine = present.get(kind, {}).get(key.lower(), {}), owned.get(kind, {}).get(key, [])
             odd = [name for name in now if name not in wish and name not in mine and name[:3] in ("Grp", "Max")]
             found += ["%s: %s=%s" % (label(kind, key), name, shown(kind, name, now[name])) for name in odd]
     return found
@@ -110,7 +111,7 @@ def lines(changes, present, after):
     for kind, key, new, values in changes:
         if after or not new:
             found.append(label(kind, key))
-            now = present.get(kind, {}).get(key, {})
+            now = present.get(kind, {}).get(key.lower(), {})
             texts = values if after else {name: now.get(name, "") for name in values}
             found += ["  %s = %s" % (name, shown(kind, name, texts[name])) for name in sorted(texts) if texts[name]]
     return "".join(line + "\n" for line in found)
@@ -119,7 +120,7 @@ def lines(changes, present, after):
 def row(change, present):
     """A change as `changes` of a module's result has it."""
     kind, key, new, values = change
-    now = present.get(kind, {}).get(key, {})
+    now = present.get(kind, {}).get(key.lower(), {})
     parts = []
     for name in sorted(values):
         old, wish = shown(kind, name, now.get(name, "")), shown(kind, name, values[name])

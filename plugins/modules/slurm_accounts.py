@@ -197,9 +197,9 @@ def keep_owned(wanted, besides):
         node_record.write_atomically(OWNED, json.dumps(plain, sort_keys=True).encode())
 
 
-def add_names(module, sacctmgr, wanted):
+def add_names(module, sacctmgr, wanted, bare):
     """Add the QOS that are missing; their limits follow when slurmctld has told the database its TRES."""
-    present = sacctmgr.show("qos", "format=name").splitlines()
+    present = list(EMPTY["qos"]) if bare else sacctmgr.show("qos", "format=name").splitlines()
     missing = {name: {} for name in wanted["qos"] if name not in present}
     changes = slurm_policy_diff.difference({"qos": missing}, {}, {})
     if not module.check_mode:
@@ -226,10 +226,10 @@ def leave(module, changes, present, foreign, notes):
 
 def check_accounts(module, wanted, present):
     """An account that nobody declared and that is not there can't be charged or stood under."""
-    known = {key for key in list(wanted["associations"]) + list(present["associations"]) if "/" not in key}
+    known = {key.lower() for key in list(wanted["associations"]) + list(present["associations"]) if "/" not in key}
     for key, values in wanted["associations"].items():
         needed = key.partition("/")[0] if "/" in key else values.get("ParentName", "root")
-        if needed not in known | {"root"}:
+        if needed.lower() not in known | {"root"}:
             module.fail_json(
                 msg="%s: there is no account %s" % (slurm_policy_diff.label("associations", key), needed),
                 hint="declare it under `accounts:` in cluster.yml, or in slurm_accounts",
@@ -259,11 +259,14 @@ def main():
     bare = module.check_mode and (not shutil.which("sacctmgr") or sacctmgr.run("show", "cluster")[0] != 0)
     if bare and os.path.exists(OWNED):
         leave(module, [], EMPTY, {}, ["slurmdbd does not answer: accounts and limits could not be compared"])
-    if module.params["only_names"] and not bare:
-        add_names(module, sacctmgr, wanted)
+    if module.params["only_names"]:
+        add_names(module, sacctmgr, wanted, bare)
     if not bare and not module.check_mode and not cluster_registered(sacctmgr, cluster):
         sacctmgr.run("add", "cluster", cluster)
     present = EMPTY if bare else sacctmgr.state(cluster)
+    if module.check_mode:
+        # the call with only_names, earlier in the same run, would have added them
+        present = dict(present, qos=dict({name: {} for name in wanted["qos"]}, **present["qos"]))
     check_accounts(module, wanted, present)
     owned = read_owned()
     changes = slurm_policy_diff.difference(wanted, present, owned)

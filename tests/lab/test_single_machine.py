@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -34,10 +35,20 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
         lab_down(name)
 
 
-def test_the_first_deploy_makes_it_a_cluster_with_its_policy(machine: LabCluster) -> None:
+def of_the_database(document: dict[str, Any]) -> list[tuple[str, str, str]]:
+    """What a plan or a deploy says of QOS, accounts and users."""
+    kinds = ("qos", "account", "user")
+    return [(one["kind"], one["name"], one["action"]) for one in document["changes"] if one["kind"] in kinds]
+
+
+def test_the_first_deploy_makes_it_a_cluster_with_its_policy_as_the_plan_said(machine: LabCluster) -> None:
+    planned = json.loads(machine.deepopsctl("plan", "slurm", "--json").stdout)
+
     summary = machine.deploy()
 
     assert summary["ok"]
+    assert of_the_database(planned) == of_the_database(summary)
+    assert ("qos", "debug", "add") in of_the_database(summary)
     assert machine.root("ctl1", "sinfo -h -N -o '%N %T %G' -p gpu") == "ctl1 idle gpu:h100:8"
     assert "QoS=debug" in machine.root("ctl1", "scontrol show partition debug")
     assert "guests|20|gres/gpu=2" in machine.root(

@@ -134,6 +134,13 @@ class TestDifference:
         assert difference(wanted("qos", "normal"), recorded(release), owned) == []
 
     @each_release
+    def test_a_user_whom_slurm_keeps_in_lower_case_is_there(self, release: str) -> None:
+        wish = wanted("associations", "default/Ubuntu")
+
+        assert difference(wish, recorded(release)) == []
+        assert "ubuntu" not in slurm_policy_diff.foreign(wish, recorded(release))["users"]
+
+    @each_release
     def test_a_site_is_told_what_is_its_own(self, release: str) -> None:
         wish = wanted("associations", "newp")
 
