@@ -10,6 +10,7 @@ from deepopsctl.model import Access, Cluster, Gpus, Node, Partition, Role
 from deepopsctl.nodelist import expand, fold_in_order, pair, shorten
 from deepopsctl.policydraft import Place, PolicyDraft
 from deepopsctl.problems import Problems, RefusedError
+from deepopsctl.slurmgres import gres_counts
 from deepopsctl.values import address_key, check_address, check_name
 
 # More than the largest Slurm clusters have; guards memory against a mistyped range.
@@ -154,7 +155,8 @@ class Draft:
         self._check_roles()
         partitions = self._finish_partitions()
         written = ((Place(entry.where, entry.within), entry.partition) for entry in self.partitions)
-        types = frozenset(machine.gpus.type for machine in self.machines.values() if machine.gpus)
+        found = (machine.gpus for machine in self.machines.values() if machine.gpus)
+        types = frozenset(kind for gpus in found for kind in gres_counts(gpus))
         policy = self.policy.finish(written, types, self.problems)
         self.problems.raise_if_any()
         nodes = tuple(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO, TypeVar
@@ -12,10 +12,12 @@ from deepopsctl import values
 from deepopsctl.addresses import add_addresses
 from deepopsctl.carryover import Carryover
 from deepopsctl.draft import Draft, Machine, NodeEntry
+from deepopsctl.gpuspec import join_kinds
 from deepopsctl.model import Cluster, Gpus, Role
 from deepopsctl.nodelist import expand, fold_in_order, shorten
 from deepopsctl.problems import Problems, RefusedError
 from deepopsctl.readers import read_nodes
+from deepopsctl.slurmgres import say_gpus
 
 T = TypeVar("T")
 
@@ -106,23 +108,24 @@ def _give_roles(draft: Draft, *, compute_is_named: bool) -> tuple[str, ...]:
 
 
 def _add_gpus(draft: Draft, texts: tuple[str, ...]) -> None:
-    """`NODESET:TYPE:COUNT` for these nodes, `TYPE:COUNT` for the compute nodes that still have none."""
+    """`NODESET:TYPE:COUNT` for these nodes, `TYPE:COUNT` for the compute nodes that still have none.
+
+    What is said of the same node several times are several kinds.
+    """
     general: list[Gpus] = []
-    given: set[str] = set()
+    given: dict[str, list[Gpus]] = {}
     for text in texts:
         try:
             nodeset, gpus = _parse_gpus_option(text)
-            if nodeset:
-                _set_gpus(draft, nodeset, gpus, given)
-            else:
-                general.append(gpus)
+            for kinds in _kinds_of(draft, nodeset, given) if nodeset else [general]:
+                kinds.append(gpus)
         except RefusedError as refusal:
             draft.problems.refuse("--gpus", "", refusal)
-    if len(general) > 1:
-        draft.problems.add("--gpus", "TYPE:COUNT is given twice", "say which nodes: NODESET:TYPE:COUNT")
-    for machine in draft.machines.values():
-        if general and not machine.gpus and Role.COMPUTE in machine.roles:
-            machine.gpus = general[0]
+    for name, machine in draft.machines.items():
+        if name in given:
+            _set_gpus(draft, machine, given[name])
+        elif general and not machine.gpus and Role.COMPUTE in machine.roles:
+            _set_gpus(draft, machine, general)
 
 
 def _parse_gpus_option(text: str) -> tuple[str, Gpus]:
@@ -132,7 +135,8 @@ def _parse_gpus_option(text: str) -> tuple[str, Gpus]:
     return ("" if len(parts) == 2 else parts[0]), values.parse_gpus(parts[-2], parts[-1])
 
 
-def _set_gpus(draft: Draft, nodeset: str, gpus: Gpus, given: set[str]) -> None:
+def _kinds_of(draft: Draft, nodeset: str, given: dict[str, list[Gpus]]) -> list[list[Gpus]]:
+    """What has been said so far of each node of a node set."""
     names = [name.lower() for name in expand(nodeset)]
     unknown = [name for name in names if name not in draft.machines]
     if unknown and not draft.incomplete:
@@ -140,24 +144,23 @@ def _set_gpus(draft: Draft, nodeset: str, gpus: Gpus, given: set[str]) -> None:
             f"{shorten(nodeset)}: no node {shorten(fold_in_order(unknown))}",
             "name only nodes of this cluster",
         )
-    again = [name for name in names if name in given]
-    if again or len(set(names)) < len(names):
-        raise RefusedError(
-            f"{shorten(nodeset)}: {shorten(fold_in_order(again or names))} given twice",
-            "give every node's GPUs once",
-        )
-    given.update(names)
-    for machine in (draft.machines[name] for name in names if name in draft.machines):
+    if len(set(names)) < len(names):
+        raise RefusedError(f"{shorten(nodeset)} names a node twice", "name every node once")
+    return [given.setdefault(name, []) for name in names]
+
+
+def _set_gpus(draft: Draft, machine: Machine, kinds: Sequence[Gpus]) -> None:
+    try:
+        gpus = join_kinds(kinds)
         _check_agreement(machine, gpus)
         machine.gpus = gpus
+    except RefusedError as refusal:
+        draft.problems.refuse("--gpus", "", refusal)
 
 
 def _check_agreement(machine: Machine, gpus: Gpus) -> None:
     if machine.gpus and machine.gpus != gpus:
-        raise RefusedError(
-            f"{machine.name} has {machine.gpus.type}:{machine.gpus.count} at {machine.where}",
-            "let both say the same",
-        )
+        raise RefusedError(f"{machine.name} has {say_gpus(machine.gpus)} at {machine.where}", "let both say the same")
 
 
 def _set_access(draft: Draft, request: InitRequest) -> None:

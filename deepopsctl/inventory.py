@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from deepopsctl.gpuform import for_inventory
 from deepopsctl.model import Access, Cluster, Node, Partition, Role
 from deepopsctl.nodelist import fold
+from deepopsctl.slurmgres import gres_value
 from deepopsctl.specwriter import address_pieces
 from deepopsctl.ssh.jump import inventory_option
 from deepopsctl.yamlout import block
@@ -123,7 +125,7 @@ def _slurm_entry(nodes: list[Node]) -> dict[str, object]:
     first = nodes[0]
     entry: dict[str, object] = {"names": fold(node.name for node in nodes)}
     if first.gpus:
-        entry["gpus"] = {"type": first.gpus.type, "count": first.gpus.count}
+        entry["gpus"] = for_inventory(first.gpus, gres_value(first.gpus))
     if first.features:
         entry["features"] = list(first.features)
     if first.slurm:

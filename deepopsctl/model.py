@@ -26,11 +26,41 @@ DELEGATED_TO_CONTROLLER = (Role.DBD, Role.NFS_SERVER, Role.MONITORING)
 
 
 @dataclass(frozen=True, slots=True)
-class Gpus:
-    """Declared GPUs of one node: Slurm's gres type (`h100`, or '' for untyped) and how many."""
+class MigSlices:
+    """Slices of one GPU with one MIG profile; `instances` are their numbers, where cluster.yml gives them."""
+
+    profile: str
+    count: int
+    instances: tuple[int, ...] = ()
+
+
+# How one GPU is cut; () where it is not.
+MigLayout = tuple[MigSlices, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GpuKind:
+    """GPUs of one node that are alike. `mig`, `cores` and `links` are empty or say something of each of them."""
 
     type: str
     count: int
+    files: tuple[str, ...]
+    mig: tuple[MigLayout, ...] = ()
+    cores: tuple[str, ...] = ()
+    links: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Gpus:
+    """Declared GPUs of one node: Slurm's gres type (`h100`, or '' for untyped or several) and how many cards.
+
+    `kinds` is there where type and count do not say it all; `autodetect` is gres.conf's AutoDetect, '' for off.
+    """
+
+    type: str
+    count: int
+    kinds: tuple[GpuKind, ...] = ()
+    autodetect: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from deepopsctl import nodelist
+from deepopsctl import nodelist, slurmgres
+from deepopsctl.gpuform import from_inventory
 from deepopsctl.hardware import NodeHardware
+from deepopsctl.model import Gpus
 
 Version = tuple[int, int]
 
@@ -37,10 +39,14 @@ class NodeSet:
     """A node set of cluster.yml as the inventory carries it (`slurm_nodes`)."""
 
     names: tuple[str, ...]
-    gpu_type: str
-    gpu_count: int
+    gpus: Gpus | None
     features: tuple[str, ...]
     options: Mapping[str, str]
+
+    @property
+    def gpu_count(self) -> int:
+        """How many GPUs (cards, not slices) each node has."""
+        return self.gpus.count if self.gpus else 0
 
 
 def parse_node_sets(slurm_nodes: Iterable[Mapping[str, object]]) -> tuple[NodeSet, ...]:
@@ -55,8 +61,7 @@ def parse_node_sets(slurm_nodes: Iterable[Mapping[str, object]]) -> tuple[NodeSe
         sets.append(
             NodeSet(
                 names=nodelist.expand(str(entry["names"])),
-                gpu_type=str(gpus.get("type") or ""),
-                gpu_count=int(gpus.get("count", 0)),
+                gpus=from_inventory(gpus),
                 features=tuple(str(feature) for feature in features),
                 options={str(key): str(value) for key, value in options.items()},
             )
@@ -89,9 +94,12 @@ def with_configless(settings: Mapping[str, object]) -> dict[str, object]:
 
 def gres_of(node_set: NodeSet) -> str:
     """Slurm's Gres= value of a node set: `gpu:h100:8`, `gpu:2`, or ''."""
-    if not node_set.gpu_count:
-        return ""
-    return ":".join(["gpu", *([node_set.gpu_type] if node_set.gpu_type else []), str(node_set.gpu_count)])
+    return slurmgres.gres_value(node_set.gpus) if node_set.gpus else ""
+
+
+def gpu_types(node_sets: Iterable[NodeSet]) -> list[str]:
+    """The gres types of all GPUs, sorted; '' stands for GPUs without a type, and nothing for no GPUs."""
+    return sorted({kind for node_set in node_sets if node_set.gpus for kind in slurmgres.gres_counts(node_set.gpus)})
 
 
 def node_lines(
@@ -202,18 +210,13 @@ def _memory_per_cpu(values: NodeHardware, options: Mapping[str, str], reserve_pe
 
 
 def gres_lines(node_sets: Iterable[NodeSet], hardware: Mapping[str, NodeHardware]) -> list[str]:
-    """gres.conf lines: one per node set with GPUs, device files in order."""
+    """gres.conf lines of the node sets with GPUs: one for devices that are alike."""
     lines = []
     for node_set in node_sets:
         known = [name for name in node_set.names if name in hardware]
-        if not node_set.gpu_count or not known:
-            continue
-        last = node_set.gpu_count - 1
-        fields: dict[str, object] = {"NodeName": nodelist.fold(known), "Name": "gpu"}
-        if node_set.gpu_type:
-            fields["Type"] = node_set.gpu_type
-        fields["File"] = "/dev/nvidia0" if last == 0 else f"/dev/nvidia[0-{last}]"
-        lines.append(_line(fields))
+        if node_set.gpus and known:
+            entries = slurmgres.conf_entries(node_set.gpus)
+            lines += [_line({"NodeName": nodelist.fold(known), **entry}) for entry in entries]
     return lines
 
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 import pathlib
 from collections.abc import Mapping
 
-from deepopsctl import values
+from deepopsctl import gpuspec, values
 from deepopsctl.draft import Draft, NodeEntry, PartitionEntry
 from deepopsctl.model import Access, Cluster, Gpus, Partition
 from deepopsctl.policyspec import PolicyReader
-from deepopsctl.problems import Problems
+from deepopsctl.problems import Problems, RefusedError
 from deepopsctl.sourcetext import check_markers, read_source
 from deepopsctl.specsections import (
     ClusterFile,
     ClusterSection,
+    GpusSection,
     NodeSection,
     PartitionSection,
     SectionReader,
@@ -128,10 +129,26 @@ class _Reader(SectionReader):
         self.draft.add(entry)
 
     def _gpus(self, node: NodeSection, path: Path) -> Gpus | None:
-        if node.gpus is None:
+        """One kind of GPU, or a list of kinds."""
+        autodetect = self.value((*path, "autodetect"), gpuspec.parse_autodetect, node.autodetect, "")
+        several = isinstance(node.gpus, list)
+        kinds = _as_list(node.gpus) if several else [node.gpus] * (node.gpus is not None)
+        if not kinds and (several or autodetect):
+            what = RefusedError("is empty" if several else "is given without gpus", "say which GPUs the nodes have")
+            key = "gpus" if several else "autodetect"
+            self.problems.refuse(self.at((*path, key)), dotted((*path, key)), what)
+        found = []
+        for index, kind in enumerate(kinds):
+            place = (*path, "gpus", index) if several else (*path, "gpus")
+            section = self.fit(GpusSection, kind, place)
+            if section is None:
+                return None
+            found.append(gpuspec.GivenKind(place, **dict(section)))
+        if not found:
             return None
-        kind = node.gpus.type
-        return self.value((*path, "gpus"), lambda count: values.parse_gpus(kind, count), node.gpus.count, None)
+        return gpuspec.read_gpus(
+            found, autodetect, lambda place, refusal: self.problems.refuse(self.at(place), dotted(place), refusal)
+        )
 
     def _partition(self, section: PartitionSection | None, path: Path) -> None:
         if section is None:

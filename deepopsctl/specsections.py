@@ -43,10 +43,14 @@ class ClusterSection(Section):
 
 
 class GpusSection(Section):
-    """`gpus` of nodes."""
+    """One kind of `gpus` of nodes; `gpuspec` reads what is an object here."""
 
     type: str = ""
     count: str
+    mig: object = None
+    files: object = None
+    cores: object = None
+    links: object = None
 
 
 class NodeSection(Section):
@@ -56,7 +60,8 @@ class NodeSection(Section):
     addresses: str = ""
     roles: list[str] = Field(min_length=1)
     port: str = ""
-    gpus: GpusSection | None = None
+    gpus: object = None
+    autodetect: str = ""
     features: list[str] = []
     slurm: dict[str, str] = {}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 
+from deepopsctl.gpuform import as_written
 from deepopsctl.model import Cluster, Node, Partition, Role
 from deepopsctl.nodelist import fold_in_order, fold_pairs
 from deepopsctl.policywriter import policy_lines
@@ -73,8 +74,9 @@ def attributes(node: Node) -> dict[str, object]:
     if node.port:
         found["port"] = node.port
     if node.gpus:
-        kind = {"type": node.gpus.type} if node.gpus.type else {}
-        found["gpus"] = {**kind, "count": node.gpus.count}
+        found["gpus"] = as_written(node.gpus)
+        if node.gpus.autodetect:
+            found["autodetect"] = node.gpus.autodetect
     if node.features:
         found["features"] = list(node.features)
     if node.slurm:

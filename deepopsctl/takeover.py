@@ -17,6 +17,7 @@ from deepopsctl.nodelist import fold
 from deepopsctl.secrets import decrypt, encrypt
 from deepopsctl.settingsedit import with_settings
 from deepopsctl.slurmconf import parse_version
+from deepopsctl.slurmgres import gres_value
 
 PLAYBOOK = "operate/takeover"
 
@@ -193,9 +194,7 @@ def _gpu_faults(cluster: Cluster, primary: Found) -> Iterator[Fault]:
 
 
 def _gres(gpus: Gpus | None) -> list[str]:
-    if not gpus:
-        return []
-    return [f"gpu:{gpus.type}:{gpus.count}" if gpus.type else f"gpu:{gpus.count}"]
+    return sorted(gres_value(gpus).split(",")) if gpus else []
 
 
 def _settings(primary: Found, accounting: Found) -> dict[str, object]:

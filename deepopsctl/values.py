@@ -8,11 +8,10 @@ from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from types import MappingProxyType
 
+from deepopsctl.gpuform import MAX_GPUS
 from deepopsctl.model import Gpus, Role
 from deepopsctl.nodelist import shorten
 from deepopsctl.problems import RefusedError
-
-MAX_GPUS = 256
 
 # Names with a meaning of their own for Ansible, Slurm or the resolver.
 RESERVED_NAMES = frozenset({"all", "ungrouped", "localhost", "default", "monitoring"})

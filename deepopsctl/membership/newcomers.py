@@ -11,6 +11,7 @@ from deepopsctl.errors import InputError
 from deepopsctl.model import Cluster, Gpus, Node, Role
 from deepopsctl.nodelist import expand, fold_in_order, pair
 from deepopsctl.problems import RefusedError
+from deepopsctl.slurmgres import say_gpus
 from deepopsctl.specedit import Newcomers
 
 
@@ -55,7 +56,7 @@ def describe(new: Newcomers) -> str:
     """`like gpu01: compute, a100:2, partitions gpu, long`."""
     model = new.model
     parts = [role.value for role in Role if role in model.roles]
-    parts += [":".join(filter(None, (model.gpus.type, str(model.gpus.count))))] if model.gpus else []
+    parts += [say_gpus(model.gpus)] if model.gpus else []
     parts += [f"features {', '.join(model.features)}"] if model.features else []
     if new.partitions:
         parts.append(f"partition{'s' * (len(new.partitions) > 1)} {', '.join(new.partitions)}")

@@ -7,18 +7,20 @@ from pathlib import Path
 
 from deepopsctl import values
 from deepopsctl.carryover import Carryover
+from deepopsctl.gpuspec import join_kinds
 from deepopsctl.model import Gpus
 from deepopsctl.nodelist import expand, shorten
 from deepopsctl.problems import Problems, RefusedError
 from deepopsctl.readers.slurmlines import Line, read_lines
+from deepopsctl.slurmgres import gres_counts
 
 # deepopsctl finds them by its own means, in the order of the driver.
 _SILENT = frozenset({"nodename", "name", "type", "file", "count"})
 
 
 def read_gpus(gres: str, where: str, name: str, carryover: Carryover) -> Gpus | None:
-    """The GPUs in a Gres= value; other resources, and a second kind of GPU, are noted as left out."""
-    found: Gpus | None = None
+    """The GPUs in a Gres= value; other resources are noted as left out."""
+    found: dict[str, Gpus] = {}
     for item in re.split(r",(?![^(]*\))", gres):
         kind, _, rest = item.partition("(")[0].strip().partition(":")
         if kind != "gpu":
@@ -28,10 +30,11 @@ def read_gpus(gres: str, where: str, name: str, carryover: Carryover) -> Gpus | 
         words = [word for word in rest.split(":") if word != "no_consume"]
         count = words.pop() if words and re.fullmatch(r"[0-9]+", words[-1]) else "1"
         gpus = values.parse_gpus(words[0] if words else "", count)
-        if found:
-            carryover.leave(f"Gres={item}", where, f"{name}: nodes with several kinds of GPU are not supported")
-        found = found or gpus
-    return found
+        if gpus.type in found or (found and not (gpus.type and all(found))):
+            carryover.leave(f"Gres={item}", where, f"{name}: of several kinds of GPU each needs a type of its own")
+            continue
+        found[gpus.type] = gpus
+    return join_kinds(list(found.values())) if found else None
 
 
 def read_gres_conf(
@@ -60,7 +63,7 @@ def _compare(line: Line, gpus: dict[str, Gpus], carryover: Carryover) -> None:
     if name and not declared:
         carryover.leave(f"Name={name}", line.where, "no Gres= in slurm.conf declares GPUs there", "add them by --gpus")
     kind = line.get("type")
-    if kind and any(found.type != kind for found in declared) and not any(found.type for found in declared):
+    if kind and declared and not any(filter(None, (name for found in declared for name in gres_counts(found)))):
         carryover.leave(
             f"Type={kind}", line.where, "Gres= in slurm.conf names no type", "add it to gpus: in cluster.yml"
         )

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from deepopsctl import values
 from deepopsctl.draft import Draft, NodeEntry
+from deepopsctl.gpuspec import join_kinds
 from deepopsctl.model import Gpus, Role
 from deepopsctl.problems import Problems, RefusedError
 from deepopsctl.readers.detect import COLUMN_ALIASES, COLUMNS, delimiter_of
@@ -96,8 +97,12 @@ def _roles(text: str) -> frozenset[Role]:
 
 
 def _gpus(kind: str, count: str) -> Gpus | None:
+    """`8` and `h100`; several kinds are joined by +: `2+2` and `a40+l40s`."""
     if count in ("", "0"):
         if kind:
             raise RefusedError(f"gpu_type {kind} without a number", "say in the column gpus how many a node has")
         return None
-    return values.parse_gpus(kind, count)
+    kinds, counts = _words(kind) or [""], _words(count)
+    if len(kinds) != len(counts):
+        raise RefusedError(f"{len(counts)} numbers for {len(kinds)} types", "write 2+2 and a40+l40s")
+    return join_kinds([values.parse_gpus(*pair) for pair in zip(kinds, counts, strict=True)])

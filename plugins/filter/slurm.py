@@ -43,6 +43,11 @@ def slurm_gres_lines(node_sets, hardware):
     return slurmconf.gres_lines(slurmconf.parse_node_sets(node_sets), _hardware(hardware))
 
 
+def slurm_gpu_types(node_sets):
+    """Gres types of all GPUs; '' for those without a type."""
+    return slurmconf.gpu_types(slurmconf.parse_node_sets(node_sets))
+
+
 def slurm_settings(base, policy, extra):
     """deepopsctl's settings with those of cluster.yml's policy over them, and the site's over both."""
     merged = slurmconf.merge_settings(slurmconf.merge_settings(base, policy), extra)
@@ -148,6 +153,7 @@ class FilterModule:
             "slurm_refused_keys": slurm_refused_keys,
             "slurm_reached_by": slurm_reached_by,
             "slurm_generation": slurm_generation,
+            "slurm_gpu_types": slurm_gpu_types,
             "slurm_gres_lines": slurm_gres_lines,
             "slurm_node_lines": slurm_node_lines,
             "slurm_partition_lines": slurm_partition_lines,

@@ -17,6 +17,7 @@ from deepopsctl.inventory import group_members
 from deepopsctl.spec import parse_spec
 from tests.localansible import ROOT, Played, play
 from tests.roles.cases import CASES, defaults
+from tests.roles.gpucases import GPU_CASES
 
 GOLDEN = Path(__file__).parent / "golden"
 WRITE = bool(os.environ.get("DEEPOPSCTL_WRITE_GOLDEN"))
@@ -33,7 +34,12 @@ FILES = {
     "hosts": ("hosts", "slurm_compute"),
 }
 
-each_case = pytest.mark.parametrize("case", CASES)
+# Of the clusters that differ in their GPUs only, what GPUs change.
+GPU_FILES = ("slurm.conf", "gres.conf")
+ALL_CASES = {**CASES, **GPU_CASES}
+GOLDEN_FILES = [*((case, file) for case in CASES for file in FILES), *((c, f) for c in GPU_CASES for f in GPU_FILES)]
+
+each_case = pytest.mark.parametrize("case", ALL_CASES)
 
 
 @pytest.fixture(scope="module")
@@ -42,8 +48,8 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
     folder = tmp_path_factory.mktemp("rendered")
     clusters = tmp_path_factory.mktemp("clusters")
     (folder / "roles").symlink_to(ROOT / "roles")
-    hosts = {node.name: defaults() for case in CASES.values() for node in parse_spec(case.spec, "").nodes}
-    plays = [case.play(name, clusters) for name, case in CASES.items()]
+    hosts = {node.name: defaults() for case in ALL_CASES.values() for node in parse_spec(case.spec, "").nodes}
+    plays = [case.play(name, clusters) for name, case in ALL_CASES.items()]
     done = play(folder, plays, hosts)
     assert done.status == 0, done.output
     return done
@@ -52,7 +58,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
 def rendered(played: Played, case: str) -> Mapping[str, str]:
     """Golden file name -> text, for one cluster."""
     shown = {result.host: result.data["msg"] for result in played.results if result.task == f"Show {case}"}
-    members = group_members(parse_spec(CASES[case].spec, ""))
+    members = group_members(parse_spec(ALL_CASES[case].spec, ""))
     # the last compute node: in a cluster whose controller computes, the first is that
     return {
         golden: shown[members[group][-1 if group == "slurm_compute" else 0]][file]
@@ -60,8 +66,7 @@ def rendered(played: Played, case: str) -> Mapping[str, str]:
     }
 
 
-@each_case
-@pytest.mark.parametrize("file", FILES)
+@pytest.mark.parametrize(("case", "file"), GOLDEN_FILES)
 def test_it_is_rendered_as_in_golden(played: Played, case: str, file: str) -> None:
     text, golden = rendered(played, case)[file], GOLDEN / case / file
     if WRITE:
@@ -74,7 +79,7 @@ def test_it_is_rendered_as_in_golden(played: Played, case: str, file: str) -> No
 def test_golden_has_no_file_that_nothing_is_compared_with() -> None:
     found = {path.relative_to(GOLDEN).as_posix() for path in GOLDEN.rglob("*") if path.is_file()}
 
-    assert found == {f"{case}/{file}" for case in CASES for file in FILES}
+    assert found == {f"{case}/{file}" for case, file in GOLDEN_FILES}
 
 
 @each_case

@@ -12,6 +12,7 @@ from deepopsctl.init import InitRequest, InitResult, read_request
 from deepopsctl.model import Gpus, Role
 from deepopsctl.problems import Problems
 from deepopsctl.readers import draft_text
+from deepopsctl.slurmgres import say_gpus
 
 EXAMPLE = Path(__file__).parents[2] / "inventory" / "slurm-conf"
 HEAD = "ClusterName=alpha\nSlurmctldHost=ctl1(192.0.2.1)\n"
@@ -98,6 +99,15 @@ def test_a_controller_that_is_a_compute_node_is_one_machine() -> None:
     assert (first.address, first.gpus) == ("192.0.2.1", Gpus("", 2))
 
 
+def test_a_node_may_have_several_kinds_of_gpus() -> None:
+    draft = read(f"{HEAD}NodeName=x1 Gres=gpu:a40:2,gpu:l40s:1\n{TAIL}")
+
+    gpus = draft.machines["x1"].gpus
+    assert gpus is not None
+    assert say_gpus(gpus) == "a40:2+l40s:1"
+    assert left(draft) == []
+
+
 def test_what_deepopsctl_sets_itself_is_no_loss_where_both_agree() -> None:
     draft = read(f"{HEAD}AuthType=auth/munge\nProctrackType=proctrack/cgroup\nSlurmUser=slurm\nGresTypes=gpu\n{TAIL}")
 
@@ -117,7 +127,8 @@ def test_what_deepopsctl_sets_itself_is_no_loss_where_both_agree() -> None:
         ("Epilog={{x}}", "Epilog"),
         ("FrontendName=f1", "FrontendName=f1"),
         ("NodeName=c[1-9] State=CLOUD", "NodeName=c[1-9]"),
-        ("NodeName=x1 Gres=gpu:a:1,gpu:b:1", "Gres=gpu:b:1"),
+        ("NodeName=x1 Gres=gpu:a:1,gpu:2", "Gres=gpu:2"),
+        ("NodeName=x1 Gres=gpu:a:1,gpu:a:2", "Gres=gpu:a:2"),
         ("NodeName=x1 Gres=shard:8", "Gres=shard:8"),
         ("NodeName=x1 State=DRAIN", "State=DRAIN"),
         ("NodeName=x1 Port=7000", "Port"),

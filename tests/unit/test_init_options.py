@@ -10,6 +10,7 @@ import pytest
 from deepopsctl.errors import InputError
 from deepopsctl.init import InitRequest, read_request
 from deepopsctl.model import Cluster, Gpus, Role
+from deepopsctl.slurmgres import say_gpus
 
 BASE: dict[str, Any] = {"controller": ("ctl1",), "compute": ("n[1-2]",)}
 
@@ -86,8 +87,10 @@ def test_pairs_addresses_in_the_order_written() -> None:
         ({"gpus": ("h100:0",)}, ["--gpus: '0' is no number of GPUs"]),
         ({"gpus": ("n9:h100:8",)}, ["--gpus: n9: no node n9"]),
         ({"gpus": ("n[2-1]:h100:8",)}, ["--gpus: n[2-1]: the range 2-1 runs backwards"]),
-        ({"gpus": ("h100:8", "a100:8")}, ["--gpus: TYPE:COUNT is given twice"]),
-        ({"gpus": ("n1:h100:8", "n[1-2]:a100:8")}, ["--gpus: n[1-2]: n1 given twice"]),
+        ({"gpus": ("h100:8", "h100:4")}, ["--gpus: h100 is given twice"]),
+        ({"gpus": ("n1:h100:8", "n[1-2]:h100:8")}, ["--gpus: h100 is given twice"]),
+        ({"gpus": ("n[1,1]:h100:8",)}, ["--gpus: n[1,1] names a node twice"]),
+        ({"gpus": ("h100:200", "a100:200")}, ["--gpus: more than 256 GPUs in one node"]),
         (
             {"gpus": ("ctl1:h100:8",)},
             ["--controller: ctl1 with gpus, features or slurm keys, but without the role compute"],
@@ -121,6 +124,17 @@ def test_gives_gpus_to_all_compute_nodes() -> None:
 def test_gives_named_nodes_their_own_gpus() -> None:
     found = gpus(cluster(gpus=("h100:8", "n2:a100:4")))
     assert (found["n1"], found["n2"]) == (Gpus("h100", 8), Gpus("a100", 4))
+
+
+def test_what_is_said_of_a_node_several_times_are_several_kinds() -> None:
+    found = cluster(gpus=("a40:2", "l40s:2", "n2:h100:4"))
+    assert {node.name: say_gpus(node.gpus) for node in found.nodes if node.gpus} == {
+        "n1": "a40:2+l40s:2",
+        "n2": "h100:4",
+    }
+    both = gpus(found)["n1"]
+    assert both is not None
+    assert [kind.files for kind in both.kinds] == [("/dev/nvidia0", "/dev/nvidia1"), ("/dev/nvidia2", "/dev/nvidia3")]
 
 
 def test_gpus_of_file_and_option_must_agree(tmp_path: Path) -> None:

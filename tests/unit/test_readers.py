@@ -13,6 +13,7 @@ from deepopsctl.model import Gpus, Role
 from deepopsctl.problems import Problems
 from deepopsctl.readers import draft_text, read_nodes
 from deepopsctl.readers.detect import Form, detect
+from deepopsctl.slurmgres import say_gpus
 
 HOSTS = """\
 127.0.0.1 localhost
@@ -136,6 +137,21 @@ def test_reads_a_table() -> None:
     assert found["gpu02"].gpus == Gpus("h100", 8)
     assert (found["gpu02"].features, found["gpu02"].port) == (("ib", "nvlink"), 2222)
     assert found["cpu1"].gpus is None
+
+
+def test_reads_several_kinds_of_gpus_from_a_table() -> None:
+    found = read("name,gpus,gpu_type\nn1,2+1,a40+l40s\n")
+    gpus = found.machines["n1"].gpus
+    assert gpus is not None
+    assert say_gpus(gpus) == "a40:2+l40s:1"
+
+
+def test_several_kinds_of_gpus_need_as_many_numbers_as_types() -> None:
+    assert faults("name,gpus,gpu_type\nn1,2+2,a40\nn2,2,a40+l40s\nn3,1+1,a40+a40\n") == [
+        "nodes:2 gpus: 2 numbers for 1 types",
+        "nodes:3 gpus: 1 numbers for 2 types",
+        "nodes:4 gpus: a40 is given twice",
+    ]
 
 
 @pytest.mark.parametrize(("delimiter", "line_end"), [("\t", "\n"), (";", "\r\n"), (",", "\r\n")])

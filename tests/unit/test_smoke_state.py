@@ -102,6 +102,30 @@ def test_gpus_are_compared_by_type_and_count_and_with_device_files(gres: str, de
     assert state.node_gpus(WANT, node(Gres=gres), {"gpu_devices": devices})["status"] == status
 
 
+@pytest.mark.parametrize(
+    ("gres", "devices", "status"),
+    [
+        ("gpu:a40:2(S:0),gpu:l40s:1(S:0-1)", 3, "pass"),
+        ("gpu:l40s:1,gpu:a40:2", 3, "pass"),
+        ("gpu:a40:2,gpu:l40s:1", 2, "fail"),
+        ("gpu:a40:3", 3, "fail"),
+        ("(null)", 3, "fail"),
+    ],
+)
+def test_gpus_of_several_kinds_are_compared_kind_by_kind(gres: str, devices: int, status: str) -> None:
+    want = expected.Node("gpu01", gpus=3, gres="gpu:a40:2,gpu:l40s:1")
+
+    assert state.node_gpus(want, node(Gres=gres), {"gpu_devices": devices})["status"] == status
+
+
+def test_slices_are_counted_as_slurm_has_them_and_cards_as_device_files() -> None:
+    want = expected.Node("gpu01", gpu_type="a100", gpus=2, gres="gpu:a100:1,gpu:a100_1g.5gb:7")
+    gres = "gpu:a100:1,gpu:a100_1g.5gb:7"
+
+    assert state.node_gpus(want, node(Gres=gres), {"gpu_devices": 2})["status"] == "pass"
+    assert state.node_gpus(want, node(Gres=gres), {"gpu_devices": 1})["status"] == "fail"
+
+
 def test_a_gpu_that_nobody_declared_is_a_failure() -> None:
     assert state.node_gpus(expected.Node("cpu01"), node(Gres="gpu:2"), {})["status"] == "fail"
     assert state.node_gpus(expected.Node("cpu01"), node(Gres="(null)"), {})["status"] == "pass"

@@ -91,6 +91,15 @@ def test_what_running_jobs_lean_on_is_kept() -> None:
     assert found.warnings == ()
 
 
+def test_several_kinds_of_gpus_agree_in_any_order() -> None:
+    several = cluster(gpus=("a40:1", "l40s:1"))
+    node = {**GPU_NODE, "gres": "gpu:l40s:1(S:0),gpu:a40:1(S:0)"}
+
+    found = changed("ctl1", nodes={"gpu01": node, "gpu02": node})
+
+    assert judge(several, found).hardware.keys() == {"gpu01", "gpu02"}
+
+
 def test_cores_and_memory_are_counted_as_slurmctld_counts_them() -> None:
     hardware = judge(cluster(), FOUND).hardware["gpu01"]
 

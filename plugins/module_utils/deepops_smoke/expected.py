@@ -10,7 +10,10 @@ Expand = Callable[[str], List[str]]
 
 
 class Node(NamedTuple):
-    """One compute node; 0 where a value is not known. `exact` memory was set by the site, else it is a ceiling."""
+    """One compute node; 0 where a value is not known. `exact` memory was set by the site, else it is a ceiling.
+
+    `gpus` are cards; `gres` is what Slurm makes of them where that is not `gpus` times `gpu_type`.
+    """
 
     name: str
     cpus: int = 0
@@ -18,6 +21,7 @@ class Node(NamedTuple):
     exact_memory: bool = False
     gpu_type: str = ""
     gpus: int = 0
+    gres: str = ""
 
 
 class Partition(NamedTuple):
@@ -47,6 +51,7 @@ def nodes(
                 exact_memory="realmemory" in options,
                 gpu_type=str(gpus.get("type") or ""),
                 gpus=int(gpus.get("count") or 0),
+                gres=str(gpus.get("gres") or ""),
             )
     return found
 

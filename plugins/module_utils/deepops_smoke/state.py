@@ -83,20 +83,24 @@ def node_memory(want: Node, node: Record, found: Mapping[str, Any]) -> Verdict:
 
 def node_gpus(want: Node, node: Record, found: Mapping[str, Any]) -> Verdict:
     """GPUs that Slurm schedules, their type, and the device files the node has."""
-    has = slurmtext.gpus(node.get("Gres", ""))
-    measured = "+".join("{}:{}".format(entry.type or "gpu", entry.amount) for entry in has) or "none"
-    expected = "{}:{}".format(want.gpu_type or "gpu", want.gpus) if want.gpus else "none"
-    if measured != expected:
+    measured, expected = _gpus_text(node.get("Gres", "")), _gpus_text(want.gres)
+    if not want.gres and want.gpus:
+        expected = "{}:{}".format(want.gpu_type or "gpu", want.gpus)
+    if sorted(measured.split("+")) != sorted(expected.split("+")):
         return failed(
             "node-gpus", want.name, "Slurm schedules other GPUs than cluster.yml declares", measured, expected
         )
     devices = found.get("gpu_devices")
-    # slices of a GPU (MIG: `1g.10gb`) share its device file
+    # slices of a GPU (MIG: `1g.10gb`) that are declared as if they were GPUs share its device file
     sliced = "g." in want.gpu_type
     if want.gpus and devices is not None and int(devices) < want.gpus and not sliced:
         text = "the node has fewer GPU device files (/dev/nvidia*) than GPUs declared"
         return failed("node-gpus", want.name, text, "{} device files".format(devices), expected)
     return verdict("node-gpus", want.name, PASS, measured, expected)
+
+
+def _gpus_text(gres: str) -> str:
+    return "+".join("{}:{}".format(entry.type or "gpu", entry.amount) for entry in slurmtext.gpus(gres)) or "none"
 
 
 def node_checks(
