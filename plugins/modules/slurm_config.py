@@ -61,7 +61,15 @@ import subprocess
 import tempfile
 import time
 
-from ansible.module_utils import node_changes, node_files, node_record, node_units, slurm_effects, slurm_refusals
+from ansible.module_utils import (
+    node_changes,
+    node_files,
+    node_record,
+    node_units,
+    slurm_effects,
+    slurm_refusals,
+    slurm_running,
+)
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.slurm_effects import Effect
 
@@ -328,6 +336,10 @@ def main():
     }
     current = current_texts(files)
     conf = conf_of(files)
+    dry = module.check_mode or module.params["verify"]
+    if dry and current[conf] and not current[conf].encode().startswith(slurm_running.OURS):
+        # a person's, with lines that only slurmctld can add up: slurm_adopt says what becomes of it
+        module.exit_json(changed=True, effect="restart_slurmctld", keys=[], changes=[], diff=[])
     found = slurm_effects.changes(current[conf], files[conf]) if current[conf] else []
     blocked = refusals(module, files, current, found)
     if blocked and not module.check_mode:

@@ -41,9 +41,30 @@ SLURM_KEYS = [
 ]  # fmt: skip
 GRES = st.sampled_from(["gpu:2", "gpu:a100:4(S:0-1)", "shard:2,gpu", "gpu:a:1,gpu:b:999", "gpu:a100:x"])
 pairs = st.builds("{}={}".format, st.sampled_from(SLURM_KEYS), st.one_of(word, GRES))
-slurm_conf = st.lists(
-    st.lists(pairs, min_size=1, max_size=4).map(" ".join) | st.text(max_size=12), max_size=8
-).map(lambda lines: "ClusterName=c\nSlurmctldHost=c1\n" + "\n".join(lines))  # fmt: skip
+wild_slurm = st.lists(st.lists(pairs, min_size=1, max_size=4).map(" ".join) | st.text(max_size=12), max_size=8)
+node_line = st.builds(
+    "NodeName={} Weight={} Gres={} Feature={} State={}".format,
+    st.sampled_from(["n[1-3]", "m[01-02],k9", "c1", "DEFAULT", "f[1-9]"]), st.integers(1, 9),
+    st.sampled_from(["gpu:2", "gpu:a100:4(S:0-1)", "gpu:1,shard:2", "shard:8"]), st.sampled_from(["ib", "a,b", "a&b"]),
+    st.sampled_from(["UNKNOWN", "CLOUD", "DRAIN"]),
+)  # fmt: skip
+partition_line = st.builds(
+    "PartitionName={} Nodes={} Default={} MaxTime={}".format,
+    st.sampled_from(["p", "q", "DEFAULT", "all"]), st.sampled_from(["ALL", "n[1-2]", "m01", "big", "f1"]),
+    st.sampled_from(["YES", "NO"]), st.sampled_from(["60", "-1", "1-00:00:00", "INFINITE"]),
+)  # fmt: skip
+global_line = st.builds(
+    "{}={}".format,
+    st.sampled_from(["StateSaveLocation", "SlurmUser", "MaxArraySize", "Prolog", "DefMemPerCPU", "FastSchedule"]),
+    st.sampled_from(["/x", "slurm", "1000", '"a b"', "a,\\\nb"]),
+)
+tame_slurm = st.builds(
+    lambda nodes, partitions, settings: [*settings, "NodeName=z1", *nodes, "NodeSet=big Feature=a", *partitions],
+    st.lists(node_line, max_size=3, unique_by=lambda line: line.split()[0]),
+    st.lists(partition_line, max_size=3, unique_by=lambda line: line.split()[0]),
+    st.lists(global_line, max_size=3),
+)
+slurm_conf = (wild_slurm | tame_slurm).map(lambda lines: "ClusterName=c\nSlurmctldHost=c1\n" + "\n".join(lines))
 
 SECTIONS = [
     "[all]", "[slurm-master]", "[slurm-node]", "[slurm-login]", "[slurm-cluster:children]", "[all:vars]",
@@ -55,19 +76,42 @@ VARIABLES = [
 ]  # fmt: skip
 setting = st.builds("{}={}".format, st.sampled_from(VARIABLES), word)
 host_line = st.builds(lambda host, words: " ".join([host, *words]), word, st.lists(setting, max_size=2))
-ini = st.lists(
-    st.sampled_from([*SECTIONS, "slurm-master", "slurm-node"]) | host_line | setting, max_size=14
-).map(lambda lines: "[slurm-master]\nm1\n[slurm-node]\n" + "\n".join(lines))  # fmt: skip
+wild_ini = st.lists(st.sampled_from([*SECTIONS, "slurm-master", "slurm-node"]) | host_line | setting, max_size=14)
+TAME = [
+    "gpu[01:04] ansible_host=192.0.2.1", "n[1:9:2]", "x.example.com ansible_port=22", "[slurm-login]\nlogin1",
+    "[kube-node]\nk1",
+    "[slurm-cluster:children]\nslurm-node", "[all:vars]\nnfs_server_group=slurm-master[0]", "[slurm-metric]\nm2",
+    "[slurm-node:vars]\nslurm_max_job_timelimit=60", "[all:vars]\nansible_user=ada\nslurm_user_uid=7 # seven",
+    "[all:vars]\nansible_ssh_common_args='-o ProxyJump=ada@gate'", "[slurm-cluster]\nfront1",
+]  # fmt: skip
+tame_ini = st.lists(st.sampled_from(TAME), max_size=6, unique=True).map(lambda lines: ["n77", *lines])
+ini = (wild_ini | tame_ini).map(lambda lines: "[slurm-master]\nm1\n[slurm-node]\n" + "\n".join(lines))
 
-table = st.lists(st.lists(word, max_size=5).map(",".join), max_size=6).map(
-    lambda rows: "name,address,role,gpus,gpu_type\nc1,192.0.2.9,controller,,\n" + "\n".join(rows)
+row = st.builds(
+    "{},{},{},{},{}".format,
+    name, st.sampled_from(["", "192.0.2.1", "192.0.2.2", "2001:db8::1"]),
+    st.sampled_from(["compute", "login", "compute+dbd", ""]), st.sampled_from(["", "0", "4"]), st.just(""),
+)  # fmt: skip
+rows = st.lists(st.lists(word, max_size=5).map(",".join), max_size=6) | st.lists(row, max_size=4, unique_by=str)
+table = rows.map(
+    lambda rows: "name,address,role,gpus,gpu_type\nc1,192.0.2.9,controller,,\nn777,,compute,,\n" + "\n".join(rows)
 )
-spec_text = st.lists(
-    st.builds("  - {{names: {!r}, addresses: {!r}, roles: [{}]}}".format, word, word, word)
-    | st.text(max_size=20),
-    max_size=5,
-).map(lambda lines: "schema: 1\nnodes:\n  - {names: c1, roles: [controller]}\n" + "\n".join(lines))  # fmt: skip
-hostlist = st.lists(word | st.builds("{}={}".format, word, word), max_size=6).map("\n".join)
+wild_entry = st.builds("  - {{names: {!r}, addresses: {!r}, roles: [{}]}}".format, word, word, word) | st.text(
+    max_size=20
+)
+tame_entry = st.builds(
+    '  - {{names: "{}", roles: [{}], gpus: {{count: {}}}, features: [{}]}}'.format,
+    st.sampled_from(["n[1-3]", "m[01-02],k9", "c9", "x-1"]), st.sampled_from(["compute", "compute, login", "dbd"]),
+    st.integers(0, 300), st.sampled_from(["ib", "a b", "x, y"]),
+)  # fmt: skip
+entries = st.lists(wild_entry, max_size=5) | st.lists(
+    tame_entry, min_size=1, max_size=2, unique_by=lambda line: line[12:16]
+)
+spec_text = entries.map(
+    lambda lines: "schema: 1\nnodes:\n  - {names: c1, roles: [controller, compute]}\n" + "\n".join(lines)
+)
+wild_hostlist = st.lists(word | st.builds("{}={}".format, word, word), max_size=6)
+hostlist = (wild_hostlist | st.lists(name, min_size=1, max_size=6, unique_by=str.lower)).map("\n".join)
 
 
 def outcome(text: str) -> InitResult | InputError:
