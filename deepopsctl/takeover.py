@@ -265,7 +265,7 @@ def _facts(primary: Found, accounting: Found, found: Mapping[str, Found]) -> Ite
     if "slurm" in primary.ids:
         yield "user slurm", "id {}, group {}".format(*primary.ids["slurm"])
     for key in KEPT:
-        yield key, config.get(key, "") or "none"
+        yield key, _value(config.get(key, "")) or "none"
     database = accounting.database
     if database.get("storageloc") or database.get("storageuser"):
         yield (

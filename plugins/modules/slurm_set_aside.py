@@ -69,7 +69,7 @@ def main():
     if not module.check_mode:
         for path in paths:
             set_aside(path, replaced)
-    changes = [{"kind": "file", "name": path, "action": "write", "detail": "kept as %s" % SUFFIX} for path in paths]
+    changes = [{"kind": "file", "name": path, "action": "write", "detail": "kept as *%s" % SUFFIX} for path in paths]
     module.exit_json(changed=bool(paths), actions=["kept %s%s" % (path, SUFFIX) for path in paths], changes=changes)
 
 

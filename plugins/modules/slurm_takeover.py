@@ -114,6 +114,17 @@ def jobs():
     return len(set(shown.split())) if worked else 0
 
 
+def beside(folder):
+    """Files with settings that deepopsctl does not have; Debian's plugstack.conf only includes an empty folder."""
+    found = []
+    for name in BESIDE if folder else ():
+        text = (node_files.read(os.path.join(folder, name)) or b"").decode(errors="replace")
+        lines = [line.partition("#")[0].strip() for line in text.splitlines()]
+        if any(line and not line.startswith("include ") for line in lines):
+            found.append(name)
+    return found
+
+
 def database():
     """(slurmdbd.conf without its password, the password)."""
     path, content = slurm_running.first_file("slurmdbd.conf")
@@ -146,7 +157,7 @@ def main():
         ids=ids(),
         munge_key_hash=slurm_running.munge_key_hash(),
         slurm_conf=path,
-        beside=[name for name in BESIDE if path and os.path.exists(os.path.join(os.path.dirname(path), name))],
+        beside=beside(os.path.dirname(path)),
         database=storage,
         config=config() if asked else {},
         nodes=nodes() if asked else {},

@@ -47,3 +47,25 @@ def test_only_nodes_without_work_are_asked_for_on_the_controller(filters: Any) -
 
     # Slurm has gpu04 out of service: it was brought in
     assert filters.slurm_left_alone(list(hosts), hosts, ["gpu02", "gpu04"]) == ["gpu01"]
+
+
+def test_slurmd_is_told_the_port_only_where_it_is_not_slurms_own(filters: Any) -> None:
+    assert filters.slurm_conf_servers(["ctl1", "192.0.2.1"], 6817) == ["ctl1", "192.0.2.1"]
+    assert filters.slurm_conf_servers(["ctl1", "2001:db8::1"], "7000") == ["ctl1:7000", "[2001:db8::1]:7000"]
+
+
+def test_a_munge_key_has_one_hash_however_its_base64_is_broken_into_lines(filters: Any) -> None:
+    # printf key | sha256sum
+    assert filters.munge_key_hash("a2V5") == "2c70e12b7a0646f92279f427c7b38e7334d8e5389cff167a1dc30e73f826b683"
+    assert filters.munge_key_hash("a2\nV5\n") == filters.munge_key_hash("a2V5")
+
+
+def test_nodes_with_the_same_foreign_slurm_are_named_together(filters: Any) -> None:
+    hosts = {
+        "gpu01": {"slurm_foreign_result": {"foreign": "runs slurmd"}},
+        "gpu02": {"slurm_foreign_result": {"foreign": "runs slurmd"}},
+        "gpu03": {"slurm_foreign_result": {"foreign": ""}},
+        "ctl1": {},
+    }
+
+    assert filters.slurm_foreign_nodes(list(hosts), hosts) == ["gpu[01-02] runs slurmd"]
