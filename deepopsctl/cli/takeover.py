@@ -13,7 +13,7 @@ from deepopsctl.cli.options import ask_passwords, connection_options, json_optio
 
 if TYPE_CHECKING:
     from deepopsctl.outcome import RunOutcome
-    from deepopsctl.takeover import Takeover
+    from deepopsctl.takeover.taking import Takeover
 
 
 @click.command()
@@ -30,7 +30,8 @@ def takeover(settings: Settings, /, *, check: bool, as_json: bool, **given: Any)
     from deepopsctl.cli.output import emit_json, say
     from deepopsctl.cli.running import failure_lines
     from deepopsctl.clusterdir import ClusterDir
-    from deepopsctl.takeover import judge, keep, read_found
+    from deepopsctl.takeover.found import read_found
+    from deepopsctl.takeover.taking import judge, keep
 
     directory = ClusterDir.open(settings.directory)
     cluster = directory.cluster()
@@ -55,7 +56,7 @@ def _look(settings: Settings, directory: Any, folder: Path, nodes: int, given: d
     from deepopsctl.cli.progress import show_progress
     from deepopsctl.invocation import RunRequest
     from deepopsctl.runner import look
-    from deepopsctl.takeover import PLAYBOOK
+    from deepopsctl.takeover.taking import PLAYBOOK
 
     say(f"takeover: looks at {nodes} nodes, changes nothing there")
     request = RunRequest(

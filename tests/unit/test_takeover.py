@@ -19,7 +19,8 @@ from deepopsctl.init import InitRequest, read_request
 from deepopsctl.model import Cluster
 from deepopsctl.secrets import decrypt
 from deepopsctl.settingsedit import with_settings
-from deepopsctl.takeover import Found, Takeover, judge, keep, read_found
+from deepopsctl.takeover.found import Found, read_found
+from deepopsctl.takeover.taking import Takeover, judge, keep
 
 MACHINES = {"controller": ("ctl1",), "compute": ("gpu[01-02]",), "gpus": ("a100:2",), "name": "hand"}
 GPU_NODE = {

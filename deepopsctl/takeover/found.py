@@ -1,0 +1,37 @@
+"""What the nodes of a running Slurm said."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What one node said (plugins/modules/slurm_takeover.py)."""
+
+    daemons: Mapping[str, str] = field(default_factory=dict)
+    packaged: Mapping[str, bool] = field(default_factory=dict)
+    units: Mapping[str, str] = field(default_factory=dict)
+    deployed: bool = False
+    ids: Mapping[str, list[int]] = field(default_factory=dict)
+    munge_key_hash: str = ""
+    beside: tuple[str, ...] = ()
+    database: Mapping[str, str] = field(default_factory=dict)
+    config: Mapping[str, str] = field(default_factory=dict)
+    nodes: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    jobs: int = 0
+    slurmd_report: str = ""
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+def read_found(folder: Path) -> dict[str, Found]:
+    """What the nodes said, by name."""
+    names = Found.__dataclass_fields__
+    found = {}
+    for path in sorted(folder.glob("*.json")):
+        document = json.loads(path.read_text(encoding="utf-8"))
+        found[path.stem] = Found(**{name: document[name] for name in names if name in document})
+    return found
