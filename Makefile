@@ -46,8 +46,9 @@ lab-tests: tools venv ## The tests on real Slurm clusters in containers
 test: tools venv lint types ## Everything; ends with pytest's summary
 	$(BIN)/python scripts/run-tests
 
-bench: tools venv ## Deploy times against a bare parallel-ssh floor, in one run
+bench: tools venv ## Deploy times against a bare parallel-ssh floor, and the time of node add
 	$(BIN)/python benchmarks/deploy.py
+	$(BIN)/python -m benchmarks.node_add
 
 clean: ## Remove the virtual environment and caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache dist

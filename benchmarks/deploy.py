@@ -23,7 +23,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 DEEPOPSCTL = str(Path(sys.executable).parent / "deepopsctl")
-LAB = "bench"
+LAB = os.environ.get("DEEPOPSCTL_BENCH_LAB", "bench")
 
 # what the roles write, as tar members; the floor writes the same bytes
 FILES = {

@@ -119,9 +119,8 @@ def show_report(report: Report, directory: ClusterDir, *, as_json: bool) -> int:
     good = report.exit_code is ExitCode.OK
     word = click.style("done" if good else "not finished" if report.stopped else "done, with faults",
                        fg="green" if good else "red", bold=True)  # fmt: skip
-    elapsed = sum(outcome.elapsed_s for outcome in report.outcomes)
     first = report.outcomes[0].run_id if report.outcomes else ""
     runs = f"; details: deepopsctl -C {shown_path(directory.path)} runs show {first}"
     closing = f": {report.closing}" if report.closing else ""
-    say(f"{report.command}: {word} after {elapsed:.1f} s{closing}{runs if first else ''}")
+    say(f"{report.command}: {word} after {report.elapsed_s:.1f} s{closing}{runs if first else ''}")
     return int(report.exit_code)

@@ -94,7 +94,7 @@ def remove(settings: Settings, /, names: str, *, as_json: bool, **given: Any) ->
     Nothing is removed while a job runs there. Machines that do not answer are removed with a warning.
     """
     from deepopsctl.cli.console import open_console, show_report
-    from deepopsctl.membership.remove import Leave
+    from deepopsctl.membership.emptying import Leave
     from deepopsctl.membership.remove import remove as remove_members
 
     console, directory, base = open_console(settings, "node-remove", given)

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from deepopsctl.clusterdir import ClusterDir
 from deepopsctl.errors import ExitCode
+from deepopsctl.files import write_atomic
 from deepopsctl.invocation import RunRequest
 from deepopsctl.lock import cluster_lock
 from deepopsctl.membership.admission import admit
 from deepopsctl.membership.flow import OURS, Flow, Glance, Operator, Report, StoppedError, bystanders
-from deepopsctl.membership.hostpins import forget
 from deepopsctl.membership.newcomers import Wish, describe, machines_of, newcomers, split_known
 from deepopsctl.membership.specfile import SpecFile
 from deepopsctl.model import Cluster, Node
@@ -62,26 +62,29 @@ class _Add:
         """Those of the cluster's nodes that an earlier `node add` did not bring into service."""
         seen = self.flow.look(cluster)
         compute = {node.name for node in cluster.compute}
-        found = [name for name in names if name in compute and not _is_in_service(name, seen)]
+        # only a deploy can tell whether one that runs no jobs is ready
+        found = [name for name in names if name not in compute or not _is_in_service(name, seen)]
         fine = [name for name in names if name not in found]
         if fine:
-            words = [f"{name} ({seen.slurm.nodes[name].word})" if name in compute else name for name in fine]
+            words = [f"{name} ({seen.slurm.nodes[name].word})" for name in fine]
             verb = "is" if len(fine) == 1 else "are"
             self.flow.report.closing = f"{', '.join(words)} {verb} in the cluster already: nothing to do"
         return found
 
     def _set_up_ssh(self, cluster: Cluster, nodes: tuple[Node, ...], spec: SpecFile) -> None:
-        """Log in to all of them, or leave cluster.yml as it was."""
+        """Log in to all of them, or leave cluster.yml and known_hosts as they were."""
+        known_hosts = self.flow.directory.known_hosts
+        pins = known_hosts.read_text(encoding="utf-8") if known_hosts.exists() else ""
+        result = None
         try:
             result = self.flow.operator.set_up_ssh(cluster, nodes, frozenset())
-        except BaseException:
-            spec.put_back()
-            raise
+        finally:
+            if result is None or not result.ok:
+                was = "cluster.yml is as it was" if spec.put_back() else "nothing was changed"
+                write_atomic(known_hosts, pins)
         if result.ok:
             return
         bad = [node for node in result.nodes if not node.ok]
-        was = "cluster.yml is as it was" if spec.put_back() else "nothing was changed"
-        forget(self.flow.directory, cluster, [node.name for node in bad])
         raise StoppedError(
             f"{fold(node.name for node in bad)} can't be logged in to: {bad[0].message}; {was}" if bad else was,
             (bad[0].hint if bad else "") or "see `deepopsctl ssh setup`",

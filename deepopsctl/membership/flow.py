@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -10,7 +11,7 @@ from deepopsctl.checks import Check
 from deepopsctl.clusterdir import ClusterDir
 from deepopsctl.content import components
 from deepopsctl.errors import DeepOpsError, ExitCode
-from deepopsctl.events import Totals
+from deepopsctl.events import Event, Totals
 from deepopsctl.invocation import RunRequest
 from deepopsctl.model import Cluster, Node, Role
 from deepopsctl.nodelist import fold
@@ -64,6 +65,14 @@ class Report:
     warnings: list[str] = field(default_factory=list)
     closing: str = ""
     stopped: StoppedError | None = None
+    began: float = field(default_factory=time.monotonic)
+    # asking a person and waiting for jobs is not this command's doing
+    idle_s: float = 0
+
+    @property
+    def elapsed_s(self) -> float:
+        """How long it worked so far."""
+        return round(time.monotonic() - self.began - self.idle_s, 2)
 
     @property
     def exit_code(self) -> ExitCode:
@@ -101,7 +110,7 @@ class Report:
             "nodes": list(self.nodes),
             "run": self.outcomes[0].run_id if self.outcomes else "",
             "runs": [outcome.run_id for outcome in self.outcomes],
-            "elapsed_s": round(sum(outcome.elapsed_s for outcome in self.outcomes), 2),
+            "elapsed_s": self.elapsed_s,
             "hosts": {host: {name: getattr(t, name) for name in COUNTS} for host, t in self.hosts.items()},
             "failures": [
                 {key: getattr(failure, key) for key in ("host", "component", "task", "message", "hint")}
@@ -128,6 +137,18 @@ class Flow:
     operator: Operator
     report: Report
 
+    def idle(self, wait: Callable[[], None]) -> None:
+        """Do something whose time is not counted."""
+        before = time.monotonic()
+        try:
+            wait()
+        finally:
+            self.report.idle_s += time.monotonic() - before
+
+    def confirm(self, question: str) -> None:
+        """Ask the operator."""
+        self.idle(lambda: self.operator.confirm(question))
+
     def run(self, cluster: Cluster, playbooks: tuple[str, ...], names: Iterable[str], **extra: object) -> RunOutcome:
         """Playbooks on these nodes, in the order of cluster.yml, with variables."""
         wanted = frozenset(names)
@@ -148,10 +169,19 @@ class Flow:
         return self.run(cluster, (MEMBERSHIP,), [cluster.controllers[0].name], **variables)
 
     def look(self, cluster: Cluster) -> Glance:
-        """What Slurm says now. A controller that can't tell stops the work."""
-        outcome = self.membership(cluster, "look", ())
-        must_be_well(outcome, cluster.controllers[:1], "nothing was changed", "see `deepopsctl status`")
+        """What Slurm says now; leaves no run behind. A controller that can't tell stops the work."""
+        from deepopsctl.runner import look
+
+        first = cluster.controllers[0]
+        variables = {"membership_step": "look", "membership_nodes": []}
+        outcome = look(replace(self.base, playbook=MEMBERSHIP, limit=first.name, extra_vars=variables), _unseen)
+        told = "; ".join(failure.message for failure in outcome.summary.failures) or "no answer"
+        must_be_well(outcome, (first,), f"{told}; nothing was changed", "`deepopsctl status` shows more")
         return glance(outcome)
+
+
+def _unseen(event: Event) -> None:
+    del event
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from deepopsctl.clusterdir import ClusterDir
-from deepopsctl.errors import ExitCode, InputError
+from deepopsctl.errors import InputError
 from deepopsctl.files import write_atomic
 from deepopsctl.invocation import RunRequest
 from deepopsctl.lock import cluster_lock
+from deepopsctl.membership.emptying import Emptying, Leave
 from deepopsctl.membership.flow import (
     Flow,
-    Glance,
     Operator,
     Report,
     StoppedError,
     bystanders,
-    glance,
     must_be_well,
 )
 from deepopsctl.membership.hostpins import forget
@@ -25,21 +23,10 @@ from deepopsctl.membership.newcomers import machines_of
 from deepopsctl.membership.specfile import SpecFile
 from deepopsctl.model import Cluster, Node, Role
 from deepopsctl.nodelist import fold, fold_in_order
-from deepopsctl.slurmstate import SlurmJob
 from deepopsctl.specedit import remove_nodes
 
 # what makes a node more than its own: the data and the daemons of a whole cluster are there
 ROOTED = (Role.CONTROLLER, Role.DBD, Role.NFS_SERVER, Role.MONITORING)
-SHOWN_JOBS = 8
-
-
-@dataclass(frozen=True, slots=True)
-class Leave:
-    """What a person asked for: seconds to wait for jobs, and whether to cancel them instead."""
-
-    names: str
-    timeout_s: int
-    force: bool = False
 
 
 def remove(directory: ClusterDir, leave: Leave, base: RunRequest, operator: Operator) -> Report:
@@ -47,11 +34,16 @@ def remove(directory: ClusterDir, leave: Leave, base: RunRequest, operator: Oper
     cluster = directory.cluster()
     nodes = chosen(cluster, leave.names)
     report = Report("node remove", tuple(node.name for node in nodes))
-    with cluster_lock(directory.runs, "deepopsctl node remove"):
-        try:
-            _Remove(Flow(directory, base, operator, report), leave, cluster, nodes).run()
-        except StoppedError as stop:
-            report.stopped = stop
+    work = _Remove(Flow(directory, base, operator, report), leave, cluster, nodes)
+    try:
+        with cluster_lock(directory.runs, "deepopsctl node remove"):
+            work.drain()
+        # without the lock: others may work on the cluster while jobs go on to their end
+        work.emptying.wait()
+        with cluster_lock(directory.runs, "deepopsctl node remove"):
+            work.take_out()
+    except StoppedError as stop:
+        report.stopped = stop
     return report
 
 
@@ -75,44 +67,6 @@ def chosen(cluster: Cluster, text: str) -> tuple[Node, ...]:
     return tuple(known[name] for name in names)
 
 
-def empty_nodes(flow: Flow, cluster: Cluster, names: Sequence[str], verb: str, leave: Leave) -> None:
-    """Drain nodes and wait for their jobs; stop where some are left at the deadline."""
-    first = cluster.controllers[0]
-    how = {"membership_reason": f"node {verb}", "membership_timeout": leave.timeout_s, "membership_force": leave.force}
-    outcome = flow.membership(cluster, "vacate", names, **how)
-    back = f"`deepopsctl node resume {fold(names)}` puts it back in service"
-    must_be_well(outcome, (first,), f"{fold(names)} may be drained; nothing else was changed", back)
-    left = glance(outcome).slurm.jobs_on(names)
-    if left:
-        raise StoppedError(
-            f"nothing was {verb}d: after {leave.timeout_s} s {job_words(left)} still there; "
-            f"{fold(names)} stays drained, so that no new job starts",
-            f"wait and run the command again, or cancel the jobs with --force; {back}",
-            ExitCode.TIMEOUT,
-        )
-
-
-def job_words(jobs: Sequence[SlurmJob]) -> str:
-    """`job 17 (alice) and 18 (bob) are`."""
-    words = [f"{job.id} ({job.user})" for job in jobs[:SHOWN_JOBS]]
-    more = f" and {len(jobs) - SHOWN_JOBS} more" if len(jobs) > SHOWN_JOBS else ""
-    return f"job{'s' * (len(jobs) > 1)} {', '.join(words)}{more} {'is' if len(jobs) == 1 else 'are'}"
-
-
-def show_jobs(operator: Operator, seen: Glance, names: Sequence[str], leave: Leave) -> None:
-    """Which jobs are concerned, and what happens to them."""
-    jobs = seen.slurm.jobs_on(names)
-    for job in jobs[:SHOWN_JOBS]:
-        operator.say(f"  job {job.id} of {job.user} ({job.name}) {job.state.lower()} on {fold(job.nodes)}")
-    if len(jobs) > SHOWN_JOBS:
-        operator.say(f"  and {len(jobs) - SHOWN_JOBS} more")
-    if jobs:
-        end = "they are CANCELLED (--force)" if leave.force else f"waits up to {leave.timeout_s} s for their end"
-        operator.say(f"{len(jobs)} job{'s' * (len(jobs) > 1)} on {fold(names)}: {end}")
-    else:
-        operator.say(f"no job on {fold(names)}")
-
-
 @dataclass(slots=True)
 class _Remove:
     flow: Flow
@@ -120,27 +74,44 @@ class _Remove:
     cluster: Cluster
     nodes: tuple[Node, ...]
 
-    def run(self) -> None:
-        flow, cluster, names = self.flow, self.cluster, [node.name for node in self.nodes]
-        spec = SpecFile.open(flow.directory)
-        # every fault of the edit shows before anything is touched
-        text = remove_nodes(spec.text, names)
+    @property
+    def names(self) -> list[str]:
+        """The nodes that leave."""
+        return [node.name for node in self.nodes]
+
+    @property
+    def emptying(self) -> Emptying:
+        """How those of them that run jobs are emptied."""
         compute = [node.name for node in self.nodes if Role.COMPUTE in node.roles]
-        seen = flow.look(cluster)
-        if compute:
-            show_jobs(flow.operator, seen, compute, self.leave)
-        flow.operator.confirm(f"remove {fold(names)} from {cluster.name}?")
-        if compute:
-            flow.operator.say(f"drain {fold(compute)}")
-            empty_nodes(flow, cluster, compute, "remove", self.leave)
+        return Emptying(self.flow, self.cluster, compute, "remove", self.leave)
+
+    def drain(self) -> None:
+        """Agree with the person, then let no new job start there."""
+        # every fault of the edit shows before anything is touched
+        remove_nodes(SpecFile.open(self.flow.directory).text, self.names)
+        self.emptying.show_jobs()
+        self.flow.confirm(f"remove {fold(self.names)} from {self.cluster.name}?")
+        self.emptying.drain()
+
+    def take_out(self) -> None:
+        """All the rest, on nodes that are still empty."""
+        flow, names = self.flow, self.names
+        self.cluster = flow.directory.cluster()
+        self.nodes = chosen(self.cluster, ",".join(names))
+        spec = SpecFile.open(flow.directory)
+        text = remove_nodes(spec.text, names)
+        self.emptying.make_sure()
         flow.operator.say(f"stop the cluster's services on {fold(names)}")
         self._retire(names)
         flow.operator.say(f"take {fold(names)} out of the configuration")
         self._forget(spec, text, names)
         flow.report.closing = f"{fold(names)} left the cluster"
-        others = bystanders(cluster, names)
+        others = bystanders(self.cluster, names)
         if others and any(node.address for node in self.nodes):
-            flow.report.closing += f"; /etc/hosts of {fold(others)} names it until the next `deepopsctl deploy`"
+            flow.report.closing += (
+                f"; /etc/hosts of {fold(others)} {'names' if len(others) == 1 else 'name'} "
+                f"{'it' if len(names) == 1 else 'them'} until the next `deepopsctl deploy`"
+            )
 
     def _retire(self, names: list[str]) -> None:
         """Stop the services; a machine that does not answer may be gone for good."""

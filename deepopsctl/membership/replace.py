@@ -12,11 +12,13 @@ from deepopsctl.hardware import load_hardware, store_hardware
 from deepopsctl.invocation import RunRequest
 from deepopsctl.lock import cluster_lock
 from deepopsctl.membership.admission import admit
+from deepopsctl.membership.emptying import Emptying, Leave
 from deepopsctl.membership.flow import PATIENCE_S, Flow, Operator, Report, StoppedError, bystanders
 from deepopsctl.membership.hostpins import close_connections, compare, forget
-from deepopsctl.membership.remove import Leave, chosen, empty_nodes, show_jobs
+from deepopsctl.membership.remove import chosen
 from deepopsctl.membership.specfile import SpecFile
 from deepopsctl.model import Cluster, Node, Role
+from deepopsctl.nodelist import fold
 from deepopsctl.specedit import set_address
 from deepopsctl.ssh.hostkeys import NoAnswerError
 
@@ -37,11 +39,18 @@ def replace(directory: ClusterDir, exchange: Exchange, base: RunRequest, operato
     if more:
         raise InputError.single("NAME", f"{exchange.name} are several nodes", "one machine is replaced at a time")
     report = Report("node replace", (node.name,))
-    with cluster_lock(directory.runs, "deepopsctl node replace"):
-        try:
-            _Replace(Flow(directory, base, operator, report), exchange, cluster, node).run()
-        except StoppedError as stop:
-            report.stopped = stop
+    flow = Flow(directory, base, operator, report)
+    names = [node.name] if Role.COMPUTE in node.roles else []
+    emptying = Emptying(flow, cluster, names, "replace", Leave(node.name, exchange.timeout_s))
+    work = _Replace(flow, exchange, cluster, node, emptying)
+    try:
+        with cluster_lock(directory.runs, "deepopsctl node replace"):
+            work.drain()
+        emptying.wait()
+        with cluster_lock(directory.runs, "deepopsctl node replace"):
+            work.take_over()
+    except StoppedError as stop:
+        report.stopped = stop
     return report
 
 
@@ -51,28 +60,34 @@ class _Replace:
     exchange: Exchange
     before: Cluster
     node: Node
+    emptying: Emptying
 
-    def run(self) -> None:
+    def drain(self) -> None:
+        """Agree with the person on the machine, then let no new job start there."""
+        if self._moves:
+            # a fault of the edit shows before anything is touched
+            set_address(SpecFile.open(self.flow.directory).text, self.node.name, self.exchange.address)
+        self.emptying.show_jobs()
+        self._show_machine(dataclasses.replace(self.node, address=self.exchange.address or self.node.address))
+        self.flow.confirm(f"let this machine be {self.node.name} of {self.before.name}?")
+        self.emptying.drain()
+
+    def take_over(self) -> None:
+        """The new machine under the old name."""
         flow, name = self.flow, self.node.name
+        self.emptying.make_sure()
         spec = SpecFile.open(flow.directory)
-        moves = bool(self.exchange.address) and self.exchange.address != self.node.address
-        text = set_address(spec.text, name, self.exchange.address) if moves else spec.text
-        new = dataclasses.replace(self.node, address=self.exchange.address or self.node.address)
-        is_compute = Role.COMPUTE in self.node.roles
-        leave = Leave(name, self.exchange.timeout_s)
-        if is_compute:
-            show_jobs(flow.operator, flow.look(self.before), [name], leave)
-        self._show_machine(new)
-        flow.operator.confirm(f"let this machine be {name} of {self.before.name}?")
-        if is_compute:
-            empty_nodes(flow, self.before, [name], "replace", leave)
-        cluster = spec.write(text)
+        cluster = spec.write(set_address(spec.text, name, self.exchange.address) if self._moves else spec.text)
         self._set_up_ssh(cluster, spec)
         self._deploy(cluster)
         flow.report.closing = f"{name} is another machine now, and in service"
         others = bystanders(cluster, [name])
-        if others and moves:
-            flow.report.closing += "; the other nodes learn the new address with the next `deepopsctl deploy`"
+        if others and self._moves:
+            flow.report.closing += f"; {fold(others)} learn its address with the next `deepopsctl deploy`"
+
+    @property
+    def _moves(self) -> bool:
+        return bool(self.exchange.address) and self.exchange.address != self.node.address
 
     def _show_machine(self, new: Node) -> None:
         """Who answers at the address, so that a person can compare it with what the machine's console says."""

@@ -12,7 +12,7 @@ description:
   - C(look) changes nothing. C(hold) puts nodes, whether they have registered or not, in a reservation for O(user)
     alone, so that only jobs of the validation start there, and forgets that they were away.
   - C(trial) does the same and waits until the nodes answer.
-  - C(admit) ends the reservation. C(refuse) drains the nodes before it ends the reservation.
+  - C(admit) takes them out of the reservation, C(refuse) drains them before.
   - C(vacate) drains the nodes and waits until no job is left on them, or until O(timeout) is over, which is an answer
     and no failure. With O(force) the jobs are cancelled.
 options:
@@ -128,9 +128,9 @@ def reserved():
 
 
 def reserve(names, user):
-    """Only `user` may start jobs on the nodes from now on."""
+    """Only `user` may start jobs on the nodes from now on; nodes that wait from an earlier try stay in there."""
     before = reserved()
-    nodes = "nodes=" + ",".join(names)
+    nodes = "nodes=" + ",".join(sorted(set(before) | set(names)))
     if before:
         tell("scontrol", "update", "reservationname=" + RESERVATION, nodes, "users=" + user)
     else:
@@ -139,19 +139,21 @@ def reserve(names, user):
     return change(sorted(set(names) - set(before)), "reserve", "for " + user)
 
 
-def release():
-    """End the reservation; what may still run in it is the validation's."""
-    names = reserved()
+def release(names):
+    """Take the nodes out of the reservation; what may still run in it is the validation's."""
+    before = set(reserved())
+    left = sorted(before - set(names))
+    words = ["update", "reservationname=" + RESERVATION, "nodes=" + ",".join(left)]
     deadline = time.monotonic() + PATIENCE_S
-    while names:
-        worked, said = slurm_asking.ask("scontrol", "delete", "reservationname=" + RESERVATION)
+    while before & set(names):
+        worked, said = slurm_asking.ask("scontrol", *(words if left else ["delete", "reservationname=" + RESERVATION]))
         if worked:
             break
         # the last job of a validation may still be completing
         if time.monotonic() > deadline:
             raise RefusedError("the reservation %s can't be ended: %s" % (RESERVATION, " ".join(said.split())))
         time.sleep(0.5)
-    return change(names, "release")
+    return change(sorted(before & set(names)), "release")
 
 
 def hold(names, user):
@@ -192,7 +194,7 @@ def trial(names, user, timeout):
 
 def vacate(names, reason, timeout, force):
     """Drain, and wait until the nodes are empty or time is up."""
-    changes = drain(names, reason)
+    changes = drain(names, reason) + release(names)
     deadline = time.monotonic() + timeout
     jobs = jobs_on(look(), names)
     if force and jobs:
@@ -213,9 +215,9 @@ def act(given):
     if action == "trial":
         return trial(names, given["user"], given["timeout"])
     if action == "admit":
-        return release()
+        return release(names)
     if action == "refuse":
-        return drain(names, reason) + release()
+        return drain(names, reason) + release(names)
     if action == "vacate":
         return vacate(names, reason, given["timeout"], given["force"])
     return []

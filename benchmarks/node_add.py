@@ -1,0 +1,95 @@
+"""How long `node add` takes in clusters of different size; the aim is the same time.
+
+For each size a fresh lab is deployed, then machines are added one after the other, each timed from the command line's
+start to the node being validated and in service. Beside the seconds stands what does not depend on the machine's mood:
+how many nodes were visited, and with how many tasks.
+
+    python -m benchmarks.node_add [--sizes 2,16] [--times 2] [--os debian13] [--json FILE]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import tempfile
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from benchmarks.deploy import DEEPOPSCTL, LAB, Nodes, run
+
+
+@dataclass(frozen=True)
+class Result:
+    """One size: seconds of each `node add`, and what the last one did."""
+
+    compute_nodes: int
+    seconds: tuple[float, ...]
+    nodes_visited: int
+    host_tasks: int
+
+
+def lab_up(size: int, system: str) -> dict[str, str]:
+    """Bring the lab to this many compute nodes; the addresses of all."""
+    lab = json.loads(run(DEEPOPSCTL, "lab", "up", "--name", LAB, "--compute", str(size), "--os", system, "--json"))
+    return {node["name"]: node["address"] for node in lab["nodes"]}
+
+
+def add(nodes: Nodes, name: str, address: str, password: str) -> dict[str, dict[str, dict[str, int]]]:
+    """The command that is measured; its JSON object."""
+    words = ("node", "add", f"{name}={address}", "--password-file", password, "--json")
+    found: dict[str, dict[str, dict[str, int]]] = json.loads(run(DEEPOPSCTL, "-C", str(nodes.directory), *words))
+    return found
+
+
+def measure(size: int, times: int, system: str, folder: Path) -> Result:
+    """Deploy a cluster of this size, then add machines to it."""
+    nodes = Nodes(size, system, folder)
+    nodes.deploy()
+    # all of them first: a lab that grows looks at every node it has
+    addresses = lab_up(size + times, system)
+    lab = json.loads(run(DEEPOPSCTL, "lab", "status", "--name", LAB, "--json"))["labs"][0]
+    seconds, report = [], {}
+    for name in list(addresses)[-times:]:
+        time.sleep(2)  # what the last command left running on the nodes ends
+        started = time.perf_counter()
+        report = add(nodes, name, addresses[name], lab["password_file"])
+        seconds.append(round(time.perf_counter() - started, 1))
+    hosts = report["hosts"]
+    return Result(size, tuple(seconds), len(hosts), sum(counts["ok"] for counts in hosts.values()))
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--sizes", default="2,16")
+    parser.add_argument("--times", type=int, default=2)
+    parser.add_argument("--os", default="debian13")
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    folder = Path(tempfile.mkdtemp(prefix="deepopsctl-bench-"))
+    try:
+        results = []
+        print(f"{options.os}, {os.cpu_count()} CPUs shared by all nodes and the control machine; seconds")
+        print("compute nodes   node add   each                 nodes visited   host-tasks")
+        for size in (int(word) for word in options.sizes.split(",")):
+            found = measure(size, options.times, options.os, folder)
+            results.append(found)
+            each = ", ".join(f"{value:.1f}" for value in found.seconds)
+            print(
+                f"{found.compute_nodes:13}   {statistics.median(found.seconds):8.1f}   {each:<18}   "
+                f"{found.nodes_visited:13}   {found.host_tasks:10}",
+                flush=True,
+            )
+        if options.json:
+            options.json.write_text(json.dumps([asdict(result) for result in results], indent=2) + "\n")
+    finally:
+        run(DEEPOPSCTL, "lab", "down", "--name", LAB)
+        shutil.rmtree(folder)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,185 @@
+"""Nodes come, go and are exchanged while a job runs on another: every test builds on the one before it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.lab.harness import PREFIX, LabCluster, fresh_cluster, lab_down, lab_up
+
+# goes on through all of this on a node that no command is about, and ends well
+BYSTANDER = "gpu01"
+PATIENT_JOB = "until [ -e /tmp/end-of-$SLURM_JOB_ID ]; do sleep 0.5; done"
+GPUS = ("--gpus", "a100:2")
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
+    """A controller and two nodes, deployed."""
+    name = f"{PREFIX}-verbs"
+    try:
+        found = fresh_cluster(name, tmp_path_factory.mktemp(name), "--compute", "2", *GPUS)
+        found.deploy()
+        yield found
+    finally:
+        lab_down(name)
+
+
+@pytest.fixture(scope="module")
+def job(cluster: LabCluster) -> int:
+    """A job on the bystander, running."""
+    found = cluster.submit(PATIENT_JOB, f"--nodelist={BYSTANDER}", "--mem=100M", "--time=60")
+    cluster.wait_for_job(found, "RUNNING", 120)
+    return found
+
+
+def verb(cluster: LabCluster, *words: str, code: int = 0) -> dict[str, Any]:
+    """A `node` command with --json; its object."""
+    done = cluster.deepopsctl("node", *words, "--json", ok=False)
+    assert done.returncode == code, f"{words} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}"
+    document: dict[str, Any] = json.loads(done.stdout)
+    return document
+
+
+def addresses(cluster: LabCluster, compute: int) -> dict[str, str]:
+    """Bring the lab to this many compute nodes; the addresses of all."""
+    lab = lab_up(cluster.name, "--compute", str(compute), *GPUS)
+    return {node["name"]: node["address"] for node in lab["nodes"]}
+
+
+def podman(*words: str) -> None:
+    subprocess.run(["podman", *words], check=True, capture_output=True, timeout=120)
+
+
+def spec(cluster: LabCluster) -> str:
+    return (cluster.directory / "cluster.yml").read_text(encoding="utf-8")
+
+
+def state(cluster: LabCluster, node: str) -> str:
+    return cluster.root("ctl1", f"sinfo -h -N -o %T -n {node}")
+
+
+def test_a_node_is_added_while_the_others_see_no_task(cluster: LabCluster, job: int) -> None:
+    path = cluster.directory / "cluster.yml"
+    path.write_text(spec(cluster).replace("\nnodes:", "\n# bought in 2024\nnodes:"), encoding="utf-8")
+    slurmd = cluster.root(BYSTANDER, "systemctl show --property MainPID slurmd")
+    address = addresses(cluster, 3)["gpu03"]
+
+    report = verb(cluster, "add", f"gpu03={address}", "--password-file", str(cluster.password_file))
+
+    assert report["ok"]
+    assert set(report["hosts"]) == {"ctl1", "gpu03"}
+    assert {check["status"] for check in report["checks"]} <= {"pass", "skip", "warn"}
+    assert "# bought in 2024\nnodes:" in spec(cluster)
+    assert '"gpu[01-03]"' in spec(cluster)
+    assert state(cluster, "gpu03") == "idle"
+    assert cluster.root("ctl1", "scontrol show reservation").startswith("No reservations")
+    assert cluster.user("ctl1", "srun -w gpu03 --mem=100M hostname") == "gpu03"
+    assert cluster.root(BYSTANDER, "systemctl show --property MainPID slurmd") == slurmd
+    assert cluster.job_state(job) == "RUNNING"
+
+
+def test_adding_it_again_does_nothing_and_says_so(cluster: LabCluster) -> None:
+    report = verb(cluster, "add", "gpu03")
+
+    assert report["ok"]
+    assert sum(counts["changed"] for counts in report["hosts"].values()) == 0
+
+
+def test_a_machine_that_does_not_answer_leaves_cluster_yml_as_it_was(cluster: LabCluster) -> None:
+    before, pins = spec(cluster), (cluster.directory / "known_hosts").read_bytes()
+    unused = addresses(cluster, 3)["gpu03"].rpartition(".")[0] + ".77"
+
+    report = verb(cluster, "add", f"gpu04={unused}", code=4)
+
+    assert "gpu04" in report["stopped"]["message"]
+    assert spec(cluster) == before
+    assert (cluster.directory / "known_hosts").read_bytes() == pins
+    assert report["hosts"] == {}
+
+
+def test_a_node_that_fails_stays_out_of_service_and_the_next_try_finishes(cluster: LabCluster, job: int) -> None:
+    address = addresses(cluster, 4)["gpu04"]
+    login = ("--password-file", str(cluster.password_file))
+
+    # it has two
+    report = verb(cluster, "add", f"gpu04={address}", "--gpus", "a100:3", *login, code=1)
+
+    assert not report["ok"]
+    assert set(report["hosts"]) == {"ctl1", "gpu04"}
+    refused = cluster.user("ctl1", "srun -w gpu04 --mem=100M --immediate=2 hostname", ok=False)
+    assert "gpu04" not in refused.splitlines()
+    path = cluster.directory / "cluster.yml"
+    path.write_text(spec(cluster).replace("count: 3", "count: 2"), encoding="utf-8")
+    assert verb(cluster, "add", "gpu04")["ok"]
+    assert cluster.user("ctl1", "srun -w gpu04 --mem=100M hostname") == "gpu04"
+    assert cluster.job_state(job) == "RUNNING"
+
+
+def test_a_node_with_a_job_is_not_removed(cluster: LabCluster) -> None:
+    busy = cluster.submit(PATIENT_JOB, "--nodelist=gpu03", "--mem=100M", "--time=60")
+    cluster.wait_for_job(busy, "RUNNING", 120)
+    before = spec(cluster)
+
+    report = verb(cluster, "remove", "gpu03", "--yes", "--timeout", "1s", code=124)
+
+    assert f"{busy} (ubuntu)" in report["stopped"]["message"]
+    assert spec(cluster) == before
+    assert cluster.job_state(busy) == "RUNNING"
+    assert "deepopsctl: node remove" in cluster.root("ctl1", "sinfo -h -R -o %E")
+    cluster.user("gpu03", f"touch /tmp/end-of-{busy}")
+    cluster.wait_for_job(busy, "COMPLETED", 120)
+
+
+def test_a_removed_node_leaves_nothing_behind(cluster: LabCluster, job: int) -> None:
+    report = verb(cluster, "remove", "gpu[03-04]", "--yes")
+
+    assert set(report["hosts"]) == {"ctl1", "gpu03", "gpu04"}
+    for name in ("cluster.yml", "hardware.yml", "known_hosts", "inventory/hosts.yml"):
+        text = (cluster.directory / name).read_text(encoding="utf-8")
+        assert "gpu03" not in text, name
+        assert "01-04" not in text, name
+    left = "grep -rlE 'gpu03|gpu\\[01-04\\]' /etc/slurm /etc/hosts /etc/chrony /home/ubuntu/.ssh"
+    assert cluster.root("ctl1", left, ok=False) == ""
+    assert cluster.root("gpu03", "systemctl is-active slurmd munge; ls /etc/munge/munge.key", ok=False).startswith(
+        "inactive\ninactive\nls:"
+    )
+    assert cluster.root("ctl1", "sinfo -h -N -o %N").split() == ["gpu01", "gpu02"]
+    assert cluster.job_state(job) == "RUNNING"
+
+
+def test_another_machine_takes_over_a_name(cluster: LabCluster, job: int) -> None:
+    podman("rm", "--force", "--time", "0", f"{cluster.name}-gpu02")
+    addresses(cluster, 4)
+    pins = (cluster.directory / "known_hosts").read_text(encoding="utf-8")
+
+    report = verb(cluster, "replace", "gpu02", "--yes", "--password-file", str(cluster.password_file))
+
+    assert report["ok"]
+    assert set(report["hosts"]) == {"ctl1", "gpu02"}
+    now = (cluster.directory / "known_hosts").read_text(encoding="utf-8")
+    lines = [line for line in pins.splitlines() if "gpu02" in line]
+    assert lines
+    assert not any(line in now for line in lines)
+    assert cluster.user("ctl1", "srun -w gpu02 --mem=100M hostname") == "gpu02"
+    assert cluster.user("ctl1", "ssh gpu02 hostname") == "gpu02"
+    assert cluster.job_state(job) == "RUNNING"
+
+
+def test_a_dead_node_is_removed_with_a_warning(cluster: LabCluster) -> None:
+    podman("stop", "--time", "0", f"{cluster.name}-gpu02")
+
+    report = verb(cluster, "remove", "gpu02", "--yes")
+
+    assert any("gpu02 did not answer" in warning for warning in report["warnings"])
+    assert cluster.root("ctl1", "sinfo -h -N -o %N").split() == ["gpu01"]
+
+
+def test_the_job_beside_it_all_ended_well(cluster: LabCluster, job: int) -> None:
+    cluster.user(BYSTANDER, f"touch /tmp/end-of-{job}")
+
+    cluster.wait_for_job(job, "COMPLETED", 120)
