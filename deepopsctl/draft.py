@@ -70,6 +70,7 @@ class Draft:
         self.machines: dict[str, Machine] = {}
         self.partitions: list[PartitionEntry] = []
         self.name = ""
+        self.protected = False
         self.access = Access(user="")
         self.policy = PolicyDraft()
         self.carryover = Carryover()
@@ -162,7 +163,8 @@ class Draft:
         nodes = tuple(
             Node(m.name, m.roles, m.address, m.port, m.gpus, m.features, m.slurm) for m in self.machines.values()
         )
-        return Cluster(self.name or DEFAULT_NAME, self.access, nodes, partitions or default_partitions(nodes), policy)
+        partitions = partitions or default_partitions(nodes)
+        return Cluster(self.name or DEFAULT_NAME, self.access, nodes, partitions, policy, self.protected)
 
     def _check_addresses(self) -> None:
         seen: dict[str, Machine] = {}

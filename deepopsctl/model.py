@@ -106,6 +106,8 @@ class Cluster:
     nodes: tuple[Node, ...]
     partitions: tuple[Partition, ...]
     policy: Policy = field(default_factory=Policy)
+    # whoever takes machines from it has to type its name
+    protected: bool = False
 
     def with_role(self, role: Role) -> tuple[Node, ...]:
         """The nodes that have `role`; delegated functions fall to the first controller."""

@@ -100,6 +100,7 @@ class _Reader(SectionReader):
             return
         if section.name:
             self.draft.name = self.value(("cluster", "name"), values.check_cluster_name, section.name, "")
+        self.draft.protected = section.protected
         self.draft.access = Access(
             user=self.value(("cluster", "user"), values.check_user, section.user, ""),
             port=self.value(("cluster", "port"), values.parse_port, section.port, 0),

@@ -40,6 +40,7 @@ class ClusterSection(Section):
     port: str = ""
     key: str = ""
     jump_host: str = ""
+    protected: Boolean = False
 
 
 class GpusSection(Section):

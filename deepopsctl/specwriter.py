@@ -50,6 +50,7 @@ def _cluster_section(cluster: Cluster) -> dict[str, object]:
         "port": access.port,
         "key": access.key,
         "jump_host": access.jump_host,
+        "protected": cluster.protected,
     }
     return {key: value for key, value in values.items() if value}
 

@@ -38,18 +38,32 @@ class Console:
     yes: bool
     identity: Path | None = None
     own_keys: bool = True
+    confirmed: str = ""
 
     def say(self, text: str) -> None:
         """A line; those that are not indented begin a step."""
         say(text if text.startswith(" ") else click.style("==> ", fg=_STEP, bold=True) + text)
 
-    def confirm(self, question: str) -> None:
-        """Ask, unless --yes said so already."""
-        if self.yes:
-            return
+    def confirm(self, question: str, cluster: Cluster) -> None:
+        """Ask, unless --yes said so already; a protected cluster's name is asked for in any case."""
+        if cluster.protected:
+            self._confirm_name(question, cluster.name)
+        elif not self.yes:
+            self._need_terminal(question, "--yes")
+            click.confirm(question, abort=True, err=True)
+
+    def _confirm_name(self, question: str, name: str) -> None:
+        given = self.confirmed
+        if not given:
+            self._need_terminal(question, f"--confirm {name}")
+            given = click.prompt(f"{question} it is protected; its name", err=True)
+        if given != name:
+            raise click.UsageError(f"{given!r} is not the name of this cluster, which is protected: nothing was done")
+
+    @staticmethod
+    def _need_terminal(question: str, option: str) -> None:
         if not sys.stdin.isatty():
-            raise click.UsageError(f"{question} there is no terminal to ask on: give --yes")
-        click.confirm(question, abort=True, err=True)
+            raise click.UsageError(f"{question} there is no terminal to ask on: give {option}")
 
     def run(self, request: RunRequest, hosts: tuple[str, ...]) -> RunOutcome:
         """Run with progress; what failed is said at once."""
@@ -99,8 +113,9 @@ def open_console(settings: Settings, command: str, given: Mapping[str, Any]) -> 
         directory, "", command=command, content=settings.content, verbosity=verbosity, become_password=passwords.sudo
     )
     console = Console(
-        directory, passwords, settings.verbosity, given["yes"], given.get("identity"), not (ask or file is not None)
-    )
+        directory, passwords, settings.verbosity, given["yes"], given.get("identity"),
+        not (ask or file is not None), given.get("confirm") or "",
+    )  # fmt: skip
     return console, directory, base
 
 

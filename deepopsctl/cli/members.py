@@ -46,6 +46,9 @@ def _login_options(function: F) -> F:
 
 _sudo_option = click.option("-K", "--ask-become-pass", is_flag=True, help="Ask for the sudo password.")
 _yes_option = click.option("-y", "--yes", is_flag=True, help="Ask nothing.")
+_confirm_option = click.option(
+    "--confirm", default="", metavar="NAME", help="The cluster's name, where cluster.yml says `protected: true`."
+)
 _wait_option = click.option(
     "--timeout", callback=seconds, default="1h", show_default=True, metavar="DURATION",
     help="How long to wait for running jobs: 90s, 30m, 2h, 1d.",
@@ -86,6 +89,7 @@ def add(settings: Settings, /, names: str, *, as_json: bool, **given: Any) -> in
 @click.option("--force", is_flag=True, help="Cancel the jobs that run there instead of waiting for them.")
 @_sudo_option
 @_yes_option
+@_confirm_option
 @json_option
 @click.pass_obj
 def remove(settings: Settings, /, names: str, *, as_json: bool, **given: Any) -> int:
@@ -110,6 +114,7 @@ def remove(settings: Settings, /, names: str, *, as_json: bool, **given: Any) ->
 @_login_options
 @_sudo_option
 @_yes_option
+@_confirm_option
 @json_option
 @click.pass_obj
 def replace(settings: Settings, /, name: str, *, as_json: bool, **given: Any) -> int:

@@ -36,8 +36,8 @@ class Operator(Protocol):
     def say(self, text: str) -> None:
         """A line for them."""
 
-    def confirm(self, question: str) -> None:
-        """Go on only if they agree; raises where they don't."""
+    def confirm(self, question: str, cluster: Cluster) -> None:
+        """Go on only if they agree; raises where they don't. A protected cluster's name has to be typed."""
 
     def run(self, request: RunRequest, hosts: tuple[str, ...]) -> RunOutcome:
         """Run playbooks and show how it goes."""
@@ -145,9 +145,9 @@ class Flow:
         finally:
             self.report.idle_s += time.monotonic() - before
 
-    def confirm(self, question: str) -> None:
+    def confirm(self, question: str, cluster: Cluster) -> None:
         """Ask the operator."""
-        self.idle(lambda: self.operator.confirm(question))
+        self.idle(lambda: self.operator.confirm(question, cluster))
 
     def run(self, cluster: Cluster, playbooks: tuple[str, ...], names: Iterable[str], **extra: object) -> RunOutcome:
         """Playbooks on these nodes, in the order of cluster.yml, with variables."""

@@ -90,7 +90,7 @@ class _Remove:
         # every fault of the edit shows before anything is touched
         remove_nodes(SpecFile.open(self.flow.directory).text, self.names)
         self.emptying.show_jobs()
-        self.flow.confirm(f"remove {fold(self.names)} from {self.cluster.name}?")
+        self.flow.confirm(f"remove {fold(self.names)} from {self.cluster.name}?", self.cluster)
         self.emptying.drain()
 
     def take_out(self) -> None:

@@ -69,7 +69,7 @@ class _Replace:
             set_address(SpecFile.open(self.flow.directory).text, self.node.name, self.exchange.address)
         self.emptying.show_jobs()
         self._show_machine(dataclasses.replace(self.node, address=self.exchange.address or self.node.address))
-        self.flow.confirm(f"let this machine be {self.node.name} of {self.before.name}?")
+        self.flow.confirm(f"let this machine be {self.node.name} of {self.before.name}?", self.before)
         self.emptying.drain()
 
     def take_over(self) -> None:

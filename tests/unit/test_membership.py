@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import click
 import pytest
 
+from deepopsctl.cli.console import Console
+from deepopsctl.cli.members import remove, seconds
+from deepopsctl.cli.ssh import Passwords
 from deepopsctl.clusterdir import ClusterDir
 from deepopsctl.errors import ExitCode, InputError
 from deepopsctl.lock import cluster_lock, is_held_by
@@ -18,6 +22,7 @@ from deepopsctl.membership.specfile import SpecFile
 from deepopsctl.model import Gpus, Role
 from deepopsctl.slurmstate import SlurmJob
 from deepopsctl.spec import parse_spec
+from deepopsctl.specwriter import render_spec
 
 TEXT = """\
 schema: 1
@@ -188,3 +193,43 @@ def test_a_report_that_was_stopped_says_why_and_fails() -> None:
     assert report.exit_code is ExitCode.UNREACHABLE
     assert report.as_object()["stopped"] == {"message": "it burns", "hint": "put it out"}
     assert report.as_object()["ok"] is False
+
+
+PROTECTED = parse_spec(TEXT.replace("name: hpc,", "name: hpc, protected: true,"), "cluster.yml")
+
+
+def console(confirmed: str = "", *, yes: bool = True) -> Console:
+    return Console(ClusterDir(Path()), Passwords("", None, None), 0, yes, confirmed=confirmed)
+
+
+def test_yes_answers_the_question_of_a_cluster_that_is_not_protected() -> None:
+    console().confirm("remove gpu01 from hpc?", CLUSTER)
+
+
+def test_yes_does_not_answer_for_a_protected_cluster_but_its_name_does() -> None:
+    with pytest.raises(click.UsageError, match="give --confirm hpc"):
+        console().confirm("remove gpu01 from hpc?", PROTECTED)
+    with pytest.raises(click.UsageError, match="'lab' is not the name"):
+        console("lab").confirm("remove gpu01 from hpc?", PROTECTED)
+    console("hpc").confirm("remove gpu01 from hpc?", PROTECTED)
+
+
+def test_without_a_terminal_nothing_is_agreed() -> None:
+    with pytest.raises(click.UsageError, match="give --yes"):
+        console(yes=False).confirm("remove gpu01 from hpc?", CLUSTER)
+
+
+def test_protection_survives_being_written() -> None:
+    assert parse_spec(render_spec(PROTECTED), "cluster.yml").protected
+    assert not parse_spec(render_spec(CLUSTER), "cluster.yml").protected
+
+
+@pytest.mark.parametrize(("text", "expected"), [("90", 90), ("90s", 90), ("30m", 1800), ("2h", 7200), ("1d", 86400)])
+def test_a_duration_is_read(text: str, expected: int) -> None:
+    assert seconds(click.Context(remove), remove.params[0], text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "soon", "-5", "1.5h", "h"])
+def test_what_is_no_duration_is_refused(text: str) -> None:
+    with pytest.raises(click.BadParameter):
+        seconds(click.Context(remove), remove.params[0], text)
