@@ -18,7 +18,7 @@ from deepopsctl.membership.flow import (
     bystanders,
     must_be_well,
 )
-from deepopsctl.membership.hostpins import forget
+from deepopsctl.membership.hostpins import close_connections, forget
 from deepopsctl.membership.newcomers import machines_of
 from deepopsctl.membership.specfile import SpecFile
 from deepopsctl.model import Cluster, Node, Role
@@ -115,6 +115,8 @@ class _Remove:
 
     def _retire(self, names: list[str]) -> None:
         """Stop the services; a machine that does not answer may be gone for good."""
+        # one that is kept to a machine that died would hang for most of a minute
+        close_connections(self.flow.directory)
         outcome = self.flow.run(self.cluster, ("operate/retire",), names, membership_nodes=names)
         lost = outcome.summary.unreachable
         rest = [node for node in self.nodes if node.name not in lost]
