@@ -63,12 +63,19 @@ class _Add:
         seen = self.flow.look(cluster)
         compute = {node.name for node in cluster.compute}
         # only a deploy can tell whether one that runs no jobs is ready
-        found = [name for name in names if name not in compute or not _is_in_service(name, seen)]
-        fine = [name for name in names if name not in found]
+        found = [name for name in names if name not in compute or _is_on_its_way(name, seen)]
+        fine = [seen.slurm.nodes[name] for name in names if name not in found]
+        sick = [node for node in fine if node.is_faulty]
+        if sick:
+            raise StoppedError(
+                f"{sick[0].name} is in the cluster already, and Slurm has it as {sick[0].word}: "
+                f"{sick[0].reason or 'no reason given'}; nothing was changed",
+                f"`deepopsctl doctor --limit {sick[0].name}` looks for the cause, `deepopsctl deploy` mends",
+            )
         if fine:
-            words = [f"{name} ({seen.slurm.nodes[name].word})" for name in fine]
+            words = ", ".join(f"{node.name} ({node.word})" for node in fine)
             verb = "is" if len(fine) == 1 else "are"
-            self.flow.report.closing = f"{', '.join(words)} {verb} in the cluster already: nothing to do"
+            self.flow.report.closing = f"{words} {verb} in the cluster already: nothing to do"
         return found
 
     def _set_up_ssh(self, cluster: Cluster, nodes: tuple[Node, ...], spec: SpecFile) -> None:
@@ -92,9 +99,7 @@ class _Add:
         )
 
 
-def _is_in_service(name: str, seen: Glance) -> bool:
-    """Whether Slurm has it and it is not on its way; what somebody drained is theirs to resume."""
+def _is_on_its_way(name: str, seen: Glance) -> bool:
+    """Whether an earlier try left it unknown to Slurm, on trial or refused; what others drained is theirs to resume."""
     node = seen.slurm.nodes.get(name)
-    if node is None or name in seen.reserved:
-        return False
-    return not node.reason.startswith(OURS) if node.is_drained else not node.is_faulty
+    return node is None or name in seen.reserved or (node.is_drained and node.reason.startswith(OURS))
