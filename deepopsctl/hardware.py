@@ -63,6 +63,23 @@ def parse_slurmd_report(text: str, cgroup: str) -> NodeHardware:
     return NodeHardware(**values, cgroup=cgroup)
 
 
+def foresee_hardware(lscpu: str, meminfo: str, cgroup: str) -> NodeHardware:
+    """What slurmd will report once it is installed, from what every node has; ValueError when a line is missing."""
+    lines = dict(re.findall(r"^([^:\n]+):\s+(\d+)(?: kB)?$", f"{lscpu}\n{meminfo}", re.MULTILINE))
+    try:
+        return NodeHardware(
+            cpus=_positive("cpus", int(lines["CPU(s)"])),
+            boards=1,
+            sockets=_positive("sockets", int(lines["Socket(s)"])),
+            cores_per_socket=_positive("cores_per_socket", int(lines["Core(s) per socket"])),
+            threads_per_core=_positive("threads_per_core", int(lines["Thread(s) per core"])),
+            memory_mb=_positive("memory_mb", int(lines["MemTotal"]) // 1024),
+            cgroup=cgroup,
+        )
+    except KeyError as error:
+        raise ValueError(f"neither lscpu nor /proc/meminfo says {error}") from error
+
+
 def load_hardware(path: Path) -> dict[str, NodeHardware]:
     """Stored hardware by node name; a missing file is an empty store. Raises InputError."""
     if not path.exists():

@@ -41,8 +41,13 @@ class Group:
 
     @property
     def names(self) -> str:
-        """The hosts as a node set; what is not on a node is in the cluster directory."""
-        return fold(self.hosts) if any(self.hosts) else "the cluster directory"
+        """The hosts as a node set."""
+        return fold(host for host in self.hosts if host)
+
+    @property
+    def where(self) -> str:
+        """The same in words; what is on no node is in the cluster directory."""
+        return f"on {self.names}" if any(self.hosts) else "in the cluster directory"
 
 
 @dataclass(frozen=True, slots=True)

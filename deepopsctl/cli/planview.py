@@ -15,7 +15,7 @@ from deepopsctl.plan import Group, Plan
 
 # Without --diff: a difference longer than this is cut, and new files are only named.
 MAX_DIFF_LINES = 16
-_MARGIN = 13
+_MARGIN = 15
 _SECTIONS = {
     "package": "packages",
     "hostname": "hostname",
@@ -47,7 +47,7 @@ def plan_lines(plan: Plan, *, whole: bool, record: str) -> Iterator[str]:
     """The plan for a person; the last line is the verdict."""
     look = _Look(max(60, min(get_terminal_size((100, 24)).columns, 120)) - _MARGIN, whole)
     for group in plan.groups:
-        yield click.style(f"{group.component} on {group.names}", bold=True) + _how_many(group)
+        yield click.style(f"{group.component} {group.where}", bold=True) + _how_many(group)
         for title, changes in _sections(group.changes):
             yield from _section(title, changes, group, look)
         yield ""
@@ -104,7 +104,8 @@ def _files(changes: Sequence[Change], group: Group, look: _Look) -> Iterator[str
             for line in _diff(lines, look):
                 yield f"    {line}"
             if len(diffs) > 1:
-                yield f"    ({group.hosts[0]}'s; the other nodes differ in their own way)"
+                others = "nodes differ in their" if len(group.hosts) > 2 else "node differs in its"
+                yield f"    ({group.hosts[0]}'s; the other {others} own way)"
 
 
 def _diff(lines: Sequence[str], look: _Look) -> Iterator[str]:

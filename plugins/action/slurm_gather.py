@@ -5,6 +5,7 @@ Runs once, on the control machine, without a connection.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -13,11 +14,14 @@ from ansible.plugins.action import ActionBase
 
 from deepopsctl import nodelist, slurmconf
 from deepopsctl.errors import DeepOpsError
-from deepopsctl.hardware import load_hardware, parse_slurmd_report, store_hardware
+from deepopsctl.hardware import foresee_hardware, load_hardware, parse_slurmd_report, store_hardware
 
 
 class ActionModule(ActionBase):
-    """Arguments: cluster_dir, node_sets, compute and controllers (host names), confinement, packages (a register)."""
+    """Arguments: cluster_dir, node_sets, compute and controllers (host names), confinement, packages (a register).
+
+    With `preliminary`, nothing is kept and nobody is warned: the nodes have not been asked yet.
+    """
 
     _requires_connection = False
     _supports_check_mode = True
@@ -42,7 +46,8 @@ class ActionModule(ActionBase):
         hardware, odd = dict(stored), {}
         for name, report in reports.items():
             cgroup = self._cgroup(hostvars[name])
-            slurmd = report.get("probes", {}).get("slurmd", "")
+            probes = report.get("probes", {})
+            slurmd = probes.get("slurmd", "")
             if name in stored and cgroup:
                 hardware[name] = replace(stored[name], cgroup=cgroup)
             elif slurmd:
@@ -50,9 +55,15 @@ class ActionModule(ActionBase):
                     hardware[name] = parse_slurmd_report(slurmd, cgroup or "none")
                 except ValueError as error:
                     odd[name] = f"{name}: {error}, so it is not in slurm.conf; try `slurmd -C` there"
+            elif self._task.check_mode and "lscpu" in probes:
+                with suppress(ValueError):
+                    hardware[name] = foresee_hardware(probes["lscpu"], probes.get("meminfo", ""), cgroup or "none")
         known = set(arguments["compute"])
         hardware = {name: values for name, values in hardware.items() if name in known}
-        changed = hardware != stored and (self._task.check_mode or store_hardware(path, hardware))
+        if arguments.get("preliminary"):
+            changed = False
+        else:
+            changed = hardware != stored and (self._task.check_mode or store_hardware(path, hardware))
         confinement, warnings = self._confinement(hardware, arguments["confinement"])
         warnings += odd.values()
         unknown = slurmconf.unknown_nodes(slurmconf.parse_node_sets(arguments["node_sets"]), hardware)
@@ -69,9 +80,10 @@ class ActionModule(ActionBase):
         facts = {
             "slurm_hardware": {name: asdict(values) for name, values in hardware.items()},
             "slurm_confinement": confinement,
+            "slurm_unknown_nodes": list(unknown),
             "slurm_version": self._version(arguments, hostvars),
         }
-        return facts, changed, warnings
+        return facts, changed, [] if arguments.get("preliminary") else warnings
 
     @staticmethod
     def _cgroup(host):

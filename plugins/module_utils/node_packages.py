@@ -57,6 +57,11 @@ def candidates(names):
         env=dict(os.environ, **ENVIRONMENT),
         check=False,
     ).stdout
+    return candidates_in(output)
+
+
+def candidates_in(output):
+    """The same from the output of `apt-cache policy`."""
     return dict(_CANDIDATE.findall(output))
 
 

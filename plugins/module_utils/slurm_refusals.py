@@ -9,19 +9,32 @@ from ansible.module_utils.slurm_effects import Effect, fold
 HOLDING = "--states=RUNNING,COMPLETING,SUSPENDED,CONFIGURING"
 
 
-def of(changes):
-    """(message, hint) for each change that would end or forget jobs."""
+def of(changes, ask=slurm_asking.ask):
+    """(message, hint) for each change that would end or forget jobs; `ask` runs a command."""
     found = []
     for change in changes:
         if change.effect == Effect.REFUSED:
             hint = "put the old value back; moving a live cluster's name, state or login is not supported"
             found.append(("changing %s would lose running jobs" % change.key, hint))
         elif change.effect == Effect.DRAIN_FIRST:
-            found += _needs_drain(change)
+            found += _needs_drain(change, ask)
     return found
 
 
-def _needs_drain(change):
+def certain(changes, not_yet):
+    """Without those that may only seem so, because nodes are still missing in the new text."""
+    if not not_yet:
+        return changes
+    seeming = [change for change in changes if change.action == "remove" and change.names]
+    found = [change for change in changes if change not in seeming]
+    for change in seeming:
+        names = tuple(name for name in change.names if name not in not_yet)
+        if change.key.startswith("NodeName=") and names:
+            found.append(change._replace(key="NodeName=%s" % fold(list(names)), names=names))
+    return found
+
+
+def _needs_drain(change, ask):
     names = fold(list(change.names)) if change.key.startswith("NodeName=") else ",".join(change.names)
     if change.key.startswith("NodeName="):
         argv, where = [HOLDING, "--nodelist=%s" % names], "run on %s" % names
@@ -32,7 +45,7 @@ def _needs_drain(change):
     else:
         argv, where = [], "are there"
         hint = "Slurm would forget them all: let them end (scontrol update state=drain), then deploy again"
-    worked, output = slurm_asking.ask("squeue", "--noheader", "--all", "--format=%A", *argv)
+    worked, output = ask("squeue", "--noheader", "--all", "--format=%A", *argv)
     if not worked:
         words = "changing %s may end jobs, and Slurm does not say which: %s" % (change.key, " ".join(output.split()))
         return [(words, "see that slurmctld runs and answers (scontrol ping), then deploy again")]

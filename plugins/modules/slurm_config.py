@@ -20,6 +20,11 @@ options:
     description: Only refuse what this configuration would be refused for; change nothing.
     type: bool
     default: false
+  not_yet:
+    description: Nodes that come into slurm.conf with this deploy, but are not in this text yet; with O(verify).
+    type: list
+    elements: str
+    default: []
   primary:
     description: Whether slurmctld runs here; elsewhere the files are kept ready and the daemon is off.
     type: bool
@@ -312,7 +317,7 @@ def refusals(module, files, current, found):
         return [("slurm.conf is not valid: %s" % problem, hint)]
     if not current[conf_of(files)] or not module.params["primary"]:
         return []
-    return slurm_refusals.of(found)
+    return slurm_refusals.of(slurm_refusals.certain(found, module.params["not_yet"]))
 
 
 def main():
@@ -322,6 +327,7 @@ def main():
             "step": {"required": True},
             "digest": {"default": ""},
             "verify": {"type": "bool", "default": False},
+            "not_yet": {"type": "list", "elements": "str", "default": []},
             "primary": {"type": "bool", "default": True},
             "folder": {"type": "path", "default": "/etc/slurm"},
             "slurm_conf": {"required": True},

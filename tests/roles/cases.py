@@ -96,7 +96,8 @@ def defaults() -> dict[str, object]:
 
 def wiring(role: str) -> dict[str, Any]:
     """The variables that playbooks/slurm.yml gives to a role."""
-    (call,) = (call for call in role_calls("playbooks/slurm.yml") if call["role"] == role)
+    call, *others = (call for call in role_calls("playbooks/slurm.yml") if call["role"] == role)
+    assert all(other == call for other in others), f"{role} is called in two ways"
     return {key: value for key, value in call.items() if key.startswith(f"{role}_")}
 
 

@@ -8,7 +8,14 @@ from pathlib import Path
 import pytest
 
 from deepopsctl.errors import InputError
-from deepopsctl.hardware import NodeHardware, dump_hardware, load_hardware, parse_slurmd_report, store_hardware
+from deepopsctl.hardware import (
+    NodeHardware,
+    dump_hardware,
+    foresee_hardware,
+    load_hardware,
+    parse_slurmd_report,
+    store_hardware,
+)
 
 SMALL = NodeHardware(cpus=4, boards=1, sockets=1, cores_per_socket=4, threads_per_core=1, memory_mb=8000)
 LARGE = NodeHardware(cpus=64, boards=1, sockets=2, cores_per_socket=16, threads_per_core=2, memory_mb=512000)
@@ -22,6 +29,30 @@ GOOD_LINE = "cpus: 4, boards: 1, sockets: 1, cores_per_socket: 4, threads_per_co
 
 def lines(text: str) -> list[str]:
     return [line.strip() for line in text.splitlines() if "names:" in line]
+
+
+# of a node whose slurmd, installed later, reported CPUs=2 CoresPerSocket=2 RealMemory=24105
+LSCPU = """\
+Architecture:                            x86_64
+CPU op-mode(s):                          32-bit, 64-bit
+CPU(s):                                  2
+On-line CPU(s) list:                     0,1
+Thread(s) per core:                      1
+Core(s) per socket:                      2
+Socket(s):                               1
+NUMA node0 CPU(s):                       0,1
+"""
+MEMINFO = "MemTotal:       24684096 kB\nMemFree:         2033040 kB\n"
+
+
+class TestForesight:
+    def test_what_slurmd_will_report_is_known_before_it_is_there(self) -> None:
+        report = "CPUs=2 Boards=1 SocketsPerBoard=1 CoresPerSocket=2 ThreadsPerCore=1 RealMemory=24105"
+        assert foresee_hardware(LSCPU, MEMINFO, "v2") == parse_slurmd_report(report, "v2")
+
+    def test_what_is_missing_is_named(self) -> None:
+        with pytest.raises(ValueError, match=r"says 'Socket\(s\)'"):
+            foresee_hardware(LSCPU.replace("Socket(s)", "Cluster(s)"), MEMINFO, "v2")
 
 
 class TestReport:

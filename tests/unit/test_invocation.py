@@ -26,6 +26,23 @@ def test_the_arguments_name_both_inventories_the_products_first(tmp_path: Path) 
     ]  # fmt: skip
 
 
+def test_a_run_may_have_an_inventory_of_its_own_beside_all_that_the_clusters_own_names(tmp_path: Path) -> None:
+    cluster, private = tmp_path / "cluster", tmp_path / "private"
+    for folder in ("inventory/group_vars", "ssh", "runs"):
+        (cluster / folder).mkdir(parents=True)
+    (cluster / "inventory" / "hosts.yml").write_text("old")
+    wanted = request(cluster, inventory="new")
+
+    write_inputs(wanted, {}, tmp_path, private)
+
+    stand_in = private / "cluster"
+    assert arguments(wanted, (), private)[3] == str(stand_in / "inventory" / "hosts.yml")
+    assert (stand_in / "inventory" / "hosts.yml").read_text() == "new"
+    assert (cluster / "inventory" / "hosts.yml").read_text() == "old"
+    links = {path.relative_to(stand_in).as_posix() for path in stand_in.rglob("*") if path.is_symlink()}
+    assert links == {"ssh", "inventory/group_vars"}
+
+
 def test_options_are_ansibles_own(tmp_path: Path) -> None:
     wanted = request(tmp_path, check=True, diff=True, tags="a,b", verbosity=3, limit="n1", ssh_password="x")
     found = arguments(wanted, (), tmp_path)
