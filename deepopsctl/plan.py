@@ -177,10 +177,11 @@ def _shown(change: Change) -> tuple[str, ...]:
 
 
 def _variants(changes: Sequence[Change]) -> dict[tuple[str, str, str], tuple[str, ...]]:
-    found: dict[tuple[str, str, str], dict[str, None]] = {}
+    found: dict[tuple[str, str, str], dict[str, str]] = {}
     for change in changes:
-        found.setdefault(change.what, {}).setdefault(change.diff)
-    return {what: tuple(diffs) for what, diffs in found.items()}
+        # a node's own name in its files is no difference worth a word
+        found.setdefault(change.what, {}).setdefault(change.diff.replace(change.host or "\0", "\0"), change.diff)
+    return {what: tuple(diffs.values()) for what, diffs in found.items()}
 
 
 def _blocked(summary: RunSummary) -> Iterable[Blocked]:

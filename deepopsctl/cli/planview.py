@@ -123,10 +123,10 @@ def _keys(changes: Sequence[Change], group: Group, look: _Look) -> Iterator[str]
     room = look.width - 2 - name_width - 2 - policy_width - 2
     for change in changes:
         policy = _styled(change.policy.ljust(policy_width), _POLICIES.get(change.policy, "yellow"))
-        detail = (
-            change.detail if look.whole or len(change.detail) <= room else f"{change.detail[: max(room - 3, 8)]}..."
-        )
-        yield f"{_sign(_signed(change))} {change.name:<{name_width}}  {policy}  {detail}"
+        # values are never cut: a list of plugins means all of its names
+        first, *more = textwrap.wrap(change.detail, max(room, 24), break_on_hyphens=False) or [""]
+        yield f"{_sign(_signed(change))} {change.name:<{name_width}}  {policy}  {first}".rstrip()
+        yield from (f"{'':<{2 + name_width + 2 + policy_width + 2}}{line}" for line in more)
 
 
 def _others(changes: Sequence[Change], group: Group, look: _Look) -> Iterator[str]:
@@ -167,4 +167,4 @@ def _lines(lines: Sequence[str]) -> str:
 
 
 def _styled(text: str, colour: str) -> str:
-    return click.style(text, fg=colour, bold=colour == "red") if colour else text
+    return click.style(text, fg=colour, bold=True if colour == "red" else None) if colour else text

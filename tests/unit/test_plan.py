@@ -19,8 +19,8 @@ from deepopsctl.workspace import RunFolder
 
 LONG = "".join(f"+line {number}\n" for number in range(40))
 SLURMD = [
-    Change(host, "slurm", "file", "/etc/default/slurmd", "write", diff=f"@@ -1 +1 @@\n-old\n+{host}\n")
-    for host in ("gpu01", "gpu02")
+    Change(host, "slurm", "file", "/etc/default/slurmd", "write", diff=f"@@ -1 +1 @@\n-{old}\n+-N {host}\n")
+    for host, old in (("gpu01", "old"), ("gpu02", "older"))
 ] + [Change(host, "slurm", "unit", "slurmd.service", "restart") for host in ("gpu01", "gpu02")]
 CONF = [
     Change("ctl1", "slurm", "file", "/etc/slurm/slurm.conf", "write", diff=f"@@ -1,2 +1,42 @@\n{LONG}"),
@@ -83,6 +83,10 @@ class TestGroups:
         (gpus,) = group(SLURMD)
         assert gpus.hosts == ("gpu01", "gpu02")
         assert len(gpus.variants["file", "/etc/default/slurmd", "write"]) == 2
+
+    def test_its_own_name_makes_no_node_different(self) -> None:
+        files = [Change(host, "slurm", "file", "/etc/x", "write", diff=f"+{host}\n") for host in ("gpu01", "gpu02")]
+        assert group(files)[0].variants["file", "/etc/x", "write"] == ("+gpu01\n",)
 
     def test_a_node_with_one_change_more_stands_alone(self) -> None:
         more = Change("gpu02", "slurm", "package", "chrony", "install")
@@ -166,6 +170,13 @@ class TestView:
 
     def test_a_key_has_its_policy_and_its_values(self) -> None:
         assert "~ ProctrackType  restart slurmd  proctrack/linuxproc -> proctrack/cgroup" in text(made(CONF))
+
+    def test_a_long_value_is_wrapped_and_not_cut(self) -> None:
+        value = " ".join(f"CPUs{number}=64" for number in range(20))
+        key = Change("ctl1", "slurm", "key", "NodeName=gpu[01-16]", "add", value, "restart slurmctld")
+        shown = text(made([key], slurm()))
+        assert max(map(len, shown.splitlines())) <= 100
+        assert shown.count("=64") == 20
 
     def test_differences_that_differ_by_node_are_told_of(self) -> None:
         assert "(gpu01's; the other node differs in its own way)" in text(made(SLURMD))
