@@ -177,11 +177,15 @@ def _shown(change: Change) -> tuple[str, ...]:
 
 
 def _variants(changes: Sequence[Change]) -> dict[tuple[str, str, str], tuple[str, ...]]:
-    found: dict[tuple[str, str, str], dict[str, str]] = {}
+    found: dict[tuple[str, str, str], list[str]] = {}
+    seen: set[tuple[tuple[str, str, str], str]] = set()
     for change in changes:
         # a node's own name in its files is no difference worth a word
-        found.setdefault(change.what, {}).setdefault(change.diff.replace(change.host or "\0", "\0"), change.diff)
-    return {what: tuple(diffs.values()) for what, diffs in found.items()}
+        alike = {(change.what, change.diff), (change.what, change.diff.replace(change.host or "\0", "\0"))}
+        if not alike & seen:
+            found.setdefault(change.what, []).append(change.diff)
+        seen |= alike
+    return {what: tuple(diffs) for what, diffs in found.items()}
 
 
 def _blocked(summary: RunSummary) -> Iterable[Blocked]:

@@ -110,7 +110,8 @@ def _files(changes: Sequence[Change], group: Group, look: _Look) -> Iterator[str
 
 def _diff(lines: Sequence[str], look: _Look) -> Iterator[str]:
     shown = lines if look.whole or len(lines) <= MAX_DIFF_LINES + 2 else lines[:MAX_DIFF_LINES]
-    for line in shown:
+    for text in shown:
+        line = text if look.whole or len(text) <= look.width - 4 else f"{text[: look.width - 7]}..."
         yield click.style(line, fg={"+": "green", "-": "red", "@": "cyan"}.get(line[:1]))
     if len(shown) < len(lines):
         yield f"... {_lines(lines[len(shown) :])} more (--diff shows them)"

@@ -88,6 +88,11 @@ class TestGroups:
         files = [Change(host, "slurm", "file", "/etc/x", "write", diff=f"+{host}\n") for host in ("gpu01", "gpu02")]
         assert group(files)[0].variants["file", "/etc/x", "write"] == ("+gpu01\n",)
 
+    def test_the_same_difference_with_the_names_of_all_nodes_is_one(self) -> None:
+        hosts = "+192.0.2.1 gpu01\n+192.0.2.2 gpu02\n"
+        files = [Change(host, "slurm", "file", "/etc/hosts", "write", diff=hosts) for host in ("gpu01", "gpu02")]
+        assert group(files)[0].variants["file", "/etc/hosts", "write"] == (hosts,)
+
     def test_a_node_with_one_change_more_stands_alone(self) -> None:
         more = Change("gpu02", "slurm", "package", "chrony", "install")
         assert [entry.hosts for entry in group([*SLURMD, more])] == [("gpu01",), ("gpu02",)]
@@ -157,6 +162,11 @@ class TestView:
         assert "line 39" not in text(plan)
         assert "... 25 lines more (--diff shows them)" in text(plan)
         assert "+line 39" in text(plan, whole=True)
+
+    def test_a_long_line_of_a_difference_is_cut_unless_it_is_asked_for(self) -> None:
+        line = Change("ctl1", "slurm", "file", "/etc/x", "write", diff=f"@@ -1 +1 @@\n-a\n+{'b' * 300}\n")
+        assert max(map(len, text(made([line])).splitlines())) <= 100
+        assert "b" * 300 in text(made([line]), whole=True)
 
     def test_a_new_file_is_named_and_shown_only_when_asked_for(self) -> None:
         new = Change("gpu01", "slurm", "file", "/etc/x", "write", diff="@@ -0,0 +1,2 @@\n+a\n+b\n", new=True)
