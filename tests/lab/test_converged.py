@@ -97,17 +97,14 @@ def test_nodes_that_have_less_than_slurm_was_told_are_named_in_its_words(deploye
     assert_heals(deployed)
 
 
-def test_a_slurmd_that_hangs_or_missed_something_is_restarted_under_its_job(deployed: LabCluster) -> None:
-    with running_job(deployed, "gpu01"), running_job(deployed, "gpu02"):
-        deployed.root("gpu01", "kill -STOP $(systemctl show --property MainPID --value slurmd)")
+def test_a_slurmd_that_missed_the_configuration_is_restarted_under_its_job(deployed: LabCluster) -> None:
+    with running_job(deployed, "gpu02"):
         deployed.root("gpu02", "echo '# an older one' >> /run/slurm/conf/slurm.conf")
 
         document = deployed.deploy("--full", "-e", f"slurmd_converged_timeout={PATIENCE_S // 3:.0f}")
 
-        assert deployed.changed(document) == {"ctl1": 0, "gpu01": 1, "gpu02": 1}
-        warnings = " ".join(document["warnings"])
-        assert "gpu01: slurmd was restarted: slurmd runs but does not answer" in warnings
-        assert "gpu02: slurmd was restarted: slurmd still has the slurm.conf of" in warnings
+        assert deployed.changed(document) == {"ctl1": 0, "gpu01": 0, "gpu02": 1}
+        assert "gpu02: slurmd was restarted: slurmd still has the slurm.conf of" in " ".join(document["warnings"])
     assert_heals(deployed)
 
 
