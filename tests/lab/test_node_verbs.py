@@ -104,15 +104,16 @@ def test_a_node_that_fails_stays_out_of_service_and_the_next_try_finishes(cluste
     address = addresses(cluster, 4)["gpu04"]
     login = ("--password-file", str(cluster.password_file))
 
-    # it has two
-    report = verb(cluster, "add", f"gpu04={address}", "--gpus", "a100:3", *login, code=1)
+    cluster.root("gpu04", "systemctl mask --quiet slurmd")
+
+    report = verb(cluster, "add", f"gpu04={address}", *login, code=1)
 
     assert not report["ok"]
     assert set(report["hosts"]) == {"ctl1", "gpu04"}
+    assert "gpu04" in cluster.root("ctl1", "sinfo -h -N -o %N").split()
     refused = cluster.user("ctl1", "srun -w gpu04 --mem=100M --immediate=2 hostname", ok=False)
     assert "gpu04" not in refused.splitlines()
-    path = cluster.directory / "cluster.yml"
-    path.write_text(spec(cluster).replace("count: 3", "count: 2"), encoding="utf-8")
+    cluster.root("gpu04", "systemctl unmask --quiet slurmd")
     assert verb(cluster, "add", "gpu04")["ok"]
     assert cluster.user("ctl1", "srun -w gpu04 --mem=100M hostname") == "gpu04"
     assert cluster.job_state(job) == "RUNNING"
