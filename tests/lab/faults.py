@@ -144,6 +144,17 @@ def running_job(cluster: LabCluster, node: str) -> Iterator[int]:
         wait_until(f"job {job} is gone", lambda: not cluster.user("ctl1", f"squeue -h -j {job}", ok=False).isdigit())
 
 
+def wait_until_saved(cluster: LabCluster, job: int) -> None:
+    """Wait until slurmctld has a running job in its state on disk.
+
+    It writes that every few seconds: killed in between, it forgets that the job has started.
+    """
+    word = f"saved-{job}"
+    cluster.root("ctl1", f"scontrol update jobid={job} comment={word}")
+    test = f"grep -qa {word} /var/lib/slurm/slurmctld/job_state"
+    wait_until(f"slurmctld has saved job {job}", lambda: holds(cluster, "ctl1", test))
+
+
 def accounted(cluster: LabCluster, job: int) -> str:
     """State and exit code of a job by slurmdbd alone."""
     return cluster.user("ctl1", f"sacct -nX -P -o state,exitcode -j {job}", ok=False).replace("|", " ")

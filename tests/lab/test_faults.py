@@ -18,6 +18,7 @@ from tests.lab.faults import (
     release,
     running_job,
     wait_until,
+    wait_until_saved,
 )
 from tests.lab.harness import PREFIX, LabCluster, command, fresh_cluster, lab_down
 
@@ -184,6 +185,7 @@ def test_a_daemon_that_is_killed_comes_back_and_no_job_is_lost(
 ) -> None:
     pid = f"systemctl show --property MainPID --value {unit}"
     with running_job(cluster, "gpu01") as job:
+        wait_until_saved(cluster, job)
         before = cluster.root(node, pid)
         cluster.root(node, f"kill -9 {before}")
 
