@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.lab.harness import NOT_POSSIBLE, PREFIX, LabCluster, fresh_cluster, lab_down
+
+
+def pytest_configure() -> None:
+    """Let Ctrl-C reach what the tests start: it is ignored below a shell that runs them in the background."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
