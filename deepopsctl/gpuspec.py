@@ -104,7 +104,7 @@ def _read_kind(entry: GivenKind, first: int, autodetect: str, refuse: Refuse) ->
     if len(found) < sum(bool(getattr(entry, key)) for key in readers):
         return None
     files = found.pop("files", None) or default_files(first, plain.count)
-    return GpuKind(plain.type, plain.count, files, **found)  # type: ignore[arg-type]
+    return GpuKind(plain.type, plain.count, files, **found)  # type: ignore[arg-type]  # each reader gives its own field
 
 
 def _refuse_found(key: str) -> tuple[object, ...]:
