@@ -14,10 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.lab.harness import DEEPOPSCTL, LabCluster
+from tests.driven import DEEPOPSCTL, PATIENCE_S, DrivenCluster
 
-# a machine that runs several labs at once may take ten times as long as a quiet one
-PATIENCE_S = 180.0
 # in front of the real deb-systemd-helper, which the package's own script calls: dpkg is half through by then
 HOOK = """set -e
 mkdir -p /root/hook
@@ -52,6 +50,7 @@ class Deploy:
     process: subprocess.Popen[str]
     stdout: Path
     stderr: Path
+    patience_s: float
 
     def interrupt(self) -> None:
         """What a terminal does on Ctrl-C."""
@@ -59,18 +58,18 @@ class Deploy:
 
     def end(self) -> tuple[int, dict[str, Any], str]:
         """Wait for its end: exit code, the JSON document, and what a person saw."""
-        code = self.process.wait(timeout=PATIENCE_S)
+        code = self.process.wait(timeout=self.patience_s)
         return code, json.loads(self.stdout.read_text() or "{}"), self.stderr.read_text()
 
     def ensure_ended(self) -> None:
         """Nothing of it is left, whatever the test found."""
         if self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait(timeout=PATIENCE_S)
+        self.process.wait(timeout=self.patience_s)
 
 
 @contextmanager
-def deploying(cluster: LabCluster, *options: str) -> Iterator[Deploy]:
+def deploying(cluster: DrivenCluster, *options: str) -> Iterator[Deploy]:
     """A deploy in the background."""
     with tempfile.TemporaryDirectory() as folder:
         stdout, stderr = Path(folder, "stdout"), Path(folder, "stderr")
@@ -82,7 +81,7 @@ def deploying(cluster: LabCluster, *options: str) -> Iterator[Deploy]:
                 text=True,
                 start_new_session=True,
             )
-        deploy = Deploy(process, stdout, stderr)
+        deploy = Deploy(process, stdout, stderr, cluster.patience_s)
         try:
             yield deploy
         finally:
@@ -90,7 +89,7 @@ def deploying(cluster: LabCluster, *options: str) -> Iterator[Deploy]:
 
 
 @contextmanager
-def in_the_middle_of_an_install(cluster: LabCluster, node: str) -> Iterator[Deploy]:
+def in_the_middle_of_an_install(cluster: DrivenCluster, node: str) -> Iterator[Deploy]:
     """A deploy that stands still on one node, in a package's own script; it goes on after `release`, or at the end."""
     cluster.root(node, PURGE)
     cluster.root(node, HOOK)
@@ -99,52 +98,55 @@ def in_the_middle_of_an_install(cluster: LabCluster, node: str) -> Iterator[Depl
             wait_until(
                 f"the deploy installs a package on {node}",
                 lambda: deploy.process.poll() is not None or holds(cluster, node, "test -e /run/reached"),
+                cluster.patience_s,
             )
             assert deploy.process.poll() is None, deploy.stderr.read_text()
             yield deploy
     finally:
-        podman("start", cluster, node)
-        wait_until(f"{node} can be repaired", lambda: holds(cluster, node, UNHOOK))
+        cluster.power_on(node)
+        wait_until(f"{node} can be repaired", lambda: holds(cluster, node, UNHOOK), cluster.patience_s)
 
 
-def release(cluster: LabCluster, node: str) -> None:
+def release(cluster: DrivenCluster, node: str) -> None:
     """Let the package install go on."""
     cluster.root(node, "rm -f /run/hold")
 
 
-def holds(cluster: LabCluster, node: str, test: str) -> bool:
+def holds(cluster: DrivenCluster, node: str, test: str) -> bool:
     """Whether a shell test is true on a node; false where the node is off."""
-    argv = ["podman", "exec", f"{cluster.name}-{node}", "sh", "-c", test]
-    return subprocess.run(argv, capture_output=True, timeout=120).returncode == 0
+    return cluster.holds(node, test)
 
 
-def podman(verb: str, cluster: LabCluster, node: str) -> None:
-    """start, kill: what a hand at the power button does."""
-    subprocess.run(["podman", verb, f"{cluster.name}-{node}"], check=True, capture_output=True, timeout=120)
-
-
-def no_package_manager(cluster: LabCluster, node: str) -> bool:
+def no_package_manager(cluster: DrivenCluster, node: str) -> bool:
     """True once the package manager of an earlier run has ended on a node."""
     return not holds(cluster, node, "pgrep -x 'apt-get|dpkg'")
 
 
 @contextmanager
-def running_job(cluster: LabCluster, node: str) -> Iterator[int]:
+def running_job(cluster: DrivenCluster, node: str) -> Iterator[int]:
     """A job that runs on a node until this ends, and must then have ended well, with its row in the accounting."""
     loop = "while [ ! -e /tmp/go-$SLURM_JOB_ID ]; do sleep 0.2; done"
     # quoted for the shell of `su -c`, which would put its own job id in
     job = int(cluster.user("ctl1", f"sbatch --parsable --nodelist={node} --mem=100M --wrap '{loop}'"))
     try:
-        cluster.wait_for_job(job, "RUNNING", seconds=int(PATIENCE_S))
+        cluster.wait_for_job(job, "RUNNING", seconds=int(cluster.patience_s))
         yield job
         cluster.root(node, f"touch /tmp/go-{job}")
-        wait_until(f"the accounting has job {job} as COMPLETED", lambda: accounted(cluster, job) == "COMPLETED 0:0")
+        wait_until(
+            f"the accounting has job {job} as COMPLETED",
+            lambda: accounted(cluster, job) == "COMPLETED 0:0",
+            cluster.patience_s,
+        )
     finally:
         cluster.user("ctl1", f"scancel {job}", ok=False)
-        wait_until(f"job {job} is gone", lambda: not cluster.user("ctl1", f"squeue -h -j {job}", ok=False).isdigit())
+        wait_until(
+            f"job {job} is gone",
+            lambda: not cluster.user("ctl1", f"squeue -h -j {job}", ok=False).isdigit(),
+            cluster.patience_s,
+        )
 
 
-def wait_until_saved(cluster: LabCluster, job: int) -> None:
+def wait_until_saved(cluster: DrivenCluster, job: int) -> None:
     """Wait until slurmctld has a running job in its state on disk.
 
     It writes that every few seconds: killed in between, it forgets that the job has started.
@@ -152,15 +154,15 @@ def wait_until_saved(cluster: LabCluster, job: int) -> None:
     word = f"saved-{job}"
     cluster.root("ctl1", f"scontrol update jobid={job} comment={word}")
     test = f"grep -qa {word} /var/lib/slurm/slurmctld/job_state"
-    wait_until(f"slurmctld has saved job {job}", lambda: holds(cluster, "ctl1", test))
+    wait_until(f"slurmctld has saved job {job}", lambda: holds(cluster, "ctl1", test), cluster.patience_s)
 
 
-def accounted(cluster: LabCluster, job: int) -> str:
+def accounted(cluster: DrivenCluster, job: int) -> str:
     """State and exit code of a job by slurmdbd alone."""
     return cluster.user("ctl1", f"sacct -nX -P -o state,exitcode -j {job}", ok=False).replace("|", " ")
 
 
-def assert_heals(cluster: LabCluster) -> None:
+def assert_heals(cluster: DrivenCluster) -> None:
     """The next deploy makes all good, and the one after it changes nothing."""
     mended = cluster.deploy(ok=False)
     assert mended["ok"], mended["failures"]

@@ -6,14 +6,13 @@ import json
 import os
 import shutil
 import subprocess
-import sys
-import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-DEEPOPSCTL = str(Path(sys.executable).parent / "deepopsctl")
+from tests.driven import DEEPOPSCTL, DrivenCluster, command
+
+__all__ = ["DEEPOPSCTL", "NOT_POSSIBLE", "PREFIX", "LabCluster", "command", "fresh_cluster", "lab_down", "lab_up"]
 
 # A second checkout on the same machine may test at the same time: labs are known by their names alone.
 PREFIX = os.environ.get("DEEPOPSCTL_TEST_LAB_PREFIX", "test")
@@ -21,31 +20,11 @@ NOT_POSSIBLE = "" if shutil.which("podman") else "podman is not installed (scrip
 
 
 @dataclass(frozen=True)
-class LabCluster:
-    """One lab, the cluster directory made from it, and how to run things in both."""
+class LabCluster(DrivenCluster):
+    """One lab and the cluster directory made from it; `podman exec` runs things on its nodes."""
 
-    name: str
-    os: str
-    directory: Path
     node_list: Path
     password_file: Path
-
-    def deepopsctl(self, *arguments: str, ok: bool = True, seconds: int = 600) -> subprocess.CompletedProcess[str]:
-        """Run the command line on this cluster; with `ok`, a bad exit code fails the test with the output."""
-        done = command("-C", str(self.directory), *arguments, seconds=seconds)
-        if ok:
-            assert done.returncode == 0, f"{arguments} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}"
-        return done
-
-    def deploy(self, *arguments: str, ok: bool = True) -> dict[str, Any]:
-        """`deploy slurm --json`, parsed."""
-        done = self.deepopsctl("deploy", "slurm", "--json", *arguments, ok=ok)
-        document: dict[str, Any] = json.loads(done.stdout)
-        return document
-
-    def changed(self, summary: Mapping[str, Any]) -> dict[str, int]:
-        """Changed tasks by host."""
-        return {host: counts["changed"] for host, counts in summary["hosts"].items()}
 
     def root(self, node: str, script: str, ok: bool = True) -> str:
         """Run a shell script as root on a node and return its output."""
@@ -63,27 +42,21 @@ class LabCluster:
             assert done.returncode == 0, f"{node}: {argv[-1]}: {done.stdout}{done.stderr}"
         return (done.stdout + done.stderr).strip()
 
-    def submit(self, script: str, *options: str) -> int:
-        """Submit a batch job as the user; returns its id."""
-        words = " ".join(["sbatch", "--parsable", *options, f"--wrap '{script}'"])
-        return int(self.user("ctl1", words))
+    def holds(self, node: str, test: str) -> bool:
+        """Whether a shell test is true on a node, for root; false where the node is off."""
+        argv = ["podman", "exec", f"{self.name}-{node}", "sh", "-c", test]
+        return subprocess.run(argv, capture_output=True, timeout=120).returncode == 0
 
-    def job_state(self, job: int) -> str:
-        """A job's state as Slurm's accounting has it, or squeue while it runs."""
-        running = self.user("ctl1", f"squeue --noheader --format=%T --job {job}", ok=False)
-        return running if running.isupper() else self.user("ctl1", f"sacct -nX -P -o state -j {job}")
+    def power_on(self, node: str) -> None:
+        """Start a container; does nothing where it runs."""
+        self._podman("start", node)
 
-    def wait_for_job(self, job: int, state: str, seconds: int = 60) -> None:
-        """Wait until a job is in a state."""
-        deadline = time.monotonic() + seconds
-        while self.job_state(job) != state:
-            assert time.monotonic() < deadline, f"job {job} is {self.job_state(job)}, not {state}"
-            time.sleep(0.5)
+    def power_cut(self, node: str) -> None:
+        """Kill a container, all its processes at once."""
+        self._podman("kill", node)
 
-
-def command(*arguments: str, seconds: int = 600) -> subprocess.CompletedProcess[str]:
-    """Run deepopsctl and return what it printed."""
-    return subprocess.run([DEEPOPSCTL, *arguments], capture_output=True, text=True, timeout=seconds)
+    def _podman(self, verb: str, node: str) -> None:
+        subprocess.run(["podman", verb, f"{self.name}-{node}"], check=True, capture_output=True, timeout=120)
 
 
 def fresh_cluster(name: str, folder: Path, *options: str, os: str = "debian13") -> LabCluster:

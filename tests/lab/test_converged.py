@@ -8,7 +8,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.lab.faults import PATIENCE_S, assert_heals, holds, running_job, wait_until
+from tests.driven import PATIENCE_S
+from tests.lab.faults import assert_heals, holds, running_job, wait_until
 from tests.lab.harness import LabCluster
 
 # long enough for what mends itself on a busy machine; what does not is named after it

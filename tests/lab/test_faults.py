@@ -14,7 +14,6 @@ from tests.lab.faults import (
     holds,
     in_the_middle_of_an_install,
     no_package_manager,
-    podman,
     release,
     running_job,
     wait_until,
@@ -38,7 +37,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
 def test_a_node_that_dies_in_the_middle_is_set_aside_and_made_good_later(cluster: LabCluster) -> None:
     with running_job(cluster, "gpu01"):
         with in_the_middle_of_an_install(cluster, "gpu02") as deploy:
-            podman("kill", cluster, "gpu02")
+            cluster.power_cut("gpu02")
             code, document, seen = deploy.end()
 
             assert code == 4, seen

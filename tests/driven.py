@@ -1,0 +1,86 @@
+"""A cluster as tests drive it: the real command line, and a way to run things on its nodes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+# a machine that runs several labs at once may take ten times as long as a quiet one
+PATIENCE_S = 180.0
+DEEPOPSCTL = str(Path(sys.executable).parent / "deepopsctl")
+
+
+def command(*arguments: str, seconds: int = 600) -> subprocess.CompletedProcess[str]:
+    """Run deepopsctl and return what it printed."""
+    return subprocess.run([DEEPOPSCTL, *arguments], capture_output=True, text=True, timeout=seconds)
+
+
+@dataclass(frozen=True)
+class DrivenCluster(ABC):
+    """A cluster directory and its machines, whatever these are: containers, virtual machines."""
+
+    name: str
+    os: str
+    directory: Path
+    patience_s: ClassVar[float] = PATIENCE_S
+
+    @abstractmethod
+    def root(self, node: str, script: str, ok: bool = True) -> str:
+        """Run a shell script as root on a node and return its output."""
+
+    @abstractmethod
+    def user(self, node: str, script: str, ok: bool = True) -> str:
+        """Run a shell script as the cluster's user on a node, in its home."""
+
+    @abstractmethod
+    def holds(self, node: str, test: str) -> bool:
+        """Whether a shell test is true on a node, for root; false where the node is off."""
+
+    @abstractmethod
+    def power_on(self, node: str) -> None:
+        """Start a machine; does nothing where it runs."""
+
+    @abstractmethod
+    def power_cut(self, node: str) -> None:
+        """Take the power from a machine: nothing on it gets to know."""
+
+    def deepopsctl(self, *arguments: str, ok: bool = True, seconds: int = 600) -> subprocess.CompletedProcess[str]:
+        """Run the command line on this cluster; with `ok`, a bad exit code fails the test with the output."""
+        done = command("-C", str(self.directory), *arguments, seconds=seconds)
+        if ok:
+            assert done.returncode == 0, f"{arguments} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}"
+        return done
+
+    def deploy(self, *arguments: str, ok: bool = True, seconds: int = 600) -> dict[str, Any]:
+        """`deploy slurm --json`, parsed."""
+        done = self.deepopsctl("deploy", "slurm", "--json", *arguments, ok=ok, seconds=seconds)
+        document: dict[str, Any] = json.loads(done.stdout)
+        return document
+
+    def changed(self, summary: Mapping[str, Any]) -> dict[str, int]:
+        """Changed tasks by host."""
+        return {host: counts["changed"] for host, counts in summary["hosts"].items()}
+
+    def submit(self, script: str, *options: str) -> int:
+        """Submit a batch job as the user; returns its id."""
+        words = " ".join(["sbatch", "--parsable", *options, f"--wrap '{script}'"])
+        return int(self.user("ctl1", words))
+
+    def job_state(self, job: int) -> str:
+        """A job's state as Slurm's accounting has it, or squeue while it runs."""
+        running = self.user("ctl1", f"squeue --noheader --format=%T --job {job}", ok=False)
+        return running if running.isupper() else self.user("ctl1", f"sacct -nX -P -o state -j {job}")
+
+    def wait_for_job(self, job: int, state: str, seconds: int = 60) -> None:
+        """Wait until a job is in a state."""
+        deadline = time.monotonic() + seconds
+        while self.job_state(job) != state:
+            assert time.monotonic() < deadline, f"job {job} is {self.job_state(job)}, not {state}"
+            time.sleep(0.5)
