@@ -4,9 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 LAB ?= quickstart
 CLUSTER ?= lab-cluster
+OS ?= debian13
 
 .DEFAULT_GOAL := help
-.PHONY: help tools venv quickstart quickstart-down test lint types unit lab-tests bench clean
+.PHONY: help tools tools-vm box vm-daemons-down venv quickstart quickstart-down test lint types unit lab-tests bench clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -28,6 +29,15 @@ quickstart: tools venv ## From nothing to a validated Slurm cluster of container
 quickstart-down: ## Remove what quickstart made
 	@$(BIN)/deepopsctl lab down --name "$(LAB)"
 	@rm -rf "$(CLUSTER)"
+
+tools-vm: ## Install what virtual machines need (Vagrant, libvirt, QEMU) and see that libvirt runs
+	@scripts/install-tools-vm
+
+box: tools-vm venv ## Build the box that virtual machines are made from: OS=debian13 or debian12
+	@scripts/make-box $(OS)
+
+vm-daemons-down: ## End libvirt's daemons if `make tools-vm` started them by hand, with their networks
+	@scripts/vm-daemons down
 
 lint: venv ## ruff and ansible-lint
 	$(BIN)/ruff format --check .

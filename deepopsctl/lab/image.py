@@ -111,8 +111,8 @@ def build_image(recipe: Recipe, say: Say) -> None:
     say(f"building the {recipe.os} node image, once for all labs (half a minute or more)")
     with tempfile.TemporaryDirectory(prefix="deepopsctl-lab-") as folder:
         files, tarball = Path(folder, "files"), Path(folder, "root.tar")
-        write_rootfs(files)
-        _run_mmdebstrap(recipe.mmdebstrap_argv(files, tarball), say)
+        write_rootfs(files, FILES)
+        run_mmdebstrap(recipe.mmdebstrap_argv(files, tarball), say)
         say("storing the image")
         changes = (f'--change=CMD ["/{INIT_PATH}"]', f"--change=LABEL {LABEL}={recipe.os}")
         podman("import", *changes, str(tarball), recipe.reference, timeout_s=300)
@@ -131,7 +131,8 @@ def remove_images(chosen: str = f"label={LABEL}", keep: str = "") -> tuple[list[
     return removed, kept
 
 
-def _run_mmdebstrap(argv: tuple[str, ...], say: Say) -> None:
+def run_mmdebstrap(argv: tuple[str, ...], say: Say) -> None:
+    """Run mmdebstrap; on Ctrl-C it removes what it began."""
     tail: deque[str] = deque(maxlen=30)
     # An own session, as in podman.py: on Ctrl-C it is ended in order and removes its temporary tree.
     process = subprocess.Popen(

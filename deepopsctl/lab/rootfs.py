@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -118,6 +119,15 @@ MASKED_UNITS = (
     "systemd-ask-password-wall.path",
 )
 
+# Packages' lists and apt's cache of them stay in an image: the first `apt-get install` needs no update.
+WARM_APT = """\
+rm -rf /var/cache/apt/archives/*.deb /var/cache/apt/*.bin /var/log/*.log /var/log/apt
+# apt's cache is worth a second of CPU and 90 MB of writing on every node. It is valid only for the very
+# times of the files it was made from, and mmdebstrap gives the files it made this one:
+find /var/lib/apt/lists /var/lib/dpkg/status -exec touch --date="@$SOURCE_DATE_EPOCH" {} +
+apt-cache gencaches
+"""
+
 # Run in the new root by mmdebstrap, after the packages are in and the files above are in place.
 FINISH = f"""set -e
 useradd --create-home --shell /bin/bash --groups sudo,adm {USER}
@@ -126,17 +136,12 @@ rm -f /etc/ssh/ssh_host_* /etc/hostname /etc/resolv.conf
 systemctl --quiet enable {" ".join(ENABLED_UNITS)}
 systemctl --quiet mask {" ".join(MASKED_UNITS)}
 : > /etc/machine-id
-rm -rf /var/cache/apt/archives/*.deb /var/cache/apt/*.bin /var/log/*.log /var/log/apt
-# apt's cache is worth a second of CPU and 90 MB of writing on every node. It is valid only for the very
-# times of the files it was made from, and mmdebstrap gives the files it made this one:
-find /var/lib/apt/lists /var/lib/dpkg/status -exec touch --date="@$SOURCE_DATE_EPOCH" {{}} +
-apt-cache gencaches
-"""
+{WARM_APT}"""
 
 
-def write_rootfs(folder: Path) -> None:
+def write_rootfs(folder: Path, files: Mapping[str, RootFile]) -> None:
     """Lay the files out below `folder`, with their modes."""
-    for name, file in FILES.items():
+    for name, file in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(file.content, encoding="utf-8")

@@ -61,7 +61,7 @@ def test_suite_tarball_and_mirror_come_last_in_mmdebstraps_order() -> None:
 
 
 def test_files_are_laid_out_with_their_modes(tmp_path: Path) -> None:
-    write_rootfs(tmp_path)
+    write_rootfs(tmp_path, rootfs.FILES)
     modes = {name: (tmp_path / name).stat().st_mode & 0o777 for name in rootfs.FILES}
     assert modes == {name: file.mode for name, file in rootfs.FILES.items()}
     assert modes["etc/sudoers.d/lab"] == 0o440

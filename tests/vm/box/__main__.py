@@ -1,0 +1,45 @@
+"""The command behind `make box`: build a box's image unless it is there, and register it in Vagrant."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from deepopsctl.errors import DeepOpsError
+from deepopsctl.lab.image import own_mirror
+from deepopsctl.lab.layout import DEFAULT_OS
+from tests.vm.box.build import ensure_image
+from tests.vm.box.recipe import SYSTEMS, BoxRecipe
+from tests.vm.box.register import register
+
+
+def say(text: str) -> None:
+    """For people: stderr."""
+    sys.stderr.write(text + "\n")
+
+
+def main() -> int:
+    """Build and register; prints the image's path. The exit code."""
+    parser = argparse.ArgumentParser(prog="make-box", description=__doc__)
+    parser.add_argument("os", nargs="?", default=DEFAULT_OS, choices=SYSTEMS)
+    parser.add_argument("--with", dest="extra", default="", metavar="PACKAGES", help="install these as well (a,b,c)")
+    parser.add_argument("--rebuild", action="store_true", help="build anew, to get newer packages")
+    parser.add_argument("--image-only", action="store_true", help="leave Vagrant alone")
+    options = parser.parse_args()
+    recipe = BoxRecipe(options.os, own_mirror(), tuple(sorted(filter(None, options.extra.split(",")))))
+    try:
+        image = ensure_image(recipe, say, rebuild=options.rebuild)
+        if not options.image_only:
+            register(recipe.name, image, say)
+            say(f"{recipe.name} {image.version} is what Vagrant has")
+    except DeepOpsError as err:
+        say(f"error: {err.message}")
+        if err.hint:
+            say(f"hint: {err.hint}")
+        return int(err.exit_code)
+    sys.stdout.write(f"{image.path}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

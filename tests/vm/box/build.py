@@ -1,0 +1,82 @@
+"""Building a box's image once for each recipe, and keeping it below $XDG_CACHE_HOME/deepopsctl/boxes."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from deepopsctl.errors import ControlMachineError
+from deepopsctl.lab.image import Say, run_mmdebstrap
+from deepopsctl.lab.rootfs import write_rootfs
+from tests.vm.box.disk import make_disk, missing_tools
+from tests.vm.box.recipe import BoxRecipe
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """A built image; its version is the time it was built, as Vagrant can order it."""
+
+    path: Path
+    version: str
+
+
+def cache_folder() -> Path:
+    """Where images are kept: XDG base directory rules."""
+    cache_home = os.environ.get("XDG_CACHE_HOME", "")
+    base = Path(cache_home) if cache_home.startswith("/") else Path.home() / ".cache"
+    return base / "deepopsctl" / "boxes"
+
+
+def ensure_image(recipe: BoxRecipe, say: Say, *, rebuild: bool = False) -> Image:
+    """The recipe's image; built first unless it is there. Older ones of the same name go."""
+    folder = cache_folder()
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    label = recipe.name.replace("/", "-")
+    with _locked(folder / f"{label}.lock"):
+        path = folder / f"{label}-{recipe.digest}.qcow2"
+        if rebuild or not path.exists():
+            _build(recipe, path, say)
+            for old in set(folder.glob(f"{label}-*.qcow2")) - {path}:
+                # an image with extra packages has a digest more in its name
+                if old.stem.removeprefix(f"{label}-").isalnum():
+                    old.unlink()
+        return Image(path, time.strftime("%Y%m%d.%H%M%S", time.gmtime(path.stat().st_mtime)))
+
+
+def _build(recipe: BoxRecipe, path: Path, say: Say) -> None:
+    if missing := missing_tools():
+        raise ControlMachineError(f"not installed on this machine: {missing}", "`make tools-vm` installs it")
+    if os.geteuid() != 0:
+        raise ControlMachineError("building a box needs root: it makes a root file system", "use sudo")
+    started = time.monotonic()
+    say(f"building the image of {recipe.name} (a minute or two)")
+    # beside the result: a temporary folder in memory may be too small
+    with tempfile.TemporaryDirectory(prefix=".build-", dir=path.parent) as name:
+        files, root, image = (Path(name, part) for part in ("files", "root", "image.qcow2"))
+        write_rootfs(files, recipe.files())
+        root.mkdir()
+        run_mmdebstrap(recipe.mmdebstrap_argv(files, root), say)
+        say("  writing the disk")
+        make_disk(root, image)
+        image.rename(path)
+    say(f"{path}: {path.stat().st_size >> 20} MB after {time.monotonic() - started:.0f} s")
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """One process builds for all; who comes meanwhile waits and finds the image there."""
+    with path.open("a", encoding="ascii") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+def remove_images() -> None:
+    """Empty the cache."""
+    shutil.rmtree(cache_folder(), ignore_errors=True)
