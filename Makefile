@@ -7,7 +7,7 @@ CLUSTER ?= lab-cluster
 OS ?= debian13
 
 .DEFAULT_GOAL := help
-.PHONY: help tools tools-vm box vm-daemons-down venv quickstart quickstart-down test lint types unit lab-tests bench clean
+.PHONY: help tools tools-vm box vms vms-down vm-daemons-down venv quickstart quickstart-down test lint types unit lab-tests bench clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -35,6 +35,12 @@ tools-vm: ## Install what virtual machines need (Vagrant, libvirt, QEMU) and see
 
 box: tools-vm venv ## Build the box that virtual machines are made from: OS=debian13 or debian12
 	@scripts/make-box $(OS)
+
+vms: venv ## Virtual machines by Vagrant, ready for a deploy (docs/how-to/vagrant.md)
+	@PATH="$(CURDIR)/$(BIN):$$PATH" scripts/vms up
+
+vms-down: ## Remove the virtual machines that `make vms` made
+	@scripts/vms down
 
 vm-daemons-down: ## End libvirt's daemons if `make tools-vm` started them by hand, with their networks
 	@scripts/vm-daemons down
