@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,8 @@ import deepopsctl
 PACKAGE = Path(deepopsctl.__file__).parent
 MODULES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py") if "_content" not in path.parts)
 CORE = [name for name in MODULES if not name.startswith("cli/") and name != "__main__.py"]
+# runs on nodes, where nothing of ours is installed
+GPUCHECK = [name for name in MODULES if name.startswith("gpucheck/")]
 ONLY = {
     "ansible_runner": {"runner.py"},
     "ClusterShell": {"nodelist.py"},
@@ -45,7 +48,7 @@ def at_import(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def test_the_rules_see_the_whole_package() -> None:
-    assert {"runner.py", "nodelist.py", "cli/deploy.py", "lab/podman.py"} <= set(MODULES)
+    assert {"runner.py", "nodelist.py", "cli/deploy.py", "lab/podman.py", "gpucheck/nvml.py"} <= set(MODULES)
 
 
 @pytest.mark.parametrize("name", CORE)
@@ -83,3 +86,44 @@ def test_nothing_reads_the_environment_when_it_is_imported(name: str) -> None:
     read = [node.attr for node in at_import(tree_of(name)) if isinstance(node, ast.Attribute)]
     assert "environ" not in read
     assert "getenv" not in read
+
+
+@pytest.mark.parametrize("name", GPUCHECK)
+def test_gpucheck_needs_the_standard_library_and_itself(name: str) -> None:
+    tree = tree_of(name)
+    relative = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.level == 1}
+    beyond = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.level > 1]
+    # its own command line may be named in full: python -m starts it
+    foreign = imports_of_others(tree) - sys.stdlib_module_names - {"deepopsctl.gpucheck.cli"}
+
+    assert foreign == set()
+    assert beyond == []
+    assert {f"gpucheck/{module}.py" for module in relative if module} <= set(MODULES)
+
+
+@pytest.mark.parametrize("name", GPUCHECK)
+def test_gpucheck_is_written_for_the_oldest_python_on_nodes(name: str) -> None:
+    text = (PACKAGE / name).read_text(encoding="utf-8")
+
+    assert ast.parse(text, feature_version=(3, 8))
+    # without it, `X | None` and `list[str]` in a signature end the import on Python 3.8
+    assert "from __future__ import annotations" in text or "def " not in text
+
+
+@pytest.mark.parametrize("name", [name for name in GPUCHECK if name != "gpucheck/cli.py"])
+def test_only_the_command_line_of_gpucheck_talks_to_people(name: str) -> None:
+    used = {node.attr for node in ast.walk(tree_of(name)) if isinstance(node, ast.Attribute)}
+
+    # stdin is the worker's; what it answers goes through a duplicate that no library can print into
+    assert not used & {"stdout", "stderr"}
+
+
+def imports_of_others(tree: ast.Module) -> set[str]:
+    """Modules that are imported by their full name: the top package of foreign ones, all of our own."""
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            found.add(node.module)
+    return {name if name.startswith("deepopsctl") else name.partition(".")[0] for name in found}

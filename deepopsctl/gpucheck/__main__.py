@@ -1,0 +1,7 @@
+"""`python -m deepopsctl.gpucheck`."""
+
+import sys
+
+from deepopsctl.gpucheck.cli import main
+
+sys.exit(main())

@@ -1,0 +1,57 @@
+"""Results as files: read them strictly, so that what is judged is what a gpucheck wrote."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from .measuring import SCHEMA
+from .verdicts import PASS, WARN, status_of
+
+_SHAPE = {"schema": int, "node": str, "when": str, "versions": dict, "gpus": list, "group": dict}
+COMMAND = "gpucheck"
+
+
+class UnreadableError(Exception):
+    """A file is no result of gpucheck; the text says which and why."""
+
+
+def document(results: list[Any], checks: list[dict[str, str]]) -> dict[str, Any]:
+    """What --json prints."""
+    return {
+        "schema": SCHEMA,
+        "command": COMMAND,
+        # nothing proven is no success
+        "ok": status_of(checks) in (PASS, WARN),
+        "results": results,
+        "checks": checks,
+    }
+
+
+def read_results(path: Path) -> list[Any]:
+    """The results in a file that --json wrote."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UnreadableError("{}: {}".format(path, error.strerror)) from None
+    except ValueError as error:
+        raise UnreadableError("{}: no JSON: {}".format(path, error)) from None
+    if not isinstance(found, dict) or found.get("command") != COMMAND or not isinstance(found.get("results"), list):
+        raise UnreadableError("{}: no result of gpucheck --json".format(path))
+    for result in found["results"]:
+        _demand_shape(path, result)
+    return list(found["results"])
+
+
+def _demand_shape(path: Path, result: Any) -> None:
+    if not isinstance(result, dict):
+        raise UnreadableError("{}: a result is no object".format(path))
+    if result.get("schema") != SCHEMA:
+        raise UnreadableError("{}: schema {}, this gpucheck reads {}".format(path, result.get("schema"), SCHEMA))
+    for key, kind in _SHAPE.items():
+        if not isinstance(result.get(key), kind):
+            raise UnreadableError("{}: {} is missing or of the wrong kind".format(path, key))
+    for gpu in result["gpus"]:
+        if not isinstance(gpu, dict) or not isinstance(gpu.get("index"), int):
+            raise UnreadableError("{}: a GPU without an index".format(path))

@@ -1,0 +1,115 @@
+"""Judge what a node's GPUs do together, and whether the nodes agree on versions. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from statistics import median
+from typing import Any, Iterator
+
+from .bounds import PEERS_SHARE, SHARES, figures_of
+from .verdicts import FAIL, PASS, SKIP, WARN, check, who
+
+Result = Any  # one node's result: plain JSON
+Pair = Any  # one entry of its `pairs`
+_VERSIONS = ("driver", "cuda")
+_SHOWN = 8
+
+
+def group(results: list[Result]) -> Iterator[dict[str, str]]:
+    """Bandwidth between GPUs, all-reduce, versions."""
+    for result in results:
+        if result.get("problem"):
+            continue
+        yield _peers(result)
+        yield _all_reduce(result)
+        yield _library(result)
+    yield from versions(results)
+
+
+def _peers(result: Result) -> dict[str, str]:
+    name, node = "gpu-peers", result["node"]
+    found = result["group"].get("peers") or {"status": "skip", "message": "not measured"}
+    if found["status"] != "measured":
+        return _without_value(name, node, found)
+    pairs = found["pairs"]
+    slowest, middle = min(pair["gb_s"] for pair in pairs), median(pair["gb_s"] for pair in pairs)
+    figure = _fabric_figure(result)
+    measured = "{:.4g} to {:.4g}".format(slowest, max(pair["gb_s"] for pair in pairs))
+    if not figure:
+        # nothing says how these GPUs ought to be wired: the numbers are shown, not judged
+        text = "no NVSwitch fabric: pairs differ by how the board is wired (nvidia-smi topo -m); median {:.4g}"
+        return check(name, node, PASS, measured, "arrives unharmed", "GB/s", text.format(middle))
+    shares = SHARES["nvlink"]
+    slow = [pair for pair in pairs if pair["gb_s"] < max(shares.warn * figure, PEERS_SHARE * middle)]
+    status = FAIL if slowest < shares.fail * figure else WARN if slow else PASS
+    expected = "at least {:.4g}".format(shares.warn * figure)
+    return check(name, node, status, measured, expected, "GB/s", _odd(result, pairs, slow) if slow else "")
+
+
+def _odd(result: Result, pairs: list[Pair], slow: list[Pair]) -> str:
+    """The slow pairs; and the GPU that they have in common, where there is one."""
+    named = {gpu["index"]: gpu for gpu in result["gpus"]}
+    common = Counter(pair[end] for pair in slow for end in ("from", "to"))
+    (index, times), *others = common.most_common(2)
+    shown = ["{from} to {to}: {gb_s:.4g}".format(**pair) for pair in slow[:_SHOWN]]
+    more = " and {} more".format(len(slow) - _SHOWN) if len(slow) > _SHOWN else ""
+    text = "slow pairs: " + "; ".join(shown) + more
+    if times == len(slow) and len(pairs) > 2 and all(count < times for _, count in others):
+        return "{} is in all of them; {}".format(who(result["node"], named[index]), text)
+    return "{}: {}".format(result["node"], text)
+
+
+def _all_reduce(result: Result) -> dict[str, str]:
+    name, node = "gpu-all-reduce", result["node"]
+    found = result["group"].get("all_reduce") or {"status": "skip", "message": "not measured"}
+    if found["status"] != "measured":
+        return _without_value(name, node, found)
+    value = max(point["gb_s"] for point in found["all_reduce"])
+    figure = _fabric_figure(result)
+    text = "{} ranks, bus bandwidth".format(found["ranks"])
+    if not figure:
+        return check(name, node, PASS, "{:.4g}".format(value), "sums are right", "GB/s", text + "; no fabric, no bound")
+    shares = SHARES["nvlink"]
+    status = FAIL if value < shares.fail * figure else WARN if value < shares.warn * figure else PASS
+    return check(
+        name, node, status, "{:.4g}".format(value), "at least {:.4g}".format(shares.warn * figure), "GB/s", text
+    )
+
+
+def _without_value(name: str, node: str, found: dict[str, Any]) -> dict[str, str]:
+    if found["status"] == "skip":
+        return check(name, node, SKIP, message=found["message"])
+    words = "wrong results" if found["status"] == "wrong" else "no result"
+    return check(name, node, FAIL, words, "right results", message="{}: {}".format(node, found["message"]))
+
+
+def _fabric_figure(result: Result) -> float:
+    """NVLink's figure where all GPUs of the node are behind one NVSwitch fabric; else 0."""
+    states = {(gpu.get("fabric") or {}).get("state") for gpu in result["gpus"]}
+    rows = [figures_of(gpu.get("name") or "") for gpu in result["gpus"]]
+    if states != {"completed"} or None in rows:
+        return 0.0
+    return min((row.nvlink for row in rows if row), default=0.0)
+
+
+def _library(result: Result) -> dict[str, str]:
+    driver, nvml = result["versions"].get("driver"), result["versions"].get("nvml")
+    if not driver or not nvml:
+        return check("gpu-driver", result["node"], SKIP, message="the driver does not tell its version")
+    good = driver in nvml
+    text = "" if good else "{}: NVML is {}, the driver {}: reboot after an update".format(result["node"], nvml, driver)
+    return check("gpu-driver", result["node"], PASS if good else WARN, driver, "as NVML {}".format(nvml), message=text)
+
+
+def versions(results: list[Result]) -> Iterator[dict[str, str]]:
+    """Nodes whose driver or CUDA is not what most nodes have."""
+    told = [result for result in results if result["versions"].get("driver")]
+    if len(told) < 2:
+        return
+    for key in _VERSIONS:
+        common, times = Counter(result["versions"].get(key) for result in told).most_common(1)[0]
+        for result in told:
+            has, node = result["versions"].get(key), result["node"]
+            text = "" if has == common else "{} has {} {}, {} nodes have {}".format(node, key, has, times, common)
+            status = PASS if has == common else WARN
+            yield check("gpu-{}-agrees".format(key), node, status, has or "", common or "", message=text)

@@ -1,0 +1,202 @@
+"""Judge what NVML says about a GPU: errors, links, clocks, power, temperature. Pure."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Iterator
+
+from .verdicts import FAIL, PASS, SKIP, WARN, check, target_of, who
+
+Gpu = Any  # one entry of `gpus` in the result: plain JSON
+Found = Any  # (status, measured, expected, unit, what is wrong and what to do)
+
+_BRAKES = ("hardware slowdown", "thermal (hardware)", "power brake")
+_SOFT = ("thermal (software)", "sync boost", "application clocks")
+_HOT_MARGIN = 5
+
+
+def health(node: str, gpu: Gpu) -> Iterator[dict[str, str]]:
+    """Every check of one GPU that needs no measurement of ours."""
+    where = target_of(node, gpu)
+    if gpu.get("error"):
+        yield check("gpu-opens", where, FAIL, "no", "yes", message="{}: {}".format(who(node, gpu), gpu["error"]))
+        return
+    yield check("gpu-opens", where, PASS, "yes", "yes")
+    for name, judge in _JUDGES.items():
+        status, measured, expected, unit, message = judge(gpu)
+        text = "{}: {}".format(who(node, gpu), message) if message and status in (WARN, FAIL) else message
+        yield check(name, where, status, measured, expected, unit, text)
+
+
+def _unknown(what: str) -> Found:
+    return SKIP, "", "", "", "this GPU or driver does not tell " + what
+
+
+def _ecc(gpu: Gpu) -> Found:
+    ecc = gpu.get("ecc")
+    if not ecc:
+        return _unknown("about ECC")
+    if not ecc["mode"]["now"]:
+        return WARN, "off", "on", "", "ECC is off: memory errors go unseen; nvidia-smi -e 1, then reboot"
+    if None in (ecc["uncorrected"], ecc["corrected"]):
+        return _unknown("its ECC errors")
+    measured = "{} uncorrected, {} corrected".format(ecc["uncorrected"], ecc["corrected"])
+    expected = "0 uncorrected"
+    if ecc["uncorrected"]:
+        return (
+            FAIL,
+            measured,
+            expected,
+            "",
+            "uncorrected memory errors since the driver was loaded: reset or replace it",
+        )
+    return PASS, measured, expected, "", ""
+
+
+def _rows(gpu: Gpu) -> Found:
+    rows = gpu.get("rows")
+    if not rows:
+        if gpu.get("retirement_pending"):
+            return WARN, "pages wait", "none wait", "", "memory pages wait for retirement: reboot when it is idle"
+        if gpu.get("retirement_pending") is False:
+            return PASS, "none wait", "none wait", "", ""
+        return _unknown("about remapped rows")
+    measured = "{} remapped".format(rows["corrected"] + rows["uncorrected"])
+    if rows["failed"]:
+        return FAIL, measured + ", failed", "no failure", "", "a row could not be remapped: the card has to be replaced"
+    if rows["pending"]:
+        return WARN, measured + ", pending", "none pending", "", "rows wait to be remapped: reset it when it is idle"
+    return PASS, measured, "none pending, no failure", "", ""
+
+
+def _pcie(gpu: Gpu) -> Found:
+    # the link of an idle GPU is slow on purpose: what was seen under load counts
+    pcie, load = gpu.get("pcie") or {}, gpu.get("load") or {}
+    best = (pcie.get("max_generation"), pcie.get("max_width"))
+    if None in best:
+        return _unknown("its PCIe link")
+    width = load.get("width") or pcie.get("width")
+    generation = load.get("generation")
+    measured = "gen {} x{}".format(generation or "?", width)
+    expected = "gen {} x{}".format(*best)
+    if width is not None and width < best[1]:
+        return FAIL, measured, expected, "", "the link runs with too few lanes: reseat card, riser and cable"
+    if generation is None:
+        return SKIP, measured, expected, "", "an idle link is slow on purpose: the generation shows under load only"
+    if generation < best[0]:
+        return FAIL, measured, expected, "", "the link stays slow under load: reseat card and riser, look into the BIOS"
+    if pcie.get("gpu_generation") and best[0] < pcie["gpu_generation"]:
+        text = "the GPU can do generation {}: the slot, the riser or the BIOS holds it back"
+        return WARN, measured, "gen {}".format(pcie["gpu_generation"]), "", text.format(pcie["gpu_generation"])
+    return PASS, measured, expected, "", ""
+
+
+def _clocks(gpu: Gpu) -> Found:
+    load = gpu.get("load") or {}
+    if not load.get("samples") or load.get("sm") is None:
+        return SKIP, "", "", "", "clocks say something under load only, and nothing was measured"
+    measured, best = load["sm"], (gpu.get("clocks") or {}).get("max_sm")
+    expected = "" if best is None else "up to {}".format(best)
+    braked = [reason for reason in load["slowdowns"] if reason in _BRAKES]
+    soft = [reason for reason in load["slowdowns"] if reason in _SOFT]
+    if braked:
+        text = "slowed down by the hardware under load ({}): look at cooling and power supply"
+        return FAIL, measured, expected, "MHz", text.format(", ".join(braked))
+    if soft:
+        return WARN, measured, expected, "MHz", "held back under load: " + ", ".join(soft)
+    return PASS, measured, expected, "MHz", ", ".join(load["slowdowns"])
+
+
+def _power(gpu: Gpu) -> Found:
+    power = gpu.get("power") or {}
+    limit, default = power.get("limit"), power.get("default_limit")
+    if limit is None or default is None:
+        return _unknown("its power limit")
+    if limit < default:
+        return (
+            WARN,
+            limit,
+            default,
+            "W",
+            "its power limit is below the factory's: nvidia-smi -pl {:.0f}".format(default),
+        )
+    return PASS, limit, default, "W", ""
+
+
+def _temperature(gpu: Gpu) -> Found:
+    known = gpu.get("temperature") or {}
+    seen = [value for value in (known.get("now"), (gpu.get("load") or {}).get("temperature")) if value is not None]
+    limit = known.get("gpu_max") or known.get("slowdown")
+    if not seen:
+        return _unknown("its temperature")
+    if limit is None:
+        return SKIP, max(seen), "", "°C", "the driver does not tell where it slows down"
+    expected = "below {}".format(limit)
+    if max(seen) >= limit:
+        return FAIL, max(seen), expected, "°C", "too hot, it slows down: fans, dust, the air at the inlet"
+    if max(seen) > limit - _HOT_MARGIN:
+        return WARN, max(seen), expected, "°C", "close to where it slows down"
+    return PASS, max(seen), expected, "°C", ""
+
+
+def _persistence(gpu: Gpu) -> Found:
+    on = gpu.get("persistence")
+    if on is None:
+        return _unknown("its persistence mode")
+    if not on:
+        return (
+            WARN,
+            "off",
+            "on",
+            "",
+            "every job's start waits for the driver: systemctl enable --now nvidia-persistenced",
+        )
+    return PASS, "on", "on", "", ""
+
+
+def _mig(gpu: Gpu) -> Found:
+    mig = gpu.get("mig")
+    if not mig:
+        return SKIP, "", "", "", "this GPU has no MIG"
+    now, later = ("on" if mig[key] else "off" for key in ("now", "after_reboot"))
+    if now != later:
+        return WARN, now, later, "", "MIG changes at the next reset: nvidia-smi --gpu-reset when it is idle"
+    return PASS, now, later, "", ""
+
+
+def _nvlink(gpu: Gpu) -> Found:
+    links = gpu.get("nvlinks")
+    if not links:
+        return SKIP, "", "", "", "this GPU has no NVLink"
+    measured, expected = "{} up".format(sum(links)), "{} up".format(len(links))
+    if not any(links):
+        return WARN, measured, expected, "links", "no NVLink is up: no bridge, or fabric manager does not run"
+    if not all(links):
+        down = ", ".join(str(number) for number, up in enumerate(links) if not up)
+        return WARN, measured, expected, "links", "links {} are down: right for some bridges, else a fault".format(down)
+    return PASS, measured, expected, "links", ""
+
+
+def _fabric(gpu: Gpu) -> Found:
+    state = gpu.get("fabric")
+    if not state or state["state"] == "not supported":
+        return SKIP, "", "", "", "no NVSwitch fabric that the driver knows of"
+    if state["state"] != "completed":
+        return FAIL, state["state"], "completed", "", "no CUDA program can start: systemctl status nvidia-fabricmanager"
+    if state["status"]:
+        text = "the fabric took the GPU with error {}: journalctl -u nvidia-fabricmanager".format(state["status"])
+        return FAIL, "error {}".format(state["status"]), "completed", "", text
+    return PASS, "completed", "completed", "", ""
+
+
+_JUDGES: dict[str, Callable[[Gpu], Found]] = {
+    "gpu-ecc": _ecc,
+    "gpu-rows": _rows,
+    "gpu-pcie": _pcie,
+    "gpu-clocks": _clocks,
+    "gpu-power": _power,
+    "gpu-temperature": _temperature,
+    "gpu-persistence": _persistence,
+    "gpu-mig": _mig,
+    "gpu-nvlink": _nvlink,
+    "gpu-fabric": _fabric,
+}

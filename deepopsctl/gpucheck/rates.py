@@ -1,0 +1,198 @@
+"""Judge what was measured: against the model's figures, against its peers, against its own past. Pure."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import Any, Callable, Iterator, NamedTuple
+
+from .bounds import PAST_SHARE, PEERS_SHARE, SHARES, Figures, figures_of, pcie_gb_s
+from .verdicts import FAIL, PASS, SKIP, WARN, check, target_of, who, worst
+
+Gpu = Any  # one entry of `gpus` in the result: plain JSON
+Result = Any  # one node's result
+
+
+class Metric(NamedTuple):
+    """One number of one test: how to read it, what it should be for a model, and which shares of that are bad."""
+
+    name: str
+    test: str
+    unit: str
+    read: Callable[[Any], float]
+    figure: Callable[[Figures, Gpu], float]
+    shares: Callable[[Figures], str]
+
+
+def _largest(key: str) -> Callable[[Any], float]:
+    return lambda measured: max(float(point["gb_s"]) for point in measured[key])
+
+
+def _host(figures: Figures, gpu: Gpu) -> float:
+    pcie = gpu.get("pcie") or {}
+    return 0.0 if figures.c2c else pcie_gb_s(pcie.get("max_generation"), pcie.get("max_width"))
+
+
+def _gddr(figures: Figures) -> str:
+    return "memory (GDDR)" if figures.gddr else "memory"
+
+
+def _number(key: str) -> Callable[[Any], float]:
+    return lambda measured: float(measured[key])
+
+
+METRICS = (
+    Metric("gpu-memory-copy", "memory_bandwidth", "GB/s", _number("copy_gb_s"), lambda row, _: row.memory, _gddr),
+    Metric("gpu-memory-triad", "memory_bandwidth", "GB/s", _number("triad_gb_s"), lambda row, _: row.memory, _gddr),
+    Metric("gpu-to-device", "host_link", "GB/s", _largest("h2d"), _host, lambda _: "host"),
+    Metric("gpu-from-device", "host_link", "GB/s", _largest("d2h"), _host, lambda _: "host"),
+    Metric("gpu-fp32", "fp32", "TFLOP/s", _number("fp32_tflop_s"), lambda row, _: row.fp32, lambda _: "fp32"),
+    Metric("gpu-bf16", "bf16", "TFLOP/s", _number("bf16_tflop_s"), lambda row, _: row.bf16 * row.mma, lambda _: "bf16"),
+    Metric(
+        "gpu-bf16-gemm", "bf16_gemm", "TFLOP/s", _number("bf16_gemm_tflop_s"), lambda row, _: row.bf16, lambda _: "gemm"
+    ),
+)
+
+
+class Finding(NamedTuple):
+    """What one comparison says."""
+
+    status: str
+    text: str
+
+
+def rates(results: list[Result], earlier: list[Result]) -> Iterator[dict[str, str]]:
+    """One check for every metric of every GPU of these nodes."""
+    gpus = [(result, gpu) for result in results for gpu in result["gpus"] if not gpu.get("error")]
+    past = _by_card(earlier)
+    kin = {metric.name: _by_model([gpu for _, gpu in gpus], metric) for metric in METRICS}
+    for result, gpu in gpus:
+        yield _model(result["node"], gpu)
+        yield _memory_test(result["node"], gpu)
+        for metric in METRICS:
+            values = kin[metric.name].get(gpu.get("name"), [])
+            yield _rate(result, gpu, metric, values, _newest(past.get(gpu.get("uuid"), []), metric, result["when"]))
+
+
+def _by_model(gpus: list[Gpu], metric: Metric) -> dict[Any, list[float]]:
+    """Model -> what its GPUs gave, in order."""
+    found: dict[Any, list[float]] = {}
+    for gpu in gpus:
+        value = value_of(gpu, metric)
+        if value is not None and gpu.get("name"):
+            found.setdefault(gpu["name"], []).append(value)
+    return {name: sorted(values) for name, values in found.items()}
+
+
+def value_of(gpu: Gpu, metric: Metric) -> float | None:
+    """The number, where the test gave one."""
+    measured = (gpu.get("measured") or {}).get(metric.test) or {}
+    return metric.read(measured) if measured.get("status") == "measured" else None
+
+
+def against_figure(metric: Metric, gpu: Gpu, value: float) -> tuple[Finding | None, str]:
+    """The model's bounds; None where the table has none. And what is expected, for the report."""
+    figures = figures_of(gpu.get("name") or "")
+    figure = metric.figure(figures, gpu) if figures else 0.0
+    if not figures or not figure:
+        return None, ""
+    shares = SHARES[metric.shares(figures)]
+    expected = "at least {:.4g}".format(shares.warn * figure)
+    text = "{:.0%} of the {:.4g} {} that this model is made for".format(value / figure, figure, metric.unit)
+    status = FAIL if value < shares.fail * figure else WARN if value < shares.warn * figure else PASS
+    return Finding(status, text), expected
+
+
+def against_peers(value: float, values: list[float]) -> Finding | None:
+    """The median of the others of this model, from the ordered values of all of them; None without others."""
+    others = len(values) - 1
+    if others < 1:
+        return None
+    middle = _median_without(values, value)
+    count = "the other GPU" if others == 1 else "the median of the {} other GPUs".format(others)
+    if value < PEERS_SHARE * middle:
+        text = "{:.0%} below {} of this model ({:.4g}): the odd one"
+        return Finding(WARN, text.format(1 - value / middle, count, middle))
+    return Finding(PASS, "as {} of this model".format(count))
+
+
+def _median_without(values: list[float], own: float) -> float:
+    """The median of ordered values when one `own` is left out; quick, as clusters have thousands of GPUs."""
+    place, others = bisect_left(values, own), len(values) - 1
+    middle = {(others - 1) // 2, others // 2}
+    return sum(values[index + (index >= place)] for index in middle) / len(middle)
+
+
+def against_past(value: float, past: tuple[float, str] | None) -> Finding | None:
+    """What the same GPU gave the last time it was measured; None where it never was."""
+    if past is None:
+        return None
+    before, when = past
+    change = value / before - 1 if before else 0.0
+    text = "{} {:.0%} since {}".format("down" if change < 0 else "up", abs(change), when[:10])
+    return Finding(WARN if value < PAST_SHARE * before else PASS, text)
+
+
+def _rate(
+    result: Result, gpu: Gpu, metric: Metric, values: list[float], past: tuple[float, str] | None
+) -> dict[str, str]:
+    where, owner = target_of(result["node"], gpu), who(result["node"], gpu)
+    value = value_of(gpu, metric)
+    if value is None:
+        return _without_value(metric.name, where, owner, (gpu.get("measured") or {}).get(metric.test))
+    bound, expected = against_figure(metric, gpu, value)
+    found = [finding for finding in (bound, against_peers(value, values), against_past(value, past)) if finding]
+    shown = "{:.4g}".format(value)
+    if not found:
+        text = "nothing to compare with: no bound for this model, no other GPU of it, no earlier result"
+        return check(metric.name, where, SKIP, shown, "", metric.unit, text)
+    status = worst(*(finding.status for finding in found))
+    said = "; ".join(finding.text for finding in found if finding.status != PASS or status == PASS)
+    message = said if status == PASS else "{}: {}".format(owner, said)
+    return check(metric.name, where, status, shown, expected, metric.unit, message)
+
+
+def _without_value(name: str, where: str, owner: str, measured: Any) -> dict[str, str]:
+    """A test that gave no number: skipped with its reason, or failed."""
+    if not measured:
+        return check(name, where, SKIP, message="not measured")
+    if measured["status"] == "skip":
+        return check(name, where, SKIP, message=measured["message"])
+    words = "wrong results" if measured["status"] == "wrong" else "no result"
+    return check(name, where, FAIL, words, "right results", message="{}: {}".format(owner, measured["message"]))
+
+
+def _model(node: str, gpu: Gpu) -> dict[str, str]:
+    where, name = target_of(node, gpu), gpu.get("name") or "unknown"
+    if figures_of(name):
+        return check("gpu-model", where, PASS, name, "a known model")
+    text = "{}: no bounds for this model: only peers and earlier results are compared".format(who(node, gpu))
+    return check("gpu-model", where, WARN, name, "a known model", message=text)
+
+
+def _memory_test(node: str, gpu: Gpu) -> dict[str, str]:
+    where = target_of(node, gpu)
+    measured = (gpu.get("measured") or {}).get("memory_test")
+    if not measured or measured["status"] != "measured":
+        return _without_value("gpu-memory-test", where, who(node, gpu), measured)
+    shown = "{} patterns over {} MiB".format(measured["patterns"], measured["tested_mib"])
+    return check("gpu-memory-test", where, PASS, shown, "no wrong word")
+
+
+def _by_card(earlier: list[Result]) -> dict[Any, list[tuple[str, Gpu]]]:
+    """UUID -> every earlier look at that card, wherever it sat then."""
+    found: dict[Any, list[tuple[str, Gpu]]] = {}
+    for old in earlier:
+        for card in old["gpus"]:
+            if card.get("uuid"):
+                found.setdefault(card["uuid"], []).append((str(old["when"]), card))
+    return found
+
+
+def _newest(looks: list[tuple[str, Gpu]], metric: Metric, before: str) -> tuple[float, str] | None:
+    """Value and time of the last measurement before this one."""
+    found = [(when, value_of(card, metric)) for when, card in looks if when < before]
+    known = [(when, value) for when, value in found if value is not None]
+    if not known:
+        return None
+    when, value = max(known)
+    return value, when

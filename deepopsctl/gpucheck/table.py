@@ -1,0 +1,88 @@
+"""Results and checks as lines for people."""
+
+from __future__ import annotations
+
+from typing import Any, Iterator
+
+from .rates import METRICS, value_of
+from .verdicts import FAIL, PASS, SKIP, WARN, status_of
+
+Result = Any  # one node's result: plain JSON
+_HEADS = ("copy", "triad", "to GPU", "from GPU", "fp32", "bf16", "GEMM")
+_VERDICTS = {
+    PASS: "all GPUs are as they should be, as far as they were measured",
+    WARN: "the GPUs work, with reservations",
+    FAIL: "something is wrong with these GPUs",
+    SKIP: "nothing could be measured",
+}
+
+
+def lines(results: list[Result], checks: list[dict[str, str]], *, everything: bool = False) -> Iterator[str]:
+    """The numbers, what is wrong, what was skipped, the verdict."""
+    for result in results:
+        yield from _numbers(result)
+    if everything:
+        yield from _section("All checks", [_checked(entry) for entry in checks])
+    for status, title in ((FAIL, "Failed"), (WARN, "Warnings")):
+        yield from _section(title, [_said(entry) for entry in checks if entry["status"] == status])
+    yield from _section("Skipped", list(_folded(checks)))
+    yield ""
+    yield "{}: {}".format(status_of(checks), _VERDICTS[status_of(checks)])
+
+
+def _numbers(result: Result) -> Iterator[str]:
+    versions = result["versions"]
+    yield "{}  driver {}  CUDA {}".format(
+        result["node"], versions.get("driver") or "none", versions.get("cuda") or "none"
+    )
+    if result.get("problem"):
+        yield "  " + result["problem"]
+        return
+    rows: list[tuple[str, ...]] = [
+        ("", "GPU", "serial", *_HEADS, "°C", "W"),
+        ("", "", "", *("GB/s",) * 4, *("TFLOP/s",) * 3, "", ""),
+    ]
+    for gpu in result["gpus"]:
+        load = gpu.get("load") or {}
+        shown = [_shown(value_of(gpu, metric)) for metric in METRICS]
+        names = (str(gpu["index"]), gpu.get("name") or "?", gpu.get("serial") or "?")
+        rows.append((*names, *shown, _shown(load.get("temperature")), _shown(load.get("power"))))
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        cells = [
+            text.ljust(width) if column < 3 else text.rjust(width)
+            for column, (text, width) in enumerate(zip(row, widths))
+        ]
+        yield ("  " + "  ".join(cells)).rstrip()
+
+
+def _shown(value: float | None) -> str:
+    return "-" if value is None else "{:.4g}".format(value)
+
+
+def _section(title: str, entries: list[str]) -> Iterator[str]:
+    if entries:
+        yield ""
+        yield title
+        yield from ("  " + entry for entry in entries)
+
+
+def _said(entry: dict[str, str]) -> str:
+    return "{}  {}  {}".format(entry["name"], entry["target"], entry["message"])
+
+
+def _checked(entry: dict[str, str]) -> str:
+    measured = " ".join(filter(None, (entry["measured"], entry["unit"])))
+    expected = " ({})".format(entry["expected"]) if entry["expected"] else ""
+    return "{:<4}  {}  {}  {}{}".format(entry["status"], entry["name"], entry["target"], measured, expected)
+
+
+def _folded(checks: list[dict[str, str]]) -> Iterator[str]:
+    """One line for each check and reason, however many GPUs it stands for."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for entry in checks:
+        if entry["status"] == SKIP:
+            found.setdefault((entry["name"], entry["message"]), []).append(entry["target"])
+    for (name, message), targets in found.items():
+        where = targets[0] if len(targets) == 1 else "{} targets".format(len(targets))
+        yield "{}  {}  {}".format(name, where, message)
