@@ -50,8 +50,9 @@ def _run(given: argparse.Namespace) -> int:
     if given.judge:
         results = [result for path in given.judge for result in read_results(path)]
     else:
-        results = [measure_node(_order(given))]
-    checks = judge(results, earlier)
+        results = [measure_node(_order(given), _tell)]
+    expected = {result["node"]: given.expect for result in results if given.expect}
+    checks = judge(results, earlier, expected)
     if given.json:
         _out(json.dumps(document(results, checks), indent=1, ensure_ascii=False))
     else:
@@ -85,6 +86,10 @@ def _pack(path: Path) -> int:
     return OK
 
 
+def _tell(text: str) -> None:
+    sys.stderr.write(text + "\n")
+
+
 def _out(text: str) -> None:
     sys.stdout.write(text + "\n")
 
@@ -104,6 +109,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--cublas", default="", metavar="PATH", help="libcublas.so to measure matrix products with (default: none)")
     add("--nccl", default="", metavar="PATH", help="libnccl.so to measure all-reduce with (default: none)")
     add("--timeout", type=float, default=120.0, metavar="SECONDS", help="the longest for one GPU (default: 120)")
+    add("--expect", type=int, default=0, metavar="N", help="fail where a node has not N GPUs (default: any number)")
     add("--judge", nargs="+", type=Path, default=[], metavar="FILE", help="judge results of --json, measure nothing")
     add("--earlier", nargs="+", type=Path, default=[], metavar="FILE", help="earlier results to compare with")
     add("--bounds", action="store_true", help="print the table of models and bounds")

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any, Iterator
 
 LIBRARY = "libcuda.so.1"
-_ATTRIBUTES = {"multiprocessors": 16, "l2_bytes": 38, "major": 75, "minor": 76}
+_ATTRIBUTES = {"multiprocessors": 16, "threads_per_multiprocessor": 39, "major": 75, "minor": 76}
 _JIT_ERROR_LOG, _JIT_ERROR_LOG_SIZE = 5, 6
 _LOG_BYTES = 8192
 _PEER_ACCESS_ALREADY_ENABLED = 704

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, Iterator
 
+from .bounds import figures_of
 from .verdicts import FAIL, PASS, SKIP, WARN, check, target_of, who
 
 Gpu = Any  # one entry of `gpus` in the result: plain JSON
@@ -167,13 +168,17 @@ def _nvlink(gpu: Gpu) -> Found:
     links = gpu.get("nvlinks")
     if not links:
         return SKIP, "", "", "", "this GPU has no NVLink"
-    measured, expected = "{} up".format(sum(links)), "{} up".format(len(links))
+    measured, expected = sum(links), len(links)
+    figures = figures_of(gpu.get("name") or "")
+    if not any(links) and figures and not figures.nvlink:
+        return SKIP, measured, "", "links up", "no bridge on this card"
     if not any(links):
-        return WARN, measured, expected, "links", "no NVLink is up: no bridge, or fabric manager does not run"
+        text = "no NVLink is up: right for one GPU in a virtual machine, else fabric manager does not run"
+        return WARN, measured, expected, "links up", text
     if not all(links):
         down = ", ".join(str(number) for number, up in enumerate(links) if not up)
-        return WARN, measured, expected, "links", "links {} are down: right for some bridges, else a fault".format(down)
-    return PASS, measured, expected, "links", ""
+        return WARN, measured, expected, "links up", "down: link {}; right for some bridges, else a fault".format(down)
+    return PASS, measured, expected, "links up", ""
 
 
 def _fabric(gpu: Gpu) -> Found:
@@ -185,6 +190,15 @@ def _fabric(gpu: Gpu) -> Found:
     if state["status"]:
         text = "the fabric took the GPU with error {}: journalctl -u nvidia-fabricmanager".format(state["status"])
         return FAIL, "error {}".format(state["status"]), "completed", "", text
+    if state["ills"]:
+        ills = ", ".join(state["ills"])
+        return (
+            FAIL,
+            ills,
+            "completed",
+            "",
+            "the fabric has trouble ({}): journalctl -u nvidia-fabricmanager".format(ills),
+        )
     return PASS, "completed", "completed", "", ""
 
 

@@ -175,7 +175,11 @@ def fabric(nvml: Nvml, handle: abi.Handle) -> dict[str, Any]:
     """Whether the GPU has joined the fabric of its NVSwitches: without it no CUDA program starts on such a machine."""
     info: Any = abi.versioned(abi.FabricInfo, 2)
     nvml.call("nvmlDeviceGetGpuFabricInfoV", handle, ctypes.byref(info))
-    return {"state": abi.FABRIC_STATES.get(info.state, str(info.state)), "status": info.status, "health": info.health}
+    return {
+        "state": abi.FABRIC_STATES.get(info.state, str(info.state)),
+        "status": info.status,
+        "ills": [word for shift, word in abi.FABRIC_ILLS.items() if info.health >> shift & 3 == 1],
+    }
 
 
 def load_facts(nvml: Nvml, handle: abi.Handle) -> dict[str, Any]:

@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Any, Iterable
+from typing import Any, Iterable, Mapping
 
 from .group import group
 from .health import health
 from .rates import rates
-from .verdicts import FAIL, SKIP, check
+from .verdicts import FAIL, PASS, SKIP, check
 
 Result = Any  # one node's result: plain JSON
 
 
 def judge(
-    results: Iterable[Result], earlier: Iterable[Result] = (), *, expect_gpus: bool = False
+    results: Iterable[Result], earlier: Iterable[Result] = (), expected: Mapping[str, int] | None = None
 ) -> list[dict[str, str]]:
     """Every check for these nodes, compared among each other and with earlier results of the same cards.
 
-    A node without GPUs is skipped with the reason; it fails where the caller knows that it has some (`expect_gpus`).
+    `expected` has how many GPUs a node is known to have. A node without GPUs is skipped with the reason; where some
+    were expected, it fails.
     """
     taken = list(results)
-    found = [_no_driver(result, FAIL if expect_gpus else SKIP) for result in taken if result.get("problem")]
+    found: list[dict[str, str]] = []
+    for result in taken:
+        number = (expected or {}).get(result["node"], 0)
+        if result.get("problem"):
+            found.append(_no_driver(result, FAIL if number else SKIP))
+        if number:
+            found.append(_count(result, number))
     found += [entry for result in taken for gpu in result["gpus"] for entry in health(result["node"], gpu)]
     found += rates(taken, list(earlier))
     found += group(taken)
@@ -29,3 +36,11 @@ def judge(
 
 def _no_driver(result: Result, status: str) -> dict[str, str]:
     return check("gpu-driver", result["node"], status, "no GPU to ask", "GPUs", message=result["problem"])
+
+
+def _count(result: Result, number: int) -> dict[str, str]:
+    """As many GPUs as there should be, and all of them open."""
+    opened = sum(not gpu.get("error") for gpu in result["gpus"])
+    status = PASS if opened == number else FAIL
+    text = "" if status == PASS else "{} has {} GPUs, and should have {}".format(result["node"], opened, number)
+    return check("gpu-count", result["node"], status, opened, number, "GPUs", text)

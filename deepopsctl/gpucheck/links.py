@@ -33,8 +33,8 @@ def host_link(bench: Bench) -> dict[str, Any]:
         def get(length: int) -> None:
             gpu.cuda.call("cuMemcpyDtoHAsync_v2", sink, device, ctypes.c_size_t(length), None)
 
-        to_device = by_size(bench, put)
-        from_device = by_size(bench, get)
+        to_device = by_size(bench, put, SIZES)
+        from_device = by_size(bench, get, SIZES)
         if _compare(source, sink, size):
             raise WrongResultError("host to device and back: what came back is not what was sent")
     return {"h2d": to_device, "d2h": from_device}
@@ -73,7 +73,7 @@ def _pair(one: Bench, other: Bench) -> dict[str, Any]:
     return {"direct": direct, "gb_s": rate}
 
 
-def by_size(bench: Bench, work: Callable[[int], None], sizes: tuple[int, ...] = SIZES) -> list[dict[str, float]]:
+def by_size(bench: Bench, work: Callable[[int], None], sizes: tuple[int, ...]) -> list[dict[str, float]]:
     """GB/s of `work` for each size; small messages many at a time, one after the other."""
     found = []
     for size in sizes:

@@ -12,7 +12,7 @@ import time
 from datetime import datetime, timezone
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Any, NamedTuple
+from typing import Any, Callable, NamedTuple
 
 from .inventory import driver_facts, inventory, load_facts
 from .nvml import MissingError, Nvml, NvmlError
@@ -36,8 +36,8 @@ class Order(NamedTuple):
     timeout_s: float = 120.0
 
 
-def measure_node(order: Order) -> dict[str, Any]:
-    """The result of this node: the JSON object of docs/reference/gpucheck.md, without checks."""
+def measure_node(order: Order, tell: Callable[[str], None]) -> dict[str, Any]:
+    """The result of this node, as docs/reference/gpucheck.md has it; `tell` hears what is being measured."""
     result: dict[str, Any] = {
         "schema": SCHEMA,
         "node": platform.node().partition(".")[0],
@@ -54,15 +54,18 @@ def measure_node(order: Order) -> dict[str, Any]:
     try:
         result["versions"] = driver_facts(nvml)
         result["gpus"] = inventory(nvml)
+    except (MissingError, NvmlError) as error:
+        return {**result, "problem": str(error)}
+    else:
         if not result["gpus"]:
             return {**result, "problem": "the driver sees no GPU"}
-        _measure_all(nvml, order, result)
+        _measure_all(nvml, order, result, tell)
+        return result
     finally:
         nvml.close()
-    return result
 
 
-def _measure_all(nvml: Nvml, order: Order, result: dict[str, Any]) -> None:
+def _measure_all(nvml: Nvml, order: Order, result: dict[str, Any], tell: Callable[[str], None]) -> None:
     usable = []
     for gpu in result["gpus"]:
         reason = obstacle(gpu, order, os.environ.get("CUDA_VISIBLE_DEVICES"))
@@ -70,11 +73,14 @@ def _measure_all(nvml: Nvml, order: Order, result: dict[str, Any]) -> None:
             gpu["measured"] = skipped((*TESTS, "bf16_gemm"), reason)
             continue
         usable.append(gpu)
+        tell("measuring GPU {}: {}".format(gpu["index"], gpu["name"]))
         tests = [*TESTS, *(["bf16_gemm"] if order.cublas else [])]
         job = {"kind": "one", "uuid": gpu["uuid"], "pci": gpu["pci"], "tests": tests, "cublas": order.cublas}
         gpu["measured"], gpu["load"] = run_job(job, [gpu["uuid"]], order.timeout_s, nvml)
         if not order.cublas:
             gpu["measured"].update(skipped(("bf16_gemm",), "no cuBLAS given: --cublas PATH"))
+    if len(usable) > 1:
+        tell("measuring {} GPUs together".format(len(usable)))
     result["group"] = _group(order, usable)
 
 
@@ -175,7 +181,8 @@ def _sample(nvml: Nvml, uuid: str) -> dict[str, Any]:
     try:
         nvml.call("nvmlDeviceGetHandleByUUID", uuid.encode(), ctypes.byref(handle))
         return load_facts(nvml, handle)
-    except NvmlError:
+    except (MissingError, NvmlError):
+        # what is measured counts more than what is seen meanwhile
         return {}
 
 

@@ -39,7 +39,10 @@ class Bench:
 
     def __init__(self, gpu: Gpu) -> None:
         self.gpu = gpu
-        self.blocks = gpu.attribute("multiprocessors") * 8
+        multiprocessors = gpu.attribute("multiprocessors")
+        # memory wants all threads that fit at once, and none that wait; arithmetic is busy with fewer
+        self.blocks = multiprocessors * (gpu.attribute("threads_per_multiprocessor") // BLOCK)
+        self.few_blocks = multiprocessors * 4
         self._memory: Module = gpu.module(kernels("memory"))
 
     def run(self, kernel: str, *arguments: Any) -> None:
@@ -119,7 +122,7 @@ def fp32_rate(bench: Bench) -> dict[str, float]:
     """TFLOP/s of fused multiply-adds."""
     offset = 1024.0
     chains, steps = 8, 8
-    threads = bench.blocks * BLOCK
+    threads = bench.few_blocks * BLOCK
 
     def expected() -> bytes:
         block = array.array("f", (chains * (offset - start) - 28 for start in range(1024)))
@@ -130,7 +133,7 @@ def fp32_rate(bench: Bench) -> dict[str, float]:
 
         def work(rounds: int) -> None:
             arguments = (out, ctypes.c_uint(rounds), ctypes.c_float(-1.0), ctypes.c_float(offset))
-            module.launch("fma_rate", bench.blocks, *arguments)
+            module.launch("fma_rate", bench.few_blocks, *arguments)
 
         rounds, seconds = _sized(bench, work)
         _demand_same("fp32", bench.gpu.read(out, threads * 4), expected())
@@ -143,12 +146,12 @@ def bf16_rate(bench: Bench) -> dict[str, float]:
     if major < 8:
         raise NotPossibleError("compute capability {}.{}: bf16 matrices came with 8.0".format(major, minor))
     tiles, flops = 8, 2 * 16 * 8 * 16
-    threads = bench.blocks * BLOCK
+    threads = bench.few_blocks * BLOCK
     module = bench.gpu.module(kernels("mma"))
     with bench.gpu.buffer(threads * 16) as out:
 
         def work(rounds: int) -> None:
-            module.launch("mma_rate", bench.blocks, out, ctypes.c_uint(rounds))
+            module.launch("mma_rate", bench.few_blocks, out, ctypes.c_uint(rounds))
 
         rounds, seconds = _sized(bench, work)
         _demand_same("bf16", bench.gpu.read(out, threads * 16), bf16_tile(tiles).tobytes() * (threads // 32))

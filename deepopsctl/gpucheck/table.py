@@ -78,11 +78,12 @@ def _checked(entry: dict[str, str]) -> str:
 
 
 def _folded(checks: list[dict[str, str]]) -> Iterator[str]:
-    """One line for each check and reason, however many GPUs it stands for."""
-    found: dict[tuple[str, str], list[str]] = {}
+    """One line for each reason, however many checks and GPUs it stands for."""
+    found: dict[str, tuple[dict[str, None], dict[str, None]]] = {}
     for entry in checks:
         if entry["status"] == SKIP:
-            found.setdefault((entry["name"], entry["message"]), []).append(entry["target"])
-    for (name, message), targets in found.items():
-        where = targets[0] if len(targets) == 1 else "{} targets".format(len(targets))
-        yield "{}  {}  {}".format(name, where, message)
+            names, targets = found.setdefault(entry["message"], ({}, {}))
+            names[entry["name"]] = targets[entry["target"]] = None
+    for message, (names, targets) in found.items():
+        where = next(iter(targets)) if len(targets) == 1 else "{} targets".format(len(targets))
+        yield "{}  {}  {}".format(", ".join(names), where, message)

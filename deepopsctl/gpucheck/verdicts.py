@@ -37,8 +37,8 @@ def target_of(node: str, gpu: dict[str, Any]) -> str:
 
 def who(node: str, gpu: dict[str, Any]) -> str:
     """A GPU so that a person finds it: node, index, and the serial number that is printed on it."""
-    serial = gpu.get("serial") or gpu.get("uuid") or "unknown"
-    return "{} GPU {} ({}, serial {})".format(node, gpu["index"], gpu.get("name") or "unknown model", serial)
+    card = "serial {}".format(gpu["serial"]) if gpu.get("serial") else gpu.get("uuid") or "serial unknown"
+    return "{} GPU {} ({}, {})".format(node, gpu["index"], gpu.get("name") or "unknown model", card)
 
 
 def status_of(checks: list[dict[str, str]]) -> str:

@@ -24,6 +24,12 @@ int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **handle)
     *handle = &gpus[index];
     return 0;
 }
+int nvmlDeviceGetHandleByUUID(const char *uuid, void **handle)
+{
+    *handle = &gpus[uuid[4] == '1' && uuid[5] == '1'];
+    return 0;
+}
+int nvmlDeviceGetClockInfo(void *handle, int kind, unsigned *mhz) { (void)handle; *mhz = kind == 1 ? 1755 : 2619; return 0; }
 /* a pointer cut to 32 bits on its way through ctypes would not be found here */
 static int index_of(void *handle) { return handle == &gpus[0] ? 0 : handle == &gpus[1] ? 1 : -1; }
 int nvmlDeviceGetName(void *handle, char *text, unsigned size)
@@ -35,7 +41,7 @@ int nvmlDeviceGetName(void *handle, char *text, unsigned size)
 int nvmlDeviceGetUUID(void *handle, char *text, unsigned size)
 {
     if (size < 96) return 7;
-    strcpy(text, index_of(handle) == 0 ? "GPU-zero" : "GPU-one");
+    strcpy(text, index_of(handle) == 0 ? "GPU-10101010-1010-1010-1010-101010101010" : "GPU-11111111-1111-1111-1111-111111111111");
     return 0;
 }
 int nvmlDeviceGetMemoryInfo_v2(void *handle, memory *found)
@@ -52,7 +58,7 @@ int nvmlDeviceGetPciInfo_v3(void *handle, pci *found)
 int nvmlDeviceGetGpuFabricInfoV(void *handle, fabric *found)
 {
     if (index_of(handle) < 0 || found->version != (sizeof(fabric) | 2u << 24)) return 25;
-    found->state = 3; found->status = 0; found->health = 42;
+    found->state = 3; found->status = 0; found->health = 2 | 2 << 2 | 1 << 4;
     return 0;
 }
 int nvmlDeviceGetComputeRunningProcesses_v3(void *handle, unsigned *count, void *infos)

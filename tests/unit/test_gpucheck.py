@@ -163,6 +163,11 @@ class TestCommandLine:
         assert code == 5
         assert json.loads(capsys.readouterr().out)["ok"] is False
 
+    def test_gpus_that_are_expected_and_missing_exit_1(self, tmp_path: Path) -> None:
+        files = written(tmp_path, without_driver())
+
+        assert main(["--judge", *files, "--expect", "8"]) == 1
+
     def test_a_file_that_is_no_result_exits_3(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (tmp_path / "x.json").write_text("{", encoding="utf-8")
 
@@ -281,6 +286,6 @@ class TestDocumentation:
 
     def test_every_check_is_explained(self) -> None:
         page = PAGE.read_text(encoding="utf-8")
-        checks = judge([result("gpu01"), result("gpu02"), without_driver()])
+        checks = judge([result("gpu01"), result("gpu02"), without_driver()], (), {"gpu01": 8})
 
         assert [name for name in {check["name"] for check in checks} if f"`{name}`" not in page] == []

@@ -56,7 +56,7 @@ class TestHealthy:
 
     def test_a_node_without_a_driver_is_skipped_and_fails_where_gpus_are_expected(self) -> None:
         assert [check["status"] for check in judge([without_driver()])] == ["skip"]
-        assert [check["status"] for check in judge([without_driver()], expect_gpus=True)] == ["fail"]
+        assert [check["status"] for check in judge([without_driver()], (), {"cpu01": 8})] == ["fail", "fail"]
 
     def test_a_gpu_that_tells_nothing_gets_no_pass_for_it(self) -> None:
         mute = dict.fromkeys(
@@ -109,10 +109,17 @@ class TestHealth:
             ("gpu-temperature", "warn", {"load": {**LOAD, "temperature": 84}}, "close to"),
             ("gpu-persistence", "warn", {"persistence": False}, "nvidia-persistenced"),
             ("gpu-mig", "warn", {"mig": {"now": False, "after_reboot": True}}, "next reset"),
-            ("gpu-nvlink", "warn", {"nvlinks": [True] * 17 + [False]}, "links 17 are down"),
+            ("gpu-nvlink", "warn", {"nvlinks": [True] * 17 + [False]}, "down: link 17;"),
             ("gpu-nvlink", "warn", {"nvlinks": [False] * 18}, "no NVLink is up"),
-            ("gpu-fabric", "fail", {"fabric": {"state": "in progress", "status": 0, "health": 0}}, "fabricmanager"),
-            ("gpu-fabric", "fail", {"fabric": {"state": "completed", "status": 999, "health": 0}}, "error 999"),
+            ("gpu-fabric", "fail", {"fabric": {"state": "in progress", "status": 0, "ills": []}}, "fabricmanager"),
+            ("gpu-fabric", "fail", {"fabric": {"state": "completed", "status": 999, "ills": []}}, "error 999"),
+            (
+                "gpu-fabric",
+                "fail",
+                {"fabric": {"state": "completed", "status": 0, "ills": ["unhealthy route"]}},
+                "trouble",
+            ),
+            ("gpu-nvlink", "skip", {"name": "NVIDIA H100 PCIe", "nvlinks": [False] * 12}, "no bridge"),
         ],
     )
     def test_what_the_driver_says_is_judged(self, name: str, status: str, changes: dict[str, Any], says: str) -> None:
@@ -130,6 +137,22 @@ class TestHealth:
         checks = judge([result(gpus=[gpu(0), {"index": 1, "error": "the GPU has fallen off the bus"}])])
 
         assert named(checks, "gpu-opens", "gpu01/1")["status"] == "fail"
+
+
+class TestCount:
+    @pytest.mark.parametrize(("number", "status"), [(8, "pass"), (9, "fail"), (7, "fail")])
+    def test_a_node_has_as_many_gpus_as_it_should(self, number: int, status: str) -> None:
+        assert named(judge([result()], (), {"gpu01": number}), "gpu-count", "gpu01")["status"] == status
+
+    def test_a_gpu_that_does_not_open_does_not_count(self) -> None:
+        node = result(gpus=[gpu(0), {"index": 1, "error": "the GPU has fallen off the bus"}])
+
+        found = named(judge([node], (), {"gpu01": 2}), "gpu-count", "gpu01")
+
+        assert (found["status"], found["message"]) == ("fail", "gpu01 has 1 GPUs, and should have 2")
+
+    def test_where_nobody_knows_the_number_nothing_is_counted(self) -> None:
+        assert "gpu-count" not in {check["name"] for check in judge([result()])}
 
 
 class TestRates:
