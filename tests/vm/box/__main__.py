@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import os
+import subprocess
 import sys
 
 from deepopsctl.errors import DeepOpsError
 from deepopsctl.lab.image import own_mirror
 from deepopsctl.lab.layout import DEFAULT_OS
-from tests.vm.box.build import ensure_image
+from tests.vm.box.build import cache_folder, ensure_image, image_path
 from tests.vm.box.recipe import SYSTEMS, BoxRecipe
 from tests.vm.box.register import register
 
@@ -16,6 +18,18 @@ from tests.vm.box.register import register
 def say(text: str) -> None:
     """For people: stderr."""
     sys.stderr.write(text + "\n")
+
+
+def build_by_sudo(arguments: list[str]) -> int:
+    """Build as root into this user's cache; Vagrant's boxes stay this user's business. The exit code."""
+    say("building a box takes root: sudo may ask for your password")
+    environment = ("env", f"XDG_CACHE_HOME={cache_folder().parent.parent}")
+    argv = ("sudo", *environment, sys.executable, "-m", "tests.vm.box", *arguments, "--image-only")
+    try:
+        return subprocess.run(argv, stdout=subprocess.DEVNULL, check=False).returncode
+    except FileNotFoundError:
+        say("error: sudo is not installed\nhint: run this as root")
+        return 5
 
 
 def main() -> int:
@@ -27,8 +41,13 @@ def main() -> int:
     parser.add_argument("--image-only", action="store_true", help="leave Vagrant alone")
     options = parser.parse_args()
     recipe = BoxRecipe(options.os, own_mirror(), tuple(sorted(filter(None, options.extra.split(",")))))
+    rebuild = options.rebuild
+    if os.geteuid() != 0 and (rebuild or not image_path(recipe).exists()):
+        if code := build_by_sudo(sys.argv[1:]):
+            return code
+        rebuild = False
     try:
-        image = ensure_image(recipe, say, rebuild=options.rebuild)
+        image = ensure_image(recipe, say, rebuild=rebuild)
         if not options.image_only:
             register(recipe.name, image, say)
             say(f"{recipe.name} {image.version} is what Vagrant has")

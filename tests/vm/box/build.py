@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import shutil
 import tempfile
 import time
 from collections.abc import Iterator
@@ -34,15 +33,20 @@ def cache_folder() -> Path:
     return base / "deepopsctl" / "boxes"
 
 
+def image_path(recipe: BoxRecipe) -> Path:
+    """Where the recipe's image is, once it is built."""
+    return cache_folder() / f"{_label(recipe)}-{recipe.digest}.qcow2"
+
+
 def ensure_image(recipe: BoxRecipe, say: Say, *, rebuild: bool = False) -> Image:
     """The recipe's image; built first unless it is there. Older ones of the same name go."""
-    folder = cache_folder()
+    label, path = _label(recipe), image_path(recipe)
+    folder = path.parent
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    label = recipe.name.replace("/", "-")
-    with _locked(folder / f"{label}.lock"):
-        path = folder / f"{label}-{recipe.digest}.qcow2"
+    with _locked(folder / f"{label}.lock") as lock:
         if rebuild or not path.exists():
             _build(recipe, path, say)
+            _hand_over(folder, lock, path)
             for old in set(folder.glob(f"{label}-*.qcow2")) - {path}:
                 # an image with extra packages has a digest more in its name
                 if old.stem.removeprefix(f"{label}-").isalnum():
@@ -54,7 +58,7 @@ def _build(recipe: BoxRecipe, path: Path, say: Say) -> None:
     if missing := missing_tools():
         raise ControlMachineError(f"not installed on this machine: {missing}", "`make tools-vm` installs it")
     if os.geteuid() != 0:
-        raise ControlMachineError("building a box needs root: it makes a root file system", "use sudo")
+        raise ControlMachineError("building a box takes root: its files are root's", "`sudo scripts/make-box`")
     started = time.monotonic()
     say(f"building the image of {recipe.name} (a minute or two)")
     # beside the result: a temporary folder in memory may be too small
@@ -69,14 +73,20 @@ def _build(recipe: BoxRecipe, path: Path, say: Say) -> None:
     say(f"{path}: {path.stat().st_size >> 20} MB after {time.monotonic() - started:.0f} s")
 
 
+def _hand_over(*paths: Path) -> None:
+    """What was built by sudo belongs to the user who typed it."""
+    if owner := os.environ.get("SUDO_UID"):
+        for path in paths:
+            os.chown(path, int(owner), -1)
+
+
+def _label(recipe: BoxRecipe) -> str:
+    return recipe.name.replace("/", "-")
+
+
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def _locked(path: Path) -> Iterator[Path]:
     """One process builds for all; who comes meanwhile waits and finds the image there."""
     with path.open("a", encoding="ascii") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-
-
-def remove_images() -> None:
-    """Empty the cache."""
-    shutil.rmtree(cache_folder(), ignore_errors=True)
+        yield path
