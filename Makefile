@@ -63,7 +63,7 @@ test: tools venv lint types ## Everything; ends with pytest's summary
 	$(BIN)/python scripts/run-tests
 
 bench: tools venv ## Deploy times against a bare parallel-ssh floor, and the time of node add
-	$(BIN)/python benchmarks/deploy.py
+	$(BIN)/python -m benchmarks.deploy
 	$(BIN)/python -m benchmarks.node_add
 
 clean: ## Remove the virtual environment and caches

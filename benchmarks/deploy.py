@@ -4,26 +4,20 @@ For each size, on fresh lab nodes each time: the first `deploy slurm`, the secon
 installs the same packages, writes the very files that the deploy wrote (taken from its nodes) and starts the
 same daemons, with nothing in between but ssh. All in one run, so that the machine is the same.
 
-    python benchmarks/deploy.py [--sizes 2,8] [--os debian13] [--json FILE]
+    python -m benchmarks.deploy [--sizes 2,8] [--os debian13] [--json FILE]
 """
 
 from __future__ import annotations
 
-import argparse
 import json
-import os
-import shutil
-import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
-DEEPOPSCTL = str(Path(sys.executable).parent / "deepopsctl")
-LAB = os.environ.get("DEEPOPSCTL_BENCH_LAB", "bench")
+from benchmarks.sizes import DEEPOPSCTL, LAB, parser, print_table, run
 
 # what the roles write, as tar members; the floor writes the same bytes
 FILES = {
@@ -71,14 +65,6 @@ class Result:
     first_over_floor: float
     unchanged_s: float
     full_s: float
-
-
-def run(*argv: str, **options: str) -> str:
-    """Run a command; its output, or the benchmark ends with it."""
-    done = subprocess.run(list(argv), capture_output=True, text=True, input=options.get("text"), timeout=900)
-    if done.returncode:
-        sys.exit(f"{' '.join(argv)} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}")
-    return done.stdout
 
 
 def timed(action: Callable[[], object]) -> float:
@@ -171,31 +157,19 @@ def measure(size: int, system: str, folder: Path) -> Result:
     return Result(size, bare, first, round(first / bare, 2), unchanged, full)
 
 
+def line(found: Result) -> str:
+    """A size's line of the table."""
+    return (
+        f"{found.compute_nodes:13}   {found.floor_s:5.1f}   {found.first_s:12.1f}   "
+        f"{found.first_over_floor:9.2f}   {found.unchanged_s:9.1f}   {found.full_s:10.1f}"
+    )
+
+
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--sizes", default="2,8")
-    parser.add_argument("--os", default="debian13")
-    parser.add_argument("--json", type=Path)
-    options = parser.parse_args()
-    folder = Path(tempfile.mkdtemp(prefix="deepopsctl-bench-"))
-    try:
-        results = []
-        print(f"{options.os}, {os.cpu_count()} CPUs shared by all nodes and the control machine; seconds")
-        print("compute nodes   floor   first deploy   (x floor)   unchanged   full check")
-        for size in (int(word) for word in options.sizes.split(",")):
-            found = measure(size, options.os, folder)
-            results.append(found)
-            print(
-                f"{found.compute_nodes:13}   {found.floor_s:5.1f}   {found.first_s:12.1f}   "
-                f"{found.first_over_floor:9.2f}   {found.unchanged_s:9.1f}   {found.full_s:10.1f}",
-                flush=True,
-            )
-        if options.json:
-            options.json.write_text(json.dumps([asdict(result) for result in results], indent=2) + "\n")
-    finally:
-        run(DEEPOPSCTL, "lab", "down", "--name", LAB)
-        shutil.rmtree(folder)
+    options = parser(__doc__, "2,8").parse_args()
+    head = "compute nodes   floor   first deploy   (x floor)   unchanged   full check"
+    print_table(options, head, lambda size, folder: measure(size, options.os, folder), line)
 
 
 if __name__ == "__main__":

@@ -9,17 +9,14 @@ how many nodes were visited, and with how many tasks.
 
 from __future__ import annotations
 
-import argparse
 import json
-import os
-import shutil
 import statistics
-import tempfile
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.deploy import DEEPOPSCTL, LAB, Nodes, run
+from benchmarks.deploy import Nodes
+from benchmarks.sizes import DEEPOPSCTL, LAB, parser, print_table, run
 
 
 @dataclass(frozen=True)
@@ -62,33 +59,22 @@ def measure(size: int, times: int, system: str, folder: Path) -> Result:
     return Result(size, tuple(seconds), len(hosts), sum(counts["ok"] for counts in hosts.values()))
 
 
+def line(found: Result) -> str:
+    """A size's line of the table."""
+    each = ", ".join(f"{value:.1f}" for value in found.seconds)
+    return (
+        f"{found.compute_nodes:13}   {statistics.median(found.seconds):8.1f}   {each:<18}   "
+        f"{found.nodes_visited:13}   {found.host_tasks:10}"
+    )
+
+
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--sizes", default="2,16")
-    parser.add_argument("--times", type=int, default=2)
-    parser.add_argument("--os", default="debian13")
-    parser.add_argument("--json", type=Path)
-    options = parser.parse_args()
-    folder = Path(tempfile.mkdtemp(prefix="deepopsctl-bench-"))
-    try:
-        results = []
-        print(f"{options.os}, {os.cpu_count()} CPUs shared by all nodes and the control machine; seconds")
-        print("compute nodes   node add   each                 nodes visited   host-tasks")
-        for size in (int(word) for word in options.sizes.split(",")):
-            found = measure(size, options.times, options.os, folder)
-            results.append(found)
-            each = ", ".join(f"{value:.1f}" for value in found.seconds)
-            print(
-                f"{found.compute_nodes:13}   {statistics.median(found.seconds):8.1f}   {each:<18}   "
-                f"{found.nodes_visited:13}   {found.host_tasks:10}",
-                flush=True,
-            )
-        if options.json:
-            options.json.write_text(json.dumps([asdict(result) for result in results], indent=2) + "\n")
-    finally:
-        run(DEEPOPSCTL, "lab", "down", "--name", LAB)
-        shutil.rmtree(folder)
+    options = parser(__doc__, "2,16")
+    options.add_argument("--times", type=int, default=2)
+    chosen = options.parse_args()
+    head = "compute nodes   node add   each                 nodes visited   host-tasks"
+    print_table(chosen, head, lambda size, folder: measure(size, chosen.times, chosen.os, folder), line)
 
 
 if __name__ == "__main__":
