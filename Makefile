@@ -59,7 +59,8 @@ unit: venv ## The tests that need no lab
 lab-tests: tools venv ## The tests on real Slurm clusters in containers
 	$(BIN)/pytest -m lab tests
 
-test: tools venv lint types ## Everything; ends with pytest's summary
+test: tools venv ## Everything; ends with pytest's summary
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target lint types
 	$(BIN)/python scripts/run-tests
 
 bench: tools venv ## Deploy times against a bare parallel-ssh floor, and the time of node add

@@ -9,9 +9,15 @@ from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "run-tests"
+ROOT = Path(__file__).resolve().parents[2]
 PASSES = "def test_it(): pass\n"
 FAILS = "def test_it(): assert False\n"
+SAYS_WHERE = """
+import os
+from pathlib import Path
+def test_it():
+    Path(__file__).with_suffix(".process").write_text(os.environ["PYTEST_XDIST_WORKER"])
+"""
 FAILS_ONCE = """
 from pathlib import Path
 def test_it():
@@ -24,14 +30,15 @@ def test_it():
 
 def run(folder: Path, tests: dict[str, str]) -> subprocess.CompletedProcess[str]:
     """The script in a project of its own with these test files."""
-    (folder / "scripts").mkdir()
-    shutil.copy(SCRIPT, folder / "scripts")
+    for name in ("scripts/run-tests", "tests/conftest.py"):
+        (folder / name).parent.mkdir()
+        shutil.copy(ROOT / name, folder / name)
     for name, text in tests.items():
         path = folder / "tests" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
     script = str(folder / "scripts" / "run-tests")
-    return subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120)
+    return subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=600)
 
 
 def test_tests_that_pass_run_once(tmp_path: Path) -> None:
@@ -39,6 +46,17 @@ def test_tests_that_pass_run_once(tmp_path: Path) -> None:
 
     assert done.returncode == 0
     assert "once more" not in done.stdout
+
+
+def test_tests_with_machines_have_one_process_and_the_others_two(tmp_path: Path) -> None:
+    quick = [f"unit/test_{letter}.py" for letter in "abcdefgh"]
+    slow = ["lab/test_w.py", "lab/test_x.py", "molecule/test_y.py", "vm/test_z.py"]
+    done = run(tmp_path, dict.fromkeys([*quick, *slow], SAYS_WHERE))
+
+    assert done.returncode == 0, done.stdout
+    where = {name: (tmp_path / "tests" / name).with_suffix(".process").read_text() for name in [*quick, *slow]}
+    assert len({where[name] for name in slow}) == 1
+    assert len({where[name] for name in quick}) == 2
 
 
 def test_a_lab_module_that_failed_runs_again_and_that_is_said(tmp_path: Path) -> None:
