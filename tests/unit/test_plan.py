@@ -57,6 +57,12 @@ def made(
     return examine(RunOutcome(RunFolder(folder), "plan", summary, 2.0, code))
 
 
+@pytest.fixture(autouse=True)
+def width(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not that of the terminal that the tests are started from."""
+    monkeypatch.setenv("COLUMNS", "100")
+
+
 def text(plan: Plan, *, whole: bool = False) -> str:
     """What a person sees, without colour."""
     return click.unstyle("\n".join(plan_lines(plan, whole=whole, record="plan.json")))
