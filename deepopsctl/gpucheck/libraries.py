@@ -14,7 +14,6 @@ from .ondevice import Bench, NotPossibleError
 _BF16, _FP32, _COMPUTE_FP32, _DEFAULT = 14, 0, 68, -1
 _SIDE = 8192
 _TWO_BF16, _HALF_BF16 = 0x40004000, 0x3F003F00
-_SIDE_FP32 = 0x46000000  # 8192.0
 
 # ncclDataType_t, ncclRedOp_t
 _NCCL_FP32, _NCCL_SUM = 7, 0
@@ -57,7 +56,7 @@ def matrix_rate(bench: Bench, path: str) -> dict[str, float]:
                 )  # fmt: skip
 
             seconds = bench.best(multiply)
-            bench.demand("cuBLAS", c, 4 * size, _SIDE_FP32)
+            bench.demand("cuBLAS", c, 4 * size, _bits(float(_SIDE)))
         finally:
             _call(library, "cublasDestroy_v2", handle)
     return {"bf16_gemm_tflop_s": 2 * _SIDE**3 / seconds / 1e12}
@@ -132,7 +131,7 @@ class _Ring:
 
     def demand_sum(self) -> None:
         """Every word on every rank is the number of ranks."""
-        expected = ctypes.c_uint.from_buffer_copy(ctypes.c_float(float(self._world))).value
+        expected = _bits(float(self._world))
         for number, (bench, place) in enumerate(zip(self._benches, self._sums)):
             bench.gpu.use()
             bench.demand("all-reduce, rank {}".format(number), place, _NCCL_SIZES[-1], expected)
@@ -155,8 +154,16 @@ class _Ring:
                 self._library.ncclCommDestroy(comm)
 
 
+def _bits(value: float) -> int:
+    """A float as the word that memory holds."""
+    return int(ctypes.c_uint.from_buffer_copy(ctypes.c_float(value)).value)
+
+
 def _call(library: ctypes.CDLL, name: str, *arguments: Any) -> None:
-    function = getattr(library, name)
+    try:
+        function = getattr(library, name)
+    except AttributeError:
+        raise NotPossibleError("{} has no {}: is it the right library?".format(library._name, name)) from None
     function.restype = ctypes.c_int
     code = function(*arguments)
     if code:

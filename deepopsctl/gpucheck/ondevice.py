@@ -10,6 +10,7 @@ from typing import Any, Callable
 from .cuda import BLOCK, Gpu, Module, Pointer
 
 GIB = 2**30
+_LEAST_BYTES = 64 * 2**20
 _ROUNDS = 5
 _SECONDS = 0.4
 # (seed, step): all zeros, all ones, both chequered ones, and every word different
@@ -86,7 +87,7 @@ def memory_bandwidth(bench: Bench) -> dict[str, float]:
     free, _ = bench.gpu.memory()
     # far beyond any cache, and no more than what is free
     size = min(2 * GIB, free // 4) // 65536 * 65536
-    if size < GIB // 16:
+    if size < _LEAST_BYTES:
         raise NotPossibleError("only {} MiB of its memory are free".format(free // 2**20))
     quads = ctypes.c_ulonglong(size // 16)
     with bench.gpu.buffer(size) as a, bench.gpu.buffer(size) as b, bench.gpu.buffer(size) as c:

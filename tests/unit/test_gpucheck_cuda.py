@@ -1,4 +1,4 @@
-"""Our side of libcuda: every measurement run against a stand-in (fake_cuda.c), healthy and with faults.
+"""Our side of libcuda, cuBLAS and NCCL: every measurement run against stand-ins in C, healthy and with faults.
 
 That shows that calls are made as cuda.h has them and that wrong results are noticed. It is no proof of CUDA: the rates
 are nonsense, and no PTX is compiled (docs/reference/gpucheck.md says what was proven).
@@ -13,25 +13,41 @@ from typing import Any
 
 import pytest
 
-from deepopsctl.gpucheck import links, worker
+from deepopsctl.gpucheck import libraries, links, ondevice, worker
 from deepopsctl.gpucheck.cuda import Cuda, CudaError, Gpu, NoCudaError
 from deepopsctl.gpucheck.ondevice import Bench
 
-SOURCE = Path(__file__).with_name("fake_cuda.c")
+SOURCES = [Path(__file__).with_name(name) for name in ("fake_cuda.c", "fake_libraries.c")]
 UUID = "GPU-10101010-1010-1010-1010-101010101010"
 TESTS = list(worker.ON_ONE)
 
 
 @pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The stand-in, compiled."""
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The stand-ins, compiled."""
     compiler = shutil.which("gcc") or shutil.which("cc")
     if compiler is None:
         pytest.skip("no C compiler on this machine")
-    made = tmp_path_factory.mktemp("cuda") / "libfake-cuda.so"
-    argv = [compiler, "-shared", "-fPIC", "-O2", "-Wall", "-Werror", "-o", str(made), str(SOURCE)]
-    subprocess.run(argv, check=True)
-    return str(made)
+    folder = tmp_path_factory.mktemp("cuda")
+    made = {source.stem: str(folder / f"lib{source.stem}.so") for source in SOURCES}
+    for source in SOURCES:
+        argv = [compiler, "-shared", "-fPIC", "-O2", "-Wall", "-Werror", "-o", made[source.stem], str(source)]
+        subprocess.run(argv, check=True)
+    return made
+
+
+@pytest.fixture
+def library(compiled: dict[str, str]) -> str:
+    """The stand-in for libcuda."""
+    return compiled["fake_cuda"]
+
+
+@pytest.fixture
+def extras(compiled: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> str:
+    """The stand-in for cuBLAS and NCCL, with little to do."""
+    monkeypatch.setattr(libraries, "_SIDE", 64)
+    monkeypatch.setattr(libraries, "_NCCL_SIZES", (4096, 65536))
+    return compiled["fake_libraries"]
 
 
 @pytest.fixture(autouse=True)
@@ -39,6 +55,7 @@ def small_messages(monkeypatch: pytest.MonkeyPatch) -> None:
     """Megabytes, not gigabytes: the copies are the processor's here."""
     monkeypatch.setattr(links, "SIZES", (64 * 1024, 2**20))
     monkeypatch.setattr(links, "_BATCH_BYTES", 2**20)
+    monkeypatch.setattr(ondevice, "_LEAST_BYTES", 2**20)
 
 
 @pytest.fixture
@@ -60,10 +77,10 @@ class TestHealthy:
         found = measure(library)
 
         assert statuses(found) == dict.fromkeys(TESTS, "measured")
-        # 64 MiB read and written, and a tenth of a second
-        assert found["memory_bandwidth"]["copy_gb_s"] == pytest.approx(2 * 2**26 / 0.1 / 1e9)
-        assert found["memory_bandwidth"]["triad_gb_s"] == pytest.approx(3 * 2**26 / 0.1 / 1e9)
-        assert found["memory_test"] == {"status": "measured", "tested_mib": 230, "patterns": 5}
+        # 4 MiB read and written, and a tenth of a second
+        assert found["memory_bandwidth"]["copy_gb_s"] == pytest.approx(2 * 2**22 / 0.1 / 1e9)
+        assert found["memory_bandwidth"]["triad_gb_s"] == pytest.approx(3 * 2**22 / 0.1 / 1e9)
+        assert found["memory_test"] == {"status": "measured", "tested_mib": 14, "patterns": 5}
         assert [point["bytes"] for point in found["host_link"]["h2d"]] == [65536, 2**20]
 
     def test_operations_are_counted_as_the_kernels_make_them(self, library: str) -> None:
@@ -90,7 +107,7 @@ class TestFaults:
         found = measure(library, "memory_bandwidth", "host_link", "fp32", "bf16")
 
         assert set(statuses(found).values()) == {"wrong"}
-        assert found["memory_bandwidth"]["message"] == (f"copy: 1 of {2**24} words are wrong, the first at byte 160")
+        assert found["memory_bandwidth"]["message"] == (f"copy: 1 of {2**20} words are wrong, the first at byte 160")
         assert found["fp32"]["message"] == "fp32: 1 of 2048 results are wrong"
 
     def test_a_lost_bit_between_gpus_is_a_wrong_result(self, library: str, fault: Any) -> None:
@@ -99,6 +116,16 @@ class TestFaults:
         found = worker.across(Cuda(library), {"tests": ["peers"], "gpus": 2})
 
         assert found["peers"]["status"] == "wrong"
+
+    def test_a_memory_test_that_cannot_fail_is_no_test(self, library: str, fault: Any) -> None:
+        fault("blind")
+
+        found = measure(library, "memory_test")
+
+        assert found["memory_test"] == {
+            "status": "wrong",
+            "message": "the memory test did not find the error that it had planted",
+        }
 
     def test_after_an_error_the_rest_is_skipped(self, library: str, fault: Any) -> None:
         fault("lost")
@@ -117,6 +144,15 @@ class TestFaults:
             "status": "skip",
             "message": "compute capability 7.0: bf16 matrices came with 8.0",
         }
+
+    def test_a_gpu_without_room_is_skipped_with_what_is_free(
+        self, library: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(ondevice, "_LEAST_BYTES", 2**26)
+
+        found = measure(library, "memory_bandwidth")
+
+        assert found["memory_bandwidth"] == {"status": "skip", "message": "only 16 MiB of its memory are free"}
 
     def test_another_gpu_than_nvmls_is_not_measured(self, library: str) -> None:
         job = {"uuid": "GPU-of-nobody", "pci": "", "tests": ["fp32"], "cublas": ""}
@@ -155,3 +191,36 @@ class TestFaults:
 
         assert found["bf16_gemm"]["status"] == "skip"
         assert "/nowhere/libcublas.so can't be loaded" in found["bf16_gemm"]["message"]
+
+
+class TestLibraries:
+    def test_a_matrix_product_is_measured_and_checked(self, library: str, extras: str) -> None:
+        job = {"uuid": UUID, "pci": "", "tests": ["bf16_gemm"], "cublas": extras}
+
+        found = worker.on_one(Cuda(library), job)
+
+        assert found["bf16_gemm"]["status"] == "measured"
+        assert found["bf16_gemm"]["bf16_gemm_tflop_s"] == pytest.approx(2 * 64**3 / 0.1 / 1e12)
+
+    def test_all_gpus_reduce_together_and_the_sums_are_checked(self, library: str, extras: str) -> None:
+        found = worker.across(Cuda(library), {"tests": ["all_reduce"], "gpus": 2, "nccl": extras})
+
+        assert found["all_reduce"]["status"] == "measured"
+        assert found["all_reduce"]["ranks"] == 2
+        assert [point["bytes"] for point in found["all_reduce"]["all_reduce"]] == [4096, 65536]
+
+    def test_a_wrong_sum_is_a_wrong_result(self, library: str, extras: str, fault: Any) -> None:
+        fault("flip")
+
+        found = worker.across(Cuda(library), {"tests": ["all_reduce"], "gpus": 2, "nccl": extras})
+
+        assert found["all_reduce"]["status"] == "wrong"
+        assert found["all_reduce"]["message"].startswith("all-reduce, rank 0: 1 of 16384 words are wrong")
+
+    def test_a_library_that_is_another_one_is_a_skip(self, library: str) -> None:
+        job = {"uuid": UUID, "pci": "", "tests": ["bf16_gemm"], "cublas": library}
+
+        found = worker.on_one(Cuda(library), job)
+
+        assert found["bf16_gemm"]["status"] == "skip"
+        assert "has no cublasCreate_v2: is it the right library?" in found["bf16_gemm"]["message"]

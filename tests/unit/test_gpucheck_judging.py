@@ -170,6 +170,15 @@ class TestRates:
         assert found["status"] == "warn"
         assert "10% below the median of the 7 other GPUs" in found["message"]
 
+    @pytest.mark.parametrize("others", [1, 2, 3])
+    def test_a_gpu_is_never_its_own_peer(self, others: int) -> None:
+        slow = gpu(3, measured=measured(copy=2690.0))
+        checks = judge([result(gpus=[*(gpu(number + 4) for number in range(others)), slow])])
+
+        assert named(checks, "gpu-memory-copy")["status"] == "warn"
+        assert "of this model (3000): the odd one" in named(checks, "gpu-memory-copy")["message"]
+        assert named(checks, "gpu-memory-copy", "gpu01/4")["status"] == "pass"
+
     def test_peers_are_found_on_other_nodes_too(self) -> None:
         slow = result("gpu03", [gpu(0, measured=measured(copy=2690.0))])
         checks = judge([result("gpu01", [gpu(0)]), result("gpu02", [gpu(1)]), slow])
