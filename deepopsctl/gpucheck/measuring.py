@@ -76,7 +76,10 @@ def _measure_all(nvml: Nvml, order: Order, result: dict[str, Any], tell: Callabl
         tell("measuring GPU {}: {}".format(gpu["index"], gpu["name"]))
         tests = [*TESTS, *(["bf16_gemm"] if order.cublas else [])]
         job = {"kind": "one", "uuid": gpu["uuid"], "pci": gpu["pci"], "tests": tests, "cublas": order.cublas}
-        gpu["measured"], gpu["load"] = run_job(job, [gpu["uuid"]], order.timeout_s, nvml)
+        gpu["measured"], load = run_job(job, [gpu["uuid"]], order.timeout_s, nvml)
+        if any(test["status"] == "measured" for test in gpu["measured"].values()):
+            # else there was no load: clocks and links of an idle GPU say nothing
+            gpu["load"] = load
         if not order.cublas:
             gpu["measured"].update(skipped(("bf16_gemm",), "no cuBLAS given: --cublas PATH"))
     if len(usable) > 1:

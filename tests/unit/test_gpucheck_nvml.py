@@ -6,8 +6,11 @@ Neither is proof of NVML itself: that takes a GPU (docs/reference/gpucheck.md sa
 from __future__ import annotations
 
 import ctypes
+import json
+import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +18,7 @@ import pytest
 
 from deepopsctl.gpucheck import nvmlabi as abi
 from deepopsctl.gpucheck.inventory import driver_facts, inventory
-from deepopsctl.gpucheck.nvml import MissingError, Nvml, NvmlError
+from deepopsctl.gpucheck.nvml import LIBRARY, MissingError, Nvml, NvmlError
 
 SOURCE = Path(__file__).with_name("fake_nvml.c")
 
@@ -45,7 +48,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> str:
     compiler = shutil.which("gcc") or shutil.which("cc")
     if compiler is None:
         pytest.skip("no C compiler on this machine")
-    made = tmp_path_factory.mktemp("nvml") / "libfake-nvml.so"
+    made = tmp_path_factory.mktemp("nvml") / LIBRARY
     subprocess.run([compiler, "-shared", "-fPIC", "-Wall", "-Werror", "-o", str(made), str(SOURCE)], check=True)
     return str(made)
 
@@ -104,3 +107,22 @@ class TestCalls:
     def test_a_machine_without_the_library_is_told_apart(self) -> None:
         with pytest.raises(MissingError, match="no NVIDIA driver here"):
             Nvml("libnvidia-ml-of-nobody.so.1")
+
+
+def test_without_cuda_the_driver_is_asked_and_nothing_is_measured(library: str) -> None:
+    environment = {**os.environ, "LD_LIBRARY_PATH": str(Path(library).parent)}
+    argv = [sys.executable, "-m", "deepopsctl.gpucheck", "--json"]
+
+    ran = subprocess.run(argv, capture_output=True, text=True, env=environment)
+
+    found = json.loads(ran.stdout)
+    first, busy, lost = found["results"][0]["gpus"]
+    assert ran.returncode == 1
+    # where a real libcuda is, it knows no such GPU: an error. Never a number, never a pass
+    assert {result["status"] for result in first["measured"].values()} <= {"skip", "error"}
+    assert "2 processes compute on it" in busy["measured"]["fp32"]["message"]
+    assert "the driver can't open it" in lost["measured"]["fp32"]["message"]
+    by_name = {check["name"]: check["status"] for check in found["checks"] if check["target"].endswith("/0")}
+    assert "pass" not in {by_name[name] for name in ("gpu-memory-test", "gpu-memory-copy", "gpu-fp32", "gpu-bf16")}
+    assert by_name["gpu-clocks"] == "skip"
+    assert ran.stderr.startswith("measuring GPU 0: NVIDIA H100 80GB HBM3")
