@@ -7,7 +7,7 @@ CLUSTER ?= lab-cluster
 OS ?= debian13
 
 .DEFAULT_GOAL := help
-.PHONY: help tools tools-vm box vms vms-down vm-daemons-down venv quickstart quickstart-down test lint types unit lab-tests bench clean
+.PHONY: help tools tools-vm box vms vms-down vm-daemons-down venv quickstart quickstart-down test lint types unit lab-tests test-vm test-vm-down bench clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -62,6 +62,12 @@ lab-tests: tools venv ## The tests on real Slurm clusters in containers
 test: tools venv ## Everything; ends with pytest's summary
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target lint types
 	$(BIN)/python scripts/run-tests
+
+test-vm: venv box ## The proof on virtual machines: about an hour; STAGES="deploy reboot" for some, KEEP=1, OS=debian12
+	@KEEP="$(KEEP)" scripts/test-vm $(OS) $(STAGES)
+
+test-vm-down: venv ## Take away what test-vm KEEP=1 kept
+	@scripts/test-vm $(OS) down
 
 bench: tools venv ## Deploy times against a bare parallel-ssh floor, and the time of node add
 	$(BIN)/python -m benchmarks.deploy

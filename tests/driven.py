@@ -17,7 +17,7 @@ PATIENCE_S = 180.0
 DEEPOPSCTL = str(Path(sys.executable).parent / "deepopsctl")
 
 
-def command(*arguments: str, seconds: int = 600) -> subprocess.CompletedProcess[str]:
+def command(*arguments: str, seconds: float = 600) -> subprocess.CompletedProcess[str]:
     """Run deepopsctl and return what it printed."""
     return subprocess.run([DEEPOPSCTL, *arguments], capture_output=True, text=True, timeout=seconds)
 
@@ -51,16 +51,16 @@ class DrivenCluster(ABC):
     def power_cut(self, node: str) -> None:
         """Take the power from a machine: nothing on it gets to know."""
 
-    def deepopsctl(self, *arguments: str, ok: bool = True, seconds: int = 600) -> subprocess.CompletedProcess[str]:
+    def deepopsctl(self, *arguments: str, ok: bool = True) -> subprocess.CompletedProcess[str]:
         """Run the command line on this cluster; with `ok`, a bad exit code fails the test with the output."""
-        done = command("-C", str(self.directory), *arguments, seconds=seconds)
+        done = command("-C", str(self.directory), *arguments, seconds=max(600, self.patience_s))
         if ok:
             assert done.returncode == 0, f"{arguments} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}"
         return done
 
-    def deploy(self, *arguments: str, ok: bool = True, seconds: int = 600) -> dict[str, Any]:
+    def deploy(self, *arguments: str, ok: bool = True) -> dict[str, Any]:
         """`deploy slurm --json`, parsed."""
-        done = self.deepopsctl("deploy", "slurm", "--json", *arguments, ok=ok, seconds=seconds)
+        done = self.deepopsctl("deploy", "slurm", "--json", *arguments, ok=ok)
         document: dict[str, Any] = json.loads(done.stdout)
         return document
 

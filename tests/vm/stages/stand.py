@@ -1,0 +1,126 @@
+"""Where the stages start from: fresh machines, or the snapshot of them taken after the first deploy."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import yaml
+
+from tests.driven import command
+from tests.vm.stages.machines import ROOT, Machines, run
+from tests.vm.stages.vmcluster import CONTROLLER, NODE, VmCluster
+
+SPEC = Path(__file__).with_name("cluster.yml")
+DEPLOYED = "deployed"
+# Real devices, so that opening one works where it is allowed, and made anew by each boot as udev makes a driver's.
+DEVICES = """set -e
+echo loop > /etc/modules-load.d/test-gpus.conf
+printf 'b! /dev/nvidia%s 0666 root root - 7:%s\\n' 0 0 1 1 > /etc/tmpfiles.d/test-gpus.conf
+modprobe loop
+systemd-tmpfiles --create --boot /etc/tmpfiles.d/test-gpus.conf
+dd if=/dev/nvidia1 of=/dev/null count=1 status=none
+"""
+
+
+@dataclass(frozen=True)
+class Stand:
+    """The machines of one Debian release, and the cluster directory that goes with them."""
+
+    os: str
+    folder: Path
+
+    @cached_property
+    def cluster(self) -> VmCluster:
+        """How the machines are driven; they need not be there yet."""
+        document = yaml.safe_load(SPEC.read_text(encoding="utf-8"))
+        addresses = {node["names"]: node["addresses"] for node in document["nodes"]}
+        settings = {
+            "DEEPOPSCTL_CLUSTER": str(self._directory),
+            "DEEPOPSCTL_VM_BOX": f"deepopsctl/{self.os}",
+            "VAGRANT_DOTFILE_PATH": str(self.folder / "vagrant"),
+        }
+        name = document["cluster"]["name"]
+        return VmCluster(name, self.os, self._directory, Machines(name, tuple(addresses), settings), addresses)
+
+    def fresh(self) -> VmCluster:
+        """New machines that are reached by key, nothing deployed."""
+        self.clear()
+        made = command("init", str(self._directory), "--from", str(SPEC))
+        assert made.returncode == 0, made.stderr
+        shutil.copy(SPEC.with_name("vagrant.yml"), self._directory)
+        machines = self.cluster.machines
+        machines.up()
+        self.cluster.deepopsctl("ssh", "setup", "--identity", str(machines.login_key(CONTROLLER)))
+        self.cluster.root(NODE, DEVICES)
+        return self.cluster
+
+    def keep(self) -> None:
+        """Take the snapshot that every other stage starts from; once, after the first deploy."""
+        self._versions.write_text(json.dumps(self._ask_versions()), encoding="utf-8")
+        self.cluster.hang_up()
+        self.cluster.machines.save(DEPLOYED)
+        shutil.copytree(self._directory, self._kept, symlinks=True)
+
+    def deployed(self) -> VmCluster:
+        """The cluster as the first deploy left it; it is deployed now where no snapshot is there."""
+        if not (self._kept.is_dir() and self.cluster.machines.has(DEPLOYED)):
+            self.fresh().deploy()
+            self.keep()
+            return self.cluster
+        self.cluster.hang_up()
+        self.cluster.machines.restore(DEPLOYED)
+        shutil.rmtree(self._directory)
+        shutil.copytree(self._kept, self._directory, symlinks=True)
+        for node in self.cluster.addresses:
+            self.cluster.wait_for_ssh(node)
+        self.cluster.set_clocks()
+        return self.cluster
+
+    def clear(self) -> None:
+        """Remove machines, snapshots and files."""
+        if self._directory.is_dir():
+            self.cluster.hang_up()
+            self.cluster.machines.destroy()
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.mkdir(parents=True)
+
+    def versions(self) -> dict[str, str]:
+        """What the machines ran with and on; empty before the first deploy."""
+        if not self._versions.is_file():
+            return {}
+        found: dict[str, str] = json.loads(self._versions.read_text(encoding="utf-8"))
+        return found
+
+    def _ask_versions(self) -> dict[str, str]:
+        here = dict(os.environ)
+        return {
+            "Vagrant": run(["vagrant", "--version"], here).split()[-1],
+            "libvirt": run(["virsh", "--version"], here).strip(),
+            "QEMU": run(["qemu-system-x86_64", "--version"], here).split()[3],
+            "guests": "Debian " + self.cluster.root(NODE, "cat /etc/debian_version"),
+            "kernel": self.cluster.root(NODE, "uname --kernel-release"),
+            "Slurm": self.cluster.root(CONTROLLER, "scontrol --version").split()[-1],
+            "processor": self.cluster.root(NODE, "systemd-detect-virt || true").replace("qemu", "emulated (QEMU TCG)"),
+        }
+
+    @property
+    def _directory(self) -> Path:
+        return self.folder / "cluster"
+
+    @property
+    def _kept(self) -> Path:
+        return self.folder / "cluster.deployed"
+
+    @property
+    def _versions(self) -> Path:
+        return self.folder / "versions.json"
+
+
+def stand_for(os_name: str) -> Stand:
+    """The stand of a Debian release, in the checkout's cache."""
+    return Stand(os_name, ROOT / ".cache" / "test-vm" / os_name)

@@ -1,0 +1,46 @@
+"""Stage power_off: the controller loses its power while jobs run, end and wait. All of them are there afterwards."""
+
+from __future__ import annotations
+
+from tests.lab.faults import assert_heals, holds, running_job, wait_until, wait_until_saved
+from tests.vm.stages.vmcluster import CONTROLLER, NODE, VmCluster
+
+
+def works(job: int) -> str:
+    """A shell test on the node, that needs no slurmctld: the job's script is there."""
+    return f"pgrep -f 'job0*{job}/slurm_script'"
+
+
+def test_no_job_is_lost_when_the_controller_loses_its_power(cluster: VmCluster) -> None:
+    before = cluster.submit("hostname", "--mem=100M")
+    cluster.wait_for_rows([before])
+    with running_job(cluster, NODE) as long:
+        with running_job(cluster, NODE) as short:
+            queued = cluster.submit("hostname", "--exclusive", "--mem=100M")
+            for job in (long, short, queued):
+                wait_until_saved(cluster, job)
+
+            cluster.power_cut(CONTROLLER)
+            cluster.root(NODE, f"touch /tmp/go-{short}")
+            wait_until("the short job ends", lambda: not holds(cluster, NODE, works(short)), cluster.patience_s)
+            assert holds(cluster, NODE, works(long))
+            cluster.power_on(CONTROLLER)
+
+            wait_until(
+                "slurmctld answers",
+                lambda: holds(cluster, CONTROLLER, "scontrol ping | grep -q UP"),
+                cluster.patience_s,
+            )
+            # this block ends when slurmdbd has the short one as COMPLETED
+        assert cluster.job_state(long) == "RUNNING"
+        assert holds(cluster, NODE, works(long))
+        assert cluster.job_state(queued) == "PENDING"
+
+    jobs = [before, short, long, queued]
+    cluster.wait_for_rows(jobs)
+    listed = ",".join(map(str, jobs))
+    # one row each: none was started a second time
+    rows = cluster.user(CONTROLLER, f"sacct -nX -P --duplicates -o jobid,state -j {listed}").split()
+    assert sorted(rows) == sorted(f"{job}|COMPLETED" for job in jobs)
+    cluster.wait_for_state("idle")
+    assert_heals(cluster)
