@@ -2,7 +2,9 @@
 
 Figures are those of NVIDIA's data sheets and architecture papers for each product: memory bandwidth, fp32 outside the
 matrix units, dense bf16 with fp32 sums (half of what a sheet gives "with sparsity"; GeForce: half of the figure for
-fp16 sums), NVLink in one direction for the whole GPU. No figure was measured by us: no GPU was at hand.
+fp16 sums), NVLink in one direction for the whole GPU. They were set down from what is generally known; A40, L4, L40,
+L40S, H100, H200, B200 and B300 were compared with published tables, the other rows were not looked up again. No figure
+was measured by us: no GPU was at hand.
 
 The shares are wide on purpose: they find what is broken (a memory stack gone, a link at half width, a GPU that
 throttles). What is merely odd is found by comparison with the other GPUs of the same model, which needs no table.
@@ -28,7 +30,7 @@ class Figures(NamedTuple):
     c2c: bool = False
 
 
-# Hopper's full rate needs wgmma; mma.sync reaches about 0.62 of it (published microbenchmarks of the H100).
+# Hopper's full rate needs wgmma, which mma.sync stays well below: 0.62 is what is told of the H100, and not confirmed.
 _HOPPER_MMA = 0.62
 # Data centre Blackwell needs tcgen05; what mma.sync reaches there is not published.
 _BLACKWELL_MMA = 0
