@@ -53,8 +53,8 @@ lint: venv ## ruff and ansible-lint
 types: venv ## mypy, strict
 	$(BIN)/mypy
 
-unit: venv ## The tests that need no lab
-	$(BIN)/pytest -m "not lab" tests
+unit: venv ## The tests that need no lab and no virtual machine
+	$(BIN)/pytest -m "not lab and not vm and not qemu" tests
 
 lab-tests: tools venv ## The tests on real Slurm clusters in containers
 	$(BIN)/pytest -m lab tests

@@ -88,6 +88,7 @@ def play(
     hosts: Mapping[str, Mapping[str, object]],
     *options: str,
     settings: Mapping[str, str] | None = None,
+    seconds: int = 300,
 ) -> Played:
     """Run plays; `folder` is a fresh one and keeps all that Ansible writes."""
     playbook = folder / "playbook.yml"
@@ -100,7 +101,7 @@ def play(
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=300,
+        timeout=seconds,
     )
     results = folder / "results.jsonl"
     lines = results.read_text(encoding="utf-8").splitlines() if results.exists() else []
