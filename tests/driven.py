@@ -7,19 +7,33 @@ import subprocess
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-# a machine that runs several labs at once may take ten times as long as a quiet one
-PATIENCE_S = 180.0
+# a slow machine that does other work as well may take ten times as long as a quiet one
+PATIENCE_S = 300.0
 DEEPOPSCTL = str(Path(sys.executable).parent / "deepopsctl")
 
 
 def command(*arguments: str, seconds: float = 600) -> subprocess.CompletedProcess[str]:
     """Run deepopsctl and return what it printed."""
     return subprocess.run([DEEPOPSCTL, *arguments], capture_output=True, text=True, timeout=seconds)
+
+
+def wait_until(
+    what: str,
+    condition: Callable[[], object],
+    seconds: float = PATIENCE_S,
+    found: Callable[[], str] = str,
+    pause_s: float = 0.2,
+) -> None:
+    """Poll until a condition holds; else a test fails with `what` it waited for, and what it `found` instead."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {seconds:.0f} s: {what}; {found()}"
+        time.sleep(pause_s)
 
 
 @dataclass(frozen=True)
@@ -76,11 +90,23 @@ class DrivenCluster(ABC):
     def job_state(self, job: int) -> str:
         """A job's state as Slurm's accounting has it, or squeue while it runs."""
         running = self.user("ctl1", f"squeue --noheader --format=%T --job {job}", ok=False)
-        return running if running.isupper() else self.user("ctl1", f"sacct -nX -P -o state -j {job}")
+        return running if running.isupper() else self.user("ctl1", f"sacct -nX -P -o state -j {job}", ok=False)
 
-    def wait_for_job(self, job: int, state: str, seconds: int = 60) -> None:
-        """Wait until a job is in a state."""
-        deadline = time.monotonic() + seconds
-        while self.job_state(job) != state:
-            assert time.monotonic() < deadline, f"job {job} is {self.job_state(job)}, not {state}"
-            time.sleep(0.5)
+    def wait_for_job(self, job: int, state: str, seconds: float | None = None) -> None:
+        """Wait until a job is in a state, as long as is patient on these machines."""
+        wait_until(
+            f"job {job} is {state}",
+            lambda: self.job_state(job) == state,
+            self.patience_s if seconds is None else seconds,
+            lambda: self.job_state(job),
+        )
+
+    def wait_until_idle(self) -> None:
+        """Wait until all compute nodes answer, are in service and have no job."""
+        look = "sinfo -h -N -o %T"
+        wait_until(
+            "all nodes are idle",
+            lambda: set(self.root("ctl1", look, ok=False).split()) == {"idle"},
+            self.patience_s,
+            lambda: self.root("ctl1", "sinfo -N; squeue", ok=False),
+        )

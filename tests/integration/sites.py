@@ -69,7 +69,7 @@ class Site:
     def command(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
         """Run the command line to its end."""
         process = self.start(*arguments, **environment)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=300)
         return subprocess.CompletedProcess(arguments, process.returncode, out, err)
 
     def last_run(self) -> Path:
@@ -125,7 +125,7 @@ def play(tasks: str, hosts: str = "slurm_cluster") -> str:
     return f"- name: Work\n  hosts: {hosts}\n  gather_facts: false\n  tasks:\n{indented}\n"
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = 20) -> None:
+def wait_until(condition: Callable[[], bool], seconds: float = 120) -> None:
     """Wait for something that must come."""
     deadline = time.monotonic() + seconds
     while not condition():

@@ -40,7 +40,7 @@ def sleepers() -> int:
 def test_a_signal_ends_everything_and_says_what_is_undone(site: Site, number: signal.Signals) -> None:
     process = napping(site)
     process.send_signal(number)
-    _, err = process.communicate(timeout=10)
+    _, err = process.communicate(timeout=120)
     assert process.returncode == ExitCode.INTERRUPTED
     assert sleepers() == 0
     assert processes_with(str(site.directory.path)) == []
@@ -65,13 +65,13 @@ def test_a_second_run_is_refused_with_who_and_since_when(site: Site) -> None:
     assert f"(pid {process.pid})" in error["message"]
     assert "deepopsctl deploy, started by" in error["message"]
     process.terminate()
-    process.communicate(timeout=10)
+    process.communicate(timeout=120)
 
 
 def test_kill_9_ends_ansible_as_well_and_the_next_run_works(site: Site) -> None:
     process = napping(site)
     process.kill()
-    process.communicate(timeout=10)
+    process.communicate(timeout=120)
     wait_until(lambda: sleepers() == 0)
     killed = site.last_run()
     site.write_playbook("slurm", play("- name: Begin\n  debug: {msg: x}\n"))

@@ -107,7 +107,7 @@ def test_the_sudo_password_is_asked_once_and_written_nowhere(
     site.write_playbook("slurm", play("- name: Root\n  command: id\n  become: true\n  become_user: daemon\n"))
     arguments = ["-m", "deepopsctl", "-C", str(site.directory.path), "deploy", "-K"]
     inherited = {**os.environ, "DEEPOPSCTL_CONTENT": str(site.content)}
-    terminal = pexpect.spawn(sys.executable, arguments, env=inherited, encoding="utf-8", timeout=60)
+    terminal = pexpect.spawn(sys.executable, arguments, env=inherited, encoding="utf-8", timeout=300)
 
     terminal.expect("sudo password:")
     terminal.sendline(word)

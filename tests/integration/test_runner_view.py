@@ -33,7 +33,7 @@ def site(tmp_path: Path) -> Site:
 def on_a_terminal(site: Site, **environment: str) -> str:
     line = ["-m", "deepopsctl", "-C", str(site.directory.path), "deploy"]
     inherited = {**os.environ, "TERM": "xterm", "DEEPOPSCTL_CONTENT": str(site.content), **environment}
-    terminal = pexpect.spawn(sys.executable, line, env=inherited, encoding="utf-8", timeout=60, dimensions=(24, 100))
+    terminal = pexpect.spawn(sys.executable, line, env=inherited, encoding="utf-8", timeout=300, dimensions=(24, 100))
     terminal.expect(pexpect.EOF)
     return str(terminal.before)
 

@@ -38,7 +38,7 @@ class Installed:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=600,
         )
         assert done.returncode == 0, f"{arguments}: {done.stdout}{done.stderr}"
         return done.stdout + done.stderr
@@ -77,7 +77,7 @@ def install(target: Path, what: str, *options: str) -> Installed:
         ],
         env=clean_environment(),
         check=True,
-        timeout=120,
+        timeout=600,
     )
     return installed
 
@@ -100,7 +100,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
         [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(target), str(copy)],
         check=True,
         capture_output=True,
-        timeout=120,
+        timeout=600,
     )
     (found,) = target.glob("*.whl")
     return found

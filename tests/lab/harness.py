@@ -10,9 +10,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.driven import DEEPOPSCTL, DrivenCluster, command
+import pytest
 
-__all__ = ["DEEPOPSCTL", "NOT_POSSIBLE", "PREFIX", "LabCluster", "command", "fresh_cluster", "lab_down", "lab_up"]
+from tests.driven import DEEPOPSCTL, PATIENCE_S, DrivenCluster, command, wait_until
+
+__all__ = [
+    "DEEPOPSCTL",
+    "NOT_POSSIBLE",
+    "PATIENCE_S",
+    "PREFIX",
+    "LabCluster",
+    "SharedCluster",
+    "command",
+    "fresh_cluster",
+    "lab_down",
+    "lab_up",
+    "wait_until",
+]
 
 # A second checkout on the same machine may test at the same time: labs are known by their names alone.
 PREFIX = os.environ.get("DEEPOPSCTL_TEST_LAB_PREFIX", "test")
@@ -36,7 +50,7 @@ class LabCluster(DrivenCluster):
 
     def _exec(self, node: str, argv: list[str], ok: bool) -> str:
         done = subprocess.run(
-            ["podman", "exec", f"{self.name}-{node}", *argv], capture_output=True, text=True, timeout=120
+            ["podman", "exec", f"{self.name}-{node}", *argv], capture_output=True, text=True, timeout=PATIENCE_S
         )
         if ok:
             assert done.returncode == 0, f"{node}: {argv[-1]}: {done.stdout}{done.stderr}"
@@ -45,7 +59,7 @@ class LabCluster(DrivenCluster):
     def holds(self, node: str, test: str) -> bool:
         """Whether a shell test is true on a node, for root; false where the node is off."""
         argv = ["podman", "exec", f"{self.name}-{node}", "sh", "-c", test]
-        return subprocess.run(argv, capture_output=True, timeout=120).returncode == 0
+        return subprocess.run(argv, capture_output=True, timeout=PATIENCE_S).returncode == 0
 
     def power_on(self, node: str) -> None:
         """Start a container; does nothing where it runs."""
@@ -56,7 +70,7 @@ class LabCluster(DrivenCluster):
         self._podman("kill", node)
 
     def _podman(self, verb: str, node: str) -> None:
-        subprocess.run(["podman", verb, f"{self.name}-{node}"], check=True, capture_output=True, timeout=120)
+        subprocess.run(["podman", verb, f"{self.name}-{node}"], check=True, capture_output=True, timeout=PATIENCE_S)
 
 
 def fresh_cluster(name: str, folder: Path, *options: str, os: str = "debian13") -> LabCluster:
@@ -68,6 +82,28 @@ def fresh_cluster(name: str, folder: Path, *options: str, os: str = "debian13") 
     found = LabCluster(name, os, folder / "cluster", Path(lab["node_list"]), Path(lab["password_file"]))
     found.deepopsctl("ssh", "setup", "--password-file", str(found.password_file))
     return found
+
+
+class SharedCluster:
+    """One deployed cluster for many modules: made when it is first asked for, and anew after it was discarded."""
+
+    def __init__(self, name: str, folders: pytest.TempPathFactory) -> None:
+        self._name = name
+        self._folders = folders
+        self._made: LabCluster | None = None
+
+    def get(self) -> LabCluster:
+        """The cluster: a controller, two nodes with two simulated GPUs."""
+        if self._made is None:
+            made = fresh_cluster(self._name, self._folders.mktemp(self._name), "--compute", "2", "--gpus", "a100:2")
+            made.deploy()
+            self._made = made
+        return self._made
+
+    def discard(self) -> None:
+        """Remove it, or what there is of it."""
+        self._made = None
+        lab_down(self._name)
 
 
 def lab_up(name: str, *options: str) -> dict[str, Any]:

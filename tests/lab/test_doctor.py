@@ -17,7 +17,7 @@ import pytest
 
 from deepopsctl.doctor.catalogue import DOCTOR
 from tests.lab.doctor_damages import DAMAGES, DECLARED, DECLARED_FOUND, HARDWARE, NOT_HERE, Damage, Key
-from tests.lab.harness import PREFIX, LabCluster, fresh_cluster, lab_down
+from tests.lab.harness import PATIENCE_S, PREFIX, LabCluster, fresh_cluster, lab_down
 
 LAB = f"{PREFIX}-doctor"
 NODES = ("ctl1", "gpu01", "gpu02")
@@ -74,7 +74,7 @@ def doctor(cluster: LabCluster, *arguments: str, directory: Path | None = None) 
 
 
 def podman(*arguments: str) -> str:
-    done = subprocess.run(["podman", *arguments], capture_output=True, text=True, timeout=120)
+    done = subprocess.run(["podman", *arguments], capture_output=True, text=True, timeout=PATIENCE_S)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 
@@ -85,7 +85,9 @@ def step(cluster: LabCluster, node: str, script: str) -> None:
         cluster.root(node, script)
         return
     pid = podman("inspect", "--format", "{{.State.Pid}}", f"{cluster.name}-{node.removeprefix('net:')}")
-    done = subprocess.run(["nsenter", "-t", pid, "-n", "sh", "-c", script], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        ["nsenter", "-t", pid, "-n", "sh", "-c", script], capture_output=True, text=True, timeout=PATIENCE_S
+    )
     assert done.returncode == 0, f"{script}: {done.stderr}"
 
 
@@ -190,7 +192,7 @@ def test_keys_that_do_not_fit_are_told_apart(bare: LabCluster, tmp_path: Path) -
     (directory / "ssh" / "id_ed25519").unlink()
     subprocess.run(
         ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(directory / "ssh" / "id_ed25519")],
-        input="y\n", text=True, check=True, capture_output=True, timeout=60,
+        input="y\n", text=True, check=True, capture_output=True, timeout=PATIENCE_S,
     )  # fmt: skip
 
     result = doctor(bare, directory=directory)
@@ -222,7 +224,7 @@ def test_a_sudo_password_is_tried(bare: LabCluster, answer: str, code: int, word
     password = bare.password_file.read_text().strip() if answer == "right" else "wrong"
     with damaged(bare, sudo):
         line = ["-m", "deepopsctl", "-C", str(bare.directory), "doctor", "--limit", "ctl1", "-K"]
-        terminal = pexpect.spawn(sys.executable, line, encoding="utf-8", timeout=120, dimensions=(50, 120))
+        terminal = pexpect.spawn(sys.executable, line, encoding="utf-8", timeout=PATIENCE_S, dimensions=(50, 120))
         terminal.expect("sudo password")
         terminal.sendline(password)
         terminal.expect(pexpect.EOF)

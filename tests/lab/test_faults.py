@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 import pytest
 
@@ -16,22 +15,15 @@ from tests.lab.faults import (
     no_package_manager,
     release,
     running_job,
-    wait_until,
     wait_until_saved,
 )
-from tests.lab.harness import PREFIX, LabCluster, command, fresh_cluster, lab_down
+from tests.lab.harness import LabCluster, command, wait_until
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
-    """A deployed cluster that may be hurt: one damage after the other, each healed before the next."""
-    name = f"{PREFIX}-faults"
-    try:
-        found = fresh_cluster(name, tmp_path_factory.mktemp(name), "--compute", "2", "--gpus", "a100:2")
-        found.deploy()
-        yield found
-    finally:
-        lab_down(name)
+@pytest.fixture
+def cluster(deployed: LabCluster) -> LabCluster:
+    """One damage after the other, each healed before the next."""
+    return deployed
 
 
 def test_a_node_that_dies_in_the_middle_is_set_aside_and_made_good_later(cluster: LabCluster) -> None:

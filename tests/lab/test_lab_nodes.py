@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from deepopsctl.lab.state import LabStore
-from tests.lab.harness import DEEPOPSCTL, command, lab_down, lab_up
+from tests.lab.harness import DEEPOPSCTL, PATIENCE_S, command, lab_down, lab_up
 
 DEVICE_ANSWER = "python3 -c 'import errno, os; os.open(\"/dev/nvidia1\", os.O_RDWR)' 2>&1 | tail -n 1"
 NEW_CGROUP = """set -e
@@ -28,7 +28,7 @@ SSH_OPTIONS = (
 
 
 def podman(*arguments: str) -> str:
-    done = subprocess.run(["podman", *arguments], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(["podman", *arguments], capture_output=True, text=True, timeout=PATIENCE_S)
     assert done.returncode == 0, f"podman {' '.join(arguments)}: {done.stderr}"
     return done.stdout.strip()
 
@@ -65,7 +65,7 @@ class Lab:
             input=stdin,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=PATIENCE_S,
         )
         return (done.stdout + done.stderr).strip()
 
@@ -78,7 +78,7 @@ def traces(name: str, containers: Sequence[str] = ()) -> list[str]:
     found += [str(path) for path in (store.root / name, store.root / f"{name}.lock") if path.exists()]
     for container in containers:
         find = ["find", "/sys/fs/cgroup", "-maxdepth", "4", "-name", f"*{container}*"]
-        found += subprocess.run(find, capture_output=True, text=True, timeout=60).stdout.split()
+        found += subprocess.run(find, capture_output=True, text=True, timeout=PATIENCE_S).stdout.split()
     return found
 
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from tests.lab.harness import PREFIX, LabCluster, fresh_cluster, lab_down, lab_up
+from tests.lab.harness import PATIENCE_S, LabCluster, lab_up
 
 # goes on through all of this on a node that no command is about, and ends well
 BYSTANDER = "gpu01"
@@ -18,22 +17,16 @@ GPUS = ("--gpus", "a100:2")
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
+def cluster(expendable: LabCluster) -> LabCluster:
     """A controller and two nodes, deployed."""
-    name = f"{PREFIX}-verbs"
-    try:
-        found = fresh_cluster(name, tmp_path_factory.mktemp(name), "--compute", "2", *GPUS)
-        found.deploy()
-        yield found
-    finally:
-        lab_down(name)
+    return expendable
 
 
 @pytest.fixture(scope="module")
 def job(cluster: LabCluster) -> int:
     """A job on the bystander, running."""
     found = cluster.submit(PATIENT_JOB, f"--nodelist={BYSTANDER}", "--mem=100M", "--time=60")
-    cluster.wait_for_job(found, "RUNNING", 120)
+    cluster.wait_for_job(found, "RUNNING")
     return found
 
 
@@ -52,7 +45,7 @@ def addresses(cluster: LabCluster, compute: int) -> dict[str, str]:
 
 
 def podman(*words: str) -> None:
-    subprocess.run(["podman", *words], check=True, capture_output=True, timeout=120)
+    subprocess.run(["podman", *words], check=True, capture_output=True, timeout=PATIENCE_S)
 
 
 def spec(cluster: LabCluster) -> str:
@@ -121,7 +114,7 @@ def test_a_node_that_fails_stays_out_of_service_and_the_next_try_finishes(cluste
 
 def test_a_node_with_a_job_is_not_removed(cluster: LabCluster) -> None:
     busy = cluster.submit(PATIENT_JOB, "--nodelist=gpu03", "--mem=100M", "--time=60")
-    cluster.wait_for_job(busy, "RUNNING", 120)
+    cluster.wait_for_job(busy, "RUNNING")
     before = spec(cluster)
 
     report = verb(cluster, "remove", "gpu03", "--yes", "--timeout", "1s", code=124)
@@ -131,7 +124,7 @@ def test_a_node_with_a_job_is_not_removed(cluster: LabCluster) -> None:
     assert cluster.job_state(busy) == "RUNNING"
     assert "deepopsctl: node remove" in cluster.root("ctl1", "sinfo -h -R -o %E")
     cluster.user("gpu03", f"touch /tmp/end-of-{busy}")
-    cluster.wait_for_job(busy, "COMPLETED", 120)
+    cluster.wait_for_job(busy, "COMPLETED")
 
 
 def test_a_removed_node_leaves_nothing_behind(cluster: LabCluster, job: int) -> None:
@@ -181,4 +174,4 @@ def test_a_dead_node_is_removed_with_a_warning(cluster: LabCluster) -> None:
 def test_the_job_beside_it_all_ended_well(cluster: LabCluster, job: int) -> None:
     cluster.user(BYSTANDER, f"touch /tmp/end-of-{job}")
 
-    cluster.wait_for_job(job, "COMPLETED", 120)
+    cluster.wait_for_job(job, "COMPLETED")

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -12,7 +11,7 @@ import pytest
 from deepopsctl.model import Partition
 from deepopsctl.spec import parse_spec
 from deepopsctl.specwriter import render_spec
-from tests.lab.harness import LabCluster
+from tests.lab.harness import LabCluster, wait_until
 
 POLICY = """
 priority: {weights: {fairshare: 12000, qos: 3000}, decay_half_life: "14-0"}
@@ -28,12 +27,10 @@ accounts:
 LONG_JOB = "for i in $(seq 600); do sleep 1; done"
 
 
-def eventually(what: Callable[[], str], wanted: str, seconds: int = 120) -> None:
-    """Wait until an answer contains something."""
-    deadline = time.monotonic() + seconds
-    while wanted not in (answer := what()):
-        assert time.monotonic() < deadline, answer
-        time.sleep(0.5)
+def wait_until_no_job_is_left(cluster: LabCluster) -> None:
+    """Wait until the queue is empty."""
+    queue = "squeue --noheader"
+    wait_until("the queue is empty", lambda: not cluster.root("ctl1", queue, ok=False))
 
 
 def declared(text: str) -> str:
@@ -60,7 +57,7 @@ def policed(deployed: LabCluster) -> Iterator[LabCluster]:
         yield deployed
     finally:
         deployed.root("ctl1", "scancel --user=ubuntu", ok=False)
-        eventually(lambda: f"[{deployed.root('ctl1', 'squeue --noheader', ok=False)}]", "[]")
+        wait_until_no_job_is_left(deployed)
         spec.write_text(before, encoding="utf-8")
         deployed.deploy()
         deployed.root(
@@ -104,11 +101,11 @@ def test_a_job_without_gpus_goes_to_the_node_without(policed: LabCluster) -> Non
 def test_a_job_over_its_limit_waits_and_slurm_says_why(policed: LabCluster) -> None:
     first, second = (policed.submit(LONG_JOB, "--qos=capped", "--mem=100M") for _ in range(2))
 
-    policed.wait_for_job(first, "RUNNING", 120)
-    eventually(lambda: job(policed, second, "Reason"), "QOSMaxJobsPerUserLimit")
+    policed.wait_for_job(first, "RUNNING")
+    wait_until("Slurm says why", lambda: job(policed, second, "Reason") == "QOSMaxJobsPerUserLimit")
 
     policed.user("ctl1", f"scancel {first} {second}")
-    eventually(lambda: f"[{policed.root('ctl1', 'squeue --noheader', ok=False)}]", "[]")
+    wait_until_no_job_is_left(policed)
 
 
 def test_a_user_without_an_association_is_refused(policed: LabCluster) -> None:
@@ -119,15 +116,15 @@ def test_a_user_without_an_association_is_refused(policed: LabCluster) -> None:
 
 def test_a_job_that_may_be_preempted_gives_way_and_waits_again(policed: LabCluster) -> None:
     low = policed.submit(LONG_JOB, "--qos=low", "--gpus=2", "--mem=100M", "--requeue")
-    policed.wait_for_job(low, "RUNNING", 120)
+    policed.wait_for_job(low, "RUNNING")
 
     high = policed.submit(LONG_JOB, "--qos=high", "--gpus=2", "--mem=100M")
 
-    policed.wait_for_job(high, "RUNNING", 180)
+    policed.wait_for_job(high, "RUNNING")
     assert job(policed, low, "JobState") == "PENDING"
     assert job(policed, low, "Restarts") == "1"
     policed.user("ctl1", f"scancel {low} {high}")
-    eventually(lambda: f"[{policed.root('ctl1', 'squeue --noheader', ok=False)}]", "[]")
+    wait_until_no_job_is_left(policed)
 
 
 def test_a_limit_changed_by_hand_is_mended_by_a_full_run_alone(policed: LabCluster) -> None:

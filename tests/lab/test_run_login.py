@@ -11,7 +11,7 @@ from typing import Any
 import pexpect  # type: ignore[import-untyped]
 import pytest
 
-from tests.lab.harness import PREFIX, LabCluster, command, lab_down, lab_up
+from tests.lab.harness import PATIENCE_S, PREFIX, LabCluster, command, lab_down, lab_up
 
 LAB = f"{PREFIX}-login"
 PLAY = """\
@@ -50,7 +50,7 @@ def deploy(cluster: LabCluster, *options: str, answers: dict[str, str] | None = 
     """Run the little playbook on a terminal; the exit code and the summary."""
     content = cluster.directory.parent / "content"
     line = ["-m", "deepopsctl", "--content", str(content), "-C", str(cluster.directory), "deploy", *options]
-    terminal = pexpect.spawn(sys.executable, line, encoding="utf-8", timeout=60)
+    terminal = pexpect.spawn(sys.executable, line, encoding="utf-8", timeout=PATIENCE_S)
     for question, answer in (answers or {}).items():
         terminal.expect(question)
         terminal.sendline(answer)

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from tests.lab.harness import DEEPOPSCTL, PREFIX, LabCluster, command, lab_down, lab_up
+from tests.lab.harness import DEEPOPSCTL, PATIENCE_S, PREFIX, LabCluster, command, lab_down, lab_up, wait_until
 
 LAB = f"{PREFIX}-ssh"
 NODES = ("ctl1", "gpu01", "gpu02")
@@ -255,22 +255,16 @@ def test_an_interrupted_run_is_finished_by_the_next(ssh_lab: SshLab, number: sig
         str(ssh_lab.password_file),
     ]
     with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        _wait_for_text(ssh_lab.directory / "known_hosts", "ctl1")
+        pins = ssh_lab.directory / "known_hosts"
+        wait_until("it has reached ctl1", lambda: "ctl1" in pins.read_text(), pause_s=0.005)
         process.send_signal(number)
-        _, errors = process.communicate(timeout=20)
+        _, errors = process.communicate(timeout=PATIENCE_S)
     if number is not signal.SIGKILL:
         assert process.returncode == 130
         assert "of 3 nodes are ready" in errors
     nodes = ssh_lab.setup_with_password()
     assert all(node["ok"] for node in nodes.values())
     assert all(len(set(ssh_lab.authorized(node))) == len(ssh_lab.authorized(node)) == 2 for node in NODES)
-
-
-def _wait_for_text(file: Path, text: str) -> None:
-    deadline = time.monotonic() + 10
-    while text not in file.read_text():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 @pytest.fixture
@@ -298,9 +292,7 @@ def test_a_key_in_the_persons_agent_is_enough(
     monkeypatch.setenv("SSH_AUTH_SOCK", str(tmp_path / "agent"))
     agent = subprocess.Popen(["ssh-agent", "-D", "-a", str(tmp_path / "agent")], stdout=subprocess.DEVNULL)
     try:
-        while not (tmp_path / "agent").exists():
-            assert agent.poll() is None
-            time.sleep(0.02)
+        wait_until("the agent listens", lambda: (tmp_path / "agent").exists() or agent.poll() is not None)
         subprocess.run(["ssh-add", "-q", str(own_key)], check=True, capture_output=True)
         ssh_lab.setup()
     finally:
@@ -337,7 +329,9 @@ def test_all_goes_through_a_jump_host(ssh_lab: SshLab) -> None:
     ssh_lab.deepopsctl("inventory")
     arguments = ["-i", "inventory/hosts.yml", "--vault-password-file", ".vault-password", "-m", "ping", "all"]
     ansible = Path(DEEPOPSCTL).with_name("ansible")
-    done = subprocess.run([ansible, *arguments], cwd=ssh_lab.directory, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [ansible, *arguments], cwd=ssh_lab.directory, capture_output=True, text=True, timeout=PATIENCE_S
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("SUCCESS") == 3
 
@@ -448,7 +442,7 @@ def on_terminal(lab: SshLab, *arguments: str, answers: list[tuple[str, str]]) ->
     process, terminal = pty.fork()
     if process == 0:
         os.execv(DEEPOPSCTL, [DEEPOPSCTL, "-C", str(lab.directory), "ssh", "setup", *arguments])  # noqa: S606 - the child of pty.fork
-    shown, deadline = "", time.monotonic() + 60
+    shown, deadline = "", time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         ready, _, _ = select.select([terminal], [], [], 0.2)
         if not ready:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.lab.harness import PREFIX, LabCluster, fresh_cluster, lab_down
+from tests.lab.harness import PREFIX, LabCluster, fresh_cluster, lab_down, wait_until
 
 # long: a slow machine is no silent node
 PATIENCE = ("--node-timeout", "120")
@@ -40,26 +39,11 @@ def by_name(document: dict[str, Any], field: str) -> dict[str, Any]:
     return {entry["name"]: entry[field] for entry in document["nodes"]}
 
 
-def wait_until(true: Callable[[], bool], what: str, seconds: int = 120) -> None:
-    """Poll with a deadline that a slow machine keeps."""
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
-        time.sleep(0.5)
-
-
-def wait_until_idle(cluster: LabCluster) -> None:
-    """All nodes free, none out of service."""
-    wait_until(
-        lambda: cluster.root("ctl1", "sinfo -h -N -o %T", ok=False).split() == ["idle", "idle"], "both nodes idle"
-    )
-
-
 @pytest.fixture(scope="module")
 def cluster(deployed: LabCluster) -> Iterator[LabCluster]:
     """Freshly compared with its wish, with all nodes idle; whatever a failed test left is put right at the end."""
     deployed.deploy()
-    wait_until_idle(deployed)
+    deployed.wait_until_idle()
     yield deployed
     deployed.root("ctl1", "scancel --user ubuntu; systemctl start slurmctld", ok=False)
     deployed.root("gpu02", "systemctl start ssh", ok=False)
@@ -71,11 +55,11 @@ def job_on(cluster: LabCluster, name: str) -> Iterator[int]:
     """A job that runs on a node; gone at the end, and the nodes idle."""
     job = cluster.submit(LONG_JOB, f"--nodelist={name}", "--mem=100M", "--gpus=1")
     try:
-        cluster.wait_for_job(job, "RUNNING", seconds=120)
+        cluster.wait_for_job(job, "RUNNING")
         yield job
     finally:
         cluster.root("ctl1", f"scancel {job}", ok=False)
-        wait_until(lambda: not cluster.root("ctl1", f"squeue -h -j {job}", ok=False), f"job {job} is gone")
+        wait_until(f"job {job} is gone", lambda: not cluster.root("ctl1", f"squeue -h -j {job}", ok=False))
 
 
 def test_a_cluster_that_is_well_says_so_and_keeps_no_run_of_it(cluster: LabCluster) -> None:
@@ -133,7 +117,7 @@ def test_a_slurmctld_that_is_down_is_a_finding_and_no_failure_of_status(cluster:
         code, found = status(cluster)
     finally:
         cluster.root("ctl1", "systemctl start slurmctld")
-        wait_until_idle(cluster)
+        cluster.wait_until_idle()
 
     assert code == 1
     assert found["slurm"]["installed"]
@@ -215,7 +199,7 @@ def test_what_others_took_out_of_service_is_theirs(cluster: LabCluster) -> None:
         ]
     finally:
         cluster.root("ctl1", "scontrol update nodename=gpu01,gpu02 state=resume")
-        wait_until_idle(cluster)
+        cluster.wait_until_idle()
 
 
 def test_a_cluster_without_slurm_has_a_status_too(tmp_path: Path) -> None:

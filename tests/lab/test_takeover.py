@@ -35,10 +35,10 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HandMade]:
         found = LabCluster(name, "debian13", folder / "cluster", Path(lab["node_list"]), Path(lab["password_file"]))
         handmade.build(found, {node["name"]: node["address"] for node in lab["nodes"]}, folder)
         ended = found.submit("true", "--chdir=/tmp", "--output=/dev/null")
-        found.wait_for_job(ended, "COMPLETED", 120)
+        found.wait_for_job(ended, "COMPLETED")
         options = ("--nodelist=gpu01", "--gpus=a100:1", "--chdir=/tmp", "--output=/dev/null")
         running = found.submit("while [ ! -e /tmp/go ]; do sleep 0.5; done", *options)
-        found.wait_for_job(running, "RUNNING", 120)
+        found.wait_for_job(running, "RUNNING")
         imported = command(
             "init", str(found.directory), "--from", str(folder / "slurm.conf"), "--addresses", str(folder / "hosts"),
             "--user", "ubuntu",
@@ -97,7 +97,7 @@ def test_accounting_has_the_jobs_of_before_and_after(made: HandMade) -> None:
     assert lab.job_state(made.ended) == "COMPLETED"
     assert "StorageLoc=hand_acct" in lab.root("ctl1", "cat /etc/slurm/slurmdbd.conf")
     new = lab.submit("true", "--chdir=/tmp", "--output=/dev/null", "--gpus=1")
-    lab.wait_for_job(new, "COMPLETED", 120)
+    lab.wait_for_job(new, "COMPLETED")
 
     rows = lab.root("ctl1", "echo 'select id_job from hand_acct.hand_job_table order by id_job' | mariadb -N").split()
 
@@ -110,7 +110,7 @@ def test_a_second_deploy_changes_nothing_and_the_old_job_ends_well(made: HandMad
     assert set(lab.changed(lab.deploy()).values()) == {0}
     assert set(lab.changed(lab.deploy("--full")).values()) == {0}
     lab.root("gpu01", "touch /tmp/go")
-    lab.wait_for_job(made.running, "COMPLETED", 120)
+    lab.wait_for_job(made.running, "COMPLETED")
 
 
 def test_a_cluster_of_ones_own_is_not_taken_over(made: HandMade) -> None:

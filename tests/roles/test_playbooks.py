@@ -55,7 +55,7 @@ def output(tmp_path_factory: pytest.TempPathFactory) -> str:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=120,
+        timeout=600,
     )
     assert done.returncode == 0, done.stdout
     return done.stdout

@@ -84,7 +84,7 @@ def test_no_role_names_a_group(role: str) -> None:
 
 class TestReadmes:
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run([sys.executable, str(SCRIPT), *arguments], capture_output=True, text=True, timeout=60)
+        return subprocess.run([sys.executable, str(SCRIPT), *arguments], capture_output=True, text=True, timeout=300)
 
     @pytest.fixture
     def content(self, tmp_path: Path) -> Path:

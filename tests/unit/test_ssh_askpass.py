@@ -25,7 +25,7 @@ def answer(environment: Mapping[str, str], prompt: str) -> subprocess.CompletedP
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
-        timeout=10,
+        timeout=120,
     )
 
 

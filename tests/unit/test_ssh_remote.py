@@ -32,7 +32,7 @@ def run(script: Script, home: Path, shell: str = "sh") -> Report:
         env={"HOME": str(home), "PATH": os.environ["PATH"]},
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=300,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return Report.read(done.stdout)
@@ -86,7 +86,7 @@ def test_nodes_with_one_home_directory_install_a_key_once(home: Path) -> None:
         for _ in range(8)
     ]
     for process in processes:
-        process.communicate(script.data.encode(), timeout=60)
+        process.communicate(script.data.encode(), timeout=300)
     assert [process.returncode for process in processes] == [0] * 8
     assert sorted(authorized(home)) == sorted([KEY, OTHER])
     assert [path.name for path in (home / ".ssh").iterdir()] == ["authorized_keys"]

@@ -12,8 +12,8 @@ from typing import ClassVar
 
 from deepopsctl.clusterdir import ClusterDir
 from deepopsctl.membership.hostpins import close_connections
-from tests.driven import DrivenCluster
-from tests.lab.faults import accounted, wait_until
+from tests.driven import DrivenCluster, wait_until
+from tests.lab.faults import accounted
 from tests.vm.stages.machines import PATIENCE_S, Machines
 
 CONTROLLER = "ctl1"
