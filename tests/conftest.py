@@ -39,6 +39,8 @@ def folder_for_temporary_files(tmp_path_factory: pytest.TempPathFactory) -> Iter
     tmp_path_factory.getbasetemp()
     # short, for the paths of sockets
     folder = Path(tempfile.mkdtemp(prefix="dt-", dir="/tmp"))
+    # as /tmp itself: programs of other users, such as apt's, work below it
+    folder.chmod(0o1777)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TMPDIR", str(folder))
         patch.setattr(tempfile, "tempdir", str(folder))
