@@ -110,14 +110,23 @@ def munge_key_hash(key):
     return sha256(base64.b64decode("".join(key.split()))).hexdigest()
 
 
-def slurm_foreign_nodes(names, hostvars):
-    """Sentences for the nodes that a `slurm_foreign` found something on; those with the same in one."""
-    found = {}
+def slurm_foreign_nodes(names, hostvars, cluster, munge_key):
+    """Sentences for the nodes on which the gate found a Slurm of another cluster; those with the same in one."""
+    found, key_hash = {}, munge_key_hash(munge_key)
     for name in names:
-        sentence = hostvars[name].get("slurm_foreign_result", {}).get("foreign", "")
+        sentence = _foreign(hostvars[name].get("node_gate_result", {}).get("foreign"), cluster, key_hash)
         if sentence:
             found.setdefault(sentence, []).append(name)
     return [f"{nodelist.fold(nodes)} {sentence}" for sentence, nodes in found.items()]
+
+
+def _foreign(slurm, cluster, key_hash):
+    """Why a node's Slurm is not this cluster's; '' when it is, or when there is none."""
+    if not slurm:
+        return ""
+    if slurm["cluster"] and slurm["cluster"] != cluster.lower():
+        return f"{slurm['what']} of the cluster {slurm['cluster']}, not {cluster}"
+    return "" if slurm["munge_key"] == key_hash else f"{slurm['what']} with another munge key than this cluster's"
 
 
 def slurm_deployed(names, hostvars):
@@ -143,7 +152,6 @@ class FilterModule:
         """Name -> function."""
         return {
             "fold_nodes": fold_nodes,
-            "munge_key_hash": munge_key_hash,
             "slurm_conf_servers": slurm_conf_servers,
             "slurm_foreign_nodes": slurm_foreign_nodes,
             "slurm_addresses": slurm_addresses,

@@ -59,6 +59,21 @@ def munge_key_hash():
     return hashlib.sha256(content).hexdigest() if content else ""
 
 
+def foreign(component):
+    """What there is to know of a Slurm that no deploy of ours made; {} when there is none."""
+    if deployed(component):
+        return {}
+    running = sorted(daemons())
+    path, content = first_file("slurm.conf")
+    if not running and (not content or content.startswith(OURS)):
+        return {}
+    return {
+        "what": "runs %s" % " and ".join(running) if running else "has %s" % path,
+        "cluster": settings(content).get("clustername", "").lower(),
+        "munge_key": munge_key_hash(),
+    }
+
+
 def deployed(component):
     """Whether deepopsctl has deployed a component here, or begun to."""
     folder = os.path.join(node_record.STATE, "records")

@@ -15,6 +15,10 @@ options:
   digest: {description: Hash of the desired state; empty never matches., type: str, default: ""}
   steps: {description: Steps that must have a record with that digest., type: list, elements: str, required: true}
   registered: {description: Nodes that slurmctld here must have in service., type: list, elements: str, default: []}
+  foreign:
+    description: Whether to look for a Slurm, too, on a node that the component was never deployed on.
+    type: bool
+    default: false
 author: deepopsctl
 """
 
@@ -30,9 +34,13 @@ RETURN = r"""
 clean: {description: True when nothing has to be done., type: bool, returned: always}
 reasons: {description: Why not, a sentence each., type: list, elements: str, returned: always}
 unregistered: {description: Nodes that Slurm itself keeps from serving., type: list, elements: str, returned: always}
+foreign:
+  description: A Slurm that no deploy made, with C(what) there is, its C(cluster) and the hash of its C(munge_key).
+  type: dict
+  returned: always
 """
 
-from ansible.module_utils import node_drift, node_platform, slurm_convergence
+from ansible.module_utils import node_drift, node_platform, slurm_convergence, slurm_running
 from ansible.module_utils.basic import AnsibleModule
 
 
@@ -43,6 +51,7 @@ def main():
             "digest": {"default": ""},
             "steps": {"type": "list", "elements": "str", "required": True},
             "registered": {"type": "list", "elements": "str", "default": []},
+            "foreign": {"type": "bool", "default": False},
         },
         supports_check_mode=True,
     )
@@ -52,7 +61,12 @@ def main():
     found += ["%s: %s" % (name, node.sentence()) for name, node in out_of_service.items()]
     facts = dict(node_platform.os_release(), **node_platform.cgroup_facts())
     module.exit_json(
-        changed=False, clean=not found, reasons=found, unregistered=list(out_of_service), ansible_facts=facts
+        changed=False,
+        clean=not found,
+        reasons=found,
+        unregistered=list(out_of_service),
+        foreign=slurm_running.foreign(module.params["component"]) if module.params["foreign"] else {},
+        ansible_facts=facts,
     )
 
 

@@ -80,3 +80,46 @@ def test_a_node_without_records_was_not_deployed(tmp_path: Path, monkeypatch: py
 
     assert running.deployed("slurm")
     assert not running.deployed("monitoring")
+
+
+class TestForeign:
+    """A Slurm that is on a node already."""
+
+    @pytest.fixture
+    def folder(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+        """Where slurm.conf may be, on a node without daemons and records."""
+        monkeypatch.setattr(nodeside.load("node_record"), "STATE", str(tmp_path / "state"))
+        monkeypatch.setattr(running, "FOLDERS", (str(tmp_path),))
+        monkeypatch.setattr(running, "MUNGE_KEY", str(tmp_path / "munge.key"))
+        monkeypatch.setattr(running, "daemons", dict)
+        return tmp_path
+
+    def test_a_bare_node_has_none(self, folder: Path) -> None:
+        assert running.foreign("slurm") == {}
+
+    def test_a_configuration_is_told_with_its_cluster_and_key(self, folder: Path) -> None:
+        (folder / "slurm.conf").write_text("ClusterName=Hand\n")
+        (folder / "munge.key").write_text("key")
+
+        assert running.foreign("slurm") == {
+            "what": f"has {folder}/slurm.conf",
+            "cluster": "hand",
+            "munge_key": "2c70e12b7a0646f92279f427c7b38e7334d8e5389cff167a1dc30e73f826b683",
+        }
+
+    def test_daemons_are_told_without_a_configuration_too(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(running, "daemons", lambda: {"slurmd": "/x", "slurmctld": "/y"})
+
+        assert running.foreign("slurm") == {"what": "runs slurmctld and slurmd", "cluster": "", "munge_key": ""}
+
+    def test_what_deepopsctl_wrote_is_its_own(self, folder: Path) -> None:
+        (folder / "slurm.conf").write_text("# Written by deepopsctl\nClusterName=hand\n")
+
+        assert running.foreign("slurm") == {}
+
+    def test_a_node_of_an_earlier_deploy_is_its_own(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(running, "daemons", lambda: {"slurmd": "/x"})
+        (folder / "state" / "records").mkdir(parents=True)
+        (folder / "state" / "records" / "slurm.common.json").write_text("{}")
+
+        assert running.foreign("slurm") == {}

@@ -60,12 +60,30 @@ def test_a_munge_key_has_one_hash_however_its_base64_is_broken_into_lines(filter
     assert filters.munge_key_hash("a2\nV5\n") == filters.munge_key_hash("a2V5")
 
 
-def test_nodes_with_the_same_foreign_slurm_are_named_together(filters: Any) -> None:
-    hosts = {
-        "gpu01": {"slurm_foreign_result": {"foreign": "runs slurmd"}},
-        "gpu02": {"slurm_foreign_result": {"foreign": "runs slurmd"}},
-        "gpu03": {"slurm_foreign_result": {"foreign": ""}},
-        "ctl1": {},
-    }
+def foreign_nodes(filters: Any, **slurms: dict[str, str]) -> Any:
+    """What is said of nodes on which the gate found these."""
+    hosts: dict[str, Any] = {name: {"node_gate_result": {"foreign": slurm}} for name, slurm in slurms.items()}
+    hosts["silent"] = {}
+    return filters.slurm_foreign_nodes(list(hosts), hosts, "Lab", "a2V5")
 
-    assert filters.slurm_foreign_nodes(list(hosts), hosts) == ["gpu[01-02] runs slurmd"]
+
+def test_nodes_with_the_same_foreign_slurm_are_named_together(filters: Any) -> None:
+    slurm = {"what": "runs slurmd", "cluster": "old", "munge_key": filters.munge_key_hash("a2V5")}
+
+    assert foreign_nodes(filters, gpu01=slurm, gpu02=slurm, gpu03={}) == [
+        "gpu[01-02] runs slurmd of the cluster old, not Lab"
+    ]
+
+
+def test_a_slurm_with_another_munge_key_is_foreign(filters: Any) -> None:
+    slurm = {"what": "has /etc/slurm/slurm.conf", "cluster": "", "munge_key": ""}
+
+    assert foreign_nodes(filters, gpu01=slurm) == [
+        "gpu01 has /etc/slurm/slurm.conf with another munge key than this cluster's"
+    ]
+
+
+def test_a_slurm_of_this_name_and_munge_key_is_this_clusters(filters: Any) -> None:
+    slurm = {"what": "runs slurmd", "cluster": "lab", "munge_key": filters.munge_key_hash("a2V5")}
+
+    assert foreign_nodes(filters, gpu01=slurm) == []
