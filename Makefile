@@ -4,10 +4,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 LAB ?= quickstart
 CLUSTER ?= lab-cluster
+SCENARIO ?= default
 OS ?= debian13
 
 .DEFAULT_GOAL := help
-.PHONY: help tools tools-vm box vms vms-down vm-daemons-down venv quickstart quickstart-down test lint types unit lab-tests test-vm test-vm-down bench clean
+.PHONY: help tools tools-vm box vms vms-down vm-daemons-down venv quickstart quickstart-down test molecule lint types unit lab-tests test-vm test-vm-down bench clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -44,6 +45,9 @@ vms-down: ## Remove the virtual machines that `make vms` made
 
 vm-daemons-down: ## End libvirt's daemons if `make tools-vm` started them by hand, with their networks
 	@scripts/vm-daemons down
+
+molecule: tools venv ## One of Molecule's scenarios, whole: SCENARIO=default, single-machine or vagrant
+	@PATH="$(CURDIR)/$(BIN):$$PATH" molecule test --scenario-name "$(SCENARIO)"
 
 lint: venv ## ruff and ansible-lint
 	$(BIN)/ruff format --check .

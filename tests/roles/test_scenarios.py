@@ -1,0 +1,102 @@
+"""Molecule's scenarios apply the product's own playbooks, and between them every role."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from deepopsctl.validation import SUITES, playbook_of
+from tests.roles.content import ROLES, ROOT, load, plays, role_calls, with_inner
+
+SHARED = ".config/molecule/config.yml"
+SCENARIOS = tuple(sorted(path.parent.name for path in ROOT.glob("molecule/*/molecule.yml")))
+SITE = "playbooks/site.yml"
+# what a command line of ours runs; `deploy` without a component is all of them
+COMMANDS = {"deploy": (SITE,), "validate": tuple(f"playbooks/{playbook_of(suite)}.yml" for suite in SUITES)}
+
+each_scenario = pytest.mark.parametrize("scenario", SCENARIOS)
+
+
+def merged(shared: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """Two configurations as Molecule merges them: mappings key by key, of all else the second wins."""
+    both = {key: merged(shared[key], own[key]) for key in shared.keys() & own if isinstance(own[key], Mapping)}
+    return {**shared, **own, **both}
+
+
+def config(scenario: str) -> dict[str, Any]:
+    """A scenario's configuration."""
+    return merged(load(SHARED), load(f"molecule/{scenario}/molecule.yml"))
+
+
+def sequence(scenario: str) -> list[str]:
+    """The steps of `molecule test`."""
+    steps: list[str] = config(scenario)["scenario"]["test_sequence"]
+    return steps
+
+
+def step_playbook(scenario: str, step: str) -> str:
+    """The playbook behind a step, by its path in the repository; '' for a step that has none."""
+    name = config(scenario)["ansible"]["playbooks"].get(step, f"{step}.yml")
+    path = (ROOT / "molecule" / scenario / name).resolve()
+    return path.relative_to(ROOT).as_posix() if path.is_file() else ""
+
+
+def applied(playbook: str) -> Iterator[str]:
+    """A playbook, those that it imports, and those that it runs by deepopsctl."""
+    yield playbook
+    folder = (ROOT / playbook).parent
+    for entry in load(playbook):
+        if imported := entry.get("ansible.builtin.import_playbook"):
+            yield from applied((folder / imported).resolve().relative_to(ROOT).as_posix())
+    for play in plays(playbook):
+        for task in with_inner(play.get("tasks", [])):
+            yield from _commanded(task)
+
+
+def _commanded(task: Mapping[str, Any]) -> Iterator[str]:
+    argv = (task.get("ansible.builtin.command") or {}).get("argv", [])
+    for word in argv if "--check" not in argv else []:
+        for found in COMMANDS.get(word, ()):
+            yield from applied(found)
+
+
+def roles_of(scenario: str) -> set[str]:
+    """The roles that a scenario applies in any of its steps."""
+    starts = filter(None, (step_playbook(scenario, step) for step in sequence(scenario)))
+    return {call["role"] for start in starts for playbook in applied(start) for call in role_calls(playbook)}
+
+
+def test_every_role_is_in_a_scenario() -> None:
+    covered: set[str] = set().union(*(roles_of(scenario) for scenario in SCENARIOS))
+
+    assert sorted(set(ROLES) - covered) == []
+
+
+@each_scenario
+def test_a_scenario_converges_by_the_products_own_playbook(scenario: str) -> None:
+    assert SITE in applied(step_playbook(scenario, "converge"))
+
+
+@each_scenario
+def test_a_scenario_makes_its_machines_and_removes_them(scenario: str) -> None:
+    steps = sequence(scenario)
+
+    assert step_playbook(scenario, "create")
+    assert step_playbook(scenario, "destroy")
+    assert steps[0] == steps[-1] == "destroy"
+
+
+@each_scenario
+def test_a_scenario_runs_twice_tries_check_mode_and_is_verified(scenario: str) -> None:
+    wanted = ["create", "converge", "idempotence", "side_effect", "verify"]
+
+    assert [step for step in sequence(scenario) if step in wanted] == wanted
+
+
+def test_the_vaults_password_and_the_fingerprint_are_programs() -> None:
+    programs = [ROOT / "molecule" / "shared" / name for name in ("vault-password", "fingerprint")]
+
+    assert all(os.access(program, os.X_OK) for program in programs)
