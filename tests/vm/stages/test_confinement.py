@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.lab.faults import wait_until
 from tests.vm.stages.vmcluster import CONTROLLER, NODE, VmCluster
 
 # tries to move to every CPU of the node, one after the other
@@ -42,7 +43,7 @@ def trials(cluster: VmCluster) -> None:
 
 def tried(cluster: VmCluster, trial: str, *options: str) -> Any:
     """What a trial found out inside a job."""
-    return json.loads(cluster.user(CONTROLLER, f"srun -n1 {' '.join(options)} python3 /tmp/{trial}.py"))
+    return json.loads(cluster.user(CONTROLLER, f"srun --quiet -n1 {' '.join(options)} python3 /tmp/{trial}.py"))
 
 
 def test_without_a_job_nothing_is_refused(cluster: VmCluster) -> None:
@@ -59,13 +60,17 @@ def test_a_job_reaches_its_cores_only(cluster: VmCluster) -> None:
 def test_a_job_that_takes_more_than_its_memory_is_killed(cluster: VmCluster) -> None:
     assert tried(cluster, "memory", "--mem=400M") == 200
 
-    said = cluster.user(CONTROLLER, "srun -n1 --mem=100M --job-name=greedy python3 /tmp/memory.py", ok=False)
+    said = cluster.user(CONTROLLER, "srun --quiet -n1 --mem=100M --job-name=greedy python3 /tmp/memory.py", ok=False)
 
     assert "200" not in said.splitlines(), said
     assert "oom" in said.lower(), said
-    states = cluster.user(CONTROLLER, "sacct -nX -P --name=greedy -o state").split()
-    assert states == ["OUT_OF_MEMORY"]
-    assert "oom-kill" in cluster.root(NODE, "journalctl --dmesg --no-pager")
+    rows = "sacct -nX -P --name=greedy -o state"
+    wait_until(
+        "the accounting says what the job died of",
+        lambda: cluster.user(CONTROLLER, rows) == "OUT_OF_MEMORY",
+        cluster.patience_s,
+    )
+    assert "CONSTRAINT_MEMCG" in cluster.root(NODE, "dmesg | grep oom-kill")
 
 
 def test_a_job_opens_its_devices_only(cluster: VmCluster) -> None:
