@@ -42,6 +42,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def stand() -> Iterator[Stand]:
     """Machines and directory; nothing of them is left at the end, unless they are asked to stay."""
     found = stand_for(OS)
+    # Ansible gives sudo 12 s to answer, or the node is unreachable: a busy emulated one takes longer
+    os.environ.setdefault("ANSIBLE_TIMEOUT", "120")
     yield found
     VERSIONS.update(found.versions())
     if not KEEP:
