@@ -41,11 +41,16 @@ class Stand:
         addresses = {node["names"]: node["addresses"] for node in document["nodes"]}
         settings = {
             "DEEPOPSCTL_CLUSTER": str(self._directory),
-            "DEEPOPSCTL_VM_BOX": f"deepopsctl/{self.os}",
+            "DEEPOPSCTL_VM_BOX": self.box,
             "VAGRANT_DOTFILE_PATH": str(self.folder / "vagrant"),
         }
         name = document["cluster"]["name"]
         return VmCluster(name, self.os, self._directory, Machines(name, tuple(addresses), settings), addresses)
+
+    @property
+    def box(self) -> str:
+        """What `make box` calls the box of this release."""
+        return f"deepopsctl/{self.os}"
 
     def fresh(self) -> VmCluster:
         """New machines that are reached by key, nothing deployed."""
@@ -80,6 +85,13 @@ class Stand:
             self.cluster.wait_for_ssh(node)
         self.cluster.set_clocks()
         return self.cluster
+
+    def rest(self) -> None:
+        """Take the power from the machines, so that others have the cores; `deployed` brings them back."""
+        if self._directory.is_dir():
+            self.cluster.hang_up()
+            for name in self.cluster.addresses:
+                self.cluster.machines.cut(name)
 
     def clear(self) -> None:
         """Remove machines, snapshots and files."""
