@@ -42,6 +42,7 @@ class Stand:
         settings = {
             "DEEPOPSCTL_CLUSTER": str(self._directory),
             "DEEPOPSCTL_VM_BOX": self.box,
+            "VAGRANT_DEFAULT_PROVIDER": "libvirt",
             "VAGRANT_DOTFILE_PATH": str(self.folder / "vagrant"),
         }
         name = document["cluster"]["name"]
@@ -55,6 +56,7 @@ class Stand:
     def fresh(self) -> VmCluster:
         """New machines that are reached by key, nothing deployed."""
         self.clear()
+        self.folder.mkdir(parents=True)
         made = command("init", str(self._directory), "--from", str(SPEC))
         assert made.returncode == 0, made.stderr
         shutil.copy(SPEC.with_name("vagrant.yml"), self._directory)
@@ -99,7 +101,6 @@ class Stand:
             self.cluster.hang_up()
             self.cluster.machines.destroy()
         shutil.rmtree(self.folder, ignore_errors=True)
-        self.folder.mkdir(parents=True)
 
     def versions(self) -> dict[str, str]:
         """What the machines ran with and on; empty before the first deploy."""
