@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
 import time
 
-from ansible.module_utils import slurm_reading
+from ansible.module_utils import slurm_commands, slurm_reading
 
 # above Slurm's own MessageTimeout (10 s): it says what is wrong better than a signal does
 COMMAND_TIMEOUT = 30
@@ -15,20 +14,12 @@ SHOW_JOBS = ("squeue", "--noheader", "--all", "--sort=i", "--format=%s" % slurm_
 
 def ask(*command, timeout=COMMAND_TIMEOUT):
     """(worked, output); None instead of worked where the command is not installed."""
-    try:
-        done = subprocess.run(
-            command,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            universal_newlines=True,
-            timeout=timeout,
-            check=False,
-        )
-    except FileNotFoundError:
+    status, output = slurm_commands.run(command, timeout)
+    if status == slurm_commands.MISSING:
         return None, "%s is not installed" % command[0]
-    except subprocess.TimeoutExpired:
+    if status == slurm_commands.TIMED_OUT:
         return False, "%s did not answer within %d s" % (command[0], timeout)
-    return done.returncode == 0, done.stdout
+    return status == 0, output
 
 
 def report(wait=0, timeout=COMMAND_TIMEOUT):

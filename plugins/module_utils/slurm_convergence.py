@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 
-from ansible.module_utils import slurm_reading
+from ansible.module_utils import slurm_commands, slurm_reading
 
 # longer than a busy slurmctld takes, shorter than anybody waits for one that hangs
 ANSWER_S = 15
@@ -51,23 +50,8 @@ def _only_down(state):
 
 
 def run(argv, text=None, seconds=ANSWER_S):
-    """(exit status, combined output) of a command; 124 when it does not end in time, 127 when it is not there."""
-    try:
-        result = subprocess.run(
-            argv,
-            input=text,
-            stdin=subprocess.DEVNULL if text is None else None,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            universal_newlines=True,
-            timeout=seconds,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        return 124, "no answer within %d s" % seconds
-    except OSError as error:
-        return 127, str(error)
-    return result.returncode, result.stdout.strip()
+    """(exit status, combined output) of one of Slurm's or munge's commands."""
+    return slurm_commands.run(argv, seconds, text)
 
 
 def parse_nodes(output):
@@ -85,7 +69,7 @@ def out_of_service(names):
     status, output = run(["scontrol", "--oneliner", "show", "node"])
     if status:
         # not installed yet is no trouble
-        return "" if status == 127 else "slurmctld does not answer: %s" % last_line(output), {}
+        return "" if status == slurm_commands.MISSING else "slurmctld does not answer: %s" % last_line(output), {}
     nodes = parse_nodes(output)
     return "", {name: nodes[name] for name in names if name in nodes and nodes[name].bad}
 

@@ -34,12 +34,9 @@ changes: {description: The same as data., type: list, elements: dict, returned: 
 """
 
 import os
-import shutil
-import subprocess
-import tempfile
 import time
 
-from ansible.module_utils import node_files, node_units, slurm_adoption, slurm_asking, slurm_running
+from ansible.module_utils import node_files, node_units, slurm_adoption, slurm_asking, slurm_commands, slurm_running
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.deepops_smoke import slurmtext
 
@@ -57,35 +54,14 @@ def refusals(files, folder):
     found = slurm_adoption.lost_settings(slurmtext.config(shown), text)
     _worked, nodes = slurm_asking.ask(*slurm_asking.SHOW_NODES)
     _worked, queue = slurm_asking.ask(*slurm_asking.SHOW_JOBS)
-    return found + slurm_adoption.lost_jobs(nodes, queue, text) + syntax_errors(files)
-
-
-def syntax_errors(files):
-    """What Slurm's own parser says about the new files."""
-    folder = tempfile.mkdtemp(prefix="deepopsctl-slurm-")
-    try:
-        for path, content in files.items():
-            with open(os.path.join(folder, os.path.basename(path)), "w") as stream:
-                stream.write(content)
-        done = subprocess.run(
-            ["scontrol", "show", "hostnames", "x"],
-            env=dict(os.environ, SLURM_CONF=os.path.join(folder, "slurm.conf")),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            universal_newlines=True,
-            check=False,
-        )
-        return [done.stdout.strip()] if done.returncode else []
-    finally:
-        shutil.rmtree(folder)
+    problem = slurm_commands.syntax_error(files)
+    return found + slurm_adoption.lost_jobs(nodes, queue, text) + ([problem] if problem else [])
 
 
 def restart():
     """'' once the restarted slurmctld answers, else why not."""
-    subprocess.run(
-        ["systemctl", "reset-failed", UNIT], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False
-    )
-    subprocess.run(["systemctl", "restart", UNIT], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
+    slurm_commands.run(["systemctl", "reset-failed", UNIT], 60)
+    slurm_commands.run(["systemctl", "restart", UNIT], 120)
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
         worked, shown = slurm_asking.ask("scontrol", "ping")

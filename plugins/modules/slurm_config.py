@@ -61,9 +61,6 @@ changes:
 """
 
 import os
-import shutil
-import subprocess
-import tempfile
 import time
 
 from ansible.module_utils import (
@@ -71,6 +68,7 @@ from ansible.module_utils import (
     node_files,
     node_record,
     node_units,
+    slurm_commands,
     slurm_effects,
     slurm_refusals,
     slurm_running,
@@ -80,42 +78,6 @@ from ansible.module_utils.slurm_effects import Effect
 
 UNIT = "slurmctld.service"
 RECONFIGURE = "slurmctld.reconfigure"
-
-
-def run(argv, environment=None, seconds=60):
-    """(exit status, combined output) of a command."""
-    try:
-        result = subprocess.run(
-            argv,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            universal_newlines=True,
-            env=dict(os.environ, **(environment or {})),
-            timeout=seconds,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        return 124, "no answer within %d s" % seconds
-    except OSError as error:
-        return 127, str(error)
-    return result.returncode, result.stdout.strip()
-
-
-def syntax_error(files):
-    """What Slurm's own parser says about the new files; '' when they are good."""
-    if not shutil.which("scontrol"):
-        return ""
-    folder = tempfile.mkdtemp(prefix="deepopsctl-slurm-")
-    try:
-        for path, content in files.items():
-            with open(os.path.join(folder, os.path.basename(path)), "w") as stream:
-                stream.write(content)
-        # parses the whole file, needs no daemon and touches none
-        candidate = os.path.join(folder, "slurm.conf")
-        status, output = run(["scontrol", "show", "hostnames", "x"], {"SLURM_CONF": candidate})
-        return output.replace(folder, "(new)") if status else ""
-    finally:
-        shutil.rmtree(folder)
 
 
 def current_texts(files):
@@ -169,7 +131,7 @@ def controller_answers(seconds):
     """True once this host's slurmctld answers as primary or backup."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
-        status, output = run(["scontrol", "ping"], seconds=20)
+        status, output = slurm_commands.run(["scontrol", "ping"], 20)
         if status == 0 and " UP" in output.upper():
             return True
         if node_units.show([UNIT])[UNIT].get("ActiveState") == "failed":
@@ -193,15 +155,15 @@ def apply(effect, first):
     if action == "":
         return "", ""
     if action == "reconfigure":
-        status, output = run(["scontrol", "reconfigure"], seconds=120)
+        status, output = slurm_commands.run(["scontrol", "reconfigure"], 120)
         return action, output if status else ""
-    run(["systemctl", "reset-failed", UNIT])
-    status, output = run(["systemctl", "restart", UNIT], seconds=120)
+    slurm_commands.run(["systemctl", "reset-failed", UNIT], 60)
+    status, output = slurm_commands.run(["systemctl", "restart", UNIT], 120)
     if status or not controller_answers(60):
         return "", "slurmctld does not answer: %s\n%s" % (output, node_units.last_words(UNIT))
     if not first:
         # configless slurmds fetch the new files only when they are told to
-        run(["scontrol", "reconfigure"], seconds=120)
+        slurm_commands.run(["scontrol", "reconfigure"], 120)
     return action, ""
 
 
@@ -271,7 +233,7 @@ def stand_by(files, dry):
     if not dry:
         install(files, Effect.NONE)
         if serves:
-            run(["systemctl", "disable", "--now", "--quiet", UNIT], seconds=120)
+            slurm_commands.run(["systemctl", "disable", "--now", "--quiet", UNIT], 120)
     return ["stop"] if serves else []
 
 
@@ -280,7 +242,7 @@ def serve(module, files, effect, keys):
     old = {path: node_files.read(path) for path in files}
     first = old[conf_of(files)] is None
     if not node_units.is_enabled(node_units.show([UNIT])[UNIT]):
-        run(["systemctl", "enable", "--quiet", UNIT])
+        slurm_commands.run(["systemctl", "enable", "--quiet", UNIT], 60)
     install(files, effect)
     action, error = apply(effect, first)
     if error:
@@ -311,7 +273,7 @@ def converge(module, files, effect, keys):
 
 def refusals(module, files, current, found):
     """Why Slurm would not take this, or not without losing jobs: (message, hint) each."""
-    problem = syntax_error(files)
+    problem = slurm_commands.syntax_error(files)
     if problem:
         hint = "correct slurm_config in inventory/group_vars/all/settings.yml, or the options in cluster.yml"
         return [("slurm.conf is not valid: %s" % problem, hint)]
