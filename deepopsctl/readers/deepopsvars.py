@@ -59,8 +59,10 @@ _REASONS: tuple[tuple[str, str, str], ...] = (
      "mount them yourself; an export to `*` with no_root_squash lets any machine write as root"),
     ((r"slurm_(enable_monitoring|monitoring_group|exporter.*)|(grafana|prometheus|alertmanager|node_exporter)_.*"
      r"|(dcgm|nvidia|slurm).*exporter.*|collectd.*"), "monitoring " + _NOT_YET, ""),
-    ((r"slurm_cluster_install_(cuda|nvidia_driver)|nvidia_.*|cuda_.*|install_dcgm|dcgm_.*|gpu_clock.*|mig_.*"
-     r"|allow_user_set_gpu_clocks|mofed.*"), "drivers, CUDA and DCGM " + _NOT_YET.replace("is ", "are "), ""),
+    (r"slurm_cluster_install_nvidia_driver|nvidia_driver_.*", "the component nvidia has its own settings",
+     "nvidia_driver_source and nvidia_driver_branch in settings.yml; docs/how-to/gpus.md"),
+    ((r"slurm_cluster_install_cuda|nvidia_.*|cuda_.*|install_dcgm|dcgm_.*|gpu_clock.*|mig_.*"
+     r"|allow_user_set_gpu_clocks|mofed.*"), "CUDA and DCGM " + _NOT_YET.replace("is ", "are "), ""),
     ((r"slurm_install_(enroot|pyxis)|slurm_pyxis.*|pyxis.*|enroot_.*|singularity_.*|slurm_cluster_install_singularity"
      r"|docker_.*|.*container_registry.*|.*docker_cache|nginx_.*|golang_.*|bind_paths|ngc_.*|nvidia_docker.*"),
      "containers in jobs " + _NOT_YET.replace("is ", "are "), ""),

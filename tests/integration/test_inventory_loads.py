@@ -16,6 +16,13 @@ import pytest
 BIN = Path(sys.executable).parent
 EXAMPLE = Path(__file__).parents[2] / "inventory" / "example"
 MEMORY_LIMIT_MB = 200
+# a process of its own asks: until it executes another program, a child counts the memory of pytest as its own
+PEAK = """
+import resource, subprocess, sys
+status = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL).returncode
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
+sys.exit(status)
+"""
 
 
 def command(*arguments: str | Path) -> str:
@@ -61,7 +68,7 @@ def test_ansible_decrypts_the_secrets(directory: Path) -> None:
 
 def test_ansible_sees_the_same_partitions_on_every_node(directory: Path) -> None:
     assert templated(directory, "gpu02", "slurm_partitions[0].nodes") == "gpu[01-02]"
-    assert templated(directory, "gpu02", "group_names | join(',')") == "slurm_cluster,slurm_compute"
+    assert templated(directory, "gpu02", "group_names | join(',')") == "nvidia_gpu,slurm_cluster,slurm_compute"
     assert templated(directory, "gpu02", "inventory_dir") == str(directory / "inventory")
 
 
@@ -88,15 +95,14 @@ def test_ten_thousand_nodes_are_cheap_and_load_in_ansible(tmp_path: Path, capsys
     directory = tmp_path / "hpc"
 
     started = time.monotonic()
-    process = subprocess.Popen([BIN / "deepopsctl", "init", directory, "--from", table], stdout=subprocess.DEVNULL)
-    _, status, usage = os.wait4(process.pid, 0)
+    line = map(str, [sys.executable, "-c", PEAK, BIN / "deepopsctl", "init", directory, "--from", table])
+    process = subprocess.run([*line], capture_output=True, text=True)
     elapsed = time.monotonic() - started
-    process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 0, process.stderr
 
-    megabytes = usage.ru_maxrss / 1024
+    megabytes = int(process.stdout.splitlines()[-1]) / 1024
     with capsys.disabled():
         print(f"\ninit with 10,000 nodes: {elapsed:.2f} s, {megabytes:.0f} MB")  # noqa: T201 - a figure to read
-    assert process.returncode == 0
     assert megabytes < MEMORY_LIMIT_MB
 
     vault = directory / ".vault-password"

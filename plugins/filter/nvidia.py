@@ -1,0 +1,40 @@
+"""Jinja filters for the NVIDIA roles: thin wrappers over deepopsctl.nvidiadriver."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from deepopsctl import gpuform, nodelist, nvidiadriver
+
+
+def nvidia_declared(node_sets, name):
+    """The GPUs that cluster.yml declares for a node, as the inventory has them; {} for none."""
+    for entry in node_sets:
+        if "gpus" in entry and name in nodelist.expand(entry["names"]):
+            return entry["gpus"]
+    return {}
+
+
+def nvidia_driver_plan(found, platform, gpus, catalogue, source, branch, modules, without_device):
+    """What the driver takes on a node; problems as sentences."""
+    settings = nvidiadriver.Settings(source, str(branch), modules, bool(without_device))
+    plan = nvidiadriver.plan_driver(found, platform, gpuform.from_inventory(gpus), settings, catalogue)
+    problems = [f"{message}: {hint}" for message, hint in plan.problems]
+    return {**asdict(plan), "packages": list(plan.packages), "units": list(plan.units), "problems": problems}
+
+
+def nvidia_driver_units(names):
+    """The driver's units as node_state takes them; what their own conditions keep from starting is no error."""
+    return [{"name": name, "optional": True} for name in names]
+
+
+class FilterModule:
+    """Registers the filters."""
+
+    def filters(self):
+        """Name -> function."""
+        return {
+            "nvidia_declared": nvidia_declared,
+            "nvidia_driver_plan": nvidia_driver_plan,
+            "nvidia_driver_units": nvidia_driver_units,
+        }

@@ -1,0 +1,210 @@
+#!/usr/bin/python
+"""Hold the driver's packages, bring its kernel module into use, and prove that both are of one version."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: nvidia_driver
+short_description: Hold, load and verify NVIDIA's driver
+description:
+  - Holds all packages of the driver that is installed, so that none of them is upgraded without the others.
+  - Loads the kernel module where a GPU is there and nothing stands in the way. It never unloads one and never
+    reboots; I(reboot) in the result says why a reboot is needed, I(idle) whether a job could be lost by it.
+options:
+  component: {description: Component this step belongs to., type: str, required: true}
+  step: {description: Name of the step., type: str, required: true}
+  digest: {description: Hash of the desired state; empty keeps no record., type: str, default: ""}
+  node: {description: The node's name in Slurm., type: str, required: true}
+  hold: {description: Packages that make the driver; empty holds none., type: list, elements: str, default: []}
+  load: {description: Whether the kernel module must run., type: bool, default: false}
+  devices: {description: PCI addresses of the GPUs., type: list, elements: str, default: []}
+  watch: {description: Further files that the gate compares., type: list, elements: path, default: []}
+  settles: {description: Further steps that have nothing to do on this node., type: list, elements: str, default: []}
+  notice: {description: Why nothing is done; a warning outside of containers., type: str, default: ""}
+author: deepopsctl
+"""
+
+EXAMPLES = r"""
+- name: Bring the driver into use
+  nvidia_driver:
+    component: nvidia
+    step: driver
+    digest: "{{ deepops_digest }}"
+    node: "{{ inventory_hostname }}"
+    hold: [libcuda1, nvidia-smi]
+    load: true
+    devices: ["0000:17:00.0"]
+"""
+
+RETURN = r"""
+changes: {description: What was done., type: list, elements: dict, returned: always}
+state: {description: What became of the driver, in words., type: str, returned: always}
+reboot: {description: Why the node has to be rebooted; empty when it has not., type: str, returned: always}
+idle: {description: True where no job runs or can start on the node., type: bool, returned: always}
+"""
+
+import glob
+import os
+import subprocess
+
+from ansible.module_utils import node_changes, node_files, node_packages, node_record, node_units, nvidia_node
+from ansible.module_utils.basic import AnsibleModule
+
+NOTHING = {"packages": {}, "files": {}, "directories": {}, "units": {}}
+PERSISTENCE = "nvidia-persistenced.service"
+INITRAMFS = "/usr/sbin/update-initramfs"
+
+
+def driver_packages(names):
+    """The named packages of the driver that are installed, and all others of the same version."""
+    shown = nvidia_node.output_of(["dpkg-query", "--show", "--showformat=${Package} ${Version} ${db:Status-Status}\n"])
+    return nvidia_node.driver_packages(shown, names)
+
+
+def hold(names, dry):
+    """The packages that were not held; held now."""
+    held = set(nvidia_node.output_of(["apt-mark", "showhold"]).split())
+    free = [name for name in names if name not in held]
+    if free and not dry:
+        subprocess.run(["apt-mark", "hold"] + free, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=True)
+    return free
+
+
+def is_idle(node):
+    """True where no job's processes are there and slurmd can't start any: it does not run, or the node is drained."""
+    names = (nvidia_node.text_of(path) for path in glob.glob("/proc/[0-9]*/comm"))
+    if "slurmstepd" in names:
+        return False
+    if not node_units.is_active(node_units.show(["slurmd.service"]).get("slurmd.service", {})):
+        return True
+    return nvidia_node.is_drained(nvidia_node.output_of(["scontrol", "--oneliner", "show", "node", node]))
+
+
+def why_reboot(library):
+    """Why the module that is installed can't come into use now; '' where it can, or is."""
+    running = nvidia_node.loaded()["version"]
+    if running and library and running != library:
+        return "the kernel runs driver %s, and %s is installed" % (running, library)
+    if not running and os.path.isdir("/sys/module/nouveau"):
+        return "nouveau drives the GPU"
+    return ""
+
+
+def load(module):
+    """Load the kernel modules; fails with what the kernel says."""
+    release = os.uname().release
+    if not nvidia_node.output_of(["modinfo", "--field", "version", "nvidia"]):
+        built = nvidia_node.output_of(["dkms", "status"]).strip() or "dkms has built nothing"
+        module.fail_json(
+            msg="there is no nvidia module for the running kernel %s (%s)" % (release, built),
+            hint="`dkms autoinstall` there shows why; the compiler says it in /var/lib/dkms/nvidia*/*/build/make.log",
+        )
+    for name in ("nvidia", "nvidia-uvm"):
+        done = subprocess.run(
+            ["modprobe", name], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True, check=False
+        )
+        if done.returncode:
+            words = done.stdout.strip()
+            refused = "Key was rejected" in words or "Required key not available" in words
+            hint = "Secure Boot does not know the key that signed it" if refused else "`dmesg | grep -i nvrm` says more"
+            module.fail_json(msg="modprobe %s: %s" % (name, words), hint=hint)
+    # its package started it in vain: there was no driver yet
+    node_record.mark_pending(PERSISTENCE, "the driver was loaded")
+
+
+def describe(wanted, library, reboot):
+    """The driver's state in words, and the warning that it may be worth."""
+    if wanted["notice"]:
+        # a container's GPUs are simulated, or its host's
+        return wanted["notice"], "" if os.path.exists(nvidia_node.CONTAINER) else wanted["notice"]
+    running = nvidia_node.loaded()["version"]
+    if reboot:
+        return "reboot needed: %s" % reboot, ""
+    if wanted["load"] and running:
+        there = len(glob.glob("/proc/driver/nvidia/gpus/*"))
+        state = "driver %s drives %d of %d GPUs" % (running, there, len(wanted["devices"]))
+        return state, state if there < len(wanted["devices"]) else ""
+    if library and not wanted["load"] and wanted["hold"]:
+        reason = "no NVIDIA device on this machine" if not wanted["devices"] else "its kernel module is the host's"
+        return "driver %s installed, not loaded: %s" % (library, reason), ""
+    return "nothing to drive" if not running else "driver %s runs" % running, ""
+
+
+def record(wanted):
+    """What the gate compares: the GPUs on the bus, the module that runs, and the kernel it was made for."""
+    if not (wanted["devices"] or wanted["hold"]):
+        return dict(NOTHING)
+    paths = ["/sys/module/nvidia/version", "/proc/sys/kernel/osrelease"]
+    paths += wanted["watch"] + ["/sys/bus/pci/devices/%s/device" % address for address in wanted["devices"]]
+    present = node_packages.installed(driver_packages(wanted["hold"]))
+    files = {path: node_record.file_facts(path) for path in paths}
+    return {"packages": present, "files": files, "directories": {}, "units": {}}
+
+
+def save(wanted):
+    """Remember this step, and those that have nothing to do here."""
+    node_record.save(wanted["component"], wanted["step"], wanted["digest"], record(wanted))
+    for step in wanted["settles"]:
+        node_record.save(wanted["component"], step, wanted["digest"], dict(NOTHING))
+
+
+def bring_into_use(module, wanted):
+    """Hold, load, verify; returns (changes, reboot, state, warning)."""
+    names = driver_packages(wanted["hold"])
+    if module.check_mode and not names:
+        # not installed yet; the libraries that they bring are known once they are there
+        names = nvidia_node.of_the_driver(wanted["hold"])
+    free = hold(names, module.check_mode) if wanted["hold"] else []
+    changes = [node_changes.entry("hold", name, "hold") for name in free]
+    library = nvidia_node.library_version()
+    reboot = why_reboot(library) if wanted["load"] else ""
+    if wanted["load"] and not reboot and not nvidia_node.loaded()["version"]:
+        changes.append(node_changes.entry("module", "nvidia", "load"))
+        if not module.check_mode:
+            load(module)
+            reboot = why_reboot(library)
+    if reboot.startswith("nouveau") and os.path.exists(INITRAMFS) and not module.check_mode:
+        # nouveau would come back from the initramfs, which has the blacklist of before
+        subprocess.run([INITRAMFS, "-u"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=True)
+    return (changes, reboot) + describe(wanted, library, reboot)
+
+
+def main():
+    module = AnsibleModule(
+        argument_spec={
+            "component": {"required": True},
+            "step": {"required": True},
+            "digest": {"default": ""},
+            "node": {"required": True},
+            "hold": {"type": "list", "elements": "str", "default": []},
+            "load": {"type": "bool", "default": False},
+            "devices": {"type": "list", "elements": "str", "default": []},
+            "watch": {"type": "list", "elements": "path", "default": []},
+            "settles": {"type": "list", "elements": "str", "default": []},
+            "notice": {"default": ""},
+        },
+        supports_check_mode=True,
+    )
+    wanted = module.params
+    try:
+        changes, reboot, state, warning = bring_into_use(module, wanted)
+        if not module.check_mode and not reboot:
+            save(wanted)
+    except OSError as error:
+        module.fail_json(msg=node_files.trouble(error)[0], hint=node_files.trouble(error)[1])
+    except subprocess.CalledProcessError as error:
+        words = (error.stdout or b"").decode(errors="replace").strip()
+        module.fail_json(msg="%s: %s" % (" ".join(error.cmd), words[-600:]), hint="run it on the node to see more")
+    if warning:
+        module.warn(warning)
+    module.exit_json(
+        changed=bool(changes),
+        changes=changes,
+        state=state,
+        reboot=reboot,
+        idle=is_idle(wanted["node"]) if reboot else False,
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,48 @@
+#!/usr/bin/python
+"""Say which NVIDIA hardware a node has, and what is there to drive it."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: nvidia_facts
+short_description: NVIDIA devices, the running driver, and what would stand in its way
+description:
+  - Reads the PCI bus, the kernel, the firmware and the package sources. Changes nothing.
+options:
+  own_source:
+    description: The apt source that deepopsctl writes itself; it is no source of the node's own.
+    type: path
+    required: true
+  own_pin:
+    description: apt's preferences that deepopsctl writes with a driver; without them, a driver is somebody else's.
+    type: path
+    required: true
+author: deepopsctl
+"""
+
+EXAMPLES = r"""
+- name: Look at the GPUs
+  nvidia_facts:
+    own_source: /etc/apt/sources.list.d/deepopsctl-nvidia.sources
+    own_pin: /etc/apt/preferences.d/deepopsctl-nvidia
+  register: found
+"""
+
+RETURN = r"""
+nvidia: {description: What was found., type: dict, returned: always}
+"""
+
+from ansible.module_utils import nvidia_node
+from ansible.module_utils.basic import AnsibleModule
+
+
+def main():
+    module = AnsibleModule(
+        argument_spec={name: {"type": "path", "required": True} for name in ("own_source", "own_pin")},
+        supports_check_mode=True,
+    )
+    module.exit_json(changed=False, nvidia=nvidia_node.facts(module.params["own_source"], module.params["own_pin"]))
+
+
+if __name__ == "__main__":
+    main()

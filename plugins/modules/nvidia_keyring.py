@@ -1,0 +1,94 @@
+#!/usr/bin/python
+"""Put the key of a package repository in place, after making sure that it is the one it should be."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: nvidia_keyring
+short_description: Fetch the key of a package repository and check its fingerprint
+description:
+  - A key that is there and has the fingerprint is kept, nothing is fetched then.
+  - A key with another fingerprint, or with a second key in it, is refused.
+options:
+  path: {description: Where apt finds it (signed-by)., type: path, required: true}
+  url: {description: Where it is fetched from., type: str, required: true}
+  fingerprint: {description: Fingerprint of its one primary key., type: str, required: true}
+author: deepopsctl
+"""
+
+EXAMPLES = r"""
+- name: The key that signs the repository
+  nvidia_keyring:
+    path: /etc/apt/keyrings/example.asc
+    url: https://repository.example.com/key.asc
+    fingerprint: 0123456789ABCDEF0123456789ABCDEF01234567
+"""
+
+RETURN = r"""
+changes: {description: The file, where it was written., type: list, elements: dict, returned: always}
+"""
+
+from ansible.module_utils import node_changes, node_files, openpgp
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.urls import open_url
+
+MODE = 0o644
+
+
+def is_the_key(data, fingerprint):
+    """Whether a file has this key and no other."""
+    try:
+        return openpgp.fingerprints(data or b"") == [fingerprint]
+    except ValueError:
+        return False
+
+
+def fetch(module, url, fingerprint):
+    """The key; fails where it can't be had or is another."""
+    try:
+        data = open_url(url, timeout=30).read()
+    except Exception as error:  # noqa: BLE001 (urllib raises many kinds, Ansible's wrapper of it still others)
+        module.fail_json(
+            msg="cannot fetch %s: %s" % (url, error),
+            hint="the node needs a way there (proxy: https_proxy in /etc/environment), or a mirror: "
+            "nvidia_driver_repository_url; or take the distribution's driver: nvidia_driver_source: distro",
+        )
+    if not is_the_key(data, fingerprint):
+        module.fail_json(
+            msg="%s is not the key with the fingerprint %s" % (url, fingerprint),
+            hint="something between the node and NVIDIA changes downloads; nothing was written",
+        )
+    return data
+
+
+def main():
+    module = AnsibleModule(
+        argument_spec={
+            "path": {"type": "path", "required": True},
+            "url": {"required": True},
+            "fingerprint": {"required": True, "no_log": False},
+        },
+        supports_check_mode=True,
+    )
+    path, fingerprint = module.params["path"], module.params["fingerprint"]
+    ids = node_files.owner_ids("root", "root")
+    current = node_files.read(path)
+    known = is_the_key(current, fingerprint)
+    found = node_files.differs(path, current, ids, MODE) if known else ["content"]
+    if not found:
+        module.exit_json(changed=False, changes=[])
+    if not module.check_mode:
+        data = current if known else fetch(module, module.params["url"], fingerprint)
+        try:
+            node_files.write(path, data, ids, MODE, [])
+        except OSError as error:
+            message, hint = node_files.trouble(error)
+            module.fail_json(msg=message, hint=hint)
+    detail = "fingerprint %s" % fingerprint
+    module.exit_json(
+        changed=True, changes=[node_changes.entry("file", path, "write", detail=detail, new=current is None)]
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,146 @@
+"""What the role nvidia_driver writes on each platform, compared with files to be read; apt's own parser reads them too.
+
+After a wanted change: DEEPOPSCTL_WRITE_GOLDEN=1 pytest tests/roles/test_nvidia.py && git diff tests/roles/nvidia_golden
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.localansible import ROOT, Played, play
+from tests.roles.content import load, role_tasks
+from tests.unit.test_nvidia_driver import found
+
+GOLDEN = Path(__file__).parent / "nvidia_golden"
+WRITE = bool(os.environ.get("DEEPOPSCTL_WRITE_GOLDEN"))
+EVERY = ["contrib", "non-free", "non-free-firmware"]
+MAIN = ["http://deb.example.com/debian/", "bookworm", "/usr/share/keyrings/debian-archive-keyring.gpg", EVERY]
+SECURITY = ["http://deb.example.com/debian-security/", "bookworm-security", "", EVERY]
+UBUNTU = {
+    "installed": False, "available": True,
+    "package": "linux-headers-6.8.0-1015-nvidia-64k", "meta": "linux-headers-nvidia-64k",
+}  # fmt: skip
+GENERIC = {"installed": True, "available": True, "package": "", "meta": "linux-headers-generic"}
+
+NODE_64K = found(1, device="0x2342", architecture="aarch64", kernel="6.8.0-1015-nvidia-64k", headers=UBUNTU)
+DISTRO = {"nvidia_driver_source": "distro"}
+
+# name -> distribution and version, GPUs, what was found there, settings
+CASES: dict[str, tuple[str, str, dict[str, Any], dict[str, Any], dict[str, Any]]] = {
+    "debian12-distro": ("Debian", "12", {"type": "a40", "count": 2}, found(2, sources=[MAIN, SECURITY]), DISTRO),
+    "debian13-hgx": ("Debian", "13", {"type": "h100", "count": 8}, found(8, nvswitches=4), {}),
+    "ubuntu2404-grace": ("Ubuntu", "24.04", {"type": "gh200", "count": 1}, NODE_64K, {}),
+    "ubuntu2204-distro": ("Ubuntu", "22.04", {"type": "v100", "count": 4}, found(4, headers=GENERIC), DISTRO),
+    "debian13-no-device": ("Debian", "13", {"type": "h100", "count": 8}, found(0), {}),
+}
+TEMPLATES = ("nvidia.sources", "preferences", "nouveau.conf", "modules.conf", "persistenced.conf", "slurmd.conf")
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
+    """All cases in one run of Ansible."""
+    folder = tmp_path_factory.mktemp("nvidia")
+    role = ROOT / "roles" / "nvidia_driver"
+    defaults = load("roles/nvidia_driver/defaults/main.yml")
+    internal = load("roles/nvidia_driver/vars/main.yml")
+    catalogue = {"nvidia_driver_catalogue": "{{ deepops_nvidia_drivers }}"}
+    hosts = {
+        name: {
+            **defaults, **catalogue, **settings,
+            "nvidia_driver_gpus": gpus,
+            "nvidia_driver_facts_result": {"nvidia": node},
+            "platform": {
+                "distribution": distribution,
+                "distribution_version": version,
+                "distribution_major_version": version.partition(".")[0],
+            },
+        }
+        for name, (distribution, version, gpus, node, settings) in CASES.items()
+    }  # fmt: skip
+    shown = {name: f"{{{{ lookup('ansible.builtin.template', '{role}/templates/{name}.j2') }}}}" for name in TEMPLATES}
+    told = {
+        f"distribution{name}": f"{{{{ platform.distribution{name} }}}}" for name in ("", "_version", "_major_version")
+    }
+    tasks = [
+        {"name": "The platform", "ansible.builtin.set_fact": {"cacheable": True, **told}},
+        {"name": "Plan", "ansible.builtin.debug": {"msg": "{{ __nvidia_driver_plan }}"}},
+        {"name": "Render", "ansible.builtin.debug": {"msg": shown}, "when": "__nvidia_driver_installs"},
+    ]  # fmt: skip
+    done = play(folder, [{"hosts": "all", "gather_facts": False, "vars": internal, "tasks": tasks}], hosts)
+    assert done.status == 0, done.output
+    return done
+
+
+def of(played: Played, task: str, case: str) -> Any:
+    """What a task showed for a case; None where it was skipped."""
+    (result,) = (result for result in played.results if result.task == task and result.host == case)
+    return result.data.get("msg") if result.status == "ok" else None
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_it_plans_and_writes_what_golden_has(played: Played, case: str) -> None:
+    plan, files = of(played, "Plan", case), of(played, "Render", case) or {}
+    lines = [f"{key}: {plan[key]}" for key in ("state", "reason", "source", "branch", "modules", "loads", "problems")]
+    lines += [
+        "packages:",
+        *(f"  {name}" for name in plan["packages"]),
+        "units:",
+        *(f"  {name}" for name in plan["units"]),
+    ]
+    text = "\n".join([*lines, *(f"\n=== {name}\n{content}" for name, content in files.items())])
+    text = re.sub(r"\n{3,}", "\n\n", text).rstrip() + "\n"
+    golden = GOLDEN / f"{case}.txt"
+    if WRITE:
+        golden.write_text(text, encoding="utf-8")
+
+    assert text == golden.read_text(encoding="utf-8")
+
+
+@pytest.mark.skipif(not shutil.which("apt-cache"), reason="this machine has no apt")
+@pytest.mark.parametrize("case", ["debian12-distro", "debian13-hgx"])
+def test_apt_takes_the_sources_and_the_pins(played: Played, case: str, tmp_path: Path) -> None:
+    files = of(played, "Render", case)
+    for name in ("lists", "parts", "none"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "parts" / "nvidia.sources").write_text(files["nvidia.sources"], encoding="utf-8")
+    (tmp_path / "pins").write_text(files["preferences"], encoding="utf-8")
+    options = {
+        "Dir::Etc::sourcelist": "/dev/null", "Dir::Etc::sourceparts": tmp_path / "parts",
+        "Dir::Etc::preferences": tmp_path / "pins", "Dir::Etc::preferencesparts": tmp_path / "none",
+        "Dir::State::lists": tmp_path / "lists", "Dir::Cache::pkgcache": "", "Dir::Cache::srcpkgcache": "",
+    }  # fmt: skip
+    given = [word for key, value in options.items() for word in ("-o", f"{key}={value}")]
+
+    listed = subprocess.run(["apt-get", *given, "update", "--print-uris"], capture_output=True, text=True)
+    policy = subprocess.run(["apt-cache", *given, "policy"], capture_output=True, text=True)
+
+    assert (listed.returncode, listed.stderr) == (0, "")
+    assert (policy.returncode, policy.stderr) == (0, "")
+    wanted = {
+        "debian12-distro": "http://deb.example.com/debian/dists/bookworm/InRelease",
+        "debian13-hgx": "https://developer.download.nvidia.com/compute/cuda/repos/debian13/x86_64/InRelease",
+    }
+    assert f"'{wanted[case]}'" in listed.stdout.split()
+
+
+def test_golden_has_no_file_that_nothing_is_compared_with() -> None:
+    assert {path.stem for path in GOLDEN.iterdir()} == set(CASES)
+
+
+def test_the_gate_expects_the_steps_that_the_role_records() -> None:
+    expression = load("group_vars/all/main.yml")["deepops_nvidia_steps"]
+    steps = [
+        arguments["step"]
+        for task in role_tasks("nvidia_driver")
+        for arguments in task.values()
+        if isinstance(arguments, dict) and "step" in arguments
+    ]
+
+    assert sorted(set(steps)) == sorted(expression)
