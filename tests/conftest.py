@@ -8,28 +8,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from xdist.remote import Producer
-from xdist.scheduler import LoadScopeScheduling
 
-# may run beside each other; all other tests have machines, and want the one they run on for themselves
-BESIDE_EACH_OTHER = ("tests/unit/", "tests/integration/", "tests/roles/")
-
-
-class Scheduling(LoadScopeScheduling):  # type: ignore[misc] # xdist has no types
-    """What is run in one piece by one of several processes: a module, and all tests with machines together."""
-
-    def _split_scope(self, nodeid: str) -> str:
-        return nodeid.partition("::")[0] if nodeid.startswith(BESIDE_EACH_OTHER) else "with machines"
-
-
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Scheduling:
-    """Take ours, whatever --dist says."""
-    return Scheduling(config, log)
+# what fails there is known within minutes; all other tests have machines
+WITHOUT_MACHINES = ("tests/unit/", "tests/integration/", "tests/roles/")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What is quick comes first."""
-    items.sort(key=lambda item: not item.nodeid.startswith(BESIDE_EACH_OTHER))
+    """What needs no machines comes first."""
+    items.sort(key=lambda item: not item.nodeid.startswith(WITHOUT_MACHINES))
 
 
 @pytest.fixture(scope="session", autouse=True)

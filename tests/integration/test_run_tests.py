@@ -12,12 +12,6 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PASSES = "def test_it(): pass\n"
 FAILS = "def test_it(): assert False\n"
-SAYS_WHERE = """
-import os
-from pathlib import Path
-def test_it():
-    Path(__file__).with_suffix(".process").write_text(os.environ["PYTEST_XDIST_WORKER"])
-"""
 FAILS_ONCE = """
 from pathlib import Path
 def test_it():
@@ -48,15 +42,11 @@ def test_tests_that_pass_run_once(tmp_path: Path) -> None:
     assert "once more" not in done.stdout
 
 
-def test_tests_with_machines_have_one_process_and_the_others_two(tmp_path: Path) -> None:
-    quick = [f"unit/test_{letter}.py" for letter in "abcdefgh"]
-    slow = ["lab/test_w.py", "lab/test_x.py", "molecule/test_y.py", "vm/test_z.py"]
-    done = run(tmp_path, dict.fromkeys([*quick, *slow], SAYS_WHERE))
+def test_what_needs_no_machines_comes_first(tmp_path: Path) -> None:
+    done = run(tmp_path, {"lab/test_a.py": PASSES, "unit/test_b.py": PASSES, "vm/test_c.py": PASSES})
 
-    assert done.returncode == 0, done.stdout
-    where = {name: (tmp_path / "tests" / name).with_suffix(".process").read_text() for name in [*quick, *slow]}
-    assert len({where[name] for name in slow}) == 1
-    assert len({where[name] for name in quick}) == 2
+    where = [done.stdout.index(f"{module}::test_it") for module in ("unit/test_b.py", "lab/test_a.py", "vm/test_c.py")]
+    assert where == sorted(where)
 
 
 def test_a_lab_module_that_failed_runs_again_and_that_is_said(tmp_path: Path) -> None:
