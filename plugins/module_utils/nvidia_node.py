@@ -7,6 +7,8 @@ import os
 import re
 import subprocess
 
+from ansible.module_utils.deepops_doctor import command
+
 VENDOR = "0x10de"
 # PCI classes: VGA and 3D controllers are GPUs; NVSwitch is a bridge of the class "other"
 GPU_CLASSES = ("0x0300", "0x0302")
@@ -26,15 +28,6 @@ NON_FREE = ("contrib", "non-free", "non-free-firmware")
 # a mirror of Debian, or a list of some as its cloud images have it
 _DEBIAN = re.compile(r"/debian(-security)?(\.list)?/?$|\bdebian\.org/?$")
 _VERSION = re.compile(r"\b(\d{3}\.\d+(?:\.\d+)?)\b")
-
-
-def text_of(path):
-    """A small file's text without its line end; '' where there is none."""
-    try:
-        with open(path) as stream:
-            return stream.read().strip()
-    except OSError:
-        return ""
 
 
 def output_of(argv):
@@ -59,11 +52,11 @@ def devices(root="/"):
     """NVIDIA's GPUs and NVSwitches on the PCI bus: {gpus: [{address, device}], nvswitches: number}."""
     gpus, switches = [], 0
     for folder in sorted(glob.glob(os.path.join(root, "sys/bus/pci/devices/*"))):
-        if text_of(os.path.join(folder, "vendor")) != VENDOR:
+        if command.read(os.path.join(folder, "vendor")) != VENDOR:
             continue
-        kind = text_of(os.path.join(folder, "class"))[:6]
+        kind = command.read(os.path.join(folder, "class"))[:6]
         if kind in GPU_CLASSES:
-            gpus.append({"address": os.path.basename(folder), "device": text_of(os.path.join(folder, "device"))})
+            gpus.append({"address": os.path.basename(folder), "device": command.read(os.path.join(folder, "device"))})
         switches += kind == NVSWITCH_CLASS
     return {"gpus": gpus, "nvswitches": switches}
 
@@ -71,8 +64,8 @@ def devices(root="/"):
 def loaded(root="/"):
     """The kernel module that runs: {version, open}; version is '' where none does."""
     return {
-        "version": text_of(os.path.join(root, "sys/module/nvidia/version")),
-        "open": "Open Kernel Module" in text_of(os.path.join(root, "proc/driver/nvidia/version")),
+        "version": command.read(os.path.join(root, "sys/module/nvidia/version")),
+        "open": "Open Kernel Module" in command.read(os.path.join(root, "proc/driver/nvidia/version")),
     }
 
 
@@ -146,11 +139,11 @@ def headers(release):
 def debian_sources(folder, own):
     """[[uri, suite, signed_by, [missing component]]] of Debian's `main` on this node; not from the file `own`."""
     paths = sorted(glob.glob(os.path.join(folder, "sources.list.d", "*")))
-    codename = _codename(text_of("/etc/os-release"))
+    codename = _codename(command.read("/etc/os-release"))
     found, keys = {}, {}
     for path in [os.path.join(folder, "sources.list")] + paths:
         read = {".list": _one_line_entries, ".sources": _stanzas}.get(os.path.splitext(path)[1])
-        for uri, suite, components, key in read(text_of(path)) if read and path != own else []:
+        for uri, suite, components, key in read(command.read(path)) if read and path != own else []:
             named = re.sub("-(updates|security)$", "", suite) in (codename, "stable", "oldstable")
             if named and _DEBIAN.search(uri):
                 found.setdefault((uri, suite), set()).update(components)

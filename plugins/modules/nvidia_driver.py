@@ -49,6 +49,7 @@ import subprocess
 
 from ansible.module_utils import node_changes, node_files, node_packages, node_record, node_units, nvidia_node
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.deepops_doctor import command
 
 NOTHING = {"packages": {}, "files": {}, "directories": {}, "units": {}}
 PERSISTENCE = "nvidia-persistenced.service"
@@ -72,7 +73,7 @@ def hold(names, dry):
 
 def is_idle(node):
     """True where no job's processes are there and slurmd can't start any: it does not run, or the node is drained."""
-    names = (nvidia_node.text_of(path) for path in glob.glob("/proc/[0-9]*/comm"))
+    names = (command.read(path) for path in glob.glob("/proc/[0-9]*/comm"))
     if "slurmstepd" in names:
         return False
     if not node_units.is_active(node_units.show(["slurmd.service"]).get("slurmd.service", {})):
