@@ -44,6 +44,8 @@ class DrivenCluster(ABC):
     os: str
     directory: Path
     patience_s: ClassVar[float] = PATIENCE_S
+    # what its deploys name; nothing means all components
+    components: ClassVar[tuple[str, ...]] = ("slurm",)
 
     @abstractmethod
     def root(self, node: str, script: str, ok: bool = True) -> str:
@@ -73,8 +75,8 @@ class DrivenCluster(ABC):
         return done
 
     def deploy(self, *arguments: str, ok: bool = True) -> dict[str, Any]:
-        """`deploy slurm --json`, parsed."""
-        done = self.deepopsctl("deploy", "slurm", "--json", *arguments, ok=ok)
+        """`deploy --json` of the cluster's components, parsed."""
+        done = self.deepopsctl("deploy", *self.components, "--json", *arguments, ok=ok)
         document: dict[str, Any] = json.loads(done.stdout)
         return document
 

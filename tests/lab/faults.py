@@ -66,7 +66,7 @@ def deploying(cluster: DrivenCluster, *options: str) -> Iterator[Deploy]:
         stdout, stderr = Path(folder, "stdout"), Path(folder, "stderr")
         with stdout.open("w") as out, stderr.open("w") as err:
             process = subprocess.Popen(
-                [DEEPOPSCTL, "-C", str(cluster.directory), "deploy", "slurm", "--json", *options],
+                [DEEPOPSCTL, "-C", str(cluster.directory), "deploy", *cluster.components, "--json", *options],
                 stdout=out,
                 stderr=err,
                 text=True,

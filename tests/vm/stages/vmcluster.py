@@ -27,6 +27,7 @@ class VmCluster(DrivenCluster):
     machines: Machines
     addresses: Mapping[str, str]
     patience_s: ClassVar[float] = PATIENCE_S
+    components: ClassVar[tuple[str, ...]] = ()
 
     def root(self, node: str, script: str, ok: bool = True) -> str:
         """Run a shell script as root on a node and return its output."""
