@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import configparser
 import json
 import os
 import shlex
 import stat
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -22,6 +24,10 @@ from deepopsctl.workspace import KEEP
 # A Variables file of the user's (`-e @FILE`), or values (`-e KEY=VALUE`); later ones win, as in Ansible.
 Variables = Mapping[str, object] | Path
 
+# How long a node that is logged in to may take to answer sudo: Ansible's own 12 s are too few for one whose processors
+# are all busy, and call it unreachable. Whether a node is there at all is known sooner, by ConnectTimeout: ssh takes
+# the first one it is given, and Ansible adds this number as a second one.
+PATIENCE_S = 60
 # Connections are kept for the next task and the next run.
 USUAL_SSH: Mapping[str, str] = MappingProxyType({
     "ControlMaster": "auto",
@@ -70,6 +76,7 @@ class RunRequest:
     content: Path | None = None
     ssh: Mapping[str, str] = field(default_factory=lambda: USUAL_SSH)
     inventory: str = ""
+    patience_s: int = PATIENCE_S
 
     @property
     def playbooks(self) -> tuple[str, ...]:
@@ -145,6 +152,7 @@ def environment(
     private: Path,
     inherited: Mapping[str, str],
     ssh: Mapping[str, str] = USUAL_SSH,
+    patience_s: int = PATIENCE_S,
 ) -> dict[str, str]:
     """What this run adds to the environment; ansible.cfg for everyone else is in the repository's root."""
     plugins = content / "plugins"
@@ -179,9 +187,20 @@ def environment(
         # Ansible refuses to start under a locale this machine has not generated
         "LC_ALL": "C.UTF-8",
     }
+    if "ANSIBLE_TIMEOUT" not in inherited and not _sets_timeout(own_settings):
+        found["ANSIBLE_TIMEOUT"] = str(patience_s)
     if "ANSIBLE_VAULT_PASSWORD_FILE" not in inherited and directory.vault_password.is_file():
         found["ANSIBLE_VAULT_PASSWORD_FILE"] = str(directory.vault_password)
     return found
+
+
+def _sets_timeout(settings: Path) -> bool:
+    """Whether the cluster's own ansible.cfg says how patient to be."""
+    parser = configparser.ConfigParser(interpolation=None, strict=False)
+    # a file that can't be read is Ansible's to complain of
+    with suppress(configparser.Error, UnicodeDecodeError):
+        parser.read(settings, encoding="utf-8")
+    return any(parser.has_option(section, "timeout") for section in ("defaults", "ssh_connection"))
 
 
 def ssh_arguments(known_hosts: Path, ssh: Mapping[str, str] = USUAL_SSH) -> str:

@@ -188,8 +188,11 @@ class _Run:
         return int(return_code)
 
     def _environment(self, content: Path) -> dict[str, str]:
-        found = environment(self.request.directory, content, self.folder.private, os.environ, self.request.ssh)
-        if self.request.ssh_password is not None:
+        request = self.request
+        found = environment(
+            request.directory, content, self.folder.private, os.environ, request.ssh, request.patience_s
+        )
+        if request.ssh_password is not None:
             found["ANSIBLE_SSH_PASSWORD_MECHANISM"] = password_mechanism()
         return found
 

@@ -91,5 +91,7 @@ def _request(
         verbosity=settings.verbosity if settings.verbosity > 2 else 0,
         user=given["user"] or "",
         ssh=IMPATIENT_SSH,
+        # a sudo that hangs is a finding, and there is a second look without it
+        patience_s=10,
         **ask_passwords(ssh=given["ask_pass"], become=given["ask_become_pass"]),
     )

@@ -78,6 +78,20 @@ def test_an_unreachable_host_is_set_aside_and_the_rest_is_done(site: Site) -> No
     assert "sshd" in failure.hint
 
 
+def test_a_node_that_is_down_is_noticed_sooner_than_sudo_on_a_busy_one_is_given_up(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cut_off(site, "n2")
+    shown, program = tmp_path / "settings", tmp_path / "ssh"
+    program.write_text(f'#!/bin/sh\necho "$@" > {shown}.words\nssh -G "$@" > {shown}\nexit 255\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("ANSIBLE_SSH_EXECUTABLE", str(program))
+    monkeypatch.delenv("ANSIBLE_TIMEOUT", raising=False)
+    site.run("- name: One\n  command: 'true'\n", limit="n2")
+    assert "ConnectTimeout=60" in Path(f"{shown}.words").read_text()
+    assert "connecttimeout 10" in shown.read_text().splitlines()
+
+
 def test_unreachable_hosts_alone_end_in_4_too(site: Site) -> None:
     cut_off(site, "n2")
     outcome = site.run("- name: One\n  command: 'true'\n", limit="n2")

@@ -115,6 +115,20 @@ def test_a_cluster_may_have_ansible_settings_and_another_vault_password(tmp_path
     assert "ANSIBLE_VAULT_PASSWORD_FILE" not in environment(directory, Path("/content"), tmp_path / "p", inherited)
 
 
+def test_a_busy_node_is_waited_for_unless_the_site_says_otherwise(tmp_path: Path) -> None:
+    def timeout(**inherited: str) -> str | None:
+        return environment(ClusterDir(tmp_path), Path("/content"), tmp_path / "p", inherited).get("ANSIBLE_TIMEOUT")
+
+    assert timeout() == "60"
+    assert timeout(ANSIBLE_TIMEOUT="120") is None
+    (tmp_path / "ansible.cfg").write_text("[defaults]\nforks = 3\n")
+    assert timeout() == "60"
+    (tmp_path / "ansible.cfg").write_text("[defaults]\ntimeout = 30\n")
+    assert timeout() is None
+    (tmp_path / "ansible.cfg").write_text("no ini file")
+    assert timeout() == "60"
+
+
 def test_sockets_have_a_short_private_folder_of_their_own_for_each_cluster(tmp_path: Path) -> None:
     first, second = control_dir(tmp_path / "a", {}), control_dir(tmp_path / "b", {})
     try:
