@@ -24,7 +24,7 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that was tried on one target (a node, a partition or the cluster), and what came of it."""
+    """One thing that was tried on one target (a node, `NODE/INDEX` for a GPU, a partition, the cluster)."""
 
     suite: str
     name: str
@@ -35,6 +35,11 @@ class Check:
     unit: str = ""
     message: str = ""
     hint: str = ""
+
+    @property
+    def place(self) -> str:
+        """The target; for a GPU the node that it is in."""
+        return self.target.partition("/")[0]
 
     def to_dict(self) -> dict[str, str]:
         """The object of DESIGN's JSON schema."""
@@ -109,6 +114,6 @@ def worst(checks: Iterable[Check]) -> Status:
     return totals(checks).status
 
 
-def failed_targets(checks: Iterable[Check]) -> frozenset[str]:
-    """Targets with at least one failed check."""
-    return frozenset(check.target for check in checks if check.status is Status.FAIL)
+def failed_places(checks: Iterable[Check]) -> frozenset[str]:
+    """Nodes, partitions ... with at least one failed check; a GPU counts as its node."""
+    return frozenset(check.place for check in checks if check.status is Status.FAIL)

@@ -74,6 +74,11 @@ class ClusterDir:
         return self.path / ".vault-password"
 
     @property
+    def gpu_history(self) -> Path:
+        """What each GPU gave when it was last well: one line a card, fit for git."""
+        return self.path / "gpu-history.json"
+
+    @property
     def runs(self) -> Path:
         """One private folder a run."""
         return self.path / "runs"

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from deepopsctl.checks import Check, Status, failed_targets, parse_check, totals
+from deepopsctl.checks import Check, Status, failed_places, parse_check, totals
 from deepopsctl.errors import ExitCode
 from deepopsctl.files import write_atomic
 from deepopsctl.model import Cluster
@@ -44,7 +44,7 @@ class Validation:
 
     def document(self) -> dict[str, object]:
         """The JSON object."""
-        return document(ok=self.ok, run=self.facts.run, checks=self.facts.checks)
+        return document(ok=self.ok, run=self.facts.run, checks=self.facts.checks, gpus=self.facts.gpus)
 
 
 def playbook_of(suite: str) -> str:
@@ -107,7 +107,7 @@ def judge(ran: ExitCode, checks: Sequence[Check], summary: RunSummary) -> ExitCo
     """The exit code: the run's own for anything but failures and unreachable nodes, else by the checks."""
     if ran not in (ExitCode.OK, ExitCode.FAILED, ExitCode.UNREACHABLE):
         return ran
-    if ran is ExitCode.FAILED or failed_targets(checks) - set(summary.unreachable):
+    if ran is ExitCode.FAILED or failed_places(checks) - set(summary.unreachable):
         return ExitCode.FAILED
     if summary.unreachable:
         return ExitCode.UNREACHABLE

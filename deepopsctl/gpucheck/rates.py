@@ -18,13 +18,14 @@ class Metric(NamedTuple):
     name: str
     test: str
     unit: str
-    read: Callable[[Any], float]
+    # None where an older or thinned-out result lacks the number
+    read: Callable[[Any], float | None]
     figure: Callable[[Figures, Gpu], float]
     shares: Callable[[Figures], str]
 
 
-def _largest(key: str) -> Callable[[Any], float]:
-    return lambda measured: max(float(point["gb_s"]) for point in measured[key])
+def _largest(key: str) -> Callable[[Any], float | None]:
+    return lambda measured: max((float(point["gb_s"]) for point in measured.get(key) or ()), default=None)
 
 
 def _host(figures: Figures, gpu: Gpu) -> float:
@@ -36,8 +37,8 @@ def _gddr(figures: Figures) -> str:
     return "memory (GDDR)" if figures.gddr else "memory"
 
 
-def _number(key: str) -> Callable[[Any], float]:
-    return lambda measured: float(measured[key])
+def _number(key: str) -> Callable[[Any], float | None]:
+    return lambda measured: None if measured.get(key) is None else float(measured[key])
 
 
 METRICS = (

@@ -5,6 +5,8 @@ from __future__ import annotations
 from deepopsctl.doctor.catalogue import DOCTOR
 from deepopsctl.doctor.catalogue import SUITE as DOCTORS_SUITE
 from deepopsctl.report.entry import Entry
+from deepopsctl.report.gpucatalogue import BURNIN, BURNIN_SUITE, GPU
+from deepopsctl.report.gpucatalogue import SUITE as GPU_SUITE
 
 _LOGS = "see `journalctl -u {unit}` on {where}; `deepopsctl deploy` starts what should run"
 
@@ -143,19 +145,23 @@ CATALOGUE = {
     ),
 }  # fmt: skip
 
+# what any suite may say about a node
+_ANY = {name: CATALOGUE[name] for name in ("reachable", "suite-ran")}
+_SUITES = {DOCTORS_SUITE: DOCTOR, GPU_SUITE: _ANY | GPU, BURNIN_SUITE: _ANY | BURNIN}
+
 # checks made on every node (or every compute node): the columns of the report's matrix
 PER_NODE = frozenset({
     "reachable", "suite-ran", "services", "clock", "munge-local", "munge-across", "node-state", "slurm-version",
     "node-cpus", "node-memory", "node-gpus", "node-answers", "gpu-assignment", "cpu-confinement",
     "memory-confinement", "gpu-confinement",
 })  # fmt: skip
-GROUPS = tuple(dict.fromkeys(entry.group for entry in CATALOGUE.values()))
+GROUPS = tuple(dict.fromkeys(entry.group for table in (CATALOGUE, GPU, BURNIN) for entry in table.values()))
 _OTHER = Entry("Other", "", "", "see the message")
 
 
 def catalogue_of(suite: str) -> dict[str, Entry]:
     """All checks of a suite, in the order of its reports."""
-    return DOCTOR if suite == DOCTORS_SUITE else CATALOGUE
+    return _SUITES.get(suite, CATALOGUE)
 
 
 def entry(name: str, suite: str = "smoke") -> Entry:

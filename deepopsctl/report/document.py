@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 from deepopsctl.checks import Check
 
 SCHEMA = 1
 
 
-def document(*, ok: bool, run: str, checks: Iterable[Check], command: str = "validate") -> dict[str, object]:
-    """What `deepopsctl validate --json` and `doctor --json` print."""
-    return {
+def document(
+    *,
+    ok: bool,
+    run: str,
+    checks: Iterable[Check],
+    command: str = "validate",
+    gpus: Sequence[Mapping[str, object]] = (),
+) -> dict[str, object]:
+    """What `deepopsctl validate --json` and `doctor --json` print; `gpus` only where GPUs were looked at."""
+    found: dict[str, object] = {
         "schema": SCHEMA,
         "command": command,
         "ok": ok,
         "run": run,
         "checks": [check.to_dict() for check in checks],
     }
+    return {**found, "gpus": list(gpus)} if gpus else found

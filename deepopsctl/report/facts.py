@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -10,7 +11,10 @@ from deepopsctl.checks import Check, Totals, totals
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """One validation: which cluster, when, how long (seconds), its nodes in the order of cluster.yml, its checks."""
+    """One validation: which cluster, when, how long (seconds), its nodes in the order of cluster.yml, its checks.
+
+    `gpus` are the results of gpucheck, one a node (docs/reference/gpucheck.md), where GPUs were measured.
+    """
 
     cluster: str
     suites: tuple[str, ...]
@@ -19,6 +23,7 @@ class Facts:
     elapsed_s: float
     nodes: tuple[str, ...]
     checks: tuple[Check, ...]
+    gpus: tuple[Mapping[str, object], ...] = ()
 
     @property
     def totals(self) -> Totals:

@@ -8,7 +8,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from deepopsctl import __version__
-from deepopsctl.checks import Status, failed_targets
+from deepopsctl.checks import Status, failed_places
 from deepopsctl.report.catalogue import GROUPS
 from deepopsctl.report.facts import Facts
 from deepopsctl.report.folding import Row, fold_checks, fold_names
@@ -50,7 +50,7 @@ def _headline(facts: Facts) -> str:
     """The verdict; failures say where they are, as long as that can be read at a glance."""
     if facts.totals.status is not Status.FAIL:
         return HEADLINES[facts.totals.status]
-    targets = failed_targets(facts.checks)
+    targets = failed_places(facts.checks)
     where = fold_names(sorted(targets))
     place = where if len(where) <= AT_A_GLANCE else f"{len(targets)} nodes"
     return f"{facts.totals.failed} {'check' if facts.totals.failed == 1 else 'checks'} failed, on {place}."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from deepopsctl.checks import Check, Status, failed_targets, parse_check, totals, worst
+from deepopsctl.checks import Check, Status, failed_places, parse_check, totals, worst
 
 GOOD = {
     "suite": "smoke",
@@ -63,5 +63,9 @@ def test_totals_name_only_what_occurred() -> None:
     assert totals([]).sentence() == "no checks"
 
 
-def test_failed_targets_are_those_with_a_failure() -> None:
-    assert failed_targets([check("fail", "gpu01"), check("pass", "gpu02"), check("warn", "gpu03")]) == {"gpu01"}
+def test_failed_places_are_those_with_a_failure() -> None:
+    assert failed_places([check("fail", "gpu01"), check("pass", "gpu02"), check("warn", "gpu03")]) == {"gpu01"}
+
+
+def test_a_gpu_that_failed_is_a_failure_of_its_node() -> None:
+    assert failed_places([check("fail", "gpu01/3"), check("pass", "gpu02/0")]) == {"gpu01"}

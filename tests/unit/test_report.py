@@ -12,13 +12,16 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from deepopsctl.checks import Check, Status
-from deepopsctl.report.catalogue import CATALOGUE, GROUPS, PER_NODE, entry
+from deepopsctl.gpucheck.judging import judge
+from deepopsctl.report.catalogue import CATALOGUE, GROUPS, PER_NODE, catalogue_of, entry
 from deepopsctl.report.document import document
 from deepopsctl.report.folding import fold_checks
+from deepopsctl.report.gpucatalogue import BURNIN, GPU
 from deepopsctl.report.html import render_html
 from deepopsctl.report.junit import render_junit
 from deepopsctl.report.matrix import FEW, build_matrix
 from deepopsctl.report.table import table, verdict
+from tests.unit.gpucheck_samples import result as gpu_result
 from tests.unit.report_samples import facts, failed, healthy_node, large, passed, skipped, small
 
 EVIL = "<script>alert('x')</script> & \"q\" \x1b[31m\x00 ü 日"
@@ -72,7 +75,7 @@ class TestFolding:
 
 class TestCatalogue:
     def test_every_entry_says_what_it_proves_and_what_to_do(self) -> None:
-        for name, what in CATALOGUE.items():
+        for name, what in (CATALOGUE | GPU | BURNIN).items():
             assert what.proves.endswith("."), name
             assert what.advice, name
             assert not what.advice.endswith("."), name
@@ -82,6 +85,13 @@ class TestCatalogue:
         page = (Path(__file__).parents[2] / "docs/reference/validate-smoke.md").read_text()
 
         assert [name for name in CATALOGUE if f"`{name}`" not in page] == []
+
+    def test_every_check_of_gpucheck_has_its_entry(self) -> None:
+        made = {check["name"] for check in judge([gpu_result(), gpu_result("gpu02")], (), {"gpu01": 8})}
+        page = (Path(__file__).parents[2] / "docs/reference/gpucheck.md").read_text()
+
+        assert sorted(made - set(catalogue_of("gpu"))) == []
+        assert [name for name in GPU if f"`{name}`" not in page] == []
 
     def test_groups_keep_the_order_of_the_catalogue(self) -> None:
         assert GROUPS[0] == "Machines"

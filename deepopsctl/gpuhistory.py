@@ -1,0 +1,246 @@
+"""What every GPU gave when it was last well: kept in the cluster directory, so that it outlives the runs' folders.
+
+A card is followed by its UUID, whichever node it sits in. For each of its rates two numbers are kept: the best one ever
+seen, and the last one within a few percent of it, with its date. The last one is what a new measurement is compared
+with: "down 12% since 2026-11-03" then names the last day on which the card was well, and a card that loses a little in
+every run does not take its own decline for the measure.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from deepopsctl.checks import Check, Status
+from deepopsctl.clusterdir import ClusterDir
+from deepopsctl.files import write_atomic
+from deepopsctl.gpucheck.document import UnreadableError, document, read_results
+from deepopsctl.gpucheck.rates import METRICS, value_of
+from deepopsctl.gpucheck.verdicts import target_of
+from deepopsctl.workspace import RunFolder, Workspace
+
+SCHEMA = 1
+# in a run's folder: what `gpucheck --json` prints, so that `gpucheck --judge` and `--earlier` read it as well
+RUN_FILE = "gpu.json"
+# so much of its best a card may lose and still be called well
+WELL = 0.97
+_DAMAGED = ".damaged"
+
+Result = Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """One number of one card: what it gave when it was last well, and the best it ever gave."""
+
+    value: float
+    best: float
+    when: str
+
+    def after(self, value: float, when: str) -> Rate:
+        """The same with a newer measurement."""
+        if when <= self.when or value < WELL * self.best:
+            return self
+        return Rate(value, max(value, self.best), when)
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """One GPU: where it was last seen, and its rates by the name of the check."""
+
+    uuid: str
+    name: str
+    serial: str
+    node: str
+    index: int
+    rates: Mapping[str, Rate]
+
+    def results(self) -> Iterator[Result]:
+        """The card as results of gpucheck, one for each day that counts."""
+        for when in sorted({rate.when for rate in self.rates.values()}):
+            measured: dict[str, dict[str, object]] = {}
+            for metric in METRICS:
+                rate = self.rates.get(metric.name)
+                if rate and rate.when == when:
+                    measured.setdefault(metric.test, {"status": "measured"}).update(_shape(metric.name, rate.value))
+            gpu = {"index": self.index, "name": self.name, "uuid": self.uuid, "serial": self.serial}
+            yield {
+                "schema": SCHEMA, "node": self.node, "when": when, "versions": {},
+                "gpus": [{**gpu, "measured": measured}], "group": {},
+            }  # fmt: skip
+
+
+Cards = Mapping[str, Card]
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """What judging compares with, and what could not be read: files by name, and why."""
+
+    results: tuple[Result, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Recalled:
+    """What was found: `damaged` wants to be set aside before it is replaced, `foreign` is not to be touched."""
+
+    cards: Mapping[str, Card]
+    warnings: tuple[str, ...] = ()
+    damaged: bool = False
+    foreign: bool = False
+
+
+class _ForeignError(Exception):
+    """A newer deepopsctl wrote the history."""
+
+
+def earlier_results(directory: ClusterDir) -> Earlier:
+    """Earlier good measurements of all cards that this cluster has ever had; call it before `keep_results`."""
+    found = _recall(directory)
+    return Earlier(tuple(result for card in found.cards.values() for result in card.results()), found.warnings)
+
+
+def keep_results(
+    directory: ClusterDir, folder: RunFolder, results: Sequence[Result], checks: Iterable[Check]
+) -> tuple[str, ...]:
+    """Leave the results with the run, and what is good of them in the history; hands back what a person should know."""
+    judged = list(checks)
+    # before this run's own results are there to be recalled
+    before = _recall(directory)
+    folder.write(folder.path / RUN_FILE, document(list(results), [check.to_dict() for check in judged]))
+    path = directory.gpu_history
+    after = learn(before.cards, results, judged)
+    if before.foreign or (after == before.cards and path.exists() and not before.damaged):
+        return ()
+    told: tuple[str, ...] = ()
+    if before.damaged:
+        aside = path.with_name(path.name + _DAMAGED)
+        path.replace(aside)
+        told = (f"{path.name} could not be read: it is {aside.name} now, and a new one was begun",)
+    if after:
+        write_atomic(path, render(after))
+    return told
+
+
+def learn(cards: Cards, results: Iterable[Result], checks: Iterable[Check]) -> dict[str, Card]:
+    """The history with new results. What was judged a warning or a failure is no measure for later ones."""
+    bad: dict[str, set[str]] = {}
+    for check in checks:
+        if check.status in (Status.WARN, Status.FAIL):
+            bad.setdefault(check.target, set()).add(check.name)
+    found = dict(cards)
+    for result in results:
+        node, when, gpus = str(result.get("node")), str(result.get("when")), result.get("gpus")
+        for gpu in gpus if isinstance(gpus, list) else ():
+            uuid = gpu.get("uuid")
+            old = found[uuid].rates if uuid in found else {}
+            rates = _renewed(old, gpu, when, bad.get(target_of(node, gpu), ()))
+            if uuid and rates:
+                name, serial = (gpu.get(key) or "" for key in ("name", "serial"))
+                found[uuid] = Card(uuid, name, serial, node, gpu["index"], rates)
+    return found
+
+
+def _renewed(old: Mapping[str, Rate], gpu: Mapping[str, object], when: str, bad: Container[str]) -> dict[str, Rate]:
+    """A card's rates after another look at it."""
+    rates = dict(old)
+    for metric in METRICS:
+        value = float(f"{value_of(gpu, metric) or 0:.5g}")
+        if value and metric.name not in bad:
+            known = old.get(metric.name)
+            rates[metric.name] = known.after(value, when) if known else Rate(value, value, when)
+    return rates
+
+
+def render(cards: Cards) -> str:
+    """The history as text: one line a card, so that a difference in git says which cards changed."""
+    lines = [
+        f"{json.dumps(card.uuid)}: {json.dumps(_plain(card), ensure_ascii=False)}"
+        for card in sorted(cards.values(), key=lambda card: card.uuid)
+    ]
+    return '{"schema": %d, "cards": {\n%s\n}}\n' % (SCHEMA, ",\n".join(lines))  # noqa: UP031 (braces all over)
+
+
+def _plain(card: Card) -> dict[str, object]:
+    rates = {name: {"value": rate.value, "best": rate.best, "when": rate.when} for name, rate in card.rates.items()}
+    return {"name": card.name, "serial": card.serial, "node": card.node, "index": card.index, "rates": rates}
+
+
+def _recall(directory: ClusterDir) -> _Recalled:
+    """The history; where there is none or it can't be read, what the runs that are still there tell."""
+    path = directory.gpu_history
+    try:
+        return _Recalled(_read(path))
+    except FileNotFoundError:
+        cards, warnings = _from_runs(directory)
+        return _Recalled(cards, warnings)
+    except _ForeignError as error:
+        return _Recalled({}, (f"{path.name}: {error}",), foreign=True)
+    except (OSError, ValueError) as error:
+        cards, warnings = _from_runs(directory)
+        first = f"{path.name} can't be read ({error}): GPUs are compared with the runs that are still there"
+        return _Recalled(cards, (first, *warnings), damaged=True)
+
+
+def _from_runs(directory: ClusterDir) -> tuple[dict[str, Card], tuple[str, ...]]:
+    cards: dict[str, Card] = {}
+    warnings = []
+    for folder in reversed(Workspace(directory.runs).newest_first()):
+        kept = folder.path / RUN_FILE
+        if not kept.is_file():
+            continue
+        try:
+            cards = learn(cards, read_results(kept), _checks(kept))
+        except (UnreadableError, ValueError, TypeError, KeyError, AttributeError) as error:
+            warnings.append(f"runs/{folder.id}/{RUN_FILE} is left out: {error}")
+    return cards, tuple(warnings)
+
+
+def _checks(path: Path) -> list[Check]:
+    from deepopsctl.checks import parse_check
+
+    listed = json.loads(path.read_text(encoding="utf-8")).get("checks")
+    return [parse_check(entry) for entry in listed or ()]
+
+
+def _read(path: Path) -> dict[str, Card]:
+    """The cards in a history; ValueError where it is none."""
+    found = json.loads(path.read_text(encoding="utf-8"))
+    if not isinstance(found, dict) or not isinstance(found.get("cards"), dict):
+        raise ValueError("it is no history of GPUs")  # noqa: TRY004 (whatever is wrong with a file is one kind of error)
+    if isinstance(found.get("schema"), int) and found["schema"] > SCHEMA:
+        raise _ForeignError(f"schema {found['schema']}: a newer deepopsctl wrote it; nothing is compared or kept")
+    return {uuid: _card(uuid, entry) for uuid, entry in found["cards"].items()}
+
+
+def _card(uuid: str, entry: Mapping[str, Any]) -> Card:
+    try:
+        rates = {
+            str(name): Rate(float(rate["value"]), float(rate["best"]), str(rate["when"]))
+            for name, rate in dict(entry["rates"]).items()
+        }
+        name, serial, node = (str(entry[key]) for key in ("name", "serial", "node"))
+        return Card(uuid, name, serial, node, int(entry["index"]), rates)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ValueError(f"card {uuid}: {error}") from None
+
+
+_KEYS = {
+    "gpu-memory-copy": "copy_gb_s",
+    "gpu-memory-triad": "triad_gb_s",
+    "gpu-fp32": "fp32_tflop_s",
+    "gpu-bf16": "bf16_tflop_s",
+    "gpu-bf16-gemm": "bf16_gemm_tflop_s",
+}
+_CURVES = {"gpu-to-device": "h2d", "gpu-from-device": "d2h"}
+
+
+def _shape(metric: str, value: float) -> dict[str, object]:
+    """A rate as gpucheck writes it."""
+    if metric in _CURVES:
+        return {_CURVES[metric]: [{"bytes": 0, "gb_s": value}]}
+    return {_KEYS[metric]: value}

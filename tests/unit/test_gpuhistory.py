@@ -1,0 +1,208 @@
+"""What GPUs gave when they were last well. The results are constructed (gpucheck_samples): no GPU was at hand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deepopsctl.checks import Check, parse_check
+from deepopsctl.clusterdir import ClusterDir
+from deepopsctl.gpucheck.document import read_results
+from deepopsctl.gpucheck.judging import judge
+from deepopsctl.gpucheck.rates import METRICS
+from deepopsctl.gpuhistory import RUN_FILE, earlier_results, keep_results
+from deepopsctl.workspace import RunFolder
+from tests.unit.gpucheck_samples import Result, gpu, measured, result
+
+FIRST, SECOND, THIRD, FOURTH = (f"2026-11-{day:02d}T08:00:00+00:00" for day in (3, 10, 17, 24))
+
+
+def look(directory: ClusterDir, *results: Result) -> tuple[list[Check], tuple[str, ...]]:
+    """One validation: judged by the past, then kept."""
+    checks = [parse_check(check) for check in judge(results, earlier_results(directory).results)]
+    folder = RunFolder(directory.runs / f"2026{len(list(directory.runs.iterdir())):04d}-080000-validate")
+    folder.path.mkdir()
+    return checks, keep_results(directory, folder, results, checks)
+
+
+def copying(gb_s: float, when: str, node: str = "gpu01", index: int = 3) -> Result:
+    """One card, the same wherever it sits, and what it copies."""
+    card = {"uuid": "GPU-A", "serial": "1650000000003", "measured": measured(copy=gb_s)}
+    return result(node, [gpu(index, **card)], when=when)
+
+
+def said(checks: Iterable[Check], name: str = "gpu-memory-copy") -> str:
+    (found,) = [check for check in checks if check.name == name]
+    return f"{found.status}: {found.message}"
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> ClusterDir:
+    (tmp_path / "runs").mkdir()
+    return ClusterDir(tmp_path)
+
+
+class TestFollowing:
+    def test_a_card_that_got_slower_says_since_when(self, directory: ClusterDir) -> None:
+        look(directory, copying(3060, FIRST))
+
+        checks, _ = look(directory, copying(2693, SECOND))
+
+        assert said(checks).startswith(
+            "warn: gpu01 GPU 3 (NVIDIA H100 80GB HBM3, serial 1650000000003): down 12% since"
+        )
+        assert "down 12% since 2026-11-03" in said(checks)
+
+    def test_a_card_that_stays_slow_is_told_again_and_never_becomes_the_measure(self, directory: ClusterDir) -> None:
+        for gb_s, when in ((3060, FIRST), (2693, SECOND)):
+            look(directory, copying(gb_s, when))
+
+        checks, _ = look(directory, copying(2693, THIRD))
+
+        assert "down 12% since 2026-11-03" in said(checks)
+
+    def test_a_slow_decline_is_found_though_no_single_step_is(self, directory: ClusterDir) -> None:
+        for gb_s, when in ((3300, FIRST), (3150, SECOND), (3000, THIRD)):
+            checks, _ = look(directory, copying(gb_s, when))
+            assert said(checks).startswith("pass")
+
+        checks, _ = look(directory, copying(2900, FOURTH))
+
+        assert "down 12% since 2026-11-03" in said(checks)
+
+    def test_the_day_named_is_the_last_on_which_the_card_was_well(self, directory: ClusterDir) -> None:
+        for gb_s, when in ((3060, FIRST), (3050, SECOND)):
+            look(directory, copying(gb_s, when))
+
+        checks, _ = look(directory, copying(2693, THIRD))
+
+        assert "since 2026-11-10" in said(checks)
+
+    def test_a_card_is_followed_to_another_node(self, directory: ClusterDir) -> None:
+        look(directory, copying(3060, FIRST))
+
+        checks, _ = look(directory, copying(2693, SECOND, "gpu09", 0))
+
+        assert said(checks).startswith("warn: gpu09 GPU 0 ")
+        assert "down 12% since 2026-11-03" in said(checks)
+
+    def test_a_new_card_in_the_same_place_has_no_past(self, directory: ClusterDir) -> None:
+        look(directory, copying(3060, FIRST))
+
+        checks, _ = look(directory, result(gpus=[gpu(3, uuid="GPU-B", measured=measured(copy=2693))], when=SECOND))
+
+        assert "since" not in said(checks)
+
+    def test_every_rate_is_kept_and_read_back_as_it_was(self, directory: ClusterDir) -> None:
+        whole = {**measured(), "bf16_gemm": {"status": "measured", "bf16_gemm_tflop_s": 700.0}}
+        look(directory, result(gpus=[gpu(3, measured=whole)], when=FIRST))
+
+        checks, _ = look(directory, result(gpus=[gpu(3, measured=whole)], when=SECOND))
+
+        assert [said(checks, metric.name) for metric in METRICS if "up 0% since" not in said(checks, metric.name)] == []
+
+
+class TestKeeping:
+    def test_the_history_outlives_the_runs(self, directory: ClusterDir) -> None:
+        look(directory, copying(3060, FIRST))
+        for folder in directory.runs.iterdir():
+            (folder / RUN_FILE).unlink()
+
+        checks, _ = look(directory, copying(2693, SECOND))
+
+        assert "since 2026-11-03" in said(checks)
+
+    def test_a_run_keeps_what_gpucheck_itself_can_read(self, directory: ClusterDir) -> None:
+        look(directory, copying(3060, FIRST))
+        (kept,) = directory.runs.glob(f"*/{RUN_FILE}")
+
+        assert read_results(kept) == [copying(3060, FIRST)]
+        assert kept.stat().st_mode & 0o777 == 0o600
+
+    def test_the_history_has_one_line_a_card(self, directory: ClusterDir) -> None:
+        look(directory, result(when=FIRST))
+
+        lines = directory.gpu_history.read_text().splitlines()
+
+        assert len([line for line in lines if line.startswith('"GPU-')]) == 8
+        assert lines == [lines[0], *sorted(lines[1:-1]), lines[-1]]
+
+    def test_a_lab_whose_gpus_are_simulated_leaves_no_history(self, directory: ClusterDir) -> None:
+        look(directory, result("gpu01", [], versions={}, group={}, problem="no driver"))
+
+        assert not directory.gpu_history.exists()
+
+    def test_what_did_not_change_is_not_written_again(self, directory: ClusterDir) -> None:
+        look(directory, copying(3060, FIRST))
+        before = directory.gpu_history.stat().st_ino
+
+        look(directory, copying(3060, FIRST))
+
+        assert directory.gpu_history.stat().st_ino == before
+
+
+class TestDamage:
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "<<<<<<< HEAD\n",
+            "[]",
+            '{"schema": 1}',
+            '{"schema": 1, "cards": {"GPU-A": 3}}',
+            '{"schema": 1, "cards": {"GPU-A": {"name": "x"}}}',
+            '{"schema": 1, "cards": {"GPU-A": {"name": "", "serial": "", "node": "n", "index": 0, "rates": [1]}}}',
+            "\x00",
+        ],
+    )
+    def test_a_damaged_history_is_named_set_aside_and_made_anew_from_the_runs(
+        self, directory: ClusterDir, text: str
+    ) -> None:
+        look(directory, copying(3060, FIRST))
+        directory.gpu_history.write_text(text)
+
+        assert "gpu-history.json can't be read" in earlier_results(directory).warnings[0]
+        checks, told = look(directory, copying(2693, SECOND))
+
+        assert "since 2026-11-03" in said(checks)
+        assert told == (
+            "gpu-history.json could not be read: it is gpu-history.json.damaged now, and a new one was begun",
+        )
+        assert (directory.path / "gpu-history.json.damaged").read_text() == text
+        assert earlier_results(directory).warnings == ()
+
+    def test_a_history_of_a_newer_program_is_left_alone(self, directory: ClusterDir) -> None:
+        text = '{"schema": 2, "cards": {"new": "form"}}'
+        directory.gpu_history.write_text(text)
+
+        assert "a newer deepopsctl wrote it" in earlier_results(directory).warnings[0]
+        look(directory, copying(3060, FIRST))
+        assert directory.gpu_history.read_text() == text
+
+    @pytest.mark.parametrize("text", ["{", "[]", '{"schema": 1, "command": "gpucheck", "results": [{"gpus": 7}]}'])
+    def test_a_damaged_run_is_named_and_the_others_are_read(self, directory: ClusterDir, text: str) -> None:
+        for when in (FIRST, SECOND):
+            look(directory, copying(3060, when))
+        directory.gpu_history.unlink()
+        newest = max(directory.runs.glob(f"*/{RUN_FILE}"))
+        newest.write_text(text)
+
+        found = earlier_results(directory)
+
+        assert newest.parent.name in found.warnings[0]
+        assert [entry["when"] for entry in found.results] == [FIRST]
+
+
+def test_five_thousand_cards_make_a_file_that_fits_into_git(directory: ClusterDir) -> None:
+    from deepopsctl.gpuhistory import learn, render
+
+    nodes: list[Any] = [
+        result(f"gpu{n}", [gpu(i, uuid=f"GPU-{n:032d}-{i}") for i in range(8)], when=FIRST) for n in range(625)
+    ]
+    text = render(learn({}, nodes, ()))
+
+    assert len(json.loads(text)["cards"]) == 5000
+    assert len(text) < 4_000_000
