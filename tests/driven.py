@@ -46,6 +46,8 @@ class DrivenCluster(ABC):
     patience_s: ClassVar[float] = PATIENCE_S
     # what its deploys name; nothing means all components
     components: ClassVar[tuple[str, ...]] = ("slurm",)
+    # tasks on a node when such a deploy finds nothing to do: it only looks
+    looks: ClassVar[int] = 5
 
     @abstractmethod
     def root(self, node: str, script: str, ok: bool = True) -> str:

@@ -28,6 +28,7 @@ class VmCluster(DrivenCluster):
     addresses: Mapping[str, str]
     patience_s: ClassVar[float] = PATIENCE_S
     components: ClassVar[tuple[str, ...]] = ()
+    looks: ClassVar[int] = 7
 
     def root(self, node: str, script: str, ok: bool = True) -> str:
         """Run a shell script as root on a node and return its output."""
