@@ -6,10 +6,11 @@ from typing import Any, Iterable, Mapping
 
 from .group import group
 from .health import health
-from .rates import rates
+from .rates import METRICS, rates
 from .verdicts import FAIL, PASS, SKIP, check
 
 Result = Any  # one node's result: plain JSON
+MEASURED = (*(metric.name for metric in METRICS), "gpu-memory-test", "gpu-peers", "gpu-all-reduce")
 
 
 def judge(
@@ -18,12 +19,15 @@ def judge(
     """Every check for these nodes, compared among each other and with earlier results of the same cards.
 
     `expected` has how many GPUs a node is known to have. A node without GPUs is skipped with the reason; where some
-    were expected, it fails.
+    were expected, it fails. Simulated GPUs are skipped, whatever was expected: no measurement of theirs passes.
     """
     taken = list(results)
     found: list[dict[str, str]] = []
     for result in taken:
         number = (expected or {}).get(result["node"], 0)
+        if result.get("simulated"):
+            found += _simulated(result)
+            continue
         if result.get("problem"):
             found.append(_no_driver(result, FAIL if number else SKIP))
         if number:
@@ -32,6 +36,11 @@ def judge(
     found += rates(taken, list(earlier))
     found += group(taken)
     return found
+
+
+def _simulated(result: Result) -> Iterable[dict[str, str]]:
+    for name in ("gpu-driver", "gpu-count", *MEASURED):
+        yield check(name, result["node"], SKIP, message=result["simulated"])
 
 
 def _no_driver(result: Result, status: str) -> dict[str, str]:

@@ -5,6 +5,7 @@ Each mode prints one line `DEEPOPS {json}`; everything else that a node prints a
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import glob
 import json
@@ -12,7 +13,7 @@ import os
 import socket
 import subprocess
 import sys
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Optional
 
 MARK = "DEEPOPS "
 MOST_CPUS = 8
@@ -52,16 +53,34 @@ def try_cpus() -> Dict[str, Any]:
     return {"own": own, "allocated": os.environ.get("SLURM_CPUS_ON_NODE", ""), "others": tried}
 
 
-def try_gpus() -> Dict[str, str]:
+def try_gpus(*more: str) -> Dict[str, str]:
     """Open every GPU device file: OK, ENXIO (visible, no driver behind it), EPERM (denied by the cgroup)."""
     tried = {}
-    for path in glob.glob("/dev/nvidia[0-9]*"):
+    for path in sorted({*glob.glob("/dev/nvidia[0-9]*"), *more}):
         try:
             os.close(os.open(path, os.O_RDWR | os.O_NONBLOCK))
             tried[os.path.basename(path)] = "OK"
         except OSError as error:
             tried[os.path.basename(path)] = errno.errorcode.get(error.errno or 0, str(error.errno))
     return tried
+
+
+def uuids() -> Optional[List[str]]:
+    """The GPUs that NVIDIA's driver shows to this job; None where there is no driver to ask."""
+    try:
+        library = ctypes.CDLL("libnvidia-ml.so.1")
+    except OSError:
+        return None
+    count, found = ctypes.c_uint(), []
+    if library.nvmlInit_v2() or library.nvmlDeviceGetCount_v2(ctypes.byref(count)):
+        return None
+    for index in range(count.value):
+        handle, text = ctypes.c_void_p(), ctypes.create_string_buffer(96)
+        # one that this job may not use is counted by some drivers, but not opened
+        if library.nvmlDeviceGetHandleByIndex_v2(ctypes.c_uint(index), ctypes.byref(handle)) == 0:
+            library.nvmlDeviceGetUUID(handle, text, ctypes.c_uint(len(text)))
+            found.append(text.value.decode(errors="replace"))
+    return found
 
 
 def decode(credential: str) -> str:
@@ -99,10 +118,11 @@ def answer(credential: str) -> None:
     say({"host": socket.gethostname(), "cpus": try_cpus(), "gpus": try_gpus(), "munge": decode(credential)})
 
 
-def gpu(hold: str) -> None:
+def gpu(hold: str, *files: str) -> None:
     """Mode for jobs with a GPU; with `hold` it stays until its input ends, so that two jobs overlap."""
     names = ("CUDA_VISIBLE_DEVICES", "SLURM_STEP_GPUS", "SLURM_JOB_GPUS", "GPU_DEVICE_ORDINAL")
-    say({"gpus": try_gpus(), "env": {name: os.environ[name] for name in names if name in os.environ}})
+    environment = {name: os.environ[name] for name in names if name in os.environ}
+    say({"gpus": try_gpus(*files), "env": environment, "uuids": uuids()})
     if hold:
         sys.stdin.read()
 

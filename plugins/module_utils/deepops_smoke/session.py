@@ -10,9 +10,9 @@ from typing import IO, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from . import command
 
-PREFIX = "deepopsctl-smoke"
-COMMENT = "deepopsctl validate smoke: short, cancelled at its end"
-TIME_LIMIT = "--time=2"
+SUITE = "smoke"
+PREFIX = "deepopsctl-" + SUITE
+COMMENT = "deepopsctl validate {}: short, cancelled at its end"
 # how often a job that takes its time is looked for in the queue (seconds)
 LOOK_S = 3.0
 # the scheduler looks at a new job within some seconds
@@ -112,6 +112,18 @@ class Running:
                 self._changed.wait(min(left, 0.5))
         return True
 
+    def send(self, text: str) -> None:
+        """Give it this input and end it there; whoever waits in the queue does not read, so nobody waits for it."""
+
+        def write(stream: IO[str]) -> None:
+            # the job may be over, or the tool stopped, before all of it was read
+            with contextlib.suppress(OSError, ValueError):
+                stream.write(text)
+                stream.close()
+
+        if self._process.stdin:
+            threading.Thread(target=write, args=(self._process.stdin,), daemon=True).start()
+
     def release(self) -> None:
         """End its input: a probe that holds its allocation goes on."""
         if self._process.stdin and not self._process.stdin.closed:
@@ -138,20 +150,29 @@ class Running:
 
 
 class Session:
-    """Jobs of one validation, recognisable by their names, and the limits they are given (seconds)."""
+    """Jobs of one validation, recognisable by their names, and their limits (seconds; Slurm's: minutes)."""
 
-    def __init__(self, token: str, user: str, queue_timeout: float = 20, run_timeout: float = 30) -> None:
-        self.token, self.user = token, user
+    def __init__(
+        self,
+        token: str,
+        user: str,
+        queue_timeout: float = 20,
+        run_timeout: float = 30,
+        suite: str = SUITE,
+        minutes: int = 2,
+    ) -> None:
+        self.token, self.user, self.suite = token, user, suite
         self.queue_timeout, self.run_timeout = queue_timeout, run_timeout
+        self._common = ["--comment=" + COMMENT.format(suite), "--time={}".format(minutes)]
         self._ids: List[str] = []
 
     def name(self, what: str) -> str:
         """The job name: says whose it is and which validation made it."""
-        return "-".join([PREFIX, self.token, what])
+        return "-".join(["deepopsctl-" + self.suite, self.token, what])
 
     def start(self, what: str, options: Sequence[str], argv: Sequence[str]) -> Running:
         """Start an srun and hand it back running."""
-        own = ["--job-name=" + self.name(what), "--comment=" + COMMENT, TIME_LIMIT, "--chdir=/", "--mpi=none"]
+        own = ["--job-name=" + self.name(what), *self._common, "--chdir=/", "--mpi=none"]
         return Running(["srun", *own, *options, *argv], command.clean_environment())
 
     def srun(self, what: str, options: Sequence[str], argv: Sequence[str]) -> Outcome:
@@ -187,8 +208,8 @@ class Session:
     def sbatch(self, what: str, options: Sequence[str], script: str) -> command.Answer:
         """Submit a batch script; its answer's `out` is the job id."""
         # ours first: of options given twice the last one counts
-        own = ["--job-name=" + self.name(what), TIME_LIMIT] if what else []
-        answer = command.run(["sbatch", "--parsable", "--comment=" + COMMENT, *own, *options], stdin=script)
+        own = ["--job-name=" + self.name(what), *self._common] if what else self._common[:1]
+        answer = command.run(["sbatch", "--parsable", *own, *options], stdin=script)
         identifier = answer.out.strip().split(";")[0]
         if answer.rc == 0 and identifier:
             self._ids.append(identifier)
@@ -234,7 +255,7 @@ class Session:
     def close(self) -> List[str]:
         """Cancel whatever is left of this validation; the names of what there was."""
         answer = command.run(["squeue", "--noheader", "--user=" + self.user, "--format=%F|%j"])
-        mine = "-".join([PREFIX, self.token])
+        mine = self.name("")
         rows = [line.split("|") for line in answer.out.splitlines() if "|" in line]
         left = {row[0]: row[1] for row in rows if row[0] in self._ids or row[1].startswith(mine)}
         if left:
