@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from .bounds import markdown
+from .burnmemory import MEMORY_SHARE
 from .document import UnreadableError, document, read_results
 from .judging import judge
 from .measuring import Order, measure_node
-from .table import lines
+from .table import lines as table
 from .verdicts import FAIL, SKIP, status_of
 
 OK, FAILED, INVALID_INPUT, NOT_FIT, INTERRUPTED = 0, 1, 3, 5, 130
@@ -24,6 +25,7 @@ examples:
   python3 gpucheck.pyz --json > gpu01.json                 measure this node
   python3 gpucheck.pyz --judge gpu*.json                   judge nodes together: the odd GPU is named
   python3 gpucheck.pyz --earlier gpu01.json                measure, and compare with an earlier result
+  python3 gpucheck.pyz --burn 3600                         load this node for an hour; Ctrl-C ends it
 """
 
 
@@ -46,6 +48,8 @@ def _run(given: argparse.Namespace) -> int:
         return OK
     if given.pack:
         return _pack(given.pack)
+    if given.burn:
+        return _burn(given)
     earlier = [result for path in given.earlier for result in read_results(path)]
     if given.judge:
         results = [result for path in given.judge for result in read_results(path)]
@@ -56,8 +60,17 @@ def _run(given: argparse.Namespace) -> int:
     if given.json:
         _out(json.dumps(document(results, checks), indent=1, ensure_ascii=False))
     else:
-        _out("\n".join(lines(results, checks, everything=given.all)))
+        _out("\n".join(table(results, checks, everything=given.all)))
     return exit_code(checks)
+
+
+def _burn(given: argparse.Namespace) -> int:
+    from .burncli import burn, lines
+
+    found = burn(given, _tell)
+    # one line: what reads a job's output finds it among anything else
+    _out(json.dumps(found, ensure_ascii=False) if given.json else "\n".join(lines(found)))
+    return OK if found["ok"] else exit_code(found["checks"]) or NOT_FIT
 
 
 def exit_code(checks: list[dict[str, str]]) -> int:
@@ -110,6 +123,9 @@ def _parser() -> argparse.ArgumentParser:
     add("--nccl", default="", metavar="PATH", help="libnccl.so to measure all-reduce with (default: none)")
     add("--timeout", type=float, default=120.0, metavar="SECONDS", help="the longest for one GPU (default: 120)")
     add("--expect", type=int, default=0, metavar="N", help="fail where a node has not N GPUs (default: any number)")
+    add("--burn", type=float, default=0, metavar="SECONDS", help="load GPUs, cores and memory so long, verify it all")
+    add("--memory-share", type=float, default=MEMORY_SHARE, metavar="SHARE", help="of the memory, for --burn (0.7)")
+    add("--without-gpus", action="store_true", help="--burn loads cores and memory only")
     add("--judge", nargs="+", type=Path, default=[], metavar="FILE", help="judge results of --json, measure nothing")
     add("--earlier", nargs="+", type=Path, default=[], metavar="FILE", help="earlier results to compare with")
     add("--bounds", action="store_true", help="print the table of models and bounds")

@@ -10,8 +10,8 @@ from .verdicts import FAIL, PASS, SKIP, WARN, check, target_of, who
 Gpu = Any  # one entry of `gpus` in the result: plain JSON
 Found = Any  # (status, measured, expected, unit, what is wrong and what to do)
 
-_BRAKES = ("hardware slowdown", "thermal (hardware)", "power brake")
-_SOFT = ("thermal (software)", "sync boost", "application clocks")
+BRAKES = ("hardware slowdown", "thermal (hardware)", "power brake")
+SOFT = ("thermal (software)", "sync boost", "application clocks")
 _HOT_MARGIN = 5
 
 
@@ -97,8 +97,8 @@ def _clocks(gpu: Gpu) -> Found:
         return SKIP, "", "", "", "clocks say something under load only, and nothing was measured"
     measured, best = load["sm"], (gpu.get("clocks") or {}).get("max_sm")
     expected = "" if best is None else "up to {}".format(best)
-    braked = [reason for reason in load["slowdowns"] if reason in _BRAKES]
-    soft = [reason for reason in load["slowdowns"] if reason in _SOFT]
+    braked = [reason for reason in load["slowdowns"] if reason in BRAKES]
+    soft = [reason for reason in load["slowdowns"] if reason in SOFT]
     if braked:
         text = "slowed down by the hardware under load ({}): look at cooling and power supply"
         return FAIL, measured, expected, "MHz", text.format(", ".join(braked))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import array
 import ctypes
 import pkgutil
+import time
 from typing import Any, Callable
 
 from .cuda import BLOCK, Gpu, Module, Pointer
@@ -119,44 +120,110 @@ def memory_test(bench: Bench, share: float = 0.9) -> dict[str, int]:
     return {"tested_mib": size // 2**20, "patterns": len(PATTERNS)}
 
 
+class Arithmetic:
+    """Sums or products on all multiprocessors, sized so that a call takes a moment; the results are known."""
+
+    unit = "TFLOP/s"
+
+    def __init__(self, bench: Bench, kernels_of: str, kernel: str, arguments: list[Any], expected: bytes) -> None:
+        self._bench, self._kernel, self._arguments, self._expected = bench, kernel, arguments, expected
+        self._module = bench.gpu.module(kernels(kernels_of))
+        self.threads = bench.few_blocks * BLOCK
+        self._rounds = 64
+
+    def operations(self, rounds: int) -> float:
+        """Floating-point operations of a call."""
+        raise NotImplementedError
+
+    def best(self) -> float:
+        """TFLOP/s of the quickest of some calls, checked."""
+        with self._bench.gpu.buffer(len(self._expected)) as out:
+            seconds = self._sized(out)
+            self._demand(out)
+        return self.operations(self._rounds) / seconds / 1e12
+
+    def sustained(self, seconds: float) -> float:
+        """TFLOP/s over so many seconds of calls, one after the other, checked at the end."""
+        with self._bench.gpu.buffer(len(self._expected)) as out, self._bench.gpu.stopwatch() as watch:
+            if self._rounds == 64:
+                self._sized(out)
+            spent, done = 0.0, 0.0
+            ends = time.monotonic() + seconds
+            while not spent or time.monotonic() < ends:
+                watch.start()
+                self._work(out)
+                spent += watch.stop()
+                done += self.operations(self._rounds)
+            self._demand(out)
+        return done / spent / 1e12
+
+    def _work(self, out: Pointer) -> None:
+        blocks, rounds = self._bench.few_blocks, ctypes.c_uint(self._rounds)
+        self._module.launch(self._kernel, blocks, out, rounds, *self._arguments)
+
+    def _sized(self, out: Pointer) -> float:
+        """Choose rounds that take long enough to mean something; the seconds of the quickest call with so many."""
+        while True:
+            seconds = self._bench.best(lambda: self._work(out))
+            if seconds * _ROUNDS >= _SECONDS or self._rounds >= 2**26:
+                return seconds
+            factor = max(2, int(_SECONDS / _ROUNDS / max(seconds, 1e-6) * 1.2))
+            self._rounds = min(2**26, self._rounds * factor)
+
+    def _demand(self, out: Pointer) -> None:
+        has, expected = self._bench.gpu.read(out, len(self._expected)), self._expected
+        if has == expected:
+            return
+        wrong = sum(has[at : at + 4] != expected[at : at + 4] for at in range(0, len(expected), 4))
+        raise WrongResultError("{}: {} of {} results are wrong".format(self.name, wrong, len(expected) // 4))
+
+    name = ""
+
+
+class Fp32(Arithmetic):
+    """Fused multiply-adds."""
+
+    name = "fp32"
+    _OFFSET, _CHAINS, _STEPS = 1024.0, 8, 8
+
+    def __init__(self, bench: Bench) -> None:
+        threads = bench.few_blocks * BLOCK
+        block = array.array("f", (self._CHAINS * (self._OFFSET - start) - 28 for start in range(1024)))
+        expected = (block * (threads // 1024 + 1)).tobytes()[: threads * 4]
+        arguments = [ctypes.c_float(-1.0), ctypes.c_float(self._OFFSET)]
+        super().__init__(bench, "fma", "fma_rate", arguments, expected)
+
+    def operations(self, rounds: int) -> float:
+        """Two for each step of each chain."""
+        return 2.0 * self.threads * self._CHAINS * (self._STEPS * rounds + 1)
+
+
+class Bf16(Arithmetic):
+    """mma.sync on bf16 with fp32 sums."""
+
+    name = "bf16"
+    _TILES, _FLOPS = 8, 2 * 16 * 8 * 16
+
+    def __init__(self, bench: Bench) -> None:
+        major, minor = bench.gpu.capability
+        if major < 8:
+            raise NotPossibleError("compute capability {}.{}: bf16 matrices came with 8.0".format(major, minor))
+        warps = bench.few_blocks * BLOCK // 32
+        super().__init__(bench, "mma", "mma_rate", [], bf16_tile(self._TILES).tobytes() * warps)
+
+    def operations(self, rounds: int) -> float:
+        """A warp makes a product of every tile, twice a round."""
+        return float(self.threads // 32 * self._TILES * self._FLOPS * (2 * rounds + 1))
+
+
 def fp32_rate(bench: Bench) -> dict[str, float]:
     """TFLOP/s of fused multiply-adds."""
-    offset = 1024.0
-    chains, steps = 8, 8
-    threads = bench.few_blocks * BLOCK
-
-    def expected() -> bytes:
-        block = array.array("f", (chains * (offset - start) - 28 for start in range(1024)))
-        return (block * (threads // 1024 + 1)).tobytes()[: threads * 4]
-
-    module = bench.gpu.module(kernels("fma"))
-    with bench.gpu.buffer(threads * 4) as out:
-
-        def work(rounds: int) -> None:
-            arguments = (out, ctypes.c_uint(rounds), ctypes.c_float(-1.0), ctypes.c_float(offset))
-            module.launch("fma_rate", bench.few_blocks, *arguments)
-
-        rounds, seconds = _sized(bench, work)
-        _demand_same("fp32", bench.gpu.read(out, threads * 4), expected())
-    return {"fp32_tflop_s": 2 * threads * chains * (steps * rounds + 1) / seconds / 1e12}
+    return {"fp32_tflop_s": Fp32(bench).best()}
 
 
 def bf16_rate(bench: Bench) -> dict[str, float]:
     """TFLOP/s of mma.sync on bf16 with fp32 sums."""
-    major, minor = bench.gpu.capability
-    if major < 8:
-        raise NotPossibleError("compute capability {}.{}: bf16 matrices came with 8.0".format(major, minor))
-    tiles, flops = 8, 2 * 16 * 8 * 16
-    threads = bench.few_blocks * BLOCK
-    module = bench.gpu.module(kernels("mma"))
-    with bench.gpu.buffer(threads * 16) as out:
-
-        def work(rounds: int) -> None:
-            module.launch("mma_rate", bench.few_blocks, out, ctypes.c_uint(rounds))
-
-        rounds, seconds = _sized(bench, work)
-        _demand_same("bf16", bench.gpu.read(out, threads * 16), bf16_tile(tiles).tobytes() * (threads // 32))
-    return {"bf16_tflop_s": threads // 32 * tiles * flops * (2 * rounds + 1) / seconds / 1e12}
+    return {"bf16_tflop_s": Bf16(bench).best()}
 
 
 def bf16_tile(tiles: int) -> array.array[float]:
@@ -167,20 +234,3 @@ def bf16_tile(tiles: int) -> array.array[float]:
             row, column = lane // 4 + 8 * (element // 2), lane % 4 * 2 + element % 2
             values.append(tiles * 16.0 * (row + 1) * (column + 1))
     return values
-
-
-def _sized(bench: Bench, work: Callable[[int], None]) -> tuple[int, float]:
-    """Rounds that take long enough to mean something, and the seconds of the quickest call with so many."""
-    rounds = 64
-    while True:
-        seconds = bench.best(lambda: work(rounds))  # noqa: B023 (called at once)
-        if seconds * _ROUNDS >= _SECONDS or rounds >= 2**26:
-            return rounds, seconds
-        rounds = min(2**26, rounds * max(2, int(_SECONDS / _ROUNDS / max(seconds, 1e-6) * 1.2)))
-
-
-def _demand_same(what: str, has: bytes, expected: bytes) -> None:
-    if has == expected:
-        return
-    wrong = sum(has[at : at + 4] != expected[at : at + 4] for at in range(0, len(expected), 4))
-    raise WrongResultError("{}: {} of {} results are wrong".format(what, wrong, len(expected) // 4))

@@ -1,0 +1,209 @@
+"""Load a whole node for a while: all GPUs, all cores and much of the memory at once, every result verified.
+
+No GPU, no counter, no right to read something: the rest is loaded all the same, and what is missing is said.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, Callable, NamedTuple
+
+from .burnmemory import MEMORY_SHARE, memory_of_node
+from .burnsensors import KernelLog, counters, difference, temperature
+from .burnwatch import GpuWatch
+from .burnworkers import Worker, thinned, trend
+from .inventory import driver_facts, inventory
+from .measuring import Order as Measuring
+from .measuring import obstacle
+from .nvml import MissingError, Nvml, NvmlError
+from .simulated import simulated
+
+SCHEMA = 1
+_LOOK_S, _SAMPLE_S = 0.25, 1.0
+_TELL_S, _TELL_PARTS = 10.0, 20
+# what a started round, slice or memory sweep may take beyond the end; a worker's silence has its own limit
+_OVERTIME_S = 60.0
+
+Tell = Callable[[str], None]
+
+
+class Order(NamedTuple):
+    """What to load, and for how long. `stopped` says that the load is to end now, and why."""
+
+    seconds: float
+    memory_share: float = MEMORY_SHARE
+    busy_too: bool = False
+    gpus: bool = True
+    stopped: Callable[[], str] = str
+
+
+def burn_node(order: Order, tell: Tell) -> dict[str, Any]:
+    """The result of this node, as docs/reference/gpucheck.md has it; `tell` hears how far it is."""
+    kernel_log, before = KernelLog(), counters()
+    started = time.monotonic()
+    result: dict[str, Any] = {
+        "schema": SCHEMA,
+        "node": platform.node().partition(".")[0],
+        "when": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "kernel": platform.release(),
+        "asked_s": order.seconds,
+    }
+    found = GpuSide(order)
+    workers = [*_cores(order), *found.workers]
+    try:
+        result["ended"], heat = _wait(order, workers, found, tell)
+    finally:
+        # whatever happens: no process of ours stays on a core or a GPU
+        for worker in workers:
+            if worker.alive:
+                worker.kill()
+            worker.close()
+    ran = time.monotonic() - started
+    result["ran_s"] = round(min(ran, order.seconds) if not result["ended"] else ran, 1)
+    result.update(_cpu_side(workers, result["ran_s"]))
+    result.update(found.result(result["ran_s"]))
+    log = {"lines": kernel_log.trouble()} if not kernel_log.obstacle else {"obstacle": kernel_log.obstacle}
+    kernel_log.close()
+    return {**result, "counters": difference(before, counters()), "cpu_temperature": heat, "kernel_log": log}
+
+
+def _wait(order: Order, workers: list[Worker], found: GpuSide, tell: Tell) -> tuple[str, float | None]:
+    """Watch until the end; why it ended early ('' where it did not), and the hottest the processors were."""
+    started = time.monotonic()
+    sampled, told, heat = 0.0, 0.0, None
+    while any(worker.alive for worker in workers):
+        reason = order.stopped()
+        now = time.monotonic() - started
+        if reason:
+            return reason, heat
+        if now > order.seconds + _OVERTIME_S:
+            for worker in workers:
+                if worker.alive:
+                    worker.give_up("it did not end {:.0f} s after its time".format(_OVERTIME_S))
+        for worker in workers:
+            worker.watch()
+        if now - sampled >= _SAMPLE_S:
+            sampled, seen = now, temperature()
+            found.sample()
+            heat = max(filter(None, (heat, seen)), default=None)
+        if told + max(order.seconds / _TELL_PARTS, _TELL_S) <= now < order.seconds:
+            told = now
+            tell("{:.0f} of {:.0f} s".format(now, order.seconds))
+        time.sleep(_LOOK_S)
+    return order.stopped(), heat
+
+
+def _cores(order: Order) -> list[Worker]:
+    """One process for every core of the allocation, each with its part of the memory."""
+    cores = sorted(os.sched_getaffinity(0))
+    share = int(memory_allowed() * order.memory_share) // len(cores)
+    return [Worker("burncore", {"core": core, "memory": share, "seconds": order.seconds}) for core in cores]
+
+
+def memory_allowed(environment: dict[str, str] | None = None) -> int:
+    """Bytes that this job may use: what Slurm gave it, and never more than what is free."""
+    variables = os.environ if environment is None else environment
+    _, available = memory_of_node()
+    given = variables.get("SLURM_MEM_PER_NODE", "")
+    limits = [available, *([int(given) * 2**20] if given.isdigit() and int(given) else []), *_cgroup_limit()]
+    return min(limits)
+
+
+def _cgroup_limit(root: Path = Path("/sys/fs/cgroup")) -> list[int]:
+    """The tightest limit of the control groups around this process (version 2), where there is one."""
+    try:
+        lines = Path("/proc/self/cgroup").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return []
+    own = next((line[3:] for line in lines if line.startswith("0::")), "")
+    found = []
+    for folder in (Path(own.lstrip("/")), *Path(own.lstrip("/")).parents):
+        try:
+            text = (root / folder / "memory.max").read_text(encoding="ascii").strip()
+        except OSError:
+            continue
+        found += [int(text)] if text.isdigit() else []
+    return found
+
+
+def _cpu_side(workers: list[Worker], seconds: float) -> dict[str, Any]:
+    cores = [worker for worker in workers if worker.module == "burncore"]
+    ills = [
+        {"core": worker.order["core"], **worker.end}
+        for worker in cores
+        if worker.end.get("status") in ("wrong", "error")
+    ]
+    return {
+        "cpu": {
+            "cores": len(cores),
+            "rounds": sum(worker.totals["rounds"] for worker in cores),
+            "rates": [
+                {"core": worker.order["core"], **trend(worker.rates.get("rounds", []), seconds)} for worker in cores
+            ],
+            "ills": [ill for ill in ills if ill["where"] == "cpu"],
+        },
+        "memory": {
+            "mib": sum(worker.totals["bytes"] for worker in cores) // 2**20,
+            "verified_mib": sum(worker.totals["verified"] for worker in cores) // 2**20,
+            "ills": [ill for ill in ills if ill["where"] == "memory"],
+        },
+    }
+
+
+class GpuSide:
+    """The GPUs that may be loaded, and their workers; what is not loaded has its reason."""
+
+    def __init__(self, order: Order) -> None:
+        self.workers: list[Worker] = []
+        self._watch: GpuWatch | None = None
+        self._result: dict[str, Any] = {"gpus": [], "versions": {}}
+        if not order.gpus:
+            return
+        try:
+            nvml = Nvml()
+            self._result["versions"] = driver_facts(nvml)
+            gpus = inventory(nvml)
+        except (MissingError, NvmlError) as error:
+            stand_ins = simulated()
+            self._result.update({"problem": str(error), **({"simulated": stand_ins} if stand_ins else {})})
+            return
+        if not gpus:
+            self._result["problem"] = "the driver sees no GPU"
+        self._result["gpus"] = gpus
+        measuring = Measuring(busy_too=order.busy_too)
+        for gpu in gpus:
+            reason = obstacle(gpu, measuring, os.environ.get("CUDA_VISIBLE_DEVICES"))
+            if reason:
+                gpu["burn"] = {"status": "skip", "message": reason}
+                continue
+            job = {"uuid": gpu["uuid"], "pci": gpu["pci"], "seconds": order.seconds}
+            self.workers.append(Worker("burngpu", job, {"CUDA_VISIBLE_DEVICES": gpu["uuid"]}))
+        loaded = [gpu for gpu in gpus if "burn" not in gpu]
+        self._watch = GpuWatch(nvml, loaded) if loaded else None
+
+    def sample(self) -> None:
+        """Look at the GPUs once."""
+        if self._watch:
+            self._watch.sample()
+
+    def result(self, seconds: float) -> dict[str, Any]:
+        """What came of it, GPU by GPU."""
+        by_uuid = {worker.order["uuid"]: worker for worker in self.workers}
+        for gpu in self._result["gpus"]:
+            worker = by_uuid.get(gpu.get("uuid") or "")
+            if worker is None or self._watch is None:
+                continue
+            gpu["burn"] = {
+                "status": worker.end.get("status", "measured"),
+                "message": worker.end.get("message", ""),
+                "verified_mib": worker.totals["verified"] // 2**20,
+                "rates": {
+                    test: {**trend(points, seconds), "points": thinned(points)} for test, points in worker.rates.items()
+                },
+                "watched": self._watch.result(gpu["uuid"]),
+            }
+        return self._result
