@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,11 +12,26 @@ import pytest
 
 # what fails there is known within minutes; all other tests have machines
 WITHOUT_MACHINES = ("tests/unit/", "tests/integration/", "tests/roles/")
+LONG_S = 10
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What needs no machines comes first."""
     items.sort(key=lambda item: not item.nodeid.startswith(WITHOUT_MACHINES))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say which modules take the time."""
+    seconds: defaultdict[str, float] = defaultdict(float)
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if isinstance(report, pytest.TestReport):
+                seconds[report.nodeid.partition("::")[0]] += report.duration
+    long = sorted(((taken, module) for module, taken in seconds.items() if taken >= LONG_S), reverse=True)
+    if long:
+        terminalreporter.section("modules by seconds")
+        for taken, module in long:
+            terminalreporter.write_line(f"{taken:6.0f} {module}")
 
 
 @pytest.fixture(scope="session", autouse=True)

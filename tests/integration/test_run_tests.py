@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -20,52 +21,92 @@ def test_it():
     mark.touch()
     assert tried
 """
+# passes only where the other one is under way at the same time
+MEETS = """
+import time
+from pathlib import Path
+def test_it():
+    Path(__file__).with_suffix(".here").touch()
+    other, deadline = Path(__file__).parents[1] / "{}.here", time.monotonic() + 300
+    while not other.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+"""
+# every run of pytest finds something to do
+TESTS = {f"{folder}/test_it.py": PASSES for folder in ("integration", "roles", "unit", "lab", "vm", "elsewhere")}
 
 
-def run(folder: Path, tests: dict[str, str]) -> subprocess.CompletedProcess[str]:
+def run(folder: Path, tests: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
     """The script in a project of its own with these test files."""
     for name in ("scripts/run-tests", "tests/conftest.py"):
         (folder / name).parent.mkdir()
         shutil.copy(ROOT / name, folder / name)
-    for name, text in tests.items():
+    for name, text in (TESTS | tests).items():
         path = folder / "tests" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
-    script = str(folder / "scripts" / "run-tests")
-    return subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=600)
+    (folder / "pytest.ini").write_text("[pytest]\naddopts = --import-mode=importlib\n", encoding="utf-8")
+    return subprocess.run(
+        [sys.executable, str(folder / "scripts" / "run-tests"), *arguments],
+        # what plugins are installed is nothing to these tests, and takes most of their time
+        env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
 
 
-def test_tests_that_pass_run_once(tmp_path: Path) -> None:
-    done = run(tmp_path, {"unit/test_a.py": PASSES, "lab/test_b.py": PASSES})
+def test_tests_that_pass_run_once_whatever_folder_they_are_in(tmp_path: Path) -> None:
+    done = run(tmp_path, {})
 
-    assert done.returncode == 0
+    assert done.returncode == 0, done.stdout
+    assert [done.stdout.count(f"tests/{name}::test_it PASSED") for name in TESTS] == [1] * len(TESTS)
     assert "once more" not in done.stdout
-
-
-def test_what_needs_no_machines_comes_first(tmp_path: Path) -> None:
-    done = run(tmp_path, {"lab/test_a.py": PASSES, "unit/test_b.py": PASSES, "vm/test_c.py": PASSES})
-
-    where = [done.stdout.index(f"{module}::test_it") for module in ("unit/test_b.py", "lab/test_a.py", "vm/test_c.py")]
-    assert where == sorted(where)
-
-
-def test_a_lab_module_that_failed_runs_again_and_that_is_said(tmp_path: Path) -> None:
-    done = run(tmp_path, {"unit/test_a.py": PASSES, "lab/test_b.py": FAILS_ONCE})
-
-    assert done.returncode == 0
-    assert "    tests/lab/test_b.py::test_it\nonce more, on fresh labs" in done.stdout
     assert done.stdout.rstrip().splitlines()[-1].startswith("===")
+
+
+def test_what_needs_no_machines_runs_side_by_side_and_a_virtual_machine_beside_the_labs(tmp_path: Path) -> None:
+    pairs = {"integration": "unit", "unit": "integration", "lab": "vm", "vm": "lab"}
+    done = run(tmp_path, {f"{one}/test_it.py": MEETS.format(f"{other}/test_it") for one, other in pairs.items()})
+
+    assert done.returncode == 0, done.stdout
+
+
+def test_no_lab_is_made_where_something_else_failed(tmp_path: Path) -> None:
+    done = run(tmp_path, {"unit/test_it.py": FAILS})
+
+    assert done.returncode == 1
+    assert "tests/lab/" not in done.stdout
+    assert done.stdout.rstrip().splitlines()[-1].startswith("===")
+
+
+@pytest.mark.parametrize("folder", ["lab", "vm"])
+def test_a_module_with_machines_that_failed_runs_again_and_that_is_said(tmp_path: Path, folder: str) -> None:
+    done = run(tmp_path, {f"{folder}/test_it.py": FAILS_ONCE})
+
+    assert done.returncode == 0, done.stdout
+    assert f"    tests/{folder}/test_it.py::test_it\nonce more, on fresh labs" in done.stdout
+    assert done.stdout.rstrip().splitlines()[-1].startswith("===")
+
+
+def test_what_is_asked_for_is_one_run_and_has_a_second_try_too(tmp_path: Path) -> None:
+    done = run(tmp_path, {"lab/test_it.py": FAILS_ONCE}, "tests/unit", "tests/lab")
+
+    assert done.returncode == 0, done.stdout
+    assert done.stdout.count("test session starts") == 2
+    assert "once more, on fresh labs" in done.stdout
 
 
 @pytest.mark.parametrize(
     "tests",
     [
-        {"lab/test_b.py": FAILS},
-        {"unit/test_a.py": FAILS_ONCE},
-        {"unit/test_a.py": FAILS_ONCE, "lab/test_b.py": FAILS_ONCE},
+        {"lab/test_it.py": FAILS},
+        {"unit/test_it.py": FAILS_ONCE},
+        {"unit/test_it.py": FAILS_ONCE, "lab/test_it.py": FAILS_ONCE},
+        {"elsewhere/test_it.py": FAILS_ONCE, "lab/test_it.py": FAILS_ONCE},
         {f"lab/test_{letter}.py": FAILS_ONCE for letter in "abcd"},
     ],
-    ids=["a-fault-of-ours", "a-unit-test", "both", "many-labs"],
+    ids=["a-fault-of-ours", "a-unit-test", "both", "not-a-lab", "many-labs"],
 )
 def test_nothing_else_is_forgiven(tmp_path: Path, tests: dict[str, str]) -> None:
     assert run(tmp_path, tests).returncode == 1

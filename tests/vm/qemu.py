@@ -37,7 +37,7 @@ class Machine:
         return (
             *("-F", "/dev/null", "-i", str(self.key), "-o", "IdentitiesOnly=yes", "-o", "BatchMode=yes"),
             *("-o", f"UserKnownHostsFile={self.folder}/known_hosts", "-o", "StrictHostKeyChecking=accept-new"),
-            *("-o", "ConnectTimeout=30", "-o", "LogLevel=ERROR"),
+            *("-o", "ConnectTimeout=120", "-o", "LogLevel=ERROR"),
         )
 
     def ssh(self, script: str, seconds: int = COMMAND_S) -> subprocess.CompletedProcess[str]:
