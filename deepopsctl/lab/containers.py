@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from ipaddress import IPv4Network
+from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 from typing import cast
 
@@ -114,6 +114,7 @@ def run_argv(
         f"--label={NODE_LABEL}={node.name}",
         f"--network={network_name(lab)}",
         f"--ip={node.address(network)}",
+        f"--mac-address={mac_address(node.address(network))}",
         # podman's own /etc/hosts is a bind mount, which cannot be replaced as on a real machine
         "--no-hosts",
         "--systemd=always",
@@ -123,6 +124,11 @@ def run_argv(
         *(f"--device={devices}/nvidia{k}:/dev/nvidia{k}" for k in gpus),
         image,
     )
+
+
+def mac_address(address: IPv4Address) -> str:
+    """A node's own: podman's would be another after each start, and its neighbours would talk to the old one."""
+    return f"02:42:{address.packed.hex(':')}"
 
 
 def remove_containers(ids: Iterable[str]) -> None:

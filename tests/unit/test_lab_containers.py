@@ -37,6 +37,7 @@ def test_a_node_is_started_with_its_name_label_and_address() -> None:
         "--label=deepopsctl.node=ctl1",
         "--network=deepopsctl-demo",
         "--ip=10.89.3.10",
+        "--mac-address=02:42:0a:59:03:0a",
         "--no-hosts",
         "--systemd=always",
         "--sysctl=net.ipv4.ping_group_range=0 2147483647",
