@@ -164,7 +164,9 @@ class _Run:
         last, number = (self.bounds[-1][1] if self.bounds else self.tokens[axis]), tokens[axis]
         if len(last) > _MAX_DIGITS or len(number) > _MAX_DIGITS or int(number) <= int(last):
             return ""
-        same_padding = len(last) == len(number) or (last[0] != "0" and number[0] != "0")
+        # a range has the padding of its first number: 01 to 99, but never 01 to 100
+        first = self.bounds[-1][0] if self.bounds else last
+        same_padding = len(first) == len(number) or not (_is_padded(first) or _is_padded(number))
         return "next" if same_padding and int(number) == int(last) + 1 else "new"
 
     def add(self, tokens: Sequence[str]) -> None:
@@ -193,6 +195,10 @@ class _Run:
             return self.axis if same and tokens[self.axis + 1 :] == self.tokens[self.axis + 1 :] else 0
         axes = [index for index, (a, b) in enumerate(zip(self.tokens, tokens, strict=True)) if a != b]
         return axes[0] if len(axes) == 1 and axes[0] % 2 else 0
+
+
+def _is_padded(number: str) -> bool:
+    return len(number) > 1 and number[0] == "0"
 
 
 def _split(text: str) -> list[str]:

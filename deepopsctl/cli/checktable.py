@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import click
@@ -16,18 +17,24 @@ _COLOURS = {"fail": "red", "warn": "yellow", "skip": "bright_black", "pass": "gr
 
 def show_checks(facts: Facts) -> None:
     """Print them, as wide as the terminal is."""
+    for line in check_lines(facts):
+        say(line)
+
+
+def check_lines(facts: Facts) -> Iterator[str]:
+    """The lines, in colour."""
     from shutil import get_terminal_size
 
     from deepopsctl.report.table import table, verdict
 
     for line in table(facts, max(get_terminal_size((110, 24)).columns, 60)):
         if line.heading:
-            say("")
-            say(click.style(line.text, bold=True))
+            yield ""
+            yield click.style(line.text, bold=True)
         elif line.status:
-            say(f"  {click.style(f'{line.status:<4}', fg=_COLOURS[line.status])}  {line.text}")
+            yield f"  {click.style(f'{line.status:<4}', fg=_COLOURS[line.status])}  {line.text}"
         else:
-            say(line.text)
-    say("")
+            yield line.text
+    yield ""
     counted = facts.totals.status
-    say(click.style(verdict(facts), fg=_COLOURS[counted], bold=True))
+    yield click.style(verdict(facts), fg=_COLOURS[counted], bold=True)

@@ -63,7 +63,10 @@ def show_run(settings: Settings, /, run: str, *, as_json: bool) -> None:
 
 
 def _details(run: PastRun) -> Iterator[str]:
+    from deepopsctl.cli.checktable import check_lines
     from deepopsctl.cli.running import failure_lines, node_table, shown_path
+    from deepopsctl.report.past import past_facts
+    from deepopsctl.validation import REPORT_FILE
 
     request = run.request
     elapsed = f" after {run.elapsed_s:.1f} s" if run.elapsed_s is not None else ""
@@ -81,6 +84,12 @@ def _details(run: PastRun) -> Iterator[str]:
     warnings = run.summary.get("warnings")
     yield from _section("warnings", [str(text) for text in warnings] if isinstance(warnings, list) else [])
     yield from failure_lines(run.failures)
+    facts = past_facts(run)
+    if facts:
+        yield from check_lines(facts)
+        report = run.folder.path / REPORT_FILE
+        if report.is_file():
+            yield f"report: {shown_path(report)}"
     yield f"log: {shown_path(run.folder.log)}"
 
 

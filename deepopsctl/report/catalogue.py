@@ -153,7 +153,7 @@ _SUITES = {DOCTORS_SUITE: DOCTOR, GPU_SUITE: _ANY | GPU, BURNIN_SUITE: _ANY | BU
 PER_NODE = frozenset({
     "reachable", "suite-ran", "services", "clock", "munge-local", "munge-across", "node-state", "slurm-version",
     "node-cpus", "node-memory", "node-gpus", "node-answers", "gpu-assignment", "cpu-confinement",
-    "memory-confinement", "gpu-confinement",
+    "memory-confinement", "gpu-confinement", *GPU, *BURNIN,
 })  # fmt: skip
 GROUPS = tuple(dict.fromkeys(entry.group for table in (CATALOGUE, GPU, BURNIN) for entry in table.values()))
 _OTHER = Entry("Other", "", "", "see the message")

@@ -12,7 +12,8 @@ from deepopsctl.checks import Status, failed_places
 from deepopsctl.report.catalogue import GROUPS
 from deepopsctl.report.facts import Facts
 from deepopsctl.report.folding import Row, fold_checks, fold_names
-from deepopsctl.report.matrix import build_matrix
+from deepopsctl.report.gpusection import build_section
+from deepopsctl.report.matrix import build_matrices
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -23,6 +24,7 @@ HEADLINES = {
     Status.SKIP: "Nothing could be tested.",
 }
 AT_A_GLANCE = 50
+TEMPLATES = ("validation.html.j2", "gpus.html.j2")
 # not colour alone: every outcome has a shape of its own
 MARKS = {Status.PASS: "✓", Status.WARN: "!", Status.FAIL: "✕", Status.SKIP: "–"}
 
@@ -39,7 +41,8 @@ def render_html(facts: Facts) -> str:
         headline=_headline(facts),
         shares=_shares(facts),
         attention=attention,
-        matrix=build_matrix(facts),
+        matrices=build_matrices(facts),
+        gpus=build_section(facts),
         sections=_sections(rows),
         marks=MARKS,
         version=__version__,
@@ -50,9 +53,8 @@ def _headline(facts: Facts) -> str:
     """The verdict; failures say where they are, as long as that can be read at a glance."""
     if facts.totals.status is not Status.FAIL:
         return HEADLINES[facts.totals.status]
-    targets = failed_places(facts.checks)
-    where = fold_names(sorted(targets))
-    place = where if len(where) <= AT_A_GLANCE else f"{len(targets)} nodes"
+    where = fold_names(sorted({check.target for check in facts.checks if check.status is Status.FAIL}))
+    place = where if len(where) <= AT_A_GLANCE else f"{len(failed_places(facts.checks))} nodes"
     return f"{facts.totals.failed} {'check' if facts.totals.failed == 1 else 'checks'} failed, on {place}."
 
 
@@ -78,14 +80,17 @@ def _sections(rows: tuple[Row, ...]) -> tuple[tuple[str, tuple[tuple[Row, ...], 
 
 @cache
 def _template() -> Template:
-    from jinja2 import Environment, StrictUndefined
+    from jinja2 import DictLoader, Environment, StrictUndefined
     from markupsafe import Markup, escape
 
     def code(text: str) -> Markup:
         """Words between backticks as code; everything escaped first."""
         return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))  # noqa: S704 (escaped a moment ago)
 
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    folder = files("deepopsctl.report").joinpath("templates")
+    texts = {name: folder.joinpath(name).read_text(encoding="utf-8") for name in TEMPLATES}
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, loader=DictLoader(texts)
+    )
     environment.filters["code"] = code
-    text = files("deepopsctl.report").joinpath("templates/validation.html.j2").read_text(encoding="utf-8")
-    return environment.from_string(text)
+    return environment.get_template(TEMPLATES[0])

@@ -48,7 +48,7 @@ def _add_case(suite: ET.Element, check: Check) -> None:
     )
     if check.status is Status.FAIL:
         failure = ET.SubElement(case, "failure", message=_clean(_sentence(check)), type="check")
-        failure.text = _clean(f"{_sentence(check)}\nto do: {entry(check.name).advice}")
+        failure.text = _clean(f"{_sentence(check)}\nto do: {check.hint or entry(check.name, check.suite).advice}")
     elif check.status is Status.SKIP:
         ET.SubElement(case, "skipped", message=_clean(check.message))
     elif check.status is Status.WARN:

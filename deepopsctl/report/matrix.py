@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -12,6 +12,8 @@ from deepopsctl.report.entry import Entry
 from deepopsctl.report.facts import Facts
 from deepopsctl.report.folding import fold_names
 
+# the checks of one node by name; a check of GPUs is made once for each of them
+_Checks = Mapping[str, Sequence[Check]]
 # up to so many nodes each has a row of its own
 FEW = 24
 
@@ -47,23 +49,30 @@ class Matrix:
     """The whole picture; `groups` are headings with the number of columns they span; `squares` only for many nodes."""
 
     groups: tuple[tuple[str, int], ...]
+    suite: str
     columns: tuple[Entry, ...]
     rows: tuple[MatrixRow, ...]
     squares: tuple[Square, ...]
 
 
-def build_matrix(facts: Facts) -> Matrix:
-    """The matrix of a validation's nodes, in the order of cluster.yml, the odd ones first where nodes share rows."""
-    by_node: dict[str, dict[str, Check]] = {name: {} for name in facts.nodes}
+def build_matrices(facts: Facts) -> tuple[Matrix, ...]:
+    """One for each suite that looked at nodes."""
+    return tuple(matrix for suite in facts.suites if (matrix := build_matrix(facts, suite)).rows)
+
+
+def build_matrix(facts: Facts, suite: str) -> Matrix:
+    """The matrix of a suite's nodes, in the order of cluster.yml, the odd ones first where nodes share rows."""
+    by_node: dict[str, dict[str, list[Check]]] = {name: {} for name in facts.nodes}
     for check in facts.checks:
-        if check.name in PER_NODE and check.target in by_node:
-            by_node[check.target][check.name] = check
-    tested = {name: checks for name, checks in by_node.items() if checks}
-    names = sorted({name for checks in tested.values() for name in checks}, key=position)
-    columns = tuple(entry(name) for name in names)
+        if check.suite == suite and check.name in PER_NODE and check.place in by_node:
+            by_node[check.place].setdefault(check.name, []).append(check)
+    tested: dict[str, _Checks] = {name: checks for name, checks in by_node.items() if checks}
+    names = sorted({name for checks in tested.values() for name in checks}, key=lambda name: position(name, suite))
+    columns = tuple(entry(name, suite) for name in names)
     rows = [_row([name], checks, names) for name, checks in tested.items()]
     many = len(rows) > FEW
     return Matrix(
+        suite=suite,
         groups=tuple((group, len(list(members))) for group, members in groupby(column.group for column in columns)),
         columns=columns,
         rows=_shared(tested, names) if many else tuple(rows),
@@ -71,28 +80,38 @@ def build_matrix(facts: Facts) -> Matrix:
     )
 
 
-def _row(nodes: Sequence[str], checks: dict[str, Check], names: Sequence[str]) -> MatrixRow:
+def _row(nodes: Sequence[str], checks: _Checks, names: Sequence[str]) -> MatrixRow:
     alone = len(nodes) == 1
     return MatrixRow(
         label=fold_names(nodes),
         count=len(nodes),
-        status=worst(checks.values()),
+        status=worst(check for listed in checks.values() for check in listed),
         cells=tuple(_cell(checks[name], alone=alone) if name in checks else None for name in names),
     )
 
 
-def _cell(check: Check, *, alone: bool) -> Cell:
-    title = f"{entry(check.name).title}: {check.status}"
+def _cell(checks: Sequence[Check], *, alone: bool) -> Cell:
+    """A node's outcome; of its GPUs the worst."""
+    first, status = checks[0], worst(checks)
+    title = f"{entry(first.name, first.suite).title}: {status}"
+    if not alone:
+        return Cell(status, title)
+    if len(checks) == 1:
+        return Cell(status, "\n".join(filter(None, [title, _measured(first), first.message])))
+    odd = [check for check in checks if check.status in (Status.WARN, Status.FAIL)]
+    return Cell(status, "\n".join([title, *(f"{check.target}: {check.message or _measured(check)}" for check in odd)]))
+
+
+def _measured(check: Check) -> str:
     unit = f" {check.unit}" if check.unit else ""
-    measured = f"{check.measured}{unit}, expected {check.expected}{unit}" if check.measured else ""
-    return Cell(check.status, "\n".join(filter(None, [title, measured, check.message])) if alone else title)
+    return f"{check.measured}{unit}, expected {check.expected}{unit}" if check.measured else ""
 
 
-def _shared(tested: dict[str, dict[str, Check]], names: Sequence[str]) -> tuple[MatrixRow, ...]:
+def _shared(tested: dict[str, _Checks], names: Sequence[str]) -> tuple[MatrixRow, ...]:
     """One row for all nodes with the same outcomes."""
     alike: dict[tuple[Status | None, ...], list[str]] = {}
     for node, checks in tested.items():
-        key = tuple(checks[name].status if name in checks else None for name in names)
+        key = tuple(worst(checks[name]) if name in checks else None for name in names)
         alike.setdefault(key, []).append(node)
     rows = [_row(nodes, tested[nodes[0]], names) for nodes in alike.values()]
     return tuple(sorted(rows, key=lambda row: row.status.severity))

@@ -10,6 +10,7 @@ from deepopsctl.checks import Status
 from deepopsctl.nodelist import shorten
 from deepopsctl.report.facts import Facts
 from deepopsctl.report.folding import Row, fold_checks
+from deepopsctl.report.gputext import gpu_lines
 
 TITLE_WIDTH = 21
 # for the node set: on a wide terminal, on a narrow one
@@ -39,6 +40,9 @@ def table(facts: Facts, width: int = 110) -> tuple[Line, ...]:
         members = [row for row in rows if row.entry.group == group]
         if members:
             lines += [Line(group, heading=True), *(Line(_row(row, width), row.status) for row in members)]
+    gpus = [line for status, text in gpu_lines(facts) for line in _wrapped(text, status, width)]
+    if gpus:
+        lines += [Line("GPUs", heading=True), *gpus]
     attention = [row for row in rows if row.status in (Status.FAIL, Status.WARN)]
     if attention:
         # failures come last of all: that is where a person looks
@@ -56,10 +60,16 @@ def verdict(facts: Facts) -> str:
 
 
 def _row(row: Row, width: int) -> str:
-    note = row.measured if row.status is Status.PASS else row.message or row.measured
+    note = row.measured if row.status is Status.PASS else row.gist or row.measured
     room = WHERE_WIDTHS[width < NARROW]
     head = f"{row.entry.title:<{TITLE_WIDTH}} {shorten(row.where, room):<{room}} "
     return (head + shorten(note, max(width - len(head) - len(INDENT), 10))).rstrip()
+
+
+def _wrapped(text: str, status: Status, width: int) -> Iterator[Line]:
+    first, *rest = textwrap.wrap(text, width - len(INDENT), break_on_hyphens=False)
+    yield Line(first, status)
+    yield from (Line(f"{INDENT}  {line}") for line in textwrap.wrap(" ".join(rest), width - len(INDENT) - 2))
 
 
 def _detail(row: Row, width: int) -> Iterator[Line]:

@@ -7,7 +7,6 @@ import os
 import shutil
 import subprocess
 import sys
-import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,6 @@ from deepopsctl.gpucheck.judging import judge
 from deepopsctl.gpucheck.links import cpu_list
 from deepopsctl.gpucheck.measuring import Order, folded, obstacle, run_job
 from deepopsctl.gpucheck.pack import packed
-from deepopsctl.gpucheck.plot import bandwidth_plot, size_text
 from deepopsctl.gpucheck.table import lines
 from tests.unit.gpucheck_samples import gpu, measured, result, without_driver
 
@@ -240,44 +238,6 @@ def _oldest_python() -> str:
         if program and subprocess.run([program, "--version"], capture_output=True).returncode == 0:
             return program
     pytest.skip("no Python 3.8 on this machine")
-
-
-def parsed(svg: str) -> ET.Element:
-    return ET.fromstring(svg)  # noqa: S314 (made a moment ago)
-
-
-class TestPlot:
-    POINTS = ({"bytes": 65536, "gb_s": 9.0}, {"bytes": 2**28, "gb_s": 55.0})
-
-    def test_every_line_is_drawn_and_named(self) -> None:
-        svg = parsed(bandwidth_plot('to "GPU" 3 & back', {"to": self.POINTS, "from": self.POINTS}))
-
-        texts = [element.text for element in svg.iter("{http://www.w3.org/2000/svg}text")]
-        assert {"to", "from", "64 KiB", "256 MiB", "GB/s", "60"} <= set(texts)
-        assert len(list(svg.iter("{http://www.w3.org/2000/svg}polyline"))) == 2
-
-    def test_names_of_lines_that_end_together_do_not_cover_each_other(self) -> None:
-        svg = parsed(bandwidth_plot("x", {"a": self.POINTS, "b": self.POINTS}))
-
-        (a, b) = (
-            float(element.get("y", "0"))
-            for element in svg.iter("{http://www.w3.org/2000/svg}text")
-            if element.text in ("a", "b")
-        )
-        assert abs(a - b) >= 10
-
-    def test_what_came_from_a_node_cannot_break_the_page(self) -> None:
-        assert "<script>" not in bandwidth_plot("<script>", {"<script>": self.POINTS})
-
-    def test_one_size_and_no_rate_still_make_a_plot(self) -> None:
-        assert parsed(bandwidth_plot("x", {"a": [{"bytes": 1, "gb_s": 0.0}]})) is not None
-
-    def test_nothing_measured_is_nothing_drawn(self) -> None:
-        assert bandwidth_plot("x", {"a": []}) == ""
-
-    @pytest.mark.parametrize(("size", "text"), [(512, "512 B"), (4096, "4 KiB"), (2**30, "1 GiB")])
-    def test_sizes_are_written_for_people(self, size: int, text: str) -> None:
-        assert size_text(size) == text
 
 
 class TestDocumentation:

@@ -111,6 +111,13 @@ def test_folds_a_set_as_slurm_reads_it(names: list[str], text: str) -> None:
     assert fold(names) == text
 
 
+def test_padded_names_that_run_past_their_digits_are_two_ranges() -> None:
+    names = [f"gpu{number:02d}" for number in range(1, 121)]
+
+    assert fold(names) == fold_in_order(names) == "gpu[01-99,100-120]"
+    assert list(expand(fold(names))) == names
+
+
 @pytest.mark.parametrize(
     ("names", "text"),
     [

@@ -79,7 +79,7 @@ class TestCatalogue:
             assert what.proves.endswith("."), name
             assert what.advice, name
             assert not what.advice.endswith("."), name
-        assert set(CATALOGUE) >= PER_NODE
+        assert set(CATALOGUE | GPU | BURNIN) >= PER_NODE
 
     def test_the_reference_page_has_every_check(self) -> None:
         page = (Path(__file__).parents[2] / "docs/reference/validate-smoke.md").read_text()
@@ -171,14 +171,14 @@ class TestJunit:
 
 class TestMatrix:
     def test_few_nodes_have_a_row_each_in_the_order_of_the_cluster(self) -> None:
-        matrix = build_matrix(small())
+        matrix = build_matrix(small(), "smoke")
 
         assert [row.label for row in matrix.rows] == ["gpu01", "gpu02"]
         assert matrix.squares == ()
         assert sum(span for _group, span in matrix.groups) == len(matrix.columns)
 
     def test_many_nodes_share_rows_the_odd_ones_first(self) -> None:
-        matrix = build_matrix(large())
+        matrix = build_matrix(large(), "smoke")
 
         assert [(row.label, row.status) for row in matrix.rows][:3] == [
             ("gpu008", Status.FAIL),
@@ -189,13 +189,13 @@ class TestMatrix:
         assert len(matrix.rows) < 10
 
     def test_a_cell_of_a_single_node_tells_what_was_measured(self) -> None:
-        cell = build_matrix(small()).rows[0].cells[0]
+        cell = build_matrix(small(), "smoke").rows[0].cells[0]
 
         assert cell is not None
         assert cell.tip == "services active: pass\nmunge, slurmd active, expected munge, slurmd active"
 
     def test_a_check_that_does_not_apply_leaves_its_cell_empty(self) -> None:
-        matrix = build_matrix(facts([*healthy_node("gpu01"), passed("services", "ctl1")], ("ctl1", "gpu01")))
+        matrix = build_matrix(facts([*healthy_node("gpu01"), passed("services", "ctl1")], ("ctl1", "gpu01")), "smoke")
 
         assert matrix.rows[0].label == "ctl1"
         assert [cell is not None for cell in matrix.rows[0].cells].count(True) == 1
@@ -203,7 +203,7 @@ class TestMatrix:
     def test_the_limit_between_few_and_many_is_exact(self) -> None:
         def rows(count: int) -> int:
             nodes = tuple(f"n{number}" for number in range(count))
-            return len(build_matrix(facts([check for n in nodes for check in healthy_node(n)], nodes)).rows)
+            return len(build_matrix(facts([check for n in nodes for check in healthy_node(n)], nodes), "smoke").rows)
 
         assert rows(FEW) == FEW
         assert rows(FEW + 1) == 1
