@@ -105,9 +105,5 @@ def test_ten_thousand_nodes_are_cheap_and_load_in_ansible(tmp_path: Path, capsys
         print(f"\ninit with 10,000 nodes: {elapsed:.2f} s, {megabytes:.0f} MB")  # noqa: T201 - a figure to read
     assert megabytes < MEMORY_LIMIT_MB
 
-    vault = directory / ".vault-password"
-    hosts = directory / "inventory" / "hosts.yml"
-    loaded = json.loads(command("ansible-inventory", "-i", hosts, "--vault-password-file", vault, "--list"))
-    assert len(loaded["_meta"]["hostvars"]) == 10_000
-    assert len(loaded["slurm_compute"]["hosts"]) == 9_999
-    assert templated(directory, "n09998", "deepops_addresses[0].names") == "ctl1,n[00000-00006]"
+    seen = "[groups['all'] | length, groups['slurm_compute'] | length, deepops_addresses[0].names]"
+    assert templated(directory, "n09998", seen) == [10_000, 9_999, "ctl1,n[00000-00006]"]

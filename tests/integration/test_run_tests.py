@@ -32,8 +32,10 @@ def test_it():
         assert time.monotonic() < deadline
         time.sleep(0.1)
 """
+FOLDERS = ("integration", "roles", "unit", "lab", "vm", "elsewhere")
+SMALL_LABS = ("lab/test_lab_nodes.py", "lab/test_run_login.py", "lab/test_ssh_setup.py")
 # every run of pytest finds something to do
-TESTS = {f"{folder}/test_it.py": PASSES for folder in ("integration", "roles", "unit", "lab", "vm", "elsewhere")}
+TESTS = dict.fromkeys([*(f"{folder}/test_it.py" for folder in FOLDERS), *SMALL_LABS], PASSES)
 
 
 def run(folder: Path, tests: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -65,27 +67,44 @@ def test_tests_that_pass_run_once_whatever_folder_they_are_in(tmp_path: Path) ->
     assert done.stdout.rstrip().splitlines()[-1].startswith("===")
 
 
-def test_what_needs_no_machines_runs_side_by_side_and_a_virtual_machine_beside_the_labs(tmp_path: Path) -> None:
-    pairs = {"integration": "unit", "unit": "integration", "lab": "vm", "vm": "lab"}
-    done = run(tmp_path, {f"{one}/test_it.py": MEETS.format(f"{other}/test_it") for one, other in pairs.items()})
+def test_tests_run_beside_each_other_but_for_clusters(tmp_path: Path) -> None:
+    pairs = {
+        "integration/test_it": "lab/test_ssh_setup",
+        "unit/test_it": "vm/test_it",
+        "lab/test_it": "vm/test_later",
+    }
+    meetings = {
+        f"{one}.py": MEETS.format(other) for one, other in (*pairs.items(), *((b, a) for a, b in pairs.items()))
+    }
+    done = run(tmp_path, meetings)
 
     assert done.returncode == 0, done.stdout
+
+
+def test_clusters_come_when_all_labs_without_slurm_have_ended(tmp_path: Path) -> None:
+    late = "import time\nfrom pathlib import Path\n"
+    late += "def test_it(): time.sleep(5); Path(__file__).with_suffix('.ended').touch()\n"
+    looks = "from pathlib import Path\n"
+    looks += "def test_it(): assert Path(__file__).with_name('test_ssh_setup.ended').exists()\n"
+
+    assert run(tmp_path, {"lab/test_ssh_setup.py": late, "lab/test_it.py": looks}).returncode == 0
 
 
 def test_no_lab_is_made_where_something_else_failed(tmp_path: Path) -> None:
     done = run(tmp_path, {"unit/test_it.py": FAILS})
 
     assert done.returncode == 1
-    assert "tests/lab/" not in done.stdout
+    assert "tests/lab/test_it.py" not in done.stdout
     assert done.stdout.rstrip().splitlines()[-1].startswith("===")
 
 
-@pytest.mark.parametrize("folder", ["lab", "vm"])
-def test_a_module_with_machines_that_failed_runs_again_and_that_is_said(tmp_path: Path, folder: str) -> None:
-    done = run(tmp_path, {f"{folder}/test_it.py": FAILS_ONCE})
+def test_modules_with_machines_that_failed_run_again_and_that_is_said(tmp_path: Path) -> None:
+    modules = ["lab/test_it.py", "lab/test_ssh_setup.py", "vm/test_it.py"]
+    done = run(tmp_path, dict.fromkeys(modules, FAILS_ONCE))
 
     assert done.returncode == 0, done.stdout
-    assert f"    tests/{folder}/test_it.py::test_it\nonce more, on fresh labs" in done.stdout
+    named = "".join(f"    tests/{module}::test_it\n" for module in modules)
+    assert f"{named}once more, on fresh labs" in done.stdout
     assert done.stdout.rstrip().splitlines()[-1].startswith("===")
 
 
