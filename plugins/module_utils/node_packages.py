@@ -21,6 +21,7 @@ LOCKED = re.compile(
     r"Could not get lock|Unable to acquire the dpkg frontend lock|Unable to lock|is another process using it"
 )
 INTERRUPTED = "dpkg was interrupted"
+_REMOVED = re.compile(r"^(?:Remv|Purg) (\S+)", re.MULTILINE)
 _CANDIDATE = re.compile(r"^(\S+):\n  Installed: .*\n  Candidate: (?!\(none\))(\S+)$", re.MULTILINE)
 
 
@@ -76,12 +77,74 @@ def install(names, lock_wait=LOCK_WAIT_S):
         finish_interrupted_transaction()
         result = _apt(wanted, deadline)
     if result.returncode and re.search(
-        r"Unable to locate|no installation candidate|Failed to fetch|404", result.stdout
+        r"Unable to locate|no installation candidate|was not found|Failed to fetch|404", result.stdout
     ):
         _checked(["update"], deadline)
         result = _apt(wanted, deadline)
     if result.returncode:
         raise PackageError(_summary(result.stdout), _hint(result.stdout))
+
+
+def refresh(options, lock_wait=LOCK_WAIT_S):
+    """Fetch package lists. Raises PackageError."""
+    _checked(["update"] + list(options), time.monotonic() + lock_wait)
+
+
+def remove(names, lock_wait=LOCK_WAIT_S):
+    """Remove packages with their configuration, and nothing else. Raises PackageError."""
+    finish_interrupted_transaction()
+    _checked(["purge"] + list(names), time.monotonic() + lock_wait)
+
+
+def removable_with(names):
+    """The named packages with what came for them alone; [] where somebody's own package needs one.
+
+    Changes nothing. Raises PackageError.
+    """
+    # what apt would remove without them is somebody else's
+    before = _simulated(["autoremove"])
+    found = [name for name in _simulated(["remove", "--auto-remove"] + list(names)) if name not in before]
+    return [] if chosen(found) - set(names) else found
+
+
+def chosen(names):
+    """Those that a person, or a tool, asked for; the others came because these need them."""
+    output = subprocess.run(
+        ["apt-mark", "showmanual"] + list(names),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        universal_newlines=True,
+        check=False,
+    ).stdout
+    return set(output.split()) if names else set()
+
+
+def _simulated(arguments):
+    """Packages that apt-get would remove. Raises PackageError."""
+    done = subprocess.run(
+        ["apt-get", "--simulate", "-o", "Dir::Cache::pkgcache=", "-o", "Dir::Cache::srcpkgcache="] + arguments,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        universal_newlines=True,
+        env=dict(os.environ, **ENVIRONMENT),
+        check=False,
+    )
+    if done.returncode:
+        raise PackageError(_summary(done.stdout), _hint(done.stdout))
+    return _REMOVED.findall(done.stdout)
+
+
+def known(prefix):
+    """Names of packages that the package lists have."""
+    output = subprocess.run(
+        ["apt-cache", "--generate", "pkgnames", prefix],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        universal_newlines=True,
+        check=False,
+    ).stdout
+    return sorted(output.split())
 
 
 def finish_interrupted_transaction():
@@ -140,8 +203,12 @@ def _hint(output):
         return "another package manager works on this node; wait until it is done, then deploy again"
     if "No space left" in output or "enough free space" in output:
         return "free disk space on this node (df -h / /var), then deploy again"
-    if "Unable to locate" in output or "no installation candidate" in output:
+    if re.search("GPG error|is not signed|invalid signature|NO_PUBKEY", output):
+        return "nothing is taken from there: the repository is not signed by the key that it should be signed by"
+    if re.search("Unable to locate|no installation candidate|was not found", output):
         return "this node's package sources do not carry it: see /etc/apt/sources.list.d"
+    if "Packages were downgraded" in output:
+        return "a newer version is installed: ask for that one, or remove it by hand"
     if "Failed to fetch" in output or "Temporary failure resolving" in output:
         return "this node cannot reach its package mirror: check the network, DNS and proxy there"
     return "try `apt-get -f install` on the node, then deploy again"

@@ -28,37 +28,14 @@ RETURN = r"""
 changes: {description: The file, where it was written., type: list, elements: dict, returned: always}
 """
 
-from ansible.module_utils import node_changes, node_files, openpgp
+from ansible.module_utils import apt_source, node_changes, node_files
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.urls import open_url
 
 MODE = 0o644
-
-
-def is_the_key(data, fingerprint):
-    """Whether a file has this key and no other."""
-    try:
-        return openpgp.fingerprints(data or b"") == [fingerprint]
-    except ValueError:
-        return False
-
-
-def fetch(module, url, fingerprint):
-    """The key; fails where it can't be had or is another."""
-    try:
-        data = open_url(url, timeout=30).read()
-    except Exception as error:  # noqa: BLE001 (urllib raises many kinds, Ansible's wrapper of it still others)
-        module.fail_json(
-            msg="cannot fetch %s: %s" % (url, error),
-            hint="the node needs a way there (proxy: https_proxy in /etc/environment), or a mirror: "
-            "nvidia_driver_repository_url; or take the distribution's driver: nvidia_driver_source: distro",
-        )
-    if not is_the_key(data, fingerprint):
-        module.fail_json(
-            msg="%s is not the key with the fingerprint %s" % (url, fingerprint),
-            hint="something between the node and NVIDIA changes downloads; nothing was written",
-        )
-    return data
+HINT = (
+    "the node needs a way there (proxy: https_proxy in /etc/environment), or a mirror: "
+    "nvidia_driver_repository_url; or take the distribution's driver: nvidia_driver_source: distro"
+)
 
 
 def main():
@@ -73,14 +50,16 @@ def main():
     path, fingerprint = module.params["path"], module.params["fingerprint"]
     ids = node_files.owner_ids("root", "root")
     current = node_files.read(path)
-    known = is_the_key(current, fingerprint)
+    known = apt_source.is_the_key(current, fingerprint)
     found = node_files.differs(path, current, ids, MODE) if known else ["content"]
     if not found:
         module.exit_json(changed=False, changes=[])
     if not module.check_mode:
-        data = current if known else fetch(module, module.params["url"], fingerprint)
         try:
+            data = current if known else apt_source.fetch_key(module.params["url"], fingerprint, HINT)
             node_files.write(path, data, ids, MODE, [])
+        except apt_source.SourceError as error:
+            module.fail_json(msg=str(error), hint=error.hint)
         except OSError as error:
             message, hint = node_files.trouble(error)
             module.fail_json(msg=message, hint=hint)

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.localansible import ROOT, Played, play
-from tests.roles.content import load, role_tasks
+from tests.roles.content import load
 from tests.unit.test_nvidia_driver import found
 
 GOLDEN = Path(__file__).parent / "nvidia_golden"
@@ -132,15 +132,3 @@ def test_apt_takes_the_sources_and_the_pins(played: Played, case: str, tmp_path:
 
 def test_golden_has_no_file_that_nothing_is_compared_with() -> None:
     assert {path.stem for path in GOLDEN.iterdir()} == set(CASES)
-
-
-def test_the_gate_expects_the_steps_that_the_role_records() -> None:
-    expression = load("group_vars/all/main.yml")["deepops_nvidia_steps"]
-    steps = [
-        arguments["step"]
-        for task in role_tasks("nvidia_driver")
-        for arguments in task.values()
-        if isinstance(arguments, dict) and "step" in arguments
-    ]
-
-    assert sorted(set(steps)) == sorted(expression)

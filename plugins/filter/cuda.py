@@ -1,0 +1,40 @@
+"""Jinja filters for the role cuda: thin wrappers over deepopsctl.cudatoolkits and deepopsctl.nvidiadriver."""
+
+from __future__ import annotations
+
+from deepopsctl import cudatoolkits, gpuform, nvidiadriver
+
+FILE_MODE = "0644"
+
+
+def cuda_plan(versions, platform, source, default, driver, catalogue, drivers, modulefiles, profile):
+    """Packages, files and problems of a node's toolkits, as node_owned takes them."""
+    # one version without brackets, and without quotes, is what a person may write
+    listed = versions if isinstance(versions, (list, tuple)) else [versions]
+    wish = cudatoolkits.Wish([str(version) for version in listed], source, str(default))
+    distributed = drivers["distro"].get(platform, {}).get("branches", [""])[0]
+    plan = cudatoolkits.plan_toolkits(wish, cudatoolkits.Place(platform, str(driver), distributed), catalogue)
+    files = cudatoolkits.module_files(plan, modulefiles)
+    if files:
+        files[profile] = cudatoolkits.profile_script(modulefiles)
+    return {
+        "packages": {toolkit.package: "" for toolkit in plan.toolkits},
+        "by_hand": {toolkit.package: "%s/bin/nvcc" % toolkit.home for toolkit in plan.toolkits},
+        "files": [{"path": path, "content": text, "mode": FILE_MODE} for path, text in files.items()],
+        "problems": ["%s: %s" % problem for problem in plan.problems],
+    }
+
+
+def cuda_driver(found, platform, gpus, catalogue, source, branch, without_device):
+    """The branch of the driver that a node gets, else the version that it has; '' for none."""
+    settings = nvidiadriver.Settings(source=source, branch=str(branch), without_device=bool(without_device))
+    plan = nvidiadriver.plan_driver(found, platform, gpuform.from_inventory(gpus), settings, catalogue)
+    return plan.branch or found["loaded"]["version"] or found["library"]
+
+
+class FilterModule:
+    """Registers the filters."""
+
+    def filters(self):
+        """Name -> function."""
+        return {"cuda_driver": cuda_driver, "cuda_plan": cuda_plan}

@@ -1,0 +1,101 @@
+"""apt's sources: where else one is named, the key that signs it, and its package lists."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+import subprocess
+
+from ansible.module_utils import node_packages, openpgp
+from ansible.module_utils.deepops_doctor import command
+from ansible.module_utils.urls import open_url
+
+_SCHEME = re.compile(r"^\w+:(//)?")
+
+
+class SourceError(Exception):
+    """A source or its key can't be used; the hint says what to do."""
+
+    def __init__(self, message, hint=""):
+        super().__init__(message)
+        self.hint = hint
+
+
+def is_the_key(data, fingerprint):
+    """Whether a file has this key and no other."""
+    try:
+        return openpgp.fingerprints(data or b"") == [fingerprint]
+    except ValueError:
+        return False
+
+
+def fetch_key(url, fingerprint, hint):
+    """The key; raises SourceError where it can't be had or is another."""
+    # urllib raises many kinds, Ansible's wrapper of it still others
+    try:
+        data = open_url(url, timeout=30).read()
+    except Exception as error:
+        raise SourceError("cannot fetch %s: %s" % (url, error), hint) from error
+    if not is_the_key(data, fingerprint):
+        raise SourceError(
+            "%s is not the key with the fingerprint %s" % (url, fingerprint),
+            "something between the node and the repository changes downloads; nothing was written",
+        )
+    return data
+
+
+def named_elsewhere(uri, own, folder="/etc/apt"):
+    """The first file but `own` whose sources have this address; '' where there is none.
+
+    Two files that name one source with different keys make apt refuse all work.
+    """
+    for path in [os.path.join(folder, "sources.list")] + sorted(glob.glob(os.path.join(folder, "sources.list.d", "*"))):
+        read = {".list": _one_line_addresses, ".sources": _stanza_addresses}.get(os.path.splitext(path)[1])
+        if path != own and read and _bare(uri) in [_bare(address) for address in read(command.read(path))]:
+            return path
+    return ""
+
+
+def _bare(uri):
+    return _SCHEME.sub("", uri).rstrip("/")
+
+
+def _one_line_addresses(text):
+    return re.findall(r"^deb\s+(?:\[[^]]*\]\s+)?(\S+)", text, re.MULTILINE)
+
+
+def _stanza_addresses(text):
+    for block in re.split(r"\n\s*\n", text):
+        if re.search(r"^Enabled:\s*no\s*$", block, re.MULTILINE | re.IGNORECASE):
+            continue
+        for line in re.findall(r"^URIs:(.*(?:\n[ \t].*)*)", block, re.MULTILINE | re.IGNORECASE):
+            yield from line.split()
+
+
+def refresh(path, lock_wait):
+    """Fetch the package lists of one source file, and nothing else; raises SourceError where any of it fails."""
+    options = [
+        "Dir::Etc::sourcelist=%s" % path,
+        "Dir::Etc::sourceparts=-",
+        "APT::Get::List-Cleanup=0",
+        # a signature that is wrong would be but a warning where there are lists of before
+        "APT::Update::Error-Mode=any",
+    ]
+    try:
+        node_packages.refresh([word for option in options for word in ("-o", option)], lock_wait)
+    except node_packages.PackageError as error:
+        raise SourceError(str(error), error.hint) from error
+
+
+def has_lists(path):
+    """Whether apt has the package lists of a source file; a file that is not there needs none."""
+    shown = subprocess.run(
+        ["apt-get", "indextargets", "--format", "$(FILENAME)", "-o", "Dir::Etc::sourcelist=%s" % path]
+        + ["-o", "Dir::Etc::sourceparts=-", "Created-By: Packages"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        universal_newlines=True,
+        check=False,
+    ).stdout
+    return any(os.path.exists(name) for name in shown.split())

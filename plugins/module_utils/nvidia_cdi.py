@@ -1,0 +1,30 @@
+"""Whether the CDI specification of a node names the GPUs and the driver that are there."""
+
+from __future__ import annotations
+
+import json
+import re
+
+_UUID = re.compile(r"UUID: ((?:GPU|MIG)-[0-9a-fA-F-]+)")
+
+
+def stale(specification, driver, listed):
+    """Why the specification has to be made anew, '' where it has not; `listed` is what `nvidia-smi -L` prints."""
+    if not driver:
+        # without a driver there is nothing to specify
+        return ""
+    if not specification:
+        return "there is none"
+    if driver not in specification:
+        return "it is not of driver %s" % driver
+    unnamed = [uuid for uuid in _UUID.findall(listed) if uuid not in specification]
+    return "it does not name %s" % " ".join(unnamed) if unnamed else ""
+
+
+def docker_lacks_runtime(settings):
+    """Whether Docker's daemon.json (its text) has no runtime `nvidia`. ValueError where Docker could not read it."""
+    found = json.loads(settings) if settings.strip() else {}
+    if not isinstance(found, dict):
+        # as json.loads: the caller asks but whether it can be read
+        raise ValueError("it is no object")  # noqa: TRY004
+    return "nvidia" not in found.get("runtimes", {})

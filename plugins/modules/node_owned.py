@@ -1,0 +1,222 @@
+#!/usr/bin/python
+"""Packages and files that a setting brings, and that go when it is taken back: those that came by it, no others."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: node_owned
+short_description: Bring packages and files, and take away those that are no longer wanted
+description:
+  - Installs what is missing in one transaction, brings packages to a wanted version, and writes files.
+  - What an earlier call brought and this one does not want is removed, with the packages that came for it alone. What
+    was there before is never removed, and neither is what somebody's own package needs.
+options:
+  component: {description: Component this step belongs to., type: str, required: true}
+  step: {description: Name of the step., type: str, required: true}
+  digest: {description: Hash of the desired state; empty keeps no record., type: str, default: ""}
+  packages: {description: "Wanted packages, each with a version; empty is any.", type: dict, default: {}}
+  by_hand:
+    description: A file of each package; where it is there without a package, that was installed by hand and stays so.
+    type: dict
+    default: {}
+  kin: {description: Beginning of the names that a missing package is looked for among., type: str, default: ""}
+  files:
+    description: Wanted files.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      path: {description: Absolute path., type: path, required: true}
+      content: {description: The text., type: str, required: true}
+      mode: {description: Octal mode as a string., type: str, default: "0644"}
+  lock_wait: {description: Seconds to wait for another package manager on the node., type: int, default: 300}
+author: deepopsctl
+"""
+
+EXAMPLES = r"""
+- name: CUDA 12.8, and no other that came this way
+  node_owned:
+    component: nvidia
+    step: cuda
+    digest: "{{ deepops_digest }}"
+    packages: {cuda-toolkit-12-8: ""}
+"""
+
+RETURN = r"""
+changes: {description: What was done., type: list, elements: dict, returned: always}
+packages: {description: Installed version of each package., type: dict, returned: always}
+"""
+
+import os
+import subprocess
+
+from ansible.module_utils import node_changes, node_files, node_owned, node_packages, node_record
+from ansible.module_utils.basic import AnsibleModule
+
+
+class Step:
+    """One call: what is wanted, what is ours, what was done."""
+
+    def __init__(self, module):
+        self.module = module
+        self.wanted = module.params
+        self.dry = module.check_mode
+        self.owned = node_owned.load(self.wanted["component"], self.wanted["step"])
+        self.changes = []
+        self.diffs = []
+
+    def did(self, kind, name, action, **more):
+        self.changes.append(node_changes.entry(kind, name, action, **more))
+
+    def remember(self):
+        if not self.dry:
+            node_owned.save(self.wanted["component"], self.wanted["step"], self.owned)
+
+
+def is_packaged(path):
+    """Whether a package brought this file."""
+    done = subprocess.run(
+        ["dpkg-query", "--search", path], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False
+    )
+    return done.returncode == 0
+
+
+def install(step):
+    """Install what is missing or of another version; returns what is there."""
+    wanted = dict(step.wanted["packages"])
+    present = node_packages.installed(list(wanted))
+    missing = [name for name in wanted if name not in present]
+    for name in node_owned.packages_in_the_way(missing, step.wanted["by_hand"], is_packaged):
+        step.module.warn("%s was installed by hand (%s): kept as it is" % (name, step.wanted["by_hand"][name]))
+        missing.remove(name)
+        del wanted[name]
+    other = [name for name in present if wanted[name] and present[name] != wanted[name]]
+    step.owned["packages"] += [name for name in missing if name not in step.owned["packages"]]
+    step.remember()
+    if (missing or other) and not step.dry:
+        fetch(step, ["%s=%s" % (name, wanted[name]) if wanted[name] else name for name in missing + other])
+        present = node_packages.installed(list(wanted))
+    elif missing or other:
+        present.update(node_packages.candidates(missing))
+        present.update({name: wanted[name] for name in missing + other if wanted[name]})
+    for name in missing + other:
+        step.did("package", name, "install" if name in missing else "upgrade", detail=present.get(name, ""))
+    return present
+
+
+def fetch(step, specifications):
+    try:
+        node_packages.install(specifications, step.wanted["lock_wait"])
+    except node_packages.PackageError as error:
+        kin, hint = step.wanted["kin"], error.hint
+        if kin and "Unable to locate" in str(error):
+            hint = "%s; they have %s" % (hint, " ".join(node_packages.known(kin)) or "nothing of that kind")
+        step.module.fail_json(msg="cannot install %s: %s" % (" ".join(specifications), error), hint=hint)
+
+
+def write(step):
+    for wanted in step.wanted["files"]:
+        path, content, mode = wanted["path"], wanted["content"].encode("utf-8"), int(wanted["mode"], 8)
+        ids = node_files.owner_ids("root", "root")
+        found = node_files.differs(path, content, ids, mode)
+        before = node_files.read(path)
+        if found and not step.dry:
+            node_files.write(path, content, ids, mode, [])
+        if "content" in found:
+            shown = {"before": (before or b"").decode(errors="replace"), "after": content.decode(errors="replace")}
+            step.diffs.append(dict(shown, before_header=path, after_header=path))
+            difference = node_changes.unified(shown["before"], shown["after"]) if step.dry else ""
+            step.did("file", path, "write", diff=difference, new=step.dry and before is None)
+        elif found:
+            step.did("file", path, "mode", detail="root:root %s" % wanted["mode"])
+    paths = [wanted["path"] for wanted in step.wanted["files"]]
+    step.owned["files"] += [path for path in paths if path not in step.owned["files"]]
+    step.remember()
+
+
+def take_away(step):
+    """Remove what is ours and no longer wanted."""
+    for path in [path for path in step.owned["files"] if path not in [file["path"] for file in step.wanted["files"]]]:
+        if os.path.exists(path):
+            step.did("file", path, "remove")
+            if not step.dry:
+                os.unlink(path)
+        step.owned["files"].remove(path)
+    gone = [name for name in step.owned["packages"] if name not in step.wanted["packages"]]
+    present = node_packages.installed(gone)
+    removable = look_what_goes(step, list(present)) if present else []
+    if present and not removable:
+        step.module.warn("kept, other packages need it: %s" % " ".join(sorted(present)))
+    elif present:
+        purge(step, present, removable)
+    step.owned["packages"] = [name for name in step.owned["packages"] if name not in gone]
+    step.remember()
+
+
+def look_what_goes(step, names):
+    try:
+        return node_packages.removable_with(names)
+    except node_packages.PackageError as error:
+        step.module.fail_json(msg="cannot remove %s: %s" % (" ".join(sorted(names)), error), hint=error.hint)
+
+
+def purge(step, present, removable):
+    for name in sorted(present):
+        others = len(removable) - len(present)
+        step.did("package", name, "remove", detail="and %d that came with it" % others if others else "")
+    if step.dry:
+        return
+    try:
+        node_packages.remove(removable, step.wanted["lock_wait"])
+    except node_packages.PackageError as error:
+        step.module.fail_json(msg="cannot remove %s: %s" % (" ".join(sorted(present)), error), hint=error.hint)
+
+
+def converge(step):
+    """Everything in its order; returns the packages that are there."""
+    present = install(step)
+    write(step)
+    take_away(step)
+    if not step.dry:
+        files = {wanted["path"]: node_record.file_facts(wanted["path"]) for wanted in step.wanted["files"]}
+        record = {"packages": present, "files": files, "directories": {}, "units": {}}
+        node_record.save(step.wanted["component"], step.wanted["step"], step.wanted["digest"], record)
+    return present
+
+
+def main():
+    module = AnsibleModule(
+        argument_spec={
+            "component": {"required": True},
+            "step": {"required": True},
+            "digest": {"default": ""},
+            "packages": {"type": "dict", "default": {}},
+            "by_hand": {"type": "dict", "default": {}},
+            "kin": {"default": ""},
+            "files": {
+                "type": "list",
+                "elements": "dict",
+                "default": [],
+                "options": {
+                    "path": {"type": "path", "required": True},
+                    "content": {"required": True},
+                    "mode": {"default": "0644"},
+                },
+            },
+            "lock_wait": {"type": "int", "default": 300},
+        },
+        supports_check_mode=True,
+    )
+    # folders that are made on the way are for everybody, whatever root's shell has
+    os.umask(0o022)
+    step = Step(module)
+    try:
+        packages = converge(step)
+    except OSError as error:
+        message, hint = node_files.trouble(error)
+        module.fail_json(msg=message, hint=hint)
+    module.exit_json(changed=bool(step.changes), changes=step.changes, packages=packages, diff=step.diffs)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,136 @@
+#!/usr/bin/python
+"""Keep a CDI specification of the node's GPUs, and give Docker its runtime where Docker is."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: nvidia_container
+short_description: What NVIDIA's container toolkit needs besides its packages
+description:
+  - Enables the packaged units that make the CDI specification at boot and when a driver is installed, and has it made
+    now where it does not name the driver that runs or a GPU that is there.
+  - Gives Docker the runtime C(nvidia) where Docker is installed, and reloads its daemon. Nothing is restarted.
+options:
+  component: {description: Component this step belongs to., type: str, required: true}
+  step: {description: Name of the step., type: str, required: true}
+  digest: {description: Hash of the desired state; empty keeps no record., type: str, default: ""}
+  wanted: {description: Whether the toolkit is wanted., type: bool, required: true}
+author: deepopsctl
+"""
+
+EXAMPLES = r"""
+- name: Let containers see the GPUs
+  nvidia_container:
+    component: nvidia
+    step: container
+    digest: "{{ deepops_digest }}"
+    wanted: true
+"""
+
+RETURN = r"""
+changes: {description: What was done., type: list, elements: dict, returned: always}
+"""
+
+import os
+import subprocess
+
+from ansible.module_utils import node_changes, node_files, node_record, node_units, nvidia_cdi, nvidia_node
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.deepops_doctor import command
+
+REFRESH = "nvidia-cdi-refresh.service"
+UNITS = ("nvidia-cdi-refresh.path", REFRESH)
+SPECIFICATION = "/var/run/cdi/nvidia.yaml"
+DOCKER, DOCKER_SETTINGS = "docker.service", "/etc/docker/daemon.json"
+
+
+def run(argv):
+    subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, check=True)
+
+
+def enable(module):
+    """The packaged units start at boot."""
+    shown = node_units.show(UNITS)
+    absent = [name for name in UNITS if shown.get(name, {}).get("LoadState", "not-found") == "not-found"]
+    if absent and module.check_mode:
+        # their package brings and enables them
+        return []
+    if absent:
+        module.fail_json(
+            msg="this version of the container toolkit has no %s" % absent[0],
+            hint="set nvidia_container_version to 1.18 or later, or leave it out",
+        )
+    off = [name for name in UNITS if not node_units.is_enabled(shown[name])]
+    if UNITS[0] not in off and not node_units.is_active(shown[UNITS[0]]):
+        off.append(UNITS[0])
+    if off and not module.check_mode:
+        run(["systemctl", "enable", "--quiet"] + off)
+        run(["systemctl", "start", UNITS[0]])
+    return [node_changes.entry("unit", name, "enable") for name in off]
+
+
+def why_stale():
+    listed = nvidia_node.output_of(["nvidia-smi", "-L"])
+    return nvidia_cdi.stale(command.read(SPECIFICATION), nvidia_node.loaded()["version"], listed)
+
+
+def specify(module):
+    """The specification names the driver and the GPUs that are there."""
+    reason = why_stale()
+    if not reason or not os.path.exists("/usr/bin/nvidia-ctk"):
+        return []
+    if not module.check_mode:
+        run(["systemctl", "restart", REFRESH])
+        left = why_stale()
+        if left:
+            words = (SPECIFICATION, left, REFRESH)
+            module.warn("%s was made anew, and still: %s; `journalctl -u %s` says more" % words)
+    return [node_changes.entry("file", SPECIFICATION, "write", detail=reason)]
+
+
+def give_docker_its_runtime(module):
+    """Docker knows the runtime `nvidia`; its containers go on."""
+    docker = node_units.show([DOCKER]).get(DOCKER, {})
+    if docker.get("LoadState") != "loaded":
+        return []
+    try:
+        lacks = nvidia_cdi.docker_lacks_runtime(command.read(DOCKER_SETTINGS))
+    except ValueError as error:
+        message = "%s can't be read: %s" % (DOCKER_SETTINGS, error)
+        module.fail_json(msg=message, hint="Docker would not start with it, either")
+    if not lacks:
+        return []
+    if not module.check_mode:
+        run(["nvidia-ctk", "runtime", "configure", "--runtime=docker"])
+        if node_units.is_active(docker):
+            run(["systemctl", "reload", DOCKER])
+    return [node_changes.entry("file", DOCKER_SETTINGS, "write", detail="runtime nvidia; docker is reloaded")]
+
+
+def main():
+    module = AnsibleModule(
+        argument_spec={
+            "component": {"required": True},
+            "step": {"required": True},
+            "digest": {"default": ""},
+            "wanted": {"type": "bool", "required": True},
+        },
+        supports_check_mode=True,
+    )
+    given = module.params
+    try:
+        changes = enable(module) + specify(module) + give_docker_its_runtime(module) if given["wanted"] else []
+        if not module.check_mode:
+            units = {UNITS[0]: True} if given["wanted"] else {}
+            record = {"packages": {}, "files": {}, "directories": {}, "units": units}
+            node_record.save(given["component"], given["step"], given["digest"], record)
+    except OSError as error:
+        module.fail_json(msg=node_files.trouble(error)[0], hint=node_files.trouble(error)[1])
+    except subprocess.CalledProcessError as error:
+        words = (error.stdout or b"").decode(errors="replace").strip()
+        module.fail_json(msg="%s: %s" % (" ".join(error.cmd), words[-600:]), hint="run it on the node to see more")
+    module.exit_json(changed=bool(changes), changes=changes)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,176 @@
+"""What the roles cuda and nvidia_container are given and write, by Ansible; and what the gate expects of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.localansible import ROOT, Played, play
+from tests.roles.content import load, role_calls, role_tasks
+from tests.unit.test_nvidia_driver import found
+
+PRESENT = found(2, loaded={"version": "550.163.01", "open": True}, library="550.163.01")
+BOTH = ["12.8", "13.0"]
+FROM_DEBIAN = {"cuda_toolkits": ["12.4"], "cuda_source": "distro"}
+
+# name -> distribution and version, groups, what the driver's role found there (None: nobody looked), settings
+CASES: dict[str, tuple[str, str, list[str], dict[str, Any] | None, dict[str, Any]]] = {
+    "gpu-repository": ("Debian", "12", ["nvidia_gpu"], found(2), {"cuda_toolkits": BOTH}),
+    "gpu-present": ("Ubuntu", "24.04", ["nvidia_gpu"], PRESENT, {"cuda_toolkits": BOTH}),
+    "gpu-distro": ("Debian", "13", ["nvidia_gpu"], found(2), {"nvidia_driver_source": "distro", **FROM_DEBIAN}),
+    "gpu-mixed": ("Debian", "13", ["nvidia_gpu"], found(2), FROM_DEBIAN),
+    "gpu-unset": ("Debian", "13", ["nvidia_gpu"], found(2), {}),
+    "login": ("Debian", "12", ["slurm_login"], None, {"cuda_toolkits": BOTH}),
+    "login-off": ("Debian", "12", ["slurm_login"], None, {"cuda_toolkits": BOTH, "cuda_login_nodes": False}),
+    "login-unset": ("Debian", "12", ["slurm_login"], None, {"nvidia_container_toolkit": True}),
+    "containers": ("Debian", "12", ["nvidia_gpu"], found(1), {"nvidia_container_toolkit": True}),
+}
+DRIVER = {"gpu-repository": "580", "gpu-present": "550.163.01", "gpu-distro": "550", "gpu-mixed": "580", "login": ""}
+ON_GPU_NODES = ["sources", "packages", "driver", "services"]
+STEPS = {
+    "gpu-unset": ON_GPU_NODES,
+    "login": ["cuda_source", "cuda"],
+    "login-off": ["cuda_source", "cuda"],
+    "login-unset": [],
+    "containers": [*ON_GPU_NODES, "container_source", "container_packages", "container"],
+}
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
+    """All cases in one run of Ansible."""
+    # as a play has them: the defaults of its roles; and as a role has them: its vars, and what the play gives it
+    internal: dict[str, Any] = {}
+    for role in ("cuda", "nvidia_container"):
+        internal |= load(f"roles/{role}/vars/main.yml")
+    for call in role_calls("playbooks/nvidia.yml"):
+        internal |= {key: value for key, value in call.items() if key.startswith(("cuda_", "nvidia_container_"))}
+    hosts = {
+        name: {
+            **load("roles/nvidia_driver/defaults/main.yml"),
+            **load("roles/cuda/defaults/main.yml"),
+            **load("roles/nvidia_container/defaults/main.yml"),
+            "slurm_nodes": [],
+            **settings,
+            **({} if node is None else {"nvidia_driver_facts_result": {"nvidia": node}}),
+            "groups_of_it": groups,
+            "platform": {
+                "distribution": distribution,
+                "distribution_version": version,
+                "distribution_major_version": version.partition(".")[0],
+            },
+        }
+        for name, (distribution, version, groups, node, settings) in CASES.items()
+    }
+    told = {
+        f"distribution{name}": f"{{{{ platform.distribution{name} }}}}" for name in ("", "_version", "_major_version")
+    }
+    template = f"{{{{ lookup('ansible.builtin.template', '{ROOT}/roles/nvidia_container/templates/preferences.j2') }}}}"
+    shown = {
+        "Driver": "{{ deepops_nvidia_driver }}",
+        "Steps": "{{ deepops_nvidia_steps }}",
+        "Plan": "{{ __cuda_plan if cuda_toolkits is defined else {} }}",
+        "Address": "{{ __cuda_repository_url if cuda_toolkits is defined else '' }}",
+        "Pins": template,
+    }
+    tasks: list[dict[str, Any]] = [
+        {"name": "The platform", "ansible.builtin.set_fact": {"cacheable": True, **told}},
+        {"name": "Groups", "ansible.builtin.group_by": {"key": "{{ item }}"}, "loop": "{{ groups_of_it }}"},
+        *({"name": name, "ansible.builtin.debug": {"msg": text}} for name, text in shown.items()),
+    ]
+    folder = tmp_path_factory.mktemp("cuda")
+    done = play(folder, [{"hosts": "all", "gather_facts": False, "vars": internal, "tasks": tasks}], hosts)
+    assert done.status == 0, done.output
+    return done
+
+
+def of(played: Played, task: str, case: str) -> Any:
+    """What a task showed for a case."""
+    (result,) = (result for result in played.results if result.task == task and result.host == case)
+    return result.data["msg"]
+
+
+@pytest.mark.parametrize("case", DRIVER)
+def test_toolkits_are_held_against_the_driver_that_the_node_has_or_gets(played: Played, case: str) -> None:
+    assert of(played, "Driver", case) == DRIVER[case]
+
+
+@pytest.mark.parametrize("case", STEPS)
+def test_the_gate_expects_what_was_asked_for(played: Played, case: str) -> None:
+    assert of(played, "Steps", case) == STEPS[case]
+
+
+@pytest.mark.parametrize(
+    ("role", "case"), [("cuda", "login"), ("nvidia_container", "containers"), ("nvidia_driver", "gpu-unset")]
+)
+def test_the_gate_expects_the_steps_that_a_role_records(played: Played, role: str, case: str) -> None:
+    recorded = {
+        arguments["step"]
+        for task in role_tasks(role)
+        for arguments in task.values()
+        if isinstance(arguments, dict) and "step" in arguments
+    }
+
+    assert recorded
+    assert recorded <= set(of(played, "Steps", case))
+
+
+def test_a_node_gets_packages_module_files_and_a_way_to_see_them(played: Played) -> None:
+    plan = of(played, "Plan", "gpu-repository")
+
+    assert plan["problems"] == []
+    assert plan["packages"] == {"cuda-toolkit-12-8": "", "cuda-toolkit-13-0": ""}
+    assert [file["path"] for file in plan["files"]] == [
+        "/opt/deepopsctl/modulefiles/cuda/12.8",
+        "/opt/deepopsctl/modulefiles/cuda/13.0",
+        "/opt/deepopsctl/modulefiles/cuda/.version",
+        "/etc/profile.d/zz-deepopsctl-modules.sh",
+    ]
+
+
+def test_a_driver_that_is_too_old_is_told_in_the_plan(played: Played) -> None:
+    (problem,) = of(played, "Plan", "gpu-present")["problems"]
+
+    assert problem.startswith("CUDA 13.0 needs driver 580 or later, this node's is 550.163.01: take 13.0 out")
+
+
+def test_debians_toolkit_goes_with_debians_driver_alone(played: Played) -> None:
+    assert of(played, "Plan", "gpu-distro")["packages"] == {"nvidia-cuda-toolkit": ""}
+    assert of(played, "Plan", "gpu-distro")["problems"] == []
+    (problem,) = of(played, "Plan", "gpu-mixed")["problems"]
+    assert problem.startswith("Debian 13's toolkit brings its own driver's libraries (550), this node's driver is 580:")
+
+
+def test_login_nodes_get_none_where_that_is_set(played: Played) -> None:
+    assert of(played, "Plan", "login")["packages"] == of(played, "Plan", "gpu-repository")["packages"]
+    assert of(played, "Plan", "login-off") == {"packages": {}, "by_hand": {}, "files": [], "problems": []}
+
+
+def test_the_repository_is_the_drivers(played: Played) -> None:
+    address = "https://developer.download.nvidia.com/compute/cuda/repos/debian12/{arch}/"
+
+    assert of(played, "Address", "login") == of(played, "Address", "gpu-repository") == address
+
+
+def test_all_packages_for_containers_are_pinned_to_one_version(played: Played) -> None:
+    catalogue = load("group_vars/all/versions.yml")["deepops_nvidia_container"]
+    text = of(played, "Pins", "containers")
+
+    assert f"Package: {' '.join(catalogue['packages'])}\nPin: version {catalogue['version']}\n" in text
+    assert "libnvidia-container1" in text
+
+
+def test_the_mirror_of_the_driver_is_the_mirror_of_cuda() -> None:
+    default = load("roles/nvidia_driver/defaults/main.yml")["nvidia_driver_repository_url"]
+
+    assert load("group_vars/all/nvidia.yml")["nvidia_driver_repository_url"] == default
+
+
+def test_apt_reads_what_the_driver_may_before_what_cuda_may_not() -> None:
+    driver = load("roles/nvidia_driver/vars/main.yml")["__nvidia_driver_preferences"]
+    container = load("roles/nvidia_container/vars/main.yml")["__nvidia_container_preferences"]
+    cuda = load("roles/cuda/vars/main.yml")["__cuda_preferences"]
+
+    # the first that matches a version counts
+    assert sorted([cuda, container, driver])[-1] == cuda
