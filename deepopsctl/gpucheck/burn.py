@@ -26,7 +26,7 @@ SCHEMA = 1
 _LOOK_S, _SAMPLE_S = 0.25, 1.0
 _TELL_S, _TELL_PARTS = 10.0, 20
 # what a started round, slice or memory sweep may take beyond the end; a worker's silence has its own limit
-_OVERTIME_S = 60.0
+_OVERTIME_S = 120.0
 
 Tell = Callable[[str], None]
 

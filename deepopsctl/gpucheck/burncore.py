@@ -43,12 +43,13 @@ def load(order: dict[str, Any], wanted: Any) -> Iterator[dict[str, Any]]:
     """A line a second, until the end; `wanted()` turns false when nobody reads them any more."""
     pin(order["core"])
     memory = Memory(order["memory"])
-    ends = time.monotonic() + order["seconds"]
     number = 0
     try:
         memory.step()
         memory.prove()
-        while time.monotonic() < ends and wanted():
+        ends = time.monotonic() + order["seconds"]
+        # one round at least, however little of the core there is for it
+        while wanted() and (not number or time.monotonic() < ends):
             line = _second(number, memory, min(ends, time.monotonic() + LINE_S))
             number += line["rounds"]
             yield line
