@@ -112,17 +112,26 @@ def keep_results(
     # before this run's own results are there to be recalled
     before = _recall(directory)
     folder.write(folder.path / RUN_FILE, document(list(results), [check.to_dict() for check in judged]))
-    path = directory.gpu_history
     after = learn(before.cards, results, judged)
-    if before.foreign or (after == before.cards and path.exists() and not before.damaged):
+    unchanged = after == before.cards and directory.gpu_history.exists() and not before.damaged
+    if before.foreign or unchanged:
         return ()
+    try:
+        return _replace(directory.gpu_history, after, damaged=before.damaged)
+    except OSError as error:
+        return (
+            f"{directory.gpu_history.name} can't be written ({error.strerror}): later runs can't compare with this one",
+        )
+
+
+def _replace(path: Path, cards: Cards, *, damaged: bool) -> tuple[str, ...]:
     told: tuple[str, ...] = ()
-    if before.damaged:
+    if damaged:
         aside = path.with_name(path.name + _DAMAGED)
         path.replace(aside)
         told = (f"{path.name} could not be read: it is {aside.name} now, and a new one was begun",)
-    if after:
-        write_atomic(path, render(after))
+    if cards:
+        write_atomic(path, render(cards))
     return told
 
 

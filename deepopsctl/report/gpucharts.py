@@ -7,6 +7,7 @@ from statistics import median
 from typing import Any
 from xml.sax.saxutils import escape
 
+from deepopsctl.nodelist import shorten
 from deepopsctl.report.catalogue import entry
 from deepopsctl.report.folding import fold_names
 from deepopsctl.report.gpuplot import Curve, Point, bandwidth_plot, heat_map
@@ -23,6 +24,8 @@ FEW_NODES = 3
 # as gpucheck judges pairs: a tenth behind the others of the node
 _PAIR_SHARE = 0.9
 _WAYS = (("h2d", "to GPU", "gpu-to-device"), ("d2h", "from GPU", "gpu-from-device"))
+# letters beside a line's end
+_NAME = 14
 _HEALTH = ("gpu-temperature", "gpu-power")
 
 
@@ -67,8 +70,8 @@ def link_plot(model: Model) -> str:
 
 
 def all_reduce_plot(model: Model) -> str:
-    """NCCL's all-reduce by message size: the median of the nodes, and those far below it."""
-    title = f"{model.name}: all-reduce over the GPUs of a node, bus bandwidth by message size"
+    """NCCL's all-reduce by message size: the median of the nodes, the odd ones, and nodes with each other."""
+    title = f"{model.name}: all-reduce over the GPUs of a node and of several, bus bandwidth by message size"
     found = {}
     for result in model.together:
         points = _points(((result.get("group") or {}).get("all_reduce") or {}).get("all_reduce"))
@@ -78,8 +81,18 @@ def all_reduce_plot(model: Model) -> str:
     good = {node: points for node, points in found.items() if node not in odd}
     name = next(iter(good)) if len(good) == 1 else f"{len(good)} nodes"
     curves = [Curve(node, points, odd=True) for node, points in list(odd.items())[:MOST_ODD]]
-    drawn = bandwidth_plot(title, [*_typical(name, list(good.values())), *curves])
+    drawn = bandwidth_plot(title, [*_typical(name, list(good.values())), *_between_nodes(model), *curves])
     return _figure("All-reduce by message size, bus bandwidth", drawn)
+
+
+def _between_nodes(model: Model) -> list[Curve]:
+    """All-reduce over several nodes; it stands in the result of the first of them."""
+    found = [(result.get("group") or {}).get("all_reduce_nodes") or {} for result in model.together]
+    return [
+        Curve(f"across {shorten(str(entry.get('nodes') or 'nodes'), _NAME)}", points)
+        for entry in found
+        if (points := _points(entry.get("all_reduce")))
+    ]
 
 
 def heat_maps(model: Model) -> tuple[str, ...]:

@@ -98,9 +98,12 @@ def two_h100() -> Facts:
     """Two nodes of eight; one GPU of the second has slow memory, slow NVLinks and an error behind it."""
     ecc = {"mode": {"now": True, "after_reboot": True}, "corrected": 2, "uncorrected": 1}
     odd = card(2, 5, slow=0.52, ecc={**ecc, "corrected_ever": 9, "uncorrected_ever": 1})
+    first = node(1, [card(1, index) for index in range(8)])
+    across = {"status": "measured", "nodes": "gpu[01-02]", "ranks": 16, "all_reduce": curve(REDUCE, 96.0, 12_000_000)}
+    first["group"]["all_reduce_nodes"] = across
     before = result("gpu02", [card(2, 5, slow=1.0)], when="2026-11-03T08:00:00+00:00")
     second = [odd if index == 5 else card(2, index) for index in range(8)]
-    return facts([node(1, [card(1, i) for i in range(8)]), node(2, second, {5: 0.42})], earlier=[before])
+    return facts([first, node(2, second, {5: 0.42})], earlier=[before])
 
 
 def mixed() -> Facts:

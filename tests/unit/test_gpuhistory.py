@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from collections.abc import Iterable
 from pathlib import Path
@@ -174,6 +175,16 @@ class TestDamage:
         assert (directory.path / "gpu-history.json.damaged").read_text() == text
         assert earlier_results(directory).warnings == ()
 
+    def test_a_full_disk_is_a_note_and_no_end_of_the_validation(
+        self, directory: ClusterDir, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def full(*_given: object) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        monkeypatch.setattr("deepopsctl.gpuhistory.write_atomic", full)
+
+        assert "can't be written (No space left on device)" in look(directory, copying(3060, FIRST))[1][0]
+
     def test_a_history_of_a_newer_program_is_left_alone(self, directory: ClusterDir) -> None:
         text = '{"schema": 2, "cards": {"new": "form"}}'
         directory.gpu_history.write_text(text)
@@ -196,13 +207,13 @@ class TestDamage:
         assert [entry["when"] for entry in found.results] == [FIRST]
 
 
-def test_five_thousand_cards_make_a_file_that_fits_into_git(directory: ClusterDir) -> None:
+def test_a_thousand_cards_make_a_file_that_fits_into_git(directory: ClusterDir) -> None:
     from deepopsctl.gpuhistory import learn, render
 
     nodes: list[Any] = [
-        result(f"gpu{n}", [gpu(i, uuid=f"GPU-{n:032d}-{i}") for i in range(8)], when=FIRST) for n in range(625)
+        result(f"gpu{n}", [gpu(i, uuid=f"GPU-{n:032d}-{i}") for i in range(8)], when=FIRST) for n in range(125)
     ]
     text = render(learn({}, nodes, ()))
 
-    assert len(json.loads(text)["cards"]) == 5000
-    assert len(text) < 4_000_000
+    assert len(json.loads(text)["cards"]) == 1000
+    assert len(text) < 800_000

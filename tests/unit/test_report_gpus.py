@@ -291,6 +291,11 @@ class TestPictures:
         assert "3000–3006" in texts(svg)
         assert parsed(svg)[1].text == "7 GPUs: 3000–3006 GB/s; odd: gpu01/7 1500"
 
+    def test_all_reduce_across_nodes_is_a_line_beside_those_of_the_nodes(self) -> None:
+        plot = re.sub("<figure>.*</figcaption>|</figure>", "", block(two_h100()).plots[1])
+
+        assert {"gpu01 410", "gpu02 172", "across gpu[01-02] 94.9"} <= set(texts(plot))
+
     def test_slow_pairs_are_outlined_on_the_map_of_their_node_only(self) -> None:
         first, second = block(two_h100()).heats
 
