@@ -87,6 +87,14 @@ def test_an_unreachable_node_alone_is_4_whatever_slurm_says_about_it() -> None:
     assert codes(found, ExitCode.UNREACHABLE) is ExitCode.UNREACHABLE
 
 
+def test_a_gpu_of_an_unreachable_node_is_no_other_failure() -> None:
+    gpu = {**FAILED, "suite": "gpu", "name": "gpu-opens", "target": "gpu02/3"}
+    found = summary(PASSED, gpu, failures=(lost("gpu02"),), unreachable=("gpu02",))
+
+    assert codes(found, ExitCode.UNREACHABLE) is ExitCode.UNREACHABLE
+    assert codes(summary(PASSED, {**gpu, "target": "gpu01/3"})) is ExitCode.FAILED
+
+
 def test_a_failure_elsewhere_outweighs_an_unreachable_node() -> None:
     found = summary(PASSED, FAILED, failures=(lost("gpu02"),), unreachable=("gpu02",))
 
