@@ -76,7 +76,7 @@ class ClusterDir:
     @property
     def gpu_history(self) -> Path:
         """What each GPU gave when it was last well: one line a card, fit for git."""
-        return self.path / "gpu-history.json"
+        return self.path / "gpu-history.jsonl"
 
     @property
     def runs(self) -> Path:

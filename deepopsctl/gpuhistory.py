@@ -27,6 +27,7 @@ SCHEMA = 1
 RUN_FILE = "gpu.json"
 # so much of its best a card may lose and still be called well
 WELL = 0.97
+_HEAD = {"schema": SCHEMA, "kind": "gpu-history"}
 _DAMAGED = ".damaged"
 
 Result = Mapping[str, object]
@@ -129,7 +130,7 @@ def _replace(path: Path, cards: Cards, *, damaged: bool) -> tuple[str, ...]:
     if damaged:
         aside = path.with_name(path.name + _DAMAGED)
         path.replace(aside)
-        told = (f"{path.name} could not be read: it is {aside.name} now, and a new one was begun",)
+        told = (f"{path.name} could not be read: it is {aside.name} now, and was made anew",)
     if cards:
         write_atomic(path, render(cards))
     return told
@@ -166,33 +167,35 @@ def _renewed(old: Mapping[str, Rate], gpu: Mapping[str, object], when: str, bad:
 
 
 def render(cards: Cards) -> str:
-    """The history as text: one line a card, so that a difference in git says which cards changed."""
-    lines = [
-        f"{json.dumps(card.uuid)}: {json.dumps(_plain(card), ensure_ascii=False)}"
-        for card in sorted(cards.values(), key=lambda card: card.uuid)
-    ]
-    return '{"schema": %d, "cards": {\n%s\n}}\n' % (SCHEMA, ",\n".join(lines))  # noqa: UP031 (braces all over)
+    """The history as text: a line a card, so that git says which cards changed, and a person may delete one."""
+    ordered = sorted(cards.values(), key=lambda card: card.uuid)
+    return "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in (_HEAD, *map(_plain, ordered)))
 
 
 def _plain(card: Card) -> dict[str, object]:
     rates = {name: {"value": rate.value, "best": rate.best, "when": rate.when} for name, rate in card.rates.items()}
-    return {"name": card.name, "serial": card.serial, "node": card.node, "index": card.index, "rates": rates}
+    return {
+        "uuid": card.uuid, "name": card.name, "serial": card.serial, "node": card.node, "index": card.index,
+        "rates": rates,
+    }  # fmt: skip
 
 
 def _recall(directory: ClusterDir) -> _Recalled:
-    """The history; where there is none or it can't be read, what the runs that are still there tell."""
+    """The history; what is missing or can't be read of it is made good by the runs that are still there."""
     path = directory.gpu_history
     try:
-        return _Recalled(_read(path))
+        cards, bad = _read(path)
     except FileNotFoundError:
-        cards, warnings = _from_runs(directory)
-        return _Recalled(cards, warnings)
+        return _Recalled(*_from_runs(directory))
     except _ForeignError as error:
         return _Recalled({}, (f"{path.name}: {error}",), foreign=True)
     except (OSError, ValueError) as error:
-        cards, warnings = _from_runs(directory)
-        first = f"{path.name} can't be read ({error}): GPUs are compared with the runs that are still there"
-        return _Recalled(cards, (first, *warnings), damaged=True)
+        cards, bad = {}, [str(error)]
+    if not bad:
+        return _Recalled(cards)
+    others, warnings = _from_runs(directory)
+    said = f"{path.name} can't be read ({'; '.join(bad[:3])}): runs that are still there stand in for what is lost"
+    return _Recalled({**others, **cards}, (said, *warnings), damaged=True)
 
 
 def _from_runs(directory: ClusterDir) -> tuple[dict[str, Card], tuple[str, ...]]:
@@ -216,26 +219,31 @@ def _checks(path: Path) -> list[Check]:
     return [parse_check(entry) for entry in listed or ()]
 
 
-def _read(path: Path) -> dict[str, Card]:
-    """The cards in a history; ValueError where it is none."""
-    found = json.loads(path.read_text(encoding="utf-8"))
-    if not isinstance(found, dict) or not isinstance(found.get("cards"), dict):
-        raise ValueError("it is no history of GPUs")  # noqa: TRY004 (whatever is wrong with a file is one kind of error)
-    if isinstance(found.get("schema"), int) and found["schema"] > SCHEMA:
-        raise _ForeignError(f"schema {found['schema']}: a newer deepopsctl wrote it; nothing is compared or kept")
-    return {uuid: _card(uuid, entry) for uuid, entry in found["cards"].items()}
+def _read(path: Path) -> tuple[dict[str, Card], list[str]]:
+    """The cards in a history, and what is wrong with lines of it; ValueError where it is none."""
+    first, *lines = path.read_text(encoding="utf-8").splitlines() or [""]
+    head = json.loads(first)
+    if not isinstance(head, dict) or not isinstance(head.get("schema"), int) or head.get("kind") != _HEAD["kind"]:
+        raise ValueError("it is no history of GPUs")
+    if head["schema"] > SCHEMA:
+        raise _ForeignError(f"schema {head['schema']}: a newer deepopsctl wrote it; nothing is compared or kept")
+    cards, bad = {}, []
+    for number, line in enumerate(lines, 2):
+        try:
+            card = _card(json.loads(line))
+            cards[card.uuid] = card
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            bad.append(f"line {number}: {error}")
+    return cards, bad
 
 
-def _card(uuid: str, entry: Mapping[str, Any]) -> Card:
-    try:
-        rates = {
-            str(name): Rate(float(rate["value"]), float(rate["best"]), str(rate["when"]))
-            for name, rate in dict(entry["rates"]).items()
-        }
-        name, serial, node = (str(entry[key]) for key in ("name", "serial", "node"))
-        return Card(uuid, name, serial, node, int(entry["index"]), rates)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise ValueError(f"card {uuid}: {error}") from None
+def _card(entry: Mapping[str, Any]) -> Card:
+    rates = {
+        str(name): Rate(float(rate["value"]), float(rate["best"]), str(rate["when"]))
+        for name, rate in dict(entry["rates"]).items()
+    }
+    uuid, name, serial, node = (str(entry[key]) for key in ("uuid", "name", "serial", "node"))
+    return Card(uuid, name, serial, node, int(entry["index"]), rates)
 
 
 _KEYS = {

@@ -129,8 +129,8 @@ class TestKeeping:
 
         lines = directory.gpu_history.read_text().splitlines()
 
-        assert len([line for line in lines if line.startswith('"GPU-')]) == 8
-        assert lines == [lines[0], *sorted(lines[1:-1]), lines[-1]]
+        assert [json.loads(line).get("index") for line in lines] == [None, *range(8)]
+        assert lines[1:] == sorted(lines[1:])
 
     def test_a_lab_whose_gpus_are_simulated_leaves_no_history(self, directory: ClusterDir) -> None:
         look(directory, result("gpu01", [], versions={}, group={}, problem="no driver"))
@@ -147,33 +147,52 @@ class TestKeeping:
 
 
 class TestDamage:
-    @pytest.mark.parametrize(
-        "text",
-        [
-            "<<<<<<< HEAD\n",
-            "[]",
-            '{"schema": 1}',
-            '{"schema": 1, "cards": {"GPU-A": 3}}',
-            '{"schema": 1, "cards": {"GPU-A": {"name": "x"}}}',
-            '{"schema": 1, "cards": {"GPU-A": {"name": "", "serial": "", "node": "n", "index": 0, "rates": [1]}}}',
-            "\x00",
-        ],
-    )
-    def test_a_damaged_history_is_named_set_aside_and_made_anew_from_the_runs(
+    @pytest.mark.parametrize("text", ["<<<<<<< HEAD\n", "[]", '{"schema": 1}\n', '{"kind": "gpu-history"}', "\x00", ""])
+    def test_a_file_that_is_no_history_is_named_set_aside_and_made_anew_from_the_runs(
         self, directory: ClusterDir, text: str
     ) -> None:
         look(directory, copying(3060, FIRST))
         directory.gpu_history.write_text(text)
 
-        assert "gpu-history.json can't be read" in earlier_results(directory).warnings[0]
+        assert "gpu-history.jsonl can't be read" in earlier_results(directory).warnings[0]
         checks, told = look(directory, copying(2693, SECOND))
 
         assert "since 2026-11-03" in said(checks)
-        assert told == (
-            "gpu-history.json could not be read: it is gpu-history.json.damaged now, and a new one was begun",
-        )
-        assert (directory.path / "gpu-history.json.damaged").read_text() == text
+        assert told == ("gpu-history.jsonl could not be read: it is gpu-history.jsonl.damaged now, and was made anew",)
+        assert (directory.path / "gpu-history.jsonl.damaged").read_text() == text
         assert earlier_results(directory).warnings == ()
+
+    @pytest.mark.parametrize(
+        "line",
+        [
+            '{"uuid": "GPU-A", "na',
+            "3",
+            "",
+            '{"uuid": "GPU-A", "name": "x"}',
+            '{"uuid": "GPU-A", "name": "", "serial": "", "node": "n", "index": 0, "rates": [1]}',
+            '{"uuid": "GPU-A", "name": "", "serial": "", "node": "n", "index": "x", "rates": {}}',
+        ],
+    )
+    def test_of_a_damaged_history_the_good_lines_stay(self, directory: ClusterDir, line: str) -> None:
+        look(directory, copying(3060, FIRST))
+        for kept in directory.runs.glob(f"*/{RUN_FILE}"):
+            kept.unlink()
+        with directory.gpu_history.open("a") as file:
+            file.write(line + "\n")
+
+        assert "line 3" in earlier_results(directory).warnings[0]
+        checks, _ = look(directory, copying(2693, SECOND))
+
+        assert "since 2026-11-03" in said(checks)
+        assert earlier_results(directory).warnings == ()
+
+    def test_a_card_whose_line_was_deleted_begins_anew(self, directory: ClusterDir) -> None:
+        look(directory, copying(3060, FIRST))
+        directory.gpu_history.write_text(directory.gpu_history.read_text().splitlines()[0] + "\n")
+
+        checks, _ = look(directory, copying(2693, SECOND))
+
+        assert "since" not in said(checks)
 
     def test_a_full_disk_is_a_note_and_no_end_of_the_validation(
         self, directory: ClusterDir, monkeypatch: pytest.MonkeyPatch
@@ -186,7 +205,7 @@ class TestDamage:
         assert "can't be written (No space left on device)" in look(directory, copying(3060, FIRST))[1][0]
 
     def test_a_history_of_a_newer_program_is_left_alone(self, directory: ClusterDir) -> None:
-        text = '{"schema": 2, "cards": {"new": "form"}}'
+        text = '{"schema": 2, "kind": "gpu-history"}\nsomething else'
         directory.gpu_history.write_text(text)
 
         assert "a newer deepopsctl wrote it" in earlier_results(directory).warnings[0]
@@ -215,5 +234,5 @@ def test_a_thousand_cards_make_a_file_that_fits_into_git(directory: ClusterDir) 
     ]
     text = render(learn({}, nodes, ()))
 
-    assert len(json.loads(text)["cards"]) == 1000
+    assert text.count("\n") == 1001
     assert len(text) < 800_000
