@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab.harness import NOT_POSSIBLE, PREFIX, LabCluster, SharedCluster, fresh_cluster, lab_down
+from tests.lab.harness import NOT_POSSIBLE, PREFIX, LabCluster, SharedCluster
 
 
 def pytest_configure() -> None:
@@ -17,11 +17,11 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Everything in this folder needs a lab, some of it one release, and one module leaves no shared cluster behind."""
+    """Everything in this folder needs a lab, some of it one release, and the shared cluster lives but once."""
     elsewhere = [item for item in items if not _wanted_on_its_release(item)]
     if elsewhere:
         config.hook.pytest_deselected(items=elsewhere)
-    items[:] = sorted((item for item in items if item not in elsewhere), key=_takes_the_shared_cluster_apart)
+    items[:] = sorted((item for item in items if item not in elsewhere), key=_age_of_the_shared_cluster)
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.lab)
@@ -35,24 +35,17 @@ def _wanted_on_its_release(item: pytest.Item) -> bool:
     return only is None or call is None or call.params.get("cluster", only.args[0]) == only.args[0]
 
 
-def _takes_the_shared_cluster_apart(item: pytest.Item) -> bool:
-    return "expendable" in getattr(item, "fixturenames", ())
-
-
-@pytest.fixture(scope="module", params=["debian12", "debian13"])
-def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
-    """A fresh lab of one controller and two nodes with two simulated GPUs, reached by key, nothing deployed."""
-    name = f"{PREFIX}-{request.param}"
-    try:
-        yield fresh_cluster(name, tmp_path_factory.mktemp(name), "--compute", "2", "--gpus", "a100:2", os=request.param)
-    finally:
-        lab_down(name)
+def _age_of_the_shared_cluster(item: pytest.Item) -> int:
+    """Its ages one after the other; tests without it are among those of its long middle age."""
+    wanted = getattr(item, "fixturenames", ())
+    ages = {"bare": 0, "to_deploy": 1, "expendable": 3}
+    return next((age for fixture, age in ages.items() if fixture in wanted), 2)
 
 
 @pytest.fixture(scope="session")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedCluster]:
-    """What `deployed` and `expendable` are about."""
-    found = SharedCluster(f"{PREFIX}-deployed", tmp_path_factory)
+    """What `bare`, `to_deploy`, `deployed` and `expendable` are about: a controller, two nodes with two GPUs each."""
+    found = SharedCluster(f"{PREFIX}-shared", tmp_path_factory)
     try:
         yield found
     finally:
@@ -60,17 +53,34 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedCluster]:
 
 
 @pytest.fixture(scope="module")
-def deployed(request: pytest.FixtureRequest, shared: SharedCluster) -> Iterator[LabCluster]:
-    """A deployed cluster (a controller, two nodes with two simulated GPUs) for tests that leave it as they found it."""
+def sound(request: pytest.FixtureRequest, shared: SharedCluster) -> Iterator[SharedCluster]:
+    """It is given up where a test of the module failed: nobody knows what state that left it in."""
     before = request.session.testsfailed
-    yield shared.get()
-    # nobody knows what state they left it in
+    yield shared
     if request.session.testsfailed != before:
         shared.discard()
 
 
 @pytest.fixture(scope="module")
+def bare(sound: SharedCluster) -> LabCluster:
+    """Machines on which nobody has deployed anything, for tests that leave them as they found them."""
+    return sound.bare()
+
+
+@pytest.fixture(scope="module")
+def to_deploy(sound: SharedCluster) -> LabCluster:
+    """The same machines, for the one test that deploys there for the first time."""
+    return sound.to_deploy()
+
+
+@pytest.fixture(scope="module")
+def deployed(sound: SharedCluster) -> LabCluster:
+    """The deployed cluster, for tests that leave it as they found it."""
+    return sound.deployed()
+
+
+@pytest.fixture(scope="module")
 def expendable(shared: SharedCluster) -> Iterator[LabCluster]:
     """The same cluster, for the tests that take it apart: they run when no others need it any more."""
-    yield shared.get()
+    yield shared.deployed()
     shared.discard()

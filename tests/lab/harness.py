@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 from dataclasses import dataclass
+from enum import Enum, auto
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,12 @@ __all__ = [
     "NOT_POSSIBLE",
     "PATIENCE_S",
     "PREFIX",
+    "SETTINGS",
+    "SLURM_CONFIG",
     "LabCluster",
     "SharedCluster",
     "command",
+    "edit",
     "fresh_cluster",
     "lab_down",
     "lab_up",
@@ -30,6 +34,9 @@ __all__ = [
 
 # A second checkout on the same machine may test at the same time: labs are known by their names alone.
 PREFIX = os.environ.get("DEEPOPSCTL_TEST_LAB_PREFIX", "test")
+# of a cluster directory: what a person sets, and what the shared cluster's has
+SETTINGS = Path("inventory", "group_vars", "all", "settings.yml")
+SLURM_CONFIG = "slurm_config: {EnforcePartLimits: ALL}"
 NOT_POSSIBLE = "" if shutil.which("podman") else "podman is not installed (scripts/install-tools installs it)"
 
 
@@ -84,26 +91,67 @@ def fresh_cluster(name: str, folder: Path, *options: str, os: str = "debian13") 
     return found
 
 
+class Age(Enum):
+    """What was done to the shared cluster so far."""
+
+    BARE = auto()
+    TOUCHED = auto()
+    DEPLOYED = auto()
+
+
 class SharedCluster:
-    """One deployed cluster for many modules: made when it is first asked for, and anew after it was discarded."""
+    """One cluster for many modules: made when it is first asked for, and anew after it was discarded."""
 
     def __init__(self, name: str, folders: pytest.TempPathFactory) -> None:
         self._name = name
         self._folders = folders
         self._made: LabCluster | None = None
+        self._age = Age.BARE
 
-    def get(self) -> LabCluster:
-        """The cluster: a controller, two nodes with two simulated GPUs."""
-        if self._made is None:
-            made = fresh_cluster(self._name, self._folders.mktemp(self._name), "--compute", "2", "--gpus", "a100:2")
-            made.deploy()
-            self._made = made
-        return self._made
+    def bare(self) -> LabCluster:
+        """A controller and two nodes with two simulated GPUs, reached by key; nobody has deployed anything there."""
+        if self._age != Age.BARE:
+            self.discard()
+        return self._there()
+
+    def to_deploy(self) -> LabCluster:
+        """The bare cluster, and who asks for it makes the first deploy."""
+        found = self.bare()
+        self._age = Age.TOUCHED
+        return found
+
+    def deployed(self) -> LabCluster:
+        """The cluster, deployed."""
+        found = self._there()
+        if self._age != Age.DEPLOYED:
+            self._age = Age.TOUCHED
+            found.deploy()
+            self._age = Age.DEPLOYED
+        return found
 
     def discard(self) -> None:
         """Remove it, or what there is of it."""
         self._made = None
+        self._age = Age.BARE
         lab_down(self._name)
+
+    def _there(self) -> LabCluster:
+        self._made = self._made or self._fresh()
+        return self._made
+
+    def _fresh(self) -> LabCluster:
+        found = fresh_cluster(self._name, self._folders.mktemp(self._name), "--compute", "2", "--gpus", "a100:2")
+        # so that more can be asked for than there is, and is refused: `validate` looks at that
+        edit(found.directory / "cluster.yml", "default: true", 'default: true, max_time: "02:00:00"')
+        edit(found.directory / SETTINGS, "---\n", f"---\n{SLURM_CONFIG}\n")
+        return found
+
+
+def edit(path: Path, old: str, new: str) -> None:
+    """Replace a piece of a file, which has to be there, once."""
+    text = path.read_text(encoding="utf-8")
+    assert old in text, f"{path} has no {old}: {text}"
+    path.write_text(text.replace(old, new, 1), encoding="utf-8")
 
 
 def lab_up(name: str, *options: str) -> dict[str, Any]:

@@ -17,9 +17,8 @@ import pytest
 
 from deepopsctl.doctor.catalogue import DOCTOR
 from tests.lab.doctor_damages import DAMAGES, DECLARED, DECLARED_FOUND, HARDWARE, NOT_HERE, Damage, Key
-from tests.lab.harness import PATIENCE_S, PREFIX, LabCluster, fresh_cluster, lab_down
+from tests.lab.harness import PATIENCE_S, LabCluster
 
-LAB = f"{PREFIX}-doctor"
 NODES = ("ctl1", "gpu01", "gpu02")
 # not there before a deploy, or never in a container
 NOT_YET = {"names", "memory", "cpus", "time-service", "gpu-driver", "gpu-model", "secure-boot"}
@@ -55,15 +54,6 @@ class Result:
             for key, check in self.checks.items()
             if check["status"] in statuses and "too slow" not in check["message"]
         }
-
-
-@pytest.fixture(scope="module")
-def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
-    """Three machines that are reached by key, nothing deployed."""
-    try:
-        yield fresh_cluster(LAB, tmp_path_factory.mktemp(LAB), "--compute", "2", "--gpus", "a100:2")
-    finally:
-        lab_down(LAB)
 
 
 def doctor(cluster: LabCluster, *arguments: str, directory: Path | None = None) -> Result:
@@ -158,12 +148,12 @@ def test_a_node_that_hangs_one_without_ssh_and_one_without_python_are_told_apart
         Damage("gpu01", STOP_SSH, "systemctl start ssh", {}),
         Damage("ctl1", "mv /usr/bin/python3 /usr/bin/python3.away", "mv /usr/bin/python3.away /usr/bin/python3", {}),
     )
-    podman("pause", f"{LAB}-gpu02")
+    podman("pause", f"{bare.name}-gpu02")
     try:
         with damaged(bare, *damages):
             result = doctor(bare)
     finally:
-        podman("unpause", f"{LAB}-gpu02")
+        podman("unpause", f"{bare.name}-gpu02")
 
     assert result.code == 1, result.shown
     assert result.checks["reachable", "gpu01"]["message"] == "connection refused"

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.lab.harness import PREFIX, LabCluster, fresh_cluster, lab_down, wait_until
+from tests.lab.harness import LabCluster, wait_until
 
 # long: a slow machine is no silent node
 PATIENCE = ("--node-timeout", "120")
@@ -202,13 +202,13 @@ def test_what_others_took_out_of_service_is_theirs(cluster: LabCluster) -> None:
         cluster.wait_until_idle()
 
 
-def test_a_cluster_without_slurm_has_a_status_too(tmp_path: Path) -> None:
-    name = f"{PREFIX}-bare"
-    try:
-        bare = fresh_cluster(name, tmp_path, "--compute", "1", "--gpus", "a100:2")
-        code, found = status(bare)
-    finally:
-        lab_down(name)
+def test_a_cluster_without_slurm_has_a_status_too(bare: LabCluster, tmp_path: Path) -> None:
+    # without the runs of the tests before
+    directory = tmp_path / "copy"
+    shutil.copytree(bare.directory, directory, ignore=shutil.ignore_patterns("runs"))
+    (directory / "runs").mkdir(mode=0o700)
+
+    code, found = status(bare, directory)
 
     assert code == 0
     assert set(by_name(found, "deploy").values()) == {"not deployed"}

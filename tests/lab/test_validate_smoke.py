@@ -8,34 +8,25 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
 
 from deepopsctl.report.catalogue import CATALOGUE
-from tests.lab.harness import PATIENCE_S, PREFIX, LabCluster, fresh_cluster, lab_down, wait_until
-from tests.lab.smoke import ONLY_FAILURES, assert_found, damaged, leftovers, validate
+from tests.lab.harness import PATIENCE_S, LabCluster, wait_until
+from tests.lab.smoke import ONLY_FAILURES, assert_found, damaged, leftovers, remove_outputs, validate
 from tests.lab.smoke_damages import COMPUTE, DAMAGES, Damage, both, conf_steps
 
 LONG_JOB, QUIET = "sleep 600", ("--mem=100M", "--time=20", "--output=/dev/null")
 
 
 @pytest.fixture(scope="module")
-def limited(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
-    """A deployed cluster, its partition limited to two hours, so that more can be asked for."""
-    name = f"{PREFIX}-smoke"
-    try:
-        found = fresh_cluster(name, tmp_path_factory.mktemp(name), "--compute", "2", "--gpus", "a100:2")
-        spec, settings = found.directory / "cluster.yml", found.directory / "inventory/group_vars/all/settings.yml"
-        spec.write_text(spec.read_text().replace("default: true", 'default: true, max_time: "02:00:00"'))
-        kept = [line for line in settings.read_text().splitlines() if not line.startswith("slurm_config:")]
-        settings.write_text("\n".join([*kept, "slurm_config: {EnforcePartLimits: ALL}", ""]))
-        found.deploy()
-        yield found
-    finally:
-        lab_down(name)
+def limited(deployed: LabCluster) -> LabCluster:
+    """Deployed, its partition limited to two hours, and with nothing on it that could be taken for the suite's."""
+    deployed.wait_until_idle()
+    remove_outputs(deployed)
+    return deployed
 
 
 def test_a_healthy_cluster_passes_every_check(limited: LabCluster, tmp_path: Path) -> None:
