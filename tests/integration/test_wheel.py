@@ -89,10 +89,16 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in BUILD_INPUTS:
         source = ROOT / name
         if source.is_dir():
-            shutil.copytree(source, copy / name, symlinks=True)
+            # what Python keeps there comes and goes while other tests run
+            shutil.copytree(source, copy / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
         else:
             shutil.copy(source, copy / name)
-    for litter in ("roles/slurmd/__pycache__/x.pyc", "plugins/modules/__pycache__/x.pyc", "tests/test_x.py"):
+    for litter in (
+        "deepopsctl/__pycache__/x.pyc",
+        "roles/slurmd/__pycache__/x.pyc",
+        "plugins/modules/__pycache__/x.pyc",
+        "tests/test_x.py",
+    ):
         (copy / litter).parent.mkdir(parents=True, exist_ok=True)
         (copy / litter).touch()
     target = tmp_path_factory.mktemp("wheel")
