@@ -118,7 +118,8 @@ def mixed() -> Facts:
 
 def lab() -> Facts:
     """Nodes with simulated GPUs: nothing can be measured."""
-    return facts([without_driver("node1"), without_driver("node2")], 0)
+    why = "simulated GPUs of a lab: nothing to measure"
+    return facts([{**without_driver(f"node{number}"), "simulated": why} for number in (1, 2)], 4)
 
 
 def thousand(nodes: int = 1000) -> Facts:
