@@ -75,6 +75,30 @@ class TestFollowing:
 
         assert "down 12% since 2026-11-03" in said(checks)
 
+    def test_steps_that_each_look_well_do_not_move_the_measure(self, directory: ClusterDir) -> None:
+        steps = (3300, 3218, 3138, 3060, 2985, 2912)
+        for day, gb_s in enumerate(steps, 1):
+            checks, _ = look(directory, copying(gb_s, f"2026-11-{day:02d}T08:00:00+00:00"))
+            assert said(checks).startswith("pass")
+
+        checks, _ = look(directory, copying(2840, FOURTH))
+
+        assert "down 12% since 2026-11-02" in said(checks)
+
+    def test_a_card_that_was_never_well_has_no_past(self, directory: ClusterDir) -> None:
+        checks, _ = look(directory, copying(1500, FIRST))
+
+        assert said(checks).startswith("fail")
+        assert "copy_gb_s" not in json.dumps(earlier_results(directory).results)
+
+    def test_a_result_that_comes_late_does_not_turn_the_clock_back(self, directory: ClusterDir) -> None:
+        for gb_s, when in ((3060, SECOND), (3055, FIRST)):
+            look(directory, copying(gb_s, when))
+
+        checks, _ = look(directory, copying(2693, THIRD))
+
+        assert "since 2026-11-10" in said(checks)
+
     def test_the_day_named_is_the_last_on_which_the_card_was_well(self, directory: ClusterDir) -> None:
         for gb_s, when in ((3060, FIRST), (3050, SECOND)):
             look(directory, copying(gb_s, when))
