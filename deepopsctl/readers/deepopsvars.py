@@ -61,8 +61,11 @@ _REASONS: tuple[tuple[str, str, str], ...] = (
      r"|(dcgm|nvidia|slurm).*exporter.*|collectd.*"), "monitoring " + _NOT_YET, ""),
     (r"slurm_cluster_install_nvidia_driver|nvidia_driver_.*", "the component nvidia has its own settings",
      "nvidia_driver_source and nvidia_driver_branch in settings.yml; docs/how-to/gpus.md"),
-    ((r"slurm_cluster_install_cuda|nvidia_.*|cuda_.*|install_dcgm|dcgm_.*|gpu_clock.*|mig_.*"
-     r"|allow_user_set_gpu_clocks|mofed.*"), "CUDA and DCGM " + _NOT_YET.replace("is ", "are "), ""),
+    (r"slurm_cluster_install_cuda|cuda_.*", "CUDA toolkits are a list of versions",
+     "cuda_toolkits in settings.yml; docs/how-to/cuda.md"),
+    (r"nvidia_container_.*", "the component nvidia has its own settings",
+     "nvidia_container_toolkit in settings.yml; docs/how-to/cuda.md"),
+    (r"nvidia_.*|install_dcgm|dcgm_.*|gpu_clock.*|mig_.*|allow_user_set_gpu_clocks|mofed.*", "DCGM " + _NOT_YET, ""),
     ((r"slurm_install_(enroot|pyxis)|slurm_pyxis.*|pyxis.*|enroot_.*|singularity_.*|slurm_cluster_install_singularity"
      r"|docker_.*|.*container_registry.*|.*docker_cache|nginx_.*|golang_.*|bind_paths|ngc_.*|nvidia_docker.*"),
      "containers in jobs " + _NOT_YET.replace("is ", "are "), ""),
