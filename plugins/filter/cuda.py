@@ -26,10 +26,11 @@ def cuda_plan(versions, platform, source, default, driver, catalogue, drivers, m
 
 
 def cuda_driver(found, platform, gpus, catalogue, source, branch, without_device):
-    """The branch of the driver that a node gets, else the version that it has; '' for none."""
+    """The branch of the driver that a node gets, else the version it has; and the source that comes along."""
     settings = nvidiadriver.Settings(source=source, branch=str(branch), without_device=bool(without_device))
     plan = nvidiadriver.plan_driver(found, platform, gpuform.from_inventory(gpus), settings, catalogue)
-    return plan.branch or found["loaded"]["version"] or found["library"]
+    version = plan.branch or found["loaded"]["version"] or found["library"]
+    return {"version": version, "source": plan.source if plan.state == "install" else ""}
 
 
 class FilterModule:

@@ -71,7 +71,8 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
         "Driver": "{{ deepops_nvidia_driver }}",
         "Steps": "{{ deepops_nvidia_steps }}",
         "Plan": "{{ __cuda_plan if cuda_toolkits is defined else {} }}",
-        "Address": "{{ __cuda_repository_url if cuda_toolkits is defined else '' }}",
+        "Address": "{{ __cuda_repository_url if cuda_toolkits is defined and __cuda_repository | length > 0 else '' }}",
+        "Adds": "{{ __cuda_adds if cuda_toolkits is defined else '' }}",
         "Pins": template,
     }
     tasks: list[dict[str, Any]] = [
@@ -93,7 +94,7 @@ def of(played: Played, task: str, case: str) -> Any:
 
 @pytest.mark.parametrize("case", DRIVER)
 def test_toolkits_are_held_against_the_driver_that_the_node_has_or_gets(played: Played, case: str) -> None:
-    assert of(played, "Driver", case) == DRIVER[case]
+    assert of(played, "Driver", case)["version"] == DRIVER[case]
 
 
 @pytest.mark.parametrize("case", STEPS)
@@ -147,10 +148,15 @@ def test_login_nodes_get_none_where_that_is_set(played: Played) -> None:
     assert of(played, "Plan", "login-off") == {"packages": {}, "by_hand": {}, "files": [], "problems": []}
 
 
-def test_the_repository_is_the_drivers(played: Played) -> None:
-    address = "https://developer.download.nvidia.com/compute/cuda/repos/debian12/{arch}/"
+def test_nvidias_repository_is_added_where_the_driver_does_not_bring_it(played: Played) -> None:
+    address = "https://developer.download.nvidia.com/compute/cuda/repos/{0}/{{arch}}/"
 
-    assert of(played, "Address", "login") == of(played, "Address", "gpu-repository") == address
+    assert of(played, "Address", "login") == address.format("debian12")
+    assert of(played, "Address", "gpu-present") == address.format("ubuntu2404")
+    # the driver's role adds the same; a second time, apt would complain
+    assert of(played, "Address", "gpu-repository") == of(played, "Adds", "gpu-repository") == ""
+    assert of(played, "Adds", "gpu-distro") == ""
+    assert of(played, "Adds", "gpu-mixed") == "distro"
 
 
 def test_all_packages_for_containers_are_pinned_to_one_version(played: Played) -> None:
