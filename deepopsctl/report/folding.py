@@ -85,12 +85,17 @@ def _indices(listed: tuple[int, ...]) -> str:
 
 
 def fold_checks(checks: Iterable[Check]) -> tuple[Row, ...]:
-    """Rows in the order of the catalogue; within a check the worst first."""
+    """Rows by suite, in the order of its catalogue; within a check the worst first."""
     groups: dict[tuple[str, ...], list[Check]] = {}
     for check in checks:
         groups.setdefault(_key(check), []).append(check)
     rows = [_row(members) for members in groups.values()]
-    return tuple(sorted(rows, key=lambda row: (position(row.name, row.suite), row.name, row.status.severity)))
+    suites = list(dict.fromkeys(row.suite for row in rows))
+    return tuple(sorted(rows, key=lambda row: (suites.index(row.suite), *_place(row))))
+
+
+def _place(row: Row) -> tuple[int, str, int]:
+    return position(row.name, row.suite), row.name, row.status.severity
 
 
 def _key(check: Check) -> tuple[str, ...]:

@@ -37,6 +37,7 @@ from deepopsctl.validation import CHECKS_FILE
 from deepopsctl.workspace import RunFolder
 from tests.unit import gpureport_samples as samples
 from tests.unit.gpucheck_samples import gpu, result
+from tests.unit.report_samples import small
 from tests.unit.test_report import page
 
 EVIL = "<script>alert('x')</script> & \"q\""
@@ -168,6 +169,13 @@ class TestTerminal:
 
         assert len(lines) == 14
         assert lines[-1] == (Status.FAIL, "and 92 more: see the report")
+
+    def test_suites_stand_one_after_the_other(self) -> None:
+        smoke, gpu = small(), two_h100()
+        lines = table(replace(gpu, suites=("smoke", "gpu"), checks=(*smoke.checks, *gpu.checks)))
+        groups = [line.text for line in lines if line.heading]
+
+        assert groups.index("Accounting") < groups.index("GPU driver") < groups.index("GPUs together")
 
     @pytest.mark.parametrize("width", [60, 80, 160])
     def test_no_line_is_wider_than_the_terminal(self, width: int) -> None:
