@@ -97,6 +97,13 @@ class Notice:
 
 
 @dataclass(frozen=True, slots=True)
+class Said:
+    """What a task that takes its time has to say before its end."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Totals:
     """Ansible's own count for one host. `ok` includes `changed`, as in Ansible."""
 
@@ -123,7 +130,7 @@ class Output:
     text: str
 
 
-Event = PlayStarted | TaskStarted | HostStarted | HostResult | Difference | Notice | Recap | Output
+Event = PlayStarted | TaskStarted | HostStarted | HostResult | Difference | Notice | Said | Recap | Output
 
 _ENDED = {
     "runner_on_ok": Status.OK,
@@ -142,6 +149,8 @@ _WRAPPING = re.compile(
 )
 # all that Ansible says when the connection ends while a module runs
 _CUT = re.compile(r'^.*Data could not be sent to remote host "([^"]*)"\. Make sure .* over ssh:$')
+# how our own action plugins begin a line that people are to see at once
+_SAID = "deepopsctl: "
 _BANNER = re.compile(r"\A\s*(TASK|RUNNING HANDLER) \[.*\n")
 _PRINTED_CHANGED = re.compile(r"^changed: \[", re.MULTILINE)
 
@@ -166,6 +175,9 @@ def parse(raw: Raw, component: str = "") -> Event | None:
         return _difference(raw, data, component)
     if kind == "playbook_on_stats":
         return _recap(data)
+    if kind == "verbose":
+        text = plain(_text(raw.get("stdout")))
+        return Said(text[len(_SAID) :]) if text.startswith(_SAID) else None
     if kind in _NOTICES:
         text = plain(_text(raw.get("stdout")))
         return Notice(_NOTICES[kind], text) if text else None

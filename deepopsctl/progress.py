@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from deepopsctl.events import Difference, Event, HostResult, HostStarted, PlayStarted, Recap, Status, TaskStarted
+from deepopsctl.events import Difference, Event, HostResult, HostStarted, PlayStarted, Recap, Said, Status, TaskStarted
 from deepopsctl.nodelist import fold
 
 # how a task's line counts: changed nodes are ok as well
@@ -30,6 +30,7 @@ class Progress:
     component: str = ""
     play: str = ""
     task: str = ""
+    said: str = ""
     started: set[str] = field(default_factory=set)
     done: dict[str, Status] = field(default_factory=dict)
     failed: dict[str, None] = field(default_factory=dict)
@@ -51,7 +52,10 @@ class Progress:
         if isinstance(event, PlayStarted | TaskStarted):
             self.component, self.play = event.component, event.play
         if isinstance(event, TaskStarted):
-            self.task = event.task
+            self.task, self.said = event.task, ""
+        elif isinstance(event, Said):
+            self.said = event.text
+            yield event.text
         elif isinstance(event, HostStarted):
             self.started.add(event.host)
         elif isinstance(event, Difference):

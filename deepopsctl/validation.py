@@ -16,6 +16,8 @@ from deepopsctl.report.facts import Facts
 from deepopsctl.summary import RunSummary
 
 SUITES = ("smoke",)
+# loads the cluster: only where it is named, never part of `all`
+EXPLICIT = ("burnin",)
 COMMAND = "validate"
 CHECKS_FILE, REPORT_FILE = "checks.json", "report.html"
 _VERDICTS = {

@@ -58,7 +58,9 @@ class _View:
         first.add_column(justify="right", no_wrap=True)
         where = Text(progress.component or "starting", style="bold")
         if progress.task:
-            where.append(f"  {progress.play} › ", style="dim").append(title("", progress.task), style="")
+            where.append(f"  {progress.play} › ", style="dim").append(
+                progress.said or title("", progress.task), style=""
+            )
         first.add_row(self._spinner, where, Text(f"{minutes:02d}:{seconds:02d}", style="cyan"))
         return Group(first, self._second_line())
 

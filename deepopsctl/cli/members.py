@@ -9,18 +9,9 @@ from typing import Any, TypeVar
 import click
 
 from deepopsctl.cli import Settings
-from deepopsctl.cli.options import json_option
+from deepopsctl.cli.options import json_option, seconds
 
 F = TypeVar("F", bound=Callable[..., object])
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-
-
-def seconds(ctx: click.Context, param: click.Parameter, text: str) -> int:
-    """Seconds, from `90`, `90s`, `30m`, `2h` or `1d`."""
-    number, unit = (text[:-1], text[-1]) if text[-1:] in _UNITS else (text, "s")
-    if not number.isascii() or not number.isdigit():
-        raise click.BadParameter(f"{text!r} is no duration: write 90s, 30m, 2h or 1d", ctx, param)
-    return int(number) * _UNITS[unit]
 
 
 def _login_options(function: F) -> F:

@@ -9,8 +9,18 @@ import click
 
 F = TypeVar("F", bound=Callable[..., object])
 
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 limit_option = click.option("--limit", metavar="NODESET", help="Only these nodes (gpu[01-04]) or groups.")
+
+
+def seconds(ctx: click.Context, param: click.Parameter, text: str) -> int:
+    """Seconds, from `90`, `90s`, `30m`, `2h` or `1d`."""
+    number, unit = (text[:-1], text[-1]) if text[-1:] in _UNITS else (text, "s")
+    if not number.isascii() or not number.isdigit():
+        raise click.BadParameter(f"{text!r} is no duration: write 90s, 30m, 2h or 1d", ctx, param)
+    return int(number) * _UNITS[unit]
 
 
 def connection_options(function: F) -> F:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from deepopsctl.cli import Settings
+from deepopsctl.cli.burninoptions import burnin_options, leave, wish
 from deepopsctl.cli.options import ask_passwords, connection_options, json_option, limit_option
 from deepopsctl.cli.output import emit_json, say
 
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from deepopsctl.validation import Validation
 
 # validation.SUITES, without importing it: --help answers at once
-SUITES = ("smoke", "all")
+SUITES = ("smoke", "all", "burnin")
 _file_option = click.Path(path_type=Path, dir_okay=False, writable=True)
 
 
@@ -30,28 +32,37 @@ _file_option = click.Path(path_type=Path, dir_okay=False, writable=True)
 @click.option("--junit", type=_file_option, metavar="FILE", help="Write JUnit XML, for CI servers.")
 @click.option("--html", type=_file_option, metavar="FILE", help="Write a report: one page, nothing else needed.")
 @click.option("--timeout", type=click.FloatRange(min=0), default=0, metavar="SECONDS", help="Give up after this time.")
+@burnin_options
 @connection_options
 @json_option
-@click.pass_obj
-def validate(settings: Settings, /, suites: tuple[str, ...], *, as_json: bool, **given: Any) -> int:
+@click.pass_context
+def validate(ctx: click.Context, /, suites: tuple[str, ...], *, as_json: bool, **given: Any) -> int:
     """Prove that the cluster works, by jobs that a user could have submitted.
 
     SUITE is `smoke`, or `all` suites, the default. Nothing is changed; jobs of others are never disturbed: what has no
     free resources is skipped. Exit code 1 says that a check failed, 4 that nodes could not be reached.
+
+    `burnin` loads all idle nodes for --duration, behind all other jobs in the queue: only where it is named, never part
+    of `all`.
     """
     from deepopsctl.cli.running import run_watched
     from deepopsctl.clusterdir import ClusterDir
     from deepopsctl.limits import resolve_limit
     from deepopsctl.validation import examine, keep
 
+    settings: Settings = ctx.obj
+    wanted = _wanted(suites)
+    burnin = wish(ctx, wanted, given)
     directory = ClusterDir.open(settings.directory)
     cluster = directory.cluster()
     directory.refresh_inventory(cluster)
     limit = resolve_limit(given["limit"] or "", cluster)
-    wanted = _wanted(suites)
     request = _request(settings, directory, limit.text, wanted, given)
+    if burnin:
+        request = replace(request, extra_vars=burnin.variables())
     started = datetime.now().astimezone()
     outcome = run_watched(request, limit.hosts, verbosity=settings.verbosity)
+    leave(outcome, request, burnin)
     validation = examine(outcome, cluster, wanted, started)
     keep(validation)
     _report(validation, given["junit"], given["html"])
@@ -61,9 +72,11 @@ def validate(settings: Settings, /, suites: tuple[str, ...], *, as_json: bool, *
 
 
 def _wanted(suites: tuple[str, ...]) -> tuple[str, ...]:
+    from deepopsctl.validation import EXPLICIT
     from deepopsctl.validation import SUITES as ALL
 
-    return tuple(suite for suite in ALL if not suites or "all" in suites or suite in suites)
+    usual = tuple(suite for suite in ALL if not suites or "all" in suites or suite in suites)
+    return usual + tuple(suite for suite in EXPLICIT if suite in suites)
 
 
 def _request(

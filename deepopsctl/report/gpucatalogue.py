@@ -120,4 +120,52 @@ GPU = {
     ),
 }  # fmt: skip
 
-BURNIN: dict[str, Entry] = {}
+_BURNT, _BURNT_GPU = "Under load", "GPUs under load"
+_AIR = "look at fans, dust, the air at the inlet; compare with its neighbours in this report"
+
+BURNIN: dict[str, Entry] = {
+    "burn-completed": Entry(
+        _BURNT, "ran to its end", "The node was loaded for the whole time, and said so itself.",
+        "see the message, then `journalctl -k` and the service processor's log of the node; run it again", "to its end",
+    ),
+    "burn-cpu": Entry(
+        _BURNT, "cores", "Every core gave the answers that are known beforehand, over and over.",
+        "take the node out of service: its results can't be trusted; look at voltage, BIOS and the processor", "cores",
+    ),
+    "burn-memory": Entry(
+        _BURNT, "memory", "Every byte kept what was written to it, under five patterns, while the cores worked.",
+        "take the node out of service and test its DIMMs one by one", "memory",
+    ),
+    "burn-cpu-rate": Entry(
+        _BURNT, "speed of the cores", "The cores are as fast at the end as at the beginning, and as each other.",
+        _AIR + "; see the power limits in the BIOS", "CPU speed",
+    ),
+    "burn-cpu-heat": Entry(
+        _BURNT, "heat of the cores", "The processors were not throttled for heat.", _AIR, "CPU heat",
+    ),
+    "burn-hardware": Entry(
+        _BURNT, "hardware errors", "No new errors of memory (EDAC), processors (machine checks) or PCIe (AER).",
+        "see `journalctl -k` and `ras-mc-ctl --errors` on the node: they name the DIMM, the socket or the slot",
+        "errors",
+    ),
+    "burn-kernel-log": Entry(
+        _BURNT, "kernel log", "The kernel said nothing of ill hardware.", "see `journalctl -k` on the node",
+        "kernel log",
+    ),
+    "burn-gpu": Entry(
+        _BURNT_GPU, "right results", "Every result was right, every word kept what was written, the GPU stayed there.",
+        "take the GPU out of service: its results can't be trusted; `dmesg | grep -i xid`, then replace it", "results",
+    ),
+    "burn-gpu-rate": Entry(
+        _BURNT_GPU, "speed", "The GPU is as fast at the end as at the beginning, and as the others of its node.",
+        _AIR, "speed",
+    ),
+    "burn-gpu-heat": Entry(
+        _BURNT_GPU, "heat", "Neither heat nor the power supply slowed the GPU down.",
+        _AIR + "; `nvidia-smi -q -d PERFORMANCE` under load", "heat",
+    ),
+    "burn-gpu-errors": Entry(
+        _BURNT_GPU, "memory errors", "No new ECC error, and no row had to be remapped.",
+        "drain the node, reset the GPU and run it again; if they come back, have the card replaced", "ECC",
+    ),
+}  # fmt: skip

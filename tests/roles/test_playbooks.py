@@ -86,7 +86,9 @@ class TestTasks:
         assert [where for where, task in all_tasks() if not task.get("name")] == []
 
     def test_every_step_is_recorded_under_the_digest_of_the_run(self) -> None:
-        steps = [(where, task[module_of(task)]) for where, task in all_tasks() if "step" in task[module_of(task)]]
+        steps = [
+            (where, task[module_of(task)]) for where, task in all_tasks() if "step" in (task[module_of(task)] or ())
+        ]
 
         assert steps
         assert [where for where, step in steps if step["digest"] != "{{ deepops_digest }}"] == []

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from deepopsctl.validation import SUITES, playbook_of
+from deepopsctl.validation import EXPLICIT, SUITES, playbook_of
 from tests.roles.content import ROLES, ROOT, load, plays, role_calls, with_inner
 
 SHARED = ".config/molecule/config.yml"
@@ -71,8 +71,10 @@ def roles_of(scenario: str) -> set[str]:
 
 def test_every_role_is_in_a_scenario() -> None:
     covered: set[str] = set().union(*(roles_of(scenario) for scenario in SCENARIOS))
+    # a load that lasts: the lab's tests run it, and people where they name it
+    named = {call["role"] for suite in EXPLICIT for call in role_calls(f"playbooks/{playbook_of(suite)}.yml")}
 
-    assert sorted(set(ROLES) - covered) == []
+    assert sorted(set(ROLES) - covered - named) == []
 
 
 @each_scenario

@@ -8,7 +8,8 @@ import click
 import pytest
 
 from deepopsctl.cli.console import Console
-from deepopsctl.cli.members import remove, seconds
+from deepopsctl.cli.members import remove
+from deepopsctl.cli.options import seconds
 from deepopsctl.cli.ssh import Passwords
 from deepopsctl.clusterdir import ClusterDir
 from deepopsctl.errors import ExitCode, InputError

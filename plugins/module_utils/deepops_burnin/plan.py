@@ -1,0 +1,131 @@
+"""Which nodes are loaded, through which job arrays, and why the others are left alone. Pure."""
+
+from __future__ import annotations
+
+from typing import Dict, List, Mapping, NamedTuple, Sequence
+
+from ansible.module_utils.deepops_smoke import placement, slurmtext, state
+from ansible.module_utils.deepops_smoke.slurmtext import Record
+
+# MaxArraySize of a Slurm that does not tell its own
+USUAL_ARRAY = 1001
+# seconds beyond the load itself: the start, and what a hung worker is given
+OVERTIME_S = 240
+# shared work goes first, whatever the site's priorities are
+NICE = 1_000_000
+
+
+class Wish(NamedTuple):
+    """What was asked for; '' where Slurm's own choice is to hold."""
+
+    seconds: float
+    memory_share: float
+    partition: str = ""
+    qos: str = ""
+    reservation: str = ""
+
+    @property
+    def minutes(self) -> int:
+        """The time limit of the jobs."""
+        return -(-int(self.seconds + OVERTIME_S) // 60)
+
+
+class Batch(NamedTuple):
+    """One job array: each of its tasks takes one whole node of these."""
+
+    partition: str
+    gpus: int
+    nodes: List[str]
+
+
+class Plan(NamedTuple):
+    """Job arrays, and the reasons of nodes that are left alone."""
+
+    batches: List[Batch]
+    left: Dict[str, str]
+
+
+def plan(
+    tested: Sequence[str], wish: Wish, nodes: Mapping[str, Record], partitions: Mapping[str, Record], most: int
+) -> Plan:
+    """Idle nodes by partition and number of GPUs, in arrays of `most` tasks at most."""
+    left: Dict[str, str] = {}
+    groups: Dict[tuple[str, int], List[str]] = {}
+    for name in tested:
+        node = nodes.get(name)
+        if node is None:
+            left[name] = "Slurm does not know this node"
+            continue
+        where = wish.partition or placement.choose(node, partitions)
+        reason = obstacle(node, where, wish, partitions)
+        if reason:
+            left[name] = reason
+        else:
+            groups.setdefault((where, slurmtext.gpu_count(node.get("Gres", ""))), []).append(name)
+    batches = [
+        Batch(where, gpus, members[start : start + most])
+        for (where, gpus), members in groups.items()
+        for start in range(0, len(members), most)
+    ]
+    return Plan(batches, left)
+
+
+def obstacle(node: Record, where: str, wish: Wish, partitions: Mapping[str, Record]) -> str:
+    """Why a node is left alone; '' for one that is idle now and may be loaded."""
+    word = node.get("State", "UNKNOWN")
+    why = slurmtext.present(node.get("Reason", "")).split(" Comment=")[0]
+    told = " ({})".format(why) if why else ""
+    if not state.is_up(node):
+        return "the node is {}{}".format(word.lower(), told)
+    if "RESERVED" in word and not wish.reservation:
+        return "the node is reserved{}".format(told)
+    if not word.startswith("IDLE") or "COMPLETING" in word or slurmtext.number(node, "CPUAlloc"):
+        return "busy: jobs run here ({})".format(word.lower())
+    return _partition_obstacle(node, where, wish, partitions)
+
+
+def _partition_obstacle(node: Record, where: str, wish: Wish, partitions: Mapping[str, Record]) -> str:
+    if not where:
+        return "no partition that is up has this node"
+    if where not in node.get("Partitions", "").split(","):
+        return "the node is not in partition {}".format(where)
+    limit = slurmtext.minutes(partitions.get(where, {}).get("MaxTime", ""))
+    if limit is not None and limit < wish.minutes:
+        text = "partition {} allows jobs of {}, this takes {}: choose another one (--partition) or a shorter time"
+        return text.format(where, slurmtext.clock(limit), slurmtext.clock(wish.minutes))
+    return ""
+
+
+def others(batch: Batch, nodes: Mapping[str, Record]) -> List[str]:
+    """Nodes of the partition that this array must not take."""
+    wanted = set(batch.nodes)
+    members = (name for name, node in nodes.items() if batch.partition in node.get("Partitions", "").split(","))
+    return sorted(name for name in members if name not in wanted)
+
+
+def most_tasks(config: Record) -> int:
+    """How many tasks an array may have here."""
+    size = config.get("MaxArraySize", "")
+    # the highest index is one less than the size, and the first one is 0
+    return max(1, int(size) if size.isdigit() else USUAL_ARRAY)
+
+
+def options(batch: Batch, wish: Wish, nodes: Mapping[str, Record], output: str) -> List[str]:
+    """sbatch's options: whole nodes, behind everybody else in the queue, never started twice."""
+    away = others(batch, nodes)
+    return [
+        "--array=0-{}".format(len(batch.nodes) - 1),
+        "--partition=" + batch.partition,
+        *(["--exclude=" + ",".join(away)] if away else []),
+        *(["--qos=" + wish.qos] if wish.qos else []),
+        "--nodes=1",
+        "--exclusive",
+        # a whole node alone gives its job no GPU (tried with Slurm 24.11)
+        *(["--gres=gpu:{}".format(batch.gpus)] if batch.gpus else []),
+        "--mem=0",
+        "--no-requeue",
+        "--nice={}".format(NICE),
+        "--comment=deepopsctl validate burnin: a sustained load, of less importance than any other job",
+        "--chdir=/",
+        "--output=" + output,
+    ]

@@ -1,0 +1,46 @@
+"""gpucheck as a batch script: the whole program travels in it, and lives in memory on the node."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Dict, List, Optional, Sequence
+
+# The packed program goes to an anonymous file in memory, which is gone with the process, however that ends; the
+# processes that make the load find it by the same path.
+_SCRIPT = '''#!/usr/bin/python3
+import base64, os, sys
+memory = os.memfd_create("gpucheck")
+with os.fdopen(os.dup(memory), "wb") as stream:
+    stream.write(base64.b64decode("""{program}"""))
+sys.path.insert(0, "/proc/%d/fd/%d" % (os.getpid(), memory))
+sys.argv = {argv!r}
+from deepopsctl.gpucheck.cli import main
+sys.exit(main())
+'''
+_BEGINNING = '{"schema": 1, "command": "gpucheck-burn"'
+_WIDTH = 120
+
+
+def arguments(seconds: float, memory_share: float, gpus: int) -> List[str]:
+    """What gpucheck is told: a node without GPUs is not asked for any."""
+    about_gpus = ["--expect={}".format(gpus)] if gpus else ["--without-gpus"]
+    return ["--json", "--burn={:g}".format(seconds), "--memory-share={:g}".format(memory_share), *about_gpus]
+
+
+def script(packed: str, given: Sequence[str]) -> str:
+    """The batch script; `packed` is base64 text."""
+    lines = [packed[start : start + _WIDTH] for start in range(0, len(packed), _WIDTH)]
+    return _SCRIPT.format(program="\n".join(lines), argv=["gpucheck", *given])
+
+
+def document(out: str) -> Optional[Dict[str, Any]]:
+    """What gpucheck said in a job's output (progress and a site's prolog are there too); None where it did not."""
+    for line in reversed(out.splitlines()):
+        start = line.find(_BEGINNING)
+        if start >= 0:
+            try:
+                found = json.loads(line[start:])
+            except ValueError:
+                return None
+            return found if isinstance(found, dict) else None
+    return None

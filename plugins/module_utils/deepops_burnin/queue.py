@@ -1,0 +1,130 @@
+"""The jobs of one burn-in in Slurm's queue: submit them, look at them, cancel them. Runs as the cluster's user."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
+
+from ansible.module_utils.deepops_smoke import command, picture
+from ansible.module_utils.deepops_smoke.session import Session
+from ansible.module_utils.deepops_smoke.verdict import one_line
+
+from . import plan, program
+from .plan import Batch, Plan, Wish
+
+SUITE = "burnin"
+# job, node, state, reason, seconds used; one line a task also where Slurm folds an array
+_FORMAT = "%i|%N|%T|%r|%M"
+# what is still, or will be, on a node
+ACTIVE = ("PENDING", "CONFIGURING", "RUNNING", "SUSPENDED", "COMPLETING", "STOPPED", "SIGNALING", "STAGE_OUT")
+_LEAVING_S = 90.0
+
+
+class Task(NamedTuple):
+    """One task of an array, as the queue had it last."""
+
+    id: str
+    node: str
+    state: str
+    reason: str
+    used_s: int
+
+
+class Submitted(NamedTuple):
+    """What was sent, which nodes were left alone, and what Slurm refused."""
+
+    sent: Plan
+    jobs: List[str]
+
+
+def session(token: str, user: str, minutes: int = 1) -> Session:
+    """The jobs of one burn-in are known by their names."""
+    return Session(token, user, suite=SUITE, minutes=minutes)
+
+
+def output(token: str, identifier: str = "%A_%a") -> str:
+    """Where a task writes: the user's home, where people's jobs write, whether shared or not."""
+    return os.path.join(os.path.expanduser("~"), "deepopsctl-{}-{}-{}.out".format(SUITE, token, identifier))
+
+
+def submit(jobs: Session, tested: Sequence[str], wish: Wish, packed: str) -> Submitted:
+    """Send an array for every kind of node; an array that Slurm refuses leaves its nodes alone, with the reason."""
+    seen = picture.take()
+    if not seen.answered:
+        text = "slurmctld does not answer: " + one_line(seen.answers["nodes"].said or seen.answers["ping"].said)
+        return Submitted(Plan([], dict.fromkeys(tested, text)), [])
+    sent = plan.plan(tested, wish, seen.nodes, seen.partitions, plan.most_tasks(seen.config))
+    known, _ = look(jobs)
+    if known:
+        return found_again(sent, known)
+    accepted, identifiers, left = [], [], dict(sent.left)
+    for batch in sent.batches:
+        arguments = program.arguments(wish.seconds, wish.memory_share, batch.gpus)
+        chosen = plan.options(batch, wish, seen.nodes, output(jobs.token))
+        answer = jobs.sbatch("load", chosen, program.script(packed, arguments))
+        if answer.rc == 0:
+            accepted.append(batch)
+            identifiers.append(answer.out)
+        else:
+            left.update(dict.fromkeys(batch.nodes, "Slurm refused the job: " + one_line(answer.said)))
+    return Submitted(Plan(accepted, left), identifiers)
+
+
+def found_again(sent: Plan, known: Sequence[Task]) -> Submitted:
+    """What was submitted by a call whose answer was lost: nodes that are busy with our own tasks are not left alone."""
+    taken = sorted({task.node for task in known if task.node})
+    left = {name: reason for name, reason in sent.left.items() if name not in taken}
+    batches = [Batch("", 0, taken), *sent.batches]
+    return Submitted(Plan(batches, left), sorted({task.id.partition("_")[0] for task in known}))
+
+
+def look(jobs: Session) -> "tuple[List[Task], str]":
+    """All tasks that the queue knows, ended ones too as long as Slurm remembers them; and why it could not be asked."""
+    argv = ["squeue", "--noheader", "--array", "--states=all", "--user=" + jobs.user, "--name=" + jobs.name("load")]
+    answer = command.run([*argv, "--format=" + _FORMAT])
+    if answer.rc != 0:
+        return [], one_line(answer.said)
+    return tasks(answer.out), ""
+
+
+def tasks(out: str) -> List[Task]:
+    """Lines of squeue."""
+    rows = [line.split("|") for line in out.splitlines()]
+    return [Task(*row[:4], seconds(row[4])) for row in rows if len(row) == len(Task._fields)]
+
+
+def seconds(text: str) -> int:
+    """`1-02:03:04`, `03:04` or `INVALID` in seconds."""
+    days, _, clock = text.rpartition("-")
+    total = 0
+    for part in clock.split(":"):
+        if not part.isdigit():
+            return 0
+        total = total * 60 + int(part)
+    return total + 86_400 * (int(days) if days.isdigit() else 0)
+
+
+def give_up_waiting(jobs: Session) -> None:
+    """Cancel what has not started."""
+    jobs.cancel(["--state=PENDING", "--name=" + jobs.name("load")])
+
+
+def cancel(jobs: Session) -> List[Task]:
+    """Cancel all of them, and wait until they have left the nodes; what is there after that."""
+    until = time.monotonic() + _LEAVING_S
+    while True:
+        jobs.cancel(["--name=" + jobs.name("load")])
+        found, _ = look(jobs)
+        still = [task for task in found if task.state in ACTIVE]
+        if not still or time.monotonic() > until:
+            return still
+        time.sleep(0.5)
+
+
+def as_dicts(found: Sequence[Task]) -> List[Dict[str, Any]]:
+    """For Ansible."""
+    return [dict(task._asdict()) for task in found]
+
+
+Found = Tuple[List[Task], str]

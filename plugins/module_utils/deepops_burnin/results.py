@@ -1,0 +1,85 @@
+"""A node's verdict: from its job's output, and from what Slurm says became of the job. Pure but for `collect`."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence
+
+from ansible.module_utils.deepops_smoke.verdict import FAIL, SKIP, Verdict, one_line, verdict
+
+from . import program
+
+NAME = "burn-completed"
+# ended by somebody, not by the node: nothing is proven, and nothing is wrong
+_TAKEN_AWAY = ("CANCELLED", "PREEMPTED", "REVOKED", "DEADLINE")
+_WORDS = {
+    "NODE_FAIL": "the node went down under load",
+    "OUT_OF_MEMORY": "the kernel ended the load for want of memory",
+    "TIMEOUT": "the load hung: it did not end by itself",
+    "BOOT_FAIL": "the node did not boot",
+}
+_TAIL = 400
+
+
+class Job(NamedTuple):
+    """What was sent to a node; `state` as Slurm had it last, '' where nobody saw it end."""
+
+    id: str
+    state: str
+    used_s: int
+
+
+def collect(path: str) -> str:
+    """A job's output, and its file is gone afterwards; '' where there is none."""
+    try:
+        with open(path, errors="replace") as stream:
+            text = stream.read()
+        os.unlink(path)
+    except FileNotFoundError:
+        return ""
+    return text
+
+
+def documents(node: str, outputs: Mapping[str, str]) -> List[Dict[str, Any]]:
+    """What gpucheck measured in each job, under Slurm's name of the node."""
+    found = [program.document(out) for out in outputs.values()]
+    return [dict(said["result"], node=node) for said in found if said is not None]
+
+
+def judge(node: str, asked_s: float, jobs: Sequence[Job], outputs: Mapping[str, str]) -> List[Verdict]:
+    """The checks of one node. Two jobs met on it where one came free early: the worse of them counts."""
+    found = [of_job(node, asked_s, job, outputs.get(job.id, "")) for job in jobs]
+    ranked = sorted(found, key=lambda checks: any(check["status"] == FAIL for check in checks), reverse=True)
+    return ranked[0] if ranked else []
+
+
+def of_job(node: str, asked_s: float, job: Job, out: str) -> List[Verdict]:
+    """What one job says; gpucheck's own checks under Slurm's name of the node."""
+    said: Optional[Dict[str, Any]] = program.document(out)
+    if said is None:
+        return [without_result(node, asked_s, job, out)]
+    own = str(said["result"]["node"])
+    return [_renamed(check, own, node) for check in said["checks"]]
+
+
+def _renamed(check: Mapping[str, str], own: str, node: str) -> Verdict:
+    """The node's name in Slurm: its host name may be another one."""
+    target = check["target"]
+    return dict(check, target=node + target[len(own) :] if target.startswith(own) else target)
+
+
+def without_result(node: str, asked_s: float, job: Job, out: str) -> Verdict:
+    """No result: taken away from us, or the node's fault."""
+    state = job.state.split(" ")[0]
+    expected, used = "{:.0f}".format(asked_s), str(job.used_s)
+    if state in _TAKEN_AWAY:
+        text = "ended after {} of {:.0f} s: {} in Slurm".format(used, asked_s, state.lower())
+        return labelled(verdict(NAME, node, SKIP, used, expected, "s", text))
+    what = _WORDS.get(state) or "job {} left no result (Slurm: {})".format(job.id, state.lower() or "not seen")
+    tail = one_line(out[-_TAIL:])
+    return labelled(verdict(NAME, node, FAIL, used, expected, "s", what + (": " + tail if tail else "")))
+
+
+def labelled(check: Verdict) -> Verdict:
+    """As a check of this suite."""
+    return dict(check, suite="burnin")
