@@ -17,7 +17,7 @@ from deepopsctl.outcome import RunOutcome
 from deepopsctl.slurmstate import SlurmJob, SlurmState, state_in
 from deepopsctl.summary import Failure
 
-PLAYBOOK, REPORT = "operate/drain", "operate/report"
+PLAYBOOK, REPORT, GPUS = "operate/drain", "operate/report", "operate/gpus"
 # between two looks at the queue: soon at first, for most waits are short
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 2.0, 20.0
 
@@ -91,16 +91,22 @@ class Draining:
         }
 
 
-def drain_request(directory: ClusterDir, wish: Wish, names: Sequence[str], reason: str = "") -> RunRequest:
-    """The run that does it, on the primary controller."""
+def drain_request(
+    directory: ClusterDir, wish: Wish, names: Sequence[str], reason: str = "", gpus: Sequence[str] = ()
+) -> RunRequest:
+    """The run that does it, on the primary controller; of the nodes `gpus`, the GPUs are compared before a resume."""
+    compared = list(gpus) if wish is Wish.RESUME else []
+    first, *more = (GPUS, PLAYBOOK) if compared else (PLAYBOOK,)
     return RunRequest(
         directory,
-        PLAYBOOK,
+        first,
+        more=tuple(more),
         component="slurm",
         command=f"node-{wish}",
         extra_vars={
             "deepops_drain_nodes": list(names),
             "deepops_drain_state": str(wish),
+            "deepops_gpu_nodes": compared,
             # Ansible would take braces in it for a template
             "deepops_drain_reason": b64encode(reason.encode()).decode(),
         },
@@ -143,6 +149,11 @@ def _hint(message: str, names: str) -> str:
     resume = f"`scontrol update nodename={names} state=resume` on a controller"
     if message.startswith("drained by"):
         return f"not ours to end: ask them, then {resume}"
+    if message.startswith("its GPUs"):
+        return (
+            "a GPU that fell off the bus may come back with a reboot (`dmesg | grep -i xid` there); "
+            "else correct `gpus:` in cluster.yml, deploy, and resume again"
+        )
     if message.startswith("Slurm has no node"):
         return "`deepopsctl deploy` makes it known"
     return f"mend it first: `deepopsctl status` says more; then {resume}"
@@ -155,7 +166,7 @@ def wait_for_jobs(
     from deepopsctl.runner import look
 
     wanted, deadline, pause = tuple(names), time.monotonic() + timeout, FIRST_PAUSE_S
-    asked = replace(request, playbook=REPORT, command="node-wait", extra_vars={})
+    asked = replace(request, playbook=REPORT, more=(), command="node-wait", extra_vars={})
     told: tuple[SlurmJob, ...] = ()
     while True:
         outcome = look(asked, _unseen)

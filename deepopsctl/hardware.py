@@ -5,28 +5,35 @@ A node that is down keeps its stored line; nothing that is rendered ever asks a 
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import yaml
 
 from deepopsctl import nodelist
 from deepopsctl.errors import InputError
+from deepopsctl.gpufound import FoundGpu, as_stored, from_stored
 
 HEADER = """\
 # What deepopsctl found on the nodes, in Slurm's terms; slurm.conf is rendered from it.
 # Written by `deepopsctl deploy` when it meets a node for the first time; review it, keep it in git.
-# To have a node looked at again, delete its line (or its name) and deploy.
+# To have a node looked at again, delete its line (or its name) and deploy. GPUs are what its driver found, once there
+# was one; their cores and links go to gres.conf where cluster.yml does not give any.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class NodeHardware:
-    """One node as `slurmd -C` reports it; memory in MiB; cgroup is v1, v2, or none where slurmd may not use it."""
+    """One node as `slurmd -C` reports it; memory in MiB; cgroup is v1, v2, or none where slurmd may not use it.
+
+    `gpus` are those that the node's driver found; () where none was asked.
+    """
 
     cpus: int
     boards: int
@@ -35,6 +42,16 @@ class NodeHardware:
     threads_per_core: int
     memory_mb: int
     cgroup: str = "v2"
+    gpus: tuple[FoundGpu, ...] = ()
+
+    @classmethod
+    def from_facts(cls, facts: Mapping[str, Any]) -> NodeHardware:
+        """What `as_facts` made, through JSON."""
+        return cls(**{**facts, "gpus": tuple(FoundGpu(**gpu) for gpu in facts.get("gpus", ()))})
+
+    def as_facts(self) -> dict[str, object]:
+        """Plain data for templates."""
+        return {**asdict(self), "gpus": [asdict(gpu) for gpu in self.gpus]}
 
 
 NUMBERS = ("cpus", "boards", "sockets", "cores_per_socket", "threads_per_core", "memory_mb")
@@ -60,7 +77,7 @@ def parse_slurmd_report(text: str, cgroup: str) -> NodeHardware:
     values = {field: _positive(field, int(found.get(key, "1"))) for key, field in SLURMD_KEYS.items()}
     # slurm.conf wants the sockets of the whole node
     values["sockets"] *= values["boards"]
-    return NodeHardware(**values, cgroup=cgroup)
+    return _node(values, cgroup)
 
 
 def foresee_hardware(lscpu: str, meminfo: str, cgroup: str) -> NodeHardware:
@@ -114,7 +131,13 @@ def _parse_entry(entry: object) -> tuple[tuple[str, ...], NodeHardware]:
     if cgroup not in CGROUPS:
         raise ValueError(f"cgroup is one of {', '.join(CGROUPS)}, not {cgroup}")
     numbers = {field: _positive(field, entry[field]) for field in NUMBERS}
-    return nodelist.expand(str(entry["names"])), NodeHardware(**numbers, cgroup=cgroup)
+    gpus = from_stored(entry["gpus"]) if entry.get("gpus") else ()
+    return nodelist.expand(str(entry["names"])), _node(numbers, cgroup, gpus)
+
+
+def _node(numbers: Mapping[str, int], cgroup: str, gpus: tuple[FoundGpu, ...] = ()) -> NodeHardware:
+    cpus, boards, sockets, cores, threads, memory = (numbers[field] for field in NUMBERS)
+    return NodeHardware(cpus, boards, sockets, cores, threads, memory, cgroup, gpus)
 
 
 def _positive(field: str, value: object) -> int:
@@ -130,8 +153,10 @@ def dump_hardware(hardware: Mapping[str, NodeHardware]) -> str:
         groups.setdefault(hardware[name], []).append(name)
     lines = [HEADER, "schema: 1", "nodes:" if groups else "nodes: []"]
     for values, names in sorted(groups.items(), key=lambda item: item[1][0]):
-        fields = ", ".join(f"{field}: {value}" for field, value in asdict(values).items())
-        lines.append(f'  - {{names: "{nodelist.fold(names)}", {fields}}}')
+        fields = ", ".join(f"{field}: {getattr(values, field)}" for field in (*NUMBERS, "cgroup"))
+        # JSON is YAML, and quotes whatever a maker calls a GPU
+        gpus = f",\n     gpus: {json.dumps(as_stored(values.gpus))}" if values.gpus else ""
+        lines.append(f'  - {{names: "{nodelist.fold(names)}", {fields}{gpus}}}')
     return "\n".join(lines) + "\n"
 
 

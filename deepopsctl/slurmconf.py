@@ -7,9 +7,9 @@ Sources: slurm.conf(5), gres.conf(5), cgroup.conf(5) of Slurm 22.05, 24.11 and 2
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from deepopsctl import nodelist, slurmgres
+from deepopsctl import gpufound, nodelist, slurmgres
 from deepopsctl.gpuform import from_inventory
 from deepopsctl.hardware import NodeHardware
 from deepopsctl.model import Gpus
@@ -116,7 +116,8 @@ def node_lines(
         groups: dict[NodeHardware, list[str]] = {}
         for name in node_set.names:
             if name in hardware:
-                groups.setdefault(hardware[name], []).append(name)
+                # a node whose GPUs nobody has asked yet is no other node for slurm.conf
+                groups.setdefault(replace(hardware[name], gpus=()), []).append(name)
         for values, names in groups.items():
             fields = _node_fields(node_set, values, names, addresses, reserve_percent)
             if weights:
@@ -210,13 +211,16 @@ def _memory_per_cpu(values: NodeHardware, options: Mapping[str, str], reserve_pe
 
 
 def gres_lines(node_sets: Iterable[NodeSet], hardware: Mapping[str, NodeHardware]) -> list[str]:
-    """gres.conf lines of the node sets with GPUs: one for devices that are alike."""
+    """gres.conf lines of the node sets with GPUs: one for devices that are alike, on all nodes that are."""
     lines = []
     for node_set in node_sets:
-        known = [name for name in node_set.names if name in hardware]
-        if node_set.gpus and known:
-            entries = slurmgres.conf_entries(node_set.gpus)
-            lines += [_line({"NodeName": nodelist.fold(known), **entry}) for entry in entries]
+        alike: dict[Gpus, list[str]] = {}
+        for name in node_set.names:
+            if node_set.gpus and name in hardware:
+                found = gpufound.complete(node_set.gpus, hardware[name].gpus, node_set.options)
+                alike.setdefault(found, []).append(name)
+        for gpus, names in alike.items():
+            lines += [_line({"NodeName": nodelist.fold(names), **entry}) for entry in slurmgres.conf_entries(gpus)]
     return lines
 
 

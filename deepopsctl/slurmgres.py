@@ -40,7 +40,7 @@ def gres_value(gpus: Gpus) -> str:
 def gres_counts(gpus: Gpus) -> dict[str, int]:
     """How many of each gres type a node has, slices by their own type; '' is the type of untyped GPUs."""
     found: dict[str, int] = {}
-    for kind in _kinds(gpus):
+    for kind in kinds_of(gpus):
         for layout in kind.mig or ((),) * kind.count:
             pieces = [(_slice_type(kind.type, cut.profile, gpus.autodetect), cut.count) for cut in layout]
             for name, many in pieces or [(kind.type, 1)]:
@@ -58,7 +58,7 @@ def conf_entries(gpus: Gpus) -> list[dict[str, object]]:
     if gpus.autodetect:
         return [{"AutoDetect": gpus.autodetect}]
     entries = []
-    devices = [device for kind in _kinds(gpus) for device in _devices(kind)]
+    devices = [device for kind in kinds_of(gpus) for device in _devices(kind)]
     for _, run in groupby(enumerate(devices), key=lambda pair: _line_key(*pair)):
         alike = [device for _, device in run]
         entry: dict[str, object] = {"Name": "gpu"}
@@ -96,7 +96,8 @@ def minor(file: str) -> int | None:
     return int(match[1]) if match else None
 
 
-def _kinds(gpus: Gpus) -> tuple[GpuKind, ...]:
+def kinds_of(gpus: Gpus) -> tuple[GpuKind, ...]:
+    """The kinds of GPUs, one where type and count say it all."""
     return gpus.kinds or (GpuKind(gpus.type, gpus.count, default_files(0, gpus.count)),)
 
 

@@ -62,7 +62,8 @@ def drain(settings: Settings, /, nodes: tuple[str, ...], *, as_json: bool, **giv
 def resume(settings: Settings, /, nodes: tuple[str, ...], *, as_json: bool, **given: Any) -> int:
     """Let jobs start on NODES again that `node drain` took out of service.
 
-    A node that somebody else drained, or that is down, is refused by name; the others are resumed.
+    A node that somebody else drained, that is down, or whose GPUs are not what cluster.yml says, is refused by name;
+    the others are resumed.
     """
     from deepopsctl.draining import Wish
 
@@ -83,8 +84,9 @@ def _change(settings: Settings, wish: Wish, words: Sequence[str], given: dict[st
     names = select_compute(words, cluster)
     directory.refresh_inventory(cluster)
     passwords = ask_passwords(ssh=given["ask_pass"], become=given["ask_become_pass"])
+    gpus = [node.name for node in cluster.nodes if node.gpus and node.name in names]
     request = replace(
-        drain_request(directory, wish, names, given.get("reason") or ""),
+        drain_request(directory, wish, names, given.get("reason") or "", gpus),
         content=settings.content,
         user=given["user"] or "",
         **passwords,

@@ -6,13 +6,13 @@ Runs once, on the control machine, without a connection.
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
-from deepopsctl import nodelist, slurmconf
+from deepopsctl import gpufound, nodelist, slurmconf
 from deepopsctl.errors import DeepOpsError
 from deepopsctl.hardware import foresee_hardware, load_hardware, parse_slurmd_report, store_hardware
 
@@ -58,6 +58,7 @@ class ActionModule(ActionBase):
             elif self._task.check_mode and "lscpu" in probes:
                 with suppress(ValueError):
                     hardware[name] = foresee_hardware(probes["lscpu"], probes.get("meminfo", ""), cgroup or "none")
+        self._take_gpus(hardware, reports, arguments["node_sets"])
         known = set(arguments["compute"])
         hardware = {name: values for name, values in hardware.items() if name in known}
         if arguments.get("preliminary"):
@@ -78,12 +79,23 @@ class ActionModule(ActionBase):
                 f"{nodelist.fold(spare)}: prepared as controller but not serving: fail-over is not part of this release"
             )
         facts = {
-            "slurm_hardware": {name: asdict(values) for name, values in hardware.items()},
+            "slurm_hardware": {name: values.as_facts() for name, values in hardware.items()},
             "slurm_confinement": confinement,
             "slurm_unknown_nodes": list(unknown),
             "slurm_version": self._version(arguments, hostvars),
         }
         return facts, changed, [] if arguments.get("preliminary") else warnings
+
+    @staticmethod
+    def _take_gpus(hardware, reports, node_sets):
+        """Keep what a driver found, where it is what cluster.yml says: the end of the deploy names the others."""
+        for node_set in slurmconf.parse_node_sets(node_sets):
+            for name in node_set.names if node_set.gpus else ():
+                node = hardware.get(name)
+                probes = reports.get(name, {}).get("probes", {})
+                found = gpufound.parse_found(probes, node.sockets, node.cores_per_socket) if node else ()
+                if found and gpufound.fits(node_set.gpus, found):
+                    hardware[name] = replace(node, gpus=found)
 
     @staticmethod
     def _cgroup(host):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from deepopsctl import gpuform, nodelist, nvidiadriver
+from deepopsctl import gpuexpected, gpuform, gpufound, nodelist, nvidiadriver
 
 
 def nvidia_declared(node_sets, name):
@@ -13,6 +13,25 @@ def nvidia_declared(node_sets, name):
         if "gpus" in entry and name in nodelist.expand(entry["names"]):
             return entry["gpus"]
     return {}
+
+
+def nvidia_expected(node_sets, name):
+    """The same as the node's modules compare them with its driver and with slurmd; {} for none."""
+    return gpuexpected.expected_gpus(gpuform.from_inventory(nvidia_declared(node_sets, name)))
+
+
+def nvidia_probes(gpus):
+    """What a node is asked whose cluster.yml entry has these GPUs; slurm_gather reads the answers."""
+    return {name: list(argv) for name, argv in gpufound.PROBES.items()} if gpus else {}
+
+
+def nvidia_refusals(names, hostvars):
+    """{node: why it can't come back} from what `operate/gpus` found."""
+    found = {}
+    for name in names:
+        result = hostvars[name].get("nvidia_agreement_result", {})
+        found[name] = result.get("differs", "its GPUs can't be compared: the node does not answer")
+    return {name: why for name, why in found.items() if why}
 
 
 def nvidia_driver_plan(found, platform, gpus, catalogue, source, branch, modules, without_device):
@@ -36,5 +55,8 @@ class FilterModule:
         return {
             "nvidia_declared": nvidia_declared,
             "nvidia_driver_plan": nvidia_driver_plan,
+            "nvidia_expected": nvidia_expected,
+            "nvidia_probes": nvidia_probes,
+            "nvidia_refusals": nvidia_refusals,
             "nvidia_driver_units": nvidia_driver_units,
         }

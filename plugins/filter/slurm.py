@@ -13,7 +13,7 @@ FETCHED = {"slurm.conf": "slurm_conf_text", "gres.conf": "slurm_conf_gres", "cgr
 
 
 def _hardware(stored):
-    return {name: NodeHardware(**values) for name, values in stored.items()}
+    return {name: NodeHardware.from_facts(values) for name, values in stored.items()}
 
 
 def slurm_addresses(pairs):

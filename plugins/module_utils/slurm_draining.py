@@ -36,10 +36,12 @@ def verdict(wanted, node, reason):
     return ("resume", "") if drained else ("none", "not drained")
 
 
-def decide(wanted, names, known, reason):
-    """A verdict for every node, in the order asked for."""
+def decide(wanted, names, known, reason, refusals=()):
+    """A verdict for every node, in the order asked for; `refusals` says which may not be resumed, and why."""
     found = []
     for name in names:
         action, message = verdict(wanted, known.get(name), reason)
+        if action == "resume" and name in refusals:
+            action, message = "refused", refusals[name]
         found.append({"name": name, "action": action, "message": message})
     return found

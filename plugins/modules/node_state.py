@@ -386,7 +386,7 @@ def run_probes(probes):
                 timeout=60,
                 check=False,
             )
-        except OSError:
+        except (OSError, subprocess.TimeoutExpired):
             continue
         if result.returncode == 0:
             found[name] = result.stdout

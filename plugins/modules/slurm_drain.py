@@ -14,6 +14,7 @@ options:
   nodes: {description: Compute nodes., type: list, elements: str, required: true}
   state: {description: What to do., type: str, choices: [drain, resume], required: true}
   reason: {description: Why; needed to drain., type: str, default: ""}
+  refusals: {description: Why nodes can't be resumed, by name., type: dict, default: {}}
   wait: {description: Seconds to go on asking a slurmctld that does not answer., type: int, default: 20}
 author: deepopsctl
 """
@@ -55,6 +56,7 @@ def main():
             "nodes": {"type": "list", "elements": "str", "required": True},
             "state": {"choices": ["drain", "resume"], "required": True},
             "reason": {"default": ""},
+            "refusals": {"type": "dict", "default": {}},
             "wait": {"type": "int", "default": 20},
         },
         required_if=[("state", "drain", ["reason"])],
@@ -69,7 +71,8 @@ def main():
             msg="slurmctld does not answer: %s" % before["error"],
             hint="`deepopsctl status` shows more; `deepopsctl deploy` starts what should run",
         )
-    verdicts = slurm_draining.decide(wanted, given["nodes"], {node["name"]: node for node in before["nodes"]}, reason)
+    known = {node["name"]: node for node in before["nodes"]}
+    verdicts = slurm_draining.decide(wanted, given["nodes"], known, reason, given["refusals"])
     names = [entry["name"] for entry in verdicts if entry["action"] == wanted]
     after = before
     if names and not module.check_mode:

@@ -8,7 +8,8 @@ module: slurmd_converged
 short_description: Wait until slurmd runs what was deployed
 description:
   - Asks the node itself. Does slurmd answer, in the version that is installed, with the configuration files that were
-    rendered in this deploy, and has slurmctld registered the node?
+    rendered in this deploy, and has slurmctld registered the node? Are the GPUs that the driver finds those of
+    cluster.yml, and those that slurmd has registered? If they are not, the node is not returned to service.
   - A slurmd that missed the new configuration, or hangs, is restarted once (jobs go on). What that does not mend is
     named, and the node is looked at again by the next deploy, for nothing is recorded.
 options:
@@ -21,6 +22,7 @@ options:
   credential: {description: A munge credential of the controller's., type: str, default: ""}
   files: {description: "sha256 of each file that slurmd must have fetched.", type: dict, default: {}}
   folder: {description: Where slurmd keeps them., type: path, default: /run/slurm/conf}
+  gpus: {description: "The node's GPUs as cluster.yml has them (filter nvidia_expected).", type: dict, default: {}}
   timeout: {description: Seconds to wait., type: int, default: 60}
 author: deepopsctl
 """
@@ -44,12 +46,13 @@ changes: {description: What was done., type: list, elements: dict, returned: alw
 import os
 import time
 
-from ansible.module_utils import node_packages, node_record, node_units
+from ansible.module_utils import node_packages, node_record, node_units, nvidia_agreement
 from ansible.module_utils import slurm_convergence as slurm
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.deepops_smoke import slurmtext
 
 UNIT = "slurmd.service"
+DRIVER = "/sys/module/nvidia/version"
 RESTART = "systemctl restart slurmd (jobs go on)"
 
 
@@ -59,6 +62,7 @@ class Look:
     def __init__(self):
         self.problems = []
         self.mendable = False
+        self.lasting = False
         self.hint = ""
         self.version = ""
         self.state = slurm.NodeState("")
@@ -70,11 +74,11 @@ class Look:
             self.hint = self.hint or hint
 
 
-def look(wanted):
+def look(wanted, gpus):
     seen = Look()
     if check_daemon(seen, wanted):
         check_files(seen, wanted)
-    check_registration(seen, wanted)
+    check_registration(seen, wanted, gpus)
     return seen
 
 
@@ -116,10 +120,14 @@ def check_files(seen, wanted):
             seen.found("slurmd still has the %s of %s" % (name, since), mendable=True)
 
 
-def check_registration(seen, wanted):
-    """Does slurmctld know this node as one that serves? If not, does munge say why?"""
+def check_registration(seen, wanted, gpus):
+    """Does slurmctld know this node as one that serves, with the GPUs that are there? If not, does munge say why?"""
     status, output = slurm.run(["scontrol", "--oneliner", "show", "node", wanted["node"]])
     seen.state = slurm.parse_nodes(output).get(wanted["node"], seen.state)
+    # only a slurmd that runs what it should has a say about GPUs
+    differs = gpus.sentence(output) if status == 0 and not seen.problems else ""
+    seen.found(differs, hint=nvidia_agreement.HINT)
+    seen.lasting = bool(differs) and gpus.lasting
     if status == 0 and seen.state.state and not seen.state.bad:
         return
     refused = munge_problem(wanted)
@@ -177,6 +185,7 @@ def main():
             "credential": {"default": "", "no_log": True},
             "files": {"type": "dict", "default": {}},
             "folder": {"type": "path", "default": "/run/slurm/conf"},
+            "gpus": {"type": "dict", "default": {}},
             "timeout": {"type": "int", "default": 60},
         },
         supports_check_mode=True,
@@ -186,12 +195,13 @@ def main():
         module.exit_json(changed=False, changes=[])
     started = time.monotonic()
     mending = Mending(wanted["node"], started + wanted["timeout"] / 3.0)
+    gpus = nvidia_agreement.Comparison(wanted["gpus"], wanted["node"])
     while True:
-        seen = look(wanted)
+        seen = look(wanted, gpus)
         mending.try_to(seen)
         if not seen.problems and not seen.state.bad:
             break
-        if time.monotonic() - started > wanted["timeout"]:
+        if seen.lasting or time.monotonic() - started > wanted["timeout"]:
             fail(module, seen, mending)
         time.sleep(0.5)
     record(wanted)
@@ -201,7 +211,7 @@ def main():
         actions=["%s %s: %s" % (change["action"], change["name"], change["detail"]) for change in mending.changes],
         state=seen.state.state,
         version=seen.version,
-        deepops_warnings=told(mending) + warnings(wanted, seen),
+        deepops_warnings=told(mending) + warnings(wanted, seen) + gpus.warnings(),
     )
 
 
@@ -224,8 +234,10 @@ def record(wanted):
     """That it was proven. No hashes: every later change on the controller changes what slurmd has, rightly so."""
     # without the files that were meant there is no proof to remember
     digest = wanted["digest"] if wanted["files"] else ""
+    # another driver may see other GPUs
+    files = {DRIVER: node_record.file_facts(DRIVER)} if wanted["gpus"] else {}
     node_record.save(
-        wanted["component"], wanted["step"], digest, {"packages": {}, "files": {}, "directories": {}, "units": {}}
+        wanted["component"], wanted["step"], digest, {"packages": {}, "files": files, "directories": {}, "units": {}}
     )
 
 
@@ -234,7 +246,7 @@ def fail(module, seen, mending):
     tried = ["a restart of slurmd did not help"] if mending.done("restart") else [mending.refused]
     sentences = (seen.problems or [seen.state.sentence()]) + [text for text in tried if text]
     module.fail_json(
-        msg="after %d s: %s" % (module.params["timeout"], "; ".join(sentences)),
+        msg=("" if seen.lasting else "after %d s: " % module.params["timeout"]) + "; ".join(sentences),
         hint=seen.hint or "see `journalctl -u slurmd` there; the next deploy looks at the node again",
         changed=bool(mending.changes),
         changes=mending.changes,

@@ -6,12 +6,13 @@ The reports that nodes register in a real run are variables of the hosts here; e
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from deepopsctl.gpufound import FoundGpu
 from deepopsctl.hardware import NodeHardware, load_hardware, store_hardware
 from tests.localansible import Played, TaskResult, play
 
@@ -22,6 +23,21 @@ STORED = NodeHardware(cpus=16, boards=1, sockets=2, cores_per_socket=8, threads_
 def report(cpus: int = 16, **packages: str) -> dict[str, object]:
     """What a compute node registers."""
     return {"probes": {"slurmd": f"NodeName=x {NODE.format(cpus)}\nUpTime=0\n"}, "packages": packages}
+
+
+def with_gpus(*products: str) -> dict[str, object]:
+    """The same of a node whose driver lists these GPUs, all near to its second socket."""
+    rows = [f"GPU{index}\t X \t8-15\n" for index in range(len(products))]
+    probes = {
+        "gpu_names": "".join(f"{index}, {name}, 00000000:{index:02X}:00.0\n" for index, name in enumerate(products)),
+        "gpu_minors": "".join(
+            f"/proc/driver/nvidia/gpus/0000:{index:02x}:00.0/information:Device Minor: \t {index}\n"
+            for index in range(len(products))
+        ),
+        "gpu_topology": "\tGPU0\tCPU Affinity\n" + "".join(rows),
+        "cpu_sockets": "".join(f"{cpu},{cpu // 8},{cpu // 8}\n" for cpu in range(16)),
+    }
+    return {"probes": {"slurmd": f"NodeName=x {NODE.format(16)}\n", **probes}, "packages": {}}
 
 
 def facts(cgroup: str, *, writable: bool = True) -> dict[str, object]:
@@ -39,6 +55,8 @@ HOSTS: dict[str, dict[str, Any]] = {
     "old1": {"seen": facts("v1"), "first": report()},
     "ro1": {"seen": facts("v2", writable=False), "first": report()},
     "odd1": {"seen": facts("v2"), "first": {"probes": {"slurmd": "slurmd: error: no hardware found"}}},
+    "h100": {"seen": facts("v2"), "first": with_gpus(*["NVIDIA H100 80GB HBM3"] * 2)},
+    "h200": {"seen": facts("v2"), "first": with_gpus(*["NVIDIA H200"] * 2)},
     "failed1": {"seen": facts("v2"), "first": {"failed": True, "msg": "no space left"}},
 }
 
@@ -54,6 +72,7 @@ class Story:
     confinement: str = "auto"
     controllers: tuple[str, ...] = ("ctl1",)
     check: bool = False
+    gpus: str = ""
 
     def task(self, clusters: Path) -> Mapping[str, object]:
         """The task, as roles/slurm_conf has it."""
@@ -61,7 +80,12 @@ class Story:
             "name": self.name,
             "slurm_gather": {
                 "cluster_dir": str(clusters / self.folder),
-                "node_sets": [{"names": ",".join(self.compute)}],
+                "node_sets": [
+                    {
+                        "names": ",".join(self.compute),
+                        **({"gpus": {"type": self.gpus, "count": 2}} if self.gpus else {}),
+                    }
+                ],
                 "compute": list(self.compute),
                 "controllers": list(self.controllers),
                 "confinement": self.confinement,
@@ -86,6 +110,7 @@ STORIES = (
     Story("absent node", ("gpu01", "gpu03"), "absent"),
     Story("changed cgroups", ("gpu01",), "changed"),
     Story("odd node", ("odd1", "gpu01"), "odd"),
+    Story("drivers", ("h100", "h200"), "drivers", gpus="h100"),
     Story("failed node", ("failed1", "gpu01"), "failed"),
     Story("damaged", ("gpu01",), "damaged"),
     Story("two controllers", ("gpu01",), "spare", controllers=("ctl1", "ctl2")),
@@ -96,6 +121,7 @@ STORIES = (
 BEFORE: dict[str, dict[str, NodeHardware]] = {
     "removed": {"gpu01": STORED, "gone1": STORED},
     "absent": {"gpu01": STORED, "gpu03": NodeHardware(8, 1, 1, 8, 1, 1000, "none")},
+    "drivers": {"h100": STORED},
     "changed": {"gpu01": NodeHardware(8, 1, 1, 8, 1, 1000, "v1")},
 }
 
@@ -163,6 +189,7 @@ class TestStore:
             "threads_per_core": 1,
             "memory_mb": 64000,
             "cgroup": "v2",
+            "gpus": [],
         }
 
     def test_an_unchanged_cluster_is_not_stored_again(self, told: Told) -> None:
@@ -177,6 +204,12 @@ class TestStore:
 
     def test_a_stored_line_is_not_overwritten_by_a_new_report(self, told: Told) -> None:
         assert told.hardware("grown")["gpu01"] == STORED
+
+    def test_gpus_are_kept_where_the_driver_finds_what_cluster_yml_says(self, told: Told) -> None:
+        found = told.hardware("drivers")
+
+        assert found["h100"] == replace(STORED, gpus=(FoundGpu("NVIDIA H100 80GB HBM3", "8-15"),) * 2)
+        assert found["h200"] == STORED
 
     def test_a_node_that_left_cluster_yml_leaves_the_store(self, told: Told) -> None:
         assert told["node removed"].changed

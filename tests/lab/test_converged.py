@@ -32,6 +32,8 @@ systemctl daemon-reload; systemctl restart munge; systemctl restart --no-block s
 STALE = """echo '# an older one' >> /run/slurm/conf/slurm.conf; mkdir -p /run/systemd/system/slurmd.service.d
 printf '[Unit]\\nRefuseManualStop=yes\\n' > /run/systemd/system/slurmd.service.d/damage.conf; systemctl daemon-reload"""
 FRESH = "rm -rf /run/systemd/system/slurmd.service.d; systemctl daemon-reload; systemctl restart slurmd"
+SMI = "/usr/local/bin/nvidia-smi"
+ONE_GPU = f"echo '#!/bin/sh' > {SMI}; echo 'echo NVIDIA A100-SXM4-40GB, 00000000:17:00.0' >> {SMI}; chmod 755 {SMI}"
 REPLACED = "cp -a /usr/sbin/slurmd-wlm /usr/sbin/slurmd-new && mv /usr/sbin/slurmd-new /usr/sbin/slurmd-wlm"
 RESTART = "systemctl restart slurmd"
 KEY = "its munge runs with another key than ctl1's"
@@ -88,11 +90,16 @@ def test_a_node_that_does_not_run_what_was_deployed_is_named_with_the_reason(
 
 
 def test_nodes_that_have_less_than_slurm_was_told_are_named_in_its_words(deployed: LabCluster) -> None:
-    # RealMemory twice of what they have
-    failed = deployed.deploy(*HASTY, "-e", "slurm_conf_memory_reserve_percent=-100", ok=False)
+    # RealMemory twice of what they have; the simulated GPUs have no driver, so this stands in for one
+    with damaged(deployed, "gpu02", ONE_GPU, f"rm -f {SMI}"):
+        failed = deployed.deploy(*HASTY, "-e", "slurm_conf_memory_reserve_percent=-100", ok=False)
 
-    assert {failure["host"] for failure in failed["failures"]} == {"gpu01", "gpu02"}
-    assert re.search(r"slurmctld has it as \S*INVAL\S* \(Low RealMemory", failed["failures"][0]["message"])
+    failures = {failure["host"]: failure for failure in failed["failures"]}
+    assert sorted(failures) == ["gpu01", "gpu02"]
+    assert re.search(r"slurmctld has it as \S*INVAL\S* \(Low RealMemory", failures["gpu01"]["message"])
+    told = "cluster.yml says a100:2, the driver 1 x NVIDIA A100-SXM4-40GB, slurmd gpu:a100:2"
+    assert told in failures["gpu02"]["message"]
+    assert "fell off the bus" in failures["gpu02"]["hint"]
     deployed.deploy()
     for node in ("gpu01", "gpu02"):
         back_in_service(deployed, node)

@@ -15,6 +15,7 @@ from tests.lab.harness import LabCluster, wait_until
 
 # long: a slow machine is no silent node
 PATIENCE = ("--node-timeout", "120")
+SMI = "/usr/local/bin/nvidia-smi"
 LONG_JOB = "for i in $(seq 600); do sleep 1; done"
 
 
@@ -166,6 +167,22 @@ def test_a_drain_that_waits_returns_when_the_jobs_have_ended(cluster: LabCluster
     assert cluster.root("ctl1", f"squeue -h -t RUNNING,COMPLETING -j {job}", ok=False) in ("", _gone(job))
     cluster.root("ctl1", f"scancel {job}", ok=False)
     assert node(cluster, "resume", "gpu02")[0] == 0
+
+
+def test_a_node_whose_driver_finds_other_gpus_than_cluster_yml_says_is_not_resumed(cluster: LabCluster) -> None:
+    assert node(cluster, "drain", "gpu01", "--reason", "a test")[0] == 0
+    # the simulated GPUs have no driver: this stands in for one that finds another model
+    cluster.root("gpu01", f"printf '#!/bin/sh\\nyes NVIDIA H200, 0:0:0.0 | head -n 2\\n' > {SMI}; chmod 755 {SMI}")
+    try:
+        code, refused = node(cluster, "resume", "gpu01")
+    finally:
+        cluster.root("gpu01", f"rm -f {SMI}")
+
+    assert code == 1
+    (failure,) = refused["failures"]
+    assert "cluster.yml says a100:2, the driver 2 x NVIDIA H200, slurmd gpu:a100:2" in failure["message"]
+    assert by_name(refused, "state") == {"gpu01": "drained"}
+    assert node(cluster, "resume", "gpu01")[0] == 0
 
 
 def _gone(job: int) -> str:

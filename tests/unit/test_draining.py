@@ -85,3 +85,18 @@ def test_a_reason_reaches_ansible_in_a_form_that_is_no_template(tmp_path: Path, 
     assert sent.isascii()
     assert "{" not in sent
     assert b64decode(sent).decode() == reason
+
+
+def test_gpus_are_compared_before_a_resume_and_not_before_a_drain(tmp_path: Path) -> None:
+    resume = drain_request(ClusterDir(tmp_path), Wish.RESUME, ["gpu01", "cn01"], "", ["gpu01"])
+    assert resume.playbooks == ("operate/gpus", "operate/drain")
+    assert resume.extra_vars["deepops_gpu_nodes"] == ["gpu01"]
+    assert drain_request(ClusterDir(tmp_path), Wish.RESUME, ["cn01"]).playbooks == ("operate/drain",)
+    assert drain_request(ClusterDir(tmp_path), Wish.DRAIN, ["gpu01"], "x", ["gpu01"]).playbooks == ("operate/drain",)
+
+
+def test_gpus_that_differ_have_a_hint_of_their_own(tmp_path: Path) -> None:
+    differs = "its GPUs are not what they should be: cluster.yml says a100:2, the driver 1 x NVIDIA A100-SXM4-40GB"
+    found = done(tmp_path, Wish.RESUME, {"gpu01": ("refused", differs)})
+    (failure,) = found.outcome.summary.failures
+    assert "fell off the bus" in failure.hint

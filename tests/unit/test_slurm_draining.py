@@ -61,6 +61,17 @@ def test_a_node_that_slurm_does_not_know_is_refused() -> None:
     assert entry == {"name": "gpu09", "action": "refused", "message": "Slurm has no node of that name"}
 
 
+def test_a_node_with_other_gpus_is_not_resumed_and_may_be_drained() -> None:
+    node = {"state": "IDLE+DRAIN", "reason": OURS, "reason_user": "root", "reason_since": "2026-01-01T10:00:00"}
+    others = {"gpu01": "its GPUs are not what they should be"}
+
+    (resumed,) = draining.decide("resume", ["gpu01"], {"gpu01": node}, OURS, others)
+    (drained,) = draining.decide("drain", ["gpu01"], {"gpu01": node}, OURS + "!", others)
+
+    assert (resumed["action"], resumed["message"]) == ("refused", others["gpu01"])
+    assert drained["action"] == "drain"
+
+
 def test_both_sides_agree_on_the_prefix_and_on_what_is_broken() -> None:
     assert draining.PREFIX == OUR_REASON
     for state in (
