@@ -35,11 +35,15 @@ class Settings:
     branch: str = ""
     modules: str = "auto"
     without_device: bool = False
+    drain: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class DriverPlan:
-    """What happens on the node. `state` is none, present or install; a problem is (message, hint)."""
+    """What happens on the node. `state` is none, present or install; a problem is (message, hint).
+
+    `replaces` is the version of a driver of another branch that is there.
+    """
 
     state: str
     reason: str = ""
@@ -49,6 +53,7 @@ class DriverPlan:
     packages: tuple[str, ...] = ()
     units: tuple[str, ...] = ()
     loads: bool = False
+    replaces: str = ""
     problems: tuple[tuple[str, str], ...] = ()
     repository: Mapping[str, Any] = field(default_factory=dict)
 
@@ -133,7 +138,8 @@ def _install(found: Mapping[str, Any], platform: str, wish: _Wish, catalogue: Ma
         packages=tuple(name.format(**plain) for name in (*names, *fabric)),
         units=("nvidia-persistenced.service", *(["nvidia-fabricmanager.service"] if fabric else [])),
         loads=bool(found["gpus"]) and modules != "none",
-        problems=tuple(_obstacles(found, branch, dkms=dkms)),
+        replaces=str(found["library"]) if _is_other(found, branch) and found["ours"] else "",
+        problems=tuple(_obstacles(found, branch, wish.given, dkms=dkms)),
         repository=dict(entry.get("repository") or {}),
     )
 
@@ -190,17 +196,25 @@ def _headers(found: Mapping[str, Any]) -> list[str]:
     return [*([headers["package"]] if headers["available"] else []), *([headers["meta"]] if headers["meta"] else [])]
 
 
-def _obstacles(found: Mapping[str, Any], branch: str, *, dkms: bool) -> Iterator[tuple[str, str]]:
+def _is_other(found: Mapping[str, Any], branch: str) -> bool:
+    """Whether a driver of another branch is installed."""
+    return bool(found["library"]) and str(found["library"]).partition(".")[0] != branch
+
+
+def _obstacles(found: Mapping[str, Any], branch: str, given: Settings, *, dkms: bool) -> Iterator[tuple[str, str]]:
     if found["run_installer"]:
         yield (
             f"a driver of NVIDIA's .run installer is there ({found['run_installer']})",
             "remove it on the drained node with `nvidia-uninstall`; to keep it, set nvidia_driver_source: present",
         )
-    elif found["library"] and found["library"].partition(".")[0] != branch:
-        yield (
-            f"driver {found['library']} is installed, branch {branch} is wanted",
-            "set nvidia_driver_branch to what is there; or drain the node, remove that driver's packages, deploy again",
-        )
+    elif _is_other(found, branch):
+        there = f"driver {found['library']} is installed, branch {branch} is wanted"
+        if not found["ours"]:
+            hint = "to keep it, set nvidia_driver_source: present; else remove its packages on the drained node"
+            yield f"{there}, and deepopsctl did not install it", hint
+        elif not (found["idle"] or given.drain):
+            hint = "drain the node, wait for its jobs, deploy again; or let deploy do that: nvidia_driver_drain"
+            yield f"{there}, and jobs run or may start here", hint
     if dkms and found["secure_boot"] and not found["mok_enrolled"]:
         hint = (
             "turn it off; or install dkms there, then `dkms generate_mok`, `mokutil --import /var/lib/dkms/mok.pub`, "

@@ -34,9 +34,9 @@ def nvidia_refusals(names, hostvars):
     return {name: why for name, why in found.items() if why}
 
 
-def nvidia_driver_plan(found, platform, gpus, catalogue, source, branch, modules, without_device):
+def nvidia_driver_plan(found, platform, gpus, catalogue, source, branch, modules, without_device, drain):
     """What the driver takes on a node; problems as sentences."""
-    settings = nvidiadriver.Settings(source, str(branch), modules, bool(without_device))
+    settings = nvidiadriver.Settings(source, str(branch), modules, bool(without_device), bool(drain))
     plan = nvidiadriver.plan_driver(found, platform, gpuform.from_inventory(gpus), settings, catalogue)
     problems = [f"{message}: {hint}" for message, hint in plan.problems]
     return {**asdict(plan), "packages": list(plan.packages), "units": list(plan.units), "problems": problems}

@@ -48,6 +48,29 @@ def installed(names):
     return {row[0]: row[1] for row in rows if len(row) == 3 and row[2] == "installed"}
 
 
+def versions(names):
+    """{name: [version]} that the package lists of this node have, newest first."""
+    output = subprocess.run(
+        ["apt-cache", "madison"] + list(names),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        universal_newlines=True,
+        env=dict(os.environ, **ENVIRONMENT),
+        check=False,
+    ).stdout
+    found = {}
+    for name, version in versions_in(output):
+        if version not in found.setdefault(name, []):
+            found[name].append(version)
+    return found
+
+
+def versions_in(output):
+    """(name, version) of each line of `apt-cache madison`."""
+    rows = [[part.strip() for part in line.split("|")] for line in output.splitlines()]
+    return [(row[0], row[1]) for row in rows if len(row) == 3]
+
+
 def candidates(names):
     """{name: version} that the package lists of this node have; it writes nothing, not even apt's own cache."""
     output = subprocess.run(

@@ -19,6 +19,8 @@ DGX_RELEASE = "/etc/dgx-release"
 RUN_INSTALLER = ("/usr/bin/nvidia-uninstall", "/usr/bin/nvidia-installer")
 SECURE_BOOT = "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 MOK = "/var/lib/dkms/mok.pub"
+# Debian's files have names of their own, which modprobe's settings lead to and modinfo does not know
+MODULE_FILES = ("nvidia", "nvidia-current", "nvidia-current-open")
 # beside the others; Debian keeps it in a folder of its own
 LIBRARIES = ("usr/lib/*/libnvidia-ml.so.*", "usr/lib/*/nvidia/*/libnvidia-ml.so.*")
 # kernel modules, firmware and user space of one driver: what must stay on one version
@@ -69,6 +71,12 @@ def loaded(root="/"):
     }
 
 
+def built_version():
+    """Version of the kernel module that the running kernel could load; '' without one."""
+    found = [output_of(["modinfo", "--field", "version", name]).strip() for name in MODULE_FILES]
+    return next((version for version in found if version), "")
+
+
 def library_version(root="/"):
     """Version of the installed user space, by its NVML library; '' without one."""
     paths = [path for pattern in LIBRARIES for path in sorted(glob.glob(os.path.join(root, pattern)))]
@@ -111,6 +119,19 @@ def is_drained(node):
     flags = set(found.group(1).rstrip("*").split("+")) if found else set()
     # a node that just ends a job is COMPLETING, besides
     return flags >= {"IDLE", "DRAIN"} and "COMPLETING" not in flags
+
+
+def foretold(names):
+    """The packages of the driver that installing these would bring; themselves where apt does not know them yet."""
+    shown = output_of(["apt-get", "--simulate", "--no-install-recommends", "install"] + list(names))
+    return foretold_in(shown, names)
+
+
+def foretold_in(shown, names):
+    """The same from what `apt-get --simulate install` prints: those of the driver's version."""
+    rows = re.findall(r"^Inst (\S+) (?:\[\S+\] )?\((\S+)", shown, re.MULTILINE)
+    known = "".join("%s %s installed\n" % (name.partition(":")[0], version) for name, version in rows)
+    return driver_packages(known, names) or sorted(of_the_driver(names))
 
 
 def run_installer(root="/"):
@@ -187,8 +208,8 @@ def _stanzas(text):
                 yield uri, suite, fields.get("components", "").split(), fields.get("signed-by", "")
 
 
-def facts(own_source, own_pin):
-    """All of it, as the driver's plan wants it."""
+def facts(own_source, own_pin, idle):
+    """All of it, as the driver's plan wants it; `idle` says whether a job runs or can start."""
     release = os.uname().release
     found = dict(devices(), loaded=loaded(), library=library_version(), kernel=release, headers=headers(release))
     found.update(
@@ -196,6 +217,7 @@ def facts(own_source, own_pin):
         container=os.path.exists(CONTAINER),
         dgx=os.path.exists(DGX_RELEASE),
         ours=os.path.exists(own_pin),
+        idle=idle,
         nouveau=os.path.isdir("/sys/module/nouveau"),
         run_installer=run_installer(),
         secure_boot=secure_boot(),

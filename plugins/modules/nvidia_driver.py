@@ -47,9 +47,16 @@ import glob
 import os
 import subprocess
 
-from ansible.module_utils import node_changes, node_files, node_packages, node_record, node_units, nvidia_node
+from ansible.module_utils import (
+    node_changes,
+    node_files,
+    node_idle,
+    node_packages,
+    node_record,
+    nvidia_exchange,
+    nvidia_node,
+)
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.deepops_doctor import command
 
 NOTHING = {"packages": {}, "files": {}, "directories": {}, "units": {}}
 PERSISTENCE = "nvidia-persistenced.service"
@@ -71,16 +78,6 @@ def hold(names, dry):
     return free
 
 
-def is_idle(node):
-    """True where no job's processes are there and slurmd can't start any: it does not run, or the node is drained."""
-    names = (command.read(path) for path in glob.glob("/proc/[0-9]*/comm"))
-    if "slurmstepd" in names:
-        return False
-    if not node_units.is_active(node_units.show(["slurmd.service"]).get("slurmd.service", {})):
-        return True
-    return nvidia_node.is_drained(nvidia_node.output_of(["scontrol", "--oneliner", "show", "node", node]))
-
-
 def why_reboot(library):
     """Why the module that is installed can't come into use now; '' where it can, or is."""
     running = nvidia_node.loaded()["version"]
@@ -94,7 +91,7 @@ def why_reboot(library):
 def load(module):
     """Load the kernel modules; fails with what the kernel says."""
     release = os.uname().release
-    if not nvidia_node.output_of(["modinfo", "--field", "version", "nvidia"]):
+    if not nvidia_node.built_version():
         built = nvidia_node.output_of(["dkms", "status"]).strip() or "dkms has built nothing"
         module.fail_json(
             msg="there is no nvidia module for the running kernel %s (%s)" % (release, built),
@@ -111,6 +108,20 @@ def load(module):
             module.fail_json(msg="modprobe %s: %s" % (name, words), hint=hint)
     # its package started it in vain: there was no driver yet
     node_record.mark_pending(PERSISTENCE, "the driver was loaded")
+
+
+def start_again(dry):
+    """Start the daemons that were stopped for another branch; those of this role are its last step's."""
+    changes = []
+    for unit in nvidia_exchange.DAEMONS:
+        if unit not in nvidia_exchange.OWN and node_record.is_pending(unit):
+            changes.append(node_changes.entry("unit", unit, "start"))
+            if not dry:
+                subprocess.run(
+                    ["systemctl", "start", unit], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=True
+                )
+                node_record.clear_pending(unit)
+    return changes
 
 
 def describe(wanted, library, reboot):
@@ -153,8 +164,8 @@ def bring_into_use(module, wanted):
     """Hold, load, verify; returns (changes, reboot, state, warning)."""
     names = driver_packages(wanted["hold"])
     if module.check_mode and not names:
-        # not installed yet; the libraries that they bring are known once they are there
-        names = nvidia_node.of_the_driver(wanted["hold"])
+        # not installed yet
+        names = nvidia_node.foretold(wanted["hold"])
     free = hold(names, module.check_mode) if wanted["hold"] else []
     changes = [node_changes.entry("hold", name, "hold") for name in free]
     library = nvidia_node.library_version()
@@ -167,6 +178,8 @@ def bring_into_use(module, wanted):
     if reboot.startswith("nouveau") and os.path.exists(INITRAMFS) and not module.check_mode:
         # nouveau would come back from the initramfs, which has the blacklist of before
         subprocess.run([INITRAMFS, "-u"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=True)
+    if not reboot:
+        changes += start_again(module.check_mode)
     return (changes, reboot) + describe(wanted, library, reboot)
 
 
@@ -203,7 +216,7 @@ def main():
         changes=changes,
         state=state,
         reboot=reboot,
-        idle=is_idle(wanted["node"]) if reboot else False,
+        idle=not node_idle.why_busy(wanted["node"]) if reboot else False,
     )
 
 

@@ -17,6 +17,7 @@ options:
     description: apt's preferences that deepopsctl writes with a driver; without them, a driver is somebody else's.
     type: path
     required: true
+  node: {description: The node's name in Slurm., type: str, required: true}
 author: deepopsctl
 """
 
@@ -25,6 +26,7 @@ EXAMPLES = r"""
   nvidia_facts:
     own_source: /etc/apt/sources.list.d/deepopsctl-nvidia.sources
     own_pin: /etc/apt/preferences.d/deepopsctl-nvidia
+    node: gpu07
   register: found
 """
 
@@ -32,16 +34,16 @@ RETURN = r"""
 nvidia: {description: What was found., type: dict, returned: always}
 """
 
-from ansible.module_utils import nvidia_node
+from ansible.module_utils import node_idle, nvidia_node
 from ansible.module_utils.basic import AnsibleModule
 
 
 def main():
-    module = AnsibleModule(
-        argument_spec={name: {"type": "path", "required": True} for name in ("own_source", "own_pin")},
-        supports_check_mode=True,
-    )
-    module.exit_json(changed=False, nvidia=nvidia_node.facts(module.params["own_source"], module.params["own_pin"]))
+    paths = {name: {"type": "path", "required": True} for name in ("own_source", "own_pin")}
+    module = AnsibleModule(argument_spec=dict(paths, node={"required": True}), supports_check_mode=True)
+    given = module.params
+    idle = not node_idle.why_busy(given["node"])
+    module.exit_json(changed=False, nvidia=nvidia_node.facts(given["own_source"], given["own_pin"], idle))
 
 
 if __name__ == "__main__":

@@ -152,11 +152,3 @@ def test_a_driver_of_the_run_installer_is_refused_with_what_to_do(cluster: LabCl
     assert "a driver of NVIDIA's .run installer is there (/usr/bin/nvidia-uninstall)" in failure["message"]
     assert "nvidia_driver_source: present" in failure["message"]
     assert [entry["message"] for entry in planned["blocked"]] == [failure["message"]]
-
-
-@pytest.mark.usefixtures("deploys")
-def test_another_branch_than_the_one_installed_is_refused(cluster: LabCluster) -> None:
-    refused = run(cluster, "deploy", "nvidia", "-e", "nvidia_driver_source=repository", ok=False)
-
-    (failure,) = refused["failures"]
-    assert "is installed, branch 580 is wanted" in failure["message"]

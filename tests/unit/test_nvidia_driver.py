@@ -30,6 +30,7 @@ def found(gpus: int = 1, device: str = "0x2330", **more: object) -> dict[str, An
         "container": False,
         "dgx": False,
         "ours": False,
+        "idle": True,
         "nouveau": False,
         "run_installer": "",
         "secure_boot": False,
@@ -103,7 +104,7 @@ class TestSource:
         running: dict[str, Any] = {"loaded": {"version": "535.1.2", "open": False}, "library": "535.1.2"}
 
         assert plan(on=found(**running)) == DriverPlan("present", source="present")
-        assert problem(plan(on=found(**running, ours=True))) == "driver 535.1.2 is installed, branch 580 is wanted"
+        assert plan(on=found(**running, ours=True)).replaces == "535.1.2"
 
     def test_a_driver_that_was_upgraded_under_the_running_one_needs_a_reboot(self) -> None:
         on = found(loaded={"version": "535.1.2", "open": False}, library="535.3.4")
@@ -216,8 +217,34 @@ class TestObstacles:
     def test_a_driver_of_another_branch(self) -> None:
         made = plan(source="repository", on=found(library="550.163.01"))
 
-        assert problem(made) == "driver 550.163.01 is installed, branch 580 is wanted"
+        assert problem(made) == (
+            "driver 550.163.01 is installed, branch 580 is wanted, and deepopsctl did not install it"
+        )
+        assert made.replaces == ""
 
+    def test_another_branch_under_jobs(self) -> None:
+        busy = found(library="550.163.01", ours=True, idle=False)
+
+        assert "jobs run or may start here" in problem(plan(source="repository", on=busy))
+        assert "nvidia_driver_drain" in plan(source="repository", on=busy).problems[0][1]
+
+
+class TestAnotherBranch:
+    def test_it_replaces_a_driver_of_ours_on_an_idle_node(self) -> None:
+        made = plan(source="repository", branch="595", on=found(library="580.95.05", ours=True))
+
+        assert (made.problems, made.replaces, made.branch) == ((), "580.95.05", "595")
+
+    def test_it_may_wait_for_jobs_where_the_site_lets_deploy_drain(self) -> None:
+        busy = found(library="580.95.05", ours=True, idle=False)
+
+        assert plan(source="repository", branch="595", drain=True, on=busy).problems == ()
+
+    def test_the_branch_that_is_there_replaces_nothing(self) -> None:
+        assert plan(on=found(library="580.95.05", ours=True, idle=False)).replaces == ""
+
+
+class TestObstaclesOfTheFirmware:
     def test_secure_boot_without_an_enrolled_key(self) -> None:
         assert problem(plan(on=found(secure_boot=True))).startswith("Secure Boot is on")
         assert plan(on=found(secure_boot=True, mok_enrolled=True)).problems == ()

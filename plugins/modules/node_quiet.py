@@ -1,0 +1,73 @@
+#!/usr/bin/python
+"""Keep jobs away from this node while something is done that they would not survive."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: node_quiet
+short_description: Empty this node of jobs, and give it back
+description:
+  - Runs on the node itself, with C(become). C(empty) drains it, unless it is drained or slurmd does not run, and waits
+    for its jobs, which go on to their end. When O(wait) is over it fails, and the node stays drained.
+  - C(back) resumes the node if it is drained for O(reason), and not otherwise; what a person drained stays so. First
+    its slurmd must have registered, and its GPUs be those of O(gpus).
+options:
+  node: {description: The node's name in Slurm., type: str, required: true}
+  state: {description: What to do., type: str, required: true, choices: [empty, back]}
+  reason: {description: Why., type: str, required: true}
+  wait: {description: Seconds to wait for jobs., type: int, default: 3600}
+  gpus: {description: "The node's GPUs as cluster.yml has them (filter nvidia_expected).", type: dict, default: {}}
+  component: {description: Component of the step that C(back) records., type: str, default: ""}
+  step: {description: Name of that step., type: str, default: ""}
+  digest: {description: Hash of the desired state; empty keeps no record., type: str, default: ""}
+author: deepopsctl
+"""
+
+EXAMPLES = r"""
+- name: Empty the node
+  node_quiet: {node: gpu07, state: empty, reason: new driver}
+"""
+
+RETURN = r"""
+changes: {description: What was done., type: list, elements: dict, returned: always}
+"""
+
+from ansible.module_utils import node_changes, node_quiet, node_record, nvidia_agreement
+from ansible.module_utils.basic import AnsibleModule
+
+
+def main():
+    module = AnsibleModule(
+        argument_spec={
+            "node": {"required": True},
+            "state": {"required": True, "choices": ["empty", "back"]},
+            "reason": {"required": True},
+            "wait": {"type": "int", "default": 3600},
+            "gpus": {"type": "dict", "default": {}},
+            "component": {"default": ""},
+            "step": {"default": ""},
+            "digest": {"default": ""},
+        },
+        supports_check_mode=True,
+    )
+    given = module.params
+    name, reason = given["node"], node_quiet.reason_of(given["reason"])
+    changes = []
+    try:
+        if given["state"] == "empty":
+            if node_quiet.empty(name, reason, given["wait"], module.check_mode):
+                changes.append(node_changes.entry("node", name, "drain", detail=reason))
+        else:
+            comparison = nvidia_agreement.Comparison(given["gpus"], name)
+            if node_quiet.give_back(name, reason, comparison.sentence, module.check_mode):
+                changes.append(node_changes.entry("node", name, "resume"))
+            if not module.check_mode and given["step"]:
+                nothing = {"packages": {}, "files": {}, "directories": {}, "units": {}}
+                node_record.save(given["component"], given["step"], given["digest"], nothing)
+    except node_quiet.BusyError as error:
+        module.fail_json(msg=str(error), hint=error.hint, changes=changes)
+    module.exit_json(changed=bool(changes), changes=changes)
+
+
+if __name__ == "__main__":
+    main()
