@@ -47,6 +47,10 @@ class Deploy:
         """What a terminal does on Ctrl-C."""
         os.killpg(self.process.pid, signal.SIGINT)
 
+    def kill(self) -> None:
+        """`kill -9` of deepopsctl alone."""
+        self.process.kill()
+
     def end(self) -> tuple[int, dict[str, Any], str]:
         """Wait for its end: exit code, the JSON document, and what a person saw."""
         code = self.process.wait(timeout=2 * self.patience_s)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+import signal
+from collections.abc import Iterator
 
 import pytest
 
 from tests.lab.faults import (
     PURGE,
+    accounted,
     assert_heals,
     deploying,
     holds,
@@ -38,8 +41,11 @@ def test_a_node_that_dies_in_the_middle_is_set_aside_and_made_good_later(cluster
             assert "broke in the middle" in failure["message"]
             assert "is the node up" in failure["hint"]
             assert "but for nodes that did not answer" in seen
-            # and it is down before the next one
-            assert cluster.deepopsctl("deploy", "slurm", ok=False).returncode == 4
+            # and it is down before the next one, which leaves it in Slurm's configuration
+            down = cluster.deepopsctl("deploy", "slurm", "--full", ok=False)
+            assert down.returncode == 4, down.stderr
+            assert "gpu02" in down.stderr
+            assert "NodeName=gpu[01-02]" in cluster.root("ctl1", "cat /etc/slurm/slurm.conf")
 
         wait_until("gpu02 has an SSH server again", lambda: holds(cluster, "gpu02", "systemctl is-active ssh"))
         assert_heals(cluster)
@@ -85,6 +91,21 @@ def test_ctrl_c_says_what_is_undone_and_a_second_deploy_who_is_at_work(cluster: 
         assert_heals(cluster)
 
 
+def test_a_deploy_that_was_killed_is_finished_by_the_next(cluster: LabCluster) -> None:
+    # nothing that it could remember helps the next one
+    cluster.root("ctl1", "rm -rf /var/lib/deepopsctl")
+    with running_job(cluster, "gpu01"):
+        with in_the_middle_of_an_install(cluster, "gpu01") as deploy:
+            deploy.kill()
+            assert deploy.process.wait() == -signal.SIGKILL
+            release(cluster, "gpu01")
+            again = ("-C", str(cluster.directory), "deploy", "slurm")
+            wait_until("nothing of the killed run is left", lambda: "another run" not in command(*again).stderr)
+
+        assert_heals(cluster)
+        assert set(cluster.changed(cluster.deploy("--full")).values()) == {0}
+
+
 LOCK = """cp /usr/bin/python3 /tmp/unattended-upgr
 cat > /tmp/lock.py <<'END'
 import fcntl, os, time
@@ -100,20 +121,29 @@ systemd-run --quiet --unit=lock-holder /tmp/unattended-upgr /tmp/lock.py
 UNLOCK = "rm -f /run/hold /run/reached; systemctl stop lock-holder; rm -f /tmp/lock.py /tmp/unattended-upgr; true"
 
 
-def test_a_lock_of_the_package_manager_is_waited_for_and_its_holder_named(cluster: LabCluster) -> None:
-    cluster.root("gpu02", PURGE)
-    cluster.root("gpu02", LOCK)
+FILL = "apt-get clean; mount -t tmpfs -o size=16k full /var/cache/apt/archives"
+
+
+def test_a_lock_of_the_package_manager_is_waited_for_its_holder_named_and_a_full_disk_beside_it(
+    cluster: LabCluster,
+) -> None:
+    for node, damage in (("gpu01", FILL), ("gpu02", LOCK)):
+        cluster.root(node, PURGE)
+        cluster.root(node, damage)
     try:
         wait_until("the lock is held", lambda: holds(cluster, "gpu02", "test -e /run/reached"))
 
         hasty = cluster.deploy("-e", "node_common_lock_wait=1", ok=False)
 
-        (failure,) = hasty["failures"]
-        assert failure["host"] == "gpu02"
+        failures = {failure["host"]: failure for failure in hasty["failures"]}
+        assert sorted(failures) == ["gpu01", "gpu02"], failures
+        assert "space" in failures["gpu01"]["message"]
+        assert "free disk space on this node" in failures["gpu01"]["hint"]
         assert re.search(
-            r"/var/lib/dpkg/lock-frontend. It is held by process \d+ \(unattended-upgr", failure["message"]
+            r"/var/lib/dpkg/lock-frontend. It is held by process \d+ \(unattended-upgr", failures["gpu02"]["message"]
         )
-        assert "wait" in failure["hint"]
+        assert "wait" in failures["gpu02"]["hint"]
+        cluster.root("gpu01", "umount /var/cache/apt/archives")
         with deploying(cluster) as patient:
             wait_until("a deploy waits for it", lambda: holds(cluster, "gpu02", "pgrep -f 'apt-get.*install'"))
             assert patient.process.poll() is None
@@ -121,6 +151,7 @@ def test_a_lock_of_the_package_manager_is_waited_for_and_its_holder_named(cluste
             code, _, seen = patient.end()
             assert code == 0, seen
     finally:
+        cluster.root("gpu01", "! mountpoint -q /var/cache/apt/archives || umount /var/cache/apt/archives")
         cluster.root("gpu02", UNLOCK)
     assert_heals(cluster)
 
@@ -145,19 +176,16 @@ cp -a /run/copy/. /etc/slurm/; dd if=/dev/zero of=/etc/slurm/fill bs=4k 2>/dev/n
     assert_heals(cluster)
 
 
-def test_a_full_disk_under_the_package_manager_is_named(cluster: LabCluster) -> None:
-    cluster.root("gpu02", PURGE)
-    cluster.root("gpu02", "apt-get clean; mount -t tmpfs -o size=16k full /var/cache/apt/archives")
-    try:
-        failed = cluster.deploy(ok=False)
-
-        (failure,) = failed["failures"]
-        assert failure["host"] == "gpu02"
-        assert "space" in failure["message"]
-        assert "free disk space on this node" in failure["hint"]
-    finally:
-        cluster.root("gpu02", "umount /var/cache/apt/archives")
-    assert_heals(cluster)
+@pytest.fixture(scope="module")
+def job(deployed: LabCluster) -> Iterator[int]:
+    """A job on gpu01 that runs on while one daemon after the other is killed."""
+    found = deployed.submit(
+        "while [ ! -e /tmp/daemons-were-killed ]; do sleep 0.2; done", "--nodelist=gpu01", "--mem=100M"
+    )
+    deployed.wait_for_job(found, "RUNNING")
+    yield found
+    deployed.root("ctl1", f"scancel {found}", ok=False)
+    deployed.root("gpu01", "rm -f /tmp/daemons-were-killed")
 
 
 @pytest.mark.parametrize(
@@ -172,17 +200,23 @@ def test_a_full_disk_under_the_package_manager_is_named(cluster: LabCluster) -> 
     ],
 )
 def test_a_daemon_that_is_killed_comes_back_and_no_job_is_lost(
-    cluster: LabCluster, node: str, unit: str, works: str
+    cluster: LabCluster, job: int, node: str, unit: str, works: str
 ) -> None:
     pid = f"systemctl show --property MainPID --value {unit}"
-    with running_job(cluster, "gpu01") as job:
+    if unit == "slurmctld":
         wait_until_saved(cluster, job)
-        before = cluster.root(node, pid)
-        cluster.root(node, f"kill -9 {before}")
+    before = cluster.root(node, pid)
+    cluster.root(node, f"kill -9 {before}")
 
-        wait_until(f"systemd starts {unit} again", lambda: cluster.root(node, pid) not in ("0", before))
-        wait_until(f"{unit} works", lambda: holds(cluster, node, works))
-        wait_until("Slurm answers", lambda: cluster.job_state(job) == "RUNNING")
+    wait_until(f"systemd starts {unit} again", lambda: cluster.root(node, pid) not in ("0", before))
+    wait_until(f"{unit} works", lambda: holds(cluster, node, works))
+    wait_until("Slurm answers", lambda: cluster.job_state(job) == "RUNNING")
+
+
+def test_the_job_beside_them_ends_well_and_there_is_nothing_to_mend(cluster: LabCluster, job: int) -> None:
+    cluster.root("gpu01", "touch /tmp/daemons-were-killed")
+    wait_until("the accounting has it", lambda: accounted(cluster, job) == "COMPLETED 0:0")
+
     assert_heals(cluster)
 
 
