@@ -120,6 +120,46 @@ class TestOwned:
         assert look(packaged=True) == []
 
 
+class TestRemoval:
+    """What goes with a package, by what apt itself says: here it is a script that says it."""
+
+    APT_GET = """#!/bin/sh
+case "$*" in
+    *--auto-remove*) echo "Remv toolkit [1]"; echo "Remv compiler [1]"; echo "Remv old-kernel [1]"; {more} ;;
+    *) echo "Remv old-kernel [1]" ;;
+esac
+"""
+
+    def removable(self, folder: Path, monkeypatch: pytest.MonkeyPatch, more: str = ":", chosen: str = "") -> list[str]:
+        for name, text in {
+            "apt-get": self.APT_GET.format(more=more),
+            "apt-mark": f"#!/bin/sh\necho {chosen}\n",
+        }.items():
+            (folder / name).write_text(text, encoding="utf-8")
+            (folder / name).chmod(0o755)
+        monkeypatch.setenv("PATH", str(folder), prepend=":")
+        found: list[str] = node_packages.removable_with(["toolkit"])
+        return found
+
+    def test_what_came_with_it_goes_and_what_apt_would_remove_anyway_stays(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        assert self.removable(tmp_path, monkeypatch, chosen="toolkit") == ["toolkit", "compiler"]
+
+    def test_nothing_goes_where_a_package_that_somebody_chose_would(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        more = "echo 'Remv their-program [1]'"
+
+        assert self.removable(tmp_path, monkeypatch, more, chosen="toolkit their-program") == []
+
+    def test_an_apt_that_refuses_is_an_error_and_not_nothing(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with pytest.raises(node_packages.PackageError, match="E: broken"):
+            self.removable(tmp_path, monkeypatch, "echo 'E: broken'; exit 100")
+
+
 class TestSpecification:
     LISTED = "GPU 0: NVIDIA H100 (UUID: GPU-1a-2b)\n  MIG 1g.10gb Device 0: (UUID: MIG-3c-4d)\n"
     WHOLE = "/usr/lib/libcuda.so.580.95.05 GPU-1a-2b MIG-3c-4d"
