@@ -8,6 +8,7 @@ import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar
 
 from deepopsctl.clusterdir import ClusterDir
@@ -41,6 +42,12 @@ class VmCluster(DrivenCluster):
     def holds(self, node: str, test: str) -> bool:
         """Whether a shell test is true on a node, for root; false where the node is off."""
         return self._ssh(node, f"sudo sh -c {shlex.quote(test)}").returncode == 0
+
+    def copy(self, node: str, files: Sequence[Path], folder: str) -> None:
+        """Copy files of this machine into a folder that the user may write to."""
+        argv = ["scp", "-q", *self._options(node), *map(str, files), f"{self._login(node)}:{folder}/"]
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=self.patience_s, stdin=subprocess.DEVNULL)
+        assert done.returncode == 0, done.stderr
 
     def power_on(self, node: str) -> None:
         """Start a machine and wait for its SSH server; does nothing where it runs."""
