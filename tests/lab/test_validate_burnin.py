@@ -78,6 +78,8 @@ def test_idle_nodes_are_loaded_and_a_node_with_a_job_is_left_alone(careful: LabC
         state = careful.job_state(job)
         careful.user("ctl1", f"scancel {job}")
     careful.wait_until_idle()
+    # Slurm remembers jobs for some minutes
+    shown = careful.root("ctl1", f"scontrol -o show job | grep JobName={NAME}").split()
 
     assert done.returncode == 0, done.stderr
     checks = checks_of(done.stdout)
@@ -90,15 +92,9 @@ def test_idle_nodes_are_loaded_and_a_node_with_a_job_is_left_alone(careful: LabC
     assert second == {"burn-completed": "skip"}
     assert "busy: jobs run here" in checks["burn-completed", "gpu02"]["message"]
     assert state == "RUNNING"
+    assert {"Nice=1000000", "Requeue=0", "OverSubscribe=NO", "ArrayTaskId=0"} <= set(shown), shown
     assert "under load" in done.stderr
     assert leftovers(careful) == ""
-
-
-def test_its_jobs_take_whole_nodes_behind_everybody_else_and_only_once(careful: LabCluster) -> None:
-    # the one of the test before: Slurm remembers it for some minutes
-    shown = careful.root("ctl1", f"scontrol -o show job | grep JobName={NAME}").splitlines()[-1]
-
-    assert {"Nice=1000000", "Requeue=0", "OverSubscribe=NO", "ArrayTaskId=0"} <= set(shown.split()), shown
 
 
 def test_a_node_whose_load_is_cancelled_gets_no_pass_and_the_others_go_on(careful: LabCluster) -> None:
