@@ -33,7 +33,7 @@ def test_it():
         time.sleep(0.1)
 """
 FOLDERS = ("integration", "roles", "unit", "lab", "vm", "elsewhere")
-SMALL_LABS = ("lab/test_lab_nodes.py", "lab/test_run_login.py", "lab/test_ssh_setup.py")
+SMALL_LABS = tuple(f"lab/test_{name}.py" for name in ("cuda", "lab_nodes", "nvidia", "run_login", "ssh_setup"))
 # every run of pytest finds something to do
 TESTS = dict.fromkeys([*(f"{folder}/test_it.py" for folder in FOLDERS), *SMALL_LABS], PASSES)
 
@@ -70,6 +70,7 @@ def test_tests_that_pass_run_once_whatever_folder_they_are_in(tmp_path: Path) ->
 def test_tests_run_beside_each_other_but_for_clusters(tmp_path: Path) -> None:
     pairs = {
         "integration/test_it": "lab/test_ssh_setup",
+        "lab/test_cuda": "lab/test_run_login",
         "unit/test_it": "vm/test_it",
         "lab/test_it": "vm/test_later",
     }
