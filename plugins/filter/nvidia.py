@@ -1,10 +1,10 @@
-"""Jinja filters for the NVIDIA roles: thin wrappers over deepopsctl.nvidiadriver."""
+"""Jinja filters for the NVIDIA roles: thin wrappers over deepopsctl.nvidiadriver and deepopsctl.miglayout."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
 
-from deepopsctl import gpuexpected, gpuform, gpufound, nodelist, nvidiadriver
+from deepopsctl import gpuexpected, gpuform, gpufound, miglayout, nodelist, nvidiadriver
 
 
 def nvidia_declared(node_sets, name):
@@ -47,6 +47,11 @@ def nvidia_driver_units(names):
     return [{"name": name, "optional": True} for name in names]
 
 
+def nvidia_mig_wishes(gpus):
+    """How each GPU is to be cut, for nvidia_mig; `gpus` is what nvidia_declared gives."""
+    return [wish.as_object() for wish in miglayout.wishes(gpuform.from_inventory(gpus))]
+
+
 class FilterModule:
     """Registers the filters."""
 
@@ -59,4 +64,5 @@ class FilterModule:
             "nvidia_probes": nvidia_probes,
             "nvidia_refusals": nvidia_refusals,
             "nvidia_driver_units": nvidia_driver_units,
+            "nvidia_mig_wishes": nvidia_mig_wishes,
         }

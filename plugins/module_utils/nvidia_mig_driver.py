@@ -1,0 +1,300 @@
+"""Cut NVIDIA GPUs into MIG slices, and back: read what is there, change what differs, look again.
+
+Ansible's module and the machine's boot run this same file: it needs nothing but Python 3.8 and nvidia-smi. Run as a
+program it makes the GPUs what LAYOUT says.
+
+Sources: NVIDIA's MIG user guide (mode, instances, clients that hold a GPU, device nodes), nvidia-smi(1), and published
+output of `nvidia-smi mig -lgi` and `-lci`.
+"""
+
+from __future__ import annotations
+
+import glob
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+from collections import Counter
+
+LAYOUT = "/etc/deepopsctl/mig.json"
+CAPABILITIES = "/proc/driver/nvidia/capabilities"
+PERSISTENCE = "nvidia-persistenced.service"
+# what holds a GPU open, and is asked to let go of it; those that ask DCGM come before it
+CLIENTS = (
+    "dcgm-exporter.service",
+    "nvidia-dcgm-exporter.service",
+    "nvidia-dcgm.service",
+    "dcgm.service",
+    "nvsm.service",
+)
+# | GPU, name, profile's id, instance's id, where it is |
+_GPU_INSTANCE = re.compile(r"^\|\s+(\d+)\s+MIG (\S+)\s+\d+\s+(\d+)\s+\d+:\d+\s+\|$", re.MULTILINE)
+# | GPU, GPU instance's id, name, profile's id, instance's id, where it is (not in the oldest drivers) |
+_COMPUTE_INSTANCE = re.compile(r"^\|\s+(\d+)\s+(\d+)\s+MIG (\S+)\s+\d+\s+\d+\s+(?:\d+:\d+\s+)?\|$", re.MULTILINE)
+_NONE = re.compile(r"No MIG-enabled devices found|No (GPU|compute) instances found", re.IGNORECASE)
+RESET_REFUSED = "MIG mode %s waits for a reset of the GPU, which was refused: %s"
+
+
+class SilentError(Exception):
+    """nvidia-smi is not there, or says nothing of use; the message is what it said."""
+
+
+def run(argv, seconds=180):
+    """(worked, combined output)."""
+    try:
+        done = subprocess.run(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            universal_newlines=True,
+            timeout=seconds,
+            check=False,
+            env=dict(os.environ, LC_ALL="C"),
+        )
+    except subprocess.TimeoutExpired:
+        return False, "%s: no answer within %d s" % (" ".join(argv), seconds)
+    except OSError as error:
+        return False, "%s: %s" % (argv[0], error.strerror)
+    return done.returncode == 0, done.stdout.strip()
+
+
+def words(text):
+    """What a program said, on one line."""
+    return " ".join(text.split())
+
+
+# --- what is there ---
+
+
+def gpus_in(xml):
+    """{minor: {address, name, index, current, pending, slices}} from `nvidia-smi -q -x`; no slices yet."""
+    found = {}
+    # the order is that of the indexes in all other lists
+    for index, element in enumerate(ElementTree.fromstring(xml).findall("gpu")):  # noqa: S314 - root's own tool wrote it
+        current, pending = (element.findtext("mig_mode/%s_mig" % when, "N/A") for when in ("current", "pending"))
+        minor = element.findtext("minor_number", "")
+        found[int(minor) if minor.isdigit() else index] = {
+            "address": element.get("id", ""),
+            "name": element.findtext("product_name", "GPU"),
+            "index": index,
+            "current": _mode(current),
+            "pending": _mode(pending),
+            "slices": [],
+        }
+    return found
+
+
+def _mode(word):
+    """True, False, or None for a GPU without MIG."""
+    return {"Enabled": True, "Disabled": False}.get(word)
+
+
+def slices_in(gpu_instances, compute_instances):
+    """{index of the GPU: [[profile, its number, profiles of its compute instances]]} from `mig -lgi` and `mig -lci`."""
+    parts = {}
+    for index, number, profile in _COMPUTE_INSTANCE.findall(compute_instances):
+        parts.setdefault((int(index), int(number)), []).append(profile)
+    found = {}
+    for index, profile, number in _GPU_INSTANCE.findall(gpu_instances):
+        key = (int(index), int(number))
+        found.setdefault(key[0], []).append([profile, key[1], parts.get(key, [])])
+    return found
+
+
+def read():
+    """The GPUs as they are now, as gpus_in() has them, with their slices; raises SilentError."""
+    worked, shown = run(["nvidia-smi", "-q", "-x"])
+    try:
+        gpus = gpus_in(shown) if worked else {}
+    except ElementTree.ParseError:
+        worked = False
+    if not worked:
+        raise SilentError(words(shown)[:300])
+    if any(gpu["current"] for gpu in gpus.values()):
+        slices = slices_in(_listed("-lgi"), _listed("-lci"))
+        for gpu in gpus.values():
+            gpu["slices"] = slices.get(gpu["index"], [])
+    return gpus
+
+
+def _listed(option):
+    worked, shown = run(["nvidia-smi", "mig", option])
+    # that there are none is an error for some versions
+    if _NONE.search(shown):
+        return ""
+    if not worked or "|" not in shown:
+        raise SilentError("nvidia-smi mig %s: %s" % (option, words(shown)[:300]))
+    return shown
+
+
+def names(gpu):
+    """A GPU's slices by profile; one that is not a single compute instance has a name that nobody asks for."""
+    return [
+        profile if [_plain(name) for name in parts] == [_plain(profile)] else "%s (%s)" % (profile, _odd(parts))
+        for profile, _, parts in gpu["slices"]
+    ]
+
+
+def _plain(profile):
+    """Without `+me`, as the compute instance of such a slice is called; one that is a part begins with `1c.`."""
+    return re.split("[+-]", profile)[0]
+
+
+def _odd(parts):
+    return "in parts: %s" % ", ".join(parts) if parts else "without a compute instance"
+
+
+def say(slices, whole="whole"):
+    """`3g.20gb + 2 x 1g.5gb`; large ones first."""
+    counts = Counter(slices)
+    shown = sorted(counts, key=lambda name: (-int(re.match(r"\d*", name).group() or 0), name))
+    return " + ".join(("%d x %s" % (counts[name], name)) if counts[name] > 1 else name for name in shown) or whole
+
+
+def say_now(gpu):
+    """How a GPU is cut now, in words."""
+    now = say(names(gpu), "in MIG mode, without slices" if gpu["current"] else "whole")
+    waits = " (MIG mode waits for a reset)" if gpu["pending"] != gpu["current"] else ""
+    return now + waits
+
+
+# --- what is wanted ---
+
+
+def due(wanted, gpus):
+    """The wishes that are not met; GPUs that are not there are left out."""
+    return [wish for wish in wanted if wish["minor"] in gpus and not met(wish, gpus[wish["minor"]])]
+
+
+def met(wish, gpu):
+    if gpu["current"] is None:
+        return True
+    modes = (gpu["current"], gpu["pending"]) == (bool(wish["slices"]),) * 2
+    return modes and Counter(names(gpu)) == Counter(wish["slices"])
+
+
+# --- changing it ---
+
+
+def apply(wanted, gpus, wait=True):
+    """Make GPUs what is wanted; [(GPU, message, hint)] of those that refused. `wait` false only at boot."""
+    todo = due(wanted, gpus)
+    if not todo:
+        make_device_files(wanted)
+        return []
+    modes = any(gpus[wish["minor"]]["current"] != bool(wish["slices"]) for wish in todo)
+    stopped = _stop(CLIENTS + ((PERSISTENCE,) if modes else ()))
+    try:
+        refused = {wish["minor"]: _clear(wish, gpus[wish["minor"]]) for wish in todo}
+        # slices do not outlive the last client of a GPU without persistence
+        _start([name for name in stopped if name == PERSISTENCE], wait=True)
+        for wish in todo:
+            if wish["slices"] and not refused[wish["minor"]]:
+                refused[wish["minor"]] = _cut(wish, gpus[wish["minor"]])
+        make_device_files(wanted)
+    finally:
+        _start(reversed(stopped), wait)
+    return [(minor,) + refusal for minor, refusal in refused.items() if refusal]
+
+
+def _clear(wish, gpu):
+    """A GPU without slices and in the right mode; the (message, hint) of what kept it from that, or None."""
+    smi = ["nvidia-smi", "mig", "-i", gpu["address"]]
+    steps = [smi + ["-dci"]] if any(parts for _, _, parts in gpu["slices"]) else []
+    steps += [smi + ["-dgi"]] if gpu["slices"] else []
+    for step in steps:
+        worked, said = run(step)
+        if not worked:
+            return words(said), "see what uses it: `fuser -v /dev/nvidia*`"
+    return _switch(gpu, bool(wish["slices"]))
+
+
+def _switch(gpu, mode):
+    if (gpu["current"], gpu["pending"]) == (mode, mode):
+        return None
+    _worked, said = run(["nvidia-smi", "-i", gpu["address"], "-mig", "1" if mode else "0"])
+    if _mode_of(gpu) == (mode, mode):
+        return None
+    # its exit status is 0, too, where the mode waits for a reset
+    _worked, reset = run(["nvidia-smi", "-i", gpu["address"], "--gpu-reset"])
+    now = _mode_of(gpu)
+    if now == (mode, mode):
+        return None
+    if now[1] == mode:
+        hint = "reboot the drained node: the GPU is cut when it starts; then deploy again"
+        return RESET_REFUSED % ("on" if mode else "off", words(reset)), hint
+    return words(said), "see what uses it: `fuser -v /dev/nvidia*`"
+
+
+def _mode_of(gpu):
+    query = [
+        "nvidia-smi",
+        "-i",
+        gpu["address"],
+        "--query-gpu=mig.mode.current,mig.mode.pending",
+        "--format=csv,noheader",
+    ]
+    worked, shown = run(query)
+    return tuple(_mode(word.strip()) for word in shown.split(",")) if worked else (None, None)
+
+
+def _cut(wish, gpu):
+    worked, said = run(["nvidia-smi", "mig", "-i", gpu["address"], "-cgi", ",".join(wish["slices"]), "-C"])
+    if worked:
+        return None
+    refusals = [line for line in said.splitlines() if not line.startswith("Successfully")]
+    return words(" ".join(refusals)), "its slices must be profiles that `nvidia-smi mig -lgip` lists, and fit together"
+
+
+def make_device_files(wanted):
+    """Slurm looks for a slice's files before any program could make the driver create them."""
+    paths = [path for wish in wanted if wish["slices"] for path in capability_files(wish["minor"])]
+    if paths and shutil.which("nvidia-modprobe"):
+        run(["nvidia-modprobe"] + [word for path in paths for word in ("-f", path)])
+
+
+def capability_files(minor):
+    """The kernel's files for the slices that a GPU has."""
+    folder = "%s/gpu%d/mig" % (CAPABILITIES, minor)
+    return sorted(glob.glob(folder + "/gi*/access") + glob.glob(folder + "/gi*/ci*/access"))
+
+
+def _stop(units):
+    """Those that ran; stopped now."""
+    running = [name for name in units if run(["systemctl", "is-active", "--quiet", name])[0]]
+    for name in running:
+        run(["systemctl", "stop", name])
+    return running
+
+
+def _start(units, wait):
+    for name in units:
+        # at boot a unit may wait for the very one that asks for it
+        run(["systemctl", "start"] + ([] if wait else ["--no-block"]) + [name])
+
+
+def boot(wanted):
+    """What the machine does when it starts: (exit status, what to say)."""
+    try:
+        gpus = read()
+        if due(wanted, gpus) and run(["pgrep", "--exact", "slurmstepd"])[0]:
+            return 1, ["jobs run here, and the GPUs are not as %s has them: drain the node first" % LAYOUT]
+        said = ["GPU %d: %s (%s)" % refusal for refusal in apply(wanted, gpus, wait=False)]
+        now = read()
+    except SilentError as error:
+        return 1, ["nvidia-smi can't say how the GPUs are cut: %s" % error]
+    said += ["GPU %d: %s" % (minor, say_now(gpu)) for minor, gpu in sorted(now.items())]
+    missing = [wish["minor"] for wish in wanted if wish["slices"] and wish["minor"] not in now]
+    said += ["GPU %d: nvidia-smi does not list it" % minor for minor in missing]
+    return (1 if missing or due(wanted, now) else 0), said
+
+
+if __name__ == "__main__":
+    with open(LAYOUT) as stream:
+        status, lines = boot(json.load(stream)["gpus"])
+    sys.stdout.write("".join("%s\n" % line for line in lines))
+    sys.exit(status)

@@ -1,0 +1,284 @@
+#!/usr/bin/python
+"""Cut a node's GPUs into MIG slices as cluster.yml has them, now and whenever the machine starts."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: nvidia_mig
+short_description: MIG layouts of the GPUs of a node
+description:
+  - Reads how the GPUs are cut. Where that is not as wanted, it changes them on a node without jobs; else it refuses.
+  - Daemons that hold a GPU open are stopped for the time of it, and started again.
+  - Installs a unit that cuts the GPUs again whenever the machine starts, before slurmd; removes it where no GPU is cut.
+options:
+  component: {description: Component this step belongs to., type: str, required: true}
+  step: {description: Name of the step., type: str, required: true}
+  digest: {description: Hash of the desired state; empty keeps no record., type: str, default: ""}
+  node: {description: The node's name in Slurm., type: str, required: true}
+  unit: {description: Text of the systemd unit., type: str, required: true}
+  gpus:
+    description: How each GPU is to be cut; others are left as they are.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      minor: {description: The N of /dev/nvidiaN., type: int, required: true}
+      slices:
+        description: Profiles in the order to make them; empty for a whole GPU.
+        type: list
+        elements: str
+        default: []
+      numbers: {description: The numbers that Slurm was told for slices of a profile., type: dict, default: {}}
+author: deepopsctl
+"""
+
+EXAMPLES = r"""
+- name: Cut the GPUs
+  nvidia_mig:
+    component: nvidia
+    step: mig
+    digest: "{{ deepops_digest }}"
+    node: "{{ inventory_hostname }}"
+    unit: "{{ lookup('ansible.builtin.template', 'deepopsctl-mig.service.j2') }}"
+    gpus: [{minor: 0, slices: [3g.20gb, 2g.10gb], numbers: {}}]
+"""
+
+RETURN = r"""
+changes: {description: What was done., type: list, elements: dict, returned: always}
+layout: {description: How each GPU is cut now, in words, by its number., type: dict, returned: always}
+deepops:
+  description: C(blocked), why it would be refused, each with C(message) and C(hint).
+  type: dict
+  returned: in check mode
+"""
+
+import json
+import os
+import subprocess
+
+from ansible.module_utils import (
+    node_changes,
+    node_files,
+    node_idle,
+    node_record,
+    node_units,
+    nvidia_mig_driver,
+    nvidia_mig_judging,
+    nvidia_node,
+)
+from ansible.module_utils.basic import AnsibleModule
+
+UNIT = "deepopsctl-mig.service"
+UNIT_FILE = "/etc/systemd/system/" + UNIT
+PROGRAM = "/usr/local/lib/deepopsctl/mig.py"
+# GPU instances are numbered from 0, and these are all that there can be
+INSTANCES = 15
+
+
+class Step:
+    """One call: what is wanted, what was done."""
+
+    def __init__(self, module):
+        self.module = module
+        self.dry = module.check_mode
+        self.wanted = module.params["gpus"]
+        self.changes = []
+        self.blocked = []
+
+    @property
+    def cuts(self):
+        """Whether any GPU is to have slices."""
+        return any(wish["slices"] for wish in self.wanted)
+
+    def did(self, kind, name, action, **more):
+        self.changes.append(node_changes.entry(kind, name, action, **more))
+
+    def fail(self, message, hint=""):
+        self.module.fail_json(msg=message, hint=hint, changes=self.changes, changed=bool(self.changes))
+
+
+def contents(step):
+    """What is on the node for its next start, by path."""
+    program = nvidia_mig_driver.__loader__.get_source(nvidia_mig_driver.__name__)
+    # the numbers are for Slurm; a wrong guess at them is nothing that a file here should follow
+    gpus = [{"minor": wish["minor"], "slices": wish["slices"]} for wish in step.wanted]
+    layout = json.dumps({"gpus": gpus}, indent=1, sort_keys=True) + "\n"
+    return {PROGRAM: program, nvidia_mig_driver.LAYOUT: layout, UNIT_FILE: step.module.params["unit"]}
+
+
+def install(step):
+    """Program, layout and unit; enabled, not started. True where any of them changed."""
+    changed = False
+    for path, text in contents(step).items():
+        content = text.encode()
+        found = node_files.differs(path, content, (0, 0), 0o644)
+        if found:
+            before = node_files.read(path)
+            more = (
+                {"diff": node_changes.unified((before or b"").decode(), text), "new": before is None}
+                if step.dry
+                else {}
+            )
+            step.did("file", path, "write", **more)
+            changed = True
+            if not step.dry:
+                node_files.write(path, content, (0, 0), 0o644, [])
+    if not step.dry:
+        if changed:
+            systemctl(step, "daemon-reload")
+        if node_units.show([UNIT])[UNIT].get("UnitFileState") != "enabled":
+            systemctl(step, "enable", "--quiet", UNIT)
+    return changed
+
+
+def uninstall(step):
+    """Nothing of it left on a node whose GPUs are whole."""
+    there = [path for path in contents(step) if os.path.exists(path)]
+    if UNIT_FILE in there:
+        step.did("unit", UNIT, "stop")
+        if not step.dry:
+            systemctl(step, "disable", "--now", "--quiet", UNIT)
+    for path in there:
+        step.did("file", path, "remove")
+        if not step.dry:
+            os.unlink(path)
+    if there and not step.dry:
+        systemctl(step, "daemon-reload")
+
+
+def systemctl(step, *arguments):
+    done = subprocess.run(
+        ["systemctl"] + list(arguments),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        universal_newlines=True,
+        check=False,
+    )
+    if done.returncode:
+        words = "systemctl %s: %s" % (" ".join(arguments), done.stdout.strip())
+        step.fail(words, "see `journalctl -u %s` on the node" % UNIT)
+
+
+def look(step):
+    """The GPUs as they are; None where there is nothing that could be cut."""
+    try:
+        return nvidia_mig_driver.read()
+    except nvidia_mig_driver.SilentError as error:
+        on_the_bus = nvidia_node.devices()["gpus"] and not os.path.exists(nvidia_node.CONTAINER)
+        if step.cuts and on_the_bus and not step.dry:
+            step.fail("nvidia-smi can't say how the GPUs are cut: %s" % error, "`dmesg | grep -i nvrm` says more")
+        for wish in step.wanted if on_the_bus else []:
+            if wish["slices"]:
+                wish_for(step, wish, "now: unknown until the driver runs")
+        return None
+
+
+def wish_for(step, wish, now):
+    step.did("mig", "GPU %d: %s" % (wish["minor"], nvidia_mig_driver.say(wish["slices"])), "set", detail=now)
+
+
+def refuse_busy(step, todo):
+    """Nothing is changed under a job."""
+    node = step.module.params["node"]
+    busy = node_idle.why_busy(node)
+    if not busy:
+        return
+    numbers = ", ".join(str(wish["minor"]) for wish in todo)
+    message = "the MIG slices of GPU %s on %s have to change, and %s" % (numbers, node, busy)
+    hint = "drain it (`deepopsctl node drain %s`), wait until it is empty, deploy again, then resume it" % node
+    if not step.dry:
+        step.changes = []
+        step.fail(message, hint)
+    step.blocked.append({"message": message, "hint": hint})
+
+
+def cut(step, gpus):
+    """Make the GPUs what is wanted, or say which of them refused."""
+    problems = nvidia_mig_judging.impossible(step.wanted, gpus)
+    if problems:
+        step.fail(nvidia_mig_judging.sentences(problems))
+    todo = nvidia_mig_driver.due(step.wanted, gpus)
+    for wish in todo:
+        wish_for(step, wish, "now: %s" % nvidia_mig_driver.say_now(gpus[wish["minor"]]))
+    if todo:
+        refuse_busy(step, todo)
+    # before the GPUs: one that can only be cut when the machine starts will be
+    changed = install(step) if step.cuts else False
+    if step.dry:
+        return gpus
+    problems = nvidia_mig_driver.apply(step.wanted, gpus)
+    now = nvidia_mig_driver.read()
+    known = {problem[0] for problem in problems}
+    for wish in nvidia_mig_driver.due(step.wanted, now):
+        if wish["minor"] not in known:
+            said = "is %s, not %s" % (
+                nvidia_mig_driver.say_now(now[wish["minor"]]),
+                nvidia_mig_driver.say(wish["slices"]),
+            )
+            problems.append((wish["minor"], said, "`nvidia-smi mig -lgi` and `-lci` show it"))
+    problems += nvidia_mig_judging.misnumbered(step.wanted, now)
+    if problems:
+        step.fail(nvidia_mig_judging.sentences(problems))
+    if step.cuts and (changed or node_units.show([UNIT])[UNIT].get("ActiveState") != "active"):
+        # it finds nothing to do, which proves that it will do at the next start
+        systemctl(step, "restart", UNIT)
+    return now
+
+
+def record(step, gpus):
+    """What the gate compares: the kernel's files say which slices a GPU has."""
+    paths = set(contents(step)) if step.cuts and gpus is not None else set()
+    for wish in step.wanted:
+        if (gpus or {}).get(wish["minor"], {}).get("current") is None:
+            continue
+        folder = "%s/gpu%d/mig" % (nvidia_mig_driver.CAPABILITIES, wish["minor"])
+        paths.update("%s/gi%d/access" % (folder, number) for number in range(INSTANCES))
+        paths.update(nvidia_mig_driver.capability_files(wish["minor"]))
+    files = {path: node_record.file_facts(path) for path in sorted(paths)}
+    units = {UNIT: True} if UNIT_FILE in paths else {}
+    return {"packages": {}, "files": files, "directories": {}, "units": units}
+
+
+def arguments():
+    gpu = {
+        "minor": {"type": "int", "required": True},
+        "slices": {"type": "list", "elements": "str", "default": []},
+        "numbers": {"type": "dict", "default": {}},
+    }
+    return {
+        "component": {"required": True},
+        "step": {"required": True},
+        "digest": {"default": ""},
+        "node": {"required": True},
+        "unit": {"required": True},
+        "gpus": {"type": "list", "elements": "dict", "default": [], "options": gpu},
+    }
+
+
+def main():
+    module = AnsibleModule(argument_spec=arguments(), supports_check_mode=True)
+    step = Step(module)
+    try:
+        gpus = look(step)
+        if gpus is not None:
+            gpus = cut(step, gpus)
+        if not step.cuts:
+            uninstall(step)
+        if not module.check_mode:
+            node_record.save(
+                module.params["component"], module.params["step"], module.params["digest"], record(step, gpus)
+            )
+    except nvidia_mig_driver.SilentError as error:
+        step.fail("nvidia-smi stopped answering: %s" % error, "`dmesg | grep -i nvrm` says more")
+    except OSError as error:
+        step.fail(*node_files.trouble(error))
+    result = {"changed": bool(step.changes), "changes": step.changes}
+    result["layout"] = {str(minor): nvidia_mig_driver.say_now(gpu) for minor, gpu in sorted((gpus or {}).items())}
+    if module.check_mode:
+        result["deepops"] = {"blocked": step.blocked}
+        result["deepops_warnings"] = ["this would be refused: %s" % entry["message"] for entry in step.blocked]
+    module.exit_json(**result)
+
+
+if __name__ == "__main__":
+    main()
