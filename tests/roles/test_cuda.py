@@ -27,7 +27,7 @@ CASES: dict[str, tuple[str, str, list[str], dict[str, Any] | None, dict[str, Any
     "containers": ("Debian", "12", ["nvidia_gpu"], found(1), {"nvidia_container_toolkit": True}),
 }
 DRIVER = {"gpu-repository": "580", "gpu-present": "550.163.01", "gpu-distro": "550", "gpu-mixed": "580", "login": ""}
-ON_GPU_NODES = ["sources", "packages", "driver", "services", "mig", "in_service"]
+ON_GPU_NODES = ["sources", "packages", "driver", "services", "mig", "rdma", "in_service"]
 STEPS = {
     "gpu-unset": ON_GPU_NODES,
     "login": ["cuda_source", "cuda"],
