@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from deepopsctl import gpuexpected, gpuform, gpufound, miglayout, nodelist, nvidiadriver
+from deepopsctl import dcgmplan, gpuexpected, gpuform, gpufound, miglayout, nodelist, nvidiadriver
 
 
 def nvidia_declared(node_sets, name):
@@ -52,6 +52,14 @@ def nvidia_mig_wishes(gpus):
     return [wish.as_object() for wish in miglayout.wishes(gpuform.from_inventory(gpus))]
 
 
+def nvidia_dcgm_plan(gpus, wanted, proprietary, platform, driver, old, catalogue, platforms):
+    """DCGM's packages for a node, {name: version}; problems as sentences."""
+    wish = dcgmplan.DcgmWish(bool(wanted), bool(proprietary))
+    host = dcgmplan.DcgmHost(platform, str(driver), gpuform.from_inventory(gpus), old)
+    plan = dcgmplan.plan_dcgm(wish, host, catalogue, platforms)
+    return {"packages": dict(plan.packages), "problems": [f"{message}: {hint}" for message, hint in plan.problems]}
+
+
 class FilterModule:
     """Registers the filters."""
 
@@ -64,5 +72,6 @@ class FilterModule:
             "nvidia_probes": nvidia_probes,
             "nvidia_refusals": nvidia_refusals,
             "nvidia_driver_units": nvidia_driver_units,
+            "nvidia_dcgm_plan": nvidia_dcgm_plan,
             "nvidia_mig_wishes": nvidia_mig_wishes,
         }

@@ -208,6 +208,13 @@ def _stanzas(text):
                 yield uri, suite, fields.get("components", "").split(), fields.get("signed-by", "")
 
 
+def old_dcgm():
+    """Version of DCGM's package of before version 4; '' where it is not installed."""
+    shown = output_of(["dpkg-query", "--show", "--showformat=${db:Status-Status} ${Version}", "datacenter-gpu-manager"])
+    status, _, version = shown.partition(" ")
+    return version if status == "installed" else ""
+
+
 def facts(own_source, own_pin, idle):
     """All of it, as the driver's plan wants it; `idle` says whether a job runs or can start."""
     release = os.uname().release
@@ -220,6 +227,7 @@ def facts(own_source, own_pin, idle):
         idle=idle,
         nouveau=os.path.isdir("/sys/module/nouveau"),
         run_installer=run_installer(),
+        old_dcgm=old_dcgm(),
         secure_boot=secure_boot(),
         mok_enrolled=mok_enrolled(),
         sources=debian_sources("/etc/apt", own_source),

@@ -29,6 +29,11 @@ options:
       path: {description: Absolute path., type: path, required: true}
       content: {description: The text., type: str, required: true}
       mode: {description: Octal mode as a string., type: str, default: "0644"}
+  restarts:
+    description: Units that run what the packages bring; the next M(node_state) restarts them for another version.
+    type: list
+    elements: str
+    default: []
   lock_wait: {description: Seconds to wait for another package manager on the node., type: int, default: 300}
 author: deepopsctl
 """
@@ -50,7 +55,7 @@ packages: {description: Installed version of each package., type: dict, returned
 import os
 import subprocess
 
-from ansible.module_utils import node_changes, node_files, node_owned, node_packages, node_record
+from ansible.module_utils import node_changes, node_files, node_owned, node_packages, node_record, node_units
 from ansible.module_utils.basic import AnsibleModule
 
 
@@ -93,6 +98,7 @@ def install(step):
     other = [name for name in present if wanted[name] and present[name] != wanted[name]]
     step.owned["packages"] += [name for name in missing if name not in step.owned["packages"]]
     step.remember()
+    note_restarts(step, other)
     if (missing or other) and not step.dry:
         fetch(step, ["%s=%s" % (name, wanted[name]) if wanted[name] else name for name in missing + other])
         present = node_packages.installed(list(wanted))
@@ -102,6 +108,15 @@ def install(step):
     for name in missing + other:
         step.did("package", name, "install" if name in missing else "upgrade", detail=present.get(name, ""))
     return present
+
+
+def note_restarts(step, other):
+    """Before anything is replaced, so that a cut-off run loses no restart."""
+    for name, facts in node_units.show(step.wanted["restarts"] if other else []).items():
+        if node_units.is_active(facts) and step.dry:
+            step.did("unit", name, "restart")
+        elif node_units.is_active(facts):
+            node_record.mark_pending(name, "another version of %s" % " ".join(other))
 
 
 def fetch(step, specifications):
@@ -203,6 +218,7 @@ def main():
                     "mode": {"default": "0644"},
                 },
             },
+            "restarts": {"type": "list", "elements": "str", "default": []},
             "lock_wait": {"type": "int", "default": 300},
         },
         supports_check_mode=True,

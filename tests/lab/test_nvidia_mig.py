@@ -1,22 +1,26 @@
-"""MIG on a real node under a real Slurm: jobs, drains, systemd and a restart are real, nvidia-smi is a stand-in.
+"""MIG slices and DCGM on a real node under a real Slurm; nvidia-smi is a stand-in, DCGM's packages are stubs.
 
-The stand-in (tests/standin/nvidia-smi) keeps state, loses the slices and their device files with the machine, and
-refuses another mode while a DCGM runs. It proves what deepopsctl asks for and when; nothing here was asked of a GPU.
+Jobs, drains, systemd, apt and a restart are real. The stand-in (tests/standin/nvidia-smi) keeps state, loses the slices
+and their device files with the machine, and refuses another mode while DCGM runs. All of it proves what deepopsctl asks
+for and when; nothing here was asked of a GPU, and nothing came from NVIDIA.
 """
 
 from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
+from tests.lab.aptrepo import ARCHITECTURE, Stub, build, serve, signers
 from tests.lab.harness import PREFIX, LabCluster, fresh_cluster, lab_down, wait_until
 
-STANDIN = Path(__file__).parent.parent / "standin" / "nvidia-smi"
+ROOT = Path(__file__).parent.parent.parent
+STANDIN = ROOT / "tests" / "standin" / "nvidia-smi"
 HOME = "/var/lib/standin-nvidia"
 UNIT = "deepopsctl-mig.service"
 LONG_JOB = "for i in $(seq 600); do sleep 1; done"
@@ -24,7 +28,37 @@ WHOLE = "gpus: {type: a100, count: 2}"
 CUT = 'gpus: {type: a100, count: 2, mig: [{"1g.5gb": [7, 8, 9, 10, 11, 12, 13]}, {"3g.20gb": [1], "2g.10gb": [3]}]}'
 WISHES = {("mig", "GPU 0: 7 x 1g.5gb", "set"), ("mig", "GPU 1: 3g.20gb + 2g.10gb", "set")}
 SLICES = ["0 1g.5gb"] * 7 + ["1 3g.20gb", "1 2g.10gb"]
-DCGM = "[Service]\nExecStart=/bin/sleep infinity\n[Install]\nWantedBy=multi-user.target\n"
+HOST_ENGINE = "[Service]\nExecStart=/bin/sleep infinity\n[Install]\nWantedBy=multi-user.target\n"
+DCGM = ("-core", "-cuda13", "-proprietary", "-proprietary-cuda13")
+# the lab's nodes have no driver; its library by name alone is one that somebody else installed
+LIBRARY = "/usr/lib/$(uname -m)-linux-gnu/libnvidia-ml.so.580.95.05"
+
+
+def dcgm(version: str) -> list[Stub]:
+    """NVIDIA's packages of one version, with a daemon that does nothing."""
+    unit = {"usr/lib/systemd/system/nvidia-dcgm.service": HOST_ENGINE}
+    names = [f"datacenter-gpu-manager-4{suffix}" for suffix in (*DCGM, "-cuda12")]
+    return [Stub(name, version, files=unit if name.endswith("-core") else {}) for name in names]
+
+
+def mirror(cluster: LabCluster, root: Path) -> dict[str, str]:
+    """NVIDIA's repository as a mirror that signs anew, served by the GPU node; the settings for it."""
+    arch = {"amd64": "x86_64", "arm64": "sbsa"}[ARCHITECTURE]
+    folder = root / "debian13" / arch
+    with signers(1) as (signer,):
+        old = Stub("datacenter-gpu-manager", "1:3.3.9")
+        build(folder, "NVIDIA CUDA", [*dcgm("1:4.6.0-1"), *dcgm("1:4.7.0-1"), old], signer)
+        (folder / "8793F200.pub").write_bytes(signer.public)
+        return {
+            "nvidia_driver_repository_url": serve(cluster, "gpu01", root),
+            "nvidia_dcgm_key_fingerprint": signer.fingerprint,
+        }
+
+
+def setting(cluster: LabCluster, values: Mapping[str, object]) -> None:
+    """Write what a site sets, over what was set before."""
+    path = cluster.directory / "inventory" / "group_vars" / "all" / "dcgm.yml"
+    path.write_text("".join(f"{name}: {json.dumps(value)}\n" for name, value in values.items()), encoding="utf-8")
 
 
 def write(cluster: LabCluster, path: str, content: str, mode: str = "0644") -> None:
@@ -48,9 +82,10 @@ def run(cluster: LabCluster, verb: str, *arguments: str, ok: bool = True) -> dic
     return document
 
 
-def changes(document: dict[str, Any]) -> set[tuple[str, str, str]]:
+def changes(document: dict[str, Any], component: str = "nvidia") -> set[tuple[str, str, str]]:
     """Kind, name and action of what changes on the GPU node."""
-    return {(entry["kind"], entry["name"], entry["action"]) for entry in document["changes"]}
+    mine = [entry for entry in document["changes"] if entry["component"] == component]
+    return {(entry["kind"], entry["name"], entry["action"]) for entry in mine}
 
 
 def slices(cluster: LabCluster) -> list[str]:
@@ -71,19 +106,80 @@ def drain(cluster: LabCluster) -> None:
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
-    """A controller and a node with Slurm, two whole GPUs by the stand-in, and something that holds them open."""
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
+    """A controller and a node with two whole GPUs by the stand-in, nothing deployed."""
     name = f"{PREFIX}-mig"
     try:
         made = fresh_cluster(name, tmp_path_factory.mktemp(name), "--compute", "1", "--gpus", "a100:2")
         write(made, "/usr/bin/nvidia-smi", STANDIN.read_text(encoding="utf-8"), "0755")
         write(made, f"{HOME}/settings.json", json.dumps({"blockers": ["nvidia-dcgm.service"]}))
-        write(made, "/etc/systemd/system/nvidia-dcgm.service", DCGM)
-        made.root("gpu01", "systemctl daemon-reload && systemctl enable --now --quiet nvidia-dcgm")
-        made.deepopsctl("deploy")
+        made.root("gpu01", f"touch {LIBRARY}")
         yield made
     finally:
         lab_down(name)
+
+
+@pytest.fixture(scope="module")
+def site(bare: LabCluster, tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
+    """A site's settings: its mirror, and DCGM wanted."""
+    return {**mirror(bare, tmp_path_factory.mktemp("mirror") / "mirror"), "nvidia_dcgm": True}
+
+
+@pytest.fixture(scope="module")
+def deploys(bare: LabCluster, site: dict[str, object]) -> dict[str, dict[str, Any]]:
+    """What plan foretold of DCGM, what the deploy of all components did, and what plan says of another version."""
+    setting(bare, site)
+    planned = run(bare, "plan")
+    first = json.loads(bare.deepopsctl("deploy", "--json").stdout)
+    return {"plan": planned, "first": first}
+
+
+@pytest.fixture(scope="module")
+def cluster(bare: LabCluster, deploys: dict[str, dict[str, Any]]) -> LabCluster:
+    """The same with Slurm and DCGM."""
+    return bare
+
+
+def test_dcgm_comes_in_its_one_version_and_for_the_drivers_cuda(
+    cluster: LabCluster, deploys: dict[str, dict[str, Any]]
+) -> None:
+    shown = cluster.root("gpu01", "dpkg-query --show 'datacenter-gpu-manager*'; systemctl is-active nvidia-dcgm")
+
+    assert changes(deploys["first"]) == changes(deploys["plan"]) >= {("unit", "nvidia-dcgm.service", "start")}
+    assert shown.split() == [
+        *(word for suffix in DCGM for word in (f"datacenter-gpu-manager-4{suffix}", "1:4.6.0-1")),
+        "active",
+    ]
+    # 4.7 is there, and not for apt to take on its own
+    assert "4.7" not in cluster.root("gpu01", "apt-get --simulate --quiet full-upgrade")
+
+
+def test_another_version_of_dcgm_comes_as_planned_and_restarts_it(cluster: LabCluster, site: dict[str, object]) -> None:
+    before = cluster.root("gpu01", "systemctl show nvidia-dcgm -p InvocationID")
+    catalogue = yaml.safe_load((ROOT / "group_vars" / "all" / "versions.yml").read_text(encoding="utf-8"))
+    setting(cluster, {**site, "deepops_dcgm": {**catalogue["deepops_dcgm"], "version": "1:4.7.0-1"}})
+
+    planned = run(cluster, "plan")
+    done = run(cluster, "deploy")
+
+    assert (
+        changes(done)
+        == changes(planned)
+        >= {
+            ("package", "datacenter-gpu-manager-4-core", "upgrade"),
+            ("unit", "nvidia-dcgm.service", "restart"),
+        }
+    )
+    assert cluster.root("gpu01", "systemctl show nvidia-dcgm -p InvocationID") != before
+
+
+def test_the_dcgm_of_before_is_refused_with_what_to_do(cluster: LabCluster) -> None:
+    cluster.root("gpu01", "apt-get --quiet --yes install datacenter-gpu-manager 2>&1")
+
+    (failure,) = run(cluster, "deploy", "--full", ok=False)["failures"]
+
+    assert "datacenter-gpu-manager 1:3.3.9 is installed" in failure["message"]
+    cluster.root("gpu01", "apt-get --quiet --yes purge datacenter-gpu-manager 2>&1")
 
 
 def test_whole_gpus_that_are_to_be_whole_are_left_alone(cluster: LabCluster) -> None:
@@ -108,14 +204,9 @@ def test_nothing_is_cut_under_a_job(cluster: LabCluster) -> None:
     assert cluster.job_state(job) == "RUNNING"
     assert orders(cluster) == 0
     cluster.root("ctl1", f"scancel {job}")
-    cluster.wait_for_job(job, "CANCELLED")
-
-
-def test_nor_on_an_idle_node_that_slurm_may_start_jobs_on(cluster: LabCluster) -> None:
     cluster.wait_until_idle()
-
+    # nor where a job may start at any time
     (failure,) = run(cluster, "deploy", ok=False)["failures"]
-
     assert failure["message"].endswith("and Slurm may start jobs on it")
     assert orders(cluster) == 0
 
@@ -127,27 +218,13 @@ def test_a_drained_node_is_cut_as_planned_and_a_second_run_changes_nothing(clust
 
     first = run(cluster, "deploy")
     full = run(cluster, "deploy", "--full")
-    again = run(cluster, "deploy")
 
     assert changes(first) == changes(planned) >= WISHES
     assert slices(cluster) == SLICES
-    assert [document["hosts"]["gpu01"]["changed"] for document in (full, again)] == [0, 0]
-    assert again["hosts"]["gpu01"]["ok"] < 5
+    assert full["hosts"]["gpu01"]["changed"] == 0
     # what held the GPUs open let go of them, and is back
     assert cluster.root("gpu01", "systemctl show nvidia-dcgm -p InvocationID") != dcgm
     assert cluster.root("gpu01", "systemctl is-active nvidia-dcgm") == "active"
-
-
-def test_other_numbers_than_the_drivers_are_refused_with_what_to_write(cluster: LabCluster) -> None:
-    declare(cluster, '"2g.10gb": [3]', '"2g.10gb": [5]')
-    before = orders(cluster)
-
-    (failure,) = run(cluster, "deploy", ok=False)["failures"]
-
-    assert failure["message"].startswith("GPU 1: the driver numbered its slices")
-    assert 'write mig: {"3g.20gb": [1], "2g.10gb": [3]}' in failure["message"]
-    assert orders(cluster) == before
-    declare(cluster, '"2g.10gb": [5]', '"2g.10gb": [3]')
 
 
 def test_jobs_get_slices_by_the_names_that_cluster_yml_gives_them(cluster: LabCluster) -> None:
@@ -175,7 +252,9 @@ def test_the_slices_are_there_again_after_a_restart_before_slurmd_looks(cluster:
 
     assert slices(cluster) == SLICES
     assert cluster.root("gpu01", "systemctl --failed --no-legend") == ""
-    assert run(cluster, "deploy")["hosts"]["gpu01"]["changed"] == 0
+    # the one question to the node finds everything in its place
+    again = run(cluster, "deploy")["hosts"]["gpu01"]
+    assert (again["changed"], again["ok"] < 5) == (0, True)
 
 
 def test_gpus_become_whole_again_and_nothing_is_left_for_the_next_start(cluster: LabCluster) -> None:
@@ -183,9 +262,20 @@ def test_gpus_become_whole_again_and_nothing_is_left_for_the_next_start(cluster:
     declare(cluster, CUT, WHOLE)
 
     done = run(cluster, "deploy")
-    again = run(cluster, "deploy", "--full")
 
     assert changes(done) >= {("mig", "GPU 0: whole", "set"), ("mig", "GPU 1: whole", "set"), ("unit", UNIT, "stop")}
     assert slices(cluster) == []
-    assert again["hosts"]["gpu01"]["changed"] == 0
     assert cluster.holds("gpu01", f"test ! -e /etc/systemd/system/{UNIT} -a ! -e /etc/deepopsctl/mig.json")
+
+
+def test_dcgm_goes_when_it_is_no_longer_wanted_with_all_that_came_for_it(
+    cluster: LabCluster, site: dict[str, object]
+) -> None:
+    setting(cluster, {**site, "nvidia_dcgm": False})
+
+    run(cluster, "deploy")
+    again = run(cluster, "deploy", "--full")
+
+    assert again["hosts"]["gpu01"]["changed"] == 0
+    look = "(dpkg-query --show 'datacenter-gpu-manager*'; systemctl cat nvidia-dcgm; find /etc -type f -name '*dcgm*')"
+    assert cluster.root("gpu01", f"{look} 2>/dev/null; true") == ""

@@ -1,0 +1,90 @@
+"""What the role nvidia_dcgm makes of a node: packages, where they come from, and what it writes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.localansible import ROOT, Played, play
+from tests.roles.content import load
+
+ROLE = ROOT / "roles" / "nvidia_dcgm"
+# name -> what the playbook gives the role
+CASES: dict[str, dict[str, Any]] = {
+    "hgx": {"platform": "Debian 13", "driver": "580", "gpus": {"type": "h100", "count": 8}},
+    "old": {"platform": "Ubuntu 24.04", "driver": "580.95.05", "gpus": {"type": "v100", "count": 4}},
+    "unwanted": {"platform": "Debian 13", "driver": "580", "wanted": False},
+    "unknown": {"platform": "Debian 11", "driver": "580"},
+    "bare": {"platform": "Debian 11", "driver": ""},
+}
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
+    """All cases in one run of Ansible."""
+    given = {
+        "nvidia_dcgm_catalogue": "{{ deepops_dcgm }}",
+        "nvidia_dcgm_repositories": "{{ deepops_nvidia_drivers.repository }}",
+        "nvidia_dcgm_repository_url": "https://mirror.example.com",
+    }
+    hosts = {
+        name: {
+            **load("roles/nvidia_dcgm/defaults/main.yml"),
+            **given,
+            **{f"nvidia_dcgm_{key}": value for key, value in case.items()},
+        }
+        for name, case in CASES.items()
+    }
+    template = f"{{{{ lookup('ansible.builtin.template', '{ROLE}/templates/NAME.j2') }}}}"
+    shown = {
+        "plan": "{{ __nvidia_dcgm_plan }}",
+        "url": "{{ __nvidia_dcgm_repository_url }}",
+        **{name: template.replace("NAME", name) for name in ("preferences", "source", "unit.conf")},
+    }
+    tasks = [{"name": "Look", "ansible.builtin.debug": {"msg": shown}}]
+    internal = {
+        key: value
+        for key, value in load("roles/nvidia_dcgm/vars/main.yml").items()
+        # its templates are shown by their own path
+        if key != "__nvidia_dcgm_files"
+    }
+    done = play(
+        tmp_path_factory.mktemp("dcgm"),
+        [{"hosts": "all", "gather_facts": False, "vars": internal, "tasks": tasks}],
+        hosts,
+    )
+    assert done.status == 0, done.output
+    return done
+
+
+def of(played: Played, case: str) -> Any:
+    """What a case came to."""
+    (result,) = (result for result in played.results if result.host == case)
+    return result.data["msg"]
+
+
+def test_an_hgx_node_gets_all_packages_of_one_version_from_the_mirror(played: Played) -> None:
+    found = of(played, "hgx")
+
+    assert set(found["plan"]["packages"].values()) == {load("group_vars/all/versions.yml")["deepops_dcgm"]["version"]}
+    assert list(found["plan"]["packages"])[1] == "datacenter-gpu-manager-4-cuda13"
+    assert found["url"] == "https://mirror.example.com/debian13/{arch}/"
+    assert "Package: datacenter-gpu-manager-4-*\nPin: version 1:" in found["preferences"]
+    assert "Pin: release l=NVIDIA CUDA\nPin-Priority: -1" in found["source"]
+    assert "deepopsctl-mig.service" in found["unit.conf"]
+
+
+def test_volta_gets_packages_for_cuda_12(played: Played) -> None:
+    assert "datacenter-gpu-manager-4-cuda12" in of(played, "old")["plan"]["packages"]
+
+
+@pytest.mark.parametrize("case", ["unwanted", "bare"])
+def test_where_there_is_nothing_to_do_nothing_is_in_the_way(played: Played, case: str) -> None:
+    assert of(played, case)["plan"] == {"packages": {}, "problems": []}
+
+
+def test_a_platform_without_a_repository_is_a_sentence(played: Played) -> None:
+    assert of(played, "unknown")["plan"]["problems"] == [
+        "NVIDIA packages no DCGM for Debian 11: set nvidia_dcgm: false for this node"
+    ]
