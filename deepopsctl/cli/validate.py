@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from deepopsctl.validation import Validation
 
 # validation.SUITES, without importing it: --help answers at once
-SUITES = ("smoke", "all", "burnin")
+SUITES = ("smoke", "gpu", "all", "burnin")
 _file_option = click.Path(path_type=Path, dir_okay=False, writable=True)
 
 
@@ -31,6 +31,8 @@ _file_option = click.Path(path_type=Path, dir_okay=False, writable=True)
 @limit_option
 @click.option("--junit", type=_file_option, metavar="FILE", help="Write JUnit XML, for CI servers.")
 @click.option("--html", type=_file_option, metavar="FILE", help="Write a report: one page, nothing else needed.")
+@click.option("--with-libraries", is_flag=True, help="gpu: bring cuBLAS and NCCL to the GPU nodes, measure with them.")
+@click.option("--remove-libraries", is_flag=True, help="gpu: remove them from the GPU nodes first.")
 @click.option("--timeout", type=click.FloatRange(min=0), default=0, metavar="SECONDS", help="Give up after this time.")
 @burnin_options
 @connection_options
@@ -39,33 +41,38 @@ _file_option = click.Path(path_type=Path, dir_okay=False, writable=True)
 def validate(ctx: click.Context, /, suites: tuple[str, ...], *, as_json: bool, **given: Any) -> int:
     """Prove that the cluster works, by jobs that a user could have submitted.
 
-    SUITE is `smoke`, or `all` suites, the default. Nothing is changed; jobs of others are never disturbed: what has no
-    free resources is skipped. Exit code 1 says that a check failed, 4 that nodes could not be reached.
+    SUITE is `smoke`, `gpu` (tests and measures every GPU), or `all` suites, the default. Settings are not changed; jobs
+    of others are never disturbed: what has no free resources is skipped. Exit code 1 says that a check failed, 4 that
+    nodes could not be reached.
 
     `burnin` loads all idle nodes for --duration, behind all other jobs in the queue: only where it is named, never part
     of `all`.
     """
     from deepopsctl.cli.running import run_watched
     from deepopsctl.clusterdir import ClusterDir
+    from deepopsctl.gpuvalidation import with_gpus
     from deepopsctl.limits import resolve_limit
     from deepopsctl.validation import examine, keep
 
     settings: Settings = ctx.obj
     wanted = _wanted(suites)
+    libraries = _libraries(wanted, given)
     burnin = wish(ctx, wanted, given)
     directory = ClusterDir.open(settings.directory)
     cluster = directory.cluster()
     directory.refresh_inventory(cluster)
     limit = resolve_limit(given["limit"] or "", cluster)
-    request = _request(settings, directory, limit.text, wanted, given)
+    request = _request(settings, directory, limit.text, wanted, given, libraries)
     if burnin:
-        request = replace(request, extra_vars=burnin.variables())
+        request = replace(request, extra_vars={**request.extra_vars, **burnin.variables()})
     started = datetime.now().astimezone()
     outcome = run_watched(request, limit.hosts, verbosity=settings.verbosity)
     leave(outcome, request, burnin)
-    validation = examine(outcome, cluster, wanted, started)
+    validation, told = with_gpus(examine(outcome, cluster, wanted, started), cluster, directory)
     keep(validation)
     _report(validation, given["junit"], given["html"])
+    for text in told:
+        say(f"note: {text}")
     if as_json:
         emit_json(validation.document())
     return int(validation.exit_code)
@@ -79,19 +86,36 @@ def _wanted(suites: tuple[str, ...]) -> tuple[str, ...]:
     return usual + tuple(suite for suite in EXPLICIT if suite in suites)
 
 
+def _libraries(suites: tuple[str, ...], given: dict[str, Any]) -> str:
+    """What becomes of cuBLAS and NCCL on the GPU nodes: `present`, `absent`, or '' for as they are."""
+    bring, remove = given["with_libraries"], given["remove_libraries"]
+    if (bring or remove) and "gpu" not in suites:
+        raise click.UsageError("--with-libraries and --remove-libraries are for the suite gpu")
+    if bring and remove:
+        raise click.UsageError("--with-libraries and --remove-libraries exclude each other")
+    return "present" if bring else "absent" if remove else ""
+
+
 def _request(
-    settings: Settings, directory: ClusterDir, limit: str, suites: tuple[str, ...], given: dict[str, Any]
+    settings: Settings,
+    directory: ClusterDir,
+    limit: str,
+    suites: tuple[str, ...],
+    given: dict[str, Any],
+    libraries: str,
 ) -> RunRequest:
     from deepopsctl.invocation import RunRequest
-    from deepopsctl.validation import COMMAND, playbook_of
+    from deepopsctl.validation import COMMAND, LIBRARIES, LIBRARIES_STATE, playbook_of
 
-    playbooks = tuple(playbook_of(suite) for suite in suites)
+    first = (playbook_of(LIBRARIES),) if libraries else ()
+    playbooks = (*first, *(playbook_of(suite) for suite in suites))
     return RunRequest(
         directory,
         playbooks[0],
         component=COMMAND,
         command=COMMAND,
         more=playbooks[1:],
+        extra_vars={LIBRARIES_STATE: libraries} if libraries else {},
         limit=limit,
         content=settings.content,
         verbosity=settings.verbosity if settings.verbosity > 2 else 0,

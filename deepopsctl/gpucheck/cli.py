@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from .across import across
 from .bounds import markdown
 from .burnmemory import MEMORY_SHARE
 from .document import UnreadableError, document, read_results
@@ -48,6 +49,8 @@ def _run(given: argparse.Namespace) -> int:
         return OK
     if given.pack:
         return _pack(given.pack)
+    if given.across:
+        return across(given.across, given.nccl)
     if given.burn:
         return _burn(given)
     earlier = [result for path in given.earlier for result in read_results(path)]
@@ -121,6 +124,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--busy-too", action="store_true", help="measure GPUs that processes compute on, too: disturbs them")
     add("--cublas", default="", metavar="PATH", help="libcublas.so to measure matrix products with (default: none)")
     add("--nccl", default="", metavar="PATH", help="libnccl.so to measure all-reduce with (default: none)")
+    # what validate gpu runs on several nodes at once: alone it would wait for the others
+    add("--across", type=int, default=0, help=argparse.SUPPRESS)
     add("--timeout", type=float, default=120.0, metavar="SECONDS", help="the longest for one GPU (default: 120)")
     add("--expect", type=int, default=0, metavar="N", help="fail where a node has not N GPUs (default: any number)")
     add("--burn", type=float, default=0, metavar="SECONDS", help="load GPUs, cores and memory so long, verify it all")

@@ -69,22 +69,32 @@ class UniqueId(ctypes.Structure):
 
 
 def all_reduce(cuda: Cuda, path: str) -> dict[str, Any]:
-    """GB/s (bus bandwidth, as nccl-tests reckon it) of sums over all GPUs of this process, by message size.
-
-    The ranks meet by a unique id, so that ranks of other nodes can take part once they are handed the same id.
-    """
+    """The same for all GPUs of this process alone."""
     if cuda.count() < 2:
         raise NotPossibleError("one GPU: there is nobody to reduce with")
     library = load(path)
-    unique = UniqueId()
-    _call(library, "ncclGetUniqueId", ctypes.byref(unique))
+    return all_reduce_among(cuda, library, unique_id(library), cuda.count(), 0)
+
+
+def unique_id(library: ctypes.CDLL) -> UniqueId:
+    """A new id; the process that made it must live until all ranks have met."""
+    made = UniqueId()
+    _call(library, "ncclGetUniqueId", ctypes.byref(made))
+    return made
+
+
+def all_reduce_among(cuda: Cuda, library: ctypes.CDLL, unique: UniqueId, world: int, first_rank: int) -> dict[str, Any]:
+    """GB/s (bus bandwidth, as nccl-tests reckon it) of sums over `world` GPUs, by message size.
+
+    This process's GPUs are the ranks from `first_rank` on; all ranks meet by the same unique id.
+    """
     benches = [Bench(Gpu(cuda, ordinal)) for ordinal in range(cuda.count())]
     with ExitStack() as stack:
         ring = _Ring(library, benches, stack)
-        ring.join(unique, len(benches), 0)
+        ring.join(unique, world, first_rank)
         found = [{"bytes": size, "gb_s": ring.bandwidth(size)} for size in _NCCL_SIZES]
         ring.demand_sum()
-    return {"all_reduce": found, "ranks": len(benches)}
+    return {"all_reduce": found, "ranks": world}
 
 
 class _Ring:

@@ -88,7 +88,9 @@ def _measure_all(nvml: Nvml, order: Order, result: dict[str, Any], tell: Callabl
             # else there was no load: clocks and links of an idle GPU say nothing
             gpu["load"] = load
         if not order.cublas:
-            gpu["measured"].update(skipped(("bf16_gemm",), "no cuBLAS given: --cublas PATH"))
+            gpu["measured"].update(
+                skipped(("bf16_gemm",), "no cuBLAS given: --cublas PATH, or validate gpu --with-libraries")
+            )
     if len(usable) > 1:
         tell("measuring {} GPUs together".format(len(usable)))
     result["group"] = _group(order, usable)
@@ -104,7 +106,11 @@ def _group(order: Order, usable: list[dict[str, Any]]) -> dict[str, Any]:
     found, _ = run_job(job, uuids, order.timeout_s * 2, None)
     for pair in found["peers"].get("pairs", ()):
         pair.update({end: usable[pair[end]]["index"] for end in ("from", "to")})
-    return found if order.nccl else {**found, **skipped(("all_reduce",), "no NCCL given: --nccl PATH")}
+    return (
+        found
+        if order.nccl
+        else {**found, **skipped(("all_reduce",), "no NCCL given: --nccl PATH, or validate gpu --with-libraries")}
+    )
 
 
 def obstacle(gpu: dict[str, Any], order: Order, visible: str | None) -> str:

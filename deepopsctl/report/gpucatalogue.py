@@ -14,6 +14,27 @@ _SLOW = (
 )
 
 GPU = {
+    "gpu-nodes": Entry(
+        _JOBS, "GPU nodes", "There are nodes with GPUs to test.",
+        "declare GPUs in cluster.yml where machines have some",
+    ),
+    "gpu-job": Entry(
+        _JOBS, "measuring job", "A job with all GPUs of the node ran, and gpucheck answered from it.",
+        "see the message; `scontrol show node NODE` says why jobs don't start there", "job",
+    ),
+    "gpu-allocation": Entry(
+        _JOBS, "a GPU for each job", "As many jobs with one GPU as there are GPUs, at once, get different ones.",
+        "compare gres.conf with the device files; `scontrol show job -d ID` shows what Slurm chose", "own GPU",
+    ),
+    "gpu-isolation": Entry(
+        _JOBS, "GPUs closed to others", "No job can open the device file of a GPU that it was not given; it was tried.",
+        "ConstrainDevices=yes in cgroup.conf, File= in gres.conf, slurmd restarted", "closed",
+    ),
+    "gpu-visible": Entry(
+        _JOBS, "GPUs that jobs see", "NVIDIA's driver shows each job the GPUs that Slurm gave it, and no other.",
+        "ConstrainDevices=yes in cgroup.conf; is anything else than Slurm's cgroups in the way (containers, hooks)?",
+        "seen",
+    ),
     "gpu-driver": Entry(
         _DRIVER, "driver", "The driver answers, and its libraries have its version.",
         "`deepopsctl deploy nvidia` installs a driver; after an update of it, reboot the drained node", "driver",
@@ -117,6 +138,11 @@ GPU = {
     "gpu-all-reduce": Entry(
         _TOGETHER, "all-reduce", "NCCL sums over all GPUs of the node; over NVSwitches at the rate of the model.",
         "run it with NCCL_DEBUG=INFO: it tells which way it takes; look at GPU to GPU above", "all-reduce",
+    ),
+    "gpu-all-reduce-nodes": Entry(
+        _TOGETHER, "all-reduce of nodes", "NCCL sums over all GPUs of nodes that are alike, through the network.",
+        "NCCL_DEBUG=INFO tells which network it takes; are ports between nodes open, and the interfaces' names alike?",
+        "between nodes",
     ),
 }  # fmt: skip
 

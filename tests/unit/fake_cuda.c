@@ -3,7 +3,10 @@
    kernels are written again in C. It says nothing about CUDA or any GPU.
 
    FAKE_CUDA names a fault: no-device, old, jit, flip (a bit is lost on every way), lost (a launch fails), blind (no wrong
-   word is found). */
+   word is found).
+
+   With LAB it is part of tests/lab/standins.c, which knows the node's GPUs: more memory, and a copy that was just made is
+   not made again, as these copies are the processor's. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,16 +18,46 @@ static uintptr_t current;
 
 static int faulty(const char *name) { const char *set = getenv("FAKE_CUDA"); return set && !strcmp(set, name); }
 
-int cuInit(unsigned flags) { return flags ? 1 : faulty("no-device") ? 100 : 0; }
+#ifdef LAB
+int stand_in_device(int ordinal), stand_in_count(void), stand_in_last_byte(void);
+void stand_in_hang(void);
+#define DEVICES stand_in_count()
+#define DEVICE(ordinal) stand_in_device(ordinal)
+#define LAST_BYTE(device) stand_in_last_byte()
+#define MEMORY (256u << 20)
+static uintptr_t last[3];
+static void forget(void) { last[2] = 0; }
+static int again(uintptr_t to, uintptr_t from, size_t size)
+{
+    int same = last[0] == to && last[1] == from && last[2] == size;
+    last[0] = to; last[1] = from; last[2] = size;
+    return same;
+}
+#else
+#define DEVICES 2
+#define DEVICE(ordinal) (ordinal)
+#define LAST_BYTE(device) (0x10 + (device))
+#define MEMORY (16u << 20)
+#define again(to, from, size) 0
+static void forget(void) {}
+static void stand_in_hang(void) {}
+#endif
+
+int cuInit(unsigned flags) { stand_in_hang(); return flags ? 1 : faulty("no-device") ? 100 : 0; }
 int cuGetErrorName(int code, const char **name)
 {
     *name = code == 100 ? "CUDA_ERROR_NO_DEVICE" : code == 218 ? "CUDA_ERROR_INVALID_PTX" : "CUDA_ERROR_MADE_UP";
     return 0;
 }
 int cuDriverGetVersion(int *version) { *version = 13000; return 0; }
-int cuDeviceGetCount(int *count) { *count = 2; return 0; }
-int cuDeviceGet(int *device, int ordinal) { *device = ordinal; return 0; }
-int cuDeviceGetUuid(unsigned char *uuid, int device) { memset(uuid, 0x10 + device, 16); return 0; }
+int cuDeviceGetCount(int *count) { *count = DEVICES; return 0; }
+int cuDeviceGet(int *device, int ordinal) { *device = DEVICE(ordinal); return *device < 0 ? 101 : 0; }
+int cuDeviceGetUuid(unsigned char *uuid, int device)
+{
+    memset(uuid, 0x10 + device, 16);
+    uuid[15] = LAST_BYTE(device);
+    return 0;
+}
 int cuDeviceGetAttribute(int *value, int attribute, int device)
 {
     (void)device;
@@ -45,9 +78,16 @@ int cuCtxSetCurrent(void *context)
     return current > 1 ? 201 : 0;
 }
 int cuCtxSynchronize(void) { return 0; }
-int cuMemGetInfo_v2(size_t *free_bytes, size_t *total) { *free_bytes = 16 << 20; *total = 32 << 20; return 0; }
-int cuMemAlloc_v2(pointer *address, size_t size) { *address = (uintptr_t)malloc(size); return *address ? 0 : 2; }
-int cuMemFree_v2(pointer address) { free((void *)(uintptr_t)address); return 0; }
+int cuMemGetInfo_v2(size_t *free_bytes, size_t *total) { *free_bytes = MEMORY; *total = 2 * MEMORY; return 0; }
+#ifdef LAB
+void *stand_in_memory(size_t size);
+void stand_in_free(void *address);
+#else
+#define stand_in_memory malloc
+#define stand_in_free free
+#endif
+int cuMemAlloc_v2(pointer *address, size_t size) { *address = (uintptr_t)stand_in_memory(size); return *address ? 0 : 2; }
+int cuMemFree_v2(pointer address) { stand_in_free((void *)(uintptr_t)address); return 0; }
 int cuMemHostAlloc(void **address, size_t size, unsigned flags) { *address = malloc(size); return flags; }
 int cuMemFreeHost(void *address) { free(address); return 0; }
 int cuMemcpyHtoD_v2(pointer to, const void *from, size_t size) { memcpy((void *)(uintptr_t)to, from, size); return 0; }
@@ -55,13 +95,14 @@ int cuMemcpyDtoH_v2(void *to, pointer from, size_t size) { memcpy(to, (void *)(u
 int cuMemcpyHtoDAsync_v2(pointer to, const void *from, size_t size, void *stream)
 {
     if (stream) return 1;
-    memcpy((void *)(uintptr_t)to, from, size);
+    if (!again(to, (uintptr_t)from, size)) memcpy((void *)(uintptr_t)to, from, size);
     if (faulty("flip")) ((char *)(uintptr_t)to)[size / 2] ^= 4;
     return 0;
 }
 int cuMemcpyDtoHAsync_v2(void *to, pointer from, size_t size, void *stream)
 {
-    return stream ? 1 : cuMemcpyDtoH_v2(to, from, size);
+    if (stream) return 1;
+    return again((uintptr_t)to, from, size) ? 0 : cuMemcpyDtoH_v2(to, from, size);
 }
 int cuDeviceCanAccessPeer(int *able, int device, int peer) { *able = device != peer; return 0; }
 int cuCtxEnablePeerAccess(void *peer, unsigned flags)
@@ -74,7 +115,7 @@ int cuMemcpyPeerAsync(pointer to, void *to_context, pointer from, void *from_con
 {
     uintptr_t one = (uintptr_t)from_context - 0x500000000, other = (uintptr_t)to_context - 0x500000000;
     if (stream || one != current || other != 1 - one) return 1;
-    memcpy((void *)(uintptr_t)to, (void *)(uintptr_t)from, size);
+    if (!again(to, from, size)) memcpy((void *)(uintptr_t)to, (void *)(uintptr_t)from, size);
     if (faulty("flip")) ((char *)(uintptr_t)to)[size / 2] ^= 4;
     return 0;
 }
@@ -116,13 +157,15 @@ int cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsign
 {
     if (!gx || gy != 1 || gz != 1 || bx != 256 || by != 1 || bz != 1 || shared || stream || extra) return 1;
     uint64_t threads = (uint64_t)gx * bx;
+    const int blind = faulty("blind");
+    forget();
     if (faulty("lost") && (uintptr_t)function == 5) return 719;
     switch ((uintptr_t)function) {
     case 1:
         for (uint64_t i = 0; i < AT(uint64_t, 1); i++) PLACE(uint32_t, 0)[i] = word(i, AT(uint32_t, 2), AT(uint32_t, 3));
         return 0;
     case 2:
-        for (uint64_t i = 0; i < AT(uint64_t, 1) && !faulty("blind"); i++)
+        for (uint64_t i = 0; i < AT(uint64_t, 1) && !blind; i++)
             if (PLACE(uint32_t, 0)[i] != word(i, AT(uint32_t, 2), AT(uint32_t, 3))) {
                 uint64_t *found = PLACE(uint64_t, 4);
                 found[0]++;

@@ -26,6 +26,23 @@ def with_third(**changes: Any) -> Checks:
     return judge([result(gpus=[gpu(index, **(changes if index == 3 else {})) for index in range(8)])])
 
 
+class TestBetweenNodes:
+    def judged(self, **found: Any) -> dict[str, str]:
+        first = result("gpu01")
+        first["group"]["all_reduce_nodes"] = {"nodes": "gpu[01-02]", **found}
+        return named(judge([first, result("gpu02")]), "gpu-all-reduce-nodes", "gpu[01-02]")
+
+    def test_right_sums_pass_whatever_the_network_gives(self) -> None:
+        check = self.judged(status="measured", ranks=16, all_reduce=[{"bytes": 4096, "gb_s": 38.5}])
+
+        assert (check["status"], check["measured"], check["unit"]) == ("pass", "38.5", "GB/s")
+        assert "16 ranks" in check["message"]
+
+    def test_wrong_sums_fail_and_what_was_not_possible_is_skipped(self) -> None:
+        assert self.judged(status="wrong", message="rank 3: 1 word")["status"] == "fail"
+        assert self.judged(status="skip", message="the first node's id did not arrive")["status"] == "skip"
+
+
 class TestHealthy:
     def test_a_healthy_node_has_no_warning_and_no_failure(self) -> None:
         checks = judge([result("gpu01"), result("gpu02")])

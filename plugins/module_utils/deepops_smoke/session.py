@@ -112,14 +112,16 @@ class Running:
                 self._changed.wait(min(left, 0.5))
         return True
 
-    def send(self, text: str) -> None:
-        """Give it this input and end it there; whoever waits in the queue does not read, so nobody waits for it."""
+    def send(self, text: str, *, more: bool = False) -> None:
+        """Give it this input, and end it unless `more` comes; nobody waits, as a job in the queue does not read."""
 
         def write(stream: IO[str]) -> None:
             # the job may be over, or the tool stopped, before all of it was read
             with contextlib.suppress(OSError, ValueError):
                 stream.write(text)
-                stream.close()
+                stream.flush()
+                if not more:
+                    stream.close()
 
         if self._process.stdin:
             threading.Thread(target=write, args=(self._process.stdin,), daemon=True).start()

@@ -1,0 +1,49 @@
+"""All-reduce over the GPUs of several nodes: one process a node, in one job, started together.
+
+The first node's process makes NCCL's unique id and prints it; whoever started the job hands it to all of them over
+their input (srun does both, as the job's user). No port is agreed on and no file is shared for it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import Any, Callable
+
+from .cuda import Cuda
+from .libraries import UniqueId, all_reduce_among, load, unique_id
+from .ondevice import NotPossibleError
+from .worker import tried
+
+ID_MARK, RESULT_MARK = "GPUCHECK-ID ", "GPUCHECK-ACROSS "
+
+
+def across(nodes: int, path: str) -> int:
+    """This node's part; 0 where it came to its end, whatever that was: the line that it prints says so."""
+    # NCCL may print: only our lines may reach whoever reads us
+    lines = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+
+    def say(text: str) -> None:
+        lines.write(text + "\n")
+        lines.flush()
+
+    rank = int(os.environ.get("SLURM_NODEID", "0"))
+    found = tried(lambda: _take_part(rank, nodes, path, say))
+    if rank == 0 and found["status"] == "skip":
+        # the others wait for an id: without one they give up
+        say(ID_MARK)
+    say(RESULT_MARK + json.dumps({"rank": rank, **found}))
+    return 0
+
+
+def _take_part(rank: int, nodes: int, path: str, say: Callable[[str], None]) -> dict[str, Any]:
+    cuda, library = Cuda(), load(path)
+    if rank == 0:
+        say(ID_MARK + bytes(unique_id(library)).hex())
+    told = bytes.fromhex(sys.stdin.readline().strip())
+    if len(told) != len(bytes(UniqueId())):
+        raise NotPossibleError("the first node's id did not arrive")
+    mine = cuda.count()
+    return all_reduce_among(cuda, library, UniqueId.from_buffer_copy(told), nodes * mine, rank * mine)

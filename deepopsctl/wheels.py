@@ -1,0 +1,87 @@
+"""Wheels from a package index, fetched once by this machine's pip, checked by their hash and kept."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from deepopsctl.errors import DeepOpsError
+
+_CHUNK = 2**20
+# an index that hangs; a large wheel over a slow line takes its time
+_PIP_TIMEOUT_S = 1800
+
+
+@dataclass(frozen=True, slots=True)
+class Wheel:
+    """One file of a package index, for one platform."""
+
+    package: str
+    version: str
+    platform: str
+    sha256: str
+
+
+def cache_folder(environment: Mapping[str, str]) -> Path:
+    """Where fetched wheels are kept: the user's cache."""
+    base = environment.get("XDG_CACHE_HOME") or str(Path(environment.get("HOME", "~")).expanduser() / ".cache")
+    return Path(base) / "deepopsctl" / "wheels"
+
+
+def fetch(wheel: Wheel, cache: Path) -> Path:
+    """The wheel's file; fetched at most once, however many processes ask at the same time."""
+    cache.mkdir(parents=True, exist_ok=True, mode=0o700)
+    kept = cache / f"{wheel.sha256}.whl"
+    with _locked(cache / f".{wheel.sha256}.lock"):
+        if kept.is_file() and sha256_of(kept) == wheel.sha256:
+            return kept
+        with tempfile.TemporaryDirectory(dir=cache, prefix=".fetching-") as folder:
+            _download(wheel, Path(folder)).replace(kept)
+    return kept
+
+
+def sha256_of(path: Path) -> str:
+    """A file's hash, whatever its size."""
+    digest = hashlib.sha256()
+    with path.open("rb") as stream:
+        while chunk := stream.read(_CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _download(wheel: Wheel, folder: Path) -> Path:
+    wanted = folder / "wanted.txt"
+    wanted.write_text(f"{wheel.package}=={wheel.version} --hash=sha256:{wheel.sha256}\n", encoding="utf-8")
+    argv = [
+        sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-input", "--no-deps",
+        "--no-cache-dir", "--only-binary=:all:", "--require-hashes", "--platform", wheel.platform,
+        "--dest", str(folder), "--requirement", str(wanted),
+    ]  # fmt: skip
+    name = f"{wheel.package} {wheel.version}"
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=_PIP_TIMEOUT_S, check=False)
+    except subprocess.TimeoutExpired:
+        raise DeepOpsError(f"{name} did not arrive within {_PIP_TIMEOUT_S // 60} minutes", _HINT) from None
+    found = list(folder.glob("*.whl"))
+    if done.returncode != 0 or len(found) != 1:
+        last = (done.stderr.strip().splitlines() or ["no wheel for this platform"])[-1]
+        raise DeepOpsError(f"pip could not fetch {name}: {last}", _HINT)
+    return found[0]
+
+
+_HINT = "this machine needs pip and a package index (pip's own settings are followed): try `pip download` by hand"
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), "w") as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        yield

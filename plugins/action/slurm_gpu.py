@@ -1,0 +1,40 @@
+"""Run the module of the same name with what only the control machine has: gpucheck, and gres.conf's files."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from typing import Any
+
+from ansible.plugins.action import ActionBase
+
+from deepopsctl import gpuform, nodelist
+from deepopsctl.gpucheck.pack import packed
+
+
+class ActionModule(ActionBase):
+    """Takes `nodes` (slurm_nodes of the inventory) and hands `declared` and `program` to the module."""
+
+    def run(self, tmp: Any = None, task_vars: Any = None) -> dict[str, Any]:
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        arguments = dict(self._task.args)
+        declared = declared_gpus(arguments.pop("nodes"))
+        arguments.update(declared=declared, program=b64encode(packed()).decode())
+        result.update(self._execute_module(module_args=arguments, task_vars=task_vars))
+        # it repeats the arguments: the whole program, once more in every log
+        result.pop("invocation", None)
+        return result
+
+
+def declared_gpus(node_sets: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Cards, device files where they are not the usual ones, and whether any card is cut into slices; by node."""
+    found: dict[str, dict[str, Any]] = {}
+    for entry in node_sets:
+        gpus = gpuform.from_inventory(entry.get("gpus") or {})
+        if gpus is None:
+            continue
+        files = [path for kind in gpus.kinds for path in kind.files]
+        # `1g.10gb` as a type: slices that are declared as if they were GPUs
+        sliced = "g." in gpus.type or any(kind.mig or "g." in kind.type for kind in gpus.kinds)
+        told = {"cards": gpus.count, "files": files, "sliced": sliced}
+        found.update(dict.fromkeys(nodelist.expand(entry["names"]), told))
+    return found

@@ -1,0 +1,85 @@
+"""One job over all GPU nodes that are alike: NCCL's all-reduce between them, after each was measured alone."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Dict, List, Mapping, Optional, Sequence
+
+from ansible.module_utils.deepops_smoke import across, command, slurmtext
+from ansible.module_utils.deepops_smoke.placement import Placement
+from ansible.module_utils.deepops_smoke.session import Running, Session
+from ansible.module_utils.deepops_smoke.slurmtext import Record
+from ansible.module_utils.deepops_smoke.verdict import SKIP
+
+from . import measuring, program
+from .inputs import Inputs
+
+# gpucheck's words (deepopsctl/gpucheck/across.py)
+ID_MARK, RESULT_MARK = "GPUCHECK-ID ", "GPUCHECK-ACROSS "
+NO_NCCL = "no NCCL on the nodes: validate gpu --with-libraries"
+TOO_FEW = "fewer than two nodes with equally many GPUs could be measured"
+_NAME = "across"
+# to read half a gigabyte of NCCL on every node
+_LOADING_S = 60
+
+
+def choose(measured: Mapping[str, str], nodes: Mapping[str, Record]) -> Optional[Placement]:
+    """The most of the measured nodes (name -> partition) with as many GPUs each; None where no two are alike."""
+    sets: Dict[Any, List[str]] = {}
+    for name, partition in measured.items():
+        sets.setdefault((partition, slurmtext.gpu_count(nodes[name].get("Gres", ""))), []).append(name)
+    best = max(sets.items(), key=lambda entry: len(entry[1]), default=None)
+    if best is None or len(best[1]) < 2:
+        return None
+    (partition, _gpus), names = best
+    return Placement(partition, names)
+
+
+def measure(session: Session, inputs: Inputs, together: Placement, nodes: Mapping[str, Record]) -> Dict[str, Any]:
+    """What the job gave: as gpucheck's measurements are, and which nodes took part."""
+    wanted = measuring.options(together, [nodes[name] for name in together.nodes])
+    running = session.start(_NAME, wanted, program.argv(arguments(inputs, together)))
+    running.send(inputs.program + "\n", more=True)
+    _introduce(session, running)
+    outcome = session.finish(_NAME, running)
+    found = {"nodes": hostlist(together.nodes)}
+    answers = parse(outcome.out)
+    first = next((answer for answer in answers if answer.get("rank") == 0), None)
+    bad = next((answer for answer in answers if answer.get("status") != "measured"), None)
+    if bad or (first and len(answers) == len(together.nodes)):
+        return {**found, **(bad or first or {})}
+    what = across.trouble(outcome)
+    text = what.message if outcome.rc else "{} of {} nodes answered".format(len(answers), len(together.nodes))
+    return {**found, "status": "skip" if what.status == SKIP else "error", "message": text}
+
+
+def _introduce(session: Session, running: Running) -> None:
+    """Hand the first node's id to all of them: srun gives its input to every task."""
+    running.wait_for(ID_MARK, 1, session.queue_timeout + _LOADING_S)
+    line = next((line for line in running.text("out").splitlines() if ID_MARK in line), "")
+    running.send(line.partition(ID_MARK)[2].strip() + "\n")
+
+
+def arguments(inputs: Inputs, together: Placement) -> List[str]:
+    """gpucheck's own."""
+    return ["--across={}".format(len(together.nodes)), "--nccl=" + inputs.nccl]
+
+
+def parse(out: str) -> List[Dict[str, Any]]:
+    """The nodes' results in what the job printed."""
+    found = []
+    for line in out.splitlines():
+        _before, mark, text = line.partition(RESULT_MARK)
+        try:
+            data = json.loads(text) if mark else None
+        except ValueError:
+            continue
+        if isinstance(data, dict):
+            found.append(data)
+    return found
+
+
+def hostlist(names: Sequence[str]) -> str:
+    """`gpu[01-16]`, as Slurm writes it."""
+    answer = command.run(["scontrol", "show", "hostlist", ",".join(names)])
+    return answer.out.strip() if answer.rc == 0 and answer.out.strip() else ",".join(names)

@@ -1,0 +1,89 @@
+"""One job with all GPUs of a node, in which gpucheck measures them."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence
+
+from ansible.module_utils.deepops_smoke import across, placement, slurmtext
+from ansible.module_utils.deepops_smoke.placement import Placement
+from ansible.module_utils.deepops_smoke.session import Session
+from ansible.module_utils.deepops_smoke.slurmtext import Record
+from ansible.module_utils.deepops_smoke.verdict import FAIL, PASS, Verdict, one_line, skipped, verdict
+
+from . import program
+from .inputs import Inputs
+
+NAME = "gpu-job"
+# pinned memory for both directions, buffers to compare with, Python; less makes gpucheck fail, not only slow
+WANTED_MB, LEAST_MB = 8192, 1024
+
+
+class Measured(NamedTuple):
+    """The node's result (none where the job gave none), and whether the job did what it was for."""
+
+    result: Optional[Dict[str, Any]]
+    check: Verdict
+
+
+def obstacle(node: Record) -> str:
+    """Why a job with all GPUs would have to wait; '' when it would start at once."""
+    total, free = slurmtext.gpu_count(node.get("Gres", "")), placement.free_gpus(node)
+    if free < total:
+        return "busy: other jobs have {} of its {} GPUs".format(total - free, total)
+    if _memory(node) < LEAST_MB:
+        return "busy: jobs have left {} MiB of its memory, measuring takes {}".format(_memory(node), LEAST_MB)
+    return ""
+
+
+def options(place: Placement, nodes: Sequence[Record]) -> List[str]:
+    """All GPUs, and all CPUs that are free on each: host memory is measured from the CPUs beside each GPU."""
+    count = len(place.nodes)
+    return [
+        "--partition=" + place.partition,
+        "--nodelist=" + ",".join(place.nodes),
+        "--nodes={}".format(count),
+        "--ntasks={}".format(count),
+        "--ntasks-per-node=1",
+        "--cpus-per-task={}".format(min(_cpus(node) for node in nodes)),
+        "--mem={}M".format(min(WANTED_MB, *(_memory(node) for node in nodes))),
+        "--gres=gpu:{}".format(slurmtext.gpu_count(nodes[0].get("Gres", ""))),
+    ]
+
+
+def measure(session: Session, inputs: Inputs, place: Placement, node: Record) -> Measured:
+    """Run it; whatever the job printed that is no result is told as its trouble."""
+    name, gpus = place.nodes[0], slurmtext.gpu_count(node.get("Gres", ""))
+    reason = obstacle(node)
+    if reason:
+        return Measured(None, skipped(NAME, name, reason))
+    arguments = ["--json", "--timeout={:g}".format(inputs.gpu_timeout)]
+    arguments += ["--{}={}".format(name, path) for name, path in inputs.libraries.items()]
+    running = session.start("all-" + name, options(place, [node]), program.argv(arguments))
+    running.send(inputs.program)
+    outcome = session.finish("all-" + name, running)
+    result = program.result(outcome.out) if outcome.ended else None
+    if result is None:
+        what = across.trouble(outcome)
+        text = what.message if outcome.rc else "gpucheck printed no result: " + one_line(outcome.out)
+        return Measured(None, verdict(NAME, name, what.status, "no result", "a result", message=text))
+    # the node's name in Slurm: its host name may be another one
+    return Measured(dict(result, node=name), verdict(NAME, name, PASS, "a result", "a result", message=_said(gpus)))
+
+
+def lost(name: str, error: Exception) -> Measured:
+    """A node on which something of ours went wrong: the others are tested all the same."""
+    return Measured(None, verdict(NAME, name, FAIL, "no result", "a result", message=one_line(repr(error))))
+
+
+def _said(gpus: int) -> str:
+    return "one job with all {} GPUs of the node".format(gpus) if gpus > 1 else "one job with the node's GPU"
+
+
+def _cpus(node: Record) -> int:
+    # what Slurm keeps for itself is no job's
+    most = slurmtext.number(node, "CPUEfctv") or slurmtext.number(node, "CPUTot")
+    return max(1, most - slurmtext.number(node, "CPUAlloc"))
+
+
+def _memory(node: Record) -> int:
+    return slurmtext.number(node, "RealMemory") - slurmtext.number(node, "AllocMem")

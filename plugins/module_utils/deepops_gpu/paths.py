@@ -1,0 +1,18 @@
+"""Where libraries for measurements are kept on a node."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Mapping
+
+
+def home(folder: str, name: str, library: Mapping[str, Any]) -> str:
+    """The folder of one library: another version is another folder."""
+    return os.path.join(folder, "{}-{}".format(name, library["version"]))
+
+
+def loaded(folder: str, libraries: Mapping[str, Any], name: str) -> str:
+    """The file that is loaded; '' where the library was not asked for."""
+    if name not in libraries:
+        return ""
+    return os.path.join(home(folder, name, libraries[name]), os.path.basename(libraries[name]["files"][0]))

@@ -1,0 +1,130 @@
+#!/usr/bin/python
+"""Keep the libraries that GPUs are measured with on a node, or remove them."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: gpu_libraries
+short_description: cuBLAS and NCCL for measurements, in a folder of their own
+description:
+  - Takes files out of wheels, checked by their hash, into C(FOLDER/NAME-VERSION). Nothing is installed for anybody
+    else - no linker path, no Python package. An action plugin of the same name brings the wheels that are missing.
+options:
+  state: {description: C(present) or C(absent)., type: str, choices: [present, absent], required: true}
+  folder: {description: Where they are kept., type: path, required: true}
+  libraries: {description: By name - version, files in the wheel, wheels by machine., type: dict, required: true}
+  wheels: {description: Wheels on this node by name; set by the action plugin., type: dict, default: {}}
+author: deepopsctl
+"""
+
+EXAMPLES = r"""
+- name: Remove the libraries
+  gpu_libraries:
+    state: absent
+    folder: /var/cache/deepopsctl/gpu-libraries
+    libraries: "{{ deepops_gpu_libraries }}"
+"""
+
+RETURN = r"""
+missing: {description: What is not there yet., type: list, elements: str, returned: always}
+machine: {description: The processor's architecture., type: str, returned: always}
+"""
+
+import hashlib
+import os
+import shutil
+import tempfile
+import zipfile
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.deepops_gpu import paths
+
+SPEC = {
+    "state": {"type": "str", "choices": ["present", "absent"], "required": True},
+    "folder": {"type": "path", "required": True},
+    "libraries": {"type": "dict", "required": True},
+    "wheels": {"type": "dict", "default": {}},
+}
+# written last: the hash of the wheel that the files beside it are from
+RECORD = ".sha256"
+
+
+def is_there(place, library, sha256):
+    """True where all of its files were taken from the right wheel."""
+    try:
+        with open(os.path.join(place, RECORD)) as stream:
+            known = stream.read().strip()
+    except OSError:
+        return False
+    return known == sha256 and all(os.path.isfile(os.path.join(place, os.path.basename(f))) for f in library["files"])
+
+
+def sha256_of(path):
+    """A file's hash, whatever its size."""
+    digest = hashlib.sha256()
+    with open(path, "rb") as stream:
+        for chunk in iter(lambda: stream.read(2**20), b""):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def unpack(place, library, sha256, wheel):
+    """Take the files out of the wheel: all of them are there at once, or none."""
+    if sha256_of(wheel) != sha256:
+        raise ValueError("{}: not the wheel that is pinned".format(os.path.basename(wheel)))
+    parent = os.path.dirname(place)
+    os.makedirs(parent, mode=0o755, exist_ok=True)
+    made = tempfile.mkdtemp(dir=parent, prefix=".new-")
+    try:
+        with zipfile.ZipFile(wheel) as archive:
+            for member in library["files"]:
+                target = os.path.join(made, os.path.basename(member))
+                with archive.open(member) as source, open(target, "wb") as sink:
+                    shutil.copyfileobj(source, sink, 2**20)
+                os.chmod(target, 0o644)
+        with open(os.path.join(made, RECORD), "w") as stream:
+            stream.write(sha256 + "\n")
+        # jobs of the cluster's user read them
+        os.chmod(made, 0o755)  # noqa: S103
+        shutil.rmtree(place, ignore_errors=True)
+        os.rename(made, place)
+    except BaseException:
+        shutil.rmtree(made, ignore_errors=True)
+        raise
+
+
+def present(module, given, machine):
+    """Unpack what was brought; say what is still missing."""
+    missing, changed = [], False
+    for name, library in sorted(given["libraries"].items()):
+        sha256 = library["wheels"].get(machine, {}).get("sha256", "")
+        place = paths.home(given["folder"], name, library)
+        if is_there(place, library, sha256):
+            continue
+        if name in given["wheels"] and not module.check_mode:
+            try:
+                unpack(place, library, sha256, given["wheels"][name])
+            except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+                module.fail_json(msg="{} {}: {}".format(name, library["version"], error))
+            changed = True
+        else:
+            missing.append(name)
+    module.exit_json(changed=changed or (module.check_mode and bool(missing)), missing=missing, machine=machine)
+
+
+def main():
+    module = AnsibleModule(argument_spec=SPEC, supports_check_mode=True)
+    given, machine = module.params, os.uname().machine
+    if given["state"] == "present":
+        present(module, given, machine)
+    there = os.path.isdir(given["folder"])
+    if there and not module.check_mode:
+        try:
+            shutil.rmtree(given["folder"])
+        except OSError as error:
+            module.fail_json(msg="{} could not be removed: {}".format(given["folder"], error))
+    module.exit_json(changed=there, missing=[], machine=machine)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,93 @@
+#!/usr/bin/python
+"""Test the GPUs of a cluster through Slurm, as a user's jobs."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: slurm_gpu
+short_description: Run the GPU suite on a submit host
+description:
+  - Runs as the connecting user, on a machine with Slurm's client tools. On every node, first as many jobs with one GPU
+    as it has GPUs (and one without) try what they can open, then one job with all of them measures (gpucheck).
+  - Nothing is copied to the nodes. What has no free GPU now is skipped; no job of anybody is touched. Whatever is left
+    of our own is cancelled at the end, and when whoever started this is gone.
+  - An action plugin of the same name brings O(program) and O(declared), and takes O(nodes).
+  - The module does not fail because a check fails. Measurements are judged on the control machine.
+options:
+  cluster: {description: The cluster's name., type: str, required: true}
+  tested: {description: The GPU nodes to test., type: list, elements: str, required: true}
+  declared: {description: What cluster.yml says of each node's GPUs., type: dict, required: true}
+  program: {description: gpucheck, packed, as base64 text., type: str, required: true}
+  gpu_timeout: {description: The longest for one GPU (seconds)., type: float, default: 120}
+  queue_timeout: {description: Seconds a job may wait for resources., type: int, default: 20}
+  reservation: {description: A reservation for all jobs; empty for none., type: str, default: ""}
+  libraries: {description: cuBLAS and NCCL as M(gpu_libraries) keeps them., type: dict, default: {}}
+  libraries_folder: {description: Where it keeps them on the GPU nodes., type: path, default: ""}
+author: deepopsctl
+"""
+
+EXAMPLES = r"""
+- name: Run the GPU suite
+  slurm_gpu:
+    cluster: hpc
+    tested: [gpu01, gpu02]
+    nodes: "{{ slurm_nodes }}"
+"""
+
+RETURN = r"""
+deepops: {description: "C(checks), and gpucheck's results as C(gpus).", type: dict, returned: always}
+elapsed_s: {description: Seconds the suite took., type: float, returned: always}
+"""
+
+import getpass
+import os
+import time
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.deepops_gpu import hangup, inputs, paths, suite
+from ansible.module_utils.deepops_smoke import command
+
+SPEC = {
+    "cluster": {"type": "str", "required": True},
+    "tested": {"type": "list", "elements": "str", "required": True},
+    "declared": {"type": "dict", "required": True},
+    "program": {"type": "str", "required": True},
+    "gpu_timeout": {"type": "float", "default": 120},
+    "queue_timeout": {"type": "int", "default": 20},
+    "reservation": {"type": "str", "default": ""},
+    "libraries": {"type": "dict", "default": {}},
+    "libraries_folder": {"type": "path", "default": ""},
+}
+
+
+def main() -> None:
+    module = AnsibleModule(argument_spec=SPEC, supports_check_mode=True)
+    given = module.params
+    if module.check_mode:
+        module.exit_json(changed=False, deepops={"checks": [], "gpus": []}, elapsed_s=0.0, msg="check mode: no jobs")
+    started = time.monotonic()
+    command.use_reservation(given["reservation"])
+    known = inputs.declared(given["declared"])
+    taken = inputs.Inputs(
+        cluster=given["cluster"],
+        user=getpass.getuser(),
+        tested=[name for name in given["tested"] if name in known],
+        declared=known,
+        program=given["program"],
+        gpu_timeout=given["gpu_timeout"],
+        queue_timeout=given["queue_timeout"],
+        cublas=paths.loaded(given["libraries_folder"], given["libraries"], "cublas"),
+        nccl=paths.loaded(given["libraries_folder"], given["libraries"], "nccl"),
+    )
+    jobs = suite.Jobs(os.urandom(3).hex(), taken)
+    hangup.watch(jobs.abandon)
+    found = suite.run(taken, jobs)
+    module.exit_json(
+        changed=False,
+        deepops={"checks": found.checks, "gpus": found.results},
+        elapsed_s=round(time.monotonic() - started, 1),
+    )
+
+
+if __name__ == "__main__":
+    main()
