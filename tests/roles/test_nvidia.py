@@ -132,3 +132,26 @@ def test_apt_takes_the_sources_and_the_pins(played: Played, case: str, tmp_path:
 
 def test_golden_has_no_file_that_nothing_is_compared_with() -> None:
     assert {path.stem for path in GOLDEN.iterdir()} == set(CASES)
+
+
+def test_the_run_goes_on_where_no_gpu_node_can_be_reached(tmp_path: Path) -> None:
+    group = "{{ 'slurm_controller' if inventory_hostname == 'ctl1' else 'nvidia_gpu' }}"
+    plays: list[dict[str, Any]] = [
+        {"hosts": "all", "gather_facts": False, "tasks": [{"ansible.builtin.group_by": {"key": group}}]},
+        {"ansible.builtin.import_playbook": str(ROOT / "playbooks" / "nvidia.yml")},
+        {"hosts": "slurm_controller", "gather_facts": False, "tasks": [{"name": "Slurm", "ansible.builtin.debug": {}}]},
+    ]
+    # nobody listens there
+    away = {"ansible_connection": "ssh", "ansible_host": "127.0.0.1", "ansible_port": 1, "deepops_digest": "0" * 64}
+
+    done = play(
+        tmp_path,
+        plays,
+        {"ctl1": {}, "gpu01": away},
+        "-e",
+        "deepops_full=false",
+        settings={"ANSIBLE_HOST_PATTERN_MISMATCH": "ignore"},
+    )
+
+    assert "gpu01" in {result.host for result in done.results if result.status == "unreachable"}, done.output
+    assert done.result("Slurm").host == "ctl1"
