@@ -6,6 +6,7 @@ import pytest
 
 from deepopsctl.errors import InputError
 from deepopsctl.gpuform import expand_files, fold_files, from_inventory
+from deepopsctl.hardware import NodeHardware
 from deepopsctl.inventory import build_inventory
 from deepopsctl.model import Cluster, GpuKind, Gpus
 from deepopsctl.slurmconf import gpu_types, gres_lines, gres_of, parse_node_sets
@@ -52,8 +53,10 @@ def conf(gpus: str) -> tuple[str, list[str], list[str]]:
     """Gres=, the lines of gres.conf, the types, as the roles get them through the inventory."""
     inventory = build_inventory(cluster(gpus))
     sets = parse_node_sets(inventory["all"]["vars"]["slurm_nodes"])  # type: ignore[index]
-    hardware = dict.fromkeys(("n1",))
-    return gres_of(sets[0]), gres_lines(sets, hardware), gpu_types(sets)  # type: ignore[arg-type]
+    hardware = {
+        "n1": NodeHardware(cpus=64, boards=1, sockets=2, cores_per_socket=16, threads_per_core=2, memory_mb=512000)
+    }
+    return gres_of(sets[0]), gres_lines(sets, hardware), gpu_types(sets)
 
 
 def faults(gpus: str) -> list[str]:
