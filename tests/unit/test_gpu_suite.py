@@ -6,9 +6,9 @@ import json
 import os
 import subprocess
 import sys
-import threading
 from base64 import b64encode
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -413,15 +413,34 @@ def test_jobs_are_named_after_their_suite_and_limited() -> None:
     assert session.Session("abc", "ubuntu").name("x") == "deepopsctl-smoke-abc-x"
 
 
-def test_when_nobody_reads_any_more_the_program_cleans_up_and_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    reader, writer = os.pipe()
-    left, ended = threading.Event(), threading.Event()
-    monkeypatch.setattr(hangup.os, "_exit", lambda _code: ended.set())
+# as Ansible's wrapper runs a module: what it made goes when the module raises SystemExit
+WRAPPED = """
+import pathlib, sys, tempfile, threading
+from concurrent.futures import ThreadPoolExecutor
+import hangup
+hangup._GRACE_S = 1.0
+left, made = threading.Event(), tempfile.mkdtemp(dir=sys.argv[1])
+try:
+    hangup.watch(left.set)
+    print("ready", flush=True)
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(threading.Event.wait, [left if sys.argv[2] == "obeys" else threading.Event()]))
+    threading.Event().wait()
+finally:
+    pathlib.Path(made).rmdir()
+    pathlib.Path(sys.argv[1], "left" if left.is_set() else "not left").touch()
+"""
 
-    hangup.watch(left.set, writer)
-    assert not left.is_set()
-    os.close(reader)
 
-    assert ended.wait(30)
-    assert left.is_set()
-    os.close(writer)
+@pytest.mark.parametrize("work", ["obeys", "hangs"])
+def test_when_nobody_reads_any_more_the_program_cleans_up_and_ends(work: str, tmp_path: Path) -> None:
+    argv = [sys.executable, "-c", WRAPPED, str(tmp_path), work]
+    environment = {**os.environ, "PYTHONPATH": str(Path(hangup.__file__).parent)}
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, env=environment) as process:
+        assert process.stdout
+        assert process.stdout.readline() == b"ready\n"
+        assert process.poll() is None
+        process.stdout.close()
+
+        assert process.wait(60) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["left"]
