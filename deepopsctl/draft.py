@@ -11,6 +11,7 @@ from deepopsctl.nodelist import expand, fold_in_order, pair, shorten
 from deepopsctl.policydraft import Place, PolicyDraft
 from deepopsctl.problems import Problems, RefusedError
 from deepopsctl.slurmgres import gres_counts
+from deepopsctl.storage.draft import Machines, StorageDraft
 from deepopsctl.values import address_key, check_address, check_name
 
 # More than the largest Slurm clusters have; guards memory against a mistyped range.
@@ -73,6 +74,7 @@ class Draft:
         self.protected = False
         self.access = Access(user="")
         self.policy = PolicyDraft()
+        self.storage = StorageDraft()
         self.carryover = Carryover()
         # set where an entry can't be read: what it would have brought is then not called missing
         self.incomplete = False
@@ -159,12 +161,24 @@ class Draft:
         found = (machine.gpus for machine in self.machines.values() if machine.gpus)
         types = frozenset(kind for gpus in found for kind in gres_counts(gpus))
         policy = self.policy.finish(written, types, self.problems)
+        storage = self.storage.finish(self._for_storage(), self.problems)
         self.problems.raise_if_any()
         nodes = tuple(
             Node(m.name, m.roles, m.address, m.port, m.gpus, m.features, m.slurm) for m in self.machines.values()
         )
         partitions = partitions or default_partitions(nodes)
-        return Cluster(self.name or DEFAULT_NAME, self.access, nodes, partitions, policy, self.protected)
+        return Cluster(self.name or DEFAULT_NAME, self.access, nodes, partitions, policy, self.protected, storage)
+
+    def _for_storage(self) -> Machines:
+        machines = self.machines.values()
+        with_role = {role: [m.name for m in machines if role in m.roles] for role in Role}
+        servers = with_role[Role.NFS_SERVER] or with_role[Role.CONTROLLER][:1]
+        return Machines(
+            addresses={machine.name: machine.address for machine in machines},
+            roles={machine.name: frozenset(role.value for role in machine.roles) for machine in machines},
+            servers=frozenset(servers),
+            incomplete=self.incomplete,
+        )
 
     def _check_addresses(self) -> None:
         seen: dict[str, Machine] = {}

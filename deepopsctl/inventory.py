@@ -11,6 +11,7 @@ from deepopsctl.nodelist import fold
 from deepopsctl.slurmgres import gres_value
 from deepopsctl.specwriter import address_pieces
 from deepopsctl.ssh.jump import inventory_option
+from deepopsctl.storage.writer import variable as storage_variable
 from deepopsctl.yamlout import block
 
 GROUPS = MappingProxyType({
@@ -89,6 +90,7 @@ def _shared_variables(cluster: Cluster) -> dict[str, object]:
         "slurm_nodes": _slurm_nodes(cluster),
         "slurm_partitions": [_slurm_partition(partition) for partition in cluster.partitions],
         **({"slurm_policy": policy} if policy else {}),
+        **({"storage_mounts": storage_variable(cluster.storage)} if cluster.storage else {}),
     }
 
 

@@ -8,6 +8,7 @@ from enum import StrEnum
 from types import MappingProxyType
 
 from deepopsctl.policy import Policy
+from deepopsctl.storage.model import Mount
 
 
 class Role(StrEnum):
@@ -108,6 +109,7 @@ class Cluster:
     policy: Policy = field(default_factory=Policy)
     # whoever takes machines from it has to type its name
     protected: bool = False
+    storage: tuple[Mount, ...] = ()
 
     def with_role(self, role: Role) -> tuple[Node, ...]:
         """The nodes that have `role`; delegated functions fall to the first controller."""

@@ -20,6 +20,7 @@ from deepopsctl.specsections import (
     SectionReader,
     dotted,
 )
+from deepopsctl.storage.spec import StorageReader
 from deepopsctl.yamltext import Document, Path, parse_yaml
 
 SCHEMA = 1
@@ -94,6 +95,7 @@ class _Reader(SectionReader):
         for index, item in enumerate(partitions):
             self._partition(self.fit(PartitionSection, item, ("partitions", index)), ("partitions", index))
         PolicyReader(self, self.draft.policy).read(whole)
+        StorageReader(self, self.draft.storage).read(whole)
 
     def _cluster(self, section: ClusterSection | None) -> None:
         if section is None:

@@ -105,7 +105,14 @@ class _Edit:
             if new.machines[0][1]:
                 entry["addresses"] = fold_in_order(address for _, address in new.machines)
             self.source.insert_after(self.nodes, beside.index, entry | attributes(new.model))
-        self._add_to_partitions([name for name, _ in new.machines], new.partitions)
+        names = [name for name, _ in new.machines]
+        for partition, scalar in self._partitions():
+            if partition.name in new.partitions:
+                self._add_to("partitions", scalar, names)
+        for _, scalar in self._storage():
+            # storage of roles and of all machines has the new ones anyway
+            if new.beside in expand(scalar.value):
+                self._add_to("storage", scalar, names)
 
     def remove(self, gone: frozenset[str]) -> None:
         """Note the edits that remove machines."""
@@ -119,16 +126,22 @@ class _Edit:
             elif len(left) < len(entry.machines):
                 self._write(entry, left)
         for partition, scalar in self._partitions():
-            names = expand(scalar.value)
-            left_names = [name for name in names if name not in gone]
-            if not left_names:
-                raise InputError.single(
-                    f"{WHERE}:{scalar.start_mark.line + 1}",
-                    f"the partition {partition.name} would have no node left",
-                    f"give it other nodes or remove it first; then `deepopsctl node remove {fold_in_order(names)}`",
-                )
-            if len(left_names) < len(names):
-                self._set(scalar, _refold(scalar.value, left_names))
+            self._remove_from("partitions", f"the partition {partition.name}", scalar, gone)
+        for name, scalar in self._storage():
+            self._remove_from("storage", f"the storage {name}", scalar, gone)
+
+    def _remove_from(self, section: str, what: str, scalar: yaml.ScalarNode, gone: frozenset[str]) -> None:
+        """Note the edit that shortens a list of nodes; it must not become empty."""
+        names = expand(scalar.value)
+        left = [name for name in names if name not in gone]
+        if not left:
+            raise InputError.single(
+                f"{WHERE}:{scalar.start_mark.line + 1}",
+                f"{what} would have no node left",
+                f"give it other nodes or remove it first; then `deepopsctl node remove {fold_in_order(names)}`",
+            )
+        if len(left) < len(names):
+            self._set(section, scalar, _refold(scalar.value, left))
 
     def set_address(self, name: str, address: str) -> None:
         """Note the edit that gives a machine another address."""
@@ -177,18 +190,24 @@ class _Edit:
                 found.append((known[name.value], nodes))
         return found
 
-    def _add_to_partitions(self, names: Sequence[str], wanted: Iterable[str]) -> None:
-        wanted = frozenset(wanted)
-        for partition, scalar in self._partitions():
-            if partition.name in wanted:
-                merged = _merged([(name, "") for name in expand(scalar.value)], [(name, "") for name in names])
-                self._set(scalar, _refold(scalar.value, [name for name, _ in merged]))
+    def _storage(self) -> list[tuple[str, yaml.ScalarNode]]:
+        """Storage that lists its nodes, by name, with the place of the list."""
+        found = []
+        for item in items_of(value_of(self.source.root, "storage")):
+            name, nodes = value_of(item, "name"), value_of(item, "nodes")
+            if isinstance(name, yaml.ScalarNode) and isinstance(nodes, yaml.ScalarNode) and nodes.value.strip():
+                found.append((name.value, nodes))
+        return found
 
-    def _set(self, scalar: yaml.ScalarNode, value: str) -> None:
-        # a partition's own braces, or those around all of them
-        partitions = value_of(self.source.root, "partitions")
-        items = [item for item in items_of(partitions) if scalar is value_of(item, "nodes")]
-        in_flow = any(bool(node.flow_style) for node in (partitions, *items) if isinstance(node, yaml.CollectionNode))
+    def _add_to(self, section: str, scalar: yaml.ScalarNode, names: Sequence[str]) -> None:
+        merged = _merged([(name, "") for name in expand(scalar.value)], [(name, "") for name in names])
+        self._set(section, scalar, _refold(scalar.value, [name for name, _ in merged]))
+
+    def _set(self, section: str, scalar: yaml.ScalarNode, value: str) -> None:
+        # an entry's own braces, or those around all of them
+        entries = value_of(self.source.root, section)
+        items = [item for item in items_of(entries) if scalar is value_of(item, "nodes")]
+        in_flow = any(bool(node.flow_style) for node in (entries, *items) if isinstance(node, yaml.CollectionNode))
         self.source.set_scalar(scalar, value, in_flow=in_flow)
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Annotated, Literal, TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import Annotated, Any, Literal, TypeVar, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
@@ -135,6 +135,20 @@ class PreemptionSection(Section):
     exempt_time: str = ""
 
 
+class StorageSection(Section):
+    """One of `storage`; the mappings that belong to its type are read by the type."""
+
+    name: str
+    type: str
+    path: str
+    source: str = ""
+    nodes: str = ""
+    options: list[str] = []
+    required: Boolean = False
+    automount: Boolean = False
+    user_writable: str = ""
+
+
 class ClusterFile(Section):
     """The whole file."""
 
@@ -147,21 +161,24 @@ class ClusterFile(Section):
     users: list[object] = []
     priority: object = None
     preemption: object = None
+    storage: list[object] = []
 
 
-_MODELS: dict[str, type[Section]] = {
-    "": ClusterFile, "cluster": ClusterSection, "nodes": NodeSection,
-    "gpus": GpusSection, "partitions": PartitionSection, "qos": QosSection, "accounts": AccountSection,
-    "users": UserSection, "priority": PrioritySection, "preemption": PreemptionSection,
-}  # fmt: skip
+def _keys(model: type[Section], within: Path) -> list[str]:
+    """The keys that a section has, or one of the sections inside it."""
+    for part in within:
+        if isinstance(part, str):
+            inner: list[Any] = [model.model_fields[part].annotation]
+            while inner and not (isinstance(inner[0], type) and issubclass(inner[0], Section)):
+                inner = [*get_args(inner[0]), *inner[1:]]
+            model = inner[0] if inner else Section
+    return [info.alias or name for name, info in model.model_fields.items()]
 
 
-def _explain(fault: ErrorDetails, path: Path) -> tuple[str, str]:
+def _explain(fault: ErrorDetails, path: Path, known: Sequence[str]) -> tuple[str, str]:
     """A message and a hint in this project's words for a fault that pydantic found."""
     field, kind = dotted(path), fault["type"]
     if kind == "extra_forbidden":
-        section = next((part for part in reversed(path[:-1]) if isinstance(part, str)), "")
-        known = [info.alias or name for name, info in _MODELS[section].model_fields.items()]
         return f"{field}: unknown key", values.suggest(str(path[-1]), known)
     if path == ("schema",):
         return (
@@ -173,11 +190,14 @@ def _explain(fault: ErrorDetails, path: Path) -> tuple[str, str]:
     hints = {
         "string_type": ("must be one value, not a list or mapping", "write KEY: VALUE"),
         "list_type": ("must be a list", "write it in brackets: [a, b]"),
+        "tuple_type": ("must be a list", "write it in brackets: [a, b]"),
         "dict_type": ("must be keys with values", "write {KEY: VALUE}"),
         "model_type": ("must be keys with values", "write {KEY: VALUE, ...}"),
         "too_short": ("is empty", "give at least one"),
         "bool_type": ("must be true or false", "write true or false"),
         "bool_parsing": ("must be true or false", "write true or false"),
+        "int_type": ("must be a whole number", "write a number"),
+        "int_parsing": ("must be a whole number", "write a number"),
     }
     message, hint = hints.get(kind, (fault["msg"].lower(), "see docs/reference/cluster-yml.md"))
     return f"{field}: {message}", hint
@@ -197,14 +217,24 @@ class SectionReader:
         self.where = where
         self.problems = problems
 
-    def fit(self, model: type[S], content: object, path: Path) -> S | None:
-        """A section as its model has it; None where it has faults, which are noted."""
+    def fit(self, model: type[S], content: object, path: Path, *, beside: Iterable[str] = ()) -> S | None:
+        """A section as its model has it; None where it has faults, which are noted.
+
+        Keys `beside` the model's own are known, and read by somebody else.
+        """
+        others = frozenset(beside)
+        mine = (
+            {key: item for key, item in content.items() if key not in others} if isinstance(content, dict) else content
+        )
         try:
-            return model.model_validate(content)
+            return model.model_validate(mine)
         except ValidationError as error:
             for fault in error.errors(include_url=False):
-                place = (*path, *(part for part in fault["loc"] if part != "[key]"))
-                self.problems.add(f"{self.where}:{self.document.line(place)}", *_explain(fault, place))
+                within = tuple(part for part in fault["loc"] if part != "[key]")
+                known = _keys(model, within[:-1]) if fault["type"] == "extra_forbidden" else []
+                place = (*path, *within)
+                words = _explain(fault, place, [*known, *(sorted(others) if len(within) == 1 else ())])
+                self.problems.add(f"{self.where}:{self.document.line(place)}", *words)
         return None
 
     def value(self, path: Path, check: Callable[[V], T], given: V, instead: T) -> T:

@@ -9,6 +9,7 @@ from deepopsctl.gpuform import as_written
 from deepopsctl.model import Cluster, Node, Partition, Role
 from deepopsctl.nodelist import fold_in_order, fold_pairs
 from deepopsctl.policywriter import policy_lines
+from deepopsctl.storage.writer import storage_lines
 from deepopsctl.yamlout import flow
 
 # An entry whose addresses follow no pattern is cut into pieces that a person can still read.
@@ -30,6 +31,7 @@ def render_spec(cluster: Cluster) -> str:
     lines += ["", _PARTITIONS, "partitions:"]
     lines += [f"  - {flow(_partition_entry(partition))}" for partition in cluster.partitions]
     lines += policy_lines(cluster.policy)
+    lines += storage_lines(cluster.storage)
     return "\n".join(lines) + "\n"
 
 

@@ -45,12 +45,14 @@ def test_the_cluster_file_and_the_command_in_the_reference_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    shown, gpus, policy = re.findall(r"```yaml\n(.*?)```", (REFERENCE / "cluster-yml.md").read_text(), re.DOTALL)
+    reference = (REFERENCE / "cluster-yml.md").read_text()
+    shown, gpus, policy, storage = re.findall(r"```yaml\n(.*?)```", reference, re.DOTALL)
     (command,) = re.findall(r"```\ndeepopsctl (init .*?)\n```", (REFERENCE / "node-lists.md").read_text())
     assert len(parse_spec(shown, "cluster.yml").nodes) == 18
     with_gpus = gpus.replace("nodes:", "schema: 1\nnodes:\n  - {names: ctl1, roles: [controller]}")
     assert [node.gpus and node.gpus.count for node in parse_spec(with_gpus, "").nodes] == [None, 4, 2]
     assert len(parse_spec(shown + policy, "cluster.yml").policy.accounts) == 2
+    assert [len(mount.nodes) for mount in parse_spec(shown + storage, "cluster.yml").storage] == [17, 17, 16, 4]
     assert run(shlex.split(command)) == 0
 
 

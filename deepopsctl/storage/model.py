@@ -1,0 +1,88 @@
+"""What is mounted on which machines, and what a node needs for one mount. Frozen, and free of any file format."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+
+NOTHING: Mapping[str, object] = MappingProxyType({})
+
+
+class StorageType(StrEnum):
+    """What kind of file system an entry is."""
+
+    NFS = "nfs"
+    LUSTRE = "lustre"
+    BEEGFS = "beegfs"
+    CEPHFS = "cephfs"
+    GLUSTERFS = "glusterfs"
+    TMPFS = "tmpfs"
+    LOCAL = "local"
+
+
+# Types that are reached over the network; the others are each node's own.
+NETWORKED = frozenset(StorageType) - {StorageType.TMPFS, StorageType.LOCAL}
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """One entry of `storage`.
+
+    `nodes` are all machines that mount it, in the order of cluster.yml, and `written` what cluster.yml says of them
+    ('' for nothing: every machine but the server). `server` is the machine of the cluster that serves it, '' for none.
+    `settings` is the mapping named as the type; `parts` are `quota`, `purge` and whatever else a type's mount may have.
+    """
+
+    name: str
+    type: StorageType
+    source: str
+    path: str
+    nodes: tuple[str, ...]
+    written: str = ""
+    server: str = ""
+    options: tuple[str, ...] = ()
+    required: bool = False
+    automount: bool = False
+    user_writable: str = ""
+    settings: Mapping[str, object] = field(default_factory=lambda: NOTHING)
+    parts: Mapping[str, Mapping[str, object]] = field(default_factory=lambda: MappingProxyType({}))
+
+
+@dataclass(frozen=True, slots=True)
+class Platform:
+    """What a client depends on: `Debian13`, and the running kernel's release."""
+
+    name: str
+    kernel: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFile:
+    """A file that a mount needs; one with `secret` is never shown."""
+
+    path: str
+    content: str
+    mode: str = "0644"
+    secret: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What one node needs for one mount: pure data, which the role applies.
+
+    `packages` have versions ('' for any). `what`, `fstype` and `options` go into the mount unit, which starts after the
+    units in `after` and fails without those in `requires`. `services` are units that must run and are not our own.
+    `problems` are sentences why this node can't have it: nothing is touched then.
+    """
+
+    what: str
+    fstype: str
+    options: tuple[str, ...] = ()
+    packages: Mapping[str, str] = field(default_factory=dict)
+    files: tuple[NodeFile, ...] = ()
+    after: tuple[str, ...] = ()
+    requires: tuple[str, ...] = ()
+    services: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()

@@ -1,0 +1,146 @@
+"""Storage of type `nfs`: a server outside, or an export that a machine of the cluster serves by our doing."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Iterator, Mapping
+
+from deepopsctl.nodelist import shorten
+from deepopsctl.problems import RefusedError
+from deepopsctl.specsections import Boolean, Section
+from deepopsctl.storage.kinds import Fault, Kind, Site
+from deepopsctl.storage.model import Mount, Needs, Platform
+from deepopsctl.storage.paths import check_exported
+from deepopsctl.values import check_address, suggest
+
+VERSIONS = ("4.2", "4.1", "4.0", "3")
+DEFAULT_VERSION = "4.2"
+SQUASH = {"root": "root_squash", "all": "all_squash", "none": "no_root_squash"}
+MAX_CONNECTIONS = 16
+RDMA_PORT = 20049
+# An export to more than this is one to the whole world.
+WIDEST = {4: 8, 6: 32}
+# What only the serving side does; a server outside is asked for it in vain.
+EXPORT_KEYS: Mapping[str, object] = {"squash": "root", "read_only": False, "clients": (), "serve": True}
+
+_SOURCE = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:\s]+):(/\S*)")
+
+
+class NfsSection(Section):
+    """`nfs` of an entry."""
+
+    version: str = DEFAULT_VERSION
+    nconnect: str = ""
+    rdma: Boolean = False
+    serve: Boolean = True
+    squash: str = "root"
+    read_only: Boolean = False
+    clients: tuple[str, ...] = ()
+
+
+def split_source(source: str) -> tuple[str, str]:
+    """Server and path of `SERVER:/PATH`; both '' where it is none."""
+    found = _SOURCE.fullmatch(source)
+    return (found[1].strip("[]"), found[2]) if found else ("", "")
+
+
+def _server(mount: Mount, site: Site) -> str:
+    """The machine that serves it: one of the cluster's, unless the site looks after that export itself."""
+    host, _ = split_source(mount.source)
+    return site.machine(host) if host and mount.settings.get("serve", True) else ""
+
+
+def _check(mount: Mount, site: Site) -> Iterator[Fault]:
+    host, path = split_source(mount.source)
+    if not host:
+        what = "names no server" if mount.source.startswith("/") else f"{shorten(mount.source)!r} is no SERVER:/PATH"
+        yield "source", RefusedError(what, "write SERVER:/PATH; SERVER may be a machine of this cluster")
+        return
+    yield from _check_host(host)
+    yield from _check_client(mount.settings)
+    given = [key for key in EXPORT_KEYS if key in mount.settings]
+    if mount.server:
+        yield from _check_export(mount, site, path)
+    elif given and not site.machine(host):
+        what = f"{host} is no machine of this cluster, so its exports are not ours to set"
+        yield f"nfs.{given[0]}", RefusedError(what, "set it on that server, and leave it out here")
+
+
+def _check_host(host: str) -> Iterator[Fault]:
+    try:
+        check_address(host)
+    except RefusedError as refusal:
+        yield "source", refusal
+
+
+def _check_client(settings: Mapping[str, object]) -> Iterator[Fault]:
+    version, nconnect = str(settings.get("version", DEFAULT_VERSION)), str(settings.get("nconnect", ""))
+    if version not in VERSIONS:
+        yield "nfs.version", RefusedError(f"{shorten(version)!r} is no version of NFS", suggest(version, VERSIONS))
+    if nconnect and (not nconnect.isdecimal() or not 1 <= int(nconnect) <= MAX_CONNECTIONS):
+        hint = f"give 1 to {MAX_CONNECTIONS}"
+        yield "nfs.nconnect", RefusedError(f"{shorten(nconnect)!r} is no number of connections", hint)
+
+
+def _check_export(mount: Mount, site: Site, path: str) -> Iterator[Fault]:
+    if mount.server not in site.servers:
+        what = f"{mount.server} is a machine of this cluster without the role nfs_server"
+        hint = "give it that role, or say `nfs: {serve: false}` where somebody else sets up its exports"
+        yield "source", RefusedError(what, hint)
+    try:
+        check_exported(path)
+    except RefusedError as refusal:
+        yield "source", refusal
+    squash = str(mount.settings.get("squash", "root"))
+    if squash not in SQUASH:
+        yield "nfs.squash", RefusedError(f"{shorten(squash)!r} is no user to squash", suggest(squash, SQUASH))
+    clients = mount.settings.get("clients", ())
+    for client in clients if isinstance(clients, tuple) else ():
+        try:
+            check_client_range(str(client))
+        except RefusedError as refusal:
+            yield "nfs.clients", refusal
+
+
+def check_client_range(text: str) -> str:
+    """An address or a subnet that may mount an export; never everybody."""
+    if "*" in text or "?" in text:
+        raise RefusedError(f"{shorten(text)!r} is everybody", "write the subnet of the nodes: 10.0.0.0/24")
+    try:
+        network = ipaddress.ip_network(text)
+    except ValueError as error:
+        hint = "write an address or a subnet: 10.0.0.0/24"
+        raise RefusedError(f"{shorten(text)!r} is neither an address nor a subnet", hint) from error
+    if network.prefixlen < WIDEST[network.version]:
+        raise RefusedError(f"{text} is nearly everybody", f"give a subnet of /{WIDEST[network.version]} or narrower")
+    return text
+
+
+def mount_options(settings: Mapping[str, object], options: tuple[str, ...]) -> tuple[str, ...]:
+    """What the client is told, in an order of its own."""
+    found = [f"vers={settings.get('version', DEFAULT_VERSION)}"]
+    found += [f"nconnect={settings['nconnect']}"] if settings.get("nconnect") else []
+    found += ["proto=rdma", f"port={RDMA_PORT}"] if settings.get("rdma") else []
+    found += ["ro"] if settings.get("read_only") and "ro" not in options else []
+    return (*found, *options)
+
+
+def needs(mount: Mount, _platform: Platform) -> Needs:
+    """A client of a server, which `mount.source` names as it is reached."""
+    return Needs(
+        what=mount.source,
+        fstype="nfs",
+        options=mount_options(mount.settings, mount.options),
+        packages={"nfs-common": ""},
+    )
+
+
+_VERSION_KEY = "nfs: {version: ...}"
+KIND = Kind(
+    NfsSection, _check, server=_server,
+    owned={
+        "vers": _VERSION_KEY, "nfsvers": _VERSION_KEY, "minorversion": _VERSION_KEY, "nconnect": "nfs: {nconnect: N}",
+        "rdma": "nfs: {rdma: true}", "proto": "nfs: {rdma: true}", "port": "nfs: {rdma: true}",
+    },
+)  # fmt: skip

@@ -1,0 +1,52 @@
+"""Where something may be mounted, and what may be handed out."""
+
+from __future__ import annotations
+
+import re
+
+from deepopsctl.nodelist import shorten
+from deepopsctl.problems import RefusedError
+
+# Nothing is mounted over these, nor below them: the system, and what the daemons of the cluster keep.
+TREES = (
+    "/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/proc", "/root", "/run", "/sbin", "/sys",
+    "/usr/bin", "/usr/include", "/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/libexec", "/usr/sbin", "/usr/share",
+    "/var/cache/apt", "/var/lib/apt", "/var/lib/deepopsctl", "/var/lib/dpkg", "/var/lib/munge", "/var/lib/mysql",
+    "/var/lib/nfs", "/var/lib/slurm", "/var/lib/systemd", "/var/run", "/var/spool/slurm", "/var/spool/slurmctld",
+    "/var/spool/slurmd",
+)  # fmt: skip
+# Below these there is room, but they themselves belong to the system.
+FOLDERS = ("/", "/usr", "/var", "/var/cache", "/var/lib", "/var/log", "/var/spool")
+
+# What stands in a unit file as it is: no blanks, quotes or specifiers.
+_PATH = re.compile(r"/[A-Za-z0-9._/+@:=-]*")
+_HINT = "take a folder of its own: /home, /scratch, /data/project"
+
+
+def check_path(text: str) -> str:
+    """A mount point: absolute, in its shortest form, and nothing that the system needs."""
+    _check_form(text)
+    tree = next((tree for tree in TREES if text == tree or text.startswith(f"{tree}/")), "")
+    if text in FOLDERS or tree:
+        raise RefusedError(f"{shorten(text)} belongs to the system", _HINT)
+    return text
+
+
+def check_exported(text: str) -> str:
+    """A folder that is handed out to other machines."""
+    return check_path(text)
+
+
+def is_below(inner: str, outer: str) -> bool:
+    """Whether one path is inside the other."""
+    return inner.startswith(f"{outer.rstrip('/')}/")
+
+
+def _check_form(text: str) -> None:
+    if not text.startswith("/"):
+        raise RefusedError(f"{shorten(text)!r} is no absolute path", "let it begin with /")
+    if not _PATH.fullmatch(text):
+        raise RefusedError(f"{shorten(text)!r} can't be used as a path", "use letters, digits and . _ - + @ : =")
+    parts = text[1:].split("/")
+    if text != "/" and ("" in parts or "." in parts or ".." in parts):
+        raise RefusedError(f"{shorten(text)} is not in its shortest form", "leave out //, . and .. and the last /")

@@ -1,0 +1,183 @@
+"""The section `storage` of cluster.yml, read value by value into a StorageDraft."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+
+from deepopsctl.nodelist import shorten
+from deepopsctl.policydraft import Place
+from deepopsctl.problems import RefusedError
+from deepopsctl.specsections import Section, SectionReader, StorageSection, dotted
+from deepopsctl.storage.draft import Entry, StorageDraft
+from deepopsctl.storage.kinds import Kind, known_kinds, known_parts
+from deepopsctl.storage.model import Mount, StorageType
+from deepopsctl.storage.paths import check_path, is_below
+from deepopsctl.values import suggest
+from deepopsctl.yamltext import Path
+
+_NAME = re.compile(r"[a-z][a-z0-9_-]{0,31}")
+_SOURCE = re.compile(r"[A-Za-z0-9._/+@:=,\[\]-]+")
+_OPTION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+=\[\]-]*")
+# What the units say, with what says it here instead.
+_OWNED = {
+    "defaults": "no options", "auto": "automount", "noauto": "automount", "nofail": "required",
+    "_netdev": "nothing: it follows from the type", "user": "nothing: units are mounted by root",
+    "users": "nothing: units are mounted by root",
+}  # fmt: skip
+# Of each of these only one can hold.
+_OPPOSITES = (
+    ("ro", "rw"), ("hard", "soft"), ("sync", "async"), ("exec", "noexec"), ("suid", "nosuid"), ("dev", "nodev"),
+    ("atime", "noatime"), ("fg", "bg"),
+)  # fmt: skip
+
+
+class StorageReader:
+    """Fills a StorageDraft from the section of one document."""
+
+    def __init__(self, reader: SectionReader, draft: StorageDraft) -> None:
+        self.reader = reader
+        self.draft = draft
+        self.kinds = known_kinds()
+
+    def read(self, whole: Mapping[str, object]) -> None:
+        """Read entry by entry: a fault in one must not hide the faults of the others."""
+        items = whole.get("storage")
+        for index, item in enumerate(items if isinstance(items, list) else []):
+            self._entry(item, ("storage", index))
+
+    def _entry(self, item: object, path: Path) -> None:
+        section = self.reader.fit(StorageSection, item, path, beside=self._beside())
+        if section is None:
+            return
+        before = len(self.reader.problems)
+        kind_name = self.reader.value((*path, "type"), self._type, section.type, None)
+        written = item if isinstance(item, dict) else {}
+        if kind_name is None:
+            return
+        kind = self.kinds[kind_name]
+        where = self.reader.value((*path, "path"), check_path, section.path, section.path)
+        settings = self._settings(kind, kind_name, written, path)
+        mount = Mount(
+            name=self.reader.value((*path, "name"), _check_name, section.name, section.name),
+            type=kind_name,
+            source=self._source(kind, section.source, path),
+            path=where,
+            nodes=(),
+            written=section.nodes.strip(),
+            options=tuple(self._options(kind, section.options, path)),
+            required=section.required,
+            automount=section.automount,
+            user_writable=self.reader.value((*path, "user_writable"), _below(where), section.user_writable, ""),
+            settings=settings,
+            parts=self._parts(kind_name, written, path),
+        )
+        is_sound = len(self.reader.problems) == before
+        places = {key: self.reader.at((*path, *key.split("."))) for key in _keys(written)}
+        self.draft.entries.append(Entry(Place(self.reader.at(path), dotted(path)), places, mount, is_sound))
+
+    def _beside(self) -> frozenset[str]:
+        """Keys of an entry that are mappings of their own: one for each type, and those of several."""
+        return frozenset((*(kind.value for kind in self.kinds), *known_parts()))
+
+    def _type(self, text: str) -> StorageType:
+        known = [kind.value for kind in self.kinds]
+        if text not in known:
+            raise RefusedError(f"{shorten(text)!r} is no type of storage", suggest(text, known))
+        return StorageType(text)
+
+    def _source(self, kind: Kind, source: str, path: Path) -> str:
+        if not source and not kind.needs_source:
+            return ""
+        return self.reader.value((*path, "source"), _check_source, source, source)
+
+    def _settings(
+        self, kind: Kind, name: StorageType, written: Mapping[str, object], path: Path
+    ) -> Mapping[str, object]:
+        """The mapping named as the type; one that is named as another type is a mistake."""
+        for other in self.kinds:
+            if other is not name and other.value in written:
+                refusal = RefusedError(f"is for entries of type {other.value}, this one is {name.value}", "remove it")
+                place = (*path, other.value)
+                self.reader.problems.refuse(self.reader.at(place), dotted(place), refusal)
+        return self._mapping(kind.section, written.get(name.value), (*path, name.value))
+
+    def _parts(
+        self, name: StorageType, written: Mapping[str, object], path: Path
+    ) -> Mapping[str, Mapping[str, object]]:
+        found = {}
+        for key, part in known_parts().items():
+            if key in written and name not in part.types:
+                can = ", ".join(sorted(part.types))
+                refusal = RefusedError(f"can't be set for type {name.value}", f"it is for {can}")
+                self.reader.problems.refuse(self.reader.at((*path, key)), dotted((*path, key)), refusal)
+            elif key in written:
+                found[key] = self._mapping(part.section, written[key], (*path, key))
+        return found
+
+    def _mapping(self, section: type[Section], content: object, path: Path) -> Mapping[str, object]:
+        if content is None:
+            return {}
+        read = self.reader.fit(section, content, path)
+        return read.model_dump(exclude_unset=True) if read else {}
+
+    def _options(self, kind: Kind, options: list[str], path: Path) -> Iterator[str]:
+        seen: dict[str, str] = {}
+        for index, text in enumerate(options):
+            place = (*path, "options", index)
+            option = self.reader.value(place, lambda given: _check_option(given, kind.owned), text, "")
+            key = option.partition("=")[0]
+            rival = next((other for pair in _OPPOSITES if key in pair for other in pair if other != key), "")
+            clash = seen.get(key) or seen.get(rival)
+            if option and clash:
+                refusal = RefusedError(f"{option} and {clash} can't both hold", "keep one of them")
+                self.reader.problems.refuse(self.reader.at(place), dotted(place), refusal)
+            elif option:
+                seen[key] = option
+                yield option
+
+
+def _keys(written: Mapping[str, object]) -> Iterator[str]:
+    """Keys of an entry, and `key.key` for those of its mappings."""
+    for key, value in written.items():
+        yield key
+        if isinstance(value, dict):
+            yield from (f"{key}.{inner}" for inner in value)
+
+
+def _check_name(name: str) -> str:
+    if not _NAME.fullmatch(name):
+        hint = "use up to 32 lower-case letters, digits, - and _, beginning with a letter"
+        raise RefusedError(f"{shorten(name)!r} can't be the name of storage", hint)
+    return name
+
+
+def _check_source(source: str) -> str:
+    if not source:
+        raise RefusedError("is missing", "say what is mounted: SERVER:/PATH, a disk, a folder")
+    if not _SOURCE.fullmatch(source):
+        hint = "no blanks, quotes, % or #"
+        raise RefusedError(f"{shorten(source)!r} can't be written into a mount unit", hint)
+    return source
+
+
+def _below(path: str) -> Callable[[str], str]:
+    def check(text: str) -> str:
+        if text and text != path and not is_below(check_path(text), path):
+            raise RefusedError(f"{shorten(text)} is not in {path}", "name a folder below the mount point")
+        return text
+
+    return check
+
+
+def _check_option(text: str, owned: Mapping[str, str]) -> str:
+    if "," in text:
+        raise RefusedError(f"{shorten(text)!r} is several options", "write a list: [ro, noatime]")
+    if not _OPTION.fullmatch(text):
+        raise RefusedError(f"{shorten(text)!r} is no mount option", "write WORD or WORD=VALUE")
+    key = text.partition("=")[0]
+    if key.startswith("x-"):
+        raise RefusedError(f"{key} is written by deepopsctl", "units are generated: use required and automount")
+    if key in owned or key in _OWNED:
+        raise RefusedError(f"{key} is written by deepopsctl", f"use {owned.get(key) or _OWNED[key]}")
+    return text
