@@ -5,7 +5,6 @@ from __future__ import annotations
 import glob
 import os
 import re
-import subprocess
 
 from ansible.module_utils import node_packages, openpgp
 from ansible.module_utils.deepops_doctor import command
@@ -90,12 +89,6 @@ def refresh(path, lock_wait):
 
 def has_lists(path):
     """Whether apt has the package lists of a source file; a file that is not there needs none."""
-    shown = subprocess.run(
-        ["apt-get", "indextargets", "--format", "$(FILENAME)", "-o", "Dir::Etc::sourcelist=%s" % path]
-        + ["-o", "Dir::Etc::sourceparts=-", "Created-By: Packages"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        universal_newlines=True,
-        check=False,
-    ).stdout
-    return any(os.path.exists(name) for name in shown.split())
+    only = ["-o", "Dir::Etc::sourcelist=%s" % path, "-o", "Dir::Etc::sourceparts=-"]
+    asked = ["apt-get", "indextargets", "--format", "$(FILENAME)"] + only + ["Created-By: Packages"]
+    return any(os.path.exists(name) for name in node_packages.output(asked).split())

@@ -15,6 +15,8 @@ APT = [
     "-o",
     "Dpkg::Options::=--force-confold",
 ]
+# an apt that only asks writes nothing, not even its own cache
+NO_CACHE = ["-o", "Dir::Cache::pkgcache=", "-o", "Dir::Cache::srcpkgcache="]
 # how long another package manager may work on a node that has just started
 LOCK_WAIT_S = 300
 LOCKED = re.compile(
@@ -33,60 +35,58 @@ class PackageError(Exception):
         self.hint = hint
 
 
-def installed(names):
-    """{name: version} of those that are installed and configured."""
-    if not names:
-        return {}
-    output = subprocess.run(
-        ["dpkg-query", "--show", "--showformat=${Package} ${Version} ${db:Status-Status}\n"] + list(names),
+def _run(argv, errors=subprocess.STDOUT):
+    return subprocess.run(
+        argv,
+        stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
+        stderr=errors,
         universal_newlines=True,
+        env=dict(os.environ, **ENVIRONMENT),
         check=False,
-    ).stdout
-    rows = (line.split() for line in output.splitlines())
+    )
+
+
+def output(argv):
+    """What a command that only asks prints, however it ends: it complains of each name that it does not know."""
+    return _run(argv, subprocess.DEVNULL).stdout
+
+
+def installed(names):
+    """{name: version} of those that are installed and configured; names may be patterns."""
+    query = ["dpkg-query", "--show", "--showformat=${Package} ${Version} ${db:Status-Status}\n"]
+    return installed_in(output(query + list(names))) if names else {}
+
+
+def installed_in(shown):
+    """The same from what `dpkg-query` prints."""
+    rows = (line.split() for line in shown.splitlines())
     return {row[0]: row[1] for row in rows if len(row) == 3 and row[2] == "installed"}
 
 
 def versions(names):
     """{name: [version]} that the package lists of this node have, newest first."""
-    output = subprocess.run(
-        ["apt-cache", "madison"] + list(names),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        universal_newlines=True,
-        env=dict(os.environ, **ENVIRONMENT),
-        check=False,
-    ).stdout
     found = {}
-    for name, version in versions_in(output):
+    for name, version in versions_in(output(["apt-cache", "madison"] + list(names))):
         if version not in found.setdefault(name, []):
             found[name].append(version)
     return found
 
 
-def versions_in(output):
+def versions_in(shown):
     """(name, version) of each line of `apt-cache madison`."""
-    rows = [[part.strip() for part in line.split("|")] for line in output.splitlines()]
+    rows = [[part.strip() for part in line.split("|")] for line in shown.splitlines()]
     return [(row[0], row[1]) for row in rows if len(row) == 3]
 
 
 def candidates(names):
     """{name: version} that the package lists of this node have; it writes nothing, not even apt's own cache."""
-    output = subprocess.run(
-        ["apt-cache", "-o", "Dir::Cache::pkgcache=", "-o", "Dir::Cache::srcpkgcache=", "policy"] + list(names),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        universal_newlines=True,
-        env=dict(os.environ, **ENVIRONMENT),
-        check=False,
-    ).stdout
-    return candidates_in(output)
+    return candidates_in(output(["apt-cache"] + NO_CACHE + ["policy"] + list(names)))
 
 
-def candidates_in(output):
+def candidates_in(shown):
     """The same from the output of `apt-cache policy`."""
-    return dict(_CANDIDATE.findall(output))
+    return dict(_CANDIDATE.findall(shown))
 
 
 def install(names, lock_wait=LOCK_WAIT_S):
@@ -132,27 +132,12 @@ def removable_with(names):
 
 def chosen(names):
     """Those that a person, or a tool, asked for; the others came because these need them."""
-    output = subprocess.run(
-        ["apt-mark", "showmanual"] + list(names),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        universal_newlines=True,
-        check=False,
-    ).stdout
-    return set(output.split()) if names else set()
+    return set(output(["apt-mark", "showmanual"] + list(names)).split()) if names else set()
 
 
 def _simulated(arguments):
     """Packages that apt-get would remove. Raises PackageError."""
-    done = subprocess.run(
-        ["apt-get", "--simulate", "-o", "Dir::Cache::pkgcache=", "-o", "Dir::Cache::srcpkgcache="] + arguments,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        universal_newlines=True,
-        env=dict(os.environ, **ENVIRONMENT),
-        check=False,
-    )
+    done = _run(["apt-get", "--simulate"] + NO_CACHE + arguments)
     if done.returncode:
         raise PackageError(_summary(done.stdout), _hint(done.stdout))
     return _REMOVED.findall(done.stdout)
@@ -160,50 +145,24 @@ def _simulated(arguments):
 
 def known(prefix):
     """Names of packages that the package lists have."""
-    output = subprocess.run(
-        ["apt-cache", "--generate", "pkgnames", prefix],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        universal_newlines=True,
-        check=False,
-    ).stdout
-    return sorted(output.split())
+    return sorted(output(["apt-cache", "--generate", "pkgnames", prefix]).split())
+
+
+def is_packaged(path):
+    """Whether a package brought this file."""
+    return bool(output(["dpkg-query", "--search", path]))
 
 
 def finish_interrupted_transaction():
     """What a power cut or kill in the middle of dpkg left half-configured is finished first."""
-    if os.listdir("/var/lib/dpkg/updates") or _audit():
-        subprocess.run(
-            ["dpkg", "--configure", "--pending", "--force-confold"],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            env=dict(os.environ, **ENVIRONMENT),
-            check=False,
-        )
-
-
-def _audit():
-    return subprocess.run(
-        ["dpkg", "--audit"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        universal_newlines=True,
-        check=False,
-    ).stdout.strip()
+    if os.listdir("/var/lib/dpkg/updates") or output(["dpkg", "--audit"]).strip():
+        _run(["dpkg", "--configure", "--pending", "--force-confold"])
 
 
 def _apt(arguments, deadline):
     """Run apt-get, and wait for other package managers until the deadline: apt itself waits for one of its locks."""
     while True:
-        result = subprocess.run(
-            APT + arguments,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            universal_newlines=True,
-            env=dict(os.environ, **ENVIRONMENT),
-            check=False,
-        )
+        result = _run(APT + arguments)
         locked = result.returncode and LOCKED.search(result.stdout)
         if not locked or time.monotonic() > deadline:
             return result

@@ -105,10 +105,9 @@ def of_the_driver(names):
 
 
 def driver_packages(installed, names):
-    """The named packages of the driver that are installed, and all others of the same version."""
-    rows = [line.split() for line in installed.splitlines()]
+    """The named packages of the driver among {name: version} of the installed ones, and all others of its version."""
     # the revision is each source package's own
-    there = {row[0]: row[1].rpartition("-")[0] for row in rows if len(row) == 3 and row[2] == "installed"}
+    there = {name: version.rpartition("-")[0] for name, version in installed.items()}
     versions = {there[name] for name in of_the_driver(names) if name in there}
     return sorted(name for name in of_the_driver(there) if there[name] in versions)
 
@@ -130,7 +129,7 @@ def foretold(names):
 def foretold_in(shown, names):
     """The same from what `apt-get --simulate install` prints: those of the driver's version."""
     rows = re.findall(r"^Inst (\S+) (?:\[\S+\] )?\((\S+)", shown, re.MULTILINE)
-    known = "".join("%s %s installed\n" % (name.partition(":")[0], version) for name, version in rows)
+    known = {name.partition(":")[0]: version for name, version in rows}
     return driver_packages(known, names) or sorted(of_the_driver(names))
 
 

@@ -53,7 +53,6 @@ packages: {description: Installed version of each package., type: dict, returned
 """
 
 import os
-import subprocess
 
 from ansible.module_utils import node_changes, node_files, node_owned, node_packages, node_record, node_units
 from ansible.module_utils.basic import AnsibleModule
@@ -78,20 +77,12 @@ class Step:
             node_owned.save(self.wanted["component"], self.wanted["step"], self.owned)
 
 
-def is_packaged(path):
-    """Whether a package brought this file."""
-    done = subprocess.run(
-        ["dpkg-query", "--search", path], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False
-    )
-    return done.returncode == 0
-
-
 def install(step):
     """Install what is missing or of another version; returns what is there."""
     wanted = dict(step.wanted["packages"])
     present = node_packages.installed(list(wanted))
     missing = [name for name in wanted if name not in present]
-    for name in node_owned.packages_in_the_way(missing, step.wanted["by_hand"], is_packaged):
+    for name in node_owned.packages_in_the_way(missing, step.wanted["by_hand"], node_packages.is_packaged):
         step.module.warn("%s was installed by hand (%s): kept as it is" % (name, step.wanted["by_hand"][name]))
         missing.remove(name)
         del wanted[name]

@@ -65,8 +65,7 @@ INITRAMFS = "/usr/sbin/update-initramfs"
 
 def driver_packages(names):
     """The named packages of the driver that are installed, and all others of the same version."""
-    shown = nvidia_node.output_of(["dpkg-query", "--show", "--showformat=${Package} ${Version} ${db:Status-Status}\n"])
-    return nvidia_node.driver_packages(shown, names)
+    return nvidia_node.driver_packages(node_packages.installed(["*"]), names)
 
 
 def hold(names, dry):

@@ -10,6 +10,7 @@ import pytest
 
 from tests import nodeside
 
+node_packages = nodeside.load("node_packages")
 nvidia_node = nodeside.load("nvidia_node")
 openpgp = nodeside.load("openpgp")
 
@@ -162,8 +163,9 @@ nvidia-container-toolkit 1.17.8-1 installed
 linux-headers-amd64 6.12.107-1 installed
 nvidia-settings 550.163.01-1 config-files
 """
+    there = node_packages.installed_in(installed)
 
-    assert nvidia_node.driver_packages(installed, ["libcuda1", "linux-headers-amd64", "nvidia-smi"]) == [
+    assert nvidia_node.driver_packages(there, ["libcuda1", "linux-headers-amd64", "nvidia-smi"]) == [
         "libcuda1", "libnvidia-ml1", "nvidia-persistenced",
     ]  # fmt: skip
 
