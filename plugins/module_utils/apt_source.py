@@ -6,19 +6,16 @@ import glob
 import os
 import re
 
-from ansible.module_utils import node_packages, openpgp
+from ansible.module_utils import node_failure, node_files, node_packages, openpgp
 from ansible.module_utils.deepops_doctor import command
 from ansible.module_utils.urls import open_url
 
+MODE = 0o644
 _SCHEME = re.compile(r"^\w+:(//)?")
 
 
-class SourceError(Exception):
-    """A source or its key can't be used; the hint says what to do."""
-
-    def __init__(self, message, hint=""):
-        super().__init__(message)
-        self.hint = hint
+class SourceError(node_failure.HintedError):
+    """A source or its key can't be used."""
 
 
 def is_the_key(data, fingerprint):
@@ -42,6 +39,18 @@ def fetch_key(url, fingerprint, hint):
             "something between the node and the repository changes downloads; nothing was written",
         )
     return data
+
+
+def ensure_key(noted, path, url, fingerprint, hint):
+    """The key is there, and is the one that it should be; True where it was written."""
+    ids, current = node_files.owner_ids("root", "root"), node_files.read(path)
+    known = is_the_key(current, fingerprint)
+    if known and not node_files.differs(path, current, ids, MODE):
+        return False
+    if not noted.dry:
+        node_files.write(path, current if known else fetch_key(url, fingerprint, hint), ids, MODE, [])
+    noted.did("file", path, "write", detail="fingerprint %s" % fingerprint, new=current is None)
+    return True
 
 
 def named_elsewhere(uri, own, folder="/etc/apt"):

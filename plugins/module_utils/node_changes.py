@@ -14,6 +14,32 @@ def entry(kind, name, action, **more):
     return found
 
 
+class Noted:
+    """What one call did, or in check mode would do: `changes` for plan and deploy, `diffs` for --diff."""
+
+    def __init__(self, dry):
+        self.dry = dry
+        self.changes = []
+        self.diffs = []
+
+    def did(self, kind, name, action, **more):
+        self.changes.append(entry(kind, name, action, **more))
+
+    def wrote(self, path, before, after):
+        """A file got another content: bytes, and None before where there was no file."""
+        texts = [(content or b"").decode(errors="replace") for content in (before, after)]
+        self._wrote(path, before is None, texts, unified(*texts))
+
+    def wrote_secret(self, path, before):
+        """The same, told without a word of either content."""
+        self._wrote(path, before is None, ["", HIDDEN], HIDDEN)
+
+    def _wrote(self, path, new, texts, difference):
+        self.diffs.append({"before": texts[0], "after": texts[1], "before_header": path, "after_header": path})
+        # only a plan shows it
+        self.did("file", path, "write", **({"diff": difference, "new": new} if self.dry else {}))
+
+
 def unified(before, after):
     """The difference of two texts, without the two lines that would name them."""
     lines = difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=2)

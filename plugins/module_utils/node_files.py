@@ -9,6 +9,9 @@ import pwd
 import subprocess
 import tempfile
 
+# the first line of a file that is ours
+HEADER = "# Written by deepopsctl; the next deploy overwrites changes made here.\n"
+
 
 class FileRefusedError(Exception):
     """A parser refused the new content; the old file is still in place."""
@@ -46,6 +49,29 @@ def differs(path, content, ids, mode):
     if status.st_mode & 0o7777 != mode:
         found.append("mode")
     return found
+
+
+def ensure(noted, path, content, mode=0o644):
+    """Make a file of root's what it should be, and note it; what of it was not (see differs)."""
+    ids = owner_ids("root", "root")
+    found = differs(path, content, ids, mode)
+    if "content" in found:
+        noted.wrote(path, read(path), content)
+    elif found:
+        noted.did("file", path, "mode", detail="root:root %04o" % mode)
+    if found and not noted.dry:
+        write(path, content, ids, mode, [])
+    return found
+
+
+def take_away(noted, path):
+    """Remove a file, and note it; False where there is none."""
+    if not os.path.lexists(path):
+        return False
+    noted.did("file", path, "remove")
+    if not noted.dry:
+        os.unlink(path)
+    return True
 
 
 def write(path, content, ids, mode, validate):

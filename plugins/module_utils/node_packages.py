@@ -7,6 +7,8 @@ import re
 import subprocess
 import time
 
+from ansible.module_utils import node_failure
+
 ENVIRONMENT = {"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8", "APT_LISTCHANGES_FRONTEND": "none"}
 APT = [
     "apt-get",
@@ -27,12 +29,8 @@ _REMOVED = re.compile(r"^(?:Remv|Purg) (\S+)", re.MULTILINE)
 _CANDIDATE = re.compile(r"^(\S+):\n  Installed: .*\n  Candidate: (?!\(none\))(\S+)$", re.MULTILINE)
 
 
-class PackageError(Exception):
-    """The package manager refused; the hint says what to do."""
-
-    def __init__(self, message, hint=""):
-        super().__init__(message)
-        self.hint = hint
+class PackageError(node_failure.HintedError):
+    """The package manager refused."""
 
 
 def _run(argv, errors=subprocess.STDOUT):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 
-from ansible.module_utils import node_idle, slurm_commands, slurm_draining, slurm_reading
+from ansible.module_utils import node_failure, node_idle, slurm_commands, slurm_draining, slurm_reading
 
 ANSWER_S = 30
 # between two looks: most waits are for a job that takes minutes
@@ -15,12 +15,8 @@ RETURN_S = 180
 UNFIT = re.compile(r"DOWN|UNKNOWN|INVAL|FAIL|NOT_RESPONDING|\*")
 
 
-class BusyError(Exception):
-    """The node can't be had without jobs; the hint says what to do."""
-
-    def __init__(self, message, hint):
-        super().__init__(message)
-        self.hint = hint
+class BusyError(node_failure.HintedError):
+    """The node can't be had without jobs."""
 
 
 def _ask(*words):

@@ -36,6 +36,16 @@ def directory_facts(path):
     return [status.st_uid, status.st_gid, status.st_mode & 0o7777]
 
 
+def items(packages=None, files=(), units=None):
+    """What a record holds: versions, these files as they are now, and the units that run (True) or must not (False)."""
+    return {
+        "packages": dict(packages or {}),
+        "files": {path: file_facts(path) for path in files},
+        "directories": {},
+        "units": dict(units or {}),
+    }
+
+
 def _path(component, step):
     return os.path.join(STATE, "records", "%s.%s.json" % (component, step))
 
@@ -57,14 +67,14 @@ def write_atomically(path, data, mode=0o600):
         raise OSError(error.errno, error.strerror, path) from error
 
 
-def save(component, step, digest, items):
-    """Remember a step that succeeded; an empty digest forgets it."""
+def save(component, step, digest, found):
+    """Remember a step that succeeded and what it found (see items); an empty digest forgets it."""
     path = _path(component, step)
     if not digest:
         if os.path.exists(path):
             os.unlink(path)
         return
-    document = json.dumps({"digest": digest, "items": items}, sort_keys=True).encode()
+    document = json.dumps({"digest": digest, "items": found}, sort_keys=True).encode()
     write_atomically(path, document)
 
 

@@ -48,68 +48,36 @@ elsewhere: {description: The other file that names the repository., type: str, r
 
 import os
 
-from ansible.module_utils import apt_source, node_changes, node_files, node_record, nvidia_node
+from ansible.module_utils import apt_source, node_changes, node_failure, node_files, node_record, nvidia_node
 from ansible.module_utils.basic import AnsibleModule
-
-HEADER = "# Written by deepopsctl; the next deploy overwrites changes made here.\n"
-MODE = 0o644
 
 
 class Source:
     """One call: the files as they should be (None: gone), and what was done."""
 
     def __init__(self, module):
-        self.module = module
         self.wanted = module.params
-        self.dry = module.check_mode
-        self.changes = []
-        self.diffs = []
+        self.noted = node_changes.Noted(module.check_mode)
         self.arch = self.wanted["architectures"].get(os.uname().machine, os.uname().machine)
         self.uri = self.wanted["uri"].format(arch=self.arch)
 
     def ensure_key(self):
         """True where the key was written."""
-        path, fingerprint = self.wanted["keyring"], self.wanted["fingerprint"]
-        ids, current = node_files.owner_ids("root", "root"), node_files.read(path)
-        known = apt_source.is_the_key(current, fingerprint)
-        if known and not node_files.differs(path, current, ids, MODE):
-            return False
-        if not self.dry:
-            url = self.wanted["key"].format(arch=self.arch)
-            data = current if known else apt_source.fetch_key(url, fingerprint, self.wanted["hint"])
-            node_files.write(path, data, ids, MODE, [])
-        detail = "fingerprint %s" % fingerprint
-        self.changes.append(node_changes.entry("file", path, "write", detail=detail, new=current is None))
-        return True
+        wanted, url = self.wanted, self.wanted["key"].format(arch=self.arch)
+        return apt_source.ensure_key(self.noted, wanted["keyring"], url, wanted["fingerprint"], wanted["hint"])
 
     def ensure(self, path, text):
         """True where a file was written or removed."""
-        before, ids = node_files.read(path), node_files.owner_ids("root", "root")
         if text is None:
-            if before is None:
-                return False
-            self.changes.append(node_changes.entry("file", path, "remove"))
-            if not self.dry:
-                os.unlink(path)
-            return True
-        content = (HEADER + text).encode("utf-8")
-        if not node_files.differs(path, content, ids, MODE):
-            return False
-        shown = {"before": (before or b"").decode(errors="replace"), "after": content.decode("utf-8")}
-        self.diffs.append(dict(shown, before_header=path, after_header=path))
-        difference = node_changes.unified(shown["before"], shown["after"]) if self.dry else ""
-        new = self.dry and before is None
-        self.changes.append(node_changes.entry("file", path, "write", diff=difference, new=new))
-        if not self.dry:
-            node_files.write(path, content, ids, MODE, [])
-        return True
+            return node_files.take_away(self.noted, path)
+        return bool(node_files.ensure(self.noted, path, (node_files.HEADER + text).encode("utf-8")))
 
 
 def put_back(before):
     """Files as they were."""
     for path, content in before.items():
         if content is not None:
-            node_files.write(path, content, node_files.owner_ids("root", "root"), MODE, [])
+            node_files.write(path, content, node_files.owner_ids("root", "root"), apt_source.MODE, [])
         elif os.path.exists(path):
             os.unlink(path)
 
@@ -139,19 +107,17 @@ def converge(source):
     if pins:
         source.ensure(pins, wanted["pins"] if text and source.uri else None)
     written = source.ensure(path, text) or written
-    if text and not source.dry and (written or not apt_source.has_lists(path)):
+    if text and not source.noted.dry and (written or not apt_source.has_lists(path)):
         try:
             apt_source.refresh(path, wanted["lock_wait"])
         except apt_source.SourceError:
             # with a source that can't be used, apt would refuse all other work as well
             put_back(before)
             raise
-    if not source.dry:
+    if not source.noted.dry:
         paths = [path] + ([pins] if pins else []) + ([wanted["keyring"]] if text and source.uri else [])
         paths += [elsewhere] if elsewhere else []
-        files = {name: node_record.file_facts(name) for name in paths}
-        record = {"packages": {}, "files": files, "directories": {}, "units": {}}
-        node_record.save(wanted["component"], wanted["step"], wanted["digest"], record)
+        node_record.save(wanted["component"], wanted["step"], wanted["digest"], node_record.items(files=paths))
     return elsewhere
 
 
@@ -176,14 +142,10 @@ def main():
         supports_check_mode=True,
     )
     source = Source(module)
-    try:
+    with node_failure.told(module.fail_json):
         elsewhere = converge(source)
-    except apt_source.SourceError as error:
-        module.fail_json(msg=str(error), hint=error.hint)
-    except OSError as error:
-        message, hint = node_files.trouble(error)
-        module.fail_json(msg=message, hint=hint)
-    module.exit_json(changed=bool(source.changes), changes=source.changes, elsewhere=elsewhere, diff=source.diffs)
+    noted = source.noted
+    module.exit_json(changed=bool(noted.changes), changes=noted.changes, elsewhere=elsewhere, diff=noted.diffs)
 
 
 if __name__ == "__main__":

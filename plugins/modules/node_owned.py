@@ -54,7 +54,15 @@ packages: {description: Installed version of each package., type: dict, returned
 
 import os
 
-from ansible.module_utils import node_changes, node_files, node_owned, node_packages, node_record, node_units
+from ansible.module_utils import (
+    node_changes,
+    node_failure,
+    node_files,
+    node_owned,
+    node_packages,
+    node_record,
+    node_units,
+)
 from ansible.module_utils.basic import AnsibleModule
 
 
@@ -64,16 +72,11 @@ class Step:
     def __init__(self, module):
         self.module = module
         self.wanted = module.params
-        self.dry = module.check_mode
         self.owned = node_owned.load(self.wanted["component"], self.wanted["step"])
-        self.changes = []
-        self.diffs = []
-
-    def did(self, kind, name, action, **more):
-        self.changes.append(node_changes.entry(kind, name, action, **more))
+        self.noted = node_changes.Noted(module.check_mode)
 
     def remember(self):
-        if not self.dry:
+        if not self.noted.dry:
             node_owned.save(self.wanted["component"], self.wanted["step"], self.owned)
 
 
@@ -90,22 +93,22 @@ def install(step):
     step.owned["packages"] += [name for name in missing if name not in step.owned["packages"]]
     step.remember()
     note_restarts(step, other)
-    if (missing or other) and not step.dry:
+    if (missing or other) and not step.noted.dry:
         fetch(step, ["%s=%s" % (name, wanted[name]) if wanted[name] else name for name in missing + other])
         present = node_packages.installed(list(wanted))
     elif missing or other:
         present.update(node_packages.candidates(missing))
         present.update({name: wanted[name] for name in missing + other if wanted[name]})
     for name in missing + other:
-        step.did("package", name, "install" if name in missing else "upgrade", detail=present.get(name, ""))
+        step.noted.did("package", name, "install" if name in missing else "upgrade", detail=present.get(name, ""))
     return present
 
 
 def note_restarts(step, other):
     """Before anything is replaced, so that a cut-off run loses no restart."""
     for name, facts in node_units.show(step.wanted["restarts"] if other else []).items():
-        if node_units.is_active(facts) and step.dry:
-            step.did("unit", name, "restart")
+        if node_units.is_active(facts) and step.noted.dry:
+            step.noted.did("unit", name, "restart")
         elif node_units.is_active(facts):
             node_record.mark_pending(name, "another version of %s" % " ".join(other))
 
@@ -122,19 +125,7 @@ def fetch(step, specifications):
 
 def write(step):
     for wanted in step.wanted["files"]:
-        path, content, mode = wanted["path"], wanted["content"].encode("utf-8"), int(wanted["mode"], 8)
-        ids = node_files.owner_ids("root", "root")
-        found = node_files.differs(path, content, ids, mode)
-        before = node_files.read(path)
-        if found and not step.dry:
-            node_files.write(path, content, ids, mode, [])
-        if "content" in found:
-            shown = {"before": (before or b"").decode(errors="replace"), "after": content.decode(errors="replace")}
-            step.diffs.append(dict(shown, before_header=path, after_header=path))
-            difference = node_changes.unified(shown["before"], shown["after"]) if step.dry else ""
-            step.did("file", path, "write", diff=difference, new=step.dry and before is None)
-        elif found:
-            step.did("file", path, "mode", detail="root:root %s" % wanted["mode"])
+        node_files.ensure(step.noted, wanted["path"], wanted["content"].encode("utf-8"), int(wanted["mode"], 8))
     paths = [wanted["path"] for wanted in step.wanted["files"]]
     step.owned["files"] += [path for path in paths if path not in step.owned["files"]]
     step.remember()
@@ -143,10 +134,7 @@ def write(step):
 def take_away(step):
     """Remove what is ours and no longer wanted."""
     for path in [path for path in step.owned["files"] if path not in [file["path"] for file in step.wanted["files"]]]:
-        if os.path.exists(path):
-            step.did("file", path, "remove")
-            if not step.dry:
-                os.unlink(path)
+        node_files.take_away(step.noted, path)
         step.owned["files"].remove(path)
     gone = [name for name in step.owned["packages"] if name not in step.wanted["packages"]]
     present = node_packages.installed(gone)
@@ -169,8 +157,8 @@ def look_what_goes(step, names):
 def purge(step, present, removable):
     for name in sorted(present):
         others = len(removable) - len(present)
-        step.did("package", name, "remove", detail="and %d that came with it" % others if others else "")
-    if step.dry:
+        step.noted.did("package", name, "remove", detail="and %d that came with it" % others if others else "")
+    if step.noted.dry:
         return
     try:
         node_packages.remove(removable, step.wanted["lock_wait"])
@@ -183,9 +171,8 @@ def converge(step):
     present = install(step)
     write(step)
     take_away(step)
-    if not step.dry:
-        files = {wanted["path"]: node_record.file_facts(wanted["path"]) for wanted in step.wanted["files"]}
-        record = {"packages": present, "files": files, "directories": {}, "units": {}}
+    if not step.noted.dry:
+        record = node_record.items(present, [file["path"] for file in step.wanted["files"]])
         node_record.save(step.wanted["component"], step.wanted["step"], step.wanted["digest"], record)
     return present
 
@@ -217,12 +204,10 @@ def main():
     # folders that are made on the way are for everybody, whatever root's shell has
     os.umask(0o022)
     step = Step(module)
-    try:
+    with node_failure.told(module.fail_json):
         packages = converge(step)
-    except OSError as error:
-        message, hint = node_files.trouble(error)
-        module.fail_json(msg=message, hint=hint)
-    module.exit_json(changed=bool(step.changes), changes=step.changes, packages=packages, diff=step.diffs)
+    noted = step.noted
+    module.exit_json(changed=bool(noted.changes), changes=noted.changes, packages=packages, diff=noted.diffs)
 
 
 if __name__ == "__main__":

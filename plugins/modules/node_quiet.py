@@ -32,7 +32,7 @@ RETURN = r"""
 changes: {description: What was done., type: list, elements: dict, returned: always}
 """
 
-from ansible.module_utils import node_changes, node_quiet, node_record, nvidia_agreement
+from ansible.module_utils import node_changes, node_failure, node_quiet, node_record, nvidia_agreement
 from ansible.module_utils.basic import AnsibleModule
 
 
@@ -52,21 +52,18 @@ def main():
     )
     given = module.params
     name, reason = given["node"], node_quiet.reason_of(given["reason"])
-    changes = []
-    try:
+    noted = node_changes.Noted(module.check_mode)
+    with node_failure.told(module.fail_json):
         if given["state"] == "empty":
             if node_quiet.empty(name, reason, given["wait"], module.check_mode):
-                changes.append(node_changes.entry("node", name, "drain", detail=reason))
+                noted.did("node", name, "drain", detail=reason)
         else:
             comparison = nvidia_agreement.Comparison(given["gpus"], name)
             if node_quiet.give_back(name, reason, comparison.sentence, module.check_mode):
-                changes.append(node_changes.entry("node", name, "resume"))
+                noted.did("node", name, "resume")
             if not module.check_mode and given["step"]:
-                nothing = {"packages": {}, "files": {}, "directories": {}, "units": {}}
-                node_record.save(given["component"], given["step"], given["digest"], nothing)
-    except node_quiet.BusyError as error:
-        module.fail_json(msg=str(error), hint=error.hint, changes=changes)
-    module.exit_json(changed=bool(changes), changes=changes)
+                node_record.save(given["component"], given["step"], given["digest"], node_record.items())
+    module.exit_json(changed=bool(noted.changes), changes=noted.changes)
 
 
 if __name__ == "__main__":

@@ -106,7 +106,7 @@ import os
 import socket
 import subprocess
 
-from ansible.module_utils import node_changes, node_files, node_packages, node_record, node_units
+from ansible.module_utils import node_changes, node_failure, node_files, node_packages, node_record, node_units
 from ansible.module_utils.basic import AnsibleModule
 
 MARKER = "deepopsctl"
@@ -121,13 +121,12 @@ class Step:
         self.module = module
         self.dry = module.check_mode
         self.actions = []
-        self.changes = []
-        self.diffs = []
-        self.record = {"packages": {}, "files": {}, "directories": {}, "units": {}}
+        self.noted = node_changes.Noted(self.dry)
+        self.record = node_record.items()
 
     def did(self, sentence, kind, name, action, **more):
         self.actions.append(sentence)
-        self.changes.append(node_changes.entry(kind, name, action, **more))
+        self.noted.did(kind, name, action, **more)
 
     def fail(self, message, hint=""):
         self.module.fail_json(msg=message, hint=hint, actions=self.actions, changed=bool(self.actions))
@@ -148,7 +147,7 @@ def ensure_packages(step, names, hold_units):
         version = present.get(name, "")
         step.did("installed %s %s" % (name, version), "package", name, "install", detail=version)
     if missing:
-        step.diffs.append(
+        step.noted.diffs.append(
             {"before": "", "after": "".join("%s\n" % name for name in missing), "after_header": "packages"}
         )
     step.record["packages"] = present
@@ -172,7 +171,7 @@ def ensure_hostname(step, name):
         return
     was = "was %s" % socket.gethostname()
     step.did("set the hostname to %s" % name, "hostname", name, "set", detail=was)
-    step.diffs.append({"before": socket.gethostname() + "\n", "after": name + "\n", "before_header": "hostname"})
+    step.noted.diffs.append({"before": socket.gethostname() + "\n", "after": name + "\n", "before_header": "hostname"})
     if step.dry:
         return
     result = subprocess.run(
@@ -224,7 +223,7 @@ def ensure_file(step, wanted, units):
         step.fail("%s: user %s or group %s does not exist" % (path, wanted["owner"], wanted["group"]))
     found = node_files.differs(path, content, ids, mode)
     if found:
-        difference = add_diff(step, wanted, content) if "content" in found else {}
+        before = node_files.read(path)
         if not step.dry:
             # another owner or mode is nothing that a running daemon has to be restarted for
             names = [unit["name"] for unit in units if path in unit["restart_on"] and "content" in found]
@@ -232,7 +231,7 @@ def ensure_file(step, wanted, units):
             for name in due:
                 node_record.mark_pending(name, path)
             apply_file(step, wanted, content, ids, found, due)
-        note_file(step, wanted, found, difference)
+        note_file(step, wanted, found, before, content)
     step.record["files"][path] = node_record.file_facts(path)
     return "content" in found
 
@@ -255,26 +254,17 @@ def apply_file(step, wanted, content, ids, found, due):
         step.fail(*node_files.trouble(OSError(error.errno, error.strerror, path)))
 
 
-def note_file(step, wanted, found, difference):
+def note_file(step, wanted, found, before, content):
     path = wanted["path"]
-    if "content" in found:
-        step.did("wrote %s" % path, "file", path, "write", **difference)
+    if "content" not in found:
+        owned = "%s:%s %s" % (wanted["owner"], wanted["group"], wanted["mode"])
+        step.did("set %s of %s" % (" and ".join(found), path), "file", path, "mode", detail=owned)
         return
-    owned = "%s:%s %s" % (wanted["owner"], wanted["group"], wanted["mode"])
-    step.did("set %s of %s" % (" and ".join(found), path), "file", path, "mode", detail=owned)
-
-
-def add_diff(step, wanted, content):
-    """Keep the difference for --diff; what check mode tells of it in `changes`."""
-    before = node_files.read(wanted["path"])
-    if wanted["secret_base64"] is not None:
-        shown = {"before": "", "after": node_changes.HIDDEN}
-        difference = node_changes.HIDDEN
+    step.actions.append("wrote %s" % path)
+    if wanted["secret_base64"] is None:
+        step.noted.wrote(path, before, content)
     else:
-        shown = {"before": (before or b"").decode(errors="replace"), "after": content.decode(errors="replace")}
-        difference = node_changes.unified(shown["before"], shown["after"])
-    step.diffs.append(dict(shown, before_header=wanted["path"], after_header=wanted["path"]))
-    return {"diff": difference, "new": before is None} if step.dry else {}
+        step.noted.wrote_secret(path, before)
 
 
 def ensure_units(step, units, changed_files, new_units):
@@ -460,18 +450,16 @@ def main():
     module = AnsibleModule(argument_spec=arguments(), supports_check_mode=True)
     wanted = module.params
     step = Step(module)
-    try:
+    # the record, or the note of a restart, on a full disk
+    with node_failure.told(step.fail):
         packages = converge(step, wanted)
-    except OSError as error:
-        # the record, or the note of a restart, on a full disk
-        step.fail(*node_files.trouble(error))
     module.exit_json(
         changed=bool(step.actions),
         actions=step.actions,
-        changes=step.changes,
+        changes=step.noted.changes,
         packages=packages,
         probes=run_probes(wanted["probes"]),
-        diff=step.diffs,
+        diff=step.noted.diffs,
     )
 
 

@@ -39,6 +39,7 @@ import subprocess
 
 from ansible.module_utils import (
     node_changes,
+    node_failure,
     node_idle,
     node_packages,
     node_record,
@@ -135,13 +136,8 @@ def main():
         },
         supports_check_mode=True,
     )
-    try:
+    with node_failure.told(module.fail_json, "the driver can't be exchanged: %s"):
         changes, in_use = exchange(module, module.params)
-    except node_packages.PackageError as error:
-        module.fail_json(msg="the driver can't be exchanged: %s" % error, hint=error.hint)
-    except subprocess.CalledProcessError as error:
-        words = (error.stdout or b"").decode(errors="replace").strip()
-        module.fail_json(msg="%s: %s" % (" ".join(error.cmd), words[-600:]), hint="run it on the node to see more")
     module.exit_json(changed=bool(changes), changes=changes, in_use=in_use)
 
 

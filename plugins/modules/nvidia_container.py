@@ -34,7 +34,7 @@ changes: {description: What was done., type: list, elements: dict, returned: alw
 import os
 import subprocess
 
-from ansible.module_utils import node_changes, node_files, node_record, node_units, nvidia_cdi, nvidia_node
+from ansible.module_utils import node_changes, node_failure, node_record, node_units, nvidia_cdi, nvidia_node
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.deepops_doctor import command
 
@@ -118,17 +118,11 @@ def main():
         supports_check_mode=True,
     )
     given = module.params
-    try:
+    with node_failure.told(module.fail_json):
         changes = enable(module) + specify(module) + give_docker_its_runtime(module) if given["wanted"] else []
         if not module.check_mode:
-            units = {UNITS[0]: True} if given["wanted"] else {}
-            record = {"packages": {}, "files": {}, "directories": {}, "units": units}
+            record = node_record.items(units={UNITS[0]: True} if given["wanted"] else {})
             node_record.save(given["component"], given["step"], given["digest"], record)
-    except OSError as error:
-        module.fail_json(msg=node_files.trouble(error)[0], hint=node_files.trouble(error)[1])
-    except subprocess.CalledProcessError as error:
-        words = (error.stdout or b"").decode(errors="replace").strip()
-        module.fail_json(msg="%s: %s" % (" ".join(error.cmd), words[-600:]), hint="run it on the node to see more")
     module.exit_json(changed=bool(changes), changes=changes)
 
 

@@ -49,7 +49,7 @@ import subprocess
 
 from ansible.module_utils import (
     node_changes,
-    node_files,
+    node_failure,
     node_idle,
     node_packages,
     node_record,
@@ -58,7 +58,6 @@ from ansible.module_utils import (
 )
 from ansible.module_utils.basic import AnsibleModule
 
-NOTHING = {"packages": {}, "files": {}, "directories": {}, "units": {}}
 PERSISTENCE = "nvidia-persistenced.service"
 INITRAMFS = "/usr/sbin/update-initramfs"
 
@@ -144,19 +143,17 @@ def describe(wanted, library, reboot):
 def record(wanted):
     """What the gate compares: the GPUs on the bus, the module that runs, and the kernel it was made for."""
     if not (wanted["devices"] or wanted["hold"]):
-        return dict(NOTHING)
+        return node_record.items()
     paths = ["/sys/module/nvidia/version", "/proc/sys/kernel/osrelease"]
     paths += wanted["watch"] + ["/sys/bus/pci/devices/%s/device" % address for address in wanted["devices"]]
-    present = node_packages.installed(driver_packages(wanted["hold"]))
-    files = {path: node_record.file_facts(path) for path in paths}
-    return {"packages": present, "files": files, "directories": {}, "units": {}}
+    return node_record.items(node_packages.installed(driver_packages(wanted["hold"])), paths)
 
 
 def save(wanted):
     """Remember this step, and those that have nothing to do here."""
     node_record.save(wanted["component"], wanted["step"], wanted["digest"], record(wanted))
     for step in wanted["settles"]:
-        node_record.save(wanted["component"], step, wanted["digest"], dict(NOTHING))
+        node_record.save(wanted["component"], step, wanted["digest"], node_record.items())
 
 
 def bring_into_use(module, wanted):
@@ -199,15 +196,10 @@ def main():
         supports_check_mode=True,
     )
     wanted = module.params
-    try:
+    with node_failure.told(module.fail_json):
         changes, reboot, state, warning = bring_into_use(module, wanted)
         if not module.check_mode and not reboot:
             save(wanted)
-    except OSError as error:
-        module.fail_json(msg=node_files.trouble(error)[0], hint=node_files.trouble(error)[1])
-    except subprocess.CalledProcessError as error:
-        words = (error.stdout or b"").decode(errors="replace").strip()
-        module.fail_json(msg="%s: %s" % (" ".join(error.cmd), words[-600:]), hint="run it on the node to see more")
     if warning:
         module.warn(warning)
     module.exit_json(

@@ -28,10 +28,9 @@ RETURN = r"""
 changes: {description: The file, where it was written., type: list, elements: dict, returned: always}
 """
 
-from ansible.module_utils import apt_source, node_changes, node_files
+from ansible.module_utils import apt_source, node_changes, node_failure
 from ansible.module_utils.basic import AnsibleModule
 
-MODE = 0o644
 HINT = (
     "the node needs a way there (proxy: https_proxy in /etc/environment), or a mirror: "
     "nvidia_driver_repository_url; or take the distribution's driver: nvidia_driver_source: distro"
@@ -47,26 +46,10 @@ def main():
         },
         supports_check_mode=True,
     )
-    path, fingerprint = module.params["path"], module.params["fingerprint"]
-    ids = node_files.owner_ids("root", "root")
-    current = node_files.read(path)
-    known = apt_source.is_the_key(current, fingerprint)
-    found = node_files.differs(path, current, ids, MODE) if known else ["content"]
-    if not found:
-        module.exit_json(changed=False, changes=[])
-    if not module.check_mode:
-        try:
-            data = current if known else apt_source.fetch_key(module.params["url"], fingerprint, HINT)
-            node_files.write(path, data, ids, MODE, [])
-        except apt_source.SourceError as error:
-            module.fail_json(msg=str(error), hint=error.hint)
-        except OSError as error:
-            message, hint = node_files.trouble(error)
-            module.fail_json(msg=message, hint=hint)
-    detail = "fingerprint %s" % fingerprint
-    module.exit_json(
-        changed=True, changes=[node_changes.entry("file", path, "write", detail=detail, new=current is None)]
-    )
+    given, noted = module.params, node_changes.Noted(module.check_mode)
+    with node_failure.told(module.fail_json):
+        apt_source.ensure_key(noted, given["path"], given["url"], given["fingerprint"], HINT)
+    module.exit_json(changed=bool(noted.changes), changes=noted.changes)
 
 
 if __name__ == "__main__":

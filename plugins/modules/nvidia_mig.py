@@ -58,6 +58,7 @@ import subprocess
 
 from ansible.module_utils import (
     node_changes,
+    node_failure,
     node_files,
     node_idle,
     node_record,
@@ -80,9 +81,8 @@ class Step:
 
     def __init__(self, module):
         self.module = module
-        self.dry = module.check_mode
         self.wanted = module.params["gpus"]
-        self.changes = []
+        self.noted = node_changes.Noted(module.check_mode)
         self.blocked = []
 
     @property
@@ -90,11 +90,9 @@ class Step:
         """Whether any GPU is to have slices."""
         return any(wish["slices"] for wish in self.wanted)
 
-    def did(self, kind, name, action, **more):
-        self.changes.append(node_changes.entry(kind, name, action, **more))
-
     def fail(self, message, hint=""):
-        self.module.fail_json(msg=message, hint=hint, changes=self.changes, changed=bool(self.changes))
+        changes = self.noted.changes
+        self.module.fail_json(msg=message, hint=hint, changes=changes, changed=bool(changes))
 
 
 def contents(step):
@@ -108,22 +106,9 @@ def contents(step):
 
 def install(step):
     """Program, layout and unit; enabled, not started. True where any of them changed."""
-    changed = False
-    for path, text in contents(step).items():
-        content = text.encode()
-        found = node_files.differs(path, content, (0, 0), 0o644)
-        if found:
-            before = node_files.read(path)
-            more = (
-                {"diff": node_changes.unified((before or b"").decode(), text), "new": before is None}
-                if step.dry
-                else {}
-            )
-            step.did("file", path, "write", **more)
-            changed = True
-            if not step.dry:
-                node_files.write(path, content, (0, 0), 0o644, [])
-    if not step.dry:
+    found = [node_files.ensure(step.noted, path, text.encode()) for path, text in contents(step).items()]
+    changed = any(found)
+    if not step.noted.dry:
         if changed:
             systemctl(step, "daemon-reload")
         if node_units.show([UNIT])[UNIT].get("UnitFileState") != "enabled":
@@ -135,14 +120,12 @@ def uninstall(step):
     """Nothing of it left on a node whose GPUs are whole."""
     there = [path for path in contents(step) if os.path.exists(path)]
     if UNIT_FILE in there:
-        step.did("unit", UNIT, "stop")
-        if not step.dry:
+        step.noted.did("unit", UNIT, "stop")
+        if not step.noted.dry:
             systemctl(step, "disable", "--now", "--quiet", UNIT)
     for path in there:
-        step.did("file", path, "remove")
-        if not step.dry:
-            os.unlink(path)
-    if there and not step.dry:
+        node_files.take_away(step.noted, path)
+    if there and not step.noted.dry:
         systemctl(step, "daemon-reload")
 
 
@@ -165,7 +148,7 @@ def look(step):
         return nvidia_mig_driver.read()
     except nvidia_mig_driver.SilentError as error:
         on_the_bus = nvidia_node.devices()["gpus"] and not os.path.exists(nvidia_node.CONTAINER)
-        if step.cuts and on_the_bus and not step.dry:
+        if step.cuts and on_the_bus and not step.noted.dry:
             step.fail("nvidia-smi can't say how the GPUs are cut: %s" % error, "`dmesg | grep -i nvrm` says more")
         for wish in step.wanted if on_the_bus else []:
             if wish["slices"]:
@@ -174,7 +157,7 @@ def look(step):
 
 
 def wish_for(step, wish, now):
-    step.did("mig", "GPU %d: %s" % (wish["minor"], nvidia_mig_driver.say(wish["slices"])), "set", detail=now)
+    step.noted.did("mig", "GPU %d: %s" % (wish["minor"], nvidia_mig_driver.say(wish["slices"])), "set", detail=now)
 
 
 def refuse_busy(step, todo):
@@ -186,8 +169,8 @@ def refuse_busy(step, todo):
     numbers = ", ".join(str(wish["minor"]) for wish in todo)
     message = "the MIG slices of GPU %s on %s have to change, and %s" % (numbers, node, busy)
     hint = "drain it (`deepopsctl node drain %s`), wait until it is empty, deploy again, then resume it" % node
-    if not step.dry:
-        step.changes = []
+    if not step.noted.dry:
+        step.noted.changes = []
         step.fail(message, hint)
     step.blocked.append({"message": message, "hint": hint})
 
@@ -204,7 +187,7 @@ def cut(step, gpus):
         refuse_busy(step, todo)
     # before the GPUs: one that can only be cut when the machine starts will be
     changed = install(step) if step.cuts else False
-    if step.dry:
+    if step.noted.dry:
         return gpus
     problems = nvidia_mig_driver.apply(step.wanted, gpus)
     now = nvidia_mig_driver.read()
@@ -234,9 +217,7 @@ def record(step, gpus):
         folder = "%s/gpu%d/mig" % (nvidia_mig_driver.CAPABILITIES, wish["minor"])
         paths.update("%s/gi%d/access" % (folder, number) for number in range(INSTANCES))
         paths.update(nvidia_mig_driver.capability_files(wish["minor"]))
-    files = {path: node_record.file_facts(path) for path in sorted(paths)}
-    units = {UNIT: True} if UNIT_FILE in paths else {}
-    return {"packages": {}, "files": files, "directories": {}, "units": units}
+    return node_record.items(files=sorted(paths), units={UNIT: True} if UNIT_FILE in paths else {})
 
 
 def arguments():
@@ -258,21 +239,19 @@ def arguments():
 def main():
     module = AnsibleModule(argument_spec=arguments(), supports_check_mode=True)
     step = Step(module)
-    try:
-        gpus = look(step)
-        if gpus is not None:
-            gpus = cut(step, gpus)
+    given = module.params
+    with node_failure.told(step.fail):
+        try:
+            gpus = look(step)
+            if gpus is not None:
+                gpus = cut(step, gpus)
+        except nvidia_mig_driver.SilentError as error:
+            step.fail("nvidia-smi stopped answering: %s" % error, "`dmesg | grep -i nvrm` says more")
         if not step.cuts:
             uninstall(step)
         if not module.check_mode:
-            node_record.save(
-                module.params["component"], module.params["step"], module.params["digest"], record(step, gpus)
-            )
-    except nvidia_mig_driver.SilentError as error:
-        step.fail("nvidia-smi stopped answering: %s" % error, "`dmesg | grep -i nvrm` says more")
-    except OSError as error:
-        step.fail(*node_files.trouble(error))
-    result = {"changed": bool(step.changes), "changes": step.changes}
+            node_record.save(given["component"], given["step"], given["digest"], record(step, gpus))
+    result = {"changed": bool(step.noted.changes), "changes": step.noted.changes, "diff": step.noted.diffs}
     result["layout"] = {str(minor): nvidia_mig_driver.say_now(gpu) for minor, gpu in sorted((gpus or {}).items())}
     if module.check_mode:
         result["deepops"] = {"blocked": step.blocked}

@@ -31,41 +31,25 @@ changes: {description: What was done., type: list, elements: dict, returned: alw
 path: {description: How RDMA devices reach the GPUs, in words., type: str, returned: always}
 """
 
-import os
-
-from ansible.module_utils import node_changes, node_files, node_record, nvidia_rdma_paths, slurm_commands
+from ansible.module_utils import node_changes, node_failure, node_files, node_record, nvidia_rdma_paths, slurm_commands
 from ansible.module_utils.basic import AnsibleModule
 
 FILE = "/etc/modules-load.d/deepopsctl-nvidia-peermem.conf"
-TEXT = "# Written by deepopsctl; the next deploy overwrites changes made here.\nnvidia-peermem\n"
+TEXT = node_files.HEADER + "nvidia-peermem\n"
 RUNS = "/sys/module/nvidia_peermem/initstate"
 
 
-def load(module, there):
-    """The changes that load it, made unless in check mode."""
-    changes = []
-    content = TEXT.encode()
-    if node_files.differs(FILE, content, (0, 0), 0o644):
-        changes.append(node_changes.entry("file", FILE, "write", new=not os.path.exists(FILE)))
-        if not module.check_mode:
-            node_files.write(FILE, content, (0, 0), 0o644, [])
-    if not there["peermem"]:
-        changes.append(node_changes.entry("module", "nvidia-peermem", "load"))
-        if not module.check_mode:
-            status, said = slurm_commands.run(["modprobe", "nvidia-peermem"], 60)
-            if status:
-                hint = "built against another OFED than the one that runs? `dmesg | grep peermem` says more"
-                module.fail_json(msg="modprobe nvidia-peermem: %s" % said, hint=hint, changes=changes)
-    return changes
-
-
-def leave(module):
-    """Not loaded at the next start; what runs goes on."""
-    if not os.path.exists(FILE):
-        return []
-    if not module.check_mode:
-        os.unlink(FILE)
-    return [node_changes.entry("file", FILE, "remove")]
+def load(module, noted, there):
+    """Loaded, now and at every start."""
+    node_files.ensure(noted, FILE, TEXT.encode())
+    if there["peermem"]:
+        return
+    noted.did("module", "nvidia-peermem", "load")
+    if not noted.dry:
+        status, said = slurm_commands.run(["modprobe", "nvidia-peermem"], 60)
+        if status:
+            hint = "built against another OFED than the one that runs? `dmesg | grep peermem` says more"
+            module.fail_json(msg="modprobe nvidia-peermem: %s" % said, hint=hint, changes=noted.changes)
 
 
 def main():
@@ -85,16 +69,17 @@ def main():
         module.fail_json(msg=verdict["problem"], hint="install it, or set nvidia_rdma_peermem: auto")
     if verdict["problem"]:
         module.warn(verdict["problem"])
-    try:
-        changes = load(module, there) if verdict["load"] else leave(module)
+    noted = node_changes.Noted(module.check_mode)
+    with node_failure.told(module.fail_json):
+        if verdict["load"]:
+            load(module, noted, there)
+        else:
+            # not loaded at the next start; what runs goes on
+            node_files.take_away(noted, FILE)
         if not module.check_mode:
-            files = {path: node_record.file_facts(path) for path in ((FILE, RUNS) if verdict["load"] else (FILE,))}
-            record = {"packages": {}, "files": files, "directories": {}, "units": {}}
+            record = node_record.items(files=(FILE, RUNS) if verdict["load"] else (FILE,))
             node_record.save(given["component"], given["step"], given["digest"], record)
-    except OSError as error:
-        message, hint = node_files.trouble(error)
-        module.fail_json(msg=message, hint=hint)
-    module.exit_json(changed=bool(changes), changes=changes, path=verdict["why"])
+    module.exit_json(changed=bool(noted.changes), changes=noted.changes, path=verdict["why"], diff=noted.diffs)
 
 
 if __name__ == "__main__":

@@ -65,6 +65,7 @@ import time
 
 from ansible.module_utils import (
     node_changes,
+    node_failure,
     node_files,
     node_record,
     node_units,
@@ -118,13 +119,12 @@ def key_entries(found):
     ]
 
 
-def file_entries(files, current):
+def note_files(noted, files):
     """The files that differ, with the difference."""
-    return [
-        node_changes.entry("file", path, "write", diff=node_changes.unified(current[path], text), new=not current[path])
-        for path, text in files.items()
-        if node_files.read(path) != text.encode()
-    ]
+    for path, text in files.items():
+        before = node_files.read(path)
+        if before != text.encode():
+            noted.wrote(path, before, text.encode())
 
 
 def controller_answers(seconds):
@@ -207,19 +207,6 @@ def put_back(old, effect):
 def clear_pending():
     node_record.clear_pending(UNIT)
     node_record.clear_pending(RECONFIGURE)
-
-
-def file_diffs(files):
-    return [
-        {
-            "before": (node_files.read(path) or b"").decode(errors="replace"),
-            "after": content,
-            "before_header": path,
-            "after_header": path,
-        }
-        for path, content in files.items()
-        if node_files.read(path) != content.encode()
-    ]
 
 
 def unit_entries(actions):
@@ -317,20 +304,19 @@ def main():
         module.exit_json(changed=False, effect="none", keys=[], changes=[])
     effect, keys = required_effect(files, current, found)
     effect = with_pending(effect)
-    entries, diffs = file_entries(files, current) + key_entries(found), file_diffs(files)
-    try:
+    noted = node_changes.Noted(module.check_mode)
+    note_files(noted, files)
+    entries = noted.changes + key_entries(found)
+    with node_failure.told(module.fail_json, "the old configuration is still in force: %s"):
         entries += unit_entries(converge(module, files, effect, keys))
-    except OSError as error:
-        message, hint = node_files.trouble(error)
-        module.fail_json(msg="the old configuration is still in force: %s" % message, hint=hint)
-    result = {"effect": effect.name.lower(), "keys": keys, "changed": bool(entries), "changes": entries, "diff": diffs}
+    result = {"effect": effect.name.lower(), "keys": keys, "changed": bool(entries), "changes": entries}
+    result["diff"] = noted.diffs
     if module.check_mode:
         result["deepops"] = {"blocked": [{"message": message, "hint": hint} for message, hint in blocked]}
         result["deepops_warnings"] = ["this would be refused: %s" % message for message, _hint in blocked]
         module.exit_json(**result)
-    items = {"packages": {}, "directories": {}, "units": {UNIT: module.params["primary"]}}
-    items["files"] = {path: node_record.file_facts(path) for path in files}
-    node_record.save(module.params["component"], module.params["step"], module.params["digest"], items)
+    record = node_record.items(files=files, units={UNIT: module.params["primary"]})
+    node_record.save(module.params["component"], module.params["step"], module.params["digest"], record)
     module.exit_json(**result)
 
 

@@ -46,7 +46,7 @@ changes: {description: What was done., type: list, elements: dict, returned: alw
 import os
 import time
 
-from ansible.module_utils import node_packages, node_record, node_units, nvidia_agreement
+from ansible.module_utils import node_failure, node_packages, node_record, node_units, nvidia_agreement
 from ansible.module_utils import slurm_convergence as slurm
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.deepops_smoke import slurmtext
@@ -204,7 +204,8 @@ def main():
         if seen.lasting or time.monotonic() - started > wanted["timeout"]:
             fail(module, seen, mending)
         time.sleep(0.5)
-    record(wanted)
+    with node_failure.told(module.fail_json):
+        record(wanted)
     module.exit_json(
         changed=bool(mending.changes),
         changes=mending.changes,
@@ -235,10 +236,8 @@ def record(wanted):
     # without the files that were meant there is no proof to remember
     digest = wanted["digest"] if wanted["files"] else ""
     # another driver may see other GPUs
-    files = {DRIVER: node_record.file_facts(DRIVER)} if wanted["gpus"] else {}
-    node_record.save(
-        wanted["component"], wanted["step"], digest, {"packages": {}, "files": files, "directories": {}, "units": {}}
-    )
+    found = node_record.items(files=[DRIVER] if wanted["gpus"] else [])
+    node_record.save(wanted["component"], wanted["step"], digest, found)
 
 
 def fail(module, seen, mending):

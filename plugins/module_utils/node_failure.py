@@ -1,0 +1,31 @@
+"""A module that meets trouble on its node fails with what happened and what to do, not with a traceback."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+
+from ansible.module_utils import node_files
+
+
+class HintedError(Exception):
+    """Something on the node refuses; the hint says what to do."""
+
+    def __init__(self, message, hint=""):
+        super().__init__(message)
+        self.hint = hint
+
+
+@contextlib.contextmanager
+def told(fail, words="%s"):
+    """Call `fail(message, hint=...)`, a module's fail_json, for what is raised inside; `words` around the message."""
+    try:
+        yield
+    except HintedError as error:
+        fail(words % error, hint=error.hint)
+    except OSError as error:
+        message, hint = node_files.trouble(error)
+        fail(words % message, hint=hint)
+    except subprocess.CalledProcessError as error:
+        said = (error.stdout or b"").decode(errors="replace").strip()[-600:]
+        fail(words % "%s: %s" % (" ".join(error.cmd), said), hint="run it on the node to see more")
