@@ -59,9 +59,10 @@ def play_tasks(playbook: str) -> Iterator[Task]:
 
 
 def role_calls(playbook: str) -> Iterator[Mapping[str, Any]]:
-    """The roles that a playbook calls or includes, with the variables it gives them."""
+    """The roles that a playbook calls, includes or imports, with the variables it gives them."""
     for play in plays(playbook):
         yield from play.get("roles", [])
-        for task in with_inner(play.get("tasks", [])):
-            if included := task.get("ansible.builtin.include_role"):
-                yield {"role": included["name"], "tags": task.get("tags", []), **task.get("vars", {})}
+        for task in with_inner([*play.get("tasks", []), *play.get("post_tasks", [])]):
+            for kind in ("include_role", "import_role"):
+                if named := task.get(f"ansible.builtin.{kind}"):
+                    yield {"role": named["name"], "tags": task.get("tags", []), **task.get("vars", {})}

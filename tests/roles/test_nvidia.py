@@ -134,24 +134,50 @@ def test_golden_has_no_file_that_nothing_is_compared_with() -> None:
     assert {path.stem for path in GOLDEN.iterdir()} == set(CASES)
 
 
-def test_the_run_goes_on_where_no_gpu_node_can_be_reached(tmp_path: Path) -> None:
-    group = "{{ 'slurm_controller' if inventory_hostname == 'ctl1' else 'nvidia_gpu' }}"
+# nobody listens there
+AWAY = {"ansible_connection": "ssh", "ansible_host": "127.0.0.1", "ansible_port": 1}
+GROUPS = {"ctl1": "slurm_controller", "gpu01": "nvidia_gpu", "gpu02": "nvidia_gpu", "login1": "slurm_login"}
+
+
+def nvidia_and_slurm(folder: Path, hosts: dict[str, dict[str, Any]], *options: str) -> Played:
+    """The component, and what comes after it."""
+    group = f"{{{{ {GROUPS}[inventory_hostname] }}}}"
+    known = {"deepops_digest": "0" * 64, "deepops_full": False, "slurm_nodes": []}
     plays: list[dict[str, Any]] = [
         {"hosts": "all", "gather_facts": False, "tasks": [{"ansible.builtin.group_by": {"key": group}}]},
         {"ansible.builtin.import_playbook": str(ROOT / "playbooks" / "nvidia.yml")},
-        {"hosts": "slurm_controller", "gather_facts": False, "tasks": [{"name": "Slurm", "ansible.builtin.debug": {}}]},
+        {"hosts": "all", "gather_facts": False, "tasks": [{"name": "Slurm", "ansible.builtin.debug": {}}]},
     ]
-    # nobody listens there
-    away = {"ansible_connection": "ssh", "ansible_host": "127.0.0.1", "ansible_port": 1, "deepops_digest": "0" * 64}
-
-    done = play(
-        tmp_path,
+    return play(
+        folder,
         plays,
-        {"ctl1": {}, "gpu01": away},
-        "-e",
-        "deepops_full=false",
+        {name: {**known, **own} for name, own in hosts.items()},
+        *options,
         settings={"ANSIBLE_HOST_PATTERN_MISMATCH": "ignore"},
     )
 
+
+def hosts_of(played: Played, task: str, *status: str) -> set[str]:
+    return {result.host for result in played.results if result.task == task and result.status in status}
+
+
+def test_the_run_goes_on_where_no_gpu_node_can_be_reached(tmp_path: Path) -> None:
+    done = nvidia_and_slurm(tmp_path, {"ctl1": {}, "gpu01": AWAY})
+
     assert "gpu01" in {result.host for result in done.results if result.status == "unreachable"}, done.output
-    assert done.result("Slurm").host == "ctl1"
+    assert hosts_of(done, "Slurm", "ok") == {"ctl1"}
+
+
+def test_the_run_goes_on_where_all_nodes_fail_and_only_a_node_with_its_driver_is_given_back(tmp_path: Path) -> None:
+    nodes = [{"names": "gpu[01-02]", "gpus": {"count": 1, "sets": [{"type": "h100", "count": 1}]}}]
+    no_driver = {"slurm_nodes": nodes, "nvidia_driver_branch": "1", "nvidia_driver_without_device": True}
+    no_toolkit = {"slurm_nodes": nodes, "nvidia_driver_source": "present", "cuda_toolkits": ["none"]}
+
+    # the roles look at this machine, and leave it as it is
+    done = nvidia_and_slurm(
+        tmp_path, {"ctl1": {}, "gpu01": no_driver, "gpu02": no_toolkit, "login1": no_toolkit}, "--check"
+    )
+
+    assert hosts_of(done, "Refuse what can't work", "failed") == {"gpu01", "gpu02", "login1"}, done.output
+    assert hosts_of(done, "Give back a node that was drained for the driver", "ok", "failed") == {"gpu02"}
+    assert hosts_of(done, "Slurm", "ok") == {"ctl1"}
