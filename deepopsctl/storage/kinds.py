@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from deepopsctl.problems import RefusedError
 from deepopsctl.specsections import Section
-from deepopsctl.storage.model import Mount, StorageType
+from deepopsctl.storage.model import Mount, Needs, Platform, StorageType
 
 # The key of the entry that is at fault ('' for the entry itself), and what is wrong with it.
 Fault = tuple[str, RefusedError]
@@ -38,13 +38,15 @@ def no_server(_mount: Mount, _site: Site) -> str:
 class Kind:
     """One type.
 
-    `section` is the mapping named as the type. `check` says what is wrong with an entry that is otherwise sound.
+    `section` is the mapping named as the type. `check` says what is wrong with an entry that is otherwise sound, and
+    `needs` what a node of some platform needs for it: pure, and asked with a source that is reached as it stands.
     `owned` are mount options that deepopsctl writes itself, with what says them instead. `server` is the machine of
     the cluster that serves the entry.
     """
 
     section: type[Section]
     check: Callable[[Mount, Site], Iterable[Fault]]
+    needs: Callable[[Mount, Platform], Needs]
     owned: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     server: Callable[[Mount, Site], str] = no_server
     # without a source there is nothing to mount

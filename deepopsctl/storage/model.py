@@ -52,7 +52,7 @@ class Mount:
 
 @dataclass(frozen=True, slots=True)
 class Platform:
-    """What a client depends on: `Debian13`, and the running kernel's release."""
+    """What a client depends on: `Debian 13` (`deepops_platform`), and the running kernel's release."""
 
     name: str
     kernel: str = ""
@@ -73,8 +73,8 @@ class Needs:
     """What one node needs for one mount: pure data, which the role applies.
 
     `packages` have versions ('' for any). `what`, `fstype` and `options` go into the mount unit, which starts after the
-    units in `after` and fails without those in `requires`. `services` are units that must run and are not our own.
-    `problems` are sentences why this node can't have it: nothing is touched then.
+    units in `after` and fails without those in `requires`; without an `fstype` there is nothing to mount. `problems`
+    are sentences why this node can't have it: nothing is touched then.
     """
 
     what: str
@@ -84,5 +84,4 @@ class Needs:
     files: tuple[NodeFile, ...] = ()
     after: tuple[str, ...] = ()
     requires: tuple[str, ...] = ()
-    services: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()

@@ -138,7 +138,7 @@ def needs(mount: Mount, _platform: Platform) -> Needs:
 
 _VERSION_KEY = "nfs: {version: ...}"
 KIND = Kind(
-    NfsSection, _check, server=_server,
+    NfsSection, _check, needs, server=_server,
     owned={
         "vers": _VERSION_KEY, "nfsvers": _VERSION_KEY, "minorversion": _VERSION_KEY, "nconnect": "nfs: {nconnect: N}",
         "rdma": "nfs: {rdma: true}", "proto": "nfs: {rdma: true}", "port": "nfs: {rdma: true}",

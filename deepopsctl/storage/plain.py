@@ -74,6 +74,12 @@ def local_needs(mount: Mount, _platform: Platform) -> Needs:
 
 
 TMPFS = Kind(
-    TmpfsSection, _check_tmpfs, owned={"size": "tmpfs: {size: ...}", "mode": "tmpfs: {mode: ...}"}, needs_source=False
+    TmpfsSection,
+    _check_tmpfs,
+    tmpfs_needs,
+    owned={"size": "tmpfs: {size: ...}", "mode": "tmpfs: {mode: ...}"},
+    needs_source=False,
 )
-LOCAL = Kind(LocalSection, _check_local, owned={"bind": "a folder as source", "rbind": "a folder as source"})
+LOCAL = Kind(
+    LocalSection, _check_local, local_needs, owned={"bind": "a folder as source", "rbind": "a folder as source"}
+)

@@ -1,11 +1,11 @@
-"""Mounts -> the section `storage` of cluster.yml, and -> the inventory's `storage_mounts`."""
+"""Mounts -> the section `storage` of cluster.yml; mounts <-> the inventory's `storage_mounts`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from deepopsctl.nodelist import fold
-from deepopsctl.storage.model import Mount
+from deepopsctl.nodelist import expand, fold
+from deepopsctl.storage.model import Mount, StorageType
 from deepopsctl.yamlout import flow
 
 
@@ -25,6 +25,30 @@ def written(mount: Mount) -> dict[str, object]:
 def variable(mounts: Iterable[Mount]) -> list[dict[str, object]]:
     """`storage_mounts` of the inventory: what the roles read, every key there."""
     return [_common(mount) | {"nodes": fold(mount.nodes), "server": mount.server} | _own(mount) for mount in mounts]
+
+
+def from_variable(entries: Iterable[Mapping[str, object]]) -> tuple[Mount, ...]:
+    """The same back from the inventory; `written` is lost on the way."""
+    return tuple(_from_entry(entry) for entry in entries)
+
+
+def _from_entry(entry: Mapping[str, object]) -> Mount:
+    own, nodes, options = entry.get(str(entry["type"])), str(entry["nodes"]), entry["options"]
+    mappings = {key: value for key, value in entry.items() if isinstance(value, Mapping) and key != entry["type"]}
+    return Mount(
+        name=str(entry["name"]),
+        type=StorageType(str(entry["type"])),
+        source=str(entry["source"]),
+        path=str(entry["path"]),
+        nodes=expand(nodes) if nodes else (),
+        server=str(entry["server"]),
+        options=tuple(str(option) for option in options) if isinstance(options, Sequence) else (),
+        required=bool(entry["required"]),
+        automount=bool(entry["automount"]),
+        user_writable=str(entry["user_writable"]),
+        settings=own if isinstance(own, Mapping) else {},
+        parts=mappings,
+    )
 
 
 def _common(mount: Mount) -> dict[str, object]:

@@ -1,0 +1,88 @@
+"""What one machine needs for all of its storage, and what a server of ours hands out. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from deepopsctl.storage import units
+from deepopsctl.storage.kinds import known_kinds
+from deepopsctl.storage.model import Mount, Needs, NodeFile, Platform
+from deepopsctl.storage.nfs import split_source
+
+
+@dataclass(frozen=True, slots=True)
+class NodeMount:
+    """One mount on one machine, ready to be written: unit texts, and what the kernel will say of it."""
+
+    name: str
+    path: str
+    unit: str
+    text: str
+    automount: str
+    required: bool
+
+
+@dataclass(frozen=True, slots=True)
+class NodePlan:
+    """Everything that one machine needs."""
+
+    packages: Mapping[str, str]
+    files: tuple[NodeFile, ...]
+    mounts: tuple[NodeMount, ...]
+    problems: tuple[str, ...]
+
+
+def plan_node(mounts: Iterable[Mount], host: str, addresses: Mapping[str, str], platform: Platform) -> NodePlan:
+    """The plan of one machine; `addresses` are those of the cluster's machines."""
+    kinds = known_kinds()
+    packages: dict[str, str] = {}
+    files: dict[str, NodeFile] = {}
+    found, problems = [], []
+    for mount in mounts:
+        if host not in mount.nodes:
+            continue
+        needs = _bound(mount) if mount.server == host else kinds[mount.type].needs(_reached(mount, addresses), platform)
+        problems += [f"storage {mount.name}: {problem}" for problem in needs.problems]
+        packages.update(needs.packages)
+        files.update((file.path, file) for file in needs.files)
+        if needs.fstype:
+            found.append(_node_mount(mount, needs))
+    return NodePlan(packages, tuple(files.values()), tuple(found), tuple(problems))
+
+
+def required_on(mounts: Iterable[Mount], host: str) -> list[Mount]:
+    """What a machine must not serve jobs without."""
+    return [mount for mount in mounts if mount.required and host in mount.nodes]
+
+
+def _node_mount(mount: Mount, needs: Needs) -> NodeMount:
+    automount = units.automount_unit(mount) if mount.automount else ""
+    unit = units.unit_name(mount.path)
+    return NodeMount(mount.name, mount.path, unit, units.mount_unit(mount, needs), automount, mount.required)
+
+
+def _bound(mount: Mount) -> Needs:
+    """On the serving machine itself: its own folder, at the path that the others know; NFS to oneself can hang."""
+    folder = split_source(mount.source)[1]
+    if folder == mount.path:
+        return Needs(folder, "")
+    read_only = ("ro",) if mount.settings.get("read_only") or "ro" in mount.options else ()
+    return Needs(folder, "none", ("bind", *read_only))
+
+
+def _reached(mount: Mount, addresses: Mapping[str, str]) -> Mount:
+    """The same with the server's address: names of the cluster are known on a node only after Slurm's deploy."""
+    address = addresses.get(mount.server, "")
+    if not address:
+        return mount
+    server = f"[{address}]" if ":" in address else address
+    return replace(mount, source=f"{server}:{split_source(mount.source)[1]}")
+
+
+def clients_of(mount: Mount, addresses: Mapping[str, str]) -> Sequence[str]:
+    """Who may mount an export of ours: as told, else the machines that do, by address."""
+    told = mount.settings.get("clients", ())
+    if isinstance(told, (list, tuple)) and told:
+        return [str(client) for client in told]
+    return [addresses.get(name) or name for name in mount.nodes if name != mount.server]

@@ -1,0 +1,128 @@
+"""What one machine needs for its storage: units as systemd reads them, and everything around them."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from deepopsctl.inventory import build_inventory
+from deepopsctl.spec import parse_spec
+from deepopsctl.storage.model import Mount, Platform
+from deepopsctl.storage.nodeplan import NodePlan, clients_of, plan_node, required_on
+from deepopsctl.storage.units import escape, slurmd_drop_in
+from deepopsctl.storage.writer import from_variable, variable
+from tests.unit.test_storage_spec import WHOLE
+
+ADDRESSES = {"ctl1": "192.0.2.1", "gpu1": "192.0.2.11", "login1": ""}
+DEBIAN13 = Platform("Debian 13", "6.12.57+deb13-amd64")
+
+
+def mounts(text: str = WHOLE) -> tuple[Mount, ...]:
+    """As a role has them."""
+    return from_variable(variable(parse_spec(text, "cluster.yml").storage))
+
+
+def plan(host: str, text: str = WHOLE) -> NodePlan:
+    return plan_node(mounts(text), host, ADDRESSES, DEBIAN13)
+
+
+def setting(text: str, key: str) -> str:
+    """A setting of a unit."""
+    (found,) = (line.partition("=")[2] for line in text.splitlines() if line.startswith(f"{key}="))
+    return found
+
+
+def test_roles_get_what_cluster_yml_says() -> None:
+    spec = parse_spec(WHOLE, "cluster.yml")
+    known = {mount.name: mount for mount in spec.storage}
+
+    for mount in from_variable(variable(spec.storage)):
+        assert set(mount.nodes) == set(known[mount.name].nodes)
+        assert mount.settings == known[mount.name].settings
+        assert (mount.source, mount.path, mount.server) == (
+            known[mount.name].source,
+            known[mount.name].path,
+            known[mount.name].server,
+        )
+    assert build_inventory(spec)
+
+
+def test_a_machine_gets_its_own_mounts_and_no_others() -> None:
+    assert [mount.name for mount in plan("gpu1").mounts] == ["home", "data", "disk", "fast"]
+    assert [mount.name for mount in plan("gpu3").mounts] == ["home", "data", "fast"]
+    assert plan("ctl1") == NodePlan({}, (), (), ())
+
+
+def test_a_mount_unit_waits_for_the_network_and_holds_up_nothing() -> None:
+    home = plan("gpu1").mounts[0]
+
+    assert home.unit == "home.mount"
+    assert setting(home.text, "What") == "192.0.2.1:/srv/home"
+    assert setting(home.text, "Options") == "vers=4.2,nconnect=4,ro,_netdev,nofail"
+    assert setting(home.text, "After").startswith("network-online.target ")
+    assert setting(home.text, "WantedBy") == "remote-fs.target"
+
+
+def test_what_is_mounted_at_first_use_is_started_by_its_other_unit() -> None:
+    data = plan("gpu1").mounts[1]
+
+    assert "[Install]" not in data.text
+    assert setting(data.automount, "Where") == "/data"
+    assert setting(data.automount, "WantedBy") == "remote-fs.target"
+
+
+def test_local_storage_needs_no_network() -> None:
+    disk, fast = plan("gpu1").mounts[2:]
+
+    assert setting(disk.text, "What") == "/dev/disk/by-label/disk"
+    assert setting(fast.text, "Options") == "size=16G,mode=1777,nofail"
+    assert "network" not in disk.text + fast.text
+
+
+def test_the_serving_machine_binds_its_own_folder() -> None:
+    (home,) = plan("ctl1", WHOLE.replace("path: /home,", "path: /home, nodes: all,")).mounts
+    served_as_is = WHOLE.replace('"ctl1:/srv/home", path: /home,', '"ctl1:/home", path: /home, nodes: all,')
+
+    assert (setting(home.text, "What"), setting(home.text, "Type")) == ("/srv/home", "none")
+    assert setting(home.text, "Options") == "bind,ro,nofail"
+    assert plan("ctl1", served_as_is).mounts == ()
+
+
+def test_an_export_is_for_the_machines_that_mount_it() -> None:
+    home = mounts()[0]
+    told = mounts(WHOLE.replace("{nconnect: 4}", "{clients: [192.0.2.0/24]}"))[0]
+
+    assert clients_of(home, ADDRESSES) == ["192.0.2.11", "gpu2", "gpu3", "login1"]
+    assert clients_of(told, ADDRESSES) == ["192.0.2.0/24"]
+
+
+def test_slurmd_waits_for_what_is_required_and_needs_none_of_it() -> None:
+    text = slurmd_drop_in(required_on(mounts(), "gpu1"))
+
+    assert setting(text, "After") == setting(text, "Wants") == "home.mount"
+    assert "Requires" not in text
+
+
+@pytest.mark.parametrize("path", ["/home", "/data/new-x", "/.hidden/a", "/a+b/c=d", "/a@b:c", "/a_b.c"])
+def test_units_are_named_as_systemd_names_them(path: str) -> None:
+    if not shutil.which("systemd-escape"):
+        pytest.skip("systemd is not installed here")
+    done = subprocess.run(["systemd-escape", "--path", path], stdout=subprocess.PIPE, text=True, check=True)
+
+    assert escape(path) == done.stdout.strip()
+
+
+def test_systemd_finds_nothing_wrong_with_the_units(tmp_path: Path) -> None:
+    if not shutil.which("systemd-analyze"):
+        pytest.skip("systemd is not installed here")
+    for mount in plan("gpu1").mounts:
+        (tmp_path / mount.unit).write_text(mount.text)
+        if mount.automount:
+            (tmp_path / mount.unit.replace(".mount", ".automount")).write_text(mount.automount)
+    argv = ["systemd-analyze", "verify", "--man=no", *(str(path) for path in sorted(tmp_path.iterdir()))]
+    done = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+    assert str(tmp_path) not in done.stdout
