@@ -3,13 +3,13 @@
 A card is followed by its UUID, whichever node it sits in. For each of its rates two numbers are kept: the best one ever
 seen, and the last one within a few percent of it, with its date. The last one is what a new measurement is compared
 with: "down 12% since 2026-11-03" then names the last day on which the card was well, and a card that loses a little in
-every run does not take its own decline for the measure.
+every run does not take its own decline for the measure. Nodes that reduce together are followed by their names.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,64 +17,22 @@ from typing import Any
 from deepopsctl.checks import Check, Status
 from deepopsctl.clusterdir import ClusterDir
 from deepopsctl.files import write_atomic
+from deepopsctl.gpucheck.between import NAME as BETWEEN_NODES
+from deepopsctl.gpucheck.between import bandwidth
 from deepopsctl.gpucheck.document import UnreadableError, document, read_results
 from deepopsctl.gpucheck.rates import METRICS, value_of
 from deepopsctl.gpucheck.verdicts import target_of
+from deepopsctl.gpurecords import Card, Nodes, Rate, Result, record
 from deepopsctl.workspace import RunFolder, Workspace
 
 SCHEMA = 1
 # in a run's folder: what `gpucheck --json` prints, so that `gpucheck --judge` and `--earlier` read it as well
 RUN_FILE = "gpu.json"
-# so much of its best a card may lose and still be called well
-WELL = 0.97
 _HEAD = {"schema": SCHEMA, "kind": "gpu-history"}
 _DAMAGED = ".damaged"
 
-Result = Mapping[str, object]
-
-
-@dataclass(frozen=True, slots=True)
-class Rate:
-    """One number of one card: what it gave when it was last well, and the best it ever gave."""
-
-    value: float
-    best: float
-    when: str
-
-    def after(self, value: float, when: str) -> Rate:
-        """The same with a newer measurement."""
-        if when <= self.when or value < WELL * self.best:
-            return self
-        return Rate(value, max(value, self.best), when)
-
-
-@dataclass(frozen=True, slots=True)
-class Card:
-    """One GPU: where it was last seen, and its rates by the name of the check."""
-
-    uuid: str
-    name: str
-    serial: str
-    node: str
-    index: int
-    rates: Mapping[str, Rate]
-
-    def results(self) -> Iterator[Result]:
-        """The card as results of gpucheck, one for each day that counts."""
-        for when in sorted({rate.when for rate in self.rates.values()}):
-            measured: dict[str, dict[str, object]] = {}
-            for metric in METRICS:
-                rate = self.rates.get(metric.name)
-                if rate and rate.when == when:
-                    measured.setdefault(metric.test, {"status": "measured"}).update(_shape(metric.name, rate.value))
-            gpu = {"index": self.index, "name": self.name, "uuid": self.uuid, "serial": self.serial}
-            yield {
-                "schema": SCHEMA, "node": self.node, "when": when, "versions": {},
-                "gpus": [{**gpu, "measured": measured}], "group": {},
-            }  # fmt: skip
-
-
-Cards = Mapping[str, Card]
+# by the card's UUID, or the nodes' names
+Cards = Mapping[str, Card | Nodes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +47,7 @@ class Earlier:
 class _Recalled:
     """What was found: `damaged` wants to be set aside before it is replaced, `foreign` is not to be touched."""
 
-    cards: Mapping[str, Card]
+    cards: Cards
     warnings: tuple[str, ...] = ()
     damaged: bool = False
     foreign: bool = False
@@ -136,7 +94,7 @@ def _replace(path: Path, cards: Cards, *, damaged: bool) -> tuple[str, ...]:
     return told
 
 
-def learn(cards: Cards, results: Iterable[Result], checks: Iterable[Check]) -> dict[str, Card]:
+def learn(cards: Cards, results: Iterable[Result], checks: Iterable[Check]) -> dict[str, Card | Nodes]:
     """The history with new results. What was judged a warning or a failure is no measure for later ones."""
     bad: dict[str, set[str]] = {}
     for check in checks:
@@ -147,12 +105,26 @@ def learn(cards: Cards, results: Iterable[Result], checks: Iterable[Check]) -> d
         node, when, gpus = str(result.get("node")), str(result.get("when")), result.get("gpus")
         for gpu in gpus if isinstance(gpus, list) else ():
             uuid = gpu.get("uuid")
-            old = found[uuid].rates if uuid in found else {}
+            known = found.get(uuid)
+            old = known.rates if isinstance(known, Card) else {}
             rates = _renewed(old, gpu, when, bad.get(target_of(node, gpu), ()))
             if uuid and rates:
                 name, serial = (gpu.get(key) or "" for key in ("name", "serial"))
                 found[uuid] = Card(uuid, name, serial, node, gpu["index"], rates)
+        group = result.get("group")
+        together = group.get("all_reduce_nodes") if isinstance(group, dict) else None
+        if together and BETWEEN_NODES not in bad.get(nodes := str(together["nodes"]), ()):
+            found.update(_between(found.get(nodes), nodes, together, when))
     return found
+
+
+def _between(known: Card | Nodes | None, nodes: str, together: dict[str, Any], when: str) -> dict[str, Nodes]:
+    """What nodes gave together, after another look at them; nothing where it gave no number."""
+    value = float(f"{bandwidth(together) or 0:.5g}")
+    if not value:
+        return {}
+    rate = known.rate.after(value, when) if isinstance(known, Nodes) else Rate(value, value, when)
+    return {nodes: Nodes(nodes, rate)}
 
 
 def _renewed(old: Mapping[str, Rate], gpu: Mapping[str, object], when: str, bad: Container[str]) -> dict[str, Rate]:
@@ -168,16 +140,8 @@ def _renewed(old: Mapping[str, Rate], gpu: Mapping[str, object], when: str, bad:
 
 def render(cards: Cards) -> str:
     """The history as text: a line a card, so that git says which cards changed, and a person may delete one."""
-    ordered = sorted(cards.values(), key=lambda card: card.uuid)
-    return "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in (_HEAD, *map(_plain, ordered)))
-
-
-def _plain(card: Card) -> dict[str, object]:
-    rates = {name: {"value": rate.value, "best": rate.best, "when": rate.when} for name, rate in card.rates.items()}
-    return {
-        "uuid": card.uuid, "name": card.name, "serial": card.serial, "node": card.node, "index": card.index,
-        "rates": rates,
-    }  # fmt: skip
+    ordered = [card.line() for _, card in sorted(cards.items())]
+    return "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in (_HEAD, *ordered))
 
 
 def _recall(directory: ClusterDir) -> _Recalled:
@@ -198,8 +162,8 @@ def _recall(directory: ClusterDir) -> _Recalled:
     return _Recalled({**others, **cards}, (said, *warnings), damaged=True)
 
 
-def _from_runs(directory: ClusterDir) -> tuple[dict[str, Card], tuple[str, ...]]:
-    cards: dict[str, Card] = {}
+def _from_runs(directory: ClusterDir) -> tuple[dict[str, Card | Nodes], tuple[str, ...]]:
+    cards: dict[str, Card | Nodes] = {}
     warnings = []
     for folder in reversed(Workspace(directory.runs).newest_first()):
         kept = folder.path / RUN_FILE
@@ -219,7 +183,7 @@ def _checks(path: Path) -> list[Check]:
     return [parse_check(entry) for entry in listed or ()]
 
 
-def _read(path: Path) -> tuple[dict[str, Card], list[str]]:
+def _read(path: Path) -> tuple[dict[str, Card | Nodes], list[str]]:
     """The cards in a history, and what is wrong with lines of it; ValueError where it is none."""
     first, *lines = path.read_text(encoding="utf-8").splitlines() or [""]
     head = json.loads(first)
@@ -227,37 +191,12 @@ def _read(path: Path) -> tuple[dict[str, Card], list[str]]:
         raise ValueError("it is no history of GPUs")
     if head["schema"] > SCHEMA:
         raise _ForeignError(f"schema {head['schema']}: a newer deepopsctl wrote it; nothing is compared or kept")
-    cards, bad = {}, []
+    cards: dict[str, Card | Nodes] = {}
+    bad: list[str] = []
     for number, line in enumerate(lines, 2):
         try:
-            card = _card(json.loads(line))
-            cards[card.uuid] = card
+            name, card = record(json.loads(line))
+            cards[name] = card
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             bad.append(f"line {number}: {error}")
     return cards, bad
-
-
-def _card(entry: Mapping[str, Any]) -> Card:
-    rates = {
-        str(name): Rate(float(rate["value"]), float(rate["best"]), str(rate["when"]))
-        for name, rate in dict(entry["rates"]).items()
-    }
-    uuid, name, serial, node = (str(entry[key]) for key in ("uuid", "name", "serial", "node"))
-    return Card(uuid, name, serial, node, int(entry["index"]), rates)
-
-
-_KEYS = {
-    "gpu-memory-copy": "copy_gb_s",
-    "gpu-memory-triad": "triad_gb_s",
-    "gpu-fp32": "fp32_tflop_s",
-    "gpu-bf16": "bf16_tflop_s",
-    "gpu-bf16-gemm": "bf16_gemm_tflop_s",
-}
-_CURVES = {"gpu-to-device": "h2d", "gpu-from-device": "d2h"}
-
-
-def _shape(metric: str, value: float) -> dict[str, object]:
-    """A rate as gpucheck writes it."""
-    if metric in _CURVES:
-        return {_CURVES[metric]: [{"bytes": 0, "gb_s": value}]}
-    return {_KEYS[metric]: value}

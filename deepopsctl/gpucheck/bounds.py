@@ -101,6 +101,10 @@ SHARES = {
     "bf16": Shares(0.70, 0.50),
     "gemm": Shares(0.50, 0.35),
     "nvlink": Shares(0.70, 0.45),
+    # of the sum over ports: routes that collide, and a port for storage that was taken for one of the GPUs'
+    "rdma": Shares(0.50, 0.25),
+    # NCCL over sockets lives from a few cores, and fills no fast port
+    "tcp": Shares(0.30, 0.10),
 }
 # what the best of its kind gives, and how far behind a GPU counts as the odd one; the same for its own past
 PEERS_SHARE = 0.90

@@ -6,6 +6,7 @@ from collections import Counter
 from statistics import median
 from typing import Any, Iterator
 
+from .between import NAME, between_nodes
 from .bounds import PEERS_SHARE, SHARES, figures_of
 from .verdicts import FAIL, PASS, SKIP, WARN, check, who
 
@@ -15,14 +16,14 @@ _VERSIONS = ("driver", "cuda")
 _SHOWN = 8
 
 
-def group(results: list[Result]) -> Iterator[dict[str, str]]:
+def group(results: list[Result], earlier: list[Result]) -> Iterator[dict[str, str]]:
     """Bandwidth between GPUs, all-reduce, versions."""
     for result in results:
         if result.get("problem"):
             continue
         yield _peers(result)
         yield _all_reduce(result)
-        yield from _between_nodes(result)
+        yield from _between_nodes(result, earlier)
         yield _library(result)
     yield from versions(results)
 
@@ -77,18 +78,12 @@ def _all_reduce(result: Result) -> dict[str, str]:
     )
 
 
-def _between_nodes(result: Result) -> Iterator[dict[str, str]]:
-    """All-reduce over several nodes stands in the first one's result. What the network should give, no table says."""
+def _between_nodes(result: Result, earlier: list[Result]) -> Iterator[dict[str, str]]:
     found = result["group"].get("all_reduce_nodes")
-    if not found:
-        return
-    name, nodes = "gpu-all-reduce-nodes", found["nodes"]
-    if found["status"] != "measured":
-        yield _without_value(name, nodes, found)
-        return
-    value = max(point["gb_s"] for point in found["all_reduce"])
-    text = "{} ranks, bus bandwidth; no bound: it is the network's".format(found["ranks"])
-    yield check(name, nodes, PASS, "{:.4g}".format(value), "sums are right", "GB/s", text)
+    if found and found["status"] != "measured":
+        yield _without_value(NAME, found["nodes"], found)
+    elif found:
+        yield from between_nodes(result, earlier)
 
 
 def _without_value(name: str, node: str, found: dict[str, Any]) -> dict[str, str]:

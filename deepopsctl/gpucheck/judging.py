@@ -33,8 +33,9 @@ def judge(
         if number:
             found.append(_count(result, number))
     found += [entry for result in taken for gpu in result["gpus"] for entry in health(result["node"], gpu)]
-    found += rates(taken, list(earlier))
-    found += group(taken)
+    past = list(earlier)
+    found += rates(taken, past)
+    found += group(taken, past)
     return found
 
 

@@ -15,6 +15,7 @@ from tempfile import TemporaryFile
 from typing import Any, Callable, NamedTuple
 
 from .inventory import driver_facts, inventory, load_facts
+from .network import network
 from .nvml import MissingError, Nvml, NvmlError
 from .simulated import simulated
 
@@ -47,6 +48,7 @@ def measure_node(order: Order, tell: Callable[[str], None]) -> dict[str, Any]:
         "versions": {},
         "gpus": [],
         "group": {},
+        "network": network(),
     }
     try:
         nvml = Nvml()

@@ -53,6 +53,8 @@ METRICS = (
     ),
 )
 
+HOST_LINKS = tuple(metric for metric in METRICS if metric.test == "host_link")
+
 
 class Finding(NamedTuple):
     """What one comparison says."""

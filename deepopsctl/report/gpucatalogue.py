@@ -140,7 +140,7 @@ GPU = {
         "run it with NCCL_DEBUG=INFO: it tells which way it takes; look at GPU to GPU above", "all-reduce",
     ),
     "gpu-all-reduce-nodes": Entry(
-        _TOGETHER, "all-reduce of nodes", "NCCL sums over all GPUs of nodes that are alike, through the network.",
+        _TOGETHER, "all-reduce of nodes", "NCCL sums over GPUs of nodes that are alike, as fast as their ports allow.",
         "NCCL_DEBUG=INFO tells which network it takes; are ports between nodes open, and the interfaces' names alike?",
         "between nodes",
     ),

@@ -26,17 +26,71 @@ def with_third(**changes: Any) -> Checks:
     return judge([result(gpus=[gpu(index, **(changes if index == 3 else {})) for index in range(8)])])
 
 
+def rdma(count: int, gb_s: float = 50.0) -> dict[str, Any]:
+    """Ports of that rate, and an Ethernet port beside them."""
+    ports = [{"name": f"mlx5_{number}:1", "gb_s": gb_s} for number in range(count)]
+    return {"rdma": ports, "ethernet": [{"name": "eth0", "gb_s": 1.25}]}
+
+
 class TestBetweenNodes:
     def judged(self, **found: Any) -> dict[str, str]:
         first = result("gpu01")
         first["group"]["all_reduce_nodes"] = {"nodes": "gpu[01-02]", **found}
         return named(judge([first, result("gpu02")]), "gpu-all-reduce-nodes", "gpu[01-02]")
 
-    def test_right_sums_pass_whatever_the_network_gives(self) -> None:
+    def over(self, network: dict[str, Any], gb_s: float, *earlier: float, **changes: Any) -> dict[str, str]:
+        """Two nodes with that network."""
+        looks = []
+        for number, value in enumerate((*earlier, gb_s)):
+            node = result("gpu01", network=network, when=f"2026-11-{number + 1:02d}T08:00:00+00:00", **changes)
+            points = {"status": "measured", "ranks": 16, "all_reduce": [{"bytes": 2**30, "gb_s": value}]}
+            node["group"]["all_reduce_nodes"] = {"nodes": "gpu[01-02]", **points}
+            looks.append(node)
+        return named(judge(looks[-1:], looks[:-1]), "gpu-all-reduce-nodes", "gpu[01-02]")
+
+    def test_right_sums_pass_where_nobody_knows_the_network(self) -> None:
         check = self.judged(status="measured", ranks=16, all_reduce=[{"bytes": 4096, "gb_s": 38.5}])
 
         assert (check["status"], check["measured"], check["unit"]) == ("pass", "38.5", "GB/s")
         assert "16 ranks" in check["message"]
+        assert "no bound" in check["message"]
+
+    @pytest.mark.parametrize(("gb_s", "status"), [(380.0, "pass"), (199.0, "warn"), (99.0, "fail")])
+    def test_the_ports_of_the_gpus_are_the_measure(self, gb_s: float, status: str) -> None:
+        # eight GPUs: two of the ten ports are for storage
+        check = self.over(rdma(10), gb_s)
+
+        assert (check["status"], check["expected"]) == (status, "at least 200")
+        assert "of the 400 GB/s of 8 RDMA ports of the node" in check["message"]
+        assert check["message"].startswith("gpu[01-02]: ") == (status != "pass")
+
+    def test_slower_ports_beside_fast_ones_do_not_count(self) -> None:
+        ports = rdma(4)
+        ports["rdma"].append({"name": "mlx5_9:1", "gb_s": 12.5})
+
+        assert self.over(ports, 190.0)["expected"] == "at least 100"
+
+    def test_without_rdma_the_fastest_ethernet_port_is_the_measure(self) -> None:
+        ports = {"rdma": [], "ethernet": [{"name": "eth0", "gb_s": 1.25}, {"name": "eth1", "gb_s": 12.5}]}
+
+        assert [self.over(ports, gb_s)["status"] for gb_s in (4.0, 2.0, 1.0)] == ["pass", "warn", "fail"]
+        assert self.over(ports, 4.0)["expected"] == "at least 3.75"
+
+    def test_no_network_makes_nodes_quicker_than_they_are_inside(self) -> None:
+        points = {"status": "measured", "ranks": 8, "all_reduce": [{"bytes": 2**30, "gb_s": 20.0}]}
+        alone = [gpu(0, measured=measured(h2d=12.0))]
+
+        assert (
+            "of the 20 GB/s of all-reduce within" in self.over(rdma(8), 15.0, group={"all_reduce": points})["message"]
+        )
+        assert "of the 12 GB/s of the GPUs' links" in self.over(rdma(1), 11.0, gpus=alone, group={})["message"]
+
+    def test_the_same_nodes_are_compared_with_their_past(self) -> None:
+        check = self.over({}, 40.0, 60.0, 50.0)
+
+        assert check["status"] == "warn"
+        assert "down 20% since 2026-11-02" in check["message"]
+        assert self.over({}, 49.0, 50.0)["status"] == "pass"
 
     def test_wrong_sums_fail_and_what_was_not_possible_is_skipped(self) -> None:
         assert self.judged(status="wrong", message="rank 3: 1 word")["status"] == "fail"

@@ -47,6 +47,34 @@ def directory(tmp_path: Path) -> ClusterDir:
     return ClusterDir(tmp_path)
 
 
+def together(gb_s: float, when: str) -> Result:
+    """Two nodes, and what all-reduce between them gave."""
+    points = {"status": "measured", "ranks": 16, "all_reduce": [{"bytes": 2**30, "gb_s": gb_s}]}
+    return result("gpu01", [], when=when, group={"all_reduce_nodes": {"nodes": "gpu[01-02]", **points}})
+
+
+class TestNodesTogether:
+    def test_nodes_that_got_slower_say_since_when_and_stay_compared_with_what_they_were(
+        self, directory: ClusterDir
+    ) -> None:
+        look(directory, together(380.0, FIRST), copying(3060, FIRST))
+        look(directory, together(300.0, SECOND))
+
+        checks, _ = look(directory, together(310.0, THIRD))
+
+        assert said(checks, "gpu-all-reduce-nodes").startswith("warn: gpu[01-02]: 16 ranks")
+        assert "down 18% since 2026-11-03" in said(checks, "gpu-all-reduce-nodes")
+        assert len(directory.gpu_history.read_text().splitlines()) == 3
+
+    def test_what_was_well_again_is_the_new_measure(self, directory: ClusterDir) -> None:
+        look(directory, together(380.0, FIRST))
+        look(directory, together(379.0, SECOND))
+
+        checks, _ = look(directory, together(378.0, THIRD))
+
+        assert "down 0% since 2026-11-10" in said(checks, "gpu-all-reduce-nodes")
+
+
 class TestFollowing:
     def test_a_card_that_got_slower_says_since_when(self, directory: ClusterDir) -> None:
         look(directory, copying(3060, FIRST))

@@ -1,0 +1,95 @@
+"""Judge all-reduce between nodes: by what the network and the nodes themselves can carry, and by its own past. Pure.
+
+Bus bandwidth reflects the bottleneck, "NVLink, PCI, QPI, or network" (nccl-tests, PERFORMANCE.md), whatever the number
+of ranks. So the figure is the least of what a node's ports carry, what its GPUs reduce among themselves, and what they
+bring to the host: all of the first node, as the nodes of one job are alike.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Iterator, NamedTuple
+
+from .bounds import SHARES
+from .rates import HOST_LINKS, Finding, against_past, value_of
+from .verdicts import FAIL, PASS, WARN, check, worst
+
+Result = Any  # one node's result: plain JSON
+NAME = "gpu-all-reduce-nodes"
+
+
+class Figure(NamedTuple):
+    """GB/s in one direction, whose that is, and which shares of it are bad."""
+
+    gb_s: float
+    what: str
+    shares: str
+
+
+def bandwidth(found: dict[str, Any]) -> float | None:
+    """The best over all message sizes; None where it gave no number."""
+    if found.get("status") != "measured":
+        return None
+    return max((float(point["gb_s"]) for point in found.get("all_reduce") or ()), default=None)
+
+
+def figure(result: Result) -> Figure | None:
+    """What the slowest part on the way carries; None where the network is one that nobody knows."""
+    ports = result.get("network") or {}
+    if ports.get("rdma"):
+        # beside those of the GPUs there may be some for storage: one for each GPU at most
+        fastest = max(port["gb_s"] for port in ports["rdma"])
+        used = min(sum(port["gb_s"] == fastest for port in ports["rdma"]), max(1, len(result["gpus"])))
+        network = Figure(used * fastest, "{} RDMA {} of the node".format(used, "ports" if used > 1 else "port"), "rdma")
+    elif ports.get("ethernet"):
+        fastest = max(port["gb_s"] for port in ports["ethernet"])
+        network = Figure(fastest, "its fastest Ethernet port, without RDMA", "tcp")
+    else:
+        return None
+    return min((network, *_inside(result, network.shares)), key=lambda one: one.gb_s)
+
+
+def _inside(result: Result, shares: str) -> Iterator[Figure]:
+    alone = bandwidth((result.get("group") or {}).get("all_reduce") or {})
+    if alone:
+        yield Figure(alone, "all-reduce within the node", shares)
+    links = [[value_of(gpu, metric) or 0.0 for metric in HOST_LINKS] for gpu in result["gpus"]]
+    if links and all(min(rates) for rates in links):
+        yield Figure(sum(min(rates) for rates in links), "the GPUs' links to the host", shares)
+
+
+def between_nodes(result: Result, earlier: list[Result]) -> Iterator[dict[str, str]]:
+    """All-reduce over several nodes stands in the first one's result."""
+    found = (result.get("group") or {}).get("all_reduce_nodes")
+    value = bandwidth(found or {})
+    if not found or value is None:
+        return
+    expected, bound = _against_figure(value, figure(result))
+    past = against_past(value, _newest(found, earlier, str(result["when"])))
+    findings = [finding for finding in (bound, past) if finding]
+    status = worst(PASS, *(finding.status for finding in findings))
+    text = "; ".join(["{} ranks, bus bandwidth".format(found["ranks"]), *(finding.text for finding in findings)])
+    text = text if status == PASS else "{}: {}".format(found["nodes"], text)
+    yield check(NAME, found["nodes"], status, "{:.4g}".format(value), expected, "GB/s", text)
+
+
+def _against_figure(value: float, limit: Figure | None) -> tuple[str, Finding]:
+    if limit is None:
+        return "sums are right", Finding(PASS, "no bound: the node shows no network hardware")
+    shares = SHARES[limit.shares]
+    status = FAIL if value < shares.fail * limit.gb_s else WARN if value < shares.warn * limit.gb_s else PASS
+    text = "{:.0%} of the {:.4g} GB/s of {}".format(value / limit.gb_s, limit.gb_s, limit.what)
+    return "at least {:.4g}".format(shares.warn * limit.gb_s), Finding(status, text)
+
+
+def _newest(found: dict[str, Any], earlier: list[Result], before: str) -> tuple[float, str] | None:
+    """What the same nodes gave the last time, and when."""
+    looks = []
+    for old in earlier:
+        other = (old.get("group") or {}).get("all_reduce_nodes") or {}
+        value = bandwidth(other)
+        if other.get("nodes") == found["nodes"] and value is not None and str(old["when"]) < before:
+            looks.append((str(old["when"]), value))
+    if not looks:
+        return None
+    when, value = max(looks)
+    return value, when

@@ -1,0 +1,45 @@
+"""The network of a node as its kernel shows it: ports, and what they carry in one direction (GB/s)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Iterator
+
+_ROOT = Path("/")
+
+
+def network(root: Path = _ROOT) -> dict[str, Any]:
+    """Ports that are up: {"rdma": [{"name", "gb_s"}], "ethernet": [...]}; hardware only, no bridge."""
+    return {"rdma": list(_rdma(root)), "ethernet": list(_ethernet(root))}
+
+
+def _rdma(root: Path) -> Iterator[dict[str, Any]]:
+    for port in sorted(root.glob("sys/class/infiniband/*/ports/*")):
+        # `4: ACTIVE`, `400 Gb/sec (4X NDR)`; NCCL itself has no use for other kinds (EFA)
+        if "ACTIVE" in _read(port / "state") and _read(port / "link_layer") in ("InfiniBand", "Ethernet"):
+            rate = _number(_read(port / "rate").partition(" ")[0])
+            if rate > 0:
+                yield {"name": "{}:{}".format(port.parent.parent.name, port.name), "gb_s": rate / 8}
+
+
+def _ethernet(root: Path) -> Iterator[dict[str, Any]]:
+    for link in sorted(root.glob("sys/class/net/*/device")):
+        card = link.parent
+        # an interface that is down refuses to be read, one without a cable says -1
+        rate = _number(_read(card / "speed")) / 1000
+        if _read(card / "operstate") == "up" and rate > 0:
+            yield {"name": card.name, "gb_s": rate / 8}
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="ascii").strip()
+    except (OSError, ValueError):
+        return ""
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return 0.0
