@@ -12,6 +12,7 @@ from deepopsctl.draft import Draft, NodeEntry, PartitionEntry
 from deepopsctl.model import Access, Partition, Role
 from deepopsctl.nodelist import fold_in_order, shorten
 from deepopsctl.problems import Problems, RefusedError
+from deepopsctl.readers.deepopsnfs import CLIENTS, Found, carry_nfs
 from deepopsctl.readers.deepopsvars import (
     READ_ELSEWHERE,
     carry_variable,
@@ -91,6 +92,7 @@ class _Reader:
         if given:
             self.draft.name = self._checked("slurm_cluster_name", given, values.check_cluster_name, "")
         self._machines(settings)
+        self._storage(settings)
         self._partition(settings)
         self._access()
 
@@ -177,9 +179,21 @@ class _Reader:
         nodes = set(self.groups.get("slurm-node", ()))
         for group in _CLIENTS:
             odd = [host for host in self.groups.get(group, ()) if host not in nodes]
-            if odd:
+            if odd and CLIENTS not in settings:
                 where = self.inventory.where.get(group, self.draft.source)
-                self.carryover.leave(f"[{group}]", where, "NFS clients are not managed yet")
+                self.carryover.leave(f"[{group}]", where, f"{CLIENTS} says who mounts", "nodes: under storage:")
+
+    def _storage(self, settings: Mapping[str, Setting]) -> None:
+        """What is mounted by NFS; a machine that nobody names serves it from the first controller."""
+        names = {host: short_name(host, "")[0] for host in self.hosts}
+        known = {host: name for host, name in names.items() if name.lower() in self.draft.machines}
+        servers = [host for host, name in known.items() if Role.NFS_SERVER in self.draft.machines[name.lower()].roles]
+        servers = servers or list(self.groups.get("slurm-master", ()))[:1]
+
+        def hosts(pattern: str) -> list[str]:
+            return match_hosts(pattern, {**self.groups, **self.named}, self.hosts)
+
+        carry_nfs(settings, Found(hosts, known, frozenset(servers)), self.draft)
 
     def _machine(self, host: str, roles: frozenset[Role]) -> None:
         where = self.inventory.hosts.get(host, self.draft.source)

@@ -21,7 +21,7 @@ SLURM_PASSWORDS = ("slurm_password", "slurm_db_password")
 # Read for the partition and the machines in `deepops`.
 READ_ELSEWHERE = frozenset({
     "slurm_cluster_name", "slurm_max_job_timelimit", "slurm_default_job_timelimit", "slurm_oversubscribe",
-    "nfs_server_group", "slurm_monitoring_group",
+    "nfs_server_group", "slurm_monitoring_group", "nfs_mounts", "nfs_exports", "nfs_client_group",
     "ansible_host", "ansible_ssh_host", "ansible_port", "ansible_ssh_port", "ansible_user", "ansible_ssh_user",
     "ansible_ssh_private_key_file", "ansible_ssh_common_args", "ansible_ssh_extra_args",
 })  # fmt: skip
@@ -55,8 +55,7 @@ _REASONS: tuple[tuple[str, str, str], ...] = (
     (r"slurm_(enable_prolog_epilog|.*prolog.*|.*epilog.*)|(prolog|epilog)_fileglob",
      "prologs and epilogs are not delivered", "set Prolog and Epilog in slurm_config once they are on the nodes"),
     (r"slurm_(install_nhc|health_check.*)|nhc_.*", "Node Health Check " + _NOT_YET, ""),
-    (r"slurm_enable_nfs.*|nfs_.*|autofs_.*|cachefilesd.*", "NFS exports and mounts " + _NOT_YET.replace("is ", "are "),
-     "mount them yourself; an export to `*` with no_root_squash lets any machine write as root"),
+    (r"slurm_enable_nfs.*|nfs_.*|autofs_.*|cachefilesd.*", "NFS is what `storage:` in cluster.yml says", ""),
     ((r"slurm_(enable_monitoring|monitoring_group|exporter.*)|(grafana|prometheus|alertmanager|node_exporter)_.*"
      r"|(dcgm|nvidia|slurm).*exporter.*|collectd.*"), "monitoring " + _NOT_YET, ""),
     (r"slurm_cluster_install_nvidia_driver|nvidia_driver_.*", "the component nvidia has its own settings",

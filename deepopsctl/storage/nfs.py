@@ -10,8 +10,9 @@ from deepopsctl.nodelist import shorten
 from deepopsctl.problems import RefusedError
 from deepopsctl.specsections import Boolean, Section
 from deepopsctl.storage.kinds import Fault, Kind, Site
-from deepopsctl.storage.model import Mount, Needs, Platform
+from deepopsctl.storage.model import Mount, Needs, Platform, StorageType
 from deepopsctl.storage.paths import check_exported
+from deepopsctl.storage.support import unsupported
 from deepopsctl.values import check_address, suggest
 
 VERSIONS = ("4.2", "4.1", "4.0", "3")
@@ -126,13 +127,15 @@ def mount_options(settings: Mapping[str, object], options: tuple[str, ...]) -> t
     return (*found, *options)
 
 
-def needs(mount: Mount, _platform: Platform) -> Needs:
+def needs(mount: Mount, platform: Platform) -> Needs:
     """A client of a server, which `mount.source` names as it is reached."""
+    refusal = unsupported(StorageType.NFS, "", platform)
     return Needs(
         what=mount.source,
         fstype="nfs",
         options=mount_options(mount.settings, mount.options),
         packages={"nfs-common": ""},
+        problems=(refusal,) if refusal else (),
     )
 
 

@@ -59,9 +59,48 @@ def test_the_example_is_imported_whole() -> None:
     }
     assert result.carryover.secrets == {"slurm_dbd_password": "not-the-placeholder"}
     assert {note.name for note in result.carryover.not_carried} == {
-        "install_dcgm", "users", "slurm_install_nhc", "slurm_install_enroot", "nfs_client_group", "sm_prefix",
+        "install_dcgm", "users", "slurm_install_nhc", "slurm_install_enroot", "sm_prefix",
         "sm_module_root", "[kube-master]",
     }  # fmt: skip
+
+
+def test_its_nfs_mounts_become_storage() -> None:
+    result = read_request(InitRequest(Path("x"), source=EXAMPLE))
+
+    (home,) = result.cluster.storage
+    assert (home.name, home.source, home.path, home.server) == ("home", "mgmt01:/home", "/home", "mgmt01")
+    assert home.nodes == ("gpu01", "gpu02", "gpu03", "gpu04")
+    assert (home.options, dict(home.settings)) == ((), {})
+    assert [note.name for note in result.carryover.to_check] == ["nfs_mounts: /home"]
+
+
+def test_a_server_of_somebody_elses_keeps_its_version_and_options(tmp_path: Path) -> None:
+    listed = (
+        "nfs_mounts: [{mountpoint: /sw, server: filer1, path: /vol/sw, options: 'ro,nfsvers=4.1,defaults,noatime'}]"
+    )
+    (sw,) = read_request(InitRequest(tmp_path / "new", source=site(tmp_path, listed))).cluster.storage
+
+    assert (sw.source, sw.options, dict(sw.settings)) == ("filer1:/vol/sw", ("ro", "noatime"), {"version": "4.1"})
+    assert len(sw.nodes) == 17
+
+
+@pytest.mark.parametrize(
+    ("variables", "name"),
+    [
+        ("nfs_mounts: [{mountpoint: /a, server: '{{ my_own }}', path: /a}]", "nfs_mounts: /a"),
+        ("nfs_mounts: [{mountpoint: /etc/a, server: x, path: /a}]", "nfs_mounts: /etc/a"),
+        ("nfs_mounts: [{mountpoint: /a, server: x, path: /a, options: 'a b'}]", "nfs_mounts: /a"),
+        ("nfs_mounts: many", "nfs_mounts"),
+        ("nfs_exports: [{path: /a, options: '*(rw)'}]", "nfs_exports: /a"),
+        ("nfs_client_group: slurm-node", "nfs_client_group"),
+        ("nfs_pkg_state: latest", "nfs_pkg_state"),
+    ],
+)
+def test_nfs_that_cannot_come_along_is_named(tmp_path: Path, variables: str, name: str) -> None:
+    result = read_request(InitRequest(tmp_path / "new", source=site(tmp_path, variables)))
+
+    assert [note.name for note in result.carryover.not_carried] == [name]
+    assert result.cluster.storage == ()
 
 
 def test_two_groups_are_enough() -> None:

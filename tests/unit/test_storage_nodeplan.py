@@ -99,6 +99,16 @@ def test_an_export_is_for_the_machines_that_mount_it() -> None:
     assert clients_of(told, ADDRESSES) == ["192.0.2.0/24"]
 
 
+def test_a_client_that_nobody_makes_for_a_platform_is_refused_with_those_it_is_made_for() -> None:
+    found = plan_node(mounts(), "gpu3", ADDRESSES, Platform("Rocky 9"))
+
+    assert [problem.partition(" (")[0] for problem in found.problems] == [
+        "storage home: nfs has no client for Rocky 9",
+        "storage data: nfs has no client for Rocky 9",
+    ]
+    assert "Debian 13" in found.problems[0]
+
+
 def test_slurmd_waits_for_what_is_required_and_needs_none_of_it() -> None:
     text = slurmd_drop_in(required_on(mounts(), "gpu1"))
 
