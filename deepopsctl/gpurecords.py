@@ -52,7 +52,7 @@ class Card:
             for metric in METRICS:
                 rate = self.rates.get(metric.name)
                 if rate and rate.when == when:
-                    measured.setdefault(metric.test, {"status": "measured"}).update(_shape(metric.name, rate.value))
+                    measured.setdefault(metric.test, {"status": "measured"}).update(metric.written(rate.value))
             gpu = {"index": self.index, "name": self.name, "uuid": self.uuid, "serial": self.serial}
             yield {
                 "schema": SCHEMA, "node": self.node, "when": when, "versions": {},
@@ -99,20 +99,3 @@ def record(entry: Mapping[str, Any]) -> tuple[str, Card | Nodes]:
 
 def _rate(entry: Mapping[str, Any]) -> Rate:
     return Rate(float(entry["value"]), float(entry["best"]), str(entry["when"]))
-
-
-_KEYS = {
-    "gpu-memory-copy": "copy_gb_s",
-    "gpu-memory-triad": "triad_gb_s",
-    "gpu-fp32": "fp32_tflop_s",
-    "gpu-bf16": "bf16_tflop_s",
-    "gpu-bf16-gemm": "bf16_gemm_tflop_s",
-}
-_CURVES = {"gpu-to-device": "h2d", "gpu-from-device": "d2h"}
-
-
-def _shape(metric: str, value: float) -> dict[str, object]:
-    """A rate as gpucheck writes it."""
-    if metric in _CURVES:
-        return {_CURVES[metric]: [{"bytes": 0, "gb_s": value}]}
-    return {_KEYS[metric]: value}

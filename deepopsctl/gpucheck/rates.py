@@ -13,19 +13,34 @@ Result = Any  # one node's result
 
 
 class Metric(NamedTuple):
-    """One number of one test: how to read it, what it should be for a model, and which shares of that are bad."""
+    """One number of one test: what it is called there, what it should be for a model, which shares of that are bad."""
 
     name: str
     test: str
     unit: str
-    # None where an older or thinned-out result lacks the number
-    read: Callable[[Any], float | None]
+    key: str
     figure: Callable[[Figures, Gpu], float]
     shares: Callable[[Figures], str]
 
+    def read(self, measured: Any) -> float | None:
+        """The number in what the test measured; None where an older or thinned-out result lacks it."""
+        return None if measured.get(self.key) is None else float(measured[self.key])
 
-def _largest(key: str) -> Callable[[Any], float | None]:
-    return lambda measured: max((float(point["gb_s"]) for point in measured.get(key) or ()), default=None)
+    def written(self, value: float) -> dict[str, object]:
+        """The number as the test writes it."""
+        return {self.key: value}
+
+
+class Curve(Metric):
+    """The best point of a curve by size."""
+
+    def read(self, measured: Any) -> float | None:
+        """The largest rate."""
+        return max((float(point["gb_s"]) for point in measured.get(self.key) or ()), default=None)
+
+    def written(self, value: float) -> dict[str, object]:
+        """A curve of one point."""
+        return {self.key: [{"bytes": 0, "gb_s": value}]}
 
 
 def _host(figures: Figures, gpu: Gpu) -> float:
@@ -37,20 +52,14 @@ def _gddr(figures: Figures) -> str:
     return "memory (GDDR)" if figures.gddr else "memory"
 
 
-def _number(key: str) -> Callable[[Any], float | None]:
-    return lambda measured: None if measured.get(key) is None else float(measured[key])
-
-
 METRICS = (
-    Metric("gpu-memory-copy", "memory_bandwidth", "GB/s", _number("copy_gb_s"), lambda row, _: row.memory, _gddr),
-    Metric("gpu-memory-triad", "memory_bandwidth", "GB/s", _number("triad_gb_s"), lambda row, _: row.memory, _gddr),
-    Metric("gpu-to-device", "host_link", "GB/s", _largest("h2d"), _host, lambda _: "host"),
-    Metric("gpu-from-device", "host_link", "GB/s", _largest("d2h"), _host, lambda _: "host"),
-    Metric("gpu-fp32", "fp32", "TFLOP/s", _number("fp32_tflop_s"), lambda row, _: row.fp32, lambda _: "fp32"),
-    Metric("gpu-bf16", "bf16", "TFLOP/s", _number("bf16_tflop_s"), lambda row, _: row.bf16 * row.mma, lambda _: "bf16"),
-    Metric(
-        "gpu-bf16-gemm", "bf16_gemm", "TFLOP/s", _number("bf16_gemm_tflop_s"), lambda row, _: row.bf16, lambda _: "gemm"
-    ),
+    Metric("gpu-memory-copy", "memory_bandwidth", "GB/s", "copy_gb_s", lambda row, _: row.memory, _gddr),
+    Metric("gpu-memory-triad", "memory_bandwidth", "GB/s", "triad_gb_s", lambda row, _: row.memory, _gddr),
+    Curve("gpu-to-device", "host_link", "GB/s", "h2d", _host, lambda _: "host"),
+    Curve("gpu-from-device", "host_link", "GB/s", "d2h", _host, lambda _: "host"),
+    Metric("gpu-fp32", "fp32", "TFLOP/s", "fp32_tflop_s", lambda row, _: row.fp32, lambda _: "fp32"),
+    Metric("gpu-bf16", "bf16", "TFLOP/s", "bf16_tflop_s", lambda row, _: row.bf16 * row.mma, lambda _: "bf16"),
+    Metric("gpu-bf16-gemm", "bf16_gemm", "TFLOP/s", "bf16_gemm_tflop_s", lambda row, _: row.bf16, lambda _: "gemm"),
 )
 
 HOST_LINKS = tuple(metric for metric in METRICS if metric.test == "host_link")
