@@ -24,7 +24,6 @@ SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 2.0, 20.0
 PATIENCE_S = 1800.0
 # beyond the load itself: its start, its end, Slurm's epilogs
 OVERTIME_S = 300.0
-ACTIVE = ("PENDING", "CONFIGURING", "RUNNING", "SUSPENDED", "COMPLETING", "STOPPED", "SIGNALING", "STAGE_OUT")
 WAITING = ("PENDING",)
 Task = dict[str, Any]
 
@@ -95,8 +94,7 @@ class ActionModule(ActionBase):
                 heard, dropped = time.monotonic(), dropped or drop
             elif time.monotonic() - heard > PATIENCE_S:
                 raise AnsibleConnectionFailure(lost(self._token["token"]))
-            active = [task for task in self._seen.values() if task["state"] in ACTIVE]
-            if self._seen and not active:
+            if self._seen and not any(task["active"] for task in self._seen.values()):
                 return
             if not self._seen and now > self._queue_timeout:
                 # the queue has never known them: forgotten, or cancelled at once
@@ -119,16 +117,16 @@ class ActionModule(ActionBase):
         if step == "stop" and not now:
             return True
         for identifier, task in self._seen.items():
-            if identifier not in now and task["state"] in ACTIVE:
+            if identifier not in now and task["active"]:
                 # Slurm has forgotten it: its output says how it ended
-                task["state"] = ""
+                task.update(state="", active=False)
         self._seen.update(now)
         return True
 
 
 def progress(seen: dict[str, Task], sent: int, seconds: float) -> str:
     """`burn-in: 3 nodes under load, 60 of 600 s; 1 waits; 2 have ended`, in steps that don't flood a log."""
-    running = [task for task in seen.values() if task["state"] in ACTIVE and task["state"] not in WAITING]
+    running = [task for task in seen.values() if task["active"] and task["state"] not in WAITING]
     waiting = sum(task["state"] in WAITING for task in seen.values()) if seen else sent
     ended = len(seen) - len(running) - (waiting if seen else 0)
     parts = []

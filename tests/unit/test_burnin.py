@@ -217,7 +217,8 @@ class TestResults:
 
 
 def task(number: int, state: str, used_s: int = 0, at: str = "") -> dict[str, Any]:
-    return {"id": f"12_{number}", "node": at, "state": state, "reason": "Resources", "used_s": used_s}
+    (found,) = queue.as_dicts([queue.Task(f"12_{number}", at, state, "Resources", used_s)])
+    return dict(found)
 
 
 class Follower:

@@ -73,7 +73,7 @@ def plan(
 def obstacle(node: Record, where: str, wish: Wish, partitions: Mapping[str, Record]) -> str:
     """Why a node is left alone; '' for one that is idle now and may be loaded."""
     word = node.get("State", "UNKNOWN")
-    why = slurmtext.present(node.get("Reason", "")).split(" Comment=")[0]
+    why = slurmtext.reason(node)
     told = " ({})".format(why) if why else ""
     if not state.is_up(node):
         return "the node is {}{}".format(word.lower(), told)

@@ -1,22 +1,12 @@
-"""gpucheck as a batch script: the whole program travels in it, and lives in memory on the node."""
+"""gpucheck as a batch script: the whole program travels in it."""
 
 from __future__ import annotations
 
 import json
 from typing import Any, Dict, List, Optional, Sequence
 
-# The packed program goes to an anonymous file in memory, which is gone with the process, however that ends; the
-# processes that make the load find it by the same path.
-_SCRIPT = '''#!/usr/bin/python3
-import base64, os, sys
-memory = os.memfd_create("gpucheck")
-with os.fdopen(os.dup(memory), "wb") as stream:
-    stream.write(base64.b64decode("""{program}"""))
-sys.path.insert(0, "/proc/%d/fd/%d" % (os.getpid(), memory))
-sys.argv = {argv!r}
-from deepopsctl.gpucheck.cli import main
-sys.exit(main())
-'''
+from ansible.module_utils.deepops_gpu.packed import loader
+
 _BEGINNING = '{"schema": 1, "command": "gpucheck-burn"'
 _WIDTH = 120
 
@@ -30,7 +20,8 @@ def arguments(seconds: float, memory_share: float, gpus: int) -> List[str]:
 def script(packed: str, given: Sequence[str]) -> str:
     """The batch script; `packed` is base64 text."""
     lines = [packed[start : start + _WIDTH] for start in range(0, len(packed), _WIDTH)]
-    return _SCRIPT.format(program="\n".join(lines), argv=["gpucheck", *given])
+    program = '"""{}"""'.format("\n".join(lines))
+    return "#!/usr/bin/python3" + loader(program, repr(list(given)), "sys.exit(main())")
 
 
 def document(out: str) -> Optional[Dict[str, Any]]:

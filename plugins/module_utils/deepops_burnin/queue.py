@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Sequence
 
 from ansible.module_utils.deepops_smoke import command, picture
-from ansible.module_utils.deepops_smoke.session import Session
+from ansible.module_utils.deepops_smoke.session import Session, job_name
 from ansible.module_utils.deepops_smoke.verdict import one_line
 
 from . import plan, program
@@ -45,15 +45,14 @@ def session(token: str, user: str, minutes: int = 1) -> Session:
 
 def output(token: str, identifier: str = "%A_%a") -> str:
     """Where a task writes: the user's home, where people's jobs write, whether shared or not."""
-    return os.path.join(os.path.expanduser("~"), "deepopsctl-{}-{}-{}.out".format(SUITE, token, identifier))
+    return os.path.join(os.path.expanduser("~"), job_name(SUITE, token, identifier) + ".out")
 
 
 def submit(jobs: Session, tested: Sequence[str], wish: Wish, packed: str) -> Submitted:
     """Send an array for every kind of node; an array that Slurm refuses leaves its nodes alone, with the reason."""
     seen = picture.take()
     if not seen.answered:
-        text = "slurmctld does not answer: " + one_line(seen.answers["nodes"].said or seen.answers["ping"].said)
-        return Submitted(Plan([], dict.fromkeys(tested, text)), [])
+        return Submitted(Plan([], dict.fromkeys(tested, seen.silence)), [])
     sent = plan.plan(tested, wish, seen.nodes, seen.partitions, plan.most_tasks(seen.config))
     known, _ = look(jobs)
     if known:
@@ -123,8 +122,5 @@ def cancel(jobs: Session) -> List[Task]:
 
 
 def as_dicts(found: Sequence[Task]) -> List[Dict[str, Any]]:
-    """For Ansible."""
-    return [dict(task._asdict()) for task in found]
-
-
-Found = Tuple[List[Task], str]
+    """For Ansible, each with whether it is still, or will be, on a node."""
+    return [dict(task._asdict(), active=task.state in ACTIVE) for task in found]

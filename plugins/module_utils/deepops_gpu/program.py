@@ -1,22 +1,14 @@
-"""gpucheck inside a job: it comes over the job's input and lives in memory, so that no file is ever left on a node."""
+"""gpucheck inside a job: it comes over the job's input."""
 
 from __future__ import annotations
 
 import json
 from typing import Any, Dict, List, Optional, Sequence
 
-# What `python3 -c` runs on the node. The packed program is read from an anonymous file in memory, which is gone with
-# the process, however that ends; measuring processes find it by the same path. A GPU that fails is no failed job.
-_LOADER = """
-import base64, os, sys
-memory = os.memfd_create("gpucheck")
-with os.fdopen(os.dup(memory), "wb") as stream:
-    stream.write(base64.b64decode(sys.stdin.buffer.readline()))
-sys.path.insert(0, "/proc/%d/fd/%d" % (os.getpid(), memory))
-sys.argv[0] = "gpucheck"
-from deepopsctl.gpucheck.cli import main
-main()
-"""
+from . import packed
+
+# what `python3 -c` runs on the node; a GPU that fails is no failed job
+_LOADER = packed.loader("sys.stdin.buffer.readline()", "sys.argv[1:]", "main()")
 _BEGINNING = '{\n "schema":'
 
 

@@ -11,7 +11,7 @@ from ansible.module_utils.deepops_smoke import confinement, picture, placement, 
 from ansible.module_utils.deepops_smoke.picture import Picture
 from ansible.module_utils.deepops_smoke.placement import Placement
 from ansible.module_utils.deepops_smoke.session import Running, Session
-from ansible.module_utils.deepops_smoke.verdict import Verdict, failed, one_line, skipped
+from ansible.module_utils.deepops_smoke.verdict import Verdict, failed, skipped
 
 from . import between, isolation, measuring
 from .inputs import Inputs
@@ -81,8 +81,8 @@ def run(inputs: Inputs, jobs: Jobs) -> Found:
         return _labelled([skipped(NOTHING, inputs.cluster, text)], [])
     seen = picture.take()
     if not seen.answered:
-        text = "slurmctld does not answer: " + one_line(seen.answers["nodes"].said or seen.answers["ping"].said)
-        return _labelled([failed(measuring.NAME, name, text, "no job", "a result") for name in inputs.tested], [])
+        checks = [failed(measuring.NAME, name, seen.silence, "no job", "a result") for name in inputs.tested]
+        return _labelled(checks, [])
     try:
         with ThreadPoolExecutor(WORKERS) as pool:
             found = list(pool.map(lambda name: _node(name, inputs, seen, jobs), inputs.tested))
@@ -126,7 +126,7 @@ def _node(name: str, inputs: Inputs, seen: Picture, jobs: Jobs) -> Found:
         return Found([failed(measuring.NAME, name, text, "no GPU", "a result")], [])
     reason = seen.obstacles([name]).get(name) or ("" if placement.free_gpus(node) else "busy: no GPU is free")
     if reason:
-        why = slurmtext.present(node.get("Reason", "")).split(" Comment=")[0]
+        why = slurmtext.reason(node)
         text = "{}{}: no job was sent".format(reason, " ({})".format(why) if why else "")
         return Found([*isolation.not_tried(name, text), skipped(measuring.NAME, name, text)], [])
     try:

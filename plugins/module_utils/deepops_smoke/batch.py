@@ -6,7 +6,7 @@ import os
 from typing import Dict, List, NamedTuple, Sequence, Tuple
 
 from .accounting import Job
-from .session import PREFIX, Session, is_busy
+from .session import Session, is_busy
 from .slurmtext import Record
 from .verdict import FAIL, PASS, SKIP, Verdict, failed, one_line, verdict
 
@@ -30,7 +30,7 @@ class Files(NamedTuple):
 
 def path(session: Session, what: str) -> str:
     """Where a job writes: the user's home, where people's jobs write, whether shared or not."""
-    return os.path.join(os.path.expanduser("~"), "-".join([PREFIX, session.token, what]) + ".out")
+    return os.path.join(os.path.expanduser("~"), session.name(what) + ".out")
 
 
 def options(place: Record, output: str) -> List[str]:

@@ -64,6 +64,11 @@ class Picture(NamedTuple):
         """False when the controller gave no picture: no job can be tried."""
         return bool(self.nodes) and bool(self.partitions)
 
+    @property
+    def silence(self) -> str:
+        """What the controller said instead of a picture."""
+        return "slurmctld does not answer: " + one_line(self.answers["nodes"].said or self.answers["ping"].said)
+
 
 def take() -> Picture:
     """Ask everything at once."""

@@ -11,7 +11,6 @@ from typing import IO, Dict, List, NamedTuple, Optional, Sequence, Tuple
 from . import command
 
 SUITE = "smoke"
-PREFIX = "deepopsctl-" + SUITE
 COMMENT = "deepopsctl validate {}: short, cancelled at its end"
 # how often a job that takes its time is looked for in the queue (seconds)
 LOOK_S = 3.0
@@ -30,6 +29,11 @@ BUSY = (
     "Assoc",
     "Max",
 )
+
+
+def job_name(suite: str, token: str, what: str) -> str:
+    """Says whose job it is, which validation made it, and what for."""
+    return "-".join(["deepopsctl", suite, token, what])
 
 
 def is_busy(reason: str) -> bool:
@@ -170,7 +174,7 @@ class Session:
 
     def name(self, what: str) -> str:
         """The job name: says whose it is and which validation made it."""
-        return "-".join(["deepopsctl-" + self.suite, self.token, what])
+        return job_name(self.suite, self.token, what)
 
     def start(self, what: str, options: Sequence[str], argv: Sequence[str]) -> Running:
         """Start an srun and hand it back running."""

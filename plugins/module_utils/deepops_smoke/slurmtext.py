@@ -43,6 +43,12 @@ def present(value: Optional[str]) -> str:
     return "" if value is None or value in _NULL else value
 
 
+def reason(node: Mapping[str, str]) -> str:
+    """Why a node is as it is, in Slurm's or a person's words; '' without any."""
+    # a comment has no line of its own in `scontrol -o`
+    return present(node.get("Reason", "")).split(" Comment=")[0]
+
+
 def gpus(gres: str) -> List[Gres]:
     """GPUs of a Gres= value: `gpu:a100:2(S:0),shard:8` gives one Gres('a100', 2)."""
     found = []

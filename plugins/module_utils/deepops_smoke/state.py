@@ -31,7 +31,7 @@ def node_state(name: str, node: Optional[Record]) -> Verdict:
     if node is None:
         return failed("node-state", name, "Slurm does not know this node", "not registered", expected)
     state = node.get("State", "UNKNOWN")
-    reason = slurmtext.present(node.get("Reason", "")).split(" Comment=")[0]
+    reason = slurmtext.reason(node)
     if state.endswith("*") or any(flag in state for flag in OUT):
         text = "Slurm's reason: {}".format(reason) if reason else "Slurm gives no reason"
         if state.endswith("*"):
