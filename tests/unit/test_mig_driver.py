@@ -146,10 +146,19 @@ class Machine:
         return {minor: driver.say_now(gpu) for minor, gpu in driver.read().items()}
 
 
+def command(path: Path, script: str) -> None:
+    """A command of the node's that does this."""
+    path.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
+    path.chmod(0o755)
+
+
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
-    """Two GPUs of 40 GB, whole."""
-    monkeypatch.setenv("PATH", f"{STANDIN}:{os.environ['PATH']}")
+    """Two GPUs of 40 GB, whole, and no job; another cluster's containers on this machine may have some."""
+    no_jobs = tmp_path / "no-jobs"
+    no_jobs.mkdir()
+    command(no_jobs / "pgrep", "exit 1")
+    monkeypatch.setenv("PATH", f"{no_jobs}:{STANDIN}:{os.environ['PATH']}")
     monkeypatch.setenv("STANDIN_NVIDIA", str(tmp_path / "standin"))
     monkeypatch.setenv("STANDIN_RUN", str(tmp_path / "run"))
     monkeypatch.setenv("STANDIN_CAPS", str(tmp_path / "caps"))
@@ -250,6 +259,15 @@ class TestChanging:
 
         assert (status, said[0]) == (0, "GPU 0: 3g.20gb")
 
+    def test_a_start_under_jobs_changes_nothing(self, machine: Machine, tmp_path: Path) -> None:
+        command(tmp_path / "no-jobs" / "pgrep", "exit 0")
+
+        status, said = driver.boot([wish(0, "3g.20gb")])
+
+        assert status == 1
+        assert said[0].startswith("jobs run here, and the GPUs are not as")
+        assert machine.now()[0] == "whole"
+
 
 class TestJudging:
     def test_a_gpu_without_mig_can_not_be_cut(self, machine: Machine) -> None:
@@ -286,9 +304,7 @@ class TestJudging:
 
 class TestSilence:
     def test_a_driver_that_does_not_answer_is_told_from_whole_gpus(self, tmp_path: Path, monkeypatch: Any) -> None:
-        broken = tmp_path / "nvidia-smi"
-        broken.write_text("#!/bin/sh\necho NVIDIA-SMI has failed because it could not communicate; exit 9\n")
-        broken.chmod(0o755)
+        command(tmp_path / "nvidia-smi", "echo NVIDIA-SMI has failed because it could not communicate; exit 9")
         monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
 
         with pytest.raises(driver.SilentError, match="NVIDIA-SMI has failed"):
@@ -302,10 +318,8 @@ class TestSilence:
         apply(wish(0, "3g.20gb"))
         odd = tmp_path / "odd"
         odd.mkdir()
-        (odd / "nvidia-smi").write_text(
-            f'#!/bin/sh\n[ "$1" = mig ] && echo Insufficient Permissions || exec {STANDIN}/nvidia-smi "$@"\n'
-        )
-        (odd / "nvidia-smi").chmod(0o755)
+        refuses = f'[ "$1" = mig ] && echo Insufficient Permissions || exec {STANDIN}/nvidia-smi "$@"'
+        command(odd / "nvidia-smi", refuses)
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("PATH", f"{odd}:{os.environ['PATH']}")
 
