@@ -138,7 +138,7 @@ def fits(gpus: Gpus, found: Sequence[FoundGpu]) -> bool:
 def _is(product: str, kind: str) -> bool:
     """Unknown names are believed here: the end of a deploy compares them with more care."""
     model = find_product(product)
-    return model is None or not kind or kind.lower() in (model.type, model.typed_with_memory)
+    return model is None or not kind or model.goes_by(kind)
 
 
 def complete(gpus: Gpus, found: Sequence[FoundGpu], options: Mapping[str, str]) -> Gpus:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
-
 from deepopsctl.checks import Check
 from deepopsctl.doctor.facts import NodeFacts
 from deepopsctl.doctor.verdicts import Declared, failed, passed, skipped, warned
+from deepopsctl.gpumodels import may_be
 from deepopsctl.model import Role
 
 # the kernel keeps a little more or less for itself after an update
@@ -88,14 +87,14 @@ def gpus(node: NodeFacts, declared: Declared) -> Check | None:
 
 
 def gpu_model(node: NodeFacts, declared: Declared) -> Check | None:
-    """The declared type is part of the driver's name for each GPU."""
+    """The declared type is what the driver calls each GPU."""
     wish = declared.node(node.name).gpus
     if not wish or not wish.type:
         return None
     if not node.gpus.models:
         return skipped("gpu-model", node.name, "only a loaded NVIDIA driver knows it")
     models = ", ".join(dict.fromkeys(node.gpus.models))
-    if all(_letters(wish.type) in _letters(model) for model in node.gpus.models):
+    if all(may_be(model, wish.type) for model in node.gpus.models):
         return passed("gpu-model", node.name, models, wish.type)
     message = f"cluster.yml calls them {wish.type}, the driver {models}"
     return warned("gpu-model", node.name, message, models, wish.type)
@@ -112,10 +111,6 @@ def secure_boot(node: NodeFacts, declared: Declared) -> Check | None:
         return warned("secure-boot", node.name, message, "on", "off, or a signed driver")
     words = {"none": "started without EFI", "on": "on, and the driver is loaded"}
     return passed("secure-boot", node.name, words.get(node.secure_boot, node.secure_boot))
-
-
-def _letters(text: str) -> str:
-    return re.sub(r"[^a-z0-9]", "", text.lower())
 
 
 def _computes(declared: Declared, name: str) -> bool:

@@ -167,6 +167,8 @@ DAMAGES = (
     Damage("gpus", WARN, "simulated", gpu02(gpus=SeenGpus(files=2), container=True)),
     Damage("gpus", WARN, "declares no GPUs", declaring(", gpus: {type: a100, count: 2}", "")),
     Damage("gpu-model", WARN, "the driver NVIDIA H100", gpu02(gpus=bus(2, models=("NVIDIA H100 80GB HBM3",) * 2))),
+    Damage("gpu-model", WARN, "calls them l4, the driver NVIDIA L40S",
+           both(declaring("type: a100", "type: l4"), gpu02(gpus=bus(2, models=("NVIDIA L40S",) * 2)))),
     Damage("gpu-model", SKIP, "only a loaded NVIDIA driver", gpu02(gpus=bus(2, models=()))),
     Damage("secure-boot", WARN, "will not load", gpu02(secure_boot="on", gpus=bus(2, driver="", models=()))),
     Damage("secure-boot", SKIP, "can't be read", gpu02(secure_boot="unknown")),
