@@ -115,9 +115,12 @@ def driver_packages(installed, names):
 def is_drained(node):
     """True where no job is and none can start on a node, by `scontrol show node`."""
     found = re.search(r"\bState=(\S+)", node)
-    flags = set(found.group(1).rstrip("*").split("+")) if found else set()
+    state = found.group(1) if found else ""
+    flags = set(state.rstrip("*").split("+"))
+    # Slurm ends the jobs of a node that is down; one that does not answer (*) has perhaps not heard of it
+    empty = "IDLE" in flags or ("DOWN" in flags and "*" not in state)
     # a node that just ends a job is COMPLETING, besides
-    return flags >= {"IDLE", "DRAIN"} and "COMPLETING" not in flags
+    return empty and "DRAIN" in flags and "COMPLETING" not in flags
 
 
 def foretold(names):

@@ -174,7 +174,11 @@ nvidia-settings 550.163.01-1 config-files
     ("state", "drained"),
     [
         ("IDLE+DRAIN", True),
+        ("DOWN+DRAIN", True),
+        ("DOWN+COMPLETING+DRAIN", False),
         ("DOWN*+DRAIN", False),
+        ("DOWN+DRAIN*", False),
+        ("DOWN", False),
         ("IDLE+DRAIN*", True),
         ("IDLE", False),
         ("MIXED+DRAIN", False),
