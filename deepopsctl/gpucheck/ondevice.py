@@ -6,6 +6,7 @@ import array
 import ctypes
 import pkgutil
 import time
+from abc import ABC, abstractmethod
 from typing import Any, Callable
 
 from .cuda import BLOCK, Gpu, Module, Pointer
@@ -120,10 +121,11 @@ def memory_test(bench: Bench, share: float = 0.9) -> dict[str, int]:
     return {"tested_mib": size // 2**20, "patterns": len(PATTERNS)}
 
 
-class Arithmetic:
+class Arithmetic(ABC):
     """Sums or products on all multiprocessors, sized so that a call takes a moment; the results are known."""
 
     unit = "TFLOP/s"
+    name = ""
 
     def __init__(self, bench: Bench, kernels_of: str, kernel: str, arguments: list[Any], expected: bytes) -> None:
         self._bench, self._kernel, self._arguments, self._expected = bench, kernel, arguments, expected
@@ -131,9 +133,9 @@ class Arithmetic:
         self.threads = bench.few_blocks * BLOCK
         self._rounds = 64
 
+    @abstractmethod
     def operations(self, rounds: int) -> float:
         """Floating-point operations of a call."""
-        raise NotImplementedError
 
     def best(self) -> float:
         """TFLOP/s of the quickest of some calls, checked."""
@@ -176,8 +178,6 @@ class Arithmetic:
             return
         wrong = sum(has[at : at + 4] != expected[at : at + 4] for at in range(0, len(expected), 4))
         raise WrongResultError("{}: {} of {} results are wrong".format(self.name, wrong, len(expected) // 4))
-
-    name = ""
 
 
 class Fp32(Arithmetic):

@@ -56,8 +56,7 @@ class Gpu:
 
     def is_odd(self, check: str) -> bool:
         """Whether a check of this GPU warns or fails."""
-        found = self.outcomes.get(check)
-        return found is not None and found.status in ODD
+        return _is_odd(self.outcomes.get(check))
 
     @property
     def target(self) -> str:
@@ -79,8 +78,7 @@ class Model:
 
     def node_is_odd(self, node: str, check: str) -> bool:
         """Whether a check of the node as a whole warns or fails."""
-        found = self.nodes.get(node, {}).get(check)
-        return found is not None and found.status in ODD
+        return _is_odd(self.nodes.get(node, {}).get(check))
 
     @property
     def where(self) -> str:
@@ -125,6 +123,10 @@ class Model:
             if column.check in _METRICS and column.check not in shown and checks:
                 reasons.setdefault(checks[0].message, []).append(entry(column.check, "gpu").title)
         return tuple(f"Not measured: {', '.join(titles)} ({reason})" for reason, titles in reasons.items())
+
+
+def _is_odd(check: Check | None) -> bool:
+    return check is not None and check.status in ODD
 
 
 def read_models(facts: Facts) -> tuple[Model, ...]:

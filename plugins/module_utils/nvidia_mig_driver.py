@@ -43,7 +43,7 @@ class SilentError(Exception):
 
 
 def run(argv, seconds=180):
-    """(worked, combined output)."""
+    """(worked, combined output). Its own, for at boot there is no other file of ours beside this one."""
     try:
         done = subprocess.run(
             argv,
