@@ -64,8 +64,7 @@ lab-tests: tools venv ## The tests on real Slurm clusters in containers
 	$(BIN)/pytest -m lab tests
 
 test: tools venv ## Everything; ends with pytest's summary
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target lint types
-	$(BIN)/python scripts/run-tests
+	$(BIN)/python scripts/run-tests --make lint types
 
 test-vm: venv box ## The proof on virtual machines: about an hour; STAGES="deploy reboot" for some, KEEP=1, OS=debian12
 	@KEEP="$(KEEP)" scripts/test-vm $(OS) $(STAGES)

@@ -20,14 +20,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: not item.nodeid.startswith(WITHOUT_MACHINES))
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say which modules take the time."""
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Say which modules take the time, also to scripts/run-tests."""
     seconds: defaultdict[str, float] = defaultdict(float)
     for reports in terminalreporter.stats.values():
         for report in reports:
             if isinstance(report, pytest.TestReport):
                 seconds[report.nodeid.partition("::")[0]] += report.duration
     long = sorted(((taken, module) for module, taken in seconds.items() if taken >= LONG_S), reverse=True)
+    if config.cache:
+        config.cache.set("cache/module_seconds", {module: round(taken, 1) for taken, module in long})
     if long:
         terminalreporter.section("modules by seconds")
         for taken, module in long:

@@ -1,4 +1,4 @@
-"""What `make test` makes of failures: only lab modules get a second try, and it must be able to fail."""
+"""What `make test` makes of failures, and where it has which tests: only labs get a second try, and may fail in it."""
 
 from __future__ import annotations
 
@@ -33,15 +33,19 @@ def test_it():
         time.sleep(0.1)
 """
 FOLDERS = ("integration", "roles", "unit", "lab", "vm", "elsewhere")
-SMALL_LABS = tuple(f"lab/test_{name}.py" for name in ("cuda", "lab_nodes", "nvidia", "run_login", "ssh_setup"))
 # every run of pytest finds something to do
-TESTS = dict.fromkeys([*(f"{folder}/test_it.py" for folder in FOLDERS), *SMALL_LABS], PASSES)
+TESTS = dict.fromkeys([f"{folder}/test_it.py" for folder in FOLDERS], PASSES)
+
+
+def marked(mark: str, text: str) -> str:
+    """A module all of whose tests have a mark."""
+    return f"import pytest\npytestmark = pytest.mark.{mark}\n{text}"
 
 
 def run(folder: Path, tests: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
     """The script in a project of its own with these test files."""
-    for name in ("scripts/run-tests", "tests/conftest.py"):
-        (folder / name).parent.mkdir()
+    for name in ("scripts/run-tests", "scripts/testruns.py", "tests/conftest.py"):
+        (folder / name).parent.mkdir(exist_ok=True)
         shutil.copy(ROOT / name, folder / name)
     for name, text in (TESTS | tests).items():
         path = folder / "tests" / name
@@ -58,37 +62,77 @@ def run(folder: Path, tests: dict[str, str], *arguments: str) -> subprocess.Comp
     )
 
 
-def test_tests_that_pass_run_once_whatever_folder_they_are_in(tmp_path: Path) -> None:
-    done = run(tmp_path, {})
+def test_tests_that_pass_run_once_whatever_their_place(tmp_path: Path) -> None:
+    both = "import pytest\ndef test_own(): pass\n@pytest.mark.shared_cluster\ndef test_shared(): pass\n"
+    done = run(
+        tmp_path,
+        {
+            "lab/test_both.py": both,
+            "lab/test_shared.py": marked("shared_cluster", PASSES),
+            "lab/test_battered.py": marked("battered_cluster", PASSES),
+            "lab/test_small.py": marked("without_slurm", PASSES),
+        },
+    )
 
     assert done.returncode == 0, done.stdout
-    assert [done.stdout.count(f"tests/{name}::test_it PASSED") for name in TESTS] == [1] * len(TESTS)
+    ended = [line.split()[0] for line in done.stdout.splitlines() if line.endswith("%]")]
+    names = {f"tests/lab/test_{name}.py::test_it" for name in ("shared", "battered", "small")}
+    names |= {f"tests/lab/test_both.py::test_{name}" for name in ("own", "shared")}
+    assert sorted(ended) == sorted(names | {f"tests/{name}::test_it" for name in TESTS})
     assert "once more" not in done.stdout
-    assert done.stdout.rstrip().splitlines()[-1].startswith("===")
+    assert done.stdout.rstrip().splitlines()[-1].startswith(f"{'=' * 9}")
+    assert f"{len(ended)} passed in" in done.stdout.rstrip().splitlines()[-1]
 
 
-def test_tests_run_beside_each_other_but_for_clusters(tmp_path: Path) -> None:
-    pairs = {
-        "integration/test_it": "lab/test_ssh_setup",
-        "lab/test_cuda": "lab/test_run_login",
-        "unit/test_it": "vm/test_it",
-        "lab/test_it": "vm/test_later",
-    }
+def test_tests_with_small_labs_run_beside_those_without_machines_and_two_clusters_beside_each_other(
+    tmp_path: Path,
+) -> None:
+    pairs = {"integration/test_it": "lab/test_small", "unit/test_it": "vm/test_it", "lab/test_it": "lab/test_shared"}
     meetings = {
         f"{one}.py": MEETS.format(other) for one, other in (*pairs.items(), *((b, a) for a, b in pairs.items()))
     }
+    for name, mark in {"lab/test_small.py": "without_slurm", "lab/test_shared.py": "shared_cluster"}.items():
+        meetings[name] = marked(mark, meetings[name])
     done = run(tmp_path, meetings)
 
     assert done.returncode == 0, done.stdout
 
 
-def test_clusters_come_when_all_labs_without_slurm_have_ended(tmp_path: Path) -> None:
-    late = "import time\nfrom pathlib import Path\n"
-    late += "def test_it(): time.sleep(5); Path(__file__).with_suffix('.ended').touch()\n"
-    looks = "from pathlib import Path\n"
-    looks += "def test_it(): assert Path(__file__).with_name('test_ssh_setup.ended').exists()\n"
+def test_no_more_than_two_labs_are_up_at_a_time(tmp_path: Path) -> None:
+    counts = """
+import time
+from pathlib import Path
+def test_it():
+    here = Path(__file__).with_suffix(".here")
+    here.touch()
+    time.sleep(1)
+    assert len(list(here.parent.glob("*.here"))) <= 2
+    here.unlink()
+"""
+    small = {f"lab/test_small{number}.py": marked("without_slurm", counts) for number in range(3)}
+    done = run(tmp_path, small | {f"lab/test_own{number}.py": counts for number in range(2)})
 
-    assert run(tmp_path, {"lab/test_ssh_setup.py": late, "lab/test_it.py": looks}).returncode == 0
+    assert done.returncode == 0, done.stdout
+
+
+def test_a_target_of_the_makefile_runs_beside_them_and_what_it_finds_counts(tmp_path: Path) -> None:
+    (tmp_path / "Makefile").write_text("good:\n\t@echo all is good\nbad:\n\t@echo a fault; false\n")
+
+    good = run(tmp_path, {}, "--make", "good")
+    assert good.returncode == 0, good.stdout
+    assert "all is good" in good.stdout
+
+    bad = run(tmp_path, {}, "--make", "bad", "good")
+    assert bad.returncode != 0
+    assert "a fault" in bad.stdout
+    assert "tests/lab/test_it.py" not in bad.stdout
+
+
+def test_tests_that_can_not_be_collected_fail_with_the_reason(tmp_path: Path) -> None:
+    done = run(tmp_path, {"lab/test_it.py": "import nothing_of_that_name\n"})
+
+    assert done.returncode not in (0, 5)
+    assert "nothing_of_that_name" in done.stdout + done.stderr
 
 
 def test_no_lab_is_made_where_something_else_failed(tmp_path: Path) -> None:
@@ -100,8 +144,9 @@ def test_no_lab_is_made_where_something_else_failed(tmp_path: Path) -> None:
 
 
 def test_modules_with_machines_that_failed_run_again_and_that_is_said(tmp_path: Path) -> None:
-    modules = ["lab/test_it.py", "lab/test_ssh_setup.py", "vm/test_it.py"]
-    done = run(tmp_path, dict.fromkeys(modules, FAILS_ONCE))
+    modules = ["lab/test_it.py", "lab/test_small.py", "vm/test_it.py"]
+    small = {"lab/test_small.py": marked("without_slurm", FAILS_ONCE)}
+    done = run(tmp_path, dict.fromkeys(modules, FAILS_ONCE) | small)
 
     assert done.returncode == 0, done.stdout
     named = "".join(f"    tests/{module}::test_it\n" for module in modules)

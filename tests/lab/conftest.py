@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Everything in this folder needs a lab, some of it one release, and the shared cluster lives but once."""
+    """Everything in this folder needs a lab, some of it one release, and a shared cluster lives but once."""
     elsewhere = [item for item in items if not _wanted_on_its_release(item)]
     if elsewhere:
         config.hook.pytest_deselected(items=elsewhere)
@@ -25,6 +26,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.lab)
+            for mark in _of_which_cluster(item):
+                item.add_marker(mark)
             if NOT_POSSIBLE:
                 item.add_marker(pytest.mark.skip(reason=NOT_POSSIBLE))
 
@@ -33,6 +36,12 @@ def _wanted_on_its_release(item: pytest.Item) -> bool:
     """Whether a test of several releases is meant for this one: some prove nothing new on a second."""
     only, call = item.get_closest_marker("release"), getattr(item, "callspec", None)
     return only is None or call is None or call.params.get("cluster", only.args[0]) == only.args[0]
+
+
+def _of_which_cluster(item: pytest.Item) -> list[str]:
+    """The mark by which scripts/run-tests has all tests of a shared cluster in one run."""
+    marks = {"shared": "shared_cluster", "second": "battered_cluster"}
+    return [mark for fixture, mark in marks.items() if fixture in getattr(item, "fixturenames", ())]
 
 
 def _age_of_the_shared_cluster(item: pytest.Item) -> int:
@@ -52,13 +61,30 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedCluster]:
         found.discard()
 
 
+@pytest.fixture(scope="session")
+def second(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedCluster]:
+    """Another like it, for a second run of such tests beside the first: what `battered` is about."""
+    found = SharedCluster(f"{PREFIX}-battered", tmp_path_factory)
+    try:
+        yield found
+    finally:
+        found.discard()
+
+
 @pytest.fixture(scope="module")
 def sound(request: pytest.FixtureRequest, shared: SharedCluster) -> Iterator[SharedCluster]:
     """It is given up where a test of the module failed: nobody knows what state that left it in."""
-    before = request.session.testsfailed
-    yield shared
-    if request.session.testsfailed != before:
-        shared.discard()
+    with given_up_after_a_failure(shared, request.session):
+        yield shared
+
+
+@contextmanager
+def given_up_after_a_failure(cluster: SharedCluster, session: pytest.Session) -> Iterator[None]:
+    """One module's use of a cluster."""
+    before = session.testsfailed
+    yield
+    if session.testsfailed != before:
+        cluster.discard()
 
 
 @pytest.fixture(scope="module")
@@ -77,6 +103,13 @@ def to_deploy(sound: SharedCluster) -> LabCluster:
 def deployed(sound: SharedCluster) -> LabCluster:
     """The deployed cluster, for tests that leave it as they found it."""
     return sound.deployed()
+
+
+@pytest.fixture(scope="module")
+def battered(request: pytest.FixtureRequest, second: SharedCluster) -> Iterator[LabCluster]:
+    """A deployed cluster for tests that damage it and heal what they damaged."""
+    with given_up_after_a_failure(second, request.session):
+        yield second.deployed()
 
 
 @pytest.fixture(scope="module")

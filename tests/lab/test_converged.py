@@ -74,10 +74,10 @@ def back_in_service(cluster: LabCluster, node: str) -> None:
     ],
 )
 def test_a_node_that_does_not_run_what_was_deployed_is_named_with_the_reason(
-    deployed: LabCluster, one: tuple[str, ...], other: tuple[str, ...]
+    battered: LabCluster, one: tuple[str, ...], other: tuple[str, ...]
 ) -> None:
-    with damaged(deployed, "gpu01", *one[:2]), damaged(deployed, "gpu02", *other[:2]):
-        document = deployed.deploy(*HASTY, ok=False)
+    with damaged(battered, "gpu01", *one[:2]), damaged(battered, "gpu02", *other[:2]):
+        document = battered.deploy(*HASTY, ok=False)
 
         failures = {failure["host"]: failure for failure in document["failures"]}
         assert sorted(failures) == ["gpu01", "gpu02"], failures
@@ -86,13 +86,13 @@ def test_a_node_that_does_not_run_what_was_deployed_is_named_with_the_reason(
             assert hint in failures[node]["hint"]
     # healed as a whole after the next damage
     for node in ("gpu01", "gpu02"):
-        back_in_service(deployed, node)
+        back_in_service(battered, node)
 
 
-def test_nodes_that_have_less_than_slurm_was_told_are_named_in_its_words(deployed: LabCluster) -> None:
+def test_nodes_that_have_less_than_slurm_was_told_are_named_in_its_words(battered: LabCluster) -> None:
     # RealMemory twice of what they have; the simulated GPUs have no driver, so this stands in for one
-    with damaged(deployed, "gpu02", ONE_GPU, f"rm -f {SMI}"):
-        failed = deployed.deploy(*HASTY, "-e", "slurm_conf_memory_reserve_percent=-100", ok=False)
+    with damaged(battered, "gpu02", ONE_GPU, f"rm -f {SMI}"):
+        failed = battered.deploy(*HASTY, "-e", "slurm_conf_memory_reserve_percent=-100", ok=False)
 
     failures = {failure["host"]: failure for failure in failed["failures"]}
     assert sorted(failures) == ["gpu01", "gpu02"]
@@ -100,49 +100,49 @@ def test_nodes_that_have_less_than_slurm_was_told_are_named_in_its_words(deploye
     told = "cluster.yml says a100:2, the driver 1 x NVIDIA A100-SXM4-40GB, slurmd gpu:a100:2"
     assert told in failures["gpu02"]["message"]
     assert "fell off the bus" in failures["gpu02"]["hint"]
-    deployed.deploy()
+    battered.deploy()
     for node in ("gpu01", "gpu02"):
-        back_in_service(deployed, node)
-    assert_heals(deployed)
+        back_in_service(battered, node)
+    assert_heals(battered)
 
 
-def test_a_slurmd_that_missed_the_configuration_is_restarted_under_its_job(deployed: LabCluster) -> None:
-    with running_job(deployed, "gpu02"):
-        deployed.root("gpu02", "echo '# an older one' >> /run/slurm/conf/slurm.conf")
+def test_a_slurmd_that_missed_the_configuration_is_restarted_under_its_job(battered: LabCluster) -> None:
+    with running_job(battered, "gpu02"):
+        battered.root("gpu02", "echo '# an older one' >> /run/slurm/conf/slurm.conf")
 
-        document = deployed.deploy("--full", "-e", "slurmd_converged_timeout=45")
+        document = battered.deploy("--full", "-e", "slurmd_converged_timeout=45")
 
-        assert deployed.changed(document) == {"ctl1": 0, "gpu01": 0, "gpu02": 1}
+        assert battered.changed(document) == {"ctl1": 0, "gpu01": 0, "gpu02": 1}
         assert "gpu02: slurmd was restarted: slurmd still has the slurm.conf of" in " ".join(document["warnings"])
-    assert_heals(deployed)
+    assert_heals(battered)
 
 
 def test_a_node_that_slurm_took_out_for_a_restart_serves_again_and_one_that_a_person_took_out_does_not(
-    deployed: LabCluster,
+    battered: LabCluster,
 ) -> None:
     down = "scontrol update nodename={} state=down reason='{}'"
     # as slurmctld would write it: a container's uptime is the host's, so it can't be seen to restart
-    deployed.root("ctl1", "runuser -u slurm -- " + down.format("gpu02", "Node unexpectedly rebooted"))
-    deployed.root("ctl1", down.format("gpu01", "bad DIMM in slot 7"))
+    battered.root("ctl1", "runuser -u slurm -- " + down.format("gpu02", "Node unexpectedly rebooted"))
+    battered.root("ctl1", down.format("gpu01", "bad DIMM in slot 7"))
     try:
-        document = deployed.deploy()
+        document = battered.deploy()
 
-        assert deployed.changed(document) == {"ctl1": 0, "gpu01": 0, "gpu02": 1}
-        assert deployed.root("ctl1", "sinfo -h -N -o '%N %T'").splitlines() == ["gpu01 down", "gpu02 idle"]
+        assert battered.changed(document) == {"ctl1": 0, "gpu01": 0, "gpu02": 1}
+        assert battered.root("ctl1", "sinfo -h -N -o '%N %T'").splitlines() == ["gpu01 down", "gpu02 idle"]
     finally:
-        back_in_service(deployed, "gpu01")
-        back_in_service(deployed, "gpu02")
-    assert_heals(deployed)
+        back_in_service(battered, "gpu01")
+        back_in_service(battered, "gpu02")
+    assert_heals(battered)
 
 
-def test_an_accounting_daemon_that_hangs_is_named_and_no_row_is_lost(deployed: LabCluster) -> None:
+def test_an_accounting_daemon_that_hangs_is_named_and_no_row_is_lost(battered: LabCluster) -> None:
     pid = "$(systemctl show --property MainPID --value slurmdbd)"
-    with running_job(deployed, "gpu01"):
-        with damaged(deployed, "ctl1", f"kill -STOP {pid}", f"kill -CONT {pid}"):
-            document = deployed.deploy(*HASTY_CONTROLLER, ok=False)
+    with running_job(battered, "gpu01"):
+        with damaged(battered, "ctl1", f"kill -STOP {pid}", f"kill -CONT {pid}"):
+            document = battered.deploy(*HASTY_CONTROLLER, ok=False)
 
             (failure,) = document["failures"]
             assert failure["host"] == "ctl1"
             assert "slurmdbd: does not answer" in failure["message"]
             assert "journalctl -u slurmctld -u slurmdbd" in failure["hint"]
-        assert_heals(deployed)
+        assert_heals(battered)

@@ -27,7 +27,7 @@ BY_HAND = {
 LONG_JOB = "for i in $(seq 600); do sleep 1; done"
 
 
-@pytest.fixture(scope="module", params=["debian12", "debian13"])
+@pytest.fixture(scope="module", params=["debian12", pytest.param("debian13", marks=pytest.mark.shared_cluster)])
 def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
     """A fresh lab of one controller and two nodes with two simulated GPUs, nothing deployed; or the shared cluster."""
     if request.param == "debian13":

@@ -235,6 +235,7 @@ def test_a_deployed_cluster_has_no_failures(deployed: LabCluster) -> None:
     assert result.checks["ports", "gpu01"]["measured"] == "used by slurmd"
 
 
+@pytest.mark.without_slurm
 def test_every_check_is_damaged_here_or_there_is_a_reason_why_not() -> None:
     here = {name for damage in DAMAGES for name, _target in damage.found} | {name for name, _target in DECLARED_FOUND}
 

@@ -24,9 +24,9 @@ from tests.lab.harness import LabCluster, command, wait_until
 
 
 @pytest.fixture
-def cluster(deployed: LabCluster) -> LabCluster:
+def cluster(battered: LabCluster) -> LabCluster:
     """One damage after the other, each healed before the next."""
-    return deployed
+    return battered
 
 
 def test_a_node_that_dies_in_the_middle_is_set_aside_and_made_good_later(cluster: LabCluster) -> None:
@@ -177,15 +177,15 @@ cp -a /run/copy/. /etc/slurm/; dd if=/dev/zero of=/etc/slurm/fill bs=4k 2>/dev/n
 
 
 @pytest.fixture(scope="module")
-def job(deployed: LabCluster) -> Iterator[int]:
+def job(battered: LabCluster) -> Iterator[int]:
     """A job on gpu01 that runs on while one daemon after the other is killed."""
-    found = deployed.submit(
+    found = battered.submit(
         "while [ ! -e /tmp/daemons-were-killed ]; do sleep 0.2; done", "--nodelist=gpu01", "--mem=100M"
     )
-    deployed.wait_for_job(found, "RUNNING")
+    battered.wait_for_job(found, "RUNNING")
     yield found
-    deployed.root("ctl1", f"scancel {found}", ok=False)
-    deployed.root("gpu01", "rm -f /tmp/daemons-were-killed")
+    battered.root("ctl1", f"scancel {found}", ok=False)
+    battered.root("gpu01", "rm -f /tmp/daemons-were-killed")
 
 
 @pytest.mark.parametrize(

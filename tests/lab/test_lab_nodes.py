@@ -15,6 +15,8 @@ import pytest
 from deepopsctl.lab.state import LabStore
 from tests.lab.harness import DEEPOPSCTL, PATIENCE_S, command, lab_down, lab_up
 
+pytestmark = pytest.mark.without_slurm
+
 DEVICE_ANSWER = "python3 -c 'import errno, os; os.open(\"/dev/nvidia1\", os.O_RDWR)' 2>&1 | tail -n 1"
 NEW_CGROUP = """set -e
 root=/sys/fs/cgroup

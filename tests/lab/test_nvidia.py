@@ -13,6 +13,8 @@ import pytest
 
 from tests.lab.harness import PREFIX, LabCluster, fresh_cluster, lab_down
 
+pytestmark = pytest.mark.without_slurm
+
 SETTINGS = "\nnvidia_driver_source: distro\nnvidia_driver_without_device: true\n"
 # packages, and what a deploy of this component writes
 WRITTEN = "dpkg-query --show; find /etc -name 'deepopsctl*'"

@@ -13,6 +13,8 @@ import pytest
 
 from tests.lab.harness import PATIENCE_S, PREFIX, LabCluster, command, lab_down, lab_up
 
+pytestmark = pytest.mark.without_slurm
+
 LAB = f"{PREFIX}-login"
 PLAY = """\
 - name: Work

@@ -21,6 +21,8 @@ import pytest
 
 from tests.lab.harness import DEEPOPSCTL, PATIENCE_S, PREFIX, LabCluster, command, lab_down, lab_up, wait_until
 
+pytestmark = pytest.mark.without_slurm
+
 LAB = f"{PREFIX}-ssh"
 NODES = ("ctl1", "gpu01", "gpu02")
 ASK_FOR_PASSWORDS = "/etc/ssh/sshd_config.d/00-test.conf"

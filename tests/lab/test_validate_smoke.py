@@ -22,11 +22,11 @@ LONG_JOB, QUIET = "sleep 600", ("--mem=100M", "--time=20", "--output=/dev/null")
 
 
 @pytest.fixture(scope="module")
-def limited(deployed: LabCluster) -> LabCluster:
+def limited(battered: LabCluster) -> LabCluster:
     """Deployed, its partition limited to two hours, and with nothing on it that could be taken for the suite's."""
-    deployed.wait_until_idle()
-    remove_outputs(deployed)
-    return deployed
+    battered.wait_until_idle()
+    remove_outputs(battered)
+    return battered
 
 
 def test_a_healthy_cluster_passes_every_check(limited: LabCluster, tmp_path: Path) -> None:
