@@ -28,8 +28,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
             if isinstance(report, pytest.TestReport):
                 seconds[report.nodeid.partition("::")[0]] += report.duration
     long = sorted(((taken, module) for module, taken in seconds.items() if taken >= LONG_S), reverse=True)
-    if config.cache:
-        config.cache.set("cache/module_seconds", {module: round(taken, 1) for taken, module in long})
+    # there is none with `-p no:cacheprovider`
+    if cache := getattr(config, "cache", None):
+        cache.set("cache/module_seconds", {module: round(taken, 1) for taken, module in long})
     if long:
         terminalreporter.section("modules by seconds")
         for taken, module in long:
