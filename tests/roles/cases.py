@@ -41,16 +41,16 @@ class Case:
     without_cgroup: tuple[str, ...] = ()
     settings: Mapping[str, object] = field(default_factory=dict)
 
-    def play(self, name: str, clusters: Path) -> dict[str, Any]:
-        """The role slurm_conf as playbooks/slurm.yml calls it, then every template on every host."""
+    def plays(self, name: str, clusters: Path) -> list[dict[str, Any]]:
+        """The role slurm_conf as playbooks/slurm.yml calls it, then every template, on a few hosts of each kind."""
         cluster = parse_spec(self.spec, "cluster.yml")
         (clusters / name).mkdir()
         inventory: Any = build_inventory(cluster)
         members = group_members(cluster)
         declared = {key: value for key, value in inventory["all"]["vars"].items() if not key.startswith("ansible_")}
-        return {
-            "name": name,
-            "hosts": [node.name for node in cluster.nodes],
+        # a cluster's nodes are many and alike; hundreds of templates would be rendered for nothing
+        few = sorted({host for hosts in members.values() for host in (*hosts[:1], *hosts[-1:])})
+        common = {
             "gather_facts": False,
             "vars": {
                 **declared,
@@ -61,32 +61,34 @@ class Case:
                 "deepops_cluster_dir": str(clusters / name),
                 **self.settings,
             },
-            "tasks": [
-                {
-                    "name": "What the nodes answered",
-                    "ansible.builtin.set_fact": {
-                        "cacheable": True,
-                        "deepops_cgroup": self.cgroup,
-                        "deepops_cgroup_writable": "{{ inventory_hostname not in without_cgroup }}",
-                        "node_common_result": {
-                            "packages": {"slurmd": self.version},
-                            "probes": {"slurmd": "{{ reports[inventory_hostname] | default('') }}"},
-                        },
-                    },
-                    "vars": {"without_cgroup": list(self.without_cgroup), "reports": dict(self.reports)},
-                },
-                {
-                    "name": "Gather and render",
-                    "ansible.builtin.include_role": {"name": "slurm_conf"},
-                    "vars": wiring("slurm_conf"),
-                },
-                {
-                    "name": f"Show {name}",
-                    "ansible.builtin.debug": {"msg": SHOWN},
-                    "vars": {key: value for role in TEMPLATES for key, value in wiring(role).items()},
-                },
-            ],
         }
+        answers = {
+            "name": "What the nodes answered",
+            "ansible.builtin.set_fact": {
+                "cacheable": True,
+                "deepops_cgroup": self.cgroup,
+                "deepops_cgroup_writable": "{{ inventory_hostname not in without_cgroup }}",
+                "node_common_result": {
+                    "packages": {"slurmd": self.version},
+                    "probes": {"slurmd": "{{ reports[inventory_hostname] | default('') }}"},
+                },
+            },
+            "vars": {"without_cgroup": list(self.without_cgroup), "reports": dict(self.reports)},
+        }
+        role = {
+            "name": "Gather and render",
+            "ansible.builtin.include_role": {"name": "slurm_conf"},
+            "vars": wiring("slurm_conf"),
+        }
+        show = {
+            "name": f"Show {name}",
+            "ansible.builtin.debug": {"msg": SHOWN},
+            "vars": {key: value for role in TEMPLATES for key, value in wiring(role).items()},
+        }
+        return [
+            {"name": f"Nodes of {name}", "hosts": [node.name for node in cluster.nodes], "tasks": [answers], **common},
+            {"name": name, "hosts": few, "tasks": [role, show], **common},
+        ]
 
 
 def defaults() -> dict[str, object]:

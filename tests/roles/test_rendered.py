@@ -49,7 +49,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
     clusters = tmp_path_factory.mktemp("clusters")
     (folder / "roles").symlink_to(ROOT / "roles")
     hosts = {node.name: defaults() for case in ALL_CASES.values() for node in parse_spec(case.spec, "").nodes}
-    plays = [case.play(name, clusters) for name, case in ALL_CASES.items()]
+    plays = [play for name, case in ALL_CASES.items() for play in case.plays(name, clusters)]
     done = play(folder, plays, hosts)
     assert done.status == 0, done.output
     return done
@@ -83,7 +83,7 @@ def test_golden_has_no_file_that_nothing_is_compared_with() -> None:
 
 
 @each_case
-def test_every_host_renders_the_same_slurm_conf(played: Played, case: str) -> None:
+def test_all_hosts_render_the_same_slurm_conf(played: Played, case: str) -> None:
     texts = {result.data["msg"]["slurm.conf"] for result in played.results if result.task == f"Show {case}"}
 
     assert len(texts) == 1
