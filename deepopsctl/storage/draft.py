@@ -71,6 +71,7 @@ class _Checker:
             self._check_paths(entry, mount, done)
             self._check_same_export(entry, mount, done)
             done.append((entry, mount))
+        self._check_together(done)
         return tuple(mount for _, mount in done)
 
     def _check_kind(self, entry: Entry, mount: Mount) -> None:
@@ -79,6 +80,13 @@ class _Checker:
         for name, part in known_parts().items():
             for key, refusal in part.check(mount, self.site) if name in mount.parts else ():
                 self._refuse(entry, key, refusal)
+
+    def _check_together(self, done: Sequence[tuple[Entry, Mount]]) -> None:
+        entries = {mount.name: entry for entry, mount in done}
+        for name, kind in known_kinds().items():
+            alike = [mount for entry, mount in done if entry.is_sound and mount.type is name]
+            for mount, (key, refusal) in kind.together(alike):
+                self._refuse(entries[mount.name], key, refusal)
 
     def _nodes(self, entry: Entry, mount: Mount) -> tuple[str, ...]:
         """The machines that mount it, in the order of cluster.yml."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -34,6 +34,11 @@ def no_server(_mount: Mount, _site: Site) -> str:
     return ""
 
 
+def no_quarrel(_mounts: Sequence[Mount]) -> Iterable[tuple[Mount, Fault]]:
+    """For types whose entries have nothing to do with each other."""
+    return ()
+
+
 @dataclass(frozen=True, slots=True)
 class Kind:
     """One type.
@@ -51,6 +56,8 @@ class Kind:
     server: Callable[[Mount, Site], str] = no_server
     # without a source there is nothing to mount
     needs_source: bool = True
+    # what entries of this type say that can't be said together
+    together: Callable[[Sequence[Mount]], Iterable[tuple[Mount, Fault]]] = no_quarrel
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +71,14 @@ class Part:
 
 def known_kinds() -> Mapping[StorageType, Kind]:
     """Every type that can be used. Imported on demand: each module knows this one."""
-    from deepopsctl.storage import nfs, plain
+    from deepopsctl.storage import beegfs, cephfs, glusterfs, lustre, nfs, plain
 
     return MappingProxyType({
         StorageType.NFS: nfs.KIND,
+        StorageType.LUSTRE: lustre.KIND,
+        StorageType.BEEGFS: beegfs.KIND,
+        StorageType.CEPHFS: cephfs.KIND,
+        StorageType.GLUSTERFS: glusterfs.KIND,
         StorageType.TMPFS: plain.TMPFS,
         StorageType.LOCAL: plain.LOCAL,
     })  # fmt: skip

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
 
+from deepopsctl.storage.software import Client, NodeSecret
+
 NOTHING: Mapping[str, object] = MappingProxyType({})
 
 
@@ -60,12 +62,11 @@ class Platform:
 
 @dataclass(frozen=True, slots=True)
 class NodeFile:
-    """A file that a mount needs; one with `secret` is never shown."""
+    """A file that a mount needs."""
 
     path: str
     content: str
     mode: str = "0644"
-    secret: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,3 +86,7 @@ class Needs:
     after: tuple[str, ...] = ()
     requires: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
+    secrets: tuple[NodeSecret, ...] = ()
+    client: Client | None = None
+    # commands that say, once it is mounted, whether its servers answer
+    checks: tuple[tuple[str, ...], ...] = ()

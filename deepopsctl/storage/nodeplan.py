@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from deepopsctl.storage import units
 from deepopsctl.storage.kinds import known_kinds
 from deepopsctl.storage.model import Mount, Needs, NodeFile, Platform
 from deepopsctl.storage.nfs import split_source
+from deepopsctl.storage.software import Client, NodeSecret
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,10 @@ class NodePlan:
     files: tuple[NodeFile, ...]
     mounts: tuple[NodeMount, ...]
     problems: tuple[str, ...]
+    secrets: tuple[NodeSecret, ...] = ()
+    clients: tuple[Client, ...] = ()
+    # commands that say whether the servers of a mount answer, by its name
+    checks: Mapping[str, tuple[tuple[str, ...], ...]] = field(default_factory=dict)
 
 
 def plan_node(mounts: Iterable[Mount], host: str, addresses: Mapping[str, str], platform: Platform) -> NodePlan:
@@ -38,6 +43,9 @@ def plan_node(mounts: Iterable[Mount], host: str, addresses: Mapping[str, str], 
     kinds = known_kinds()
     packages: dict[str, str] = {}
     files: dict[str, NodeFile] = {}
+    secrets: dict[str, NodeSecret] = {}
+    clients: dict[str, Client] = {}
+    checks: dict[str, tuple[tuple[str, ...], ...]] = {}
     found, problems = [], []
     for mount in mounts:
         if host not in mount.nodes:
@@ -46,9 +54,21 @@ def plan_node(mounts: Iterable[Mount], host: str, addresses: Mapping[str, str], 
         problems += [f"storage {mount.name}: {problem}" for problem in needs.problems]
         packages.update(needs.packages)
         files.update((file.path, file) for file in needs.files)
+        secrets.update((secret.path, secret) for secret in needs.secrets)
+        # entries of one type on one machine agree on it
+        clients.update({needs.client.name: needs.client} if needs.client else {})
+        checks.update({mount.name: needs.checks} if needs.checks else {})
         if needs.fstype:
             found.append(_node_mount(mount, needs))
-    return NodePlan(packages, tuple(files.values()), tuple(found), tuple(problems))
+    return NodePlan(
+        packages,
+        tuple(files.values()),
+        tuple(found),
+        tuple(dict.fromkeys(problems)),
+        tuple(secrets.values()),
+        tuple(clients.values()),
+        checks,
+    )
 
 
 def required_on(mounts: Iterable[Mount], host: str) -> list[Mount]:

@@ -1,0 +1,71 @@
+"""Storage of type `glusterfs`: the FUSE client of the distribution. Source: mount.glusterfs(8)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from deepopsctl.nodelist import shorten
+from deepopsctl.problems import RefusedError
+from deepopsctl.specsections import Section
+from deepopsctl.storage.client import text_of
+from deepopsctl.storage.kinds import Fault, Kind, Site
+from deepopsctl.storage.model import Mount, Needs, Platform
+from deepopsctl.storage.support import unsupported
+from deepopsctl.values import check_address, suggest
+
+LEVELS = ("TRACE", "DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL", "NONE")
+DEFAULT_LEVEL = "WARNING"
+
+_SOURCE = re.compile(r"([A-Za-z0-9.,-]+):/([A-Za-z0-9_-]+(?:/[A-Za-z0-9._/+@=-]*)?)")
+
+
+class GlusterfsSection(Section):
+    """`glusterfs` of an entry."""
+
+    log_level: str = DEFAULT_LEVEL
+
+
+def split_source(source: str) -> tuple[tuple[str, ...], str]:
+    """Servers that know the volume, and the volume with a folder of it; both empty where it is none."""
+    found = _SOURCE.fullmatch(source)
+    return (tuple(found[1].split(",")), found[2]) if found else ((), "")
+
+
+def _check(mount: Mount, _site: Site) -> Iterator[Fault]:
+    servers, _ = split_source(mount.source)
+    if not servers:
+        hint = "write SERVER,SERVER:/VOLUME"
+        yield "source", RefusedError(f"{shorten(mount.source)!r} is no volume of GlusterFS", hint)
+    for server in servers:
+        try:
+            check_address(server)
+        except RefusedError as refusal:
+            yield "source", refusal
+    level = text_of(mount.settings, "log_level", DEFAULT_LEVEL)
+    if level not in LEVELS:
+        yield "glusterfs.log_level", RefusedError(f"{shorten(level)!r} is no level", suggest(level, LEVELS))
+
+
+def needs(mount: Mount, platform: Platform) -> Needs:
+    """The client; servers after the first are asked where it does not answer."""
+    (first, *others), volume = split_source(mount.source)
+    why = unsupported(mount.type, "", platform)
+    backup = [f"backup-volfile-servers={':'.join(others)}"] * bool(others)
+    return Needs(
+        what=f"{first}:/{volume}",
+        fstype="glusterfs",
+        options=(*backup, f"log-level={text_of(mount.settings, 'log_level', DEFAULT_LEVEL)}", *mount.options),
+        packages={"glusterfs-client": ""},
+        problems=(why,) if why else (),
+    )
+
+
+_SERVERS = "source: SERVER,SERVER:/VOLUME"
+KIND = Kind(
+    GlusterfsSection, _check, needs=needs,
+    owned={
+        "backup-volfile-servers": _SERVERS, "backupvolfile-server": _SERVERS,
+        "log-level": "glusterfs: {log_level: ...}",
+    },
+)  # fmt: skip
