@@ -29,6 +29,10 @@ options:
     description: Whether slurmctld runs here; elsewhere the files are kept ready and the daemon is off.
     type: bool
     default: true
+  start_timeout:
+    description: Seconds that slurmctld may take to answer after a restart, before the old configuration is put back.
+    type: int
+    default: 60
   folder: {description: Where slurm.conf lives., type: path, default: /etc/slurm}
   slurm_conf: {description: Text of slurm.conf., type: str, required: true}
   gres_conf: {description: Text of gres.conf., type: str, required: true}
@@ -149,7 +153,7 @@ def due_action(effect):
     return "restart"
 
 
-def apply(effect, first):
+def apply(effect, first, start_timeout):
     """Make slurmctld use the files on disk. Returns (action, error)."""
     action = due_action(effect)
     if action == "":
@@ -159,7 +163,7 @@ def apply(effect, first):
         return action, output if status else ""
     slurm_commands.run(["systemctl", "reset-failed", UNIT], 60)
     status, output = slurm_commands.run(["systemctl", "restart", UNIT], 120)
-    if status or not controller_answers(60):
+    if status or not controller_answers(start_timeout):
         return "", "slurmctld does not answer: %s\n%s" % (output, node_units.last_words(UNIT))
     if not first:
         # configless slurmds fetch the new files only when they are told to
@@ -194,14 +198,14 @@ def with_pending(effect):
     return effect
 
 
-def put_back(old, effect):
+def put_back(old, effect, start_timeout):
     """The old configuration, in force again."""
     for path, content in old.items():
         if content is None:
             os.unlink(path)
         else:
             node_files.write(path, content, (0, 0), 0o644, [])
-    apply(max(effect, Effect.RECONFIGURE), first=True)
+    apply(max(effect, Effect.RECONFIGURE), True, start_timeout)
 
 
 def clear_pending():
@@ -231,11 +235,12 @@ def serve(module, files, effect, keys):
     if not node_units.is_enabled(node_units.show([UNIT])[UNIT]):
         slurm_commands.run(["systemctl", "enable", "--quiet", UNIT], 60)
     install(files, effect)
-    action, error = apply(effect, first)
+    start_timeout = module.params["start_timeout"]
+    action, error = apply(effect, first, start_timeout)
     if error:
         hint = "see `journalctl -u slurmctld` on the controller"
         if not first:
-            put_back(old, effect)
+            put_back(old, effect, start_timeout)
             hint = "the old configuration is in force again; correct %s and deploy again" % ", ".join(keys)
         clear_pending()
         module.fail_json(msg="Slurm did not accept the new configuration: %s" % error, hint=hint)
@@ -278,6 +283,7 @@ def main():
             "verify": {"type": "bool", "default": False},
             "not_yet": {"type": "list", "elements": "str", "default": []},
             "primary": {"type": "bool", "default": True},
+            "start_timeout": {"type": "int", "default": 60},
             "folder": {"type": "path", "default": "/etc/slurm"},
             "slurm_conf": {"required": True},
             "gres_conf": {"required": True},

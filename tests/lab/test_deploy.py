@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from deepopsctl.report.catalogue import CATALOGUE
-from tests.lab.harness import PREFIX, LabCluster, fresh_cluster, lab_down, lab_up
+from tests.lab.harness import PREFIX, LabCluster, fresh_cluster, lab_down, lab_up, wait_until
 from tests.lab.smoke import ONLY_FAILURES, assert_found, remove_outputs, validate
 from tests.lab.smoke_damages import DAMAGES, Damage
 
@@ -142,12 +142,14 @@ def test_a_setting_that_slurm_does_not_know_changes_nothing(cluster: LabCluster)
 def test_a_setting_that_stops_slurmctld_is_taken_back(cluster: LabCluster) -> None:
     before = cluster.root("ctl1", "cat /etc/slurm/slurm.conf")
 
-    done = cluster.deepopsctl("deploy", "slurm", "-e", '{"slurm_config": {"SchedulerType": "sched/none"}}', ok=False)
+    # what will not answer is not waited for longer than what answered before needs
+    settings = '{"slurm_config": {"SchedulerType": "sched/none"}, "slurmctld_start_timeout": 20}'
+    done = cluster.deepopsctl("deploy", "slurm", "-e", settings, ok=False)
 
     assert done.returncode == 1
     assert "old configuration is in force again" in done.stderr
     assert cluster.root("ctl1", "cat /etc/slurm/slurm.conf") == before
-    assert "UP" in cluster.root("ctl1", "scontrol ping")
+    wait_until("slurmctld answers", lambda: "UP" in cluster.root("ctl1", "scontrol ping", ok=False))
 
 
 @pytest.mark.release("debian13")
