@@ -138,6 +138,10 @@ DOCTOR = {
         _GPUS, "GPU model", "The GPUs are of the type that cluster.yml declares.",
         "correct `gpus:` in cluster.yml, or the nodes it stands for",
     ),
+    "gpu-modules": Entry(
+        _GPUS, "GPU kernel modules", "The kernel modules that a deploy loads at every start are loaded.",
+        "`modprobe NAME` on the node says why not, `dkms status` what was built; `deepopsctl deploy nvidia` loads them",
+    ),
     "secure-boot": Entry(
         _GPUS, "Secure Boot", "The firmware lets an NVIDIA driver load.",
         "turn Secure Boot off, or sign the driver with a key that the firmware knows (`mokutil --import`)",

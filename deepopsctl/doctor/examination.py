@@ -24,7 +24,7 @@ COMMAND = "doctor"
 ALONE: tuple[Callable[[NodeFacts, Declared], Check | None], ...] = (
     alone.python, alone.sudo, alone.hostname, alone.system, alone.package_lock, alone.packages_broken,
     alone.time_service, alone.ports, alone.firewall, alone.foreign_slurm, alone.disk,
-    size.memory, size.cpus, size.cgroup, size.gpus, size.gpu_model, size.secure_boot,
+    size.memory, size.cpus, size.cgroup, size.gpus, size.gpu_model, size.gpu_modules, size.secure_boot,
 )  # fmt: skip
 ACROSS: tuple[Callable[[across.Nodes, Declared], Iterable[Check]], ...] = (
     across.machine_ids, across.addresses, across.names, across.mtus, across.clocks, across.kernels, across.drivers,

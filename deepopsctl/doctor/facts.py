@@ -61,12 +61,13 @@ class Listener:
 
 @dataclass(frozen=True, slots=True)
 class SeenGpus:
-    """PCI device ids on the bus, number of device files, what the driver calls them, the driver's version."""
+    """PCI device ids on the bus, device files, what the driver calls them, its version, modules and if they run."""
 
     bus: tuple[str, ...] = ()
     files: int = 0
     models: tuple[str, ...] = ()
     driver: str = ""
+    modules: Mapping[str, bool] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +249,8 @@ def _packages(raw: _Raw) -> Packages:
 
 
 def _gpus(raw: _Raw) -> SeenGpus:
-    return SeenGpus(raw.texts("bus"), raw.number("files"), raw.texts("models"), raw.text("driver"))
+    modules = {str(name): runs is True for name, runs in raw.part("modules").values.items()}
+    return SeenGpus(raw.texts("bus"), raw.number("files"), raw.texts("models"), raw.text("driver"), modules)
 
 
 def _settings(raw: _Raw) -> Settings:

@@ -100,6 +100,20 @@ def gpu_model(node: NodeFacts, declared: Declared) -> Check | None:
     return warned("gpu-model", node.name, message, models, wish.type)
 
 
+def gpu_modules(node: NodeFacts, declared: Declared) -> Check | None:
+    """What a deploy has had loaded at every start is loaded."""
+    if not (declared.node(node.name).gpus and node.gpus.modules):
+        return None
+    wanted = ", ".join(node.gpus.modules)
+    if node.container:
+        return skipped("gpu-modules", node.name, "a container has its host's kernel")
+    missing = [name for name, runs in node.gpus.modules.items() if not runs]
+    if not missing:
+        return passed("gpu-modules", node.name, wanted, wanted)
+    message = f"not loaded: {', '.join(missing)}"
+    return failed("gpu-modules", node.name, message, "not loaded", wanted)
+
+
 def secure_boot(node: NodeFacts, declared: Declared) -> Check | None:
     """A firmware that refuses unsigned modules keeps the driver from loading."""
     if not declared.node(node.name).gpus:

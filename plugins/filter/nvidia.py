@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from deepopsctl import dcgmplan, gpuexpected, gpuform, gpufound, miglayout, nodelist, nvidiadriver
+from deepopsctl import dcgmplan, gdrcopyplan, gpuexpected, gpuform, gpufound, miglayout, nodelist, nvidiadriver
 
 
 def nvidia_declared(node_sets, name):
@@ -60,6 +60,16 @@ def nvidia_dcgm_plan(gpus, wanted, proprietary, platform, driver, old, catalogue
     return {"packages": dict(plan.packages), "problems": [f"{message}: {hint}" for message, hint in plan.problems]}
 
 
+def nvidia_gdrcopy_plan(wanted, driver, source, platform, container, drivers, catalogue):
+    """GDRCopy's packages for a node, {name: version}, and whether with its kernel module; problems as sentences."""
+    # of a driver that came with the system nobody has said otherwise
+    dkms = drivers.get(source, {}).get(platform, {}).get("dkms", True)
+    host = gdrcopyplan.GdrcopyHost(str(driver), bool(dkms), bool(container))
+    plan = gdrcopyplan.plan_gdrcopy(host, catalogue, wanted=bool(wanted))
+    problems = [f"{message}: {hint}" for message, hint in plan.problems]
+    return {"packages": dict(plan.packages), "module": plan.module, "problems": problems}
+
+
 class FilterModule:
     """Registers the filters."""
 
@@ -73,5 +83,6 @@ class FilterModule:
             "nvidia_refusals": nvidia_refusals,
             "nvidia_driver_units": nvidia_driver_units,
             "nvidia_dcgm_plan": nvidia_dcgm_plan,
+            "nvidia_gdrcopy_plan": nvidia_gdrcopy_plan,
             "nvidia_mig_wishes": nvidia_mig_wishes,
         }

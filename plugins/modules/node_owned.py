@@ -14,11 +14,15 @@ options:
   component: {description: Component this step belongs to., type: str, required: true}
   step: {description: Name of the step., type: str, required: true}
   digest: {description: Hash of the desired state; empty keeps no record., type: str, default: ""}
-  packages: {description: "Wanted packages, each with a version; empty is any.", type: dict, default: {}}
+  packages:
+    description: Wanted packages, each with a version; empty is any, and C(2.6-*) any revision of 2.6.
+    type: dict
+    default: {}
   by_hand:
     description: A file of each package; where it is there without a package, that was installed by hand and stays so.
     type: dict
     default: {}
+  hint: {description: What to do where the node's sources have no such package., type: str, default: ""}
   kin: {description: Beginning of the names that a missing package is looked for among., type: str, default: ""}
   files:
     description: Wanted files.
@@ -52,7 +56,9 @@ changes: {description: What was done., type: list, elements: dict, returned: alw
 packages: {description: Installed version of each package., type: dict, returned: always}
 """
 
+import fnmatch
 import os
+import re
 
 from ansible.module_utils import (
     node_changes,
@@ -89,7 +95,7 @@ def install(step):
         step.module.warn("%s was installed by hand (%s): kept as it is" % (name, step.wanted["by_hand"][name]))
         missing.remove(name)
         del wanted[name]
-    other = [name for name in present if wanted[name] and present[name] != wanted[name]]
+    other = [name for name in present if wanted[name] and not fnmatch.fnmatchcase(present[name], wanted[name])]
     step.owned["packages"] += [name for name in missing if name not in step.owned["packages"]]
     step.remember()
     note_restarts(step, other)
@@ -118,7 +124,10 @@ def fetch(step, specifications):
         node_packages.install(specifications, step.wanted["lock_wait"])
     except node_packages.PackageError as error:
         kin, hint = step.wanted["kin"], error.hint
-        if kin and "Unable to locate" in str(error):
+        unknown = re.search("Unable to locate|no installation candidate|was not found", str(error))
+        if unknown and step.wanted["hint"]:
+            hint = step.wanted["hint"]
+        elif unknown and kin:
             hint = "%s; they have %s" % (hint, " ".join(node_packages.known(kin)) or "nothing of that kind")
         step.module.fail_json(msg="cannot install %s: %s" % (" ".join(specifications), error), hint=hint)
 
@@ -185,6 +194,7 @@ def main():
             "digest": {"default": ""},
             "packages": {"type": "dict", "default": {}},
             "by_hand": {"type": "dict", "default": {}},
+            "hint": {"default": ""},
             "kin": {"default": ""},
             "files": {
                 "type": "list",

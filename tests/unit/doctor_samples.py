@@ -35,7 +35,7 @@ REPORT: dict[str, Any] = {
         {"path": "/tmp", "free_mb": 12052, "inodes": 3085512, "free_inodes": 3085503, "read_only": False},
     ],
     "firewalls": [],
-    "gpus": {"bus": [], "files": 2, "models": [], "driver": ""},
+    "gpus": {"bus": [], "files": 2, "models": [], "driver": "", "modules": {}},
     "hostname": "gpu01",
     "kernel": "6.18.44-fc-v595",
     "listeners": [{"port": 6818, "pid": 611, "command": "slurmd"}],
@@ -62,6 +62,9 @@ REPORT: dict[str, Any] = {
     "time": {"daemons": [], "synchronised": False},
 }  # fmt: skip
 HARDWARE = NodeHardware(2, 1, 1, 2, 1, 24105, "v1")
+
+
+GPUS = SeenGpus(("0x20b0",) * 2, 2, ("NVIDIA A100-SXM4-40GB",) * 2, "570.86.15", {"nvidia": True})
 
 
 @dataclass(frozen=True)
@@ -114,7 +117,7 @@ def _node(number: int, name: str) -> NodeFacts:
         addresses=(Address("eth0", f"10.89.6.{100 + number if compute else 10}", "10.89.6.0/24", 1500),),
         names=replace(recorded.names, otherwise={}),
         listeners=recorded.listeners if compute else (),
-        gpus=SeenGpus(("0x20b0",) * 2, 2, ("NVIDIA A100-SXM4-40GB",) * 2, "570.86.15") if compute else SeenGpus(),
+        gpus=GPUS if compute else SeenGpus(),
         secure_boot="off",
         time_daemons=("chronyd",),
         synchronised=True,

@@ -170,6 +170,8 @@ DAMAGES = (
     Damage("gpu-model", WARN, "calls them l4, the driver NVIDIA L40S",
            both(declaring("type: a100", "type: l4"), gpu02(gpus=bus(2, models=("NVIDIA L40S",) * 2)))),
     Damage("gpu-model", SKIP, "only a loaded NVIDIA driver", gpu02(gpus=bus(2, models=()))),
+    Damage("gpu-modules", FAIL, "not loaded: gdrdrv", gpu02(gpus=bus(2, modules={"nvidia": True, "gdrdrv": False}))),
+    Damage("gpu-modules", SKIP, "its host's kernel", gpu02(gpus=bus(2, modules={"gdrdrv": False}), container=True)),
     Damage("secure-boot", WARN, "will not load", gpu02(secure_boot="on", gpus=bus(2, driver="", models=()))),
     Damage("secure-boot", SKIP, "can't be read", gpu02(secure_boot="unknown")),
 )  # fmt: skip
@@ -352,6 +354,9 @@ class TestLatitude:
         two = replace(world, nodes=world.nodes[1:])
 
         assert {judged(two)["mtu", name].status for name in ("gpu01", "gpu02")} == {FAIL}
+
+    def test_a_node_without_modules_of_a_deploy_is_not_asked_for_any(self) -> None:
+        assert ("gpu-modules", "gpu02") not in judged(healthy().but("gpu02", gpus=bus(2, modules={})))
 
     def test_secure_boot_with_a_driver_that_loaded_is_good(self) -> None:
         assert judged(healthy().but("gpu02", secure_boot="on"))["secure-boot", "gpu02"].status is Status.PASS

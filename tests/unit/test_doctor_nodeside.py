@@ -46,6 +46,19 @@ class TestGpus:
     def test_a_machine_without_a_pci_bus_has_none(self, tmp_path: Path) -> None:
         assert load("deepops_doctor.machine").gpus(str(tmp_path / "none"))["bus"] == []
 
+    def test_the_modules_of_a_deploy_and_whether_they_run(self, tmp_path: Path) -> None:
+        folder = tmp_path / "etc/modules-load.d"
+        folder.mkdir(parents=True)
+        (folder / "deepopsctl-nvidia.conf").write_text("# ours\nnvidia\nnvidia-uvm\n")
+        (folder / "deepopsctl-gdrdrv.conf").write_text("# ours\ngdrdrv\n")
+        (folder / "others.conf").write_text("fuse\n")
+        for name in ("nvidia", "nvidia_uvm"):
+            (tmp_path / "sys/module" / name).mkdir(parents=True)
+
+        found = load("deepops_doctor.machine").boot_modules(str(tmp_path))
+
+        assert found == {"gdrdrv": False, "nvidia": True, "nvidia-uvm": True}
+
 
 class TestSecureBoot:
     @pytest.mark.parametrize(

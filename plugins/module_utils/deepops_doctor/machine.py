@@ -11,6 +11,7 @@ from .command import output, read
 
 NVIDIA = "0x10de"
 # VGA and 3D controllers; bridges and the audio function of a card have other classes
+BOOT_MODULES = "etc/modules-load.d/deepopsctl-*.conf"
 GPU_CLASSES = ("0x0300", "0x0302")
 EFI = "/sys/firmware/efi"
 SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
@@ -75,7 +76,18 @@ def gpus(devices: str = "/sys/bus/pci/devices") -> Dict[str, Any]:
         "files": len(glob.glob("/dev/nvidia[0-9]*")),
         "models": models,
         "driver": read("/sys/module/nvidia/version"),
+        "modules": boot_modules(),
     }
+
+
+def boot_modules(root: str = "/") -> Dict[str, bool]:
+    """Kernel modules that a deploy has had loaded at every start, and whether each of them is."""
+    found = {}
+    for path in sorted(glob.glob(os.path.join(root, BOOT_MODULES))):
+        names = [line.strip() for line in read(path).splitlines() if not line.startswith("#")]
+        for name in filter(None, names):
+            found[name] = os.path.isdir(os.path.join(root, "sys/module", name.replace("-", "_")))
+    return found
 
 
 def secure_boot() -> str:

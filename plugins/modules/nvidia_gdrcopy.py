@@ -1,0 +1,99 @@
+#!/usr/bin/python
+"""Load gdrdrv, GDRCopy's kernel module, now and at every start."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: nvidia_gdrcopy
+short_description: GDRCopy's kernel module
+description:
+  - Loads gdrdrv beside a driver that runs, and has it loaded at every start. One that was built against another version
+    of the driver is built anew by DKMS.
+  - Where it is not wanted, only the file that loads it at the next start is removed; a module in use is never unloaded.
+options:
+  component: {description: Component this step belongs to., type: str, required: true}
+  step: {description: Name of the step., type: str, required: true}
+  digest: {description: Hash of the desired state; empty keeps no record., type: str, default: ""}
+  wanted: {description: Whether it is to be loaded., type: bool, required: true}
+author: deepopsctl
+"""
+
+EXAMPLES = r"""
+- name: GDRCopy
+  nvidia_gdrcopy: {component: nvidia, step: gdrcopy, wanted: true, digest: "{{ deepops_digest }}"}
+"""
+
+RETURN = r"""
+changes: {description: What was done., type: list, elements: dict, returned: always}
+"""
+
+import os
+
+from ansible.module_utils import node_changes, node_failure, node_files, node_record, nvidia_node, slurm_commands
+from ansible.module_utils.basic import AnsibleModule
+
+NAME = "gdrdrv"
+FILE = "/etc/modules-load.d/deepopsctl-gdrdrv.conf"
+TEXT = node_files.HEADER + NAME + "\n"
+RUNS = "/sys/module/gdrdrv/initstate"
+DEVICE = "/dev/gdrdrv"
+BUILD_S = 900
+
+
+def build(release):
+    """Have DKMS make it for the running kernel and the driver that is there now; what it says."""
+    for words in nvidia_node.output_of(["dkms", "status", NAME]).splitlines():
+        # `gdrdrv/2.6, 6.12.1, x86_64: installed`; older ones say `gdrdrv, 2.6, ...`
+        version = words.replace("/", ",").split(",")[1].split(":")[0].strip()
+        return slurm_commands.run(["dkms", "install", "--force", NAME + "/" + version, "-k", release], BUILD_S)[1]
+    return "DKMS does not know it"
+
+
+def load():
+    """Load it; once more when it was built against another driver. Raises HintedError."""
+    status, said = slurm_commands.run(["modprobe", NAME], 60)
+    if status:
+        built = build(os.uname().release)
+        status, said = slurm_commands.run(["modprobe", NAME], 60)
+        if status:
+            hint = "`dkms status` and /var/lib/dkms/gdrdrv/*/build/make.log there say more; DKMS's last words: %s"
+            raise node_failure.HintedError("modprobe %s: %s" % (NAME, said), hint % (built.strip()[-200:] or "none"))
+    if not os.path.exists(DEVICE):
+        hint = "is udev running there? `modprobe -r gdrdrv && modprobe gdrdrv` on the drained node"
+        raise node_failure.HintedError("%s is loaded, and there is no %s" % (NAME, DEVICE), hint)
+
+
+def bring(noted):
+    """Loaded at every start, and now beside a driver that runs."""
+    node_files.ensure(noted, FILE, TEXT.encode())
+    if nvidia_node.loaded()["version"] and not os.path.exists(RUNS):
+        noted.did("module", NAME, "load")
+        if not noted.dry:
+            load()
+
+
+def main():
+    module = AnsibleModule(
+        argument_spec={
+            "component": {"required": True},
+            "step": {"required": True},
+            "digest": {"default": ""},
+            "wanted": {"type": "bool", "required": True},
+        },
+        supports_check_mode=True,
+    )
+    given = module.params
+    noted = node_changes.Noted(module.check_mode)
+    with node_failure.told(module.fail_json):
+        if given["wanted"]:
+            bring(noted)
+        else:
+            node_files.take_away(noted, FILE)
+        if not module.check_mode:
+            record = node_record.items(files=(FILE, RUNS) if given["wanted"] else (FILE,))
+            node_record.save(given["component"], given["step"], given["digest"], record)
+    module.exit_json(changed=bool(noted.changes), changes=noted.changes, diff=noted.diffs)
+
+
+if __name__ == "__main__":
+    main()
