@@ -13,8 +13,8 @@ from tests.lab.faults import assert_heals, holds, running_job
 from tests.lab.harness import LabCluster
 
 # how long is waited for what will not come; what may come on a busy machine has its usual time
-HASTY = ("--full", "-e", "slurmd_converged_timeout=6")
-HASTY_CONTROLLER = (*HASTY, "-e", "slurm_converged_timeout=6")
+HASTY = ("--full", "-e", "slurmd_converged_timeout=12")
+HASTY_CONTROLLER = (*HASTY, "-e", "slurm_converged_timeout=12")
 # systemd runs munged so until the drop-in is gone: a line of its [Service] section is the damage
 MUNGED = """mkdir -p /run/systemd/system/munge.service.d
 echo "[Service]" > /run/systemd/system/munge.service.d/damage.conf
