@@ -101,9 +101,9 @@ class Run:
             os.setpriority(os.PRIO_PGRP, self._process.pid, LESS)
 
     def interrupt(self) -> None:
-        """As Ctrl-C does, where it has not ended: it takes its machines away."""
+        """As Ctrl-C does, where it has not ended."""
         if self._process.poll() is None:
-            self._process.send_signal(signal.SIGINT)
+            os.killpg(self._process.pid, signal.SIGINT)
 
 
 class Tests(Run):
@@ -115,6 +115,11 @@ class Tests(Run):
             (self._cache / what).unlink(missing_ok=True)
         pytest_argv = (sys.executable, "-u", "-m", "pytest", "-o", f"cache_dir={CACHE / name}")
         super().__init__(name, *pytest_argv, *OPTIONS, *arguments, at_once=at_once)
+
+    def interrupt(self) -> None:
+        """The same for pytest alone: it needs what it has started to take its machines away."""
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGINT)
 
     def failed(self) -> list[str]:
         """As pytest's cache plugin keeps them."""

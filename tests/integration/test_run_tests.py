@@ -169,7 +169,7 @@ def test_what_is_asked_for_is_one_run_and_has_a_second_try_too(tmp_path: Path) -
         {"unit/test_it.py": FAILS_ONCE},
         {"unit/test_it.py": FAILS_ONCE, "lab/test_it.py": FAILS_ONCE},
         {"elsewhere/test_it.py": FAILS_ONCE, "lab/test_it.py": FAILS_ONCE},
-        {f"lab/test_{letter}.py": FAILS_ONCE for letter in "abcd"},
+        {f"lab/test_{letter}.py": FAILS_ONCE for letter in "abcde"},
     ],
     ids=["a-fault-of-ours", "a-unit-test", "both", "not-a-lab", "many-labs"],
 )
