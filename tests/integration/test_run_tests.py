@@ -21,7 +21,7 @@ def test_it():
     mark.touch()
     assert tried
 """
-# passes only where the other one is under way at the same time
+# passes only where the other one has started before this one's end
 MEETS = """
 import time
 from pathlib import Path
@@ -84,13 +84,14 @@ def test_tests_that_pass_run_once_whatever_their_place(tmp_path: Path) -> None:
     assert f"{len(ended)} passed in" in done.stdout.rstrip().splitlines()[-1]
 
 
-def test_tests_with_small_labs_run_beside_those_without_machines_and_two_clusters_beside_each_other(
-    tmp_path: Path,
-) -> None:
-    pairs = {"integration/test_it": "lab/test_small", "unit/test_it": "vm/test_it", "lab/test_it": "lab/test_shared"}
-    meetings = {
-        f"{one}.py": MEETS.format(other) for one, other in (*pairs.items(), *((b, a) for a, b in pairs.items()))
-    }
+def test_tests_run_beside_each_other_small_labs_first_then_clusters_and_a_virtual_machine(tmp_path: Path) -> None:
+    # none of a circle ends before the next of it has started
+    circles = [
+        ("integration/test_it", "unit/test_it", "lab/test_small"),
+        ("lab/test_it", "lab/test_shared", "vm/test_it"),
+    ]
+    following = {one: other for circle in circles for one, other in zip(circle, (*circle[1:], circle[0]), strict=True)}
+    meetings = {f"{one}.py": MEETS.format(other) for one, other in following.items()}
     for name, mark in {"lab/test_small.py": "without_slurm", "lab/test_shared.py": "shared_cluster"}.items():
         meetings[name] = marked(mark, meetings[name])
     done = run(tmp_path, meetings)
