@@ -167,7 +167,10 @@ class Draft:
             Node(m.name, m.roles, m.address, m.port, m.gpus, m.features, m.slurm) for m in self.machines.values()
         )
         partitions = partitions or default_partitions(nodes)
-        return Cluster(self.name or DEFAULT_NAME, self.access, nodes, partitions, policy, self.protected, storage)
+        return Cluster(
+            self.name or DEFAULT_NAME, self.access, nodes, partitions, policy, self.protected, storage,
+            self.storage.declared or bool(storage),
+        )  # fmt: skip
 
     def _for_storage(self) -> Machines:
         machines = self.machines.values()

@@ -23,6 +23,10 @@ GROUPS = MappingProxyType({
     "monitoring": Role.MONITORING,
 })  # fmt: skip
 
+# Nodes whose mounts are looked after: all of them where cluster.yml speaks of storage at all, for what it no longer
+# says has to be taken away.
+STORAGE_GROUP = "storage_nodes"
+
 # Nodes with GPUs, by cluster.yml: the only ones that a driver comes near.
 GPU_GROUP = "nvidia_gpu"
 
@@ -44,6 +48,7 @@ def build_inventory(cluster: Cluster) -> dict[str, object]:
     """The inventory as Ansible's YAML plugin reads it."""
     members = group_members(cluster)
     members[GPU_GROUP] = tuple(node.name for node in cluster.compute if node.gpus)
+    members[STORAGE_GROUP] = tuple(node.name for node in cluster.nodes) if cluster.manages_storage else ()
     children = {group: {"hosts": dict.fromkeys(names)} for group, names in members.items()}
     variables = _access_variables(cluster)
     hosts: dict[str, dict[str, object] | None] = {node.name: _host_variables(node) for node in cluster.nodes}
@@ -90,7 +95,7 @@ def _shared_variables(cluster: Cluster) -> dict[str, object]:
         "slurm_nodes": _slurm_nodes(cluster),
         "slurm_partitions": [_slurm_partition(partition) for partition in cluster.partitions],
         **({"slurm_policy": policy} if policy else {}),
-        **({"storage_mounts": storage_variable(cluster.storage)} if cluster.storage else {}),
+        **({"storage_mounts": storage_variable(cluster.storage)} if cluster.manages_storage else {}),
     }
 
 

@@ -110,6 +110,8 @@ class Cluster:
     # whoever takes machines from it has to type its name
     protected: bool = False
     storage: tuple[Mount, ...] = ()
+    # what is mounted is deepopsctl's concern, also where that is nothing (any more)
+    manages_storage: bool = False
 
     def with_role(self, role: Role) -> tuple[Node, ...]:
         """The nodes that have `role`; delegated functions fall to the first controller."""

@@ -31,7 +31,7 @@ def render_spec(cluster: Cluster) -> str:
     lines += ["", _PARTITIONS, "partitions:"]
     lines += [f"  - {flow(_partition_entry(partition))}" for partition in cluster.partitions]
     lines += policy_lines(cluster.policy)
-    lines += storage_lines(cluster.storage)
+    lines += storage_lines(cluster.storage, declared=cluster.manages_storage)
     return "\n".join(lines) + "\n"
 
 

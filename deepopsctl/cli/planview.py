@@ -22,6 +22,7 @@ _SECTIONS = {
     "directory": "directories",
     "file": "files",
     "key": "slurm.conf",
+    "mount": "mounts",
     "unit": "services",
     "database": "database",
     "login": "database",
@@ -30,7 +31,16 @@ _SECTIONS = {
     "association": "accounts",
     "qos": "accounts",
 }
-_SIGNS = {"install": "+", "create": "+", "add": "+", "start": "+", "enable": "+", "remove": "-", "stop": "-"}
+_SIGNS = {
+    "install": "+",
+    "create": "+",
+    "add": "+",
+    "start": "+",
+    "enable": "+",
+    "mount": "+",
+    "remove": "-",
+    "stop": "-",
+}
 _COLOURS = {"+": "green", "-": "red", "~": "yellow"}
 _POLICIES = {"reconfigure": "", "drain first": "red", "unsupported": "red"}
 
@@ -99,7 +109,7 @@ def _files(changes: Sequence[Change], group: Group, look: _Look) -> Iterator[str
         secret = lines == ["(secret)"]
         notes = ["secret: not shown"] if secret else [] if not change.new else [f"new, {_lines(lines)}"]
         notes += [change.detail] if change.detail else []
-        yield f"{_sign('+' if change.new else '~')} {change.name}{_note(notes)}"
+        yield f"{_sign('+' if change.new else _signed(change))} {change.name}{_note(notes)}"
         if not secret and (look.whole or not change.new):
             for line in _diff(lines, look):
                 yield f"    {line}"

@@ -42,6 +42,8 @@ class StorageDraft:
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
+        # an empty list says that nothing is to be mounted any more, no list that nobody is to look
+        self.declared = False
 
     def finish(self, machines: Machines, problems: Problems) -> tuple[Mount, ...]:
         """The frozen mounts; what is wrong with them is noted among the problems."""

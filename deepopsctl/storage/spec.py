@@ -43,6 +43,7 @@ class StorageReader:
     def read(self, whole: Mapping[str, object]) -> None:
         """Read entry by entry: a fault in one must not hide the faults of the others."""
         items = whole.get("storage")
+        self.draft.declared = self.draft.declared or isinstance(items, list)
         for index, item in enumerate(items if isinstance(items, list) else []):
             self._entry(item, ("storage", index))
 

@@ -9,11 +9,13 @@ from deepopsctl.storage.model import Mount, StorageType
 from deepopsctl.yamlout import flow
 
 
-def storage_lines(mounts: Iterable[Mount]) -> Iterator[str]:
+def storage_lines(mounts: Iterable[Mount], *, declared: bool) -> Iterator[str]:
     """Lines of cluster.yml; none where nothing is declared."""
     entries = [f"  - {flow(written(mount))}" for mount in mounts]
     if entries:
         yield from ("", "storage:", *entries)
+    elif declared:
+        yield from ("", "storage: []")
 
 
 def written(mount: Mount) -> dict[str, object]:

@@ -51,11 +51,13 @@ def differs(path, content, ids, mode):
     return found
 
 
-def ensure(noted, path, content, mode=0o644):
-    """Make a file of root's what it should be, and note it; what of it was not (see differs)."""
+def ensure(noted, path, content, mode=0o644, secret=False):
+    """Make a file of root's what it should be, and note it, a secret's without a word of it; what of it was not so."""
     ids = owner_ids("root", "root")
     found = differs(path, content, ids, mode)
-    if "content" in found:
+    if "content" in found and secret:
+        noted.wrote_secret(path, read(path))
+    elif "content" in found:
         noted.wrote(path, read(path), content)
     elif found:
         noted.did("file", path, "mode", detail="root:root %04o" % mode)

@@ -23,6 +23,7 @@ def os_release():
         "distribution_version": version,
         "distribution_major_version": version.split(".")[0],
         "os_family": family,
+        "kernel": os.uname().release,
     }
 
 

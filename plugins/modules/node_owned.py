@@ -38,6 +38,10 @@ options:
     type: list
     elements: str
     default: []
+  keep:
+    description: Whether what is no longer wanted stays for now; a later call of the same step takes it away.
+    type: bool
+    default: false
   lock_wait: {description: Seconds to wait for another package manager on the node., type: int, default: 300}
 author: deepopsctl
 """
@@ -179,6 +183,8 @@ def converge(step):
     """Everything in its order; returns the packages that are there."""
     present = install(step)
     write(step)
+    if step.wanted["keep"]:
+        return present
     take_away(step)
     if not step.noted.dry:
         record = node_record.items(present, [file["path"] for file in step.wanted["files"]])
@@ -207,6 +213,7 @@ def main():
                 },
             },
             "restarts": {"type": "list", "elements": "str", "default": []},
+            "keep": {"type": "bool", "default": False},
             "lock_wait": {"type": "int", "default": 300},
         },
         supports_check_mode=True,

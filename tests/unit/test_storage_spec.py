@@ -84,6 +84,13 @@ def test_a_cluster_without_storage_has_no_such_variable() -> None:
     assert variable(parse_spec(HEAD.replace("storage:\n", ""), "cluster.yml")) is None
 
 
+def test_an_empty_list_says_that_nothing_is_to_be_mounted_any_more() -> None:
+    cluster = parse_spec(HEAD.replace("storage:\n", "storage: []\n"), "cluster.yml")
+
+    assert variable(cluster) == []
+    assert parse_spec(render_spec(cluster), "cluster.yml") == cluster
+
+
 def test_all_faults_are_told_at_once_with_their_lines() -> None:
     found = faults(
         "name: Home, type: nfs, source: /srv/home, path: /home",

@@ -1,0 +1,75 @@
+"""Jinja filters for the roles storage and nfs_server: thin wrappers over deepopsctl.storage."""
+
+from __future__ import annotations
+
+from deepopsctl.storage import nodecheck, nodeplan, secretfiles, serving, writer
+from deepopsctl.storage.model import Platform
+
+
+def storage_plan(entries, host, addresses, platform, kernel, is_compute, slurm_config, program, secrets):
+    """All that a node needs, as node_owned and node_mounts take it."""
+    mounts = writer.from_variable(entries)
+    plan = nodeplan.plan_node(mounts, host, addresses, Platform(str(platform), str(kernel)))
+    files = [*plan.files, *(nodecheck.node_files(mounts, host, slurm_config, program) if is_compute else ())]
+    return {
+        "packages": dict(plan.packages),
+        "files": [{"path": file.path, "content": file.content, "mode": file.mode} for file in files]
+        + [
+            {"path": secret.path, "secret_base64": secretfiles.content_base64(secret, secrets), "mode": secret.mode}
+            for secret in plan.secrets
+        ],
+        "mounts": [
+            {
+                "name": mount.name,
+                "path": mount.path,
+                "unit": mount.unit,
+                "text": mount.text,
+                "automount": mount.automount,
+                "required": mount.required,
+            }
+            for mount in plan.mounts
+        ],
+        "problems": [*plan.problems, *secretfiles.why_unusable(plan.secrets, secrets)],
+    }
+
+
+def storage_exports(entries, host, addresses):
+    """What a machine hands out: [{path, line}]."""
+    exports = serving.exports_of(writer.from_variable(entries), host, addresses)
+    return [{"path": export.path, "line": export.line} for export in exports]
+
+
+def storage_rdma(entries, host):
+    """Whether a machine serves over RDMA."""
+    return serving.uses_rdma(writer.from_variable(entries), host)
+
+
+def storage_health_check(slurm_config, entries):
+    """`slurm_config` with the node check where storage is required."""
+    return nodecheck.with_health_check(slurm_config, writer.from_variable(entries))
+
+
+def storage_untold(names, hostvars):
+    """The nodes that may still use what they no longer are to have: kept it, or took no part in this run."""
+    return [name for name in names if not _is_done(hostvars[name])]
+
+
+def _is_done(host):
+    if host.get("node_gate_result", {}).get("clean"):
+        return True
+    result = host.get("storage_result", {})
+    return bool(result) and not result.get("failed") and not result.get("unreachable") and not result.get("kept")
+
+
+class FilterModule:
+    """Registers the filters."""
+
+    def filters(self):
+        """Name -> function."""
+        return {
+            "storage_exports": storage_exports,
+            "storage_health_check": storage_health_check,
+            "storage_plan": storage_plan,
+            "storage_rdma": storage_rdma,
+            "storage_untold": storage_untold,
+        }

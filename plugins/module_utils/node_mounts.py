@@ -1,0 +1,150 @@
+"""What is mounted on a node, what its mount units say, and whether a mount may be taken away. Reads only."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import os
+import re
+import stat
+
+FOLDER = "/etc/systemd/system"
+TABLE = "/proc/self/mountinfo"
+AUTOFS = "autofs"
+# Options that the kernel changes under those who use the mount, by type; '' has those of every type.
+LIVE = {
+    "": {
+        "ro", "rw", "noatime", "atime", "relatime", "norelatime", "strictatime", "nodiratime", "diratime", "nodev",
+        "dev", "nosuid", "suid", "noexec", "exec", "nosymfollow", "symfollow",
+    },
+    "tmpfs": {"size", "nr_inodes"},
+    "ext4": {"commit", "discard", "nodiscard", "errors"},
+}  # fmt: skip
+# What undoes a flag: a remount leaves alone what it is not told.
+UNDONE = {
+    "ro": "rw", "noatime": "relatime", "atime": "relatime", "strictatime": "relatime", "nodiratime": "diratime",
+    "nodev": "dev", "nosuid": "suid", "noexec": "exec", "norelatime": "relatime", "nosymfollow": "symfollow",
+    "rw": "", "diratime": "", "dev": "", "suid": "", "exec": "", "relatime": "", "symfollow": "",
+}  # fmt: skip
+MAX_USERS = 5
+
+Entry = collections.namedtuple("Entry", "path root source fstype")
+Unit = collections.namedtuple("Unit", "what fstype options")
+
+
+def parse_table(text):
+    """{path: Entry} of what is on top of each path; what only waits for its first use is left out."""
+    found = {}
+    for line in text.splitlines():
+        left, separator, right = line.partition(" - ")
+        fields, rest = left.split(" "), right.split(" ")
+        if not separator or len(fields) < 5 or len(rest) < 2 or rest[0] == AUTOFS:
+            continue
+        path = _unescape(fields[4])
+        found[path] = Entry(path, _unescape(fields[3]), _unescape(rest[1]), rest[0])
+    return found
+
+
+def _unescape(text):
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), text)
+
+
+def mounted():
+    """What is mounted now."""
+    with open(TABLE, encoding="utf-8", errors="surrogateescape") as stream:
+        return parse_table(stream.read())
+
+
+def parse_unit(text):
+    """What a mount unit of ours mounts; options without those that only say when."""
+    values = dict(line.partition("=")[::2] for line in text.splitlines() if not line.startswith("#"))
+    options = [word for word in values.get("Options", "").split(",") if word and word not in ("_netdev", "nofail")]
+    return Unit(values.get("What", "").replace("%%", "%"), values.get("Type", ""), options)
+
+
+def is_live(before, after):
+    """Whether the kernel can go from one unit to the other while the mount is used."""
+    if (before.what, before.fstype) != (after.what, after.fstype):
+        return False
+    allowed = LIVE[""] | LIVE.get(after.fstype, set())
+    new = [option.partition("=")[0] for option in after.options if option not in before.options]
+    return all(key in allowed for key in new) and all(key in UNDONE for key in _dropped(before, after))
+
+
+def _dropped(before, after):
+    """Options of before of which after says nothing at all."""
+    said = {option.partition("=")[0] for option in after.options}
+    return [key for key in (option.partition("=")[0] for option in before.options) if key not in said]
+
+
+def remount_options(before, after):
+    """What `mount -o` takes to go from one to the other."""
+    undone = [UNDONE[key] for key in _dropped(before, after) if UNDONE[key]]
+    return ",".join(["remount"] + undone + after.options)
+
+
+def is_it(entry, unit):
+    """Whether a mount that somebody else made is the one that a unit would make."""
+    if unit.fstype == "none":
+        return _same_folder(entry.path, unit.what)
+    if unit.fstype == "tmpfs":
+        return entry.fstype == "tmpfs"
+    if unit.what.startswith("/dev/"):
+        return os.path.realpath(entry.source) == os.path.realpath(unit.what)
+    return entry.source == unit.what
+
+
+def _same_folder(one, other):
+    try:
+        return os.path.samefile(one, other)
+    except OSError:
+        return False
+
+
+def covered(path):
+    """How many entries of a folder a mount would hide."""
+    try:
+        return len(os.listdir(path))
+    except OSError:
+        return 0
+
+
+def in_the_way(path):
+    """Why nothing can be mounted there: a file, or a link that leads elsewhere; '' for nothing."""
+    try:
+        mode = os.lstat(path).st_mode
+    except OSError:
+        return ""
+    if stat.S_ISLNK(mode):
+        return "%s is a link to %s" % (path, os.readlink(path))
+    return "" if stat.S_ISDIR(mode) else "%s is no folder" % path
+
+
+def users(path):
+    """Processes with something open below a path: `bash (4711)`; links are read, the file system itself is not."""
+    found = []
+    for process in filter(str.isdigit, os.listdir("/proc")):
+        folder = os.path.join("/proc", process)
+        if any(target == path or target.startswith(path + "/") for target in _targets(folder)):
+            found.append("%s (%s)" % (_name(folder), process))
+    more = len(found) - MAX_USERS
+    return ", ".join(found[:MAX_USERS]) + (" and %d more" % more if more > 0 else "")
+
+
+def _targets(folder):
+    links = [os.path.join(folder, name) for name in ("cwd", "root", "exe")]
+    with contextlib.suppress(OSError):
+        links += [os.path.join(folder, "fd", name) for name in os.listdir(os.path.join(folder, "fd"))]
+    for link in links:
+        try:
+            yield os.readlink(link)
+        except OSError:
+            continue
+
+
+def _name(folder):
+    try:
+        with open(os.path.join(folder, "comm")) as stream:
+            return stream.read().strip()
+    except OSError:
+        return "?"

@@ -1,0 +1,220 @@
+#!/usr/bin/python
+"""What this machine hands out by NFS, put into force without a restart."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: nfs_exports
+short_description: Exports of the kernel's NFS server, in a file of our own
+description:
+  - Writes /etc/exports.d/deepopsctl.exports, makes folders that are missing, and tells the server by C(exportfs -ra).
+    Threads and RDMA are changed while it runs, and kept for its next start.
+  - With O(keep) an export that is no longer wanted stays, so that the machines can unmount it first. Without, it goes,
+    unless one of O(untold) may still have it mounted.
+options:
+  component: {description: Component this step belongs to., type: str, required: true}
+  step: {description: Name of the step., type: str, required: true}
+  digest: {description: Hash of the desired state; empty keeps no record., type: str, default: ""}
+  exports:
+    description: What is wanted.
+    type: list
+    elements: dict
+    required: true
+    suboptions:
+      path: {description: The folder., type: path, required: true}
+      line: {description: Its line of exports(5)., type: str, required: true}
+  threads: {description: How many threads serve., type: int, default: 16}
+  rdma: {description: "Whether to listen on RDMA, too.", type: bool, default: false}
+  keep: {description: Whether what is no longer wanted stays for now., type: bool, default: false}
+  untold: {description: Nodes that may still have it mounted., type: list, elements: str, default: []}
+author: deepopsctl
+"""
+
+EXAMPLES = r"""
+- name: Export the homes
+  nfs_exports:
+    component: storage
+    step: nfs_exports
+    digest: "{{ deepops_digest }}"
+    exports: [{path: /srv/home, line: "/srv/home 192.0.2.0/24(rw,sync,no_subtree_check,root_squash)"}]
+"""
+
+RETURN = r"""
+changes: {description: What was done., type: list, elements: dict, returned: always}
+kept: {description: Folders that are still exported and no longer wanted., type: list, elements: str, returned: always}
+"""
+
+import os
+import subprocess
+
+from ansible.module_utils import node_changes, node_failure, node_files, node_record, node_units
+from ansible.module_utils.basic import AnsibleModule
+
+EXPORTS = "/etc/exports.d/deepopsctl.exports"
+SETTINGS = "/etc/nfs.conf.d/deepopsctl.conf"
+UNIT = "nfs-server.service"
+THREADS, PORTS = "/proc/fs/nfsd/threads", "/proc/fs/nfsd/portlist"
+RDMA_PORT = 20049
+HEADER = "# Written by deepopsctl from cluster.yml; the next deploy overwrites changes made here.\n"
+
+
+def run(argv):
+    subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=True)
+
+
+def lines_of(text):
+    """{folder: line} of our own file."""
+    found = [line for line in text.splitlines() if line and not line.startswith("#")]
+    return {line.split(" ")[0]: line for line in found}
+
+
+def text_of(lines):
+    return HEADER + "".join("%s\n" % line for line in lines.values())
+
+
+class Step:
+    """One call."""
+
+    def __init__(self, module):
+        self.module = module
+        self.wanted = module.params
+        self.noted = node_changes.Noted(module.check_mode)
+        self.before = lines_of((node_files.read(EXPORTS) or b"").decode("utf-8", "replace"))
+        self.lines = {entry["path"]: entry["line"] for entry in self.wanted["exports"]}
+        self.kept = []
+
+    @property
+    def dry(self):
+        return self.noted.dry
+
+
+def make_folders(step):
+    for path in step.lines:
+        if not os.path.isdir(path):
+            step.noted.did("directory", path, "set", detail="root:root 0755")
+            if not step.dry:
+                os.makedirs(path, 0o755)
+
+
+def write_exports(step):
+    """The file; whether the server has to read it."""
+    gone = {path: line for path, line in step.before.items() if path not in step.lines}
+    untold = step.wanted["untold"]
+    if gone and (step.wanted["keep"] or untold):
+        step.lines.update(gone)
+        step.kept = [] if step.wanted["keep"] else sorted(gone)
+    if step.kept:
+        words = (", ".join(step.kept), ", ".join(untold))
+        step.module.warn("%s stays exported: %s may still have it mounted; deploy again with all nodes" % words)
+    if not step.lines:
+        return node_files.take_away(step.noted, EXPORTS)
+    return bool(node_files.ensure(step.noted, EXPORTS, text_of(step.lines).encode("utf-8")))
+
+
+def is_in_force(lines):
+    """Whether the server has every client of every folder."""
+    shown = subprocess.run(
+        ["exportfs", "-s"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, universal_newlines=True, check=False
+    ).stdout
+    known = {tuple(line.partition("(")[0].split()) for line in shown.splitlines()}
+    wanted = ((path, client.partition("(")[0]) for path, line in lines.items() for client in line.split(" ")[1:])
+    return all(pair in known for pair in wanted)
+
+
+def serve(step, changed):
+    """The server runs, with these exports and so many threads."""
+    if not step.lines:
+        if changed and not step.dry:
+            run(["exportfs", "-ra"])
+        return
+    facts = node_units.show([UNIT])[UNIT]
+    if facts.get("LoadState") == "not-found" and step.dry:
+        step.noted.did("unit", UNIT, "start")
+        return
+    if not node_units.is_active(facts):
+        step.noted.did("unit", UNIT, "start")
+        if not step.dry:
+            run(["systemctl", "enable", "--now", "--quiet", UNIT])
+    if not step.dry and (changed or not is_in_force(step.lines)):
+        if not changed:
+            step.noted.did("unit", UNIT, "reload", detail="exportfs -ra")
+        run(["exportfs", "-ra"])
+    set_threads(step)
+    listen(step)
+
+
+def set_threads(step):
+    shown = (node_files.read(THREADS) or b"").decode().strip()
+    if shown.isdigit() and int(shown) != step.wanted["threads"]:
+        step.noted.did("nfs", "threads", "set", detail="%s -> %d" % (shown, step.wanted["threads"]))
+        if not step.dry:
+            with open(THREADS, "w") as stream:
+                stream.write("%d\n" % step.wanted["threads"])
+
+
+def listen(step):
+    """RDMA beside TCP; what listens already goes on to."""
+    shown = (node_files.read(PORTS) or b"").decode()
+    if step.wanted["rdma"] and "rdma" not in shown and shown:
+        step.noted.did("nfs", "rdma", "set", detail=str(RDMA_PORT))
+        if not step.dry:
+            run(["modprobe", "rpcrdma"])
+            with open(PORTS, "w") as stream:
+                stream.write("rdma %d\n" % RDMA_PORT)
+
+
+def settings(step):
+    """For the server's next start."""
+    rdma = "rdma=y\nrdma-port=%d\n" % RDMA_PORT if step.wanted["rdma"] else ""
+    text = "%s[nfsd]\nthreads=%d\n%s" % (HEADER, step.wanted["threads"], rdma)
+    if step.lines:
+        node_files.ensure(step.noted, SETTINGS, text.encode("utf-8"))
+    else:
+        node_files.take_away(step.noted, SETTINGS)
+
+
+def converge(step):
+    if step.dry and not step.wanted["keep"] and step.lines:
+        # a trial run has told of all else before the mounts, and nothing has changed since
+        if set(step.before) - set(step.lines):
+            write_exports(step)
+        return
+    make_folders(step)
+    settings(step)
+    serve(step, write_exports(step))
+    if not step.dry and not step.wanted["keep"]:
+        served = bool(step.lines)
+        items = node_record.items(files=[EXPORTS, SETTINGS] if served else [], units={UNIT: True} if served else {})
+        digest = "" if step.kept else step.wanted["digest"]
+        node_record.save(step.wanted["component"], step.wanted["step"], digest, items)
+
+
+def main():
+    module = AnsibleModule(
+        argument_spec={
+            "component": {"required": True},
+            "step": {"required": True},
+            "digest": {"default": ""},
+            "exports": {
+                "type": "list",
+                "elements": "dict",
+                "required": True,
+                "options": {"path": {"type": "path", "required": True}, "line": {"required": True}},
+            },
+            "threads": {"type": "int", "default": 16},
+            "rdma": {"type": "bool", "default": False},
+            "keep": {"type": "bool", "default": False},
+            "untold": {"type": "list", "elements": "str", "default": []},
+        },
+        supports_check_mode=True,
+    )
+    os.umask(0o022)
+    step = Step(module)
+    with node_failure.told(module.fail_json):
+        converge(step)
+    noted = step.noted
+    module.exit_json(changed=bool(noted.changes), changes=noted.changes, diff=noted.diffs, kept=step.kept)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,189 @@
+"""What runs on a node for its storage: the mount table, changes in use, the node check; and what servers hand out."""
+
+from __future__ import annotations
+
+import importlib.util
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deepopsctl.storage.model import Mount
+from deepopsctl.storage.nodecheck import CONFIG, PROGRAM, node_files, with_health_check
+from deepopsctl.storage.serving import Export, exports_of, uses_rdma
+from deepopsctl.storage.units import SLURMD_DROP_IN
+from tests import nodeside
+from tests.unit.test_storage_nodeplan import ADDRESSES, mounts, plan
+from tests.unit.test_storage_spec import WHOLE
+
+node_mounts = nodeside.load("node_mounts")
+CHECK = Path(__file__).parents[2] / "roles" / "storage" / "files" / "deepops-nodecheck"
+TABLE = r"""
+22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw
+30 22 0:30 / /data rw - autofs systemd-1 rw,fd=40
+31 30 0:31 / /data rw,noatime shared:9 - nfs4 filer:/vol/1 rw,vers=4.2
+32 22 8:1 /srv/with\040blank /scratch rw shared:1 - ext4 /dev/sda1 rw
+33 22 0:30 / /lazy rw - autofs systemd-1 rw,fd=41
+"""
+
+
+def mount(options: str, what: str = "tmpfs", fstype: str = "tmpfs") -> Any:
+    return node_mounts.parse_unit(f"# x\n[Mount]\nWhat={what}\nWhere=/a\nType={fstype}\nOptions={options},nofail\n")
+
+
+class TestTable:
+    def test_what_is_on_top_of_a_path_counts(self) -> None:
+        table = node_mounts.parse_table(TABLE)
+
+        assert table["/data"] == ("/data", "/", "filer:/vol/1", "nfs4")
+        assert table["/scratch"].root == "/srv/with blank"
+
+    def test_what_only_waits_for_its_first_use_is_not_mounted(self) -> None:
+        assert "/lazy" not in node_mounts.parse_table(TABLE)
+
+    def test_the_table_of_this_machine_can_be_read(self) -> None:
+        assert "/" in node_mounts.mounted()
+
+    def test_a_units_own_text_reads_back(self) -> None:
+        home = node_mounts.parse_unit(plan("gpu1").mounts[0].text)
+
+        assert home == ("192.0.2.1:/srv/home", "nfs", ["vers=4.2", "nconnect=4", "ro"])
+
+
+class TestChanges:
+    @pytest.mark.parametrize(
+        ("before", "after", "told"),
+        [
+            ("rw", "ro", "remount,ro"),
+            ("ro,noatime", "noatime", "remount,rw,noatime"),
+            ("noatime", "nosuid", "remount,relatime,nosuid"),
+            ("size=1G", "size=2G", "remount,size=2G"),
+        ],
+    )
+    def test_the_kernel_is_told_also_what_is_no_longer_wanted(self, before: str, after: str, told: str) -> None:
+        assert node_mounts.is_live(mount(before), mount(after))
+        assert node_mounts.remount_options(mount(before), mount(after)) == told
+
+    @pytest.mark.parametrize(("before", "after"), [("mode=1777", "mode=0755"), ("size=1G,huge=always", "size=1G")])
+    def test_other_options_need_an_unmount(self, before: str, after: str) -> None:
+        assert not node_mounts.is_live(mount(before), mount(after))
+
+    def test_another_source_needs_an_unmount(self) -> None:
+        assert not node_mounts.is_live(mount("ro", "a:/x", "nfs"), mount("ro", "b:/x", "nfs"))
+        assert not node_mounts.is_live(mount("vers=4.2", "a:/x", "nfs"), mount("vers=4.1", "a:/x", "nfs"))
+
+    def test_a_file_and_a_link_are_in_the_way_of_a_mount(self, tmp_path: Path) -> None:
+        (tmp_path / "file").write_text("")
+        (tmp_path / "link").symlink_to("/")
+
+        assert "is no folder" in node_mounts.in_the_way(str(tmp_path / "file"))
+        assert "is a link to /" in node_mounts.in_the_way(str(tmp_path / "link"))
+        assert not node_mounts.in_the_way(str(tmp_path))
+        assert not node_mounts.in_the_way(str(tmp_path / "new"))
+
+    def test_who_uses_a_folder_is_named(self, tmp_path: Path) -> None:
+        with (tmp_path / "open").open("w"):
+            assert "(" in node_mounts.users(str(tmp_path))
+        assert node_mounts.users(str(tmp_path)) == ""
+
+
+class TestHealthCheck:
+    def required(self) -> tuple[Mount, ...]:
+        return mounts()
+
+    def test_slurm_has_no_check_where_nothing_is_required(self) -> None:
+        free = mounts(WHOLE.replace("required: true", "required: false"))
+
+        assert with_health_check({"ReturnToService": 2}, free) == {"ReturnToService": 2}
+        assert node_files(free, "gpu1", {}, "x") == ()
+
+    def test_a_sites_own_program_is_called_by_ours_and_its_interval_kept(self) -> None:
+        config = {"healthcheckprogram": "/usr/sbin/nhc", "HEALTHCHECKINTERVAL": 300}
+        files = {file.path: file.content for file in node_files(self.required(), "gpu1", config, "program")}
+
+        assert with_health_check(config, self.required()) == {
+            "HEALTHCHECKINTERVAL": 300,
+            "HealthCheckProgram": PROGRAM,
+        }
+        assert '"program": "/usr/sbin/nhc"' in files[CONFIG]
+        assert files[PROGRAM] == "program"
+
+    def test_every_compute_node_has_the_program_and_waits_only_for_its_own(self) -> None:
+        narrowed = mounts(WHOLE.replace("path: /home,", "path: /home, nodes: gpu1,"))
+
+        assert {file.path for file in node_files(narrowed, "gpu1", {}, "")} == {CONFIG, PROGRAM, SLURMD_DROP_IN}
+        assert {file.path for file in node_files(narrowed, "gpu2", {}, "")} == {CONFIG, PROGRAM}
+
+    @pytest.fixture
+    def check(self) -> Any:
+        loader = SourceFileLoader("nodecheck_program", str(CHECK))
+        spec = importlib.util.spec_from_loader(loader.name, loader)
+        assert spec
+        module = importlib.util.module_from_spec(spec)
+        loader.exec_module(module)
+        return module
+
+    def test_the_program_knows_what_is_mounted(self, check: Any, tmp_path: Path) -> None:
+        assert check.is_mounted("/proc")
+        assert not check.is_mounted(str(tmp_path))
+        assert check.answers("/proc")
+        assert not check.answers(str(tmp_path / "gone"))
+
+    @pytest.mark.parametrize(
+        ("reason", "ours"),
+        [
+            ("deepopsctl: storage home is not mounted at /home", True),
+            ("deepopsctl: storage home does not answer at /home and 1 more", True),
+            ("deepopsctl: node replace", False),
+            ("deepopsctl: its storage; deploy ends this", False),
+            ("disk is dying", False),
+        ],
+    )
+    def test_the_program_ends_no_drain_but_its_own(self, check: Any, reason: str, ours: bool) -> None:
+        line = f"NodeName=gpu1 State=IDLE+DRAIN ThreadsPerCore=1 Reason={reason} [root@2026-11-22T07:00:00] X=1\n"
+
+        assert check.STATE.search(line)[1] == "IDLE+DRAIN"
+        assert bool(check.OURS.match(check.REASON.search(line)[1])) is ours
+
+
+class TestServing:
+    def test_an_export_is_for_the_addresses_of_those_that_mount_it(self) -> None:
+        line = "/srv/home " + " ".join(
+            f"{client}(rw,sync,no_subtree_check,root_squash)" for client in ("192.0.2.11", "gpu2", "gpu3", "login1")
+        )
+
+        assert exports_of(mounts(), "ctl1", ADDRESSES) == (Export("/srv/home", line),)
+        assert exports_of(mounts(), "gpu1", ADDRESSES) == ()
+
+    def test_what_two_entries_mount_is_exported_once_to_all_of_them(self) -> None:
+        text = WHOLE.replace("path: /home,", "path: /home, nodes: gpu1,") + (
+            '  - {name: again, type: nfs, source: "ctl1:/srv/home", path: /again, nodes: "gpu1,gpu2"}\n'
+        )
+
+        (export,) = exports_of(mounts(text), "ctl1", ADDRESSES)
+
+        assert export.line.count("192.0.2.11(") == 1
+        assert export.line.split(" ")[2].startswith("gpu2(")
+
+    @pytest.mark.parametrize(
+        ("nfs", "rules"),
+        [
+            ("squash: none", "rw,sync,no_subtree_check,no_root_squash"),
+            ("squash: all, read_only: true", "ro,sync,no_subtree_check,all_squash"),
+        ],
+    )
+    def test_root_is_nobody_unless_that_is_asked_for(self, nfs: str, rules: str) -> None:
+        (export,) = exports_of(mounts(WHOLE.replace("nconnect: 4", f"{nfs}, clients: [192.0.2.0/24]")), "ctl1", {})
+
+        assert export.line == f"/srv/home 192.0.2.0/24({rules})"
+
+    def test_nothing_is_ever_exported_to_everybody(self) -> None:
+        (export,) = exports_of(mounts(), "ctl1", {})
+
+        assert "*" not in export.line
+        assert " (" not in export.line
+
+    def test_the_server_listens_on_rdma_where_a_mount_wants_it(self) -> None:
+        assert not uses_rdma(mounts(), "ctl1")
+        assert uses_rdma(mounts(WHOLE.replace("nconnect: 4", "rdma: true")), "ctl1")
