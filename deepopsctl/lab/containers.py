@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
-from pathlib import Path
 from typing import cast
 
 from deepopsctl.lab.engine import Engine
 from deepopsctl.lab.layout import LabNode
 from deepopsctl.lab.podman import PodmanError, podman, podman_json, podman_succeeds
+from deepopsctl.lab.state import LabFolder
 
 LABEL = "deepopsctl.lab"
 NODE_LABEL = "deepopsctl.node"
+# where nodes have the folder that they share
+SHARED = "/srv/shared"
 ATTEMPTS = 5
 # the nodes' fixed places (layout.py) reach up to host 250
 LONGEST_PREFIX = 24
@@ -99,7 +101,7 @@ def ensure_network(lab: str) -> IPv4Network:
 
 
 def run_argv(
-    engine: Engine, lab: str, image: str, node: LabNode, network: IPv4Network, devices: Path
+    engine: Engine, lab: str, image: str, node: LabNode, network: IPv4Network, folder: LabFolder
 ) -> tuple[str, ...]:
     """podman's arguments that start one node."""
     gpus = range(node.gpus.count if node.gpus else 0)
@@ -121,7 +123,8 @@ def run_argv(
         # ping for everybody, as Debian's own sysctl settings have it
         "--sysctl=net.ipv4.ping_group_range=0 2147483647",
         *engine.run_options,
-        *(f"--device={devices}/nvidia{k}:/dev/nvidia{k}" for k in gpus),
+        f"--volume={folder.shared}:{SHARED}",
+        *(f"--device={folder.devices}/nvidia{k}:/dev/nvidia{k}" for k in gpus),
         image,
     )
 

@@ -61,6 +61,11 @@ class LabFolder:
         """The simulated GPUs' device files."""
         return self.path / "devices"
 
+    @property
+    def shared(self) -> Path:
+        """What all nodes see at the same place, as they would a file system of the site's."""
+        return self.path / "shared"
+
     def load(self) -> LabRecord | None:
         """The lab's record, or None if no `lab up` has finished here."""
         try:

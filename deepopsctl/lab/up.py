@@ -163,7 +163,7 @@ def _start(task: Task, crew: Crew) -> tuple[tuple[LabNode, str], ...]:
         count = len(task.missing)
         task.say(f"starting {count} node{'s' if count > 1 else ''} of lab {record.name!r} ({record.os})")
     crew.each(
-        lambda node: podman(*run_argv(task.engine, record.name, task.image, node, network, task.folder.devices)),
+        lambda node: podman(*run_argv(task.engine, record.name, task.image, node, network, task.folder)),
         task.missing,
     )
     addresses = {container.node: container.address for container in list_containers(record.name)}
@@ -202,10 +202,13 @@ def _undo(task: Task, crew: Crew) -> None:
 
 
 def _prepare_folder(folder: LabFolder, record: LabRecord) -> str:
-    """Make the lab's folder, password and device files; returns the password."""
+    """Make the lab's folder, password, shared folder and device files; returns the password."""
     folder.path.mkdir(parents=True, exist_ok=True, mode=0o700)
     if not folder.password.exists():
         write_private(folder.password, secrets.token_urlsafe(12) + "\n")
+    # for everybody, as /tmp is; below a folder that is root's alone
+    folder.shared.mkdir(exist_ok=True)
+    folder.shared.chmod(0o1777)
     if record.gpus:
         _make_devices(folder.devices, record.gpus.count)
     return folder.password.read_text(encoding="utf-8").strip()

@@ -40,7 +40,6 @@ class NodePlan:
 
 def plan_node(mounts: Iterable[Mount], host: str, addresses: Mapping[str, str], platform: Platform) -> NodePlan:
     """The plan of one machine; `addresses` are those of the cluster's machines."""
-    kinds = known_kinds()
     packages: dict[str, str] = {}
     files: dict[str, NodeFile] = {}
     secrets: dict[str, NodeSecret] = {}
@@ -50,7 +49,7 @@ def plan_node(mounts: Iterable[Mount], host: str, addresses: Mapping[str, str], 
     for mount in mounts:
         if host not in mount.nodes:
             continue
-        needs = _bound(mount) if mount.server == host else kinds[mount.type].needs(_reached(mount, addresses), platform)
+        needs = needs_on(mount, host, addresses, platform)
         problems += [f"storage {mount.name}: {problem}" for problem in needs.problems]
         packages.update(needs.packages)
         files.update((file.path, file) for file in needs.files)
@@ -69,6 +68,13 @@ def plan_node(mounts: Iterable[Mount], host: str, addresses: Mapping[str, str], 
         tuple(clients.values()),
         checks,
     )
+
+
+def needs_on(mount: Mount, host: str, addresses: Mapping[str, str], platform: Platform) -> Needs:
+    """What one machine needs for one mount; `fstype` is '' where it has nothing to mount for it."""
+    if mount.server == host:
+        return _bound(mount)
+    return known_kinds()[mount.type].needs(_reached(mount, addresses), platform)
 
 
 def required_on(mounts: Iterable[Mount], host: str) -> list[Mount]:

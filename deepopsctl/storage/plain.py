@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from deepopsctl.nodelist import shorten
 from deepopsctl.problems import RefusedError
-from deepopsctl.specsections import Section
+from deepopsctl.specsections import Boolean, Section
 from deepopsctl.storage.kinds import Fault, Kind, Site
 from deepopsctl.storage.model import Mount, Needs, Platform
 
@@ -28,6 +28,8 @@ class LocalSection(Section):
     """`local` of an entry."""
 
     fstype: str = ""
+    # nodes see each other's files there: a cluster file system on it, or one folder below all of them
+    shared: Boolean = False
 
 
 def _check_tmpfs(mount: Mount, _site: Site) -> Iterator[Fault]:

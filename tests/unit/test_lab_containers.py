@@ -12,7 +12,7 @@ from deepopsctl.lab.engine import Engine
 from deepopsctl.lab.labs import NodeStatus, node_statuses
 from deepopsctl.lab.layout import LabNode
 from deepopsctl.lab.podman import PodmanError
-from deepopsctl.lab.state import LabRecord
+from deepopsctl.lab.state import LabFolder, LabRecord
 from deepopsctl.model import Gpus, Role
 
 ENGINE = Engine(global_options=("--runtime=runc",), run_options=("--cap-add=SYS_ADMIN",))
@@ -22,7 +22,7 @@ GPU01 = LabNode("gpu01", Role.COMPUTE, 101, Gpus("h100", 2))
 
 
 def argv(node: LabNode) -> tuple[str, ...]:
-    return run_argv(ENGINE, "demo", "localhost/image:tag", node, NETWORK, Path("/state/demo/devices"))
+    return run_argv(ENGINE, "demo", "localhost/image:tag", node, NETWORK, LabFolder(Path("/state/demo")))
 
 
 def test_a_node_is_started_with_its_name_label_and_address() -> None:
@@ -42,6 +42,7 @@ def test_a_node_is_started_with_its_name_label_and_address() -> None:
         "--systemd=always",
         "--sysctl=net.ipv4.ping_group_range=0 2147483647",
         "--cap-add=SYS_ADMIN",
+        "--volume=/state/demo/shared:/srv/shared",
         "localhost/image:tag",
     )
 
