@@ -7,6 +7,8 @@ from deepopsctl.doctor.catalogue import SUITE as DOCTORS_SUITE
 from deepopsctl.report.entry import Entry
 from deepopsctl.report.gpucatalogue import BURNIN, BURNIN_SUITE, GPU
 from deepopsctl.report.gpucatalogue import SUITE as GPU_SUITE
+from deepopsctl.report.storagecatalogue import STORAGE
+from deepopsctl.report.storagecatalogue import SUITE as STORAGE_SUITE
 
 _LOGS = "see `journalctl -u {unit}` on {where}; `deepopsctl deploy` starts what should run"
 
@@ -147,15 +149,17 @@ CATALOGUE = {
 
 # what any suite may say about a node
 _ANY = {name: CATALOGUE[name] for name in ("reachable", "suite-ran")}
-_SUITES = {DOCTORS_SUITE: DOCTOR, GPU_SUITE: _ANY | GPU, BURNIN_SUITE: _ANY | BURNIN}
+_SUITES = {
+    DOCTORS_SUITE: DOCTOR, GPU_SUITE: _ANY | GPU, STORAGE_SUITE: _ANY | STORAGE, BURNIN_SUITE: _ANY | BURNIN,
+}  # fmt: skip
 
 # checks made on every node (or every compute node): the columns of the report's matrix
 PER_NODE = frozenset({
     "reachable", "suite-ran", "services", "clock", "munge-local", "munge-across", "node-state", "slurm-version",
     "node-cpus", "node-memory", "node-gpus", "node-answers", "gpu-assignment", "cpu-confinement",
-    "memory-confinement", "gpu-confinement", *GPU, *BURNIN,
+    "memory-confinement", "gpu-confinement", *GPU, *STORAGE, *BURNIN,
 })  # fmt: skip
-GROUPS = tuple(dict.fromkeys(entry.group for table in (CATALOGUE, GPU, BURNIN) for entry in table.values()))
+GROUPS = tuple(dict.fromkeys(entry.group for table in (CATALOGUE, GPU, STORAGE, BURNIN) for entry in table.values()))
 _OTHER = Entry("Other", "", "", "see the message")
 
 

@@ -35,10 +35,10 @@ class Result:
         return self.checks[name, target]["message"]
 
 
-def validate(cluster: LabCluster, *arguments: str, directory: Path | None = None) -> Result:
+def validate(cluster: LabCluster, *arguments: str, directory: Path | None = None, suite: str = "smoke") -> Result:
     """Validate, whatever comes of it."""
     where = cluster if directory is None else LabCluster(cluster.name, cluster.os, directory, Path(), Path())
-    done = where.deepopsctl("validate", "smoke", "--json", *arguments, ok=False)
+    done = where.deepopsctl("validate", suite, "--json", *arguments, ok=False)
     document: dict[str, Any] = json.loads(done.stdout)
     checks = {(check["name"], check["target"]): check for check in document["checks"]}
     return Result(done.returncode, checks, done.stderr, document["run"])

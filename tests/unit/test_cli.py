@@ -56,7 +56,7 @@ def test_an_unknown_command_is_answered_with_the_likely_one(
 
 def test_an_unknown_component_is_answered_with_those_there_are(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["deploy", "slrm"]) == ExitCode.USAGE
-    assert "there is no component 'slrm'; there are: nvidia, slurm" in capsys.readouterr().err
+    assert "there is no component 'slrm'; there are: nvidia, storage, slurm" in capsys.readouterr().err
 
 
 def test_usage_errors_are_json_where_json_was_asked_for(capsys: pytest.CaptureFixture[str]) -> None:

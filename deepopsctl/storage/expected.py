@@ -1,0 +1,51 @@
+"""What the storage suite has to find on each machine: the entries of `storage` as their mount units have them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from deepopsctl.storage.model import NETWORKED, Mount, Platform, StorageType
+from deepopsctl.storage.nodeplan import needs_on
+
+# a mount's source, type and options are the same on every platform that has a client for it
+_ANY = Platform("")
+
+
+def expected_on(mounts: Iterable[Mount], host: str, addresses: Mapping[str, str]) -> list[dict[str, object]]:
+    """The entries of one machine, as the module on it takes them."""
+    return [_expected(mount, host, addresses) for mount in mounts if host in mount.nodes]
+
+
+def wanted_on(mounts: Sequence[Mount], among: Iterable[str], addresses: Mapping[str, str]) -> list[dict[str, object]]:
+    """Every entry with those of these machines that have it; the server of one has it as an entry of its own."""
+    hosts, found = set(among), []
+    for mount in mounts:
+        served = [host for host in mount.nodes if host == mount.server]
+        for nodes in ([host for host in mount.nodes if host not in served], served):
+            here = [host for host in nodes if host in hosts]
+            if here:
+                found.append({**_expected(mount, here[0], addresses), "nodes": here})
+    return found
+
+
+def addresses_of(mounts: Iterable[Mount], hostvars: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """The servers' addresses, as the units have them; not those of a thousand nodes."""
+    servers = {mount.server for mount in mounts if mount.server}
+    return {name: str(hostvars[name].get("ansible_host", "")) for name in servers if name in hostvars}
+
+
+def _expected(mount: Mount, host: str, addresses: Mapping[str, str]) -> dict[str, object]:
+    needs = needs_on(mount, host, addresses, _ANY)
+    nfs = mount.type is StorageType.NFS
+    return {
+        "name": mount.name,
+        "type": mount.type.value,
+        "path": mount.path,
+        "source": needs.what,
+        "fstype": needs.fstype,
+        "options": list(needs.options),
+        "shared": mount.type in NETWORKED or bool(mount.settings.get("shared")),
+        "squash": str(mount.settings.get("squash", "root")) if nfs and mount.server else "",
+        "user_writable": mount.user_writable,
+    }

@@ -1,0 +1,116 @@
+"""One node's part in trials that several nodes make together: it reads what to do, line by line, and answers.
+
+Runs inside a job, from the job's input; it never touches a file system itself, its children do. When its input ends or
+it is asked to go, what the trials made is removed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import socket
+import sys
+from typing import Any, Dict, List, Optional
+
+from . import acts, children, rates
+
+MARK = "DEEPOPS-STORAGE "
+HELLO = "hello"
+# removing what the trials made, when nobody gives a time for it
+_LEAVING_S = 20.0
+DO = {**acts.ACTS, **rates.ACTS}
+
+
+class Gone(Exception):  # noqa: N818 (no error: the job's end)
+    """The job is being ended."""
+
+
+class Agent:
+    """`node` is what this node calls itself in answers."""
+
+    def __init__(self, node: str) -> None:
+        self.node = node
+        self._folders: List[str] = []
+        self._held: Dict[str, children.Child] = {}
+
+    def serve(self, source: int) -> None:
+        """Do what comes in until it ends; then, or when the job is ended, leave nothing behind."""
+        pending = b""
+        self.say({"n": HELLO, "pid": os.getpid()})
+        try:
+            while True:
+                select.select([source], [], [])
+                data = os.read(source, 65536)
+                if not data:
+                    break
+                *lines, pending = (pending + data).split(b"\n")
+                for line in lines:
+                    self.handle(line)
+        except Gone:
+            pass
+        finally:
+            self.leave()
+
+    def handle(self, line: bytes) -> None:
+        """One order, if it is for this node."""
+        try:
+            order = json.loads(line)
+        except ValueError:
+            return
+        wanted = order.get("to")
+        if wanted is None or self.node in wanted:
+            self.say(dict(self.obey(order), n=order["n"]))
+
+    def obey(self, order: Dict[str, Any]) -> Dict[str, Any]:
+        """What came of an order."""
+        act, limit = order["act"], float(order["limit"])
+        # texts may name this node and the one whose files it reads
+        given = _fill(order.get("with") or {}, dict((order.get("each") or {}).get(self.node) or {}, node=self.node))
+        if act == "mine":
+            self._folders = sorted({*self._folders, *given["folders"]})
+            return {}
+        if act == "release":
+            held = self._held.pop(given["key"], None)
+            return {"released": held.end() if held else False}
+        if act == "hold":
+            key = given.pop("key")
+            self._held[key] = children.Child(lambda: acts.hold(**given), acts.wait)
+            return self._held[key].result(limit)
+        return children.attempt(lambda: DO[act](**given), limit)
+
+    def leave(self) -> None:
+        """End what is held, remove what was made."""
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
+        for held in self._held.values():
+            held.end()
+        if self._folders:
+            children.attempt(lambda: acts.remove(self._folders), _LEAVING_S)
+
+    def say(self, answer: Dict[str, Any]) -> None:
+        """One line for whoever gave the order."""
+        text = MARK + json.dumps(dict(answer, node=self.node)) + "\n"
+        try:
+            sys.stdout.write(text)
+            sys.stdout.flush()
+        except OSError as error:
+            raise Gone from error
+
+
+def _fill(given: Dict[str, Any], names: Dict[str, str]) -> Dict[str, Any]:
+    return {
+        key: value.format(**names) if isinstance(value, str) and "{" in value else value for key, value in given.items()
+    }
+
+
+def _go(_number: int, _frame: Optional[object]) -> None:
+    raise Gone
+
+
+def main(node: str = "") -> None:
+    """Serve the standard input."""
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, _go)
+    Agent(node or os.environ.get("SLURMD_NODENAME", "") or socket.gethostname()).serve(0)

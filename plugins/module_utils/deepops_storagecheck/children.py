@@ -1,0 +1,98 @@
+"""Run something in a process of its own and give up on it in time: one that waits for a dead server can't be stopped.
+
+Packed into the jobs' input.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import select
+import signal
+import time
+from typing import Any, Callable, Dict, Optional
+
+# how long a stopped process may take to go, before it is left behind
+_GOING_S = 1.0
+Result = Dict[str, Any]
+
+
+class Child:
+    """A started process, and what it will say; with `stay` it goes on after its answer, until it is ended."""
+
+    def __init__(self, do: Callable[[], Result], stay: Optional[Callable[[], None]] = None) -> None:
+        reading, writing = os.pipe()
+        self.pid = os.fork()
+        if self.pid == 0:
+            os.setpgid(0, 0)
+            _live(do, stay, writing, reading)
+        os.close(writing)
+        # both sides say so: whoever comes first, it is done before anyone ends the group
+        with contextlib.suppress(OSError):
+            os.setpgid(self.pid, self.pid)
+        self._reading, self._said = reading, b""
+
+    def result(self, limit: float) -> Result:
+        """Its answer: what it found, `error` with `errno`, or `hung` where there is none within `limit` seconds."""
+        until = time.monotonic() + limit
+        while b"\n" not in self._said:
+            ready, _, _ = select.select([self._reading], [], [], max(0, until - time.monotonic()))
+            if not ready:
+                return {"hung": round(limit, 1)}
+            data = os.read(self._reading, 65536)
+            if not data:
+                return {"error": "the process ended without an answer", "errno": ""}
+            self._said += data
+        found: Result = json.loads(self._said)
+        return found
+
+    def end(self) -> bool:
+        """Stop it; False where the kernel does not let it go."""
+        os.close(self._reading)
+        with contextlib.suppress(ProcessLookupError):
+            # a group of its own: what it started goes with it
+            os.killpg(self.pid, signal.SIGKILL)
+        until = time.monotonic() + _GOING_S
+        while True:
+            try:
+                if os.waitpid(self.pid, os.WNOHANG)[0]:
+                    return True
+            except ChildProcessError:
+                return True
+            if time.monotonic() > until:
+                return False
+            time.sleep(0.01)
+
+
+def attempt(do: Callable[[], Result], limit: float) -> Result:
+    """Do it in a child, wait, end the child."""
+    child = Child(do)
+    try:
+        return child.result(limit)
+    finally:
+        child.end()
+
+
+def _live(do: Callable[[], Result], stay: Optional[Callable[[], None]], writing: int, reading: int) -> None:
+    """The child's whole life; it never returns into the parent's code."""
+    code = 1
+    try:
+        os.close(reading)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, signal.SIG_DFL)
+        try:
+            found = do()
+        except OSError as error:
+            name = errno.errorcode.get(error.errno or 0, "")
+            where = " ({})".format(error.filename) if error.filename else ""
+            found = {"error": (error.strerror or str(error)) + where, "errno": name}
+        except Exception as error:  # noqa: BLE001 (told, not lost with the process)
+            found = {"error": repr(error), "errno": ""}
+        os.write(writing, json.dumps(found).encode() + b"\n")
+        if stay:
+            stay()
+        code = 0
+    finally:
+        os._exit(code)

@@ -1,0 +1,83 @@
+"""What the playbook hands to the suite: the entries of `storage`, node by node, and how far trials may go."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple
+
+from .mounts import ANY_TYPE
+
+
+class Expected(NamedTuple):
+    """One entry as a node should have it.
+
+    `source`, `fstype` and `options` are those of the mount unit. `shared`: all nodes see the same files. `squash` is
+    what becomes of root (`root`, `all`, `none`; '' where that is the server's own matter).
+    """
+
+    name: str
+    type: str
+    path: str
+    source: str
+    fstype: str
+    options: Tuple[str, ...] = ()
+    shared: bool = False
+    squash: str = ""
+    user_writable: str = ""
+
+    @property
+    def read_only(self) -> bool:
+        """Whether nobody may write through this mount."""
+        return "ro" in self.options
+
+    @property
+    def served_here(self) -> bool:
+        """Whether this machine is the server: it has its own folder there, not a mount of NFS."""
+        return self.type == "nfs" and self.fstype in ("", "none")
+
+    @property
+    def kind(self) -> str:
+        """Its type in words: for a disk what is on it."""
+        return self.type if self.fstype in ANY_TYPE else self.fstype
+
+
+class Bounds(NamedTuple):
+    """How much a node writes for a rate (MiB), how long a rate is measured, how long an act may take (seconds)."""
+
+    size_mib: int = 64
+    seconds: float = 5.0
+    answer_s: float = 15.0
+    # so many nodes are measured one by one as well; more than that only all at once
+    alone: int = 8
+    files: int = 500
+
+
+class Seen(NamedTuple):
+    """What a node's look made of an entry: its promise to see names and data of other nodes (seconds)."""
+
+    name_bound: float = 0.0
+    data_bound: float = 0.0
+    options: Tuple[str, ...] = ()
+    served_here: bool = False
+
+
+def expected(entries: Sequence[Mapping[str, Any]]) -> List[Expected]:
+    """From a module's parameter."""
+    return [Expected(**{**entry, "options": tuple(entry.get("options") or ())}) for entry in entries]
+
+
+def by_node(wanted: Sequence[Mapping[str, Any]]) -> Dict[str, List[Expected]]:
+    """Entries with their `nodes`, turned round."""
+    found: Dict[str, List[Expected]] = {}
+    for entry in wanted:
+        (one,) = expected([{key: value for key, value in entry.items() if key != "nodes"}])
+        for node in entry["nodes"]:
+            found.setdefault(node, []).append(one)
+    return found
+
+
+def seen(reports: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Dict[str, Dict[str, Seen]]:
+    """What the nodes' looks returned, by node and entry."""
+    return {
+        node: {name: Seen(**{**entry, "options": tuple(entry["options"])}) for name, entry in entries.items()}
+        for node, entries in reports.items()
+    }

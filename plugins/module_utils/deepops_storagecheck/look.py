@@ -1,0 +1,200 @@
+"""What root sees of a node's mounts: are they there, as asked for, answering; and is root nobody to the server."""
+
+from __future__ import annotations
+
+import os
+import pwd
+from typing import Callable, Dict, List, NamedTuple, Optional, Sequence
+
+from . import acts, children, mounts, trials
+from .inputs import Expected, Seen
+from .mounts import Mounted
+from .telling import FAIL, PASS, WARN, Verdict, check, place, skip, trouble
+
+MOUNTED, OPTIONS, ANSWERS, SQUASH = "storage-mounted", "storage-options", "storage-answers", "storage-root-squash"
+TABLE = "/proc/self/mountinfo"
+Result = children.Result
+
+
+class Look(NamedTuple):
+    """Checks, and by entry what trials may go on with."""
+
+    checks: List[Verdict]
+    seen: Dict[str, Seen]
+
+
+class Node:
+    """One node under root's eyes; `user` is the ordinary one for whom files are made, `writes` whether it tries to."""
+
+    def __init__(self, name: str, user: str, limit: float, token: str, table: Callable[[], str], writes: bool) -> None:
+        self.name, self.user, self.limit, self.token, self.writes = name, user, limit, token, writes
+        self._table = table
+
+    def look(self, entries: Sequence[Expected]) -> Look:
+        """All entries of this node, none of which stops the others."""
+        checks: List[Verdict] = []
+        seen: Dict[str, Seen] = {}
+        for entry in entries:
+            found = _Entry(self, entry)
+            usable = found.examine()
+            if usable is not None:
+                seen[entry.name] = usable
+            checks += found.checks
+        return Look(checks, seen)
+
+    def mounted(self) -> List[Mounted]:
+        """The kernel's table as it is now; reading it waits for no server."""
+        return mounts.parse(self._table())
+
+    def attempt(self, do: Callable[[], Result]) -> Result:
+        """In a process of its own, with the node's limit."""
+        return children.attempt(do, self.limit)
+
+    def as_user(self, do: Callable[[], Result]) -> Result:
+        """The same as the ordinary user."""
+        return self.attempt(lambda: _become(self.user, do))
+
+
+class _Entry:
+    def __init__(self, node: Node, entry: Expected) -> None:
+        self.node, self.entry = node, entry
+        self.target = place(node.name, entry.name)
+        self.checks: List[Verdict] = []
+
+    def tell(self, name: str, status: str, measured: object = "", expected: object = "", message: str = "") -> None:
+        self.checks.append(check(name, self.target, status, measured, expected, message=message))
+
+    def examine(self) -> Optional[Seen]:
+        """The entry's checks; None where trials would be in vain, or would fill another file system."""
+        entry = self.entry
+        # one that is mounted at first use is mounted by this; and one that hangs is noticed
+        first = self.node.attempt(lambda: acts.answers(entry.path + "/."))
+        table = self.node.mounted()
+        found = mounts.on_top(table, entry.path)
+        if entry.fstype and not self._is_mounted(table, found):
+            return None
+        if "hung" in first or "error" in first:
+            self.tell(ANSWERS, FAIL, "no answer", "an answer", trouble(first))
+            return None
+        self.tell(ANSWERS, PASS, "an answer", "an answer")
+        self._options(found)
+        self._as_user()
+        options = found.options if found else ()
+        return Seen(mounts.name_bound(found), mounts.data_bound(found), options, entry.served_here)
+
+    def _is_mounted(self, table: Sequence[Mounted], found: Optional[Mounted]) -> bool:
+        entry = self.entry
+        expected = "{} from {}".format(entry.kind, entry.source) if entry.fstype != "tmpfs" else "tmpfs"
+        if found is None:
+            text = "nothing is mounted at {}: what is written there goes to {}".format(
+                entry.path, mounts.below(table, entry.path)
+            )
+            self.tell(MOUNTED, FAIL, "not mounted", expected, text)
+            return False
+        wrong = mounts.wrong_kind(found, entry.fstype, entry.source)
+        if wrong is None and entry.fstype == "none":
+            same = self.node.attempt(lambda: {"same": mounts.same_folder(entry.source, entry.path)})
+            if not same.get("same"):
+                text = trouble(same) or "another folder is mounted at {}".format(entry.path)
+                wrong = mounts.Difference(found.root, entry.source, text)
+        if wrong:
+            self.tell(MOUNTED, FAIL, wrong.measured, wrong.expected, wrong.message)
+        else:
+            self.tell(MOUNTED, PASS, "{} from {}".format(found.type, found.source), expected)
+        # one that is not what was asked for is told, and tried all the same
+        return True
+
+    def _options(self, found: Optional[Mounted]) -> None:
+        if found is None or not self.entry.options:
+            return
+        wrong = mounts.missing_options(found, self.entry.options)
+        asked, now = ",".join(self.entry.options), ",".join(difference.measured for difference in wrong)
+        text = "; ".join(difference.message for difference in wrong)
+        self.tell(OPTIONS, FAIL if wrong else PASS, now if wrong else "in force", asked, text)
+
+    def _as_user(self) -> None:
+        """Root squash needs a folder of the user's; on machines without jobs, the trial to write is made here."""
+        entry, node = self.entry, self.node
+        judged = entry.type == "nfs" and not entry.served_here and not entry.read_only
+        if judged and entry.squash == "none":
+            self.checks.append(skip(SQUASH, self.target, "root is root there as cluster.yml asks (squash: none)"))
+            judged = False
+        if entry.read_only or not (judged or node.writes):
+            return
+        if not node.user or pwd.getpwnam(node.user).pw_uid == 0:
+            for name in [SQUASH] * judged + [trials.WRITE] * node.writes:
+                self.checks.append(skip(name, self.target, "the suite runs as root here: it takes an ordinary user"))
+            return
+        folder, status, told = self._make()
+        if node.writes:
+            self.tell(trials.WRITE, status, "written" if folder else "nothing", "written", told)
+        try:
+            if folder and judged:
+                self._squash(folder)
+            elif judged:
+                self.checks.append(skip(SQUASH, self.target, "the user can write nothing here: " + told))
+        finally:
+            if folder:
+                node.as_user(lambda: acts.remove([folder]))
+
+    def _make(self) -> "tuple[str, str, str]":
+        """A folder of the user's with a file in it; '' with the reason where there is none."""
+        entry, node = self.entry, self.node
+        found = node.as_user(lambda: acts.base(entry.path, entry.user_writable))
+        if not found.get("folder"):
+            return "", FAIL, trouble(found) or "an ordinary user can write to none of " + ", ".join(found["tried"])
+        folder = "{}/{}{}-{}".format(found["folder"].rstrip("/"), acts.PREFIX, node.token, node.name)
+
+        def fill() -> Result:
+            acts.make(folder)
+            return acts.write(folder + "/file", node.name, 1)
+
+        made = node.as_user(fill)
+        if "digest" not in made:
+            node.as_user(lambda: acts.remove([folder]))
+            return "", FAIL, trouble(made)
+        return folder, PASS, ""
+
+    def _squash(self, folder: str) -> None:
+        """Root tries what only root may: write into a folder of mode 0700, and give itself somebody's file."""
+        powers = [
+            name
+            for name, result in (
+                ("write into a folder of mode 0700", self.node.attempt(lambda: _enter(folder))),
+                ("take a user's file (chown)", self.node.attempt(lambda: _take(folder + "/file"))),
+            )
+            if result.get("done")
+        ]
+        if not powers:
+            self.tell(SQUASH, PASS, "nobody", "nobody", "root of this node could neither write nor chown there")
+            return
+        # the server is ours where cluster.yml says what becomes of root
+        status = FAIL if self.entry.squash else WARN
+        self.tell(SQUASH, status, "root", "nobody", "root of this node could {}".format(" and ".join(powers)))
+
+
+def _enter(folder: str) -> Result:
+    path = folder + "/of-root"
+    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+    os.unlink(path)
+    return {"done": True}
+
+
+def _take(path: str) -> Result:
+    os.chown(path, 0, 0)
+    return {"done": True}
+
+
+def _become(user: str, do: Callable[[], Result]) -> Result:
+    entry = pwd.getpwnam(user)
+    os.initgroups(user, entry.pw_gid)
+    os.setgid(entry.pw_gid)
+    os.setuid(entry.pw_uid)
+    os.environ["HOME"] = entry.pw_dir
+    return do()
+
+
+def table() -> str:
+    """The kernel's own."""
+    with open(TABLE) as stream:
+        return stream.read()

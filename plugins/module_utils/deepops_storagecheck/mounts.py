@@ -1,0 +1,186 @@
+"""What the kernel says is mounted, against what was declared. Pure functions over the text of /proc/self/mountinfo."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import List, Mapping, NamedTuple, Optional, Sequence, Tuple
+
+# how a type is called by the kernel, where that is another word than in a unit file
+_KERNELS = {
+    "nfs": ("nfs", "nfs4"),
+    "glusterfs": ("fuse.glusterfs",),
+    "ceph": ("ceph", "fuse.ceph", "fuse.ceph-fuse"),
+    "fuse.ceph": ("fuse.ceph", "fuse.ceph-fuse"),
+}
+# a mount of these says nothing of its kind, or of its source
+ANY_TYPE = ("", "none", "auto")
+NO_SOURCE = ("tmpfs", "fuse.ceph", "fuse.ceph-fuse")
+# what the kernel always shows where it is in force; what it shows instead of an option that is the rule
+_FLAGS = frozenset(
+    ["ro", "nosuid", "nodev", "noexec", "noatime", "nodiratime", "nosymfollow", "sync", "dirsync", "lazytime"]
+)
+_BY_TYPE = {
+    "nfs": frozenset(["soft", "softerr", "hard", "noac", "nosharecache", "fsc"]),
+    "lustre": frozenset(["flock", "localflock", "user_xattr", "nouser_xattr"]),
+    "ceph": frozenset(["noasyncreaddir", "dirstat", "nodirstat", "rbytes", "norbytes"]),
+}
+_OPPOSITE = {"rw": "ro", "suid": "nosuid", "dev": "nodev", "exec": "noexec", "atime": "noatime", "async": "sync"}
+# options with a value that NFS shows whenever they are in force
+_SHOWN_VALUES = {"nfs": frozenset(("vers", "rsize", "wsize", "nconnect", "sec", "timeo", "retrans", "proto"))}
+_SAME_KEY = {"nfsvers": "vers"}
+# what the client caches unless told otherwise (nfs(5)): seconds
+ACDIRMAX = 60.0
+
+
+class Mounted(NamedTuple):
+    """One line of mountinfo; `root` is the mounted folder inside its file system."""
+
+    path: str
+    type: str
+    source: str
+    root: str
+    options: Tuple[str, ...]
+
+
+class Difference(NamedTuple):
+    """What is, what should be, and a sentence."""
+
+    measured: str
+    expected: str
+    message: str
+
+
+def parse(text: str) -> List[Mounted]:
+    """All mounts, in the kernel's order: what was mounted over another one comes later."""
+    found = []
+    for line in text.splitlines():
+        left, separator, right = line.partition(" - ")
+        fields, more = left.split(" "), right.split(" ")
+        if not separator or len(fields) < 6 or len(more) < 3:
+            continue
+        options = tuple(dict.fromkeys([*fields[5].split(","), *more[2].split(",")]))
+        found.append(Mounted(_plain(fields[4]), more[0], _plain(more[1]), _plain(fields[3]), options))
+    return found
+
+
+def on_top(mounted: Sequence[Mounted], path: str) -> Optional[Mounted]:
+    """What one sees at a path; a trigger of automount that nothing followed counts as nothing."""
+    here = [entry for entry in mounted if entry.path == path]
+    return here[-1] if here and here[-1].type != "autofs" else None
+
+
+def below(mounted: Sequence[Mounted], path: str) -> str:
+    """The mount point that a folder belongs to while nothing is mounted on it."""
+    holders = [entry.path for entry in mounted if path == entry.path or path.startswith(entry.path.rstrip("/") + "/")]
+    return max((holder for holder in holders if holder != path), key=len, default="/")
+
+
+def wrong_kind(found: Mounted, fstype: str, source: str) -> Optional[Difference]:
+    """The right type from the right place? A folder's own name is not in the kernel's table: see `same_folder`."""
+    if fstype not in ANY_TYPE and found.type not in _KERNELS.get(fstype, (fstype,)):
+        return Difference(
+            found.type, fstype, "it is a file system of type {}, from {}".format(found.type, found.source)
+        )
+    if fstype != "none" and found.type not in NO_SOURCE and not _same(found.source, source):
+        return Difference(found.source, source, "it comes from {}".format(found.source))
+    return None
+
+
+def missing_options(found: Mounted, asked: Sequence[str]) -> List[Difference]:
+    """Asked options that the kernel shows otherwise; those that it never shows are not judged."""
+    shown = {key: value for key, _equals, value in (option.partition("=") for option in found.options)}
+    kind = "nfs" if found.type in _KERNELS["nfs"] else found.type
+    wrong = []
+    for option in _plainly(asked):
+        difference = _judge_option(option, shown, kind)
+        wrong += [difference] if difference else []
+    return wrong
+
+
+def _judge_option(option: str, shown: Mapping[str, str], kind: str) -> Optional[Difference]:
+    key, equals, value = option.partition("=")
+    key = _SAME_KEY.get(key, key)
+    if not equals:
+        other = _OPPOSITE.get(key, "")
+        if other in shown:
+            return Difference(other, option, "{} was asked for, {} is in force".format(option, other))
+        judged = key in _FLAGS or key in _BY_TYPE.get(kind, ())
+        return (
+            Difference("not " + key, key, "{} was asked for and is not in force".format(key))
+            if (judged and key not in shown)
+            else None
+        )
+    if key not in shown:
+        certain = key in _SHOWN_VALUES.get(kind, ()) and not (key == "nconnect" and value == "1")
+        text = "{} was asked for and is not in force".format(option)
+        if key == "nconnect":
+            text += ": the client shares an earlier connection to that server"
+        return Difference("none", option, text) if certain else None
+    if _value(key, shown[key]) == _value(key, value) or (key == "vers" and shown[key].startswith(value + ".")):
+        return None
+    now = "{}={}".format(key, shown[key])
+    return Difference(now, option, "{} was asked for, {} is in force".format(option, now))
+
+
+def name_bound(found: Optional[Mounted]) -> float:
+    """How long another node may go on not seeing a new name, by the promise of this mount (seconds)."""
+    if found is None or found.type not in _KERNELS["nfs"]:
+        return 0.0
+    shown = dict(option.partition("=")[::2] for option in found.options)
+    if "noac" in shown:
+        return 0.0
+    return float(shown["acdirmax"]) if shown.get("acdirmax", "").isdigit() else ACDIRMAX
+
+
+def data_bound(found: Optional[Mounted]) -> float:
+    """The same for a file that is opened anew after its writer closed it: nothing, but with NFS's `nocto`."""
+    if found is None or "nocto" not in found.options:
+        return 0.0
+    shown = dict(option.partition("=")[::2] for option in found.options)
+    return float(shown["acregmax"]) if shown.get("acregmax", "").isdigit() else 60.0
+
+
+def same_folder(source: str, path: str) -> bool:
+    """Whether a folder is what one sees at a path: touches both."""
+    return os.path.samefile(source, path)
+
+
+def _plainly(asked: Sequence[str]) -> List[str]:
+    """Without what only mount(8) and systemd read, and `actimeo` as the four that it stands for."""
+    found: List[str] = []
+    for option in asked:
+        key, _equals, value = option.partition("=")
+        if key == "actimeo":
+            found += ["{}={}".format(name, value) for name in ("acregmin", "acregmax", "acdirmin", "acdirmax")]
+        elif not key.startswith(("x-", "_", "comment", "no-fail", "nofail", "defaults")):
+            found.append(option)
+    return found
+
+
+_SIZE = re.compile(r"(\d+)([kmgt]?)b?", re.IGNORECASE)
+
+
+def _value(key: str, text: str) -> object:
+    """A value as one that can be compared: sizes in bytes, modes without their first zeros."""
+    if key == "mode":
+        return text.lstrip("0")
+    size = _SIZE.fullmatch(text)
+    if key in ("size", "rsize", "wsize") and size:
+        return int(size[1]) * 1024 ** " kmgt".index(size[2].lower() or " ")
+    return text
+
+
+def _same(shown: str, declared: str) -> bool:
+    if declared.startswith("/") or shown.startswith("/dev/"):
+        return os.path.realpath(shown) == os.path.realpath(declared)
+    return _spelled(shown) == _spelled(declared)
+
+
+def _spelled(source: str) -> str:
+    return source.rstrip("/").replace(":/", ":").replace("[", "").replace("]", "")
+
+
+def _plain(text: str) -> str:
+    """Blanks and the like are written in octal."""
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), text)

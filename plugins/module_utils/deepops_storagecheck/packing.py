@@ -1,0 +1,46 @@
+"""The agent as one line of a job's input: nothing is copied to a node, and nothing is left there."""
+
+from __future__ import annotations
+
+import base64
+import inspect
+import io
+import zipfile
+from typing import List
+
+from . import acts, agent, children, rates
+
+_FOLDER = "storageagent"
+# What `python3 -c` runs: the packed agent is read from an anonymous file in memory, which is gone with the process.
+# Read byte by byte: what follows the first line is the agent's own input.
+_LOADER = """
+import base64, os, sys
+line = bytearray()
+while not line.endswith(b"\\n"):
+    byte = os.read(0, 1)
+    if not byte:
+        sys.exit("no agent came")
+    line += byte
+memory = os.memfd_create("storageagent")
+with os.fdopen(os.dup(memory), "wb") as stream:
+    stream.write(base64.b64decode(line))
+sys.path.insert(0, "/proc/%d/fd/%d" % (os.getpid(), memory))
+from storageagent.agent import main
+main(*sys.argv[1:])
+"""
+
+
+def argv(*arguments: str) -> List[str]:
+    """The command that reads the agent from its input and runs it."""
+    return ["/usr/bin/python3", "-c", _LOADER, *arguments]
+
+
+def packed() -> str:
+    """The line that must come first."""
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(_FOLDER + "/__init__.py", "")
+        for module in (acts, children, rates, agent):
+            name = module.__name__.rpartition(".")[2]
+            archive.writestr("{}/{}.py".format(_FOLDER, name), inspect.getsource(module))
+    return base64.b64encode(stream.getvalue()).decode() + "\n"

@@ -1,0 +1,102 @@
+#!/usr/bin/python
+"""Try a cluster's shared storage from all nodes at once, as a user's jobs."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: slurm_storage_check
+short_description: Run the storage suite on a submit host
+description:
+  - Runs as the connecting user, on a machine with Slurm's client tools. One job holds an agent on every compute node;
+    they write, read each other's files, replace and lock them, and measure. This machine takes part where it has the
+    mount.
+  - Nothing is copied to the nodes. Jobs are cancelled and files removed at the end, and when whoever started this is
+    gone.
+  - An action plugin of the same name makes O(wanted) out of C(storage_mounts).
+  - The module does not fail because a check fails; the checks say so themselves.
+options:
+  cluster: {description: The cluster's name., type: str, required: true}
+  submit_host: {description: This machine's name in the inventory., type: str, required: true}
+  compute: {description: The compute nodes to test., type: list, elements: str, required: true}
+  wanted: {description: "Entries of C(storage), each with its C(nodes).", type: list, elements: dict, required: true}
+  seen: {description: What M(node_storage_check) returned as RV(seen), by node., type: dict, required: true}
+  size_mb: {description: How much each node writes to measure a rate (MiB); 0 for no rates., type: int, default: 64}
+  seconds: {description: How long each rate is measured., type: float, default: 5}
+  timeout: {description: The longest that a file system may take to answer (seconds)., type: float, default: 15}
+  queue_timeout: {description: Seconds a job may wait for resources., type: int, default: 20}
+  reservation: {description: A reservation for all jobs; empty for none., type: str, default: ""}
+author: deepopsctl
+"""
+
+EXAMPLES = r"""
+- name: Run the storage suite
+  slurm_storage_check:
+    cluster: hpc
+    submit_host: "{{ inventory_hostname }}"
+    compute: [gpu01, gpu02]
+    mounts: "{{ storage_mounts }}"
+    seen: {}
+"""
+
+RETURN = r"""
+deepops: {description: The checks., type: dict, returned: always}
+elapsed_s: {description: Seconds the suite took., type: float, returned: always}
+"""
+
+import getpass
+import os
+import time
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.deepops_gpu import hangup
+from ansible.module_utils.deepops_smoke import command, session
+from ansible.module_utils.deepops_storagecheck import crew, inputs, suite
+
+SPEC = {
+    "cluster": {"type": "str", "required": True},
+    "submit_host": {"type": "str", "required": True},
+    "compute": {"type": "list", "elements": "str", "required": True},
+    "wanted": {"type": "list", "elements": "dict", "required": True},
+    "seen": {"type": "dict", "required": True},
+    "size_mb": {"type": "int", "default": 64},
+    "seconds": {"type": "float", "default": 5},
+    "timeout": {"type": "float", "default": 15},
+    "queue_timeout": {"type": "int", "default": 20},
+    "reservation": {"type": "str", "default": ""},
+}
+
+
+def main() -> None:
+    module = AnsibleModule(argument_spec=SPEC, supports_check_mode=True)
+    given = module.params
+    if module.check_mode:
+        module.exit_json(changed=False, deepops={"checks": []}, elapsed_s=0.0, msg="check mode: no jobs are submitted")
+    started = time.monotonic()
+    command.use_reservation(given["reservation"])
+    taken = suite.Inputs(
+        cluster=given["cluster"],
+        submit=given["submit_host"],
+        compute=given["compute"],
+        wanted=inputs.by_node(given["wanted"]),
+        seen=inputs.seen(given["seen"]),
+        bounds=inputs.Bounds(size_mib=given["size_mb"], seconds=given["seconds"], answer_s=given["timeout"]),
+    )
+    most = taken.seconds()
+    jobs = session.Session(
+        os.urandom(3).hex(), getpass.getuser(), given["queue_timeout"], most, suite.SUITE, -(-int(most) // 60)
+    )
+    # where file systems may be slow, machines are
+    agents = crew.Crew(jobs, max(crew.STARTING_S, 2 * given["timeout"]))
+
+    def leave() -> None:
+        # agents whose input ends remove what they made; whoever does not, goes with its job
+        agents.dismiss()
+        jobs.close()
+
+    hangup.watch(leave)
+    checks = suite.run(taken, jobs, agents)
+    module.exit_json(changed=False, deepops={"checks": checks}, elapsed_s=round(time.monotonic() - started, 1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,118 @@
+"""The storage suite on a real cluster, on a folder that its nodes share: it passes, and finds what is damaged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.lab.harness import SETTINGS, LabCluster, edit, wait_until
+from tests.lab.smoke import Result, damaged, validate
+
+# quick and small: how fast is nothing to learn here
+QUICK = "validate_storage_size_mb: 4\nvalidate_storage_seconds: 0.5\n"
+DECLARED = """
+storage:
+  - {name: shared, type: local, source: /srv/shared, path: /shared, local: {shared: true}}
+  - {name: fast, type: tmpfs, path: /fast, nodes: "gpu[01-02]", options: [nosuid], tmpfs: {size: 64M}}
+  - {name: apps, type: local, source: /srv/shared, path: /apps, nodes: "gpu[01-02]", options: [ro]}
+"""
+MOUNTED, OPTIONS, WRITE = "storage-mounted", "storage-options", "storage-write"
+TOGETHER = ("storage-visible", "storage-names", "storage-rename", "storage-lock", "storage-flock")
+RATES = ("storage-write-rate", "storage-read-rate", "storage-metadata-rate")
+# another folder than the one that was declared, at the same place
+OTHER = "mkdir -p -m 1777 /srv/other && chmod 1777 /srv/other && mount --bind /srv/other /shared"
+# as slow as no disk is: found in the place of fio itself
+SLOW = """cat > /usr/local/bin/fio <<'END'
+#!/bin/sh
+how=read
+case "$*" in *--rw=write*) how=write;; esac
+for word; do case $word in --filename=*) [ $how = read ] || head -c 2M /dev/zero > "${word#*=}";; esac; done
+echo "{\\"jobs\\": [{\\"job_runtime\\": 1000, \\"$how\\": {\\"io_bytes\\": 1048, \\"runtime\\": 1000}}]}"
+END
+chmod +x /usr/local/bin/fio"""
+
+
+@pytest.fixture(scope="module")
+def stored(deployed: LabCluster) -> Iterator[LabCluster]:
+    """The shared cluster with storage; without it again at the end."""
+    spec, settings = deployed.directory / "cluster.yml", deployed.directory / SETTINGS
+    before = spec.read_text(encoding="utf-8")
+    spec.write_text(before + DECLARED, encoding="utf-8")
+    edit(settings, "---\n", f"---\n{QUICK}")
+    deployed.deepopsctl("deploy", "storage")
+    yield deployed
+    spec.write_text(f"{before}\nstorage: []\n", encoding="utf-8")
+    edit(settings, QUICK, "")
+    deployed.deepopsctl("deploy", "storage")
+    spec.write_text(before, encoding="utf-8")
+    deployed.deepopsctl("inventory")
+
+
+def try_it(cluster: LabCluster, *arguments: str) -> Result:
+    return validate(cluster, *arguments, suite="storage")
+
+
+def leftovers(cluster: LabCluster) -> str:
+    """Jobs of the suite that are still there, and what it made and did not remove."""
+    jobs = cluster.root("ctl1", "squeue -h -o %j | grep deepopsctl-storage; exit 0")
+    return jobs + cluster.root("ctl1", "find /srv/shared -name 'deepopsctl*'")
+
+
+def test_storage_that_is_as_declared_passes_and_nothing_is_left(stored: LabCluster) -> None:
+    result = try_it(stored)
+
+    assert result.code == 0, result.shown
+    passed = {key for key, check in result.checks.items() if check["status"] == "pass"}
+    for node in ("ctl1", "gpu01", "gpu02"):
+        assert {(MOUNTED, f"{node}/shared"), (WRITE, f"{node}/shared")} <= passed, result.shown
+    for node in ("gpu01", "gpu02"):
+        assert {(OPTIONS, f"{node}/apps"), (WRITE, f"{node}/apps"), (WRITE, f"{node}/fast")} <= passed
+        assert {name for name, target in result.checks if target == f"{node}/shared"} >= set(RATES)
+    # the controller submits and has the mount: it takes part; the first to write is compared with
+    assert {(name, f"{node}/shared") for name in TOGETHER for node in ("ctl1", "gpu02")} <= passed, result.shown
+    assert ("storage-write-together", "shared") in passed
+    assert leftovers(stored) == ""
+
+
+def test_another_folder_and_options_that_are_not_in_force_are_named(stored: LabCluster) -> None:
+    steps = (
+        ("gpu02", OTHER, "umount /shared && rm -rf /srv/other"),
+        ("gpu01", "mount -o remount,suid /fast", "mount -o remount,nosuid /fast"),
+        ("gpu01", "mount -o remount,bind,rw /apps", "mount -o remount,bind,ro /apps"),
+    )
+    with damaged(stored, *steps):
+        result = try_it(stored)
+
+    assert result.code == 1, result.shown
+    wanted = {(MOUNTED, "gpu02/shared"), (WRITE, "gpu02/shared"), (OPTIONS, "gpu01/fast"), (OPTIONS, "gpu01/apps")}
+    assert result.failed() == {*wanted, (WRITE, "gpu01/apps")}, result.shown
+    assert result.message(MOUNTED, "gpu02/shared") == "another folder is mounted at /shared"
+    assert result.message(OPTIONS, "gpu01/fast") == "nosuid was asked for and is not in force"
+    assert result.message(WRITE, "gpu01/apps") == "it should be read-only"
+    assert leftovers(stored) == ""
+
+
+def test_a_slow_node_and_one_where_it_is_not_mounted_are_named(stored: LabCluster) -> None:
+    steps = (
+        ("gpu01", SLOW, "rm /usr/local/bin/fio"),
+        ("gpu02", "systemctl stop fast.mount", "systemctl start fast.mount"),
+    )
+    with damaged(stored, *steps):
+        result = try_it(stored)
+
+    assert result.code == 1, result.shown
+    assert {("storage-write-rate", "gpu01/shared"), (MOUNTED, "gpu02/fast")} <= result.failed(), result.shown
+    assert "gpu01 writes at 0% of what the other does" in result.message("storage-write-rate", "gpu01/shared")
+    assert "nothing is mounted at /fast" in result.message(MOUNTED, "gpu02/fast")
+    assert result.checks[WRITE, "gpu02/fast"]["status"] == "skip"
+    assert result.checks[WRITE, "gpu01/fast"]["status"] == "pass"
+    assert leftovers(stored) == ""
+
+
+def test_a_validation_that_is_cut_off_leaves_nothing_behind(stored: LabCluster) -> None:
+    done = stored.deepopsctl("validate", "storage", "--timeout", "6", ok=False)
+
+    assert done.returncode == 124, done.stderr
+    wait_until("nothing of the suite is left", lambda: not leftovers(stored), found=lambda: leftovers(stored))
+    stored.wait_until_idle()
