@@ -44,7 +44,7 @@ def _expected(mount: Mount, host: str, addresses: Mapping[str, str]) -> dict[str
         "path": mount.path,
         "source": needs.what,
         "fstype": needs.fstype,
-        "options": list(needs.options),
+        "options": [option for option in needs.options if option not in ("bind", "rbind")],
         "shared": mount.type in NETWORKED or bool(mount.settings.get("shared")),
         "squash": str(mount.settings.get("squash", "root")) if nfs and mount.server else "",
         "user_writable": mount.user_writable,

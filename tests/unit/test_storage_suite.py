@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -30,10 +28,10 @@ suite = load("deepops_storagecheck.suite")
 trials = load("deepops_storagecheck.trials")
 
 NODES = ("n1", "n2", "n3")
-BOUNDS = inputs.Bounds(size_mib=2, seconds=0.3, answer_s=20.0, files=20)
+BOUNDS = inputs.Bounds(size_mib=1, seconds=0.1, answer_s=20.0, files=20)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def crew() -> Iterator[Any]:
     """Three agents on this machine; no job is needed for them."""
     found = crewing.Crew(session.Session("abc123", "nobody", suite="storage"))
@@ -41,6 +39,12 @@ def crew() -> Iterator[Any]:
         found.enlist(name)
     yield found
     found.dismiss()
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Long enough to see that a rename takes place."""
+    monkeypatch.setattr(trials, "_RENAMING_S", 0.3)
 
 
 def scene(crew: Any, path: Path, nodes: tuple[str, ...] = NODES, **changes: Any) -> Any:
@@ -198,55 +202,29 @@ def _runs(pid: int) -> bool:
 
 
 class TestRenames:
-    def test_a_name_that_is_missing_at_times_is_counted(self, tmp_path: Path) -> None:
-        path = tmp_path / "f"
+    def test_a_name_that_is_missing_is_counted(self, tmp_path: Path) -> None:
+        found = acts.follow(str(tmp_path / "f"), 0.05)
 
-        def come_and_go() -> None:
-            path.write_bytes(acts.content("v", 1))
-            path.unlink()
+        assert found["missing"] == found["reads"] > 0
 
-        found = _followed(path, come_and_go)
+    @pytest.mark.parametrize("data", [b"", acts.content("v", 1)[:1000], acts.content("v", 1)[:-6] + b"v 2\nv "])
+    def test_a_file_that_is_not_whole_is_counted(self, tmp_path: Path, data: bytes) -> None:
+        (tmp_path / "f").write_bytes(data)
+        found = acts.follow(str(tmp_path / "f"), 0.05)
 
-        assert found["missing"]
+        assert found["torn"] == found["reads"] > 0
 
-    def test_a_file_that_is_not_whole_is_counted(self, tmp_path: Path) -> None:
-        path = tmp_path / "f"
-        path.write_bytes(b"")
-        found = _followed(path, lambda: path.write_bytes(acts.content("v", 1)[:1000]))
-
-        assert found["torn"]
-        assert not found["missing"]
-
-    def test_replacing_by_rename_is_found_whole(self, tmp_path: Path) -> None:
-        path = tmp_path / "f"
-        acts.replace(str(path), 0.01)
-        found = _followed(path, lambda: acts.replace(str(path), 0.02))
+    def test_a_file_that_is_replaced_by_rename_is_always_there_and_whole(self, tmp_path: Path) -> None:
+        path = str(tmp_path / "f")
+        acts.replace(path, 0.05)
+        writer = children.Child(lambda: acts.replace(path, 0.5))
+        try:
+            found = acts.follow(path, 0.5)
+        finally:
+            writer.end()
 
         assert found["reads"] > 0
         assert (found["missing"], found["torn"], found["stale"]) == (0, 0, 0)
-
-
-def _followed(path: Path, disturb: Any) -> dict[str, int]:
-    ended = threading.Event()
-
-    def disturbing() -> None:
-        while not ended.is_set():
-            disturb()
-
-    worker = threading.Thread(target=disturbing)
-    worker.start()
-    try:
-        total = {"reads": 0, "missing": 0, "torn": 0, "stale": 0}
-        until = time.monotonic() + 20
-        while time.monotonic() < until and not (total["missing"] or total["torn"]):
-            found = acts.follow(str(path), 0.3)
-            total = {key: total[key] + found[key] for key in total}
-            if total["reads"] > 500:
-                break
-    finally:
-        ended.set()
-        worker.join()
-    return total
 
 
 class TestRates:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ansible.module_utils.deepops_smoke import across, command
 from ansible.module_utils.deepops_smoke.across import Trouble
@@ -67,6 +67,11 @@ class Team:
         return not waiting or self.running.ended(0) is not None
 
 
+def _options(place: Placement, minutes: Mapping[str, int]) -> List[str]:
+    """srun's for one agent on each node."""
+    return [*place.options(), MEMORY, "--time={}".format(minutes[place.partition])]
+
+
 class Crew:
     """All teams. Nobody else writes to them."""
 
@@ -87,19 +92,22 @@ class Crew:
         if (HELLO, name) in team.said:
             self._teams.append(team)
 
-    def muster(self, places: Sequence[Placement]) -> Dict[str, Trouble]:
-        """Start the jobs; nodes whose agent never spoke, and why. A joint job that failed is tried node by node."""
-        failed = self._start([("agents{}".format(number), place) for number, place in enumerate(places)])
+    def muster(self, places: Sequence[Placement], minutes: Mapping[str, int]) -> Dict[str, Trouble]:
+        """Start the jobs, each for as many minutes as its partition has; nodes whose agent never spoke, and why.
+
+        A joint job that failed is tried node by node.
+        """
+        failed = self._start([("agents{}".format(number), place) for number, place in enumerate(places)], minutes)
         again = [name for place in places if len(place.nodes) > 1 for name in place.nodes if name in failed]
         parts = {name: place.partition for place in places for name in place.nodes}
         alone = [("agent-" + name, Placement(parts[name], [name])) for name in again[:MOST_ALONE]]
         failed.update(dict.fromkeys(again[:MOST_ALONE]))
-        failed.update(self._start(alone))
+        failed.update(self._start(alone, minutes))
         return {name: what for name, what in failed.items() if what}
 
-    def _start(self, jobs: Sequence[Tuple[str, Placement]]) -> Dict[str, Optional[Trouble]]:
+    def _start(self, jobs: Sequence[Tuple[str, Placement]], minutes: Mapping[str, int]) -> Dict[str, Optional[Trouble]]:
         teams = [
-            Team(place.nodes, self._session.start(what, [*place.options(), MEMORY], packing.argv()), what)
+            Team(place.nodes, self._session.start(what, _options(place, minutes), packing.argv()), what)
             for what, place in jobs
         ]
         patience = self._session.queue_timeout + self._starting_s
