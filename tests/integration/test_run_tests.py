@@ -21,6 +21,7 @@ def test_it():
     mark.touch()
     assert tried
 """
+FAILED = "::test_it FAILED"
 # passes only where the other one has started before this one's end
 MEETS = """
 import time
@@ -146,12 +147,16 @@ def test_no_lab_is_made_where_something_else_failed(tmp_path: Path) -> None:
 
 def test_modules_with_machines_that_failed_run_again_and_that_is_said(tmp_path: Path) -> None:
     modules = ["lab/test_it.py", "lab/test_small.py", "vm/test_it.py"]
-    small = {"lab/test_small.py": marked("without_slurm", FAILS_ONCE)}
-    done = run(tmp_path, dict.fromkeys(modules, FAILS_ONCE) | small)
+    others = {
+        "lab/test_small.py": marked("without_slurm", FAILS_ONCE),
+        # it ends after its namesake, and what it says of itself is not taken for what the other said
+        "elsewhere/test_it.py": "import time\ndef test_it(): time.sleep(3)\n",
+    }
+    done = run(tmp_path, dict.fromkeys(modules, FAILS_ONCE) | others)
 
     assert done.returncode == 0, done.stdout
     named = "".join(f"    tests/{module}::test_it\n" for module in modules)
-    assert f"{named}once more, on fresh labs" in done.stdout
+    assert f"{named}once more, on fresh labs" in done.stdout, done.stdout
     assert done.stdout.rstrip().splitlines()[-1].startswith("===")
 
 
@@ -175,4 +180,10 @@ def test_what_is_asked_for_is_one_run_and_has_a_second_try_too(tmp_path: Path) -
     ids=["a-fault-of-ours", "a-unit-test", "both", "not-a-lab", "many-labs"],
 )
 def test_nothing_else_is_forgiven(tmp_path: Path, tests: dict[str, str]) -> None:
-    assert run(tmp_path, tests).returncode == 1
+    # in one run, which is quicker: what becomes of its failures is the same
+    done = run(tmp_path, tests, "tests")
+
+    assert done.returncode == 1
+    assert {f"tests/{name}" for name in tests} == {
+        line.partition("::")[0] for line in done.stdout.splitlines() if FAILED in line
+    }
