@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from deepopsctl.carryover import Carryover
+from deepopsctl.jobdirectories import JobDirectories
 from deepopsctl.model import Access, Cluster, Gpus, Node, Partition, Role
 from deepopsctl.nodelist import expand, fold_in_order, pair, shorten
 from deepopsctl.policydraft import Place, PolicyDraft
@@ -75,6 +76,7 @@ class Draft:
         self.access = Access(user="")
         self.policy = PolicyDraft()
         self.storage = StorageDraft()
+        self.job_directories: JobDirectories | None = None
         self.carryover = Carryover()
         # set where an entry can't be read: what it would have brought is then not called missing
         self.incomplete = False
@@ -166,11 +168,17 @@ class Draft:
         nodes = tuple(
             Node(m.name, m.roles, m.address, m.port, m.gpus, m.features, m.slurm) for m in self.machines.values()
         )
-        partitions = partitions or default_partitions(nodes)
         return Cluster(
-            self.name or DEFAULT_NAME, self.access, nodes, partitions, policy, self.protected, storage,
-            self.storage.declared or bool(storage),
-        )  # fmt: skip
+            name=self.name or DEFAULT_NAME,
+            access=self.access,
+            nodes=nodes,
+            partitions=partitions or default_partitions(nodes),
+            policy=policy,
+            protected=self.protected,
+            storage=storage,
+            manages_storage=self.storage.declared or bool(storage),
+            job_directories=self.job_directories,
+        )
 
     def _for_storage(self) -> Machines:
         machines = self.machines.values()

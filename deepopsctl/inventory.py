@@ -96,6 +96,7 @@ def _shared_variables(cluster: Cluster) -> dict[str, object]:
         "slurm_partitions": [_slurm_partition(partition) for partition in cluster.partitions],
         **({"slurm_policy": policy} if policy else {}),
         **({"storage_mounts": storage_variable(cluster.storage)} if cluster.manages_storage else {}),
+        **({"slurm_job_directories": cluster.job_directories.variable()} if cluster.job_directories else {}),
     }
 
 

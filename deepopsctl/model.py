@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
 
+from deepopsctl.jobdirectories import JobDirectories
 from deepopsctl.policy import Policy
 from deepopsctl.storage.model import Mount
 
@@ -112,6 +113,7 @@ class Cluster:
     storage: tuple[Mount, ...] = ()
     # what is mounted is deepopsctl's concern, also where that is nothing (any more)
     manages_storage: bool = False
+    job_directories: JobDirectories | None = None
 
     def with_role(self, role: Role) -> tuple[Node, ...]:
         """The nodes that have `role`; delegated functions fall to the first controller."""

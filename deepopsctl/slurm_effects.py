@@ -4,6 +4,7 @@ Source: slurm.conf(5) of Slurm 22.05 to 26.05. What it says of the keys below: S
 (running and pending) will be lost"; SwitchType, "records of all jobs in any state may be lost"; a partition in use
 that is deleted, "jobs using the partition are canceled"; node configuration needs the daemons restarted or
 reconfigured. slurmctld then ends the jobs whose nodes have other sockets, cores or generic resources than before.
+job_container.conf(5), of changes under running jobs: "can be disruptive"; further steps of those jobs fail.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ EFFECTS = {
     "CredType": Effect.REFUSED,  # likewise
     "SelectType": Effect.DRAIN_FIRST,
     "SwitchType": Effect.DRAIN_FIRST,
+    "JobContainerType": Effect.DRAIN_FIRST,
     **dict.fromkeys(
         (
             "AccountingStorageTRES",
@@ -66,7 +68,6 @@ EFFECTS = {
     **dict.fromkeys(
         (
             "JobAcctGatherType",
-            "JobContainerType",
             "LaunchParameters",
             "MpiDefault",
             "PluginDir",
@@ -79,6 +80,11 @@ EFFECTS = {
         Effect.RESTART_SLURMD,
     ),
 }
+
+# Their change ends no job, but its next step fails: the job has no folder where the plugin then looks for it.
+CONTAINERS = frozenset(("JobContainerType", "job_container.conf"))
+# What a slurmd picks up at its start only, although it is changed while no jobs run.
+_AT_START = frozenset(("jobcontainertype",))
 
 # Attributes of a node that its jobs were placed by: with another value, slurmctld ends them.
 PLACING = frozenset((
@@ -258,8 +264,9 @@ def _spelling(key: str, text: str) -> str:
     return found.group(1) if key and found else key
 
 
-def slurmd_generation(conf: str, cgroup_conf: str) -> str:
+def slurmd_generation(conf: str, cgroup_conf: str, container_conf: str = "") -> str:
     """A short hash of what only a restarted slurmd picks up; slurmd restarts when it changes."""
-    relevant = {key.lower() for key, effect in EFFECTS.items() if effect is Effect.RESTART_SLURMD}
+    relevant = _AT_START | {key.lower() for key, effect in EFFECTS.items() if effect is Effect.RESTART_SLURMD}
     settings = sorted(f"{key}={value}" for key, value in parse_conf(conf).items() if key in relevant)
-    return hashlib.sha256("\n".join([*settings, cgroup_conf]).encode()).hexdigest()[:12]
+    files = [cgroup_conf, container_conf] if container_conf else [cgroup_conf]
+    return hashlib.sha256("\n".join([*settings, *files]).encode()).hexdigest()[:12]

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from deepopsctl import gpufound, nodelist, slurmgres
 from deepopsctl.gpuform import from_inventory
 from deepopsctl.hardware import NodeHardware
+from deepopsctl.jobdirectories import JobDirectories, refused_in
 from deepopsctl.model import Gpus
 
 Version = tuple[int, int]
@@ -69,10 +70,11 @@ def parse_node_sets(slurm_nodes: Iterable[Mapping[str, object]]) -> tuple[NodeSe
     return tuple(sets)
 
 
-def owned_keys_in(extra: Mapping[str, object]) -> list[str]:
+def owned_keys_in(extra: Mapping[str, object], directories: JobDirectories | None = None) -> list[str]:
     """Sentences for the keys of a site's `slurm_config` that are not a site's to set."""
     owned = {key.lower(): (key, hint) for key, hint in OWNED_KEYS.items()}
-    return [f"{key} is set by deepopsctl: {owned[key.lower()][1]}" for key in sorted(extra) if key.lower() in owned]
+    found = [f"{key} is set by deepopsctl: {owned[key.lower()][1]}" for key in sorted(extra) if key.lower() in owned]
+    return found + refused_in(extra, directories)
 
 
 def merge_settings(base: Mapping[str, object], extra: Mapping[str, object]) -> dict[str, object]:

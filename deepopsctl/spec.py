@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
-from deepopsctl import gpuspec, values
+from deepopsctl import gpuspec, jobdirectories, values
 from deepopsctl.draft import Draft, NodeEntry, PartitionEntry
 from deepopsctl.model import Access, Cluster, Gpus, Partition
 from deepopsctl.policyspec import PolicyReader
@@ -15,11 +15,13 @@ from deepopsctl.specsections import (
     ClusterFile,
     ClusterSection,
     GpusSection,
+    JobDirectoriesSection,
     NodeSection,
     PartitionSection,
     SectionReader,
     dotted,
 )
+from deepopsctl.storage.model import NETWORKED
 from deepopsctl.storage.spec import StorageReader
 from deepopsctl.yamltext import Document, Path, parse_yaml
 
@@ -96,6 +98,8 @@ class _Reader(SectionReader):
             self._partition(self.fit(PartitionSection, item, ("partitions", index)), ("partitions", index))
         PolicyReader(self, self.draft.policy).read(whole)
         StorageReader(self, self.draft.storage).read(whole)
+        if "job_directories" in whole:
+            self._job_directories(self.fit(JobDirectoriesSection, whole["job_directories"], ("job_directories",)))
 
     def _cluster(self, section: ClusterSection | None) -> None:
         if section is None:
@@ -109,6 +113,32 @@ class _Reader(SectionReader):
             key=self.value(("cluster", "key"), values.check_key, section.key, ""),
             jump_host=self.value(("cluster", "jump_host"), values.check_jump_host, section.jump_host, ""),
         )
+
+    def _job_directories(self, section: JobDirectoriesSection | None) -> None:
+        if section is None:
+            return
+        given = jobdirectories.JobDirectories()
+        method = self._of_jobs("method", jobdirectories.check_method, section.method or given.method, given.method)
+        for name in ("var_tmp", "shm"):
+            if method == "prolog" and getattr(section, name) is not None:
+                refusal = RefusedError("says what method: namespace makes private", "leave it out, or leave out method")
+                path: Path = ("job_directories", name)
+                self.problems.refuse(self.at(path), dotted(path), refusal)
+        self.draft.job_directories = jobdirectories.JobDirectories(
+            base=self._of_jobs("base", self._base, section.base or given.base, given.base),
+            method=method,
+            var_tmp=bool(section.var_tmp),
+            shm=given.shm if section.shm is None else section.shm,
+        )
+
+    def _of_jobs(self, name: str, check: Callable[[str], str], given: str, instead: str) -> str:
+        return self.value(("job_directories", name), check, given, instead)
+
+    def _base(self, text: str) -> str:
+        """Where jobs have their folders: on each node's own disk, so nothing that several nodes mount."""
+        mounts = [entry.mount for entry in self.draft.storage.entries]
+        return jobdirectories.check_base(text, {mount.path: mount.type.value for mount in mounts
+                                                if mount.type in NETWORKED})  # fmt: skip
 
     def _node(self, node: NodeSection | None, path: Path) -> None:
         if node is None:

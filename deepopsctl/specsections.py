@@ -149,6 +149,15 @@ class StorageSection(Section):
     user_writable: str = ""
 
 
+class JobDirectoriesSection(Section):
+    """`job_directories`."""
+
+    base: str = ""
+    method: str = ""
+    var_tmp: Boolean | None = None
+    shm: Boolean | None = None
+
+
 class ClusterFile(Section):
     """The whole file."""
 
@@ -162,6 +171,7 @@ class ClusterFile(Section):
     priority: object = None
     preemption: object = None
     storage: list[object] = []
+    job_directories: object = None
 
 
 def _keys(model: type[Section], within: Path) -> list[str]:

@@ -32,6 +32,8 @@ def render_spec(cluster: Cluster) -> str:
     lines += [f"  - {flow(_partition_entry(partition))}" for partition in cluster.partitions]
     lines += policy_lines(cluster.policy)
     lines += storage_lines(cluster.storage, declared=cluster.manages_storage)
+    if cluster.job_directories:
+        lines += ["", f"job_directories: {flow(cluster.job_directories.written())}"]
     return "\n".join(lines) + "\n"
 
 

@@ -81,6 +81,11 @@ CATALOGUE = {
         "Jobs", "job array", "Every task of an array runs, with an index of its own.",
         "see `scontrol show config | grep MaxArraySize` and slurmctld's log",
     ),
+    "job-directories": Entry(
+        "Jobs", "job directories", "Each of two jobs of one user has a $SLURM_TMPDIR of its own, which goes with it.",
+        "see `journalctl -t slurmd` and -t deepopsctl-epilog on the node; `deepopsctl deploy` lays the pieces again",
+        "own folder",
+    ),
     "gpu-assignment": Entry(
         "Jobs", "GPU assignment", "Two jobs at once get different GPUs, and CUDA_VISIBLE_DEVICES says so.",
         "compare gres.conf with the device files; `scontrol show job -d ID` shows what Slurm chose", "own GPU",

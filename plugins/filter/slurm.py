@@ -5,11 +5,19 @@ from __future__ import annotations
 import base64
 from hashlib import sha256
 
-from deepopsctl import nodelist, slurm_effects, slurmconf
+from ansible.errors import AnsibleFilterError
+
+from deepopsctl import jobdirectories, nodelist, slurm_effects, slurmconf
 from deepopsctl.hardware import NodeHardware
+from deepopsctl.problems import RefusedError
 
 # What slurmd fetches from the controller, and the fact that has its text.
-FETCHED = {"slurm.conf": "slurm_conf_text", "gres.conf": "slurm_conf_gres", "cgroup.conf": "slurm_conf_cgroup"}
+FETCHED = {
+    "slurm.conf": "slurm_conf_text",
+    "gres.conf": "slurm_conf_gres",
+    "cgroup.conf": "slurm_conf_cgroup",
+    "job_container.conf": "slurm_conf_job_container",
+}
 
 
 def _hardware(stored):
@@ -48,21 +56,36 @@ def slurm_gpu_types(node_sets):
     return slurmconf.gpu_types(slurmconf.parse_node_sets(node_sets))
 
 
-def slurm_settings(base, policy, extra):
-    """deepopsctl's settings with those of cluster.yml's policy over them, and the site's over both."""
+def slurm_settings(base, policy, extra, directories):
+    """deepopsctl's settings with those of cluster.yml's policy over them, the site's, and what job directories need."""
     merged = slurmconf.merge_settings(slurmconf.merge_settings(base, policy), extra)
     merged = slurmconf.with_configless(merged)
+    merged = jobdirectories.with_job_directories(merged, jobdirectories.from_inventory(directories))
     return {key: slurmconf.format_value(value) for key, value in merged.items()}
 
 
-def slurm_refused_keys(extra):
+def slurm_refused_keys(extra, directories):
     """Sentences for the keys of `slurm_config` that are not a site's to set."""
-    return slurmconf.owned_keys_in(extra)
+    return slurmconf.owned_keys_in(extra, jobdirectories.from_inventory(directories))
 
 
-def slurm_generation(conf, cgroup_conf):
+def slurm_generation(conf, cgroup_conf, container_conf):
     """Hash of what only a restarted slurmd picks up."""
-    return slurm_effects.slurmd_generation(conf, cgroup_conf)
+    return slurm_effects.slurmd_generation(conf, cgroup_conf, container_conf)
+
+
+def slurm_job_container(directories, version):
+    """The text of job_container.conf for the Slurm that the nodes have; '' for no such file."""
+    wanted = jobdirectories.from_inventory(directories)
+    try:
+        return jobdirectories.container_conf(wanted, slurmconf.parse_version(str(version)))
+    except RefusedError as refusal:
+        raise AnsibleFilterError(f"job_directories: {refusal.message}: {refusal.hint}") from refusal
+
+
+def slurm_site_programs(extra):
+    """{"prolog": path} of what a site has run around jobs, in `slurm_config`."""
+    return jobdirectories.site_programs(extra)
 
 
 def slurm_version_at_least(version, wanted):
@@ -161,6 +184,8 @@ class FilterModule:
             "slurm_refused_keys": slurm_refused_keys,
             "slurm_reached_by": slurm_reached_by,
             "slurm_generation": slurm_generation,
+            "slurm_job_container": slurm_job_container,
+            "slurm_site_programs": slurm_site_programs,
             "slurm_gpu_types": slurm_gpu_types,
             "slurm_gres_lines": slurm_gres_lines,
             "slurm_node_lines": slurm_node_lines,

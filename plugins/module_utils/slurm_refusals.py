@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ansible.module_utils import slurm_asking
-from ansible.module_utils.slurm_effects import Effect, fold
+from ansible.module_utils.slurm_effects import CONTAINERS, Effect, fold
 
 # jobs that hold nodes; pending ones find other nodes
 HOLDING = "--states=RUNNING,COMPLETING,SUSPENDED,CONFIGURING"
@@ -39,6 +39,9 @@ def _needs_drain(change, ask):
     if change.key.startswith("NodeName="):
         argv, where = [HOLDING, "--nodelist=%s" % names], "run on %s" % names
         hint = "drain and wait (scontrol update nodename=%s state=drain reason=change), then deploy again" % names
+    elif change.key in CONTAINERS:
+        argv, where = [HOLDING], "are running"
+        hint = "their next steps would fail: drain (scontrol update nodename=ALL state=drain reason=new), then deploy"
     elif change.names:
         argv, where = ["--partition=%s" % names], "are in partition %s" % names
         hint = "close it and wait (scontrol update partitionname=%s state=drain), then deploy again" % names
@@ -52,7 +55,8 @@ def _needs_drain(change, ask):
     jobs = sorted(set(output.split()), key=lambda job: (len(job), job))
     if not jobs:
         return []
-    return [("changing %s would end jobs that %s: %s" % (change.key, where, _some(jobs)), hint)]
+    harm = "break" if change.key in CONTAINERS else "end"
+    return [("changing %s would %s jobs that %s: %s" % (change.key, harm, where, _some(jobs)), hint)]
 
 
 def _some(jobs, most=10):

@@ -59,6 +59,7 @@ options:
       group: {description: Group., type: str, default: root}
       mode: {description: Octal mode as a string., type: str, default: "0644"}
       validate: {description: Command that refuses bad content (%s is it)., type: list, elements: str, default: []}
+  absent: {description: Files that must not be there., type: list, elements: path, default: []}
   units:
     description: systemd units that must be enabled and running.
     type: list
@@ -267,6 +268,12 @@ def note_file(step, wanted, found, before, content):
         step.noted.wrote_secret(path, before)
 
 
+def ensure_absent(step, path):
+    if node_files.take_away(step.noted, path):
+        step.actions.append("removed %s" % path)
+    step.record["files"][path] = None
+
+
 def ensure_units(step, units, changed_files, new_units):
     names = [unit["name"] for unit in units]
     if not step.dry and any(path.startswith(UNIT_FOLDER) for path in changed_files):
@@ -415,6 +422,7 @@ def arguments():
             "required_one_of": [["content", "secret_base64", "block"]],
             "mutually_exclusive": [["content", "secret_base64", "block"]],
         },
+        "absent": {"type": "list", "elements": "path", "default": []},
         "units": {
             "type": "list",
             "elements": "dict",
@@ -439,6 +447,8 @@ def converge(step, wanted):
     for directory in wanted["directories"]:
         ensure_directory(step, directory)
     changed_files = [item["path"] for item in wanted["files"] if ensure_file(step, item, wanted["units"])]
+    for path in wanted["absent"]:
+        ensure_absent(step, path)
     new_units = [name for name, facts in known.items() if facts.get("LoadState") == "not-found"]
     ensure_units(step, wanted["units"], changed_files, new_units)
     if not step.dry:

@@ -17,6 +17,7 @@ options:
   slurm_conf: {description: Text of slurm.conf., type: str, required: true}
   gres_conf: {description: Text of gres.conf., type: str, required: true}
   cgroup_conf: {description: Text of cgroup.conf., type: str, required: true}
+  job_container_conf: {description: Text of job_container.conf; empty for no such file., type: str, default: ""}
 author: deepopsctl
 """
 
@@ -99,11 +100,14 @@ def install(module, files):
 def main():
     spec = {"folder": {"type": "path", "default": "/etc/slurm"}}
     spec.update({"%s_conf" % name: {"required": True} for name in ("slurm", "gres", "cgroup")})
+    spec["job_container_conf"] = {"default": ""}
     module = AnsibleModule(argument_spec=spec, supports_check_mode=True)
     folder = module.params["folder"]
     files = {
         os.path.join(folder, "%s.conf" % name): module.params["%s_conf" % name] for name in ("slurm", "gres", "cgroup")
     }
+    if module.params["job_container_conf"]:
+        files[os.path.join(folder, "job_container.conf")] = module.params["job_container_conf"]
     conf = os.path.join(folder, "slurm.conf")
     current = node_files.read(conf)
     if current is None or current.startswith(slurm_running.OURS):

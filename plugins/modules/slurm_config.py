@@ -37,6 +37,7 @@ options:
   slurm_conf: {description: Text of slurm.conf., type: str, required: true}
   gres_conf: {description: Text of gres.conf., type: str, required: true}
   cgroup_conf: {description: Text of cgroup.conf., type: str, required: true}
+  job_container_conf: {description: Text of job_container.conf; empty for no such file., type: str, default: ""}
 author: deepopsctl
 """
 
@@ -82,6 +83,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.slurm_effects import Effect
 
 UNIT = "slurmctld.service"
+CONTAINER = "job_container.conf"
 RECONFIGURE = "slurmctld.reconfigure"
 
 
@@ -288,6 +290,7 @@ def main():
             "slurm_conf": {"required": True},
             "gres_conf": {"required": True},
             "cgroup_conf": {"required": True},
+            "job_container_conf": {"default": ""},
         },
         supports_check_mode=True,
     )
@@ -295,6 +298,9 @@ def main():
     files = {
         os.path.join(folder, "%s.conf" % name): module.params["%s_conf" % name] for name in ("slurm", "gres", "cgroup")
     }
+    container = os.path.join(folder, CONTAINER)
+    if module.params["job_container_conf"]:
+        files[container] = module.params["job_container_conf"]
     current = current_texts(files)
     conf = conf_of(files)
     dry = module.check_mode or module.params["verify"]
@@ -302,6 +308,8 @@ def main():
         # a person's, with lines that only slurmctld can add up: slurm_adopt says what becomes of it
         module.exit_json(changed=True, effect="restart_slurmctld", keys=[], changes=[], diff=[])
     found = slurm_effects.changes(current[conf], files[conf]) if current[conf] else []
+    if current.get(container) and current[container] != files[container]:
+        found.append(slurm_effects.Change(CONTAINER, "old", "new", Effect.DRAIN_FIRST))
     blocked = refusals(module, files, current, found)
     if blocked and not module.check_mode:
         message, hint = blocked[0]
@@ -315,6 +323,10 @@ def main():
     entries = noted.changes + key_entries(found)
     with node_failure.told(module.fail_json, "the old configuration is still in force: %s"):
         entries += unit_entries(converge(module, files, effect, keys))
+    if container not in files and (node_files.read(container) or b"").startswith(slurm_running.OURS):
+        # nothing reads it any more
+        node_files.take_away(noted, container)
+        entries.append(noted.changes[-1])
     result = {"effect": effect.name.lower(), "keys": keys, "changed": bool(entries), "changes": entries}
     result["diff"] = noted.diffs
     if module.check_mode:

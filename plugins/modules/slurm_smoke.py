@@ -19,6 +19,10 @@ options:
   partitions: {description: C(slurm_partitions) of the inventory., type: list, elements: dict, required: true}
   hardware: {description: The C(nodes) of hardware.yml., type: list, elements: dict, default: []}
   reports: {description: What M(node_smoke) returned as RV(report), by node., type: dict, default: {}}
+  job_directories:
+    description: The inventory's C(slurm_job_directories); empty where jobs have no folders of their own.
+    type: dict
+    default: {}
   queue_timeout: {description: Seconds a job may wait for resources., type: int, default: 20}
   run_timeout: {description: Seconds a started job may take., type: int, default: 30}
   reservation: {description: A reservation for all jobs; empty for none., type: str, default: ""}
@@ -55,6 +59,7 @@ SPEC = {
     "partitions": {"type": "list", "elements": "dict", "required": True},
     "hardware": {"type": "list", "elements": "dict", "default": []},
     "reports": {"type": "dict", "default": {}},
+    "job_directories": {"type": "dict", "default": {}},
     "queue_timeout": {"type": "int", "default": 20},
     "run_timeout": {"type": "int", "default": 30},
     "reservation": {"type": "str", "default": ""},
@@ -85,6 +90,7 @@ def main() -> None:
         reports=given["reports"],
         wanted=wanted,
         partitions=expected.partitions(given["partitions"], known, expand),
+        directories=given["job_directories"],
     )
     jobs = session.Session(os.urandom(3).hex(), given_inputs.user, given["queue_timeout"], given["run_timeout"])
     checks = conductor.run(given_inputs, jobs)

@@ -186,3 +186,12 @@ def test_the_reference_lists_the_keys_of_each_policy(effect: Effect) -> None:
     assert {key for key, found in EFFECTS.items() if found is effect} - {"NodeName"} == set(
         re.findall(r"`(\w+)`", keys)
     ) - {"Gres"}
+
+
+def test_slurmd_restarts_for_another_job_container() -> None:
+    before = slurmd_generation("ClusterName=hpc\n", "")
+
+    assert slurmd_generation("ClusterName=hpc\nJobContainerType=job_container/tmpfs\n", "") != before
+    assert slurmd_generation("ClusterName=hpc\n", "", "BasePath=/scratch\n") != before
+    # a cluster without any keeps its number
+    assert slurmd_generation("ClusterName=hpc\n", "", "") == before

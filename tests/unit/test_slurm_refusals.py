@@ -88,3 +88,14 @@ def test_without_jobs_nothing_is_in_the_way() -> None:
 def test_a_controller_that_says_nothing_is_in_the_way() -> None:
     silent = Answers("Unable to contact slurm controller", worked=False)
     assert "Unable to contact slurm controller" in refused(silent, "CPUs=64", "CPUs=32")[0][0]
+
+
+def test_another_job_container_waits_for_the_jobs_that_run_and_for_no_others() -> None:
+    ask = Answers()
+
+    ((message, hint),) = refused(ask, "ClusterName=hpc\n", "ClusterName=hpc\nJobContainerType=job_container/tmpfs\n")
+
+    assert message == "changing JobContainerType would break jobs that are running: 41"
+    assert "their next steps would fail" in hint
+    assert slurm_refusals.HOLDING in ask.questions[0]
+    assert refused(Answers(""), "ClusterName=hpc\n", "ClusterName=hpc\nJobContainerType=x\n") == []

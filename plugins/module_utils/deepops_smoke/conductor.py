@@ -5,7 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from typing import List, Sequence, Tuple
 
-from . import accounting, answering, batch, command, picture, placement, suite
+from . import accounting, answering, batch, command, directories, picture, placement, suite
 from .accounting import Job
 from .across import Answers
 from .inputs import Inputs
@@ -29,13 +29,17 @@ NEEDS_A_NODE = (
 )
 
 
+def _untried(inputs: Inputs) -> Tuple[str, ...]:
+    return NEEDS_A_NODE + ((directories.CHECK,) if inputs.directories else ())
+
+
 def run(inputs: Inputs, session: Session) -> List[Verdict]:
     """All checks of the submit host; the session's jobs are cancelled at the end, also after a failure."""
     seen = picture.take()
     checks = suite.without_jobs(inputs, seen)
     if not seen.answered:
         return checks + [
-            skipped(name, inputs.cluster, "slurmctld does not answer") for name in ("node-answers", *NEEDS_A_NODE)
+            skipped(name, inputs.cluster, "slurmctld does not answer") for name in ("node-answers", *_untried(inputs))
         ]
     try:
         return checks + _with_jobs(inputs, seen, session)
@@ -51,12 +55,13 @@ def _with_jobs(inputs: Inputs, seen: Picture, session: Session) -> List[Verdict]
         if not names:
             busy = all(what.status == SKIP for what in answers.troubles.values())
             reason = "no node has room for a job" if busy else "no node answered"
-            checks += [skipped(name, inputs.cluster, reason) for name in NEEDS_A_NODE]
+            checks += [skipped(name, inputs.cluster, reason) for name in _untried(inputs)]
             return checks + refused.result() + _association(inputs, seen)
         jobs = _joint_jobs(answers)
         memory = pool.submit(suite.memory, seen, session, names)
         checks += suite.gpu_jobs(seen, session, names, answers)
         checks += memory.result()
+        checks += suite.job_directories(inputs, seen, session, names)
         parts = [
             pool.submit(_batch, seen, session, names),
             pool.submit(suite.guide_examples, inputs, seen, session, names),

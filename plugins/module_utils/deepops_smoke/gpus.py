@@ -74,15 +74,10 @@ def places(
     """For each job: the nodes with two free GPUs and those with one."""
     found = []
     for place in placement.place(names, nodes, partitions):
-        two = [node for node in place.nodes if placement.free_gpus(nodes[node]) > 1 and _room_for_two(nodes[node])]
+        two = [n for n in place.nodes if placement.free_gpus(nodes[n]) > 1 and placement.room_for_two(nodes[n])]
         one = [node for node in place.nodes if node not in two]
         found.append((Placement(place.partition, two), Placement(place.partition, one)))
     return found
-
-
-def _room_for_two(node: Record) -> bool:
-    threads = max(int(node.get("ThreadsPerCore", "1") or 1), 1)
-    return int(node.get("CPUTot", "0")) - int(node.get("CPUAlloc", "0")) >= 2 * threads
 
 
 def assignment(node: str, first: Data, second: Data, total: int) -> Verdict:

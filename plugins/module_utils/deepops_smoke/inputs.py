@@ -8,7 +8,10 @@ from . import expected
 
 
 class Inputs(NamedTuple):
-    """`tested` are the compute nodes to test, `reports` the nodes' own, by name; silent ones have none."""
+    """`tested` are the compute nodes to test, `reports` the nodes' own, by name; silent ones have none.
+
+    `directories` are the folders of jobs, where cluster.yml has `job_directories`.
+    """
 
     cluster: str
     submit: str
@@ -17,6 +20,7 @@ class Inputs(NamedTuple):
     reports: Mapping[str, Mapping[str, Any]]
     wanted: Dict[str, expected.Node]
     partitions: List[expected.Partition]
+    directories: Mapping[str, Any] = {}
 
     def report(self, name: str) -> Mapping[str, Any]:
         """A node's own report; empty where it made none."""

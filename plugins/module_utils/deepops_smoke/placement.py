@@ -69,6 +69,12 @@ def choose(node: Record, partitions: Mapping[str, Record]) -> str:
     return (default + up + [""])[0]
 
 
+def room_for_two(node: Record) -> bool:
+    """Whether two jobs with a core each find room at once."""
+    threads = max(slurmtext.number(node, "ThreadsPerCore"), 1)
+    return slurmtext.number(node, "CPUTot") - slurmtext.number(node, "CPUAlloc") >= 2 * threads
+
+
 def place(names: Iterable[str], nodes: Mapping[str, Record], partitions: Mapping[str, Record]) -> List[Placement]:
     """Jobs that together reach every named node: by partition, no larger than the partition allows."""
     grouped: Dict[str, List[str]] = {}

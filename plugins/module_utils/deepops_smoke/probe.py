@@ -11,8 +11,10 @@ import glob
 import json
 import os
 import socket
+import stat
 import subprocess
 import sys
+import time
 from typing import Any, Dict, List, Optional
 
 MARK = "DEEPOPS "
@@ -127,6 +129,54 @@ def gpu(hold: str, *files: str) -> None:
         sys.stdin.read()
 
 
+def own_folder() -> Dict[str, Any]:
+    """$SLURM_TMPDIR as a job sees it, and whether something can be written there."""
+    own = os.environ.get("SLURM_TMPDIR", "")
+    try:
+        found = os.stat(own)
+        return {"own": own, "mode": "{:o}".format(stat.S_IMODE(found.st_mode)), "owner": found.st_uid}
+    except OSError as error:
+        return {"own": own, "error": error.strerror}
+
+
+def folders(token: str, other: str, base: str, *private: str) -> None:
+    """Mode for two jobs at once: the first leaves marks and holds, `other` is its number for the second.
+
+    The second says which marks it sees, and once more at the end of its input: what the first has left in `base`.
+    """
+    looked = own_folder()
+    places = sorted({*private, looked["own"]} - {""})
+    marks = {place: os.path.join(place, ".deepopsctl-{}".format(token)) for place in places}
+    if other:
+        say(dict(looked, seen=[place for place in places if os.path.exists(marks[place])]))
+        sys.stdin.read()
+        say({"left": left_over(base, other)})
+        return
+    for place in places:
+        try:
+            with open(marks[place], "w"):
+                pass
+        except OSError as error:
+            looked["error"] = "{}: {}".format(place, error.strerror)
+    say(looked)
+    sys.stdin.read()
+    for mark in marks.values():
+        # shared folders keep what a job leaves
+        if os.path.exists(mark):
+            os.unlink(mark)
+
+
+def left_over(base: str, job: str) -> str:
+    """The folder of a job that has ended, '' once it is gone; some seconds are its epilog's."""
+    wanted = [os.path.join(base, job), os.path.join(base, os.environ.get("SLURMD_NODENAME", "-"), job)]
+    until = time.monotonic() + 15
+    while True:
+        left = [path for path in wanted if os.path.exists(path)]
+        if not left or time.monotonic() > until:
+            return left[0] if left else ""
+        time.sleep(0.2)
+
+
 def resident() -> int:
     """This process's memory in MiB, swapped-out parts not counted."""
     with open("/proc/self/statm") as stream:
@@ -143,5 +193,5 @@ def memory(most: str) -> None:
 
 
 if __name__ == "__main__":
-    MODES: Dict[str, Any] = {"answer": answer, "gpu": gpu, "memory": memory}
+    MODES: Dict[str, Any] = {"answer": answer, "gpu": gpu, "memory": memory, "folders": folders}
     MODES[sys.argv[1]](*sys.argv[2:])

@@ -9,6 +9,7 @@ from . import (
     across,
     clock,
     confinement,
+    directories,
     gpus,
     guide,
     overask,
@@ -104,6 +105,13 @@ def memory(picture: Picture, session: Session, names: Sequence[str]) -> List[Ver
             what = answers.troubles[name]
             checks.append(verdict("memory-confinement", name, what.status, message=what.message))
     return checks
+
+
+def job_directories(inputs: Inputs, picture: Picture, session: Session, names: Sequence[str]) -> List[Verdict]:
+    """Two jobs at once on every node, where cluster.yml gives jobs folders of their own."""
+    if not inputs.directories:
+        return []
+    return directories.run(session, names, picture.nodes, picture.partitions, inputs.directories)
 
 
 def gpu_jobs(picture: Picture, session: Session, names: Sequence[str], answers: Answers) -> List[Verdict]:

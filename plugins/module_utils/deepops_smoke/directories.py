@@ -1,0 +1,104 @@
+"""Folders of a job's own: two jobs of one user at once, each with its own, and the first's is gone after its end."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, List, Mapping, NamedTuple, Sequence
+
+from . import across, placement, probe
+from .across import Answers, Data
+from .placement import Placement
+from .session import Session
+from .slurmtext import Record
+from .verdict import PASS, Verdict, failed, skipped, verdict
+
+CHECK = "job-directories"
+EXPECTED = "own, mode 700, gone afterwards"
+
+
+class Pair(NamedTuple):
+    """What two jobs that overlapped in time said, by node: the second again when the first had ended."""
+
+    first: Answers
+    second: Answers
+
+
+def run_pair(session: Session, label: str, place: Placement, wanted: Mapping[str, Any]) -> Pair:
+    """The first job leaves marks; the second looks for them, and when the first has ended for what it left."""
+    names = ["folder-a" + label, "folder-b" + label]
+    folder, private = str(wanted["folder"]), [str(path) for path in wanted["private"]]
+    holding = session.start(names[0], place.options(), across.argv("folders", session.token, "", folder, *private))
+    holding.wait_for(probe.MARK, len(place.nodes), session.queue_timeout)
+    lines = across.parse(holding.text("out"))
+    job = next((str(data[0].get("job", "")) for data in lines.values()), "")
+    if not job:
+        outcome = session.finish(names[0], holding)
+        return Pair(Answers({}, {node: across.trouble(outcome) for node in place.nodes}), Answers({}, {}))
+    looking = session.start(names[1], place.options(), across.argv("folders", session.token, job, folder, *private))
+    looking.wait_for(probe.MARK, len(place.nodes), session.queue_timeout)
+    holding.release()
+    first = _answers(place, session.finish(names[0], holding))
+    looking.release()
+    return Pair(first, _answers(place, session.finish(names[1], looking)))
+
+
+def _answers(place: Placement, outcome: Any) -> Answers:
+    lines = across.parse(outcome.out)
+    return Answers(lines, {node: across.trouble(outcome) for node in place.nodes if node not in lines})
+
+
+def run(
+    session: Session,
+    names: Sequence[str],
+    nodes: Mapping[str, Record],
+    partitions: Mapping[str, Record],
+    wanted: Mapping[str, Any],
+) -> List[Verdict]:
+    """The check of every named node; those without room for two jobs are skipped."""
+    free = [name for name in names if placement.room_for_two(nodes[name])]
+    places = placement.place(free, nodes, partitions)
+    checks = [skipped(CHECK, name, "busy: no room for two jobs") for name in names if name not in free]
+    if not places:
+        return checks
+    with ThreadPoolExecutor(across.WORKERS) as pool:
+        pairs = pool.map(lambda job: run_pair(session, str(job[0]), job[1], wanted), enumerate(places))
+        for place, pair in zip(places, pairs):
+            checks += [judge(name, pair, wanted) for name in place.nodes]
+    return checks
+
+
+def judge(node: str, pair: Pair, wanted: Mapping[str, Any]) -> Verdict:
+    """What the two jobs found on one node."""
+    for answers in pair:
+        if node in answers.troubles:
+            what = answers.troubles[node]
+            return verdict(CHECK, node, what.status, message=what.message)
+    first, second = pair.first.lines.get(node, []), pair.second.lines.get(node, [])
+    for line in [*first[:1], *second[:1]]:
+        text = fault(line)
+        if text:
+            return failed(CHECK, node, text, line.get("own", "") or "no SLURM_TMPDIR", EXPECTED)
+    if len(second) < 2:
+        return skipped(CHECK, node, "the second job ended before it could look at what the first left")
+    seen = second[0].get("seen", [])
+    if seen:
+        text = "a job of the same user sees what another has in {}".format(", ".join(seen))
+        return failed(CHECK, node, text, "shared", EXPECTED)
+    left = second[1].get("left", "")
+    if left:
+        return failed(CHECK, node, "{} is still there after its job's end".format(left), left, EXPECTED)
+    also = [path for path in wanted["private"] if path != first[0].get("own")]
+    text = "{} as well".format(" and ".join(also)) if also else "only $SLURM_TMPDIR: /tmp is the whole node's"
+    return verdict(CHECK, node, PASS, "own {}".format(first[0].get("own")), EXPECTED, message=text)
+
+
+def fault(line: Data) -> str:
+    """What is wrong with a job's own folder, as the job sees it."""
+    own = line.get("own", "")
+    if not own:
+        return "SLURM_TMPDIR is not set in a job"
+    if line.get("error"):
+        return "{}: {}".format(own, line["error"])
+    if line.get("owner") != line.get("user"):
+        return "{} belongs to uid {}".format(own, line.get("owner"))
+    return "" if line.get("mode") == "700" else "{} has mode {}".format(own, line.get("mode"))
