@@ -41,13 +41,17 @@ EXAMPLES = r"""
 
 RETURN = r"""
 changes: {description: What was done., type: list, elements: dict, returned: always}
-kept: {description: Folders that are still exported and no longer wanted., type: list, elements: str, returned: always}
+kept:
+  description: Folders that are still exported to somebody who is to have them no more.
+  type: list
+  elements: str
+  returned: always
 """
 
 import os
 import subprocess
 
-from ansible.module_utils import node_changes, node_failure, node_files, node_record, node_units
+from ansible.module_utils import nfs_lines, node_changes, node_failure, node_files, node_record, node_units
 from ansible.module_utils.basic import AnsibleModule
 
 EXPORTS = "/etc/exports.d/deepopsctl.exports"
@@ -55,21 +59,10 @@ SETTINGS = "/etc/nfs.conf.d/deepopsctl.conf"
 UNIT = "nfs-server.service"
 THREADS, PORTS = "/proc/fs/nfsd/threads", "/proc/fs/nfsd/portlist"
 RDMA_PORT = 20049
-HEADER = "# Written by deepopsctl from cluster.yml; the next deploy overwrites changes made here.\n"
 
 
 def run(argv):
     subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=True)
-
-
-def lines_of(text):
-    """{folder: line} of our own file."""
-    found = [line for line in text.splitlines() if line and not line.startswith("#")]
-    return {line.split(" ")[0]: line for line in found}
-
-
-def text_of(lines):
-    return HEADER + "".join("%s\n" % line for line in lines.values())
 
 
 class Step:
@@ -79,7 +72,7 @@ class Step:
         self.module = module
         self.wanted = module.params
         self.noted = node_changes.Noted(module.check_mode)
-        self.before = lines_of((node_files.read(EXPORTS) or b"").decode("utf-8", "replace"))
+        self.before = nfs_lines.lines_of((node_files.read(EXPORTS) or b"").decode("utf-8", "replace"))
         self.lines = {entry["path"]: entry["line"] for entry in self.wanted["exports"]}
         self.kept = []
 
@@ -98,27 +91,35 @@ def make_folders(step):
 
 def write_exports(step):
     """The file; whether the server has to read it."""
-    gone = {path: line for path, line in step.before.items() if path not in step.lines}
-    untold = step.wanted["untold"]
-    if gone and (step.wanted["keep"] or untold):
-        step.lines.update(gone)
-        step.kept = [] if step.wanted["keep"] else sorted(gone)
+    wide, untold = nfs_lines.closing(step.before, step.lines), step.wanted["untold"]
+    if wide and (step.wanted["keep"] or untold):
+        step.lines.update(wide)
+        step.kept = [] if step.wanted["keep"] else sorted(wide)
     if step.kept:
         words = (", ".join(step.kept), ", ".join(untold))
-        step.module.warn("%s stays exported: %s may still have it mounted; deploy again with all nodes" % words)
+        step.module.warn("%s stays exported as it was: %s may still have it mounted; deploy again with them" % words)
     if not step.lines:
         return node_files.take_away(step.noted, EXPORTS)
-    return bool(node_files.ensure(step.noted, EXPORTS, text_of(step.lines).encode("utf-8")))
+    return bool(node_files.ensure(step.noted, EXPORTS, nfs_lines.text_of(step.lines).encode("utf-8")))
 
 
-def is_in_force(lines):
+def is_in_force(step):
     """Whether the server has every client of every folder."""
     shown = subprocess.run(
         ["exportfs", "-s"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, universal_newlines=True, check=False
     ).stdout
-    known = {tuple(line.partition("(")[0].split()) for line in shown.splitlines()}
-    wanted = ((path, client.partition("(")[0]) for path, line in lines.items() for client in line.split(" ")[1:])
-    return all(pair in known for pair in wanted)
+    return nfs_lines.has_all(shown, step.lines)
+
+
+def check_kernel(step):
+    """Refuse a machine that can't serve: one sentence in place of a unit that depends on another that failed."""
+    with open("/proc/filesystems") as stream:
+        if not step.lines or "nfsd" in stream.read().split():
+            return
+    words = ["modprobe"] + (["--dry-run"] if step.dry else []) + ["nfsd"]
+    if subprocess.run(words, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False).returncode:
+        message = "the kernel of this machine has no NFS server (modprobe nfsd)"
+        raise node_failure.HintedError(message, "give the role nfs_server to another machine, or boot another kernel")
 
 
 def serve(step, changed):
@@ -129,13 +130,13 @@ def serve(step, changed):
         return
     facts = node_units.show([UNIT])[UNIT]
     if facts.get("LoadState") == "not-found" and step.dry:
-        step.noted.did("unit", UNIT, "start")
+        # its package starts it
         return
     if not node_units.is_active(facts):
         step.noted.did("unit", UNIT, "start")
         if not step.dry:
             run(["systemctl", "enable", "--now", "--quiet", UNIT])
-    if not step.dry and (changed or not is_in_force(step.lines)):
+    if not step.dry and (changed or not is_in_force(step)):
         if not changed:
             step.noted.did("unit", UNIT, "reload", detail="exportfs -ra")
         run(["exportfs", "-ra"])
@@ -166,7 +167,7 @@ def listen(step):
 def settings(step):
     """For the server's next start."""
     rdma = "rdma=y\nrdma-port=%d\n" % RDMA_PORT if step.wanted["rdma"] else ""
-    text = "%s[nfsd]\nthreads=%d\n%s" % (HEADER, step.wanted["threads"], rdma)
+    text = "%s[nfsd]\nthreads=%d\n%s" % (nfs_lines.HEADER, step.wanted["threads"], rdma)
     if step.lines:
         node_files.ensure(step.noted, SETTINGS, text.encode("utf-8"))
     else:
@@ -176,9 +177,10 @@ def settings(step):
 def converge(step):
     if step.dry and not step.wanted["keep"] and step.lines:
         # a trial run has told of all else before the mounts, and nothing has changed since
-        if set(step.before) - set(step.lines):
+        if nfs_lines.closing(step.before, step.lines):
             write_exports(step)
         return
+    check_kernel(step)
     make_folders(step)
     settings(step)
     serve(step, write_exports(step))

@@ -235,12 +235,13 @@ def remove_unwanted(step):
     units = [path for path in step.owned["files"] if path.endswith(".mount") and path not in wanted]
     for path in sorted(units, key=lambda path: -len(path_of(text_of(path) or ""))):
         unit, where = os.path.basename(path), path_of(text_of(path) or "")
+        was_there = where in step.table
         try:
             unmount(step, unit, where)
         except InUseError as error:
             step.keep(where, str(error))
             continue
-        if where in step.table:
+        if was_there:
             step.noted.did("mount", where, "remove")
         drop_unit(step, automount_of(unit))
         drop_unit(step, unit)
@@ -278,6 +279,10 @@ def check_path(step, mount, unit):
     entry = step.table.get(path)
     if ours:
         return
+    text = text_of(file_of(mount["unit"]))
+    if text is not None and not text.startswith("# Written by deepopsctl"):
+        words = (mount["name"], file_of(mount["unit"]))
+        raise node_failure.HintedError("storage %s: %s is there, and not ours" % words, "remove it, or the entry")
     hint = "unmount it there and take it out of /etc/fstab, or choose another path in cluster.yml"
     if entry is not None and not node_mounts.is_it(entry, unit):
         words = (mount["name"], entry.source, entry.fstype, path)
@@ -331,8 +336,9 @@ def remount(step, mount, text, before, after):
     """Other options, under those who use it."""
     write_units(step, mount)
     step.noted.did("mount", mount["path"], "remount", detail="in use")
-    options = node_mounts.remount_options(before, after)
-    worked, said = (True, "") if step.dry else run(["mount", "-o", options, after.what, mount["path"]])
+    kind = [] if after.fstype in ("none", "auto") else ["-t", after.fstype]
+    words = ["mount"] + kind + ["-o", node_mounts.remount_options(before, after), after.what, mount["path"]]
+    worked, said = (True, "") if step.dry else run(words)
     if not worked:
         # the next deploy has to see that they differ
         node_files.ensure(node_changes.Noted(dry=False), file_of(mount["unit"]), text.encode("utf-8"))

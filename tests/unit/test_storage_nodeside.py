@@ -17,6 +17,7 @@ from tests import nodeside
 from tests.unit.test_storage_nodeplan import ADDRESSES, mounts, plan
 from tests.unit.test_storage_spec import WHOLE
 
+nfs_lines = nodeside.load("nfs_lines")
 node_mounts = nodeside.load("node_mounts")
 CHECK = Path(__file__).parents[2] / "roles" / "storage" / "files" / "deepops-nodecheck"
 TABLE = r"""
@@ -130,6 +131,20 @@ class TestHealthCheck:
         assert check.answers("/proc")
         assert not check.answers(str(tmp_path / "gone"))
 
+    def test_a_server_that_is_silent_once_is_forgiven(self, check: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        entry = {"name": "home", "path": "/proc", "unit": "proc.mount"}
+        monkeypatch.setattr(check, "answers", lambda path: False)
+        silent: set[str] = set()
+
+        assert [check.fault(entry, silent) for _ in range(2)] == [
+            "",
+            "deepopsctl: storage home does not answer at /proc",
+        ]
+
+        monkeypatch.setattr(check, "answers", lambda path: True)
+        assert check.fault(entry, silent) == ""
+        assert silent == set()
+
     @pytest.mark.parametrize(
         ("reason", "ours"),
         [
@@ -183,6 +198,23 @@ class TestServing:
 
         assert "*" not in export.line
         assert " (" not in export.line
+
+    def test_nobody_loses_an_export_before_it_is_unmounted(self) -> None:
+        before = nfs_lines.lines_of("# ours\n/a 192.0.2.1(rw) 192.0.2.2(rw)\n/b 192.0.2.1(rw)\n")
+        wanted = {"/a": "/a 192.0.2.2(ro) 192.0.2.3(ro)"}
+
+        assert nfs_lines.closing(before, wanted) == {
+            "/a": "/a 192.0.2.2(ro) 192.0.2.3(ro) 192.0.2.1(rw)",
+            "/b": "/b 192.0.2.1(rw)",
+        }
+        assert nfs_lines.closing(wanted, wanted) == {}
+
+    def test_what_the_server_has_is_compared_by_addresses(self) -> None:
+        shown = "/a  192.0.2.0/24(sync,wdelay,hide)\n/a  2001:db8::1(sync)\n"
+
+        assert nfs_lines.has_all(shown, {"/a": "/a 192.0.2.0/24(rw) 2001:db8:0::1(rw) gpu1(rw)"})
+        assert not nfs_lines.has_all(shown, {"/a": "/a 192.0.2.9(rw)"})
+        assert not nfs_lines.has_all("", {"/b": "/b 192.0.2.0/24(rw)"})
 
     def test_the_server_listens_on_rdma_where_a_mount_wants_it(self) -> None:
         assert not uses_rdma(mounts(), "ctl1")
