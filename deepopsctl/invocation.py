@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
+from itertools import dropwhile, takewhile
 from pathlib import Path
 from types import MappingProxyType
 
@@ -84,9 +85,15 @@ class RunRequest:
         return (self.playbook, *self.more)
 
     @property
+    def components(self) -> tuple[str, ...]:
+        """The components that are deployed one right after the other: nothing else comes between them."""
+        first = dropwhile(lambda name: "/" in name, self.playbooks)
+        return tuple(takewhile(lambda name: "/" not in name, first))
+
+    @property
     def deploys(self) -> bool:
         """Whether components are deployed, whichever command does it: their playbooks stand in no folder."""
-        return any("/" not in name for name in self.playbooks)
+        return bool(self.components)
 
 
 def arguments(request: RunRequest, playbooks: tuple[Path, ...], private: Path) -> list[str]:

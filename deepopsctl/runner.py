@@ -141,6 +141,7 @@ class _Run:
             "deepops_run_id": self.folder.id,
             "deepops_digest": self._wish.digest,
             "deepops_full": request.full,
+            "deepops_components": list(request.components),
         }
 
     def _request_object(self) -> dict[str, object]:

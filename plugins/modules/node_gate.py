@@ -14,6 +14,16 @@ options:
   component: {description: Component to look at., type: str, required: true}
   digest: {description: Hash of the desired state; empty never matches., type: str, default: ""}
   steps: {description: Steps that must have a record with that digest., type: list, elements: str, required: true}
+  run:
+    description:
+      - The components that are deployed one right after the other, in their order, with the steps of each on this node.
+        Those after I(component) are compared, too, up to the first that has anything to do here.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      component: {description: Its name., type: str, required: true}
+      steps: {description: None where the node gets nothing of it., type: list, elements: str, required: true}
   registered: {description: Nodes that slurmctld here must have in service., type: list, elements: str, default: []}
   foreign:
     description: Whether to look for a Slurm, too, on a node that the component was never deployed on.
@@ -32,6 +42,11 @@ EXAMPLES = r"""
 
 RETURN = r"""
 clean: {description: True when nothing has to be done., type: bool, returned: always}
+settled:
+  description: Components of I(run) after this one that have nothing to do here, up to the first that has.
+  type: list
+  elements: str
+  returned: always
 reasons: {description: Why not, a sentence each., type: list, elements: str, returned: always}
 unregistered: {description: Nodes that Slurm itself keeps from serving., type: list, elements: str, returned: always}
 foreign:
@@ -44,12 +59,26 @@ from ansible.module_utils import node_drift, node_platform, slurm_convergence, s
 from ansible.module_utils.basic import AnsibleModule
 
 
+def settled(given):
+    """Later components that need nothing here, before the first that does: its work may change the next answer."""
+    names = [entry["component"] for entry in given["run"]]
+    later = given["run"][names.index(given["component"]) + 1 :] if given["component"] in names else []
+    found = []
+    for entry in later:
+        if entry["steps"] and node_drift.reasons(entry["component"], given["digest"], entry["steps"]):
+            break
+        found += [entry["component"]] if entry["steps"] else []
+    return found
+
+
 def main():
+    step = {"component": {"required": True}, "steps": {"type": "list", "elements": "str", "required": True}}
     module = AnsibleModule(
         argument_spec={
             "component": {"required": True},
             "digest": {"default": ""},
             "steps": {"type": "list", "elements": "str", "required": True},
+            "run": {"type": "list", "elements": "dict", "default": [], "options": step},
             "registered": {"type": "list", "elements": "str", "default": []},
             "foreign": {"type": "bool", "default": False},
         },
@@ -63,6 +92,7 @@ def main():
     module.exit_json(
         changed=False,
         clean=not found,
+        settled=[] if found else settled(module.params),
         reasons=found,
         unregistered=list(out_of_service),
         foreign=slurm_running.foreign(module.params["component"]) if module.params["foreign"] else {},

@@ -5,8 +5,10 @@ What depends on the release of Slurm is shown on Debian 13 too, on the cluster t
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import yaml
@@ -59,6 +61,37 @@ def test_an_unchanged_cluster_is_left_alone(cluster: LabCluster) -> None:
 
     assert set(cluster.changed(summary).values()) == {0}
     assert all(counts["ok"] <= cluster.looks for counts in summary["hosts"].values())
+
+
+def deploy_all(cluster: LabCluster) -> dict[str, Any]:
+    """`deploy --json` of all components, parsed."""
+    document: dict[str, Any] = json.loads(cluster.deepopsctl("deploy", "--json").stdout)
+    return document
+
+
+@pytest.mark.release("debian12")
+def test_all_components_together_ask_a_node_once(cluster: LabCluster) -> None:
+    deploy_all(cluster)
+
+    again = deploy_all(cluster)
+
+    assert set(cluster.changed(again).values()) == {0}
+    asked = {host: counts["ok"] for host, counts in again["hosts"].items()}
+    # arguments, question, sorting; the controller has its own questions
+    assert (asked["gpu01"], asked["gpu02"], asked["ctl1"] <= cluster.looks) == (3, 3, True)
+
+
+@pytest.mark.release("debian12")
+def test_a_later_component_finds_its_damage_whatever_an_earlier_one_did(cluster: LabCluster) -> None:
+    # on gpu01 an earlier component has work as well
+    cluster.root("gpu01", "rm /var/lib/deepopsctl/records/nvidia.rdma.json")
+    for node in ("gpu01", "gpu02"):
+        cluster.root(node, "systemctl stop slurmd")
+
+    deploy_all(cluster)
+
+    for node in ("gpu01", "gpu02"):
+        cluster.root(node, "systemctl is-active slurmd")
 
 
 @pytest.mark.release("debian12")

@@ -43,6 +43,25 @@ def test_a_run_may_have_an_inventory_of_its_own_beside_all_that_the_clusters_own
     assert links == {"ssh", "inventory/group_vars"}
 
 
+@pytest.mark.parametrize(
+    ("playbooks", "components"),
+    [
+        (("nvidia", "slurm"), ("nvidia", "slurm")),
+        (("slurm", "operate/jobs"), ("slurm",)),
+        (("operate/quiet", "nvidia", "slurm", "operate/membership"), ("nvidia", "slurm")),
+        # what comes between them may change a node
+        (("nvidia", "operate/membership", "slurm"), ("nvidia",)),
+        (("operate/status",), ()),
+    ],
+)
+def test_components_are_told_as_far_as_nothing_comes_between_them(
+    tmp_path: Path, playbooks: tuple[str, ...], components: tuple[str, ...]
+) -> None:
+    wanted = RunRequest(ClusterDir(tmp_path), playbooks[0], more=playbooks[1:])
+
+    assert wanted.components == components
+
+
 def test_options_are_ansibles_own(tmp_path: Path) -> None:
     wanted = request(tmp_path, check=True, diff=True, tags="a,b", verbosity=3, limit="n1", ssh_password="x")
     found = arguments(wanted, (), tmp_path)

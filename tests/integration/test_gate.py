@@ -1,0 +1,129 @@
+"""The gate of several components in one run, as real Ansible runs the role: who is asked how often, for what."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+
+from deepopsctl.content import components
+from tests.integration.test_node_state import module_utils_with_record_in
+from tests.localansible import ROOT, Played, play
+
+ASK = "Compare the node with its last good deploy"
+# components in order, and for each node those with the last deploy's record; `-` where it gets nothing of one
+COMPONENTS = ("one", "two", "three")
+NODES = {
+    "same": "one two three",
+    "due-for-one": "two three",
+    "due-for-two": "one three",
+    "due-for-three": "one two",
+    "not-in-two": "one -two three",
+}
+
+
+def steps(node: str) -> list[dict[str, Any]]:
+    """The components with the steps that a node takes part in; all nodes are this machine, with one record."""
+    return [
+        {"component": name, "steps": [] if f"-{name}" in NODES[node].split() else [f"step-{node}"]}
+        for name in COMPONENTS
+    ]
+
+
+def deployed(node: str) -> list[dict[str, Any]]:
+    """Tasks that leave the records."""
+    names = [name for name in COMPONENTS if name in NODES[node].split()]
+    return [
+        {
+            "name": f"{name} on {node}",
+            "node_state": {"component": name, "step": f"step-{node}", "digest": "d1"},
+            "when": f"inventory_hostname == '{node}'",
+        }
+        for name in names
+    ]
+
+
+def gate(component: str) -> dict[str, Any]:
+    """The first play of a component's playbook."""
+    steps_of = f"node_gate_run | selectattr('component', 'eq', '{component}') | map(attribute='steps') | first"
+    return {
+        "name": component,
+        "hosts": "all",
+        "gather_facts": False,
+        "pre_tasks": [
+            {
+                "name": "Leave out the nodes that need not be asked",
+                "ansible.builtin.meta": "end_host",
+                "when": f"'deepops_{component}_done' in group_names or {steps_of} | length == 0",
+            }
+        ],
+        "roles": [
+            {
+                "role": "node_gate",
+                "node_gate_component": component,
+                "node_gate_steps": f"{{{{ {steps_of} }}}}",
+            }
+        ],
+    }
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
+    """A run of three components on nodes that need something of one, or of none."""
+    folder = tmp_path_factory.mktemp("gate")
+    utils = module_utils_with_record_in(folder, folder / "state")
+    hosts: dict[str, dict[str, object]] = {node: {"node_gate_run": steps(node)} for node in NODES}
+    tasks = [task for node in NODES for task in deployed(node)]
+    plays: list[dict[str, Any]] = [
+        {"name": "An earlier run", "hosts": "all", "gather_facts": False, "tasks": tasks},
+        *map(gate, COMPONENTS),
+        {
+            "name": "What came of it",
+            "hosts": "all",
+            "gather_facts": False,
+            "tasks": [{"name": "Groups", "ansible.builtin.debug": {"var": "group_names"}}],
+        },
+    ]
+    found = play(folder, plays, hosts, "-e", "deepops_digest=d1", settings={"ANSIBLE_MODULE_UTILS": str(utils)})
+    assert found.status == 0, found.output
+    return found
+
+
+def asked(played: Played, node: str) -> list[str]:
+    """The components that asked a node."""
+    return [
+        result.data["invocation"]["module_args"]["component"]
+        for result in played.results
+        if (result.task, result.host) == (ASK, node)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("node", "by", "work"),
+    [
+        ("same", ["one"], []),
+        ("due-for-one", ["one", "two"], ["one"]),
+        ("due-for-two", ["one", "two", "three"], ["two"]),
+        ("due-for-three", ["one", "three"], ["three"]),
+        ("not-in-two", ["one"], []),
+    ],
+)
+def test_a_node_is_asked_once_and_anew_after_work_was_done_on_it(
+    played: Played, node: str, by: list[str], work: list[str]
+) -> None:
+    (groups,) = [
+        result.data["group_names"] for result in played.results if (result.task, result.host) == ("Groups", node)
+    ]
+
+    assert asked(played, node) == by
+    assert [name for name in COMPONENTS if f"deepops_{name}_todo" in groups] == work
+    due = {f"deepops_{name}_done" for name in COMPONENTS if name not in work and f"-{name}" not in NODES[node].split()}
+    assert {name for name in groups if name.endswith("_done")} == due
+    assert [name for name in COMPONENTS if f"deepops_{name}_new" in groups] == work
+
+
+def test_the_gates_know_all_components_in_their_order() -> None:
+    variables = yaml.safe_load((ROOT / "group_vars" / "all" / "main.yml").read_text(encoding="utf-8"))
+
+    assert tuple(variables["deepops_steps"]) == components(ROOT)
