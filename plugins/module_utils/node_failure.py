@@ -16,6 +16,11 @@ class HintedError(Exception):
         self.hint = hint
 
 
+def run(argv):
+    """Run a command that has to work; where it does not, told() says what it said."""
+    subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=True)
+
+
 @contextlib.contextmanager
 def told(fail, words="%s"):
     """Call `fail(message, hint=...)`, a module's fail_json, for what is raised inside; `words` around the message."""

@@ -48,11 +48,7 @@ from ansible.module_utils import (
     nvidia_node,
 )
 from ansible.module_utils.basic import AnsibleModule
-
-
-def run(argv):
-    """Run a command that has to work."""
-    subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=True)
+from ansible.module_utils.node_failure import run
 
 
 def stop_daemons():

@@ -32,20 +32,16 @@ changes: {description: What was done., type: list, elements: dict, returned: alw
 """
 
 import os
-import subprocess
 
 from ansible.module_utils import node_changes, node_failure, node_record, node_units, nvidia_cdi, nvidia_node
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.deepops_doctor import command
+from ansible.module_utils.node_failure import run
 
 REFRESH = "nvidia-cdi-refresh.service"
 UNITS = ("nvidia-cdi-refresh.path", REFRESH)
 SPECIFICATION = "/var/run/cdi/nvidia.yaml"
 DOCKER, DOCKER_SETTINGS = "docker.service", "/etc/docker/daemon.json"
-
-
-def run(argv):
-    subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, check=True)
 
 
 def enable(module):

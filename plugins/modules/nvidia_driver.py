@@ -57,6 +57,7 @@ from ansible.module_utils import (
     nvidia_node,
 )
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.node_failure import run
 
 PERSISTENCE = "nvidia-persistenced.service"
 INITRAMFS = "/usr/sbin/update-initramfs"
@@ -72,7 +73,7 @@ def hold(names, dry):
     held = set(nvidia_node.output_of(["apt-mark", "showhold"]).split())
     free = [name for name in names if name not in held]
     if free and not dry:
-        subprocess.run(["apt-mark", "hold"] + free, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=True)
+        run(["apt-mark", "hold"] + free)
     return free
 
 
@@ -115,9 +116,7 @@ def start_again(dry):
         if unit not in nvidia_exchange.OWN and node_record.is_pending(unit):
             changes.append(node_changes.entry("unit", unit, "start"))
             if not dry:
-                subprocess.run(
-                    ["systemctl", "start", unit], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=True
-                )
+                run(["systemctl", "start", unit])
                 node_record.clear_pending(unit)
     return changes
 
@@ -173,7 +172,7 @@ def bring_into_use(module, wanted):
             reboot = why_reboot(library)
     if reboot.startswith("nouveau") and os.path.exists(INITRAMFS) and not module.check_mode:
         # nouveau would come back from the initramfs, which has the blacklist of before
-        subprocess.run([INITRAMFS, "-u"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=True)
+        run([INITRAMFS, "-u"])
     if not reboot:
         changes += start_again(module.check_mode)
     return (changes, reboot) + describe(wanted, library, reboot)
