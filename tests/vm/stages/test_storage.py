@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from functools import partial
 from typing import Any
 
 import pytest
@@ -35,6 +34,7 @@ storage:
     required: true
     options: [noatime]
     quota: {{users: {{vagrant: {{space: {LIMIT_MIB}M}}}}}}
+job_directories: {{}}
 """
 # emulated machines take their time, and what is written for a rate has to fit into the quota
 SETTINGS = """---
@@ -42,13 +42,10 @@ validate_storage_size_mb: 4
 validate_storage_answer_timeout: 300
 validate_storage_queue_timeout: 300
 """
-# what has to be one job's own: no name of another job's may be there, nor stay
-OWN = """set -e
-test "$(stat -c %a "$SLURM_TMPDIR")" = 700
-test -z "$(ls -A "$SLURM_TMPDIR")"
-touch "$SLURM_TMPDIR/mine" /tmp/mine /dev/shm/mine
-echo "$SLURM_TMPDIR" > /var/tmp/folder-$SLURM_JOB_ID
-"""
+# a job takes names that another one of the same user has as well
+TAKE = "set -e; test -O $SLURM_TMPDIR; for at in $SLURM_TMPDIR /tmp /dev/shm; do test ! -e $at/mine; done; touch "
+TAKE += "$SLURM_TMPDIR/mine /tmp/mine /dev/shm/mine"
+FOLDERS = "/var/spool/slurm-jobs"
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -182,18 +179,16 @@ def test_a_boot_brings_the_mount_back_before_jobs_start(cluster: VmCluster) -> N
 
 
 def test_jobs_of_one_user_have_temporary_folders_of_their_own(cluster: VmCluster) -> None:
-    first = "while [ ! -e /var/tmp/go ]; do sleep 0.2; done; ls /tmp/mine"
-    cluster.root(NODE, "rm -f /var/tmp/go")
-    holding = cluster.submit(f"{OWN} touch /var/tmp/began; {first}", "--mem=100M", "--ntasks=1")
+    cluster.root(NODE, "rm -f /var/tmp/go /var/tmp/began")
+    waits = "touch /var/tmp/began; while [ ! -e /var/tmp/go ]; do sleep 0.2; done; test -e /tmp/mine"
+    holding = cluster.submit(f"{TAKE}; {waits}", "--mem=100M", "--ntasks=1")
     wait_until("the first has begun", lambda: holds(cluster, NODE, "test -e /var/tmp/began"), cluster.patience_s)
 
-    # the same names are free in the second one
-    second = cluster.submit(f"test ! -e /tmp/mine; test ! -e /dev/shm/mine; {OWN}", "--mem=100M", "--ntasks=1")
+    second = cluster.submit(TAKE, "--mem=100M", "--ntasks=1")
     cluster.wait_for_rows([second])
     cluster.user(NODE, "touch /var/tmp/go")
     cluster.wait_for_rows([holding])
 
-    for job in (holding, second):
-        gone = f'test ! -e "$(cat /var/tmp/folder-{job})"'
-        wait_until("its folder is gone", partial(holds, cluster, NODE, gone), cluster.patience_s)
+    empty = f'test -z "$(ls -A {FOLDERS})"'
+    wait_until("their folders are gone", lambda: holds(cluster, NODE, empty), cluster.patience_s)
     assert cluster.root(NODE, "ls /tmp/mine /dev/shm/mine 2>/dev/null || true") == ""
