@@ -1,0 +1,104 @@
+"""`deepops-purge NAME` lists what is due; with `--apply`, as the timer calls it, does what the configuration says."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from dataclasses import asdict
+from typing import List, Optional
+
+from .ageing import in_days
+from .records import Record, quoted
+from .run import BusyError, Summary, apply, list_due
+from .settings import Settings, SettingsError, load, path_of
+from .tree import TreeError
+
+OK, PROBLEMS, USAGE, INVALID, BUSY = 0, 1, 2, 3, 75
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="deepops-purge", description=__doc__.replace("`", ""))
+    parser.add_argument("name", help="of the storage entry, or the path of a configuration")
+    parser.add_argument(
+        "--apply", action="store_true", help="tell users and, with mode delete, delete; without it nothing changes"
+    )
+    parser.add_argument("--print0", action="store_true", help="list plain paths, each ended by a NUL")
+    parser.add_argument("--json", action="store_true", help="the summary as one object on stdout, in place of the list")
+    return parser
+
+
+def main(arguments: Optional[List[str]] = None) -> int:
+    """Run it; returns the exit status."""
+    options = _parser().parse_args(arguments)
+    try:
+        settings = load(path_of(options.name))
+        summary = _run(settings, options)
+    except SettingsError as error:
+        return _fail(str(error), INVALID)
+    except BusyError as error:
+        return _fail(str(error), BUSY)
+    except (TreeError, OSError) as error:
+        return _fail(str(error), PROBLEMS)
+    if options.json:
+        sys.stdout.write(
+            json.dumps({"schema": 1, "command": "deepops-purge", "ok": summary.ok, **asdict(summary)}) + "\n"
+        )
+    else:
+        sys.stdout.flush()
+        sys.stderr.write(words(settings, summary))
+    return OK if summary.ok else PROBLEMS
+
+
+def _run(settings: Settings, options: argparse.Namespace) -> Summary:
+    now = int(time.time())
+    if options.apply:
+        return apply(settings, now)
+    return list_due(settings, now, _silent if options.json else _show0 if options.print0 else _show)
+
+
+def _silent(_: Record) -> None:
+    pass
+
+
+def _show(record: Record) -> None:
+    sys.stdout.write("{}  {}\n".format(time.strftime("%Y-%m-%d", time.localtime(record.used)), quoted(record.path)))
+
+
+def _show0(record: Record) -> None:
+    sys.stdout.buffer.write(record.path + b"\0")
+
+
+def _fail(message: str, status: int) -> int:
+    sys.stderr.write("error: {}\n".format(message))
+    return status
+
+
+def words(settings: Settings, summary: Summary) -> str:
+    """The summary for people."""
+    seen = summary.looked_at
+    lines = [
+        "{}: {} files in {} folders looked at; {} due ({:.1f} GiB), not used for {}".format(
+            settings.root,
+            seen.get("files", 0),
+            seen.get("folders", 0),
+            summary.due,
+            summary.due_bytes / (1 << 30),
+            in_days(settings.age),
+        )
+    ]
+    if summary.applied and not settings.deletes:
+        lines.append("nothing deleted: mode is list")
+    if summary.applied and settings.deletes:
+        lines.append("{} deleted ({:.1f} GiB)".format(summary.deleted, summary.deleted_bytes / (1 << 30)))
+        lines += ["{} kept: {}".format(count, why) for why, count in sorted(summary.kept.items())]
+    if summary.users_warned:
+        lines.append(
+            "{} files of {} users go soon; {} mails".format(summary.warned, summary.users_warned, summary.mails)
+        )
+    for what in ("special", "excluded", "not entered", "problems"):
+        if seen.get(what):
+            lines.append("{} {}".format(seen[what], what))
+    lines += summary.notes + ["problem: " + text for text in summary.problems]
+    return "".join(line + "\n" for line in lines)

@@ -1,0 +1,55 @@
+"""Delete what was listed, and nothing else: every name is looked at again, in a folder that is held open."""
+
+from __future__ import annotations
+
+import os
+import stat
+from dataclasses import dataclass
+from typing import Iterable, Iterator, Optional
+
+from .ageing import folder_last_used, last_used
+from .records import FOLDER, Record
+from .tree import LeftAloneError, Way
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one; `kept` says why it is still there, '' where it is deleted."""
+
+    record: Record
+    kept: str = ""
+    is_trouble: bool = False
+
+
+def delete(way: Way, records: Iterable[Record], now: int) -> Iterator[Outcome]:
+    """One after the other, in the order of the list."""
+    for record in records:
+        try:
+            way.go(record.parts[:-1])
+            yield Outcome(record, _delete(way, record, now) or "")
+        except FileNotFoundError:
+            yield Outcome(record, "gone")
+        except LeftAloneError as error:
+            yield Outcome(record, str(error))
+        except OSError as error:
+            yield Outcome(record, str(error.strerror), is_trouble=True)
+
+
+def _delete(way: Way, record: Record, now: int) -> Optional[str]:
+    name = record.parts[-1]
+    status = way.look(name)
+    if (status.st_dev, status.st_ino) != (way.device, record.inode):
+        return "replaced since it was listed"
+    if stat.S_ISDIR(status.st_mode) != (record.kind == FOLDER):
+        return "replaced since it was listed"
+    used = folder_last_used(status, now) if record.kind == FOLDER else last_used(status, now)
+    if used != record.used:
+        return "used since it was listed"
+    # between this look and the deletion nothing else is done
+    if not way.is_intact():
+        return "moved out of its folder"
+    if record.kind == FOLDER:
+        os.rmdir(name, dir_fd=way.here.handle)
+    else:
+        os.unlink(name, dir_fd=way.here.handle)
+    return None

@@ -1,0 +1,31 @@
+"""Patterns of what is never purged, relative to the root."""
+
+from __future__ import annotations
+
+import os
+from fnmatch import fnmatchcase
+from typing import List, Sequence
+
+
+class Excluded:
+    """`*.keep` is a name anywhere, `proj/*/data` a path from the root; a folder that matches keeps all below it."""
+
+    def __init__(self, patterns: Sequence[str]) -> None:
+        self._names = [pattern for pattern in patterns if "/" not in pattern.strip("/")]
+        self._names = [pattern.strip("/") for pattern in self._names]
+        self._paths: List[List[str]] = [
+            pattern.strip("/").split("/") for pattern in patterns if "/" in pattern.strip("/")
+        ]
+
+    def matches(self, above: Sequence[bytes], name: bytes) -> bool:
+        """Whether this name, in the folder that these names lead to, is left alone."""
+        text = os.fsdecode(name)
+        if any(fnmatchcase(text, pattern) for pattern in self._names):
+            return True
+        if not self._paths:
+            return False
+        parts = [os.fsdecode(part) for part in above] + [text]
+        return any(
+            len(pattern) == len(parts) and all(fnmatchcase(part, one) for part, one in zip(parts, pattern))
+            for pattern in self._paths
+        )

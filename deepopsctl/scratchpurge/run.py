@@ -1,0 +1,268 @@
+"""One purge from beginning to end: look, tell users, delete what was told long enough, say what was done."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import time
+from dataclasses import dataclass, field
+from typing import IO, Callable, Dict, Iterator, List, Optional
+
+from . import records
+from .ageing import in_days
+from .deleting import delete
+from .excluding import Excluded
+from .notices import Notices, NoticesError, Told, can_be_told, send, text, user_name
+from .records import Record
+from .settings import Settings
+from .tree import TreeError, Way, allow_many_open_folders, mount_of
+from .walk import Seen, Walk
+from .warned import Warned
+
+_KEPT_LOGS = 400
+
+
+class BusyError(Exception):
+    """Another run of the same purge is under way."""
+
+
+@dataclass
+class Summary:
+    """What one run came to."""
+
+    name: str
+    root: str
+    mode: str
+    applied: bool
+    looked_at: Dict[str, int] = field(default_factory=dict)
+    due: int = 0
+    due_bytes: int = 0
+    warned: int = 0
+    users_warned: int = 0
+    mails: int = 0
+    deleted: int = 0
+    deleted_bytes: int = 0
+    kept: Dict[str, int] = field(default_factory=dict)
+    problems: List[str] = field(default_factory=list)
+    notes: List[str] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        """Whether everything could be looked at and deleted."""
+        return not self.problems
+
+
+class Selection:
+    """Which of the tree's files are due, and which their owners are told of: the one rule of listing and deleting."""
+
+    def __init__(self, settings: Settings, now: int, warned: Optional[Warned]) -> None:
+        self._settings = settings
+        self._now = now
+        self._warned = warned
+
+    def is_candidate(self, record: Record) -> bool:
+        """Whether it is as old as what users are told of."""
+        if record.kind == records.FOLDER and not self._settings.empty_folders:
+            return False
+        return record.used <= self._now - (self._settings.age - (self._settings.warn if self._warned else 0))
+
+    def goes(self, record: Record) -> int:
+        """When a candidate goes: at its age, and not before its owner was told for the whole notice."""
+        by_age = record.used + self._settings.age
+        if self._warned is None:
+            return by_age
+        return max(by_age, self._warned.note(record.inode) + self._settings.warn)
+
+
+@contextlib.contextmanager
+def alone(settings: Settings) -> Iterator[None]:
+    """One run at a time."""
+    os.makedirs(settings.state, mode=0o700, exist_ok=True)
+    handle = os.open(os.path.join(settings.state, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(handle)
+        raise BusyError("another run of {} is under way".format(settings.name)) from error
+    try:
+        yield
+    finally:
+        os.close(handle)
+
+
+def list_due(settings: Settings, now: int, show: Callable[[Record], None]) -> Summary:
+    """Show what a purge that deletes would delete now; changes nothing."""
+    with _Run(settings, now, applied=False) as run:
+        for record in run.due():
+            show(record)
+        return run.summary()
+
+
+def apply(settings: Settings, now: int) -> Summary:
+    """Do what the configuration says."""
+    with _Run(settings, now, applied=True) as run:
+        run.list_and_tell()
+        if settings.deletes:
+            run.delete()
+        return run.summary()
+
+
+class _Run:
+    def __init__(self, settings: Settings, now: int, *, applied: bool) -> None:
+        self._settings = settings
+        self._now = now
+        self._stack = contextlib.ExitStack()
+        self._summary = Summary(settings.name, settings.root, settings.mode, applied)
+        self._seen: Optional[Seen] = None
+
+    def __enter__(self) -> _Run:
+        with self._stack as stack:
+            stack.enter_context(alone(self._settings))
+            self._way = stack.enter_context(Way(self._settings.root, allow_many_open_folders()))
+            self._check_mount()
+            self._warned = (
+                Warned(os.path.join(self._settings.state, "warned"), self._now) if self._settings.warns else None
+            )
+            if self._warned:
+                stack.callback(self._warned.close)
+            self._stack = stack.pop_all()
+        self._select = Selection(self._settings, self._now, self._warned)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def _check_mount(self) -> None:
+        point, kind = mount_of(self._way.mount)
+        if self._settings.mounted and (point != self._settings.root or kind == "autofs"):
+            raise TreeError("{} is not mounted".format(self._settings.root))
+
+    def _walk(self) -> Iterator[tuple[Record, int]]:
+        walk = Walk(self._way, Excluded(self._settings.exclude), self._now)
+        self._seen = walk.seen
+        for record in walk:
+            if self._select.is_candidate(record):
+                yield record, self._select.goes(record)
+
+    def _note_due(self, record: Record) -> None:
+        self._summary.due += 1
+        self._summary.due_bytes += record.frees
+
+    def due(self) -> Iterator[Record]:
+        """What would be deleted now."""
+        for record, goes in self._walk():
+            if goes <= self._now:
+                self._note_due(record)
+                yield record
+
+    def list_and_tell(self) -> None:
+        """Write the list of what is due, and tell users of what will be."""
+        notices = self._notices() if self._warned else None
+        with records.create(self._due_path) as due:
+            for record, goes in self._walk():
+                if goes <= self._now:
+                    self._note_due(record)
+                    records.write(due, record)
+                elif notices and record.kind != records.FOLDER:
+                    self._summary.warned += 1
+                    notices.add(record, goes, _day(goes))
+        if notices:
+            self._tell(notices)
+        if self._warned:
+            self._warned.keep()
+
+    @property
+    def _due_path(self) -> str:
+        return os.path.join(self._settings.state, "due")
+
+    def _notices(self) -> Notices:
+        try:
+            notices = Notices(self._way, self._settings, _day(self._now))
+        except (NoticesError, OSError) as error:
+            # nobody is told, so nothing may be deleted
+            raise TreeError("no lists for users: {}".format(error)) from error
+        self._stack.callback(notices.close)
+        return notices
+
+    def _tell(self, notices: Notices) -> None:
+        told = notices.finish()
+        self._summary.users_warned = len(told)
+        if self._settings.mail:
+            path = os.path.join(self._settings.state, "mailed.json")
+            mailed = _load(path)
+            for uid, user in sorted(told.items()):
+                self._mail(uid, user, mailed)
+            with open(path, "w", encoding="utf-8") as stream:
+                json.dump({uid: when for uid, when in mailed.items() if int(uid) in told}, stream)
+
+    def _mail(self, uid: int, user: Told, mailed: Dict[str, int]) -> None:
+        # twice in a notice at most, and every file is in one at least half of it before it goes
+        if not can_be_told(self._settings.mail, uid):
+            return
+        if mailed.get(str(uid), 0) > self._now - self._settings.warn // 2:
+            return
+        problem = send(self._settings.sendmail, text(self._settings, uid, user, _day(user.first_goes)))
+        if problem and problem not in self._summary.problems:
+            self._summary.problems.append(problem)
+        if not problem:
+            self._summary.mails += 1
+            mailed[str(uid)] = self._now
+
+    def delete(self) -> None:
+        """Delete what list_and_tell() found due."""
+        with open(self._due_path, "rb") as due, self._log() as log:
+            for outcome in delete(self._way, records.read(due), self._now):
+                if not outcome.kept:
+                    self._summary.deleted += 1
+                    self._summary.deleted_bytes += outcome.record.frees
+                    log.write(_line(outcome.record))
+                    continue
+                kept = self._summary.kept
+                kept[outcome.kept] = kept.get(outcome.kept, 0) + 1
+                if outcome.is_trouble and kept[outcome.kept] == 1:
+                    self._summary.problems.append("{}: {}".format(records.quoted(outcome.record.path), outcome.kept))
+
+    def _log(self) -> IO[str]:
+        folder = self._settings.logs
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        for name in sorted(os.listdir(folder))[:-_KEPT_LOGS]:
+            os.unlink(os.path.join(folder, name))
+        # a line at a time: what was deleted before a power cut is told
+        return open(os.path.join(folder, "{}.log".format(_day(self._now))), "a", buffering=1, encoding="utf-8")
+
+    def summary(self) -> Summary:
+        """What it came to."""
+        if self._seen:
+            self._summary.looked_at = dict(self._seen.counts)
+            # folders that are not entered are no failure of the run
+            self._summary.problems += [text for text in self._seen.problems if ": not entered: " not in text]
+            self._summary.notes += [text for text in self._seen.problems if ": not entered: " in text]
+        if self._warned and self._warned.restarted:
+            self._summary.notes.append(
+                "no run in the last days told users anything: nothing goes before {}".format(
+                    in_days(self._settings.warn) + " of notice"
+                )
+            )
+        return self._summary
+
+
+def _day(seconds: int) -> str:
+    return time.strftime("%Y-%m-%d", time.localtime(seconds))
+
+
+def _line(record: Record) -> str:
+    when = time.strftime("%Y-%m-%dT%H:%M:%S%z")
+    return "{} {} {} bytes, last used {}: {}\n".format(
+        when, user_name(record.uid), record.size, _day(record.used), records.quoted(record.path)
+    )
+
+
+def _load(path: str) -> Dict[str, int]:
+    try:
+        with open(path, encoding="utf-8") as stream:
+            found = json.load(stream)
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,112 @@
+"""What one purge is told: a JSON file that deploy writes."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from typing import Any, Dict, Tuple
+
+FOLDER = "/etc/deepopsctl/purge"
+STATE = "/var/lib/deepops-purge"
+LOGS = "/var/log/deepops-purge"
+MODES = ("list", "delete")
+# nobody's scratch, whatever a configuration says
+SYSTEM = ("bin", "boot", "dev", "etc", "lib", "lib32", "lib64", "proc", "root", "run", "sbin", "sys", "usr", "var")
+
+
+class SettingsError(Exception):
+    """The configuration can't be used."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """One purge; ages in seconds."""
+
+    name: str
+    root: str
+    age: int
+    mode: str = "list"
+    warn: int = 0
+    mail: str = ""
+    exclude: Tuple[str, ...] = ()
+    empty_folders: bool = False
+    mounted: bool = False
+    sendmail: str = "/usr/sbin/sendmail"
+    state: str = ""
+    logs: str = ""
+
+    @property
+    def deletes(self) -> bool:
+        """Whether anything is ever deleted."""
+        return self.mode == "delete"
+
+    @property
+    def warns(self) -> bool:
+        """Whether users are told before; a purge that only lists disturbs nobody."""
+        return self.deletes and self.warn > 0
+
+
+def path_of(name: str) -> str:
+    """The file of a purge, by its name or as a path."""
+    return name if "/" in name else os.path.join(FOLDER, name + ".json")
+
+
+def load(path: str) -> Settings:
+    """Read and check the configuration."""
+    try:
+        with open(path, encoding="utf-8") as stream:
+            given = json.load(stream)
+    except (OSError, ValueError) as error:
+        raise SettingsError("{}: {}".format(path, error)) from error
+    if not isinstance(given, dict):
+        raise SettingsError("{}: not a JSON object".format(path))
+    try:
+        return from_object(given)
+    except SettingsError as error:
+        raise SettingsError("{}: {}".format(path, error)) from error
+
+
+def from_object(given: Dict[str, Any]) -> Settings:
+    """Settings from the object that a configuration is."""
+    known = set(Settings.__dataclass_fields__)
+    if unknown := sorted(set(given) - known - {"schema"}):
+        raise SettingsError("unknown: " + ", ".join(unknown))
+    try:
+        found = Settings(
+            **{**{key: given[key] for key in known & set(given)}, "exclude": tuple(given.get("exclude", ()))}
+        )
+    except TypeError as error:
+        raise SettingsError(str(error)) from error
+    _check(found)
+    where = {
+        "state": found.state or os.path.join(STATE, found.name),
+        "logs": found.logs or os.path.join(LOGS, found.name),
+    }
+    return Settings(**{**found.__dict__, **where})
+
+
+def _check(found: Settings) -> None:
+    numbers = (found.age, found.warn)
+    if any(isinstance(value, bool) or not isinstance(value, int) for value in numbers):
+        raise SettingsError("age and warn are whole seconds")
+    if found.age < 3600 or not 0 <= found.warn <= found.age:
+        raise SettingsError("age is an hour at least, warn not more than age")
+    if found.mode not in MODES:
+        raise SettingsError("mode is one of " + ", ".join(MODES))
+    if problem := root_problem(found.root):
+        raise SettingsError("root {}: {}".format(found.root, problem))
+
+
+def root_problem(root: str) -> str:
+    """Why a folder can't be one to purge; '' where it can."""
+    parts = root.split("/")
+    if not root.startswith("/") or root != os.path.normpath(root) or root.startswith("//"):
+        return "not an absolute path in its plain form"
+    if len(parts) < 2 or not parts[1]:
+        return "the whole machine"
+    # /var/scratch can be meant, /var can't; /etc/x never is
+    below_var = parts[1] in ("var", "run") and len(parts) > 2 and parts[1:3] not in (["var", "lib"], ["var", "log"])
+    if (parts[1] in SYSTEM and not below_var) or parts[1:] == ["home"]:
+        return "belongs to the system"
+    return ""

@@ -1,0 +1,176 @@
+"""Folders held open from the root of a purge down: no name is ever resolved again, no link and no mount followed.
+
+What users own can be renamed, replaced by a link or mounted over between any two calls. So every step is an open of one
+name in a folder that is already open, with O_NOFOLLOW, and what was opened is looked at before it is used.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import stat
+from typing import List, Optional, Sequence, Tuple
+
+_OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+# for the interpreter, the lists and the log
+_OTHERS = 64
+
+
+class TreeError(Exception):
+    """The root is not what it has to be."""
+
+
+class LeftAloneError(Exception):
+    """A folder that is not entered; the message says why."""
+
+
+def allow_many_open_folders() -> int:
+    """How many levels there can be: a folder that is read takes two descriptors."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = min(hard if hard != resource.RLIM_INFINITY else 65536, 65536)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    return (most - _OTHERS) // 2
+
+
+def mount_id(handle: int) -> int:
+    """The mount that an open folder is on: a bind mount of the same file system has another one."""
+    with open("/proc/self/fdinfo/{}".format(handle), "rb") as stream:
+        for line in stream:
+            if line.startswith(b"mnt_id:"):
+                return int(line.split()[1])
+    raise TreeError("the kernel does not say what a folder is mounted on")
+
+
+def mount_of(number: int) -> Tuple[str, str]:
+    """(mount point, type) of a mount."""
+    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as stream:
+        for line in stream:
+            fields = line.split()
+            if int(fields[0]) == number:
+                return _unescape(fields[4]), fields[fields.index("-") + 1]
+    return "", ""
+
+
+def _unescape(text: str) -> str:
+    for code in ("\\040", "\\011", "\\012", "\\134"):
+        text = text.replace(code, chr(int(code[1:], 8)))
+    return text
+
+
+def _open_folder(name: bytes, within: Optional[int]) -> int:
+    try:
+        # what we read must not look used
+        return os.open(name, _OPEN | os.O_NOATIME, dir_fd=within)
+    except PermissionError:
+        return os.open(name, _OPEN, dir_fd=within)
+
+
+def same(one: os.stat_result, other: os.stat_result) -> bool:
+    """Whether two looks were at the same thing."""
+    return (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
+
+
+class Folder:
+    """An open folder and what it was when it was opened."""
+
+    def __init__(self, name: bytes, handle: int) -> None:
+        self.name = name
+        self.handle = handle
+        self.status = os.fstat(handle)
+
+
+class Way:
+    """The open folders from the root down to the one where we are."""
+
+    def __init__(self, root: str, deepest: int) -> None:
+        self._deepest = deepest
+        self._folders: List[Folder] = [Folder(b"", _open_root(root))]
+        self.device = self._folders[0].status.st_dev
+        self.mount = mount_id(self._folders[0].handle)
+
+    def __enter__(self) -> Way:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for folder in self._folders:
+            os.close(folder.handle)
+
+    @property
+    def here(self) -> Folder:
+        """The folder where we are."""
+        return self._folders[-1]
+
+    @property
+    def depth(self) -> int:
+        """Levels below the root."""
+        return len(self._folders) - 1
+
+    @property
+    def names(self) -> Tuple[bytes, ...]:
+        """From the root to here."""
+        return tuple(folder.name for folder in self._folders[1:])
+
+    def enter(self, name: bytes) -> Folder:
+        """Go down one level; LeftAloneError where there is no folder of ours, OSError where it can't be opened."""
+        if self.depth >= self._deepest:
+            raise LeftAloneError("more than {} levels deep".format(self._deepest))
+        # before anything is opened: to open what an automounter waits at would mount it
+        seen = self.look(name)
+        if not stat.S_ISDIR(seen.st_mode):
+            raise LeftAloneError("no longer a folder")
+        if seen.st_dev != self.device:
+            raise LeftAloneError("another file system")
+        folder = Folder(name, _open_folder(name, self.here.handle))
+        if not same(folder.status, seen) or mount_id(folder.handle) != self.mount:
+            os.close(folder.handle)
+            raise LeftAloneError("a mount point, or replaced meanwhile")
+        self._folders.append(folder)
+        return folder
+
+    def leave(self) -> None:
+        """Go up one level."""
+        os.close(self._folders.pop().handle)
+
+    def go(self, names: Sequence[bytes]) -> None:
+        """Go to another folder of the tree by the shortest way; what is open already stays open."""
+        shared = 0
+        for ours, theirs in zip(self.names, names):
+            if ours != theirs:
+                break
+            shared += 1
+        while self.depth > shared:
+            self.leave()
+        for name in names[shared:]:
+            self.enter(name)
+
+    def look(self, name: bytes) -> os.stat_result:
+        """What is here under a name; links are not followed."""
+        return os.stat(name, dir_fd=self.here.handle, follow_symlinks=False)
+
+    def is_intact(self) -> bool:
+        """Whether the folder where we are still is below the root by the names that led here."""
+        try:
+            return all(
+                same(os.stat(lower.name, dir_fd=upper.handle, follow_symlinks=False), lower.status)
+                for upper, lower in zip(self._folders, self._folders[1:])
+            )
+        except OSError:
+            return False
+
+
+def _open_root(root: str) -> int:
+    """From / down, one name at a time: a link anywhere in the path is refused."""
+    handle = os.open("/", _OPEN)
+    for name in filter(None, os.fsencode(root).split(b"/")):
+        try:
+            lower = _open_folder(name, handle)
+        except OSError as error:
+            raise TreeError("{}: {}: {}".format(root, os.fsdecode(name), _root_words(error))) from error
+        finally:
+            os.close(handle)
+        handle = lower
+    return handle
+
+
+def _root_words(error: OSError) -> str:
+    return "a link or no folder" if isinstance(error, NotADirectoryError) else str(error.strerror)

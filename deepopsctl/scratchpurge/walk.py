@@ -1,0 +1,137 @@
+"""One look at a whole tree, file by file; changes nothing."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections import Counter
+from typing import Iterator, List
+
+from .ageing import folder_last_used, last_used
+from .excluding import Excluded
+from .records import FILE, FOLDER, LINK, Record, quoted
+from .tree import LeftAloneError, Way
+
+# what users are told of stands here, and is no file of theirs
+NOTICES = b".to_delete"
+_KEPT_PROBLEMS = 100
+
+
+class Seen:
+    """What a walk met: how many of each kind, and what went wrong, by the first hundred."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self.problems: List[str] = []
+
+    def count(self, what: str) -> None:
+        """One more."""
+        self.counts[what] += 1
+
+    def problem(self, path: bytes, why: str) -> None:
+        """Something that could not be looked at."""
+        self.count("problems")
+        if len(self.problems) < _KEPT_PROBLEMS:
+            self.problems.append("{}: {}".format(quoted(path) if path else "the root", why))
+
+
+class _Level:
+    """A folder that is being read."""
+
+    def __init__(self, path: bytes, handle: int) -> None:
+        self.path = path
+        self.is_empty = True
+        self._entries = os.scandir(handle)
+
+    def next_name(self) -> bytes:
+        """The next thing in it; b'' at the end."""
+        entry = next(self._entries, None)
+        if entry is None:
+            return b""
+        self.is_empty = False
+        return os.fsencode(entry.name)
+
+    def close(self) -> None:
+        self._entries.close()
+
+
+class Walk:
+    """Yields a record for each file, link and empty folder; sockets, pipes and devices are only counted."""
+
+    def __init__(self, way: Way, excluded: Excluded, now: int) -> None:
+        self.seen = Seen()
+        self._way = way
+        self._excluded = excluded
+        self._now = now
+        self._levels: List[_Level] = []
+
+    def __iter__(self) -> Iterator[Record]:
+        self._levels = [_Level(b"", self._way.here.handle)]
+        try:
+            while self._levels:
+                yield from self._step(self._levels[-1])
+        finally:
+            for level in self._levels:
+                level.close()
+
+    def _step(self, level: _Level) -> Iterator[Record]:
+        try:
+            name = level.next_name()
+        except OSError as error:
+            # what was not read may be there: such a folder is not empty
+            level.is_empty = False
+            self.seen.problem(level.path.rstrip(b"/"), str(error.strerror))
+            name = b""
+        if name:
+            yield from self._meet(level, name)
+        else:
+            yield from self._close()
+
+    def _close(self) -> Iterator[Record]:
+        level = self._levels.pop()
+        level.close()
+        if not self._levels:
+            return
+        status = self._way.here.status
+        self._way.leave()
+        # a user's own folder, on the first level, stays
+        if level.is_empty and len(self._levels) > 1:
+            used = folder_last_used(status, self._now)
+            yield Record(FOLDER, level.path[:-1], used, status.st_ino, 0, status.st_uid, 1)
+
+    def _meet(self, level: _Level, name: bytes) -> Iterator[Record]:
+        path = level.path + name
+        if self._excluded.matches(self._way.names, name) or (not level.path and name == NOTICES):
+            self.seen.count("excluded")
+            return
+        try:
+            status = self._way.look(name)
+            if stat.S_ISDIR(status.st_mode):
+                self._descend(path, name)
+                return
+        except FileNotFoundError:
+            # its owner was quicker
+            return
+        except LeftAloneError as error:
+            self.seen.count("not entered")
+            self.seen.problem(path, "not entered: {}".format(error))
+            return
+        except OSError as error:
+            self.seen.problem(path, str(error.strerror))
+            return
+        kind = FILE if stat.S_ISREG(status.st_mode) else LINK if stat.S_ISLNK(status.st_mode) else b""
+        if not kind or status.st_dev != self._way.device:
+            self.seen.count("special")
+            return
+        self.seen.count("files")
+        size = status.st_blocks * 512
+        yield Record(kind, path, last_used(status, self._now), status.st_ino, size, status.st_uid, status.st_nlink)
+
+    def _descend(self, path: bytes, name: bytes) -> None:
+        folder = self._way.enter(name)
+        self.seen.count("folders")
+        try:
+            self._levels.append(_Level(path + b"/", folder.handle))
+        except OSError:
+            self._way.leave()
+            raise
