@@ -1,0 +1,88 @@
+"""Each file system asked in a process of its own, all at once, and none waited for longer than its time.
+
+A server that is gone leaves a process where no signal reaches it: so it is left behind, not waited for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import signal
+import time
+from dataclasses import asdict
+from typing import Any, Callable, Dict, List, Sequence
+
+from .rows import USER, Amount, FileSystem, Row, Usage
+
+Ask = Callable[[FileSystem], List[Row]]
+
+
+def ask_all(where: Sequence[FileSystem], ask: Ask, limit_s: float, who: str) -> List[Row]:
+    """The rows of all, in their order; one without an answer has a row that says so."""
+    children = [_Child(each, ask) for each in where]
+    deadline = time.monotonic() + limit_s
+    with selectors.DefaultSelector() as waiting:
+        for child in children:
+            waiting.register(child.pipe, selectors.EVENT_READ, child)
+        while waiting.get_map() and (left := deadline - time.monotonic()) > 0:
+            for key, _ in waiting.select(left):
+                if key.data.read():
+                    waiting.unregister(key.fileobj)
+    return [row for child in children for row in child.finish(limit_s, who)]
+
+
+class _Child:
+    def __init__(self, where: FileSystem, ask: Ask) -> None:
+        self._where = where
+        self._text = b""
+        self._has_ended = False
+        self.pipe, writing = os.pipe()
+        self._pid = os.fork()
+        if self._pid == 0:
+            os.close(self.pipe)
+            _answer(where, ask, writing)
+        os.close(writing)
+
+    def read(self) -> bool:
+        """Take what is there; True at the end."""
+        chunk = os.read(self.pipe, 1 << 16)
+        self._text += chunk
+        self._has_ended = not chunk
+        return self._has_ended
+
+    def finish(self, limit_s: float, who: str) -> List[Row]:
+        os.close(self.pipe)
+        if not self._has_ended:
+            # with the tools that it has started
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._pid, signal.SIGKILL)
+            os.waitpid(self._pid, os.WNOHANG)
+            return [self._without("no answer in {:g} s".format(limit_s), who)]
+        os.waitpid(self._pid, 0)
+        try:
+            return [_row(each) for each in json.loads(self._text.decode("utf-8"))]
+        except ValueError:
+            return [self._without("the question ended without an answer", who)]
+
+    def _without(self, problem: str, who: str) -> Row:
+        return Row(self._where.name, self._where.path, USER, who, problem=problem)
+
+
+def _answer(where: FileSystem, ask: Ask, writing: int) -> None:
+    """In the child: never comes back."""
+    status = 1
+    try:
+        os.setpgid(0, 0)
+        with os.fdopen(writing, "w", encoding="utf-8", errors="surrogateescape") as stream:
+            json.dump([asdict(row) for row in ask(where)], stream)
+        status = 0
+    finally:
+        # the parent's own clean-up is the parent's
+        os._exit(status)
+
+
+def _row(found: Dict[str, Any]) -> Row:
+    usage = found.pop("usage")
+    return Row(usage=Usage(Amount(**usage["space"]), Amount(**usage["files"]), usage["grace"]), **found)

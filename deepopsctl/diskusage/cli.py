@@ -1,0 +1,55 @@
+"""What you have on each file system, and how much it may be."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import pwd
+import sys
+import time
+from dataclasses import asdict
+from typing import List, Optional, Sequence
+
+from .apart import ask_all
+from .rows import CONFIG, ConfigError, Row, load
+from .sources import Person, ask
+from .table import render
+
+OK, INCOMPLETE, USAGE, INVALID = 0, 1, 2, 3
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="diskusage_report", description=__doc__)
+    parser.add_argument("--user", help="another user (for root)")
+    parser.add_argument("--json", action="store_true", help="one object on stdout, sizes in bytes")
+    parser.add_argument("--limit", type=float, metavar="SECONDS", help="how long a file system may take to answer")
+    parser.add_argument("--config", default=CONFIG, help="what is mounted (default: %(default)s)")
+    return parser
+
+
+def main(arguments: Optional[List[str]] = None) -> int:
+    """Run it; returns the exit status."""
+    options = _parser().parse_args(arguments)
+    try:
+        config = load(options.config)
+        person = _person(options.user)
+    except (ConfigError, KeyError) as error:
+        sys.stderr.write("error: {}\n".format(error.args[0]))
+        return INVALID
+    rows = ask_all(config.file_systems, lambda each: ask(each, person), options.limit or config.limit_s, person.name)
+    now = int(time.time())
+    sys.stdout.write(_document(rows, person) if options.json else render(rows, now))
+    return INCOMPLETE if any(row.problem for row in rows) else OK
+
+
+def _person(name: Optional[str]) -> Person:
+    account = pwd.getpwuid(os.getuid()) if name is None else pwd.getpwnam(name)
+    groups = os.getgrouplist(account.pw_name, account.pw_gid)
+    return Person(account.pw_name, account.pw_uid, groups, account.pw_uid == os.getuid())
+
+
+def _document(rows: Sequence[Row], person: Person) -> str:
+    complete = not any(row.problem for row in rows)
+    found = {"schema": 1, "command": "diskusage_report", "ok": complete, "user": person.name}
+    return json.dumps({**found, "rows": [asdict(row) for row in rows]}) + "\n"

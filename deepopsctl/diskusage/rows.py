@@ -1,0 +1,100 @@
+"""What is asked about, and what is told: file systems from a JSON file that deploy writes, rows of the table."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any, Dict, Optional, Tuple
+
+CONFIG = "/etc/deepopsctl/diskusage.json"
+LIMIT_S = 10
+USER, PROJECT, WHOLE = "user", "project", "whole"
+
+
+class ConfigError(Exception):
+    """The file that says what is mounted can't be used."""
+
+
+@dataclass(frozen=True)
+class Project:
+    """A folder with a quota of its own."""
+
+    name: str
+    path: str
+
+
+@dataclass(frozen=True)
+class FileSystem:
+    """One mounted file system; `quota` is what its quotas count: `user`, `project` or '' for none that we know of."""
+
+    name: str
+    path: str
+    type: str
+    quota: str = ""
+    projects: Tuple[Project, ...] = ()
+
+
+@dataclass(frozen=True)
+class Config:
+    """All of them, and how long each may take to answer, in seconds."""
+
+    file_systems: Tuple[FileSystem, ...]
+    limit_s: float = LIMIT_S
+
+
+@dataclass(frozen=True)
+class Amount:
+    """Used, and the limits; None where there is none or nobody knows."""
+
+    used: Optional[int] = None
+    soft: Optional[int] = None
+    hard: Optional[int] = None
+
+    @property
+    def limit(self) -> Optional[int]:
+        """What a user has to stay below: the soft limit, if there is one."""
+        return self.soft or self.hard
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it is used up."""
+        return self.used is not None and bool(self.limit) and self.used > (self.limit or 0)
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What a source says of one user or project; `grace` is when the soft limit becomes hard (seconds since 1970)."""
+
+    space: Amount = field(default_factory=Amount)
+    files: Amount = field(default_factory=Amount)
+    grace: Optional[int] = None
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line: whose use of which file system, from where it is known, or why it is not."""
+
+    name: str
+    path: str
+    kind: str
+    who: str
+    source: str = ""
+    usage: Usage = field(default_factory=Usage)
+    problem: str = ""
+
+
+def load(path: str) -> Config:
+    """Read the file."""
+    try:
+        with open(path, encoding="utf-8") as stream:
+            found = json.load(stream)
+        return Config(tuple(_file_system(each) for each in found["filesystems"]), float(found.get("limit_s", LIMIT_S)))
+    except FileNotFoundError as error:
+        raise ConfigError("{} is not there: deploy writes it where storage is mounted".format(path)) from error
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ConfigError("{}: {!r}".format(path, error)) from error
+
+
+def _file_system(given: Dict[str, Any]) -> FileSystem:
+    projects = tuple(Project(**each) for each in given.get("projects", ()))
+    return FileSystem(given["name"], given["path"], given["type"], given.get("quota", ""), projects)

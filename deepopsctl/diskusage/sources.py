@@ -1,0 +1,217 @@
+"""Ask one file system; runs in a process of its own, as any call here may never come back."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple
+
+from . import texts
+from .rows import PROJECT, USER, WHOLE, Amount, FileSystem, Project, Row, Usage
+
+_PATH = "/usr/sbin:/usr/bin:/sbin:/bin:/opt/beegfs/sbin"
+# what a value of one of Ceph's is read by; tests have their own
+Xattr = Callable[[str, str], bytes]
+
+
+@dataclass(frozen=True)
+class Person:
+    """Whose use is asked for; `is_self` where that is who asks."""
+
+    name: str
+    uid: int
+    groups: Sequence[int]
+    is_self: bool = True
+
+
+class UnansweredError(Exception):
+    """There is no answer; the message says why."""
+
+
+def ask(where: FileSystem, person: Person) -> List[Row]:
+    """The rows of one file system."""
+    rows = []
+    if where.quota != PROJECT:
+        rows.append(_row(where, where.path, USER, person.name, lambda: _of_user(where, person)))
+        if not rows[0].source and not rows[0].problem:
+            rows[0] = _row(where, where.path, WHOLE, "all users", lambda: _whole(where.path))
+    mine = [project for project in where.projects if _is_mine(project, person)]
+    rows += [_row(where, each.path, PROJECT, each.name, partial(_of_project, where, each)) for each in mine]
+    if where.quota == PROJECT and not mine:
+        rows.append(_row(where, where.path, WHOLE, "all users", lambda: _whole(where.path)))
+    return rows
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A usage, and what told it; '' where there is no quota."""
+
+    source: str = ""
+    usage: Usage = field(default_factory=Usage)
+
+
+def _row(where: FileSystem, path: str, kind: str, who: str, asked: Callable[[], Answer]) -> Row:
+    try:
+        answer = asked()
+    except UnansweredError as error:
+        return Row(where.name, path, kind, who, problem=str(error))
+    except texts.UnreadableError as error:
+        return Row(where.name, path, kind, who, problem="an answer that can't be read, {}".format(error))
+    except OSError as error:
+        return Row(where.name, path, kind, who, problem=str(error.strerror))
+    return Row(where.name, path, kind, who, answer.source, answer.usage)
+
+
+def _is_mine(project: Project, person: Person) -> bool:
+    if person.is_self and person.uid == 0:
+        return True
+    try:
+        status = os.stat(project.path)
+    except PermissionError:
+        return False
+    except OSError:
+        # asking it will say what is wrong
+        return True
+    return status.st_uid == person.uid or status.st_gid in person.groups
+
+
+def _of_user(where: FileSystem, person: Person) -> Answer:
+    if where.type == "lustre":
+        return Answer("lfs quota", _lfs(["-u", person.name], where.path))
+    if where.type == "beegfs":
+        return _beegfs(where, person)
+    if where.type == "cephfs":
+        return _ceph(_own_folder(where.path, person.name), os.getxattr)
+    if where.quota == USER or where.type == "nfs":
+        return _quota(where, person)
+    return Answer()
+
+
+def _of_project(where: FileSystem, project: Project) -> Answer:
+    if where.type == "lustre":
+        number = _run(["lfs", "project", "-d", project.path]).split()
+        return Answer("lfs quota", _lfs(["-p", number[0] if number else "0"], where.path))
+    if where.type == "cephfs":
+        return _ceph(project.path, os.getxattr)
+    return _statvfs_project(project.path, where.path)
+
+
+def _run(argv: List[str]) -> str:
+    """What a tool prints where it succeeds."""
+    out, err, status = _try(argv)
+    if status:
+        raise UnansweredError("{}: {}".format(argv[0], _one_line(err or out) or "exits {}".format(status)))
+    return out
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())[:200]
+
+
+def _try(argv: List[str]) -> Tuple[str, str, int]:
+    try:
+        done = subprocess.run(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={"PATH": _PATH, "LC_ALL": "C"},
+            check=False,
+        )
+    except FileNotFoundError as error:
+        raise UnansweredError("{} is not installed here".format(argv[0])) from error
+    return done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"), done.returncode
+
+
+def _quota(where: FileSystem, person: Person) -> Answer:
+    """Local, and on a server by its rpc.rquotad. Its exit status is 1 as well where somebody is over a limit."""
+    if where.quota != USER and shutil.which("quota", path=_PATH) is None:
+        return Answer()
+    argv = ["quota", "--user", "--no-wrap", "--raw-grace", "--filesystem=" + where.path]
+    out, err, _ = _try([*argv, *([] if person.is_self else [person.name])])
+    usage = texts.read_quota(out)
+    if usage is None and where.quota == USER:
+        raise UnansweredError("no answer about quotas ({})".format(_one_line(err or out) or "quota says nothing"))
+    return Answer() if usage is None else Answer("quota", usage)
+
+
+def _lfs(whose: List[str], path: str) -> Usage:
+    return texts.read_lfs(_run(["lfs", "quota", "-q", *whose, path]), int(time.time()))
+
+
+def _beegfs(where: FileSystem, person: Person) -> Answer:
+    """The command line tool of BeeGFS 8, or that of 7."""
+    if shutil.which("beegfs", path=_PATH):
+        who = "current" if person.is_self else str(person.uid)
+        argv = ["beegfs", "quota", "list-usage", "--uids", who, "--raw", "--output", "ndjson"]
+        return Answer("beegfs quota", texts.read_beegfs(_run(argv)))
+    argv = ["beegfs-ctl", "--getquota", "--csv", "--uid", person.name, "--mount=" + where.path]
+    return Answer("beegfs-ctl", texts.read_beegfs_ctl(_run(argv)))
+
+
+def _own_folder(path: str, name: str) -> str:
+    own = os.path.join(path, name)
+    return own if os.path.isdir(own) else path
+
+
+def _ceph(path: str, xattr: Xattr) -> Answer:
+    """CephFS has quotas on folders: what is below, and the limits of the nearest folder above that has some."""
+    found: Dict[str, int] = {}
+    for key in ("dir.rbytes", "dir.rfiles"):
+        found[key] = _xattr(path, key, xattr) or 0
+    for folder in _upwards(path):
+        for key in ("quota.max_bytes", "quota.max_files"):
+            found.setdefault(key, 0)
+            found[key] = _xattr(folder, key, xattr) or 0
+        if found["quota.max_bytes"] or found["quota.max_files"]:
+            if folder != path:
+                found["dir.rbytes"] = _xattr(folder, "dir.rbytes", xattr) or 0
+                found["dir.rfiles"] = _xattr(folder, "dir.rfiles", xattr) or 0
+            break
+    space = Amount(found["dir.rbytes"], None, found["quota.max_bytes"] or None)
+    return Answer("ceph", Usage(space, Amount(found["dir.rfiles"], None, found["quota.max_files"] or None)))
+
+
+def _upwards(path: str) -> Iterator[str]:
+    """A folder, and those above it on the same file system."""
+    device = os.stat(path).st_dev
+    while os.stat(path).st_dev == device:
+        yield path
+        if path == "/":
+            return
+        path = os.path.dirname(path)
+
+
+def _xattr(path: str, key: str, xattr: Xattr) -> Optional[int]:
+    try:
+        value = xattr(path, "ceph." + key)
+    except OSError:
+        # a folder without a quota has no such attribute
+        return None
+    return int(value) if value.isdigit() else None
+
+
+def _statvfs_project(path: str, mount: str) -> Answer:
+    """XFS and ext4 answer `df` in a folder of a project by the project's quota, over NFS as well.
+
+    Only root may ask for it by quotactl. Without a limit the answer is that of the whole file system.
+    """
+    own, whole = os.statvfs(path), os.statvfs(mount)
+    if (own.f_blocks, own.f_files) == (whole.f_blocks, whole.f_files):
+        raise UnansweredError("no quota is set on it")
+    return Answer("df", _from_statvfs(own))
+
+
+def _whole(path: str) -> Answer:
+    return Answer("df", _from_statvfs(os.statvfs(path)))
+
+
+def _from_statvfs(found: os.statvfs_result) -> Usage:
+    space = Amount((found.f_blocks - found.f_bfree) * found.f_frsize, None, found.f_blocks * found.f_frsize or None)
+    # file systems that make inodes as they go say 0
+    files = Amount(found.f_files - found.f_ffree, None, found.f_files) if found.f_files else Amount()
+    return Usage(space, files)

@@ -1,0 +1,78 @@
+"""The table that users see."""
+
+from __future__ import annotations
+
+import time
+from typing import Callable, List, Optional, Sequence
+
+from .rows import PROJECT, WHOLE, Amount, Row
+
+_HEAD = ("Description", "Space", "# of files")
+_BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+
+
+def size(number: Optional[int]) -> str:
+    """`12 GiB`, `1.5 TiB`; `-` for what has no limit."""
+    if number is None:
+        return "-"
+    value, unit = float(number), 0
+    while value >= 1024 and unit < len(_BINARY) - 1:
+        value, unit = value / 1024, unit + 1
+    return "{} {}".format(_short(value), _BINARY[unit])
+
+
+def count(number: Optional[int]) -> str:
+    """`512`, `120k`, `1.5M`."""
+    if number is None:
+        return "-"
+    for limit, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if number >= limit:
+            return _short(number / limit) + unit
+    return str(number)
+
+
+def _short(value: float) -> str:
+    return "{:.0f}".format(value) if value >= 100 or value == int(value) else "{:.1f}".format(value)
+
+
+def description(row: Row) -> str:
+    """What the line is about."""
+    if row.kind == WHOLE:
+        return "{} (all users)".format(row.path)
+    return "{} ({}{})".format(row.path, "project " if row.kind == PROJECT else "", row.who)
+
+
+def render(rows: Sequence[Row], now: int) -> str:
+    """The table, then what there is to be said of it."""
+    lines = [_HEAD] + [_cells(row) for row in rows if not row.problem]
+    widths = [max(len(line[column]) for line in lines) for column in range(3)]
+    text = ["  ".join(cell.rjust(width) for cell, width in zip(line, widths)).rstrip() for line in lines]
+    return "\n".join(text + _remarks(rows, now)) + "\n"
+
+
+def _cells(row: Row) -> Sequence[str]:
+    return (description(row), _amount(row.usage.space, size), _amount(row.usage.files, count))
+
+
+def _amount(amount: Amount, write: Callable[[Optional[int]], str]) -> str:
+    return "{}{}/{}".format(write(amount.used), "*" if amount.is_over else "", write(amount.limit))
+
+
+def _remarks(rows: Sequence[Row], now: int) -> List[str]:
+    found = []
+    for row in rows:
+        if row.problem:
+            found.append("{}: not known: {}".format(description(row), row.problem))
+        elif row.usage.space.is_over or row.usage.files.is_over:
+            found.append("* {}: over its limit{}".format(description(row), _grace(row.usage.grace, now)))
+    if any(row.kind == WHOLE and not row.problem for row in rows):
+        found.append("(all users): a file system without quotas, as df has it")
+    return ["", *found] if found else []
+
+
+def _grace(end: Optional[int], now: int) -> str:
+    if end is None:
+        return ""
+    if end <= now:
+        return ", nothing more can be written"
+    return "; nothing more can be written from {} on".format(time.strftime("%Y-%m-%d %H:%M", time.localtime(end)))
