@@ -142,7 +142,11 @@ class _Checker:
                 self._refuse(entry, f"nfs.{key}", RefusedError(what, "let both say the same"))
 
     def _refuse(self, entry: Entry, key: str, refusal: RefusedError) -> None:
-        where = entry.places.get(key) or entry.places.get(key.partition(".")[0]) or entry.place.where
+        place = key
+        while place and place not in entry.places:
+            # what is missing is missing in what is around it
+            place = place.rpartition(".")[0]
+        where = entry.places.get(place, entry.place.where)
         label = ".".join(part for part in (entry.place.within, key) if part)
         self.problems.refuse(where, label, refusal)
 

@@ -86,4 +86,6 @@ def known_kinds() -> Mapping[StorageType, Kind]:
 
 def known_parts() -> Mapping[str, Part]:
     """Every mapping beside the type's own."""
-    return MappingProxyType({})
+    from deepopsctl.storage import purge, quota
+
+    return MappingProxyType({"quota": quota.PART, "purge": purge.PART})

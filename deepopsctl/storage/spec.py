@@ -139,11 +139,11 @@ class StorageReader:
 
 
 def _keys(written: Mapping[str, object]) -> Iterator[str]:
-    """Keys of an entry, and `key.key` for those of its mappings."""
+    """Keys of an entry, and `key.key` for those of its mappings, however deep."""
     for key, value in written.items():
-        yield key
+        yield str(key)
         if isinstance(value, dict):
-            yield from (f"{key}.{inner}" for inner in value)
+            yield from (f"{key}.{inner}" for inner in _keys(value))
 
 
 def _check_name(name: str) -> str:

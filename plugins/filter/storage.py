@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from deepopsctl.storage import nodecheck, nodeplan, secretfiles, serving, writer
+from deepopsctl.storage import nodecheck, nodeplan, programs, quota, secretfiles, serving, writer
 from deepopsctl.storage.model import Platform
 
 
@@ -10,9 +10,11 @@ def storage_plan(entries, host, addresses, platform, kernel, is_compute, slurm_c
     """All that a node needs, as node_owned and node_mounts take it."""
     mounts = writer.from_variable(entries)
     plan = nodeplan.plan_node(mounts, host, addresses, Platform(str(platform), str(kernel)))
-    files = [*plan.files, *(nodecheck.node_files(mounts, host, slurm_config, program) if is_compute else ())]
+    files = [*plan.files, *programs.node_files(mounts, host)]
+    files += nodecheck.node_files(mounts, host, slurm_config, program) if is_compute else []
     return {
-        "packages": dict(plan.packages),
+        "packages": {**plan.packages, **programs.packages(mounts, host)},
+        "timers": programs.timers(mounts, host),
         "files": [{"path": file.path, "content": file.content, "mode": file.mode} for file in files]
         + [
             {"path": secret.path, "secret_base64": secretfiles.content_base64(secret, secrets), "mode": secret.mode}
@@ -44,6 +46,11 @@ def storage_rdma(entries, host):
     return serving.uses_rdma(writer.from_variable(entries), host)
 
 
+def storage_quotas(entries, host):
+    """What a machine serves with quotas, as the module storage_quota takes it."""
+    return quota.served(writer.from_variable(entries), host)
+
+
 def storage_health_check(slurm_config, entries):
     """`slurm_config` with the node check where storage is required."""
     return nodecheck.with_health_check(slurm_config, writer.from_variable(entries))
@@ -70,6 +77,7 @@ class FilterModule:
             "storage_exports": storage_exports,
             "storage_health_check": storage_health_check,
             "storage_plan": storage_plan,
+            "storage_quotas": storage_quotas,
             "storage_rdma": storage_rdma,
             "storage_untold": storage_untold,
         }

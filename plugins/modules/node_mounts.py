@@ -41,6 +41,11 @@ options:
       content: {description: The text., type: str}
       secret_base64: {description: A secret's bytes in base64; never shown., type: str}
       mode: {description: Octal mode as a string., type: str, default: "0644"}
+  timers:
+    description: Timers among the files in C(/etc/systemd/system), enabled and started; one that goes is stopped first.
+    type: list
+    elements: str
+    default: []
   drain_reason: {description: Why a node is drained meanwhile., type: str, default: storage is changed}
   drain_wait: {description: Seconds to wait for jobs; 0 leaves a node with jobs as it is., type: int, default: 0}
 author: deepopsctl
@@ -270,7 +275,23 @@ def remove_files(step):
     wanted = {file["path"] for file in step.wanted["files"]}
     for path in [path for path in step.owned["files"] if not path.endswith((".mount", ".automount"))]:
         if path not in wanted and not step.kept:
+            if path.endswith(".timer") and not step.dry:
+                systemctl("disable", "--now", "--quiet", os.path.basename(path))
             step.disown(path)
+
+
+def start_timers(step):
+    """After the mounts: what a timer does may need them."""
+    shown = node_units.show(step.wanted["timers"])
+    if step.wanted["timers"] and not step.dry:
+        systemctl("daemon-reload")
+    for name in step.wanted["timers"]:
+        if node_units.is_active(shown[name]) and node_units.is_enabled(shown[name]):
+            continue
+        step.noted.did("unit", name, "start")
+        worked, said = (True, "") if step.dry else systemctl("enable", "--now", "--quiet", name)
+        if not worked:
+            raise node_failure.HintedError("%s does not start: %s" % (name, said), "see `journalctl -u %s`" % name)
 
 
 def check_path(step, mount, unit):
@@ -403,6 +424,7 @@ def converge(step):
         except InUseError as error:
             step.keep(mount["name"], str(error))
     remove_files(step)
+    start_timers(step)
     if not step.dry:
         systemctl("daemon-reload")
         record(step)
@@ -411,6 +433,7 @@ def converge(step):
 def record(step):
     """What the gate compares; nothing where something had to wait, so that the next deploy looks again."""
     units = {automount_of(m["unit"]) if m["automount"] else m["unit"]: True for m in step.wanted["mounts"]}
+    units.update(dict.fromkeys(step.wanted["timers"], True))
     done = not step.kept and not step.failed
     items = node_record.items(files=step.owned["files"], units=units)
     node_record.save(step.wanted["component"], step.wanted["step"], step.wanted["digest"] if done else "", items)
@@ -449,6 +472,7 @@ def arguments():
             "required_one_of": [["content", "secret_base64"]],
             "mutually_exclusive": [["content", "secret_base64"]],
         },
+        "timers": {"type": "list", "elements": "str", "default": []},
         "drain_reason": {"default": "storage is changed"},
         "drain_wait": {"type": "int", "default": 0},
     }

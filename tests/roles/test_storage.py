@@ -14,7 +14,7 @@ def expected(host: str) -> set[str]:
     """The steps that the gate wants of a node."""
     expression = load("group_vars/all/storage.yml")["deepops_storage_steps"]
     template = jinja2.nativetypes.NativeEnvironment().from_string(expression)
-    return set(template.render(storage_mounts=MOUNTS, inventory_hostname=host))
+    return set(template.render(storage_mounts=MOUNTS, inventory_hostname=host, group_names=["storage_nodes"]))
 
 
 def recorded(role: str) -> set[str]:
@@ -23,7 +23,9 @@ def recorded(role: str) -> set[str]:
     return {call["step"] for call in calls if "step" in call}
 
 
-@pytest.mark.parametrize(("host", "roles"), [("gpu1", ["storage"]), ("ctl1", ["storage", "nfs_server"])])
+@pytest.mark.parametrize(
+    ("host", "roles"), [("gpu1", ["storage"]), ("ctl1", ["storage", "nfs_server", "storage_quota"])]
+)
 def test_the_gate_expects_what_is_recorded(host: str, roles: list[str]) -> None:
     assert expected(host) == set().union(*(recorded(role) for role in roles))
 

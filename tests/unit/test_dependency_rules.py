@@ -16,6 +16,9 @@ MODULES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob(
 CORE = [name for name in MODULES if not name.startswith("cli/") and name != "__main__.py"]
 # runs on nodes, where nothing of ours is installed
 GPUCHECK = [name for name in MODULES if name.startswith("gpucheck/")]
+# the oldest Python that each of them meets there
+ON_NODES = {"gpucheck": (3, 8), "diskusage": (3, 9), "scratchpurge": (3, 9)}
+OF_NODES = [name for name in MODULES if name.partition("/")[0] in ON_NODES]
 ONLY = {
     "ansible_runner": {"runner.py"},
     "ClusterShell": {"nodelist.py"},
@@ -88,25 +91,25 @@ def test_nothing_reads_the_environment_when_it_is_imported(name: str) -> None:
     assert "getenv" not in read
 
 
-@pytest.mark.parametrize("name", GPUCHECK)
-def test_gpucheck_needs_the_standard_library_and_itself(name: str) -> None:
-    tree = tree_of(name)
+@pytest.mark.parametrize("name", OF_NODES)
+def test_what_runs_on_nodes_needs_the_standard_library_and_itself(name: str) -> None:
+    package, tree = name.partition("/")[0], tree_of(name)
     relative = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.level == 1}
     beyond = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.level > 1]
     # its own command line may be named in full: python -m starts it
-    foreign = imports_of_others(tree) - sys.stdlib_module_names - {"deepopsctl.gpucheck.cli"}
+    foreign = imports_of_others(tree) - sys.stdlib_module_names - {f"deepopsctl.{package}.cli"}
 
     assert foreign == set()
     assert beyond == []
-    assert {f"gpucheck/{module}.py" for module in relative if module} <= set(MODULES)
+    assert {f"{package}/{module}.py" for module in relative if module} <= set(MODULES)
 
 
-@pytest.mark.parametrize("name", GPUCHECK)
-def test_gpucheck_is_written_for_the_oldest_python_on_nodes(name: str) -> None:
+@pytest.mark.parametrize("name", OF_NODES)
+def test_what_runs_on_nodes_is_written_for_the_oldest_python_there(name: str) -> None:
     text = (PACKAGE / name).read_text(encoding="utf-8")
 
-    assert ast.parse(text, feature_version=(3, 8))
-    # without it, `X | None` and `list[str]` in a signature end the import on Python 3.8
+    assert ast.parse(text, feature_version=ON_NODES[name.partition("/")[0]])
+    # without it, `X | None` and `list[str]` in a signature end the import on an old Python
     assert "from __future__ import annotations" in text or "def " not in text
 
 

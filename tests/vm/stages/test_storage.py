@@ -122,6 +122,16 @@ def test_root_of_a_node_is_nobody_on_the_server(cluster: VmCluster) -> None:
     assert cluster.root(CONTROLLER, f"ls -A {EXPORT}/private") == "file"
 
 
+def test_users_see_their_limits_from_another_node(cluster: VmCluster) -> None:
+    """Asked by NFS's own protocol: the server's rpc.rquotad answers."""
+    said = cluster.user(NODE, "diskusage_report --json --limit 120", ok=False)
+    (row,) = json.loads(said)["rows"]
+
+    assert (row["path"], row["who"], row["source"], row["problem"]) == (PATH, "vagrant", "quota", ""), row
+    assert row["usage"]["space"]["hard"] == LIMIT_MIB * 1024 * 1024
+    assert row["usage"]["space"]["used"] > 0
+
+
 def test_a_job_gets_no_further_than_its_users_quota(cluster: VmCluster) -> None:
     try:
         writing = f"dd if=/dev/zero of={PATH}/big bs=1M count={3 * LIMIT_MIB} conv=fsync"

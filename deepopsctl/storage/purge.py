@@ -1,0 +1,189 @@
+"""`purge` of an entry: what was not used for its age goes, from one machine, after notice. Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from deepopsctl.nodelist import shorten
+from deepopsctl.problems import RefusedError
+from deepopsctl.scratchpurge.settings import FOLDER, MODES, root_problem
+from deepopsctl.specsections import Boolean, Section
+from deepopsctl.storage.amounts import parse_time
+from deepopsctl.storage.kinds import Fault, Part, Site
+from deepopsctl.storage.model import NETWORKED, Mount, StorageType
+from deepopsctl.storage.nfs import split_source
+from deepopsctl.values import suggest
+
+DEFAULT_WARN = "7d"
+SHORTEST = 7 * 86400
+_DOMAIN = re.compile(r"local|[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?\.[A-Za-z]{2,}")
+PROGRAM = "/usr/local/sbin/deepops-purge"
+
+
+class PurgeSection(Section):
+    """`purge` of an entry."""
+
+    age: str
+    mode: str = "list"
+    warn: str = DEFAULT_WARN
+    mail: str = ""
+    exclude: tuple[str, ...] = ()
+    empty_folders: Boolean = False
+    node: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Purge:
+    """One purge: the machine that does it, and what it is told."""
+
+    name: str
+    node: str
+    settings: Mapping[str, object]
+
+    @property
+    def unit(self) -> str:
+        """Name of its units, without the ending."""
+        return f"deepops-purge-{self.name}"
+
+
+def _check(mount: Mount, _site: Site) -> Iterator[Fault]:
+    part = mount.parts["purge"]
+    mode, mail = str(part.get("mode", "list")), str(part.get("mail", ""))
+    warn = str(part.get("warn", DEFAULT_WARN))
+    faults = [*_refused("purge.age", parse_time, str(part["age"]))]
+    faults += _refused("purge.warn", _parse_warn, warn)
+    yield from faults
+    if not faults and parse_time(str(part["age"])) < SHORTEST:
+        yield "purge.age", RefusedError("is too short: people are away for a week", "write 7d or more")
+    elif not faults and _parse_warn(warn) > parse_time(str(part["age"])):
+        yield "purge.warn", RefusedError("is more than the age", "users are told before the age is reached")
+    if mode not in MODES:
+        yield "purge.mode", RefusedError(f"{shorten(mode)!r} is no mode", suggest(mode, MODES))
+    if mail and not _DOMAIN.fullmatch(mail):
+        yield "purge.mail", RefusedError(f"{shorten(mail)!r} is no mail domain", "write hpc.example.com, or local")
+    yield from _check_exclude(part)
+    yield from _check_node(mount, str(part.get("node", "")))
+    if problem := root_problem(_root(mount)):
+        yield "purge", RefusedError(f"{_root(mount)}: {problem}", "a purge is for scratch")
+
+
+def _parse_warn(text: str) -> int:
+    return 0 if text == "0" else parse_time(text)
+
+
+def _refused(key: str, check: Callable[[str], object], text: str) -> Iterator[Fault]:
+    try:
+        check(text)
+    except RefusedError as refusal:
+        yield key, refusal
+
+
+def _check_exclude(part: Mapping[str, object]) -> Iterator[Fault]:
+    patterns = part.get("exclude", [])
+    for pattern in patterns if isinstance(patterns, list | tuple) else ():
+        if not str(pattern).strip("/") or ".." in str(pattern).split("/"):
+            what = f"{shorten(str(pattern))!r} matches nothing below the root"
+            yield "purge.exclude", RefusedError(what, "write a name or a path below the root: '*.keep', def-prof/data")
+
+
+def _check_node(mount: Mount, node: str) -> Iterator[Fault]:
+    if mount.type is StorageType.LOCAL and not mount.settings.get("shared"):
+        yield (
+            "purge",
+            RefusedError("every node has its own here", "a purge is for what nodes share: local: {shared: true}"),
+        )
+    if node and node not in (*mount.nodes, mount.server):
+        yield (
+            "purge.node",
+            RefusedError(f"{shorten(node)} neither mounts nor serves {mount.name}", "name one that does"),
+        )
+    if not node and not mount.server and not mount.nodes:
+        yield "purge", RefusedError("no machine mounts it", "say nodes:")
+
+
+def _node(mount: Mount) -> str:
+    """Who serves it knows best when a file was used, and is no squashed root; else the first that mounts it."""
+    return str(mount.parts["purge"].get("node", "")) or mount.server or mount.nodes[0]
+
+
+def _root(mount: Mount) -> str:
+    at_its_server = mount.server and str(mount.parts["purge"].get("node", "")) in ("", mount.server)
+    return split_source(mount.source)[1] if at_its_server else mount.path
+
+
+PART = Part(PurgeSection, _check, frozenset({*NETWORKED, StorageType.LOCAL}))
+
+
+def purge_of(mount: Mount) -> Purge | None:
+    """What an entry that was checked declares; None where it has no `purge`."""
+    part = mount.parts.get("purge")
+    if part is None:
+        return None
+    node = _node(mount)
+    patterns = part.get("exclude", ())
+    settings = {
+        "name": mount.name,
+        "root": _root(mount),
+        "age": parse_time(str(part["age"])),
+        "mode": str(part.get("mode", "list")),
+        "warn": _parse_warn(str(part.get("warn", DEFAULT_WARN))),
+        "mail": str(part.get("mail", "")),
+        "exclude": [str(pattern) for pattern in patterns] if isinstance(patterns, list | tuple) else [],
+        "empty_folders": bool(part.get("empty_folders", False)),
+        "mounted": node != mount.server,
+    }
+    return Purge(mount.name, node, settings)
+
+
+def purges_on(mounts: Iterable[Mount], host: str) -> list[Purge]:
+    """Those that a machine does."""
+    return [found for mount in mounts if (found := purge_of(mount)) and found.node == host]
+
+
+def files(purge: Purge) -> dict[str, str]:
+    """Configuration and units, {path: text}."""
+    units = "/etc/systemd/system"
+    return {
+        f"{FOLDER}/{purge.name}.json": json.dumps(dict(purge.settings), indent=1, ensure_ascii=False) + "\n",
+        f"{units}/{purge.unit}.service": _SERVICE.format(name=purge.name, program=PROGRAM),
+        f"{units}/{purge.unit}.timer": _TIMER.format(name=purge.name),
+    }
+
+
+_HEADER = "# Written by deepopsctl from cluster.yml; the next deploy overwrites changes made here.\n"
+_SERVICE = (
+    _HEADER
+    + """[Unit]
+Description=Purge of storage {name} by age
+After=remote-fs.target
+
+[Service]
+Type=oneshot
+ExecStart={program} {name} --apply
+# the users' work comes first
+Nice=19
+IOSchedulingClass=idle
+# as many levels of folders as somebody may make
+LimitNOFILE=65536
+ProtectSystem=full
+# another run is under way
+SuccessExitStatus=75
+"""
+)
+_TIMER = (
+    _HEADER
+    + """[Unit]
+Description=Purge of storage {name} by age, every night
+
+[Timer]
+OnCalendar=*-*-* 02:30
+RandomizedDelaySec=1h
+Persistent=true
+
+[Install]
+WantedBy=timers.target
+"""
+)

@@ -1,0 +1,263 @@
+"""`quota` of an entry: who may keep how much. Set on what we serve; of other file systems it says what is reported."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from deepopsctl.nodelist import shorten
+from deepopsctl.problems import RefusedError
+from deepopsctl.specsections import Section
+from deepopsctl.storage.amounts import KIB, parse_count, parse_size, parse_time
+from deepopsctl.storage.kinds import Fault, Part, Site
+from deepopsctl.storage.model import NETWORKED, Mount, StorageType
+from deepopsctl.storage.nfs import split_source
+from deepopsctl.storage.paths import is_below
+from deepopsctl.values import suggest
+
+# Numbers of projects that are ours to give; lower ones are left to people.
+FIRST_ID = 100_000
+_LAST_ID = 2**32 - 2
+DEFAULT_GRACE = "7d"
+_USER = re.compile(r"[a-z_][a-z0-9_.-]{0,31}|[1-9][0-9]{0,9}")
+# /etc/projid and /etc/projects end a field with a colon
+_PROJECT = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,31}")
+_FOLDER = re.compile(r"[A-Za-z0-9._+@=-]+(/[A-Za-z0-9._+@=-]+)*")
+
+
+class QuotaKind(StrEnum):
+    """What the space is counted by."""
+
+    USER = "user"
+    PROJECT = "project"
+
+
+class LimitsSection(Section):
+    """How much; what is missing has no limit."""
+
+    space: str = ""
+    space_soft: str = ""
+    files: str = ""
+    files_soft: str = ""
+
+
+class ProjectSection(LimitsSection):
+    """One of `projects`: a folder below the mount point."""
+
+    path: str = ""
+    id: str = ""
+
+
+class QuotaSection(Section):
+    """`quota` of an entry."""
+
+    kind: str = QuotaKind.USER.value
+    default: LimitsSection = LimitsSection()
+    grace: str = DEFAULT_GRACE
+    users: dict[str, LimitsSection] | None = None
+    projects: dict[str, ProjectSection] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Space in bytes and numbers of files; 0 is no limit."""
+
+    space: int = 0
+    space_soft: int = 0
+    files: int = 0
+    files_soft: int = 0
+
+    @property
+    def as_setquota(self) -> list[int]:
+        """Soft and hard space in KiB, soft and hard files: the order of setquota."""
+        return [self.space_soft // KIB, self.space // KIB, self.files_soft, self.files]
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """One project: its number, and its folder below the mount point."""
+
+    name: str
+    number: int
+    path: str
+    limits: Limits
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """What is declared for one file system."""
+
+    kind: QuotaKind
+    default: Limits = field(default_factory=Limits)
+    grace: int = 0
+    users: Mapping[str, Limits] = field(default_factory=dict)
+    projects: tuple[Project, ...] = ()
+
+
+def quota_of(mount: Mount) -> Quota | None:
+    """What an entry that was checked declares; None where it has no `quota`."""
+    part = mount.parts.get("quota")
+    if part is None:
+        return None
+    users, projects = _mapping(part.get("users")), _mapping(part.get("projects"))
+    default = _limits(_mapping(part.get("default")))
+    return Quota(
+        kind=QuotaKind(str(part.get("kind", QuotaKind.USER))),
+        default=default,
+        grace=parse_time(str(part.get("grace", DEFAULT_GRACE))),
+        users={name: _limits(_mapping(given)) for name, given in users.items()},
+        projects=tuple(_projects(projects, default)),
+    )
+
+
+def _mapping(value: object) -> Mapping[str, object]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _limits(given: Mapping[str, object]) -> Limits:
+    space, soft = str(given.get("space", "")), str(given.get("space_soft", ""))
+    files, files_soft = str(given.get("files", "")), str(given.get("files_soft", ""))
+    return Limits(
+        parse_size(space) if space else 0,
+        parse_size(soft) if soft else 0,
+        parse_count(files) if files else 0,
+        parse_count(files_soft) if files_soft else 0,
+    )
+
+
+def _projects(given: Mapping[str, object], default: Limits) -> Iterator[Project]:
+    for name, written in given.items():
+        project = _mapping(written)
+        own = {key: value for key, value in project.items() if key not in ("path", "id")}
+        number = int(str(project["id"])) if project.get("id") else number_of(name)
+        yield Project(name, number, str(project.get("path") or name), _limits(own) if own else default)
+
+
+def number_of(name: str) -> int:
+    """A number that a project keeps whatever others come and go: it stands in every inode of its folder."""
+    found = 0x811C9DC5
+    for byte in name.encode():
+        found = (found ^ byte) * 0x01000193 & 0xFFFFFFFF
+    return FIRST_ID + found % (2**31 - FIRST_ID)
+
+
+def _check(mount: Mount, _site: Site) -> Iterator[Fault]:
+    part = mount.parts["quota"]
+    kind = str(part.get("kind", QuotaKind.USER))
+    if kind not in list(QuotaKind):
+        yield "quota.kind", RefusedError(f"{shorten(kind)!r} is no kind of quota", suggest(kind, list(QuotaKind)))
+        return
+    yield from _refused("quota.grace", parse_time, str(part.get("grace", DEFAULT_GRACE)))
+    yield from _check_limits("quota.default", _mapping(part.get("default")))
+    yield from _check_users(kind, _mapping(part.get("users")))
+    yield from _check_projects(mount, kind, _mapping(part.get("projects")))
+    yield from _check_place(mount, part)
+
+
+def _refused(key: str, check: Callable[[str], object], text: str) -> Iterator[Fault]:
+    try:
+        check(text)
+    except RefusedError as refusal:
+        yield key, refusal
+
+
+def _check_limits(key: str, given: Mapping[str, object]) -> Iterator[Fault]:
+    faults = []
+    for name, check in (("space", parse_size), ("files", parse_count)):
+        for end in ("", "_soft"):
+            text = str(given.get(name + end, ""))
+            faults += list(_refused(f"{key}.{name}{end}", check, text) if text else ())
+    yield from faults
+    if faults:
+        return
+    limits = _limits(given)
+    for soft, hard, what in (
+        (limits.space_soft, limits.space, "space"),
+        (limits.files_soft, limits.files, "files"),
+    ):
+        if hard and soft > hard:
+            yield f"{key}.{what}_soft", RefusedError(f"is more than {what}", "the soft limit is the lower one")
+
+
+def _check_users(kind: str, users: Mapping[str, object]) -> Iterator[Fault]:
+    if users and kind != QuotaKind.USER:
+        yield "quota.users", RefusedError("are for kind: user", "a file system counts by users or by projects here")
+    for name, given in users.items():
+        if not _USER.fullmatch(name) or name == "root":
+            what = "root has no limits" if name == "root" else f"{shorten(name)!r} is no user"
+            yield "quota.users", RefusedError(what, "write names of accounts")
+        yield from _check_limits(f"quota.users.{name}", _mapping(given))
+
+
+def _check_projects(mount: Mount, kind: str, projects: Mapping[str, object]) -> Iterator[Fault]:
+    if projects and kind != QuotaKind.PROJECT:
+        yield "quota.projects", RefusedError("are for kind: project", "write kind: project")
+    numbers: dict[int, str] = {}
+    folders: dict[str, str] = {}
+    for name, written in projects.items():
+        given = _mapping(written)
+        key = f"quota.projects.{name}"
+        folder, number = str(given.get("path") or name), str(given.get("id", ""))
+        if not _PROJECT.fullmatch(name):
+            yield key, RefusedError(f"{shorten(name)!r} is no project", "use letters, digits, . _ and -")
+        if not _FOLDER.fullmatch(folder) or {".", ".."} & set(folder.split("/")):
+            yield f"{key}.path", RefusedError(f"{shorten(folder)!r} is no folder below {mount.path}", "write def-prof")
+        if number and not (number.isdecimal() and 1 <= int(number) <= _LAST_ID):
+            yield f"{key}.id", RefusedError(f"{shorten(number)!r} is no number of a project", "leave it out")
+            continue
+        yield from _check_limits(key, {item: text for item, text in given.items() if item not in ("path", "id")})
+        yield from _check_alone(key, name, int(number) if number else number_of(name), folder, numbers, folders)
+
+
+def _check_alone(
+    key: str, name: str, number: int, folder: str, numbers: dict[int, str], folders: dict[str, str]
+) -> Iterator[Fault]:
+    """A file is in one project."""
+    if other := numbers.get(number):
+        yield f"{key}.id", RefusedError(f"{number} is already that of {other}", "give one of them another id")
+    for known, other in folders.items():
+        if folder == known or is_below(folder, known) or is_below(known, folder):
+            yield f"{key}.path", RefusedError(f"is in the same folder as {other}", "projects lie beside each other")
+    numbers.setdefault(number, name)
+    folders.setdefault(folder, name)
+
+
+def _check_place(mount: Mount, part: Mapping[str, object]) -> Iterator[Fault]:
+    """Limits are ours to set on what we serve; of a server outside the kind and the projects' folders are reported."""
+    if mount.server:
+        return
+    projects = [_mapping(given) for given in _mapping(part.get("projects")).values()]
+    limits = [name for given in projects for name in given if name not in ("path", "id")]
+    if part.get("default") or part.get("users") or part.get("grace") or limits:
+        what = "limits can only be set where we serve the file system"
+        yield "quota", RefusedError(what, "set them on its server; here say the kind, and projects with their paths")
+
+
+PART = Part(QuotaSection, _check, frozenset({*NETWORKED, StorageType.LOCAL}))
+
+
+def served(mounts: Iterable[Mount], host: str) -> list[dict[str, object]]:
+    """What a server sets up, one for each export with quotas; two entries of one export are one."""
+    found: dict[str, dict[str, object]] = {}
+    for mount in mounts:
+        quota = quota_of(mount)
+        if quota is None or mount.server != host:
+            continue
+        folder = split_source(mount.source)[1]
+        found.setdefault(folder, {"name": mount.name, "path": folder, **_as_object(quota, folder)})
+    return list(found.values())
+
+
+def _as_object(quota: Quota, folder: str) -> dict[str, object]:
+    return {
+        "kind": quota.kind.value,
+        "grace": quota.grace,
+        "default": quota.default.as_setquota,
+        "users": {name: limits.as_setquota for name, limits in quota.users.items()},
+        "projects": [
+            {"name": each.name, "id": each.number, "path": f"{folder}/{each.path}", "limits": each.limits.as_setquota}
+            for each in quota.projects
+        ],
+    }

@@ -1,0 +1,155 @@
+#!/usr/bin/python
+"""Quotas of what this machine serves: limits, graces, projects, as cluster.yml has them."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: storage_quota
+short_description: Set limits of users or projects on exported folders
+description:
+  - Refuses, before anything is touched, a file system that can't have the quotas; says what to do. Nothing is ever
+    unmounted here. Where ext4 counts already, limits are made to hold now, and from boot on by a word in C(/etc/fstab).
+  - Sets what differs, and takes back limits that an earlier call set and this one does not want. Limits that somebody
+    else set are left alone, but those of accounts that the default is for.
+  - Projects get their number on everything in their folder, and lines of their own in C(/etc/projects) and
+    C(/etc/projid).
+options:
+  component: {description: Component this step belongs to., type: str, required: true}
+  step: {description: Name of the step., type: str, required: true}
+  digest: {description: Hash of the desired state; empty keeps no record., type: str, default: ""}
+  exports:
+    description: What deepopsctl.storage.quota.served() gives for this machine.
+    type: list
+    elements: dict
+    default: []
+  rquotad:
+    description: Text of the unit that answers when other nodes ask; empty takes it away, its package stays.
+    type: str
+    default: ""
+  lock_wait: {description: Seconds to wait for another package manager on the node., type: int, default: 300}
+author: deepopsctl
+"""
+
+EXAMPLES = r"""
+- name: Limits of the exports
+  storage_quota:
+    component: storage
+    step: quota
+    digest: "{{ deepops_digest }}"
+    exports: "{{ storage_mounts | storage_quotas(inventory_hostname) }}"
+"""
+
+RETURN = r"""
+changes: {description: What was done., type: list, elements: dict, returned: always}
+waiting: {description: Folders of projects that are not there yet., type: list, elements: str, returned: always}
+"""
+
+import os
+
+from ansible.module_utils import (
+    node_changes,
+    node_failure,
+    node_files,
+    node_packages,
+    node_record,
+    node_units,
+    quota_setting,
+    slurm_commands,
+)
+from ansible.module_utils.basic import AnsibleModule
+
+PACKAGES = ("quota", "rpcbind")
+DISTRIBUTIONS = "quotarpc.service"
+UNIT = "deepopsctl-rquotad.service"
+UNIT_FILE = "/etc/systemd/system/" + UNIT
+
+
+def systemctl(*words):
+    status, said = slurm_commands.run(["systemctl", *words], 60)
+    if status:
+        raise node_failure.HintedError("systemctl %s: %s" % (" ".join(words), said), "see `journalctl -u %s`" % UNIT)
+
+
+def answer(given, noted):
+    """Let other nodes ask for limits of users."""
+    present = node_packages.installed(list(PACKAGES))
+    missing = [name for name in PACKAGES if name not in present]
+    for name in missing:
+        noted.did("package", name, "install")
+    if missing and not noted.dry:
+        install(missing, given["lock_wait"])
+    changed = node_files.ensure(noted, UNIT_FILE, given["rquotad"].encode("utf-8"))
+    shown = node_units.show([DISTRIBUTIONS, UNIT])
+    if node_units.is_active(shown[DISTRIBUTIONS]) or node_units.is_enabled(shown[DISTRIBUTIONS]):
+        noted.did("unit", DISTRIBUTIONS, "stop")
+    running = shown[UNIT].get("ActiveState") == "active"
+    if changed or not running:
+        noted.did("unit", UNIT, "restart" if running else "start")
+    if noted.dry:
+        return
+    # it came with the package, and starts its daemon only where /etc/fstab speaks of quotas
+    systemctl("disable", "--now", "--quiet", DISTRIBUTIONS)
+    systemctl("daemon-reload")
+    systemctl("enable", "--quiet", UNIT)
+    if changed or not running:
+        systemctl("restart", UNIT)
+
+
+def install(names, wait):
+    try:
+        node_packages.install(names, wait)
+    except node_packages.PackageError as error:
+        raise node_failure.HintedError("cannot install %s: %s" % (" ".join(names), error), error.hint) from error
+
+
+def stop_answering(noted):
+    """Take the unit away again."""
+    if not os.path.exists(UNIT_FILE):
+        return
+    noted.did("unit", UNIT, "stop")
+    if not noted.dry:
+        systemctl("disable", "--now", "--quiet", UNIT)
+    node_files.take_away(noted, UNIT_FILE)
+    if not noted.dry:
+        systemctl("daemon-reload")
+
+
+def converge(module, noted):
+    """Everything in its order; returns the folders that have to be made first."""
+    given = module.params
+    files, waiting = quota_setting.converge(given["exports"], quota_setting.Machine(), noted)
+    if given["rquotad"]:
+        answer(given, noted)
+    else:
+        stop_answering(noted)
+    if not noted.dry:
+        # what waits is looked at again by the next deploy
+        digest = "" if waiting else given["digest"]
+        units = {UNIT: True} if given["rquotad"] else {}
+        files = [*files, *([UNIT_FILE] if given["rquotad"] else [])]
+        node_record.save(given["component"], given["step"], digest, node_record.items(files=files, units=units))
+    return waiting
+
+
+def main():
+    module = AnsibleModule(
+        argument_spec={
+            "component": {"required": True},
+            "step": {"required": True},
+            "digest": {"default": ""},
+            "exports": {"type": "list", "elements": "dict", "default": []},
+            "rquotad": {"default": ""},
+            "lock_wait": {"type": "int", "default": 300},
+        },
+        supports_check_mode=True,
+    )
+    noted = node_changes.Noted(module.check_mode)
+    with node_failure.told(module.fail_json, "quotas: %s"):
+        waiting = converge(module, noted)
+    for path in waiting:
+        module.warn("%s is not there: a project's folder is made by whoever gives it to its people" % path)
+    module.exit_json(changed=bool(noted.changes), changes=noted.changes, waiting=waiting, diff=noted.diffs)
+
+
+if __name__ == "__main__":
+    main()
