@@ -55,7 +55,9 @@ def fold_names(names: Iterable[str]) -> str:
     """Names as a node set; as they are where one of them is no node name (partitions may have odd ones)."""
     listed = list(names)
     try:
-        return _fold_gpus(listed) if any(GPU_TARGET.search(name) for name in listed) else fold(listed)
+        if any(GPU_TARGET.search(name) for name in listed):
+            return _fold_gpus(listed)
+        return _fold_storage(listed) if all("/" in name for name in listed) else fold(listed)
     except ValueError:
         return ", ".join(listed)
 
@@ -70,6 +72,15 @@ def _fold_gpus(targets: Iterable[str]) -> str:
     for node, listed in indices.items():
         alike.setdefault(tuple(sorted(listed)), []).append(node)
     return ",".join(fold(nodes) + _indices(listed) for listed, nodes in alike.items())
+
+
+def _fold_storage(targets: Iterable[str]) -> str:
+    """Entries of `storage` as `gpu[01-16]/home`: the nodes of each entry together."""
+    nodes: dict[str, list[str]] = {}
+    for target in targets:
+        node, _, name = target.partition("/")
+        nodes.setdefault(name, []).append(node)
+    return ",".join(f"{fold(listed)}/{name}" for name, listed in nodes.items())
 
 
 def _indices(listed: tuple[int, ...]) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 from deepopsctl.storage.model import NETWORKED, Mount, Platform, StorageType
 from deepopsctl.storage.nodeplan import needs_on
+from deepopsctl.storage.quota import served
 
 # a mount's source, type and options are the same on every platform that has a client for it
 _ANY = Platform("")
@@ -48,4 +49,5 @@ def _expected(mount: Mount, host: str, addresses: Mapping[str, str]) -> dict[str
         "shared": mount.type in NETWORKED or bool(mount.settings.get("shared")),
         "squash": str(mount.settings.get("squash", "root")) if nfs and mount.server else "",
         "user_writable": mount.user_writable,
+        "quota": next(iter(served([mount], host)), {}),
     }

@@ -85,6 +85,11 @@ class TestFolding:
     def test_gpus_fold_by_node_and_index(self, targets: list[str], text: str) -> None:
         assert fold_names(targets) == text
 
+    def test_entries_of_storage_are_folded_by_entry_whatever_their_names_end_in(self) -> None:
+        targets = ["gpu01/data2", "gpu02/data2", "gpu03/home", "gpu01/home"]
+
+        assert fold_names(targets) == "gpu[01-02]/data2,gpu[01,03]/home"
+
     def test_the_same_complaint_of_all_gpus_is_one_row(self) -> None:
         checks = [warned(f"gpu{n:02d}/{i}", f"165{n}{i}", "ECC is off") for n in range(1, 13) for i in range(8)]
 

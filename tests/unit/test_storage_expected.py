@@ -21,7 +21,8 @@ nodes:
 partitions:
   - {name: gpu, nodes: "gpu[01-02]"}
 storage:
-  - {name: home, type: nfs, source: "ctl1:/srv/home", path: /home, nodes: "ctl1,gpu[01-02]", options: [noatime]}
+  - {name: home, type: nfs, source: "ctl1:/srv/home", path: /home, nodes: "ctl1,gpu[01-02]", options: [noatime],
+     quota: {users: {ada: {space: 1G}}}}
   - {name: data, type: nfs, source: "filer:/data", path: /data, options: [ro], user_writable: /data/a}
   - {name: scratch, type: local, source: /srv/scratch, path: /scratch, nodes: "gpu[01-02]"}
   - {name: san, type: local, source: /srv/san, path: /san, nodes: "gpu[01-02]", local: {shared: true}}
@@ -40,6 +41,7 @@ def test_a_client_expects_what_its_unit_has(tmp_path: Path) -> None:
     home, data, scratch, san = inputs.expected(expected_on(declared(tmp_path), "gpu01", ADDRESSES))
 
     assert (home.source, home.fstype, home.options) == ("10.0.0.1:/srv/home", "nfs", ("vers=4.2", "noatime"))
+    assert home.quota == {}
     assert (home.shared, home.squash, home.read_only) == (True, "root", False)
     assert (data.source, data.squash, data.read_only, data.user_writable) == ("filer:/data", "", True, "/data/a")
     assert (scratch.source, scratch.fstype, scratch.shared) == ("/srv/scratch", "none", False)
@@ -50,6 +52,7 @@ def test_the_server_expects_its_own_folder(tmp_path: Path) -> None:
     home = inputs.expected(expected_on(declared(tmp_path), "ctl1", ADDRESSES))[0]
 
     assert (home.source, home.fstype, home.served_here) == ("/srv/home", "none", True)
+    assert home.quota["users"] == {"ada": [0, 1024**2, 0, 0]}
 
 
 def test_a_machine_without_storage_expects_nothing(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from tests.nodeside import load
 
 acts = load("deepops_storagecheck.acts")
 inputs = load("deepops_storagecheck.inputs")
+limits = load("deepops_storagecheck.limits")
 look = load("deepops_storagecheck.look")
 mounts = load("deepops_storagecheck.mounts")
 
@@ -239,6 +240,29 @@ class TestANode:
 
         assert right[look.MOUNTED]["status"] == "pass"
         assert wrong[look.MOUNTED]["status"] == "fail"
+
+    @pytest.mark.parametrize(
+        ("wrong", "status", "message"),
+        [([], "pass", ""), (["/srv: user ada: space 1024 KiB"], "fail", "/srv: user ada: space 1024 KiB")],
+    )
+    def test_the_server_tells_limits_that_are_not_in_force(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: list[str], status: str, message: str
+    ) -> None:
+        monkeypatch.setattr(limits, "differences", lambda wanted: wrong if wanted == {"kind": "user"} else None)
+
+        checks, _seen = looked([entry(tmp_path, fstype="", quota={"kind": "user"})], TABLE)
+
+        assert (checks[look.QUOTA]["status"], checks[look.QUOTA]["message"]) == (status, message)
+
+    def test_a_file_system_that_can_have_no_quotas_is_told(self, tmp_path: Path) -> None:
+        """The folder of this test is on one without, or on a kernel that was not told to count."""
+        quota = {"name": "data", "path": str(tmp_path), "kind": "user", "grace": 0, "default": [0, 1, 0, 0]}
+        wanted = entry(tmp_path, fstype="", quota={**quota, "users": {}, "projects": []})
+
+        checks, _seen = looked([wanted], look.table())
+
+        assert checks[look.QUOTA]["status"] == "fail"
+        assert checks[look.QUOTA]["measured"] == "no quotas"
 
     def test_one_that_hangs_costs_its_limit_and_stops_no_other(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -23,6 +23,8 @@ class Expected(NamedTuple):
     shared: bool = False
     squash: str = ""
     user_writable: str = ""
+    # what the server has to hold users to; only there
+    quota: Mapping[str, Any] = {}
 
     @property
     def read_only(self) -> bool:

@@ -6,12 +6,18 @@ import os
 import pwd
 from typing import Callable, Dict, List, NamedTuple, Optional, Sequence
 
-from . import acts, children, mounts, trials
+from . import acts, children, limits, mounts, trials
 from .inputs import Expected, Seen
 from .mounts import Mounted
 from .telling import FAIL, PASS, WARN, Verdict, check, place, skip, trouble
 
-MOUNTED, OPTIONS, ANSWERS, SQUASH = "storage-mounted", "storage-options", "storage-answers", "storage-root-squash"
+MOUNTED, OPTIONS, ANSWERS, SQUASH, QUOTA = (
+    "storage-mounted",
+    "storage-options",
+    "storage-answers",
+    "storage-root-squash",
+    "storage-quota",
+)
 TABLE = "/proc/self/mountinfo"
 Result = children.Result
 
@@ -78,6 +84,7 @@ class _Entry:
             return None
         self.tell(ANSWERS, PASS, "an answer", "an answer")
         self._options(found)
+        self._quota()
         self._as_user()
         options = found.options if found else ()
         return Seen(mounts.name_bound(found), mounts.data_bound(found), options, entry.served_here)
@@ -111,6 +118,16 @@ class _Entry:
         asked, now = ",".join(self.entry.options), ",".join(difference.measured for difference in wrong)
         text = "; ".join(difference.message for difference in wrong)
         self.tell(OPTIONS, FAIL if wrong else PASS, now if wrong else "in force", asked, text)
+
+    def _quota(self) -> None:
+        if not self.entry.quota:
+            return
+        result = self.node.attempt(lambda: {"wrong": limits.differences(self.entry.quota)})
+        wrong = result.get("wrong")
+        if wrong is None:
+            self.tell(QUOTA, FAIL, "no quotas", "in force", trouble(result))
+        else:
+            self.tell(QUOTA, FAIL if wrong else PASS, "others" if wrong else "in force", "in force", "; ".join(wrong))
 
     def _as_user(self) -> None:
         """Root squash needs a folder of the user's; on machines without jobs, the trial to write is made here."""

@@ -1,0 +1,17 @@
+"""Whether the limits that cluster.yml declares are the ones that the server's kernel holds users to."""
+
+from __future__ import annotations
+
+from typing import Any, List, Mapping
+
+from ansible.module_utils import node_changes, quota_setting
+
+
+def differences(wanted: Mapping[str, Any]) -> List[str]:
+    """What `deploy storage` would still have to set on this file system; it is asked, and nothing is set."""
+    machine, noted = quota_setting.Machine(), node_changes.Noted(True)
+    for export in quota_setting.look([wanted], machine):
+        quota_setting.enforce(export, machine, noted)
+        quota_setting.set_grace(export, noted)
+        quota_setting.set_limits([export], [], noted)
+    return ["{}: {}".format(change["name"], change.get("detail") or change["action"]) for change in noted.changes]
