@@ -196,7 +196,6 @@ class TestWithStandIns:
         assert "/dev/nvidia0" in result.message("gpu-isolation", "gpu01")
         assert "sees 2 GPUs by NVML" in result.message("gpu-visible", "gpu01")
 
-    @pytest.mark.skip(reason="Ansible's temporary folder may stay on the submit host: to be mended")
     def test_an_interrupted_measurement_leaves_no_job(self, cluster: LabCluster) -> None:
         for node in COMPUTE:
             cluster.root(node, f"touch {HANGS}")
