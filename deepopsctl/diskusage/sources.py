@@ -131,12 +131,25 @@ def _quota(where: FileSystem, person: Person) -> Answer:
     """Local, and on a server by its rpc.rquotad. Its exit status is 1 as well where somebody is over a limit."""
     if where.quota != USER and shutil.which("quota", path=_PATH) is None:
         return Answer()
-    argv = ["quota", "--user", "--no-wrap", "--raw-grace", "--filesystem=" + where.path]
+    point = whole_mount(where.path) if where.type == "local" else where.path
+    argv = ["quota", "--user", "--no-wrap", "--raw-grace", "--filesystem=" + point]
     out, err, _ = _try([*argv, *([] if person.is_self else [person.name])])
     usage = texts.read_quota(out)
     if usage is None and where.quota == USER:
         raise UnansweredError("no answer about quotas ({})".format(_one_line(err or out) or "quota says nothing"))
     return Answer() if usage is None else Answer("quota", usage)
+
+
+def whole_mount(path: str, table: str = "/proc/self/mountinfo") -> str:
+    """Where the file system of a folder is mounted as a whole: `quota` knows no folder that is bound elsewhere."""
+    device = os.stat(path).st_dev
+    number = "{}:{}".format(os.major(device), os.minor(device))
+    with open(table, encoding="utf-8", errors="surrogateescape") as stream:
+        for line in stream:
+            fields = line.split(" ")
+            if fields[2] == number and fields[3] == "/":
+                return fields[4]
+    return path
 
 
 def _lfs(whose: List[str], path: str) -> Usage:

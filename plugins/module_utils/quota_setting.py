@@ -32,8 +32,6 @@ class Export:
         self.wanted = wanted
         self.kind = wanted["kind"]
         self.where = quota_planning.file_system_of(wanted["path"], machine.table)
-        if self.where is None or not os.path.isdir(wanted["path"]):
-            raise HintedError("%s is not there" % wanted["path"], "make and mount what is to be exported first")
         self.kernel = machine.kernel(self.where.device, self.where.point, self.kind)
         self.state = self.kernel.state()
         self.is_lax = quota_planning.check(self.where, self.kind, self.state)

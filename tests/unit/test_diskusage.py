@@ -149,6 +149,17 @@ def test_asks_for_the_quota_of_an_export(tools: Tools) -> None:
     assert tools.asked() == ["--user --no-wrap --raw-grace --filesystem=/home"]
 
 
+def test_a_folder_bound_elsewhere_is_asked_for_where_its_file_system_is(tmp_path: Path) -> None:
+    device = tmp_path.stat().st_dev
+    number = f"{os.major(device)}:{os.minor(device)}"
+    table = tmp_path / "mountinfo"
+    table.write_text(f"22 1 {number} /srv/home /home rw - ext4 /dev/x rw\n23 1 {number} / /srv rw - ext4 /dev/x rw\n")
+
+    assert sources.whole_mount(str(tmp_path), str(table)) == "/srv"
+    table.write_text("")
+    assert sources.whole_mount(str(tmp_path), str(table)) == str(tmp_path)
+
+
 def test_says_where_a_quota_is_set_and_nobody_answers(tools: Tools) -> None:
     tools.add("quota", QUOTA_NONE)
 

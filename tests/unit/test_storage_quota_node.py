@@ -278,14 +278,19 @@ def test_ext4_that_only_counts_is_told_now_and_for_the_next_boot(tmp_path: Path)
     assert fstab.read_text() == f"/dev/sdb {tmp_path}/srv ext4 defaults,usrquota 0 2\n"
 
 
-def test_all_file_systems_are_looked_at_before_any_is_touched(tmp_path: Path) -> None:
-    server = Server(tmp_path)
+def test_all_file_systems_are_looked_at_before_any_is_touched(server: Server) -> None:
+    server.machine.table += f"24 22 8:32 / {server.root}/data rw - btrfs /dev/sdc rw\n"
 
-    with pytest.raises(HintedError) as refused:
-        server.deploy(export(), export(path="/nonexistent"))
+    with pytest.raises(HintedError, match="btrfs"):
+        server.deploy(export(), export(path=f"{server.root}/data"))
 
-    assert "/nonexistent is not there" in str(refused.value)
     assert server.kernel.known == {}
+
+
+def test_a_plan_knows_the_file_system_of_a_folder_that_is_made_later(server: Server) -> None:
+    told = server.deploy(export(path=f"{server.root}/srv/later"), dry=True)
+
+    assert {change["name"] for change in told} == {f"{server.root}/srv"}
 
 
 def test_two_exports_of_one_file_system_cannot_differ(server: Server) -> None:
