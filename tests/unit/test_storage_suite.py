@@ -131,6 +131,23 @@ def test_a_mount_that_should_be_read_only_and_is_not_fails(crew: Any, tmp_path: 
     assert list(tmp_path.iterdir()) == []
 
 
+def test_trouble_with_one_entry_is_told_and_stops_no_other(
+    crew: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_given: Any) -> None:
+        raise KeyError("never")
+
+    monkeypatch.setattr(trials, "visible", fail)
+    entry = scene(crew, tmp_path).entry
+    everywhere = {node: {"data": inputs.Seen()} for node in NODES}
+    given = suite.Inputs("hpc", "login1", NODES, dict.fromkeys(NODES, (entry,)), everywhere, BOUNDS)
+
+    found = suite._entry(given, entry, crew, "abc123")
+
+    assert (found[-1]["target"], found[-1]["message"]) == ("data", "KeyError('never')")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_node_that_hangs_costs_its_limit_is_named_once_and_stops_no_other(crew: Any, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "hangs")
     where = scene(crew, tmp_path)

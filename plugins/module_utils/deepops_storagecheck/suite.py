@@ -65,7 +65,7 @@ def run(inputs: Inputs, session: Session, crew: Crew) -> List[Verdict]:
             crew.enlist(inputs.submit)
         checks = _muster(inputs, crew, [name for name in mine if inputs.seen.get(name)])
         for entry in inputs.entries:
-            checks += _entry(inputs, entry, crew, session)
+            checks += _entry(inputs, entry, crew, session.token)
         return checks
     finally:
         crew.dismiss()
@@ -92,7 +92,7 @@ def _muster(inputs: Inputs, crew: Crew, names: Sequence[str]) -> List[Verdict]:
     ]
 
 
-def _entry(inputs: Inputs, entry: Expected, crew: Crew, session: Session) -> List[Verdict]:
+def _entry(inputs: Inputs, entry: Expected, crew: Crew, token: str) -> List[Verdict]:
     """One entry, from the first file to the last."""
     nodes = inputs.takers(entry, crew.nodes)
     out = [
@@ -104,12 +104,14 @@ def _entry(inputs: Inputs, entry: Expected, crew: Crew, session: Session) -> Lis
     if not nodes:
         return checks
     seen = {node: inputs.seen[node][entry.name] for node in nodes}
-    scene = Scene(entry, nodes, seen, crew, session.token, inputs.bounds)
+    scene = Scene(entry, nodes, seen, crew, token, inputs.bounds)
     if entry.read_only:
         trials.read_only(scene)
         return checks + scene.checks
     try:
         _tried(scene, inputs)
+    except Exception as error:  # noqa: BLE001 (one entry's trouble is no other's)
+        scene.checks.append(check(trials.WRITE, entry.name, FAIL, "an error", "written", message=one_line(repr(error))))
     finally:
         _clean(scene)
     # of a machine without jobs its own look says whether the user can write
