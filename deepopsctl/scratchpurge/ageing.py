@@ -18,6 +18,11 @@ def last_used(status: os.stat_result, now: int) -> int:
     return _newest((status.st_atime_ns, status.st_mtime_ns, status.st_ctime_ns), now)
 
 
+def last_opened(status: os.stat_result, now: int) -> int:
+    """The same without the inode's own change, which the removal of another of its names is."""
+    return _newest((status.st_atime_ns, status.st_mtime_ns), now)
+
+
 def folder_last_used(status: os.stat_result, now: int) -> int:
     """The same for a folder; whoever lists it (find, a backup) does not use it."""
     return _newest((status.st_mtime_ns, status.st_ctime_ns), now)

@@ -7,7 +7,7 @@ import stat
 from dataclasses import dataclass
 from typing import Iterable, Iterator, Optional
 
-from .ageing import folder_last_used, last_used
+from .ageing import folder_last_used, last_opened, last_used
 from .records import FOLDER, Record
 from .tree import LeftAloneError, Way
 
@@ -42,8 +42,7 @@ def _delete(way: Way, record: Record, now: int) -> Optional[str]:
         return "replaced since it was listed"
     if stat.S_ISDIR(status.st_mode) != (record.kind == FOLDER):
         return "replaced since it was listed"
-    used = folder_last_used(status, now) if record.kind == FOLDER else last_used(status, now)
-    if used != record.used:
+    if _is_used(record, status, now):
         return "used since it was listed"
     # between this look and the deletion nothing else is done
     if not way.is_intact():
@@ -53,3 +52,12 @@ def _delete(way: Way, record: Record, now: int) -> Optional[str]:
     else:
         os.unlink(name, dir_fd=way.here.handle)
     return None
+
+
+def _is_used(record: Record, status: os.stat_result, now: int) -> bool:
+    if record.kind == FOLDER:
+        return folder_last_used(status, now) != record.used
+    if record.names > 1:
+        # another of its names may have gone a moment ago, by this very run
+        return last_opened(status, now) > record.used
+    return last_used(status, now) != record.used

@@ -101,11 +101,14 @@ class Walk:
 
     def _meet(self, level: _Level, name: bytes) -> Iterator[Record]:
         path = level.path + name
-        if self._excluded.matches(self._way.names, name) or (not level.path and name == NOTICES):
+        if self._excluded.matches(self._way.names, name):
             self.seen.count("excluded")
             return
         try:
             status = self._way.look(name)
+            if not level.path and name == NOTICES and status.st_uid == os.geteuid():
+                # ours; a user's folder of that name hides nothing
+                return
             if stat.S_ISDIR(status.st_mode):
                 self._descend(path, name)
                 return

@@ -277,6 +277,35 @@ def test_hard_links_lose_a_name_and_free_nothing_until_the_last(root: Path, tmp_
     assert home.read_text() == "x" * 5000
 
 
+def test_all_names_of_a_file_go_in_one_run(root: Path) -> None:
+    first = make(root / "alice/first", "x" * 5000)
+    for name in ("second", "third"):
+        os.link(first, root / "alice" / name)
+    given = settings(root, mode="delete")
+
+    due, summary = listed(given), apply(given, LATER)
+
+    assert (len(due), summary.deleted, summary.kept) == (3, 3, {})
+    assert left(root) == set()
+
+
+def test_a_hard_link_that_is_used_meanwhile_keeps_the_other(root: Path) -> None:
+    one = make(root / "alice/one")
+    os.link(one, root / "alice/two")
+
+    outcomes = attacked(root, lambda: os.utime(root / "alice/two", (LATER - 5, 0)), settings(root))
+
+    assert [outcome.kept for outcome in outcomes] == ["", "used since it was listed"]
+
+
+@as_root
+def test_a_users_folder_with_the_name_of_ours_hides_nothing(root: Path) -> None:
+    make(root / ".to_delete/hidden")
+    os.chown(root / ".to_delete", 61001, 61001)
+
+    assert listed(settings(root, mode="delete")) == [b".to_delete/hidden"]
+
+
 def test_sockets_pipes_and_devices_are_counted_and_left(root: Path) -> None:
     (root / "alice").mkdir()
     os.mkfifo(root / "alice/pipe")
