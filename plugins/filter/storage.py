@@ -62,7 +62,8 @@ def storage_untold(names, hostvars):
 
 
 def _is_done(host):
-    if host.get("node_gate_result", {}).get("clean"):
+    # what its last gate said may have been of another component
+    if "deepops_storage_done" in host.get("group_names", ()):
         return True
     result = host.get("storage_result", {})
     return bool(result) and not result.get("failed") and not result.get("unreachable") and not result.get("kept")

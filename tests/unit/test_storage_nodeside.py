@@ -216,6 +216,24 @@ class TestServing:
         assert not nfs_lines.has_all(shown, {"/a": "/a 192.0.2.9(rw)"})
         assert not nfs_lines.has_all("", {"/b": "/b 192.0.2.0/24(rw)"})
 
+    def test_an_export_stays_for_nodes_that_were_not_told(self) -> None:
+        path = CHECK.parents[3] / "plugins" / "filter" / "storage.py"
+        loader = SourceFileLoader("storage_filters", str(path))
+        spec = importlib.util.spec_from_loader(loader.name, loader)
+        assert spec
+        filters = importlib.util.module_from_spec(spec)
+        loader.exec_module(filters)
+        hosts = {
+            "clean": {"group_names": ["deepops_storage_done"]},
+            "told": {"group_names": [], "storage_result": {"kept": []}},
+            "busy": {"group_names": [], "storage_result": {"kept": ["home"]}},
+            "failed": {"group_names": [], "storage_result": {"kept": [], "failed": True}},
+            # its gate was another component's
+            "away": {"group_names": [], "node_gate_result": {"clean": True}},
+        }
+
+        assert filters.storage_untold(list(hosts), hosts) == ["busy", "failed", "away"]
+
     def test_the_server_listens_on_rdma_where_a_mount_wants_it(self) -> None:
         assert not uses_rdma(mounts(), "ctl1")
         assert uses_rdma(mounts(WHOLE.replace("nconnect: 4", "rdma: true")), "ctl1")

@@ -1,0 +1,187 @@
+"""Storage on real nodes under a real Slurm: mounted, changed, lost, found again, taken away.
+
+Local folders and memory alone: the kernel below a lab has neither NFS nor automounts.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.lab.harness import SETTINGS, SLURM_CONFIG, LabCluster, edit, wait_until
+
+STORAGE = """
+storage:
+  - {name: disk, type: local, source: /srv/disk, path: /disk, nodes: compute, required: true}
+  - {name: fast, type: tmpfs, path: /fast, tmpfs: {size: 32M}}
+"""
+# quicker than a site would have it, and with a program of the site's own
+CHECKS = "HealthCheckInterval: 1, HealthCheckProgram: /usr/local/bin/site-check"
+SITE_CHECK = "#!/bin/sh\\necho >>/run/site-checks\\n"
+LOST = "deepopsctl: storage disk is not mounted at /disk"
+UNITS = "/etc/systemd/system"
+WAIT_JOB = "until [ -e /run/end-of-storage-job ]; do sleep 0.2; done"
+
+
+def run(cluster: LabCluster, verb: str, *arguments: str) -> dict[str, Any]:
+    """plan or deploy of storage and Slurm, parsed."""
+    document: dict[str, Any] = json.loads(cluster.deepopsctl(verb, "storage", "slurm", "--json", *arguments).stdout)
+    return document
+
+
+def changes(document: dict[str, Any]) -> set[tuple[str, str, str, str]]:
+    """Host, kind, name and action of what storage changes."""
+    mine = [entry for entry in document["changes"] if entry["component"] == "storage"]
+    return {(entry["host"], entry["kind"], entry["name"], entry["action"]) for entry in mine}
+
+
+def declare(cluster: LabCluster, old: str, new: str) -> None:
+    """Say something else in cluster.yml."""
+    edit(cluster.directory / "cluster.yml", old, new)
+
+
+def node(cluster: LabCluster, name: str = "gpu01") -> str:
+    """What Slurm says of a node, on one line."""
+    return cluster.root("ctl1", f"scontrol --oneliner show node {name}")
+
+
+def checks(cluster: LabCluster) -> int:
+    """How often the node was checked to the end: the site's own program comes last."""
+    return int(cluster.root("gpu01", "cat /run/site-checks 2>/dev/null | wc -l"))
+
+
+def wait_for_checks(cluster: LabCluster) -> None:
+    """Until the node was checked from the beginning to the end once more."""
+    before = checks(cluster)
+    wait_until("the node is checked twice more", lambda: checks(cluster) > before + 1)
+
+
+@pytest.fixture(scope="module")
+def deploys(battered: LabCluster) -> Iterator[dict[str, dict[str, Any]]]:
+    """What plan said of the first deploy, what that did, and the one after it; at the end all of it goes."""
+    program = "/usr/local/bin/site-check"
+    for name in ("gpu01", "gpu02"):
+        battered.root(name, f"printf '{SITE_CHECK}' >{program}; chmod +x {program}; mkdir -p /srv/disk /srv/other")
+    spec, settings = battered.directory / "cluster.yml", battered.directory / SETTINGS
+    before = {path: path.read_text(encoding="utf-8") for path in (spec, settings)}
+    spec.write_text(before[spec] + STORAGE, encoding="utf-8")
+    edit(settings, SLURM_CONFIG, SLURM_CONFIG.replace("}", f", {CHECKS}}}"))
+    yield {name: run(battered, verb) for name, verb in (("plan", "plan"), ("first", "deploy"), ("second", "deploy"))}
+    for path, text in before.items():
+        path.write_text(text, encoding="utf-8")
+    run(battered, "deploy")
+
+
+@pytest.fixture(scope="module")
+def cluster(battered: LabCluster, deploys: dict[str, dict[str, Any]]) -> LabCluster:
+    """The same with its storage."""
+    battered.wait_until_idle()
+    return battered
+
+
+def test_everything_is_mounted_where_it_was_wanted(cluster: LabCluster) -> None:
+    table = {name: cluster.root(name, "findmnt -n -l -o TARGET").split() for name in ("ctl1", "gpu01", "gpu02")}
+
+    assert all("/fast" in paths for paths in table.values())
+    assert [name for name, paths in table.items() if "/disk" in paths] == ["gpu01", "gpu02"]
+    assert cluster.root("gpu01", "systemctl is-enabled disk.mount fast.mount").split() == ["enabled", "enabled"]
+
+
+def test_a_plan_tells_it_beforehand_and_a_second_deploy_changes_nothing(deploys: dict[str, dict[str, Any]]) -> None:
+    assert changes(deploys["first"]) == changes(deploys["plan"])
+    assert ("gpu01", "mount", "/disk", "mount") in changes(deploys["plan"])
+    assert deploys["second"]["changes"] == []
+
+
+def test_a_node_without_its_storage_takes_no_jobs_until_it_is_back(cluster: LabCluster) -> None:
+    cluster.root("gpu01", "umount /disk")
+    wait_until("the node drains itself", lambda: f"Reason={LOST} [root@" in node(cluster), found=lambda: node(cluster))
+    stuck = cluster.submit("true", "--nodelist=gpu01")
+    assert "DRAIN" in node(cluster)
+    assert cluster.job_state(stuck) == "PENDING"
+
+    # somebody unmounted it: that is left alone
+    wait_for_checks(cluster)
+    assert not cluster.holds("gpu01", "mountpoint -q /disk")
+
+    # the gate sees it
+    assert ("gpu01", "mount", "/disk", "mount") in changes(run(cluster, "deploy"))
+    cluster.wait_for_job(stuck, "COMPLETED")
+
+
+def test_a_mount_that_failed_is_tried_again(cluster: LabCluster) -> None:
+    # nothing can be mounted on a file
+    cluster.root("gpu01", "umount /disk && rmdir /disk && touch /disk; systemctl start disk.mount", ok=False)
+    wait_until("the node drains itself", lambda: LOST in node(cluster), found=lambda: node(cluster))
+
+    cluster.root("gpu01", "rm /disk")
+
+    wait_until("the node serves again", lambda: "DRAIN" not in node(cluster), found=lambda: node(cluster))
+    assert cluster.holds("gpu01", "mountpoint -q /disk")
+
+
+def test_a_drain_of_somebody_elses_is_not_ended(cluster: LabCluster) -> None:
+    cluster.root("ctl1", "scontrol update nodename=gpu01 state=drain reason='a dying fan'")
+    try:
+        cluster.root("gpu01", "umount /disk")
+        wait_for_checks(cluster)
+        assert "Reason=a dying fan [" in node(cluster)
+        cluster.root("gpu01", "systemctl start disk.mount")
+        wait_for_checks(cluster)
+        assert "DRAIN" in node(cluster)
+    finally:
+        cluster.root("ctl1", "scontrol update nodename=gpu01 state=resume")
+        cluster.wait_until_idle()
+
+
+def test_a_mount_stays_under_a_job_and_changes_what_the_kernel_can_change(cluster: LabCluster) -> None:
+    job = cluster.submit(WAIT_JOB, "--nodelist=gpu01")
+    cluster.wait_for_job(job, "RUNNING")
+    declare(cluster, "source: /srv/disk", "source: /srv/other")
+    declare(cluster, "size: 32M", "size: 48M")
+
+    first = run(cluster, "deploy")
+
+    assert any("storage disk stays as it is: jobs run on it" in warning for warning in first["warnings"])
+    assert cluster.holds("gpu01", "findmnt -n -o SOURCE /disk | grep -q /srv/disk")
+    assert cluster.holds("gpu01", "findmnt -n -o OPTIONS /fast | grep -q size=49152k")
+    # without a job there, it has changed already
+    assert cluster.holds("gpu02", "findmnt -n -o SOURCE /disk | grep -q /srv/other")
+    assert cluster.job_state(job) == "RUNNING"
+
+    cluster.root("gpu01", "touch /run/end-of-storage-job")
+    cluster.wait_for_job(job, "COMPLETED")
+    cluster.wait_until_idle()
+
+    assert ("gpu01", "mount", "/disk", "remount") in changes(run(cluster, "deploy"))
+    assert cluster.holds("gpu01", "findmnt -n -o SOURCE /disk | grep -q /srv/other")
+    cluster.wait_until_idle()
+
+
+def test_slurmd_waits_for_it_after_a_power_cut(cluster: LabCluster) -> None:
+    cluster.power_cut("gpu02")
+    cluster.power_on("gpu02")
+    wait_until("slurmd runs", lambda: cluster.holds("gpu02", "systemctl is-active --quiet slurmd"))
+
+    show = "systemctl show -p ActiveEnterTimestampMonotonic --value"
+    mounted, running = (int(cluster.root("gpu02", f"{show} {unit}")) for unit in ("disk.mount", "slurmd.service"))
+    assert 0 < mounted < running
+    cluster.wait_until_idle()
+
+
+def test_what_came_by_an_entry_goes_with_it(cluster: LabCluster) -> None:
+    spec = cluster.directory / "cluster.yml"
+    declared = spec.read_text(encoding="utf-8")
+    spec.write_text(declared.partition("storage:")[0] + "storage: []\n", encoding="utf-8")
+
+    done = run(cluster, "deploy")
+
+    assert changes(done) >= {("gpu02", "mount", "/disk", "remove"), ("ctl1", "mount", "/fast", "remove")}
+    left = f"ls {UNITS}/disk.mount {UNITS}/fast.mount {UNITS}/slurmd.service.d/deepopsctl-storage.conf"
+    for name in ("ctl1", "gpu01", "gpu02"):
+        assert cluster.root(name, f"{left} 2>/dev/null; findmnt -n -l -o TARGET | grep -E '^/(disk|fast)$'; true") == ""
+    # a site's own program goes on without ours
+    assert "/usr/local/bin/site-check" in cluster.root("ctl1", "scontrol show config | grep HealthCheckProgram")
