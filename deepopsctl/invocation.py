@@ -91,6 +91,11 @@ class RunRequest:
         return tuple(takewhile(lambda name: "/" not in name, first))
 
     @property
+    def together(self) -> tuple[str, ...]:
+        """The playbooks that go on for all others where a node fails in one of them; a check can go on with all."""
+        return self.playbooks if self.check else self.components
+
+    @property
     def deploys(self) -> bool:
         """Whether components are deployed, whichever command does it: their playbooks stand in no folder."""
         return bool(self.components)

@@ -27,6 +27,7 @@ from deepopsctl.lock import Holder, ansible_lock, cluster_lock
 from deepopsctl.outcome import RunOutcome, Verdict
 from deepopsctl.progress import Progress
 from deepopsctl.summary import RunSummary, Tally
+from deepopsctl.together import Place, join
 from deepopsctl.workspace import RunFolder, Workspace, private_file
 
 log = logging.getLogger(__name__)
@@ -76,6 +77,7 @@ class _Run:
     lock: Path
     tally: Tally = field(default_factory=Tally)
     progress: Progress = field(default_factory=Progress)
+    place: Place = field(default_factory=Place)
     # said outside any task; bounded, for -vvv says much
     loose: deque[str] = field(default_factory=lambda: deque(maxlen=500))
     _wish: Desired | None = None
@@ -86,10 +88,13 @@ class _Run:
         started = time.monotonic()
         request, folder = self.request, self.folder
         content = request.content or content_dir()
-        playbooks = tuple(playbook(name, content) for name in request.playbooks)
+        playbooks, together = (
+            tuple(playbook(name, content) for name in names) for names in (request.playbooks, request.together)
+        )
         folder.private.mkdir(mode=0o700)
         folder.write(folder.request, self._request_object())
         write_inputs(request, self._variables(content), content, folder.private)
+        playbooks = join(playbooks, together, folder.private)
         with (
             Interrupts(request.timeout) as interrupts,
             private_file(folder.events) as self._events,
@@ -218,7 +223,9 @@ class _Run:
             self._log.flush()
         if text and self.request.verbosity:
             self.on_event(Output(text))
-        event = parse(raw, self.request.component)
+        if self.place.begins(raw):
+            return
+        event = parse(raw, self.request.component or self.place.of(raw))
         if text and raw.get("event") in ("verbose", "error"):
             self.loose.append(text)
         if event is None:

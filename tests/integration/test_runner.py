@@ -78,6 +78,24 @@ def test_an_unreachable_host_is_set_aside_and_the_rest_is_done(site: Site) -> No
     assert "sshd" in failure.hint
 
 
+def test_a_node_that_is_lost_in_one_component_keeps_no_other_from_the_next(site: Site) -> None:
+    cut_off(site, "n2")
+    site.write_playbook("first", play("- name: One\n  command: 'true'\n"))
+    site.write_playbook("slurm", play("- name: Two\n  command: 'true'\n"))
+
+    outcome = run(RunRequest(site.directory, "first", more=("slurm",), content=site.content), lambda event: None)
+
+    assert outcome.exit_code == ExitCode.UNREACHABLE
+    assert outcome.summary.unreachable == ("n2",)
+    assert outcome.summary.hosts["n1"].ok == 2
+    lines = [json.loads(line) for line in outcome.folder.events.read_text().splitlines()]
+    assert {(line["component"], line["task"]) for line in lines if line["host"] == "n1"} == {
+        ("first", "One"),
+        ("slurm", "Two"),
+    }
+    assert outcome.summary.warnings == ()
+
+
 def test_a_node_that_is_down_is_noticed_sooner_than_sudo_on_a_busy_one_is_given_up(
     site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import shlex
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,9 @@ def test_components_are_told_as_far_as_nothing_comes_between_them(
 ) -> None:
     wanted = RunRequest(ClusterDir(tmp_path), playbooks[0], more=playbooks[1:])
 
-    assert wanted.components == components
+    assert wanted.components == wanted.together == components
+    # what changes nothing can go on in any case
+    assert replace(wanted, check=True).together == playbooks
 
 
 def test_options_are_ansibles_own(tmp_path: Path) -> None:

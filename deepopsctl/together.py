@@ -1,0 +1,56 @@
+"""Several playbooks as one: Ansible goes on past a node that fails to the next play, but not to the next playbook.
+
+Its events name the one playbook; a play that no machine takes part in says where each of the several begins.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path, PurePath
+
+from deepopsctl.files import write_atomic
+
+_JOINED = "together"
+_NAME = "Begin: "
+# nobody is in this group, and summaries leave out that it is empty
+_NOBODY = "deepops_nobody"
+
+
+def join(playbooks: Sequence[Path], together: Sequence[Path], folder: Path) -> tuple[Path, ...]:
+    """The playbooks to run, with one in `folder` in the place of those that belong together."""
+    if len(together) < 2:
+        return tuple(playbooks)
+    path = folder / f"{_JOINED}.yml"
+    _write(together, path)
+    first = list(playbooks).index(together[0])
+    return (*playbooks[:first], path, *playbooks[first + len(together) :])
+
+
+def _write(playbooks: Sequence[Path], path: Path) -> None:
+    plays: list[dict[str, object]] = []
+    for playbook in playbooks:
+        plays.append({"name": f"{_NAME}{playbook.stem}", "hosts": _NOBODY, "gather_facts": False})
+        plays.append({"name": playbook.stem, "ansible.builtin.import_playbook": str(playbook)})
+    write_atomic(path, json.dumps(plays), mode=0o600)
+
+
+class Place:
+    """Follows the events of a run: which of the playbooks they are of."""
+
+    def __init__(self) -> None:
+        self._now = ""
+
+    def begins(self, raw: Mapping[str, object]) -> bool:
+        """Take an event; True where it only says that a playbook begins."""
+        data = raw.get("event_data")
+        play = str(data.get("play") or "") if isinstance(data, Mapping) else ""
+        if raw.get("event") == "playbook_on_play_start" and play.startswith(_NAME):
+            self._now = play.removeprefix(_NAME)
+        return play.startswith(_NAME)
+
+    def of(self, raw: Mapping[str, object]) -> str:
+        """The name of the playbook that an event is of."""
+        data = raw.get("event_data")
+        stem = PurePath(str(data.get("playbook") or "")).stem if isinstance(data, Mapping) else ""
+        return self._now if stem == _JOINED else stem
