@@ -386,9 +386,16 @@ def start(step, mount, is_new, is_there):
     systemctl("reset-failed", unit)
     worked, said = systemctl("start", unit)
     if not worked:
-        step.failed[mount["name"]] = "%s: %s" % (mount["path"], node_units.last_words(mount["unit"], 3) or said)
+        step.failed[mount["name"]] = "%s: %s" % (mount["path"], why_not(mount["unit"]) or said)
     elif keys and not is_there_for_its_owner(keys):
         take_back(mount, unit, keys)
+
+
+def why_not(unit):
+    """What mount(8) said of a unit that failed; systemd's own words where it said nothing."""
+    lines = node_units.last_words(unit, 8).splitlines()
+    told = [line for line in lines if line.startswith("mount")]
+    return told[-1] if told else "\n".join(lines[-3:])
 
 
 def authorized_keys():
