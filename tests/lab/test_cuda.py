@@ -251,7 +251,7 @@ def test_a_module_file_that_was_edited_is_mended_and_what_is_off_the_list_goes(
 ) -> None:
     cluster.root(COMPUTE, f"echo 'setenv CUDA_HOME /elsewhere' >> {MODULES}/13.0")
     cluster.root(COMPUTE, f"rm {MODULES}/.version")
-    mended = run(cluster, "deploy", "nvidia", "--limit", COMPUTE)
+    mended = run(cluster, "deploy", "nvidia")
     kept = cluster.root(COMPUTE, "ls -l /usr/local/cuda-13.0/bin/nvcc")
     setting(cluster, **{**wish, "cuda_toolkits": ["13.0"], "cuda_login_nodes": False})
     foretold = run(cluster, "plan", "nvidia", "--limit", LOGIN)
