@@ -1,0 +1,122 @@
+"""What users and administrators have of storage on real nodes: the report of what they use, the purge of scratch.
+
+A lab has neither NFS nor quotas: what nodes share is a folder, and the report has it from df.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.lab.harness import LabCluster, edit
+
+STORAGE = """
+storage:
+  - name: scratch
+    type: local
+    source: /srv/shared
+    path: /scratch
+    local: {shared: true}
+    purge: {age: 7d, mode: delete, warn: "0", exclude: [kept]}
+"""
+# eight days are no time to wait for
+LATER = (
+    "import sys, time; real = time.time; time.time = lambda: real() + 8 * 86400; "
+    "sys.path.insert(0, '/usr/local/lib/deepopsctl'); from scratchpurge.cli import main; "
+    "sys.exit(main(['scratch', *sys.argv[1:]]))"
+)
+OURS = "find /usr/local /etc/systemd /etc/deepopsctl -type f | grep purge"
+
+
+def run(cluster: LabCluster, verb: str) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(cluster.deepopsctl(verb, "storage", "--json").stdout)
+    return document
+
+
+@pytest.fixture(scope="module")
+def deploys(battered: LabCluster) -> Iterator[dict[str, dict[str, Any]]]:
+    """What plan said of the first deploy, what that did, and the one after it; at the end all of it goes."""
+    spec = battered.directory / "cluster.yml"
+    before = spec.read_text(encoding="utf-8")
+    # whatever tests before this left
+    spec.write_text(before + "storage: []\n", encoding="utf-8")
+    run(battered, "deploy")
+    spec.write_text(before + STORAGE, encoding="utf-8")
+    yield {name: run(battered, verb) for name, verb in (("plan", "plan"), ("first", "deploy"), ("second", "deploy"))}
+    spec.write_text(before + "storage: []\n", encoding="utf-8")
+    run(battered, "deploy")
+    spec.write_text(before, encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def cluster(battered: LabCluster, deploys: dict[str, dict[str, Any]]) -> LabCluster:
+    """The same with its storage."""
+    return battered
+
+
+def test_a_plan_tells_it_beforehand_and_a_second_deploy_changes_nothing(deploys: dict[str, dict[str, Any]]) -> None:
+    def told(name: str) -> set[tuple[str, ...]]:
+        return {tuple(entry[key] for key in ("host", "kind", "name", "action")) for entry in deploys[name]["changes"]}
+
+    assert told("first") == told("plan")
+    assert ("ctl1", "unit", "deepops-purge-scratch.timer", "start") in told("plan")
+    assert deploys["second"]["changes"] == []
+
+
+def test_users_see_what_there_is_on_every_node(cluster: LabCluster) -> None:
+    for name in ("ctl1", "gpu01"):
+        found = json.loads(cluster.user(name, "diskusage_report --json"))
+        shown = cluster.user(name, "diskusage_report")
+
+        assert [(row["path"], row["kind"], row["problem"]) for row in found["rows"]] == [("/scratch", "whole", "")]
+        assert found["rows"][0]["usage"]["space"]["used"] > 0
+        assert "/scratch (all users)" in shown
+
+
+def test_one_machine_purges_and_every_night(cluster: LabCluster) -> None:
+    timers = {
+        name: cluster.root(name, "systemctl list-timers --all").count("deepops-purge") for name in ("ctl1", "gpu01")
+    }
+
+    assert (timers["ctl1"] > 0, timers["gpu01"]) == (True, 0)
+    cluster.root("ctl1", "systemctl start deepops-purge-scratch.service")
+    assert "not used for 7 days" in cluster.root("ctl1", "journalctl --unit=deepops-purge-scratch --output=cat")
+
+
+def test_what_is_old_goes_on_the_mount_and_what_is_excluded_stays(cluster: LabCluster) -> None:
+    cluster.user(
+        "gpu01", "mkdir -p /scratch/me/kept; touch /scratch/me/old /scratch/me/kept/old; ln -s /etc /scratch/me/etc"
+    )
+    program = f'python3 -Bc "{LATER}"'
+
+    listed = cluster.root("ctl1", f"{program} --print0 2>/dev/null | tr '\\0' ' '").split()
+    done = json.loads(cluster.root("ctl1", f"{program} --apply --json"))
+
+    assert sorted(listed) == ["me/etc", "me/old"]
+    assert (done["deleted"], done["problems"]) == (2, [])
+    assert cluster.user("gpu01", "cd /scratch/me && find . -type f").split() == ["./kept/old"]
+    assert cluster.holds("gpu01", "test -e /etc/passwd")
+
+
+def test_scratch_that_is_not_mounted_is_not_purged(cluster: LabCluster) -> None:
+    cluster.root("ctl1", "umount /scratch && mkdir -p /scratch/hidden && touch /scratch/hidden/file")
+    try:
+        said = cluster.root("ctl1", f'python3 -Bc "{LATER}" --apply 2>&1', ok=False)
+
+        assert "/scratch is not mounted" in said
+        assert cluster.holds("ctl1", "test -e /scratch/hidden/file")
+    finally:
+        cluster.root("ctl1", "rm -r /scratch/hidden; systemctl start scratch.mount")
+
+
+def test_everything_goes_with_the_setting(cluster: LabCluster) -> None:
+    assert cluster.holds("ctl1", OURS)
+    edit(cluster.directory / "cluster.yml", '    purge: {age: 7d, mode: delete, warn: "0", exclude: [kept]}\n', "")
+
+    run(cluster, "deploy")
+
+    assert not cluster.holds("ctl1", OURS)
+    assert cluster.holds("ctl1", "test -x /usr/local/bin/diskusage_report")
