@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
 
@@ -186,7 +187,9 @@ def summaries(runs: Sequence[Run], moments: Sequence[Moment]) -> None:
     for run in sorted(runs, key=lambda run: run.started):
         print(f"{clock(run.started - start)} to {clock(run.ended - start)} {run.name}: {run.summary.strip('= ')}")
     total = ", ".join(f"{number} {word}" for word, number in counts.items())
-    print(f"\n{f' {total} in {clock(moments[-1].time - start).strip()} ':=^80}", flush=True)
+    whole = moments[-1].time - start
+    # in pytest's form, for whatever reads it
+    print(f"\n{f' {total} in {whole:.2f}s ({timedelta(seconds=int(whole))}) ':=^80}", flush=True)
 
 
 def clock(seconds: float) -> str:
