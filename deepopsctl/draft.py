@@ -9,6 +9,7 @@ from deepopsctl.carryover import Carryover
 from deepopsctl.jobdirectories import JobDirectories
 from deepopsctl.model import Access, Cluster, Gpus, Node, Partition, Role
 from deepopsctl.nodelist import expand, fold_in_order, pair, shorten
+from deepopsctl.nvlink import NvlinkDraft
 from deepopsctl.policydraft import Place, PolicyDraft
 from deepopsctl.problems import Problems, RefusedError
 from deepopsctl.slurmgres import gres_counts
@@ -77,6 +78,7 @@ class Draft:
         self.policy = PolicyDraft()
         self.storage = StorageDraft()
         self.job_directories: JobDirectories | None = None
+        self.nvlink = NvlinkDraft()
         self.carryover = Carryover()
         # set where an entry can't be read: what it would have brought is then not called missing
         self.incomplete = False
@@ -159,15 +161,14 @@ class Draft:
         self._check_addresses()
         self._check_roles()
         partitions = self._finish_partitions()
+        known = self.machines.values()
         written = ((Place(entry.where, entry.within), entry.partition) for entry in self.partitions)
-        found = (machine.gpus for machine in self.machines.values() if machine.gpus)
-        types = frozenset(kind for gpus in found for kind in gres_counts(gpus))
+        types = frozenset(kind for machine in known if machine.gpus for kind in gres_counts(machine.gpus))
         policy = self.policy.finish(written, types, self.problems)
         storage = self.storage.finish(self._for_storage(), self.problems)
+        domains = self.nvlink.finish({m.name: m.gpus for m in known}, self.problems, self.incomplete)
         self.problems.raise_if_any()
-        nodes = tuple(
-            Node(m.name, m.roles, m.address, m.port, m.gpus, m.features, m.slurm) for m in self.machines.values()
-        )
+        nodes = tuple(Node(m.name, m.roles, m.address, m.port, m.gpus, m.features, m.slurm) for m in known)
         return Cluster(
             name=self.name or DEFAULT_NAME,
             access=self.access,
@@ -178,6 +179,7 @@ class Draft:
             storage=storage,
             manages_storage=self.storage.declared or bool(storage),
             job_directories=self.job_directories,
+            nvlink_domains=domains,
         )
 
     def _for_storage(self) -> Machines:

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from deepopsctl.gpuform import for_inventory
 from deepopsctl.model import Access, Cluster, Node, Partition, Role
 from deepopsctl.nodelist import fold
+from deepopsctl.nvlink import variable as nvlink_variable
 from deepopsctl.slurmgres import gres_value
 from deepopsctl.specwriter import address_pieces
 from deepopsctl.ssh.jump import inventory_option
@@ -95,6 +96,7 @@ def _shared_variables(cluster: Cluster) -> dict[str, object]:
         "slurm_nodes": _slurm_nodes(cluster),
         "slurm_partitions": [_slurm_partition(partition) for partition in cluster.partitions],
         **({"slurm_policy": policy} if policy else {}),
+        **({} if cluster.nvlink_domains is None else {"nvlink_domains": nvlink_variable(cluster.nvlink_domains)}),
         **({"storage_mounts": storage_variable(cluster.storage)} if cluster.manages_storage else {}),
         **({"slurm_job_directories": cluster.job_directories.variable()} if cluster.job_directories else {}),
     }

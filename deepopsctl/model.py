@@ -90,6 +90,14 @@ class Partition:
 
 
 @dataclass(frozen=True, slots=True)
+class NvlinkDomain:
+    """Nodes whose GPUs share one NVLink fabric, in order."""
+
+    name: str
+    nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Access:
     """How the nodes are reached over SSH. Empty strings and 0 mean ssh's own default."""
 
@@ -114,6 +122,8 @@ class Cluster:
     # what is mounted is deepopsctl's concern, also where that is nothing (any more)
     manages_storage: bool = False
     job_directories: JobDirectories | None = None
+    # None where cluster.yml says nothing of any: then what there is on the nodes is left alone
+    nvlink_domains: tuple[NvlinkDomain, ...] | None = None
 
     def with_role(self, role: Role) -> tuple[Node, ...]:
         """The nodes that have `role`; delegated functions fall to the first controller."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from deepopsctl import gpufound, nodelist, slurmgres
 from deepopsctl.gpuform import from_inventory
@@ -19,6 +20,7 @@ Version = tuple[int, int]
 
 # Between the default weights of two kinds of nodes; slurm.conf's own default is 1.
 WEIGHT_STEP = 100
+_NO_FEATURES: Mapping[str, str] = MappingProxyType({})
 
 # Keys that follow from cluster.yml or from detection. A site changes those, not these.
 OWNED_KEYS = {
@@ -109,19 +111,26 @@ def node_lines(
     hardware: Mapping[str, NodeHardware],
     addresses: Mapping[str, str],
     reserve_percent: int,
+    further: Mapping[str, str] = _NO_FEATURES,
 ) -> list[str]:
-    """Folded NodeName lines; nodes whose hardware is not known yet are left out (see `unknown_nodes`)."""
+    """Folded NodeName lines; nodes whose hardware is not known yet are left out (see `unknown_nodes`).
+
+    `further` has a feature of single nodes, besides those of their set.
+    """
     lines = []
     node_sets = tuple(node_sets)
     weights = default_weights(node_sets)
     for node_set in node_sets:
-        groups: dict[NodeHardware, list[str]] = {}
+        groups: dict[tuple[NodeHardware, str], list[str]] = {}
         for name in node_set.names:
             if name in hardware:
                 # a node whose GPUs nobody has asked yet is no other node for slurm.conf
-                groups.setdefault(replace(hardware[name], gpus=()), []).append(name)
-        for values, names in groups.items():
+                groups.setdefault((replace(hardware[name], gpus=()), further.get(name, "")), []).append(name)
+        for (values, feature), names in groups.items():
             fields = _node_fields(node_set, values, names, addresses, reserve_percent)
+            features = [*node_set.features, *([feature] if feature else [])]
+            if features:
+                fields["Features"] = ",".join(features)
             if weights:
                 fields["Weight"] = weights[gres_of(node_set)]
             fields["State"] = "UNKNOWN"
@@ -164,8 +173,6 @@ def _node_fields(
     }
     if gres_of(node_set):
         fields["Gres"] = gres_of(node_set)
-    if node_set.features:
-        fields["Features"] = ",".join(node_set.features)
     return fields
 
 

@@ -100,6 +100,7 @@ class _Reader(SectionReader):
         StorageReader(self, self.draft.storage).read(whole)
         if "job_directories" in whole:
             self._job_directories(self.fit(JobDirectoriesSection, whole["job_directories"], ("job_directories",)))
+        self.draft.nvlink.read(self, whole)
 
     def _cluster(self, section: ClusterSection | None) -> None:
         if section is None:

@@ -15,6 +15,7 @@ import yaml
 from deepopsctl.errors import DeepOpsError, InputError
 from deepopsctl.model import Cluster, Node, Partition, Role
 from deepopsctl.nodelist import expand, fold_in_order, pair
+from deepopsctl.nvlink import KEY as NVLINK
 from deepopsctl.spec import parse_spec
 from deepopsctl.specwriter import attributes
 from deepopsctl.yamledit import YamlText, items_of, value_of
@@ -109,7 +110,11 @@ class _Edit:
         for partition, scalar in self._partitions():
             if partition.name in new.partitions:
                 self._add_to("partitions", scalar, names)
-        for _, scalar in self._storage():
+        for _, scalar in self._named(NVLINK):
+            # a node like one of a rack is in that rack
+            if new.beside in expand(scalar.value):
+                self._add_to(NVLINK, scalar, names)
+        for _, scalar in self._named("storage"):
             # storage of roles and of all machines has the new ones anyway
             if new.beside in expand(scalar.value):
                 self._add_to("storage", scalar, names)
@@ -127,8 +132,10 @@ class _Edit:
                 self._write(entry, left)
         for partition, scalar in self._partitions():
             self._remove_from("partitions", f"the partition {partition.name}", scalar, gone)
-        for name, scalar in self._storage():
+        for name, scalar in self._named("storage"):
             self._remove_from("storage", f"the storage {name}", scalar, gone)
+        for name, scalar in self._named(NVLINK):
+            self._remove_from(NVLINK, f"the NVLink domain {name}", scalar, gone)
 
     def _remove_from(self, section: str, what: str, scalar: yaml.ScalarNode, gone: frozenset[str]) -> None:
         """Note the edit that shortens a list of nodes; it must not become empty."""
@@ -190,10 +197,10 @@ class _Edit:
                 found.append((known[name.value], nodes))
         return found
 
-    def _storage(self) -> list[tuple[str, yaml.ScalarNode]]:
-        """Storage that lists its nodes, by name, with the place of the list."""
+    def _named(self, section: str) -> list[tuple[str, yaml.ScalarNode]]:
+        """Entries of a section that list their nodes, by name, with the place of the list."""
         found = []
-        for item in items_of(value_of(self.source.root, "storage")):
+        for item in items_of(value_of(self.source.root, section)):
             name, nodes = value_of(item, "name"), value_of(item, "nodes")
             if isinstance(name, yaml.ScalarNode) and isinstance(nodes, yaml.ScalarNode) and nodes.value.strip():
                 found.append((name.value, nodes))

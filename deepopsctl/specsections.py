@@ -135,6 +135,13 @@ class PreemptionSection(Section):
     exempt_time: str = ""
 
 
+class NvlinkDomainSection(Section):
+    """One of `nvlink_domains`."""
+
+    name: str
+    nodes: str
+
+
 class StorageSection(Section):
     """One of `storage`; the mappings that belong to its type are read by the type."""
 
@@ -172,6 +179,7 @@ class ClusterFile(Section):
     preemption: object = None
     storage: list[object] = []
     job_directories: object = None
+    nvlink_domains: list[object] = []
 
 
 def _keys(model: type[Section], within: Path) -> list[str]:

@@ -8,6 +8,7 @@ from itertools import groupby
 from deepopsctl.gpuform import as_written
 from deepopsctl.model import Cluster, Node, Partition, Role
 from deepopsctl.nodelist import fold_in_order, fold_pairs
+from deepopsctl.nvlink import domain_lines
 from deepopsctl.policywriter import policy_lines
 from deepopsctl.storage.writer import storage_lines
 from deepopsctl.yamlout import flow
@@ -34,6 +35,7 @@ def render_spec(cluster: Cluster) -> str:
     lines += storage_lines(cluster.storage, declared=cluster.manages_storage)
     if cluster.job_directories:
         lines += ["", f"job_directories: {flow(cluster.job_directories.written())}"]
+    lines += domain_lines(cluster.nvlink_domains)
     return "\n".join(lines) + "\n"
 
 

@@ -129,6 +129,13 @@ def check_feature(text: str) -> str:
     return text
 
 
+def check_domain_name(name: str) -> str:
+    """A name of an NVLink domain: it becomes part of a Slurm feature, and a block's name."""
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_]{0,31}", name):
+        raise RefusedError(f"{shorten(name)!r} is no name of a domain", "use letters, digits and underscores: rack1")
+    return name
+
+
 def check_partition_name(name: str) -> str:
     """A Slurm partition name."""
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,62}", name) or name.upper() == "DEFAULT":

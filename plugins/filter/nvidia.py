@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from deepopsctl import dcgmplan, gdrcopyplan, gpuexpected, gpuform, gpufound, miglayout, nodelist, nvidiadriver
+from deepopsctl import (
+    dcgmplan,
+    gdrcopyplan,
+    gpuexpected,
+    gpuform,
+    gpufound,
+    imexplan,
+    miglayout,
+    nodelist,
+    nvidiadriver,
+)
 
 
 def nvidia_declared(node_sets, name):
@@ -70,6 +80,22 @@ def nvidia_gdrcopy_plan(wanted, driver, source, platform, container, drivers, ca
     return {"packages": dict(plan.packages), "module": plan.module, "problems": problems}
 
 
+def nvidia_domain(domains, name):
+    """The NVLink domain of a node, {name, nodes} with its nodes in order; {} for none."""
+    for domain in domains:
+        nodes = nodelist.expand(domain["nodes"])
+        if name in nodes:
+            return {"name": domain["name"], "nodes": list(nodes)}
+    return {}
+
+
+def nvidia_imex_plan(domain, driver, source, platform, catalogue):
+    """IMEX's package for a node, {name: version}, and whether it is to run; problems as sentences."""
+    plan = imexplan.plan_imex(domain.get("name", ""), str(driver), source, platform, catalogue)
+    problems = [f"{message}: {hint}" for message, hint in plan.problems]
+    return {"packages": dict(plan.packages), "runs": plan.runs, "problems": problems}
+
+
 class FilterModule:
     """Registers the filters."""
 
@@ -83,6 +109,8 @@ class FilterModule:
             "nvidia_refusals": nvidia_refusals,
             "nvidia_driver_units": nvidia_driver_units,
             "nvidia_dcgm_plan": nvidia_dcgm_plan,
+            "nvidia_domain": nvidia_domain,
+            "nvidia_imex_plan": nvidia_imex_plan,
             "nvidia_gdrcopy_plan": nvidia_gdrcopy_plan,
             "nvidia_mig_wishes": nvidia_mig_wishes,
         }

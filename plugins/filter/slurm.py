@@ -7,7 +7,7 @@ from hashlib import sha256
 
 from ansible.errors import AnsibleFilterError
 
-from deepopsctl import jobdirectories, nodelist, slurm_effects, slurmconf
+from deepopsctl import jobdirectories, nodelist, slurm_effects, slurmconf, slurmtopology
 from deepopsctl.hardware import NodeHardware
 from deepopsctl.problems import RefusedError
 
@@ -17,6 +17,7 @@ FETCHED = {
     "gres.conf": "slurm_conf_gres",
     "cgroup.conf": "slurm_conf_cgroup",
     "job_container.conf": "slurm_conf_job_container",
+    "topology.conf": "slurm_conf_topology",
 }
 
 
@@ -32,11 +33,27 @@ def slurm_addresses(pairs):
     return found
 
 
-def slurm_node_lines(node_sets, hardware, addresses, reserve_percent):
+def slurm_node_lines(node_sets, hardware, addresses, reserve_percent, domains):
     """NodeName lines of slurm.conf."""
+    features = slurmtopology.feature_of(slurmtopology.domains_of(domains))
     return slurmconf.node_lines(
-        slurmconf.parse_node_sets(node_sets), _hardware(hardware), addresses, int(reserve_percent)
+        slurmconf.parse_node_sets(node_sets), _hardware(hardware), addresses, int(reserve_percent), features
     )
+
+
+def slurm_domain_refusal(domains, version):
+    """Why this version of Slurm can't serve the NVLink domains; '' where it can."""
+    return slurmtopology.refusal(slurmtopology.domains_of(domains), slurmconf.parse_version(str(version)))
+
+
+def slurm_domain_settings(domains, hardware):
+    """Keys of slurm.conf for the NVLink domains."""
+    return slurmtopology.settings(slurmtopology.domains_of(domains), hardware)
+
+
+def slurm_topology_lines(domains, hardware):
+    """Lines of topology.conf; none where it is not needed."""
+    return slurmtopology.topology_lines(slurmtopology.domains_of(domains), hardware)
 
 
 def slurm_partition_lines(partitions, hardware, reserve_percent, node_sets):
@@ -188,6 +205,9 @@ class FilterModule:
             "slurm_site_programs": slurm_site_programs,
             "slurm_gpu_types": slurm_gpu_types,
             "slurm_gres_lines": slurm_gres_lines,
+            "slurm_domain_refusal": slurm_domain_refusal,
+            "slurm_domain_settings": slurm_domain_settings,
+            "slurm_topology_lines": slurm_topology_lines,
             "slurm_node_lines": slurm_node_lines,
             "slurm_partition_lines": slurm_partition_lines,
             "slurm_settings": slurm_settings,

@@ -39,6 +39,7 @@ EXAMPLES = r"""
 RETURN = r"""
 changes: {description: What was done., type: list, elements: dict, returned: always}
 state: {description: What became of the driver, in words., type: str, returned: always}
+library: {description: Version of its user space; empty where none is installed., type: str, returned: always}
 reboot: {description: Why the node has to be rebooted; empty when it has not., type: str, returned: always}
 idle: {description: True where no job runs or can start on the node., type: bool, returned: always}
 """
@@ -205,6 +206,7 @@ def main():
         changed=bool(changes),
         changes=changes,
         state=state,
+        library=nvidia_node.library_version(),
         reboot=reboot,
         idle=not node_idle.why_busy(wanted["node"]) if reboot else False,
     )

@@ -38,6 +38,7 @@ options:
   gres_conf: {description: Text of gres.conf., type: str, required: true}
   cgroup_conf: {description: Text of cgroup.conf., type: str, required: true}
   job_container_conf: {description: Text of job_container.conf; empty for no such file., type: str, default: ""}
+  topology_conf: {description: Text of topology.conf; empty takes ours away., type: str, default: ""}
 author: deepopsctl
 """
 
@@ -291,6 +292,7 @@ def main():
             "gres_conf": {"required": True},
             "cgroup_conf": {"required": True},
             "job_container_conf": {"default": ""},
+            "topology_conf": {"default": ""},
         },
         supports_check_mode=True,
     )
@@ -299,8 +301,11 @@ def main():
         os.path.join(folder, "%s.conf" % name): module.params["%s_conf" % name] for name in ("slurm", "gres", "cgroup")
     }
     container = os.path.join(folder, CONTAINER)
-    if module.params["job_container_conf"]:
-        files[container] = module.params["job_container_conf"]
+    optional = {
+        os.path.join(folder, "%s.conf" % name): module.params["%s_conf" % name]
+        for name in ("job_container", "topology")
+    }
+    files.update({path: text for path, text in optional.items() if text})
     current = current_texts(files)
     conf = conf_of(files)
     dry = module.check_mode or module.params["verify"]
@@ -323,10 +328,11 @@ def main():
     entries = noted.changes + key_entries(found)
     with node_failure.told(module.fail_json, "the old configuration is still in force: %s"):
         entries += unit_entries(converge(module, files, effect, keys))
-    if container not in files and (node_files.read(container) or b"").startswith(slurm_running.OURS):
-        # nothing reads it any more
-        node_files.take_away(noted, container)
-        entries.append(noted.changes[-1])
+    for path in [path for path in optional if path not in files]:
+        if (node_files.read(path) or b"").startswith(slurm_running.OURS):
+            # nothing reads it any more
+            node_files.take_away(noted, path)
+            entries.append(noted.changes[-1])
     result = {"effect": effect.name.lower(), "keys": keys, "changed": bool(entries), "changes": entries}
     result["diff"] = noted.diffs
     if module.check_mode:

@@ -114,6 +114,7 @@ SHOWN = {
     "slurm.conf": "{{ slurm_conf_text }}",
     "gres.conf": "{{ slurm_conf_gres }}",
     "cgroup.conf": "{{ slurm_conf_cgroup }}",
+    "topology.conf": "{{ slurm_conf_topology }}",
     **{
         file: f"{{{{ lookup('ansible.builtin.template', 'roles/{role}/templates/{file}.j2') }}}}"
         for role, files in TEMPLATES.items()

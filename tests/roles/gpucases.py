@@ -53,11 +53,14 @@ GPU_CASES = {
     ),
     "gpus-gb200-nvl": cluster(
         """\
-  - names: "nvl[01-18]"
+  - names: "nvl[01-36]"
     roles: [compute]
     gpus: {type: gb200, count: 4, cores: ["0-71", "0-71", "72-143", "72-143"]}
+nvlink_domains:
+  - {name: rack1, nodes: "nvl[01-18]"}
+  - {name: rack2, nodes: "nvl[19-36]"}
 """,
-        tuple(f"nvl{number:02}" for number in range(1, 19)),
+        tuple(f"nvl{number:02}" for number in range(1, 37)),
         GRACE,
     ),
     "gpus-4xa100-mig": cluster(

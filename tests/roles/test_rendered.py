@@ -27,6 +27,7 @@ FILES = {
     "slurm.conf": ("slurm.conf", "slurm_controller"),
     "gres.conf": ("gres.conf", "slurm_controller"),
     "cgroup.conf": ("cgroup.conf", "slurm_controller"),
+    "topology.conf": ("topology.conf", "slurm_controller"),
     "slurmdbd.conf": ("slurmdbd.conf", "slurm_dbd"),
     "chrony-server.conf": ("chrony.conf", "slurm_controller"),
     "chrony-client.conf": ("chrony.conf", "slurm_compute"),
@@ -37,7 +38,13 @@ FILES = {
 # Of the clusters that differ in their GPUs only, what GPUs change.
 GPU_FILES = ("slurm.conf", "gres.conf")
 ALL_CASES = {**CASES, **GPU_CASES}
-GOLDEN_FILES = [*((case, file) for case in CASES for file in FILES), *((c, f) for c in GPU_CASES for f in GPU_FILES)]
+# Those with an NVLink domain; the others have no such file.
+BLOCKS = ("gpus-gb200-nvl",)
+GOLDEN_FILES = [
+    *((case, file) for case in CASES for file in FILES if file != "topology.conf"),
+    *((case, file) for case in GPU_CASES for file in GPU_FILES),
+    *((case, "topology.conf") for case in BLOCKS),
+]
 
 each_case = pytest.mark.parametrize("case", ALL_CASES)
 
@@ -94,6 +101,11 @@ def test_nodes_that_confine_alike_have_the_same_generation(played: Played, case:
     shown = (result.data["msg"]["slurmd.default"] for result in played.results if result.task == f"Show {case}")
 
     assert len({text.splitlines()[-1] for text in shown}) == 1
+
+
+@each_case
+def test_only_clusters_with_nvlink_domains_have_blocks(played: Played, case: str) -> None:
+    assert bool(rendered(played, case)["topology.conf"]) == (case in BLOCKS)
 
 
 def test_ansible_warns_of_nothing(played: Played) -> None:

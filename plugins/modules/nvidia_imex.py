@@ -1,0 +1,202 @@
+#!/usr/bin/python
+"""The nodes of an NVLink domain for IMEX, and its service; or neither."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: nvidia_imex
+short_description: IMEX's list of nodes, and its service
+description:
+  - Writes the list, the same on all nodes of the domain, and keeps C(nvidia-imex) running; its package is held.
+  - A service that runs is stopped, for another list or for good, only where no job runs or can start; else this fails.
+  - Where no driver runs, a service that does not start is no error.
+options:
+  component: {description: Component this step belongs to., type: str, required: true}
+  step: {description: Name of the step., type: str, required: true}
+  digest: {description: Hash of the desired state; empty keeps no record., type: str, default: ""}
+  node: {description: The node's name in Slurm., type: str, required: true}
+  domain: {description: Name of its NVLink domain., type: str, default: ""}
+  peers: {description: Addresses of all nodes of it; empty wants no IMEX., type: list, elements: str, default: []}
+  hold: {description: Packages that a deploy alone may change., type: list, elements: str, default: []}
+author: deepopsctl
+"""
+
+EXAMPLES = r"""
+- name: IMEX
+  nvidia_imex:
+    component: nvidia
+    step: imex
+    node: nvl01
+    domain: rack1
+    peers: [10.0.1.1, 10.0.1.2]
+"""
+
+RETURN = r"""
+changes: {description: What was done., type: list, elements: dict, returned: always}
+deepops:
+  description: C(blocked), why it would be refused, each with C(message) and C(hint).
+  type: dict
+  returned: in check mode
+"""
+
+import os
+import subprocess
+
+from ansible.module_utils import (
+    node_changes,
+    node_failure,
+    node_files,
+    node_idle,
+    node_owned,
+    node_record,
+    node_units,
+    nvidia_node,
+)
+from ansible.module_utils.basic import AnsibleModule
+
+FILE = "/etc/nvidia-imex/nodes_config.cfg"
+UNIT = "nvidia-imex.service"
+# it may wait for the other nodes of its domain: that it waits is enough
+START_S = 20
+
+
+class Step:
+    """One call: what is wanted, what is there, what was done."""
+
+    def __init__(self, module):
+        self.wanted = module.params
+        self.noted = node_changes.Noted(module.check_mode)
+        self.owned = node_owned.load(self.wanted["component"], self.wanted["step"])
+        self.unit = node_units.show([UNIT])[UNIT]
+        self.blocked = []
+
+    @property
+    def runs(self):
+        return node_units.is_active(self.unit)
+
+    def own(self, packages, files):
+        """Remember what is ours; before anything is done."""
+        self.owned = {"packages": packages, "files": files}
+        if not self.noted.dry:
+            node_owned.save(self.wanted["component"], self.wanted["step"], self.owned)
+
+    def demand_no_jobs(self, what):
+        busy = node_idle.why_busy(self.wanted["node"])
+        if busy:
+            message = "%s on %s, and %s" % (what, self.wanted["node"], busy)
+            hint = "drain the nodes of the domain, wait for their jobs, deploy again"
+            self.blocked.append({"message": message, "hint": hint})
+            if not self.noted.dry:
+                raise node_failure.HintedError(message, hint)
+
+
+def command(argv):
+    """Run a command that has to work."""
+    subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=True)
+
+
+def mark(step, words):
+    """Hold, or no longer hold, the packages that are not (or are) held."""
+    held = set(nvidia_node.output_of(["apt-mark", "showhold"]).split())
+    names = step.wanted["hold"] if words == "hold" else step.owned["packages"]
+    for name in [name for name in names if (name in held) != (words == "hold")]:
+        step.noted.did("hold", name, words)
+        if not step.noted.dry:
+            command(["apt-mark", words, name])
+
+
+def stop(step):
+    step.noted.did("unit", UNIT, "stop")
+    if not step.noted.dry:
+        command(["systemctl", "stop", UNIT])
+
+
+def start(step):
+    """Enabled, and running; raises HintedError where a driver runs and it does not."""
+    if not node_units.is_enabled(step.unit):
+        step.noted.did("unit", UNIT, "enable")
+        if not step.noted.dry:
+            command(["systemctl", "enable", "--quiet", UNIT])
+    if step.runs:
+        return
+    step.noted.did("unit", UNIT, "start")
+    if step.noted.dry:
+        return
+    command(["systemctl", "daemon-reload"])
+    subprocess.run(["systemctl", "reset-failed", "--quiet", UNIT], check=False)
+    command(["systemctl", "start", "--no-block", UNIT])
+    found = node_units.wait_until_active(UNIT, START_S)
+    if not node_units.is_active(found) and nvidia_node.loaded()["version"]:
+        raise node_failure.HintedError(
+            "%s does not run: %s" % (UNIT, node_units.last_words(UNIT)),
+            "is it of the driver's version, and are the nodes in %s those of this NVLink domain?" % FILE,
+        )
+
+
+def bring(step):
+    """The list of nodes, and the service that goes by it."""
+    content = "".join(peer + "\n" for peer in step.wanted["peers"]).encode()
+    known = step.unit.get("LoadState") != "not-found"
+    if not known and not step.noted.dry:
+        raise node_failure.HintedError(
+            "the NVLink domain %s needs nvidia-imex, which is not installed" % step.wanted["domain"],
+            "install it in the driver's version, as the driver was; or let deploy install both: nvidia_driver_source",
+        )
+    if node_files.read(FILE) != content and step.runs:
+        step.demand_no_jobs("the nodes of the NVLink domain %s change" % step.wanted["domain"])
+        stop(step)
+        step.unit = dict(step.unit, ActiveState="inactive")
+    step.own(step.wanted["hold"], [FILE])
+    node_files.ensure(step.noted, FILE, content)
+    mark(step, "hold")
+    start(step)
+
+
+def take_away(step):
+    """Neither list nor service, where they came this way."""
+    if FILE not in step.owned["files"]:
+        return
+    if step.runs:
+        step.demand_no_jobs("IMEX is to go")
+        stop(step)
+    if node_units.is_enabled(step.unit) and not step.noted.dry:
+        command(["systemctl", "disable", "--quiet", UNIT])
+    mark(step, "unhold")
+    node_files.take_away(step.noted, FILE)
+    step.own([], [])
+
+
+def main():
+    module = AnsibleModule(
+        argument_spec={
+            "component": {"required": True},
+            "step": {"required": True},
+            "digest": {"default": ""},
+            "node": {"required": True},
+            "domain": {"default": ""},
+            "peers": {"type": "list", "elements": "str", "default": []},
+            "hold": {"type": "list", "elements": "str", "default": []},
+        },
+        supports_check_mode=True,
+    )
+    os.umask(0o022)
+    step = Step(module)
+    given = module.params
+    with node_failure.told(module.fail_json):
+        if given["peers"]:
+            bring(step)
+        else:
+            take_away(step)
+        if not module.check_mode:
+            runs = node_units.is_active(node_units.show([UNIT])[UNIT])
+            record = node_record.items(files=[FILE], units={UNIT: True} if given["peers"] and runs else {})
+            node_record.save(given["component"], given["step"], given["digest"], record)
+    result = {"changed": bool(step.noted.changes), "changes": step.noted.changes, "diff": step.noted.diffs}
+    if module.check_mode:
+        result["deepops"] = {"blocked": step.blocked}
+        result["deepops_warnings"] = ["this would be refused: %s" % entry["message"] for entry in step.blocked]
+    module.exit_json(**result)
+
+
+if __name__ == "__main__":
+    main()
