@@ -306,10 +306,16 @@ class TestOddNodes:
     def test_one_that_crawls_fails(self) -> None:
         assert self.judged(a=1000, b=100, c=1000)["b"]["status"] == "fail"
 
-    def test_of_two_the_slower_is_the_odd_one(self) -> None:
-        found = self.judged(a=1000, b=400)
+    def test_of_two_the_slower_is_a_warning_however_slow(self) -> None:
+        found = self.judged(a=1000, b=100)
 
         assert [found[name]["status"] for name in "ab"] == ["pass", "warn"]
+
+    def test_only_those_well_below_the_others_are_measured_again(self) -> None:
+        found = {"a": {"rate": 1000}, "b": {"rate": 500}, "c": {"rate": 900}, "d": {"error": "no room"}}
+
+        assert ratetrials._odd(found) == ["b"]
+        assert ratetrials._odd({"a": {"rate": 1000}}) == []
 
 
 class TestLocks:

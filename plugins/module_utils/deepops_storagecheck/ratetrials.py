@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from statistics import median
-from typing import Any, Dict, Mapping, NamedTuple, Sequence
+from typing import Any, Dict, List, Mapping, NamedTuple, Sequence
 
 from . import telling
 from .scene import Scene
@@ -51,6 +51,10 @@ def rates(scene: Scene, nodes: Sequence[str]) -> None:
         single: Dict[str, Dict[str, Any]] = {}
         for node in list(nodes) if 1 < len(nodes) <= scene.bounds.alone else []:
             single.update(scene.do(kind.act, [node], _limit(scene), each=before, **given))
+        for node in _odd(single):
+            # whoever else uses the storage may have had his moment just then: the better one counts
+            again = scene.do(kind.act, [node], _limit(scene), each=before, **given).get(node, {})
+            single[node] = max(single[node], again, key=lambda result: float(result.get("rate", 0)))
         joint = scene.do(kind.act, [node for node in nodes if node in scene.nodes], _limit(scene), each=before, **given)
         told = scene.good(kind.name, _with_room(scene, kind, single or joint), "a rate")
         _judge(scene, kind, told, alone=bool(single) or len(nodes) == 1)
@@ -89,6 +93,13 @@ def _with_room(scene: Scene, kind: Kind, found: Mapping[str, Dict[str, Any]]) ->
     return {node: result for node, result in found.items() if node not in full}
 
 
+def _odd(found: Mapping[str, Mapping[str, Any]]) -> List[str]:
+    """Nodes that are well below the others."""
+    rates_of = {node: float(result["rate"]) for node, result in found.items() if "rate" in result}
+    others = {node: [rate for name, rate in rates_of.items() if name != node] for node in rates_of}
+    return [node for node, rate in rates_of.items() if others[node] and rate < ODD * median(others[node])]
+
+
 def _judge(scene: Scene, kind: Kind, found: Mapping[str, Mapping[str, Any]], alone: bool) -> None:
     """Every node against the median of the others."""
     for node, result in found.items():
@@ -99,7 +110,8 @@ def _judge(scene: Scene, kind: Kind, found: Mapping[str, Mapping[str, Any]], alo
         )
         status, text = PASS, how
         if others and rate < ODD * usual:
-            status = FAIL if rate < BROKEN * usual else WARN
+            # of two nodes nobody knows which one is as it should be
+            status = FAIL if rate < BROKEN * usual and len(others) > 1 else WARN
             text = "{} {} at {:.0f}% of what {} ({})".format(
                 node, kind.word, 100 * rate / usual, "the others do" if len(others) > 1 else "the other does", how
             )
