@@ -25,6 +25,10 @@ WELCOME_CAPABILITIES = {"NET_RAW": 13, "SYS_PTRACE": 19, "SYS_NICE": 23}
 # its own process limit to 32768 before it starts anything: more than that its children can't ask for.
 CEILINGS = {"nofile": 1_048_576, "nproc": 32_768}
 
+FUSE = Path("/dev/fuse")
+# file systems in user space (GlusterFS, ceph-fuse) are mounted as on a real machine
+_FUSE = (f"--device={FUSE}",)
+
 
 @dataclass(frozen=True, slots=True)
 class PodmanHost:
@@ -38,11 +42,12 @@ class PodmanHost:
 
 @dataclass(frozen=True, slots=True)
 class OwnProcess:
-    """Hard limits of this process (-1: unlimited) and its capabilities, as a bit mask."""
+    """Hard limits of this process (-1: unlimited), its capabilities as a bit mask, and whether it has FUSE."""
 
     nofile: int
     nproc: int
     capabilities: int
+    fuse: bool = False
 
     def may(self, capability: int) -> bool:
         """Whether this process has a capability, by number."""
@@ -90,7 +95,7 @@ def decide(host: PodmanHost, own: OwnProcess, *, runc_installed: bool) -> Engine
         )
     return Engine(
         _global_options(host, runc_installed=runc_installed),
-        (*_cgroup_options(host), *_capabilities(own), *_limits(own)),
+        (*_cgroup_options(host), *_capabilities(own), *_limits(own), *(_FUSE if own.fuse else ())),
     )
 
 
@@ -156,6 +161,7 @@ def _own_process() -> OwnProcess:
         nofile=resource.getrlimit(resource.RLIMIT_NOFILE)[1],
         nproc=resource.getrlimit(resource.RLIMIT_NPROC)[1],
         capabilities=parse_capabilities(Path("/proc/self/status").read_text(encoding="ascii")),
+        fuse=FUSE.exists(),
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 from deepopsctl.storage import nodecheck, nodeplan, programs, quota, secretfiles, serving, writer
 from deepopsctl.storage.model import Platform
 
@@ -31,8 +33,17 @@ def storage_plan(entries, host, addresses, platform, kernel, is_compute, slurm_c
             }
             for mount in plan.mounts
         ],
+        # those of a kernel's: storage_client says which packages they are on this node
+        "clients": [asdict(client) for client in plan.clients],
+        "checks": {name: [list(argv) for argv in commands] for name, commands in plan.checks.items()},
         "problems": [*plan.problems, *secretfiles.why_unusable(plan.secrets, secrets)],
     }
+
+
+def storage_steps(entries, host, others):
+    """The steps that a node takes part in: `others`, and one more where clients belong to its kernel."""
+    plan = nodeplan.plan_node(writer.from_variable(entries), host, {}, Platform("", ""))
+    return [*others, *(["clients"] if plan.clients else [])]
 
 
 def storage_exports(entries, host, addresses):
@@ -80,5 +91,6 @@ class FilterModule:
             "storage_plan": storage_plan,
             "storage_quotas": storage_quotas,
             "storage_rdma": storage_rdma,
+            "storage_steps": storage_steps,
             "storage_untold": storage_untold,
         }

@@ -19,6 +19,9 @@ def differences(record):
     for path, facts in items["directories"].items():
         if node_record.directory_facts(path) != facts:
             found.append("%s has another owner or mode, or is gone" % path)
+    wanted = items.get("held")
+    free = sorted(set(wanted) - node_packages.held()) if wanted else []
+    found += ["package %s is held no more" % name for name in free]
     return found + unit_differences(items["units"])
 
 

@@ -128,6 +128,16 @@ def removable_with(names):
     return [] if chosen(found) - set(names) else found
 
 
+def held():
+    """Packages that apt leaves as they are."""
+    return set(output(["apt-mark", "showhold"]).split())
+
+
+def mark(how, names):
+    """`hold` or `unhold` packages. Raises CalledProcessError."""
+    subprocess.run(["apt-mark", how] + list(names), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=True)
+
+
 def chosen(names):
     """Those that a person, or a tool, asked for; the others came because these need them."""
     return set(output(["apt-mark", "showmanual"] + list(names)).split()) if names else set()

@@ -6,6 +6,7 @@ and units as they were when the step had succeeded. The gate compares it with re
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import json
 import os
@@ -87,6 +88,12 @@ def load(component, step):
         return None
     complete = isinstance(record, dict) and "digest" in record and "items" in record
     return record if complete else None
+
+
+def steps(component):
+    """The steps of a component that have a record here."""
+    prefix, suffix = _path(component, "*").split("*")
+    return sorted(path[len(prefix) : -len(suffix)] for path in glob.glob(prefix + "*" + suffix))
 
 
 def _pending_path(unit):

@@ -47,6 +47,7 @@ settled:
   type: list
   elements: str
   returned: always
+recorded: {description: "Steps with a record here, wanted or not.", type: list, elements: str, returned: always}
 reasons: {description: Why not, a sentence each., type: list, elements: str, returned: always}
 unregistered: {description: Nodes that Slurm itself keeps from serving., type: list, elements: str, returned: always}
 foreign:
@@ -55,7 +56,7 @@ foreign:
   returned: always
 """
 
-from ansible.module_utils import node_drift, node_platform, slurm_convergence, slurm_running
+from ansible.module_utils import node_drift, node_platform, node_record, slurm_convergence, slurm_running
 from ansible.module_utils.basic import AnsibleModule
 
 
@@ -93,6 +94,7 @@ def main():
         changed=False,
         clean=not found,
         settled=[] if found else settled(module.params),
+        recorded=node_record.steps(module.params["component"]),
         reasons=found,
         unregistered=list(out_of_service),
         foreign=slurm_running.foreign(module.params["component"]) if module.params["foreign"] else {},

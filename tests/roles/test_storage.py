@@ -2,19 +2,36 @@
 
 from __future__ import annotations
 
+import runpy
+
 import jinja2.nativetypes
 import pytest
 
-from tests.roles.content import load, role_tasks
+from deepopsctl.spec import parse_spec
+from deepopsctl.storage.writer import variable
+from tests.roles.content import ROOT, load, role_tasks
 
-MOUNTS = [{"name": "home", "server": "ctl1"}, {"name": "data", "server": ""}]
+CLUSTER = """\
+schema: 1
+nodes:
+  - {names: ctl1, roles: [controller]}
+  - {names: "gpu[1-2]", roles: [compute]}
+storage:
+  - {name: home, type: nfs, source: "ctl1:/srv/home", path: /home}
+  - {name: work, type: beegfs, source: beegfs.example.com, path: /work, nodes: gpu2, beegfs: {version: "8.3"}}
+"""
+# only where a client belongs to the kernel
+CLIENTS = "clients"
 
 
 def expected(host: str) -> set[str]:
     """The steps that the gate wants of a node."""
     expression = load("group_vars/all/storage.yml")["deepops_storage_steps"]
-    template = jinja2.nativetypes.NativeEnvironment().from_string(expression)
-    return set(template.render(storage_mounts=MOUNTS, inventory_hostname=host, group_names=["storage_nodes"]))
+    environment = jinja2.nativetypes.NativeEnvironment()
+    environment.filters |= runpy.run_path(str(ROOT / "plugins" / "filter" / "storage.py"))["FilterModule"]().filters()
+    mounts = variable(parse_spec(CLUSTER, "cluster.yml").storage)
+    known = {"storage_mounts": mounts, "inventory_hostname": host, "group_names": ["storage_nodes"]}
+    return set(environment.from_string(expression).render(known))
 
 
 def recorded(role: str) -> set[str]:
@@ -24,10 +41,15 @@ def recorded(role: str) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    ("host", "roles"), [("gpu1", ["storage"]), ("ctl1", ["storage", "nfs_server", "storage_quota"])]
+    ("host", "roles", "others"),
+    [
+        ("gpu1", ["storage"], {CLIENTS}),
+        ("gpu2", ["storage"], set()),
+        ("ctl1", ["storage", "nfs_server", "storage_quota"], {CLIENTS}),
+    ],
 )
-def test_the_gate_expects_what_is_recorded(host: str, roles: list[str]) -> None:
-    assert expected(host) == set().union(*(recorded(role) for role in roles))
+def test_the_gate_expects_what_is_recorded(host: str, roles: list[str], others: set[str]) -> None:
+    assert expected(host) == set().union(*(recorded(role) for role in roles)) - others
 
 
 def test_storage_is_there_before_slurm_is() -> None:

@@ -56,7 +56,7 @@ def test_the_cluster_file_and_the_command_in_the_reference_work(
     assert run(shlex.split(command)) == 0
 
 
-@pytest.mark.parametrize("name", ["example", "one-dgx", "university", "mixed", "storage", "vms"])
+@pytest.mark.parametrize("name", ["example", "one-dgx", "university", "mixed", "storage", "file-systems", "vms"])
 def test_the_kept_inventory_is_what_the_code_writes(name: str) -> None:
     directory = ClusterDir.open(EXAMPLES / name)
     assert directory.hosts.read_text() == render_inventory(directory.cluster())

@@ -96,6 +96,13 @@ def test_cgroup_v2_gets_what_device_programs_need(hybrid: PodmanHost, modern: Po
     assert "--cap-add=NET_ADMIN" not in decide(hybrid, ROOT, runc_installed=True).run_options
 
 
+def test_nodes_have_fuse_where_this_machine_has_it(hybrid: PodmanHost) -> None:
+    with_fuse = replace(ROOT, fuse=True)
+
+    assert "--device=/dev/fuse" in decide(hybrid, with_fuse, runc_installed=True).run_options
+    assert "--device=/dev/fuse" not in decide(hybrid, ROOT, runc_installed=True).run_options
+
+
 def test_a_process_that_may_raise_its_limits_leaves_podmans_own(hybrid: PodmanHost) -> None:
     assert not any("ulimit" in option for option in decide(hybrid, ROOT, runc_installed=True).run_options)
 

@@ -1,0 +1,280 @@
+#!/usr/bin/python
+"""Software of network file systems that belongs to the running kernel: what fits it, and that both stay together."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: storage_client
+short_description: Match the clients of Lustre and BeeGFS with the running kernel
+description:
+  - With I(state=ready), says which packages a node needs for its clients. Refuses a kernel that no module is made for
+    or can be compiled for. Sets up the source of the packages, and releases the holds of those that will change.
+  - With I(state=held), which comes after their installation, holds the packages and the kernel together, and refuses
+    a kernel that the module is missing for.
+  - With I(state=asked), which comes after the mounts, runs commands that only look, and warns of those that fail.
+  - What an earlier call set up for a client that is wanted no more is taken away.
+options:
+  component: {description: Component this step belongs to., type: str, required: true}
+  step: {description: Name of the step., type: str, required: true}
+  digest: {description: Hash of the desired state; empty keeps no record., type: str, default: ""}
+  state:
+    description: Before the packages are installed, after it, or after the mounts.
+    type: str
+    required: true
+    choices: [ready, held, asked]
+  checks: {description: "For I(state=asked), commands by the name of the storage.", type: dict, default: {}}
+  clients:
+    description: The clients that the node needs.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      name: {description: "C(lustre) or C(beegfs).", type: str, required: true}
+      version: {description: "Release that the packages are of; C(8.3) is any 8.3.x.", type: str, required: true}
+      packages: {description: Their names., type: list, elements: str, required: true}
+      modules: {description: Kernel modules that they bring., type: list, elements: str, default: []}
+      builds: {description: Whether those are compiled on the node., type: bool, default: true}
+      repository: {description: "Its C(url), C(suite), C(components), C(key) and C(fingerprint).", type: dict}
+      archives: {description: "Packages by C(url), each with its C(sha256).", type: list, elements: dict, default: []}
+  lock_wait: {description: Seconds to wait for another package manager on the node., type: int, default: 300}
+author: deepopsctl
+"""
+
+EXAMPLES = r"""
+- name: Packages of the client that fit the running kernel
+  storage_client:
+    component: storage
+    step: client_ready
+    state: ready
+    clients:
+      - name: lustre
+        version: 2.17.0
+        packages: [lustre-client-modules-dkms, lustre-client-utils]
+        modules: [lustre]
+        archives:
+          - {url: "https://mirror.example.com/lustre-client-utils_2.17.0-1_amd64.deb", sha256: "..."}
+"""
+
+RETURN = r"""
+changes: {description: What was done., type: list, elements: dict, returned: always}
+packages: {description: What the node needs installed; each with its version., type: dict, returned: always}
+"""
+
+import os
+import subprocess
+
+from ansible.module_utils import (
+    node_changes,
+    node_failure,
+    node_kernel,
+    node_owned,
+    node_packages,
+    node_record,
+    storage_sources,
+)
+from ansible.module_utils.basic import AnsibleModule
+
+KNOWN = ("lustre", "beegfs")
+# of what the holds are ours: kept apart from the steps, which are two
+HOLDS = "client_holds"
+# a server that has not answered by then is worth a word
+ANSWER_S = 60
+
+
+class Step:
+    """One call."""
+
+    def __init__(self, module):
+        self.module = module
+        self.wanted = module.params
+        self.clients = module.params["clients"]
+        self.noted = node_changes.Noted(module.check_mode)
+        self.release = node_kernel.running()
+
+    def ours(self):
+        return node_owned.load(self.wanted["component"], HOLDS)["packages"]
+
+    def remember(self, names):
+        if not self.noted.dry:
+            node_owned.save(self.wanted["component"], HOLDS, {"packages": sorted(names), "files": []})
+
+
+def make_ready(step):
+    """Everything that comes before the installation; returns the packages with their versions."""
+    component, name = step.wanted["component"], step.wanted["step"]
+    if step.clients and not step.noted.dry and not node_record.load(component, name):
+        # a run that is cut off from here on leaves something behind, which the next one must know of
+        node_record.save(component, name, "unfinished", node_record.items())
+    for client in step.clients:
+        if client["builds"]:
+            node_kernel.check_headers(label(client), step.release)
+    for name in KNOWN:
+        client = next((client for client in step.clients if client["name"] == name), None)
+        repository, archives = (client["repository"], client["archives"]) if client else (None, [])
+        storage_sources.ensure(step.noted, name, repository, archives, step.wanted["lock_wait"])
+    packages = {}
+    for client in step.clients:
+        packages.update(choose_versions(step, client))
+    release(step, packages)
+    headers = node_kernel.headers_package(step.release)
+    # a kernel of the site's own has its headers, and no package of that name
+    needed = not node_kernel.has_headers(step.release) or node_packages.installed([headers])
+    if needed and any(client["builds"] for client in step.clients):
+        packages[headers] = ""
+    return packages
+
+
+def label(client):
+    return "%s %s" % (client["name"], client["version"])
+
+
+def choose_versions(step, client):
+    """{package: version} of one client; fails where the sources do not have them."""
+    available = node_packages.versions(client["packages"])
+    found = {name: storage_sources.choose(available.get(name, []), client["version"]) for name in client["packages"]}
+    missing = [name for name, version in found.items() if not version]
+    if not missing or (step.noted.dry and not storage_sources.paths(client["name"])):
+        # a plan comes before the source
+        return found
+    raise node_kernel.KernelError(*why_missing(step, client, missing[0], available.get(missing[0], [])))
+
+
+def why_missing(step, client, name, versions):
+    if versions:
+        words = "%s: the package sources have %s of another version" % (label(client), name)
+        return words, "they have %s: write that version in cluster.yml, or add it to the source" % " ".join(versions)
+    if name.endswith("-" + step.release):
+        kin = name[: -len(step.release)]
+        others = [other[len(kin) :] for other in node_packages.known(kin) if other[len(kin) :][:1].isdigit()]
+        words = "%s: there is no %s for the running kernel" % (label(client), name)
+        made = "it was made for %s" % " ".join(others) if others else "it was made for no kernel"
+        return words, "%s: reboot the drained node into one of them, or make it for this one" % made
+    return "%s: no package source has %s" % (label(client), name), "see what the source of the entry in cluster.yml has"
+
+
+def release(step, packages):
+    """Let go of what is ours and will be changed or removed; the second call takes hold again."""
+    ours = step.ours()
+    present = node_packages.installed(ours)
+    stays = [name for name in packages if present.get(name) and packages[name] in ("", present[name])]
+    kernel = node_kernel.installed() if step.clients else []
+    changing = [name for name in ours if name not in stays and name not in kernel]
+    held = [name for name in changing if name in node_packages.held()]
+    for name in held:
+        step.noted.did("hold", name, "release")
+    if held and not step.noted.dry:
+        node_packages.mark("unhold", held)
+    step.remember([name for name in ours if name not in changing])
+
+
+def keep_together(step):
+    """Everything that comes after the installation; returns what is held."""
+    names = [name for client in step.clients for name in client["packages"]]
+    present = node_packages.installed(names)
+    kernel = node_kernel.installed() if step.clients else []
+    wanted = sorted(names if step.noted.dry else present) + kernel
+    held = node_packages.held()
+    free = [name for name in wanted if name not in held]
+    # before it happens, so that a cut-off run leaves no hold that nobody knows of
+    step.remember(set(step.ours()) | set(free))
+    for name in free:
+        step.noted.did("hold", name, "hold")
+    if free and not step.noted.dry:
+        node_packages.mark("hold", free)
+    for client in step.clients if not step.noted.dry else []:
+        for name in client["modules"]:
+            node_kernel.check_module(label(client), name, step.release)
+            warn_of_another(step, client, name)
+    return wanted
+
+
+def warn_of_another(step, client, name):
+    """A module that runs stays until the reboot, whatever was installed since."""
+    path = "/sys/module/%s/version" % name
+    if not os.path.exists(path):
+        return
+    with open(path) as stream:
+        loaded = stream.read().strip()
+    there = node_packages.output(["modinfo", "-k", step.release, "-F", "version", name]).strip()
+    if there and loaded != there:
+        words = "%s: the kernel runs module %s of version %s, and %s is installed: reboot the drained node"
+        step.module.warn(words % (label(client), name, loaded, there))
+
+
+def ask(step):
+    """Warn of each command that says that a server does not answer."""
+    for name, commands in step.wanted["checks"].items():
+        for argv in commands:
+            said = trouble_of(argv)
+            if said:
+                step.module.warn("storage %s: `%s` fails: %s" % (name, " ".join(argv), said))
+
+
+def trouble_of(argv):
+    """What a command says that fails; '' for one that does not."""
+    try:
+        done = subprocess.run(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            universal_newlines=True,
+            timeout=ANSWER_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    return (done.stdout.strip()[-300:] or "status %d" % done.returncode) if done.returncode else ""
+
+
+def save(step, held):
+    """What the gate compares: packages and holds, the sources, and the kernel that all of it was made for."""
+    names = [name for client in step.clients for name in client["packages"]]
+    files = [path for client in step.clients for path in storage_sources.paths(client["name"])]
+    files += ["/proc/sys/kernel/osrelease"] if step.clients else []
+    found = dict(node_record.items(node_packages.installed(names), files), held=sorted(held))
+    # without clients there is nothing to compare, and nothing to take away again
+    digest = step.wanted["digest"] if step.clients else ""
+    node_record.save(step.wanted["component"], step.wanted["step"], digest, found)
+
+
+def main():
+    client = {
+        "name": {"required": True},
+        "version": {"required": True},
+        "packages": {"type": "list", "elements": "str", "required": True},
+        "modules": {"type": "list", "elements": "str", "default": []},
+        "builds": {"type": "bool", "default": True},
+        "repository": {"type": "dict"},
+        "archives": {"type": "list", "elements": "dict", "default": []},
+    }
+    module = AnsibleModule(
+        argument_spec={
+            "component": {"required": True},
+            "step": {"required": True},
+            "digest": {"default": ""},
+            "state": {"required": True, "choices": ["ready", "held", "asked"]},
+            "checks": {"type": "dict", "default": {}},
+            "clients": {"type": "list", "elements": "dict", "default": [], "options": client},
+            "lock_wait": {"type": "int", "default": 300},
+        },
+        supports_check_mode=True,
+    )
+    os.umask(0o022)
+    step = Step(module)
+    packages = {}
+    with node_failure.told(module.fail_json):
+        if module.params["state"] == "ready":
+            packages = make_ready(step)
+        elif module.params["state"] == "asked":
+            ask(step)
+        else:
+            held = keep_together(step)
+            if not module.check_mode:
+                save(step, held)
+    noted = step.noted
+    module.exit_json(changed=bool(noted.changes), changes=noted.changes, packages=packages, diff=noted.diffs)
+
+
+if __name__ == "__main__":
+    main()
