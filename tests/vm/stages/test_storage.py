@@ -147,11 +147,12 @@ def test_a_job_gets_no_further_than_its_users_quota(cluster: VmCluster) -> None:
 
 
 def test_a_job_waits_for_a_server_that_is_away_and_others_run_on(cluster: VmCluster) -> None:
-    begun = f"touch /tmp/begun; echo waited > {PATH}/waited"
+    # /tmp is the job's own
+    begun = f"touch /var/tmp/begun; echo waited > {PATH}/waited"
     cluster.root(CONTROLLER, "systemctl stop nfs-server")
     try:
         waiting = cluster.submit(begun, "--mem=100M", f"--nodelist={NODE}")
-        wait_until("the job has begun", lambda: holds(cluster, NODE, "test -e /tmp/begun"), cluster.patience_s)
+        wait_until("the job has begun", lambda: holds(cluster, NODE, "test -e /var/tmp/begun"), cluster.patience_s)
 
         cluster.wait_for_rows([cluster.submit("hostname", "--mem=100M")])
         assert cluster.job_state(waiting) == "RUNNING"
