@@ -21,7 +21,7 @@ ARCHITECTURE = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), p
 
 @dataclass(frozen=True)
 class Stub:
-    """A package: text files that are executable where they are in a folder `bin`, and a postinst."""
+    """A package: text files that are executable where they are in a folder `bin` or `sbin`, and a postinst."""
 
     name: str
     version: str
@@ -78,6 +78,20 @@ def build(folder: Path, label: str, stubs: list[Stub], signer: Signer) -> None:
     (folder / "InRelease").write_bytes(signer.clearsigned(folder / "Release"))
 
 
+def build_suite(root: Path, suite: str, component: str, stubs: list[Stub], signer: Signer) -> None:
+    """A repository with a suite and a component, as BeeGFS's."""
+    part = Path(component) / f"binary-{ARCHITECTURE}" / "Packages"
+    pool, folder = root / "pool", root / "dists" / suite
+    for path in (pool, (folder / part).parent):
+        path.mkdir(parents=True, exist_ok=True)
+    index = "\n".join(_package(pool, stub) for stub in stubs).replace("Filename: ./", "Filename: pool/").encode()
+    (folder / part).write_bytes(index)
+    head = f"Suite: {suite}\nComponents: {component}\nArchitectures: {ARCHITECTURE}\n"
+    head += f"Date: Thu, 01 Jan 2026 00:00:00 UTC\nSHA256:\n {hashlib.sha256(index).hexdigest()} {len(index)} {part}\n"
+    (folder / "Release").write_text(head, encoding="utf-8")
+    (folder / "InRelease").write_bytes(signer.clearsigned(folder / "Release"))
+
+
 def _package(folder: Path, stub: Stub) -> str:
     """Build a package; returns its entry of the index."""
     control = (
@@ -93,7 +107,7 @@ def _package(folder: Path, stub: Stub) -> str:
                 path = tree / name
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(text, encoding="utf-8")
-                path.chmod(0o755 if "postinst" in name or "/bin/" in name else 0o644)
+                path.chmod(0o755 if "postinst" in name or "bin/" in name else 0o644)
         file = folder / f"{stub.name}_{stub.version}_{ARCHITECTURE}.deb"
         argv = ["dpkg-deb", "--root-owner-group", "-Znone", "--build", str(tree), str(file)]
         subprocess.run(argv, check=True, capture_output=True, timeout=PATIENCE_S)
