@@ -56,6 +56,8 @@ from ansible.module_utils.basic import AnsibleModule
 
 FILE = "/etc/nvidia-imex/nodes_config.cfg"
 UNIT = "nvidia-imex.service"
+# the step of node_owned that brought the package
+PACKAGES = "imex_packages"
 # it may wait for the other nodes of its domain: that it waits is enough
 START_S = 20
 
@@ -98,7 +100,10 @@ def command(argv):
 def mark(step, words):
     """Hold, or no longer hold, the packages that are not (or are) held."""
     held = set(nvidia_node.output_of(["apt-mark", "showhold"]).split())
-    names = step.wanted["hold"] if words == "hold" else step.owned["packages"]
+    names = step.wanted["hold"]
+    if words == "unhold":
+        # the driver's role holds all of its version, at every run: also what an earlier one was cut off from removing
+        names = node_owned.load(step.wanted["component"], PACKAGES)["packages"]
     for name in [name for name in names if (name in held) != (words == "hold")]:
         step.noted.did("hold", name, words)
         if not step.noted.dry:
@@ -154,16 +159,16 @@ def bring(step):
 
 def take_away(step):
     """Neither list nor service, where they came this way."""
-    if FILE not in step.owned["files"]:
-        return
-    if step.runs:
+    mine = FILE in step.owned["files"]
+    if mine and step.runs:
         step.demand_no_jobs("IMEX is to go")
         stop(step)
-    if node_units.is_enabled(step.unit) and not step.noted.dry:
+    if mine and node_units.is_enabled(step.unit) and not step.noted.dry:
         command(["systemctl", "disable", "--quiet", UNIT])
     mark(step, "unhold")
-    node_files.take_away(step.noted, FILE)
-    step.own([], [])
+    if mine:
+        node_files.take_away(step.noted, FILE)
+        step.own([], [])
 
 
 def main():
