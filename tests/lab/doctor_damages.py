@@ -95,6 +95,7 @@ NOT_HERE = {
     "time-service": "containers have this machine's clock",
     "kernel": "containers have this machine's kernel",
     "gpu-driver": "there is no NVIDIA driver",
+    "gpu-modules": "a container has its host's kernel",
     "gpu-model": "there is no NVIDIA driver",
     "secure-boot": "containers have no firmware",
     "examined": "it would take the minute after which a node that hangs is given up",
