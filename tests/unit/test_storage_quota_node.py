@@ -6,6 +6,7 @@ import os
 import shutil
 import struct
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -341,9 +342,9 @@ def test_a_real_ext4_without_quotas_is_refused(tmp_path: Path) -> None:
         "except nodeside.load('node_failure').HintedError as error:\n"
         "    print(error, '|', error.hint)\n"
     )
-    script = 'mount -o loop "$1" "$2" || exit 77; python3 -c "$3" "$2"'
+    script = 'mount -o loop "$1" "$2" || exit 77; "$3" -c "$4" "$2"'
     done = subprocess.run(
-        ["unshare", "--mount", "bash", "-c", script, "bash", image, point, program],
+        ["unshare", "--mount", "bash", "-c", script, "bash", image, point, sys.executable, program],
         capture_output=True,
         text=True,
         cwd=nodeside.ROOT,
@@ -380,9 +381,9 @@ def test_folders_become_projects_on_a_real_xfs(tmp_path: Path) -> None:
         "paths = [root / 'a/file', root / 'a/b', root.parent / 'outside']\n"
         "print(number(root / 'a/b/new')[0], *map(number, paths))\n"
     )
-    script = 'mount -o loop "$1" "$2" || exit 77; python3 -c "$3" "$2"'
+    script = 'mount -o loop "$1" "$2" || exit 77; "$3" -c "$4" "$2"'
     done = subprocess.run(
-        ["unshare", "--mount", "bash", "-c", script, "bash", image, point, program],
+        ["unshare", "--mount", "bash", "-c", script, "bash", image, point, sys.executable, program],
         capture_output=True,
         text=True,
         cwd=nodeside.ROOT,
