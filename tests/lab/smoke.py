@@ -9,11 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from deepopsctl.report.catalogue import CATALOGUE
 from tests.lab.harness import LabCluster
 from tests.lab.smoke_damages import CLUSTER, COMPUTE, Damage
 
 # checks that only exist when something is wrong
 ONLY_FAILURES = {"reachable", "suite-ran"}
+# what a cluster without job directories is told; tests/lab/test_job_directories.py has one with them
+TOLD = set(CATALOGUE) - ONLY_FAILURES - {"job-directories"}
 OUTPUTS = "~ubuntu/slurm-*.out"
 
 
