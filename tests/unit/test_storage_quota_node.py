@@ -326,6 +326,21 @@ def test_reads_what_the_kernel_answers() -> None:
     assert kernel.parse_state(bytes(raw), 2) == kernel.State(True, False, (604800, 3600))
 
 
+def run_beside(image: Path, point: Path, program: str) -> subprocess.CompletedProcess[str]:
+    """Run Python with an image mounted at a point, in a mount namespace of its own; skips where it can't be mounted."""
+    script = 'mount -o loop "$1" "$2" || exit 77; "$3" -c "$4" "$2"'
+    done = subprocess.run(
+        ["unshare", "--mount", "bash", "-c", script, "bash", image, point, sys.executable, program],
+        capture_output=True,
+        text=True,
+        cwd=nodeside.ROOT,
+        env={**os.environ, "PYTHONPATH": str(nodeside.ROOT)},
+    )
+    if done.returncode == 77:
+        pytest.skip(f"it can't be mounted on a loop device here: {done.stderr.strip()}")
+    return done
+
+
 @pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("mkfs.ext4"), reason="only root mounts")
 def test_a_real_ext4_without_quotas_is_refused(tmp_path: Path) -> None:
     """The whole question, to a real file system on a loop device in a mount namespace of its own."""
@@ -342,16 +357,7 @@ def test_a_real_ext4_without_quotas_is_refused(tmp_path: Path) -> None:
         "except nodeside.load('node_failure').HintedError as error:\n"
         "    print(error, '|', error.hint)\n"
     )
-    script = 'mount -o loop "$1" "$2" || exit 77; "$3" -c "$4" "$2"'
-    done = subprocess.run(
-        ["unshare", "--mount", "bash", "-c", script, "bash", image, point, sys.executable, program],
-        capture_output=True,
-        text=True,
-        cwd=nodeside.ROOT,
-        env={**os.environ, "PYTHONPATH": str(nodeside.ROOT)},
-    )
-    if done.returncode == 77:
-        pytest.skip(f"no loop device here: {done.stderr.strip()}")
+    done = run_beside(image, point, program)
 
     assert f"{point} (ext4 on /dev/loop" in done.stdout, done.stderr
     assert "counts no space by user" in done.stdout
@@ -381,16 +387,7 @@ def test_folders_become_projects_on_a_real_xfs(tmp_path: Path) -> None:
         "paths = [root / 'a/file', root / 'a/b', root.parent / 'outside']\n"
         "print(number(root / 'a/b/new')[0], *map(number, paths))\n"
     )
-    script = 'mount -o loop "$1" "$2" || exit 77; "$3" -c "$4" "$2"'
-    done = subprocess.run(
-        ["unshare", "--mount", "bash", "-c", script, "bash", image, point, sys.executable, program],
-        capture_output=True,
-        text=True,
-        cwd=nodeside.ROOT,
-        env={**os.environ, "PYTHONPATH": str(nodeside.ROOT)},
-    )
-    if done.returncode == 77:
-        pytest.skip(f"no XFS on a loop device here: {done.stderr.strip()}")
+    done = run_beside(image, point, program)
 
     assert done.stdout.splitlines() == ["False 4 True 0", "77 (77, False) (77, True) (0, False)"], done.stderr
 
