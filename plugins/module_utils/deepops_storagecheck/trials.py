@@ -30,7 +30,9 @@ _BY_CONFIGURATION = ("beegfs", "lustre", "glusterfs")
 
 def read_only(scene: Scene) -> None:
     """Mounted `ro`: the kernel must refuse."""
-    for node, result in scene.do("refused", scene.nodes, folder=scene.entry.path, name=scene.name).items():
+    # a name of its own for each: where it can be written, one must not find what another is about to remove
+    name = scene.name + "-{node}"
+    for node, result in scene.do("refused", scene.nodes, folder=scene.entry.path, name=name).items():
         if result.get("refused") == "EROFS":
             scene.tell(WRITE, node, PASS, "EROFS", "EROFS", "mounted read-only, and the kernel refuses to write")
         else:
