@@ -13,10 +13,12 @@ from pydantic import Field
 
 from deepopsctl.nodelist import shorten
 from deepopsctl.problems import RefusedError
-from deepopsctl.specsections import Boolean, Section
+from deepopsctl.specsections import Boolean
 from deepopsctl.storage.client import (
     HEADER,
+    INTERFACE,
     SOURCE_KEYS,
+    ClientSection,
     archives_of,
     check_number,
     check_source,
@@ -55,19 +57,12 @@ OWNED = {
 
 _SOURCE = re.compile(r"([A-Za-z0-9.-]+)(?::([0-9]{1,5}))?")
 _KEY = re.compile(r"[a-z][A-Za-z0-9]+")
-_INTERFACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,14}")
 _ARGUMENT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.=/+-]*|-j[0-9]{0,3}")
 
 
-class BeegfsSection(Section):
+class BeegfsSection(ClientSection):
     """`beegfs` of an entry."""
 
-    version: str = ""
-    modules: str = MODULES[0]
-    repository: str = ""
-    key: str = ""
-    fingerprint: str = ""
-    archives: dict[str, str] = Field(default_factory=dict)
     authentication: Boolean = True
     secret: str = ""
     client_port: str = ""
@@ -75,7 +70,6 @@ class BeegfsSection(Section):
     rdma_interfaces: tuple[str, ...] = ()
     client: dict[str, str] = Field(default_factory=dict)
     build_arguments: tuple[str, ...] = ()
-    untested: Boolean = False
 
 
 def _check(mount: Mount, _site: Site) -> Iterator[Fault]:
@@ -92,7 +86,7 @@ def _check(mount: Mount, _site: Site) -> Iterator[Fault]:
     yield from check_words("beegfs.secret", (text_of(settings, "secret"),) if settings.get("secret") else ())
     for field in ("interfaces", "rdma_interfaces"):
         for name in texts_of(settings, field):
-            if not _INTERFACE.fullmatch(name):
+            if not INTERFACE.fullmatch(name):
                 yield f"beegfs.{field}", RefusedError(f"{shorten(name)!r} is no interface", "write ib0 or eth0")
     yield from _check_client_keys(settings)
     for argument in texts_of(settings, "build_arguments"):

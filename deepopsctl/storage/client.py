@@ -5,8 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from pydantic import Field
+
 from deepopsctl.nodelist import shorten
 from deepopsctl.problems import RefusedError
+from deepopsctl.specsections import Boolean, Section
 from deepopsctl.storage.kinds import Fault
 from deepopsctl.storage.model import Mount, Platform, StorageType
 from deepopsctl.storage.software import Archive, Repository
@@ -14,8 +17,7 @@ from deepopsctl.storage.support import parse_version, unknown_version, unsupport
 from deepopsctl.values import suggest
 
 HEADER = "# Written by deepopsctl from cluster.yml; the next deploy overwrites changes made here."
-# Keys of an entry that say how the client gets to the node: the node has one, whatever it mounts with it.
-SOURCE_KEYS = ("version", "modules", "repository", "key", "fingerprint", "archives", "untested")
+INTERFACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,14}")
 
 _URL = re.compile(r"(?:https?|file)://[A-Za-z0-9._~:/@%+-]+")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -23,8 +25,23 @@ _FINGERPRINT = re.compile(r"[0-9A-F]{40}")
 # a package's file says its name, version and architecture
 _ARCHIVE = re.compile(r".*/([a-z0-9][a-z0-9+.-]+)_([A-Za-z0-9.+~:%-]+)_([a-z0-9]+)\.deb")
 _WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@:+/-]*")
+
+
+class ClientSection(Section):
+    """Keys of an entry that say how the client gets to the node: the node has one, whatever it mounts with it."""
+
+    version: str = ""
+    modules: str = "dkms"
+    repository: str = ""
+    key: str = ""
+    fingerprint: str = ""
+    archives: dict[str, str] = Field(default_factory=dict)
+    untested: Boolean = False
+
+
+SOURCE_KEYS = tuple(ClientSection.model_fields)
 # Left out, an entry's key is as good as one that stands there with what it would be anyway.
-_UNSAID: Mapping[str, object] = {"modules": "dkms", "untested": False}
+_UNSAID = {key: ClientSection.model_fields[key].default for key in ("modules", "untested")}
 
 
 def text_of(settings: Mapping[str, object], key: str, otherwise: str = "") -> str:

@@ -13,10 +13,11 @@ from pydantic import Field
 
 from deepopsctl.nodelist import shorten
 from deepopsctl.problems import RefusedError
-from deepopsctl.specsections import Boolean, Section
 from deepopsctl.storage.client import (
     HEADER,
+    INTERFACE,
     SOURCE_KEYS,
+    ClientSection,
     archives_of,
     check_source,
     check_words,
@@ -42,23 +43,15 @@ LNET_KEYS = ("networks", "routes", "lnet", "module_options")
 _NET = re.compile(r"(?:tcp|o2ib|kfi|gni)(?:[1-9][0-9]{0,4}|0)?")
 _NID = re.compile(r"[A-Za-z0-9][A-Za-z0-9.:-]*@((?:tcp|o2ib|kfi|gni)[0-9]{0,5})")
 _FILE_SYSTEM = re.compile(r"[A-Za-z0-9_-]{1,8}(?:/[A-Za-z0-9._/+-]*)?")
-_INTERFACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,14}")
 
 
-class LustreSection(Section):
+class LustreSection(ClientSection):
     """`lustre` of an entry."""
 
-    version: str = ""
-    modules: str = MODULES[0]
-    repository: str = ""
-    key: str = ""
-    fingerprint: str = ""
-    archives: dict[str, str] = Field(default_factory=dict)
     networks: dict[str, list[str]] = Field(default_factory=dict)
     routes: dict[str, list[str]] = Field(default_factory=dict)
     lnet: str = LNET[0]
     module_options: dict[str, dict[str, str]] = Field(default_factory=dict)
-    untested: Boolean = False
 
 
 def split_source(source: str) -> tuple[tuple[str, ...], str]:
@@ -101,7 +94,7 @@ def _check_lnet(settings: Mapping[str, object], nids: Iterable[str]) -> Iterator
             if not _NET.fullmatch(name):
                 yield f"lustre.{field}", RefusedError(f"{shorten(name)!r} is no network", "write tcp0 or o2ib0")
     for interface in (name for names in networks.values() for name in names):
-        if not _INTERFACE.fullmatch(interface):
+        if not INTERFACE.fullmatch(interface):
             yield "lustre.networks", RefusedError(f"{shorten(interface)!r} is no interface", "write ib0 or eth0")
     if any(not names for names in (*networks.values(), *routes.values())):
         what = RefusedError("has a network with nothing behind it", "write {o2ib0: [ib0]}")

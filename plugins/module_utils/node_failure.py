@@ -21,6 +21,23 @@ def run(argv):
     subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=True)
 
 
+def tried(argv, limit_s):
+    """Run a command that may fail, for no longer than that: (worked, what it said)."""
+    try:
+        done = subprocess.run(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            universal_newlines=True,
+            timeout=limit_s,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return False, "no answer within %d s" % limit_s
+    return done.returncode == 0, done.stdout.strip()
+
+
 @contextlib.contextmanager
 def told(fail, words="%s"):
     """Call `fail(message, hint=...)`, a module's fail_json, for what is raised inside; `words` around the message."""

@@ -53,16 +53,13 @@ import subprocess
 
 from ansible.module_utils import nfs_lines, node_changes, node_failure, node_files, node_record, node_units
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.node_failure import run
 
 EXPORTS = "/etc/exports.d/deepopsctl.exports"
 SETTINGS = "/etc/nfs.conf.d/deepopsctl.conf"
 UNIT = "nfs-server.service"
 THREADS, PORTS = "/proc/fs/nfsd/threads", "/proc/fs/nfsd/portlist"
 RDMA_PORT = 20049
-
-
-def run(argv):
-    subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=True)
 
 
 class Step:

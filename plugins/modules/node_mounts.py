@@ -98,24 +98,7 @@ class InUseError(Exception):
 
 def systemctl(*words):
     """(worked, what it said)."""
-    return run(["systemctl"] + list(words))
-
-
-def run(argv):
-    """(worked, what it said)."""
-    try:
-        done = subprocess.run(
-            argv,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            universal_newlines=True,
-            timeout=PATIENCE_S,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        return False, "no answer within %d s" % PATIENCE_S
-    return done.returncode == 0, done.stdout.strip()
+    return node_failure.tried(["systemctl"] + list(words), PATIENCE_S)
 
 
 class Quiet:
@@ -359,7 +342,7 @@ def remount(step, mount, text, before, after):
     step.noted.did("mount", mount["path"], "remount", detail="in use")
     kind = [] if after.fstype in ("none", "auto") else ["-t", after.fstype]
     words = ["mount"] + kind + ["-o", node_mounts.remount_options(before, after), after.what, mount["path"]]
-    worked, said = (True, "") if step.dry else run(words)
+    worked, said = (True, "") if step.dry else node_failure.tried(words, PATIENCE_S)
     if not worked:
         # the next deploy has to see that they differ
         node_files.ensure(node_changes.Noted(dry=False), file_of(mount["unit"]), text.encode("utf-8"))

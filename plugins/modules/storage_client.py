@@ -61,7 +61,6 @@ packages: {description: What the node needs installed; each with its version., t
 """
 
 import os
-import subprocess
 
 from ansible.module_utils import (
     node_changes,
@@ -213,18 +212,10 @@ def ask(step):
 def trouble_of(argv):
     """What a command says that fails; '' for one that does not."""
     try:
-        done = subprocess.run(
-            argv,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            universal_newlines=True,
-            timeout=ANSWER_S,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
+        worked, said = node_failure.tried(argv, ANSWER_S)
+    except OSError as error:
         return str(error)
-    return (done.stdout.strip()[-300:] or "status %d" % done.returncode) if done.returncode else ""
+    return "" if worked else said[-300:] or "it does not say why"
 
 
 def save(step, held):

@@ -155,3 +155,17 @@ class TestGate:
         everywhere = ("node_common",)
 
         assert self.expected(*groups) == set().union(*(self.steps(role) for role in (*everywhere, *roles)))
+
+
+def test_ansible_lint_allows_every_module_of_ours_and_no_other() -> None:
+    allowed = load(".ansible-lint")["only_builtins_allow_modules"]
+
+    assert set(allowed) == OURS
+    assert len(allowed) == len(set(allowed))
+
+
+@each_playbook
+def test_what_is_chosen_of_the_nodes_keeps_their_order(playbook: str) -> None:
+    text = (ROOT / playbook).read_text(encoding="utf-8")
+
+    assert "intersect(ansible_play" not in text, "it is a set of Ansible's: use select('in', ...) | list"
