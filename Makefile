@@ -8,13 +8,16 @@ SCENARIO ?= default
 OS ?= debian13
 
 .DEFAULT_GOAL := help
-.PHONY: help tools tools-vm box vms vms-down vm-daemons-down venv quickstart quickstart-down test molecule lint types unit lab-tests test-vm test-vm-down bench clean
+.PHONY: help tools tools-test tools-vm box vms vms-down vm-daemons-down venv quickstart quickstart-down test molecule lint types unit lab-tests test-vm test-vm-down bench clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
 
 tools: ## Install the Debian packages that the lab and the tests need (asks for sudo when not root)
 	@scripts/install-tools
+
+tools-test: ## Install what only tests need as well: Prometheus and what comes with it, never started
+	@scripts/install-tools-test
 
 $(VENV)/.installed: pyproject.toml
 	@test -d $(VENV) || python3 -m venv $(VENV)
@@ -57,13 +60,13 @@ lint: venv ## ruff and ansible-lint
 types: venv ## mypy, strict
 	$(BIN)/mypy
 
-unit: venv ## The tests that need no lab and no virtual machine
+unit: tools-test venv ## The tests that need no lab and no virtual machine
 	$(BIN)/pytest -m "not lab and not vm and not qemu" tests
 
-lab-tests: tools venv ## The tests on real Slurm clusters in containers
+lab-tests: tools tools-test venv ## The tests on real Slurm clusters in containers
 	$(BIN)/pytest -m lab tests
 
-test: tools venv ## Everything; ends with pytest's summary
+test: tools tools-test venv ## Everything; ends with pytest's summary
 	$(BIN)/python scripts/run-tests --make lint types
 
 test-vm: venv box ## The proof on virtual machines: about an hour; STAGES="deploy reboot" for some, KEEP=1, OS=debian12

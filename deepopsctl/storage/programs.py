@@ -7,28 +7,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from pathlib import Path
+from types import ModuleType
 
 from deepopsctl import diskusage, scratchpurge
 from deepopsctl.diskusage.rows import CONFIG
+from deepopsctl.nodeprograms import program
 from deepopsctl.storage.model import Mount, NodeFile, StorageType
 from deepopsctl.storage.purge import PROGRAM, files, purges_on
 from deepopsctl.storage.quota import QuotaKind, quota_of
 
-LIBRARY = "/usr/local/lib/deepopsctl"
 REPORT = "/usr/local/bin/diskusage_report"
-# -I: what a user has in PYTHONPATH is not run by root; -B: nothing is left behind when it goes
-_LAUNCHER = '''#!/usr/bin/python3 -IB
-"""Written by deepopsctl; the next deploy overwrites changes made here."""
-
-import sys
-
-sys.path.insert(0, "{library}")
-
-from {package}.cli import main
-
-sys.exit(main())
-'''
 
 
 def node_files(mounts: Iterable[Mount], host: str) -> list[NodeFile]:
@@ -36,10 +24,10 @@ def node_files(mounts: Iterable[Mount], host: str) -> list[NodeFile]:
     entries = list(mounts)
     found = []
     if reported := [_reported(mount, host) for mount in entries if _is_reported(mount, host)]:
-        found += _program("diskusage", Path(diskusage.__file__).parent, REPORT)
+        found += _program(diskusage, REPORT)
         found.append(NodeFile(CONFIG, json.dumps({"schema": 1, "filesystems": reported}, indent=1) + "\n"))
     if purges := purges_on(entries, host):
-        found += _program("scratchpurge", Path(scratchpurge.__file__).parent, PROGRAM)
+        found += _program(scratchpurge, PROGRAM)
         found += [NodeFile(path, text) for purge in purges for path, text in files(purge).items()]
     return found
 
@@ -55,10 +43,8 @@ def packages(mounts: Iterable[Mount], host: str) -> Mapping[str, str]:
     return {"quota": ""} if any((quota := quota_of(each)) and quota.kind is QuotaKind.USER for each in asked) else {}
 
 
-def _program(name: str, folder: Path, launcher: str) -> list[NodeFile]:
-    sources = sorted(folder.glob("*.py"))
-    found = [NodeFile(f"{LIBRARY}/{name}/{path.name}", path.read_text(encoding="utf-8")) for path in sources]
-    return [*found, NodeFile(launcher, _LAUNCHER.format(library=LIBRARY, package=name), "0755")]
+def _program(package: ModuleType, launcher: str) -> list[NodeFile]:
+    return [NodeFile(file.path, file.content, file.mode) for file in program(package, launcher)]
 
 
 def _is_reported(mount: Mount, host: str) -> bool:

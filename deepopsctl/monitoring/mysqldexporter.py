@@ -1,0 +1,45 @@
+"""The exporter of MariaDB's own figures, on the machine of slurmdbd; it logs in by the socket, without a password."""
+
+from __future__ import annotations
+
+from deepopsctl.monitoring.listening import at
+from deepopsctl.monitoring.needs import File, Machine, Needs, Unit
+from deepopsctl.monitoring.systemdunits import started_by
+
+PACKAGE = "prometheus-mysqld-exporter"
+UNIT = f"{PACKAGE}.service"
+PORT = 9104
+CONFIG = "/etc/prometheus/deepops-mysqld.cnf"
+# MariaDB takes the word of the kernel for who it is; the exporter refuses to start without any password
+_LOGIN = """\
+# Written by deepopsctl; the next deploy overwrites changes made here.
+# MariaDB lets this machine's account `prometheus` in by the socket, without a password and with no right to any data.
+[client]
+user = prometheus
+password = none
+socket = /run/mysqld/mysqld.sock
+"""
+
+
+def needs(machine: Machine) -> Needs:
+    """Nothing but on the machine of slurmdbd."""
+    if "slurm_dbd" not in machine.groups:
+        return Needs()
+    command = (
+        "/usr/bin/prometheus-mysqld-exporter",
+        f"--web.listen-address={at(machine.address, PORT)}",
+        f"--config.my-cnf={CONFIG}",
+        # these two need no right of any kind; what others tell, they need rights for
+        "--collect.global_status",
+        "--collect.global_variables",
+        "--no-collect.slave_status",
+        "--no-collect.info_schema.innodb_cmp",
+        "--no-collect.info_schema.innodb_cmpmem",
+        "--no-collect.info_schema.query_response_time",
+    )
+    login, dropin = File(CONFIG, _LOGIN), started_by(UNIT, command, "Restart=always", "RestartSec=5")
+    return Needs(
+        packages=(PACKAGE,),
+        files=(login, dropin),
+        units=(Unit(UNIT, restart_on=(login.path, dropin.path), port=PORT),),
+    )

@@ -1,0 +1,48 @@
+"""The node exporter: the machine itself, our units, and what our own programs write for it to hand out."""
+
+from __future__ import annotations
+
+from deepopsctl.monitoring.listening import at
+from deepopsctl.monitoring.needs import Folder, Machine, Needs, Unit
+from deepopsctl.monitoring.systemdunits import started_by
+
+PACKAGE = "prometheus-node-exporter"
+UNIT = f"{PACKAGE}.service"
+PORT = 9100
+# a program of ours writes NAME.prom here, whole and by a rename; the node exporter hands it out with its own
+TEXTFILES = "/var/lib/prometheus/node-exporter"
+# what of systemd's is told: units that the cluster is made of
+UNITS = (
+    "slurmctld|slurmd|slurmdbd|munge|sackd|mariadb|chrony|ssh|nfs-server|nvidia-.*|nv-hostengine|deepops-.*"
+    "|prometheus.*|grafana-server|systemd-journal-(upload|remote)"
+)
+# not the machine's own disks: folders of jobs, containers, what the kernel makes up
+_NO_MOUNTS = r"^/(dev|proc|run|sys|var/lib/(docker|containers)/.+|var/spool/slurm-jobs/.+)($|/)"
+_NO_DEVICES = "^(veth|cali|cni|podman|docker|br-).*"
+
+
+def needs(machine: Machine) -> Needs:
+    """The same on every machine."""
+    dropin = started_by(
+        UNIT,
+        (
+            "/usr/bin/prometheus-node-exporter",
+            f"--web.listen-address={at(machine.address, PORT)}",
+            f"--collector.textfile.directory={TEXTFILES}",
+            "--collector.systemd",
+            rf"--collector.systemd.unit-include=({UNITS})\.(service|timer)",
+            f"--collector.filesystem.mount-points-exclude={_NO_MOUNTS}",
+            f"--collector.netdev.device-exclude={_NO_DEVICES}",
+            f"--collector.netclass.ignored-devices={_NO_DEVICES}",
+        ),
+        # an address that is not there yet, at boot, is no reason to give up
+        "Restart=always",
+        "RestartSec=5",
+    )
+    return Needs(
+        packages=(PACKAGE,),
+        # after the package, which brings the folder: root's programs write there
+        folders=(Folder(TEXTFILES),),
+        files=(dropin,),
+        units=(Unit(UNIT, restart_on=(dropin.path,), port=PORT),),
+    )

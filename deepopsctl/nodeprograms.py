@@ -1,0 +1,44 @@
+"""Programs for nodes: a package of plain files with a launcher. A node needs nothing but Python 3.9."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+LIBRARY = "/usr/local/lib/deepopsctl"
+# -I: what a user has in PYTHONPATH is not run by root; -B: nothing is left behind when it goes
+_LAUNCHER = '''#!/usr/bin/python3 -IB
+"""Written by deepopsctl; the next deploy overwrites changes made here."""
+
+import sys
+
+sys.path.insert(0, "{library}")
+
+from {package}.cli import main
+
+sys.exit(main())
+'''
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramFile:
+    """One file of a program, as it is to be on the node."""
+
+    path: str
+    content: str
+    mode: str = "0644"
+
+
+def program(package: ModuleType, launcher: str) -> tuple[ProgramFile, ...]:
+    """A package of deepopsctl's whose `cli.main` returns an exit status, and the file that people call."""
+    folder = Path(str(package.__file__)).parent
+    name = folder.name
+    sources = sorted(folder.rglob("*.py"))
+    return (
+        *(
+            ProgramFile(f"{LIBRARY}/{name}/{path.relative_to(folder).as_posix()}", path.read_text(encoding="utf-8"))
+            for path in sources
+        ),
+        ProgramFile(launcher, _LAUNCHER.format(library=LIBRARY, package=name), "0755"),
+    )
