@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from deepopsctl.monitoring import mysqldexporter, nodeexporter
+from deepopsctl.monitoring import mysqldexporter, nodeexporter, nodemetrics
 from deepopsctl.monitoring.needs import Machine, Needs, together
 
 # Each is asked for each machine and answers with Needs() where it has nothing to do there. A new piece is a module
 # beside this one with such a function, and a line here.
 PIECES: tuple[Callable[[Machine], Needs], ...] = (
     nodeexporter.needs,
+    nodemetrics.needs,
     mysqldexporter.needs,
 )
 

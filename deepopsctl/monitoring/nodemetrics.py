@@ -1,0 +1,64 @@
+"""The daemon that tells node exporter of this node's jobs, mounts and certificates, and the job map that it reads.
+
+A collector runs where its function below gives it settings. A new one is a module of deepopsctl/nodemetrics with a line
+in its kinds.py, and a line here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from deepopsctl import nodemetrics, nodeprograms
+from deepopsctl.jobdirectories import PIECES
+from deepopsctl.monitoring.needs import File, Machine, Needs, Unit
+from deepopsctl.monitoring.nodeexporter import TEXTFILES
+from deepopsctl.monitoring.systemdunits import service
+from deepopsctl.nodemetrics.cli import CONFIG
+from deepopsctl.nodemetrics.jobmap import DCGM_FOLDER, FOLDER
+
+NAME = "deepops-nodemetrics"
+PROGRAM = f"/usr/local/sbin/{NAME}"
+
+
+def _jobs(machine: Machine) -> Mapping[str, object] | None:
+    return {"map": FOLDER, "dcgm": DCGM_FOLDER} if machine.runs_jobs else None
+
+
+# What each collector is told on a machine; None where it has nothing to do.
+COLLECTORS: Mapping[str, Callable[[Machine], Mapping[str, object] | None]] = MappingProxyType({"jobs": _jobs})
+
+
+def needs(machine: Machine) -> Needs:
+    """The daemon, where a collector has work; on compute nodes what writes the job map."""
+    told = {name: settings for name, ask in COLLECTORS.items() if (settings := ask(machine)) is not None}
+    if not told:
+        return Needs()
+    config = File(CONFIG, json.dumps({"schema": 1, "folder": TEXTFILES, "collectors": told}, indent=1) + "\n")
+    sources = tuple(File(each.path, each.content, each.mode) for each in nodeprograms.program(nodemetrics, PROGRAM))
+    unit = service(
+        NAME,
+        "what this node knows of its jobs, mounts and certificates, for node exporter",
+        (PROGRAM,),
+        # what nobody keeps up to date any more must not be shown
+        f"ExecStopPost=/bin/sh -c 'rm -f {TEXTFILES}/nodemetrics-*.prom'",
+        # jobs come first: should one of these ever be reached, this program is at fault
+        "Nice=10",
+        "CPUQuota=20%",
+        "MemoryMax=128M",
+        "NoNewPrivileges=yes",
+    )
+    files = (*sources, config, unit)
+    return Needs(
+        files=(*files, *(_pieces() if machine.runs_jobs else ())),
+        units=(Unit(f"{NAME}.service", restart_on=tuple(file.path for file in files)),),
+    )
+
+
+def _pieces() -> tuple[File, ...]:
+    """What the prolog and the epilog of each job run."""
+    return tuple(
+        File(f"{PIECES}/{kind}.d/20-job-map", f"#!/bin/sh\nexec {PROGRAM} {action}\n", "0755")
+        for kind, action in (("prolog", "job-begin"), ("epilog", "job-end"))
+    )

@@ -1,0 +1,128 @@
+"""The control groups of Slurm's jobs on this node, version 1 and 2, and what they count.
+
+Sources: cgroup_v2 and cgroup.conf(5) of Slurm 22.05, 24.11 and 26.05; the kernel's cgroup-v1 and cgroup-v2 documents.
+From 26.05 on a job's group has the name of its SLUID, before that of its number.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from dataclasses import dataclass
+from typing import Dict, Iterator, List, Optional, Tuple
+
+ROOT = "/sys/fs/cgroup"
+# slurmd's own slice may be another, and a build for several slurmd puts the node's name before
+_V2 = ("system.slice/*slurmstepd.scope/", "*slurmstepd.scope/", "*.slice/*slurmstepd.scope/")
+_V1 = ("slurm/uid_*/", "slurm_*/uid_*/")
+_JOB = re.compile(r"job_([0-9]{1,10})|(s[0-9A-Z]{13})")
+_CONTROLLERS = ("memory", "cpuacct", "cpuset")
+# version 1 has a number for no limit, the largest multiple of a page
+_NO_LIMIT = 1 << 60
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What a job uses on this node, and may use; None for what its groups do not tell. Seconds, bytes."""
+
+    cpu_seconds: Optional[float] = None
+    memory: Optional[int] = None
+    memory_limit: Optional[int] = None
+    cpus: Optional[int] = None
+
+
+def find(root: str = ROOT) -> Dict[str, Usage]:
+    """The jobs on this node, by number or by SLUID, and their use."""
+    second = os.path.join(root, "cgroup.controllers")
+    return dict(_second(root) if os.path.exists(second) else _first(root))
+
+
+def _second(root: str) -> Iterator[Tuple[str, Usage]]:
+    for name, folder in _jobs(root, _V2):
+        usec = _table(folder, "cpu.stat").get("usage_usec")
+        yield (
+            name,
+            Usage(
+                cpu_seconds=None if usec is None else usec / 1e6,
+                memory=_used(_table(folder, "memory.stat"), "anon", "shmem"),
+                memory_limit=_limit(_read(folder, "memory.max")),
+                cpus=_cpus(_read(folder, "cpuset.cpus")),
+            ),
+        )
+
+
+def _first(root: str) -> Iterator[Tuple[str, Usage]]:
+    where: Dict[str, Dict[str, str]] = {}
+    for controller in _CONTROLLERS:
+        for name, folder in _jobs(os.path.join(root, controller), _V1):
+            where.setdefault(name, {})[controller] = folder
+    for name, folders in where.items():
+        used = _number(_read(folders.get("cpuacct"), "cpuacct.usage"))
+        memory = folders.get("memory")
+        yield (
+            name,
+            Usage(
+                cpu_seconds=None if used is None else used / 1e9,
+                memory=_used(_table(memory, "memory.stat"), "total_rss", "total_shmem"),
+                memory_limit=_limit(_read(memory, "memory.limit_in_bytes")),
+                cpus=_cpus(_read(folders.get("cpuset"), "cpuset.cpus")),
+            ),
+        )
+
+
+def _jobs(root: str, places: Tuple[str, ...]) -> Iterator[Tuple[str, str]]:
+    for place in places:
+        for folder in glob.glob(os.path.join(glob.escape(root), place)):
+            for entry in _entries(folder):
+                match = _JOB.fullmatch(entry)
+                if match:
+                    yield match[1] or match[2], os.path.join(folder, entry)
+
+
+def _entries(folder: str) -> List[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
+
+
+def _read(folder: Optional[str], name: str) -> str:
+    # a job may end between two looks
+    if folder is None:
+        return ""
+    try:
+        with open(os.path.join(folder, name), encoding="ascii", errors="replace") as stream:
+            return stream.read(1 << 16).strip()
+    except OSError:
+        return ""
+
+
+def _table(folder: Optional[str], name: str) -> Dict[str, int]:
+    pairs = (line.split() for line in _read(folder, name).splitlines())
+    return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdigit()}
+
+
+def _used(table: Dict[str, int], own: str, shared: str) -> Optional[int]:
+    """What a process holds. The page cache is counted for the group as well, up to its limit, but given back."""
+    return table[own] + table.get(shared, 0) if own in table else None
+
+
+def _number(text: str) -> Optional[int]:
+    return int(text) if text.isdigit() else None
+
+
+def _limit(text: str) -> Optional[int]:
+    number = _number(text)
+    return None if number is None or number >= _NO_LIMIT else number
+
+
+def _cpus(text: str) -> Optional[int]:
+    """How many CPUs `0-3,8` are."""
+    count = 0
+    for part in filter(None, text.split(",")):
+        ends = part.split("-")
+        if len(ends) > 2 or not all(end.isdigit() for end in ends):
+            return None
+        count += int(ends[-1]) - int(ends[0]) + 1
+    return count or None

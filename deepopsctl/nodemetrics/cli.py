@@ -1,0 +1,78 @@
+"""Writes what this node knows of itself for node exporter: jobs and what they use, mounts, certificates."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import sys
+from typing import Any, Dict, List, Optional
+
+from . import jobmap
+from .daemon import Daemon, once
+from .kinds import KINDS
+
+CONFIG = "/etc/deepopsctl/nodemetrics.json"
+FOLDER = "/var/lib/prometheus/node-exporter"
+INTERVAL_S = 15
+OK, FAILED, INVALID = 0, 1, 3
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="deepops-nodemetrics", description=__doc__)
+    parser.add_argument("--config", default=CONFIG, help="which collectors, and what they need (default: %(default)s)")
+    parser.add_argument(
+        "action",
+        nargs="?",
+        choices=("run", "once", "job-begin", "job-end"),
+        default="run",
+        help="run until told to stop (default); print one look; as a prolog or epilog, note a job's begin or end",
+    )
+    return parser
+
+
+def main(arguments: Optional[List[str]] = None) -> int:
+    """Run it; returns the exit status."""
+    options = _parser().parse_args(arguments)
+    if options.action.startswith("job-"):
+        return _note(options.action)
+    try:
+        config = _load(options.config)
+    except (OSError, ValueError) as error:
+        sys.stderr.write("error: {}: {}\n".format(options.config, error))
+        return INVALID
+    if options.action == "once":
+        sys.stdout.write(once(KINDS, config["collectors"]))
+        return OK
+    daemon = Daemon(
+        config.get("folder", FOLDER), float(config.get("interval_s", INTERVAL_S)), KINDS, config["collectors"]
+    )
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: daemon.stop())
+    daemon.run()
+    sys.stderr.flush()
+    # threads that hang in the kernel are not waited for
+    os._exit(OK)
+
+
+def _note(action: str) -> int:
+    """Keep the job map; where it fails the job goes on, and slurmd's log has the reason."""
+    try:
+        job = jobmap.from_environment(os.environ, jobmap.gpu_uuids())
+        if action == "job-begin":
+            jobmap.begin(job, jobmap.FOLDER, jobmap.DCGM_FOLDER)
+        else:
+            jobmap.end(job.number, jobmap.FOLDER, jobmap.DCGM_FOLDER)
+    except (OSError, ValueError) as error:
+        sys.stderr.write("error: job map: {}\n".format(error))
+        return FAILED
+    return OK
+
+
+def _load(path: str) -> Dict[str, Any]:
+    with open(path, encoding="utf-8") as stream:
+        found = json.load(stream)
+    if not isinstance(found, dict) or not isinstance(found.get("collectors"), dict):
+        raise ValueError("has no `collectors`")  # noqa: TRY004 - a fault of the file, not of a type
+    return found

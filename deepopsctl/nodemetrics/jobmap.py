@@ -1,0 +1,152 @@
+"""Which job has what on this node: a file of each, written before it starts and removed after its end.
+
+The prolog and the epilog write it (they run as root, with what slurmd says of the job); the collector reads it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import time
+from dataclasses import asdict, dataclass, field
+from typing import Dict, Iterable, List, Mapping, Tuple
+
+from .samples import remove, write
+
+# gone after a restart of the node, as its jobs are
+FOLDER = "/run/deepops/jobs"
+# for NVIDIA's dcgm-exporter (--hpc-job-mapping-dir): a file of each GPU, with the jobs that have it
+DCGM_FOLDER = "/run/deepops/gpus"
+PROC = "/proc/driver/nvidia/gpus"
+# An entry as young as this may be of a job that has no process yet.
+YOUNG_S = 600
+_NUMBER = re.compile(r"[0-9]{1,10}")
+_DEVICE = re.compile(r"[0-9]{1,3}")
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """A GPU of a job: its index on the node, as text, and its UUID or ''."""
+
+    index: str
+    uuid: str = ""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What the prolog was told of a job."""
+
+    number: str
+    user: str = ""
+    account: str = ""
+    partition: str = ""
+    # its name from 26.05 on, which its control group has
+    sluid: str = ""
+    gpus: Tuple[Gpu, ...] = field(default_factory=tuple)
+
+
+def from_environment(told: Mapping[str, str], uuids: Mapping[str, str]) -> Job:
+    """The job of a prolog or epilog. Before Slurm 23.11 slurmd tells no account."""
+    number = told.get("SLURM_JOB_ID", "")
+    if not _NUMBER.fullmatch(number):
+        raise ValueError("SLURM_JOB_ID is {!r}".format(number))
+    devices = [each for each in told.get("SLURM_JOB_GPUS", "").split(",") if _DEVICE.fullmatch(each)]
+    gpus = tuple(Gpu(each, uuids.get(each, "")) for each in devices)
+    user, account, partition, sluid = (
+        told.get("SLURM_JOB_" + key, "") for key in ("USER", "ACCOUNT", "PARTITION", "SLUID")
+    )
+    return Job(number, user, account, partition, sluid, gpus)
+
+
+def gpu_uuids(folder: str = PROC) -> Dict[str, str]:
+    """The UUID of each GPU by the number of its device file, as the driver says it."""
+    found = {}
+    for name in _entries(folder):
+        try:
+            with open(os.path.join(folder, name, "information"), encoding="ascii", errors="replace") as stream:
+                pairs = dict(line.split(":", 1) for line in stream.read(1 << 16).splitlines() if ":" in line)
+        except OSError:
+            continue
+        found[pairs.get("Device Minor", "").strip()] = pairs.get("GPU UUID", "").strip()
+    return found
+
+
+def begin(job: Job, folder: str, dcgm: str) -> None:
+    """Remember a job that starts."""
+    for each in (folder, dcgm):
+        os.makedirs(each, mode=0o755, exist_ok=True)
+    write(os.path.join(folder, job.number), json.dumps(asdict(job)) + "\n")
+    tell_dcgm(folder, dcgm)
+
+
+def end(number: str, folder: str, dcgm: str) -> None:
+    """Forget a job that has ended."""
+    if _NUMBER.fullmatch(number):
+        remove(os.path.join(folder, number))
+    if os.path.isdir(dcgm):
+        tell_dcgm(folder, dcgm)
+
+
+def load(folder: str) -> Dict[str, Job]:
+    """The jobs by number; a file that can't be read is of no job."""
+    found = {}
+    for name in _entries(folder):
+        if _NUMBER.fullmatch(name):
+            with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
+                found[name] = _job(os.path.join(folder, name))
+    return found
+
+
+def _job(path: str) -> Job:
+    with open(path, encoding="utf-8") as stream:
+        told = json.load(stream)
+    gpus = tuple(Gpu(str(each["index"]), str(each["uuid"])) for each in told.pop("gpus"))
+    return Job(gpus=gpus, **{key: str(value) for key, value in told.items()})
+
+
+def sweep(alive: Iterable[str], folder: str, dcgm: str) -> List[str]:
+    """Forget jobs that have no process here and are not about to have one: their epilog never ran."""
+    living, gone = set(alive), []
+    for name in _entries(folder):
+        path = os.path.join(folder, name)
+        if name in living or not _NUMBER.fullmatch(name):
+            continue
+        with contextlib.suppress(FileNotFoundError):
+            if time.time() - os.stat(path).st_mtime > YOUNG_S:
+                remove(path)
+                gone.append(name)
+    if gone and os.path.isdir(dcgm):
+        tell_dcgm(folder, dcgm)
+    return gone
+
+
+def tell_dcgm(folder: str, dcgm: str) -> None:
+    """Write the files of the GPUs anew from those of the jobs, so that what was missed once is right the next time."""
+    jobs: Dict[str, List[str]] = {}
+    for job in load(folder).values():
+        for gpu in job.gpus:
+            jobs.setdefault(gpu.index, []).append(job.number)
+    for index, numbers in jobs.items():
+        path, text = os.path.join(dcgm, index), "".join(number + "\n" for number in sorted(numbers, key=int))
+        if _text(path) != text:
+            write(path, text)
+    for name in _entries(dcgm):
+        if not name.startswith(".") and name not in jobs:
+            remove(os.path.join(dcgm, name))
+
+
+def _text(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8") as stream:
+            return stream.read()
+    except OSError:
+        return ""
+
+
+def _entries(folder: str) -> List[str]:
+    try:
+        return sorted(os.listdir(folder))
+    except OSError:
+        return []

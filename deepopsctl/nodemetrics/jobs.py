@@ -1,0 +1,119 @@
+"""The collector of jobs: what each uses on this node, by its control groups, and whose it is, by the job map."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence
+
+from . import cgroups, jobmap
+from .jobmap import Job
+from .samples import COUNTER, GAUGE, Kind, Metric, Sample
+
+# what the text file has room for, whatever runs on the node
+MOST_JOBS = 1000
+# Slurm is asked for what the prolog was not told (an account, before 23.11), not oftener than this
+ASK_EVERY_S = 60
+SQUEUE_S = 10
+METRICS: Mapping[str, Metric] = {
+    "deepops_job_info": Metric(GAUGE, "1 for each job on this node: whose it is."),
+    "deepops_job_cpus": Metric(GAUGE, "CPUs that the job may use on this node."),
+    "deepops_job_cpu_seconds_total": Metric(COUNTER, "CPU time that the job has used on this node."),
+    "deepops_job_memory_bytes": Metric(GAUGE, "Memory of the job's processes on this node, without the page cache."),
+    "deepops_job_memory_peak_bytes": Metric(GAUGE, "The most of it that was seen."),
+    "deepops_job_memory_requested_bytes": Metric(GAUGE, "Memory that the job may use on this node."),
+    "deepops_job_gpu": Metric(GAUGE, "1 for each GPU of a job on this node."),
+}
+# `number|user|account|partition` of each of these jobs
+Ask = Callable[[Sequence[str]], str]
+
+
+class Jobs:
+    """Remembers between two looks what a look alone does not show: peaks, and what Slurm has answered."""
+
+    def __init__(self, settings: Mapping[str, Any], ask: Optional[Ask] = None) -> None:
+        self._cgroup = str(settings.get("cgroup", cgroups.ROOT))
+        self._map = str(settings.get("map", jobmap.FOLDER))
+        self._dcgm = str(settings.get("dcgm", jobmap.DCGM_FOLDER))
+        self._ask = ask or squeue
+        self._asked_at = float("-inf")
+        self._answers: Dict[str, Job] = {}
+        self._peaks: Dict[str, int] = {}
+
+    def collect(self) -> Iterable[Sample]:
+        """The samples of all jobs."""
+        known = jobmap.load(self._map)
+        by_sluid = {job.sluid: number for number, job in known.items() if job.sluid}
+        found = {by_sluid.get(name, name): usage for name, usage in cgroups.find(self._cgroup).items()}
+        # a SLUID that nobody has told us: the job began before there was a map
+        usages = {number: found[number] for number in sorted(found) if number.isdigit()}
+        for number in jobmap.sweep(usages, self._map, self._dcgm):
+            known.pop(number, None)
+        # what is given but not in use is seen as well
+        numbers = sorted({*usages, *known}, key=int)[:MOST_JOBS]
+        whose = self._complete({number: known.get(number, Job(number)) for number in numbers})
+        return list(self._samples(whose, usages))
+
+    def _samples(self, whose: Mapping[str, Job], usages: Mapping[str, cgroups.Usage]) -> Iterator[Sample]:
+        self._peaks = {number: peak for number, peak in self._peaks.items() if number in usages}
+        for number, job in whose.items():
+            usage, label = usages.get(number, cgroups.Usage()), {"jobid": number}
+            if usage.memory is not None:
+                self._peaks[number] = max(usage.memory, self._peaks.get(number, 0))
+            info = {**label, "user": job.user, "account": job.account, "partition": job.partition}
+            yield Sample("deepops_job_info", 1, info)
+            for name, value in (
+                ("deepops_job_cpus", usage.cpus),
+                ("deepops_job_cpu_seconds_total", usage.cpu_seconds),
+                ("deepops_job_memory_bytes", usage.memory),
+                ("deepops_job_memory_peak_bytes", self._peaks.get(number)),
+                ("deepops_job_memory_requested_bytes", usage.memory_limit),
+            ):
+                if value is not None:
+                    yield Sample(name, value, label)
+            for gpu in job.gpus:
+                yield Sample("deepops_job_gpu", 1, {**label, "gpu": gpu.index, "uuid": gpu.uuid})
+
+    def _complete(self, jobs: Dict[str, Job]) -> Dict[str, Job]:
+        """With what Slurm says where the map has no account."""
+        self._answers = {number: job for number, job in self._answers.items() if number in jobs}
+        unknown = [number for number, job in jobs.items() if not job.account and number not in self._answers]
+        if unknown and time.monotonic() - self._asked_at >= ASK_EVERY_S:
+            self._asked_at = time.monotonic()
+            for line in self._ask(unknown).splitlines():
+                words = line.strip().split("|")
+                if len(words) == 4 and words[0] in unknown:
+                    self._answers[words[0]] = Job(words[0], words[1], words[2], words[3])
+        return {number: _joined(job, self._answers.get(number)) for number, job in jobs.items()}
+
+
+def _joined(job: Job, answer: Optional[Job]) -> Job:
+    if answer is None or job.account:
+        return job
+    return Job(job.number, answer.user, answer.account, answer.partition, job.sluid, job.gpus)
+
+
+def squeue(numbers: Sequence[str]) -> str:
+    """What Slurm says of jobs; nothing where it does not answer: it will be asked again."""
+    argv: List[str] = ["squeue", "--noheader", "--format=%A|%u|%a|%P", "--jobs=" + ",".join(numbers)]
+    try:
+        done = subprocess.run(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, "LC_ALL": "C"},
+            timeout=SQUEUE_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.decode("utf-8", "replace")
+
+
+def _make(settings: Mapping[str, Any]) -> Callable[[], Iterable[Sample]]:
+    return Jobs(settings).collect
+
+
+KIND = Kind(METRICS, _make)

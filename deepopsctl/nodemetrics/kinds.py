@@ -1,0 +1,12 @@
+"""The collectors that there are. A new one is a module with a `KIND`, and a line here."""
+
+from __future__ import annotations
+
+from typing import Dict
+
+from . import jobs
+from .samples import Kind
+
+KINDS: Dict[str, Kind] = {
+    "jobs": jobs.KIND,
+}
