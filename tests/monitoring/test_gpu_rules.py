@@ -1,0 +1,142 @@
+"""Both GPU exporters' recorded text becomes the same series: every GPU of it, under every name that is promised."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.monitoring.replay import PERIOD_S, Recording
+
+RULES = Path(__file__).parents[2] / "roles" / "prometheus" / "files" / "rules" / "gpu.yml"
+# each of four GPUs; the last is in MIG mode with two instances
+OF_EACH_GPU = [
+    "gpu:power:watts", "gpu:temperature:celsius", "gpu:sm_clock:hertz", "gpu:xid:last", "gpu:ecc_uncorrected:total",
+    "gpu:row_remap_pending:bool", "gpu:throttled:bool", "gpu:present:bool",
+]  # fmt: skip
+# DCGM has no memory of a GPU as a whole where it has instances
+MEMORY = {"dcgm": ["0", "1", "2", "3.1", "3.2"], "nvitop": ["0", "1", "2", "3", "3.0", "3.1"]}
+# NVML has no utilization of instances, nor of a GPU that has some
+UTILIZATION = {"dcgm": ["0", "1", "2", "3.1", "3.2"], "nvitop": ["0", "1", "2"]}
+SAMPLE = re.compile(r"(\w+)(\{.*\})? (\S+)$")
+EVERY_S = 15
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def series_of(recording: Recording, clock: Clock, scrapes: int) -> list[dict[str, str]]:
+    """What Prometheus would have after these scrapes, as promtool wants it."""
+    found: dict[str, list[str]] = {}
+    for scrape in range(scrapes):
+        clock.now = scrape * EVERY_S
+        for line in recording.text().splitlines():
+            if sample := SAMPLE.match(line):
+                values = found.setdefault(f"{sample[1]}{sample[2] or ''}", [])
+                values.append(f"{float(sample[3]):f}".replace("nan", "NaN"))
+    return [{"series": name, "values": " ".join(values)} for name, values in found.items()]
+
+
+def checked(tmp_path: Path, recording: Recording, clock: Clock, expected: dict[str, dict[str, float]]) -> str:
+    """What promtool has to say of `{query: {GPU: value}}` at the third scrape; nothing where all is as expected."""
+    tests = {
+        "rule_files": [str(RULES)],
+        "evaluation_interval": f"{EVERY_S}s",
+        "tests": [
+            {
+                "interval": f"{EVERY_S}s",
+                "input_series": series_of(recording, clock, scrapes=3),
+                "promql_expr_test": [
+                    {
+                        "expr": query,
+                        "eval_time": f"{2 * EVERY_S}s",
+                        "exp_samples": [{"labels": f'{{gpu="{gpu}"}}', "value": value} for gpu, value in found.items()],
+                    }
+                    for query, found in expected.items()
+                ],
+            }
+        ],
+    }
+    path = tmp_path / "tests.yml"
+    path.write_text(json.dumps(tests), encoding="utf-8")
+    done = subprocess.run(["promtool", "test", "rules", str(path)], capture_output=True, text=True, check=False)
+    return "" if done.returncode == 0 else done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("kind", ["dcgm", "nvitop"])
+def test_every_gpu_of_a_recording_has_every_metric(kind: str, tmp_path: Path) -> None:
+    clock = Clock()
+    expected = {f"count by (gpu) ({name})": dict.fromkeys("0123", 1.0) for name in OF_EACH_GPU}
+    expected["count by (gpu) (gpu:utilization:ratio)"] = dict.fromkeys(UTILIZATION[kind], 1.0)
+    for name in ("gpu:memory_used:bytes", "gpu:memory_total:bytes"):
+        expected[f"count by (gpu) ({name})"] = dict.fromkeys(MEMORY[kind], 1.0)
+
+    assert checked(tmp_path, Recording(kind, clock), clock, expected) == ""
+
+
+@pytest.mark.parametrize("kind", ["dcgm", "nvitop"])
+def test_every_series_says_which_gpu_of_which_model_it_is_about(kind: str, tmp_path: Path) -> None:
+    clock = Clock()
+    nameless = 'count by (gpu) ({__name__=~"gpu:.+", uuid!~"(GPU|MIG)-.+"} or {__name__=~"gpu:.+", model!~"NVIDIA .+"})'
+
+    assert checked(tmp_path, Recording(kind, clock), clock, {nameless: {}}) == ""
+
+
+@pytest.mark.parametrize("kind", ["dcgm", "nvitop"])
+def test_ratios_are_ratios_and_bytes_are_bytes(kind: str, tmp_path: Path) -> None:
+    clock = Clock()
+    wrong = {
+        "count by (gpu) (gpu:utilization:ratio > 1 or gpu:utilization:ratio < 0)": {},
+        "count by (gpu) (gpu:memory_used:bytes > gpu:memory_total:bytes)": {},
+        'max by (gpu) (gpu:memory_total:bytes{gpu="0"})': {"0": 81559 * 2.0**20},
+        'count by (gpu) (gpu:sm_clock:hertz{gpu="0"} > 1e9)': {"0": 1.0},
+    }
+
+    assert checked(tmp_path, Recording(kind, clock), clock, wrong) == ""
+
+
+@pytest.mark.parametrize("kind", ["dcgm", "nvitop"])
+def test_a_gpu_that_answers_no_more_is_not_present(kind: str, tmp_path: Path) -> None:
+    clock = Clock()
+    recording = Recording(kind, clock)
+    recording.lose("1")
+    others = {"0": 1.0, "2": 1.0, "3": 1.0}
+
+    assert checked(tmp_path, recording, clock, {"max by (gpu) (gpu:present:bool)": others}) == ""
+
+
+@pytest.mark.parametrize(("kind", "name"), [("dcgm", "DCGM_FI_DEV_XID_ERRORS"), ("nvitop", "deepops_gpu_xid_last")])
+def test_an_xid_is_told_of_its_gpu(kind: str, name: str, tmp_path: Path) -> None:
+    clock = Clock()
+    recording = Recording(kind, clock)
+    recording.set(name, "2", 79)
+
+    assert checked(tmp_path, recording, clock, {"max by (gpu) (gpu:xid:last > 0)": {"2": 79.0}}) == ""
+
+
+def test_a_wrong_expectation_is_noticed(tmp_path: Path) -> None:
+    clock = Clock()
+    twice = {"count by (gpu) (gpu:power:watts)": {"0": 2.0}}
+
+    assert "FAILED" in checked(tmp_path, Recording("dcgm", clock), clock, twice)
+
+
+@pytest.mark.parametrize(("kind", "name"), [("dcgm", "DCGM_FI_DEV_GPU_UTIL"), ("nvitop", "gpu_utilization_Percentage")])
+def test_a_recordings_values_move(kind: str, name: str) -> None:
+    clock = Clock()
+    recording = Recording(kind, clock)
+
+    seen: set[str] = set()
+    for at in (0.0, PERIOD_S / 4, PERIOD_S / 2):
+        clock.now = at
+        seen.update(line for line in recording.text().splitlines() if line.startswith(name) and '"0"' in line)
+
+    assert len(seen) == 3
