@@ -24,6 +24,7 @@ from deepopsctl.events import Event, HostResult, Output, parse, plain
 from deepopsctl.interrupts import Interrupts
 from deepopsctl.invocation import RunRequest, arguments, control_dir, environment, write_inputs
 from deepopsctl.lock import Holder, ansible_lock, cluster_lock
+from deepopsctl.monitoring.validity import period_of, today
 from deepopsctl.outcome import RunOutcome, Verdict
 from deepopsctl.progress import Progress
 from deepopsctl.summary import RunSummary, Tally
@@ -136,7 +137,9 @@ class _Run:
         request = self.request
         user_vars = [str(v) if isinstance(v, Path) else v for v in request.user_vars]
         files = [path.read_text(encoding="utf-8") for path in request.user_vars if isinstance(path, Path)]
-        inputs = desired_digest(content, request.directory.path, [user_vars, files])
+        # a certificate is of the period that it was made in: a deploy of a later one renews it
+        period = period_of(today())
+        inputs = desired_digest(content, request.directory.path, [user_vars, files, period])
         self._wish = desired(inputs, request.directory.hardware, self._memory)
         return {
             **request.extra_vars,

@@ -21,9 +21,13 @@ def new_password() -> str:
 
 def new_secrets() -> dict[str, str]:
     """Fresh secrets, by the names of the Ansible variables that hold them."""
+    from deepopsctl.monitoring.pki import new_authority
+    from deepopsctl.monitoring.validity import today
+
     return {
         "munge_key": base64.b64encode(secrets.token_bytes(MUNGE_KEY_BYTES)).decode(),
         "slurm_dbd_password": secrets.token_urlsafe(32),
+        "cluster_authority": new_authority(today()),
     }
 
 
