@@ -142,9 +142,16 @@ def refused_in(extra: Mapping[str, object], given: JobDirectories | None) -> lis
             found.append(f"{key} is set by deepopsctl: it follows from job_directories in cluster.yml")
         elif key.lower() == "prologflags" and "nohold" in (word.lower() for word in _words(value)):
             found.append(f"{key}: NoHold does not go with job_directories, which need Contain")
-        elif key.lower() in ours and value is not None and not _PROGRAM.fullmatch(str(value)):
-            found.append(f"{key}: with job_directories it must be an absolute path or pattern, and {value} is none")
+        elif key.lower() in ours and (sentence := program_refusal(key, value, "job_directories")):
+            found.append(sentence)
     return found
+
+
+def program_refusal(key: str, value: object, because_of: str) -> str:
+    """Why a site's program can't be called by ours, which `because_of` needs; '' where it can."""
+    if value is None or _PROGRAM.fullmatch(str(value)):
+        return ""
+    return f"{key}: with {because_of} it must be an absolute path or pattern, and {value} is none"
 
 
 def site_programs(extra: Mapping[str, object]) -> dict[str, str]:

@@ -95,15 +95,16 @@ def load(folder: str) -> Dict[str, Job]:
     for name in _entries(folder):
         if _NUMBER.fullmatch(name):
             with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
-                found[name] = _job(os.path.join(folder, name))
+                found[name] = _job(name, os.path.join(folder, name))
     return found
 
 
-def _job(path: str) -> Job:
+def _job(number: str, path: str) -> Job:
     with open(path, encoding="utf-8") as stream:
-        told = json.load(stream)
-    gpus = tuple(Gpu(str(each["index"]), str(each["uuid"])) for each in told.pop("gpus"))
-    return Job(gpus=gpus, **{key: str(value) for key, value in told.items()})
+        told = dict(json.load(stream))
+    gpus = tuple(Gpu(str(each["index"]), str(each["uuid"])) for each in told["gpus"])
+    words = {key: str(told[key]) for key in ("user", "account", "partition", "sluid")}
+    return Job(number, gpus=gpus, **words)
 
 
 def sweep(alive: Iterable[str], folder: str, dcgm: str) -> List[str]:

@@ -7,7 +7,7 @@ from hashlib import sha256
 
 from ansible.errors import AnsibleFilterError
 
-from deepopsctl import jobdirectories, nodelist, slurm_effects, slurmconf, slurmtopology
+from deepopsctl import jobdirectories, jobprograms, nodelist, slurm_effects, slurmconf, slurmtopology
 from deepopsctl.hardware import NodeHardware
 from deepopsctl.problems import RefusedError
 
@@ -81,9 +81,15 @@ def slurm_settings(base, policy, extra, directories):
     return {key: slurmconf.format_value(value) for key, value in merged.items()}
 
 
-def slurm_refused_keys(extra, directories):
+def slurm_refused_keys(extra, directories, monitored):
     """Sentences for the keys of `slurm_config` that are not a site's to set."""
-    return slurmconf.owned_keys_in(extra, jobdirectories.from_inventory(directories))
+    found = slurmconf.owned_keys_in(extra, jobdirectories.from_inventory(directories))
+    return list(dict.fromkeys([*found, *(jobprograms.refused_with_job_map(extra) if monitored else [])]))
+
+
+def slurm_job_map(extra, monitored):
+    """`slurm_config` with the programs around jobs that monitoring needs."""
+    return jobprograms.with_job_map(extra) if monitored else extra
 
 
 def slurm_generation(conf, cgroup_conf, container_conf):
@@ -198,6 +204,7 @@ class FilterModule:
             "slurm_can_be_asked": slurm_can_be_asked,
             "slurm_fetched_files": slurm_fetched_files,
             "slurm_left_alone": slurm_left_alone,
+            "slurm_job_map": slurm_job_map,
             "slurm_refused_keys": slurm_refused_keys,
             "slurm_reached_by": slurm_reached_by,
             "slurm_generation": slurm_generation,

@@ -124,7 +124,9 @@ def converge(source):
 def main():
     module = AnsibleModule(
         argument_spec={
-            **node_record.STEP,
+            "component": {"required": True},
+            "step": {"required": True},
+            "digest": {"default": ""},
             "path": {"type": "path", "required": True},
             "uri": {"default": ""},
             "architectures": {"type": "dict", "default": {}},

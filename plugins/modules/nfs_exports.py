@@ -191,7 +191,9 @@ def converge(step):
 def main():
     module = AnsibleModule(
         argument_spec={
-            **node_record.STEP,
+            "component": {"required": True},
+            "step": {"required": True},
+            "digest": {"default": ""},
             "exports": {
                 "type": "list",
                 "elements": "dict",

@@ -432,7 +432,9 @@ def record(step):
 def arguments():
     text = {"type": "str"}
     return {
-        **node_record.STEP,
+        "component": {"required": True},
+        "step": {"required": True},
+        "digest": {"default": ""},
         "node": {"required": True},
         "mounts": {
             "type": "list",

@@ -195,7 +195,9 @@ def converge(step):
 def main():
     module = AnsibleModule(
         argument_spec={
-            **node_record.STEP,
+            "component": {"required": True},
+            "step": {"required": True},
+            "digest": {"default": ""},
             "packages": {"type": "dict", "default": {}},
             "by_hand": {"type": "dict", "default": {}},
             "hint": {"default": ""},

@@ -393,7 +393,9 @@ def run_probes(probes):
 def arguments():
     owned = {"owner": {"default": "root"}, "group": {"default": "root"}}
     return {
-        **node_record.STEP,
+        "component": {"required": True},
+        "step": {"required": True},
+        "digest": {"default": ""},
         "hostname": {},
         "packages": {"type": "list", "elements": "str", "default": []},
         "hold_units": {"type": "list", "elements": "str", "default": []},

@@ -106,7 +106,9 @@ def give_docker_its_runtime(module):
 def main():
     module = AnsibleModule(
         argument_spec={
-            **node_record.STEP,
+            "component": {"required": True},
+            "step": {"required": True},
+            "digest": {"default": ""},
             "wanted": {"type": "bool", "required": True},
         },
         supports_check_mode=True,

@@ -182,7 +182,9 @@ def bring_into_use(module, wanted):
 def main():
     module = AnsibleModule(
         argument_spec={
-            **node_record.STEP,
+            "component": {"required": True},
+            "step": {"required": True},
+            "digest": {"default": ""},
             "node": {"required": True},
             "hold": {"type": "list", "elements": "str", "default": []},
             "load": {"type": "bool", "default": False},

@@ -75,7 +75,9 @@ def bring(noted):
 def main():
     module = AnsibleModule(
         argument_spec={
-            **node_record.STEP,
+            "component": {"required": True},
+            "step": {"required": True},
+            "digest": {"default": ""},
             "wanted": {"type": "bool", "required": True},
         },
         supports_check_mode=True,

@@ -174,7 +174,9 @@ def take_away(step):
 def main():
     module = AnsibleModule(
         argument_spec={
-            **node_record.STEP,
+            "component": {"required": True},
+            "step": {"required": True},
+            "digest": {"default": ""},
             "node": {"required": True},
             "domain": {"default": ""},
             "peers": {"type": "list", "elements": "str", "default": []},

@@ -227,7 +227,9 @@ def arguments():
         "numbers": {"type": "dict", "default": {}},
     }
     return {
-        **node_record.STEP,
+        "component": {"required": True},
+        "step": {"required": True},
+        "digest": {"default": ""},
         "node": {"required": True},
         "unit": {"required": True},
         "gpus": {"type": "list", "elements": "dict", "default": [], "options": gpu},

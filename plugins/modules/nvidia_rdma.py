@@ -55,7 +55,9 @@ def load(module, noted, there):
 def main():
     module = AnsibleModule(
         argument_spec={
-            **node_record.STEP,
+            "component": {"required": True},
+            "step": {"required": True},
+            "digest": {"default": ""},
             "peermem": {"choices": ["auto", "always", "never"], "default": "auto"},
         },
         supports_check_mode=True,

@@ -280,7 +280,9 @@ def refusals(module, files, current, found):
 def main():
     module = AnsibleModule(
         argument_spec={
-            **node_record.STEP,
+            "component": {"required": True},
+            "step": {"required": True},
+            "digest": {"default": ""},
             "verify": {"type": "bool", "default": False},
             "not_yet": {"type": "list", "elements": "str", "default": []},
             "primary": {"type": "bool", "default": True},

@@ -176,7 +176,9 @@ class Mending:
 def main():
     module = AnsibleModule(
         argument_spec={
-            **node_record.STEP,
+            "component": {"required": True},
+            "step": {"required": True},
+            "digest": {"default": ""},
             "node": {"required": True},
             "controller": {"required": True},
             "version": {"default": ""},

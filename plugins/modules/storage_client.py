@@ -241,7 +241,9 @@ def main():
     }
     module = AnsibleModule(
         argument_spec={
-            **node_record.STEP,
+            "component": {"required": True},
+            "step": {"required": True},
+            "digest": {"default": ""},
             "state": {"required": True, "choices": ["ready", "held", "asked"]},
             "checks": {"type": "dict", "default": {}},
             "clients": {"type": "list", "elements": "dict", "default": [], "options": client},

@@ -134,7 +134,9 @@ def converge(module, noted):
 def main():
     module = AnsibleModule(
         argument_spec={
-            **node_record.STEP,
+            "component": {"required": True},
+            "step": {"required": True},
+            "digest": {"default": ""},
             "exports": {"type": "list", "elements": "dict", "default": []},
             "rquotad": {"default": ""},
             "lock_wait": {"type": "int", "default": 300},
