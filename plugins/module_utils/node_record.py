@@ -13,6 +13,8 @@ import os
 import stat
 
 STATE = "/var/lib/deepopsctl"
+# the arguments of a module that saves a record
+STEP = {"component": {"required": True}, "step": {"required": True}, "digest": {"default": ""}}
 
 
 def file_facts(path):

@@ -124,9 +124,7 @@ def converge(source):
 def main():
     module = AnsibleModule(
         argument_spec={
-            "component": {"required": True},
-            "step": {"required": True},
-            "digest": {"default": ""},
+            **node_record.STEP,
             "path": {"type": "path", "required": True},
             "uri": {"default": ""},
             "architectures": {"type": "dict", "default": {}},

@@ -191,9 +191,7 @@ def converge(step):
 def main():
     module = AnsibleModule(
         argument_spec={
-            "component": {"required": True},
-            "step": {"required": True},
-            "digest": {"default": ""},
+            **node_record.STEP,
             "exports": {
                 "type": "list",
                 "elements": "dict",

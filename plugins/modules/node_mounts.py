@@ -432,9 +432,7 @@ def record(step):
 def arguments():
     text = {"type": "str"}
     return {
-        "component": {"required": True},
-        "step": {"required": True},
-        "digest": {"default": ""},
+        **node_record.STEP,
         "node": {"required": True},
         "mounts": {
             "type": "list",

@@ -195,9 +195,7 @@ def converge(step):
 def main():
     module = AnsibleModule(
         argument_spec={
-            "component": {"required": True},
-            "step": {"required": True},
-            "digest": {"default": ""},
+            **node_record.STEP,
             "packages": {"type": "dict", "default": {}},
             "by_hand": {"type": "dict", "default": {}},
             "hint": {"default": ""},

@@ -393,9 +393,7 @@ def run_probes(probes):
 def arguments():
     owned = {"owner": {"default": "root"}, "group": {"default": "root"}}
     return {
-        "component": {"required": True},
-        "step": {"required": True},
-        "digest": {"default": ""},
+        **node_record.STEP,
         "hostname": {},
         "packages": {"type": "list", "elements": "str", "default": []},
         "hold_units": {"type": "list", "elements": "str", "default": []},

@@ -106,9 +106,7 @@ def give_docker_its_runtime(module):
 def main():
     module = AnsibleModule(
         argument_spec={
-            "component": {"required": True},
-            "step": {"required": True},
-            "digest": {"default": ""},
+            **node_record.STEP,
             "wanted": {"type": "bool", "required": True},
         },
         supports_check_mode=True,

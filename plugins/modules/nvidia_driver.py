@@ -182,9 +182,7 @@ def bring_into_use(module, wanted):
 def main():
     module = AnsibleModule(
         argument_spec={
-            "component": {"required": True},
-            "step": {"required": True},
-            "digest": {"default": ""},
+            **node_record.STEP,
             "node": {"required": True},
             "hold": {"type": "list", "elements": "str", "default": []},
             "load": {"type": "bool", "default": False},

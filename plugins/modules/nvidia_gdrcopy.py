@@ -75,9 +75,7 @@ def bring(noted):
 def main():
     module = AnsibleModule(
         argument_spec={
-            "component": {"required": True},
-            "step": {"required": True},
-            "digest": {"default": ""},
+            **node_record.STEP,
             "wanted": {"type": "bool", "required": True},
         },
         supports_check_mode=True,

@@ -174,9 +174,7 @@ def take_away(step):
 def main():
     module = AnsibleModule(
         argument_spec={
-            "component": {"required": True},
-            "step": {"required": True},
-            "digest": {"default": ""},
+            **node_record.STEP,
             "node": {"required": True},
             "domain": {"default": ""},
             "peers": {"type": "list", "elements": "str", "default": []},

@@ -227,9 +227,7 @@ def arguments():
         "numbers": {"type": "dict", "default": {}},
     }
     return {
-        "component": {"required": True},
-        "step": {"required": True},
-        "digest": {"default": ""},
+        **node_record.STEP,
         "node": {"required": True},
         "unit": {"required": True},
         "gpus": {"type": "list", "elements": "dict", "default": [], "options": gpu},

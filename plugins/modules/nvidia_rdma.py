@@ -55,9 +55,7 @@ def load(module, noted, there):
 def main():
     module = AnsibleModule(
         argument_spec={
-            "component": {"required": True},
-            "step": {"required": True},
-            "digest": {"default": ""},
+            **node_record.STEP,
             "peermem": {"choices": ["auto", "always", "never"], "default": "auto"},
         },
         supports_check_mode=True,

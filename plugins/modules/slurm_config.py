@@ -280,9 +280,7 @@ def refusals(module, files, current, found):
 def main():
     module = AnsibleModule(
         argument_spec={
-            "component": {"required": True},
-            "step": {"required": True},
-            "digest": {"default": ""},
+            **node_record.STEP,
             "verify": {"type": "bool", "default": False},
             "not_yet": {"type": "list", "elements": "str", "default": []},
             "primary": {"type": "bool", "default": True},

@@ -176,9 +176,7 @@ class Mending:
 def main():
     module = AnsibleModule(
         argument_spec={
-            "component": {"required": True},
-            "step": {"required": True},
-            "digest": {"default": ""},
+            **node_record.STEP,
             "node": {"required": True},
             "controller": {"required": True},
             "version": {"default": ""},

@@ -241,9 +241,7 @@ def main():
     }
     module = AnsibleModule(
         argument_spec={
-            "component": {"required": True},
-            "step": {"required": True},
-            "digest": {"default": ""},
+            **node_record.STEP,
             "state": {"required": True, "choices": ["ready", "held", "asked"]},
             "checks": {"type": "dict", "default": {}},
             "clients": {"type": "list", "elements": "dict", "default": [], "options": client},

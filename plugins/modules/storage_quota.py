@@ -134,9 +134,7 @@ def converge(module, noted):
 def main():
     module = AnsibleModule(
         argument_spec={
-            "component": {"required": True},
-            "step": {"required": True},
-            "digest": {"default": ""},
+            **node_record.STEP,
             "exports": {"type": "list", "elements": "dict", "default": []},
             "rquotad": {"default": ""},
             "lock_wait": {"type": "int", "default": 300},
