@@ -1,0 +1,115 @@
+"""What fires, and whether monitoring itself is well."""
+
+from __future__ import annotations
+
+from deepopsctl.monitoring.dashboards import links, states
+from deepopsctl.monitoring.dashboards.model import (
+    ANY_IS_BAD,
+    Column,
+    Dashboard,
+    Needs,
+    Query,
+    Row,
+    Stat,
+    StateTimeline,
+    Table,
+    TimeSeries,
+    Unit,
+)
+from deepopsctl.monitoring.dashboards.selectors import cluster
+from deepopsctl.monitoring.dashboards.variables import CLUSTER
+
+FIRING = 'ALERTS{alertstate="firing"}'
+
+NOW = Row(
+    "Alerts",
+    (
+        Table(
+            title="Firing now",
+            description="What to do is in docs/reference/alerts.md; Alertmanager, on port 9093, silences them.",
+            # its value is when the alert began, in seconds
+            queries=(Query(f"ALERTS_FOR_STATE * 1000 and ignoring (alertstate) {FIRING}"),),
+            columns=(
+                Column("Alert", "alertname"),
+                Column("Severity", "severity"),
+                Column("Node", "node", link=links.TO_NODE),
+                Column("Since", 0, Unit.SINCE),
+            ),
+            sort_by="Since",
+            needs=Needs.ALERTS,
+            width=16,
+        ),
+        TimeSeries(
+            title="Alerts over time",
+            description="Alerts that fire, by severity.",
+            queries=(Query(f"count by (severity) ({FIRING})", "{{severity}}"),),
+            stacked=True,
+            needs=Needs.ALERTS,
+            width=8,
+        ),
+    ),
+)
+
+SCRAPES = Row(
+    "Monitoring itself",
+    (
+        Stat(
+            title="Targets",
+            description="What Prometheus scrapes.",
+            queries=(Query(f"count(up{cluster()})"),),
+            width=6,
+        ),
+        Stat(
+            title="Targets that do not answer",
+            description="What Prometheus could not scrape the last time.",
+            queries=(Query(f"count(up{cluster()} == 0)", zero=True),),
+            thresholds=ANY_IS_BAD,
+            width=6,
+            needs=Needs.DEAD,
+        ),
+        Stat(
+            title="Series",
+            description="Series that Prometheus holds in memory.",
+            queries=(Query("prometheus_tsdb_head_series"),),
+            width=6,
+        ),
+        Stat(
+            title="Prometheus' memory",
+            description="What the process holds.",
+            queries=(Query('process_resident_memory_bytes{job="prometheus"}'),),
+            unit=Unit.BYTES,
+            width=6,
+        ),
+        StateTimeline(
+            title="Targets by kind",
+            description="Down where one target of the kind does not answer.",
+            queries=(Query(f"min by (job) (up{cluster()})", "{{job}}"),),
+            states=states.UP,
+        ),
+        TimeSeries(
+            title="Time of a scrape",
+            description="The slowest target of each kind.",
+            queries=(Query(f"max by (job) (scrape_duration_seconds{cluster()})", "{{job}}"),),
+            unit=Unit.SECONDS,
+        ),
+        TimeSeries(
+            title="Samples of a scrape",
+            description="What all targets of a kind give together, each time.",
+            queries=(Query(f"sum by (job) (scrape_samples_scraped{cluster()})", "{{job}}"),),
+        ),
+        TimeSeries(
+            title="Time of asking Slurm",
+            description="How long it took to ask slurmctld and slurmdbd for all of Slurm's numbers.",
+            queries=(Query(f"max(deepops_slurm_collect_seconds{cluster()})", "seconds"),),
+            unit=Unit.SECONDS,
+        ),
+    ),
+)
+
+ALERTS = Dashboard(
+    links.ALERTS,
+    "Alerts and monitoring",
+    "What fires, and whether monitoring itself is well.",
+    (CLUSTER,),
+    (NOW, SCRAPES),
+)

@@ -1,0 +1,190 @@
+"""GPUs: how busy they are, who holds them, and whether they are well."""
+
+from __future__ import annotations
+
+from deepopsctl.monitoring.dashboards import links
+from deepopsctl.monitoring.dashboards.model import (
+    ANY_IS_BAD,
+    ANY_IS_ODD,
+    HOT,
+    BarGauge,
+    Column,
+    Dashboard,
+    Needs,
+    Query,
+    Row,
+    Stat,
+    Table,
+    TimeSeries,
+    Unit,
+)
+from deepopsctl.monitoring.dashboards.selectors import nodes
+from deepopsctl.monitoring.dashboards.variables import CLUSTER, NODE, PARTITION
+
+ONE = "{{node}} GPU {{gpu}}"
+MEMORY_USED = f"sum by (node, gpu) (gpu:memory_used:bytes{nodes()})"
+MEMORY = f"sum by (node, gpu) (gpu:memory_total:bytes{nodes()})"
+OF_A_JOB = "node, gpu, jobid, user, account, partition"
+
+NOW = Row(
+    "Now",
+    (
+        Stat(
+            title="GPUs",
+            description="GPUs that were seen the last time, on the chosen nodes.",
+            queries=(Query(f"sum(gpu:present:bool{nodes()})"),),
+            needs=Needs.GPUS,
+        ),
+        Stat(
+            title="Busy",
+            description="Mean utilization of the chosen GPUs.",
+            queries=(Query(f"avg(gpu:utilization:ratio{nodes()})"),),
+            unit=Unit.RATIO,
+            maximum=1,
+            needs=Needs.GPUS,
+        ),
+        Stat(
+            title="Memory used",
+            description="Part of the memory of the chosen GPUs that is in use.",
+            queries=(Query(f"sum(gpu:memory_used:bytes{nodes()}) / sum(gpu:memory_total:bytes{nodes()})"),),
+            unit=Unit.RATIO,
+            maximum=1,
+            needs=Needs.GPUS,
+        ),
+        Stat(
+            title="Power",
+            description="What the chosen GPUs draw together.",
+            queries=(Query(f"sum(gpu:power:watts{nodes()})"),),
+            unit=Unit.WATTS,
+            needs=Needs.GPUS,
+        ),
+        Stat(
+            title="Hottest",
+            description="Temperature of the hottest of the chosen GPUs.",
+            queries=(Query(f"max(gpu:temperature:celsius{nodes()})"),),
+            unit=Unit.CELSIUS,
+            thresholds=HOT,
+            needs=Needs.GPUS,
+        ),
+        Stat(
+            title="Slowed down",
+            description="GPUs that run slower than they could because of heat or power.",
+            queries=(Query(f"sum(gpu:throttled:bool{nodes()})"),),
+            thresholds=ANY_IS_ODD,
+            needs=Needs.GPUS,
+        ),
+        Table(
+            title="GPUs that jobs hold, the least busy first",
+            description="Mean utilization of the last ten minutes. A GPU at 0 for long is held for nothing.",
+            queries=(
+                Query(f"avg by ({OF_A_JOB}) (avg_over_time(job:gpu_utilization:ratio{nodes()}[10m]))"),
+                Query(f"max by ({OF_A_JOB}) (job:gpu_memory_used:bytes{nodes()})"),
+            ),
+            columns=(
+                Column("Node", "node", link=links.TO_NODE),
+                Column("GPU", "gpu"),
+                Column("Job", "jobid", link=links.TO_JOB),
+                Column("User", "user", link=links.TO_USER),
+                Column("Account", "account"),
+                Column("Partition", "partition"),
+                Column("Busy", 0, Unit.RATIO),
+                Column("Memory used", 1, Unit.BYTES),
+            ),
+            sort_by="Busy",
+            descending=False,
+            needs=Needs.GPU_JOBS,
+        ),
+    ),
+)
+
+USE = Row(
+    "Use",
+    (
+        TimeSeries(
+            title="Utilization",
+            description="Part of the time in which a GPU computed anything at all.",
+            queries=(Query(f"max by (node, gpu) (gpu:utilization:ratio{nodes()})", ONE),),
+            unit=Unit.RATIO,
+            maximum=1,
+            links=(links.TO_NODE,),
+            needs=Needs.GPUS,
+        ),
+        TimeSeries(
+            title="Memory used",
+            description="Part of a GPU's memory that is in use.",
+            queries=(Query(f"{MEMORY_USED} / {MEMORY}", ONE),),
+            unit=Unit.RATIO,
+            maximum=1,
+            links=(links.TO_NODE,),
+            needs=Needs.GPUS,
+        ),
+        TimeSeries(
+            title="Power",
+            description="What each GPU draws.",
+            queries=(Query(f"max by (node, gpu) (gpu:power:watts{nodes()})", ONE),),
+            unit=Unit.WATTS,
+            needs=Needs.GPUS,
+        ),
+        TimeSeries(
+            title="Temperature",
+            description="Temperature of each GPU's chip.",
+            queries=(Query(f"max by (node, gpu) (gpu:temperature:celsius{nodes()})", ONE),),
+            unit=Unit.CELSIUS,
+            needs=Needs.GPUS,
+        ),
+        TimeSeries(
+            title="Clock of the multiprocessors",
+            description="Falls where a GPU is idle, too hot, or at its power limit.",
+            queries=(Query(f"max by (node, gpu) (gpu:sm_clock:hertz{nodes()})", ONE),),
+            unit=Unit.HERTZ,
+            needs=Needs.GPUS,
+        ),
+        BarGauge(
+            title="Busy by node",
+            description="Mean utilization of each node's GPUs.",
+            queries=(Query(f"avg by (node) (gpu:utilization:ratio{nodes()})", "{{node}}"),),
+            unit=Unit.RATIO,
+            maximum=1,
+            links=(links.TO_GPUS,),
+            needs=Needs.GPUS,
+        ),
+    ),
+)
+
+HEALTH = Row(
+    "Health",
+    (
+        Table(
+            title="Health of each GPU",
+            description="Last XID (0: none), uncorrected memory errors, whether rows wait to be remapped by a reset.",
+            queries=(
+                Query(f"max by (node, gpu, uuid, model) (gpu:xid:last{nodes()})"),
+                Query(f"max by (node, gpu, uuid, model) (gpu:ecc_uncorrected:total{nodes()})"),
+                Query(f"max by (node, gpu, uuid, model) (gpu:row_remap_pending:bool{nodes()})"),
+                Query(f"max by (node, gpu, uuid, model) (gpu:throttled:bool{nodes()})"),
+                Query(f"max by (node, gpu, uuid, model) (gpu:temperature:celsius{nodes()})"),
+            ),
+            columns=(
+                Column("Node", "node", link=links.TO_NODE),
+                Column("GPU", "gpu"),
+                Column("Model", "model"),
+                Column("UUID", "uuid"),
+                Column("Last XID", 0, thresholds=ANY_IS_BAD),
+                Column("Uncorrected errors", 1, thresholds=ANY_IS_BAD),
+                Column("Rows to remap", 2, thresholds=ANY_IS_BAD),
+                Column("Slowed down", 3, thresholds=ANY_IS_ODD),
+                Column("Temperature", 4, Unit.CELSIUS, HOT),
+            ),
+            sort_by="Last XID",
+            needs=Needs.GPUS,
+        ),
+    ),
+)
+
+GPUS = Dashboard(
+    links.GPUS,
+    "GPUs",
+    "How busy the GPUs are, which jobs hold them, and whether they are well.",
+    (CLUSTER, PARTITION, NODE),
+    (NOW, USE, HEALTH),
+)

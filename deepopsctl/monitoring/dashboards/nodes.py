@@ -1,0 +1,184 @@
+"""Machines: what they have, what they use, whether their services run."""
+
+from __future__ import annotations
+
+from deepopsctl.monitoring.dashboards import links, states
+from deepopsctl.monitoring.dashboards.model import (
+    FULL,
+    Column,
+    Dashboard,
+    Needs,
+    Query,
+    Row,
+    StateTimeline,
+    Table,
+    TimeSeries,
+    Unit,
+)
+from deepopsctl.monitoring.dashboards.selectors import nodes
+from deepopsctl.monitoring.dashboards.variables import CLUSTER, NODE, PARTITION
+
+CPU_USED = f"1 - avg by (node) (rate(node_cpu_seconds_total{nodes(mode='idle')}[$__rate_interval]))"
+MEMORY = f"sum by (node) (node_memory_MemTotal_bytes{nodes()})"
+MEMORY_USED = f"1 - sum by (node) (node_memory_MemAvailable_bytes{nodes()}) / {MEMORY}"
+CPUS = f"count by (node) (node_cpu_seconds_total{nodes(mode='idle')})"
+ROOT_USED = (
+    f"1 - sum by (node) (node_filesystem_avail_bytes{nodes(mountpoint='/')})"
+    f" / sum by (node) (node_filesystem_size_bytes{nodes(mountpoint='/')})"
+)
+DEVICES = "!lo|veth.*|docker.*|br-.*|cni.*"
+
+TABLE = Table(
+    title="Machines",
+    description="The chosen machines. CPU is the mean of the last minutes, GPUs is what Slurm has configured.",
+    queries=(
+        Query(CPUS),
+        Query(CPU_USED),
+        Query(f"sum by (node) (node_load5{nodes()})"),
+        Query(MEMORY),
+        Query(MEMORY_USED),
+        Query(ROOT_USED),
+        Query(f"sum by (node) (deepops_slurm_node_gpus{nodes()})", needs=Needs.GPUS),
+        Query(f"max by (node) (node_boot_time_seconds{nodes()}) * 1000"),
+    ),
+    columns=(
+        Column("Node", "node", link=links.TO_GPUS),
+        Column("CPUs", 0),
+        Column("CPU used", 1, Unit.RATIO),
+        Column("Load (5 min)", 2),
+        Column("Memory", 3, Unit.BYTES),
+        Column("Memory used", 4, Unit.RATIO, FULL),
+        Column("Root disk used", 5, Unit.RATIO, FULL),
+        Column("GPUs", 6),
+        Column("Started", 7, Unit.SINCE),
+    ),
+    sort_by="Node",
+    descending=False,
+)
+
+STATE = Row(
+    "State",
+    (
+        TABLE,
+        StateTimeline(
+            title="Reachable",
+            description="Whether the node exporter of each machine could be scraped.",
+            queries=(Query(f"min by (node) (up{nodes(job='node')})", "{{node}}"),),
+            states=states.UP,
+        ),
+        StateTimeline(
+            title="Services",
+            description="Services of the cluster that systemd keeps running on the chosen machines.",
+            queries=(
+                Query(f"max by (node, name) (node_systemd_unit_state{nodes(state='active')})", "{{node}} {{name}}"),
+            ),
+            states=states.RUNNING,
+        ),
+    ),
+)
+
+USE = Row(
+    "Use",
+    (
+        TimeSeries(
+            title="CPU used",
+            description="Part of all CPUs of a machine that is not idle.",
+            queries=(Query(CPU_USED, "{{node}}"),),
+            unit=Unit.RATIO,
+            maximum=1,
+            links=(links.TO_NODE,),
+        ),
+        TimeSeries(
+            title="CPU allocated",
+            description="Part of the CPUs of a compute node that jobs hold.",
+            queries=(
+                Query(
+                    f"max by (node) (slurm_node_cpus_alloc{nodes()}) / max by (node) (slurm_node_cpus{nodes()})",
+                    "{{node}}",
+                ),
+            ),
+            unit=Unit.RATIO,
+            maximum=1,
+            links=(links.TO_NODE,),
+        ),
+        TimeSeries(
+            title="Memory used",
+            description="Part of the memory that is not available to a new process; what files fill is available.",
+            queries=(Query(MEMORY_USED, "{{node}}"),),
+            unit=Unit.RATIO,
+            maximum=1,
+            links=(links.TO_NODE,),
+        ),
+        TimeSeries(
+            title="Load for each CPU",
+            description="Load of five minutes by the number of CPUs; above 1, processes wait for a CPU or a disk.",
+            queries=(Query(f"sum by (node) (node_load5{nodes()}) / {CPUS}", "{{node}}"),),
+            links=(links.TO_NODE,),
+        ),
+    ),
+)
+
+TRAFFIC = Row(
+    "Network and disks",
+    (
+        TimeSeries(
+            title="Received",
+            description="Over all network devices but loopback and those of containers.",
+            queries=(
+                Query(
+                    f"sum by (node) (rate(node_network_receive_bytes_total{nodes(device=DEVICES)}[$__rate_interval]))",
+                    "{{node}}",
+                ),
+            ),
+            unit=Unit.BYTES_PER_SECOND,
+        ),
+        TimeSeries(
+            title="Sent",
+            description="Over all network devices but loopback and those of containers.",
+            queries=(
+                Query(
+                    f"sum by (node) (rate(node_network_transmit_bytes_total{nodes(device=DEVICES)}[$__rate_interval]))",
+                    "{{node}}",
+                ),
+            ),
+            unit=Unit.BYTES_PER_SECOND,
+        ),
+        TimeSeries(
+            title="Read from disks",
+            description="Over all local disks.",
+            queries=(
+                Query(f"sum by (node) (rate(node_disk_read_bytes_total{nodes()}[$__rate_interval]))", "{{node}}"),
+            ),
+            unit=Unit.BYTES_PER_SECOND,
+            needs=Needs.DISKS,
+        ),
+        TimeSeries(
+            title="Written to disks",
+            description="Over all local disks.",
+            queries=(
+                Query(f"sum by (node) (rate(node_disk_written_bytes_total{nodes()}[$__rate_interval]))", "{{node}}"),
+            ),
+            unit=Unit.BYTES_PER_SECOND,
+            needs=Needs.DISKS,
+        ),
+        TimeSeries(
+            title="Clock offset",
+            description="How far a machine's clock is from its time server, as its kernel has it.",
+            queries=(Query(f"max by (node) (node_timex_offset_seconds{nodes()})", "{{node}}"),),
+            unit=Unit.SECONDS,
+        ),
+        TimeSeries(
+            title="Processes that wait for a disk",
+            description="Processes in uninterruptible sleep; many of them hang on a disk or a file server.",
+            queries=(Query(f"sum by (node) (node_procs_blocked{nodes()})", "{{node}}"),),
+        ),
+    ),
+)
+
+NODES = Dashboard(
+    links.NODES,
+    "Nodes",
+    "What the machines have and use, and whether their services run.",
+    (CLUSTER, PARTITION, NODE),
+    (STATE, USE, TRAFFIC),
+)

@@ -1,0 +1,136 @@
+"""File systems: how full they are, and whether what cluster.yml mounts is there."""
+
+from __future__ import annotations
+
+from deepopsctl.monitoring.dashboards import links, states
+from deepopsctl.monitoring.dashboards.model import (
+    ANY_IS_BAD,
+    FULL,
+    Column,
+    Dashboard,
+    Needs,
+    Query,
+    Row,
+    Stat,
+    StateTimeline,
+    Table,
+    TimeSeries,
+    Unit,
+)
+from deepopsctl.monitoring.dashboards.selectors import nodes
+from deepopsctl.monitoring.dashboards.variables import CLUSTER, NODE, PARTITION
+
+# file systems that hold nobody's files
+FILES = nodes(fstype="!tmpfs|ramfs|squashfs|efivarfs|iso9660|autofs|devtmpfs")
+MOUNT = "node, mountpoint, fstype"
+SIZE = f"max by ({MOUNT}) (node_filesystem_size_bytes{FILES})"
+USED = f"1 - max by ({MOUNT}) (node_filesystem_avail_bytes{FILES}) / {SIZE}"
+# some file systems have no fixed number of inodes and say 0
+INODES = f"(max by ({MOUNT}) (node_filesystem_files{FILES}) > 0)"
+INODES_USED = f"1 - max by ({MOUNT}) (node_filesystem_files_free{FILES}) / {INODES}"
+
+NOW = Row(
+    "Now",
+    (
+        Stat(
+            title="Fullest file system",
+            description="How full the fullest file system of the chosen machines is.",
+            queries=(Query(f"max({USED})"),),
+            unit=Unit.RATIO,
+            thresholds=FULL,
+            maximum=1,
+            width=6,
+        ),
+        Stat(
+            title="Most inodes used",
+            description="The file system that has used most of its inodes: at 100 % no more files can be made there.",
+            queries=(Query(f"max({INODES_USED})"),),
+            unit=Unit.RATIO,
+            thresholds=FULL,
+            maximum=1,
+            width=6,
+        ),
+        Stat(
+            title="Mounts",
+            description="Mounts that cluster.yml asks for and that are there, of all chosen nodes.",
+            queries=(Query(f"sum(deepops_mount{nodes()})"),),
+            width=6,
+            needs=Needs.STORAGE,
+        ),
+        Stat(
+            title="Mounts missing",
+            description="Mounts that cluster.yml asks for and that are not there.",
+            queries=(Query(f"count(deepops_mount{nodes()}) - sum(deepops_mount{nodes()})"),),
+            thresholds=ANY_IS_BAD,
+            width=6,
+            needs=Needs.STORAGE,
+        ),
+        Table(
+            title="File systems",
+            description="All that hold files. What several machines mount has a row for each of them.",
+            queries=(Query(SIZE), Query(USED), Query(INODES_USED)),
+            columns=(
+                Column("Node", "node", link=links.TO_NODE),
+                Column("Path", "mountpoint"),
+                Column("Kind", "fstype"),
+                Column("Size", 0, Unit.BYTES),
+                Column("Used", 1, Unit.RATIO, FULL),
+                Column("Inodes used", 2, Unit.RATIO, FULL),
+            ),
+            sort_by="Used",
+        ),
+    ),
+)
+
+COURSE = Row(
+    "Over time",
+    (
+        TimeSeries(
+            title="Used",
+            description="Part of each file system that is not available to users any more.",
+            queries=(Query(USED, "{{node}} {{mountpoint}}"),),
+            unit=Unit.RATIO,
+            maximum=1,
+            links=(links.TO_NODE,),
+        ),
+        TimeSeries(
+            title="Inodes used",
+            description="Part of each file system's inodes that is in use.",
+            queries=(Query(INODES_USED, "{{node}} {{mountpoint}}"),),
+            unit=Unit.RATIO,
+            maximum=1,
+            links=(links.TO_NODE,),
+        ),
+        StateTimeline(
+            title="What cluster.yml mounts",
+            description="Whether each mount is there. A node without one that it must not miss gets no jobs.",
+            queries=(Query(f"min by (node, path) (deepops_mount{nodes()})", "{{node}} {{path}}"),),
+            states=states.MOUNTED,
+            needs=Needs.STORAGE,
+        ),
+        TimeSeries(
+            title="Requests to local disks",
+            description="Reads and writes that local disks completed.",
+            queries=(
+                Query(
+                    f"sum by (node) (rate(node_disk_reads_completed_total{nodes()}[$__rate_interval]))",
+                    "{{node}}: read",
+                ),
+                Query(
+                    f"sum by (node) (rate(node_disk_writes_completed_total{nodes()}[$__rate_interval]))",
+                    "{{node}}: written",
+                ),
+            ),
+            unit=Unit.OPERATIONS,
+            needs=Needs.DISKS,
+        ),
+    ),
+)
+
+STORAGE = Dashboard(
+    links.STORAGE,
+    "Storage",
+    "How full file systems are, and whether what cluster.yml mounts is there.",
+    (CLUSTER, PARTITION, NODE),
+    (NOW, COURSE),
+)
