@@ -17,7 +17,7 @@ CORE = [name for name in MODULES if not name.startswith("cli/") and name != "__m
 # runs on nodes, where nothing of ours is installed
 GPUCHECK = [name for name in MODULES if name.startswith("gpucheck/")]
 # the oldest Python that each of them meets there
-ON_NODES = {"gpucheck": (3, 8), "diskusage": (3, 9), "scratchpurge": (3, 9), "nodemetrics": (3, 9)}
+ON_NODES = {"gpucheck": (3, 8), "diskusage": (3, 9), "scratchpurge": (3, 9), "nodemetrics": (3, 9), "jobreport": (3, 9)}
 OF_NODES = [name for name in MODULES if name.partition("/")[0] in ON_NODES]
 ONLY = {
     "ansible_runner": {"runner.py"},

@@ -1,0 +1,96 @@
+"""What a user could ask for next time. Says nothing where a job was too short, or used what it asked for."""
+
+from __future__ import annotations
+
+import math
+from typing import Iterator, List
+
+from .measures import Report
+from .values import say_count, say_share, say_size, say_time
+
+# Shorter ones are mostly starting up; what is counted every 15 or 30 s says little of them.
+SHORTEST_S = 120
+LOW, HIGH, FULL = 0.5, 0.97, 0.8
+_GIB = 1 << 30
+
+
+def advise(report: Report) -> List[str]:
+    """A sentence for each thing."""
+    job = report.job
+    if not job.began:
+        return []
+    found = list(_outcome(report))
+    if job.elapsed >= SHORTEST_S:
+        found += [*_cpu(report), *_memory(report), *_gpus(report)]
+        if not job.runs:
+            found += _time(report)
+    return found
+
+
+def _outcome(report: Report) -> Iterator[str]:
+    job = report.job
+    if job.state.startswith("OUT_OF_MEMORY"):
+        asked = say_size(job.memory_asked) if job.memory_asked else "what it had"
+        yield "it needed more memory than {}: ask for more with --mem".format(asked)
+    elif job.state.startswith("TIMEOUT") and job.time_limit:
+        yield "it did not end within {}: ask for more with --time, or save its state on the way".format(
+            say_time(job.time_limit)
+        )
+
+
+def _cpu(report: Report) -> Iterator[str]:
+    cpu, job = report.cpu, report.job
+    if not cpu:
+        return
+    enough = max(1, math.ceil(cpu.used * 1.1))
+    if cpu.asked > 1 and cpu.share < LOW and enough < cpu.asked:
+        each = "" if job.node_count < 2 else " on {} nodes".format(job.node_count)
+        yield "asked for {} CPUs{}, used {}: {} would have been enough".format(
+            say_count(cpu.asked), each, say_count(cpu.used), enough
+        )
+        if 0.8 <= cpu.used <= 1.2:
+            yield "one CPU was busy: a program that is not parallel, or tasks that were not started with srun"
+
+
+def _memory(report: Report) -> Iterator[str]:
+    memory, job = report.memory, report.job
+    if not memory or job.state.startswith("OUT_OF_MEMORY"):
+        return
+    # a quarter more than was seen, in whole GiB for each node
+    enough = math.ceil(memory.used * 1.25 / max(1, job.node_count) / _GIB)
+    asked = memory.asked / max(1, job.node_count)
+    if memory.share < LOW and enough * _GIB < asked and asked >= 2 * _GIB:
+        yield "asked for {} of memory{}, used {}: --mem={}G would have been enough".format(
+            say_size(asked),
+            " a node" if job.node_count > 1 else "",
+            say_size(memory.used / max(1, job.node_count)),
+            enough,
+        )
+    elif memory.share > HIGH:
+        yield "it used nearly all the memory that it had: ask for more with --mem"
+
+
+def _gpus(report: Report) -> Iterator[str]:
+    known = [each for each in report.gpus if each.most is not None]
+    idle = ["{}:{}".format(each.node, each.gpu) for each in known if (each.most or 0) < 0.01]
+    if idle:
+        which = ", ".join(idle[:8]) + (" and {} more".format(len(idle) - 8) if len(idle) > 8 else "")
+        rest = len(known) - len(idle)
+        wanted = "ask for {}".format(rest) if rest else "it needs none"
+        yield "of {} GPUs, {} never used ({}): {}".format(
+            len(known), "1 was" if len(idle) == 1 else "{} were".format(len(idle)), which, wanted
+        )
+    busy = [each.use or 0.0 for each in known if (each.most or 0) >= 0.01]
+    if busy and sum(busy) / len(busy) < 0.3:
+        share = say_share(sum(busy), len(busy))
+        yield "GPUs waited most of the time ({} busy): often data comes too slowly, or too little at a time".format(
+            share
+        )
+
+
+def _time(report: Report) -> Iterator[str]:
+    time, job = report.time, report.job
+    if time and time.share < LOW and job.state == "COMPLETED" and time.asked - time.used > 1800:
+        yield "asked for {}, took {}: with a shorter --time jobs often start sooner".format(
+            say_time(time.asked), say_time(time.used)
+        )

@@ -1,0 +1,73 @@
+"""Slurm's own commands: what they answer, or why there is no answer. Who may see what is theirs to decide."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from dataclasses import replace
+from typing import Callable, List, Sequence
+
+from . import records
+from .records import Job
+
+LIMIT_S = 60
+# What runs a command and returns its output; tests have their own
+Run = Callable[[Sequence[str]], str]
+
+
+class UnansweredError(Exception):
+    """There is no answer; the message says why."""
+
+
+def jobs(wanted: str, run: Run) -> List[Job]:
+    """The jobs of a number, `123`, `123_4` or `123+1`; those that run with what they use at the moment."""
+    found = records.read(run(sacct("--jobs=" + wanted)))
+    return [_with_live(job, run) if job.runs else job for job in found]
+
+
+def sacct(*which: str) -> List[str]:
+    """The question to the accounting that `records.read` understands the answer to."""
+    return ["sacct", "--parsable2", "--noheader", "--delimiter=" + records.DELIMITER, *which, _format(records.FIELDS)]
+
+
+def _format(fields: Sequence[str]) -> str:
+    return "--format=" + ",".join(fields)
+
+
+def _with_live(job: Job, run: Run) -> Job:
+    argv = ["sstat", "--parsable2", "--noheader", "--delimiter=" + records.DELIMITER, "--allsteps"]
+    try:
+        steps = records.read_live(run([*argv, "--jobs=" + job.number, _format(records.LIVE_FIELDS)]))
+    except UnansweredError:
+        # it is somebody else's, or has just ended: what the accounting has is what there is
+        return job
+    if not steps:
+        return job
+    memory = [memory for _, memory in steps.values() if memory is not None]
+    # the accounting has the steps that ended already, sstat those that run
+    cpu = sum(seconds for seconds, _ in steps.values()) + (job.cpu_seconds or 0.0)
+    most = [*memory, *([job.memory_used] if job.memory_used is not None else [])]
+    return replace(job, cpu_seconds=cpu, memory_used=max(most) if most else None)
+
+
+def run_command(argv: Sequence[str]) -> str:
+    """Run one of Slurm's commands."""
+    try:
+        done = subprocess.run(
+            list(argv),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            # times as numbers, whatever the user likes to see
+            env={**os.environ, "LC_ALL": "C", "SLURM_TIME_FORMAT": "%s", "TZ": "UTC"},
+            timeout=LIMIT_S,
+            check=False,
+        )
+    except FileNotFoundError as error:
+        raise UnansweredError("{} is not installed here".format(argv[0])) from error
+    except subprocess.TimeoutExpired as error:
+        raise UnansweredError("{} has not answered in {} s".format(argv[0], LIMIT_S)) from error
+    if done.returncode:
+        said = " ".join(done.stderr.decode("utf-8", "replace").split())[:300]
+        raise UnansweredError("{}: {}".format(argv[0], said or "exits {}".format(done.returncode)))
+    return done.stdout.decode("utf-8", "replace")

@@ -1,0 +1,82 @@
+"""Used against asked: what a report is about, without words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Optional, Sequence
+
+from .records import Job
+from .summary import GpuUse
+
+
+@dataclass(frozen=True)
+class Measure:
+    """How much was used, of how much; in cores, bytes, seconds or GPUs."""
+
+    used: float
+    asked: float
+
+    @property
+    def share(self) -> float:
+        """Between 0 and, where a limit was not kept, more than 1."""
+        return self.used / self.asked
+
+
+@dataclass(frozen=True)
+class Report:
+    """All that is known of one job."""
+
+    job: Job
+    time: Optional[Measure] = None
+    cpu: Optional[Measure] = None
+    memory: Optional[Measure] = None
+    # the node that is nearest to its part of the memory, where the job has several
+    fullest: str = ""
+    gpu: Optional[Measure] = None
+    gpu_memory: Optional[Measure] = None
+
+    @property
+    def gpus(self) -> Sequence[GpuUse]:
+        """Each GPU that monitoring has seen."""
+        return self.job.summary.gpus if self.job.summary else ()
+
+
+def measure(job: Job) -> Report:
+    """A job's report; a measure is missing where either of its sides is."""
+    if not job.began:
+        return Report(job)
+    memory, fullest = _memory(job)
+    return Report(
+        job,
+        time=_of(float(job.elapsed), job.time_limit),
+        cpu=_of(None if job.cpu_seconds is None else job.cpu_seconds / job.elapsed, job.cpus),
+        memory=memory,
+        fullest=fullest,
+        gpu=_gpu(job),
+        gpu_memory=_gpu_memory(job),
+    )
+
+
+def _of(used: Optional[float], asked: Optional[float]) -> Optional[Measure]:
+    return Measure(used, asked) if used is not None and asked else None
+
+
+def _memory(job: Job) -> tuple[Optional[Measure], str]:
+    """The larger of what Slurm and what monitoring has seen: both look every so often and miss what is between."""
+    known = [each for each in (job.summary.nodes if job.summary else ()) if each.memory is not None]
+    seen = [] if job.memory_used is None else [float(job.memory_used)]
+    # all nodes' peaks need not have been at once: of several nodes their sum is what would have had to be asked
+    if known and len(known) == job.node_count:
+        seen.append(sum(each.memory or 0.0 for each in known))
+    fullest = max(known, key=lambda each: each.memory or 0.0).node if len(known) > 1 else ""
+    return _of(max(seen) if seen else None, job.memory_asked), fullest
+
+
+def _gpu(job: Job) -> Optional[Measure]:
+    used = [each.use for each in (job.summary.gpus if job.summary else ()) if each.use is not None]
+    return Measure(sum(used), len(used)) if used else None
+
+
+def _gpu_memory(job: Job) -> Optional[Measure]:
+    known = [each for each in (job.summary.gpus if job.summary else ()) if each.memory is not None and each.total]
+    return _of(sum(each.memory or 0.0 for each in known), sum(each.total or 0.0 for each in known)) if known else None

@@ -1,0 +1,140 @@
+"""Jobs as sacct and sstat print them. Source: sacct(1), sstat(1) of Slurm 22.05, 24.11 and 26.05."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Dict, Iterator, List, Optional, Tuple
+
+from . import summary, values
+from .summary import Summary
+
+# no field but the last has what users typed; a line that has it is cut at its first delimiters alone
+DELIMITER = "\x1f"
+FIELDS = (
+    "JobID",
+    "JobIDRaw",
+    "User",
+    "Account",
+    "Partition",
+    "State",
+    "ExitCode",
+    "Start",
+    "End",
+    "ElapsedRaw",
+    "TimelimitRaw",
+    "AllocCPUS",
+    "NNodes",
+    "NodeList",
+    "AllocTRES",
+    "TotalCPU",
+    "TRESUsageInTot",
+    "AdminComment",
+    "JobName",
+)
+LIVE_FIELDS = ("JobID", "TRESUsageInTot")
+_ID = re.compile(r"([0-9]{1,10}(?:[_+][0-9]{1,10})?)(?:\.[A-Za-z0-9_+-]{1,40})?")
+_RUNNING = ("RUNNING", "SUSPENDED", "COMPLETING", "STOPPED", "SIGNALING", "STAGE_OUT")
+
+
+@dataclass(frozen=True)
+class Job:
+    """One job; times in seconds since 1970, amounts in seconds and bytes, None where nobody knows."""
+
+    id: str
+    number: str
+    name: str
+    user: str
+    account: str
+    partition: str
+    state: str
+    exit_code: str
+    start: Optional[int]
+    end: Optional[int]
+    elapsed: int
+    time_limit: Optional[int]
+    cpus: int
+    node_count: int
+    nodes: str
+    memory_asked: Optional[int]
+    gpus: int
+    cpu_seconds: Optional[float]
+    memory_used: Optional[int]
+    summary: Optional[Summary]
+
+    @property
+    def runs(self) -> bool:
+        """Whether what it uses still grows."""
+        return self.state.split(" ")[0] in _RUNNING
+
+    @property
+    def began(self) -> bool:
+        """Whether it ever had anything."""
+        return self.start is not None and self.elapsed > 0
+
+
+def read(text: str) -> List[Job]:
+    """What `sacct --parsable2` prints of FIELDS, steps with their jobs."""
+    jobs: Dict[str, Dict[str, str]] = {}
+    steps: Dict[str, List[Dict[str, str]]] = {}
+    for line in text.split("\n"):
+        words = line.split(DELIMITER, len(FIELDS) - 1)
+        match = _ID.fullmatch(words[0])
+        if len(words) != len(FIELDS) or not match:
+            continue
+        row = dict(zip(FIELDS, words))
+        if match[1] == words[0]:
+            # what a name with line breaks pretends comes after the real one
+            jobs.setdefault(words[0], row)
+        else:
+            steps.setdefault(match[1], []).append(row)
+    return [_job(row, steps.get(name, [])) for name, row in jobs.items()]
+
+
+def _job(row: Dict[str, str], steps: List[Dict[str, str]]) -> Job:
+    tres = values.pairs(row["AllocTRES"])
+    memory = [used for step in steps if (used := _memory(step["TRESUsageInTot"])) is not None]
+    limit = values.number(row["TimelimitRaw"])
+    return Job(
+        id=row["JobID"],
+        number=row["JobIDRaw"],
+        name=values.clean(row["JobName"]),
+        user=values.clean(row["User"]),
+        account=values.clean(row["Account"]),
+        partition=values.clean(row["Partition"]),
+        state=values.clean(row["State"]),
+        exit_code=values.clean(row["ExitCode"]),
+        start=values.number(row["Start"]),
+        end=values.number(row["End"]),
+        elapsed=values.number(row["ElapsedRaw"]) or 0,
+        time_limit=None if limit is None else limit * 60,
+        cpus=values.number(row["AllocCPUS"]) or 0,
+        node_count=values.number(row["NNodes"]) or 0,
+        nodes=values.clean(row["NodeList"]),
+        memory_asked=values.size(tres.get("mem", "")),
+        gpus=values.number(tres.get("gres/gpu", "")) or 0,
+        cpu_seconds=values.seconds(row["TotalCPU"]),
+        memory_used=max(memory) if memory else None,
+        summary=summary.read(row["AdminComment"]),
+    )
+
+
+def _memory(tres: str) -> Optional[int]:
+    return values.size(values.pairs(tres).get("mem", ""))
+
+
+def read_live(text: str) -> Dict[str, Tuple[float, Optional[int]]]:
+    """CPU seconds and memory by step of a running job, from what `sstat --parsable2` prints of LIVE_FIELDS."""
+    found = {}
+    for name, tres in _rows(text):
+        cpu = values.seconds(values.pairs(tres).get("cpu", ""))
+        if cpu is not None:
+            found[name] = (cpu, _memory(tres))
+    return found
+
+
+def _rows(text: str) -> Iterator[Tuple[str, str]]:
+    for line in text.split("\n"):
+        words = line.split(DELIMITER)
+        if len(words) == len(LIVE_FIELDS) and _ID.fullmatch(words[0]):
+            yield words[0], words[1]

@@ -1,0 +1,131 @@
+"""The summary of a job that monitoring leaves in the accounting (AdminComment): one short JSON object.
+
+`{"deepopsctl": 1, "nodes": [["n1", 2.1, 3221225472]], "gpus": [["n1", "0", 0.9, 1.0, 2e9, 8e9]], "more": [0, 0]}`:
+cores used on average and memory at its most of each node; of each GPU utilisation on average and at its most, memory at
+its most and in all; how many nodes and GPUs were left out. null where nobody knows.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, List, Optional, Tuple
+
+MARK = "deepopsctl"
+VERSION = 1
+# AdminComment goes with every sacct: a job of a thousand nodes has the first of them and a note of the rest
+MOST_NODES, MOST_GPUS, LONGEST = 32, 64, 8192
+
+
+@dataclass(frozen=True)
+class NodeUse:
+    """What a job used on one node."""
+
+    node: str
+    cores: Optional[float]
+    memory: Optional[float]
+
+
+@dataclass(frozen=True)
+class GpuUse:
+    """What a job did with one GPU; ratios and bytes."""
+
+    node: str
+    gpu: str
+    use: Optional[float]
+    most: Optional[float]
+    memory: Optional[float]
+    total: Optional[float]
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What monitoring saw of a job; `more_*` were left out."""
+
+    nodes: Tuple[NodeUse, ...] = ()
+    gpus: Tuple[GpuUse, ...] = ()
+    more_nodes: int = 0
+    more_gpus: int = 0
+
+
+def write(summary: Summary) -> str:
+    """The text, with what goes beyond the bounds left out by number."""
+    nodes = [[each.node, _round(each.cores, 2), _round(each.memory, 0)] for each in summary.nodes[:MOST_NODES]]
+    gpus: List[List[Any]] = [
+        [
+            each.node,
+            each.gpu,
+            *(_round(value, 3) for value in (each.use, each.most)),
+            _whole(each.memory),
+            _whole(each.total),
+        ]
+        for each in summary.gpus[:MOST_GPUS]
+    ]
+    found = {
+        MARK: VERSION,
+        "nodes": nodes,
+        "gpus": gpus,
+        "more": [
+            summary.more_nodes + max(0, len(summary.nodes) - MOST_NODES),
+            summary.more_gpus + max(0, len(summary.gpus) - MOST_GPUS),
+        ],
+    }
+    return json.dumps(found, separators=(",", ":"))
+
+
+def _round(value: Optional[float], digits: int) -> Optional[float]:
+    return None if value is None else round(value, digits) if digits else int(value)
+
+
+def _whole(value: Optional[float]) -> Optional[int]:
+    return None if value is None else int(value)
+
+
+def is_ours(comment: str) -> bool:
+    """Whether a comment is a summary of ours, of any version."""
+    return _object(comment) is not None
+
+
+def read(comment: str) -> Optional[Summary]:
+    """The summary; None where the comment is somebody else's, or damaged."""
+    found = _object(comment)
+    if found is None or found.get(MARK) != VERSION:
+        return None
+    try:
+        more_nodes, more_gpus = found.get("more", [0, 0])
+        return Summary(
+            tuple(NodeUse(_name(node), _amount(cores), _amount(memory)) for node, cores, memory in found["nodes"]),
+            tuple(
+                GpuUse(_name(node), _name(gpu), *(_amount(value) for value in values))
+                for node, gpu, *values in found["gpus"]
+            ),
+            int(more_nodes),
+            int(more_gpus),
+        )
+    except (KeyError, TypeError, ValueError, OverflowError):
+        return None
+
+
+def _object(comment: str) -> Optional[dict[str, Any]]:
+    if len(comment) > LONGEST or not comment.startswith("{"):
+        return None
+    try:
+        found = json.loads(comment)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) and MARK in found else None
+
+
+def _name(value: object) -> str:
+    if not isinstance(value, str) or len(value) > 256:
+        raise ValueError("no name")
+    return value
+
+
+def _amount(value: object) -> Optional[float]:
+    if value is None:
+        return None
+    # NaN and infinity are numbers to json, and to nobody else
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < 1e18:
+        raise ValueError("no amount")
+    return float(value)

@@ -1,0 +1,106 @@
+"""The report as people read it."""
+
+from __future__ import annotations
+
+import time
+from typing import List, Optional, Sequence
+
+from .advice import SHORTEST_S, advise
+from .measures import Measure, Report
+from .summary import GpuUse
+from .values import say_count, say_share, say_size, say_time
+
+_BAR = 20
+# a node of eight GPUs, and its neighbour
+_MOST_GPUS = 16
+
+
+def render(report: Report) -> str:
+    """One job."""
+    job = report.job
+    lines = ["Job {}  {}".format(job.id, job.name), ""]
+    lines += _facts(report)
+    if not job.began:
+        return "\n".join([*lines, "", "It has not run, so it has used nothing."]) + "\n"
+    lines += ["", *_table(report)]
+    if report.gpus:
+        lines += ["", *_gpus(report.gpus, job.summary.more_gpus if job.summary else 0)]
+    lines += _remarks(report)
+    return "\n".join(line.rstrip() for line in lines) + "\n"
+
+
+def _facts(report: Report) -> List[str]:
+    job = report.job
+    owner = "{}, account {}, partition {}".format(job.user or "?", job.account or "?", job.partition or "?")
+    nodes = job.nodes if job.node_count < 2 else "{} ({} nodes)".format(job.nodes, job.node_count)
+    ended = "{} to {}".format(_when(job.start), "now" if job.runs else _when(job.end))
+    state = (
+        job.state if job.exit_code in ("", "0:0") or job.runs else "{}, exit status {}".format(job.state, job.exit_code)
+    )
+    facts = [("Owner", owner), ("State", state)]
+    facts += [("Ran", ended), ("Nodes", nodes)] if job.began else []
+    return ["{:<7} {}".format(key, value) for key, value in facts]
+
+
+def _when(seconds: Optional[int]) -> str:
+    return "?" if seconds is None else time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
+
+
+def _table(report: Report) -> List[str]:
+    job = report.job
+    rows = [_row("Time", report.time, say_time) or ["Time", say_time(job.elapsed), "no limit", "", ""]]
+    rows.append(_row("CPUs", report.cpu, say_count) or ["CPUs", "?", say_count(job.cpus), "", ""])
+    asked = "?" if job.memory_asked is None else say_size(job.memory_asked)
+    used = "?" if job.memory_used is None else say_size(job.memory_used)
+    rows.append(_row("Memory", report.memory, say_size) or ["Memory", used, asked, "", ""])
+    if job.gpus:
+        rows.append(_row("GPUs", report.gpu, say_count) or ["GPUs", "?", say_count(job.gpus), "", ""])
+        rows += [row for row in (_row("GPU memory", report.gpu_memory, say_size),) if row]
+    return _columns([["", "used", "asked", "", ""], *rows])
+
+
+def _row(name: str, measure: Optional[Measure], say: object) -> Optional[List[str]]:
+    if measure is None or not callable(say):
+        return None
+    share = say_share(measure.used, measure.asked)
+    return [name, say(measure.used), say(measure.asked), share, _bar(measure.share)]
+
+
+def _bar(share: float) -> str:
+    full = min(_BAR, max(0, round(share * _BAR)))
+    return "[{}{}]".format("#" * full, "." * (_BAR - full))
+
+
+def _columns(rows: Sequence[Sequence[str]]) -> List[str]:
+    widths = [max(len(row[column]) for row in rows) for column in range(5)]
+    return ["  ".join([row[0].ljust(widths[0]), *(row[n].rjust(widths[n]) for n in (1, 2, 3)), row[4]]) for row in rows]
+
+
+def _gpus(gpus: Sequence[GpuUse], more: int) -> List[str]:
+    rows = [["GPU", "busy", "at most", "memory", ""]]
+    for each in gpus[:_MOST_GPUS]:
+        memory = "?" if each.memory is None else say_size(each.memory)
+        of = "of {}".format(say_size(each.total)) if each.total else ""
+        rows.append(["{}:{}".format(each.node, each.gpu), _ratio(each.use), _ratio(each.most), memory, of])
+    left = more + max(0, len(gpus) - _MOST_GPUS)
+    return [*_columns(rows), *(["and {} more".format(left)] if left else [])]
+
+
+def _ratio(value: Optional[float]) -> str:
+    return "?" if value is None else say_share(value, 1.0)
+
+
+def _remarks(report: Report) -> List[str]:
+    job, found = report.job, []
+    if job.elapsed < SHORTEST_S:
+        found.append("It ran for less than {}: too short to say much.".format(say_time(SHORTEST_S)))
+    elif job.gpus and not report.gpus and job.runs:
+        found.append("What its GPUs did is told after its end.")
+    elif job.gpus and not report.gpus:
+        found.append("What its GPUs did is not known: monitoring has left no summary of it.")
+    if report.fullest:
+        found.append("Most memory on one node: {}.".format(report.fullest))
+    advice = advise(report)
+    if advice:
+        found += ["Next time:", *("- {}".format(sentence) for sentence in advice)]
+    return ["", *found] if found else []
