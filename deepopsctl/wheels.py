@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from deepopsctl.errors import DeepOpsError
 
@@ -46,6 +47,14 @@ def fetch(wheel: Wheel, cache: Path) -> Path:
         with tempfile.TemporaryDirectory(dir=cache, prefix=".fetching-") as folder:
             _download(wheel, Path(folder)).replace(kept)
     return kept
+
+
+def fetch_for(machine: str, library: Mapping[str, Any], cache: Path) -> Path:
+    """The wheel of an entry of versions.yml for a processor; one that is the same for all is under `any`."""
+    wheel = library["wheels"].get("any") or library["wheels"].get(machine)
+    if wheel is None:
+        raise DeepOpsError(f"there is no wheel of {library['package']} for {machine}")
+    return fetch(Wheel(library["package"], str(library["version"]), wheel["platform"], wheel["sha256"]), cache)
 
 
 def sha256_of(path: Path) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from deepopsctl.monitoring import jobreport, mysqldexporter, nodeexporter, nodemetrics
+from deepopsctl.monitoring import gpuexporters, jobreport, mysqldexporter, nodeexporter, nodemetrics
 from deepopsctl.monitoring.needs import Machine, Needs, together
 
 # Each is asked for each machine and answers with Needs() where it has nothing to do there. A new piece is a module
@@ -14,6 +14,7 @@ PIECES: tuple[Callable[[Machine], Needs], ...] = (
     nodemetrics.needs,
     jobreport.needs,
     mysqldexporter.needs,
+    gpuexporters.needs,
 )
 
 

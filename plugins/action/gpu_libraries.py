@@ -9,7 +9,7 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
 from deepopsctl.errors import DeepOpsError
-from deepopsctl.wheels import Wheel, cache_folder, fetch
+from deepopsctl.wheels import cache_folder, fetch_for
 
 
 class ActionModule(ActionBase):
@@ -36,11 +36,7 @@ class ActionModule(ActionBase):
         return {**result, **done}
 
     def _fetched(self, library: dict[str, Any], machine: str) -> str:
-        wheel = library["wheels"].get(machine)
-        if wheel is None:
-            raise AnsibleActionFail(f"there is no wheel of {library['package']} for {machine}")
-        wanted = Wheel(library["package"], str(library["version"]), wheel["platform"], wheel["sha256"])
         try:
-            return str(fetch(wanted, cache_folder(os.environ)))
+            return str(fetch_for(machine, library, cache_folder(os.environ)))
         except DeepOpsError as error:
-            raise AnsibleActionFail(f"{error.message}; {error.hint}") from error
+            raise AnsibleActionFail("; ".join(filter(None, (error.message, error.hint)))) from error

@@ -6,7 +6,7 @@ import re
 
 from ansible.module_utils import nvidia_node
 
-# they hold the device files; the last two are names that packages of others have
+# they hold the device files; of DCGM's some are names that packages of others have
 DAEMONS = (
     "nvidia-persistenced.service",
     "nvidia-fabricmanager.service",
@@ -14,6 +14,7 @@ DAEMONS = (
     "nvidia-dcgm.service",
     "dcgm-exporter.service",
     "nvidia-dcgm-exporter.service",
+    "deepops-gpumetrics.service",
 )
 # the role's own: its last step starts them
 OWN = ("nvidia-persistenced.service", "nvidia-fabricmanager.service")

@@ -26,6 +26,7 @@ PERSISTENCE = "nvidia-persistenced.service"
 CLIENTS = (
     "dcgm-exporter.service",
     "nvidia-dcgm-exporter.service",
+    "deepops-gpumetrics.service",
     "nvidia-dcgm.service",
     "dcgm.service",
     "nvsm.service",

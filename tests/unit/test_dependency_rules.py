@@ -17,7 +17,16 @@ CORE = [name for name in MODULES if not name.startswith("cli/") and name != "__m
 # runs on nodes, where nothing of ours is installed
 GPUCHECK = [name for name in MODULES if name.startswith("gpucheck/")]
 # the oldest Python that each of them meets there
-ON_NODES = {"gpucheck": (3, 8), "diskusage": (3, 9), "scratchpurge": (3, 9), "nodemetrics": (3, 9), "jobreport": (3, 9)}
+ON_NODES = {
+    "gpucheck": (3, 8),
+    "diskusage": (3, 9),
+    "scratchpurge": (3, 9),
+    "nodemetrics": (3, 9),
+    "jobreport": (3, 9),
+    "gpumetrics": (3, 9),
+}
+# what is brought to the node beside them
+BROUGHT = {"gpumetrics": {"nvitop", "nvitop_exporter", "prometheus_client", "pynvml"}}
 OF_NODES = [name for name in MODULES if name.partition("/")[0] in ON_NODES]
 ONLY = {
     "ansible_runner": {"runner.py"},
@@ -97,7 +106,8 @@ def test_what_runs_on_nodes_needs_the_standard_library_and_itself(name: str) -> 
     relative = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.level == 1}
     beyond = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.level > 1]
     # its own command line may be named in full: python -m starts it
-    foreign = imports_of_others(tree) - sys.stdlib_module_names - {f"deepopsctl.{package}.cli"}
+    known = sys.stdlib_module_names | {f"deepopsctl.{package}.cli"} | BROUGHT.get(package, set())
+    foreign = imports_of_others(tree) - known
 
     assert foreign == set()
     assert beyond == []

@@ -1,0 +1,20 @@
+"""The command line of `deepops-gpumetrics`: the libraries that it runs on are in a folder of their own."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+
+def main() -> int:
+    """Serve until the GPUs change."""
+    parser = argparse.ArgumentParser(prog="deepops-gpumetrics", description="A node's GPUs for Prometheus.")
+    parser.add_argument("--libraries", required=True, help="where nvitop-exporter and what it needs are unpacked")
+    parser.add_argument("--address", required=True, help="where to listen")
+    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--interval", type=float, default=10.0, help="seconds between two readings")
+    given = parser.parse_args()
+    sys.path.insert(0, given.libraries)
+    from .serving import serve
+
+    return serve(given.address, given.port, given.interval)

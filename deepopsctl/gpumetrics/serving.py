@@ -1,0 +1,96 @@
+"""Wait for a driver, serve its GPUs, and end where they change: systemd then starts it anew."""
+
+from __future__ import annotations
+
+import socket
+import sys
+import time
+from typing import Any, List, Mapping
+
+import pynvml
+from prometheus_client import CollectorRegistry, Gauge, start_http_server
+
+from . import health, watched
+
+_LOOK_AGAIN_S = 30.0
+# a GPU that is being reset is gone for a moment
+_CHANGED_ROUNDS = 3
+
+
+def serve(address: str, port: int, interval: float) -> int:
+    """Listens from the beginning: a node without a driver answers that it has none."""
+    registry = CollectorRegistry()
+    up = Gauge("deepops_gpu_driver_up", "1 where NVIDIA's driver answers and has GPUs.", registry=registry)
+    start_http_server(port, address, registry)
+    _wait_for_driver()
+    hostname, found = socket.gethostname(), watched.devices()
+    exporter = watched.GpuExporter(found, hostname, registry)
+    whole = {gpu.index: gpu for gpu in found if isinstance(gpu.index, int)}
+    labels: Mapping[int, Any] = {index: (hostname, str(index), gpu.name(), gpu.uuid()) for index, gpu in whole.items()}
+    state = health.Health(labels, registry)
+    state.watch()
+    up.set(1)
+    _say("serving {} GPUs".format(len(whole)))
+    first, rounds = _present(), 0
+    while rounds < _CHANGED_ROUNDS:
+        exporter.update()
+        state.update()
+        time.sleep(interval)
+        rounds = 0 if _present() == first else rounds + 1
+    _say("the GPUs are not what they were: starting anew")
+    return 0
+
+
+def _wait_for_driver() -> None:
+    """A node may get its driver later, or lose it: no reason to fail, and one to say so once."""
+    said = ""
+    while True:
+        reason = _missing()
+        if not reason:
+            return
+        if reason != said:
+            _say("{}: no GPU is served until that changes".format(reason))
+            said = reason
+        time.sleep(_LOOK_AGAIN_S)
+
+
+def _missing() -> str:
+    try:
+        pynvml.nvmlInit()
+        return "" if pynvml.nvmlDeviceGetCount() else "NVIDIA's driver has no GPU"
+    except pynvml.NVMLError_LibraryNotFound:
+        return "there is no NVIDIA driver (libnvidia-ml.so.1)"
+    except pynvml.NVMLError as error:
+        return "NVIDIA's driver does not answer ({})".format(error)
+
+
+def _present() -> List[Any]:
+    """UUIDs of GPUs and of their instances; of what does not answer, NVML's number for why."""
+    found: List[Any] = []
+    try:
+        for index in range(pynvml.nvmlDeviceGetCount()):
+            found += _uuids(index)
+    except pynvml.NVMLError as error:
+        found.append(error.value)
+    return found
+
+
+def _uuids(index: int) -> List[Any]:
+    try:
+        handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+        found = [pynvml.nvmlDeviceGetUUID(handle)]
+    except pynvml.NVMLError as error:
+        return [(index, error.value)]
+    try:
+        for number in range(pynvml.nvmlDeviceGetMaxMigDeviceCount(handle)):
+            instance = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, number)
+            found += [pynvml.nvmlDeviceGetUUID(instance)]
+    except pynvml.NVMLError:
+        # there are no more of them
+        return found
+    return found
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(text + "\n")
+    sys.stderr.flush()

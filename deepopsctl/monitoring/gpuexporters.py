@@ -1,0 +1,88 @@
+"""GPU exporters on nodes: how each is started. Which one it is, settings say (deepopsctl/gpuexporter.py).
+
+Their packages and libraries, of one version each, are brought by the role gpu_exporter before.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from deepopsctl import gpumetrics, nodeprograms
+from deepopsctl.gpuexporter import Exporter
+from deepopsctl.monitoring.listening import at
+from deepopsctl.monitoring.needs import File, Machine, Needs, Unit
+from deepopsctl.monitoring.systemdunits import service, started_by
+from deepopsctl.nodemetrics.jobmap import DCGM_FOLDER
+
+DCGM_UNIT = "nvidia-dcgm-exporter.service"
+DCGM_PORT = 9400
+COUNTERS = "/etc/deepopsctl/dcgm-counters.csv"
+# where nvidia-dcgm.service listens: two host engines would fight for the counters
+HOST_ENGINE = "localhost:5555"
+NAME = "deepops-gpumetrics"
+PROGRAM = f"/usr/local/sbin/{NAME}"
+PORT = 9401
+# Prometheus asks for GPUs this often
+EVERY_S = 15
+PORTS = {Exporter.DCGM: DCGM_PORT, Exporter.NVITOP: PORT}
+
+
+def needs(machine: Machine) -> Needs:
+    """Nothing on a machine without GPUs."""
+    exporter = Exporter(str(machine.settings.get("gpu_exporter", Exporter.NONE)))
+    if exporter is Exporter.DCGM:
+        return _dcgm(machine)
+    return _nvitop(machine) if exporter is Exporter.NVITOP else Needs()
+
+
+def _dcgm(machine: Machine) -> Needs:
+    counters = File(COUNTERS, Path(__file__).with_name("dcgm-counters.csv").read_text(encoding="utf-8"))
+    dropin = started_by(
+        DCGM_UNIT,
+        (
+            "/usr/bin/dcgm-exporter",
+            f"--collectors={COUNTERS}",
+            f"--address={at(machine.address, DCGM_PORT)}",
+            f"--remote-hostengine-info={HOST_ENGINE}",
+            f"--collect-interval={EVERY_S * 1000}",
+            f"--hpc-job-mapping-dir={DCGM_FOLDER}",
+        ),
+        # the first job makes it, and the exporter gives up without
+        f"ExecStartPre=/bin/mkdir -p {DCGM_FOLDER}",
+        # NVIDIA's unit has a log file that nobody rotates, gives up after an error, and some of its versions never end
+        "StandardOutput=journal",
+        "StandardError=journal",
+        "Restart=always",
+        "RestartSec=15",
+        "TimeoutStopSec=15",
+    )
+    return Needs(
+        files=(counters, dropin),
+        units=(Unit(DCGM_UNIT, restart_on=(counters.path, dropin.path), port=DCGM_PORT),),
+    )
+
+
+def _nvitop(machine: Machine) -> Needs:
+    sources = tuple(File(each.path, each.content, each.mode) for each in nodeprograms.program(gpumetrics, PROGRAM))
+    libraries = str(machine.settings["gpu_exporter_libraries"])
+    unit = service(
+        NAME,
+        "this node's GPUs for Prometheus, by nvitop-exporter",
+        (PROGRAM, f"--libraries={libraries}", f"--address={machine.address}", f"--port={PORT}"),
+        "Nice=10",
+        "MemoryMax=256M",
+        # it reads devices as root, which MIG instances ask for, and needs nothing else of root's
+        "CapabilityBoundingSet=",
+        "NoNewPrivileges=yes",
+        "ProtectSystem=strict",
+        "ProtectHome=yes",
+        "PrivateTmp=yes",
+        "ProtectControlGroups=yes",
+        "ProtectKernelTunables=yes",
+        "RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX",
+        "SystemCallArchitectures=native",
+    )
+    files = (*sources, unit)
+    return Needs(
+        files=files, units=(Unit(f"{NAME}.service", restart_on=tuple(file.path for file in files), port=PORT),)
+    )

@@ -1,0 +1,42 @@
+"""Run the module of the same name, and bring the wheels that it says are missing."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+
+from deepopsctl.errors import DeepOpsError
+from deepopsctl.wheels import cache_folder, fetch_for
+
+
+class ActionModule(ActionBase):
+    """The module is asked first; a node that has everything costs one call and no copy."""
+
+    TRANSFERS_FILES = True
+    _supports_check_mode = True
+
+    def run(self, tmp: Any = None, task_vars: Any = None) -> dict[str, Any]:
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        arguments = dict(self._task.args)
+        asked = self._execute_module(module_args={**arguments, "wheels": {}}, task_vars=task_vars)
+        if asked.get("failed") or not asked.get("missing") or self._task.check_mode:
+            return {**result, **asked}
+        folder = self._make_tmp_path()
+        try:
+            wheels = {}
+            for name in asked["missing"]:
+                local = self._fetched(arguments["libraries"][name], asked["machine"])
+                wheels[name] = self._transfer_file(local, self._connection._shell.join_path(folder, name + ".whl"))
+            done = self._execute_module(module_args={**arguments, "wheels": wheels}, task_vars=task_vars)
+        finally:
+            self._remove_tmp_path(folder)
+        return {**result, **done}
+
+    def _fetched(self, library: dict[str, Any], machine: str) -> str:
+        try:
+            return str(fetch_for(machine, library, cache_folder(os.environ)))
+        except DeepOpsError as error:
+            raise AnsibleActionFail("; ".join(filter(None, (error.message, error.hint)))) from error

@@ -1,0 +1,65 @@
+"""Python wheels unpacked side by side into one folder: libraries for one program, and for nobody else's Python."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import tempfile
+import zipfile
+
+# what a program needs at run time, and the licences that go with it
+KEPT = (".py", ".so", ".typed", "LICENSE", "METADATA")
+
+
+def wheel_for(library, machine):
+    """The hash and platform of a library's wheel for a machine's processor; those without machine code have one."""
+    return library["wheels"].get("any") or library["wheels"].get(machine)
+
+
+def sha256_of(path):
+    """A file's hash, whatever its size."""
+    digest = hashlib.sha256()
+    with open(path, "rb") as stream:
+        for chunk in iter(lambda: stream.read(2**20), b""):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def unpack(folder, wheels):
+    """All wheels, {path: sha256}, or none: the folder is there with everything, or as it was."""
+    parent = os.path.dirname(folder)
+    os.makedirs(parent, mode=0o755, exist_ok=True)
+    made = tempfile.mkdtemp(dir=parent, prefix=".new-")
+    try:
+        for path, sha256 in sorted(wheels.items()):
+            extract(path, sha256, made)
+        for place, folders, names in os.walk(made):
+            for name in folders:
+                os.chmod(os.path.join(place, name), 0o755)  # noqa: S103
+            for name in names:
+                os.chmod(os.path.join(place, name), 0o644)
+        os.chmod(made, 0o755)  # noqa: S103
+        shutil.rmtree(folder, ignore_errors=True)
+        os.rename(made, folder)
+    except BaseException:
+        shutil.rmtree(made, ignore_errors=True)
+        raise
+
+
+def extract(path, sha256, folder):
+    """What is kept of one wheel; another wheel, and a name that leads out of the folder, are errors."""
+    if sha256_of(path) != sha256:
+        raise ValueError("%s: not the wheel that is pinned" % os.path.basename(path))
+    with zipfile.ZipFile(path) as archive:
+        for member in archive.namelist():
+            if member.startswith("/") or ".." in member.split("/"):
+                raise ValueError("%s has a file %s" % (os.path.basename(path), member))
+            if member.endswith(KEPT) and not member.endswith("/"):
+                archive.extract(member, folder)
+
+
+def files_in(folder):
+    """Paths of all files below it."""
+    found = [os.path.join(place, name) for place, _, names in os.walk(folder) for name in names]
+    return sorted(path for path in found if not path.endswith(".pyc"))

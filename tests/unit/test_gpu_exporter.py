@@ -1,0 +1,117 @@
+"""Which exporter tells of a node's GPUs, and how each is started."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+
+from deepopsctl.gpuexporter import Exporter, ExporterPlan, plan_exporter
+from deepopsctl.monitoring import gpuexporters
+from deepopsctl.monitoring.needs import Machine, Needs
+from tests.nodeside import ROOT
+
+DCGM: dict[str, Any] = {
+    "version": "1:4.6.0-1",
+    "exporter": {"package": "datacenter-gpu-manager-exporter", "version": "4.8.3-1", "dcgm": "4.6.0"},
+}
+UNPAIRED = {**DCGM, "version": "1:4.7.0-1"}
+
+
+def machine(exporter: str, address: str = "192.0.2.7") -> Machine:
+    settings = {"gpu_exporter": exporter, "gpu_exporter_libraries": "/usr/local/lib/deepopsctl/nvitop-exporter-1.7.2"}
+    return Machine("gpu01", "hpc", frozenset({"nvidia_gpu"}), address, "Debian 12", settings=settings)
+
+
+@pytest.mark.parametrize(
+    ("wish", "has_dcgm", "dcgm", "exporter"),
+    [
+        ("auto", True, DCGM, Exporter.DCGM),
+        ("auto", False, DCGM, Exporter.NVITOP),
+        ("auto", True, UNPAIRED, Exporter.NVITOP),
+        ("nvitop", True, DCGM, Exporter.NVITOP),
+        ("none", True, DCGM, Exporter.NONE),
+        ("dcgm", True, DCGM, Exporter.DCGM),
+    ],
+)
+def test_the_exporter_follows_from_the_settings(
+    wish: str, has_dcgm: bool, dcgm: dict[str, Any], exporter: Exporter
+) -> None:
+    plan = plan_exporter(wish, dcgm, has_gpus=True, has_dcgm=has_dcgm)
+
+    assert (plan.exporter, plan.problems) == (exporter, ())
+
+
+@pytest.mark.parametrize("wish", ["auto", "dcgm", "nvitop", "none"])
+def test_a_node_without_gpus_has_no_exporter(wish: str) -> None:
+    assert plan_exporter(wish, DCGM, has_gpus=False, has_dcgm=True) == ExporterPlan(Exporter.NONE)
+
+
+def test_the_package_comes_in_the_version_that_goes_with_dcgm() -> None:
+    plan = plan_exporter("auto", DCGM, has_gpus=True, has_dcgm=True)
+
+    assert plan.packages == {"datacenter-gpu-manager-exporter": "4.8.3-1"}
+
+
+@pytest.mark.parametrize(
+    ("has_dcgm", "dcgm", "what", "hint"),
+    [
+        (False, DCGM, "asks DCGM, which is not wanted", "nvidia_dcgm: true"),
+        (True, UNPAIRED, "made for DCGM 4.6.0, and this one is 4.7.0", "a pair that NVIDIA has released"),
+    ],
+)
+def test_an_exporter_that_was_asked_for_and_can_not_be_is_refused(
+    has_dcgm: bool, dcgm: dict[str, Any], what: str, hint: str
+) -> None:
+    plan = plan_exporter("dcgm", dcgm, has_gpus=True, has_dcgm=has_dcgm)
+
+    assert plan.packages == {}
+    assert [what in problem and hint in todo for problem, todo in plan.problems] == [True]
+
+
+def test_an_unknown_exporter_is_refused_with_those_that_there_are() -> None:
+    plan = plan_exporter("dgcm", DCGM, has_gpus=True, has_dcgm=True)
+
+    assert plan.exporter is Exporter.NONE
+    assert plan.problems == (("monitoring_gpu_exporter is 'dgcm'", "choose one of auto, dcgm, nvitop, none"),)
+
+
+def test_the_pinned_versions_are_a_pair() -> None:
+    versions = yaml.safe_load((ROOT / "group_vars" / "all" / "versions.yml").read_text(encoding="utf-8"))
+
+    assert plan_exporter("dcgm", versions["deepops_dcgm"], has_gpus=True, has_dcgm=True).problems == ()
+
+
+def test_a_machine_without_gpus_needs_no_exporter() -> None:
+    assert gpuexporters.needs(machine("none")) == Needs()
+
+
+@pytest.mark.parametrize(("exporter", "port"), [("dcgm", 9400), ("nvitop", 9401)])
+def test_an_exporter_listens_on_the_management_address_alone(exporter: str, port: int) -> None:
+    needs = gpuexporters.needs(machine(exporter))
+    text = "".join(file.content for file in needs.files if file.path.startswith("/etc/systemd/"))
+
+    assert "192.0.2.7" in text
+    assert str(port) in text
+    assert [unit.port for unit in needs.units] == [port]
+
+
+def test_dcgm_exporter_asks_the_host_engine_that_runs_and_reads_the_map_of_jobs() -> None:
+    text = gpuexporters.needs(machine("dcgm")).files[1].content
+
+    assert "--remote-hostengine-info=localhost:5555" in text
+    assert "--hpc-job-mapping-dir=/run/deepops/gpus" in text
+    # an empty line takes NVIDIA's own command away
+    assert "\nExecStart=\n" in text
+
+
+def test_an_exporter_restarts_for_whatever_it_reads() -> None:
+    for exporter in ("dcgm", "nvitop"):
+        needs = gpuexporters.needs(machine(exporter))
+        assert needs.units[0].restart_on == tuple(file.path for file in needs.files)
+
+
+def test_an_ipv6_address_is_written_as_each_exporter_wants_it() -> None:
+    assert "--address=[2001:db8::7]:9400" in gpuexporters.needs(machine("dcgm", "2001:db8::7")).files[1].content
+    assert "--address=2001:db8::7" in gpuexporters.needs(machine("nvitop", "2001:db8::7")).files[-1].content
