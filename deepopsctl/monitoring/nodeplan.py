@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from deepopsctl.monitoring import gpuexporters, jobreport, mysqldexporter, nodeexporter, nodemetrics
+from deepopsctl.monitoring import gpuexporters, jobreport, mysqldexporter, nodeexporter, nodemetrics, slurmmetrics
 from deepopsctl.monitoring.needs import Machine, Needs, together
 
 # Each is asked for each machine and answers with Needs() where it has nothing to do there. A new piece is a module
@@ -12,6 +12,7 @@ from deepopsctl.monitoring.needs import Machine, Needs, together
 PIECES: tuple[Callable[[Machine], Needs], ...] = (
     nodeexporter.needs,
     nodemetrics.needs,
+    slurmmetrics.needs,
     jobreport.needs,
     mysqldexporter.needs,
     gpuexporters.needs,

@@ -24,6 +24,7 @@ ON_NODES = {
     "nodemetrics": (3, 9),
     "jobreport": (3, 9),
     "gpumetrics": (3, 9),
+    "slurmmetrics": (3, 9),
 }
 # what is brought to the node beside them
 BROUGHT = {"gpumetrics": {"nvitop", "nvitop_exporter", "prometheus_client", "pynvml"}}

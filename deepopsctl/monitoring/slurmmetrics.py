@@ -1,0 +1,80 @@
+"""The program that asks Slurm for the whole cluster, on the first controller, and tells node exporter there."""
+
+from __future__ import annotations
+
+import json
+
+from deepopsctl import nodeprograms, slurmmetrics
+from deepopsctl.monitoring.needs import File, Machine, Needs, Unit
+from deepopsctl.monitoring.nodeexporter import TEXTFILES
+from deepopsctl.monitoring.systemdunits import service
+from deepopsctl.slurmmetrics.cli import CONFIG
+
+NAME = "deepops-slurmmetrics"
+PROGRAM = f"/usr/local/sbin/{NAME}"
+# where node exporter finds it, and where it is: the program may write in a folder of its own alone
+LINK = f"{TEXTFILES}/slurmmetrics.prom"
+PATH = f"/run/{NAME}/slurm.prom"
+INTERVAL_S = 30
+SLURMCTLD_PORT = 6817
+
+_SANDBOX = (
+    # Slurm tells it everything, whatever PrivateData says; it changes nothing, and reads none of Slurm's secrets
+    "User=slurm",
+    "InaccessiblePaths=-/var/lib/slurm -/var/spool/slurmctld -/etc/slurm/slurmdbd.conf -/etc/munge",
+    "RuntimeDirectory=" + NAME,
+    "RuntimeDirectoryMode=0755",
+    "UMask=0022",
+    "CapabilityBoundingSet=",
+    "NoNewPrivileges=yes",
+    "ProtectSystem=strict",
+    "ProtectHome=yes",
+    "PrivateTmp=yes",
+    "PrivateDevices=yes",
+    "ProtectKernelTunables=yes",
+    "ProtectKernelModules=yes",
+    "ProtectControlGroups=yes",
+    "RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6 AF_NETLINK",
+    "RestrictNamespaces=yes",
+    "RestrictSUIDSGID=yes",
+    "LockPersonality=yes",
+    "SystemCallArchitectures=native",
+)
+
+
+def needs(machine: Machine) -> Needs:
+    """On the first controller; nothing elsewhere."""
+    if not machine.is_first_controller:
+        return Needs()
+    settings = {
+        "schema": 1,
+        "path": PATH,
+        "interval_s": INTERVAL_S,
+        "address": machine.address,
+        "port": machine.settings.get("slurmctld_port", SLURMCTLD_PORT),
+        "native": machine.is_on("slurm_native"),
+    }
+    config = File(CONFIG, json.dumps(settings, indent=1) + "\n")
+    sources = tuple(File(each.path, each.content, each.mode) for each in nodeprograms.program(slurmmetrics, PROGRAM))
+    unit = service(
+        NAME,
+        "what Slurm knows of nodes, jobs and itself, for node exporter",
+        (PROGRAM,),
+        # it is ready after its first look, and alive for as long as it ends one now and then
+        "Type=notify",
+        "TimeoutStartSec=180",
+        "WatchdogSec=300",
+        # + is as root: the folder of node exporter is root's
+        f"ExecStartPost=+/bin/ln -sfn {PATH} {LINK}",
+        # what nobody keeps up to date any more must not be shown
+        f"ExecStopPost=+/bin/rm -f {LINK}",
+        "Nice=10",
+        "CPUQuota=50%",
+        "MemoryMax=1G",
+        *_SANDBOX,
+    )
+    files = (*sources, config, unit)
+    return Needs(
+        files=files,
+        units=(Unit(f"{NAME}.service", restart_on=tuple(file.path for file in files)),),
+    )

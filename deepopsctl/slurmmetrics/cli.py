@@ -1,0 +1,57 @@
+"""Writes what Slurm knows of nodes, jobs and itself for node exporter."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any, Dict, List, Optional
+
+from .daemon import Daemon
+from .look import Slurm
+
+CONFIG = "/etc/deepopsctl/slurmmetrics.json"
+OK, FAILED, INVALID = 0, 1, 3
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="deepops-slurmmetrics", description=__doc__)
+    parser.add_argument("--config", default=CONFIG, help="where to write, and how often (default: %(default)s)")
+    parser.add_argument(
+        "action",
+        nargs="?",
+        choices=("run", "once"),
+        default="run",
+        help="run until told to stop (default); print one look",
+    )
+    return parser
+
+
+def main(arguments: Optional[List[str]] = None) -> int:
+    """Run it; returns the exit status."""
+    options = _parser().parse_args(arguments)
+    try:
+        config = _load(options.config)
+        # where slurmctld tells metrics itself, if Prometheus reads them there
+        endpoint = (str(config["address"]), int(config["port"])) if config["native"] else None
+        slurm, path, interval_s = Slurm(endpoint), Path(config["path"]), float(config["interval_s"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        sys.stderr.write("error: {}: {}\n".format(options.config, error))
+        return INVALID
+    if options.action == "once":
+        look = slurm.look(time.time())
+        sys.stdout.write(look.text)
+        sys.stderr.write("".join("error: {}\n".format(problem) for problem in look.problems))
+        return OK if look.up else FAILED
+    Daemon(slurm, path, interval_s).run()
+    return OK
+
+
+def _load(path: str) -> Dict[str, Any]:
+    with open(path, encoding="utf-8") as stream:
+        found = json.load(stream)
+    if not isinstance(found, dict):
+        raise ValueError("is no object")  # noqa: TRY004 - a fault of the file, not of a type
+    return found

@@ -1,0 +1,106 @@
+"""Samples, and the text that Prometheus reads them from: one HELP and TYPE for each name, samples in a fixed order."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Dict, Iterator, List, Mapping, Tuple
+
+# what a text of a person's may add to a label; more says nothing to anybody
+LABEL_LIMIT = 200
+_ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
+
+Labels = Tuple[Tuple[str, str], ...]
+
+
+@dataclass
+class Family:
+    """One metric: its name, what it says, and its samples by what follows the name (of a summary) and labels."""
+
+    name: str
+    help: str
+    kind: str = "gauge"
+    samples: Dict[Tuple[str, Labels], float] = field(default_factory=dict)
+
+    def add(self, value: float, **labels: str) -> None:
+        """Count something in; the same labels once more are added up."""
+        key = ("", _cleaned(labels))
+        self.samples[key] = self.samples.get(key, 0.0) + value
+
+    def set(self, value: float, **labels: str) -> None:
+        """Say a value; the last one said of the same labels stays."""
+        self.samples["", _cleaned(labels)] = value
+
+    def sum_up(self, values: List[float], quantiles: Mapping[float, float], **labels: str) -> None:
+        """Say a summary: how many values, their sum, and its quantiles."""
+        for quantile, value in quantiles.items():
+            self.set(value, **labels, quantile=f"{quantile:g}")
+        self.samples["_sum", _cleaned(labels)] = sum(values)
+        self.samples["_count", _cleaned(labels)] = len(values)
+
+
+class Families:
+    """All metrics of one round, by name."""
+
+    def __init__(self) -> None:
+        self._found: Dict[str, Family] = {}
+
+    def family(self, name: str, text: str, kind: str = "gauge") -> Family:
+        """The metric of that name, made when it is first asked for."""
+        return self._found.setdefault(name, Family(name, text, kind))
+
+    def say(self, name: str, text: str, value: float) -> None:
+        """A metric without labels."""
+        self.family(name, text).set(value)
+
+    def __iter__(self) -> Iterator[Family]:
+        return iter(self._found.values())
+
+    @property
+    def samples(self) -> int:
+        """How many time series that is."""
+        return sum(len(family.samples) for family in self._found.values())
+
+    def text(self) -> str:
+        """In Prometheus' text format."""
+        return "".join(_lines(self._found[name]) for name in sorted(self._found))
+
+
+def _cleaned(labels: Mapping[str, str]) -> Labels:
+    return tuple((name, cleaned(text)) for name, text in labels.items())
+
+
+def cleaned(text: str) -> str:
+    """A label's value: no control characters, no half letters, no more than `LABEL_LIMIT`."""
+    whole = text.encode("utf-8", "replace").decode("utf-8")
+    plain = "".join(letter if letter.isprintable() else " " for letter in whole)
+    return plain if len(plain) <= LABEL_LIMIT else plain[: LABEL_LIMIT - 3] + "..."
+
+
+def _lines(family: Family) -> str:
+    if not family.samples:
+        return ""
+    lines: List[str] = [f"# HELP {family.name} {_help(family.help)}", f"# TYPE {family.name} {family.kind}"]
+    lines += [
+        f"{family.name}{suffix}{_labels(dict(labels))} {number(value)}"
+        for (suffix, labels), value in sorted(family.samples.items())
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _labels(labels: Mapping[str, str]) -> str:
+    inside = ",".join(f'{name}="{text.translate(_ESCAPES)}"' for name, text in labels.items())
+    return f"{{{inside}}}" if inside else ""
+
+
+def _help(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("\n", "\\n")
+
+
+def number(value: float) -> str:
+    """A value as text: whole numbers without a fraction."""
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "+Inf" if value > 0 else "-Inf"
+    return str(int(value)) if value == int(value) and abs(value) < 1e17 else repr(value)

@@ -1,0 +1,109 @@
+"""One look at Slurm: a question to each of squeue, sinfo and sdiag, one to slurmdbd, and the text that follows."""
+
+from __future__ import annotations
+
+import http.client
+import re
+import time
+from dataclasses import dataclass
+from typing import Callable, Optional, Sequence, Tuple
+
+from . import jobs, native, nodes, own, statistics
+from .asking import AskingError, ask
+from .exposition import Families
+from .waits import Waits
+
+# A slurmctld that is overloaded answers late, and asking more often makes it later.
+COMMAND_LIMIT_S = 20.0
+DATABASE_LIMIT_S = 10.0
+ENDPOINT_LIMIT_S = 3.0
+VERSION = ("sinfo", "--version")
+DATABASE = ("sacctmgr", "--noheader", "--parsable2", "show", "cluster", "format=cluster")
+# A page of the endpoint that only lists the others: no lock of slurmctld's is taken for it.
+ENDPOINT = "/metrics"
+_VERSION = re.compile(r"[0-9]+\.[0-9]+(\.[0-9]+)?")
+
+Ask = Callable[[Sequence[str], float], str]
+
+
+@dataclass(frozen=True)
+class Look:
+    """What was seen: the text, and one sentence for each thing that went wrong."""
+
+    text: str
+    up: bool
+    problems: tuple[str, ...]
+
+
+class Slurm:
+    """Slurm as seen from here, look after look."""
+
+    def __init__(self, endpoint: Optional[Tuple[str, int]], asked: Ask = ask) -> None:
+        self._endpoint = endpoint
+        self._ask = asked
+        self._waits = Waits()
+
+    def look(self, now: float) -> Look:
+        """Ask everything once. Where Slurm does not answer, nothing is told but that."""
+        started = time.monotonic()
+        found = Families()
+        problems = []
+        up = True
+        try:
+            self._add(found, now)
+        except AskingError as error:
+            found, up = Families(), False
+            problems.append(str(error))
+        try:
+            self._ask(DATABASE, DATABASE_LIMIT_S)
+        except AskingError as error:
+            problems.append(str(error))
+            database = 0
+        else:
+            database = 1
+        found.say("deepops_slurmdbd_up", "Whether slurmdbd answers, with its database.", database)
+        found.say("deepops_slurm_up", "Whether Slurm answered all questions of the last look.", int(up))
+        found.say("deepops_slurm_collect_seconds", "How long the last look took.", time.monotonic() - started)
+        return Look(found.text(), up, tuple(problems))
+
+    def _add(self, found: Families, now: float) -> None:
+        # the cheapest question first: where it fails, the others are not asked
+        figures = statistics.parse(self._ask(statistics.COMMAND, COMMAND_LIMIT_S))
+        if not figures:
+            raise AskingError("sdiag: said nothing of a scheduler")
+        told_nodes, bad_nodes = nodes.parse(self._ask(nodes.COMMAND, COMMAND_LIMIT_S))
+        told_jobs, bad_jobs = jobs.parse(self._ask(jobs.COMMAND, COMMAND_LIMIT_S))
+        # from their nodes: one that has none would take one more question
+        partitions = {name for node in told_nodes for name in node.partitions}
+        # each time, as it costs slurmctld nothing: packages are replaced under a running program
+        match = _VERSION.search(self._ask(VERSION, COMMAND_LIMIT_S))
+        version = match[0] if match else ""
+        if not self._is_native():
+            native.add_nodes(found, told_nodes)
+            native.add_jobs(found, told_jobs, told_nodes)
+            native.add_partitions(found, partitions, told_jobs, told_nodes)
+            for name, value in figures.items():
+                found.say(name, "As sdiag tells it.", value)
+        own.add_nodes(found, told_nodes)
+        own.add_jobs(found, told_jobs)
+        self._waits.see(told_jobs, now)
+        own.add_starts(found, self._waits)
+        own.add_queue(found, partitions, told_jobs, now)
+        queue = figures.get("slurm_slurmdbd_queue_size", 0.0)
+        found.say("deepops_slurmdbd_queue_size", "Messages to slurmdbd that slurmctld keeps until it is back.", queue)
+        unreadable = "Lines of Slurm's commands that could not be read; a text in them has control characters."
+        found.say("deepops_slurm_unreadable_records", unreadable, bad_nodes + bad_jobs)
+        found.family("deepops_slurm_version_info", "1 for the release of Slurm.").set(1, version=version)
+
+    def _is_native(self) -> bool:
+        """Whether slurmctld tells these names itself, to anybody: then Prometheus has them from there."""
+        if self._endpoint is None:
+            return False
+        asked = http.client.HTTPConnection(*self._endpoint, timeout=ENDPOINT_LIMIT_S)
+        try:
+            asked.request("GET", ENDPOINT)
+            return asked.getresponse().status == http.client.OK
+        except (OSError, http.client.HTTPException):
+            return False
+        finally:
+            asked.close()

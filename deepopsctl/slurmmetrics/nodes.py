@@ -1,0 +1,77 @@
+"""sinfo's nodes: a line for each node in each of its partitions, made one node again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Dict, FrozenSet, List, Mapping, Tuple
+
+from .records import gpus_of_gres, layout, mebibytes, rows, whole_number
+
+FIELDS = (
+    "NodeList", "PartitionName", "StateComplete", "CPUsState", "Memory", "AllocMem", "FreeMem", "Gres", "GresUsed",
+    "User", "Timestamp", "Reason",
+)  # fmt: skip
+COMMAND = ("sinfo", "--noheader", "--all", "--Node", "-O", layout(FIELDS))
+# of a node's states, one of these is what it is; the others are flags
+BASES = ("allocated", "blocked", "down", "error", "future", "idle", "mixed", "unknown")
+
+
+@dataclass(frozen=True)
+class Node:
+    """One node. Memory in bytes; `free_memory` None where the node has not told it."""
+
+    name: str
+    partitions: Tuple[str, ...]
+    states: FrozenSet[str]
+    cpus: int
+    cpus_allocated: int
+    memory: int
+    memory_allocated: int
+    memory_free: int | None
+    gpus: Mapping[str, int]
+    gpus_allocated: Mapping[str, int]
+    reason: str
+    by: str
+    since: int
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether jobs are on it."""
+        return self.cpus_allocated > 0 or "completing" in self.states
+
+    @property
+    def is_drained(self) -> bool:
+        """Whether it is out of service, and no job is left on it."""
+        return "drain" in self.states and not self.is_busy
+
+
+def parse(text: str) -> Tuple[List[Node], int]:
+    """The nodes by name, and how many records can't be read."""
+    found, unreadable = rows(text, len(FIELDS))
+    lines: Dict[str, List[str]] = {}
+    partitions: Dict[str, List[str]] = {}
+    for record in found:
+        lines[record[0]] = record
+        # a node in no partition has an empty one
+        partitions.setdefault(record[0], []).extend([record[1]] if record[1] else [])
+    return [_node(lines[name], tuple(sorted(partitions[name]))) for name in sorted(lines)], unreadable
+
+
+def _node(record: List[str], partitions: Tuple[str, ...]) -> Node:
+    name, _, state, cpus, memory, allocated, free, gres, used, by, since, reason = record
+    counts = [whole_number(each) for each in cpus.split("/")]
+    return Node(
+        name=name,
+        partitions=partitions,
+        states=frozenset(state.lower().split("+")),
+        cpus=counts[3] if len(counts) == 4 else 0,
+        cpus_allocated=counts[0],
+        memory=mebibytes(memory),
+        memory_allocated=mebibytes(allocated),
+        memory_free=mebibytes(free) if free.isdigit() else None,
+        gpus=gpus_of_gres(gres),
+        gpus_allocated=gpus_of_gres(used),
+        reason="" if reason == "none" else reason,
+        by="" if by == "Unknown" else by,
+        since=whole_number(since),
+    )

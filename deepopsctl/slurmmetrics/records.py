@@ -1,0 +1,71 @@
+"""Tables as squeue and sinfo print them for `-O FIELD:.0SEPARATOR,...`: whole fields, and ends that no text has.
+
+Reasons and names come from people: they hold spaces, commas, bars and line ends, but no control characters of these.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Iterator, List, Mapping, Sequence, Tuple
+
+# ASCII's own: unit separator, record separator
+FIELD, RECORD = "\x1f", "\x1e"
+_UNITS = {"": 20, "K": 10, "M": 20, "G": 30, "T": 40, "P": 50}
+_AMOUNT = re.compile(r"([0-9]+(?:\.[0-9]+)?)([KMGTP]?)")
+_GRES = re.compile(r"gpu(?::([A-Za-z][^:(,]*))?(?::([0-9]+))?(?:\([^)]*\))?")
+
+
+def layout(fields: Sequence[str]) -> str:
+    """The argument of -O. `.0` asks for as much room as each text takes: without it, texts are cut."""
+    return "".join(f"{name}:.0{FIELD}," for name in fields[:-1]) + f"{fields[-1]}:.0{RECORD}"
+
+
+def rows(text: str, fields: int) -> Tuple[List[List[str]], int]:
+    """The records, and how many there were that can't be read: a text in them must have had a separator in it."""
+    found = [each.lstrip("\n").split(FIELD) for each in text.split(RECORD)]
+    if found[-1] == [""]:
+        found.pop()
+    whole = [[word.strip() for word in record] for record in found if len(record) == fields]
+    return whole, len(found) - len(whole)
+
+
+def whole_number(text: str) -> int:
+    """A number; 0 for `N/A`, `Unknown`, `n/s` and what else stands for none."""
+    return int(text) if text.isascii() and text.isdigit() else 0
+
+
+def mebibytes(text: str) -> int:
+    """Bytes of an amount as Slurm writes memory: `2000`, `16000M`, `1.50T`; 0 for none."""
+    match = _AMOUNT.fullmatch(text)
+    return int(float(match[1]) * (1 << _UNITS[match[2]])) if match else 0
+
+
+def tres(text: str) -> Mapping[str, str]:
+    """`cpu=4,mem=2000M,gres/gpu:h100=2` as a mapping."""
+    found = (pair.partition("=") for pair in text.split(","))
+    return {name: value for name, separator, value in found if separator}
+
+
+def gpus_of_tres(found: Mapping[str, str]) -> Mapping[str, int]:
+    """{type: count}; '' counts those of which Slurm tells no type."""
+    typed = {
+        name[len("gres/gpu:") :]: whole_number(value) for name, value in found.items() if name.startswith("gres/gpu:")
+    }
+    untyped = whole_number(found.get("gres/gpu", "")) - sum(typed.values())
+    return {**typed, **({"": untyped} if untyped > 0 else {})}
+
+
+def gpus_of_gres(text: str) -> Mapping[str, int]:
+    """{type: count} of `gpu:h100:4(S:0-1),gpu:2(IDX:0,3)`; what is no GPU is left out."""
+    found: dict[str, int] = {}
+    for kind, count in _gres(text):
+        found[kind] = found.get(kind, 0) + count
+    return found
+
+
+def _gres(text: str) -> Iterator[Tuple[str, int]]:
+    # commas stand between resources, and within their brackets
+    for word in re.split(r",(?![^(]*\))", text):
+        match = _GRES.fullmatch(word)
+        if match:
+            yield match[1] or "", int(match[2] or 1)
