@@ -12,6 +12,7 @@ from types import MappingProxyType
 
 from deepopsctl import nodemetrics, nodeprograms
 from deepopsctl.jobdirectories import PIECES
+from deepopsctl.monitoring.identity import AUTHORITY, CERTIFICATE
 from deepopsctl.monitoring.needs import File, Machine, Needs, Unit
 from deepopsctl.monitoring.nodeexporter import TEXTFILES
 from deepopsctl.monitoring.systemdunits import service
@@ -26,8 +27,17 @@ def _jobs(machine: Machine) -> Mapping[str, object] | None:
     return {"map": FOLDER, "dcgm": DCGM_FOLDER} if machine.runs_jobs else None
 
 
+def _certificates(machine: Machine) -> Mapping[str, object] | None:
+    ours = [AUTHORITY, CERTIFICATE] if machine.is_on("logs") else []
+    given = machine.settings.get("certificates")
+    paths = [*ours, *(given if isinstance(given, list) else [])]
+    return {"paths": paths} if paths else None
+
+
 # What each collector is told on a machine; None where it has nothing to do.
-COLLECTORS: Mapping[str, Callable[[Machine], Mapping[str, object] | None]] = MappingProxyType({"jobs": _jobs})
+COLLECTORS: Mapping[str, Callable[[Machine], Mapping[str, object] | None]] = MappingProxyType(
+    {"jobs": _jobs, "certificates": _certificates}
+)
 
 
 def needs(machine: Machine) -> Needs:

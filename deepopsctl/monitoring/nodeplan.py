@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from deepopsctl.monitoring import gpuexporters, jobreport, mysqldexporter, nodeexporter, nodemetrics, slurmmetrics
+from deepopsctl.monitoring import (
+    gpuexporters,
+    jobreport,
+    logs,
+    mysqldexporter,
+    nodeexporter,
+    nodemetrics,
+    slurmmetrics,
+)
 from deepopsctl.monitoring.needs import Machine, Needs, together
 
 # Each is asked for each machine and answers with Needs() where it has nothing to do there. A new piece is a module
@@ -15,6 +23,7 @@ PIECES: tuple[Callable[[Machine], Needs], ...] = (
     slurmmetrics.needs,
     jobreport.needs,
     mysqldexporter.needs,
+    logs.needs,
     gpuexporters.needs,
 )
 

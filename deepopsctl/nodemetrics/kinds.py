@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Dict
 
-from . import jobs
+from . import certificates, jobs
 from .samples import Kind
 
 KINDS: Dict[str, Kind] = {
     "jobs": jobs.KIND,
+    "certificates": certificates.KIND,
 }

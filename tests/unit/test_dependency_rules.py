@@ -21,6 +21,7 @@ ON_NODES = {
     "gpucheck": (3, 8),
     "diskusage": (3, 9),
     "scratchpurge": (3, 9),
+    "logcollector": (3, 9),
     "nodemetrics": (3, 9),
     "jobreport": (3, 9),
     "gpumetrics": (3, 9),

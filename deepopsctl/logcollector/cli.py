@@ -1,0 +1,69 @@
+"""The log host's two programs: the door that journals come in by, and what keeps the collection within its bounds."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import sys
+import time
+from typing import Any, Coroutine, List, Optional
+
+from . import door, tidy
+from .bounds import DAY_S, Bounds
+from .places import FOLDER
+
+OK, FAILED = 0, 1
+# systemd's first socket
+SOCKET = 3
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="deepops-logs", description=__doc__)
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    opened = verbs.add_parser("door", help="take what nodes send, on the socket that systemd passes")
+    opened.add_argument("--certificate", required=True)
+    opened.add_argument("--key", required=True)
+    opened.add_argument("--authority", required=True, help="whose certificates nodes must have")
+    opened.add_argument("--store", required=True, type=int, help="port of systemd-journal-remote on 127.0.0.1")
+    kept = verbs.add_parser("tidy", help="remove what is too old or too much")
+    kept.add_argument("--days", required=True, type=float)
+    kept.add_argument("--gigabytes", required=True, type=float)
+    kept.add_argument("--folder", default=FOLDER, help="(default: %(default)s)")
+    return parser
+
+
+def main(arguments: Optional[List[str]] = None) -> int:
+    """Run one of them; returns the exit status."""
+    options = _parser().parse_args(arguments)
+    try:
+        if options.verb == "door":
+            _open(options)
+        elif os.path.isdir(options.folder):
+            _tidy(options)
+    except OSError as error:
+        sys.stderr.write("error: {}\n".format(error))
+        return FAILED
+    return OK
+
+
+def _open(options: argparse.Namespace) -> None:
+    tls = door.context(options.certificate, options.key, options.authority)
+    with contextlib.suppress(asyncio.CancelledError):
+        asyncio.run(_until_told(door.serve(socket.socket(fileno=SOCKET), tls, ("127.0.0.1", options.store))))
+
+
+def _tidy(options: argparse.Namespace) -> None:
+    bounds = Bounds(options.days * DAY_S, int(options.gigabytes * 1e9))
+    done = tidy.tidy(options.folder, bounds, time.time(), tidy.systemctl)
+    sys.stdout.write("".join(line + "\n" for line in done))
+
+
+async def _until_told(serving: Coroutine[Any, Any, None]) -> None:
+    task = asyncio.ensure_future(serving)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+    await task

@@ -1,0 +1,93 @@
+"""The door: TLS with a certificate from both ends, then what the node sends goes on to systemd-journal-remote as it is.
+
+Debian builds systemd-journal-remote without GnuTLS. It can't refuse a client then, whoever that is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import ssl
+import sys
+from typing import Any, Dict, Tuple
+
+from .places import address_of
+
+CHUNK = 1 << 16
+HANDSHAKE_S = 10
+# all nodes come at once after this machine was away
+BACKLOG = 4096
+# a node that lost its power says no goodbye
+KEEPALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 20, "TCP_KEEPCNT": 3}
+_GONE = (OSError, EOFError, asyncio.TimeoutError)
+
+
+def context(certificate: str, key: str, authority: str) -> ssl.SSLContext:
+    """Who we are, and whose certificates we take."""
+    made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    made.minimum_version = ssl.TLSVersion.TLSv1_2
+    made.verify_mode = ssl.CERT_REQUIRED
+    made.load_cert_chain(certificate, key)
+    made.load_verify_locations(authority)
+    return made
+
+
+async def serve(listener: socket.socket, tls: ssl.SSLContext, store: Tuple[str, int]) -> None:
+    """Until cancelled."""
+
+    async def admit(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        name = _common_name(writer)
+        try:
+            # as from the node's own address: systemd-journal-remote keeps a file for each
+            onward = await asyncio.open_connection(*store, local_addr=(address_of(name), 0))
+        except OSError as error:
+            _say("{}: {}:{}: {}".format(name, store[0], store[1], error.strerror or error))
+            writer.close()
+            return
+        _keep_alive(writer)
+        await asyncio.gather(_pass_on(reader, onward[1]), _pass_on(onward[0], writer))
+
+    server = await asyncio.start_server(
+        admit, sock=listener, ssl=tls, ssl_handshake_timeout=HANDSHAKE_S, backlog=BACKLOG
+    )
+    asyncio.get_running_loop().set_exception_handler(_unheard)
+    try:
+        await asyncio.Event().wait()
+    finally:
+        # not wait_closed(): from Python 3.12 on it waits for the last node to hang up
+        server.close()
+
+
+async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Until one of them goes; the other is told so."""
+    with contextlib.suppress(*_GONE):
+        while True:
+            chunk = await reader.read(CHUNK)
+            if not chunk:
+                break
+            writer.write(chunk)
+            await writer.drain()
+    writer.close()
+
+
+def _common_name(writer: asyncio.StreamWriter) -> str:
+    subject = writer.get_extra_info("peercert")["subject"]
+    return next(str(value) for part in subject for key, value in part if key == "commonName")
+
+
+def _keep_alive(writer: asyncio.StreamWriter) -> None:
+    connection = writer.get_extra_info("socket")
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in KEEPALIVE.items():
+        connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+
+
+def _unheard(_: asyncio.AbstractEventLoop, told: Dict[str, Any]) -> None:
+    """A handshake that failed, in one line."""
+    _say("refused: {}".format(told.get("exception") or told.get("message")))
+
+
+def _say(what: str) -> None:
+    sys.stderr.write(what + "\n")
+    sys.stderr.flush()

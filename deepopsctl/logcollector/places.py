@@ -1,0 +1,28 @@
+"""Where a node's journal is kept on the log host."""
+
+from __future__ import annotations
+
+import hashlib
+
+FOLDER = "/var/log/journal/remote"
+
+
+def address_of(name: str) -> str:
+    """The loopback address that a node's journal is handed to systemd-journal-remote from.
+
+    It keeps a file for each address that it hears from, and Debian's can't ask for certificates: the door does, and
+    comes from an address that is the node's alone. 15 million of them: that two nodes share one, and so a file, is
+    unlikely, and their lines still have their names.
+    """
+    first, second, third = hashlib.sha256(name.encode()).digest()[:3]
+    return "127.{}.{}.{}".format(16 + first % 240, second, third)
+
+
+def file_of(name: str) -> str:
+    """The file that a node's journal is written to; older ones have `@` and more before `.journal`."""
+    return "{}/remote-{}.journal".format(FOLDER, address_of(name))
+
+
+def files_of(name: str) -> str:
+    """All files of a node, as `journalctl --file` takes them."""
+    return "{}/remote-{}*.journal*".format(FOLDER, address_of(name))

@@ -1,0 +1,87 @@
+"""The collector of certificates: until when those on this node are good. PEM files, by paths and patterns."""
+
+from __future__ import annotations
+
+import calendar
+import glob
+import re
+import ssl
+import time
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, Tuple
+
+from .samples import GAUGE, Collect, Kind, Metric, Sample
+
+METRICS: Mapping[str, Metric] = {
+    "deepops_certificate_expires_seconds": Metric(GAUGE, "When a certificate ends, unix time; of a file's, the first."),
+    "deepops_certificate_readable": Metric(GAUGE, "Whether a watched file holds a certificate."),
+}
+# a pattern may fit a whole bundle of authorities
+MOST_FILES = 200
+LARGEST = 1 << 20
+_PEM = re.compile("-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
+_SEQUENCE, _VERSION, _UTC_TIME = 0x30, 0xA0, 0x17
+
+
+def _make(settings: Mapping[str, Any]) -> Collect:
+    paths = [str(path) for path in settings["paths"]]
+    return lambda: look(paths)
+
+
+KIND = Kind(METRICS, _make)
+
+
+def look(paths: Iterable[str]) -> List[Sample]:
+    """All that are there; a path that is no pattern and not there can't be read."""
+    ends: Dict[str, float] = {}
+    for path in _found(paths):
+        try:
+            ends[path] = min(_ends(path))
+        except (OSError, ValueError, IndexError):
+            ends[path] = 0.0
+    expires = [Sample("deepops_certificate_expires_seconds", end, {"path": path}) for path, end in ends.items() if end]
+    readable = [Sample("deepops_certificate_readable", float(end > 0), {"path": path}) for path, end in ends.items()]
+    return expires + readable
+
+
+def _found(paths: Iterable[str]) -> List[str]:
+    found = [name for path in paths for name in (sorted(glob.glob(path)) if glob.has_magic(path) else [path])]
+    return list(dict.fromkeys(found))[:MOST_FILES]
+
+
+def _ends(path: str) -> Iterator[float]:
+    with open(path, encoding="ascii", errors="replace") as stream:
+        text = stream.read(LARGEST)
+    for pem in _PEM.findall(text):
+        yield ends_at(ssl.PEM_cert_to_DER_cert(pem))
+
+
+def ends_at(der: bytes) -> float:
+    """The end of a certificate's validity, unix time. Python shows it of no file but by a private function."""
+    _, certificate, _ = _element(der)
+    _, signed, _ = _element(certificate)
+    tag, _, rest = _element(signed)
+    if tag == _VERSION:
+        # its number, which the first version has not
+        _, _, rest = _element(rest)
+    for _ in ("signature algorithm", "issuer"):
+        _, _, rest = _element(rest)
+    tag, validity, _ = _element(rest)
+    if tag != _SEQUENCE:
+        raise ValueError("no validity where it has to be")
+    _, _, rest = _element(validity)
+    tag, when, _ = _element(rest)
+    # two digits of a year are of 1950 to 2049 (RFC 5280)
+    text = when.decode("ascii")
+    century = "" if tag != _UTC_TIME else "19" if text >= "50" else "20"
+    return float(calendar.timegm(time.strptime(century + text, "%Y%m%d%H%M%SZ")))
+
+
+def _element(der: bytes) -> Tuple[int, bytes, bytes]:
+    """The first element of DER: its tag, its content, and what follows it."""
+    length, start = der[1], 2
+    if length & 0x80:
+        start += length & 0x7F
+        length = int.from_bytes(der[2:start], "big")
+    if len(der) < start + length:
+        raise ValueError("cut off")
+    return der[0], der[start : start + length], der[start + length :]

@@ -1,0 +1,93 @@
+"""Until when a node's certificates are good, read with nothing but Python's standard library."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509.oid import NameOID
+
+from deepopsctl.monitoring import validity
+from deepopsctl.monitoring.pki import Authority, new_authority
+from deepopsctl.nodemetrics.certificates import KIND, ends_at, look
+
+
+def certificate(end: datetime, key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey) -> x509.Certificate:
+    name = x509.Name(
+        [x509.NameAttribute(NameOID.COMMON_NAME, "a" * 60), x509.NameAttribute(NameOID.LOCALITY_NAME, "b" * 100)]
+    )
+    builder = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
+    builder = builder.serial_number(7).not_valid_before(end - timedelta(3650)).not_valid_after(end)
+    return builder.sign(key, hashes.SHA256())
+
+
+def told(*paths: Path | str) -> dict[tuple[str, str], float]:
+    return {(sample.name, Path(sample.labels["path"]).name): sample.value for sample in look(map(str, paths))}
+
+
+@pytest.mark.parametrize("year", [1999, 2026, 2049, 2050, 2126])
+@pytest.mark.parametrize("key", [ec.generate_private_key(ec.SECP256R1()), rsa.generate_private_key(65537, 2048)])
+def test_the_end_of_any_certificate_is_read(year: int, key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey) -> None:
+    end = datetime(year, 2, 28, 23, 59, 58, tzinfo=UTC)
+
+    assert ends_at(certificate(end, key).public_bytes(Encoding.DER)) == end.timestamp()
+
+
+def test_of_a_file_with_several_the_first_to_end_counts(tmp_path: Path) -> None:
+    key = ec.generate_private_key(ec.SECP256R1())
+    ends = [datetime(2031, 1, 1, tzinfo=UTC), datetime(2030, 1, 1, tzinfo=UTC)]
+    chain = tmp_path / "chain.pem"
+    chain.write_bytes(b"# a chain\n" + b"".join(certificate(end, key).public_bytes(Encoding.PEM) for end in ends))
+
+    assert told(chain)["deepops_certificate_expires_seconds", "chain.pem"] == ends[1].timestamp()
+
+
+def test_the_clusters_own_certificates_are_read(tmp_path: Path) -> None:
+    today = validity.today()
+    authority = Authority(new_authority(today))
+    (tmp_path / "authority.crt").write_text(authority.certificate, encoding="utf-8")
+    (tmp_path / "node.crt").write_text(authority.identify("gpu01", ["192.0.2.1"], today).certificate, encoding="utf-8")
+
+    found = told(f"{tmp_path}/*.crt")
+
+    node = found["deepops_certificate_expires_seconds", "node.crt"]
+    assert node == validity.of_period(validity.period_of(today)).end.timestamp()
+    assert found["deepops_certificate_expires_seconds", "authority.crt"] > node
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"no certificate",
+        b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
+        b"-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n",
+        b"-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n",
+    ],
+)
+def test_what_can_not_be_read_is_told_and_hides_no_other(tmp_path: Path, content: bytes) -> None:
+    broken, missing, good = tmp_path / "broken.pem", tmp_path / "missing.pem", tmp_path / "good.pem"
+    broken.write_bytes(content)
+    key = ec.generate_private_key(ec.SECP256R1())
+    good.write_bytes(certificate(datetime(2030, 1, 1, tzinfo=UTC), key).public_bytes(Encoding.PEM))
+
+    found = told(broken, missing, good)
+
+    readable = {name: value for (metric, name), value in found.items() if metric == "deepops_certificate_readable"}
+    assert readable == {"broken.pem": 0, "missing.pem": 0, "good.pem": 1}
+    assert ("deepops_certificate_expires_seconds", "broken.pem") not in found
+
+
+def test_a_pattern_that_fits_nothing_is_no_fault(tmp_path: Path) -> None:
+    assert told(f"{tmp_path}/*.pem") == {}
+
+
+def test_every_sample_is_one_of_the_metrics(tmp_path: Path) -> None:
+    samples = KIND.make({"paths": [str(tmp_path / "missing.pem")]})()
+
+    assert {sample.name for sample in samples} <= set(KIND.metrics)
