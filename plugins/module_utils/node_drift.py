@@ -48,6 +48,8 @@ def unit_differences(units):
             found.append("%s runs" % name)
         if node_record.is_pending(name):
             found.append("%s still has to restart" % name)
+        if node_record.is_pending("%s.reload" % name):
+            found.append("%s still has to read its files anew" % name)
     return found
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 
 from ansible.module_utils import node_record
+
+KINDS = ("packages", "files", "units", "directories", "logins")
 
 
 def _path(component, step):
@@ -13,13 +16,19 @@ def _path(component, step):
 
 
 def load(component, step):
-    """{packages, files}: names and paths that are ours."""
+    """{packages, files, units, directories, logins}: names and paths that are ours."""
     try:
         with open(_path(component, step), "rb") as stream:
             kept = json.loads(stream.read())
-        return {kind: list(kept[kind]) for kind in ("packages", "files")}
-    except (OSError, ValueError, KeyError, TypeError):
-        return {"packages": [], "files": []}
+        return {kind: list(kept.get(kind, [])) for kind in KINDS}
+    except (OSError, ValueError, AttributeError, TypeError):
+        return {kind: [] for kind in KINDS}
+
+
+def is_left_of(component):
+    """Whether anything that any step of a component brought is still here."""
+    steps = glob.glob(_path(component, "*"))
+    return any(any(load(component, os.path.basename(path).split(".")[-2]).values()) for path in steps)
 
 
 def save(component, step, owned):

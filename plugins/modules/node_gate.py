@@ -13,11 +13,16 @@ description:
 options:
   component: {description: Component to look at., type: str, required: true}
   digest: {description: Hash of the desired state; empty never matches., type: str, default: ""}
-  steps: {description: Steps that must have a record with that digest., type: list, elements: str, required: true}
+  steps:
+    description: Steps that must have a record with that digest; none where nothing of the component is to be here.
+    type: list
+    elements: str
+    required: true
   run:
     description:
       - The components that are deployed one right after the other, in their order, with the steps of each on this node.
-        Those after I(component) are compared, too, up to the first that has anything to do here.
+        Those after I(component) are compared, too, up to the first that has anything to do here; those without steps
+        wherever they are.
     type: list
     elements: dict
     default: []
@@ -43,7 +48,7 @@ EXAMPLES = r"""
 RETURN = r"""
 clean: {description: True when nothing has to be done., type: bool, returned: always}
 settled:
-  description: Components of I(run) after this one that have nothing to do here, up to the first that has.
+  description: Other components of I(run) that have nothing to do here.
   type: list
   elements: str
   returned: always
@@ -56,20 +61,46 @@ foreign:
   returned: always
 """
 
-from ansible.module_utils import node_drift, node_platform, node_record, slurm_convergence, slurm_running
+from ansible.module_utils import (
+    node_drift,
+    node_owned,
+    node_platform,
+    node_record,
+    slurm_convergence,
+    slurm_running,
+)
 from ansible.module_utils.basic import AnsibleModule
 
 
-def settled(given):
-    """Later components that need nothing here, before the first that does: its work may change the next answer."""
-    names = [entry["component"] for entry in given["run"]]
-    later = given["run"][names.index(given["component"]) + 1 :] if given["component"] in names else []
-    found = []
-    for entry in later:
-        if entry["steps"] and node_drift.reasons(entry["component"], given["digest"], entry["steps"]):
-            break
-        found += [entry["component"]] if entry["steps"] else []
+def is_left_of(component):
+    """Whether a component that is to have nothing here has something all the same."""
+    return bool(node_record.steps(component)) or node_owned.is_left_of(component)
+
+
+def settled(given, clean):
+    """Other components of the run that need nothing here.
+
+    Of those that are wanted, the later ones before the first that does: its work may change the next answer. Of those
+    that are not, all that have left nothing.
+    """
+    found, may_follow = [], False
+    for entry in given["run"]:
+        if entry["component"] == given["component"]:
+            may_follow = clean
+        elif not entry["steps"]:
+            may_follow = may_follow and not is_left_of(entry["component"])
+            found += [] if is_left_of(entry["component"]) else [entry["component"]]
+        elif may_follow:
+            may_follow = not node_drift.reasons(entry["component"], given["digest"], entry["steps"])
+            found += [entry["component"]] if may_follow else []
     return found
+
+
+def reasons(given):
+    """Why the node needs the component that the call is about."""
+    if given["steps"]:
+        return node_drift.reasons(given["component"], given["digest"], given["steps"])
+    return ["no longer wanted"] if is_left_of(given["component"]) else []
 
 
 def main():
@@ -85,7 +116,7 @@ def main():
         },
         supports_check_mode=True,
     )
-    found = node_drift.reasons(module.params["component"], module.params["digest"], module.params["steps"])
+    found = reasons(module.params)
     problem, out_of_service = slurm_convergence.out_of_service(module.params["registered"])
     found += [problem] if problem else []
     found += ["%s: %s" % (name, node.sentence()) for name, node in out_of_service.items()]
@@ -93,7 +124,7 @@ def main():
     module.exit_json(
         changed=False,
         clean=not found,
-        settled=[] if found else settled(module.params),
+        settled=settled(module.params, not found),
         recorded=node_record.steps(module.params["component"]),
         reasons=found,
         unregistered=list(out_of_service),

@@ -71,6 +71,7 @@ from ansible.module_utils import (
     node_owned,
     node_packages,
     node_record,
+    node_taking,
     node_units,
 )
 from ansible.module_utils.basic import AnsibleModule
@@ -150,33 +151,9 @@ def take_away(step):
         node_files.take_away(step.noted, path)
         step.owned["files"].remove(path)
     gone = [name for name in step.owned["packages"] if name not in step.wanted["packages"]]
-    present = node_packages.installed(gone)
-    removable = look_what_goes(step, list(present)) if present else []
-    if present and not removable:
-        step.module.warn("kept, other packages need it: %s" % " ".join(sorted(present)))
-    elif present:
-        purge(step, present, removable)
+    node_taking.take_packages(step.noted, gone, step.module.warn, step.wanted["lock_wait"])
     step.owned["packages"] = [name for name in step.owned["packages"] if name not in gone]
     step.remember()
-
-
-def look_what_goes(step, names):
-    try:
-        return node_packages.removable_with(names)
-    except node_packages.PackageError as error:
-        step.module.fail_json(msg="cannot remove %s: %s" % (" ".join(sorted(names)), error), hint=error.hint)
-
-
-def purge(step, present, removable):
-    for name in sorted(present):
-        others = len(removable) - len(present)
-        step.noted.did("package", name, "remove", detail="and %d that came with it" % others if others else "")
-    if step.noted.dry:
-        return
-    try:
-        node_packages.remove(removable, step.wanted["lock_wait"])
-    except node_packages.PackageError as error:
-        step.module.fail_json(msg="cannot remove %s: %s" % (" ".join(sorted(present)), error), hint=error.hint)
 
 
 def converge(step):

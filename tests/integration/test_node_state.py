@@ -56,14 +56,18 @@ class Node:
         return [reason.replace(f"{self.folder}/", "") for reason in gate["reasons"]]
 
 
-def module_utils_with_record_in(folder: Path, state: Path) -> Path:
-    """A copy of module_utils whose one difference is where the node's record is kept."""
+def module_utils_with_record_in(folder: Path, state: Path, variable: str = "") -> Path:
+    """A copy of module_utils whose one difference is where the node's record is kept.
+
+    With the name of an environment variable each value of it has a record of its own there.
+    """
     copied = folder / "module_utils"
     shutil.copytree(MODULE_UTILS, copied, ignore=shutil.ignore_patterns("__pycache__"))
     module = copied / "node_record.py"
     text = module.read_text(encoding="utf-8")
     assert text.count('"/var/lib/deepopsctl"') == 1
-    module.write_text(text.replace('"/var/lib/deepopsctl"', json.dumps(str(state))), encoding="utf-8")
+    where = f"{str(state)!r}" + (f' + "/" + os.environ[{variable!r}]' if variable else "")
+    module.write_text(text.replace('"/var/lib/deepopsctl"', where), encoding="utf-8")
     return copied
 
 
@@ -164,12 +168,34 @@ def tasks_for(folder: Path) -> list[dict[str, Any]]:
         state("missing package, in check mode", check=True, packages=["dpkg", "no-such-package-anywhere"]),
         gate("gate, package", steps=("package",)),
     ]
+    kept, gone = ({"path": f"{folder}/own/{name}/file", "content": "x\n", **mine} for name in ("kept", "gone"))
+    folders = [{"path": f"{folder}/own/{name}", **mine} for name in ("kept", "gone")]
+    both = {"directories": folders, "files": [kept, gone]}
+
+    def owned(name: str, *, check: bool = False, **changes: object) -> dict[str, Any]:
+        wanted = {"component": "owned", "step": "things", "digest": "d1", "owned": True, **changes}
+        return {"name": name, "node_state": wanted, "check_mode": check, "ignore_errors": True}
+
+    owning = [
+        {"name": "there before", "ansible.builtin.file": {"path": f"{folder}/own/kept", "state": "directory"}},
+        owned("plan with problems", plan={**both, "problems": ["no address", "no package"]}),
+        owned("things, in check mode", check=True, plan=both),
+        owned("things", plan=both),
+        owned("fewer, in check mode", check=True, plan={"directories": folders[:1], "files": [kept]}),
+        owned("fewer", plan={"directories": folders[:1], "files": [kept]}),
+        edit("somebody else's", content="y", dest=f"{folder}/own/kept/other"),
+        owned("none, in check mode", check=True, plan={}),
+        owned("none", plan={}),
+        owned("none again", plan={}),
+        {"name": "gate, nothing left", "node_gate": {"component": "owned", "digest": "d1", "steps": []}},
+    ]
     return [
         *in_check_mode,
         *deployed,
         *broken,
         *secrets,
         *refused,
+        *owning,
         *(systemd if shutil.which("systemctl") else []),
         *(packages if shutil.which("dpkg-query") else []),
     ]
@@ -272,6 +298,30 @@ class TestCheckMode:
     @needs_systemctl
     def test_units_that_do_not_run_would_be_started(self, node: Node) -> None:
         assert node.actions("unit, in check mode") == ["started no-such-unit-anywhere.service"]
+
+
+class TestOwned:
+    def test_what_is_no_longer_wanted_goes_with_the_folder_that_came_for_it(self, node: Node) -> None:
+        assert node.changes("fewer") == [("file", f"{node.folder}/own/gone/file", "remove")]
+        assert not (node.folder / "own" / "gone").exists()
+
+    def test_what_was_there_before_or_holds_somebody_elses_stays(self, node: Node) -> None:
+        assert node.changes("none") == [("file", f"{node.folder}/own/kept/file", "remove")]
+        assert [path.name for path in (node.folder / "own" / "kept").iterdir()] == ["other"]
+
+    def test_it_goes_once_and_leaves_no_record(self, node: Node) -> None:
+        assert not node["none again"].changed
+        assert node.reasons("gate, nothing left") == []
+
+    @pytest.mark.parametrize("run", ["things", "fewer", "none"])
+    def test_check_mode_tells_the_same_and_takes_nothing(self, node: Node, run: str) -> None:
+        assert node.changes(run)
+        assert node.changes(f"{run}, in check mode") == node.changes(run)
+
+    def test_a_plan_that_can_not_work_touches_nothing(self, node: Node) -> None:
+        assert node["plan with problems"].status == "failed"
+        assert node["plan with problems"].data["msg"] == "no address; no package"
+        assert ("directory", f"{node.folder}/own/gone", "set") in node.changes("things")
 
 
 class TestSecrets:

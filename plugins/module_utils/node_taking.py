@@ -1,0 +1,125 @@
+"""Take away from a node what a setting brought and no longer wants: that, and nothing that was there before."""
+
+from __future__ import annotations
+
+import os
+
+from ansible.module_utils import node_failure, node_files, node_owned, node_packages, node_record, node_units
+
+UNIT_FOLDER = "/etc/systemd/system/"
+# folders that are made on the way to a file of ours and are nobody else's
+_ON_THE_WAY = (UNIT_FOLDER, "/usr/local/lib/deepopsctl/")
+
+
+class Taking:
+    """One step's property: noted before anything is brought, so that a cut-off run loses none."""
+
+    def __init__(self, noted, wanted, warn):
+        self.noted = noted
+        self.wanted = wanted
+        self.warn = warn
+        self.names = {
+            "packages": list(wanted["packages"]),
+            "units": [unit["name"] for unit in wanted["units"]],
+            "files": [file["path"] for file in wanted["files"]],
+            "directories": [directory["path"] for directory in wanted["directories"]],
+        }
+        self.owned = node_owned.load(wanted["component"], wanted["step"])
+
+    def remember(self):
+        if not self.noted.dry:
+            node_owned.save(self.wanted["component"], self.wanted["step"], self.owned)
+
+    def foresee(self):
+        """What is about to come is ours, and what is there already is not; files are in any case."""
+        present = node_packages.installed(self.names["packages"])
+        shown = node_units.show(self.names["units"])
+        new = {
+            "packages": [name for name in self.names["packages"] if name not in present],
+            "units": [name for name in self.names["units"] if shown[name].get("LoadState") == "not-found"],
+            "files": self.names["files"],
+            "directories": [path for path in self.names["directories"] if not os.path.isdir(path)],
+        }
+        for kind, names in new.items():
+            self.owned[kind] += [name for name in names if name not in self.owned[kind]]
+        self.remember()
+
+    def gone(self, kind):
+        return [name for name in self.owned[kind] if name not in self.names[kind]]
+
+    def take_files(self):
+        """Stop units that nobody wants any more and remove such files; returns the paths of these."""
+        for name in self.gone("units"):
+            stop(self.noted, name)
+        return [path for path in self.gone("files") if node_files.take_away(self.noted, path)]
+
+    def take_rest(self, removed):
+        """When the files are gone and systemd knows: what is left of them, packages, folders that are empty."""
+        if not self.noted.dry:
+            for path in removed:
+                remove_empty(os.path.dirname(path), _ON_THE_WAY)
+        self.go_on_without(removed)
+        take_packages(self.noted, self.gone("packages"), self.warn, self.wanted["lock_wait"])
+        for path in reversed(self.gone("directories")):
+            if not self.noted.dry:
+                remove_empty(path, (os.path.dirname(path) + "/",))
+        for kind, wanted in self.names.items():
+            self.owned[kind] = [name for name in self.owned[kind] if name in wanted]
+        self.remember()
+
+    def go_on_without(self, paths):
+        """Units that were there before us run as they did: a drop-in of ours has changed how."""
+        dropins = [os.path.dirname(path) for path in paths if path.startswith(UNIT_FOLDER)]
+        names = [os.path.basename(folder)[: -len(".d")] for folder in dropins if folder.endswith(".d")]
+        theirs = [name for name in dict.fromkeys(names) if name not in self.owned["units"]]
+        for name, facts in node_units.show(theirs).items():
+            if not node_units.is_active(facts):
+                continue
+            self.noted.did("unit", name, "restart")
+            if not self.noted.dry:
+                node_failure.run(["systemctl", "restart", name])
+
+
+def stop(noted, name):
+    """Stop and disable a unit, where there is one."""
+    facts = node_units.show([name])[name]
+    if not noted.dry:
+        node_record.clear_pending(name)
+        node_record.clear_pending("%s.reload" % name)
+    if facts.get("LoadState") == "not-found":
+        return
+    if not node_units.is_active(facts) and facts.get("UnitFileState") != "enabled":
+        return
+    noted.did("unit", name, "stop")
+    if not noted.dry:
+        node_failure.run(["systemctl", "disable", "--now", "--quiet", name])
+
+
+def take_packages(noted, gone, warn, lock_wait):
+    """Purge packages with what came for them alone; none where somebody else's needs one. Raises PackageError."""
+    present = node_packages.installed(gone)
+    if not present:
+        return
+    names = " ".join(sorted(present))
+    try:
+        removable = node_packages.removable_with(list(present))
+        if not removable:
+            warn("kept, other packages need it: %s" % names)
+            return
+        others = len(removable) - len(present)
+        for name in sorted(present):
+            noted.did("package", name, "remove", detail="and %d that came with it" % others if others else "")
+        if not noted.dry:
+            node_packages.remove(removable, lock_wait)
+    except node_packages.PackageError as error:
+        raise node_packages.PackageError("cannot remove %s: %s" % (names, error), error.hint) from error
+
+
+def remove_empty(folder, below):
+    """Remove a folder that nothing is in, and those above it, as far as they are below one of these."""
+    while folder.startswith(tuple(below)):
+        try:
+            os.rmdir(folder)
+        except OSError:
+            return
+        folder = os.path.dirname(folder)
