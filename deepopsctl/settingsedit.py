@@ -10,7 +10,7 @@ import yaml
 from deepopsctl.errors import InputError
 from deepopsctl.yamlout import block
 
-_INTRO = "\n# Taken from the cluster that was there before; edit it as you like.\n"
+_INTRO = "\n# Taken from the node list that this cluster was made from; edit it as you like.\n"
 
 
 def with_settings(text: str, wanted: Mapping[str, object], where: str = "settings.yml") -> str:

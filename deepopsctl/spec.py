@@ -45,9 +45,13 @@ def parse_spec(text: str, where: str) -> Cluster:
 
 def draft_spec(text: str, where: str, problems: Problems) -> Draft:
     """The machines and partitions of a cluster.yml, to be finished or to be added to."""
-    draft = Draft(where, problems)
     check_markers(text, where, problems)
-    document = parse_yaml(text, where, problems)
+    return draft_document(parse_yaml(text, where, problems), where, problems)
+
+
+def draft_document(document: Document | None, where: str, problems: Problems) -> Draft:
+    """The same of what was parsed already; None is what can't be read."""
+    draft = Draft(where, problems)
     if document is None:
         draft.incomplete = True
     elif isinstance(document.value, dict):

@@ -40,6 +40,7 @@ def lab() -> None:
 @click.option("--login", type=click.IntRange(0, 80), default=0, show_default=True, help="Login nodes, at least.")
 @click.option("--os", type=click.Choice(SYSTEMS), help="The nodes' system.  [default: debian13]")
 @click.option("--gpus", metavar="TYPE:COUNT", help="Simulated GPUs of each compute node, for example h100:2.")
+@click.option("--monitoring", is_flag=True, help="A deploy there brings Prometheus and what belongs to it as well.")
 @click.option("--sudo-password", is_flag=True, help="sudo on the nodes asks for the password (to try -K).")
 @click.option("--output", type=click.Path(path_type=Path, dir_okay=False), help="Write the node list here.")
 @click.option("--rebuild", is_flag=True, help="Build the node image anew, although there is one.")
@@ -52,6 +53,7 @@ def up(
     login: int,
     os: str | None,
     gpus: str | None,
+    monitoring: bool,
     sudo_password: bool,
     output: Path | None,
     rebuild: bool,
@@ -67,7 +69,7 @@ def up(
 
     if single and login:
         raise click.UsageError("--single is one machine: it has no login nodes")
-    request = LabRequest(name, compute, login, os or "", _parse_gpus(gpus), sudo_password, single)
+    request = LabRequest(name, compute, login, os or "", _parse_gpus(gpus), sudo_password, single, monitoring)
     with _orderly_interrupt():
         made = lab_up.up(LabStore.default(), request, say, output=output, rebuild=rebuild)
     _describe(made)

@@ -37,6 +37,7 @@ class LabRequest:
     gpus: Gpus | None = None
     sudo_asks: bool = False
     single: bool = False
+    monitoring: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,11 +115,16 @@ def contradictions(
     return tuple(found)
 
 
-def render_node_list(name: str, user: str, nodes: Iterable[tuple[LabNode, str]]) -> str:
-    """The node list that `init --from` reads, in cluster.yml's own form; nodes come with their addresses."""
+def render_node_list(name: str, user: str, nodes: Iterable[tuple[LabNode, str]], *, monitoring: bool = False) -> str:
+    """The node list that `init --from` reads, in cluster.yml's own form; nodes come with their addresses.
+
+    A lab is here for a few minutes: it is watched only where that was asked for, and Grafana has no package in Debian.
+    """
+    settings = "monitoring_enabled: true, grafana_enabled: false" if monitoring else "monitoring_enabled: false"
     lines = [
         f"# The nodes of lab {name!r}, written by `deepopsctl lab up`.",
         "schema: 1",
+        f"settings: {{{settings}}}",
         f"cluster: {{name: {name}, user: {user}}}",
         "nodes:",
     ]

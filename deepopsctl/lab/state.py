@@ -28,6 +28,8 @@ class LabRecord:
     gpus: Gpus | None
     sudo_asks: bool
     nodes: tuple[LabNode, ...]
+    # whether its node list asks for it
+    monitoring: bool = False
 
     @property
     def single(self) -> bool:
@@ -180,6 +182,7 @@ def _record_object(record: LabRecord) -> dict[str, object]:
             | ({"also": [str(role) for role in node.also]} if node.also else {})
             for node in record.nodes
         ],
+        "monitoring": record.monitoring,
     }
 
 
@@ -199,6 +202,7 @@ def _parse_record(data: dict[str, object]) -> LabRecord:
         gpus=_parse_gpus(data["gpus"]),
         sudo_asks=bool(data["sudo_password"]),
         nodes=tuple(_parse_node(node) for node in nodes),
+        monitoring=bool(data.get("monitoring", False)),
     )
 
 

@@ -102,7 +102,8 @@ def _target(request: LabRequest, before: LabRecord | None) -> LabRecord:
     """The lab as it shall be: what was asked for, and what it has already."""
     if before is None:
         os_name = request.os or layout.DEFAULT_OS
-        return LabRecord(request.name, os_name, request.gpus, request.sudo_asks, layout.plan_nodes(request))
+        nodes = layout.plan_nodes(request)
+        return LabRecord(request.name, os_name, request.gpus, request.sudo_asks, nodes, request.monitoring)
     problems = layout.contradictions(
         request, os=before.os, gpus=before.gpus, sudo_asks=before.sudo_asks, single=before.single
     )
@@ -111,7 +112,8 @@ def _target(request: LabRequest, before: LabRecord | None) -> LabRecord:
     wanted = layout.plan_nodes(replace(request, gpus=before.gpus))
     have = {node.name for node in before.nodes}
     added = (node for node in wanted if node.name not in have)
-    return replace(before, nodes=layout.in_order((*before.nodes, *added)))
+    monitoring = before.monitoring or request.monitoring
+    return replace(before, nodes=layout.in_order((*before.nodes, *added)), monitoring=monitoring)
 
 
 def _present(
@@ -142,13 +144,17 @@ def _bring_up(task: Task, node_list: Path) -> tuple[tuple[LabNode, str], ...]:
     crew = Crew()
     try:
         nodes = _start(task, crew)
-        node_list.write_text(layout.render_node_list(task.record.name, USER, nodes), encoding="utf-8")
+        node_list.write_text(_node_list(task.record, nodes), encoding="utf-8")
         task.folder.save(task.record)
     except BaseException:  # Ctrl-C too: nothing half-made stays behind
         _undo(task, crew)
         raise
     crew.join()
     return nodes
+
+
+def _node_list(record: LabRecord, nodes: tuple[tuple[LabNode, str], ...]) -> str:
+    return layout.render_node_list(record.name, USER, nodes, monitoring=record.monitoring)
 
 
 def _start(task: Task, crew: Crew) -> tuple[tuple[LabNode, str], ...]:

@@ -14,14 +14,14 @@ from deepopsctl.readers.hostlist import draft_hostlist
 from deepopsctl.readers.hostsfile import draft_hosts_file
 from deepopsctl.readers.slurm import draft_slurm_conf
 from deepopsctl.readers.table import draft_table
+from deepopsctl.readers.yamllist import draft_yaml
 from deepopsctl.sourcetext import MAX_BYTES, decode, read_source
-from deepopsctl.spec import draft_spec
 
 Reader = Callable[[str, str, Problems], Draft]
 SiteReader = Callable[[str, str, Path | None, Problems], Draft]
 
 READERS: dict[Form, Reader] = {
-    Form.YAML: draft_spec,
+    Form.YAML: draft_yaml,
     Form.TABLE: draft_table,
     Form.HOSTS_FILE: draft_hosts_file,
     Form.HOSTLIST: draft_hostlist,

@@ -6,6 +6,7 @@ from ipaddress import IPv4Network
 
 import pytest
 
+from deepopsctl.draft import Draft
 from deepopsctl.errors import InputError
 from deepopsctl.lab.layout import (
     LabRequest,
@@ -17,10 +18,16 @@ from deepopsctl.lab.layout import (
     render_node_list,
 )
 from deepopsctl.model import Gpus, Role
-from deepopsctl.spec import parse_spec
+from deepopsctl.problems import Problems
+from deepopsctl.readers.yamllist import draft_yaml
 
 NETWORK = IPv4Network("192.0.2.0/24")
 H100 = Gpus("h100", 2)
+
+
+def read(text: str) -> Draft:
+    """What `init --from` makes of a node list."""
+    return draft_yaml(text, "nodes.yml", Problems())
 
 
 def test_compute_nodes_without_gpus_are_called_cn() -> None:
@@ -36,11 +43,11 @@ def test_only_compute_nodes_have_the_gpus_and_are_called_so() -> None:
 
 def test_a_single_machine_is_controller_and_compute_node_with_the_gpus() -> None:
     (node,) = plan_nodes(LabRequest("lab", compute=2, login=0, gpus=H100, single=True))
-    listed = render_node_list("lab", "ubuntu", [(node, "192.0.2.10")])
+    (listed,) = read(render_node_list("lab", "ubuntu", [(node, "192.0.2.10")])).finish().nodes
 
     assert node.roles == (Role.CONTROLLER, Role.COMPUTE)
-    assert parse_spec(listed, "nodes.yml").nodes[0].roles == {Role.CONTROLLER, Role.COMPUTE}
-    assert parse_spec(listed, "nodes.yml").nodes[0].gpus == H100
+    assert listed.roles == {Role.CONTROLLER, Role.COMPUTE}
+    assert listed.gpus == H100
 
 
 def test_every_node_of_the_largest_lab_has_an_address_of_its_own() -> None:
@@ -91,10 +98,18 @@ def test_a_request_that_leaves_things_open_contradicts_nothing() -> None:
     assert contradictions(request, os="sid", gpus=H100, sudo_asks=True, single=False) == ()
 
 
+def test_a_lab_is_watched_only_where_that_was_asked_for() -> None:
+    node = (plan_nodes(LabRequest("lab", compute=1, login=0))[0], "192.0.2.10")
+    settings = {asked: read(render_node_list("lab", "ubuntu", [node], monitoring=asked)) for asked in (True, False)}
+
+    assert settings[True].carryover.given == {"monitoring_enabled": True, "grafana_enabled": False}
+    assert settings[False].carryover.given == {"monitoring_enabled": False}
+
+
 def test_the_node_list_is_one_that_init_reads() -> None:
     nodes = plan_nodes(LabRequest("lab", compute=2, login=1, gpus=H100))
     text = render_node_list("lab", "ubuntu", [(node, str(node.address(NETWORK))) for node in nodes])
-    cluster = parse_spec(text, "nodes.yml")
+    cluster = read(text).finish()
     assert cluster.access.user == "ubuntu"
     assert [(n.name, n.address, n.gpus) for n in cluster.nodes] == [
         ("ctl1", "192.0.2.10", None),
@@ -103,3 +118,12 @@ def test_the_node_list_is_one_that_init_reads() -> None:
         ("login1", "192.0.2.11", None),
     ]
     assert [n.name for n in cluster.with_role(Role.LOGIN)] == ["login1"]
+
+
+def test_a_node_list_whose_settings_are_none_is_refused_with_its_line() -> None:
+    problems = Problems()
+    draft_yaml("schema: 1\nnodes: []\nsettings: [monitoring]\n", "nodes.yml", problems)
+
+    with pytest.raises(InputError) as refused:
+        problems.raise_if_any()
+    assert any(problem.where == "nodes.yml:3" for problem in refused.value.problems)
