@@ -14,7 +14,7 @@ from deepopsctl.files import write_atomic
 from deepopsctl.importreport import FILE_NAME, render_report
 from deepopsctl.inventory import render_inventory
 from deepopsctl.model import Cluster
-from deepopsctl.secrets import encrypt, new_password, new_secrets
+from deepopsctl.secrets import add_missing, encrypt, new_password, new_secrets
 from deepopsctl.settingsedit import with_settings
 from deepopsctl.specwriter import render_spec
 
@@ -115,7 +115,7 @@ def _complete(directory: ClusterDir, carryover: Carryover | None = None) -> None
             folder.chmod(mode)
     settings = importlib.resources.files("deepopsctl").joinpath("templates", "settings.yml").read_text("utf-8")
     for path, text, mode in (
-        (directory.settings, with_settings(settings, imported.settings), 0o644),
+        (directory.settings, with_settings(settings, {**imported.given, **imported.settings}), 0o644),
         (directory.known_hosts, "", 0o644),
         (directory.vault_password, new_password() + "\n", 0o600),
     ):
@@ -125,6 +125,8 @@ def _complete(directory: ClusterDir, carryover: Carryover | None = None) -> None
     if not directory.secrets.exists():
         password = directory.vault_password.read_text("utf-8").strip()
         write_atomic(directory.secrets, encrypt({**new_secrets(), **imported.secrets}, password), 0o600)
+    else:
+        add_missing(directory.secrets, directory.vault_password)
 
 
 def _keep_out_of_git(folder: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import yaml
 
 from deepopsctl.errors import ControlMachineError
+from deepopsctl.files import write_atomic
 from deepopsctl.yamlout import block
 
 MUNGE_KEY_BYTES = 128
@@ -28,11 +29,22 @@ def new_secrets() -> dict[str, str]:
         "munge_key": base64.b64encode(secrets.token_bytes(MUNGE_KEY_BYTES)).decode(),
         "slurm_dbd_password": secrets.token_urlsafe(32),
         "cluster_authority": new_authority(today()),
+        "monitoring_web_password": secrets.token_urlsafe(24),
     }
 
 
 def encrypt(variables: dict[str, str], password: str) -> str:
     """The text of a vault file that holds these variables."""
+    return _encrypted(block(dict(variables)), password)
+
+
+def decrypt(text: str, password: str) -> dict[str, str]:
+    """The variables in the text of a vault file; a ControlMachineError where the password does not open it."""
+    found = yaml.safe_load(_plain(text, password))
+    return {str(key): str(value) for key, value in found.items()} if isinstance(found, dict) else {}
+
+
+def _encrypted(plain: str, password: str) -> str:
     try:
         from ansible.parsing.vault import VaultLib, VaultSecret
     except Exception as error:  # Ansible reads its configuration on import, and says what is wrong in its own ways
@@ -41,12 +53,11 @@ def encrypt(variables: dict[str, str], password: str) -> str:
         ) from error
 
     vault = VaultLib([("default", VaultSecret(password.encode()))])
-    encrypted: bytes = vault.encrypt(block(dict(variables)))
+    encrypted: bytes = vault.encrypt(plain)
     return encrypted.decode()
 
 
-def decrypt(text: str, password: str) -> dict[str, str]:
-    """The variables in the text of a vault file; a ControlMachineError where the password does not open it."""
+def _plain(text: str, password: str) -> str:
     from ansible.parsing.vault import AnsibleVaultError, VaultLib, VaultSecret
 
     try:
@@ -55,8 +66,21 @@ def decrypt(text: str, password: str) -> dict[str, str]:
         raise ControlMachineError(
             "secrets.yml does not open", "is .vault-password the one that it was encrypted with?"
         ) from error
-    found = yaml.safe_load(plain)
-    return {str(key): str(value) for key, value in found.items()} if isinstance(found, dict) else {}
+    return plain.decode()
+
+
+def add_missing(path: Path, password_file: Path) -> tuple[str, ...]:
+    """Give a vault what later versions of deepopsctl need and it has not; the names of what was added."""
+    if not path.is_file() or not password_file.is_file() or not is_encrypted(path):
+        return ()
+    password = password_file.read_text("utf-8").strip()
+    text = _plain(path.read_text("utf-8"), password)
+    there = yaml.safe_load(text) or {}
+    missing = {name: value for name, value in new_secrets().items() if name not in there}
+    if missing:
+        # at its end: a person may have put mappings and comments of their own there
+        write_atomic(path, _encrypted(f"{text.rstrip()}\n{block(dict(missing))}", password), 0o600)
+    return tuple(missing)
 
 
 def is_encrypted(path: Path) -> bool:

@@ -16,13 +16,17 @@ def inventory(settings: Settings, *, as_json: bool) -> None:
     from deepopsctl.cli.clusterview import cluster_object, group_lines
     from deepopsctl.cli.output import emit_json, say
     from deepopsctl.clusterdir import ClusterDir
+    from deepopsctl.secrets import add_missing
 
     directory = ClusterDir.open(settings.directory)
     cluster = directory.cluster()
     written = directory.refresh_inventory(cluster)
+    added = add_missing(directory.secrets, directory.vault_password)
     if as_json:
         emit_json(cluster_object("inventory", directory.path, cluster))
         return
     for line in group_lines(cluster):
         click.echo(line)
+    if added:
+        say(f"{directory.secrets.name}: added {', '.join(added)}")
     say(f"inventory/hosts.yml {'written anew' if written else 'is up to date'}: {len(cluster.nodes)} nodes")

@@ -5,10 +5,12 @@ from __future__ import annotations
 from deepopsctl.monitoring.listening import at
 from deepopsctl.monitoring.needs import File, Machine, Needs, Unit
 from deepopsctl.monitoring.systemdunits import started_by
+from deepopsctl.monitoring.target import Target
 
 PACKAGE = "prometheus-mysqld-exporter"
 UNIT = f"{PACKAGE}.service"
 PORT = 9104
+DBD = "slurm_dbd"
 CONFIG = "/etc/prometheus/deepops-mysqld.cnf"
 # MariaDB takes the word of the kernel for who it is; the exporter refuses to start without any password
 _LOGIN = """\
@@ -23,7 +25,7 @@ socket = /run/mysqld/mysqld.sock
 
 def needs(machine: Machine) -> Needs:
     """Nothing but on the machine of slurmdbd."""
-    if "slurm_dbd" not in machine.groups:
+    if DBD not in machine.groups:
         return Needs()
     command = (
         "/usr/bin/prometheus-mysqld-exporter",
@@ -43,3 +45,8 @@ def needs(machine: Machine) -> Needs:
         files=(login, dropin),
         units=(Unit(UNIT, restart_on=(login.path, dropin.path), port=PORT),),
     )
+
+
+def targets(machine: Machine) -> tuple[Target, ...]:
+    """One, on the machine of slurmdbd."""
+    return (Target("mysqld", at(machine.address, PORT)),) if DBD in machine.groups else ()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from deepopsctl.monitoring.listening import at
 from deepopsctl.monitoring.needs import Folder, Machine, Needs, Unit
 from deepopsctl.monitoring.systemdunits import started_by
+from deepopsctl.monitoring.target import Target
 
 PACKAGE = "prometheus-node-exporter"
 UNIT = f"{PACKAGE}.service"
@@ -46,3 +47,8 @@ def needs(machine: Machine) -> Needs:
         files=(dropin,),
         units=(Unit(UNIT, restart_on=(dropin.path,), port=PORT),),
     )
+
+
+def targets(machine: Machine) -> tuple[Target, ...]:
+    """One on every machine."""
+    return (Target("node", at(machine.address, PORT)),)

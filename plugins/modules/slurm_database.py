@@ -28,28 +28,13 @@ changes: {description: The same for programs., type: list, elements: dict, retur
 
 import os
 import re
-import shutil
-import subprocess
 import tempfile
 
 from ansible.module_utils import node_changes
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.mariadb import is_installed, sql
 
 DATA = "/var/lib/mysql"
-CLIENT = ["mariadb", "--batch", "--skip-column-names"]
-
-
-def sql(statement, arguments=()):
-    """(exit status, output) of SQL given on standard input."""
-    result = subprocess.run(
-        CLIENT[:1] + list(arguments) + CLIENT[1:],
-        input=statement,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        universal_newlines=True,
-        check=False,
-    )
-    return result.returncode, result.stdout.strip()
 
 
 def login_works(user, password, database):
@@ -79,7 +64,7 @@ def main():
     for name in (database, user):
         if not re.fullmatch(r"[A-Za-z0-9_]+", name):
             module.fail_json(msg="%r is no plain database name" % name)
-    status, present = sql("SHOW DATABASES LIKE '%s';" % database) if shutil.which(CLIENT[0]) else (1, "not installed")
+    status, present = sql("SHOW DATABASES LIKE '%s';" % database) if is_installed() else (1, "not installed")
     if status and module.check_mode:
         # MariaDB is installed or started before this task is done in earnest
         present, works = os.path.isdir(os.path.join(DATA, database)), True

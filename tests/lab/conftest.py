@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab.harness import NOT_POSSIBLE, PREFIX, LabCluster, SharedCluster
+from tests.lab.harness import NOT_POSSIBLE, PREFIX, LabCluster, SharedCluster, lab_down
+from tests.lab.monitored import MonitoredCluster, fresh_monitored
 
 
 def pytest_configure() -> None:
@@ -40,14 +41,14 @@ def _wanted_on_its_release(item: pytest.Item) -> bool:
 
 def _of_which_cluster(item: pytest.Item) -> list[str]:
     """The mark by which scripts/run-tests has all tests of a shared cluster in one run."""
-    marks = {"shared": "shared_cluster", "second": "battered_cluster"}
+    marks = {"shared": "shared_cluster", "second": "battered_cluster", "monitored": "monitored_cluster"}
     return [mark for fixture, mark in marks.items() if fixture in getattr(item, "fixturenames", ())]
 
 
 def _age_of_the_shared_cluster(item: pytest.Item) -> int:
     """Its ages one after the other; tests without it are among those of its long middle age."""
     wanted = getattr(item, "fixturenames", ())
-    ages = {"bare": 0, "to_deploy": 1, "expendable": 3}
+    ages = {"bare": 0, "to_deploy": 1, "expendable": 3, "monitored_no_more": 3}
     return next((age for fixture, age in ages.items() if fixture in wanted), 2)
 
 
@@ -117,3 +118,21 @@ def expendable(shared: SharedCluster) -> Iterator[LabCluster]:
     """The same cluster, for the tests that take it apart: they run when no others need it any more."""
     yield shared.deployed()
     shared.discard()
+
+
+@pytest.fixture(scope="session")
+def monitored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MonitoredCluster]:
+    """A controller and a node (and by a test of ours a second) with Slurm and monitoring, for all tests of that."""
+    name = f"{PREFIX}-monitored"
+    try:
+        made = fresh_monitored(name, tmp_path_factory.mktemp(name))
+        made.deploy()
+        yield made
+    finally:
+        lab_down(name)
+
+
+@pytest.fixture
+def monitored_no_more(monitored: MonitoredCluster) -> MonitoredCluster:
+    """The same cluster, for tests that take monitoring away: they run when no others need it any more."""
+    return monitored

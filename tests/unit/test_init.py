@@ -92,11 +92,30 @@ def test_secrets_are_random_and_encrypted() -> None:
     directory = init()
     assert directory.secrets.read_text().startswith("$ANSIBLE_VAULT;1.1;AES256\n")
     first = secrets(directory)
-    assert set(first) == {"munge_key", "slurm_dbd_password", "cluster_authority"}
+    assert set(first) == {"munge_key", "slurm_dbd_password", "cluster_authority", "monitoring_web_password"}
     assert len(first["munge_key"]) == 172
     assert run(["init", "other", *MACHINES]) == ExitCode.OK
     second = secrets(ClusterDir.open(Path("other")))
     assert all(first[name] != second[name] for name in first)
+
+
+def test_a_vault_of_before_gets_what_is_missing_and_keeps_what_a_person_put_there(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    directory = init()
+    password = directory.vault_password.read_bytes().strip()
+    vault = VaultLib([("default", VaultSecret(password))])
+    mine = "munge_key: mine\n# for the archive\nstorage_secrets: {archive: {key: x}}\n"
+    directory.secrets.write_bytes(vault.encrypt(mine))
+
+    assert run(["-C", "hpc", "inventory"]) == ExitCode.OK
+
+    assert vault.decrypt(directory.secrets.read_bytes()).decode().startswith(mine)
+    assert secrets(directory).keys() > {"munge_key", "storage_secrets", "monitoring_web_password"}
+    assert "secrets.yml: added slurm_dbd_password, " in capsys.readouterr().err
+    before = directory.secrets.read_bytes()
+    assert run(["-C", "hpc", "inventory"]) == ExitCode.OK
+    assert directory.secrets.read_bytes() == before
 
 
 def test_settings_are_an_explained_empty_file() -> None:

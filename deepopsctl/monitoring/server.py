@@ -1,0 +1,121 @@
+"""Prometheus and Alertmanager on the monitoring host: their packages, files and units. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import yaml
+
+from deepopsctl.monitoring import alerting, scraping, webconfig
+from deepopsctl.monitoring.listening import at
+from deepopsctl.monitoring.needs import File, Folder, Machine, Needs, Unit
+from deepopsctl.monitoring.systemdunits import started_by
+from deepopsctl.monitoring.target import Target
+
+PROMETHEUS_PORT = 9090
+ALERTMANAGER_PORT = 9093
+RULES = "/etc/prometheus/rules"
+TARGETS = "/etc/prometheus/targets"
+# not where the packages keep theirs: a purge of them takes that, and histories are nothing to lose by a switch
+HISTORY = "/var/lib/prometheus/deepops"
+SILENCES = "/var/lib/prometheus/deepops-alertmanager"
+_HEADER = "# Written by deepopsctl; the next deploy overwrites changes made here.\n"
+# an address that is not there yet, at boot, is no reason to give up
+_COMES_BACK = ("Restart=always", "RestartSec=5")
+
+
+def prometheus(machine: Machine, targets: str, rules: Mapping[str, str]) -> Needs:
+    """Prometheus; `targets` is the text of its one file of targets, `rules` texts by name without a folder."""
+    rule_files = [
+        File(f"{RULES}/{name}", text, validate=("promtool", "check", "rules", "%s")) for name, text in rules.items()
+    ]
+    web = webconfig.for_people("prometheus", machine)
+    password = webconfig.secret(webconfig.password_file(), machine.secrets["web_password"])
+    config = File(
+        "/etc/prometheus/prometheus.yml",
+        _HEADER + _yaml(scraping.config(machine, f"{RULES}/*.yml", f"{TARGETS}/deepops.yml")),
+        # it follows the names of the other files, so these are there before
+        validate=("promtool", "check", "config", "%s"),
+    )
+    size = str(machine.settings.get("retention_size") or "")
+    command = (
+        "/usr/bin/prometheus",
+        f"--config.file={config.path}",
+        f"--storage.tsdb.path={HISTORY}",
+        f"--storage.tsdb.retention.time={machine.settings['retention']}",
+        *([f"--storage.tsdb.retention.size={size}"] if size else []),
+        f"--web.listen-address={at(machine.address, PROMETHEUS_PORT)}",
+        f"--web.external-url=http://{at(machine.address, PROMETHEUS_PORT)}/",
+        f"--web.config.file={web.path}",
+    )
+    dropin = started_by("prometheus.service", command, *_COMES_BACK)
+    return Needs(
+        packages=("prometheus",),
+        folders=(
+            Folder(RULES),
+            Folder(TARGETS),
+            Folder(HISTORY, mode="0750", owner="prometheus", group="prometheus"),
+        ),
+        files=(*rule_files, File(f"{TARGETS}/deepops.yml", targets), web, password, config, dropin),
+        units=(
+            Unit(
+                "prometheus.service",
+                restart_on=(dropin.path,),
+                # targets and passwords it sees by itself
+                reload_on=(config.path, f"{RULES}/"),
+                port=PROMETHEUS_PORT,
+            ),
+        ),
+    )
+
+
+def alertmanager(machine: Machine) -> Needs:
+    """Alertmanager; whom it tells is `alerting.config`."""
+    web = webconfig.for_people("alertmanager", machine)
+    config = File(
+        "/etc/prometheus/alertmanager.yml",
+        _HEADER + _yaml(alerting.config(machine)),
+        mode="0640",
+        group=webconfig.GROUP,
+        validate=("amtool", "check-config", "%s"),
+        secret=True,
+    )
+    command = (
+        "/usr/bin/prometheus-alertmanager",
+        f"--config.file={config.path}",
+        f"--storage.path={SILENCES}",
+        f"--web.listen-address={at(machine.address, ALERTMANAGER_PORT)}",
+        f"--web.external-url=http://{at(machine.address, ALERTMANAGER_PORT)}/",
+        f"--web.config.file={web.path}",
+        # it is alone: nothing listens for others of its kind
+        "--cluster.listen-address=",
+    )
+    dropin = started_by("prometheus-alertmanager.service", command, *_COMES_BACK)
+    return Needs(
+        packages=("prometheus-alertmanager",),
+        folders=(Folder(SILENCES, mode="0750", owner="prometheus", group="prometheus"),),
+        files=(web, config, dropin),
+        units=(
+            Unit(
+                "prometheus-alertmanager.service",
+                restart_on=(dropin.path,),
+                reload_on=(config.path,),
+                port=ALERTMANAGER_PORT,
+            ),
+        ),
+    )
+
+
+def targets(machine: Machine) -> tuple[Target, ...]:
+    """Both watch themselves, too."""
+    if machine.name != machine.monitoring_host:
+        return ()
+    return (
+        Target("prometheus", at(machine.address, PROMETHEUS_PORT)),
+        Target("alertmanager", at(machine.address, ALERTMANAGER_PORT)),
+    )
+
+
+def _yaml(content: Mapping[str, object]) -> str:
+    """One key a line, at any depth: people read it, and a diff shows what changed."""
+    return yaml.safe_dump(dict(content), sort_keys=False, width=120)

@@ -1,0 +1,116 @@
+"""Jinja filters for the roles of monitoring: thin wrappers over deepopsctl.monitoring."""
+
+from __future__ import annotations
+
+import base64
+import socket
+from pathlib import Path
+
+from deepopsctl.monitoring import nodeplan, server, targets
+from deepopsctl.monitoring.needs import Machine, Needs
+
+
+def monitoring_node_plan(cluster, host, groups, platform):
+    """What every kind of machine needs, as node_state takes it."""
+    return _as_state(nodeplan.plan_node(_machine(cluster, host, groups, platform)))
+
+
+def monitoring_prometheus_plan(cluster, host, groups, platform, members, rules):
+    """What Prometheus needs; `members` are all groups with their machines, `rules` the folder of its rules."""
+    machine = _machine(cluster, host, groups, platform)
+    texts = {path.name: path.read_text(encoding="utf-8") for path in sorted(Path(rules).glob("*.yml"))}
+    return _as_state(server.prometheus(machine, monitoring_targets(cluster, members), texts))
+
+
+def monitoring_alertmanager_plan(cluster, host, groups, platform):
+    """What Alertmanager needs."""
+    return _as_state(server.alertmanager(_machine(cluster, host, groups, platform)))
+
+
+def monitoring_targets(cluster, members):
+    """The text of Prometheus's file of targets."""
+    groups_of = {}
+    for group, names in members.items():
+        for name in names:
+            groups_of.setdefault(name, []).append(group)
+    names = members.get("slurm_cluster", [])
+    return targets.render(_machine(cluster, name, groups_of.get(name, []), "") for name in names)
+
+
+def _machine(cluster, host, groups, platform):
+    addresses, monitoring_host = cluster["addresses"], str(cluster["monitoring_host"])
+    return Machine(
+        name=str(host),
+        cluster=str(cluster["name"]),
+        groups=frozenset(str(group) for group in groups),
+        address=_address(str(host), addresses),
+        platform=str(platform),
+        controller=str(cluster["controller"]),
+        monitoring_host=monitoring_host,
+        monitoring_address=_address(monitoring_host, addresses),
+        mounts=_plain(cluster["mounts"]),
+        settings=_plain(cluster["settings"]),
+        secrets=_plain(cluster["secrets"]),
+    )
+
+
+def _plain(value):
+    """The same without what Ansible notes of where a value came from: a writer of YAML does not know such values."""
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return str(value) if isinstance(value, str) else value
+
+
+def _address(name, addresses):
+    """A machine's address; one that cluster.yml names without is looked up here, where it has to resolve."""
+    if addresses.get(name):
+        return str(addresses[name])
+    try:
+        found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)[0][4][0]
+    except OSError:
+        return name
+    # its own name for itself, where that is this machine: nobody else would reach it there
+    return name if found.startswith("127.") or found == "::1" else found
+
+
+def _as_state(needs: Needs):
+    return {
+        "packages": list(needs.packages),
+        "hold_units": [unit.name for unit in needs.units],
+        "directories": [
+            {"path": folder.path, "mode": folder.mode, "owner": folder.owner, "group": folder.group}
+            for folder in needs.folders
+        ],
+        "files": [_file(file) for file in needs.files],
+        "units": [_unit(unit) for unit in needs.units] + [{"name": name, "running": False} for name in needs.stopped],
+        "problems": list(needs.problems),
+    }
+
+
+def _file(file):
+    found = {"path": file.path, "mode": file.mode, "owner": file.owner, "group": file.group}
+    if file.validate:
+        found["validate"] = list(file.validate)
+    if file.secret:
+        return {**found, "secret_base64": base64.b64encode(file.content.encode()).decode()}
+    return {**found, "content": file.content}
+
+
+def _unit(unit):
+    found = {"name": unit.name, "restart_on": list(unit.restart_on), "reload_on": list(unit.reload_on)}
+    return {**found, "port": unit.port} if unit.port else found
+
+
+class FilterModule:
+    """Registers the filters."""
+
+    def filters(self):
+        """Name -> function."""
+        return {
+            "monitoring_alertmanager_plan": monitoring_alertmanager_plan,
+            "monitoring_node_plan": monitoring_node_plan,
+            "monitoring_prometheus_plan": monitoring_prometheus_plan,
+            "monitoring_targets": monitoring_targets,
+        }

@@ -1,0 +1,87 @@
+"""A lab cluster with monitoring on it: Prometheus and Alertmanager are asked from here, as people would."""
+
+from __future__ import annotations
+
+import base64
+import json
+import urllib.error
+import urllib.parse
+import urllib.request
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from deepopsctl.clusterdir import ClusterDir
+from deepopsctl.secrets import decrypt
+from tests.driven import PATIENCE_S, wait_until
+from tests.lab.harness import LabCluster, fresh_cluster
+
+PROMETHEUS, ALERTMANAGER = 9090, 9093
+
+
+@dataclass(frozen=True)
+class MonitoredCluster(LabCluster):
+    """Its controller is the monitoring host as well."""
+
+    components: ClassVar[tuple[str, ...]] = ("slurm", "monitoring")
+
+    def address(self, node: str) -> str:
+        """A node's address."""
+        nodes = ClusterDir(self.directory).cluster().nodes
+        return next(found.address for found in nodes if found.name == node)
+
+    def password(self) -> str:
+        """What the web pages ask for."""
+        directory = ClusterDir(self.directory)
+        opened = decrypt(directory.secrets.read_text("utf-8"), directory.vault_password.read_text("utf-8").strip())
+        return opened["monitoring_web_password"]
+
+    def status(self, port: int, path: str = "/", password: str | None = None) -> int:
+        """What a web server on the controller answers, without a password or with one."""
+        try:
+            with self._open(port, path, password) as answer:
+                return int(answer.status)
+        except urllib.error.HTTPError as error:
+            return error.code
+
+    def ask(self, path: str, port: int = PROMETHEUS, **parameters: str) -> Any:
+        """The JSON of an API."""
+        query = f"?{urllib.parse.urlencode(parameters)}" if parameters else ""
+        with self._open(port, f"{path}{query}", self.password()) as answer:
+            return json.load(answer)
+
+    def query(self, promql: str) -> list[dict[str, Any]]:
+        """What Prometheus says now: [{metric: {label: text}, value: [time, text]}]."""
+        found: list[dict[str, Any]] = self.ask("/api/v1/query", query=promql)["data"]["result"]
+        return found
+
+    def wait_for(self, promql: str) -> list[dict[str, Any]]:
+        """The same, as soon as there is anything."""
+        wait_until(f"Prometheus knows {promql}", lambda: self.query(promql), found=lambda: str(self.query("up")))
+        return self.query(promql)
+
+    def down(self) -> dict[tuple[str, str], str]:
+        """What Prometheus can't scrape, by job and node, and why; all of it before the first time."""
+        targets = self.ask("/api/v1/targets", state="active")["data"]["activeTargets"]
+        return {
+            (target["labels"]["job"], target["labels"]["node"]): target["lastError"] or target["health"]
+            for target in targets
+            if target["health"] != "up"
+        }
+
+    def wait_until_up(self) -> None:
+        """Until every target was scraped well."""
+        wait_until("all targets are up", lambda: not self.down(), found=lambda: str(self.down()))
+
+    def _open(self, port: int, path: str, password: str | None) -> Any:
+        request = urllib.request.Request(f"http://{self.address('ctl1')}:{port}{path}")
+        if password is not None:
+            both = base64.b64encode(f"admin:{password}".encode()).decode()
+            request.add_header("Authorization", f"Basic {both}")
+        return urllib.request.urlopen(request, timeout=PATIENCE_S)  # noqa: S310
+
+
+def fresh_monitored(name: str, folder: Path) -> MonitoredCluster:
+    """A controller and one node with two simulated GPUs; nothing is deployed."""
+    made = fresh_cluster(name, folder, "--compute", "1", "--gpus", "a100:2", "--monitoring")
+    return MonitoredCluster(made.name, made.os, made.directory, made.node_list, made.password_file)

@@ -1,0 +1,140 @@
+"""Monitoring on real nodes: Prometheus asks every exporter, nobody else can, and a deploy more changes nothing."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.lab.harness import SETTINGS, edit, lab_up, wait_until
+from tests.lab.monitored import ALERTMANAGER, PROMETHEUS, MonitoredCluster
+
+SERVERS = ("prometheus.service", "prometheus-alertmanager.service")
+RULES = "/etc/prometheus/rules"
+
+
+def deploy(cluster: MonitoredCluster, verb: str = "deploy") -> dict[str, Any]:
+    """plan or deploy of monitoring, parsed."""
+    document: dict[str, Any] = json.loads(cluster.deepopsctl(verb, "monitoring", "--json").stdout)
+    return document
+
+
+def changes(document: dict[str, Any]) -> set[tuple[str, str, str, str]]:
+    """Host, kind, name and action of everything that changes."""
+    return {(entry["host"], entry["kind"], entry["name"], entry["action"]) for entry in document["changes"]}
+
+
+def started(cluster: MonitoredCluster) -> list[str]:
+    """When the servers were last started."""
+    show = "systemctl show -p ActiveEnterTimestampMonotonic --value"
+    return [cluster.root("ctl1", f"{show} {unit}") for unit in SERVERS]
+
+
+def loaded(cluster: MonitoredCluster) -> set[str]:
+    """Names of the files whose rules Prometheus follows."""
+    groups = cluster.ask("/api/v1/rules")["data"]["groups"]
+    return {group["file"].rpartition("/")[2] for group in groups}
+
+
+def test_everything_that_listens_is_scraped(monitored: MonitoredCluster) -> None:
+    monitored.wait_until_up()
+
+    scraped = {(sample["metric"]["job"], sample["metric"]["node"]) for sample in monitored.query("up == 1")}
+    assert scraped >= {
+        ("node", "ctl1"),
+        ("node", "gpu01"),
+        ("mysqld", "ctl1"),
+        ("prometheus", "ctl1"),
+        ("alertmanager", "ctl1"),
+    }
+    assert monitored.wait_for("mysql_up == 1")
+    assert monitored.wait_for('node_systemd_unit_state{node="gpu01", name="slurmd.service", state="active"} == 1')
+
+
+def test_a_second_deploy_changes_nothing(monitored: MonitoredCluster) -> None:
+    assert deploy(monitored, "plan")["changes"] == []
+    assert set(monitored.changed(monitored.deploy()).values()) == {0}
+    # looked at in full, too
+    assert set(monitored.changed(monitored.deploy("--full")).values()) == {0}
+
+
+def test_what_is_asked_for_figures_listens_on_the_machines_own_address_alone(monitored: MonitoredCluster) -> None:
+    for name in ("ctl1", "gpu01"):
+        listening = monitored.root(name, "ss -Hltn | awk '{print $4}'").split()
+        ours = [place for place in listening if 9000 <= int(place.rpartition(":")[2]) < 10000]
+        assert ours
+        assert {place.rpartition(":")[0] for place in ours} == {monitored.address(name)}
+
+
+@pytest.mark.parametrize("port", [PROMETHEUS, ALERTMANAGER])
+def test_nobody_sees_a_page_without_the_password(monitored: MonitoredCluster, port: int) -> None:
+    assert monitored.status(port) == 401
+    assert monitored.status(port, password="not-the-password") == 401
+    assert monitored.status(port, password=monitored.password()) == 200
+
+
+def test_the_password_is_nowhere_that_others_can_read(monitored: MonitoredCluster) -> None:
+    password = monitored.password()
+    look = f"grep -rlF -e '{password}' /etc /var/lib/prometheus /var/lib/deepopsctl; true"
+    held = monitored.root("ctl1", look).split()
+
+    assert held == ["/etc/prometheus/deepops-password"]
+    assert monitored.root("ctl1", f"stat -c '%a %U:%G' {held[0]}") == "640 root:prometheus"
+    runs = [path.read_bytes() for path in (monitored.directory / "runs").rglob("*") if path.is_file()]
+    assert runs
+    assert not any(password.encode() in content for content in runs)
+
+
+def test_the_exporter_of_mariadb_may_read_no_data(monitored: MonitoredCluster) -> None:
+    grants = monitored.root("ctl1", "mariadb -BN -e \"SHOW GRANTS FOR 'prometheus'@'localhost'\"").splitlines()
+
+    assert len(grants) == 1
+    assert grants[0].startswith("GRANT USAGE ON *.* TO")
+
+
+def test_a_rule_that_was_changed_by_hand_is_mended_without_a_restart(monitored: MonitoredCluster) -> None:
+    rules = sorted(monitored.root("ctl1", f"ls {RULES}").split())
+    before = started(monitored)
+    monitored.root("ctl1", f"echo 'groups: []' >{RULES}/{rules[0]}; echo 'groups: []' >{RULES}/mine.yml")
+
+    done = changes(deploy(monitored))
+
+    assert done == {
+        ("ctl1", "file", f"{RULES}/{rules[0]}", "write"),
+        ("ctl1", "unit", "prometheus.service", "reload"),
+    }
+    assert started(monitored) == before
+    wait_until(
+        "the rule is in force again", lambda: loaded(monitored) == set(rules), found=lambda: str(loaded(monitored))
+    )
+    monitored.root("ctl1", f"rm {RULES}/mine.yml")
+
+
+def test_a_node_that_comes_is_a_line_on_one_machine(monitored: MonitoredCluster) -> None:
+    before = started(monitored)
+    lab_up(monitored.name, "--compute", "2")
+    listed = monitored.node_list.read_text("utf-8")
+    address = next(line.split('"')[3] for line in listed.splitlines() if '"gpu02"' in line)
+
+    login = ("--password-file", str(monitored.password_file))
+    done = monitored.deepopsctl("node", "add", f"gpu02={address}", "--yes", "--json", *login)
+
+    assert set(json.loads(done.stdout)["hosts"]) == {"ctl1", "gpu02"}
+    assert monitored.wait_for('up{job="node", node="gpu02"} == 1')
+    assert started(monitored) == before
+
+
+def test_all_of_it_goes_with_its_switch_and_the_history_stays(monitored_no_more: MonitoredCluster) -> None:
+    cluster = monitored_no_more
+    edit(cluster.directory / SETTINGS, "monitoring_enabled: true", "monitoring_enabled: false")
+    planned = changes(deploy(cluster, "plan"))
+
+    assert changes(deploy(cluster)) == planned
+    assert deploy(cluster)["changes"] == []
+    for name in ("ctl1", "gpu01"):
+        units = "/etc/systemd/system/*prometheus* /etc/systemd/system/deepops-*"
+        left = f"dpkg-query -W -f '${{Package}}\\n' 'prometheus*'; ls -d {units}"
+        assert cluster.root(name, f"({left}) 2>/dev/null; ss -Hltn | grep -E ':9[0-9]{{3}} '; true") == ""
+    assert cluster.holds("ctl1", "ls /var/lib/prometheus/deepops/wal/*")
+    assert cluster.root("ctl1", "mariadb -BN -e \"SELECT user FROM mysql.user WHERE user = 'prometheus'\"") == ""

@@ -1,0 +1,122 @@
+"""What Prometheus and Alertmanager are told: targets, configuration, who may ask."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import bcrypt
+import yaml
+
+from deepopsctl.monitoring import scraping, server, targets, webconfig
+from deepopsctl.monitoring.needs import File, Machine, Needs
+from tests.unit.test_monitoring_nodeplan import CTL1, GPU01
+
+GOLDEN = Path(__file__).parent / "monitoring_data"
+PASSWORD = "correct-horse-battery-staple"
+SETTINGS = {"retention": "90d", "retention_size": ""}
+HOST = replace(
+    CTL1,
+    address="192.0.2.1",
+    groups=CTL1.groups | {"monitoring"},
+    monitoring_host="ctl1",
+    monitoring_address="192.0.2.1",
+    settings=SETTINGS,
+    secrets={"web_password": PASSWORD},
+)
+NODE = replace(GPU01, monitoring_host="ctl1", monitoring_address="192.0.2.1", settings=SETTINGS)
+
+
+def prometheus(machine: Machine = HOST, **rules: str) -> Needs:
+    return server.prometheus(machine, targets.render([machine, NODE]), {f"{name}.yml": rules[name] for name in rules})
+
+
+def file_of(needs: Needs, name: str) -> File:
+    return next(file for file in needs.files if file.path.endswith(name))
+
+
+def test_a_line_of_targets_says_whose_it_is_and_which_job_takes_it() -> None:
+    (only,) = yaml.safe_load(targets.render([NODE]))
+
+    assert only == {
+        "targets": ["192.0.2.11:9100"],
+        "labels": {"__exporter": "node", "cluster": "hpc", "node": "gpu01", "instance": "gpu01"},
+    }
+
+
+def test_a_node_more_is_a_line_more_and_no_other_file() -> None:
+    few, many = targets.render([HOST]), targets.render([HOST, NODE])
+    differ = [
+        old.path.rpartition("/")[2]
+        for old, new in zip(
+            server.prometheus(HOST, few, {}).files, server.prometheus(HOST, many, {}).files, strict=True
+        )
+        if old != new
+    ]
+
+    assert many.startswith(few)
+    assert differ == ["deepops.yml"]
+    assert not any(path.endswith("deepops.yml") for unit in prometheus().units for path in unit.reload_on)
+
+
+def test_every_exporter_of_the_targets_has_a_job_that_takes_it() -> None:
+    found = {target.exporter for machine in (HOST, NODE) for target in targets.targets_of(machine)}
+
+    assert found <= {job.name for job in scraping.JOBS}
+
+
+def test_the_configuration_is_as_it_was_looked_at() -> None:
+    assert file_of(prometheus(), "prometheus.yml").content == (GOLDEN / "prometheus.yml").read_text("utf-8")
+
+
+def test_pages_ask_for_the_vaults_password() -> None:
+    web = yaml.safe_load(file_of(prometheus(), "deepops-prometheus-web.yml").content)
+
+    assert bcrypt.checkpw(PASSWORD.encode(), web["basic_auth_users"]["admin"].encode())
+    assert not bcrypt.checkpw(b"another", web["basic_auth_users"]["admin"].encode())
+
+
+def test_a_password_has_one_hash_for_each_purpose() -> None:
+    assert webconfig.hashed(PASSWORD, "prometheus") == webconfig.hashed(PASSWORD, "prometheus")
+    assert webconfig.hashed(PASSWORD, "prometheus") != webconfig.hashed(PASSWORD, "alertmanager")
+
+
+def test_files_with_a_password_are_for_the_daemons_account_alone() -> None:
+    files = [*prometheus().files, *server.alertmanager(HOST).files]
+    secret = [file for file in files if PASSWORD in file.content or "$2b$" in file.content]
+
+    assert len(secret) == 3
+    assert all((file.secret, file.mode, file.group) == (True, "0640", "prometheus") for file in secret)
+
+
+def test_each_file_that_has_a_parser_is_checked_after_those_that_it_names() -> None:
+    found = prometheus(gpu="groups: []\n")
+    order = [file.path.rpartition("/")[2] for file in found.files]
+
+    assert file_of(found, "rules/gpu.yml").validate == ("promtool", "check", "rules", "%s")
+    assert file_of(found, "prometheus.yml").validate == ("promtool", "check", "config", "%s")
+    assert file_of(server.alertmanager(HOST), "alertmanager.yml").validate == ("amtool", "check-config", "%s")
+    assert order.index("prometheus.yml") > max(map(order.index, ("gpu.yml", "deepops.yml", "deepops-password")))
+
+
+def test_what_a_daemon_can_read_anew_restarts_nothing() -> None:
+    (unit,) = prometheus(gpu="groups: []\n").units
+
+    assert unit.restart_on == ("/etc/systemd/system/prometheus.service.d/deepopsctl.conf",)
+    assert unit.reload_on == ("/etc/prometheus/prometheus.yml", "/etc/prometheus/rules/")
+
+
+def test_histories_are_not_where_a_purge_of_the_packages_takes_them() -> None:
+    commands = [file.content for needs in (prometheus(), server.alertmanager(HOST)) for file in needs.files]
+
+    assert any("--storage.tsdb.path=/var/lib/prometheus/deepops " in text for text in commands)
+    assert any("--storage.path=/var/lib/prometheus/deepops-alertmanager " in text for text in commands)
+
+
+def test_a_limit_of_size_is_set_where_there_is_one() -> None:
+    limited = replace(HOST, settings={"retention": "1y", "retention_size": "100GB"})
+    text = file_of(prometheus(limited), "deepopsctl.conf").content
+
+    assert "--storage.tsdb.retention.time=1y " in text
+    assert "--storage.tsdb.retention.size=100GB " in text
+    assert "retention.size" not in file_of(prometheus(), "deepopsctl.conf").content
