@@ -103,7 +103,7 @@ def _write_report(directory: ClusterDir, cluster: Cluster, carryover: Carryover 
 
 def _complete(directory: ClusterDir, carryover: Carryover | None = None) -> None:
     """Add what is missing besides the two files that follow from the cluster."""
-    imported = carryover or Carryover()
+    imported = Carryover() if carryover is None else carryover
     for folder, mode in (
         (directory.settings.parent, 0o755),
         (directory.inventory_dir / "host_vars", 0o755),

@@ -118,6 +118,20 @@ def test_a_vault_of_before_gets_what_is_missing_and_keeps_what_a_person_put_ther
     assert directory.secrets.read_bytes() == before
 
 
+def test_settings_of_a_node_list_are_where_the_clusters_own_begin() -> None:
+    Path("nodes.yml").write_text(
+        "schema: 1\nsettings: {monitoring_enabled: false}\nnodes:\n"
+        "  - {names: ctl1, roles: [controller]}\n  - {names: gpu01, roles: [compute]}\n",
+        encoding="utf-8",
+    )
+
+    assert run(["init", "hpc", "--from", "nodes.yml"]) == ExitCode.OK
+
+    directory = ClusterDir.open(Path("hpc"))
+    assert yaml.safe_load(directory.settings.read_text()) == {"monitoring_enabled": False}
+    assert not (directory.path / "import-report.md").exists()
+
+
 def test_settings_are_an_explained_empty_file() -> None:
     text = init().settings.read_text()
     assert yaml.safe_load(text) is None
