@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from deepopsctl.monitoring import exportertls
 from deepopsctl.monitoring.listening import at
 from deepopsctl.monitoring.needs import File, Machine, Needs, Unit
 from deepopsctl.monitoring.systemdunits import started_by
@@ -24,12 +25,13 @@ socket = /run/mysqld/mysqld.sock
 
 
 def needs(machine: Machine) -> Needs:
-    """Nothing but on the machine of slurmdbd."""
+    """Nothing but on the machine of slurmdbd. Its certificate is the node exporter's, who is everywhere."""
     if DBD not in machine.groups:
         return Needs()
     command = (
         "/usr/bin/prometheus-mysqld-exporter",
         f"--web.listen-address={at(machine.address, PORT)}",
+        *exportertls.arguments(machine),
         f"--config.my-cnf={CONFIG}",
         # these two need no right of any kind; what others tell, they need rights for
         "--collect.global_status",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from deepopsctl.monitoring import exportertls
 from deepopsctl.monitoring.listening import at
-from deepopsctl.monitoring.needs import Folder, Machine, Needs, Unit
+from deepopsctl.monitoring.needs import Folder, Machine, Needs, Unit, together
 from deepopsctl.monitoring.systemdunits import started_by
 from deepopsctl.monitoring.target import Target
 
@@ -29,6 +30,7 @@ def needs(machine: Machine) -> Needs:
         (
             "/usr/bin/prometheus-node-exporter",
             f"--web.listen-address={at(machine.address, PORT)}",
+            *exportertls.arguments(machine),
             f"--collector.textfile.directory={TEXTFILES}",
             "--collector.systemd",
             rf"--collector.systemd.unit-include=({UNITS})\.(service|timer)",
@@ -40,13 +42,14 @@ def needs(machine: Machine) -> Needs:
         "Restart=always",
         "RestartSec=5",
     )
-    return Needs(
+    own = Needs(
         packages=(PACKAGE,),
         # after the package, which brings the folder: root's programs write there
         folders=(Folder(TEXTFILES),),
         files=(dropin,),
         units=(Unit(UNIT, restart_on=(dropin.path,), port=PORT),),
     )
+    return together([exportertls.files(machine), own])
 
 
 def targets(machine: Machine) -> tuple[Target, ...]:

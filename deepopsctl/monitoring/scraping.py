@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from deepopsctl.monitoring import webconfig
+from deepopsctl.monitoring import exportertls, webconfig
 from deepopsctl.monitoring.listening import at
 from deepopsctl.monitoring.needs import Machine
 
@@ -18,6 +18,8 @@ class Job:
     interval: str = "15s"
     # what answers only to the password of the web pages
     asks_password: bool = False
+    # an exporter that may want to see a certificate
+    may_use_tls: bool = False
     more: Mapping[str, object] = field(default_factory=dict)
 
 
@@ -25,11 +27,11 @@ class Job:
 _HONOUR = {"honor_labels": True}
 
 JOBS = (
-    Job("node", more=_HONOUR),
+    Job("node", may_use_tls=True, more=_HONOUR),
     Job("gpu", more=_HONOUR),
     # Slurm's own figures cost slurmctld a look at all jobs
     Job("slurm", interval="60s", more=_HONOUR),
-    Job("mysqld", interval="60s"),
+    Job("mysqld", interval="60s", may_use_tls=True),
     Job("prometheus", asks_password=True),
     Job("alertmanager", asks_password=True),
     Job("grafana", interval="60s"),
@@ -49,15 +51,16 @@ def config(machine: Machine, rules: str, targets: str) -> dict[str, object]:
         "alerting": {
             "alertmanagers": [{"static_configs": [{"targets": [at(machine.address, 9093)]}], "basic_auth": _password()}]
         },
-        "scrape_configs": [_scraped(job, targets) for job in JOBS],
+        "scrape_configs": [_scraped(machine, job, targets) for job in JOBS],
     }
 
 
-def _scraped(job: Job, targets: str) -> dict[str, object]:
+def _scraped(machine: Machine, job: Job, targets: str) -> dict[str, object]:
     return {
         "job_name": job.name,
         "scrape_interval": job.interval,
         **job.more,
+        **(exportertls.scraped(machine) if job.may_use_tls else {}),
         **({"basic_auth": _password()} if job.asks_password else {}),
         "file_sd_configs": [{"files": [targets]}],
         "relabel_configs": [{"source_labels": ["__exporter"], "regex": job.name, "action": "keep"}],

@@ -1,0 +1,52 @@
+"""Exporters that answer only to machines of the cluster, by certificates of its own authority; off unless asked for."""
+
+from __future__ import annotations
+
+from deepopsctl.monitoring import validity
+from deepopsctl.monitoring.needs import File, Folder, Machine, Needs
+from deepopsctl.monitoring.pki import Authority
+from deepopsctl.monitoring.webconfig import GROUP, secret
+
+SWITCH = "exporter_tls"
+# in the account of exporters and of Prometheus, unlike the machine's own key
+FOLDER = "/etc/prometheus/deepops-tls"
+AUTHORITY, CERTIFICATE, KEY = (f"{FOLDER}/{name}" for name in ("authority.crt", "node.crt", "node.key"))
+WEB = f"{FOLDER}/exporters.yml"
+_WEB = f"""\
+# Written by deepopsctl; the next deploy overwrites changes made here.
+tls_server_config:
+  cert_file: {CERTIFICATE}
+  key_file: {KEY}
+  client_auth_type: RequireAndVerifyClientCert
+  client_ca_file: {AUTHORITY}
+"""
+
+
+def files(machine: Machine) -> Needs:
+    """What exporters and Prometheus of a machine show and ask for: read anew for each connection."""
+    if not machine.is_on(SWITCH):
+        return Needs()
+    authority = Authority(machine.secrets["authority"])
+    made = authority.identify(machine.name, [machine.address], validity.today())
+    return Needs(
+        folders=(Folder(FOLDER, mode="0750", group=GROUP),),
+        files=(
+            File(AUTHORITY, authority.certificate),
+            secret(KEY, made.key),
+            File(CERTIFICATE, made.certificate),
+            File(WEB, _WEB),
+        ),
+    )
+
+
+def arguments(machine: Machine) -> tuple[str, ...]:
+    """What an exporter's command line has besides."""
+    return (f"--web.config.file={WEB}",) if machine.is_on(SWITCH) else ()
+
+
+def scraped(machine: Machine) -> dict[str, object]:
+    """What a scrape job of such exporters has besides."""
+    if not machine.is_on(SWITCH):
+        return {}
+    shown = {"ca_file": AUTHORITY, "cert_file": CERTIFICATE, "key_file": KEY}
+    return {"scheme": "https", "tls_config": shown}

@@ -1,0 +1,125 @@
+"""A real node exporter with the web configuration that a machine gets: who may ask it, and by which certificate."""
+
+from __future__ import annotations
+
+import http.client
+import shutil
+import socket
+import ssl
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from deepopsctl.monitoring import exportertls
+from deepopsctl.monitoring.needs import Machine
+from deepopsctl.monitoring.pki import new_authority
+from tests.driven import wait_until
+
+DAY = date(2026, 11, 1)
+EXPORTER = shutil.which("prometheus-node-exporter") or "prometheus-node-exporter"
+MACHINE = Machine(
+    "gpu01",
+    "hpc",
+    frozenset({"slurm_compute"}),
+    "127.0.0.1",
+    "Debian 13",
+    settings={"exporter_tls": True},
+    secrets={"authority": new_authority(DAY)},
+)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """An exporter that runs, and the files of its machine."""
+
+    port: int
+    folder: Path
+
+    def answer(self, shown: Path | None = None) -> int:
+        """The HTTP status for somebody who trusts this cluster's authority and shows a certificate, or none."""
+        context = ssl.create_default_context(cafile=str(self.folder / "authority.crt"))
+        if shown:
+            context.load_cert_chain(shown / "node.crt", shown / "node.key")
+        connection = http.client.HTTPSConnection("127.0.0.1", self.port, context=context, timeout=60)
+        try:
+            connection.request("GET", "/metrics")
+            return connection.getresponse().status
+        finally:
+            connection.close()
+
+
+def written(machine: Machine, folder: Path) -> Path:
+    """The files that a machine gets, in a folder of the test's."""
+    folder.mkdir()
+    for file in exportertls.files(machine).files:
+        path = folder / Path(file.path).name
+        path.write_text(file.content.replace(exportertls.FOLDER, str(folder)), encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asked]:
+    """The exporter on a port of loopback that is free."""
+    folder = written(MACHINE, tmp_path_factory.mktemp("tls") / "gpu01")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = int(free.getsockname()[1])
+    web = str(folder / Path(exportertls.WEB).name)
+    argv = [EXPORTER, f"--web.listen-address=127.0.0.1:{port}", f"--web.config.file={web}"]
+    argv += ["--collector.disable-defaults", "--collector.time"]
+    with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as exporter:
+        try:
+            wait_until("the exporter listens", lambda: exporter.poll() is None and _listens(port))
+            yield Asked(port, folder)
+        finally:
+            exporter.kill()
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def test_a_machine_of_the_cluster_is_answered(asked: Asked) -> None:
+    assert asked.answer(asked.folder) == 200
+
+
+def test_who_shows_no_certificate_is_not(asked: Asked) -> None:
+    with pytest.raises((ssl.SSLError, ConnectionError)):
+        asked.answer()
+
+
+def test_who_shows_another_clusters_certificate_is_not(asked: Asked, tmp_path: Path) -> None:
+    stranger = replace(MACHINE, secrets={"authority": new_authority(DAY)})
+
+    with pytest.raises((ssl.SSLError, ConnectionError)):
+        asked.answer(written(stranger, tmp_path / "stranger"))
+
+
+def test_a_certificate_that_was_renewed_is_shown_without_a_restart(asked: Asked, tmp_path: Path) -> None:
+    renewed = written(replace(MACHINE, name="gpu02"), tmp_path / "gpu02")
+    for name in ("node.crt", "node.key"):
+        (asked.folder / name).write_bytes((renewed / name).read_bytes())
+    context = ssl.create_default_context(cafile=str(asked.folder / "authority.crt"))
+    context.load_cert_chain(asked.folder / "node.crt", asked.folder / "node.key")
+
+    with (
+        socket.create_connection(("127.0.0.1", asked.port), timeout=60) as plain,
+        context.wrap_socket(plain, server_hostname="127.0.0.1") as encrypted,
+    ):
+        shown = encrypted.getpeercert()
+
+    assert shown
+    assert ("DNS", "gpu02") in shown["subjectAltName"]
+
+
+def test_nothing_of_it_is_there_where_it_is_off() -> None:
+    off = replace(MACHINE, settings={})
+
+    assert exportertls.files(off).files == ()
+    assert exportertls.arguments(off) == ()
+    assert exportertls.scraped(off) == {}
