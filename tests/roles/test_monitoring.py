@@ -1,0 +1,140 @@
+"""Monitoring as its playbook and the product's variables call it: what each machine gets, rendered by real Ansible."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Any
+
+import jinja2.nativetypes
+import pytest
+
+from deepopsctl.monitoring.pki import new_authority
+from tests.localansible import Played, play
+from tests.roles.content import ROOT, load, role_calls, role_tasks
+
+ROLES = ("monitoring_node", "prometheus", "alertmanager")
+GROUPS = {
+    "slurm_controller": ["ctl1"],
+    "slurm_dbd": ["ctl1"],
+    "slurm_compute": ["gpu01", "gpu02"],
+    "monitoring": ["ctl1"],
+}
+CLUSTER: dict[str, Any] = {
+    "deepops_cluster_name": "hpc",
+    "deepops_addresses": [{"names": "ctl1,gpu[01-02]", "addresses": "192.0.2.1,192.0.2.[11-12]"}],
+    "slurm_nodes": [{"names": "gpu[01-02]"}],
+    "grafana_enabled": False,
+    "monitoring_web_password": "correct-horse-battery-staple",
+    "cluster_authority": new_authority(date(2026, 11, 1)),
+    "deepops_platform": "Debian 13",
+}
+
+
+def wanted(role: str, **changes: object) -> dict[str, Any]:
+    """A task that shows the plan of a role, as playbooks/monitoring.yml gives it its variables."""
+    (call,) = (call for call in role_calls("playbooks/monitoring.yml") if call["role"] == role)
+    given = {key: value for key, value in call.items() if key.startswith(f"{role}_")}
+    return {
+        "name": f"{role} {', '.join(changes)}".strip(),
+        "ansible.builtin.debug": {"msg": f"{{{{ __{role}_plan }}}}"},
+        "vars": {**load(f"roles/{role}/vars/main.yml"), "role_path": str(ROOT / "roles" / role), **given, **changes},
+    }
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
+    """The plans of three machines, with and without monitoring."""
+    hosts = sorted({name for names in GROUPS.values() for name in names})
+    member = [
+        {"host": host, "groups": ["slurm_cluster", *(group for group, names in GROUPS.items() if host in names)]}
+        for host in hosts
+    ]
+    groups = {
+        "name": "Groups",
+        "ansible.builtin.add_host": {"name": "{{ item.host }}", "groups": "{{ item.groups }}"},
+        "loop": member,
+        "run_once": True,
+    }
+    tasks = [wanted(role) for role in ROLES]
+    tasks += [wanted(role, **{f"{role}_wanted": False}) for role in ROLES]
+    plays = [
+        {"name": "Groups", "hosts": "all", "gather_facts": False, "tasks": [groups]},
+        {"name": "Plans", "hosts": "slurm_cluster", "gather_facts": False, "tasks": tasks},
+    ]
+    found = play(tmp_path_factory.mktemp("monitoring"), plays, dict.fromkeys(hosts, CLUSTER))
+    assert found.status == 0, found.output
+    return found
+
+
+def plan(played: Played, role: str, host: str) -> dict[str, Any]:
+    """What a role is to bring to a machine."""
+    (result,) = (result for result in played.results if (result.task, result.host) == (role, host))
+    found: dict[str, Any] = result.data["msg"]
+    return found
+
+
+def test_every_machine_gets_an_exporter_on_its_own_address(played: Played) -> None:
+    for host, address in (("ctl1", "192.0.2.1"), ("gpu01", "192.0.2.11"), ("gpu02", "192.0.2.12")):
+        found = plan(played, "monitoring_node", host)
+
+        assert "prometheus-node-exporter" in found["packages"]
+        assert any(f"--web.listen-address={address}:9100" in file.get("content", "") for file in found["files"])
+        assert found["problems"] == []
+        # what a package would start before its configuration is there
+        assert set(found["hold_units"]) == {unit["name"] for unit in found["units"] if unit.get("running", True)}
+
+
+def test_only_the_database_is_watched_by_its_own_exporter(played: Played) -> None:
+    having = [
+        host
+        for host in ("ctl1", "gpu01", "gpu02")
+        if "prometheus-mysqld-exporter" in plan(played, "monitoring_node", host)["packages"]
+    ]
+
+    assert having == ["ctl1"]
+
+
+def test_all_machines_are_in_the_one_file_of_targets(played: Played) -> None:
+    files = {file["path"]: file for file in plan(played, "prometheus", "ctl1")["files"]}
+    targets = files["/etc/prometheus/targets/deepops.yml"]["content"]
+
+    assert [address for address in ("192.0.2.1:9100", "192.0.2.11:9100", "192.0.2.12:9100") if address in targets]
+    assert "__exporter: mysqld" in targets
+    assert {path.name for path in (ROOT / "roles/prometheus/files/rules").glob("*.yml")} == {
+        path.rpartition("/")[2] for path in files if path.startswith("/etc/prometheus/rules/")
+    }
+
+
+def test_the_password_is_in_no_content_that_is_shown(played: Played) -> None:
+    plans = [plan(played, role, host) for role in ROLES for host in ("ctl1", "gpu01")]
+    shown = [
+        file for found in plans for file in found.get("files", []) if CLUSTER["monitoring_web_password"] in str(file)
+    ]
+
+    assert shown == []
+    assert any("secret_base64" in file for found in plans for file in found.get("files", []))
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_what_is_not_wanted_is_nothing(played: Played, role: str) -> None:
+    assert plan(played, f"{role} {role}_wanted", "ctl1") == {}
+
+
+def expected(host: str, **variables: object) -> list[str]:
+    """The steps that the gate wants of a machine."""
+    expression = load("group_vars/all/monitoring.yml")["deepops_monitoring_steps"]
+    environment = jinja2.nativetypes.NativeEnvironment()
+    known = {"monitoring_enabled": True, "grafana_enabled": False, "monitoring_host": "ctl1", **variables}
+    return list(environment.from_string(expression).render(known, inventory_hostname=host))
+
+
+def recorded(role: str) -> set[str]:
+    """The steps that a role records."""
+    calls = (value for task in role_tasks(role) for value in task.values() if isinstance(value, dict))
+    return {call["step"] for call in calls if "step" in call}
+
+
+def test_the_gate_expects_what_is_recorded() -> None:
+    assert set(expected("gpu01")) == recorded("monitoring_node")
+    assert set(expected("ctl1")) == set().union(*(recorded(role) for role in ROLES))
+    assert expected("ctl1", monitoring_enabled=False) == []
