@@ -26,6 +26,9 @@ def files(machine: Machine) -> Needs:
     """What exporters and Prometheus of a machine show and ask for: read anew for each connection."""
     if not machine.is_on(SWITCH):
         return Needs()
+    if not machine.secrets.get("authority"):
+        why = "monitoring_exporter_tls needs cluster_authority, which is not in secrets.yml"
+        return Needs(problems=(f"{why}: `deepopsctl inventory` adds it",))
     authority = Authority(machine.secrets["authority"])
     made = authority.identify(machine.name, [machine.address], validity.today())
     return Needs(

@@ -57,7 +57,8 @@ _REASONS: tuple[tuple[str, str, str], ...] = (
     (r"slurm_(install_nhc|health_check.*)|nhc_.*", "Node Health Check " + _NOT_YET, ""),
     (r"slurm_enable_nfs.*|nfs_.*|autofs_.*|cachefilesd.*", "NFS is what `storage:` in cluster.yml says", ""),
     ((r"slurm_(enable_monitoring|monitoring_group|exporter.*)|(grafana|prometheus|alertmanager|node_exporter)_.*"
-     r"|(dcgm|nvidia|slurm).*exporter.*|collectd.*"), "monitoring " + _NOT_YET, ""),
+     r"|(dcgm|nvidia|slurm).*exporter.*|collectd.*"), "the component monitoring has its own settings",
+     "monitoring_enabled and others in settings.yml; docs/how-to/monitoring.md"),
     (r"slurm_cluster_install_nvidia_driver|nvidia_driver_.*", "the component nvidia has its own settings",
      "nvidia_driver_source and nvidia_driver_branch in settings.yml; docs/how-to/gpus.md"),
     (r"slurm_cluster_install_cuda|cuda_.*", "CUDA toolkits are a list of versions",
@@ -70,7 +71,8 @@ _REASONS: tuple[tuple[str, str, str], ...] = (
      "containers in jobs " + _NOT_YET.replace("is ", "are "), ""),
     ((r"slurm_install_(lmod|hpcsdk)|hpcsdk_.*|sm_.*|spack_.*|easybuild.*|openmpi_.*|slurm_cluster_install_openmpi"
      r"|pmix_.*|hwloc_.*|lmod_.*"), "software for users " + _NOT_YET, ""),
-    (r"slurm_enable_rsyslog.*|rsyslog_.*", "central logging " + _NOT_YET, ""),
+    (r"slurm_enable_rsyslog.*|rsyslog_.*", "journals go to the monitoring host by systemd's own programs",
+     "monitoring_logs in settings.yml"),
     (r"(deepops_disable_cloud_init|hosts_.*|dns_.*)", "names are put into a block of /etc/hosts of their own", ""),
     (r"chrony_.*|ntp_.*", "time follows the controllers", "set slurm_time_servers in settings.yml"),
     (r"(users|ssh_.*|kerberos_.*|nis_.*|move_home.*|krb5.*)", "users of the nodes are not managed", ""),

@@ -117,6 +117,12 @@ def test_a_certificate_that_was_renewed_is_shown_without_a_restart(asked: Asked,
     assert ("DNS", "gpu02") in shown["subjectAltName"]
 
 
+def test_a_vault_without_the_authority_is_a_problem_with_its_remedy() -> None:
+    (problem,) = exportertls.files(replace(MACHINE, secrets={})).problems
+
+    assert "`deepopsctl inventory` adds it" in problem
+
+
 def test_nothing_of_it_is_there_where_it_is_off() -> None:
     off = replace(MACHINE, settings={})
 
