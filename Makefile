@@ -8,7 +8,7 @@ SCENARIO ?= default
 OS ?= debian13
 
 .DEFAULT_GOAL := help
-.PHONY: help tools tools-test tools-vm box vms vms-down vm-daemons-down venv quickstart quickstart-down test molecule lint types unit lab-tests test-vm test-vm-down bench clean
+.PHONY: help tools tools-test tools-vm box vms vms-down vm-daemons-down venv quickstart quickstart-down test molecule lint types unit lab-tests test-vm test-vm-down bench bench-monitoring clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -78,6 +78,10 @@ test-vm-down: venv ## Take away what test-vm KEEP=1 kept
 bench: tools venv ## Deploy times against a bare parallel-ssh floor, and the time of node add
 	$(BIN)/python -m benchmarks.deploy
 	$(BIN)/python -m benchmarks.node_add
+
+bench-monitoring: tools venv ## What monitoring costs a compute node, and a Prometheus of 1,000 simulated nodes
+	$(BIN)/python -m benchmarks.monitoring_node
+	$(BIN)/python -m benchmarks.monitoring_targets
 
 clean: ## Remove the virtual environment and caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache dist

@@ -15,14 +15,14 @@ from deepopsctl.report.document import document
 from deepopsctl.report.facts import Facts
 from deepopsctl.summary import RunSummary
 
-SUITES = ("smoke", "gpu", "storage")
+SUITES = ("smoke", "gpu", "storage", "monitoring")
 # loads the cluster: only where it is named, never part of `all`
 EXPLICIT = ("burnin",)
 COMMAND = "validate"
 # what brings libraries to the GPU nodes and removes them; and its variable
 LIBRARIES, LIBRARIES_STATE = "gpu-libraries", "deepops_gpu_libraries_state"
 # the skipped checks that are no failure to prove anything: there is nothing of this kind in the cluster
-NOTHING_THERE = frozenset({"gpu-nodes", "storage-entries"})
+NOTHING_THERE = frozenset({"gpu-nodes", "storage-entries", "monitoring-enabled"})
 CHECKS_FILE, REPORT_FILE = "checks.json", "report.html"
 _VERDICTS = {
     ExitCode.OK: Verdict.OK,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from deepopsctl.validation import Validation
 
 # validation.SUITES, without importing it: --help answers at once
-SUITES = ("smoke", "gpu", "storage", "all", "burnin")
+SUITES = ("smoke", "gpu", "storage", "monitoring", "all", "burnin")
 _file_option = click.Path(path_type=Path, dir_okay=False, writable=True)
 
 
@@ -41,9 +41,10 @@ _file_option = click.Path(path_type=Path, dir_okay=False, writable=True)
 def validate(ctx: click.Context, /, suites: tuple[str, ...], *, as_json: bool, **given: Any) -> int:
     """Prove that the cluster works, by jobs that a user could have submitted.
 
-    SUITE is `smoke`, `gpu` (tests and measures every GPU), `storage` (tries what cluster.yml mounts from all nodes), or
-    `all` suites, the default. Settings are not changed; jobs of others are never disturbed: what has no free resources
-    is skipped. Exit code 1 says that a check failed, 4 that nodes could not be reached.
+    SUITE is `smoke`, `gpu` (tests and measures every GPU), `storage` (tries what cluster.yml mounts from all nodes),
+    `monitoring` (what Prometheus sees of the nodes, of Slurm and of a job), or `all` suites, the default. Settings are
+    not changed; jobs of others are never disturbed: what has no free resources is skipped. Exit code 1 says that a
+    check failed, 4 that nodes could not be reached.
 
     `burnin` loads all idle nodes for --duration, behind all other jobs in the queue: only where it is named, never part
     of `all`.

@@ -21,6 +21,8 @@ from deepopsctl.nodemetrics.jobmap import DCGM_FOLDER, FOLDER
 
 NAME = "deepops-nodemetrics"
 PROGRAM = f"/usr/local/sbin/{NAME}"
+# as the daemon names them, by collector
+_TEXTFILE = "nodemetrics-{}.prom"
 
 
 def _jobs(machine: Machine) -> Mapping[str, object] | None:
@@ -40,9 +42,18 @@ COLLECTORS: Mapping[str, Callable[[Machine], Mapping[str, object] | None]] = Map
 )
 
 
+def _told(machine: Machine) -> dict[str, Mapping[str, object]]:
+    return {name: settings for name, ask in COLLECTORS.items() if (settings := ask(machine)) is not None}
+
+
+def textfiles(machine: Machine) -> list[str]:
+    """The names of the text files that the daemon writes there."""
+    return [_TEXTFILE.format(name) for name in _told(machine)]
+
+
 def needs(machine: Machine) -> Needs:
     """The daemon, where a collector has work; on compute nodes what writes the job map."""
-    told = {name: settings for name, ask in COLLECTORS.items() if (settings := ask(machine)) is not None}
+    told = _told(machine)
     if not told:
         return Needs()
     config = File(CONFIG, json.dumps({"schema": 1, "folder": TEXTFILES, "collectors": told}, indent=1) + "\n")
@@ -52,7 +63,7 @@ def needs(machine: Machine) -> Needs:
         "what this node knows of its jobs, mounts and certificates, for node exporter",
         (PROGRAM,),
         # what nobody keeps up to date any more must not be shown
-        f"ExecStopPost=/bin/sh -c 'rm -f {TEXTFILES}/nodemetrics-*.prom'",
+        f"ExecStopPost=/bin/sh -c 'rm -f {TEXTFILES}/{_TEXTFILE.format('*')}'",
         # jobs come first: should one of these ever be reached, this program is at fault
         "Nice=10",
         "CPUQuota=20%",

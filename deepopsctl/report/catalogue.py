@@ -7,6 +7,9 @@ from deepopsctl.doctor.catalogue import SUITE as DOCTORS_SUITE
 from deepopsctl.report.entry import Entry
 from deepopsctl.report.gpucatalogue import BURNIN, BURNIN_SUITE, GPU
 from deepopsctl.report.gpucatalogue import SUITE as GPU_SUITE
+from deepopsctl.report.monitoringcatalogue import MONITORING
+from deepopsctl.report.monitoringcatalogue import PER_NODE as MONITORING_PER_NODE
+from deepopsctl.report.monitoringcatalogue import SUITE as MONITORING_SUITE
 from deepopsctl.report.storagecatalogue import STORAGE
 from deepopsctl.report.storagecatalogue import SUITE as STORAGE_SUITE
 
@@ -155,16 +158,19 @@ CATALOGUE = {
 # what any suite may say about a node
 _ANY = {name: CATALOGUE[name] for name in ("reachable", "suite-ran")}
 _SUITES = {
-    DOCTORS_SUITE: DOCTOR, GPU_SUITE: _ANY | GPU, STORAGE_SUITE: _ANY | STORAGE, BURNIN_SUITE: _ANY | BURNIN,
+    DOCTORS_SUITE: DOCTOR, GPU_SUITE: _ANY | GPU, STORAGE_SUITE: _ANY | STORAGE,
+    MONITORING_SUITE: _ANY | MONITORING, BURNIN_SUITE: _ANY | BURNIN,
 }  # fmt: skip
 
 # checks made on every node (or every compute node): the columns of the report's matrix
 PER_NODE = frozenset({
     "reachable", "suite-ran", "services", "clock", "munge-local", "munge-across", "node-state", "slurm-version",
     "node-cpus", "node-memory", "node-gpus", "node-answers", "gpu-assignment", "cpu-confinement",
-    "memory-confinement", "gpu-confinement", *GPU, *STORAGE, *BURNIN,
+    "memory-confinement", "gpu-confinement", *GPU, *STORAGE, *BURNIN, *MONITORING_PER_NODE,
 })  # fmt: skip
-GROUPS = tuple(dict.fromkeys(entry.group for table in (CATALOGUE, GPU, STORAGE, BURNIN) for entry in table.values()))
+GROUPS = tuple(
+    dict.fromkeys(entry.group for table in (CATALOGUE, GPU, STORAGE, MONITORING, BURNIN) for entry in table.values())
+)
 _OTHER = Entry("Other", "", "", "see the message")
 
 

@@ -6,7 +6,7 @@ import base64
 import socket
 from pathlib import Path
 
-from deepopsctl.monitoring import nodeplan, server, targets
+from deepopsctl.monitoring import expected, nodeplan, server, targets
 from deepopsctl.monitoring.needs import Machine, Needs
 
 
@@ -29,12 +29,20 @@ def monitoring_alertmanager_plan(cluster, host, groups, platform):
 
 def monitoring_targets(cluster, members):
     """The text of Prometheus's file of targets."""
+    return targets.render(_machines(cluster, members))
+
+
+def monitoring_expected(cluster, members, rules):
+    """What `validate monitoring` should find; `rules` is the folder of Prometheus's rules."""
+    return expected.everything(_machines(cluster, members), Path(rules))
+
+
+def _machines(cluster, members):
     groups_of = {}
     for group, names in members.items():
         for name in names:
             groups_of.setdefault(name, []).append(group)
-    names = members.get("slurm_cluster", [])
-    return targets.render(_machine(cluster, name, groups_of.get(name, []), "") for name in names)
+    return [_machine(cluster, name, groups_of.get(name, []), "") for name in members.get("slurm_cluster", [])]
 
 
 def _machine(cluster, host, groups, platform):
@@ -110,6 +118,7 @@ class FilterModule:
         """Name -> function."""
         return {
             "monitoring_alertmanager_plan": monitoring_alertmanager_plan,
+            "monitoring_expected": monitoring_expected,
             "monitoring_node_plan": monitoring_node_plan,
             "monitoring_prometheus_plan": monitoring_prometheus_plan,
             "monitoring_targets": monitoring_targets,

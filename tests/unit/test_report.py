@@ -20,6 +20,7 @@ from deepopsctl.report.gpucatalogue import BURNIN, GPU
 from deepopsctl.report.html import render_html
 from deepopsctl.report.junit import render_junit
 from deepopsctl.report.matrix import FEW, build_matrix
+from deepopsctl.report.monitoringcatalogue import MONITORING
 from deepopsctl.report.storagecatalogue import STORAGE
 from deepopsctl.report.table import table, verdict
 from tests.unit.gpucheck_samples import result as gpu_result
@@ -76,11 +77,11 @@ class TestFolding:
 
 class TestCatalogue:
     def test_every_entry_says_what_it_proves_and_what_to_do(self) -> None:
-        for name, what in (CATALOGUE | GPU | BURNIN | STORAGE).items():
+        for name, what in (CATALOGUE | GPU | BURNIN | STORAGE | MONITORING).items():
             assert what.proves.endswith("."), name
             assert what.advice, name
             assert not what.advice.endswith("."), name
-        assert set(CATALOGUE | GPU | BURNIN | STORAGE) >= PER_NODE
+        assert set(CATALOGUE | GPU | BURNIN | STORAGE | MONITORING) >= PER_NODE
 
     def test_the_reference_page_has_every_check(self) -> None:
         page = (Path(__file__).parents[2] / "docs/reference/validate-smoke.md").read_text()

@@ -1,0 +1,146 @@
+"""Alertmanager: reached by Prometheus, and an alert that is sent to it arrives, is handed to nobody, and ends."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Dict, List, Mapping, NamedTuple, Sequence
+
+from . import moments
+from .telling import FAIL, PASS, SKIP, Verdict, check, names, one_line, skip, until
+from .web import Prometheus, Service, Silent
+
+ANSWERS, KNOWN, ARRIVES, FORWARDED = "alertmanager-answers", "alertmanager-known", "alert-arrives", "alerts-forwarded"
+# Prometheus finds its Alertmanagers as it finds targets
+_KNOWN_S = 30.0
+_SHOWN_S = 15.0
+# should nobody be left to end the trial, it ends by itself (seconds)
+_LIVES_S = 120.0
+# an alert that has just begun to fire is sent with the next evaluation; so many seconds later it has to be there
+_SENT_S = 90.0
+NAME = "DeepopsctlValidation"
+
+
+class Route(NamedTuple):
+    """The label whose alerts are for nobody, and the receiver without any address that they go to."""
+
+    label: str
+    value: str
+    receiver: str
+
+    @property
+    def matcher(self) -> str:
+        """As Alertmanager writes it."""
+        return '{}="{}"'.format(self.label, self.value)
+
+
+def judge(
+    prometheus: Prometheus, alertmanager: Service, route: Route, monitor: str, cluster: str, token: str
+) -> List[Verdict]:
+    """All that is tried of alerts."""
+    try:
+        status = alertmanager.get("/api/v2/status")
+    except Silent as why:
+        rest = "Alertmanager does not answer"
+        return [
+            check(ANSWERS, monitor, FAIL, "no answer", "an answer", message=str(why)),
+            _known(prometheus, alertmanager, monitor),
+            skip(ARRIVES, cluster, rest),
+            skip(FORWARDED, cluster, rest),
+        ]
+    version = status.get("versionInfo", {}).get("version", "")
+    return [
+        check(ANSWERS, monitor, PASS, "an answer", "an answer", message="version {}".format(version)),
+        _known(prometheus, alertmanager, monitor),
+        _arrives(alertmanager, route, status["config"]["original"], cluster, token),
+        _forwarded(prometheus, alertmanager, cluster),
+    ]
+
+
+def _known(prometheus: Prometheus, alertmanager: Service, monitor: str) -> Verdict:
+    wanted = alertmanager.url.partition("://")[2].rstrip("/")
+    try:
+        found = until(_KNOWN_S, prometheus.alertmanagers, lambda urls: any(wanted in url for url in urls))
+    except Silent as why:
+        return check(KNOWN, monitor, FAIL, "no answer", wanted, message=str(why))
+    if any(wanted in url for url in found):
+        return check(KNOWN, monitor, PASS, wanted, wanted)
+    text = "Prometheus sends alerts to {}".format(names(found) if found else "nobody")
+    return check(KNOWN, monitor, FAIL, names(found) or "nobody", wanted, message=text)
+
+
+def _arrives(alertmanager: Service, route: Route, config: str, cluster: str, token: str) -> Verdict:
+    # where nobody has an address, nobody can be called
+    if route.matcher not in config and "_configs:" in config:
+        # it would go to whoever is told of everything else
+        text = "its configuration has no route for {}: nothing was sent, so that nobody is called".format(route.matcher)
+        return check(ARRIVES, cluster, FAIL, "no route", "arrived", message=text)
+    labels = {"alertname": NAME, route.label: route.value, "cluster": cluster, "validation": token}
+    try:
+        return _sent(alertmanager, route, labels, cluster)
+    except Silent as why:
+        return check(ARRIVES, cluster, FAIL, "an error", "arrived", message=str(why))
+
+
+def _sent(alertmanager: Service, route: Route, labels: Mapping[str, str], cluster: str) -> Verdict:
+    def mine() -> List[Dict[str, Any]]:
+        found: List[Dict[str, Any]] = alertmanager.get(
+            "/api/v2/alerts", filter='validation="{}"'.format(labels["validation"])
+        )
+        return found
+
+    started = time.monotonic()
+    try:
+        _post(alertmanager, labels, _LIVES_S)
+        found = until(_SHOWN_S, mine, bool, 0.2)
+    finally:
+        # ended before anyone is told, should it have gone the wrong way
+        _post(alertmanager, labels, 0)
+    took = time.monotonic() - started
+    receivers = [entry["name"] for alert in found for entry in alert["receivers"]]
+    left = until(_SHOWN_S, mine, lambda alerts: not alerts, 0.2)
+    if not found:
+        return check(ARRIVES, cluster, FAIL, "nothing", "arrived", message="what was sent to Alertmanager is not there")
+    if receivers != [route.receiver]:
+        text = "the trial went to {} instead of {}, and was ended at once".format(names(receivers), route.receiver)
+        return check(ARRIVES, cluster, FAIL, names(receivers), route.receiver, message=text)
+    if left:
+        return check(ARRIVES, cluster, FAIL, "still there", "ended", message="the trial was ended, and is still there")
+    text = "and ended; it went to {}, which tells nobody".format(route.receiver)
+    return check(ARRIVES, cluster, PASS, "{:.1f}".format(took), "{:g}".format(_SHOWN_S), "s", text)
+
+
+def _post(alertmanager: Service, labels: Mapping[str, str], seconds: float) -> None:
+    now = time.time()
+    text = "sent by `deepopsctl validate monitoring`; it ends by itself"
+    alert = {"labels": dict(labels), "annotations": {"summary": text}, "endsAt": moments.written(now + seconds)}
+    if not seconds:
+        alert["startsAt"] = moments.written(now - 1)
+    alertmanager.post("/api/v2/alerts", [alert])
+
+
+def _forwarded(prometheus: Prometheus, alertmanager: Service, cluster: str) -> Verdict:
+    """What fires in Prometheus is known to Alertmanager."""
+    try:
+        firing = prometheus.query(
+            'ALERTS{{alertstate="firing"}} offset {:g}s and ALERTS{{alertstate="firing"}}'.format(_SENT_S)
+        )
+        there = [alert["labels"] for alert in alertmanager.get("/api/v2/alerts")]
+    except Silent as why:
+        return check(FORWARDED, cluster, FAIL, "an error", "forwarded", message=str(why))
+    if not firing:
+        return check(FORWARDED, cluster, SKIP, message="no alert fires")
+    missing = [labels for labels, _value in firing if not any(_same(labels, other) for other in there)]
+    text = "not known to Alertmanager: " + names(_called(labels) for labels in missing) if missing else ""
+    return check(FORWARDED, cluster, FAIL if missing else PASS, len(firing) - len(missing), len(firing), "alerts", text)
+
+
+def _same(labels: Mapping[str, str], other: Mapping[str, str]) -> bool:
+    # Prometheus adds its external labels on the way
+    return all(other.get(key) == value for key, value in labels.items() if key not in ("__name__", "alertstate"))
+
+
+def _called(labels: Mapping[str, str]) -> str:
+    return one_line(" ".join(filter(None, (labels.get("alertname"), labels.get("node")))))
+
+
+__all__: Sequence[str] = ["ANSWERS", "ARRIVES", "FORWARDED", "KNOWN", "Route", "judge"]

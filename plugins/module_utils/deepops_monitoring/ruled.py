@@ -1,0 +1,46 @@
+"""The rules that were deployed: all there, all evaluated without an error."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Mapping
+
+from .telling import FAIL, PASS, Verdict, check, one_line, until
+from .web import Prometheus
+
+RULES = "rules-healthy"
+# rules are evaluated for the first time within their interval
+_FIRST_S = 30.0
+
+
+def judge(prometheus: Prometheus, cluster: str, wanted: Mapping[str, int]) -> List[Verdict]:
+    """A check for each file that is expected, by its number of rules; and one for what the site has beside them."""
+    found = until(_FIRST_S, lambda: _by_file(prometheus), _evaluated)
+    checks = [_one(name, wanted[name], found.get(name, [])) for name in sorted(wanted)]
+    others = [rule for name, rules in found.items() if name not in wanted for rule in rules]
+    if others:
+        checks.append(_one(cluster, len(others), others))
+    return checks
+
+
+def _by_file(prometheus: Prometheus) -> Dict[str, List[Dict[str, Any]]]:
+    found: Dict[str, List[Dict[str, Any]]] = {}
+    for group in prometheus.rules():
+        found.setdefault(group["file"].rpartition("/")[2], []).extend(group["rules"])
+    return found
+
+
+def _evaluated(found: Mapping[str, List[Dict[str, Any]]]) -> bool:
+    return all(rule.get("health") != "unknown" for rules in found.values() for rule in rules)
+
+
+def _one(target: str, wanted: int, rules: List[Dict[str, Any]]) -> Verdict:
+    broken = ["{}: {}".format(rule["name"], one_line(rule.get("lastError", "") or "not evaluated yet"))
+              for rule in rules if rule.get("health") != "ok"]  # fmt: skip
+    well = len(rules) - len(broken)
+    if not rules:
+        text = "Prometheus has loaded no rule of this file"
+    elif len(rules) != wanted:
+        text = "Prometheus has loaded {} rules of this file".format(len(rules))
+    else:
+        text = "; ".join(broken[:3])
+    return check(RULES, target, FAIL if text else PASS, well, wanted, "rules", text)

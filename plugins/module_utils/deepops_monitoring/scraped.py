@@ -1,0 +1,140 @@
+"""What Prometheus scrapes, against what cluster.yml says it should."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Sequence, Tuple
+
+from . import moments
+from .telling import FAIL, PASS, WARN, Verdict, check, names, one_line, place, until
+from .web import Prometheus
+
+UP, MORE, CLOCK, TEXTFILES = "target-up", "targets-unexpected", "clock-monitoring", "textfiles-fresh"
+# a target that was just added is scraped within its interval, once the list of targets was read
+_FIRST_S = 15.0
+# one missed scrape is no news, three are; of short intervals more
+_MISSED, _MISSED_S = 3, 30.0
+# what a scrape may take of its interval before it is told
+_SLOW = 0.5
+CLOCK_WARN_S, CLOCK_FAIL_S = 1.0, 60.0
+Key = Tuple[str, str]
+
+
+class Wanted(NamedTuple):
+    """What should be scraped: the node, the job it belongs to, where it answers."""
+
+    node: str
+    job: str
+    address: str
+
+    @property
+    def key(self) -> Key:
+        """What Prometheus tells it apart by."""
+        return self.node, self.job
+
+
+Scraped = Dict[Key, Dict[str, Any]]
+
+
+def look(prometheus: Prometheus) -> Scraped:
+    """What Prometheus scrapes now."""
+    return {(found["labels"].get("node", ""), found["scrapePool"]): found for found in prometheus.targets()}
+
+
+def judge(prometheus: Prometheus, cluster: str, wanted: Sequence[Wanted], judged: Iterable[str]) -> List[Verdict]:
+    """Every expected target of the judged nodes, and those that nobody expects."""
+    here = set(judged)
+    mine = [target for target in wanted if target.node in here]
+    keys = [target.key for target in mine]
+
+    # what an earlier scrape has found may be over: a node that has just gone was well then
+    since = time.time()
+
+    def settled(found: Scraped) -> bool:
+        return all(key in found and (moments.unix(found[key]["lastScrape"]) or 0) > since for key in keys)
+
+    first = look(prometheus)
+    intervals = [moments.span(target.get("scrapeInterval", "")) for target in first.values()]
+    found = until(_FIRST_S + max(intervals or [15.0]), lambda: look(prometheus), settled)
+    return [_one(target, found.get(target.key), time.time()) for target in mine] + [
+        _unexpected(cluster, found, {target.key for target in wanted})
+    ]
+
+
+def _one(target: Wanted, found: "Mapping[str, Any] | None", now: float) -> Verdict:
+    where = place(target.node, target.job)
+    if found is None:
+        text = "Prometheus has no such target: {} should be in its list".format(target.address)
+        return check(UP, where, FAIL, "not listed", "up", message=text)
+    interval = moments.span(found.get("scrapeInterval", "")) or 15.0
+    last = moments.unix(found["lastScrape"])
+    url = found.get("scrapeUrl", target.address)
+    if found["health"] != "up":
+        said = one_line(found.get("lastError", "")) or "not scraped yet"
+        return check(UP, where, FAIL, found["health"], "up", message="{}: {}".format(url, said))
+    if last is None or now - last > max(_MISSED * interval, _MISSED_S):
+        age = "never" if last is None else "{:.0f} s ago".format(now - last)
+        text = "last scraped {}, and should be every {:g} s".format(age, interval)
+        return check(UP, where, FAIL, "stale", "up", message=text)
+    took = float(found["lastScrapeDuration"])
+    if took > _SLOW * interval:
+        text = "a scrape takes {:.1f} s of the {:g} s between two".format(took, interval)
+        return check(UP, where, WARN, "slow", "up", message=text)
+    if target.address and target.address not in url:
+        text = "Prometheus asks {}, and cluster.yml says {}".format(url, target.address)
+        return check(UP, where, FAIL, "elsewhere", "up", message=text)
+    return check(UP, where, PASS, "up", "up", message="scraped in {:.3f} s".format(took))
+
+
+def _unexpected(cluster: str, found: Scraped, wanted: "set[Key]") -> Verdict:
+    more = [
+        place(node or str(found[node, job].get("scrapeUrl")), job) for node, job in found if (node, job) not in wanted
+    ]
+    text = "not in cluster.yml: {}".format(names(more)) if more else ""
+    return check(MORE, cluster, WARN if more else PASS, len(more), 0, "targets", text)
+
+
+def clocks(prometheus: Prometheus, judged: Sequence[str], monitor: str) -> List[Verdict]:
+    """Each node's clock against the monitoring host's: the node read it while it was being scraped."""
+    lead = prometheus.by("node", "node_time_seconds - timestamp(node_time_seconds)")
+    took = prometheus.by("node", 'scrape_duration_seconds{job="node"}')
+    checks = []
+    for node in judged:
+        if node not in lead:
+            # that it is not scraped is told once, by its target
+            continue
+        # read at some moment of the scrape: what the node's clock is at least away
+        high, low = lead[node], lead[node] - took.get(node, 0.0)
+        least = max(low, -high, 0.0)
+        status = FAIL if least > CLOCK_FAIL_S else WARN if least > CLOCK_WARN_S else PASS
+        word = "ahead of" if low > 0 else "behind"
+        text = "" if status == PASS else "the clock is at least {:.1f} s {} {}'s".format(least, word, monitor)
+        measured = "{:+.3f} ± {:.3f}".format((low + high) / 2, (high - low) / 2)
+        checks.append(check(CLOCK, node, status, measured, "within {:g}".format(CLOCK_WARN_S), "s", text))
+    return checks
+
+
+def textfiles(prometheus: Prometheus, wanted: Mapping[str, Mapping[str, float]], up: Iterable[str]) -> List[Verdict]:
+    """What our own programs write for the node exporter: there, readable, and not older than its limit (seconds)."""
+    here = [node for node in up if wanted.get(node)]
+    written = {
+        (labels.get("node", ""), labels.get("file", "").rpartition("/")[2]): age
+        for labels, age in prometheus.query("time() - node_textfile_mtime_seconds")
+    }
+    broken = prometheus.by("node", "node_textfile_scrape_error")
+    return [_written(node, wanted[node], written, bool(broken.get(node))) for node in here]
+
+
+def _written(node: str, wanted: Mapping[str, float], written: Mapping[Key, float], broken: bool) -> Verdict:
+    ages = {name: written.get((node, name)) for name in wanted}
+    wrong = ["{} is not there".format(name) for name, age in ages.items() if age is None]
+    wrong += [
+        "{} is {:.0f} s old, and should be no older than {:g} s".format(name, age, wanted[name])
+        for name, age in ages.items()
+        if age is not None and age > wanted[name]
+    ]
+    wrong += ["the node exporter can't read one of its text files"] if broken else []
+    known = [age for age in ages.values() if age is not None]
+    measured = "{:.0f}".format(max(known)) if known else ""
+    expected = "{:g}".format(max(wanted.values()))
+    return check(TEXTFILES, node, FAIL if wrong else PASS, measured, expected, "s", "; ".join(wrong))

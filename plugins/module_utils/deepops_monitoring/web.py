@@ -1,0 +1,135 @@
+"""Ask a service over HTTP, with a password that is in no address, argument or message."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import ssl
+import urllib.error
+import urllib.parse
+import urllib.request
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+
+from .telling import one_line
+
+TIMEOUT_S = 10.0
+
+
+class Silent(Exception):  # noqa: N818 (no error of ours: the service gave no usable answer)
+    """Why there is no answer, in words; `code` is HTTP's, 0 without any."""
+
+    def __init__(self, why: str, code: int = 0) -> None:
+        super().__init__(why)
+        self.code = code
+
+
+class Service(NamedTuple):
+    """One web service; without a user nobody logs in."""
+
+    url: str
+    user: str = ""
+    password: str = ""
+    # the certificates that may vouch for it; the machine's own where this is ''
+    ca: str = ""
+
+    def stranger(self) -> "Service":
+        """The same, for somebody without the password."""
+        return self._replace(user="", password="")
+
+    def get(self, path: str, timeout: float = TIMEOUT_S, **given: str) -> Any:
+        """The JSON that a GET gives."""
+        return self._json(path, None, timeout, given)
+
+    def post(self, path: str, document: Any, timeout: float = TIMEOUT_S) -> Any:
+        """The JSON that a POST of JSON gives; None for an empty answer."""
+        return self._json(path, json.dumps(document).encode(), timeout, {})
+
+    def refuses(self, path: str) -> int:
+        """HTTP's code for a GET; 200 where it is answered."""
+        try:
+            self._read(path, None, TIMEOUT_S, {})
+        except Silent as why:
+            if not why.code:
+                raise
+            return why.code
+        return 200
+
+    def _json(self, path: str, data: Optional[bytes], timeout: float, given: Dict[str, str]) -> Any:
+        text = self._read(path, data, timeout, given)
+        try:
+            return json.loads(text) if text.strip() else None
+        except ValueError:
+            raise Silent("{} answers with something else than JSON".format(self.url)) from None
+
+    def _read(self, path: str, data: Optional[bytes], timeout: float, given: Dict[str, str]) -> str:
+        address = self.url + path + ("?" + urllib.parse.urlencode(given) if given else "")
+        request = urllib.request.Request(address, data)  # noqa: S310 (http or https: from the inventory)
+        if data is not None:
+            request.add_header("Content-Type", "application/json")
+        if self.user:
+            word = base64.b64encode("{}:{}".format(self.user, self.password).encode()).decode()
+            request.add_header("Authorization", "Basic " + word)
+        try:
+            with self._opener().open(request, timeout=timeout) as answer:
+                text: str = answer.read().decode("utf-8", "replace")
+                return text
+        except urllib.error.HTTPError as error:
+            raise Silent(_refused(self.url, error), error.code) from None
+        except urllib.error.URLError as error:
+            raise Silent("{} does not answer: {}".format(self.url, error.reason)) from None
+        except OSError as error:
+            raise Silent("{} does not answer: {}".format(self.url, error.strerror or error)) from None
+
+    def _opener(self) -> urllib.request.OpenerDirector:
+        # a site's proxy is not asked for what is on this machine
+        handlers: List[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({})]
+        if self.url.startswith("https:"):
+            handlers.append(urllib.request.HTTPSHandler(context=ssl.create_default_context(cafile=self.ca or None)))
+        return urllib.request.build_opener(*handlers)
+
+
+def _refused(url: str, error: urllib.error.HTTPError) -> str:
+    if error.code in (401, 403):
+        return "{} refuses the password (HTTP {})".format(url, error.code)
+    said = one_line(error.read(2000).decode("utf-8", "replace"))
+    with contextlib.suppress(ValueError, AttributeError):
+        said = str(json.loads(said).get("error", said))
+    return "{} answers with HTTP {}: {}".format(url, error.code, said)
+
+
+Sample = Tuple[Dict[str, str], float]
+
+
+class Prometheus(NamedTuple):
+    """What is asked of Prometheus."""
+
+    service: Service
+
+    def query(self, text: str) -> List[Sample]:
+        """The samples of an instant query: labels and value; of a range its last values."""
+        data = self.service.get("/api/v1/query", query=text)["data"]
+        if data["resultType"] == "scalar":
+            return [({}, float(data["result"][1]))]
+        if data["resultType"] == "matrix":
+            return [(entry["metric"], float(entry["values"][-1][1])) for entry in data["result"]]
+        return [(entry["metric"], float(entry["value"][1])) for entry in data["result"]]
+
+    def by(self, label: str, text: str) -> Dict[str, float]:
+        """The values of a query by one of its labels."""
+        return {labels.get(label, ""): value for labels, value in self.query(text)}
+
+    def targets(self) -> List[Dict[str, Any]]:
+        """What it scrapes."""
+        found: List[Dict[str, Any]] = self.service.get("/api/v1/targets", state="active")["data"]["activeTargets"]
+        return found
+
+    def rules(self) -> List[Dict[str, Any]]:
+        """Groups of rules, with how each went."""
+        found: List[Dict[str, Any]] = self.service.get("/api/v1/rules")["data"]["groups"]
+        return found
+
+    def alertmanagers(self) -> List[str]:
+        """Where it sends alerts to."""
+        found = self.service.get("/api/v1/alertmanagers")["data"]["activeAlertmanagers"]
+        return [str(entry["url"]) for entry in found]

@@ -1,0 +1,102 @@
+"""The monitoring suite's verdicts on what it was told; tests/integration asks real servers."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from deepopsctl.report.catalogue import catalogue_of
+from deepopsctl.validation import NOTHING_THERE, SUITES
+from tests.nodeside import load
+
+alerting = load("deepops_monitoring.alerting")
+jobs = load("deepops_monitoring.jobs")
+logged = load("deepops_monitoring.logged")
+session = load("deepops_smoke.session")
+suite = load("deepops_monitoring.suite")
+web = load("deepops_monitoring.web")
+
+WHO = {"user": "ubuntu", "account": "default"}
+NOWHERE = web.Service("http://127.0.0.1:1", "admin", "opensesame")
+
+
+class TestAJobInTheMetrics:
+    def judged(self, labels: dict[str, str] | None) -> dict[str, str]:
+        check: dict[str, str] = jobs._one("gpu01", labels, "42", WHO, 12.3)
+        return check
+
+    def test_passes_with_its_user_and_account(self) -> None:
+        assert self.judged({**WHO, "jobid": "42"})["status"] == "pass"
+
+    def test_fails_without(self) -> None:
+        assert self.judged({"user": "ubuntu"})["message"] == "job 42 has account none instead of default"
+        assert self.judged({"user": "root", "account": "x"})["message"] == (
+            "job 42 has user root instead of ubuntu and account x instead of default"
+        )
+
+    def test_that_is_not_there_is_named_with_its_number(self) -> None:
+        assert self.judged(None)["message"] == "job 42 ran there for 12 s and is not in the metrics"
+
+
+class TestRunningJobs:
+    def test_agree_where_slurm_has_had_so_many_while_we_looked(self) -> None:
+        found = jobs.counted("hpc", 4, [3, 5])
+
+        assert (found["status"], found["measured"], found["expected"]) == ("pass", "4", "3 to 5")
+
+    def test_that_slurm_never_had_are_told(self) -> None:
+        found = jobs.counted("hpc", 5, [3, 3])
+
+        assert found["status"] == "fail"
+        assert found["message"] == "squeue has said 3, and Prometheus 5"
+
+
+class TestLogs:
+    def test_have_arrived_where_a_line_of_this_validation_has_the_nodes_name(self) -> None:
+        text = "validation abc gpu01\nvalidation xyz gpu02\nvalidation abc gpu031\n"
+
+        assert logged.arrived(text, "validation abc", ("gpu01", "gpu02", "gpu03")) == ["gpu01"]
+
+    def test_that_did_not_come_are_told_with_what_journalctl_says(self) -> None:
+        assert logged._one("gpu01", {"gpu01": 0.4}, 30.0, "")["status"] == "pass"
+        told = logged._one("gpu02", {"gpu01": 0.4}, 30.0, "Permission denied")
+        assert told["message"] == "a line that the node logged has not come within 30 s: Permission denied"
+
+
+class TestTheWholeSuite:
+    def inputs(self, **changes: Any) -> Any:
+        given: dict[str, Any] = dict.fromkeys(("judged", "compute", "wanted", "queries"), ())
+        given |= {"rules": {}, "textfiles": {}, "route": alerting.Route("severity", "none", "nobody"), **changes}
+        return suite.Inputs(cluster="hpc", monitor="ctl1", **given)
+
+    def test_skips_the_rest_and_says_why_where_prometheus_does_not_answer(self) -> None:
+        services = suite.Services(NOWHERE, NOWHERE)
+        found = suite.run(self.inputs(), services, session.Session("abc", "ubuntu", suite="monitoring"))
+
+        assert found[0]["name"] == "prometheus-answers"
+        assert found[0]["status"] == "fail"
+        assert {check["name"] for check in found[1:]} == set(suite.NEEDS_PROMETHEUS)
+        assert {check["status"] for check in found[1:]} == {"skip"}
+        assert "opensesame" not in json.dumps(found)
+
+    def test_trouble_with_one_part_is_told_and_stops_no_other(self) -> None:
+        def wrong() -> list[dict[str, str]]:
+            raise KeyError("never")
+
+        found = suite._safely("rules-healthy", "hpc", wrong)
+
+        assert (found[0]["status"], found[0]["message"]) == ("fail", "KeyError('never')")
+
+
+def test_every_check_is_in_the_reports_catalogue() -> None:
+    found = ("alerting", "dashboards", "jobs", "logged", "ruled", "scraped", "suite")
+    values = [value for name in found for value in vars(load(f"deepops_monitoring.{name}")).values()]
+    checks = {value for value in values if isinstance(value, str) and re.fullmatch(r"[a-z]+(-[a-z]+)+", value)}
+
+    assert checks - {logged.TAG} | {"monitoring-enabled"} == set(catalogue_of("monitoring")) - {
+        "reachable",
+        "suite-ran",
+    }
+    assert "monitoring-enabled" in NOTHING_THERE
+    assert "monitoring" in SUITES
