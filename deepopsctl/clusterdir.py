@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from deepopsctl.errors import InputError
+from deepopsctl import __version__
+from deepopsctl.errors import ControlMachineError, InputError
 from deepopsctl.files import write_atomic
 from deepopsctl.model import Cluster
 
@@ -98,3 +100,25 @@ class ClusterDir:
             return False
         write_atomic(self.hosts, text)
         return True
+
+    def refresh_secrets(self) -> tuple[str, ...]:
+        """Add to the vault what an older version has not put there; its names. One that was seen whole stays shut."""
+        if not self.secrets.is_file():
+            return ()
+        seen = self.runs / ".secrets"
+        if seen.is_file() and seen.read_text("utf-8") == self._secrets_as_they_are():
+            return ()
+        from deepopsctl.secrets import add_missing
+
+        try:
+            added = add_missing(self.secrets, self.vault_password)
+        except ControlMachineError:
+            # another password opens it: Ansible is told which by its own settings, and says so if none does
+            return ()
+        if self.runs.is_dir():
+            write_atomic(seen, self._secrets_as_they_are(), 0o600)
+        return added
+
+    def _secrets_as_they_are(self) -> str:
+        # another version of deepopsctl may want more of them
+        return f"{__version__} {hashlib.sha256(self.secrets.read_bytes()).hexdigest()}\n"

@@ -105,6 +105,7 @@ def open_console(settings: Settings, command: str, given: Mapping[str, Any]) -> 
     directory = ClusterDir.open(settings.directory)
     cluster = directory.cluster()
     directory.refresh_inventory(cluster)
+    directory.refresh_secrets()
     user = cluster.access.user or "your own user"
     file, ask = given.get("password_file"), bool(given.get("ask_pass"))
     passwords = read_passwords(user, file, ask_pass=ask, ask_become_pass=given["ask_become_pass"])

@@ -44,6 +44,7 @@ def deploy(settings: Settings, /, components: tuple[str, ...], *, as_json: bool,
     limit = resolve_limit(given["limit"] or "", cluster)
     user_vars = parse_extra_vars(given["extra_vars"])
     directory.refresh_inventory(cluster)
+    directory.refresh_secrets()
     passwords = ask_passwords(ssh=given["ask_pass"], become=given["ask_become_pass"])
     request = RunRequest(
         directory,

@@ -16,12 +16,11 @@ def inventory(settings: Settings, *, as_json: bool) -> None:
     from deepopsctl.cli.clusterview import cluster_object, group_lines
     from deepopsctl.cli.output import emit_json, say
     from deepopsctl.clusterdir import ClusterDir
-    from deepopsctl.secrets import add_missing
 
     directory = ClusterDir.open(settings.directory)
     cluster = directory.cluster()
     written = directory.refresh_inventory(cluster)
-    added = add_missing(directory.secrets, directory.vault_password)
+    added = directory.refresh_secrets()
     if as_json:
         emit_json(cluster_object("inventory", directory.path, cluster))
         return

@@ -118,6 +118,15 @@ def test_a_vault_of_before_gets_what_is_missing_and_keeps_what_a_person_put_ther
     assert directory.secrets.read_bytes() == before
 
 
+def test_a_vault_that_another_password_opens_is_left_alone() -> None:
+    directory = init()
+    directory.vault_password.write_text("another\n")
+    before = directory.secrets.read_bytes()
+
+    assert directory.refresh_secrets() == ()
+    assert directory.secrets.read_bytes() == before
+
+
 def test_settings_of_a_node_list_are_where_the_clusters_own_begin() -> None:
     Path("nodes.yml").write_text(
         "schema: 1\nsettings: {monitoring_enabled: false}\nnodes:\n"
