@@ -15,7 +15,7 @@ import sys
 
 sys.path.insert(0, "{library}")
 
-from {package}.cli import main
+from {package}.{module} import main
 
 sys.exit(main())
 '''
@@ -30,8 +30,8 @@ class ProgramFile:
     mode: str = "0644"
 
 
-def program(package: ModuleType, launcher: str) -> tuple[ProgramFile, ...]:
-    """A package of deepopsctl's whose `cli.main` returns an exit status, and the file that people call."""
+def program(package: ModuleType, launcher: str, module: str = "cli") -> tuple[ProgramFile, ...]:
+    """A package of deepopsctl's, and the file that people call: `main` of that module returns an exit status."""
     folder = Path(str(package.__file__)).parent
     name = folder.name
     sources = sorted(folder.rglob("*.py"))
@@ -40,5 +40,5 @@ def program(package: ModuleType, launcher: str) -> tuple[ProgramFile, ...]:
             ProgramFile(f"{LIBRARY}/{name}/{path.relative_to(folder).as_posix()}", path.read_text(encoding="utf-8"))
             for path in sources
         ),
-        ProgramFile(launcher, _LAUNCHER.format(library=LIBRARY, package=name), "0755"),
+        ProgramFile(launcher, _LAUNCHER.format(library=LIBRARY, package=name, module=module), "0755"),
     )

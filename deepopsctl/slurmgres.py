@@ -73,6 +73,18 @@ def conf_entries(gpus: Gpus) -> list[dict[str, object]]:
     return entries
 
 
+def device_names(gpus: Gpus) -> list[str]:
+    """Slurm's devices in the order of gres.conf by their GPUs' minor numbers, slices as `0.7`; [] if nobody knows."""
+    found = []
+    for kind in () if gpus.autodetect else kinds_of(gpus):
+        for index, file in enumerate(kind.files):
+            number, layout = minor(file), kind.mig[index] if kind.mig else ()
+            if number is None:
+                return []
+            found += [f"{number}.{instance}" for cut in layout for instance in cut.instances] or [str(number)]
+    return found
+
+
 def fits(kind: str, layout: MigLayout) -> bool:
     """Whether there is a GPU of this type that can be cut like this."""
     profiles = family_of(kind, layout)

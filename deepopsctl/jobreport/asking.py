@@ -35,7 +35,7 @@ def _format(fields: Sequence[str]) -> str:
 
 
 def _with_live(job: Job, run: Run) -> Job:
-    argv = ["sstat", "--parsable2", "--noheader", "--delimiter=" + records.DELIMITER, "--allsteps"]
+    argv = ["sstat", "--parsable2", "--noheader", "--allsteps"]
     try:
         steps = records.read_live(run([*argv, "--jobs=" + job.number, _format(records.LIVE_FIELDS)]))
     except UnansweredError:

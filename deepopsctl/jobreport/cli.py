@@ -77,6 +77,7 @@ def _document(report: Report) -> Dict[str, Any]:
     return {
         **facts,
         "running": job.runs,
+        "elapsed": job.elapsed,
         **measures,
         "per_node": [asdict(each) for each in summary.nodes] if summary else [],
         "per_gpu": [asdict(each) for each in summary.gpus] if summary else [],

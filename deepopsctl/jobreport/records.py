@@ -135,6 +135,7 @@ def read_live(text: str) -> Dict[str, Tuple[float, Optional[int]]]:
 
 def _rows(text: str) -> Iterator[Tuple[str, str]]:
     for line in text.split("\n"):
-        words = line.split(DELIMITER)
+        # sstat knows no other delimiter; nothing here is a user's to choose
+        words = line.split("|")
         if len(words) == len(LIVE_FIELDS) and _ID.fullmatch(words[0]):
             yield words[0], words[1]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 MARK = "deepopsctl"
 VERSION = 1
@@ -106,11 +106,12 @@ def read(comment: str) -> Optional[Summary]:
         return None
 
 
-def _object(comment: str) -> Optional[dict[str, Any]]:
+def _object(comment: str) -> Optional[Dict[str, Any]]:
     if len(comment) > LONGEST or not comment.startswith("{"):
         return None
     try:
-        found = json.loads(comment)
+        # slurmdbd keeps a quotation mark as a backtick, which no name has
+        found = json.loads(comment.replace("`", '"'))
     except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) and MARK in found else None

@@ -1,18 +1,26 @@
-"""`job-report`, the users' command, wherever Slurm's commands are."""
+"""`job-report`, the users' command, wherever Slurm's commands are; and what jobs find at the end of their output."""
 
 from __future__ import annotations
 
 from deepopsctl import jobreport, nodeprograms
+from deepopsctl.jobdirectories import PIECES
 from deepopsctl.monitoring.needs import File, Machine, Needs
 
 PROGRAM = "/usr/local/bin/job-report"
+ENDING = "/usr/local/sbin/deepops-job-ending"
+SWITCH = "job_endings"
 _GROUPS = frozenset(("slurm_controller", "slurm_compute", "slurm_login"))
 
 
 def needs(machine: Machine) -> Needs:
-    """The program, and nothing that runs by itself."""
+    """Programs, and nothing that runs by itself."""
     if not machine.groups & _GROUPS:
         return Needs()
-    return Needs(
-        files=tuple(File(each.path, each.content, each.mode) for each in nodeprograms.program(jobreport, PROGRAM))
-    )
+    programs = nodeprograms.program(jobreport, PROGRAM)
+    pieces: tuple[File, ...] = ()
+    if machine.runs_jobs and machine.is_on(SWITCH):
+        # its launcher; the modules are the same
+        programs += nodeprograms.program(jobreport, ENDING, module="ending")[-1:]
+        # before the job map forgets the job
+        pieces = (File(f"{PIECES}/epilog.d/10-job-ending", f"#!/bin/sh\nexec {ENDING}\n", "0755"),)
+    return Needs(files=(*(File(each.path, each.content, each.mode) for each in programs), *pieces))

@@ -74,6 +74,8 @@ class Machine:
     controller: str = ""
     monitoring_host: str = ""
     monitoring_address: str = ""
+    # the machine's GPUs and slices in Slurm's order (slurmgres.device_names)
+    gpus: Sequence[str] = ()
     # `storage_mounts`, as the inventory has it
     mounts: Sequence[Mapping[str, object]] = ()
     # `monitoring_settings` of group_vars/all/monitoring.yml: switches by name

@@ -26,7 +26,7 @@ _TEXTFILE = "nodemetrics-{}.prom"
 
 
 def _jobs(machine: Machine) -> Mapping[str, object] | None:
-    return {"map": FOLDER, "dcgm": DCGM_FOLDER} if machine.runs_jobs else None
+    return {"map": FOLDER, "dcgm": DCGM_FOLDER, "gpus": list(machine.gpus)} if machine.runs_jobs else None
 
 
 def _certificates(machine: Machine) -> Mapping[str, object] | None:

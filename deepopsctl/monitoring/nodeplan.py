@@ -7,6 +7,7 @@ from collections.abc import Callable
 from deepopsctl.monitoring import (
     gpuexporters,
     jobreport,
+    jobsummaries,
     logs,
     mysqldexporter,
     nodeexporter,
@@ -22,6 +23,7 @@ PIECES: tuple[Callable[[Machine], Needs], ...] = (
     nodemetrics.needs,
     slurmmetrics.needs,
     jobreport.needs,
+    jobsummaries.needs,
     mysqldexporter.needs,
     logs.needs,
     gpuexporters.needs,

@@ -36,7 +36,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
     """Run it; returns the exit status."""
     options = _parser().parse_args(arguments)
     if options.action.startswith("job-"):
-        return _note(options.action)
+        return _note(options.action, options.config)
     try:
         config = _load(options.config)
     except (OSError, ValueError) as error:
@@ -56,15 +56,16 @@ def main(arguments: Optional[List[str]] = None) -> int:
     os._exit(OK)
 
 
-def _note(action: str) -> int:
+def _note(action: str, config: str) -> int:
     """Keep the job map; where it fails the job goes on, and slurmd's log has the reason."""
     try:
-        job = jobmap.from_environment(os.environ, jobmap.gpu_uuids())
         if action == "job-begin":
+            devices = [str(each) for each in _load(config)["collectors"]["jobs"].get("gpus", ())]
+            job = jobmap.from_environment(os.environ, devices, jobmap.gpus_of_driver())
             jobmap.begin(job, jobmap.FOLDER, jobmap.DCGM_FOLDER)
         else:
-            jobmap.end(job.number, jobmap.FOLDER, jobmap.DCGM_FOLDER)
-    except (OSError, ValueError) as error:
+            jobmap.end(os.environ.get("SLURM_JOB_ID", ""), jobmap.FOLDER, jobmap.DCGM_FOLDER)
+    except (OSError, ValueError, KeyError) as error:
         sys.stderr.write("error: job map: {}\n".format(error))
         return FAILED
     return OK

@@ -11,7 +11,7 @@ import os
 import re
 import time
 from dataclasses import asdict, dataclass, field
-from typing import Dict, Iterable, List, Mapping, Tuple
+from typing import Dict, Iterable, List, Mapping, Sequence, Tuple
 
 from .samples import remove, write
 
@@ -28,7 +28,7 @@ _DEVICE = re.compile(r"[0-9]{1,3}")
 
 @dataclass(frozen=True)
 class Gpu:
-    """A GPU of a job: its index on the node, as text, and its UUID or ''."""
+    """A GPU of a job: its index on the node, as text, and its UUID or ''; of a MIG slice `0.7`, index and instance."""
 
     index: str
     uuid: str = ""
@@ -47,29 +47,41 @@ class Job:
     gpus: Tuple[Gpu, ...] = field(default_factory=tuple)
 
 
-def from_environment(told: Mapping[str, str], uuids: Mapping[str, str]) -> Job:
-    """The job of a prolog or epilog. Before Slurm 23.11 slurmd tells no account."""
+def from_environment(told: Mapping[str, str], devices: Sequence[str], driver: Mapping[str, Gpu]) -> Job:
+    """The job of a prolog or epilog.
+
+    Slurm counts devices in the order of gres.conf. `devices` has the number of each one's file, with a slice's instance
+    behind a dot, in that order; `driver` has the driver's own view of those numbers.
+    """
     number = told.get("SLURM_JOB_ID", "")
     if not _NUMBER.fullmatch(number):
         raise ValueError("SLURM_JOB_ID is {!r}".format(number))
-    devices = [each for each in told.get("SLURM_JOB_GPUS", "").split(",") if _DEVICE.fullmatch(each)]
-    gpus = tuple(Gpu(each, uuids.get(each, "")) for each in devices)
+    places = [each for each in told.get("SLURM_JOB_GPUS", "").split(",") if _DEVICE.fullmatch(each)]
+    gpus = tuple(_gpu(devices[int(each)] if int(each) < len(devices) else each, driver) for each in places)
     user, account, partition, sluid = (
         told.get("SLURM_JOB_" + key, "") for key in ("USER", "ACCOUNT", "PARTITION", "SLUID")
     )
     return Job(number, user, account, partition, sluid, gpus)
 
 
-def gpu_uuids(folder: str = PROC) -> Dict[str, str]:
-    """The UUID of each GPU by the number of its device file, as the driver says it."""
-    found = {}
-    for name in _entries(folder):
+def _gpu(device: str, driver: Mapping[str, Gpu]) -> Gpu:
+    minor, dot, instance = device.partition(".")
+    known = driver.get(minor, Gpu(minor))
+    # a slice's own UUID is in no file
+    return Gpu(known.index + dot + instance, "" if dot else known.uuid)
+
+
+def gpus_of_driver(folder: str = PROC) -> Dict[str, Gpu]:
+    """Each GPU by the number of its device file. NVML, and with it exporters, count by the place on the bus."""
+    found: Dict[str, Gpu] = {}
+    # the names are places on the bus, all of one length
+    for index, name in enumerate(_entries(folder)):
         try:
             with open(os.path.join(folder, name, "information"), encoding="ascii", errors="replace") as stream:
                 pairs = dict(line.split(":", 1) for line in stream.read(1 << 16).splitlines() if ":" in line)
         except OSError:
             continue
-        found[pairs.get("Device Minor", "").strip()] = pairs.get("GPU UUID", "").strip()
+        found[pairs.get("Device Minor", "").strip()] = Gpu(str(index), pairs.get("GPU UUID", "").strip())
     return found
 
 

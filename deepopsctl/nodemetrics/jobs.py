@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import time
+from dataclasses import replace
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence
 
 from . import cgroups, jobmap
@@ -13,7 +14,7 @@ from .samples import COUNTER, GAUGE, Kind, Metric, Sample
 
 # what the text file has room for, whatever runs on the node
 MOST_JOBS = 1000
-# Slurm is asked for what the prolog was not told (an account, before 23.11), not oftener than this
+# Slurm is asked whose a job is that began before there was a map, not oftener than this
 ASK_EVERY_S = 60
 SQUEUE_S = 10
 METRICS: Mapping[str, Metric] = {
@@ -40,6 +41,7 @@ class Jobs:
         self._asked_at = float("-inf")
         self._answers: Dict[str, Job] = {}
         self._peaks: Dict[str, int] = {}
+        self._last: Dict[str, cgroups.Usage] = {}
 
     def collect(self) -> Iterable[Sample]:
         """The samples of all jobs."""
@@ -53,7 +55,12 @@ class Jobs:
         # what is given but not in use is seen as well
         numbers = sorted({*usages, *known}, key=int)[:MOST_JOBS]
         whose = self._complete({number: known.get(number, Job(number)) for number in numbers})
-        return list(self._samples(whose, usages))
+        # of a job whose groups have gone and whose epilog has not come yet: what was last seen
+        ending = {number: self._last[number] for number in known if number in self._last and number not in usages}
+        self._last = {**ending, **usages}
+        return list(
+            self._samples(whose, {**{key: replace(each, memory=None) for key, each in ending.items()}, **usages})
+        )
 
     def _samples(self, whose: Mapping[str, Job], usages: Mapping[str, cgroups.Usage]) -> Iterator[Sample]:
         self._peaks = {number: peak for number, peak in self._peaks.items() if number in usages}

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import base64
 import socket
+from dataclasses import replace
 from pathlib import Path
 
+from deepopsctl import gpuform, nodelist, slurmgres
 from deepopsctl.monitoring import expected, nodeplan, server, targets
 from deepopsctl.monitoring.needs import Machine, Needs
 
 
 def monitoring_node_plan(cluster, host, groups, platform):
     """What every kind of machine needs, as node_state takes it."""
-    return _as_state(nodeplan.plan_node(_machine(cluster, host, groups, platform)))
+    machine = _machine(cluster, host, groups, platform)
+    # of one machine alone: to look for each of a thousand takes its time
+    return _as_state(nodeplan.plan_node(replace(machine, gpus=_gpus(cluster["nodes"], machine.name))))
 
 
 def monitoring_prometheus_plan(cluster, host, groups, platform, members, rules):
@@ -60,6 +64,12 @@ def _machine(cluster, host, groups, platform):
         settings=_plain(cluster["settings"]),
         secrets=_plain(cluster["secrets"]),
     )
+
+
+def _gpus(node_sets, name):
+    declared = next((entry.get("gpus") for entry in node_sets if name in nodelist.expand(entry["names"])), None)
+    gpus = gpuform.from_inventory(declared or {})
+    return tuple(slurmgres.device_names(gpus)) if gpus else ()
 
 
 def _plain(value):

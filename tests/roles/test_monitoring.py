@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import date
 from typing import Any
 
@@ -22,7 +23,7 @@ GROUPS = {
 CLUSTER: dict[str, Any] = {
     "deepops_cluster_name": "hpc",
     "deepops_addresses": [{"names": "ctl1,gpu[01-02]", "addresses": "192.0.2.1,192.0.2.[11-12]"}],
-    "slurm_nodes": [{"names": "gpu[01-02]"}],
+    "slurm_nodes": [{"names": "gpu01", "gpus": {"type": "a100", "count": 2}}, {"names": "gpu02"}],
     "grafana_enabled": False,
     "monitoring_web_password": "correct-horse-battery-staple",
     "cluster_authority": new_authority(date(2026, 11, 1)),
@@ -71,6 +72,14 @@ def plan(played: Played, role: str, host: str) -> dict[str, Any]:
     (result,) = (result for result in played.results if (result.task, result.host) == (role, host))
     found: dict[str, Any] = result.data["msg"]
     return found
+
+
+@pytest.mark.parametrize(("host", "gpus"), [("gpu01", ["0", "1"]), ("gpu02", [])])
+def test_a_compute_node_is_told_its_gpus_in_slurms_order(played: Played, host: str, gpus: list[str]) -> None:
+    files = {file["path"]: file for file in plan(played, "monitoring_node", host)["files"]}
+
+    told = json.loads(files["/etc/deepopsctl/nodemetrics.json"]["content"])
+    assert told["collectors"]["jobs"]["gpus"] == gpus
 
 
 def test_every_machine_gets_an_exporter_on_its_own_address(played: Played) -> None:

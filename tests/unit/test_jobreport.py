@@ -210,6 +210,12 @@ class TestTheSummary:
 
         assert summary.read(summary.write(given)) == given
 
+    def test_is_read_with_the_backticks_that_slurmdbd_makes_of_quotation_marks(self) -> None:
+        given = Summary((NodeUse("gpu01", 2.5, 1e9),))
+
+        assert summary.read(summary.write(given).replace('"', "`")) == given
+        assert summary.is_ours(summary.write(given).replace('"', "`"))
+
     def test_has_bounds_and_counts_what_goes_beyond(self) -> None:
         nodes = [NodeUse(f"gpu{number:04}", 99.99, 1e12) for number in range(1000)]
         gpus = [GpuUse(node.node, str(gpu), 0.999, 0.999, 1e11, 1e11) for node in nodes for gpu in range(8)]
@@ -259,7 +265,7 @@ class TestTheCommand:
         assert "Job 4711  train" in capsys.readouterr().out
 
     def test_adds_what_a_running_job_uses_now(self, capsys: pytest.CaptureFixture[str]) -> None:
-        live = "4711.batch\x1fcpu=01:00:00,mem=2G\n4711.extern\x1fcpu=00:00:00,mem=1K\nrubbish\n"
+        live = "4711.batch|cpu=01:00:00,mem=2G\n4711.extern|cpu=00:00:00,mem=1K\nrubbish\n"
         slurm = Slurm(sacct=line(State="RUNNING", TotalCPU="00:00:00", End="Unknown"), sstat=live)
 
         assert main(["4711", "--json"], slurm) == 0
@@ -307,6 +313,13 @@ class TestWhereItIs:
 
         assert found["/usr/local/bin/job-report"] == "0755"
         assert "/usr/local/lib/deepopsctl/jobreport/cli.py" in found
+
+    @pytest.mark.parametrize(("switch", "expected"), [(True, 1), (False, 0)])
+    def test_goes_to_the_end_of_jobs_output_where_that_is_switched_on(self, switch: bool, expected: int) -> None:
+        settings = {"job_endings": switch}
+        machine = Machine("n1", "c", frozenset(["slurm_compute"]), "192.0.2.1", "", settings=settings)
+
+        assert sum("epilog.d" in file.path for file in needs(machine).files) == expected
 
     def test_is_nowhere_else(self) -> None:
         assert needs(Machine("n1", "c", frozenset(["monitoring"]), "192.0.2.1", "")).files == ()

@@ -167,7 +167,7 @@ class TestTheProgram:
 
 
 def machine(*groups: str) -> Machine:
-    return Machine("n1", "c", frozenset(groups), "192.0.2.1", "Debian 13")
+    return Machine("n1", "c", frozenset(groups), "192.0.2.1", "Debian 13", gpus=("0", "1.7"))
 
 
 class TestWhatANodeGets:
@@ -178,7 +178,11 @@ class TestWhatANodeGets:
         found = {file.path: file for file in needs(machine("slurm_compute")).files}
 
         config: Mapping[str, Any] = json.loads(found["/etc/deepopsctl/nodemetrics.json"].content)
-        assert config["collectors"]["jobs"] == {"map": "/run/deepops/jobs", "dcgm": "/run/deepops/gpus"}
+        assert config["collectors"]["jobs"] == {
+            "map": "/run/deepops/jobs",
+            "dcgm": "/run/deepops/gpus",
+            "gpus": ["0", "1.7"],
+        }
         assert found["/etc/slurm/deepops/prolog.d/20-job-map"].content.endswith("deepops-nodemetrics job-begin\n")
         assert found["/etc/slurm/deepops/epilog.d/20-job-map"].mode == "0755"
         assert "/usr/local/lib/deepopsctl/nodemetrics/jobs.py" in found

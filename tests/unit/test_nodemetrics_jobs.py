@@ -12,10 +12,12 @@ from pathlib import Path
 import pytest
 
 from deepopsctl.jobprograms import refused_with_job_map, with_job_map
+from deepopsctl.model import GpuKind, Gpus, MigSlices
 from deepopsctl.nodemetrics import cgroups, jobmap
 from deepopsctl.nodemetrics.jobmap import Gpu, Job
 from deepopsctl.nodemetrics.jobs import METRICS, MOST_JOBS, Jobs
 from deepopsctl.nodemetrics.samples import render
+from deepopsctl.slurmgres import device_names
 
 GIB = 1 << 30
 
@@ -126,7 +128,7 @@ class TestTheJobMap:
 
     def begin(self, tmp_path: Path, **told: str) -> None:
         environment = {**PROLOG, **{f"SLURM_JOB_{key}": value for key, value in told.items()}}
-        jobmap.begin(jobmap.from_environment(environment, {"0": "GPU-a"}), *self.folders(tmp_path))
+        jobmap.begin(jobmap.from_environment(environment, (), {"0": Gpu("0", "GPU-a")}), *self.folders(tmp_path))
 
     def test_has_what_the_prolog_was_told(self, tmp_path: Path) -> None:
         self.begin(tmp_path, SLUID="sEKNKTV3WPV500")
@@ -192,10 +194,33 @@ class TestTheJobMap:
         assert {path.name for path in (tmp_path / "gpus").iterdir()} == {"0", "2"}
 
     def test_knows_gpus_by_the_number_of_their_device_file(self, tmp_path: Path) -> None:
-        information = "Model: \t\t NVIDIA H100\nIRQ:   \t\t 42\nGPU UUID: \t GPU-4f-1\nDevice Minor: \t 3\n"
-        tree(tmp_path, {"0000:1b:00.0/information": information, "0000:2b:00.0/other": ""})
+        information = "Model: \t\t NVIDIA H100\nIRQ:   \t\t 42\nGPU UUID: \t GPU-4f-{}\nDevice Minor: \t {}\n"
+        files = {
+            "0000:1b:00.0/information": information.format("a", 3),
+            "0000:2b:00.0/information": information.format("b", 0),
+        }
+        tree(tmp_path, {**files, "0000:3b:00.0/other": ""})
 
-        assert jobmap.gpu_uuids(str(tmp_path)) == {"3": "GPU-4f-1"}
+        assert jobmap.gpus_of_driver(str(tmp_path)) == {"3": Gpu("0", "GPU-4f-a"), "0": Gpu("1", "GPU-4f-b")}
+
+    def test_has_gpus_by_the_names_that_exporters_have_for_them(self) -> None:
+        # gres.conf: a GPU, then three slices of another; the driver counts the other way round
+        devices, driver = ("0", "1.7", "1.8", "1.13"), {"0": Gpu("1", "GPU-b"), "1": Gpu("0", "GPU-a")}
+
+        found = jobmap.from_environment({**PROLOG, "SLURM_JOB_GPUS": "0,2,3,9"}, devices, driver)
+
+        assert found.gpus == (Gpu("1", "GPU-b"), Gpu("0.8"), Gpu("0.13"), Gpu("9"))
+
+
+class TestTheOrderOfDevices:
+    def test_is_that_of_gres_conf_with_slices_one_by_one(self) -> None:
+        layout = (MigSlices("3g.40gb", 2, (1, 2)),)
+        kind = GpuKind("a100", 2, ("/dev/nvidia0", "/dev/nvidia1"), mig=((), layout))
+
+        assert device_names(Gpus("a100", 2, (kind,))) == ["0", "1.1", "1.2"]
+
+    def test_is_not_known_where_slurmd_finds_the_gpus(self) -> None:
+        assert device_names(Gpus("a100", 2, autodetect="nvml")) == []
 
 
 class TestTheCollector:
@@ -265,7 +290,7 @@ class TestTheCollector:
 
         assert {sample.labels["jobid"] for sample in jobs.collect()} == {"12"}
 
-    def test_asks_slurm_once_for_what_the_prolog_was_not_told(self, tmp_path: Path) -> None:
+    def test_asks_slurm_once_for_what_no_prolog_has_told(self, tmp_path: Path) -> None:
         second(tmp_path, "job_12")
         second(tmp_path, "job_13")
         self.remember(tmp_path, Job("12", "alice", "", "gpu", gpus=(Gpu("0"),)))
@@ -290,6 +315,20 @@ class TestTheCollector:
         # not again with every look
         assert len(asked) == 1
         assert info.labels == {"jobid": "12", "user": "", "account": "", "partition": ""}
+
+    def test_keeps_what_it_saw_last_until_the_epilog_has_come(self, tmp_path: Path) -> None:
+        second(tmp_path, "job_12", cpu=2_500_000, anon=1_000_000)
+        self.remember(tmp_path, Job("12", "alice", "phys", "gpu"))
+        jobs, _ = self.jobs(tmp_path)
+        jobs.collect()
+        (tmp_path / "system.slice/slurmstepd.scope/job_12").rename(tmp_path / "gone")
+
+        found = {sample.name: sample.value for sample in jobs.collect()}
+        assert found["deepops_job_cpu_seconds_total"] == 2.5
+        assert found["deepops_job_memory_peak_bytes"] == 1_004_096
+        assert "deepops_job_memory_bytes" not in found
+        jobmap.end("12", str(tmp_path / "jobs"), str(tmp_path / "gpus"))
+        assert list(jobs.collect()) == []
 
     def test_is_bounded(self, tmp_path: Path) -> None:
         (tmp_path / "jobs").mkdir()

@@ -1,0 +1,172 @@
+"""As an epilog: writes at the end of a batch job's own output what the job used on its first node.
+
+Slurm's accounting of the job is not complete yet, so this is what the node itself has seen, up to its last look. The
+output is opened as the job's user, never made, and never through a link: root has no business in users' folders.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import re
+import signal
+import stat
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from typing import Dict, List, Mapping, Optional
+
+from .values import number, say_count, say_share, say_size, say_time
+
+METRICS = "/var/lib/prometheus/node-exporter/nodemetrics-jobs.prom"
+MAP = "/run/deepops/jobs"
+# a file system that does not answer holds up no node
+WRITE_S, ASK_S = 5, 10
+_SAMPLE = re.compile(r'(deepops_job_[a-z_]+)\{jobid="([0-9]+)"\} ([0-9.e+]+)')
+_FIRST = re.compile(r"([^\[,]+)(?:\[([0-9]+))?")
+
+
+@dataclass(frozen=True)
+class Ending:
+    """A job at its end, as an epilog is told of it."""
+
+    number: str
+    user: str
+    output: str
+    node: str
+    node_count: int
+    seconds: float
+
+
+def main() -> int:
+    """Run it; returns the exit status. What can't be written is no fault of the job's."""
+    told = os.environ
+    if not _is_first(told) or number(told.get("SLURM_JOB_ID", "")) is None:
+        return 0
+    job = _ending(told, _slurm_says(told["SLURM_JOB_ID"]))
+    text = describe(job, figures(_read(METRICS), job.number)) if job else ""
+    if job and text and not append(job.output, text, job.user):
+        sys.stderr.write("job {}: its output can't be written to\n".format(job.number))
+    return 0
+
+
+def _is_first(told: Mapping[str, str]) -> bool:
+    """Whether this node runs the batch script: the first of the job's."""
+    match = _FIRST.match(told.get("SLURM_JOB_NODELIST") or told.get("SLURM_NODELIST", ""))
+    return match is not None and match[1] + (match[2] or "") == told.get("SLURMD_NODENAME")
+
+
+def _ending(told: Mapping[str, str], said: Mapping[str, str]) -> Optional[Ending]:
+    """None where the job has no output of its own: it was no batch job."""
+    output = os.path.join(told.get("SLURM_JOB_WORK_DIR", "/"), said.get("StdOut", ""))
+    if not said.get("StdOut") or said.get("BatchFlag") != "1" or not output.startswith("/"):
+        return None
+    count = number(told.get("SLURM_JOB_NUM_NODES", "")) or 1
+    job = told["SLURM_JOB_ID"]
+    return Ending(job, told.get("SLURM_JOB_USER", ""), output, told["SLURMD_NODENAME"], count, _seconds(told))
+
+
+def _seconds(told: Mapping[str, str]) -> float:
+    """How long it ran; before Slurm 23.11 since the prolog, which wrote the map."""
+    began = number(told.get("SLURM_JOB_START_TIME", ""))
+    try:
+        since = float(began) if began else os.stat(os.path.join(MAP, told["SLURM_JOB_ID"])).st_mtime
+    except OSError:
+        return 0.0
+    return max(0.0, time.time() - since)
+
+
+def _slurm_says(job: str) -> Dict[str, str]:
+    # the epilog's environment has no output before 23.11, and then with its patterns not filled in
+    try:
+        done = subprocess.run(
+            ["scontrol", "show", "job", job],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, "LC_ALL": "C"},
+            timeout=ASK_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return {}
+    found: Dict[str, str] = {}
+    for line in done.stdout.decode("utf-8", "surrogateescape").splitlines():
+        words = [line.strip()] if line.strip().startswith("StdOut=") else line.split()
+        # the job's own name comes first, so what it pretends is overwritten
+        for word in words:
+            key, _, value = word.partition("=")
+            found[key] = value
+    return found
+
+
+def figures(text: str, job: str) -> Dict[str, float]:
+    """The samples of one job in the text that node exporter gets, by their names."""
+    return {match[1]: float(match[3]) for match in _SAMPLE.finditer(text) if match[2] == job}
+
+
+def describe(job: Ending, found: Mapping[str, float]) -> str:
+    """What goes to the end of the output; '' where nobody looked while it ran."""
+    lines: List[str] = []
+    cpu, cpus = found.get("deepops_job_cpu_seconds_total"), found.get("deepops_job_cpus")
+    if cpu is not None and job.seconds > 0:
+        lines.append(_line("CPUs", cpu / job.seconds, cpus, say_count(cpu / job.seconds), cpus and say_count(cpus)))
+    memory, asked = found.get("deepops_job_memory_peak_bytes"), found.get("deepops_job_memory_requested_bytes")
+    if memory is not None:
+        lines.append(_line("Memory", memory, asked, say_size(memory), asked and say_size(asked)))
+    if not lines:
+        return ""
+    where = job.node if job.node_count < 2 else "{}, the first of {} nodes".format(job.node, job.node_count)
+    head = "---- job {} on {}: {}".format(job.number, where, say_time(job.seconds))
+    return "\n".join([head, *lines, "More, with GPUs and advice: job-report {}".format(job.number), ""])
+
+
+def _line(name: str, used: float, asked: Optional[float], said: str, of: object) -> str:
+    return "{:<7} {}{}".format(name, said, " of {} ({})".format(of, say_share(used, asked)) if asked else "")
+
+
+def append(path: str, text: str, user: str) -> bool:
+    """Write at the end of a user's file, as that user; whether it was written in time."""
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            _become(user)
+            _append(path, text)
+            status = 0
+        finally:
+            os._exit(status)
+    deadline = time.monotonic() + WRITE_S
+    while time.monotonic() < deadline:
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            return status == 0
+        time.sleep(0.02)
+    # in a file system that does not answer no signal reaches it: left behind
+    os.kill(child, signal.SIGKILL)
+    return False
+
+
+def _become(user: str) -> None:
+    account = pwd.getpwnam(user)
+    if os.geteuid() == 0:
+        os.initgroups(account.pw_name, account.pw_gid)
+        os.setgid(account.pw_gid)
+        os.setuid(account.pw_uid)
+
+
+def _append(path: str, text: str) -> None:
+    # a pipe would wait for its reader, a device do something
+    handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        raise OSError("no file")
+    os.write(handle, text.encode("utf-8"))
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as stream:
+            return stream.read(8 << 20)
+    except OSError:
+        return ""

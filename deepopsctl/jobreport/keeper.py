@@ -1,0 +1,67 @@
+"""Leaves a summary of each job in Slurm's accounting after its end, for job-report."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import sys
+import threading
+from typing import Any, Dict, List, Optional
+
+from .asking import UnansweredError, run_command
+from .keeping import Keeper
+from .prometheus import PrometheusError, querying
+
+CONFIG = "/etc/deepopsctl/job-summaries.json"
+STATE = "/var/lib/deepopsctl/job-summaries.json"
+INTERVAL_S = 30
+OK, FAILED, INVALID = 0, 1, 3
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="deepops-job-summaries", description=__doc__)
+    parser.add_argument("--config", default=CONFIG, help="where Prometheus is (default: %(default)s)")
+    parser.add_argument("--state", default=STATE, help="up to when it is done (default: %(default)s)")
+    parser.add_argument("--once", action="store_true", help="one round")
+    return parser
+
+
+def main(arguments: Optional[List[str]] = None) -> int:
+    """Run it; returns the exit status."""
+    options = _parser().parse_args(arguments)
+    try:
+        config = _load(options.config)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        sys.stderr.write("error: {}: {}\n".format(options.config, error))
+        return INVALID
+    keeper = Keeper(options.state, run_command, querying(config["url"], config["user"], config["password"]))
+    if options.once:
+        return FAILED if _round(keeper, "") else OK
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    said = ""
+    while not stop.is_set():
+        said = _round(keeper, said)
+        stop.wait(INTERVAL_S)
+    return OK
+
+
+def _round(keeper: Keeper, said: str) -> str:
+    """One round; what went wrong is told once, for as long as it is the same."""
+    try:
+        written = keeper.round()
+    except (OSError, UnansweredError, PrometheusError) as error:
+        if str(error) != said:
+            sys.stderr.write("{}\n".format(error))
+        return str(error)
+    if written or said:
+        sys.stderr.write("{} summaries written\n".format(written))
+    return ""
+
+
+def _load(path: str) -> Dict[str, Any]:
+    with open(path, encoding="utf-8") as stream:
+        found = json.load(stream)
+    return {key: str(found[key]) for key in ("url", "user", "password")}

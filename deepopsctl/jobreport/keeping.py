@@ -1,0 +1,117 @@
+"""Leaves a summary of each job in the accounting after its end: what monitoring saw of it, for any user's job-report.
+
+Only where a job has no AdminComment yet. Nothing is asked twice: what has been done is known by the comment itself, and
+by a time that is kept across restarts.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Callable, Iterator, List, Sequence, Tuple
+
+from . import records, summary, values
+from .asking import Run
+from .prometheus import Query, summarise
+from .summary import Summary
+
+# no state that a job can be in again without a record of its own
+ENDED = "COMPLETED,FAILED,TIMEOUT,CANCELLED,OUT_OF_MEMORY,DEADLINE"
+# Prometheus has scraped what there was, and its rules have run
+SETTLE_S = 45
+# records may come late: slurmctld keeps them while slurmdbd is away
+OVERLAP_S = 900
+FIRST_S = 3600
+SHORTEST_S = 30
+MOST_JOBS, MOST_S = 200, 50
+_REMEMBERED = 10000
+_IDS = ("JobIDRaw", "End")
+_FIELDS = ("JobIDRaw", "State", "End", "ElapsedRaw", "AdminComment")
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A job that has ended."""
+
+    number: str
+    end: int
+    elapsed: int
+
+
+class Keeper:
+    """One round after the other."""
+
+    def __init__(self, state: str, run: Run, query: Query, now: Callable[[], float] = time.time) -> None:
+        self._state, self._run, self._query, self._now = state, run, query, now
+        # nothing was seen of these, so they have no comment to be known by
+        self._nothing: OrderedDict[Tuple[str, int], None] = OrderedDict()
+
+    def round(self) -> int:
+        """Summaries for what has ended since; returns how many were written."""
+        now = int(self._now())
+        since = self._since(now)
+        jobs = [job for job in self._candidates(now - since + OVERLAP_S) if job.end <= now - SETTLE_S]
+        started, written = time.monotonic(), 0
+        for place, job in enumerate(jobs):
+            if place >= MOST_JOBS or time.monotonic() - started > MOST_S:
+                # the next round goes on here
+                self._remember(job.end)
+                return written
+            written += self._keep(job)
+        self._remember(now - SETTLE_S)
+        return written
+
+    def _keep(self, job: Ended) -> int:
+        found = summarise(job.number, job.end, job.elapsed, self._query)
+        if found == Summary():
+            self._nothing[(job.number, job.end)] = None
+            while len(self._nothing) > _REMEMBERED:
+                self._nothing.popitem(last=False)
+            return 0
+        where = ["where", "jobid=" + job.number]
+        self._run(["sacctmgr", "--immediate", "modify", "job", *where, "set", "AdminComment=" + summary.write(found)])
+        return 1
+
+    def _candidates(self, seconds: int) -> List[Ended]:
+        """Jobs without a comment, in the order in which they ended; of a job that ran again its last run alone."""
+        window = ["--allusers", "--state=" + ENDED, "--starttime=now-{}".format(seconds), "--endtime=now"]
+        numbers = [row[0] for row in self._rows(window, _IDS) if values.number(row[0])]
+        found = []
+        # a command line has an end
+        for start in range(0, len(numbers), 500):
+            which = "--jobs=" + ",".join(numbers[start : start + 500])
+            found += [job for row in self._rows([which], _FIELDS) for job in self._wanted(row)]
+        return sorted(found, key=lambda job: job.end)
+
+    def _wanted(self, row: Sequence[str]) -> Iterator[Ended]:
+        number, state, end, elapsed, comment = row[0], row[1].split(" ")[0], *map(values.number, row[2:4]), row[4]
+        if state not in ENDED.split(",") or comment.strip() or not values.number(number) or end is None:
+            return
+        if (elapsed or 0) >= SHORTEST_S and (number, end) not in self._nothing:
+            yield Ended(number, end, elapsed or 0)
+
+    def _rows(self, which: Sequence[str], fields: Sequence[str]) -> Iterator[List[str]]:
+        argv = ["sacct", "--allocations", "--parsable2", "--noheader", "--delimiter=" + records.DELIMITER]
+        for line in self._run([*argv, *which, "--format=" + ",".join(fields)]).split("\n"):
+            words = line.split(records.DELIMITER)
+            if len(words) == len(fields):
+                yield words
+
+    def _since(self, now: int) -> int:
+        try:
+            with open(self._state, encoding="utf-8") as stream:
+                until = int(json.load(stream)["until"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return now - FIRST_S
+        # a clock that was set back, or a file from another life
+        return min(max(until, now - 30 * 86400), now)
+
+    def _remember(self, until: int) -> None:
+        os.makedirs(os.path.dirname(self._state), exist_ok=True)
+        beside = self._state + ".new"
+        with open(beside, "w", encoding="utf-8") as stream:
+            json.dump({"until": until}, stream)
+        os.replace(beside, self._state)

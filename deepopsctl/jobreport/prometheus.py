@@ -1,0 +1,94 @@
+"""What monitoring has seen of a job: one question to Prometheus for each."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import urllib.error
+import urllib.parse
+import urllib.request
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Tuple
+
+from .summary import GpuUse, NodeUse, Summary
+
+LIMIT_S = 20
+_MOST_BYTES = 8 << 20
+# What runs a query at a time and returns its series; tests have their own
+Query = Callable[[str, int], List[Dict[str, Any]]]
+
+# by the name that each gets in the answer; {job} is a matcher, {window} the job's time
+_NODES = {
+    "cores": "max by (node) (max_over_time(deepops_job_cpu_seconds_total{job}[{window}])) / {seconds}",
+    "memory": "max by (node) (max_over_time(deepops_job_memory_peak_bytes{job}[{window}]))",
+}
+_GPUS = {
+    "use": "max by (node, gpu) (avg_over_time(job:gpu_utilization:ratio{job}[{window}]))",
+    "most": "max by (node, gpu) (max_over_time(job:gpu_utilization:ratio{job}[{window}]))",
+    "gpu_memory": "max by (node, gpu) (max_over_time(job:gpu_memory_used:bytes{job}[{window}]))",
+    "gpu_total": "max by (node, gpu) (max_over_time(job:gpu_memory_total:bytes{job}[{window}]))",
+}
+
+
+class PrometheusError(Exception):
+    """Prometheus does not answer; the message says why."""
+
+
+def summarise(number: str, end: int, elapsed: int, query: Query) -> Summary:
+    """What there is of a job that ended then; an empty summary where nothing was seen."""
+    told = {"job": '{jobid="' + number + '"}', "window": "{}s".format(elapsed), "seconds": elapsed}
+    parts = (
+        'label_replace({}, "figure", "{}", "", "")'.format(text.format(**told), name)
+        for name, text in {**_NODES, **_GPUS}.items()
+    )
+    return _summary(_figures(query(" or ".join(parts), end)))
+
+
+def _figures(series: List[Dict[str, Any]]) -> Iterator[Tuple[str, Tuple[str, str], float]]:
+    for each in series:
+        labels: Mapping[str, str] = each.get("metric", {})
+        value = float(each["value"][1])
+        if math.isfinite(value) and value >= 0:
+            yield labels.get("figure", ""), (labels.get("node", ""), labels.get("gpu", "")), value
+
+
+def _summary(figures: Iterator[Tuple[str, Tuple[str, str], float]]) -> Summary:
+    nodes: Dict[str, Dict[str, float]] = {}
+    gpus: Dict[Tuple[str, str], Dict[str, float]] = {}
+    for figure, key, value in figures:
+        if figure in _NODES:
+            nodes.setdefault(key[0], {})[figure] = value
+        elif figure in _GPUS:
+            gpus.setdefault(key, {})[figure] = value
+    return Summary(
+        tuple(NodeUse(node, found.get("cores"), found.get("memory")) for node, found in sorted(nodes.items())),
+        tuple(
+            GpuUse(*key, found.get("use"), found.get("most"), found.get("gpu_memory"), found.get("gpu_total"))
+            for key, found in sorted(gpus.items())
+        ),
+    )
+
+
+def querying(url: str, user: str, password: str) -> Query:
+    """Questions to a Prometheus."""
+    login = base64.b64encode("{}:{}".format(user, password).encode()).decode()
+
+    def query(text: str, at: int) -> List[Dict[str, Any]]:
+        body = urllib.parse.urlencode({"query": text, "time": at}).encode()
+        # the address is deploy's
+        asked = urllib.request.Request(url.rstrip("/") + "/api/v1/query", data=body)  # noqa: S310
+        asked.add_header("Authorization", "Basic " + login)
+        try:
+            with _opener().open(asked, timeout=LIMIT_S) as answer:
+                found = json.loads(answer.read(_MOST_BYTES))
+            result: List[Dict[str, Any]] = found["data"]["result"]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise PrometheusError("{}: {}".format(url, error)) from error
+        return result
+
+    return query
+
+
+def _opener() -> urllib.request.OpenerDirector:
+    # a proxy of root's environment is not for a machine of the cluster
+    return urllib.request.build_opener(urllib.request.ProxyHandler({}))

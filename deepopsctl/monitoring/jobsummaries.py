@@ -1,0 +1,41 @@
+"""Summaries of jobs in Slurm's accounting: the program on the first controller that asks Prometheus and writes them."""
+
+from __future__ import annotations
+
+import json
+
+from deepopsctl import jobreport, nodeprograms
+from deepopsctl.jobreport.keeper import CONFIG
+from deepopsctl.monitoring import webconfig
+from deepopsctl.monitoring.listening import at
+from deepopsctl.monitoring.needs import File, Machine, Needs, Unit
+from deepopsctl.monitoring.server import PROMETHEUS_PORT
+from deepopsctl.monitoring.systemdunits import service
+
+NAME = "deepops-job-summaries"
+PROGRAM = f"/usr/local/sbin/{NAME}"
+SWITCH = "job_summaries"
+
+
+def needs(machine: Machine) -> Needs:
+    """Nothing but on the first controller, where Slurm lets root change a job's record."""
+    if not machine.is_first_controller or not machine.is_on(SWITCH):
+        return Needs()
+    told = {
+        "schema": 1,
+        "url": f"http://{at(machine.monitoring_address, PROMETHEUS_PORT)}",
+        "user": webconfig.USER,
+        "password": machine.secrets["web_password"],
+    }
+    config = File(CONFIG, json.dumps(told, indent=1) + "\n", mode="0600", secret=True)
+    sources = nodeprograms.program(jobreport, PROGRAM, module="keeper")
+    unit = service(
+        NAME,
+        "summaries of finished jobs for job-report",
+        (PROGRAM,),
+        "Nice=10",
+        "MemoryMax=256M",
+        "NoNewPrivileges=yes",
+    )
+    files = (*(File(each.path, each.content, each.mode) for each in sources), config, unit)
+    return Needs(files=files, units=(Unit(f"{NAME}.service", restart_on=tuple(file.path for file in files)),))
