@@ -307,14 +307,18 @@ class TestDashboards:
             dashboards.Query("Nodes", "Time", 'node_time_seconds{node="n1"}'),
             dashboards.Query("Nodes", "Nothing", "no_such_metric"),
             dashboards.Query("Jobs", "Wrong", "sum("),
+            dashboards.Query("Empty", "Nothing", "no_such_metric"),
             dashboards.Query("Cluster", "Time", "rate(node_time_seconds[30s])"),
         ]
-        wait_until("there is a rate", lambda: monitored.prometheus.query(queries[3].text))
+        wait_until("there is a rate", lambda: monitored.prometheus.query(queries[-1].text))
         found = by_name(dashboards.judge(monitored.prometheus, queries))
 
         assert found["dashboard-queries", "Cluster"]["status"] == "pass"
+        assert found["dashboard-queries", "Empty"]["status"] == "fail"
+        assert found["dashboard-queries", "Nodes"]["status"] == "warn"
         assert found["dashboard-queries", "Nodes"]["message"] == "no series for Nothing"
         assert found["dashboard-queries", "Nodes"]["measured"] == "1"
+        assert found["dashboard-queries", "Jobs"]["status"] == "fail"
         assert "Wrong (" in found["dashboard-queries", "Jobs"]["message"]
         assert "parse error" in found["dashboard-queries", "Jobs"]["message"]
 

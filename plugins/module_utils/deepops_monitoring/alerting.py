@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any, Dict, List, Mapping, NamedTuple, Sequence
+from typing import Any, Dict, List, Mapping, NamedTuple
 
 from . import moments
 from .telling import FAIL, PASS, SKIP, Verdict, check, names, one_line, skip, until
@@ -141,6 +141,3 @@ def _same(labels: Mapping[str, str], other: Mapping[str, str]) -> bool:
 
 def _called(labels: Mapping[str, str]) -> str:
     return one_line(" ".join(filter(None, (labels.get("alertname"), labels.get("node")))))
-
-
-__all__: Sequence[str] = ["ANSWERS", "ARRIVES", "FORWARDED", "KNOWN", "Route", "judge"]

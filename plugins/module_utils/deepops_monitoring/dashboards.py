@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Dict, List, NamedTuple, Sequence
+from typing import Dict, List, Mapping, NamedTuple, Sequence
 
-from .telling import FAIL, PASS, Verdict, check, names, one_line, until
+from .telling import FAIL, PASS, WARN, Verdict, check, names, one_line, until
 from .web import Prometheus, Service, Silent
 
 QUERIES, GRAFANA = "dashboard-queries", "grafana-healthy"
@@ -35,17 +35,18 @@ def judge(prometheus: Prometheus, wanted: Sequence[Query]) -> List[Verdict]:
         return empty
 
     until(_SHOWN_S, look, lambda left: not left, 5.0)
-    checks = []
-    for dashboard in dict.fromkeys(query.dashboard for query in wanted):
-        count = sum(query.dashboard == dashboard for query in wanted)
-        without = {query.panel: said for query, said in empty.items() if query.dashboard == dashboard}
-        text = "no series for " + names(
-            panel + (" ({})".format(said) if said else "") for panel, said in without.items()
-        )
-        left = sum(query.dashboard == dashboard for query in empty)
-        status = FAIL if without else PASS
-        checks.append(check(QUERIES, dashboard, status, count - left, count, "queries", text if without else ""))
-    return checks
+    return [_one(name, wanted, empty) for name in dict.fromkeys(query.dashboard for query in wanted)]
+
+
+def _one(dashboard: str, wanted: Sequence[Query], empty: Mapping[Query, str]) -> Verdict:
+    """It fails where nothing at all is shown or a query is refused; what else shows nothing is a warning."""
+    count = sum(query.dashboard == dashboard for query in wanted)
+    without = {query: said for query, said in empty.items() if query.dashboard == dashboard}
+    if not without:
+        return check(QUERIES, dashboard, PASS, count, count, "queries")
+    panels = {query.panel + (" ({})".format(said) if said else "") for query, said in without.items()}
+    status = FAIL if any(without.values()) or len(without) == count else WARN
+    return check(QUERIES, dashboard, status, count - len(without), count, "queries", "no series for " + names(panels))
 
 
 def _asked(prometheus: Prometheus, query: Query) -> "str | None":

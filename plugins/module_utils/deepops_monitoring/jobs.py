@@ -6,7 +6,7 @@ import getpass
 import time
 from typing import Dict, List, Mapping, NamedTuple, Sequence, Set, Tuple
 
-from ansible.module_utils.deepops_smoke import command, picture, placement
+from ansible.module_utils.deepops_smoke import command, placement
 from ansible.module_utils.deepops_smoke.picture import Picture
 from ansible.module_utils.deepops_smoke.session import LOOK_S, Running, Session
 
@@ -151,6 +151,3 @@ def counted(cluster: str, shown: int, said: Sequence[int]) -> Verdict:
     expected = str(least) if least == most else "{} to {}".format(least, most)
     text = "" if fits(shown, said) else "squeue has said {}, and Prometheus {}".format(expected, shown)
     return check(COUNT, cluster, FAIL if text else PASS, shown, expected, "running jobs", text)
-
-
-__all__ = ["COUNT", "JOB", "NODES", "SLURM", "Held", "Trial", "agree", "hold", "picture", "shown"]
