@@ -18,6 +18,9 @@ from deepopsctl.monitoring.nodeexporter import TEXTFILES
 from deepopsctl.monitoring.systemdunits import service
 from deepopsctl.nodemetrics.cli import CONFIG
 from deepopsctl.nodemetrics.jobmap import DCGM_FOLDER, FOLDER
+from deepopsctl.storage.model import Platform
+from deepopsctl.storage.nodeplan import plan_node
+from deepopsctl.storage.writer import from_variable
 
 NAME = "deepops-nodemetrics"
 PROGRAM = f"/usr/local/sbin/{NAME}"
@@ -36,9 +39,19 @@ def _certificates(machine: Machine) -> Mapping[str, object] | None:
     return {"paths": paths} if paths else None
 
 
+def _mounts(machine: Machine) -> Mapping[str, object] | None:
+    # names, paths and what is required are the same on every platform
+    plan = plan_node(from_variable(machine.mounts), machine.name, {}, Platform(""))
+    wanted = [
+        {"name": each.name, "path": each.path, "required": each.required, "automount": bool(each.automount)}
+        for each in plan.mounts
+    ]
+    return {"mounts": wanted} if wanted else None
+
+
 # What each collector is told on a machine; None where it has nothing to do.
 COLLECTORS: Mapping[str, Callable[[Machine], Mapping[str, object] | None]] = MappingProxyType(
-    {"jobs": _jobs, "certificates": _certificates}
+    {"jobs": _jobs, "certificates": _certificates, "mounts": _mounts}
 )
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Dict
 
-from . import certificates, jobs
+from . import certificates, jobs, mounts
 from .samples import Kind
 
 KINDS: Dict[str, Kind] = {
     "jobs": jobs.KIND,
     "certificates": certificates.KIND,
+    "mounts": mounts.KIND,
 }

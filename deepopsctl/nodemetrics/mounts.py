@@ -1,0 +1,52 @@
+"""Which mounts of cluster.yml are there on this node. No file system is asked: one that hangs would not answer."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Iterable, List, Mapping, Set
+
+from .samples import GAUGE, Kind, Metric, Sample
+
+TABLE = "/proc/self/mountinfo"
+METRICS: Mapping[str, Metric] = {
+    "deepops_mount": Metric(GAUGE, "Whether storage of cluster.yml is mounted where it should be."),
+}
+
+
+def mounted(text: str, *, automounted: bool) -> Set[str]:
+    """The paths at which something is; `automounted`: also those where it is mounted at first use."""
+    found = set()
+    for line in text.splitlines():
+        left, _, right = line.partition(" - ")
+        if automounted or not right.startswith("autofs "):
+            found.add(_plain(left.split(" ")[4]))
+    return found
+
+
+def samples(wanted: Iterable[Mapping[str, Any]], text: str) -> List[Sample]:
+    """One for each."""
+    real, at_first_use = mounted(text, automounted=False), mounted(text, automounted=True)
+    return [
+        Sample(
+            "deepops_mount",
+            float(each["path"] in (at_first_use if each["automount"] else real)),
+            {"name": each["name"], "path": each["path"], "required": "true" if each["required"] else "false"},
+        )
+        for each in wanted
+    ]
+
+
+def _plain(path: str) -> str:
+    """A path as the kernel writes it in its table, with a blank as \\040."""
+    pieces = path.split("\\")
+    return pieces[0] + "".join(chr(int(piece[:3], 8)) + piece[3:] for piece in pieces[1:])
+
+
+def _make(settings: Mapping[str, Any]) -> Callable[[], Iterable[Sample]]:
+    def collect() -> Iterable[Sample]:
+        with open(TABLE, encoding="utf-8", errors="surrogateescape") as stream:
+            return samples(settings["mounts"], stream.read())
+
+    return collect
+
+
+KIND = Kind(METRICS, _make)
