@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import yaml
 
-from deepopsctl.monitoring import alerting, scraping, webconfig
+from deepopsctl.monitoring import alertroutes, alertrules, scraping, webconfig
 from deepopsctl.monitoring.listening import at
 from deepopsctl.monitoring.needs import File, Folder, Machine, Needs, Unit
 from deepopsctl.monitoring.systemdunits import started_by
@@ -26,8 +26,11 @@ _COMES_BACK = ("Restart=always", "RestartSec=5")
 
 def prometheus(machine: Machine, targets: str, rules: Mapping[str, str]) -> Needs:
     """Prometheus; `targets` is the text of its one file of targets, `rules` texts by name without a folder."""
+    changes = machine.settings.get("alerts", {})
+    problems = alertrules.why_not(rules, changes)
     rule_files = [
-        File(f"{RULES}/{name}", text, validate=("promtool", "check", "rules", "%s")) for name, text in rules.items()
+        File(f"{RULES}/{name}", text, validate=("promtool", "check", "rules", "%s"))
+        for name, text in (rules if problems else alertrules.changed(rules, changes)).items()
     ]
     web = webconfig.for_people("prometheus", machine)
     password = webconfig.secret(webconfig.password_file(), machine.secrets["web_password"])
@@ -66,15 +69,17 @@ def prometheus(machine: Machine, targets: str, rules: Mapping[str, str]) -> Need
                 port=PROMETHEUS_PORT,
             ),
         ),
+        problems=tuple(problems),
     )
 
 
 def alertmanager(machine: Machine) -> Needs:
-    """Alertmanager; whom it tells is `alerting.config`."""
+    """Alertmanager, and whom it tells."""
+    routing = alertroutes.routing(alertroutes.wanted_by(machine))
     web = webconfig.for_people("alertmanager", machine)
     config = File(
         "/etc/prometheus/alertmanager.yml",
-        _HEADER + _yaml(alerting.config(machine)),
+        routing.text,
         mode="0640",
         group=webconfig.GROUP,
         validate=("amtool", "check-config", "%s"),
@@ -103,6 +108,7 @@ def alertmanager(machine: Machine) -> Needs:
                 port=ALERTMANAGER_PORT,
             ),
         ),
+        problems=routing.problems,
     )
 
 
