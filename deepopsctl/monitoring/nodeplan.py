@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from deepopsctl.monitoring import (
+    alertdrain,
     gpuexporters,
     jobreport,
     jobsummaries,
@@ -27,6 +28,7 @@ PIECES: tuple[Callable[[Machine], Needs], ...] = (
     mysqldexporter.needs,
     logs.needs,
     gpuexporters.needs,
+    alertdrain.needs,
 )
 
 

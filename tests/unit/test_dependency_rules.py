@@ -26,6 +26,7 @@ ON_NODES = {
     "jobreport": (3, 9),
     "gpumetrics": (3, 9),
     "slurmmetrics": (3, 9),
+    "alertdrain": (3, 9),
 }
 # what is brought to the node beside them
 BROUGHT = {"gpumetrics": {"nvitop", "nvitop_exporter", "prometheus_client", "pynvml"}}

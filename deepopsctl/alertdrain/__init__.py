@@ -1,0 +1,1 @@
+"""`deepops-alertdrain`: takes nodes out of Slurm's service while an alert says so; Python's own library alone (3.9)."""

@@ -1,0 +1,106 @@
+"""Which nodes to drain and which to give back. Pure: what Alertmanager and Slurm said comes in, a decision goes out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Dict, List, Mapping, Sequence, Tuple
+
+# ours alone: other parts of deepopsctl drain for other reasons
+PREFIX = "deepopsctl: alert "
+WATCHDOG = "Watchdog"
+
+
+@dataclass(frozen=True)
+class Alert:
+    """An alert that has not ended. `told` is false while it is silenced or held back by another."""
+
+    name: str
+    node: str
+    drains: bool
+    # while it fires, others of its node may be silent for want of data; of all nodes, where it names none
+    blinds: bool
+    told: bool
+    since: str
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node as Slurm has it. `well`: it answers, and would run jobs if it were not drained."""
+
+    name: str
+    drained: bool
+    reason: str
+    well: bool
+
+    @property
+    def ours(self) -> bool:
+        """Whether an alert drained it, and nobody has given another reason since."""
+        return self.drained and self.reason.startswith(PREFIX)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How many nodes may be drained by alerts at once, and for how long all must be well before one is given back."""
+
+    nodes: int
+    resume_after_s: float
+
+
+@dataclass(frozen=True)
+class Decision:
+    """`drains` has reasons by node, `waiting` why a node stays drained; `held_back` are those that the limit spares."""
+
+    drains: Mapping[str, str]
+    resumes: Sequence[str]
+    held_back: Sequence[str]
+    ours: Sequence[str]
+    waiting: Mapping[str, str]
+
+
+@dataclass
+class Memory:
+    """Since when nothing speaks against giving a node back, by a clock that only goes forward."""
+
+    clear: Dict[str, float] = field(default_factory=dict)
+
+    def forget(self) -> None:
+        """Begin to count anew: a round in which nobody could be asked proves nothing."""
+        self.clear.clear()
+
+
+def decide(alerts: Sequence[Alert], nodes: Mapping[str, Node], memory: Memory, limits: Limits, now: float) -> Decision:
+    """One round. The alerts are known to be all there are: whoever calls this has heard of the watchdog."""
+    ours = sorted(name for name, node in nodes.items() if node.ours)
+    due: Dict[str, Tuple[str, str]] = {}
+    for alert in sorted(alerts, key=lambda each: (each.since, each.node, each.name)):
+        known = nodes.get(alert.node)
+        if alert.drains and alert.told and known and not known.drained:
+            due.setdefault(alert.node, (alert.node, PREFIX + alert.name))
+    room = max(0, limits.nodes - len(ours))
+    wanted = list(due.values())
+    against = {name: _against(nodes[name], alerts) for name in ours}
+    resumes = _resumes(against, memory, limits, now)
+    return Decision(
+        drains=dict(wanted[:room]),
+        resumes=resumes,
+        held_back=[name for name, _ in wanted[room:]],
+        ours=ours,
+        waiting={
+            name: why or "all is well, but not for long enough" for name, why in against.items() if name not in resumes
+        },
+    )
+
+
+def _against(node: Node, alerts: Sequence[Alert]) -> str:
+    """Why a node that an alert drained stays drained; '' for nothing."""
+    for alert in alerts:
+        if alert.node == node.name and alert.drains:
+            return "{} has not ended".format(alert.name)
+        if alert.blinds and alert.node in (node.name, ""):
+            return "{} fires: its other alerts may be silent for want of data".format(alert.name)
+    return "" if node.well else "Slurm has it as down"
+
+
+def _resumes(against: Mapping[str, str], memory: Memory, limits: Limits, now: float) -> List[str]:
+    memory.clear = {name: memory.clear.get(name, now) for name, why in against.items() if not why}
+    return sorted(name for name, since in memory.clear.items() if now - since >= limits.resume_after_s)

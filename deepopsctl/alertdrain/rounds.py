@@ -1,0 +1,126 @@
+"""One round after the other: ask, decide, do, and leave word of it for the node exporter and in the journal."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import tempfile
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import Dict, Mapping
+
+from . import slurm
+from .alertmanager import AskError, ask
+from .decide import Decision, Limits, Memory, decide
+from .settings import Settings
+from .slurm import SlurmError
+
+NOTHING = Decision({}, (), (), (), {})
+_HELP: Mapping[str, str] = {
+    "up": "Whether Alertmanager and Slurm answered in the last round.",
+    "drained": "Nodes that are drained because of an alert.",
+    "held_back": "Nodes that an alert would drain, were the limit not reached.",
+    "limit": "How many nodes alerts may drain at once.",
+    "drains_total": "Drains since the program started.",
+    "resumes_total": "Resumes since the program started.",
+}
+
+
+@dataclass
+class Rounds:
+    """The program at work."""
+
+    settings: Settings
+    memory: Memory = field(default_factory=Memory)
+    stop: threading.Event = field(default_factory=threading.Event)
+    drains: int = 0
+    resumes: int = 0
+    last: Decision = NOTHING
+    said: Dict[str, str] = field(default_factory=dict)
+
+    def run(self) -> None:
+        """Until `stop` is set; then what it wrote goes, so that nobody takes it for news."""
+        while not self.stop.is_set():
+            write(self.settings.textfile, render(self.values(up=self.round())))
+            self.stop.wait(self.settings.interval_s)
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(self.settings.textfile)
+
+    def round(self) -> bool:
+        """Whether all that had to be asked answered, and all that was decided was done."""
+        try:
+            # Slurm last: its answer is acted on
+            alerts = ask(self.settings)
+            nodes = slurm.nodes()
+            limits = Limits(self.settings.limit, self.settings.resume_after_s)
+            self.last = decide(alerts, nodes, self.memory, limits, time.monotonic())
+            self._do(self.last)
+        except (AskError, SlurmError) as error:
+            self.memory.forget()
+            self._say("trouble", str(error))
+            return False
+        self._say("trouble", "")
+        self._say(
+            "limit",
+            "not drained, for the limit of {} is reached: {}".format(self.settings.limit, " ".join(self.last.held_back))
+            if self.last.held_back
+            else "",
+        )
+        return True
+
+    def values(self, *, up: bool) -> Dict[str, int]:
+        """What the node exporter hands out; without an answer nothing is said of nodes."""
+        found = {"up": int(up), "limit": self.settings.limit}
+        if up:
+            found["drained"] = len(self.last.ours) + len(self.last.drains) - len(self.last.resumes)
+            found["held_back"] = len(self.last.held_back)
+        return {**found, "drains_total": self.drains, "resumes_total": self.resumes}
+
+    def _do(self, decision: Decision) -> None:
+        for name, reason in decision.drains.items():
+            slurm.drain(name, reason)
+            self.drains += 1
+            _tell("drained {}: {}".format(name, reason))
+        for name in decision.resumes:
+            if slurm.resume(name):
+                self.resumes += 1
+                _tell("resumed {}: its alert has ended".format(name))
+            self.memory.clear.pop(name, None)
+        for name, why in decision.waiting.items():
+            self._say(name, "{} stays drained: {}".format(name, why))
+        for name in set(self.said) - set(decision.waiting) - {"trouble", "limit"}:
+            del self.said[name]
+
+    def _say(self, about: str, what: str) -> None:
+        """To the journal, once for each change."""
+        if what and what != self.said.get(about):
+            _tell(what)
+        self.said[about] = what
+
+
+def _tell(what: str) -> None:
+    sys.stderr.write(what + "\n")
+    sys.stderr.flush()
+
+
+def render(values: Mapping[str, int]) -> str:
+    """The text of the file."""
+    lines = []
+    for name, value in values.items():
+        kind = "counter" if name.endswith("_total") else "gauge"
+        lines.append("# HELP deepops_alertdrain_{} {}".format(name, _HELP[name]))
+        lines.append("# TYPE deepops_alertdrain_{} {}".format(name, kind))
+        lines.append("deepops_alertdrain_{} {}".format(name, value))
+    return "".join(line + "\n" for line in lines)
+
+
+def write(path: str, text: str) -> None:
+    """Replace a file at once: its reader sees the old text or the new one."""
+    # a name without .prom: node exporter reads all that have it
+    handle, beside = tempfile.mkstemp(prefix=".", dir=os.path.dirname(path))
+    with os.fdopen(handle, "w", encoding="utf-8") as stream:
+        stream.write(text)
+        os.fchmod(stream.fileno(), 0o644)
+    os.replace(beside, path)

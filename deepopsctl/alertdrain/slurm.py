@@ -1,0 +1,71 @@
+"""Ask Slurm for its nodes, and tell it what was decided. Its text is alike from 22.05 on, which its JSON is not."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from typing import Dict
+
+from .decide import Node
+
+# above Slurm's own MessageTimeout (10 s): it says what is wrong better than a signal does
+PATIENCE_S = 30
+_REASON = re.compile(r"\sReason=(.*?) \[[^@\[\]]*@[^\[\]]*\](?=\s|$)")
+_STATE = re.compile(r"\sState=(\S+)")
+_NAME = re.compile(r"NodeName=(\S+)")
+_UNWELL = frozenset(["DOWN", "FAIL", "ERROR", "UNKNOWN", "INVAL", "INVALID_REG", "NOT_RESPONDING", "POWERED_DOWN"])
+
+
+class SlurmError(Exception):
+    """slurmctld does not answer, or refuses."""
+
+
+def nodes() -> Dict[str, Node]:
+    """All nodes, by name."""
+    found = (_node(line) for line in _scontrol("show", "node").splitlines() if line.startswith("NodeName="))
+    return {node.name: node for node in found}
+
+
+def drain(name: str, reason: str) -> None:
+    """Jobs that run go on; none starts."""
+    _scontrol("update", "nodename=" + name, "state=drain", "reason=" + reason)
+
+
+def resume(name: str) -> bool:
+    """End our drain; whether it still was ours."""
+    if not nodes()[name].ours:
+        return False
+    # not resume: a node that is down for another reason stays down
+    _scontrol("update", "nodename=" + name, "state=undrain")
+    return True
+
+
+def _node(line: str) -> Node:
+    said = _REASON.search(line)
+    # a reason is free text: nothing in it may pass for a field
+    fields = line[: said.start()] + line[said.end() :] if said else line
+    name, state = _NAME.match(fields), _STATE.search(fields)
+    if not name or not state:
+        raise SlurmError("scontrol show node says: {}".format(line[:200]))
+    words = set(re.findall("[A-Z_]+", state[1]))
+    # a `*` says that slurmd does not answer
+    well = "*" not in state[1] and not words & _UNWELL
+    return Node(name[1], "DRAIN" in words, said[1] if said else "", well)
+
+
+def _scontrol(*words: str) -> str:
+    try:
+        done = subprocess.run(
+            ["scontrol", "--oneliner", *words],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=PATIENCE_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise SlurmError("scontrol {}: {}".format(words[0], error)) from error
+    said = done.stdout.decode("utf-8", "replace")
+    if done.returncode:
+        raise SlurmError("scontrol {}: {}".format(" ".join(words), " ".join(said.split())))
+    return said

@@ -1,0 +1,131 @@
+"""Alerts on real nodes: one fires, reaches a receiver, drains a node, and the node is given back when it has ended."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.lab.harness import SETTINGS, wait_until
+from tests.lab.monitored import ALERTMANAGER, MonitoredCluster
+
+WEBHOOK = Path(__file__).parents[1] / "monitoring" / "webhook.py"
+PORT, MESSAGES = 9095, "/run/webhook.messages"
+AT_ONCE = {"for": "0s"}
+# no rule is another one here: what is shorter is set as a site sets it
+BLIND = (
+    "NodeDown", "NodeMetricsMissing", "SlurmMetricsMissing", "TargetDown", "TextfileStale", "TextfileBroken",
+    "CollectorFailing", "ProgramStopped",
+)  # fmt: skip
+WANTED: dict[str, object] = {
+    "monitoring_alerts": {**dict.fromkeys(BLIND, AT_ONCE), "NodeUnitFailed": {"for": "0s", "drain": True}},
+    "monitoring_alert_grouping": {"wait": "1s", "interval": "1s"},
+    "monitoring_drain": True,
+    "monitoring_drain_limit": 1,
+    "monitoring_drain_resume_after": 60,
+    "monitoring_drain_interval": 5,
+}
+REASON = "deepopsctl: alert NodeUnitFailed"
+UNIT = "deepops-trial"
+
+
+def deploy(cluster: MonitoredCluster) -> None:
+    """Of monitoring alone, which is all that changes."""
+    cluster.deepopsctl("deploy", "monitoring")
+
+
+@pytest.fixture(scope="module")
+def cluster(monitored: MonitoredCluster) -> Iterator[MonitoredCluster]:
+    """With drain by alert on, and a receiver on the controller; all of it gone at the end."""
+    program = base64.b64encode(WEBHOOK.read_bytes()).decode()
+    address, settings = monitored.address("ctl1"), monitored.directory / SETTINGS
+    monitored.root("ctl1", f"echo {program} | base64 -d >/run/webhook.py; : >{MESSAGES}")
+    monitored.root(
+        "ctl1",
+        "systemd-run --quiet --unit=webhook python3 /run/webhook.py"
+        f" --address {address} --port {PORT} --file {MESSAGES}",
+    )
+    hook = {"hook": {"webhook": {"url": f"http://{address}:{PORT}/"}}}
+    before = settings.read_text(encoding="utf-8")
+    settings.write_text(before + yaml.safe_dump({**WANTED, "monitoring_alert_receivers": hook}), encoding="utf-8")
+    deploy(monitored)
+    try:
+        yield monitored
+    finally:
+        settings.write_text(before, encoding="utf-8")
+        monitored.root("gpu01", f"systemctl reset-failed {UNIT}; systemctl start prometheus-node-exporter", ok=False)
+        deploy(monitored)
+        monitored.root("ctl1", f"systemctl stop webhook; rm -f /run/webhook.py {MESSAGES}", ok=False)
+        monitored.root("ctl1", "scontrol update nodename=gpu01 state=undrain", ok=False)
+
+
+def told(cluster: MonitoredCluster) -> set[tuple[str, str, str]]:
+    """Name, node and status of every alert that reached the receiver."""
+    messages = [json.loads(line) for line in cluster.root("ctl1", f"cat {MESSAGES}").splitlines()]
+    return {
+        (alert["labels"]["alertname"], alert["labels"].get("node", ""), alert["status"])
+        for message in messages
+        for alert in message["alerts"]
+    }
+
+
+def node(cluster: MonitoredCluster) -> str:
+    """State and reason of the node, as Slurm has it."""
+    return cluster.root("ctl1", "scontrol --oneliner show node gpu01 | grep -oE ' (State|Reason)=.*'")
+
+
+def figure(cluster: MonitoredCluster, name: str) -> str:
+    """What the program says of itself, '' before it does."""
+    text = "cat /var/lib/prometheus/node-exporter/alertdrain.prom"
+    return cluster.root("ctl1", f"{text} | sed -n 's/^deepops_alertdrain_{name} //p'", ok=False)
+
+
+def words(cluster: MonitoredCluster) -> str:
+    """For a test that waits in vain."""
+    alerts: Any = cluster.ask("/api/v2/alerts", ALERTMANAGER)
+    firing = [each["labels"] for each in alerts]
+    return f"{firing} {node(cluster)} {cluster.root('ctl1', 'journalctl -u deepops-alertdrain | tail -20')}"
+
+
+def test_an_alert_that_fires_is_told_and_drains_its_node_until_it_has_really_ended(cluster: MonitoredCluster) -> None:
+    wait_until("the program knows of no trouble", lambda: figure(cluster, "up") == "1", found=lambda: words(cluster))
+    cluster.root("gpu01", f"systemd-run --quiet --unit={UNIT} false")
+
+    wait_until(
+        "the receiver is told, and the node is drained",
+        lambda: ("NodeUnitFailed", "gpu01", "firing") in told(cluster) and REASON in node(cluster),
+        found=lambda: f"{told(cluster)} {words(cluster)}",
+    )
+    assert figure(cluster, "drained") == "1"
+
+    # nothing more is heard of the failure, and that is no good news
+    cluster.root("gpu01", "systemctl stop prometheus-node-exporter")
+    wait_until(
+        "missing data is told as that",
+        lambda: ("NodeMetricsMissing", "gpu01", "firing") in told(cluster),
+        found=lambda: f"{told(cluster)} {words(cluster)}",
+    )
+    wait_until(
+        "the program says what it waits for",
+        lambda: "NodeMetricsMissing fires" in cluster.root("ctl1", "journalctl -u deepops-alertdrain"),
+        found=lambda: words(cluster),
+    )
+    assert "DRAIN" in node(cluster)
+
+    cluster.root("gpu01", f"systemctl reset-failed {UNIT}; systemctl start prometheus-node-exporter")
+    # an Alertmanager that says nothing is no Alertmanager without alerts
+    cluster.root("ctl1", "systemctl kill --signal=STOP prometheus-alertmanager")
+    try:
+        wait_until("nobody answers", lambda: figure(cluster, "up") == "0", found=lambda: words(cluster))
+        assert "DRAIN" in node(cluster)
+    finally:
+        cluster.root("ctl1", "systemctl kill --signal=CONT prometheus-alertmanager")
+
+    wait_until("the node is given back", lambda: "DRAIN" not in node(cluster), found=lambda: words(cluster))
+    assert "resumed gpu01: its alert has ended" in cluster.root("ctl1", "journalctl -u deepops-alertdrain")
+    assert ("NodeUnitFailed", "gpu01", "resolved") in told(cluster)
