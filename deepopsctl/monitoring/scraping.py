@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from deepopsctl.monitoring import exportertls, webconfig
-from deepopsctl.monitoring.listening import at
 from deepopsctl.monitoring.needs import Machine
 
 
@@ -38,8 +37,8 @@ JOBS = (
 )
 
 
-def config(machine: Machine, rules: str, targets: str) -> dict[str, object]:
-    """All of it; `rules` is a pattern of paths, `targets` the path of the file of targets."""
+def config(machine: Machine, alertmanager: str, rules: str, targets: str) -> dict[str, object]:
+    """All of it; `alertmanager` is HOST:PORT, `rules` a pattern of paths, `targets` the path of the file of targets."""
     return {
         "global": {
             "scrape_interval": "15s",
@@ -48,9 +47,7 @@ def config(machine: Machine, rules: str, targets: str) -> dict[str, object]:
             "external_labels": {"cluster": machine.cluster},
         },
         "rule_files": [rules],
-        "alerting": {
-            "alertmanagers": [{"static_configs": [{"targets": [at(machine.address, 9093)]}], "basic_auth": _password()}]
-        },
+        "alerting": {"alertmanagers": [{"static_configs": [{"targets": [alertmanager]}], "basic_auth": _password()}]},
         "scrape_configs": [_scraped(machine, job, targets) for job in JOBS],
     }
 

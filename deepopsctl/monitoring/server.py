@@ -16,6 +16,7 @@ PROMETHEUS_PORT = 9090
 ALERTMANAGER_PORT = 9093
 RULES = "/etc/prometheus/rules"
 TARGETS = "/etc/prometheus/targets"
+TARGETS_FILE = f"{TARGETS}/deepops.yml"
 # not where the packages keep theirs: a purge of them takes that, and histories are nothing to lose by a switch
 HISTORY = "/var/lib/prometheus/deepops"
 SILENCES = "/var/lib/prometheus/deepops-alertmanager"
@@ -36,7 +37,8 @@ def prometheus(machine: Machine, targets: str, rules: Mapping[str, str]) -> Need
     password = webconfig.secret(webconfig.password_file(), machine.secrets["web_password"])
     config = File(
         "/etc/prometheus/prometheus.yml",
-        _HEADER + _yaml(scraping.config(machine, f"{RULES}/*.yml", f"{TARGETS}/deepops.yml")),
+        _HEADER
+        + _yaml(scraping.config(machine, at(machine.address, ALERTMANAGER_PORT), f"{RULES}/*.yml", TARGETS_FILE)),
         # it follows the names of the other files, so these are there before
         validate=("promtool", "check", "config", "%s"),
     )
@@ -59,7 +61,7 @@ def prometheus(machine: Machine, targets: str, rules: Mapping[str, str]) -> Need
             Folder(TARGETS),
             Folder(HISTORY, mode="0750", owner="prometheus", group="prometheus"),
         ),
-        files=(*rule_files, File(f"{TARGETS}/deepops.yml", targets), web, password, config, dropin),
+        files=(*rule_files, File(TARGETS_FILE, targets), web, password, config, dropin),
         units=(
             Unit(
                 "prometheus.service",

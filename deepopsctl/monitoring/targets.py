@@ -12,7 +12,6 @@ from deepopsctl.monitoring.needs import Machine
 from deepopsctl.monitoring.target import Target
 from deepopsctl.yamlout import flow
 
-PATH = "/etc/prometheus/targets/deepops.yml"
 # which of the jobs below a line is for; Prometheus drops labels that begin so when it has chosen
 EXPORTER = "__exporter"
 
