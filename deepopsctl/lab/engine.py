@@ -134,12 +134,11 @@ def _global_options(host: PodmanHost, *, runc_installed: bool) -> tuple[str, ...
 
 def _cgroup_options(host: PodmanHost) -> tuple[str, ...]:
     """What it takes to have a cgroup tree inside that systemd and slurmd may write to."""
-    options = ("--cap-add=SYS_ADMIN", "--security-opt=unmask=/sys/fs/cgroup")
-    if host.cgroups == "v2":
-        # the tree is delegated and writable already; the kernel wants NET_ADMIN for the
-        # device programs (BPF_PROG_TYPE_CGROUP_DEVICE) by which slurmd confines GPUs
-        return (*options, "--cap-add=NET_ADMIN", "--cgroupns=private")
-    return options
+    # NET_ADMIN: systemd sets up the loopback of a unit with a network of its own (PrivateNetwork=). With cgroup v2 the
+    # kernel wants it for the device programs (BPF_PROG_TYPE_CGROUP_DEVICE) by which slurmd confines GPUs, too
+    options = ("--cap-add=SYS_ADMIN", "--cap-add=NET_ADMIN", "--security-opt=unmask=/sys/fs/cgroup")
+    # the tree is delegated and writable already
+    return (*options, "--cgroupns=private") if host.cgroups == "v2" else options
 
 
 def _capabilities(own: OwnProcess) -> tuple[str, ...]:

@@ -10,14 +10,12 @@ import contextlib
 import socket
 import ssl
 import sys
-from typing import Any, Dict, Tuple
+from typing import Tuple
 
 from .places import address_of
 
 CHUNK = 1 << 16
 HANDSHAKE_S = 10
-# all nodes come at once after this machine was away
-BACKLOG = 4096
 # a node that lost its power says no goodbye
 KEEPALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 20, "TCP_KEEPCNT": 3}
 _GONE = (OSError, EOFError, asyncio.TimeoutError)
@@ -35,28 +33,38 @@ def context(certificate: str, key: str, authority: str) -> ssl.SSLContext:
 
 async def serve(listener: socket.socket, tls: ssl.SSLContext, store: Tuple[str, int]) -> None:
     """Until cancelled."""
+    listener.settimeout(0)
+    guests = set()
+    while True:
+        connection, place = await asyncio.get_running_loop().sock_accept(listener)
+        guest = asyncio.ensure_future(_receive(connection, str(place[0]), tls, store))
+        # somebody has to know of a task for as long as it runs
+        guests.add(guest)
+        guest.add_done_callback(guests.discard)
 
-    async def admit(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        name = _common_name(writer)
-        try:
-            # as from the node's own address: systemd-journal-remote keeps a file for each
-            onward = await asyncio.open_connection(*store, local_addr=(address_of(name), 0))
-        except OSError as error:
-            _say("{}: {}:{}: {}".format(name, store[0], store[1], error.strerror or error))
-            writer.close()
-            return
-        _keep_alive(writer)
-        await asyncio.gather(_pass_on(reader, onward[1]), _pass_on(onward[0], writer))
 
-    server = await asyncio.start_server(
-        admit, sock=listener, ssl=tls, ssl_handshake_timeout=HANDSHAKE_S, backlog=BACKLOG
-    )
-    asyncio.get_running_loop().set_exception_handler(_unheard)
+async def _receive(connection: socket.socket, place: str, tls: ssl.SSLContext, store: Tuple[str, int]) -> None:
+    loop = asyncio.get_running_loop()
+    _keep_alive(connection)
+    reader = asyncio.StreamReader()
+    protocol = asyncio.StreamReaderProtocol(reader)
     try:
-        await asyncio.Event().wait()
-    finally:
-        # not wait_closed(): from Python 3.12 on it waits for the last node to hang up
-        server.close()
+        transport, _ = await loop.connect_accepted_socket(
+            lambda: protocol, connection, ssl=tls, ssl_handshake_timeout=HANDSHAKE_S
+        )
+    except _GONE as error:
+        _say("{} was refused: {}".format(place, error or "it said nothing"))
+        return
+    writer = asyncio.StreamWriter(transport, protocol, reader, loop)
+    name = _common_name(writer)
+    try:
+        # as from the node's own address: systemd-journal-remote keeps a file for each
+        onward = await asyncio.open_connection(*store, local_addr=(address_of(name), 0))
+    except OSError as error:
+        _say("{}: {}:{}: {}".format(name, store[0], store[1], error.strerror or error))
+        writer.close()
+        return
+    await asyncio.gather(_pass_on(reader, onward[1]), _pass_on(onward[0], writer))
 
 
 async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -76,16 +84,10 @@ def _common_name(writer: asyncio.StreamWriter) -> str:
     return next(str(value) for part in subject for key, value in part if key == "commonName")
 
 
-def _keep_alive(writer: asyncio.StreamWriter) -> None:
-    connection = writer.get_extra_info("socket")
+def _keep_alive(connection: socket.socket) -> None:
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in KEEPALIVE.items():
         connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
-
-
-def _unheard(_: asyncio.AbstractEventLoop, told: Dict[str, Any]) -> None:
-    """A handshake that failed, in one line."""
-    _say("refused: {}".format(told.get("exception") or told.get("message")))
 
 
 def _say(what: str) -> None:

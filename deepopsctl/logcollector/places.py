@@ -18,11 +18,6 @@ def address_of(name: str) -> str:
     return "127.{}.{}.{}".format(16 + first % 240, second, third)
 
 
-def file_of(name: str) -> str:
-    """The file that a node's journal is written to; older ones have `@` and more before `.journal`."""
-    return "{}/remote-{}.journal".format(FOLDER, address_of(name))
-
-
 def files_of(name: str) -> str:
-    """All files of a node, as `journalctl --file` takes them."""
-    return "{}/remote-{}*.journal*".format(FOLDER, address_of(name))
+    """All files of a node, as `journalctl --file` takes them: the one that is written to, and `@...` that were."""
+    return "{}/remote-{}[.@]*".format(FOLDER, address_of(name))

@@ -17,9 +17,8 @@ def identity(machine: Machine) -> Needs:
     """The three files; a problem where the vault has no authority."""
     secret = machine.secrets.get("authority", "")
     if not secret:
-        return Needs(
-            problems=("cluster_authority is not in secrets.yml: `deepopsctl init` makes one for a new cluster",)
-        )
+        why = "no cluster_authority in secrets.yml yet: `deepopsctl inventory`, or a deploy, adds it"
+        return Needs(problems=(why,))
     authority = Authority(secret)
     made = authority.identify(machine.name, [machine.address], validity.today())
     return Needs(

@@ -52,7 +52,7 @@ def _sends(machine: Machine) -> Needs:
         *_with_key(_UPLOAD_FOLDER),
         f"ExecStartPre={_BEGIN}",
         "Restart=always",
-        "RestartSec=30",
+        "RestartSec=15",
         # where nobody answers it hears no SIGTERM, and its watchdog ends a connection that hangs: without a core dump
         "TimeoutStopSec=10",
         "WatchdogSignal=SIGKILL",

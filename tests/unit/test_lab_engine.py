@@ -90,10 +90,10 @@ def test_the_cgroup_tree_is_opened_and_nothing_else_is_unmasked(hybrid: PodmanHo
     assert not any("seccomp" in option or "privileged" in option for option in options)
 
 
-def test_cgroup_v2_gets_what_device_programs_need(hybrid: PodmanHost, modern: PodmanHost) -> None:
-    assert "--cap-add=NET_ADMIN" in decide(modern, ROOT, runc_installed=False).run_options
+def test_nodes_get_what_device_programs_and_private_networks_need(hybrid: PodmanHost, modern: PodmanHost) -> None:
+    for host in (hybrid, modern):
+        assert "--cap-add=NET_ADMIN" in decide(host, ROOT, runc_installed=True).run_options
     assert "--cgroupns=private" in decide(modern, ROOT, runc_installed=False).run_options
-    assert "--cap-add=NET_ADMIN" not in decide(hybrid, ROOT, runc_installed=True).run_options
 
 
 def test_nodes_have_fuse_where_this_machine_has_it(hybrid: PodmanHost) -> None:

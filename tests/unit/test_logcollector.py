@@ -17,7 +17,7 @@ import pytest
 
 from deepopsctl.logcollector import door, tidy
 from deepopsctl.logcollector.bounds import DAY_S, Bounds, Journal, to_close, too_much, too_old
-from deepopsctl.logcollector.places import address_of, file_of
+from deepopsctl.logcollector.places import address_of, files_of
 from deepopsctl.monitoring import validity
 from deepopsctl.monitoring.pki import Authority, Identity, new_authority
 
@@ -164,7 +164,7 @@ def test_each_node_has_an_address_of_its_own_and_keeps_it() -> None:
 
     assert len({address_of(name) for name in names}) == len(names)
     assert all(address_of(name).startswith("127.") and not address_of(name).startswith("127.0.") for name in names)
-    assert file_of("gpu01") == "/var/log/journal/remote/remote-127.34.181.71.journal"
+    assert files_of("gpu01") == "/var/log/journal/remote/remote-127.34.181.71[.@]*"
 
 
 @contextmanager
@@ -226,8 +226,26 @@ def test_a_node_with_a_certificate_is_let_in_under_its_own_address(tmp_path: Pat
 
 
 @pytest.mark.parametrize("identity", [None, STRANGER], ids=["none", "of another cluster"])
-def test_whoever_has_no_certificate_of_the_cluster_stays_outside(tmp_path: Path, identity: Identity | None) -> None:
+def test_whoever_has_no_certificate_of_the_cluster_stays_outside(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], identity: Identity | None
+) -> None:
     with opened_door(tmp_path) as (port, heard):
         assert said(port, identity, tmp_path) == b""
         assert said(port, GPU01, tmp_path) == b"heard hello\n"
     assert len(heard) == 1
+    assert "127.0.0.1 was refused: [SSL" in capsys.readouterr().err
+
+
+def test_who_talks_no_tls_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with opened_door(tmp_path) as (port, heard):
+        with socket.create_connection(("127.0.0.1", port)) as plain:
+            plain.sendall(b"POST /upload HTTP/1.1\r\n\r\n")
+            plain.recv(100)
+        assert said(port, GPU01, tmp_path) == b"heard hello\n"
+    assert len(heard) == 1
+    assert "was refused" in capsys.readouterr().err
+
+
+def test_who_comes_and_says_nothing_is_in_nobodys_way(tmp_path: Path) -> None:
+    with opened_door(tmp_path) as (port, _), socket.create_connection(("127.0.0.1", port)):
+        assert said(port, GPU01, tmp_path) == b"heard hello\n"

@@ -83,7 +83,8 @@ def test_a_site_sets_for_how_long_and_how_much_is_kept() -> None:
 def test_a_vault_without_an_authority_is_a_problem_with_what_to_do() -> None:
     (problem,) = logs.needs(replace(GPU01, secrets={})).problems
 
-    assert "cluster_authority is not in secrets.yml" in problem
+    assert "no cluster_authority in secrets.yml" in problem
+    assert "deepopsctl inventory" in problem
 
 
 @pytest.mark.parametrize("machine", [GPU01, CTL1], ids=lambda machine: machine.name)

@@ -1,0 +1,103 @@
+"""The journals of a cluster's machines on its monitoring host, by real systemd-journal-upload and -remote."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.driven import wait_until
+from tests.lab.monitored import MonitoredCluster
+
+COLLECTED = "journalctl -D /var/log/journal/remote -q --no-pager -o cat"
+AT_THE_DOOR = "deepops-logs.socket deepops-logs.service"
+# says what an HTTP server answers, or that it was not let in; the arguments are the certificate and the key
+KNOCK = """
+import socket, ssl, sys
+tls = ssl.create_default_context(cafile="/etc/deepopsctl/pki/authority.crt")
+if len(sys.argv) > 2:
+    tls.load_cert_chain(*sys.argv[2:])
+try:
+    stream = tls.wrap_socket(socket.create_connection((sys.argv[1], 19532)), server_hostname=sys.argv[1])
+    stream.sendall(b"GET / HTTP/1.1\\r\\nHost: x\\r\\nConnection: close\\r\\n\\r\\n")
+    print(stream.recv(12).decode() or "closed")
+except OSError as error:
+    print("refused", error)
+"""
+
+
+def wait_for_lines(cluster: MonitoredCluster, matches: str, wanted: set[str]) -> None:
+    """Until the log host has them all; a line may be there twice."""
+
+    def lines() -> set[str]:
+        return set(cluster.root("ctl1", f"{COLLECTED} {matches}", ok=False).splitlines())
+
+    wait_until(f"{matches} is on the log host", lambda: wanted <= lines(), found=lambda: str(sorted(wanted - lines())))
+
+
+def test_a_line_of_a_node_is_found_by_node_and_unit(monitored: MonitoredCluster) -> None:
+    monitored.root(
+        "gpu01", "systemd-run -q --wait --unit=probe-unit echo said by a unit; logger -t probe said by gpu01"
+    )
+
+    wait_for_lines(monitored, "_HOSTNAME=gpu01 -u probe-unit", {"said by a unit"})
+    wait_for_lines(monitored, "_HOSTNAME=gpu01 -t probe", {"said by gpu01"})
+    read = monitored.deepopsctl("logs", "gpu01", "--unit", "probe-unit", "--since", "-1h")
+    assert "said by a unit" in read.stdout
+    assert monitored.deepopsctl("logs", "ctl1", "-u", "probe-unit").stdout == ""
+
+
+def test_slurms_own_messages_are_among_them(monitored: MonitoredCluster) -> None:
+    monitored.root("ctl1", "scontrol setdebug debug && scontrol setdebug info")
+
+    said = f"{COLLECTED} _HOSTNAME=ctl1 -u slurmctld | grep -F 'Set debug level'"
+    wait_until("slurmctld's message is on the log host", lambda: monitored.holds("ctl1", said))
+
+
+@pytest.mark.parametrize("known", [False, True], ids=["without", "with"])
+def test_nobody_hands_in_logs_without_a_certificate_of_the_cluster(monitored: MonitoredCluster, known: bool) -> None:
+    identity = "/etc/deepopsctl/pki/node.crt /etc/deepopsctl/pki/node.key" if known else ""
+
+    answer = monitored.root("gpu01", f"python3 -c '{KNOCK}' {monitored.address('ctl1')} {identity}")
+
+    assert answer.startswith("HTTP/1.1") if known else answer.startswith(("refused", "closed"))
+
+
+def test_behind_the_door_is_a_network_that_nobody_else_on_the_log_host_is_in(monitored: MonitoredCluster) -> None:
+    assert monitored.root("ctl1", "ss -Hltn 'sport = :19531'") == ""
+    store = monitored.root("ctl1", "systemctl show -p MainPID --value deepops-logs-store.service")
+    assert "19531" in monitored.root("ctl1", f"nsenter -t {store} -n ss -Hltn")
+
+
+def test_what_is_logged_while_the_log_host_is_away_comes_when_it_is_back(monitored: MonitoredCluster) -> None:
+    monitored.root("ctl1", f"systemctl stop {AT_THE_DOOR}")
+    monitored.root("gpu01", 'for i in $(seq 100); do logger -t away "line $i"; done')
+    failing = "systemctl show -p SubState --value systemd-journal-upload"
+    wait_until("the sender has noticed", lambda: monitored.root("gpu01", failing) == "auto-restart")
+
+    assert monitored.root("gpu01", "systemctl is-active slurmd") == "active"
+    monitored.root("ctl1", f"systemctl start {AT_THE_DOOR}")
+    wait_for_lines(monitored, "_HOSTNAME=gpu01 -t away", {f"line {number}" for number in range(1, 101)})
+
+
+def test_what_is_collected_stays_within_its_bounds_and_the_next_line_comes_all_the_same(
+    monitored: MonitoredCluster,
+) -> None:
+    assert monitored.root("ctl1", "systemctl is-active deepops-logs-tidy.timer") == "active"
+    monitored.root("gpu01", "logger -t bounded before")
+    wait_for_lines(monitored, "-t bounded", {"before"})
+
+    done = monitored.root("ctl1", "deepops-logs tidy --days 30 --gigabytes 0.001")
+
+    removed = [line.split()[1].rstrip(":") for line in done.splitlines() if line.endswith("made room")]
+    assert removed
+    assert not any(monitored.holds("ctl1", f"test -e {path}") for path in removed)
+    # at once: that it comes by itself is shown above
+    monitored.root("gpu01", "logger -t bounded after; systemctl restart systemd-journal-upload")
+    wait_for_lines(monitored, "-t bounded", {"after"})
+
+
+def test_until_when_certificates_are_good_is_known(monitored: MonitoredCluster) -> None:
+    for name in ("authority", "node"):
+        path = f"/etc/deepopsctl/pki/{name}.crt"
+        assert monitored.wait_for(
+            f'deepops_certificate_expires_seconds{{node="gpu01", path="{path}"}} > time() + 250 * 86400'
+        )
