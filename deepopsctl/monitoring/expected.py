@@ -10,13 +10,14 @@ import yaml
 
 from deepopsctl.logcollector.places import FOLDER
 from deepopsctl.monitoring import nodemetrics, queries, server, slurmmetrics, webconfig
+from deepopsctl.monitoring.alertroutes import NOBODY
 from deepopsctl.monitoring.dashboards.model import Needs
 from deepopsctl.monitoring.listening import at
 from deepopsctl.monitoring.needs import Machine
 from deepopsctl.monitoring.targets import targets_of
 
 # Alerts of this severity Alertmanager sends to the receiver without an address.
-NOWHERE = {"label": "severity", "value": "none", "receiver": "nobody"}
+NOWHERE = {"label": "severity", "value": "none", "receiver": NOBODY}
 # Written every 15 s and scraped as often; a busy node may be late once (seconds).
 _OLDEST_S = 90.0
 # Slurm is asked every 30 s, and may take its time.

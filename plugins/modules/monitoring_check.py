@@ -29,6 +29,10 @@ options:
   grafana_user: {description: Who logs in to Grafana., type: str, default: admin}
   grafana_password: {description: Grafana's password., type: str, default: ""}
   ca: {description: Certificates that may vouch for them; the machine's own where empty., type: path, default: ""}
+  patience:
+    description: Seconds that a job, a figure of Slurm's or a query may take to be seen.
+    type: float
+    default: 90
   queue_timeout: {description: Seconds a job may wait for resources., type: int, default: 20}
   reservation: {description: A reservation for all jobs; empty for none., type: str, default: ""}
 author: deepopsctl
@@ -72,6 +76,7 @@ SPEC = {
     "grafana_user": {"type": "str", "default": "admin"},
     "grafana_password": {"type": "str", "default": "", "no_log": True},
     "ca": {"type": "path", "default": ""},
+    "patience": {"type": "float", "default": 90},
     "queue_timeout": {"type": "int", "default": 20},
     "reservation": {"type": "str", "default": ""},
 }
@@ -98,6 +103,7 @@ def inputs_of(given: Dict[str, Any]) -> suite.Inputs:
             for entry in expected["queries"]
         ],
         route=alerting.Route(route["label"], route["value"], route["receiver"]),
+        patience=given["patience"],
     )
 
 

@@ -299,10 +299,7 @@ class TestAlerts:
 
 
 class TestDashboards:
-    def test_a_query_without_series_and_one_that_is_wrong_are_named(
-        self, monitored: Monitored, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(dashboards, "_SHOWN_S", 0.0)
+    def test_a_query_without_series_and_one_that_is_wrong_are_named(self, monitored: Monitored) -> None:
         queries = [
             dashboards.Query("Nodes", "Time", 'node_time_seconds{node="n1"}'),
             dashboards.Query("Nodes", "Nothing", "no_such_metric"),
@@ -311,7 +308,7 @@ class TestDashboards:
             dashboards.Query("Cluster", "Time", "rate(node_time_seconds[30s])"),
         ]
         wait_until("there is a rate", lambda: monitored.prometheus.query(queries[-1].text))
-        found = by_name(dashboards.judge(monitored.prometheus, queries))
+        found = by_name(dashboards.judge(monitored.prometheus, queries, 0.0))
 
         assert found["dashboard-queries", "Cluster"]["status"] == "pass"
         assert found["dashboard-queries", "Empty"]["status"] == "fail"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from deepopsctl.monitoring import expected
+import yaml
+
+from deepopsctl.monitoring import alertroutes, expected
 from deepopsctl.monitoring.needs import Machine
 
 RULES = Path(__file__).resolve().parents[2] / "roles" / "prometheus" / "files" / "rules"
@@ -50,6 +52,17 @@ def test_queries_that_need_a_job_are_marked_and_those_of_drained_nodes_are_not_a
 
     assert {entry["job"] for entry in found} == {True, False}
     assert all("$" not in str(entry["text"]) for entry in found)
+
+
+def test_the_trial_of_alerts_takes_a_way_that_alertmanager_has() -> None:
+    everybody = {"people": {"email": ["ops@example.com"]}}
+    mail = {"server": "192.0.2.9:25", "from": "hpc@example.com"}
+    made = alertroutes.routing(alertroutes.Wanted(receivers=everybody, email=mail))
+    way = expected.NOWHERE
+    wanted = {"receiver": way["receiver"], "matchers": [f'{way["label"]}="{way["value"]}"']}
+
+    routes = yaml.safe_load(made.text)["route"]["routes"]
+    assert routes.index(wanted) == 0, made
 
 
 def test_it_says_where_the_servers_answer_and_no_secret() -> None:

@@ -23,7 +23,7 @@ NOWHERE = web.Service("http://127.0.0.1:1", "admin", "opensesame")
 
 class TestAJobInTheMetrics:
     def judged(self, labels: dict[str, str] | None) -> dict[str, str]:
-        check: dict[str, str] = jobs._one("gpu01", labels, "42", WHO, 12.3)
+        check: dict[str, str] = jobs._one("gpu01", labels, "42", WHO, 12.3, 90.0)
         return check
 
     def test_passes_with_its_user_and_account(self) -> None:

@@ -8,8 +8,6 @@ from .telling import FAIL, PASS, WARN, Verdict, check, names, one_line, until
 from .web import Prometheus, Service, Silent
 
 QUERIES, GRAFANA = "dashboard-queries", "grafana-healthy"
-# recording rules follow the first scrapes
-_SHOWN_S = 60.0
 
 
 class Query(NamedTuple):
@@ -21,8 +19,8 @@ class Query(NamedTuple):
     job: bool = False
 
 
-def judge(prometheus: Prometheus, wanted: Sequence[Query]) -> List[Verdict]:
-    """A check for each dashboard: every query of its panels gives series."""
+def judge(prometheus: Prometheus, wanted: Sequence[Query], patience: float) -> List[Verdict]:
+    """A check for each dashboard: every query of its panels gives series; recording rules follow the first scrapes."""
     empty: Dict[Query, str] = dict.fromkeys(wanted, "")
 
     def look() -> Dict[Query, str]:
@@ -34,7 +32,7 @@ def judge(prometheus: Prometheus, wanted: Sequence[Query]) -> List[Verdict]:
                 empty[query] = said
         return empty
 
-    until(_SHOWN_S, look, lambda left: not left, 5.0)
+    until(patience, look, lambda left: not left, 5.0)
     return [_one(name, wanted, empty) for name in dict.fromkeys(query.dashboard for query in wanted)]
 
 

@@ -14,10 +14,6 @@ from .telling import FAIL, PASS, SKIP, Verdict, check, names, one_line, skip, un
 from .web import Prometheus
 
 JOB, NODES, COUNT, SLURM = "job-metrics", "slurm-nodes-agree", "slurm-jobs-agree", "slurm-metrics"
-# two looks of the node's program, two scrapes, and what a busy machine takes on top
-_SEEN_S = 90.0
-# what Prometheus shows is that old at most: Slurm is asked every 30 s, then comes a scrape
-_AGREE_S = 90.0
 
 
 class Held(NamedTuple):
@@ -29,12 +25,13 @@ class Held(NamedTuple):
 
 
 class Trial(NamedTuple):
-    """What is tried, and for whom."""
+    """What is tried, for whom, and how long it may take to be seen (seconds)."""
 
     prometheus: Prometheus
     session: Session
     cluster: str
     compute: Sequence[str]
+    patience: float
 
 
 def hold(trial: Trial, seen: Picture) -> Tuple[List[Held], List[Verdict]]:
@@ -86,12 +83,17 @@ def shown(trial: Trial, held: Held) -> List[Verdict]:
         query = 'deepops_job_info{{jobid="{}"}} and on (node, jobid) deepops_job_cpus'.format(number)
         return {labels.get("node", ""): labels for labels, _value in trial.prometheus.query(query)}
 
-    found = until(_SEEN_S, look, lambda seen: wanted <= set(seen))
+    found = until(trial.patience, look, lambda seen: wanted <= set(seen))
     took = time.monotonic() - started
-    return [_one(node, found.get(node), number, {"user": user, "account": account}, took) for node in held.nodes]
+    return [
+        _one(node, found.get(node), number, {"user": user, "account": account}, took, trial.patience)
+        for node in held.nodes
+    ]
 
 
-def _one(node: str, labels: "Mapping[str, str] | None", number: str, wanted: Mapping[str, str], took: float) -> Verdict:
+def _one(
+    node: str, labels: "Mapping[str, str] | None", number: str, wanted: Mapping[str, str], took: float, most: float
+) -> Verdict:
     if labels is None:
         text = "job {} ran there for {:.0f} s and is not in the metrics".format(number, took)
         return check(JOB, node, FAIL, "not seen", "seen", message=text)
@@ -101,7 +103,7 @@ def _one(node: str, labels: "Mapping[str, str] | None", number: str, wanted: Map
         if labels.get(key) != value
     ]
     text = "job {} has {}".format(number, " and ".join(wrong)) if wrong else "with its user and account"
-    return check(JOB, node, FAIL if wrong else PASS, "{:.0f}".format(took), "{:g}".format(_SEEN_S), "s", text)
+    return check(JOB, node, FAIL if wrong else PASS, "{:.0f}".format(took), "{:g}".format(most), "s", text)
 
 
 def agree(trial: Trial) -> List[Verdict]:
@@ -120,7 +122,7 @@ def _nodes(trial: Trial) -> Verdict:
         shown = trial.prometheus.by("node", "count by (node) (deepops_slurm_node_state)")
         return set(answer.out.split()), set(shown)
 
-    slurm, shown = until(_AGREE_S, look, lambda both: both[0] == both[1], LOOK_S)
+    slurm, shown = until(trial.patience, look, lambda both: both[0] == both[1], LOOK_S)
     wrong = ["not in the metrics: {}".format(names(slurm - shown))] if slurm - shown else []
     wrong += ["in the metrics only: {}".format(names(shown - slurm))] if shown - slurm else []
     return check(NODES, trial.cluster, FAIL if wrong else PASS, len(shown), len(slurm), "nodes", "; ".join(wrong))
@@ -136,7 +138,7 @@ def _count(trial: Trial) -> Verdict:
         shown = trial.prometheus.query('sum(deepops_slurm_jobs{state="running"}) or vector(0)')
         return int(shown[0][1])
 
-    shown = until(_AGREE_S, look, lambda count: fits(count, said), LOOK_S)
+    shown = until(trial.patience, look, lambda count: fits(count, said), LOOK_S)
     return counted(trial.cluster, shown, said)
 
 

@@ -39,6 +39,8 @@ class Inputs(NamedTuple):
     textfiles: Mapping[str, Mapping[str, float]]
     queries: Sequence[Query]
     route: Route
+    # what a job, a figure of Slurm's or a query may take to be seen (seconds)
+    patience: float = 90.0
 
 
 class Services(NamedTuple):
@@ -116,12 +118,14 @@ def _alerts(inputs: Inputs, services: Services, prometheus: Prometheus, token: s
 
 def _jobs(inputs: Inputs, prometheus: Prometheus, session: Session) -> List[Verdict]:
     """A job on every node; while they run, Slurm's figures and the dashboards' are compared and asked for."""
-    trial = jobs.Trial(prometheus, session, inputs.cluster, inputs.compute)
+    trial = jobs.Trial(prometheus, session, inputs.cluster, inputs.compute, inputs.patience)
     seen = picture.take()
     if not seen.answered:
         silent = [check(jobs.JOB, inputs.cluster, FAIL, "no job", "a job", message=seen.silence)]
         silent += [skip(name, inputs.cluster, "slurmctld does not answer") for name in (jobs.NODES, jobs.COUNT)]
-        return silent + dashboards.judge(prometheus, [query for query in inputs.queries if not query.job])
+        return silent + dashboards.judge(
+            prometheus, [query for query in inputs.queries if not query.job], inputs.patience
+        )
     held, checks = jobs.hold(trial, seen)
     try:
         if held:
@@ -129,7 +133,9 @@ def _jobs(inputs: Inputs, prometheus: Prometheus, session: Session) -> List[Verd
                 checks += [found for found in pool.map(lambda job: jobs.shown(trial, job), held) for found in found]
         checks += jobs.agree(trial)
         runs = any(found["name"] == jobs.JOB and found["status"] == PASS for found in checks)
-        checks += dashboards.judge(prometheus, [query for query in inputs.queries if runs or not query.job])
+        checks += dashboards.judge(
+            prometheus, [query for query in inputs.queries if runs or not query.job], inputs.patience
+        )
     finally:
         for job in held:
             job.running.release()
