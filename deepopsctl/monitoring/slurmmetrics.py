@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 
 from deepopsctl import nodeprograms, slurmmetrics
+from deepopsctl.monitoring.listening import at
 from deepopsctl.monitoring.needs import File, Machine, Needs, Unit
 from deepopsctl.monitoring.nodeexporter import TEXTFILES
 from deepopsctl.monitoring.systemdunits import service
+from deepopsctl.monitoring.target import Target
 from deepopsctl.slurmmetrics.cli import CONFIG
+from deepopsctl.slurmnative import PAGES
 
 NAME = "deepops-slurmmetrics"
 PROGRAM = f"/usr/local/sbin/{NAME}"
@@ -17,6 +20,8 @@ LINK = f"{TEXTFILES}/slurmmetrics.prom"
 PATH = f"/run/{NAME}/slurm.prom"
 INTERVAL_S = 30
 SLURMCTLD_PORT = 6817
+# where it is on, Prometheus reads slurmctld's own metrics; where slurmctld shows none, the program tells them even so
+NATIVE = "slurm_native"
 
 _SANDBOX = (
     # Slurm tells it everything, whatever PrivateData says; it changes nothing, and reads none of Slurm's secrets
@@ -51,8 +56,8 @@ def needs(machine: Machine) -> Needs:
         "path": PATH,
         "interval_s": INTERVAL_S,
         "address": machine.address,
-        "port": machine.settings.get("slurmctld_port", SLURMCTLD_PORT),
-        "native": machine.is_on("slurm_native"),
+        "port": _port(machine),
+        "native": machine.is_on(NATIVE),
     }
     config = File(CONFIG, json.dumps(settings, indent=1) + "\n")
     sources = tuple(File(each.path, each.content, each.mode) for each in nodeprograms.program(slurmmetrics, PROGRAM))
@@ -78,3 +83,16 @@ def needs(machine: Machine) -> Needs:
         files=files,
         units=(Unit(f"{NAME}.service", restart_on=tuple(file.path for file in files)),),
     )
+
+
+def targets(machine: Machine) -> tuple[Target, ...]:
+    """slurmctld itself, a page each, where Prometheus is to read them there."""
+    if not (machine.is_first_controller and machine.is_on(NATIVE)):
+        return ()
+    address = at(machine.address, _port(machine))
+    # `page` tells their `up` apart
+    return tuple(Target("slurm", address, {"__metrics_path__": f"/metrics/{page}", "page": page}) for page in PAGES)
+
+
+def _port(machine: Machine) -> int:
+    return int(str(machine.settings.get("slurmctld_port", SLURMCTLD_PORT)))

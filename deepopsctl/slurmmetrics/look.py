@@ -19,8 +19,9 @@ DATABASE_LIMIT_S = 10.0
 ENDPOINT_LIMIT_S = 3.0
 VERSION = ("sinfo", "--version")
 DATABASE = ("sacctmgr", "--noheader", "--parsable2", "show", "cluster", "format=cluster")
-# A page of the endpoint that only lists the others: no lock of slurmctld's is taken for it.
-ENDPOINT = "/metrics"
+# The page that costs slurmctld least: no jobs and no nodes. Without the plugin it is there as well, but empty.
+ENDPOINT = "/metrics/scheduler"
+_FIRST_BYTES = 1 << 12
 _VERSION = re.compile(r"[0-9]+\.[0-9]+(\.[0-9]+)?")
 
 Ask = Callable[[Sequence[str], float], str]
@@ -102,7 +103,8 @@ class Slurm:
         asked = http.client.HTTPConnection(*self._endpoint, timeout=ENDPOINT_LIMIT_S)
         try:
             asked.request("GET", ENDPOINT)
-            return asked.getresponse().status == http.client.OK
+            answer = asked.getresponse()
+            return answer.status == http.client.OK and b"\nslurm_" in answer.read(_FIRST_BYTES)
         except (OSError, http.client.HTTPException):
             return False
         finally:

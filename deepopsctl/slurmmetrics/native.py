@@ -6,6 +6,7 @@ upgrade of Slurm. `deepops_slurm_*` has bytes.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Callable, Iterable, Mapping, Sequence
 
 from .exposition import Families
@@ -107,8 +108,11 @@ def _jobs(found: Families, prefix: str, jobs: Sequence[Job], labels: Mapping[str
         found.family(prefix + suffix, text).set(value, **labels)
 
     say("", "Total number of jobs", sum(job.count for job in jobs))
+    by_state: Counter[str] = Counter()
+    for job in jobs:
+        by_state[job.state] += job.count
     for state, name in _JOB_STATES.items():
-        say(f"_{name}", f"Number of jobs in state {state}", sum(job.count for job in jobs if job.state == state))
+        say(f"_{name}", f"Number of jobs in state {state}", by_state[state])
     say("_hold", "Number of jobs that are held", sum(job.count for job in jobs if job.is_held))
     say("_finished", "Number of finished jobs", sum(job.count for job in jobs if job.has_ended))
     say("_started", "Number of started jobs", sum(job.count for job in jobs if job.state != PENDING))

@@ -7,7 +7,7 @@ from hashlib import sha256
 
 from ansible.errors import AnsibleFilterError
 
-from deepopsctl import jobdirectories, jobprograms, nodelist, slurm_effects, slurmconf, slurmtopology
+from deepopsctl import jobdirectories, jobprograms, nodelist, slurm_effects, slurmconf, slurmnative, slurmtopology
 from deepopsctl.hardware import NodeHardware
 from deepopsctl.problems import RefusedError
 
@@ -49,6 +49,16 @@ def slurm_domain_refusal(domains, version):
 def slurm_domain_settings(domains, hardware):
     """Keys of slurm.conf for the NVLink domains."""
     return slurmtopology.settings(slurmtopology.domains_of(domains), hardware)
+
+
+def slurm_native_refusal(wanted, version, extra):
+    """Why Prometheus can't read slurmctld's own metrics; '' where it can, or need not."""
+    return slurmnative.refusal(slurmconf.parse_version(str(version)), extra, wanted=bool(wanted))
+
+
+def slurm_native_settings(wanted, version):
+    """Keys of slurm.conf that make slurmctld tell metrics."""
+    return slurmnative.settings(slurmconf.parse_version(str(version)), wanted=bool(wanted))
 
 
 def slurm_topology_lines(domains, hardware):
@@ -214,6 +224,8 @@ class FilterModule:
             "slurm_gres_lines": slurm_gres_lines,
             "slurm_domain_refusal": slurm_domain_refusal,
             "slurm_domain_settings": slurm_domain_settings,
+            "slurm_native_refusal": slurm_native_refusal,
+            "slurm_native_settings": slurm_native_settings,
             "slurm_topology_lines": slurm_topology_lines,
             "slurm_node_lines": slurm_node_lines,
             "slurm_partition_lines": slurm_partition_lines,

@@ -299,12 +299,18 @@ def test_a_reason_as_long_as_a_book_is_cut() -> None:
     assert len(found.text()) < LABEL_LIMIT + 100
 
 
-@pytest.mark.parametrize(("status", "native"), [(200, False), (401, True), (404, True)])
-def test_native_names_are_told_where_slurmctld_tells_them_to_nobody(status: int, *, native: bool) -> None:
+# as 26.05 answers: with the plugin, without it, with PrivateData
+@pytest.mark.parametrize(
+    ("status", "page", "ours"), [(200, "metrics-scheduler", False), (200, "", True), (401, "", True)]
+)
+def test_native_names_are_told_where_slurmctld_tells_them_to_nobody(status: int, page: str, *, ours: bool) -> None:
+    text = (DATA / "26.05" / f"{page}.txt").read_bytes() if page else b""
+
     class Endpoint(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            self.send_response(status if self.path == "/metrics" else 500)
+            self.send_response(status if self.path == "/metrics/scheduler" else 500)
             self.end_headers()
+            self.wfile.write(text)
 
         def log_message(self, *_: object) -> None:
             """Nothing on stderr."""
@@ -315,7 +321,7 @@ def test_native_names_are_told_where_slurmctld_tells_them_to_nobody(status: int,
         server.shutdown()
 
     found = names(seen.text)
-    assert any(name.startswith("slurm_") for name in found) == native
+    assert any(name.startswith("slurm_") for name in found) == ours
     assert {"deepops_slurm_up", "deepops_slurm_jobs", "deepops_slurm_node_state", "deepops_slurmdbd_up"} <= found
 
 

@@ -208,3 +208,22 @@ def test_its_unit_has_no_rights_beyond_slurms_answers() -> None:
     for line in ("User=slurm", "CapabilityBoundingSet=", "NoNewPrivileges=yes", "ProtectSystem=strict"):
         assert f"\n{line}\n" in unit
     assert "/etc/slurm/slurmdbd.conf" in unit
+
+
+def test_slurms_own_pages_are_scraped_where_a_site_wants_it() -> None:
+    on = {"slurm_native": True, "slurmctld_port": "6820"}
+
+    assert slurmmetrics.targets(machine()) == ()
+    assert slurmmetrics.targets(machine("gpu1", settings=on)) == ()
+    found = slurmmetrics.targets(machine(settings=on))
+    assert {target.address for target in found} == {"192.0.2.1:6820"}
+    assert [target.labels["__metrics_path__"] for target in found] == [
+        "/metrics/jobs",
+        "/metrics/nodes",
+        "/metrics/partitions",
+        "/metrics/scheduler",
+    ]
+    told = json.loads(
+        next(file.content for file in slurmmetrics.needs(machine(settings=on)).files if file.path.endswith(".json"))
+    )
+    assert (told["native"], told["address"], told["port"]) == (True, "192.0.2.1", 6820)
