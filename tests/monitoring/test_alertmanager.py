@@ -141,6 +141,22 @@ def test_a_node_that_is_down_does_not_shout_ten_times(told: Told) -> None:
     assert {name: states[name, "gpu01"] for name in others} == dict.fromkeys(others, "suppressed")
 
 
+def test_a_chat_gets_one_message_with_a_sentence_for_each_alert(tmp_path: Path) -> None:
+    path = tmp_path / "messages"
+    path.touch()
+    with receiving(path) as port:
+        chat = {"chat": {"slack": {"secret": "chat", "channel": "#gpu"}}}
+        secrets = {"chat": f"http://127.0.0.1:{port}/services/x"}
+        with alertmanager(tmp_path, Wanted(receivers=chat, grouping=SOON, secrets=secrets)) as running:
+            running.fire({"alertname": "DiskFull", "node": "gpu01"}, {"alertname": "DiskFull", "node": "gpu02"})
+            wait_until("the chat was told", lambda: path.read_text(encoding="utf-8"))
+
+    message = json.loads(path.read_text(encoding="utf-8").splitlines()[0])
+    assert message["channel"] == "#gpu"
+    assert message["attachments"][0]["title"] == "2 firing: DiskFull (hpc)"
+    assert message["attachments"][0]["text"] == "DiskFull!\nDiskFull!\n"
+
+
 def test_without_a_receiver_alerts_are_there_to_be_seen(tmp_path: Path) -> None:
     with alertmanager(tmp_path, Wanted(grouping=SOON)) as running:
         running.fire({"alertname": "DiskFull", "node": "gpu01"})
