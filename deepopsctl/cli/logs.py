@@ -41,6 +41,6 @@ def logs(settings: Settings, /, *, nodes: tuple[str, ...], lines: int | None, **
     if code:
         raise DeepOpsError(
             f"journalctl on {host} ended with code {code}",
-            "nothing came from there yet? `systemctl status systemd-journal-upload` on the node; docs/how-to/logs.md",
+            "nothing came from there yet? `journalctl -t systemd-journal-upload` on the node; docs/how-to/logs.md",
         )
     return 0

@@ -56,7 +56,7 @@ MONITORING = {
     ),
     "log-arrives": Entry(
         _SEEN, "log arrives", "A line that the node logs is found in the journals of the monitoring host.",
-        "see `journalctl -u systemd-journal-upload` on the node and -u systemd-journal-remote on the monitoring host",
+        "see `journalctl -t systemd-journal-upload` on the node and `-u 'deepops-logs*'` on the monitoring host",
         "log",
     ),
     "slurm-metrics": Entry(
