@@ -12,6 +12,7 @@ from deepopsctl.gpuexporter import Exporter
 from deepopsctl.monitoring.listening import at
 from deepopsctl.monitoring.needs import File, Machine, Needs, Unit
 from deepopsctl.monitoring.systemdunits import service, started_by
+from deepopsctl.monitoring.target import Target
 from deepopsctl.nodemetrics.jobmap import DCGM_FOLDER
 
 DCGM_UNIT = "nvidia-dcgm-exporter.service"
@@ -27,12 +28,22 @@ EVERY_S = 15
 PORTS = {Exporter.DCGM: DCGM_PORT, Exporter.NVITOP: PORT}
 
 
+def targets(machine: Machine) -> tuple[Target, ...]:
+    """Machines without GPUs are none."""
+    exporter = _exporter(machine)
+    return (Target("gpu", at(machine.address, PORTS[exporter])),) if exporter in PORTS else ()
+
+
 def needs(machine: Machine) -> Needs:
     """Nothing on a machine without GPUs."""
-    exporter = Exporter(str(machine.settings.get("gpu_exporter", Exporter.NONE)))
+    exporter = _exporter(machine)
     if exporter is Exporter.DCGM:
         return _dcgm(machine)
     return _nvitop(machine) if exporter is Exporter.NVITOP else Needs()
+
+
+def _exporter(machine: Machine) -> Exporter:
+    return Exporter(str(machine.settings.get("gpu_exporter", Exporter.NONE)))
 
 
 def _dcgm(machine: Machine) -> Needs:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from deepopsctl.monitoring import mysqldexporter, nodeexporter, server, slurmmetrics
+from deepopsctl.monitoring import gpuexporters, mysqldexporter, nodeexporter, server, slurmmetrics
 from deepopsctl.monitoring.needs import Machine
 from deepopsctl.monitoring.target import Target
 from deepopsctl.yamlout import flow
@@ -20,6 +20,7 @@ SOURCES: tuple[Callable[[Machine], Iterable[Target]], ...] = (
     nodeexporter.targets,
     mysqldexporter.targets,
     slurmmetrics.targets,
+    gpuexporters.targets,
     server.targets,
 )
 

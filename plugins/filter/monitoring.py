@@ -61,7 +61,7 @@ def _machine(cluster, host, groups, platform):
         monitoring_host=monitoring_host,
         monitoring_address=_address(monitoring_host, addresses),
         mounts=_plain(cluster["mounts"]),
-        settings=_plain(cluster["settings"]),
+        settings=_plain(_settings(str(host), cluster)),
         secrets=_plain(cluster["secrets"]),
     )
 
@@ -79,6 +79,13 @@ def _plain(value):
     if isinstance(value, (list, tuple)):
         return [_plain(item) for item in value]
     return str(value) if isinstance(value, str) else value
+
+
+def _settings(host, cluster):
+    """Settings are of the machine that asks; of others only what all have to know of them is asked for."""
+    if "gpu_exporters" not in cluster:
+        return cluster["settings"]
+    return {**cluster["settings"], "gpu_exporter": cluster["gpu_exporters"].get(host, "none")}
 
 
 def _address(name, addresses):

@@ -133,7 +133,7 @@ def test_all_of_it_goes_with_its_switch_and_the_history_stays(monitored_no_more:
     assert changes(deploy(cluster)) == planned
     assert deploy(cluster)["changes"] == []
     for name in ("ctl1", "gpu01"):
-        units = "/etc/systemd/system/*prometheus* /etc/systemd/system/deepops-*"
+        units = "/etc/systemd/system/*prometheus* /etc/systemd/system/deepops-* /usr/local/lib/deepopsctl/nvitop-*"
         left = f"dpkg-query -W -f '${{Package}}\\n' 'prometheus*'; ls -d {units}"
         assert cluster.root(name, f"({left}) 2>/dev/null; ss -Hltn | grep -E ':9[0-9]{{3}} '; true") == ""
     assert cluster.holds("ctl1", "ls /var/lib/prometheus/deepops/wal/*")

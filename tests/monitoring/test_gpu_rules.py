@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.monitoring.replay import PERIOD_S, Recording
+import deepopsctl
+from tests.monitoring.replay import PERIOD_S, TEXTS, Recording
 
+COUNTERS = Path(deepopsctl.__file__).parent / "monitoring" / "dcgm-counters.csv"
 RULES = Path(__file__).parents[2] / "roles" / "prometheus" / "files" / "rules" / "gpu.yml"
 # each of four GPUs; the last is in MIG mode with two instances
 OF_EACH_GPU = [
@@ -120,6 +122,16 @@ def test_an_xid_is_told_of_its_gpu(kind: str, name: str, tmp_path: Path) -> None
     recording.set(name, "2", 79)
 
     assert checked(tmp_path, recording, clock, {"max by (gpu) (gpu:xid:last > 0)": {"2": 79.0}}) == ""
+
+
+def test_what_the_rules_read_of_dcgm_is_what_its_exporter_is_asked_for() -> None:
+    lines = COUNTERS.read_text(encoding="utf-8").splitlines()
+    fields = [line.split(", ") for line in lines if line and not line.startswith("#")]
+    asked = {name for name, kind, _ in fields if kind != "label"}
+    read = set(re.findall(r"DCGM_\w+[A-Z](?![(\w])", RULES.read_text(encoding="utf-8")))
+
+    assert read <= asked
+    assert set(re.findall(r"^DCGM_\w+", (TEXTS / "dcgm.prom").read_text(encoding="utf-8"), re.MULTILINE)) == asked
 
 
 def test_a_wrong_expectation_is_noticed(tmp_path: Path) -> None:

@@ -19,7 +19,10 @@ GROUPS = {
     "slurm_dbd": ["ctl1"],
     "slurm_compute": ["gpu01", "gpu02"],
     "monitoring": ["ctl1"],
+    "nvidia_gpu": ["gpu01", "gpu02"],
 }
+# on one of them DCGM is wanted
+OF_HOSTS = {"gpu02": {"nvidia_dcgm": True}}
 CLUSTER: dict[str, Any] = {
     "deepops_cluster_name": "hpc",
     "deepops_addresses": [{"names": "ctl1,gpu[01-02]", "addresses": "192.0.2.1,192.0.2.[11-12]"}],
@@ -62,7 +65,9 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
         {"name": "Groups", "hosts": "all", "gather_facts": False, "tasks": [groups]},
         {"name": "Plans", "hosts": "slurm_cluster", "gather_facts": False, "tasks": tasks},
     ]
-    found = play(tmp_path_factory.mktemp("monitoring"), plays, dict.fromkeys(hosts, CLUSTER))
+    found = play(
+        tmp_path_factory.mktemp("monitoring"), plays, {host: {**CLUSTER, **OF_HOSTS.get(host, {})} for host in hosts}
+    )
     assert found.status == 0, found.output
     return found
 
@@ -114,6 +119,27 @@ def test_all_machines_are_in_the_one_file_of_targets(played: Played) -> None:
     }
 
 
+def test_a_node_with_gpus_has_the_exporter_that_goes_with_its_settings(played: Played) -> None:
+    found = {
+        host: [
+            unit["name"] for unit in plan(played, "monitoring_node", host)["units"] if unit.get("port") in (9400, 9401)
+        ]
+        for host in ("ctl1", "gpu01", "gpu02")
+    }
+
+    assert found == {"ctl1": [], "gpu01": ["deepops-gpumetrics.service"], "gpu02": ["nvidia-dcgm-exporter.service"]}
+
+
+def test_prometheus_knows_of_each_node_which_exporter_has_its_gpus(played: Played) -> None:
+    files = {file["path"]: file for file in plan(played, "prometheus", "ctl1")["files"]}
+    lines = files["/etc/prometheus/targets/deepops.yml"]["content"].splitlines()
+
+    assert [("192.0.2.11:9401" in line, "192.0.2.12:9400" in line) for line in lines if "__exporter: gpu" in line] == [
+        (True, False),
+        (False, True),
+    ]
+
+
 def test_the_password_is_in_no_content_that_is_shown(played: Played) -> None:
     plans = [plan(played, role, host) for role in ROLES for host in ("ctl1", "gpu01")]
     shown = [
@@ -134,6 +160,7 @@ def expected(host: str, **variables: object) -> list[str]:
     expression = load("group_vars/all/monitoring.yml")["deepops_monitoring_steps"]
     environment = jinja2.nativetypes.NativeEnvironment()
     known = {"monitoring_enabled": True, "grafana_enabled": False, "monitoring_host": "ctl1", **variables}
+    known = {"deepops_gpu_exporter": {"exporter": "none"}, **known}
     return list(environment.from_string(expression).render(known, inventory_hostname=host))
 
 
@@ -147,3 +174,11 @@ def test_the_gate_expects_what_is_recorded() -> None:
     assert set(expected("gpu01")) == recorded("monitoring_node")
     assert set(expected("ctl1")) == set().union(*(recorded(role) for role in ROLES))
     assert expected("ctl1", monitoring_enabled=False) == []
+
+
+@pytest.mark.parametrize(("exporter", "step"), [("dcgm", "gpu_packages"), ("nvitop", "gpu_libraries")])
+def test_the_gate_expects_what_a_gpu_exporter_runs_on(exporter: str, step: str) -> None:
+    of_gpus = set(expected("gpu01", deepops_gpu_exporter={"exporter": exporter})) - recorded("monitoring_node")
+
+    assert of_gpus == {step}
+    assert step in recorded("gpu_exporter")

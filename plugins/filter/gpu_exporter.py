@@ -1,0 +1,30 @@
+"""Jinja filter for the role gpu_exporter: a thin wrapper over deepopsctl.gpuexporter."""
+
+from __future__ import annotations
+
+from deepopsctl.gpuexporter import plan_exporter
+
+
+def gpu_exporter_plan(wish, has_gpus, has_dcgm, dcgm):
+    """The exporter's name and packages; problems as sentences."""
+    plan = plan_exporter(str(wish), dcgm, has_gpus=bool(has_gpus), has_dcgm=bool(has_dcgm))
+    problems = [f"{message}: {hint}" for message, hint in plan.problems]
+    return {"exporter": plan.exporter.value, "packages": dict(plan.packages), "problems": problems}
+
+
+def gpu_exporters(names, hostvars):
+    """{node: exporter} of these nodes with GPUs, whether they are reached or not."""
+    found = {}
+    for name in names:
+        of_node = hostvars[name]
+        wish, has_dcgm = of_node["monitoring_gpu_exporter"], of_node.get("nvidia_dcgm", False)
+        found[name] = gpu_exporter_plan(wish, True, has_dcgm, of_node["deepops_dcgm"])["exporter"]
+    return found
+
+
+class FilterModule:
+    """What Ansible loads."""
+
+    def filters(self):
+        """Filters by name."""
+        return {"gpu_exporter_plan": gpu_exporter_plan, "gpu_exporters": gpu_exporters}
