@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from typing import Any
 
@@ -81,6 +82,9 @@ def test_the_password_is_nowhere_that_others_can_read(monitored: MonitoredCluste
 
     assert held == ["/etc/prometheus/deepops-password"]
     assert monitored.root("ctl1", f"stat -c '%a %U:%G' {held[0]}") == "640 root:prometheus"
+    # as it is, and as modules get it
+    written = f"-e '{password}' -e '{base64.b64encode(password.encode()).decode()}'"
+    assert monitored.root("ctl1", f"journalctl --no-pager | grep -cF {written}; true") == "0"
     runs = [path.read_bytes() for path in (monitored.directory / "runs").rglob("*") if path.is_file()]
     assert runs
     assert not any(password.encode() in content for content in runs)
