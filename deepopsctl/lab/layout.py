@@ -118,9 +118,11 @@ def contradictions(
 def render_node_list(name: str, user: str, nodes: Iterable[tuple[LabNode, str]], *, monitoring: bool = False) -> str:
     """The node list that `init --from` reads, in cluster.yml's own form; nodes come with their addresses.
 
-    A lab is here for a few minutes: it is watched only where that was asked for, and Grafana has no package in Debian.
+    A lab is here for a few minutes: it is watched only where that was asked for. Grafana has no package in Debian, and
+    simulated GPUs have no driver: each would be told as lost.
     """
-    settings = "monitoring_enabled: true, grafana_enabled: false" if monitoring else "monitoring_enabled: false"
+    watched = "monitoring_enabled: true, grafana_enabled: false, monitoring_gpu_exporter: none"
+    settings = watched if monitoring else "monitoring_enabled: false"
     lines = [
         f"# The nodes of lab {name!r}, written by `deepopsctl lab up`.",
         "schema: 1",

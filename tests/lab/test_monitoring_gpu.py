@@ -14,13 +14,14 @@ from typing import Any
 
 import pytest
 
-from tests.lab.harness import PATIENCE_S, wait_until
+from tests.lab.harness import PATIENCE_S, SETTINGS, edit, wait_until
 from tests.lab.monitored import MonitoredCluster
 
 UNIT = "deepops-gpumetrics.service"
 FOLDER = "/usr/local/lib/deepopsctl/nvitop-exporter-1.7.2"
 STANDIN = Path(__file__).parents[1] / "monitoring" / "standin_nvml.c"
 LIBRARY = "/usr/local/lib/libnvidia-ml.so.1"
+NONE = "monitoring_gpu_exporter: none"
 # where the stand-in is told what goes wrong
 TOLD = "/run/stand-in-nvml"
 
@@ -36,8 +37,22 @@ def gpus(cluster: MonitoredCluster, promql: str) -> set[str]:
     return {sample["metric"]["gpu"] for sample in cluster.query(promql)}
 
 
+@pytest.fixture(scope="module")
+def watched(monitored: MonitoredCluster) -> Iterator[MonitoredCluster]:
+    """With the exporter that a lab does without: its GPUs are simulated, and would be told as lost."""
+    settings = monitored.directory / SETTINGS
+    before = settings.read_text(encoding="utf-8")
+    edit(settings, NONE, "monitoring_gpu_exporter: auto")
+    try:
+        deploy(monitored)
+        yield monitored
+    finally:
+        settings.write_text(before, encoding="utf-8")
+        deploy(monitored)
+
+
 @pytest.fixture
-def driver(monitored: MonitoredCluster, tmp_path: Path) -> Iterator[None]:
+def driver(watched: MonitoredCluster, tmp_path: Path) -> Iterator[None]:
     """A stand-in for NVIDIA's library, while the test runs."""
     made = tmp_path / "standin.so"
     argv = ["cc", "-shared", "-fPIC", "-s", "-o", str(made), str(STANDIN)]
@@ -45,42 +60,54 @@ def driver(monitored: MonitoredCluster, tmp_path: Path) -> Iterator[None]:
     text = base64.b64encode(made.read_bytes()).decode()
     again = f"ldconfig && systemctl restart {UNIT}"
     try:
-        monitored.root("gpu01", f"mkdir -p {TOLD}; echo {text} | base64 -d >{LIBRARY} && {again}")
+        watched.root("gpu01", f"mkdir -p {TOLD}; echo {text} | base64 -d >{LIBRARY} && {again}")
         yield
     finally:
-        monitored.root("gpu01", f"rm -rf {LIBRARY} {TOLD}; {again}")
+        watched.root("gpu01", f"rm -rf {LIBRARY} {TOLD}; {again}")
 
 
-def test_a_node_without_a_driver_says_so_and_goes_on(monitored: MonitoredCluster) -> None:
-    assert monitored.wait_for('deepops_gpu_driver_up{node="gpu01"} == 0')
+def test_a_node_without_a_driver_says_so_and_goes_on(watched: MonitoredCluster) -> None:
+    assert watched.wait_for('deepops_gpu_driver_up{node="gpu01"} == 0')
 
-    assert monitored.root("gpu01", f"systemctl show -p NRestarts --value {UNIT}") == "0"
-    said = monitored.root("gpu01", f"journalctl -q -o cat -u {UNIT} | grep -c 'no NVIDIA driver'")
+    assert watched.root("gpu01", f"systemctl show -p NRestarts --value {UNIT}") == "0"
+    said = watched.root("gpu01", f"journalctl -q -o cat -u {UNIT} | grep -c 'no NVIDIA driver'")
     assert said == "1"
     # a machine without GPUs has no exporter of them, and none is missed there
-    assert {sample["metric"]["node"] for sample in monitored.query('up{job="gpu"}')} == {"gpu01"}
-    assert not monitored.holds("ctl1", f"systemctl cat {UNIT}")
+    assert watched.query('up{job="gpu", node="gpu01"}')
+    assert not watched.query('up{job="gpu", node="ctl1"}')
+    assert not watched.holds("ctl1", f"systemctl cat {UNIT}")
 
 
 @pytest.mark.usefixtures("driver")
-def test_every_gpu_of_a_node_is_there_under_one_set_of_names(monitored: MonitoredCluster) -> None:
-    assert monitored.wait_for('count(gpu:present:bool{node="gpu01"}) == 4')
-    assert monitored.wait_for('count(gpu:memory_used:bytes{node="gpu01"}) == 6')
+def test_every_gpu_of_a_node_is_there_under_one_set_of_names(watched: MonitoredCluster) -> None:
+    assert watched.wait_for('count(gpu:present:bool{node="gpu01"}) == 4')
+    assert watched.wait_for('count(gpu:memory_used:bytes{node="gpu01"}) == 6')
 
-    assert gpus(monitored, 'gpu:power:watts{node="gpu01"} > 0') == {"0", "1", "2", "3"}
-    assert gpus(monitored, 'gpu:utilization:ratio{node="gpu01"} <= 1') == {"0", "1", "2"}
-    assert monitored.query('{__name__=~"process_.+", job="gpu", pid!=""}') == []
+    assert gpus(watched, 'gpu:power:watts{node="gpu01"} > 0') == {"0", "1", "2", "3"}
+    assert gpus(watched, 'gpu:utilization:ratio{node="gpu01"} <= 1') == {"0", "1", "2"}
+    assert watched.query('{__name__=~"process_.+", job="gpu", pid!=""}') == []
 
-    monitored.root("gpu01", f"echo 2 79 >{TOLD}/xid")
-    assert monitored.wait_for('gpu:xid:last{node="gpu01", gpu="2"} == 79')
+    watched.root("gpu01", f"echo 2 79 >{TOLD}/xid")
+    assert watched.wait_for('gpu:xid:last{node="gpu01", gpu="2"} == 79')
 
 
-def test_what_was_changed_by_hand_in_its_libraries_is_mended(monitored: MonitoredCluster) -> None:
-    monitored.root("gpu01", f"echo 'x = 1' >>{FOLDER}/nvitop/version.py")
+def test_what_was_changed_by_hand_in_its_libraries_is_mended(watched: MonitoredCluster) -> None:
+    watched.root("gpu01", f"echo 'x = 1' >>{FOLDER}/nvitop/version.py")
 
-    done = deploy(monitored)
+    done = deploy(watched)
 
     assert [(entry["host"], entry["name"]) for entry in done["changes"]] == [("gpu01", FOLDER)]
-    assert deploy(monitored)["changes"] == []
+    assert deploy(watched)["changes"] == []
     state = f"systemctl is-active {UNIT}"
-    wait_until("it runs", lambda: monitored.root("gpu01", state, ok=False) == "active")
+    wait_until("it runs", lambda: watched.root("gpu01", state, ok=False) == "active")
+
+
+def test_it_goes_with_its_setting(watched: MonitoredCluster) -> None:
+    edit(watched.directory / SETTINGS, "monitoring_gpu_exporter: auto", NONE)
+
+    done = deploy(watched)
+
+    mine = {(entry["name"], entry["action"]) for entry in done["changes"] if entry["host"] == "gpu01"}
+    assert mine >= {(UNIT, "stop"), (FOLDER, "remove")}
+    assert deploy(watched)["changes"] == []
+    assert not watched.holds("gpu01", f"systemctl cat {UNIT} || ls {FOLDER} || ss -Hltn 'sport = 9401' | grep .")
