@@ -30,6 +30,7 @@ def new_secrets() -> dict[str, str]:
         "slurm_dbd_password": secrets.token_urlsafe(32),
         "cluster_authority": new_authority(today()),
         "monitoring_web_password": secrets.token_urlsafe(24),
+        "grafana_admin_password": secrets.token_urlsafe(24),
     }
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from deepopsctl.monitoring import gpuexporters, mysqldexporter, nodeexporter, server, slurmmetrics
+from deepopsctl.monitoring import gpuexporters, grafana, mysqldexporter, nodeexporter, server, slurmmetrics
 from deepopsctl.monitoring.needs import Machine
 from deepopsctl.monitoring.target import Target
 from deepopsctl.yamlout import flow
@@ -22,6 +22,7 @@ SOURCES: tuple[Callable[[Machine], Iterable[Target]], ...] = (
     slurmmetrics.targets,
     gpuexporters.targets,
     server.targets,
+    grafana.targets,
 )
 
 

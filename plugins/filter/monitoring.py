@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from deepopsctl import gpuform, nodelist, slurmgres
-from deepopsctl.monitoring import expected, nodeplan, server, targets
+from deepopsctl.monitoring import expected, grafana, nodeplan, server, targets
 from deepopsctl.monitoring.needs import Machine, Needs
 
 
@@ -29,6 +29,13 @@ def monitoring_prometheus_plan(cluster, host, groups, platform, members, rules):
 def monitoring_alertmanager_plan(cluster, host, groups, platform):
     """What Alertmanager needs."""
     return _as_state(server.alertmanager(_machine(cluster, host, groups, platform)))
+
+
+def monitoring_grafana_plan(cluster, host, groups, platform, wanted, certificate, key):
+    """What Grafana needs, and where it answers to whom."""
+    machine, tls = _machine(cluster, host, groups, platform), grafana.Tls(str(certificate), str(key))
+    state = _as_state(grafana.needs(machine, tls) if wanted else Needs())
+    return {"state": state, "url": grafana.url(machine, tls), "user": grafana.ADMIN}
 
 
 def monitoring_targets(cluster, members):
@@ -136,6 +143,7 @@ class FilterModule:
         return {
             "monitoring_alertmanager_plan": monitoring_alertmanager_plan,
             "monitoring_expected": monitoring_expected,
+            "monitoring_grafana_plan": monitoring_grafana_plan,
             "monitoring_node_plan": monitoring_node_plan,
             "monitoring_prometheus_plan": monitoring_prometheus_plan,
             "monitoring_targets": monitoring_targets,

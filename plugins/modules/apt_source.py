@@ -17,6 +17,8 @@ options:
   digest: {description: Hash of the desired state; empty keeps no record., type: str, default: ""}
   path: {description: The source file., type: path, required: true}
   uri: {description: "Address; C({arch}) is the machine's architecture. Empty wants none.", type: str, default: ""}
+  suite: {description: "What of it is taken; C(/) is a repository without suites.", type: str, default: /}
+  sections: {description: Parts of the suite., type: list, elements: str, default: []}
   architectures: {description: What the repository calls an architecture., type: dict, default: {}}
   keyring: {description: Where apt finds the key., type: path}
   key: {description: "Address of the key, with C({arch}) as above.", type: str, default: ""}
@@ -100,7 +102,9 @@ def converge(source):
     written = False
     if source.uri and not elsewhere:
         written = source.ensure_key()
-        text = "Types: deb\nURIs: %s\nSuites: /\nSigned-By: %s\n" % (source.uri, wanted["keyring"])
+        text = "Types: deb\nURIs: %s\nSuites: %s\n" % (source.uri, wanted["suite"])
+        text += "Components: %s\n" % " ".join(wanted["sections"]) if wanted["sections"] else ""
+        text += "Signed-By: %s\n" % wanted["keyring"]
     else:
         text = of_the_distribution(path) if wanted["distro"] else None
     before = {name: node_files.read(name) for name in (path, pins) if name}
@@ -127,6 +131,8 @@ def main():
             **node_record.STEP,
             "path": {"type": "path", "required": True},
             "uri": {"default": ""},
+            "suite": {"default": "/"},
+            "sections": {"type": "list", "elements": "str", "default": []},
             "architectures": {"type": "dict", "default": {}},
             "keyring": {"type": "path", "no_log": False},
             "key": {"default": "", "no_log": False},

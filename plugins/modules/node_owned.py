@@ -18,6 +18,10 @@ options:
     description: Wanted packages, each with a version; empty is any, and C(2.6-*) any revision of 2.6.
     type: dict
     default: {}
+  archives:
+    description: Files on the node that packages come from, by their names; others come from the node's sources.
+    type: dict
+    default: {}
   by_hand:
     description: A file of each package; where it is there without a package, that was installed by hand and stays so.
     type: dict
@@ -105,14 +109,29 @@ def install(step):
     step.remember()
     note_restarts(step, other)
     if (missing or other) and not step.noted.dry:
-        fetch(step, ["%s=%s" % (name, wanted[name]) if wanted[name] else name for name in missing + other])
+        fetch(step, [specification(step, name, wanted[name]) for name in missing + other])
         present = node_packages.installed(list(wanted))
+        refuse_other_archives(step, present)
     elif missing or other:
         present.update(node_packages.candidates(missing))
         present.update({name: wanted[name] for name in missing + other if wanted[name]})
     for name in missing + other:
         step.noted.did("package", name, "install" if name in missing else "upgrade", detail=present.get(name, ""))
     return present
+
+
+def specification(step, name, version):
+    """A package as apt takes it."""
+    return step.wanted["archives"].get(name) or ("%s=%s" % (name, version) if version else name)
+
+
+def refuse_other_archives(step, present):
+    """A file with another version than its name in the settings would be installed by every deploy anew."""
+    for name, path in step.wanted["archives"].items():
+        version, found = step.wanted["packages"].get(name, ""), present.get(name, "")
+        if version and not fnmatch.fnmatchcase(found, version):
+            what = "%s brought %s %s, and %s is wanted" % (path, name, found or "not at all", version)
+            step.module.fail_json(msg=what, hint=step.wanted["hint"] or "give the version that the file has")
 
 
 def note_restarts(step, other):
@@ -174,6 +193,7 @@ def main():
         argument_spec={
             **node_record.STEP,
             "packages": {"type": "dict", "default": {}},
+            "archives": {"type": "dict", "default": {}},
             "by_hand": {"type": "dict", "default": {}},
             "hint": {"default": ""},
             "kin": {"default": ""},

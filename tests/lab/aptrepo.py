@@ -16,18 +16,20 @@ from pathlib import Path
 from tests.lab.harness import PATIENCE_S, LabCluster
 
 PORT = 8088
+SCRIPTS = ("DEBIAN/postinst", "DEBIAN/prerm")
 ARCHITECTURE = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
 
 
 @dataclass(frozen=True)
 class Stub:
-    """A package: text files that are executable where they are in a folder `bin` or `sbin`, and a postinst."""
+    """A package: text files that are executable where they are in a folder `bin` or `sbin`, and its own scripts."""
 
     name: str
     version: str
     depends: str = ""
     files: Mapping[str, str] = field(default_factory=dict)
     postinst: str = ""
+    prerm: str = ""
 
 
 class Signer:
@@ -92,6 +94,11 @@ def build_suite(root: Path, suite: str, component: str, stubs: list[Stub], signe
     (folder / "InRelease").write_bytes(signer.clearsigned(folder / "Release"))
 
 
+def _described(stub: Stub, control: str) -> dict[str, str]:
+    scripts = dict(zip(SCRIPTS, (stub.postinst, stub.prerm), strict=True))
+    return {"DEBIAN/control": control, **scripts, **stub.files}
+
+
 def _package(folder: Path, stub: Stub) -> str:
     """Build a package; returns its entry of the index."""
     control = (
@@ -102,12 +109,12 @@ def _package(folder: Path, stub: Stub) -> str:
     with tempfile.TemporaryDirectory() as made:
         tree = Path(made)
         tree.chmod(0o755)
-        for name, text in {"DEBIAN/control": control, "DEBIAN/postinst": stub.postinst, **stub.files}.items():
+        for name, text in _described(stub, control).items():
             if text:
                 path = tree / name
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(text, encoding="utf-8")
-                path.chmod(0o755 if "postinst" in name or "bin/" in name else 0o644)
+                path.chmod(0o755 if name in SCRIPTS or "bin/" in name else 0o644)
         file = folder / f"{stub.name}_{stub.version}_{ARCHITECTURE}.deb"
         argv = ["dpkg-deb", "--root-owner-group", "-Znone", "--build", str(tree), str(file)]
         subprocess.run(argv, check=True, capture_output=True, timeout=PATIENCE_S)

@@ -30,7 +30,11 @@ class Prometheus:
             with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:  # noqa: S310
                 return json.load(answer)["data"]
         except urllib.error.HTTPError as error:
-            raise ValueError(json.load(error)["error"]) from error
+            said = error.read().decode()
+            if not said.startswith("{"):
+                # it is starting
+                raise ConnectionError(said) from error
+            raise ValueError(json.loads(said)["error"]) from error
 
     def query(self, text: str) -> list[dict[str, Any]]:
         """The series of an instant query."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -91,7 +92,9 @@ class TestTasks:
         ]
 
         assert steps
-        assert [where for where, step in steps if step["digest"] != "{{ deepops_digest }}"] == []
+        # where a role takes all of it away, the step may be forgotten
+        known = re.compile(r"\{\{ deepops_digest( if \w+_wanted else '')? \}\}")
+        assert [where for where, step in steps if not known.fullmatch(step["digest"])] == []
 
 
 class TestPlays:

@@ -92,7 +92,8 @@ def test_secrets_are_random_and_encrypted() -> None:
     directory = init()
     assert directory.secrets.read_text().startswith("$ANSIBLE_VAULT;1.1;AES256\n")
     first = secrets(directory)
-    assert set(first) == {"munge_key", "slurm_dbd_password", "cluster_authority", "monitoring_web_password"}
+    passwords = {"slurm_dbd_password", "monitoring_web_password", "grafana_admin_password"}
+    assert set(first) == {"munge_key", "cluster_authority", *passwords}
     assert len(first["munge_key"]) == 172
     assert run(["init", "other", *MACHINES]) == ExitCode.OK
     second = secrets(ClusterDir.open(Path("other")))

@@ -15,17 +15,15 @@ from deepopsctl.monitoring.dashboards.model import (
     TimeSeries,
     Unit,
 )
-from deepopsctl.monitoring.dashboards.selectors import nodes
+from deepopsctl.monitoring.dashboards.selectors import NO_FILES, nodes
 from deepopsctl.monitoring.dashboards.variables import CLUSTER, NODE, PARTITION
 
 CPU_USED = f"1 - avg by (node) (rate(node_cpu_seconds_total{nodes(mode='idle')}[$__rate_interval]))"
 MEMORY = f"sum by (node) (node_memory_MemTotal_bytes{nodes()})"
 MEMORY_USED = f"1 - sum by (node) (node_memory_MemAvailable_bytes{nodes()}) / {MEMORY}"
 CPUS = f"count by (node) (node_cpu_seconds_total{nodes(mode='idle')})"
-ROOT_USED = (
-    f"1 - sum by (node) (node_filesystem_avail_bytes{nodes(mountpoint='/')})"
-    f" / sum by (node) (node_filesystem_size_bytes{nodes(mountpoint='/')})"
-)
+FILES = nodes(fstype=NO_FILES)
+FULLEST = f"max by (node) (1 - node_filesystem_avail_bytes{FILES} / node_filesystem_size_bytes{FILES})"
 DEVICES = "!lo|veth.*|docker.*|br-.*|cni.*"
 
 TABLE = Table(
@@ -37,7 +35,7 @@ TABLE = Table(
         Query(f"sum by (node) (node_load5{nodes()})"),
         Query(MEMORY),
         Query(MEMORY_USED),
-        Query(ROOT_USED),
+        Query(FULLEST),
         Query(f"sum by (node) (deepops_slurm_node_gpus{nodes()})", needs=Needs.GPUS),
         Query(f"max by (node) (node_boot_time_seconds{nodes()}) * 1000"),
     ),
@@ -48,7 +46,7 @@ TABLE = Table(
         Column("Load (5 min)", 2),
         Column("Memory", 3, Unit.BYTES),
         Column("Memory used", 4, Unit.RATIO, FULL),
-        Column("Root disk used", 5, Unit.RATIO, FULL),
+        Column("Fullest disk", 5, Unit.RATIO, FULL),
         Column("GPUs", 6),
         Column("Started", 7, Unit.SINCE),
     ),

@@ -45,9 +45,11 @@ NOW = Row(
             title="Nodes ready for jobs",
             description="Compute nodes that are idle, mixed or allocated and not drained.",
             queries=(
+                # with a 0 for each node, so that there is a number where none is ready
                 Query(
-                    f"count(max by (node) (deepops_slurm_node_state{cluster(state=READY)})"
+                    f"sum((max by (node) (deepops_slurm_node_state{cluster(state=READY)})"
                     f" unless on (node) deepops_slurm_node_drain{cluster()})"
+                    f" or max by (node) (deepops_slurm_node_state{cluster()}) * 0)"
                 ),
             ),
         ),
@@ -108,9 +110,8 @@ NOW = Row(
         Stat(
             title="Longest wait",
             description="How long the job has waited that has waited longest and could start, of all partitions.",
-            queries=(Query(f"max(deepops_slurm_queue_oldest_seconds{cluster()})", zero=True),),
+            queries=(Query(f"max(deepops_slurm_queue_oldest_seconds{cluster()})"),),
             unit=Unit.SECONDS,
-            needs=Needs.WAITING,
         ),
     ),
 )

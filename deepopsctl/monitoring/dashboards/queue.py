@@ -42,9 +42,8 @@ NOW = Row(
         Stat(
             title="Longest wait",
             description="How long the job has waited that has waited longest and could start.",
-            queries=(Query(f"max(deepops_slurm_queue_oldest_seconds{partitions()})", zero=True),),
+            queries=(Query(f"max(deepops_slurm_queue_oldest_seconds{partitions()})"),),
             unit=Unit.SECONDS,
-            needs=Needs.WAITING,
         ),
         Stat(
             title="Usual wait",
@@ -69,7 +68,7 @@ NOW = Row(
                 Query(f"max by (partition) (slurm_partition_jobs_pending{partitions()})"),
                 Query(f"sum by (partition) (deepops_slurm_cpus_allocated{partitions()})", needs=Needs.JOBS),
                 Query(f"sum by (partition) (deepops_slurm_gpus_allocated{partitions()})", needs=Needs.GPU_JOBS),
-                Query(f"max by (partition) (deepops_slurm_queue_oldest_seconds{partitions()})", needs=Needs.WAITING),
+                Query(f"max by (partition) (deepops_slurm_queue_oldest_seconds{partitions()})"),
             ),
             columns=(
                 Column("Partition", "partition", link=links.TO_QUEUE),
@@ -116,7 +115,6 @@ QUEUE_ROW = Row(
             description="How long the job has waited that has waited longest and could start, by partition.",
             queries=(Query(f"deepops_slurm_queue_oldest_seconds{partitions()}", "{{partition}}"),),
             unit=Unit.SECONDS,
-            needs=Needs.WAITING,
         ),
         TimeSeries(
             title="GPUs asked for",
@@ -154,19 +152,19 @@ SCHEDULER = Row(
     (
         TimeSeries(
             title="Length of the main scheduler's cycles",
-            description="The last cycle and the mean of all. While one runs, little else is answered.",
+            description="The last cycle, and the longest since Slurm counts. While one runs, little else is answered.",
             queries=(
                 Query(f"max(slurm_schedule_cycle_last{cluster()})", "last"),
-                Query(f"max(slurm_sched_mean_cycle{cluster()})", "mean"),
+                Query(f"max(slurm_schedule_cycle_max{cluster()})", "longest"),
             ),
             unit=Unit.MICROSECONDS,
         ),
         TimeSeries(
             title="Length of the backfill scheduler's cycles",
-            description="The last cycle and the mean of all. It runs beside the main one and may take longer.",
+            description="The last cycle, and the longest since Slurm counts. It gives way to others.",
             queries=(
                 Query(f"max(slurm_bf_cycle_last{cluster()})", "last"),
-                Query(f"max(slurm_bf_mean_cycle{cluster()})", "mean"),
+                Query(f"max(slurm_bf_cycle_max{cluster()})", "longest"),
             ),
             unit=Unit.MICROSECONDS,
         ),

@@ -14,6 +14,10 @@ _USER = 'user=~"$user"'
 _JOB = 'jobid=~"$jobid"'
 
 
+# of file systems that hold nobody's files
+NO_FILES = "!tmpfs|ramfs|squashfs|efivarfs|iso9660|autofs|devtmpfs"
+
+
 def cluster(**labels: str) -> str:
     """Series of the chosen cluster."""
     return _selector(_CLUSTER, **labels)

@@ -17,11 +17,10 @@ from deepopsctl.monitoring.dashboards.model import (
     TimeSeries,
     Unit,
 )
-from deepopsctl.monitoring.dashboards.selectors import nodes
+from deepopsctl.monitoring.dashboards.selectors import NO_FILES, nodes
 from deepopsctl.monitoring.dashboards.variables import CLUSTER, NODE, PARTITION
 
-# file systems that hold nobody's files
-FILES = nodes(fstype="!tmpfs|ramfs|squashfs|efivarfs|iso9660|autofs|devtmpfs")
+FILES = nodes(fstype=NO_FILES)
 MOUNT = "node, mountpoint, fstype"
 SIZE = f"max by ({MOUNT}) (node_filesystem_size_bytes{FILES})"
 USED = f"1 - max by ({MOUNT}) (node_filesystem_avail_bytes{FILES}) / {SIZE}"

@@ -1,0 +1,164 @@
+"""Grafana on the monitoring host: what it reads when it starts, the data sources and the dashboards. Pure.
+
+Its own grafana.ini stays as the package has it: a drop-in of the unit says what is otherwise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from deepopsctl.monitoring import webconfig
+from deepopsctl.monitoring.dashboards import DASHBOARDS
+from deepopsctl.monitoring.dashboards.links import OVERVIEW
+from deepopsctl.monitoring.dashboards.render import DATA_SOURCE, SCRAPE_INTERVAL, text
+from deepopsctl.monitoring.listening import at
+from deepopsctl.monitoring.needs import File, Folder, Machine, Needs, Unit
+from deepopsctl.monitoring.server import ALERTMANAGER_PORT, PROMETHEUS_PORT
+from deepopsctl.monitoring.target import Target
+from deepopsctl.yamlout import block
+
+PORT = 3000
+UNIT = "grafana-server.service"
+ADMIN = "admin"
+GROUP = "grafana"
+# read once, when its database is made
+PASSWORD = "/etc/grafana/deepops-admin-password"  # noqa: S105 (a path)
+PROVISIONING = "/etc/grafana/provisioning"
+FOLDER = "/usr/local/share/deepopsctl/dashboards"
+# of the address of each folder in Grafana
+TITLE, FOLDER_UID = "Cluster", "deepops"
+_HEADER = "# Written by deepopsctl; the next deploy overwrites changes made here.\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """Files of the monitoring host that Grafana can read; '' for plain HTTP."""
+
+    certificate: str = ""
+    key: str = ""
+
+
+def needs(machine: Machine, tls: Tls) -> Needs:
+    """All but the package, which has a source and a version of its own."""
+    dropin = File(f"/etc/systemd/system/{UNIT}.d/deepopsctl.conf", _dropin(machine, tls))
+    data_sources = _read_by_grafana(f"{PROVISIONING}/datasources/deepopsctl.yaml", _data_sources(machine), secret=True)
+    provider = _read_by_grafana(f"{PROVISIONING}/dashboards/deepopsctl.yaml", _provider(), secret=False)
+    return Needs(
+        folders=(Folder(FOLDER),),
+        files=(
+            _read_by_grafana(PASSWORD, machine.secrets["grafana_admin_password"], secret=True),
+            data_sources,
+            provider,
+            *(File(f"{FOLDER}/{dashboard.uid}.json", text(dashboard)) for dashboard in DASHBOARDS),
+            dropin,
+        ),
+        # it looks for new dashboards by itself; its first start takes a while, and is waited for elsewhere
+        units=(Unit(UNIT, restart_on=(dropin.path, data_sources.path, provider.path)),),
+        problems=_why_not(machine, tls),
+    )
+
+
+def url(machine: Machine, tls: Tls) -> str:
+    """Where it answers."""
+    return f"{'https' if tls.certificate else 'http'}://{at(machine.address, PORT)}"
+
+
+def targets(machine: Machine) -> tuple[Target, ...]:
+    """It tells of itself without a password, as node exporters do."""
+    if machine.name != machine.monitoring_host or not machine.is_on("grafana_is_scraped"):
+        return ()
+    return (Target("grafana", at(machine.address, PORT)),)
+
+
+def _why_not(machine: Machine, tls: Tls) -> tuple[str, ...]:
+    found = []
+    if bool(tls.certificate) != bool(tls.key):
+        found.append("grafana_tls_certificate and grafana_tls_key belong together: set both, or neither")
+    if not machine.secrets.get("grafana_admin_password"):
+        found.append("no grafana_admin_password in secrets.yml: `deepopsctl inventory` adds what an older one has not")
+    return tuple(found)
+
+
+def _read_by_grafana(path: str, content: str, *, secret: bool) -> File:
+    # an upgrade of the package gives all files there this owner and mode
+    return File(path, content, mode="0640", group=GROUP, secret=secret)
+
+
+def _dropin(machine: Machine, tls: Tls) -> str:
+    # SECTION_KEY of grafana.ini
+    settings = {
+        "SERVER_HTTP_ADDR": machine.address,
+        "SERVER_HTTP_PORT": str(PORT),
+        "SERVER_ROOT_URL": f"{url(machine, tls)}/",
+        "SECURITY_ADMIN_USER": ADMIN,
+        "SECURITY_ADMIN_PASSWORD__FILE": PASSWORD,
+        # nobody outside learns who logs in here
+        "SECURITY_DISABLE_GRAVATAR": "true",
+        "AUTH_ANONYMOUS_ENABLED": "false",
+        "USERS_ALLOW_SIGN_UP": "false",
+        "USERS_ALLOW_ORG_CREATE": "false",
+        "DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH": f"{FOLDER}/{OVERVIEW}.json",
+        # it asks nobody on the internet: sites without any would wait for it
+        "ANALYTICS_REPORTING_ENABLED": "false",
+        "ANALYTICS_CHECK_FOR_UPDATES": "false",
+        "ANALYTICS_CHECK_FOR_PLUGIN_UPDATES": "false",
+        "NEWS_NEWS_FEED_ENABLED": "false",
+        "PLUGINS_PREINSTALL_DISABLED": "true",
+        "SNAPSHOTS_EXTERNAL_ENABLED": "false",
+    }
+    if tls.certificate:
+        settings |= {
+            "SERVER_PROTOCOL": "https",
+            "SERVER_CERT_FILE": tls.certificate,
+            "SERVER_CERT_KEY": tls.key,
+            "SECURITY_COOKIE_SECURE": "true",
+        }
+    lines = [f'Environment="GF_{name}={value.replace("%", "%%")}"' for name, value in settings.items()]
+    # an address that is not there yet, at boot, is no reason to give up
+    return "\n".join([_HEADER + "[Service]", *lines, "Restart=always", "RestartSec=5", ""])
+
+
+def _data_sources(machine: Machine) -> str:
+    password = machine.secrets["web_password"]
+    common = {
+        "access": "proxy",
+        "basicAuth": True,
+        "basicAuthUser": webconfig.USER,
+        # Grafana keeps it encrypted; `$` would begin a variable
+        "secureJsonData": {"basicAuthPassword": password.replace("$", "$$")},
+        "editable": False,
+    }
+    prometheus = {
+        "name": "Prometheus",
+        "uid": DATA_SOURCE["uid"],
+        "type": DATA_SOURCE["type"],
+        "url": f"http://{at(machine.address, PROMETHEUS_PORT)}",
+        "isDefault": True,
+        # a query that names a thousand nodes is too long for an address
+        "jsonData": {"httpMethod": "POST", "timeInterval": SCRAPE_INTERVAL},
+        **common,
+    }
+    alertmanager = {
+        "name": "Alertmanager",
+        "uid": "deepops-alertmanager",
+        "type": "alertmanager",
+        "url": f"http://{at(machine.address, ALERTMANAGER_PORT)}",
+        "jsonData": {"implementation": "prometheus", "handleGrafanaManagedAlerts": False},
+        **common,
+    }
+    return _HEADER + block({"apiVersion": 1, "prune": True, "datasources": [prometheus, alertmanager]})
+
+
+def _provider() -> str:
+    provider = {
+        "name": "deepopsctl",
+        "folder": TITLE,
+        "folderUid": FOLDER_UID,
+        "type": "file",
+        # what is no longer among the files goes
+        "disableDeletion": False,
+        "allowUiUpdates": False,
+        "updateIntervalSeconds": 30,
+        "options": {"path": FOLDER},
+    }
+    return _HEADER + block({"apiVersion": 1, "providers": [provider]})

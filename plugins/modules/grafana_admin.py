@@ -1,0 +1,185 @@
+#!/usr/bin/python
+"""Grafana answers, and its administrator has the password that the cluster has for it."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: grafana_admin
+short_description: Wait for Grafana, and give its administrator the wanted password
+description:
+  - Waits until Grafana says that its database is well, and logs in.
+  - Grafana reads a password from its configuration only when it makes its database. Where another one is in force, the
+    wanted one is set by Grafana's own program, which takes it from standard input.
+  - In check mode nothing is asked and nothing is done.
+options:
+  component: {description: Component this step belongs to., type: str, required: true}
+  step: {description: Name of the step., type: str, required: true}
+  digest: {description: Hash of the desired state; empty keeps no record., type: str, default: ""}
+  url: {description: Where it answers., type: str, required: true}
+  user: {description: Name of the administrator., type: str, required: true}
+  password: {description: Their password., type: str, required: true}
+  certificate: {description: File with the certificate that it was given to show; none for plain HTTP., type: path}
+  unit: {description: Its unit., type: str, required: true}
+  wait: {description: Seconds to wait for it; its first start makes the database., type: int, default: 300}
+author: deepopsctl
+"""
+
+EXAMPLES = r"""
+- name: Grafana's administrator
+  grafana_admin:
+    component: monitoring
+    step: grafana_admin
+    digest: "{{ deepops_digest }}"
+    url: http://192.0.2.1:3000
+    user: admin
+    password: "{{ grafana_admin_password }}"
+    unit: grafana-server.service
+"""
+
+RETURN = r"""
+changes: {description: What was done., type: list, elements: dict, returned: always}
+version: {description: Grafana's version., type: str, returned: always}
+"""
+
+import base64
+import json
+import ssl
+import subprocess
+import time
+import urllib.error
+import urllib.request
+
+from ansible.module_utils import node_changes, node_failure, node_record, node_units
+from ansible.module_utils.basic import AnsibleModule
+
+TIMEOUT_S = 20
+# X509_V_FLAG_PARTIAL_CHAIN: the file may have the certificate alone, without who signed it
+PARTIAL_CHAIN = 0x80000
+# of its package, for the settings and the database of the service
+RESET = ["grafana-cli", "admin", "reset-admin-password", "--password-from-stdin"]
+
+
+class Grafana:
+    """Asks it over HTTP."""
+
+    def __init__(self, wanted):
+        self.url = wanted["url"]
+        login = "%s:%s" % (wanted["user"], wanted["password"])
+        self.login = {"Authorization": "Basic " + base64.b64encode(login.encode()).decode()}
+        handlers = [urllib.request.ProxyHandler({})]
+        if self.url.startswith("https:"):
+            handlers.append(urllib.request.HTTPSHandler(context=trusting(wanted["certificate"])))
+        self.opener = urllib.request.build_opener(*handlers)
+        self.trouble = "no answer"
+
+    def health(self):
+        """What it says of itself; {} where it does not answer, and why is its `trouble`."""
+        try:
+            with self.opener.open(self.url + "/api/health", timeout=TIMEOUT_S) as answer:
+                said = json.load(answer)
+        except (OSError, ValueError) as error:
+            # HTTP's own errors as well: a database that is not well is a 503
+            self.trouble = str(error)
+            return {}
+        self.trouble = "its database is %s" % said.get("database")
+        return said
+
+    def knows_the_password(self):
+        """Whether it lets the administrator in."""
+        request = urllib.request.Request(self.url + "/api/user", headers=self.login)  # noqa: S310 (http or https)
+        try:
+            with self.opener.open(request, timeout=TIMEOUT_S):
+                return True
+        except urllib.error.HTTPError as error:
+            error.close()
+            if error.code == 401:
+                return False
+            raise node_failure.HintedError(
+                "%s answers HTTP %d to its administrator" % (self.url, error.code), "see `journalctl -u grafana-server`"
+            ) from error
+
+
+def trusting(path):
+    """It is on this machine and shows what it was given: for which name that is matters to browsers alone."""
+    context = ssl.create_default_context(cafile=path)
+    context.check_hostname = False
+    context.verify_flags |= PARTIAL_CHAIN
+    return context
+
+
+def wait_until_well(grafana, unit, seconds):
+    """Grafana's version, once its database is there."""
+    deadline = time.monotonic() + seconds
+    while True:
+        said = grafana.health()
+        if said.get("database") == "ok":
+            return str(said.get("version", ""))
+        if time.monotonic() > deadline:
+            raise node_failure.HintedError(
+                "%s is not well within %d s: %s" % (grafana.url, seconds, grafana.trouble),
+                node_units.last_words(unit) or "see `journalctl -u %s` on the node" % unit,
+            )
+        time.sleep(1)
+
+
+def set_password(password):
+    """By Grafana's own program."""
+    try:
+        done = subprocess.run(
+            RESET,
+            input=password + "\n",
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            universal_newlines=True,
+            timeout=120,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise node_failure.HintedError("cannot run grafana-cli: %s" % error, "is the package grafana whole?") from error
+    if done.returncode:
+        said = done.stdout.replace(password, "...").strip().splitlines()[-3:]
+        raise node_failure.HintedError(
+            "grafana-cli can't set the administrator's password: %s" % " ".join(said),
+            "was the user `admin` renamed or removed in Grafana? its user with the id 1 has to be there",
+        )
+
+
+def converge(module, noted):
+    """Grafana's version; the administrator gets in afterwards."""
+    wanted = module.params
+    grafana = Grafana(wanted)
+    version = wait_until_well(grafana, wanted["unit"], wanted["wait"])
+    if not grafana.knows_the_password():
+        set_password(wanted["password"])
+        noted.did("password", "Grafana's %s" % wanted["user"], "set")
+        if not grafana.knows_the_password():
+            raise node_failure.HintedError(
+                "%s refuses its administrator's new password" % grafana.url,
+                "is [auth.basic] off in its grafana.ini? after several attempts it locks a user for 5 minutes",
+            )
+    node_record.save(wanted["component"], wanted["step"], wanted["digest"], node_record.items())
+    return version
+
+
+def main():
+    module = AnsibleModule(
+        argument_spec={
+            **node_record.STEP,
+            "url": {"required": True},
+            "user": {"required": True},
+            "password": {"required": True, "no_log": True},
+            "certificate": {"type": "path"},
+            "unit": {"required": True},
+            "wait": {"type": "int", "default": 300},
+        },
+        supports_check_mode=True,
+    )
+    noted, version = node_changes.Noted(module.check_mode), ""
+    if not module.check_mode:
+        with node_failure.told(module.fail_json):
+            version = converge(module, noted)
+    module.exit_json(changed=bool(noted.changes), changes=noted.changes, version=version, diff=noted.diffs)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,85 @@
+"""Every query of every dashboard is asked of a cluster's own Prometheus, after real jobs ran there.
+
+What this cluster can't have is put beside it: a GPU exporter's recorded text (tests/monitoring/replay.py), a mount, a
+machine that is off, an alert that fires.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from deepopsctl.monitoring.queries import empty_in
+from tests.lab.harness import wait_until
+from tests.lab.monitored import PROMETHEUS, MonitoredCluster
+from tests.monitoring.replay import TEXTS
+
+TARGETS = "/etc/prometheus/targets/deepops.yml"
+RULE = "/etc/prometheus/rules/trial.yml"
+TEXTFILE = "/var/lib/prometheus/node-exporter/trial.prom"
+REPLAY, PORT = "/srv/replay", 9409
+MOUNT = 'deepops_mount{name="home",path="/home",required="true"} 1'
+
+
+class Asked:
+    """The cluster's Prometheus as a Source of deepopsctl.monitoring.queries."""
+
+    def __init__(self, cluster: MonitoredCluster) -> None:
+        self._cluster = cluster
+
+    def count(self, text: str) -> int:
+        return len(self._cluster.query(text))
+
+    def label_values(self, selector: str, label: str) -> list[str]:
+        found: list[str] = self._cluster.ask(f"/api/v1/label/{label}/values", PROMETHEUS, **{"match[]": selector})[
+            "data"
+        ]
+        return found
+
+
+def line(cluster: str, exporter: str, address: str, node: str) -> str:
+    """A line more for the file of targets; the node has an exporter of its own by that name."""
+    labels = {"__exporter": exporter, "cluster": cluster, "node": node, "instance": "trial"}
+    return "- " + json.dumps({"targets": [address], "labels": labels}) + "\n"
+
+
+@pytest.fixture
+def busy(monitored: MonitoredCluster) -> Iterator[MonitoredCluster]:
+    """A job that runs on a GPU of a node that drains, one that waits for two; and what can't be had here."""
+    cluster = monitored
+    user, controller = cluster.user, "ctl1"
+    replay = (TEXTS.parent / "replay.py").read_text(encoding="utf-8")
+    text = (TEXTS / "dcgm.prom").read_text(encoding="utf-8")
+    cluster.root("gpu01", f"mkdir -p {REPLAY}/texts && cat >{REPLAY}/replay.py <<'END'\n{replay}END")
+    cluster.root("gpu01", f"cat >{REPLAY}/texts/dcgm.prom <<'END'\n{text}END\necho '{MOUNT}' >{TEXTFILE}")
+    address = cluster.address("gpu01")
+    serve = f"python3 {REPLAY}/replay.py dcgm --address {address} --port {PORT}"
+    cluster.root("gpu01", f"systemd-run --quiet --unit=replay {serve}")
+    name = cluster.wait_for("up")[0]["metric"]["cluster"]
+    listed = line(name, "gpu", f"{address}:{PORT}", "gpu01") + line(name, "node", f"{address}:1", "gpu99")
+    alert = json.dumps({"groups": [{"name": "trial", "rules": [{"alert": "Trial", "expr": "vector(1)"}]}]})
+    cluster.root(controller, f"cp {TARGETS} {TARGETS}.kept; cat >>{TARGETS} <<'END'\n{listed}END")
+    cluster.root(controller, f"echo '{alert}' >{RULE}; systemctl reload prometheus")
+    try:
+        user(controller, "sbatch -w gpu01 --gres=gpu:1 --mem=100M --wrap 'while :; do :; done'")
+        wait_until("the job runs", lambda: user(controller, "squeue -h -t R"), found=lambda: user(controller, "squeue"))
+        user(controller, "sbatch -w gpu01 --gres=gpu:2 --mem=100M --wrap 'sleep 60'")
+        cluster.root(controller, "scontrol update nodename=gpu01 state=drain reason=trial")
+        yield cluster
+    finally:
+        cluster.root(controller, "scancel -u ubuntu; scontrol update nodename=gpu01 state=resume")
+        cluster.root(controller, f"mv {TARGETS}.kept {TARGETS}; rm {RULE}; systemctl reload prometheus")
+        cluster.root("gpu01", f"systemctl stop replay; rm -r {REPLAY} {TEXTFILE}")
+        cluster.wait_until_idle()
+
+
+def test_every_panel_shows_something_after_real_jobs_ran(busy: MonitoredCluster) -> None:
+    prometheus = Asked(busy)
+
+    def left() -> list[str]:
+        found = [empty.asked for empty in empty_in(prometheus)]
+        return [f"{asked.dashboard}: {asked.panel}: {asked.text}" for asked in found]
+
+    wait_until("every query gives series", lambda: not left(), found=lambda: "\n".join(left()))
