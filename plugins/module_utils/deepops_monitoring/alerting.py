@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any, Dict, List, Mapping, NamedTuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Tuple
 
 from . import moments
 from .telling import FAIL, PASS, SKIP, Verdict, check, names, one_line, skip, until
@@ -119,19 +119,22 @@ def _post(alertmanager: Service, labels: Mapping[str, str], seconds: float) -> N
 
 
 def _forwarded(prometheus: Prometheus, alertmanager: Service, cluster: str) -> Verdict:
-    """What fires in Prometheus is known to Alertmanager."""
-    try:
-        firing = prometheus.query(
-            'ALERTS{{alertstate="firing"}} offset {:g}s and ALERTS{{alertstate="firing"}}'.format(_SENT_S)
-        )
+    """What fires in Prometheus is known to Alertmanager; one that has just started is sent it again after a minute."""
+    query = 'ALERTS{{alertstate="firing"}} offset {:g}s and ALERTS{{alertstate="firing"}}'.format(_SENT_S)
+
+    def look() -> Tuple[int, List[Mapping[str, str]]]:
+        firing = prometheus.query(query)
         there = [alert["labels"] for alert in alertmanager.get("/api/v2/alerts")]
+        return len(firing), [labels for labels, _value in firing if not any(_same(labels, other) for other in there)]
+
+    try:
+        count, missing = until(_SENT_S, look, lambda found: not found[1])
     except Silent as why:
         return check(FORWARDED, cluster, FAIL, "an error", "forwarded", message=str(why))
-    if not firing:
+    if not count:
         return check(FORWARDED, cluster, SKIP, message="no alert fires")
-    missing = [labels for labels, _value in firing if not any(_same(labels, other) for other in there)]
     text = "not known to Alertmanager: " + names(_called(labels) for labels in missing) if missing else ""
-    return check(FORWARDED, cluster, FAIL if missing else PASS, len(firing) - len(missing), len(firing), "alerts", text)
+    return check(FORWARDED, cluster, FAIL if missing else PASS, count - len(missing), count, "alerts", text)
 
 
 def _same(labels: Mapping[str, str], other: Mapping[str, str]) -> bool:
