@@ -69,7 +69,7 @@ def test_nothing_old_is_told_of_a_slurm_that_is_gone(monitored: MonitoredCluster
         assert "sdiag: slurm_get_statistics: Unable to contact slurm controller" in said
     finally:
         monitored.root("ctl1", "systemctl start slurmctld")
-    wait_until("Slurm answers", lambda: "idle" in monitored.root("ctl1", "sinfo --noheader --format=%T"))
+    wait_until("Slurm answers", lambda: "idle" in monitored.root("ctl1", "sinfo --noheader --format=%T", ok=False))
     assert samples(look(monitored))["deepops_slurm_up"] == 1
 
 
