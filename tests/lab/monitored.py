@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from deepopsctl.clusterdir import ClusterDir
 from deepopsctl.secrets import decrypt
 from tests.driven import PATIENCE_S, wait_until
-from tests.lab.harness import LabCluster, fresh_cluster
+from tests.lab.harness import SETTINGS, LabCluster, edit, fresh_cluster
 
 PROMETHEUS, ALERTMANAGER = 9090, 9093
 
@@ -84,4 +84,7 @@ class MonitoredCluster(LabCluster):
 def fresh_monitored(name: str, folder: Path) -> MonitoredCluster:
     """A controller and one node with two simulated GPUs; nothing is deployed."""
     made = fresh_cluster(name, folder, "--compute", "1", "--gpus", "a100:2", "--monitoring")
+    # what is off unless a site wants it
+    on = "monitoring_job_summaries: true\nmonitoring_job_endings: true\n"
+    edit(made.directory / SETTINGS, "monitoring_enabled: true\n", f"monitoring_enabled: true\n{on}")
     return MonitoredCluster(made.name, made.os, made.directory, made.node_list, made.password_file)

@@ -217,7 +217,7 @@ def test_switched_off_it_goes_with_all_that_came_with_it(site: Site) -> None:
     assert site.version() == ""
     assert [line for line in left.splitlines() if "No such file" not in line] == []
     assert site.root("systemctl is-active grafana-server || true") == "inactive"
-    assert site.root("systemctl --failed --no-legend 'grafana*'") == ""
+    assert site.root("systemctl list-units --failed --no-legend 'grafana*'") == ""
 
 
 @pytest.mark.usefixtures("deploys")
