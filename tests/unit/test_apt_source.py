@@ -89,23 +89,35 @@ class TestKey:
         assert caught.value.hint == "use a mirror"
 
 
+NOTHING: dict[str, list[str]] = {kind: [] for kind in node_owned.KINDS}
+
+
 class TestOwned:
     @pytest.fixture(autouse=True)
     def state(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(node_record, "STATE", str(tmp_path))
 
     def test_nothing_is_ours_until_it_is_remembered(self) -> None:
-        assert node_owned.load("nvidia", "cuda") == {"packages": [], "files": []}
-        node_owned.save("nvidia", "cuda", {"packages": ["a"], "files": ["/b"]})
-        assert node_owned.load("nvidia", "cuda") == {"packages": ["a"], "files": ["/b"]}
-        assert node_owned.load("nvidia", "container") == {"packages": [], "files": []}
+        assert node_owned.load("nvidia", "cuda") == NOTHING
+        node_owned.save("nvidia", "cuda", {**NOTHING, "packages": ["a"], "files": ["/b"]})
+        assert node_owned.load("nvidia", "cuda") == {**NOTHING, "packages": ["a"], "files": ["/b"]}
+        assert node_owned.load("nvidia", "container") == NOTHING
+
+    def test_a_record_of_before_has_no_more_than_it_says(self, tmp_path: Path) -> None:
+        (tmp_path / "owned").mkdir()
+        (tmp_path / "owned" / "nvidia.cuda.json").write_text('{"packages": ["a"], "files": []}', encoding="utf-8")
+
+        assert node_owned.load("nvidia", "cuda") == {**NOTHING, "packages": ["a"]}
+        assert node_owned.is_left_of("nvidia")
+        assert not node_owned.is_left_of("storage")
 
     @pytest.mark.parametrize("text", ["", "[]", '{"packages": []}', '{"packages": null, "files": []}', "\x00"])
     def test_a_broken_record_makes_nothing_ours(self, tmp_path: Path, text: str) -> None:
         (tmp_path / "owned").mkdir()
         (tmp_path / "owned" / "nvidia.cuda.json").write_text(text, encoding="utf-8")
 
-        assert node_owned.load("nvidia", "cuda") == {"packages": [], "files": []}
+        assert node_owned.load("nvidia", "cuda") == NOTHING
+        assert not node_owned.is_left_of("nvidia")
 
     def test_a_toolkit_without_a_package_was_installed_by_hand(self, tmp_path: Path) -> None:
         (tmp_path / "nvcc").touch()
