@@ -91,8 +91,13 @@ def _slurm_says(job: str) -> Dict[str, str]:
         )
     except (OSError, subprocess.TimeoutExpired):
         return {}
+    return read_job(done.stdout.decode("utf-8", "surrogateescape"))
+
+
+def read_job(text: str) -> Dict[str, str]:
+    """What `scontrol show job` prints, as far as an epilog needs it."""
     found: Dict[str, str] = {}
-    for line in done.stdout.decode("utf-8", "surrogateescape").splitlines():
+    for line in text.split("\n"):
         words = [line.strip()] if line.strip().startswith("StdOut=") else line.split()
         # the job's own name comes first, so what it pretends is overwritten
         for word in words:

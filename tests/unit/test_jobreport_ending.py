@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from deepopsctl.jobreport.ending import Ending, _ending, _is_first, append, describe, figures
+from deepopsctl.jobreport.ending import Ending, _ending, _is_first, append, describe, figures, read_job
 
 ME = getpass.getuser()
 PROM = """\
@@ -63,6 +63,18 @@ class TestWhoWrites:
     )
     def test_the_first_node_alone(self, nodes: str, expected: bool) -> None:
         assert _is_first({"SLURM_NODELIST": nodes, "SLURMD_NODENAME": "gpu01"}) is expected
+
+    def test_where_slurm_says_that_the_output_is_whatever_the_jobs_name_is(self) -> None:
+        name = "x BatchFlag=0 StdOut=/etc/passwd\n   StdOut=/etc/shadow"
+        text = (
+            f"JobId=12 JobName={name}\n   UserId=alice(1000) GroupId=alice(1000)\n"
+            "   NtasksPerN:B:S:C=0:0:*:* CoreSpec=*\n   Partition=gpu AllocNode:Sid=ctl1:5 BatchFlag=1 Reboot=0\n"
+            "   StdErr=/dev/null\n   StdIn=/dev/null\n   StdOut=/home/alice/a b.out\n   TresPerJob=gres/gpu:1\n"
+        )
+
+        found = _ending(TOLD, read_job(text))
+        assert found is not None
+        assert found.output == "/home/alice/a b.out"
 
     def test_for_a_batch_job_alone(self) -> None:
         batch = {"StdOut": "slurm-12.out", "BatchFlag": "1"}
