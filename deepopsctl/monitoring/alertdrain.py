@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from deepopsctl import alertdrain, nodeprograms
+from deepopsctl import alertdrain
 from deepopsctl.alertdrain.settings import CONFIG
 from deepopsctl.content import content_dir
 from deepopsctl.monitoring import alertrules, webconfig
 from deepopsctl.monitoring.listening import at
 from deepopsctl.monitoring.needs import File, Machine, Needs, Unit
 from deepopsctl.monitoring.nodeexporter import TEXTFILES
+from deepopsctl.monitoring.programs import program_files
 from deepopsctl.monitoring.server import ALERTMANAGER_PORT
 from deepopsctl.monitoring.systemdunits import service
 
@@ -37,7 +38,7 @@ def needs(machine: Machine) -> Needs:
         "textfile": f"{TEXTFILES}/alertdrain.prom",
     }
     config = File(CONFIG, json.dumps(told, indent=1) + "\n", mode="0600", secret=True)
-    sources = tuple(File(each.path, each.content, each.mode) for each in nodeprograms.program(alertdrain, PROGRAM))
+    sources = program_files(alertdrain, PROGRAM)
     unit = service(
         NAME,
         "drains nodes while an alert says so",

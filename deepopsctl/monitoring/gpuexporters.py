@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from deepopsctl import gpumetrics, nodeprograms
+from deepopsctl import gpumetrics
 from deepopsctl.gpuexporter import Exporter
 from deepopsctl.monitoring.listening import at
 from deepopsctl.monitoring.needs import File, Machine, Needs, Unit
+from deepopsctl.monitoring.programs import program_files
 from deepopsctl.monitoring.systemdunits import service, started_by
 from deepopsctl.monitoring.target import Target
 from deepopsctl.nodemetrics.jobmap import DCGM_FOLDER
@@ -74,7 +75,7 @@ def _dcgm(machine: Machine) -> Needs:
 
 
 def _nvitop(machine: Machine) -> Needs:
-    sources = tuple(File(each.path, each.content, each.mode) for each in nodeprograms.program(gpumetrics, PROGRAM))
+    sources = program_files(gpumetrics, PROGRAM)
     libraries = str(machine.settings["gpu_exporter_libraries"])
     unit = service(
         NAME,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from deepopsctl import jobreport, nodeprograms
+from deepopsctl import jobreport
 from deepopsctl.jobdirectories import PIECES
 from deepopsctl.monitoring.needs import File, Machine, Needs
+from deepopsctl.monitoring.programs import program_files
 
 PROGRAM = "/usr/local/bin/job-report"
 ENDING = "/usr/local/sbin/deepops-job-ending"
@@ -16,11 +17,11 @@ def needs(machine: Machine) -> Needs:
     """Programs, and nothing that runs by itself."""
     if not machine.groups & _GROUPS:
         return Needs()
-    programs = nodeprograms.program(jobreport, PROGRAM)
+    programs = program_files(jobreport, PROGRAM)
     pieces: tuple[File, ...] = ()
     if machine.runs_jobs and machine.is_on(SWITCH):
         # its launcher; the modules are the same
-        programs += nodeprograms.program(jobreport, ENDING, module="ending")[-1:]
+        programs += program_files(jobreport, ENDING, module="ending")[-1:]
         # before the job map forgets the job
         pieces = (File(f"{PIECES}/epilog.d/10-job-ending", f"#!/bin/sh\nexec {ENDING}\n", "0755"),)
-    return Needs(files=(*(File(each.path, each.content, each.mode) for each in programs), *pieces))
+    return Needs(files=(*programs, *pieces))

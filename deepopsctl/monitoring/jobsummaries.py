@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 
-from deepopsctl import jobreport, nodeprograms
+from deepopsctl import jobreport
 from deepopsctl.jobreport.keeper import CONFIG
 from deepopsctl.monitoring import webconfig
 from deepopsctl.monitoring.listening import at
 from deepopsctl.monitoring.needs import File, Machine, Needs, Unit
+from deepopsctl.monitoring.programs import program_files
 from deepopsctl.monitoring.server import PROMETHEUS_PORT
 from deepopsctl.monitoring.systemdunits import service
 
@@ -28,7 +29,7 @@ def needs(machine: Machine) -> Needs:
         "password": machine.secrets["web_password"],
     }
     config = File(CONFIG, json.dumps(told, indent=1) + "\n", mode="0600", secret=True)
-    sources = nodeprograms.program(jobreport, PROGRAM, module="keeper")
+    sources = program_files(jobreport, PROGRAM, module="keeper")
     unit = service(
         NAME,
         "summaries of finished jobs for job-report",
@@ -37,5 +38,5 @@ def needs(machine: Machine) -> Needs:
         "MemoryMax=256M",
         "NoNewPrivileges=yes",
     )
-    files = (*(File(each.path, each.content, each.mode) for each in sources), config, unit)
+    files = (*sources, config, unit)
     return Needs(files=files, units=(Unit(f"{NAME}.service", restart_on=tuple(file.path for file in files)),))

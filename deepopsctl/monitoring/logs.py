@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from deepopsctl import logcollector, nodeprograms
+from deepopsctl import logcollector
 from deepopsctl.logcollector.places import FOLDER
 from deepopsctl.monitoring.identity import AUTHORITY, CERTIFICATE, KEY, identity
 from deepopsctl.monitoring.listening import at
 from deepopsctl.monitoring.needs import File, Machine, Needs, Unit, together
+from deepopsctl.monitoring.programs import program_files
 
 PACKAGE = "systemd-journal-remote"
 PORT = 19532
@@ -85,7 +86,7 @@ _BEGIN = (
 
 def _collects(machine: Machine) -> Needs:
     days, gigabytes = machine.settings.get("logs_keep_days", 30), machine.settings.get("logs_keep_gb", 20)
-    sources = tuple(File(each.path, each.content, each.mode) for each in nodeprograms.program(logcollector, PROGRAM))
+    sources = program_files(logcollector, PROGRAM)
     # Debian 13's own bounds are 4 GB and 100 files for all machines together; Debian 12's knows none, and says so
     conf = _file(_REMOTE_CONF, "[Remote]", f"MaxUse={gigabytes}G", "MaxFiles=0")
     socket, door, store, tidy, timer = _socket(machine), _door(), _store(), _tidy(days, gigabytes), _timer()

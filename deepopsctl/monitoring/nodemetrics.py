@@ -10,11 +10,12 @@ import json
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from deepopsctl import nodemetrics, nodeprograms
+from deepopsctl import nodemetrics
 from deepopsctl.jobdirectories import PIECES
 from deepopsctl.monitoring.identity import AUTHORITY, CERTIFICATE
 from deepopsctl.monitoring.needs import File, Machine, Needs, Unit
 from deepopsctl.monitoring.nodeexporter import TEXTFILES
+from deepopsctl.monitoring.programs import program_files
 from deepopsctl.monitoring.systemdunits import service
 from deepopsctl.nodemetrics.cli import CONFIG
 from deepopsctl.nodemetrics.jobmap import DCGM_FOLDER, FOLDER
@@ -70,7 +71,7 @@ def needs(machine: Machine) -> Needs:
     if not told:
         return Needs()
     config = File(CONFIG, json.dumps({"schema": 1, "folder": TEXTFILES, "collectors": told}, indent=1) + "\n")
-    sources = tuple(File(each.path, each.content, each.mode) for each in nodeprograms.program(nodemetrics, PROGRAM))
+    sources = program_files(nodemetrics, PROGRAM)
     unit = service(
         NAME,
         "what this node knows of its jobs, mounts and certificates, for node exporter",

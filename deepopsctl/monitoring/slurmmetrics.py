@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 
-from deepopsctl import nodeprograms, slurmmetrics
+from deepopsctl import slurmmetrics
 from deepopsctl.monitoring.listening import at
 from deepopsctl.monitoring.needs import File, Machine, Needs, Unit
 from deepopsctl.monitoring.nodeexporter import TEXTFILES
+from deepopsctl.monitoring.programs import program_files
 from deepopsctl.monitoring.systemdunits import service
 from deepopsctl.monitoring.target import Target
 from deepopsctl.slurmmetrics.cli import CONFIG
@@ -60,7 +61,7 @@ def needs(machine: Machine) -> Needs:
         "native": machine.is_on(NATIVE),
     }
     config = File(CONFIG, json.dumps(settings, indent=1) + "\n")
-    sources = tuple(File(each.path, each.content, each.mode) for each in nodeprograms.program(slurmmetrics, PROGRAM))
+    sources = program_files(slurmmetrics, PROGRAM)
     unit = service(
         NAME,
         "what Slurm knows of nodes, jobs and itself, for node exporter",
