@@ -8,7 +8,7 @@ SCENARIO ?= default
 OS ?= debian13
 
 .DEFAULT_GOAL := help
-.PHONY: help tools tools-test tools-vm box vms vms-down vm-daemons-down venv quickstart quickstart-down test molecule lint types unit lab-tests test-vm test-vm-down bench bench-monitoring clean
+.PHONY: help tools tools-test tools-vm box vms vms-down vm-daemons-down venv quickstart quickstart-down test test-thorough molecule lint types unit lab-tests test-vm test-vm-down bench bench-monitoring clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -66,8 +66,11 @@ unit: tools-test venv ## The tests that need no lab and no virtual machine
 lab-tests: tools tools-test venv ## The tests on real Slurm clusters in containers
 	$(BIN)/pytest -m lab tests
 
-test: tools tools-test venv ## Everything; ends with pytest's summary
+test: tools tools-test venv ## Everything but thorough tests, which it names at its end
 	$(BIN)/python scripts/run-tests --make lint types
+
+test-thorough: tools tools-test venv ## The tests that `make test` leaves out
+	$(BIN)/python scripts/run-tests -m thorough tests
 
 test-vm: venv box ## The proof on virtual machines: about an hour; STAGES="deploy reboot" for some, KEEP=1, OS=debian12
 	@KEEP="$(KEEP)" scripts/test-vm $(OS) $(STAGES)

@@ -168,8 +168,8 @@ class Moment:
         self.busy = self.there - sum(ticks[3:5])
 
 
-def summaries(runs: Sequence[Run], moments: Sequence[Moment]) -> None:
-    """Where the time went, when each run was and how it ended, and last what all of them together came to."""
+def summaries(runs: Sequence[Run], moments: Sequence[Moment], left_out: Sequence[str]) -> None:
+    """Where the time went, when each run was and how it ended, what did not run, and last what all came to."""
     seconds: Counter[str] = Counter()
     counts: Counter[str] = Counter()
     for run in runs:
@@ -186,6 +186,10 @@ def summaries(runs: Sequence[Run], moments: Sequence[Moment]) -> None:
     print("\nruns:\n")
     for run in sorted(runs, key=lambda run: run.started):
         print(f"{clock(run.started - start)} to {clock(run.ended - start)} {run.name}: {run.summary.strip('= ')}")
+    if left_out:
+        print(f"\nleft out, {len(left_out)} thorough tests; `make test-thorough` runs them:\n")
+        print("\n".join(left_out))
+        counts["deselected"] = len(left_out)
     total = ", ".join(f"{number} {word}" for word, number in counts.items())
     whole = moments[-1].time - start
     # in pytest's form, for whatever reads it

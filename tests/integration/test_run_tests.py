@@ -137,6 +137,29 @@ def test_tests_that_can_not_be_collected_fail_with_the_reason(tmp_path: Path) ->
     assert "nothing_of_that_name" in done.stdout + done.stderr
 
 
+def test_thorough_tests_are_left_out_and_named_unless_they_are_asked_for(tmp_path: Path) -> None:
+    mixed = f"{marked('shared_cluster', FAILS_ONCE)}@pytest.mark.thorough\ndef test_long(): assert False\n"
+    tests = {"lab/test_mixed.py": mixed, "lab/test_long.py": marked("thorough", FAILS)}
+    done = run(tmp_path, tests)
+
+    # not at the second try either
+    assert done.returncode == 0, done.stdout
+    named = "tests/lab/test_long.py::test_it\ntests/lab/test_mixed.py::test_long\n"
+    assert f"left out, 2 thorough tests; `make test-thorough` runs them:\n\n{named}" in done.stdout
+    assert "passed, 2 deselected in" in done.stdout
+
+    asked = run(tmp_path, tests, "-m", "thorough", "tests")
+
+    assert asked.returncode == 1
+    assert "tests/lab/test_mixed.py::test_long FAILED" in asked.stdout
+
+
+def test_a_thorough_test_without_machines_runs_all_the_same(tmp_path: Path) -> None:
+    done = run(tmp_path, {"unit/test_it.py": marked("thorough", FAILS)})
+
+    assert done.returncode == 1
+
+
 def test_no_lab_is_made_where_something_else_failed(tmp_path: Path) -> None:
     done = run(tmp_path, {"unit/test_it.py": FAILS})
 

@@ -154,6 +154,7 @@ def test_dcgm_comes_in_its_one_version_and_for_the_drivers_cuda(
     assert "4.7" not in cluster.root("gpu01", "apt-get --simulate --quiet full-upgrade")
 
 
+@pytest.mark.thorough
 def test_another_version_of_dcgm_comes_as_planned_and_restarts_it(cluster: LabCluster, site: dict[str, object]) -> None:
     before = cluster.root("gpu01", "systemctl show nvidia-dcgm -p InvocationID")
     catalogue = yaml.safe_load((ROOT / "group_vars" / "all" / "versions.yml").read_text(encoding="utf-8"))
