@@ -1,4 +1,7 @@
-"""Run the module of the same name, and bring the wheels that it says are missing."""
+"""Run the module of the same name, and bring the wheels that it says are missing: fetched once here, copied once to each.
+
+Two modules take their wheels so; the action of the other one, gpu_libraries, is a link to this file.
+"""
 
 from __future__ import annotations
 
