@@ -1,28 +1,19 @@
-"""Checks as plain dicts, in the form that `deepopsctl validate` reports."""
+"""Checks of GPUs: who is judged, and which verdict counts."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
+from . import checkform
+from .checkform import FAIL, PASS, SKIP, WARN
+
 SUITE = "gpu"
-PASS, WARN, FAIL, SKIP = "pass", "warn", "fail", "skip"
 _ORDER = (PASS, SKIP, WARN, FAIL)
+__all__ = ["FAIL", "PASS", "SKIP", "WARN", "check", "status_of", "target_of", "who", "worst"]
 
-
-def check(
-    name: str, target: str, status: str, measured: object = "", expected: object = "", unit: str = "", message: str = ""
-) -> dict[str, str]:
-    """One check."""
-    return {
-        "suite": SUITE,
-        "name": name,
-        "target": target,
-        "status": status,
-        "measured": str(measured),
-        "expected": str(expected),
-        "unit": unit,
-        "message": message,
-    }
+# one check of this suite, without its name
+check = partial(checkform.check, SUITE)
 
 
 def worst(*statuses: str) -> str:

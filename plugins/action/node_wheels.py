@@ -1,4 +1,4 @@
-"""Run the module of the same name, and bring the wheels that it says are missing: fetched once here, copied once to each.
+"""Run the module of the same name, and bring the wheels that it calls missing: fetched once here, copied to each node.
 
 Two modules take their wheels so; the action of the other one, gpu_libraries, is a link to this file.
 """

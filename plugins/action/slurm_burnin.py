@@ -14,6 +14,8 @@ from ansible.errors import AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
+from deepopsctl.gpucheck import checkform
+from deepopsctl.gpucheck.burnjudge import SUITE
 from deepopsctl.gpucheck.pack import packed
 
 # the runner shows lines that begin so
@@ -158,10 +160,9 @@ def not_started(sent: list[str], jobs: dict[str, list[Task]], seen: dict[str, Ta
     return {name: text for name in sent if name not in jobs}
 
 
-def skipped(node: str, reason: str) -> dict[str, str]:
+def skipped(node: str, reason: str) -> checkform.Check:
     """The check of a node that was left alone."""
-    check = dict.fromkeys(("measured", "expected", "unit"), "")
-    return {"suite": "burnin", "name": "burn-completed", "target": node, "status": "skip", **check, "message": reason}
+    return checkform.skipped(SUITE, "burn-completed", node, reason)
 
 
 def lost(token: str) -> str:

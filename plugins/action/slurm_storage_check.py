@@ -6,13 +6,9 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 
+from deepopsctl.gpucheck import checkform
 from deepopsctl.storage.expected import addresses_of, wanted_on
 from deepopsctl.storage.writer import from_variable
-
-NOTHING = {
-    "suite": "storage", "name": "storage-entries", "status": "skip", "measured": "", "expected": "", "unit": "",
-    "message": "cluster.yml declares no storage: nothing to test",
-}  # fmt: skip
 
 
 class ActionModule(ActionBase):
@@ -25,8 +21,9 @@ class ActionModule(ActionBase):
         among = {*arguments["compute"], *arguments["seen"]}
         wanted = wanted_on(mounts, among, addresses_of(mounts, task_vars["hostvars"]))
         if not wanted:
-            checks = [{**NOTHING, "target": arguments["cluster"]}]
-            return {**result, "changed": False, "deepops": {"checks": checks}}
+            text = "cluster.yml declares no storage: nothing to test"
+            check = checkform.skipped("storage", "storage-entries", arguments["cluster"], text)
+            return {**result, "changed": False, "deepops": {"checks": [check]}}
         arguments.update(wanted=wanted)
         result.update(self._execute_module(module_args=arguments, task_vars=task_vars))
         result.pop("invocation", None)

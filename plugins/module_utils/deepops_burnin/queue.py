@@ -12,8 +12,8 @@ from ansible.module_utils.deepops_smoke.verdict import one_line
 
 from . import plan, program
 from .plan import Batch, Plan, Wish
+from .results import SUITE
 
-SUITE = "burnin"
 # job, node, state, reason, seconds used; one line a task also where Slurm folds an array
 _FORMAT = "%i|%N|%T|%r|%M"
 # what is still, or will be, on a node

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence
 
-from ansible.module_utils.deepops_smoke.verdict import FAIL, SKIP, Verdict, one_line, verdict
+from ansible.module_utils.deepops_smoke import checkform
+from ansible.module_utils.deepops_smoke.checkform import FAIL, SKIP, Check
+from ansible.module_utils.deepops_smoke.verdict import one_line
 
 from . import program
 
-NAME = "burn-completed"
+SUITE, NAME = "burnin", "burn-completed"
 # ended by somebody, not by the node: nothing is proven, and nothing is wrong
 _TAKEN_AWAY = ("CANCELLED", "PREEMPTED", "REVOKED", "DEADLINE")
 _WORDS = {
@@ -46,14 +48,14 @@ def documents(node: str, outputs: Mapping[str, str]) -> List[Dict[str, Any]]:
     return [dict(said["result"], node=node) for said in found if said is not None]
 
 
-def judge(node: str, asked_s: float, jobs: Sequence[Job], outputs: Mapping[str, str]) -> List[Verdict]:
+def judge(node: str, asked_s: float, jobs: Sequence[Job], outputs: Mapping[str, str]) -> List[Check]:
     """The checks of one node. Two jobs met on it where one came free early: the worse of them counts."""
     found = [of_job(node, asked_s, job, outputs.get(job.id, "")) for job in jobs]
     ranked = sorted(found, key=lambda checks: any(check["status"] == FAIL for check in checks), reverse=True)
     return ranked[0] if ranked else []
 
 
-def of_job(node: str, asked_s: float, job: Job, out: str) -> List[Verdict]:
+def of_job(node: str, asked_s: float, job: Job, out: str) -> List[Check]:
     """What one job says; gpucheck's own checks under Slurm's name of the node."""
     said: Optional[Dict[str, Any]] = program.document(out)
     if said is None:
@@ -62,24 +64,19 @@ def of_job(node: str, asked_s: float, job: Job, out: str) -> List[Verdict]:
     return [_renamed(check, own, node) for check in said["checks"]]
 
 
-def _renamed(check: Mapping[str, str], own: str, node: str) -> Verdict:
+def _renamed(check: Mapping[str, str], own: str, node: str) -> Check:
     """The node's name in Slurm: its host name may be another one."""
     target = check["target"]
     return dict(check, target=node + target[len(own) :] if target.startswith(own) else target)
 
 
-def without_result(node: str, asked_s: float, job: Job, out: str) -> Verdict:
+def without_result(node: str, asked_s: float, job: Job, out: str) -> Check:
     """No result: taken away from us, or the node's fault."""
     state = job.state.split(" ")[0]
     expected, used = "{:.0f}".format(asked_s), str(job.used_s)
     if state in _TAKEN_AWAY:
         text = "ended after {} of {:.0f} s: {} in Slurm".format(used, asked_s, state.lower())
-        return labelled(verdict(NAME, node, SKIP, used, expected, "s", text))
+        return checkform.check(SUITE, NAME, node, SKIP, used, expected, "s", text)
     what = _WORDS.get(state) or "job {} left no result (Slurm: {})".format(job.id, state.lower() or "not seen")
     tail = one_line(out[-_TAIL:])
-    return labelled(verdict(NAME, node, FAIL, used, expected, "s", what + (": " + tail if tail else "")))
-
-
-def labelled(check: Verdict) -> Verdict:
-    """As a check of this suite."""
-    return dict(check, suite="burnin")
+    return checkform.check(SUITE, NAME, node, FAIL, used, expected, "s", what + (": " + tail if tail else ""))

@@ -15,7 +15,6 @@ from .scraped import Wanted
 from .telling import FAIL, PASS, Verdict, check, one_line, skip
 from .web import Prometheus, Service, Silent
 
-SUITE = "monitoring"
 ANSWERS, CLOSED = "prometheus-answers", "web-closed"
 # what is not tried where Prometheus does not answer; a report says so instead of being silent
 NEEDS_PROMETHEUS = (

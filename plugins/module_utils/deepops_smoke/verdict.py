@@ -1,40 +1,19 @@
-"""Checks as plain dicts in the form that deepopsctl's reports read."""
+"""Checks of the smoke suite."""
 
 from __future__ import annotations
 
-from typing import Dict
+from functools import partial
+
+from . import checkform
+from .checkform import FAIL, PASS, SKIP, WARN
+
+Verdict = checkform.Check
+__all__ = ["FAIL", "PASS", "SKIP", "WARN", "Verdict", "failed", "one_line", "skipped", "verdict"]
 
 SUITE = "smoke"
-Verdict = Dict[str, str]
-
-PASS, WARN, FAIL, SKIP = "pass", "warn", "fail", "skip"
-
-
-def verdict(
-    name: str,
-    target: str,
-    status: str,
-    measured: object = "",
-    expected: object = "",
-    unit: str = "",
-    message: str = "",
-) -> Verdict:
-    """One check; measured and expected may be numbers."""
-    return {
-        "suite": SUITE,
-        "name": name,
-        "target": target,
-        "status": status,
-        "measured": str(measured),
-        "expected": str(expected),
-        "unit": unit,
-        "message": message,
-    }
-
-
-def skipped(name: str, target: str, reason: str) -> Verdict:
-    """A check that could not be made, and why."""
-    return verdict(name, target, SKIP, message=reason)
+# one check, and one that could not be made, without the suite's name
+verdict = partial(checkform.check, SUITE)
+skipped = partial(checkform.skipped, SUITE)
 
 
 def failed(name: str, target: str, message: str, measured: object = "", expected: object = "") -> Verdict:

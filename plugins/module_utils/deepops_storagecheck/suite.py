@@ -14,7 +14,6 @@ from .inputs import Bounds, Expected, Seen
 from .scene import Scene
 from .telling import FAIL, SKIP, Verdict, check, one_line, place, skip
 
-SUITE = "storage"
 # so many seconds of a job's limit for each entry, beside its rates
 _ENTRY_S = 180.0
 NOT_LOOKED = "the node could not be looked at, or it is not mounted there: see its other checks"

@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Mapping
 
-from ansible.module_utils.deepops_smoke import verdict as told
+from ansible.module_utils.deepops_smoke import checkform
 from ansible.module_utils.deepops_smoke.verdict import FAIL, PASS, SKIP, WARN, Verdict, one_line
 
 SUITE = "storage"
 NOTHING = "storage-entries"
 __all__ = ["FAIL", "NOTHING", "PASS", "SKIP", "WARN", "Verdict", "check", "one_line", "place", "skip", "trouble"]
 
-
-def check(
-    name: str, target: str, status: str, measured: object = "", expected: object = "", unit: str = "", message: str = ""
-) -> Verdict:
-    """One check."""
-    return dict(told.verdict(name, target, status, measured, expected, unit, message), suite=SUITE)
-
-
-def skip(name: str, target: str, reason: str) -> Verdict:
-    """One that could not be made, and why."""
-    return check(name, target, SKIP, message=reason)
+# one check, and one that could not be made, without the suite's name
+check = partial(checkform.check, SUITE)
+skip = partial(checkform.skipped, SUITE)
 
 
 def place(node: str, entry: str) -> str:

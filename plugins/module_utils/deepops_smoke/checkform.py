@@ -1,0 +1,1 @@
+../../../deepopsctl/gpucheck/checkform.py
