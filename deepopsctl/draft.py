@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from deepopsctl.carryover import Carryover
+from deepopsctl.entries import NodeEntry, PartitionEntry
 from deepopsctl.jobdirectories import JobDirectories
 from deepopsctl.model import Access, Cluster, Gpus, Node, Partition, Role
 from deepopsctl.nodelist import expand, fold_in_order, pair, shorten
@@ -19,35 +20,6 @@ from deepopsctl.values import address_key, check_address, check_name
 # More than the largest Slurm clusters have; guards memory against a mistyped range.
 MAX_NODES = 20_000
 DEFAULT_NAME = "cluster"
-
-
-@dataclass(frozen=True, slots=True)
-class NodeEntry:
-    """One entry of a node list: some machines and what they have in common."""
-
-    where: str
-    names: str
-    within: str = ""
-    addresses: str = ""
-    roles: frozenset[Role] = frozenset()
-    port: int = 0
-    gpus: Gpus | None = None
-    features: tuple[str, ...] = ()
-    slurm: Mapping[str, str] = field(default_factory=dict)
-
-    def label(self, name: str) -> str:
-        """How a message names a part of this entry; the place alone says enough where there is but one."""
-        return f"{self.within}.{name}" if self.within else ""
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionEntry:
-    """One partition as written; `nodes` is an expression or `all`."""
-
-    where: str
-    within: str
-    partition: Partition
-    nodes: str
 
 
 @dataclass(slots=True)

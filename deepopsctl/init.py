@@ -11,7 +11,8 @@ from typing import BinaryIO, TypeVar
 from deepopsctl import values
 from deepopsctl.addresses import add_addresses
 from deepopsctl.carryover import Carryover
-from deepopsctl.draft import Draft, Machine, NodeEntry
+from deepopsctl.draft import Draft, Machine
+from deepopsctl.entries import NodeEntry
 from deepopsctl.gpuspec import join_kinds
 from deepopsctl.model import Cluster, Gpus, Role
 from deepopsctl.nodelist import expand, fold_in_order, shorten

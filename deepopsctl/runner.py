@@ -20,13 +20,14 @@ from deepopsctl import __version__, supervisor
 from deepopsctl.content import content_dir, playbook
 from deepopsctl.controlmachine import password_mechanism, require_ssh
 from deepopsctl.digest import Desired, desired, desired_digest, remember
-from deepopsctl.events import Event, HostResult, Output, parse, plain
+from deepopsctl.events import Event, HostResult, Output
 from deepopsctl.interrupts import Interrupts
 from deepopsctl.invocation import RunRequest, arguments, control_dir, environment, write_inputs
 from deepopsctl.lock import Holder, ansible_lock, cluster_lock
 from deepopsctl.monitoring.validity import period_of, today
 from deepopsctl.outcome import RunOutcome, Verdict
 from deepopsctl.progress import Progress
+from deepopsctl.rawevents import parse, plain
 from deepopsctl.summary import RunSummary, Tally
 from deepopsctl.together import Place, join
 from deepopsctl.workspace import RunFolder, Workspace, private_file

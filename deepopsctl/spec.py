@@ -6,7 +6,8 @@ import pathlib
 from collections.abc import Callable, Mapping
 
 from deepopsctl import gpuspec, jobdirectories, values
-from deepopsctl.draft import Draft, NodeEntry, PartitionEntry
+from deepopsctl.draft import Draft
+from deepopsctl.entries import NodeEntry, PartitionEntry
 from deepopsctl.model import Access, Cluster, Gpus, Partition
 from deepopsctl.policyspec import PolicyReader
 from deepopsctl.problems import Problems, RefusedError

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from deepopsctl import values
-from deepopsctl.draft import Draft, NodeEntry, PartitionEntry
+from deepopsctl.draft import Draft
+from deepopsctl.entries import NodeEntry, PartitionEntry
 from deepopsctl.model import Access, Partition, Role
 from deepopsctl.nodelist import fold_in_order, shorten
 from deepopsctl.problems import Problems, RefusedError

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from deepopsctl.draft import Draft, NodeEntry
+from deepopsctl.draft import Draft
+from deepopsctl.entries import NodeEntry
 from deepopsctl.problems import Problems, RefusedError
 from deepopsctl.sourcetext import check_markers, significant_lines
 

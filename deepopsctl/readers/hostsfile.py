@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ipaddress
 
-from deepopsctl.draft import Draft, NodeEntry
+from deepopsctl.draft import Draft
+from deepopsctl.entries import NodeEntry
 from deepopsctl.nodelist import shorten
 from deepopsctl.problems import Problems, RefusedError
 from deepopsctl.readers.detect import is_ip_address

@@ -8,7 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from deepopsctl import values
-from deepopsctl.draft import Draft, NodeEntry
+from deepopsctl.draft import Draft
+from deepopsctl.entries import NodeEntry
 from deepopsctl.model import Role
 from deepopsctl.nodelist import shorten
 from deepopsctl.problems import Problems, RefusedError

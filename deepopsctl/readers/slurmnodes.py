@@ -8,7 +8,8 @@ from itertools import groupby
 
 from deepopsctl import values
 from deepopsctl.carryover import Carryover
-from deepopsctl.draft import Draft, NodeEntry, PartitionEntry
+from deepopsctl.draft import Draft
+from deepopsctl.entries import NodeEntry, PartitionEntry
 from deepopsctl.model import Gpus, Partition, Role
 from deepopsctl.nodelist import expand, fold_in_order, pair, shorten
 from deepopsctl.problems import RefusedError

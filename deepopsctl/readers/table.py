@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TypeVar
 
 from deepopsctl import values
-from deepopsctl.draft import Draft, NodeEntry
+from deepopsctl.draft import Draft
+from deepopsctl.entries import NodeEntry
 from deepopsctl.gpuspec import join_kinds
 from deepopsctl.model import Gpus, Role
 from deepopsctl.problems import Problems, RefusedError

@@ -232,14 +232,8 @@ def _switch(gpu, mode):
 
 
 def _mode_of(gpu):
-    query = [
-        "nvidia-smi",
-        "-i",
-        gpu["address"],
-        "--query-gpu=mig.mode.current,mig.mode.pending",
-        "--format=csv,noheader",
-    ]
-    worked, shown = run(query)
+    query = ["--query-gpu=mig.mode.current,mig.mode.pending", "--format=csv,noheader"]
+    worked, shown = run(["nvidia-smi", "-i", gpu["address"]] + query)
     return tuple(_mode(word.strip()) for word in shown.split(",")) if worked else (None, None)
 
 

@@ -16,12 +16,13 @@ from click.testing import CliRunner, Result
 
 from deepopsctl.burnin import Burnin, keep_results
 from deepopsctl.cli import cli
-from deepopsctl.events import Said, parse
+from deepopsctl.events import Said
 from deepopsctl.gpucheck.burncli import document
 from deepopsctl.gpucheck.burnjudge import judge_burn
 from deepopsctl.gpucheck.pack import packed
 from deepopsctl.outcome import RunOutcome
 from deepopsctl.progress import Progress
+from deepopsctl.rawevents import parse
 from deepopsctl.summary import RunSummary, TaskResult
 from deepopsctl.workspace import RunFolder
 from tests.nodeside import ROOT, load

@@ -5,8 +5,6 @@ from typing import Any
 import pytest
 
 from deepopsctl.events import (
-    CENSORED,
-    MAX_MESSAGE,
     Difference,
     HostResult,
     HostStarted,
@@ -16,8 +14,8 @@ from deepopsctl.events import (
     Status,
     TaskStarted,
     Totals,
-    parse,
 )
+from deepopsctl.rawevents import CENSORED, MAX_MESSAGE, parse
 
 
 def raw(event: str, stdout: str = "", **data: Any) -> dict[str, Any]:
