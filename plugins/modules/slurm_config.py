@@ -67,25 +67,48 @@ changes:
 """
 
 import os
-import time
 
 from ansible.module_utils import (
     node_changes,
     node_failure,
     node_files,
     node_record,
-    node_units,
     slurm_commands,
     slurm_effects,
+    slurm_in_force,
     slurm_refusals,
     slurm_running,
 )
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.slurm_effects import Effect
+from ansible.module_utils.slurm_in_force import UNIT
 
-UNIT = "slurmctld.service"
+SPEC = {
+    **node_record.STEP,
+    "verify": {"type": "bool", "default": False},
+    "not_yet": {"type": "list", "elements": "str", "default": []},
+    "primary": {"type": "bool", "default": True},
+    "start_timeout": {"type": "int", "default": 60},
+    "folder": {"type": "path", "default": "/etc/slurm"},
+    "slurm_conf": {"required": True},
+    "gres_conf": {"required": True},
+    "cgroup_conf": {"required": True},
+    "job_container_conf": {"default": ""},
+    "topology_conf": {"default": ""},
+}
 CONTAINER = "job_container.conf"
-RECONFIGURE = "slurmctld.reconfigure"
+ALWAYS, WHERE_GIVEN = ("slurm", "gres", "cgroup"), ("job_container", "topology")
+
+
+def path_of(given, name):
+    """Where a configuration file lives."""
+    return os.path.join(given["folder"], "%s.conf" % name)
+
+
+def files_of(given):
+    """{path: text} of the files that are wanted."""
+    names = (*ALWAYS, *(name for name in WHERE_GIVEN if given["%s_conf" % name]))
+    return {path_of(given, name): given["%s_conf" % name] for name in names}
 
 
 def current_texts(files):
@@ -134,136 +157,22 @@ def note_files(noted, files):
             noted.wrote(path, before, text.encode())
 
 
-def controller_answers(seconds):
-    """True once this host's slurmctld answers as primary or backup."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        status, output = slurm_commands.run(["scontrol", "ping"], 20)
-        if status == 0 and " UP" in output.upper():
-            return True
-        if node_units.show([UNIT])[UNIT].get("ActiveState") == "failed":
-            return False
-        time.sleep(0.2)
-    return False
-
-
-def due_action(effect):
-    """What slurmctld needs: '' for nothing, reconfigure, restart or start."""
-    if node_units.show([UNIT])[UNIT].get("ActiveState") != "active":
-        return "start"
-    if effect <= Effect.RECONFIGURE:
-        return "reconfigure" if effect == Effect.RECONFIGURE else ""
-    return "restart"
-
-
-def apply(effect, first, start_timeout):
-    """Make slurmctld use the files on disk. Returns (action, error)."""
-    action = due_action(effect)
-    if action == "":
-        return "", ""
-    if action == "reconfigure":
-        status, output = slurm_commands.run(["scontrol", "reconfigure"], 120)
-        return action, output if status else ""
-    slurm_commands.run(["systemctl", "reset-failed", UNIT], 60)
-    status, output = slurm_commands.run(["systemctl", "restart", UNIT], 120)
-    if status or not controller_answers(start_timeout):
-        return "", "slurmctld does not answer: %s\n%s" % (output, node_units.last_words(UNIT))
-    if not first:
-        # configless slurmds fetch the new files only when they are told to
-        slurm_commands.run(["scontrol", "reconfigure"], 120)
-    return action, ""
-
-
-def install(files, effect):
-    """Write the files, all or none, after noting on disk what has to follow."""
-    prepared = {}
-    try:
-        for path, content in files.items():
-            if node_files.read(path) != content.encode():
-                prepared[path] = node_files.prepare(path, content.encode(), (0, 0), 0o644)
-        if effect == Effect.RECONFIGURE:
-            node_record.mark_pending(RECONFIGURE, "configuration")
-        elif effect > Effect.RECONFIGURE:
-            node_record.mark_pending(UNIT, "configuration")
-        for path, temporary in prepared.items():
-            node_files.put_in_place(temporary, path)
-    finally:
-        for temporary in prepared.values():
-            node_files.discard(temporary)
-
-
-def with_pending(effect):
-    """The effect, raised by what an interrupted call left undone."""
-    if node_record.is_pending(UNIT):
-        return max(effect, Effect.RESTART_SLURMCTLD)
-    if node_record.is_pending(RECONFIGURE):
-        return max(effect, Effect.RECONFIGURE)
-    return effect
-
-
-def put_back(old, effect, start_timeout):
-    """The old configuration, in force again."""
-    for path, content in old.items():
-        if content is None:
-            os.unlink(path)
-        else:
-            node_files.write(path, content, (0, 0), 0o644, [])
-    apply(max(effect, Effect.RECONFIGURE), True, start_timeout)
-
-
-def clear_pending():
-    node_record.clear_pending(UNIT)
-    node_record.clear_pending(RECONFIGURE)
-
-
 def unit_entries(actions):
     return [node_changes.entry("unit", UNIT, action) for action in actions if action]
-
-
-def stand_by(files, dry):
-    """Keep the files ready on a controller that does not serve; returns what slurmctld needs."""
-    facts = node_units.show([UNIT])[UNIT]
-    serves = facts.get("ActiveState") == "active" or facts.get("UnitFileState") == "enabled"
-    if not dry:
-        install(files, Effect.NONE)
-        if serves:
-            slurm_commands.run(["systemctl", "disable", "--now", "--quiet", UNIT], 120)
-    return ["stop"] if serves else []
-
-
-def serve(module, files, effect, keys):
-    """Install and apply; fail with the old configuration back in force. Returns what slurmctld needed."""
-    old = {path: node_files.read(path) for path in files}
-    first = old[conf_of(files)] is None
-    if not node_units.is_enabled(node_units.show([UNIT])[UNIT]):
-        slurm_commands.run(["systemctl", "enable", "--quiet", UNIT], 60)
-    install(files, effect)
-    start_timeout = module.params["start_timeout"]
-    action, error = apply(effect, first, start_timeout)
-    if error:
-        hint = "see `journalctl -u slurmctld` on the controller"
-        if not first:
-            put_back(old, effect, start_timeout)
-            hint = "the old configuration is in force again; correct %s and deploy again" % ", ".join(keys)
-        clear_pending()
-        module.fail_json(msg="Slurm did not accept the new configuration: %s" % error, hint=hint)
-    clear_pending()
-    return [action]
-
-
-def would_serve(effect):
-    """What slurmctld would need; a unit that does not run yet is enabled with its start."""
-    facts = node_units.show([UNIT])[UNIT]
-    action = due_action(effect)
-    return [action] if action == "start" or node_units.is_enabled(facts) else [action, "enable"]
 
 
 def converge(module, files, effect, keys):
     """Make it so, or say what would be done; returns what slurmctld needs."""
     if not module.params["primary"]:
-        return stand_by(files, module.check_mode)
-    needs = would_serve(effect)
-    return needs if module.check_mode else serve(module, files, effect, keys) + needs[1:]
+        return slurm_in_force.stand_by(files, module.check_mode)
+    needs = slurm_in_force.would_serve(effect)
+    if module.check_mode:
+        return needs
+    first = node_files.read(conf_of(files)) is None
+    try:
+        return slurm_in_force.serve(files, effect, keys, first, module.params["start_timeout"]) + needs[1:]
+    except slurm_in_force.NotAcceptedError as error:
+        module.fail_json(msg=str(error), hint=error.hint)
 
 
 def refusals(module, files, current, found):
@@ -277,68 +186,57 @@ def refusals(module, files, current, found):
     return slurm_refusals.of(slurm_refusals.certain(found, module.params["not_yet"]))
 
 
-def main():
-    module = AnsibleModule(
-        argument_spec={
-            **node_record.STEP,
-            "verify": {"type": "bool", "default": False},
-            "not_yet": {"type": "list", "elements": "str", "default": []},
-            "primary": {"type": "bool", "default": True},
-            "start_timeout": {"type": "int", "default": 60},
-            "folder": {"type": "path", "default": "/etc/slurm"},
-            "slurm_conf": {"required": True},
-            "gres_conf": {"required": True},
-            "cgroup_conf": {"required": True},
-            "job_container_conf": {"default": ""},
-            "topology_conf": {"default": ""},
-        },
-        supports_check_mode=True,
-    )
-    folder = module.params["folder"]
-    files = {
-        os.path.join(folder, "%s.conf" % name): module.params["%s_conf" % name] for name in ("slurm", "gres", "cgroup")
-    }
-    container = os.path.join(folder, CONTAINER)
-    optional = {
-        os.path.join(folder, "%s.conf" % name): module.params["%s_conf" % name]
-        for name in ("job_container", "topology")
-    }
-    files.update({path: text for path, text in optional.items() if text})
-    current = current_texts(files)
-    conf = conf_of(files)
-    dry = module.check_mode or module.params["verify"]
-    if dry and current[conf] and not current[conf].encode().startswith(slurm_running.OURS):
-        # a person's, with lines that only slurmctld can add up: slurm_adopt says what becomes of it
-        module.exit_json(changed=True, effect="restart_slurmctld", keys=[], changes=[], diff=[])
+def differences(given, files, current):
+    """What slurm.conf changes, and whether jobs' folders do."""
+    conf, container = conf_of(files), path_of(given, "job_container")
     found = slurm_effects.changes(current[conf], files[conf]) if current[conf] else []
     if current.get(container) and current[container] != files[container]:
         found.append(slurm_effects.Change(CONTAINER, "old", "new", Effect.DRAIN_FIRST))
+    return found
+
+
+def take_away(noted, given):
+    """Files of ours that nothing reads any more."""
+    entries = []
+    for path in [path_of(given, name) for name in WHERE_GIVEN if not given["%s_conf" % name]]:
+        if (node_files.read(path) or b"").startswith(slurm_running.OURS):
+            node_files.take_away(noted, path)
+            entries.append(noted.changes[-1])
+    return entries
+
+
+def main():
+    module = AnsibleModule(argument_spec=SPEC, supports_check_mode=True)
+    given = module.params
+    files = files_of(given)
+    current = current_texts(files)
+    dry, conf = module.check_mode or given["verify"], current[conf_of(files)]
+    if dry and conf and not conf.encode().startswith(slurm_running.OURS):
+        # a person's, with lines that only slurmctld can add up: slurm_adopt says what becomes of it
+        module.exit_json(changed=True, effect="restart_slurmctld", keys=[], changes=[], diff=[])
+    found = differences(given, files, current)
     blocked = refusals(module, files, current, found)
     if blocked and not module.check_mode:
         message, hint = blocked[0]
         module.fail_json(msg="%s; nothing was changed" % message, hint=hint)
-    if module.params["verify"]:
+    if given["verify"]:
         module.exit_json(changed=False, effect="none", keys=[], changes=[])
     effect, keys = required_effect(files, current, found)
-    effect = with_pending(effect)
+    effect = slurm_in_force.with_pending(effect)
     noted = node_changes.Noted(module.check_mode)
     note_files(noted, files)
     entries = noted.changes + key_entries(found)
     with node_failure.told(module.fail_json, "the old configuration is still in force: %s"):
         entries += unit_entries(converge(module, files, effect, keys))
-    for path in [path for path in optional if path not in files]:
-        if (node_files.read(path) or b"").startswith(slurm_running.OURS):
-            # nothing reads it any more
-            node_files.take_away(noted, path)
-            entries.append(noted.changes[-1])
+    entries += take_away(noted, given)
     result = {"effect": effect.name.lower(), "keys": keys, "changed": bool(entries), "changes": entries}
     result["diff"] = noted.diffs
     if module.check_mode:
         result["deepops"] = {"blocked": [{"message": message, "hint": hint} for message, hint in blocked]}
         result["deepops_warnings"] = ["this would be refused: %s" % message for message, _hint in blocked]
         module.exit_json(**result)
-    record = node_record.items(files=files, units={UNIT: module.params["primary"]})
-    node_record.save(module.params["component"], module.params["step"], module.params["digest"], record)
+    record = node_record.items(files=files, units={UNIT: given["primary"]})
+    node_record.save(given["component"], given["step"], given["digest"], record)
     module.exit_json(**result)
 
 

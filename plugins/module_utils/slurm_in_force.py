@@ -1,0 +1,138 @@
+"""Have slurmctld use a configuration, with the smallest effect that will do; the old one again where it refuses."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from ansible.module_utils import node_files, node_record, node_units, slurm_commands
+from ansible.module_utils.slurm_effects import Effect
+
+UNIT = "slurmctld.service"
+RECONFIGURE = "slurmctld.reconfigure"
+
+
+class NotAcceptedError(Exception):
+    """slurmctld does not run with the new configuration; the hint says which one is in force."""
+
+    def __init__(self, message, hint):
+        super().__init__(message)
+        self.hint = hint
+
+
+def controller_answers(seconds):
+    """True once this host's slurmctld answers as primary or backup."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        status, output = slurm_commands.run(["scontrol", "ping"], 20)
+        if status == 0 and " UP" in output.upper():
+            return True
+        if node_units.show([UNIT])[UNIT].get("ActiveState") == "failed":
+            return False
+        time.sleep(0.2)
+    return False
+
+
+def due_action(effect):
+    """What slurmctld needs: '' for nothing, reconfigure, restart or start."""
+    if node_units.show([UNIT])[UNIT].get("ActiveState") != "active":
+        return "start"
+    if effect <= Effect.RECONFIGURE:
+        return "reconfigure" if effect == Effect.RECONFIGURE else ""
+    return "restart"
+
+
+def apply(effect, first, start_timeout):
+    """Make slurmctld use the files on disk. Returns (action, error)."""
+    action = due_action(effect)
+    if action == "":
+        return "", ""
+    if action == "reconfigure":
+        status, output = slurm_commands.run(["scontrol", "reconfigure"], 120)
+        return action, output if status else ""
+    slurm_commands.run(["systemctl", "reset-failed", UNIT], 60)
+    status, output = slurm_commands.run(["systemctl", "restart", UNIT], 120)
+    if status or not controller_answers(start_timeout):
+        return "", "slurmctld does not answer: %s\n%s" % (output, node_units.last_words(UNIT))
+    if not first:
+        # configless slurmds fetch the new files only when they are told to
+        slurm_commands.run(["scontrol", "reconfigure"], 120)
+    return action, ""
+
+
+def install(files, effect):
+    """Write the files, all or none, after noting on disk what has to follow."""
+    prepared = {}
+    try:
+        for path, content in files.items():
+            if node_files.read(path) != content.encode():
+                prepared[path] = node_files.prepare(path, content.encode(), (0, 0), 0o644)
+        if effect == Effect.RECONFIGURE:
+            node_record.mark_pending(RECONFIGURE, "configuration")
+        elif effect > Effect.RECONFIGURE:
+            node_record.mark_pending(UNIT, "configuration")
+        for path, temporary in prepared.items():
+            node_files.put_in_place(temporary, path)
+    finally:
+        for temporary in prepared.values():
+            node_files.discard(temporary)
+
+
+def with_pending(effect):
+    """The effect, raised by what an interrupted call left undone."""
+    if node_record.is_pending(UNIT):
+        return max(effect, Effect.RESTART_SLURMCTLD)
+    if node_record.is_pending(RECONFIGURE):
+        return max(effect, Effect.RECONFIGURE)
+    return effect
+
+
+def put_back(old, effect, start_timeout):
+    """The old configuration, in force again."""
+    for path, content in old.items():
+        if content is None:
+            os.unlink(path)
+        else:
+            node_files.write(path, content, (0, 0), 0o644, [])
+    apply(max(effect, Effect.RECONFIGURE), True, start_timeout)
+
+
+def clear_pending():
+    node_record.clear_pending(UNIT)
+    node_record.clear_pending(RECONFIGURE)
+
+
+def stand_by(files, dry):
+    """Keep the files ready on a controller that does not serve; returns what slurmctld needs."""
+    facts = node_units.show([UNIT])[UNIT]
+    serves = facts.get("ActiveState") == "active" or facts.get("UnitFileState") == "enabled"
+    if not dry:
+        install(files, Effect.NONE)
+        if serves:
+            slurm_commands.run(["systemctl", "disable", "--now", "--quiet", UNIT], 120)
+    return ["stop"] if serves else []
+
+
+def serve(files, effect, keys, first, start_timeout):
+    """Install and apply; returns what slurmctld needed. Raises NotAcceptedError with the old files back in force."""
+    old = {path: node_files.read(path) for path in files}
+    if not node_units.is_enabled(node_units.show([UNIT])[UNIT]):
+        slurm_commands.run(["systemctl", "enable", "--quiet", UNIT], 60)
+    install(files, effect)
+    action, error = apply(effect, first, start_timeout)
+    if error:
+        hint = "see `journalctl -u slurmctld` on the controller"
+        if not first:
+            put_back(old, effect, start_timeout)
+            hint = "the old configuration is in force again; correct %s and deploy again" % ", ".join(keys)
+        clear_pending()
+        raise NotAcceptedError("Slurm did not accept the new configuration: %s" % error, hint)
+    clear_pending()
+    return [action]
+
+
+def would_serve(effect):
+    """What slurmctld would need; a unit that does not run yet is enabled with its start."""
+    facts = node_units.show([UNIT])[UNIT]
+    action = due_action(effect)
+    return [action] if action == "start" or node_units.is_enabled(facts) else [action, "enable"]
