@@ -25,6 +25,10 @@ class Noted:
     def did(self, kind, name, action, **more):
         self.changes.append(entry(kind, name, action, **more))
 
+    def result(self, **more):
+        """What the module returns of it."""
+        return {"changed": bool(self.changes), "changes": self.changes, "diff": self.diffs, **more}
+
     def wrote(self, path, before, after):
         """A file got another content: bytes, and None before where there was no file."""
         texts = [(content or b"").decode(errors="replace") for content in (before, after)]
@@ -38,6 +42,14 @@ class Noted:
         self.diffs.append({"before": texts[0], "after": texts[1], "before_header": path, "after_header": path})
         # only a plan shows it
         self.did("file", path, "write", **({"diff": difference, "new": new} if self.dry else {}))
+
+
+def refused(blocked):
+    """What a module returns in check mode of what it would refuse: (message, hint) each."""
+    return {
+        "deepops": {"blocked": [{"message": message, "hint": hint} for message, hint in blocked]},
+        "deepops_warnings": ["this would be refused: %s" % message for message, _hint in blocked],
+    }
 
 
 def unified(before, after):

@@ -149,7 +149,7 @@ def main():
     with node_failure.told(module.fail_json):
         elsewhere = converge(source)
     noted = source.noted
-    module.exit_json(changed=bool(noted.changes), changes=noted.changes, elsewhere=elsewhere, diff=noted.diffs)
+    module.exit_json(**noted.result(elsewhere=elsewhere))
 
 
 if __name__ == "__main__":

@@ -178,7 +178,7 @@ def main():
     if not module.check_mode:
         with node_failure.told(module.fail_json):
             version = converge(module, noted)
-    module.exit_json(changed=bool(noted.changes), changes=noted.changes, version=version, diff=noted.diffs)
+    module.exit_json(**noted.result(version=version))
 
 
 if __name__ == "__main__":

@@ -56,13 +56,11 @@ elapsed_s: {description: Seconds the suite took., type: float, returned: always}
 
 import getpass
 import os
-import time
 from typing import Any, Dict
 
-from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.deepops_gpu import hangup
 from ansible.module_utils.deepops_monitoring import alerting, dashboards, scraped, suite, telling, web
-from ansible.module_utils.deepops_smoke import command, session
+from ansible.module_utils.deepops_smoke import asmodule, session
 
 SPEC = {
     "enabled": {"type": "bool", "default": True},
@@ -77,8 +75,6 @@ SPEC = {
     "grafana_password": {"type": "str", "default": "", "no_log": True},
     "ca": {"type": "path", "default": ""},
     "patience": {"type": "float", "default": 90},
-    "queue_timeout": {"type": "int", "default": 20},
-    "reservation": {"type": "str", "default": ""},
 }
 # how long the jobs may be held: longer than anything of the suite takes (seconds; Slurm's limit is in minutes)
 HELD_S, HELD_MINUTES = 540, 9
@@ -118,28 +114,20 @@ def services_of(given: Dict[str, Any]) -> suite.Services:
     return suite.Services(service("prometheus"), service("alertmanager"), grafana if given["grafana"] else None)
 
 
-def main() -> None:
-    module = AnsibleModule(argument_spec=SPEC, supports_check_mode=True)
-    given = module.params
-    if module.check_mode:
-        module.exit_json(changed=False, deepops={"checks": []}, elapsed_s=0.0, msg="check mode: nothing is tried")
+def tried(given: Dict[str, Any]) -> Dict[str, Any]:
+    """The whole suite; one check says so where there is no monitoring."""
     if not given["enabled"]:
         text = "monitoring_enabled is false: nothing to test"
-        module.exit_json(
-            changed=False,
-            deepops={"checks": [telling.skip("monitoring-enabled", given["cluster"], text)]},
-            elapsed_s=0.0,
-        )
-    started = time.monotonic()
-    command.use_reservation(given["reservation"])
-    inputs = inputs_of(given)
-
+        return {"checks": [telling.skip("monitoring-enabled", given["cluster"], text)]}
     jobs = session.Session(
         os.urandom(3).hex(), getpass.getuser(), given["queue_timeout"], HELD_S, suite.SUITE, HELD_MINUTES
     )
     hangup.watch(jobs.close)
-    checks = suite.run(inputs, services_of(given), jobs)
-    module.exit_json(changed=False, deepops={"checks": checks}, elapsed_s=round(time.monotonic() - started, 1))
+    return {"checks": suite.run(inputs_of(given), services_of(given), jobs)}
+
+
+def main() -> None:
+    asmodule.carry_out(SPEC, tried)
 
 
 if __name__ == "__main__":

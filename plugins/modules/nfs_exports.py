@@ -210,7 +210,7 @@ def main():
     with node_failure.told(module.fail_json):
         converge(step)
     noted = step.noted
-    module.exit_json(changed=bool(noted.changes), changes=noted.changes, diff=noted.diffs, kept=step.kept)
+    module.exit_json(**noted.result(kept=step.kept))
 
 
 if __name__ == "__main__":

@@ -219,7 +219,7 @@ def main():
     with node_failure.told(module.fail_json):
         packages = converge(step)
     noted = step.noted
-    module.exit_json(changed=bool(noted.changes), changes=noted.changes, packages=packages, diff=noted.diffs)
+    module.exit_json(**noted.result(packages=packages))
 
 
 if __name__ == "__main__":

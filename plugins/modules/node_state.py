@@ -241,14 +241,8 @@ def main():
     # the record, or the note of a restart, on a full disk
     with node_failure.told(step.fail):
         packages = converge(step, wanted)
-    module.exit_json(
-        changed=bool(step.noted.changes),
-        actions=step.actions,
-        changes=step.noted.changes,
-        packages=packages,
-        probes=run_probes(wanted["probes"]),
-        diff=step.noted.diffs,
-    )
+    probes = run_probes(wanted["probes"])
+    module.exit_json(**step.noted.result(actions=step.actions, packages=packages, probes=probes))
 
 
 if __name__ == "__main__":

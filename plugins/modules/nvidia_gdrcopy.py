@@ -90,7 +90,7 @@ def main():
         if not module.check_mode:
             record = node_record.items(files=(FILE, RUNS) if given["wanted"] else (FILE,))
             node_record.save(given["component"], given["step"], given["digest"], record)
-    module.exit_json(changed=bool(noted.changes), changes=noted.changes, diff=noted.diffs)
+    module.exit_json(**noted.result())
 
 
 if __name__ == "__main__":

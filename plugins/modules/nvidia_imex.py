@@ -87,7 +87,7 @@ class Step:
         if busy:
             message = "%s on %s, and %s" % (what, self.wanted["node"], busy)
             hint = "drain the nodes of the domain, wait for their jobs, deploy again"
-            self.blocked.append({"message": message, "hint": hint})
+            self.blocked.append((message, hint))
             if not self.noted.dry:
                 raise node_failure.HintedError(message, hint)
 
@@ -194,11 +194,7 @@ def main():
             runs = node_units.is_active(node_units.show([UNIT])[UNIT])
             record = node_record.items(files=[FILE], units={UNIT: True} if given["peers"] and runs else {})
             node_record.save(given["component"], given["step"], given["digest"], record)
-    result = {"changed": bool(step.noted.changes), "changes": step.noted.changes, "diff": step.noted.diffs}
-    if module.check_mode:
-        result["deepops"] = {"blocked": step.blocked}
-        result["deepops_warnings"] = ["this would be refused: %s" % entry["message"] for entry in step.blocked]
-    module.exit_json(**result)
+    module.exit_json(**step.noted.result(**(node_changes.refused(step.blocked) if module.check_mode else {})))
 
 
 if __name__ == "__main__":

@@ -172,7 +172,7 @@ def refuse_busy(step, todo):
     if not step.noted.dry:
         step.noted.changes = []
         step.fail(message, hint)
-    step.blocked.append({"message": message, "hint": hint})
+    step.blocked.append((message, hint))
 
 
 def cut(step, gpus):
@@ -249,12 +249,9 @@ def main():
             uninstall(step)
         if not module.check_mode:
             node_record.save(given["component"], given["step"], given["digest"], record(step, gpus))
-    result = {"changed": bool(step.noted.changes), "changes": step.noted.changes, "diff": step.noted.diffs}
-    result["layout"] = {str(minor): nvidia_mig_driver.say_now(gpu) for minor, gpu in sorted((gpus or {}).items())}
-    if module.check_mode:
-        result["deepops"] = {"blocked": step.blocked}
-        result["deepops_warnings"] = ["this would be refused: %s" % entry["message"] for entry in step.blocked]
-    module.exit_json(**result)
+    layout = {str(minor): nvidia_mig_driver.say_now(gpu) for minor, gpu in sorted((gpus or {}).items())}
+    refusals = node_changes.refused(step.blocked) if module.check_mode else {}
+    module.exit_json(**step.noted.result(layout=layout, **refusals))
 
 
 if __name__ == "__main__":

@@ -77,7 +77,7 @@ def main():
         if not module.check_mode:
             record = node_record.items(files=(FILE, RUNS) if verdict["load"] else (FILE,))
             node_record.save(given["component"], given["step"], given["digest"], record)
-    module.exit_json(changed=bool(noted.changes), changes=noted.changes, path=verdict["why"], diff=noted.diffs)
+    module.exit_json(**noted.result(path=verdict["why"]))
 
 
 if __name__ == "__main__":

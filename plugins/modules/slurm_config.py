@@ -232,9 +232,7 @@ def main():
     result = {"effect": effect.name.lower(), "keys": keys, "changed": bool(entries), "changes": entries}
     result["diff"] = noted.diffs
     if module.check_mode:
-        result["deepops"] = {"blocked": [{"message": message, "hint": hint} for message, hint in blocked]}
-        result["deepops_warnings"] = ["this would be refused: %s" % message for message, _hint in blocked]
-        module.exit_json(**result)
+        module.exit_json(**result, **node_changes.refused(blocked))
     record = node_record.items(files=files, units={UNIT: given["primary"]})
     node_record.save(given["component"], given["step"], given["digest"], record)
     module.exit_json(**result)

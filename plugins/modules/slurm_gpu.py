@@ -41,11 +41,10 @@ elapsed_s: {description: Seconds the suite took., type: float, returned: always}
 
 import getpass
 import os
-import time
+from typing import Any, Dict
 
-from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.deepops_gpu import hangup, inputs, paths, suite
-from ansible.module_utils.deepops_smoke import command
+from ansible.module_utils.deepops_smoke import asmodule
 
 SPEC = {
     "cluster": {"type": "str", "required": True},
@@ -53,20 +52,13 @@ SPEC = {
     "declared": {"type": "dict", "required": True},
     "program": {"type": "str", "required": True},
     "gpu_timeout": {"type": "float", "default": 120},
-    "queue_timeout": {"type": "int", "default": 20},
-    "reservation": {"type": "str", "default": ""},
     "libraries": {"type": "dict", "default": {}},
     "libraries_folder": {"type": "path", "default": ""},
 }
 
 
-def main() -> None:
-    module = AnsibleModule(argument_spec=SPEC, supports_check_mode=True)
-    given = module.params
-    if module.check_mode:
-        module.exit_json(changed=False, deepops={"checks": [], "gpus": []}, elapsed_s=0.0, msg="check mode: no jobs")
-    started = time.monotonic()
-    command.use_reservation(given["reservation"])
+def tried(given: Dict[str, Any]) -> Dict[str, Any]:
+    """The whole suite, and each node's result."""
     known = inputs.declared(given["declared"])
     taken = inputs.Inputs(
         cluster=given["cluster"],
@@ -82,11 +74,11 @@ def main() -> None:
     jobs = suite.Jobs(os.urandom(3).hex(), taken)
     hangup.watch(jobs.abandon)
     found = suite.run(taken, jobs)
-    module.exit_json(
-        changed=False,
-        deepops={"checks": found.checks, "gpus": found.results},
-        elapsed_s=round(time.monotonic() - started, 1),
-    )
+    return {"checks": found.checks, "gpus": found.results}
+
+
+def main() -> None:
+    asmodule.carry_out(SPEC, tried)
 
 
 if __name__ == "__main__":

@@ -46,10 +46,9 @@ elapsed_s: {description: Seconds the suite took., type: float, returned: always}
 
 import getpass
 import os
-import time
+from typing import Any, Dict
 
-from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.deepops_smoke import command, conductor, expected, inputs, session
+from ansible.module_utils.deepops_smoke import asmodule, command, conductor, expected, inputs, session
 
 SPEC = {
     "cluster": {"type": "str", "required": True},
@@ -60,9 +59,7 @@ SPEC = {
     "hardware": {"type": "list", "elements": "dict", "default": []},
     "reports": {"type": "dict", "default": {}},
     "job_directories": {"type": "dict", "default": {}},
-    "queue_timeout": {"type": "int", "default": 20},
     "run_timeout": {"type": "int", "default": 30},
-    "reservation": {"type": "str", "default": ""},
 }
 
 
@@ -73,13 +70,8 @@ def expand(names: str) -> list[str]:
     return command.run(["scontrol", "show", "hostnames", names]).out.split()
 
 
-def main() -> None:
-    module = AnsibleModule(argument_spec=SPEC, supports_check_mode=True)
-    given = module.params
-    if module.check_mode:
-        module.exit_json(changed=False, deepops={"checks": []}, elapsed_s=0.0, msg="check mode: no jobs are submitted")
-    started = time.monotonic()
-    command.use_reservation(given["reservation"])
+def tried(given: Dict[str, Any]) -> Dict[str, Any]:
+    """The whole suite."""
     wanted = expected.nodes(given["nodes"], given["hardware"], expand)
     known = [node.name for node in wanted.values() if node.cpus] or list(wanted)
     given_inputs = inputs.Inputs(
@@ -93,8 +85,11 @@ def main() -> None:
         directories=given["job_directories"],
     )
     jobs = session.Session(os.urandom(3).hex(), given_inputs.user, given["queue_timeout"], given["run_timeout"])
-    checks = conductor.run(given_inputs, jobs)
-    module.exit_json(changed=False, deepops={"checks": checks}, elapsed_s=round(time.monotonic() - started, 1))
+    return {"checks": conductor.run(given_inputs, jobs)}
+
+
+def main() -> None:
+    asmodule.carry_out(SPEC, tried)
 
 
 if __name__ == "__main__":

@@ -45,11 +45,10 @@ elapsed_s: {description: Seconds the suite took., type: float, returned: always}
 
 import getpass
 import os
-import time
+from typing import Any, Dict
 
-from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.deepops_gpu import hangup
-from ansible.module_utils.deepops_smoke import command, session
+from ansible.module_utils.deepops_smoke import asmodule, session
 from ansible.module_utils.deepops_storagecheck import crew, inputs, suite
 
 SPEC = {
@@ -61,18 +60,11 @@ SPEC = {
     "size_mb": {"type": "int", "default": 64},
     "seconds": {"type": "float", "default": 5},
     "timeout": {"type": "float", "default": 15},
-    "queue_timeout": {"type": "int", "default": 20},
-    "reservation": {"type": "str", "default": ""},
 }
 
 
-def main() -> None:
-    module = AnsibleModule(argument_spec=SPEC, supports_check_mode=True)
-    given = module.params
-    if module.check_mode:
-        module.exit_json(changed=False, deepops={"checks": []}, elapsed_s=0.0, msg="check mode: no jobs are submitted")
-    started = time.monotonic()
-    command.use_reservation(given["reservation"])
+def tried(given: Dict[str, Any]) -> Dict[str, Any]:
+    """The whole suite."""
     taken = suite.Inputs(
         cluster=given["cluster"],
         submit=given["submit_host"],
@@ -94,8 +86,11 @@ def main() -> None:
         jobs.close()
 
     hangup.watch(leave)
-    checks = suite.run(taken, jobs, agents)
-    module.exit_json(changed=False, deepops={"checks": checks}, elapsed_s=round(time.monotonic() - started, 1))
+    return {"checks": suite.run(taken, jobs, agents)}
+
+
+def main() -> None:
+    asmodule.carry_out(SPEC, tried)
 
 
 if __name__ == "__main__":

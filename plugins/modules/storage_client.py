@@ -262,7 +262,7 @@ def main():
             if not module.check_mode:
                 save(step, held)
     noted = step.noted
-    module.exit_json(changed=bool(noted.changes), changes=noted.changes, packages=packages, diff=noted.diffs)
+    module.exit_json(**noted.result(packages=packages))
 
 
 if __name__ == "__main__":

@@ -146,7 +146,7 @@ def main():
         waiting = converge(module, noted)
     for path in waiting:
         module.warn("%s is not there: a project's folder is made by whoever gives it to its people" % path)
-    module.exit_json(changed=bool(noted.changes), changes=noted.changes, waiting=waiting, diff=noted.diffs)
+    module.exit_json(**noted.result(waiting=waiting))
 
 
 if __name__ == "__main__":
