@@ -11,7 +11,7 @@ docs/reference/gpu-models.md is written from these tables by scripts/gpu-model-t
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -181,19 +181,3 @@ def models_of(kind: str) -> tuple[GpuModel, ...]:
 def profiles_of(kind: str) -> dict[str, MigProfile]:
     """The MIG profiles that GPUs of a gres type may be cut into; {} where none of them can be, or none is known."""
     return {name: profile for model in models_of(kind) for name, profile in model.mig.items()}
-
-
-def gres_types(products: Iterable[str]) -> dict[str, str]:
-    """Product -> gres type for all known products of one cluster.
-
-    The type is the model alone. Where a cluster has variants of one model with different memory, a job could not ask
-    for the one it needs: there, all of them carry their memory (`a100_40gb`, `a100_80gb`).
-    """
-    found = {product: model for product in products if (model := find_product(product))}
-    sizes: dict[str, set[int]] = {}
-    for model in found.values():
-        sizes.setdefault(model.type, set()).add(model.memory_gb)
-    return {
-        product: model.type if len(sizes[model.type]) == 1 else model.typed_with_memory
-        for product, model in found.items()
-    }

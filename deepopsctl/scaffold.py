@@ -81,12 +81,6 @@ def replace_cluster(path: Path, cluster: Cluster, carryover: Carryover | None = 
     return directory
 
 
-def _unwritable(path: Path, error: OSError) -> InputError:
-    return InputError.single(
-        str(path), f"can't be written: {error.strerror}", "check its permissions, or choose another folder"
-    )
-
-
 def _leave_settings(directory: ClusterDir, carryover: Carryover) -> None:
     """An existing settings.yml or vault is a person's: name what would have gone into it."""
     hint = f"set it in {directory.settings.name}, or import into a new directory"

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -147,11 +147,10 @@ def changes(old: str, new: str) -> list[Change]:
     return sorted(found, key=lambda change: change.key.lower())
 
 
-def effect_of(old: str, new: str) -> tuple[Effect, list[str]]:
-    """How the change from one slurm.conf to another takes effect, and the keys that changed."""
-    found = changes(old, new)
-    strongest = max((change.effect for change in found), default=Effect.NONE)
-    return strongest, list(dict.fromkeys(change.key.split()[0].partition("=")[0] for change in found))
+def strongest(found: Sequence[Change]) -> tuple[Effect, list[str]]:
+    """How changes take effect together, and the keys that they are of."""
+    effect = max((change.effect for change in found), default=Effect.NONE)
+    return effect, list(dict.fromkeys(change.key.split()[0].partition("=")[0] for change in found))
 
 
 def things(text: str, kind: str) -> dict[str, dict[str, str]]:

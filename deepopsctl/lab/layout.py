@@ -11,8 +11,6 @@ from deepopsctl.errors import InputError, Problem
 from deepopsctl.model import Gpus, Role
 
 DEFAULT_OS = "debian13"
-MAX_COMPUTE = 150
-MAX_LOGIN = 80
 MAX_GPUS = 16
 
 ROLE_ORDER = (Role.CONTROLLER, Role.COMPUTE, Role.LOGIN)

@@ -20,7 +20,6 @@ from deepopsctl.yamltext import Document
 
 # The variables read here; others of that kind are named as left out.
 MOUNTS, EXPORTS, CLIENTS = "nfs_mounts", "nfs_exports", "nfs_client_group"
-READ = (MOUNTS, EXPORTS, CLIENTS)
 
 # `{{ groups['slurm-master'][0] }}`: all that DeepOps's own files have for a server
 _GROUP = re.compile(r"\{\{\s*groups\[(['\"])([A-Za-z0-9_-]+)\1\]\s*(?:\[0\]|\|\s*first)\s*\}\}")

@@ -12,8 +12,6 @@ FIELDS = (
     "User", "Timestamp", "Reason",
 )  # fmt: skip
 COMMAND = ("sinfo", "--noheader", "--all", "--Node", "-O", layout(FIELDS))
-# of a node's states, one of these is what it is; the others are flags
-BASES = ("allocated", "blocked", "down", "error", "future", "idle", "mixed", "unknown")
 
 
 @dataclass(frozen=True)

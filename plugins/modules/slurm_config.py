@@ -120,8 +120,7 @@ def required_effect(files, current, found):
     """The strongest effect of the changed files, and the keys."""
     if not current[conf_of(files)]:
         return Effect.RESTART_SLURMCTLD, ["(first configuration)"]
-    effect = max([change.effect for change in found] or [Effect.NONE])
-    keys = list(dict.fromkeys(change.key.split()[0].partition("=")[0] for change in found))
+    effect, keys = slurm_effects.strongest(found)
     for path in files:
         if path != conf_of(files) and current[path] != files[path]:
             keys.append(os.path.basename(path))

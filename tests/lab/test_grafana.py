@@ -20,7 +20,6 @@ from tests.lab.monitored import MonitoredCluster
 OLD, NEW = "13.2.2", "13.2.3"
 PASSWORD = "/etc/grafana/deepops-admin-password"
 DATA_SOURCES = "/etc/grafana/provisioning/datasources/deepopsctl.yaml"
-DROPIN = "/etc/systemd/system/grafana-server.service.d/deepopsctl.conf"
 DASHBOARD = "/usr/local/share/deepopsctl/dashboards/deepops-gpus.json"
 
 

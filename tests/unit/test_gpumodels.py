@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from deepopsctl.gpumodels import MODELS, Generation, GpuModel, Modules, find_product, gres_types, models_of
+from deepopsctl.gpumodels import MODELS, Generation, GpuModel, Modules, find_product, models_of
 from deepopsctl.migprofiles import FAMILIES, compute_slices, fit, slice_files
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -91,19 +91,6 @@ class TestModels:
 
 
 class TestGresTypes:
-    def test_one_variant_is_called_by_its_model(self) -> None:
-        found = gres_types(["NVIDIA A100-SXM4-80GB", "NVIDIA A100 80GB PCIe", "NVIDIA L40S"])
-
-        assert set(found.values()) == {"a100", "l40s"}
-
-    def test_variants_that_differ_in_memory_carry_it_all_of_them(self) -> None:
-        found = gres_types(["NVIDIA A100-SXM4-40GB", "NVIDIA A100-SXM4-80GB", "NVIDIA H100 NVL"])
-
-        assert list(found.values()) == ["a100_40gb", "a100_80gb", "h100"]
-
-    def test_a_product_nobody_knows_is_left_out(self) -> None:
-        assert gres_types(["NVIDIA Z1000"]) == {}
-
     def test_a_type_with_memory_stands_for_that_variant(self) -> None:
         assert {model.memory_gb for model in models_of("a100")} == {40, 80}
         assert {model.memory_gb for model in models_of("a100_80gb")} == {80}

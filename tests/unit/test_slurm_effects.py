@@ -13,11 +13,11 @@ from deepopsctl.slurm_effects import (
     POLICIES,
     Effect,
     changes,
-    effect_of,
     expand,
     fold,
     parse_conf,
     slurmd_generation,
+    strongest,
 )
 
 CONF = """\
@@ -31,6 +31,10 @@ ProctrackType=proctrack/cgroup
 NodeName=n[1-2] CPUs=4 State=UNKNOWN
 PartitionName=cpu Nodes=n[1-2] MaxTime=INFINITE State=UP
 """
+
+
+def effect_of(old: str, new: str) -> tuple[Effect, list[str]]:
+    return strongest(changes(old, new))
 
 
 @pytest.mark.parametrize(

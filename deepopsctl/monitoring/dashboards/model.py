@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-GREEN, ORANGE, RED, BLUE, GREY = "green", "orange", "red", "blue", "text"
+GREEN, ORANGE, RED, BLUE = "green", "orange", "red", "blue"
 
 
 class Unit(StrEnum):
