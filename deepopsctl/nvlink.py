@@ -69,7 +69,7 @@ class NvlinkDraft:
 
 
 class _Checker:
-    def __init__(self, gpus_of: Mapping[str, Gpus | None], problems: Problems, incomplete: bool) -> None:  # noqa: FBT001 (private)
+    def __init__(self, gpus_of: Mapping[str, Gpus | None], problems: Problems, incomplete: bool) -> None:  # noqa: FBT001 (the draft's, as above)
         self.gpus_of, self.problems, self.incomplete = gpus_of, problems, incomplete
         self.names: set[str] = set()
         self.domain_of: dict[str, str] = {}

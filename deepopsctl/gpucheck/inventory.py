@@ -91,7 +91,7 @@ def ecc_facts(nvml: Nvml, handle: abi.Handle) -> dict[str, Any] | None:
         return None
 
     def errors(kind: int, since: int) -> int | None:
-        return known(lambda: nvml.number("nvmlDeviceGetTotalEccErrors", handle, kind, since, kind=ctypes.c_ulonglong))  # type: ignore[no-any-return]
+        return known(lambda: nvml.number("nvmlDeviceGetTotalEccErrors", handle, kind, since, kind=ctypes.c_ulonglong))  # type: ignore[no-any-return]  # NVML is called through ctypes
 
     return {
         "mode": modes,

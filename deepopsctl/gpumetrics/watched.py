@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry
 _NOT_OURS = ("host_", "process_")
 
 
-class GpuExporter(PrometheusExporter):  # type: ignore[misc]
+class GpuExporter(PrometheusExporter):  # type: ignore[misc]  # nvitop has no types
     """GPUs, and the instances of those in MIG mode."""
 
     def __init__(self, devices: List[Any], hostname: str, registry: CollectorRegistry) -> None:

@@ -76,7 +76,7 @@ def querying(url: str, user: str, password: str) -> Query:
     def query(text: str, at: int) -> List[Dict[str, Any]]:
         body = urllib.parse.urlencode({"query": text, "time": at}).encode()
         # the address is deploy's
-        asked = urllib.request.Request(url.rstrip("/") + "/api/v1/query", data=body)  # noqa: S310
+        asked = urllib.request.Request(url.rstrip("/") + "/api/v1/query", data=body)  # noqa: S310 - the address is of our own settings
         asked.add_header("Authorization", "Basic " + login)
         try:
             with _opener().open(asked, timeout=LIMIT_S) as answer:

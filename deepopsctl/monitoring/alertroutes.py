@@ -173,7 +173,7 @@ def _configs(way: str, how: object, wanted: Wanted) -> Iterator[tuple[str, list[
     if way == "email":
         yield "email_configs", [{"to": address, "send_resolved": True} for address in _listed(how)]
         return
-    assert isinstance(how, Mapping)  # noqa: S101
+    assert isinstance(how, Mapping)  # noqa: S101 - looked at before
     if way == "alertmanager":
         yield from ((str(key), list(value)) for key, value in how.items())
     elif way == "slack":

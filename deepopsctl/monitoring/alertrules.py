@@ -97,7 +97,7 @@ def _rules(document: object) -> Iterator[tuple[dict[str, object], dict[str, obje
 def _alert(group: str, rule: Mapping[str, object]) -> Alert:
     labels, annotations = rule.get("labels") or {}, rule.get("annotations") or {}
     assert isinstance(labels, dict)  # noqa: S101 - our own files, which a test reads
-    assert isinstance(annotations, dict)  # noqa: S101
+    assert isinstance(annotations, dict)  # noqa: S101 - as above
     return Alert(
         name=str(rule["alert"]),
         group=group,

@@ -36,10 +36,10 @@ def unpack(folder, wheels):
             extract(path, sha256, made)
         for place, folders, names in os.walk(made):
             for name in folders:
-                os.chmod(os.path.join(place, name), 0o755)  # noqa: S103
+                os.chmod(os.path.join(place, name), 0o755)  # noqa: S103 (programs of any user read it)
             for name in names:
                 os.chmod(os.path.join(place, name), 0o644)
-        os.chmod(made, 0o755)  # noqa: S103
+        os.chmod(made, 0o755)  # noqa: S103 (programs of any user read it)
         shutil.rmtree(folder, ignore_errors=True)
         os.rename(made, folder)
     except BaseException:

@@ -26,5 +26,5 @@ def docker_lacks_runtime(settings):
     found = json.loads(settings) if settings.strip() else {}
     if not isinstance(found, dict):
         # as json.loads: the caller asks but whether it can be read
-        raise ValueError("it is no object")  # noqa: TRY004
+        raise ValueError("it is no object")  # noqa: TRY004 (a fault of the file, not of a type)
     return "nvidia" not in found.get("runtimes", {})

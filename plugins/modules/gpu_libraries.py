@@ -84,8 +84,7 @@ def unpack(place, library, sha256, wheel):
                 os.chmod(target, 0o644)
         with open(os.path.join(made, RECORD), "w") as stream:
             stream.write(sha256 + "\n")
-        # jobs of the cluster's user read them
-        os.chmod(made, 0o755)  # noqa: S103
+        os.chmod(made, 0o755)  # noqa: S103 (jobs of the cluster's user read them)
         shutil.rmtree(place, ignore_errors=True)
         os.rename(made, place)
     except BaseException:

@@ -52,8 +52,7 @@ def main():
     noted = node_changes.Noted(module.check_mode)
     failed, there = 1, ""
     if mariadb.is_installed():
-        # a plain name, see above
-        failed, there = mariadb.sql("SELECT 1 FROM mysql.user WHERE user = '%s' AND host = 'localhost';" % user)  # noqa: S608
+        failed, there = mariadb.sql("SELECT 1 FROM mysql.user WHERE user = '%s' AND host = 'localhost';" % user)  # noqa: S608 (a plain name, see above)
     if failed and module.check_mode:
         # it comes, or starts, before this is done in earnest
         failed, there = 0, user in owned["logins"]

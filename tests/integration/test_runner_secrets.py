@@ -6,7 +6,7 @@ import os
 import sys
 from pathlib import Path
 
-import pexpect  # type: ignore[import-untyped]
+import pexpect
 import pytest
 
 from deepopsctl.errors import ExitCode

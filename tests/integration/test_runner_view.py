@@ -8,7 +8,7 @@ import re
 import sys
 from pathlib import Path
 
-import pexpect  # type: ignore[import-untyped]
+import pexpect
 import pytest
 
 from tests.integration.sites import Site, cut_off, make_site, play

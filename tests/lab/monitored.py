@@ -78,7 +78,7 @@ class MonitoredCluster(LabCluster):
         if password is not None:
             both = base64.b64encode(f"admin:{password}".encode()).decode()
             request.add_header("Authorization", f"Basic {both}")
-        return urllib.request.urlopen(request, timeout=PATIENCE_S)  # noqa: S310
+        return urllib.request.urlopen(request, timeout=PATIENCE_S)  # noqa: S310 (http, of the lab)
 
 
 def fresh_monitored(name: str, folder: Path) -> MonitoredCluster:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pexpect  # type: ignore[import-untyped]
+import pexpect
 import pytest
 
 from tests.lab.harness import PATIENCE_S, PREFIX, LabCluster, command, lab_down, lab_up

@@ -27,7 +27,7 @@ class Prometheus:
         headers = {"Authorization": f"Basic {self._login}"} if self._login else {}
         request = urllib.request.Request(address, body, headers)  # noqa: S310 (http, from the test)
         try:
-            with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:  # noqa: S310
+            with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:  # noqa: S310 (as above)
                 return json.load(answer)["data"]
         except urllib.error.HTTPError as error:
             said = error.read().decode()

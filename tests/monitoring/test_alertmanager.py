@@ -38,7 +38,7 @@ class Alertmanager:
         headers = {"Authorization": f"Basic {self._login}", "Content-Type": "application/json"}
         body = None if data is None else json.dumps(data).encode()
         request = urllib.request.Request(f"{self.url}{path}", body, headers)  # noqa: S310 (http, from the test)
-        with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310
+        with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310 (as above)
             text = answer.read()
         return json.loads(text) if text.startswith((b"[", b"{")) else None
 

@@ -68,7 +68,7 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     url = f"http://127.0.0.1:{port}"
     for _ in range(600):
         try:
-            urllib.request.urlopen(f"{url}/-/ready", timeout=10).close()  # noqa: S310
+            urllib.request.urlopen(f"{url}/-/ready", timeout=10).close()  # noqa: S310 (our own process)
             break
         except OSError:
             assert running.poll() is None, "Prometheus ended"

@@ -38,7 +38,7 @@ class TestWhatIsMeasured:
             ({}, Order(measure=False), None, "not asked for: --inventory"),
             ({"error": "lost"}, Order(), None, "the driver can't open it: lost"),
             ({"uuid": None}, Order(), None, "the driver doesn't tell its UUID"),
-            ({"mig": {"now": True, "after_reboot": True}}, Order(), None, "cut into MIG slices: the bounds are for whole GPUs"),  # noqa: E501
+            ({"mig": {"now": True, "after_reboot": True}}, Order(), None, "cut into MIG slices: the bounds are for whole GPUs"),  # noqa: E501 (a row of a table)
             ({"processes": 2}, Order(), None, "2 processes compute on it: measuring would disturb them (--busy-too)"),
             ({"processes": 2}, Order(busy_too=True), None, ""),
         ],

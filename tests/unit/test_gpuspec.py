@@ -52,7 +52,7 @@ def declared(gpus: str) -> Gpus:
 def conf(gpus: str) -> tuple[str, list[str], list[str]]:
     """Gres=, the lines of gres.conf, the types, as the roles get them through the inventory."""
     inventory = build_inventory(cluster(gpus))
-    sets = parse_node_sets(inventory["all"]["vars"]["slurm_nodes"])  # type: ignore[index]
+    sets = parse_node_sets(inventory["all"]["vars"]["slurm_nodes"])  # type: ignore[index]  # plain data, nested
     hardware = {
         "n1": NodeHardware(cpus=64, boards=1, sockets=2, cores_per_socket=16, threads_per_core=2, memory_mb=512000)
     }
@@ -93,13 +93,13 @@ class TestRead:
     @pytest.mark.parametrize("written", WRITTEN.values(), ids=WRITTEN)
     def test_the_inventory_carries_all_of_it(self, written: str) -> None:
         first = cluster(written)
-        (entry,) = build_inventory(first)["all"]["vars"]["slurm_nodes"]  # type: ignore[index]
+        (entry,) = build_inventory(first)["all"]["vars"]["slurm_nodes"]  # type: ignore[index]  # plain data, nested
 
         assert from_inventory(entry["gpus"]) == first.compute[0].gpus
 
     @pytest.mark.parametrize("written", [WRITTEN["plain"], WRITTEN["untyped"]])
     def test_plain_gpus_look_in_the_inventory_as_they_always_did(self, written: str) -> None:
-        (entry,) = build_inventory(cluster(written))["all"]["vars"]["slurm_nodes"]  # type: ignore[index]
+        (entry,) = build_inventory(cluster(written))["all"]["vars"]["slurm_nodes"]  # type: ignore[index]  # plain data, nested
 
         assert set(entry["gpus"]) == {"type", "count"}
 

@@ -51,7 +51,7 @@ def test_the_lock_can_be_taken_again_and_again(tmp_path: Path) -> None:
 
 
 def test_the_second_is_told_who_holds_it_and_since_when(tmp_path: Path) -> None:
-    with another_process(HOLD_CLUSTER, tmp_path) as process, pytest.raises(ClusterBusyError) as caught:  # noqa: SIM117
+    with another_process(HOLD_CLUSTER, tmp_path) as process, pytest.raises(ClusterBusyError) as caught:  # noqa: SIM117 (taking the lock raises)
         with cluster_lock(tmp_path, "deepopsctl deploy"):
             pass
     assert caught.value.exit_code == ExitCode.FAILED
@@ -71,7 +71,7 @@ def test_a_killed_holder_lets_go(tmp_path: Path) -> None:
 def test_an_ansible_that_is_left_over_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lock, "ENDING_S", 0.2)
     with another_process(HOLD_FILE, ansible_lock(tmp_path)) as process:
-        with pytest.raises(ClusterBusyError, match="the Ansible of an earlier run"):  # noqa: SIM117
+        with pytest.raises(ClusterBusyError, match="the Ansible of an earlier run"):  # noqa: SIM117 (as above)
             with cluster_lock(tmp_path, "deepopsctl deploy"):
                 pass
         process.kill()

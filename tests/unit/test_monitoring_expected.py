@@ -14,7 +14,7 @@ RULES = Path(__file__).resolve().parents[2] / "roles" / "prometheus" / "files" /
 
 def machine(name: str, address: str, *groups: str, **more: object) -> Machine:
     given = {"platform": "Debian 13", "controller": "ctl1", "monitoring_host": "mon1", "secrets": {"web_password": "x"}}
-    return Machine(name, "hpc", frozenset({"slurm_cluster", *groups}), address, **{**given, **more})  # type: ignore[arg-type]
+    return Machine(name, "hpc", frozenset({"slurm_cluster", *groups}), address, **{**given, **more})  # type: ignore[arg-type]  # any of its fields
 
 
 CLUSTER = (

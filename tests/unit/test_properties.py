@@ -179,7 +179,7 @@ def test_any_group_vars_give_a_cluster_or_listed_errors(lines: list[str], odd: s
         try:
             found = read_request(InitRequest(Path("hpc"), source=site))
         except InputError as error:
-            assert all(problem.where and problem.hint for problem in error.problems)  # noqa: PT017
+            assert all(problem.where and problem.hint for problem in error.problems)  # noqa: PT017 (it may be raised, or not)
         else:
             assert found.cluster.compute
             assert "{{" not in str(found.carryover.settings)
@@ -213,7 +213,7 @@ def test_any_expression_expands_or_is_refused_with_a_hint(text: str) -> None:
     try:
         names = expand(text)
     except RefusedError as refusal:
-        assert refusal.hint  # noqa: PT017
+        assert refusal.hint  # noqa: PT017 (it may be raised, or not)
     else:
         assert names
         assert pair(text, text) == tuple(zip(names, names, strict=True))

@@ -344,7 +344,7 @@ class TestPage:
         "sample", [two_h100, samples.mixed, samples.lab, large], ids=["two", "mixed", "lab", "large"]
     )
     def test_the_page_is_whole_and_needs_nothing_else(self, sample: object) -> None:
-        text = render_html(sample())  # type: ignore[operator]
+        text = render_html(sample())  # type: ignore[operator]  # pytest gives a plain object
         found = page(text)
 
         assert found.fetched == []

@@ -16,7 +16,7 @@ IDLE = "NodeName=gpu01 Arch=x86_64 Version=24.11.5 RealMemory=23622 State=IDLE T
 DOWN = "NodeName=gpu02 State=DOWN+NOT_RESPONDING ThreadsPerCore=1 Reason=Not responding [slurm@2026-11-21T19:30:01] "
 REBOOTED = "NodeName=gpu03 State=DOWN TmpDisk=0 Reason=Node unexpectedly rebooted [slurm@2026-11-21T19:30:01] "
 TAKEN_OUT = "NodeName=gpu04 State=DOWN TmpDisk=0 Reason=bad DIMM in slot 7 [root@2026-11-21T19:30:01] Comment=asked "
-INVALID = "NodeName=gpu05 State=IDLE+DRAIN+INVALID_REG Reason=gres/gpu count reported lower than configured (1 < 2) [slurm@2026-11-21T19:30:01] "  # noqa: E501
+INVALID = "NodeName=gpu05 State=IDLE+DRAIN+INVALID_REG Reason=gres/gpu count reported lower than configured (1 < 2) [slurm@2026-11-21T19:30:01] "  # noqa: E501 (as Slurm writes it)
 DRAINED = "NodeName=gpu06 State=IDLE+DRAIN Reason=bad fan [root@2026-11-21T19:30:01] "
 OUTPUT = "\n".join([IDLE, DOWN, REBOOTED, TAKEN_OUT, INVALID, DRAINED])
 

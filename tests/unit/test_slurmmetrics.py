@@ -44,7 +44,7 @@ def job(**changed: object) -> Job:
         "placed": True, "cpus": 4, "memory": 1 << 30, "gpus": {"h100": 2}, "eligible": 1000, "start": 1060,
         "reason": "None",
     }  # fmt: skip
-    return Job(**{**known, **changed})  # type: ignore[arg-type]
+    return Job(**{**known, **changed})  # type: ignore[arg-type]  # a stand-in, or any of its fields
 
 
 @pytest.mark.parametrize("release", RELEASES)
@@ -136,7 +136,7 @@ def test_where_one_question_fails_slurm_is_not_asked_the_next() -> None:
         asked.append(command[0])
         raise AskingError("no answer")
 
-    Slurm(None, fail).look(0)  # type: ignore[arg-type]
+    Slurm(None, fail).look(0)  # type: ignore[arg-type]  # a stand-in, or any of its fields
 
     assert asked == ["sdiag", "sacctmgr"]
 
@@ -169,7 +169,7 @@ def test_a_look_asks_each_command_once() -> None:
         asked.append(tuple(command))
         return answers(command, limit_s)
 
-    Slurm(None, count).look(when("24.11"))  # type: ignore[arg-type]
+    Slurm(None, count).look(when("24.11"))  # type: ignore[arg-type]  # a stand-in, or any of its fields
 
     assert [command[0] for command in asked if "--version" not in command] == ["sdiag", "sinfo", "squeue", "sacctmgr"]
 

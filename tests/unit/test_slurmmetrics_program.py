@@ -42,7 +42,7 @@ def machine(name: str = "ctl1", **changed: object) -> Machine:
         "platform": "Debian 13",
         "controller": "ctl1",
     }
-    return Machine(**{**known, **changed})  # type: ignore[arg-type]
+    return Machine(**{**known, **changed})  # type: ignore[arg-type]  # a stand-in, or any of its fields
 
 
 def config(tmp_path: Path) -> Path:
@@ -156,7 +156,7 @@ def test_a_broken_configuration_is_refused_by_name(tmp_path: Path) -> None:
 def test_no_output_of_slurm_ends_the_program(squeue: str, sinfo: str, sdiag: str) -> None:
     answers = {"squeue": squeue, "sinfo": sinfo, "sdiag": sdiag}
 
-    Slurm(None, recorded("24.11", but=answers)).look(1000.0)  # type: ignore[arg-type]
+    Slurm(None, recorded("24.11", but=answers)).look(1000.0)  # type: ignore[arg-type]  # a stand-in, or any of its fields
     jobs.parse(squeue)
     nodes.parse(sinfo)
     statistics.parse(sdiag)

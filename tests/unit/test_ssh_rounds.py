@@ -53,7 +53,7 @@ def test_nobody_is_asked_where_keys_open_every_node() -> None:
 
 def test_the_password_is_asked_for_once_for_all_nodes() -> None:
     asked: list[str] = []
-    password = Password(ask=lambda: asked.append("asked") or "right")  # type: ignore[func-returns-value]
+    password = Password(ask=lambda: asked.append("asked") or "right")  # type: ignore[func-returns-value]  # it is None on purpose
     assert set(run(machines(40, "right"), password).values()) == {Status.READY}
     assert asked == ["asked"]
 

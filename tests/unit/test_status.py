@@ -58,7 +58,7 @@ def outcome(
     lost = {failure.host for failure in failures}
     data = {name: {"node": {**IN_STEP, **(nodes or {}).get(name, {})}} for name in NAMES if name not in lost}
     if "ctl1" in data:
-        data["ctl1"]["slurm"] = answer or slurm()  # type: ignore[assignment]
+        data["ctl1"]["slurm"] = answer or slurm()  # type: ignore[assignment]  # plain data, nested
     hosts = {name: Totals(unreachable=1) if name in lost else Totals(ok=1) for name in NAMES}
     results = tuple(TaskResult(name, "Ask every node", found) for name, found in data.items())
     return RunOutcome(RunFolder(Path("x")), "status", RunSummary(hosts, failures, (), (), results), 1.0, 0)

@@ -28,7 +28,7 @@ TABLE = r"""23 1 254:1 / / rw,relatime shared:1 - ext4 /dev/vda1 rw,errors=remou
 102 23 0:47 / /fast/with\040blank rw,nosuid shared:52 - tmpfs tmpfs rw,size=16777216k,mode=700
 103 23 0:48 / /lustre rw shared:53 - lustre 10.0.0.3@tcp:/fs rw,flock
 104 23 0:49 / /gluster rw shared:54 - fuse.glusterfs 10.0.0.4:vol rw,user_id=0
-"""  # noqa: E501
+"""  # noqa: E501 (as the kernel writes it)
 MOUNTED = mounts.parse(TABLE)
 
 

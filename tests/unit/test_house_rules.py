@@ -1,0 +1,68 @@
+"""Rules of the house that no linter knows."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+# what a checker is told not to say, and what follows it on the line
+SILENCED = re.compile(
+    r"# (?:noqa: ?[A-Z0-9, ]*[A-Z0-9]|type: ignore(?:\[[a-z, -]+\])?"
+    r"|shellcheck disable=[A-Z0-9,]+|pragma: no cover)(.*)"
+)
+
+
+def tracked(*folders: str) -> list[Path]:
+    """Files that git knows, links apart."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--", *folders], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    paths = [ROOT / name for name in listed.stdout.split("\0") if name]
+    return [path for path in paths if path.is_file() and not path.is_symlink()]
+
+
+def is_python(path: Path) -> bool:
+    return path.suffix == ".py" or (not path.suffix and path.read_bytes().startswith(b"#!/usr/bin/env python3"))
+
+
+def is_code(path: Path) -> bool:
+    return is_python(path) or path.suffix in (".sh", ".yml") or path.read_bytes().startswith(b"#!")
+
+
+def unexplained(text: str) -> list[str]:
+    """Lines that silence a checker without a reason of two words or more."""
+    found = []
+    for line in text.splitlines():
+        match = SILENCED.search(line)
+        if match and len(re.findall(r"\w+", match[1])) < 2:
+            found.append(line.strip())
+    return found
+
+
+def test_a_checker_is_silenced_with_a_reason_beside_it() -> None:
+    files = [path for path in tracked() if is_code(path) and path != Path(__file__)]
+    found = {path.relative_to(ROOT).as_posix(): unexplained(path.read_text(encoding="utf-8")) for path in files}
+
+    assert {name: lines for name, lines in found.items() if lines} == {}
+    assert len(files) > 800
+
+
+@pytest.mark.parametrize(
+    ("line", "is_told"),
+    [
+        ("x = 1  # noqa: S105", False),
+        ("x = 1  # noqa: S105, S106", False),
+        ("x = 1  # noqa: S105 (why)", False),
+        ("x = 1  # noqa: S105 (a word for people, no secret)", True),
+        ("x = y  # type: ignore[arg-type]", False),
+        ("x = y  # type: ignore[arg-type]  # none is asked", True),
+        ("# shellcheck disable=SC2086", False),
+        ("# shellcheck disable=SC2086  # a list of words", True),
+    ],
+)
+def test_a_reason_is_two_words_or_more(line: str, is_told: bool) -> None:
+    assert (unexplained(line) == []) is is_told
