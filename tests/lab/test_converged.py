@@ -70,6 +70,7 @@ def back_in_service(cluster: LabCluster, node: str) -> None:
             (REPLACED, RESTART, OLD_PROGRAM, "systemctl restart"),
             (OTHER_CLOCK, OWN_MUNGE, CLOCK, "clock"),
             id="old, clock",
+            marks=pytest.mark.thorough,
         ),
     ],
 )
@@ -89,6 +90,7 @@ def test_a_node_that_does_not_run_what_was_deployed_is_named_with_the_reason(
         back_in_service(battered, node)
 
 
+@pytest.mark.thorough
 def test_nodes_that_have_less_than_slurm_was_told_are_named_in_its_words(battered: LabCluster) -> None:
     # RealMemory twice of what they have; the simulated GPUs have no driver, so this stands in for one
     with damaged(battered, "gpu02", ONE_GPU, f"rm -f {SMI}"):

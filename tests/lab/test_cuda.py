@@ -246,6 +246,7 @@ def test_the_container_toolkit_is_of_one_version_and_stays_so(cluster: LabCluste
     assert cluster.root(COMPUTE, "systemctl --failed --no-legend") == ""
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("deploys")
 def test_a_module_file_that_was_edited_is_mended_and_what_is_off_the_list_goes(
     cluster: LabCluster, wish: dict[str, object]

@@ -80,6 +80,7 @@ def test_all_components_together_ask_a_node_once(cluster: LabCluster) -> None:
     assert (asked["gpu01"], asked["gpu02"], asked["ctl1"] <= cluster.looks) == (3, 3, True)
 
 
+@pytest.mark.thorough
 @pytest.mark.release("debian12")
 def test_a_later_component_finds_its_damage_whatever_an_earlier_one_did(cluster: LabCluster) -> None:
     # on gpu01 an earlier component has work as well
@@ -116,6 +117,7 @@ def test_a_job_is_confined_to_its_gpu_and_its_core(cluster: LabCluster) -> None:
     assert re.search(r"Cpus_allowed_list:\s+\d+$", seen, re.MULTILINE)
 
 
+@pytest.mark.thorough
 @pytest.mark.release("debian12")
 def test_a_changed_partition_is_reconfigured_under_a_running_job(cluster: LabCluster) -> None:
     job = cluster.submit(LONG_JOB, "--nodelist=gpu01", "--mem=100M")
@@ -154,6 +156,7 @@ def test_the_smoke_suite_passes_with_the_older_slurm_too(cluster: LabCluster) ->
     assert {name for name, _target in result.checks} == TOLD
 
 
+@pytest.mark.thorough
 @pytest.mark.release("debian12")
 def test_the_smoke_suite_finds_damage_with_the_older_slurm_too(cluster: LabCluster) -> None:
     assert_found(cluster, LARGEST_DAMAGE)
@@ -204,6 +207,7 @@ def test_what_somebody_broke_on_a_node_is_found_and_mended(cluster: LabCluster) 
         cluster.root(node, repaired)
 
 
+@pytest.mark.thorough
 @pytest.mark.release("debian12")
 def test_a_node_is_added_while_a_job_runs_on_another(cluster: LabCluster) -> None:
     job = cluster.submit(LONG_JOB, "--nodelist=gpu01", "--mem=100M")

@@ -52,6 +52,7 @@ def test_a_node_that_dies_in_the_middle_is_set_aside_and_made_good_later(cluster
         assert cluster.root("gpu02", "dpkg --audit") == ""
 
 
+@pytest.mark.thorough
 def test_a_connection_that_is_cut_in_the_middle_is_named_and_made_good_later(cluster: LabCluster) -> None:
     with running_job(cluster, "gpu01"):
         with in_the_middle_of_an_install(cluster, "gpu01") as deploy:
@@ -156,6 +157,7 @@ def test_a_lock_of_the_package_manager_is_waited_for_its_holder_named_and_a_full
     assert_heals(cluster)
 
 
+@pytest.mark.thorough
 def test_a_full_disk_under_the_configuration_leaves_the_old_one_whole(cluster: LabCluster) -> None:
     before = cluster.root("ctl1", "sha256sum /etc/slurm/*.conf")
     fill = """mkdir /run/copy && cp -a /etc/slurm/. /run/copy/ && mount -t tmpfs -o size=64k,mode=755 full /etc/slurm

@@ -194,6 +194,7 @@ def test_a_dashboard_and_a_password_that_were_changed_are_set_back_without_a_res
     assert site.started() == before
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("deploys")
 def test_another_version_comes_when_it_is_asked_for(site: Site) -> None:
     site.set(version=NEW)
@@ -204,6 +205,7 @@ def test_another_version_comes_when_it_is_asked_for(site: Site) -> None:
     assert site.version() == NEW
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("deploys")
 def test_switched_off_it_goes_with_all_that_came_with_it(site: Site) -> None:
     site.set(enabled=False)
@@ -219,6 +221,7 @@ def test_switched_off_it_goes_with_all_that_came_with_it(site: Site) -> None:
     assert site.root("systemctl list-units --failed --no-legend 'grafana*'") == ""
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("deploys")
 def test_a_file_takes_the_place_of_a_repository(site: Site) -> None:
     file = site.archive(NEW)

@@ -1,4 +1,4 @@
-"""Molecule's default scenario, whole: machines, converge, idempotence, check mode, verify, and nothing left."""
+"""Molecule's scenarios on containers, whole: machines, converge, idempotence, check mode, verify, and nothing left."""
 
 from __future__ import annotations
 
@@ -14,18 +14,20 @@ from deepopsctl.lab.state import LabStore
 from tests.lab.harness import PREFIX, lab_down
 from tests.localansible import ROOT
 
-SCENARIO = "default"
+# a whole cluster; the other is the same with monitoring, which has lab tests of its own
+SCENARIOS = ("default", pytest.param("monitored", marks=pytest.mark.thorough))
 
 
 @pytest.mark.timeout(1800)
-def test_the_default_scenario_passes_and_leaves_no_machine(tmp_path: Path) -> None:
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_a_scenario_passes_and_leaves_no_machine(tmp_path: Path, scenario: str) -> None:
     prefix = f"{PREFIX}-molecule"
     tools = Path(sys.executable).parent
     places = {"MOLECULE_EPHEMERAL_DIRECTORY": str(tmp_path), "DEEPOPSCTL_TEST_LAB_PREFIX": prefix}
     path = f"{tools}{os.pathsep}{os.environ['PATH']}"
     try:
         done = subprocess.run(
-            [str(tools / "molecule"), "test", "--scenario-name", SCENARIO],
+            [str(tools / "molecule"), "test", "--scenario-name", scenario],
             cwd=ROOT,
             env={**os.environ, **places, "PATH": path, "NO_COLOR": "1"},
             stdout=subprocess.PIPE,
@@ -34,6 +36,6 @@ def test_the_default_scenario_passes_and_leaves_no_machine(tmp_path: Path) -> No
             timeout=1500,
         )
         assert done.returncode == 0, done.stdout[-6000:]
-        assert f"{prefix}-{SCENARIO}" not in [lab.name for lab in status(LabStore.default())]
+        assert f"{prefix}-{scenario}" not in [lab.name for lab in status(LabStore.default())]
     finally:
-        lab_down(f"{prefix}-{SCENARIO}")
+        lab_down(f"{prefix}-{scenario}")

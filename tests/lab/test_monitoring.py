@@ -131,6 +131,7 @@ def test_a_node_that_comes_is_a_line_on_one_machine(monitored: MonitoredCluster)
     assert started(monitored) == before
 
 
+@pytest.mark.thorough
 def test_all_of_it_goes_with_its_switch_and_the_history_stays(monitored_no_more: MonitoredCluster) -> None:
     cluster = monitored_no_more
     edit(cluster.directory / SETTINGS, "monitoring_enabled: true", "monitoring_enabled: false")

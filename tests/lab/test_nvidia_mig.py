@@ -174,6 +174,7 @@ def test_another_version_of_dcgm_comes_as_planned_and_restarts_it(cluster: LabCl
     assert cluster.root("gpu01", "systemctl show nvidia-dcgm -p InvocationID") != before
 
 
+@pytest.mark.thorough
 def test_the_dcgm_of_before_is_refused_with_what_to_do(cluster: LabCluster) -> None:
     cluster.root("gpu01", "apt-get --quiet --yes install datacenter-gpu-manager 2>&1")
 
@@ -269,6 +270,7 @@ def test_gpus_become_whole_again_and_nothing_is_left_for_the_next_start(cluster:
     assert cluster.holds("gpu01", f"test ! -e /etc/systemd/system/{UNIT} -a ! -e /etc/deepopsctl/mig.json")
 
 
+@pytest.mark.thorough
 def test_dcgm_goes_when_it_is_no_longer_wanted_with_all_that_came_for_it(
     cluster: LabCluster, site: dict[str, object]
 ) -> None:

@@ -94,6 +94,7 @@ def test_jobs_that_slurm_would_keep_for_ever_are_a_warning(limited: LabCluster) 
     assert "EnforcePartLimits" in result.message("over-ask-time", "gpu")
 
 
+@pytest.mark.thorough
 def test_without_cgroups_one_warning_says_that_jobs_are_not_confined(limited: LabCluster) -> None:
     fallback = (
         "s,^ProctrackType=.*,ProctrackType=proctrack/linuxproc,",
@@ -109,6 +110,7 @@ def test_without_cgroups_one_warning_says_that_jobs_are_not_confined(limited: La
         assert {result.checks[key]["status"] for key in both(name)} == {"skip"}
 
 
+@pytest.mark.thorough
 def test_a_node_that_ssh_does_not_reach_ends_in_exit_code_4(limited: LabCluster) -> None:
     stop = "systemctl stop ssh.socket ssh 2>/dev/null; pkill -x sshd; pkill -f '^sshd'; exit 0"
     with damaged(limited, ("gpu02", stop, "systemctl start ssh")):
@@ -147,6 +149,7 @@ def test_a_full_cluster_is_skipped_and_its_jobs_run_on(limited: LabCluster) -> N
     assert leftovers(limited) == ""
 
 
+@pytest.mark.thorough
 def test_nodes_with_one_free_gpu_are_tested_with_that_one(limited: LabCluster) -> None:
     job = limited.submit(LONG_JOB, "--nodelist=gpu01,gpu02", "--gpus-per-node=1", *QUIET)
     limited.wait_for_job(job, "RUNNING")
@@ -174,6 +177,7 @@ def test_a_validation_that_is_cut_off_leaves_nothing_behind(limited: LabCluster)
     limited.wait_until_idle()
 
 
+@pytest.mark.thorough
 def test_plain_ansible_playbook_runs_the_suite_as_well(limited: LabCluster) -> None:
     root, cluster = Path(__file__).parents[2], limited.directory
     inventories = ["-i", "inventory/product/hosts.yml", "-i", str(cluster / "inventory/hosts.yml")]
