@@ -31,7 +31,7 @@ COMMANDS = MappingProxyType({
     "plan": ("deepopsctl.cli.plan:plan", "Say what deploy would do; change nothing."),
     "deploy": ("deepopsctl.cli.deploy:deploy", "Install and configure components on the nodes."),
     "validate": ("deepopsctl.cli.validate:validate", "Prove through Slurm that the cluster works."),
-    "status": ("deepopsctl.cli.status:status", "Nodes, jobs, versions, drift, the last runs."),
+    "status": ("deepopsctl.cli.status:status", "Nodes, jobs, components, versions, drift, the last runs."),
     "logs": ("deepopsctl.cli.logs:logs", "Journals of nodes, from where they are collected."),
     "node": ("deepopsctl.cli.node:node", "Add, remove, replace, drain or resume nodes, the others go on."),
     "runs": ("deepopsctl.cli.runs:runs", "What earlier runs did."),

@@ -28,7 +28,7 @@ _COLOURS = {"problem": "red", "no answer": "yellow", "note": "cyan"}
 @json_option
 @click.pass_obj
 def status(settings: Settings, /, *, as_json: bool, node_timeout: int, **given: Any) -> int:
-    """What the cluster is now: nodes, jobs, versions, and what was changed by hand since the last deploy.
+    """What the cluster is now: nodes, jobs, components, versions, and what was changed by hand since the last deploy.
 
     Nothing is changed, and a run that works on the cluster is not in the way. Exit code 1 says that something is
     wrong, 4 that all is well but for nodes that did not answer.
@@ -68,6 +68,10 @@ def _show(found: ClusterStatus) -> None:
     for line in table(text.HEADER, text.node_rows(found.nodes), text.RIGHT):
         show(line)
     show("")
+    if rows := text.component_rows(found):
+        for line in table(text.COMPONENTS_HEADER, rows):
+            show(line)
+        show("")
     for entry in text.finding_lines(found.findings, width):
         word = str(entry.kind) if entry.kind else ""
         show(click.style(word, fg=_COLOURS.get(word), bold=True) + entry.text.removeprefix(word))

@@ -11,6 +11,7 @@ from deepopsctl.model import Cluster
 from deepopsctl.nodelist import fold
 from deepopsctl.outcome import SCHEMA, RunOutcome
 from deepopsctl.slurmstate import SlurmState, state_in
+from deepopsctl.status.components import Deploy, in_a_word, may_have
 from deepopsctl.status.findings import Finding, Kind, findings
 from deepopsctl.status.lastruns import LastRuns
 from deepopsctl.status.nodes import Answer, NodeStatus, with_answer
@@ -60,6 +61,22 @@ class ClusterStatus:
             if sets
         }
 
+    @property
+    def components(self) -> dict[str, dict[Deploy, tuple[str, ...]]]:
+        """Each component's nodes by how they stand to its last deploy; one that gave no answer is unknown."""
+        found: dict[str, dict[Deploy, list[str]]] = {}
+        # those with the most of them know the order best
+        for node in sorted(self.nodes, key=lambda node: -len(node.components)):
+            for component in node.components:
+                found.setdefault(component.name, {}).setdefault(component.deploy, []).append(node.name)
+        for node in self.nodes:
+            for name, sets in found.items():
+                if node.answer is not Answer.OK and may_have(node.node, name):
+                    sets.setdefault(Deploy.UNKNOWN, []).append(node.name)
+        return {
+            name: {deploy: tuple(sets[deploy]) for deploy in Deploy if deploy in sets} for name, sets in found.items()
+        }
+
     def document(self) -> dict[str, object]:
         """The JSON object (DESIGN, section 5)."""
         running = [job for job in self.slurm.jobs if job.is_on_nodes]
@@ -75,6 +92,10 @@ class ClusterStatus:
                 "jobs": {"running": len(running), "pending": len(self.slurm.pending)},
             },
             "nodes": [node.as_object() for node in self.nodes],
+            "components": {
+                name: {str(deploy): fold(names) for deploy, names in sets.items()}
+                for name, sets in self.components.items()
+            },
             "versions": {
                 kind: {version: fold(names) for version, names in sets.items()} for kind, sets in self.versions.items()
             },
@@ -104,7 +125,12 @@ def examine(
         name = node.name
         status = NodeStatus(node, slurm=slurm.nodes.get(name), jobs=jobs.get(name, ()), hardware=hardware.get(name))
         nodes.append(with_answer(status, answers[name]) if name in answers else _silent(status, failed.get(name)))
-    return ClusterStatus(cluster.name, tuple(nodes), slurm, last, findings(nodes, slurm))
+    deployed = frozenset(part.name for node in nodes for part in node.components if part.deploy is not Deploy.NEVER)
+    nodes = [
+        replace(node, deploy=in_a_word(node.components, deployed)) if node.answer is Answer.OK else node
+        for node in nodes
+    ]
+    return ClusterStatus(cluster.name, tuple(nodes), slurm, last, findings(nodes, slurm, deployed))
 
 
 def _silent(status: NodeStatus, failure: Failure | None) -> NodeStatus:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from deepopsctl.nodelist import fold
 from deepopsctl.slurmstate import SlurmNode, SlurmState
-from deepopsctl.status.nodes import Answer, Deploy, NodeStatus
+from deepopsctl.status.components import TAKEN_AWAY, Deploy
+from deepopsctl.status.nodes import Answer, NodeStatus
 
 # slurmctld drains nodes in this name; a person's drain has their own, or root's
 SLURM_USERS = frozenset({"slurm"})
@@ -44,10 +45,11 @@ class Finding:
         return {"kind": str(self.kind), "nodes": list(self.nodes), "message": self.message, "hint": self.hint}
 
 
-def findings(nodes: Sequence[NodeStatus], slurm: SlurmState) -> tuple[Finding, ...]:
-    """All of them, the worst first; nodes with the same one share it."""
+def findings(nodes: Sequence[NodeStatus], slurm: SlurmState, deployed: Collection[str]) -> tuple[Finding, ...]:
+    """All of them, the worst first; alike nodes share one. `deployed` are the components that some node has."""
     alike: dict[tuple[Kind, str, str], list[str]] = {}
-    for found in (*_of_the_cluster(nodes, slurm), *(one for node in nodes for one in _of(node, slurm))):
+    of_nodes = (one for node in nodes for one in (*_of(node, slurm), *_of_components(node, deployed)))
+    for found in (*_of_the_cluster(nodes, slurm), *of_nodes):
         alike.setdefault((found.kind, found.message, found.hint), []).extend(found.nodes)
     order = list(Kind)
     merged = [
@@ -78,17 +80,27 @@ def _of(node: NodeStatus, slurm: SlurmState) -> Iterable[Finding]:
         return
     if node.answer is Answer.FAILED:
         yield Finding(Kind.PROBLEM, here, node.message, node.hint)
-    if node.deploy is Deploy.DRIFTED:
-        yield Finding(
-            Kind.PROBLEM,
-            here,
-            f"drifted: {'; '.join(node.differences)}",
-            "`deepopsctl deploy` puts it right; with --check --diff it only says what it would do",
-        )
-    if node.deploy is Deploy.BEHIND:
-        yield Finding(Kind.NOTE, here, "behind: what is wanted has changed since its deploy", "`deepopsctl deploy`")
     if node.is_compute:
         yield from _of_slurm(node, slurm)
+
+
+def _of_components(node: NodeStatus, deployed: Collection[str]) -> Iterator[Finding]:
+    """What was changed by hand in each; what is behind in one sentence, for one edit concerns all of them."""
+    here = (node.name,)
+    for part in node.components:
+        if part.deploy is Deploy.DRIFTED:
+            yield Finding(
+                Kind.PROBLEM,
+                here,
+                f"{part.name} drifted: {'; '.join(part.differences)}",
+                f"`deepopsctl deploy {part.name}` puts it right; with --check --diff it only says what it would do",
+            )
+        elif part.deploy is Deploy.LEFT:
+            yield Finding(Kind.NOTE, here, f"{part.name} is still there, but no longer wanted", TAKEN_AWAY[part.name])
+        elif part.deploy is Deploy.NEVER and part.name in deployed and node.deploy is not Deploy.NEVER:
+            yield Finding(Kind.NOTE, here, f"{part.name} is not deployed here yet", f"`deepopsctl deploy {part.name}`")
+    if any(part.deploy is Deploy.BEHIND for part in node.components):
+        yield Finding(Kind.NOTE, here, "behind: what is wanted has changed since its deploy", "`deepopsctl deploy`")
 
 
 def _of_slurm(node: NodeStatus, slurm: SlurmState) -> Iterator[Finding]:

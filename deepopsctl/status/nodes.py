@@ -10,6 +10,7 @@ from types import MappingProxyType
 from deepopsctl.hardware import NodeHardware
 from deepopsctl.model import Node, Role
 from deepopsctl.slurmstate import SlurmJob, SlurmNode
+from deepopsctl.status.components import ComponentStatus, Deploy, parse_components
 
 
 class Answer(StrEnum):
@@ -18,16 +19,6 @@ class Answer(StrEnum):
     OK = "ok"
     NONE = "no answer"
     FAILED = "failed"
-
-
-class Deploy(StrEnum):
-    """A node against its last deploy."""
-
-    IN_STEP = "in step"
-    BEHIND = "behind"
-    DRIFTED = "drifted"
-    NEVER = "not deployed"
-    UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,15 +34,17 @@ class Amount:
 
 @dataclass(frozen=True, slots=True)
 class NodeStatus:
-    """Everything that is known of one node. `message` says why it did not answer, or what failed there."""
+    """Everything that is known of one node. `message` says why it did not answer, or what failed there.
+
+    `deploy` sums up its components, seen beside those of all other nodes.
+    """
 
     node: Node
     answer: Answer = Answer.NONE
     message: str = ""
     hint: str = ""
     deploy: Deploy = Deploy.UNKNOWN
-    differences: tuple[str, ...] = ()
-    digests: tuple[str, ...] = ()
+    components: tuple[ComponentStatus, ...] = ()
     versions: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     slurm: SlurmNode | None = None
     jobs: tuple[SlurmJob, ...] = ()
@@ -71,6 +64,16 @@ class NodeStatus:
     def is_compute(self) -> bool:
         """Slurm should know it."""
         return Role.COMPUTE in self.node.roles
+
+    @property
+    def differences(self) -> tuple[str, ...]:
+        """What is no longer as the deploy of any component left it."""
+        return tuple(dict.fromkeys(text for component in self.components for text in component.differences))
+
+    @property
+    def digests(self) -> tuple[str, ...]:
+        """What was wanted when its components were deployed: one where they were together."""
+        return tuple(sorted({digest for component in self.components for digest in component.digests}))
 
     @property
     def state(self) -> str:
@@ -117,6 +120,7 @@ class NodeStatus:
             "jobs": len(self.jobs),
             "deploy": str(self.deploy),
             "differences": list(self.differences),
+            "components": {component.name: component.as_object() for component in self.components},
             "versions": dict(self.versions),
             "message": self.message,
         }
@@ -128,24 +132,9 @@ def with_answer(status: NodeStatus, data: Mapping[str, object]) -> NodeStatus:
     return replace(
         status,
         answer=Answer.OK,
-        deploy=_deploy(data),
-        differences=_texts(data, "differences"),
-        digests=_texts(data, "digests"),
+        components=parse_components(data.get("components")),
         versions={str(k): str(v) for k, v in versions.items()} if isinstance(versions, Mapping) else {},
     )
-
-
-def _deploy(data: Mapping[str, object]) -> Deploy:
-    if not data.get("deployed"):
-        return Deploy.NEVER
-    if _texts(data, "differences"):
-        return Deploy.DRIFTED
-    return Deploy.BEHIND if _texts(data, "missing") or _texts(data, "stale") else Deploy.IN_STEP
-
-
-def _texts(data: Mapping[str, object], key: str) -> tuple[str, ...]:
-    listed = data.get(key)
-    return tuple(str(entry) for entry in listed) if isinstance(listed, list) else ()
 
 
 def _sum(one: int | None, other: int | None) -> int | None:

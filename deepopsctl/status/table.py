@@ -18,6 +18,7 @@ from deepopsctl.status.nodes import Amount, Answer, NodeStatus
 
 HEADER = ("nodes", "roles", "state", "jobs", "cpus", "memory GiB", "gpus", "deploy")
 RIGHT = (3, 4, 5, 6)
+COMPONENTS_HEADER = ("component", "deploy", "nodes")
 NAMES_WIDTH = 32
 INDENT = "    "
 
@@ -66,6 +67,15 @@ def node_rows(nodes: Sequence[NodeStatus]) -> list[tuple[str, ...]]:
             last,
         )
         for (roles, state, last), members in alike.items()
+    ]
+
+
+def component_rows(status: ClusterStatus) -> list[tuple[str, ...]]:
+    """Rows under COMPONENTS_HEADER: which nodes run what was deployed, and which do not."""
+    return [
+        (name if number == 0 else "", str(deploy), fold(nodes))
+        for name, sets in status.components.items()
+        for number, (deploy, nodes) in enumerate(sets.items())
     ]
 
 

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
-from ansible.module_utils import node_packages, node_record, node_units
+from ansible.module_utils import node_owned, node_packages, node_record, node_units
 
 
 def differences(record):
     """Sentences for everything that is no longer as recorded."""
-    items = record["items"]
+    return _differences(record["items"], present([record]))
+
+
+def present(records):
+    """What there is now of all packages and units of some records, asked once."""
+    everything = [record["items"] for record in records]
+    return {
+        "packages": node_packages.installed(sorted({name for items in everything for name in items["packages"]})),
+        "held": node_packages.held() if any(items.get("held") for items in everything) else set(),
+        "units": node_units.show(sorted({name for items in everything for name in items["units"]})),
+    }
+
+
+def _differences(items, now):
     found = []
-    present = node_packages.installed(list(items["packages"]))
+    packages = now["packages"]
     for name, version in items["packages"].items():
-        if present.get(name) != version:
-            found.append("package %s is %s, was %s" % (name, present.get(name, "missing"), version))
+        if packages.get(name) != version:
+            found.append("package %s is %s, was %s" % (name, packages.get(name, "missing"), version))
     for path, facts in items["files"].items():
         sentence = file_difference(path, facts, node_record.file_facts(path))
         found += [sentence] if sentence else []
@@ -20,9 +33,9 @@ def differences(record):
         if node_record.directory_facts(path) != facts:
             found.append("%s has another owner or mode, or is gone" % path)
     wanted = items.get("held")
-    free = sorted(set(wanted) - node_packages.held()) if wanted else []
+    free = sorted(set(wanted) - now["held"]) if wanted else []
     found += ["package %s is held no more" % name for name in free]
-    return found + unit_differences(items["units"])
+    return found + unit_differences(items["units"], now["units"])
 
 
 def file_difference(path, then, now):
@@ -34,9 +47,9 @@ def file_difference(path, then, now):
     return "%s was changed" % path if then is None or now[0] != then[0] else "%s has another owner or mode" % path
 
 
-def unit_differences(units):
+def unit_differences(units, shown):
+    """Sentences for units that should run and don't, or the reverse; `shown` is what systemd says of them."""
     found = []
-    shown = node_units.show(list(units))
     for name, running in units.items():
         properties = shown.get(name, {})
         blocked = properties.get("ConditionResult") == "no" and properties.get("ActiveState") == "inactive"
@@ -53,16 +66,36 @@ def unit_differences(units):
     return found
 
 
-def compare(component, digest, steps):
-    """The same in parts, for a report: every difference is listed, whether or not the wish has changed since."""
-    records = {step: node_record.load(component, step) for step in steps}
+def is_left_of(component):
+    """Whether a component that is to have nothing here has something all the same."""
+    return bool(node_record.steps(component)) or node_owned.is_left_of(component)
+
+
+def compare(components, digest):
+    """Of each component its parts, for a report: every difference is listed, whether or not the wish has changed since.
+
+    `components` is a list of {component, steps}; one without steps is not wanted here.
+    """
+    records = {
+        entry["component"]: {step: node_record.load(entry["component"], step) for step in entry["steps"]}
+        for entry in components
+    }
+    now = present([record for steps in records.values() for record in steps.values() if record])
+    return {component: _compared(component, steps, digest, now) for component, steps in records.items()}
+
+
+def _compared(component, records, digest, now):
     known = [record for record in records.values() if record]
     return {
+        "wanted": bool(records),
+        "left": not records and is_left_of(component),
         "deployed": bool(known),
         "missing": [step for step, record in records.items() if not record],
         "stale": [step for step, record in records.items() if record and record["digest"] != digest],
         "digests": sorted({record["digest"] for record in known}),
-        "differences": list(dict.fromkeys(sentence for record in known for sentence in differences(record))),
+        "differences": list(
+            dict.fromkeys(sentence for record in known for sentence in _differences(record["items"], now))
+        ),
     }
 
 
@@ -76,4 +109,5 @@ def reasons(component, digest, steps):
     stale = [step for step, record in records.items() if not record or record["digest"] != digest]
     if stale:
         return ["the desired state changed, or the last deploy did not finish: %s" % ", ".join(stale)]
-    return [sentence for record in records.values() for sentence in differences(record)]
+    now = present(list(records.values()))
+    return [sentence for record in records.values() for sentence in _differences(record["items"], now)]

@@ -63,18 +63,12 @@ foreign:
 
 from ansible.module_utils import (
     node_drift,
-    node_owned,
     node_platform,
     node_record,
     slurm_convergence,
     slurm_running,
 )
 from ansible.module_utils.basic import AnsibleModule
-
-
-def is_left_of(component):
-    """Whether a component that is to have nothing here has something all the same."""
-    return bool(node_record.steps(component)) or node_owned.is_left_of(component)
 
 
 def settled(given, clean):
@@ -88,8 +82,8 @@ def settled(given, clean):
         if entry["component"] == given["component"]:
             may_follow = clean
         elif not entry["steps"]:
-            may_follow = may_follow and not is_left_of(entry["component"])
-            found += [] if is_left_of(entry["component"]) else [entry["component"]]
+            may_follow = may_follow and not node_drift.is_left_of(entry["component"])
+            found += [] if node_drift.is_left_of(entry["component"]) else [entry["component"]]
         elif may_follow:
             may_follow = not node_drift.reasons(entry["component"], given["digest"], entry["steps"])
             found += [entry["component"]] if may_follow else []
@@ -100,7 +94,7 @@ def reasons(given):
     """Why the node needs the component that the call is about."""
     if given["steps"]:
         return node_drift.reasons(given["component"], given["digest"], given["steps"])
-    return ["no longer wanted"] if is_left_of(given["component"]) else []
+    return ["no longer wanted"] if node_drift.is_left_of(given["component"]) else []
 
 
 def main():

@@ -7,12 +7,19 @@ DOCUMENTATION = r"""
 module: node_report
 short_description: Say what a node is, for C(deepopsctl status)
 description:
-  - Read-only. Compares the records of the last good deploy with the node, as M(node_gate) does, and names the versions.
+  - Read-only. Compares the records of the last good deploy of every component with the node, as M(node_gate) does, and
+    names the versions.
   - On the primary controller the same call asks Slurm, as M(slurm_report) does - one task a node is all a status costs.
 options:
-  component: {description: Component to look at., type: str, required: true}
   digest: {description: Hash of the desired state., type: str, required: true}
-  steps: {description: Steps that should have a record with that digest., type: list, elements: str, required: true}
+  components:
+    description: The components there are, each with the steps that should have a record with that digest.
+    type: list
+    elements: dict
+    required: true
+    suboptions:
+      component: {description: Its name., type: str, required: true}
+      steps: {description: None where the node gets nothing of it., type: list, elements: str, required: true}
   slurm: {description: Whether to ask slurmctld here., type: bool, default: false}
   slurm_timeout: {description: Seconds that a silent slurmctld is given., type: int, default: 30}
 author: deepopsctl
@@ -21,14 +28,14 @@ author: deepopsctl
 EXAMPLES = r"""
 - name: Ask every node
   node_report:
-    component: slurm
     digest: "{{ deepops_digest }}"
-    steps: "{{ deepops_slurm_steps }}"
+    components:
+      - {component: slurm, steps: [common, slurmd]}
 """
 
 RETURN = r"""
 deepops:
-  description: C(node), with the comparison and C(versions), and C(slurm) where it was asked.
+  description: C(node), with the comparison by C(components) and C(versions), and C(slurm) where it was asked.
   type: dict
   returned: always
 """
@@ -38,20 +45,20 @@ from ansible.module_utils.basic import AnsibleModule
 
 
 def main():
+    component = {"component": {"required": True}, "steps": {"type": "list", "elements": "str", "required": True}}
     module = AnsibleModule(
         argument_spec={
-            "component": {"required": True},
             "digest": {"required": True},
-            "steps": {"type": "list", "elements": "str", "required": True},
+            "components": {"type": "list", "elements": "dict", "required": True, "options": component},
             "slurm": {"type": "bool", "default": False},
             "slurm_timeout": {"type": "int", "default": slurm_asking.COMMAND_TIMEOUT},
         },
         supports_check_mode=True,
     )
     given = module.params
-    node = node_drift.compare(given["component"], given["digest"], given["steps"])
-    node["versions"] = dict(node_platform.versions(), **slurm_asking.installed_version())
-    answer = {"node": node}
+    compared = node_drift.compare(given["components"], given["digest"])
+    versions = dict(node_platform.versions(), **slurm_asking.installed_version())
+    answer = {"node": {"components": compared, "versions": versions}}
     if given["slurm"]:
         answer["slurm"] = slurm_asking.report(timeout=given["slurm_timeout"])
     module.exit_json(changed=False, deepops=answer)

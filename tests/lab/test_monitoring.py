@@ -60,6 +60,21 @@ def test_a_second_deploy_changes_nothing(monitored: MonitoredCluster) -> None:
     assert set(monitored.changed(monitored.deploy("--full")).values()) == {0}
 
 
+def test_status_tells_what_was_changed_by_hand_in_which_component(monitored: MonitoredCluster) -> None:
+    monitored.root("gpu01", "systemctl stop prometheus-node-exporter")
+    try:
+        done = monitored.deepopsctl("status", "--json", "--node-timeout", "120", ok=False)
+    finally:
+        monitored.root("gpu01", "systemctl start prometheus-node-exporter")
+    found = json.loads(done.stdout)
+
+    assert found["components"]["monitoring"]["drifted"] == "gpu01"
+    assert "drifted" not in found["components"]["slurm"]
+    gpu01 = next(node for node in found["nodes"] if node["name"] == "gpu01")
+    assert gpu01["components"]["monitoring"]["differences"] == ["prometheus-node-exporter.service is inactive"]
+    assert (done.returncode, gpu01["deploy"]) == (1, "drifted")
+
+
 def test_what_is_asked_for_figures_listens_on_the_machines_own_address_alone(monitored: MonitoredCluster) -> None:
     for name in ("ctl1", "gpu01"):
         listening = monitored.root(name, "ss -Hltn | awk '{print $4}'").split()

@@ -73,6 +73,8 @@ def test_a_cluster_that_is_well_says_so_and_keeps_no_run_of_it(cluster: LabClust
     assert by_name(found, "state") == {"ctl1": None, "gpu01": "idle", "gpu02": "idle"}
     assert by_name(found, "gpus") == {"ctl1": None, "gpu01": 2, "gpu02": 2}
     assert set(by_name(found, "deploy").values()) == {"in step"}
+    # nobody has deployed NVIDIA's software here: that is the site's choice, and said
+    assert found["components"] == {"nvidia": {"not deployed": "gpu[01-02]"}, "slurm": {"in step": "ctl1,gpu[01-02]"}}
     assert list(found["versions"]["os"]) == ["Debian 13"]
     assert found["versions"]["slurm"] == {next(iter(found["versions"]["slurmctld"])): "ctl1,gpu[01-02]"}
     assert found["last_run"]["run"] == json.loads(runs)["runs"][0]["run"]
@@ -90,6 +92,7 @@ def test_what_somebody_changed_by_hand_is_named(cluster: LabCluster) -> None:
     assert code == 1
     assert by_name(found, "deploy") == {"ctl1": "in step", "gpu01": "drifted", "gpu02": "in step"}
     assert by_name(found, "differences")["gpu01"] == ["/etc/default/slurmd was changed"]
+    assert found["components"]["slurm"] == {"in step": "ctl1,gpu02", "drifted": "gpu01"}
     assert [entry["nodes"] for entry in found["findings"]] == [["gpu01"]]
 
 
@@ -109,6 +112,7 @@ def test_a_silent_node_and_a_changed_wish_are_told_apart(cluster: LabCluster, tm
     assert by_name(found, "reachable") == {"ctl1": True, "gpu01": True, "gpu02": False}
     assert by_name(found, "deploy") == {"ctl1": "behind", "gpu01": "behind", "gpu02": "unknown"}
     assert by_name(found, "state")["gpu02"] == "idle"
+    assert found["components"]["slurm"] == {"behind": "ctl1,gpu01", "unknown": "gpu02"}
     assert [entry["kind"] for entry in found["findings"]] == ["no answer", "note"]
 
 

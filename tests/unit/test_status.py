@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,17 +17,21 @@ from deepopsctl.hardware import NodeHardware
 from deepopsctl.model import Access, Cluster, Gpus, Node, Role
 from deepopsctl.outcome import RunOutcome, Verdict
 from deepopsctl.status.cluster import ClusterStatus, examine
+from deepopsctl.status.components import Deploy
 from deepopsctl.status.findings import Kind
 from deepopsctl.status.lastruns import LastRuns, last_runs
-from deepopsctl.status.nodes import Amount, Answer, Deploy
-from deepopsctl.status.table import finding_lines, head, last_lines, node_rows, verdict, version_lines
+from deepopsctl.status.nodes import Amount, Answer
+from deepopsctl.status.table import component_rows, finding_lines, head, last_lines, node_rows, verdict, version_lines
 from deepopsctl.summary import Failure, RunSummary, TaskResult
 from deepopsctl.workspace import RunFolder, Workspace
 
 IN_STEP = {
-    "deployed": True, "missing": [], "stale": [], "digests": ["a" * 64], "differences": [],
-    "versions": {"os": "Debian 13", "kernel": "6.12.48", "slurm": "24.11.5"},
+    "wanted": True, "left": False, "deployed": True,
+    "missing": [], "stale": [], "digests": ["a" * 64], "differences": [],
 }  # fmt: skip
+NOT_WANTED = {**IN_STEP, "wanted": False, "deployed": False, "digests": []}
+NEVER = {**IN_STEP, "deployed": False, "missing": ["node"], "digests": []}
+VERSIONS = {"os": "Debian 13", "kernel": "6.12.48", "slurm": "24.11.5"}
 IDLE = {"state": "IDLE", "cpus": 8, "memory_mb": 32768, "gpus": 2, "gres": "gpu:a100:2", "version": "24.11.5"}
 GPUS = tuple(f"gpu{number:02d}" for number in range(1, 5))
 NAMES = ("ctl1", *GPUS)
@@ -49,16 +54,26 @@ def slurm(changes: Mapping[str, Mapping[str, object]] | None = None, jobs: list[
     return {"installed": True, "controller_up": True, "nodes": nodes, "jobs": jobs or [], "versions": versions}
 
 
+def said(
+    versions: Mapping[str, str] = VERSIONS, others: Mapping[str, object] | None = None, **change: object
+) -> object:
+    """node_report's answer: Slurm in step but for a change, and other components as they are given."""
+    return {"components": {**(others or {}), "slurm": {**IN_STEP, **change}}, "versions": versions}
+
+
 def outcome(
-    nodes: Mapping[str, Mapping[str, object]] | None = None,
+    nodes: Mapping[str, Mapping[str, Any]] | None = None,
     answer: object = None,
     failures: tuple[Failure, ...] = (),
 ) -> RunOutcome:
-    """A look: every node in step, with changes by name; those that failed gave no answer."""
+    """A look: every node in step, with changes of Slurm by name; those that failed gave no answer.
+
+    Other components stand under their own names.
+    """
     lost = {failure.host for failure in failures}
-    data = {name: {"node": {**IN_STEP, **(nodes or {}).get(name, {})}} for name in NAMES if name not in lost}
+    data = {name: {"node": said(**(nodes or {}).get(name, {}))} for name in NAMES if name not in lost}
     if "ctl1" in data:
-        data["ctl1"]["slurm"] = answer or slurm()  # type: ignore[assignment]  # plain data, nested
+        data["ctl1"]["slurm"] = answer or slurm()
     hosts = {name: Totals(unreachable=1) if name in lost else Totals(ok=1) for name in NAMES}
     results = tuple(TaskResult(name, "Ask every node", found) for name, found in data.items())
     return RunOutcome(RunFolder(Path("x")), "status", RunSummary(hosts, failures, (), (), results), 1.0, 0)
@@ -120,7 +135,7 @@ class TestFindings:
         assert found.exit_code is ExitCode.FAILED
         assert [node.deploy for node in found.nodes][2] is Deploy.DRIFTED
         (finding,) = found.findings
-        assert (finding.where, finding.message) == ("gpu02", "drifted: /etc/slurm/x was changed")
+        assert (finding.where, finding.message) == ("gpu02", "slurm drifted: /etc/slurm/x was changed")
 
     @pytest.mark.parametrize("change", [{"stale": ["slurmd"]}, {"missing": ["slurmd"]}])
     def test_a_node_that_is_behind_is_only_a_note(self, change: dict[str, list[str]]) -> None:
@@ -209,6 +224,82 @@ class TestFindings:
         assert verdict(found) == "1 problem, 2 of 5 nodes did not answer"
 
 
+class TestComponents:
+    def beside(self, **components: Mapping[str, object]) -> dict[str, object]:
+        return {"others": components}
+
+    def test_each_says_which_nodes_run_what_was_deployed_and_which_do_not(self) -> None:
+        driver = {"differences": ["package nvidia-open is missing, was 580"]}
+        found = status(
+            outcome(
+                {
+                    "ctl1": self.beside(nvidia=NOT_WANTED),
+                    "gpu01": self.beside(nvidia=IN_STEP),
+                    "gpu02": self.beside(nvidia={**IN_STEP, **driver}),
+                    "gpu03": self.beside(nvidia={**IN_STEP, "stale": ["driver"]}),
+                },
+                failures=(silent("gpu04"),),
+            )
+        )
+
+        assert component_rows(found) == [
+            ("nvidia", "in step", "gpu01"),
+            ("", "behind", "gpu03"),
+            ("", "drifted", "gpu02"),
+            ("", "unknown", "gpu04"),
+            ("slurm", "in step", "ctl1,gpu[01-03]"),
+            ("", "unknown", "gpu04"),
+        ]
+        assert [str(node.deploy) for node in found.nodes] == ["in step", "in step", "drifted", "behind", "unknown"]
+        assert found.findings[0].message == "nvidia drifted: package nvidia-open is missing, was 580"
+        assert "`deepopsctl deploy nvidia`" in found.findings[0].hint
+        assert kinds(found) == [("problem", "gpu02"), ("no answer", "gpu04"), ("note", "gpu03")]
+
+    def test_the_document_has_them_of_the_cluster_and_of_each_node(self) -> None:
+        drifted = {**IN_STEP, "differences": ["/etc/x was removed"]}
+        document = json.loads(json.dumps(status(outcome({"ctl1": self.beside(monitoring=drifted)})).document()))
+
+        assert document["components"]["slurm"] == {"in step": "ctl1,gpu[01-04]"}
+        assert document["components"]["monitoring"] == {"drifted": "ctl1"}
+        assert document["nodes"][0]["components"]["monitoring"] == {
+            "deploy": "drifted",
+            "differences": ["/etc/x was removed"],
+        }
+        assert document["nodes"][0]["differences"] == ["/etc/x was removed"]
+
+    def test_one_that_is_deployed_nowhere_is_the_site_s_choice(self) -> None:
+        found = status(outcome({name: self.beside(nvidia=NEVER) for name in GPUS}))
+
+        assert (found.exit_code, found.findings) == (ExitCode.OK, ())
+        assert {node.deploy for node in found.nodes} == {Deploy.IN_STEP}
+        assert ("nvidia", "not deployed", "gpu[01-04]") in component_rows(found)
+
+    def test_one_that_only_some_nodes_have_is_a_note_on_the_others(self) -> None:
+        found = status(outcome({"gpu01": self.beside(nvidia=IN_STEP), "gpu02": self.beside(nvidia=NEVER)}))
+
+        assert found.exit_code is ExitCode.OK
+        (finding,) = found.findings
+        assert (finding.where, finding.message) == ("gpu02", "nvidia is not deployed here yet")
+        assert found.nodes[2].deploy is Deploy.BEHIND
+
+    def test_what_is_still_there_though_nothing_wants_it_is_a_note(self) -> None:
+        left = {**NOT_WANTED, "left": True}
+        found = status(outcome({"gpu01": self.beside(monitoring=left, nvidia=left)}))
+
+        # a driver stays where no GPUs are declared any more
+        (finding,) = found.findings
+        assert (finding.where, finding.message) == ("gpu01", "monitoring is still there, but no longer wanted")
+
+    def test_a_silent_node_without_gpus_is_not_counted_among_the_gpu_nodes(self) -> None:
+        found = status(outcome({"gpu01": self.beside(nvidia=IN_STEP)}, failures=(silent("ctl1"),)))
+
+        assert component_rows(found) == [
+            ("nvidia", "in step", "gpu01"),
+            ("slurm", "in step", "gpu[01-04]"),
+            ("", "unknown", "ctl1"),
+        ]
+
+
 class TestSilence:
     def test_nodes_that_do_not_answer_alone_give_4(self) -> None:
         found = status(outcome(answer=slurm({"gpu04": {"state": "DOWN*"}}), failures=(silent("gpu04"),)))
@@ -268,7 +359,7 @@ class TestText:
         first, *more = list(finding_lines([finding], 60))
 
         assert first.kind is Kind.PROBLEM
-        assert first.text.startswith("problem: gpu01: drifted: word")
+        assert first.text.startswith("problem: gpu01: slurm drifted: word")
         assert all(len(line.text) <= 60 for line in more[:-1])
         assert all(line.text.startswith("    ") for line in more)
 

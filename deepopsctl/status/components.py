@@ -1,0 +1,84 @@
+"""What a node has of each component, against what its last deploy left there and what is wanted now."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+
+from deepopsctl.model import Node, Role
+
+# what a deploy takes away again once nothing wants it, and how; what is not here stays, and is nobody's business
+TAKEN_AWAY = MappingProxyType({
+    "storage": "`deepopsctl deploy storage` takes it away, where cluster.yml has a `storage:` (`storage: []` will do)",
+    "monitoring": "`deepopsctl deploy monitoring` takes it away",
+})  # fmt: skip
+
+
+class Deploy(StrEnum):
+    """A node, or what it has of a component, against its last deploy."""
+
+    IN_STEP = "in step"
+    BEHIND = "behind"
+    DRIFTED = "drifted"
+    LEFT = "no longer wanted"
+    NEVER = "not deployed"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class ComponentStatus:
+    """One component on one node; `differences` says what is no longer as its deploy left it."""
+
+    name: str
+    deploy: Deploy
+    differences: tuple[str, ...] = ()
+    digests: tuple[str, ...] = ()
+
+    def as_object(self) -> dict[str, object]:
+        """Its entry in `status --json`."""
+        return {"deploy": str(self.deploy), "differences": list(self.differences)}
+
+
+def parse_components(data: object) -> tuple[ComponentStatus, ...]:
+    """What node_report returned under `components`, without those that are neither wanted nor there."""
+    if not isinstance(data, Mapping):
+        return ()
+    found = (_parse(str(name), entry) for name, entry in data.items() if isinstance(entry, Mapping))
+    return tuple(component for component in found if component)
+
+
+def _parse(name: str, data: Mapping[str, object]) -> ComponentStatus | None:
+    if not data.get("wanted"):
+        return ComponentStatus(name, Deploy.LEFT) if data.get("left") and name in TAKEN_AWAY else None
+    differences = _texts(data, "differences")
+    if not data.get("deployed"):
+        deploy = Deploy.NEVER
+    elif differences:
+        deploy = Deploy.DRIFTED
+    elif _texts(data, "missing") or _texts(data, "stale"):
+        deploy = Deploy.BEHIND
+    else:
+        deploy = Deploy.IN_STEP
+    return ComponentStatus(name, deploy, differences, _texts(data, "digests"))
+
+
+def in_a_word(components: Iterable[ComponentStatus], deployed: Collection[str]) -> Deploy:
+    """The whole node: the worst of its components. One that is deployed nowhere is the site's choice."""
+    found = {part.deploy for part in components if part.deploy is not Deploy.NEVER or part.name in deployed}
+    if found <= {Deploy.NEVER}:
+        return Deploy.NEVER
+    if Deploy.DRIFTED in found:
+        return Deploy.DRIFTED
+    return Deploy.IN_STEP if found == {Deploy.IN_STEP} else Deploy.BEHIND
+
+
+def may_have(node: Node, component: str) -> bool:
+    """Whether a node that can't be asked may have something of a component."""
+    return component != "nvidia" or node.gpus is not None or Role.LOGIN in node.roles
+
+
+def _texts(data: Mapping[str, object], key: str) -> tuple[str, ...]:
+    listed = data.get(key)
+    return tuple(str(entry) for entry in listed) if isinstance(listed, list) else ()
