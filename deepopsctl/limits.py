@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from difflib import get_close_matches
 
 from deepopsctl.errors import InputError
 from deepopsctl.inventory import group_members
@@ -51,6 +52,8 @@ def _nodes(piece: str, names: dict[str, None], groups: dict[str, tuple[str, ...]
         raise InputError.single("--limit", str(error), "give node sets such as gpu[01-04], or groups") from error
     unknown = [name for name in found if name not in names]
     if unknown:
-        known = f"nodes: {fold(names)}; groups: {', '.join(sorted(groups))}"
+        near = list(dict.fromkeys(word for name in unknown for word in get_close_matches(name, [*groups, *names], n=1)))
+        meant = f"did you mean {', '.join(near)}? " if near else ""
+        known = f"{meant}nodes: {fold(names)}; groups: {', '.join(sorted(groups))}"
         raise InputError.single("--limit", f"the cluster has no node or group {fold(unknown)}", known)
     return found

@@ -28,6 +28,7 @@ from deepopsctl.monitoring.validity import period_of, today
 from deepopsctl.outcome import RunOutcome, Verdict
 from deepopsctl.progress import Progress
 from deepopsctl.rawevents import parse, plain
+from deepopsctl.settingscheck import require_settings, require_vault_password
 from deepopsctl.summary import RunSummary, Tally
 from deepopsctl.together import Place, join
 from deepopsctl.workspace import RunFolder, Workspace, private_file
@@ -44,6 +45,8 @@ Watch = Callable[[Event], None]
 def run(request: RunRequest, on_event: Watch) -> RunOutcome:
     """Run playbooks on a cluster under its lock; every event goes to `on_event` as it happens."""
     require_ssh()
+    require_settings(request.directory)
+    require_vault_password(request.directory, os.environ)
     with cluster_lock(request.directory.runs, f"deepopsctl {request.command}"):
         folder = Workspace(request.directory.runs).new_run(request.command, request.keep_runs)
         try:
@@ -57,6 +60,8 @@ def run(request: RunRequest, on_event: Watch) -> RunOutcome:
 def look(request: RunRequest, on_event: Watch) -> RunOutcome:
     """Run a playbook that only reads, also beside a run that has the lock; nothing of it is kept, no folder either."""
     require_ssh()
+    require_settings(request.directory)
+    require_vault_password(request.directory, os.environ)
     with tempfile.TemporaryDirectory(prefix="deepopsctl-") as scratch:
         folder = RunFolder(Path(scratch))
         try:

@@ -7,11 +7,11 @@ from typing import Any
 import click
 
 from deepopsctl.cli import Settings
-from deepopsctl.cli.options import ask_passwords, connection_options, json_option, limit_option
+from deepopsctl.cli.options import ask_passwords, components_argument, connection_options, json_option, limit_option
 
 
 @click.command()
-@click.argument("components", nargs=-1, metavar="[COMPONENT]...")
+@components_argument
 @limit_option
 @click.option("--check", is_flag=True, help="Say what would change; change nothing.")
 @click.option("--diff", is_flag=True, help="Show the changes of files.")
@@ -26,6 +26,8 @@ from deepopsctl.cli.options import ask_passwords, connection_options, json_optio
 @click.pass_obj
 def deploy(settings: Settings, /, components: tuple[str, ...], *, as_json: bool, **given: Any) -> int:
     """Install and configure components on the nodes; without COMPONENT, all of them.
+
+    COMPONENT is `nvidia` (driver and software of the GPUs), `storage`, `slurm` or `monitoring`.
 
     What is right already is left alone, jobs keep running. Nodes that do not answer are set aside (exit code 4).
     """

@@ -12,13 +12,16 @@ from deepopsctl.cli.options import json_option
 @json_option
 @click.pass_obj
 def inventory(settings: Settings, *, as_json: bool) -> None:
-    """Check cluster.yml, write inventory/hosts.yml anew where needed, and show who is in which group."""
+    """Check cluster.yml and settings, write inventory/hosts.yml anew where needed, and show who is in which group."""
     from deepopsctl.cli.clusterview import cluster_object, group_lines
     from deepopsctl.cli.output import emit_json, say
     from deepopsctl.clusterdir import ClusterDir
+    from deepopsctl.content import content_dir
+    from deepopsctl.settingscheck import misspelt_settings, require_settings
 
     directory = ClusterDir.open(settings.directory)
     cluster = directory.cluster()
+    require_settings(directory)
     written = directory.refresh_inventory(cluster)
     added = directory.refresh_secrets()
     if as_json:
@@ -26,6 +29,8 @@ def inventory(settings: Settings, *, as_json: bool) -> None:
         return
     for line in group_lines(cluster):
         click.echo(line)
+    for problem in misspelt_settings(directory, settings.content or content_dir()):
+        say(f"{click.style('warning:', fg='yellow')} {problem.where}: {problem.message}; {problem.hint}")
     if added:
         say(f"{directory.secrets.name}: added {', '.join(added)}")
     say(f"inventory/hosts.yml {'written anew' if written else 'is up to date'}: {len(cluster.nodes)} nodes")

@@ -31,7 +31,7 @@ def lab() -> None:
     """A throw-away cluster of systemd containers on this machine: podman, as root."""
 
 
-@lab.command()
+@lab.command(short_help="Start a lab, or add nodes to one.")
 @name_option
 @click.option("--compute", type=click.IntRange(1, 150), default=2, show_default=True, help="Compute nodes, at least.")
 @click.option(

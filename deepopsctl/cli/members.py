@@ -46,7 +46,7 @@ _wait_option = click.option(
 )  # fmt: skip
 
 
-@click.command()
+@click.command(short_help="Add machines; they take jobs once they are validated.")
 @click.argument("names", metavar="NAMES[=ADDRESSES]")
 @click.option("--like", default="", metavar="NODE", help="Same roles, GPUs, features and partitions as this node.")
 @click.option("--gpus", metavar="TYPE:COUNT", help="GPUs of each, or none.  [default: as the nodes they resemble]")
@@ -74,7 +74,7 @@ def add(settings: Settings, /, names: str, *, as_json: bool, **given: Any) -> in
     return show_report(report, directory, as_json=as_json)
 
 
-@click.command()
+@click.command(short_help="Remove machines, after their last job.")
 @click.argument("names", metavar="NAMES")
 @_wait_option
 @click.option("--force", is_flag=True, help="Cancel the jobs that run there instead of waiting for them.")
@@ -98,7 +98,7 @@ def remove(settings: Settings, /, names: str, *, as_json: bool, **given: Any) ->
     return show_report(report, directory, as_json=as_json)
 
 
-@click.command()
+@click.command(short_help="Let another machine take over a name.")
 @click.argument("name", metavar="NAME")
 @click.option("--address", default="", metavar="ADDRESS", help="The new machine's address.  [default: the old one's]")
 @_wait_option

@@ -28,7 +28,7 @@ for verb in (add, remove, replace):
     node.add_command(verb)
 
 
-@node.command()
+@node.command(short_help="Start no new jobs on NODES; those that run go on.")
 @nodes_argument
 @click.option("--reason", required=True, metavar="TEXT", help="Why; Slurm shows it, with `deepopsctl: ` in front.")
 @click.option("--wait", is_flag=True, help="Return when no job runs on the nodes any more.")
@@ -54,7 +54,7 @@ def drain(settings: Settings, /, nodes: tuple[str, ...], *, as_json: bool, **giv
     return _change(settings, Wish.DRAIN, nodes, given, as_json=as_json)
 
 
-@node.command()
+@node.command(short_help="Let jobs start again where `node drain` ended that.")
 @nodes_argument
 @connection_options
 @json_option

@@ -7,10 +7,20 @@ from typing import TypedDict, TypeVar
 
 import click
 
+
+def _components(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """For the shell's Tab key."""
+    from deepopsctl.content import components
+
+    del ctx, param
+    return [name for name in components() if name.startswith(incomplete)]
+
+
 F = TypeVar("F", bound=Callable[..., object])
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
+components_argument = click.argument("components", nargs=-1, metavar="[COMPONENT]...", shell_complete=_components)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 limit_option = click.option("--limit", metavar="NODESET", help="Only these nodes (gpu[01-04]) or groups.")
 

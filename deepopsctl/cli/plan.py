@@ -7,11 +7,11 @@ from typing import Any
 import click
 
 from deepopsctl.cli import Settings
-from deepopsctl.cli.options import ask_passwords, connection_options, json_option, limit_option
+from deepopsctl.cli.options import ask_passwords, components_argument, connection_options, json_option, limit_option
 
 
 @click.command()
-@click.argument("components", nargs=-1, metavar="[COMPONENT]...")
+@components_argument
 @limit_option
 @click.option("--diff", is_flag=True, help="Show the differences of all files whole, also of new ones.")
 @click.option("--exit-code", is_flag=True, help="End with 1 where anything would change, as git diff does.")
@@ -24,6 +24,8 @@ from deepopsctl.cli.options import ask_passwords, connection_options, json_optio
 @click.pass_obj
 def plan(settings: Settings, /, components: tuple[str, ...], *, as_json: bool, **given: Any) -> int:
     """Say what `deploy` would do, and which running jobs it would come near; change nothing.
+
+    COMPONENT is `nvidia`, `storage`, `slurm` or `monitoring`, as for `deploy`.
 
     Packages, files with their differences, services, every key of slurm.conf with how it takes effect. Exit code 0,
     also where something would change; 1 says that deploy would refuse or fail, 4 that nodes did not answer.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -9,11 +10,13 @@ import click
 
 from deepopsctl.cli.output import emit_json, say, table
 from deepopsctl.cli.progress import show_progress
+from deepopsctl.content import content_dir
 from deepopsctl.events import Totals
 from deepopsctl.invocation import RunRequest
 from deepopsctl.nodelist import fold
 from deepopsctl.outcome import RunOutcome, Verdict
 from deepopsctl.progress import title
+from deepopsctl.settingscheck import misspelt_settings
 from deepopsctl.summary import Failure
 
 # More rows than this say less than a few
@@ -25,6 +28,8 @@ _WORDS = {
     Verdict.TIMEOUT: "stopped: its time was up",
     Verdict.INTERRUPTED: "stopped on request",
 }
+# what tells one unreachable node's message from another's
+_OWN_ADDRESS = re.compile(r"\b\d{1,3}(\.\d{1,3}){3}\b|\b[0-9a-f]{1,4}(:[0-9a-f]{0,4}){2,7}\b")
 _COLORS = {Verdict.OK: "green", Verdict.UNREACHABLE: "yellow"}
 
 
@@ -42,6 +47,9 @@ def run_watched(request: RunRequest, hosts: tuple[str, ...] | None, *, verbosity
     """Say what will run on how many nodes, run it, and show it as it goes on."""
     from deepopsctl.runner import run
 
+    if request.deploys:
+        for problem in misspelt_settings(request.directory, request.content or content_dir()):
+            say(f"{click.style('warning:', fg='yellow')} {problem.where}: {problem.message}; {problem.hint}")
     say(_first_line(request, hosts))
     with show_progress(len(hosts) if hosts is not None else None, verbosity) as watch:
         return run(request, watch)
@@ -64,11 +72,16 @@ def report_lines(outcome: RunOutcome, request: RunRequest) -> Iterator[str]:
 
 def verdict_line(outcome: RunOutcome, request: RunRequest, what: str, word: str = "") -> str:
     """The last line: how it ended, what was done, the run's id and the command that shows details."""
-    shown = click.style(word or _WORDS[outcome.verdict], fg=_COLORS.get(outcome.verdict, "red"), bold=True)
+    shown = click.style(word or _word(outcome), fg=_COLORS.get(outcome.verdict, "red"), bold=True)
     return (
         f"{request.command}: {shown} after {outcome.elapsed_s:.1f} s, {what}; details: "
         f"deepopsctl -C {shown_path(request.directory.path)} runs show {outcome.run_id}"
     )
+
+
+def _word(outcome: RunOutcome) -> str:
+    nobody = outcome.verdict is Verdict.UNREACHABLE and len(outcome.summary.unreachable) == len(outcome.summary.hosts)
+    return "no node answered" if nobody else _WORDS[outcome.verdict]
 
 
 def node_table(hosts: Iterable[tuple[str, Totals]]) -> list[str]:
@@ -87,15 +100,16 @@ def node_table(hosts: Iterable[tuple[str, Totals]]) -> list[str]:
 
 def failure_lines(failures: Iterable[Failure]) -> Iterator[str]:
     """Every failure once, with all nodes that have it: node, component, task, message, what to do."""
-    alike: dict[tuple[str, str, str, str, bool], list[str]] = {}
+    alike: dict[tuple[str, str, str, str, bool], list[Failure]] = {}
     for failure in failures:
-        key = (failure.component, failure.task, failure.message, failure.hint, failure.unreachable)
-        alike.setdefault(key, []).append(failure.host)
-    for (component, task, message, hint, unreachable), hosts in alike.items():
-        names = _short(fold(name for name in hosts if name)) if any(hosts) else "ansible"
+        message = _OWN_ADDRESS.sub("ADDRESS", failure.message) if failure.unreachable else failure.message
+        key = (failure.component, failure.task, message, failure.hint, failure.unreachable)
+        alike.setdefault(key, []).append(failure)
+    for (component, task, message, hint, unreachable), found in alike.items():
+        names = _short(fold(failure.host for failure in found if failure.host)) or "ansible"
         word = click.style("unreachable" if unreachable else "failed", fg="red", bold=True)
         yield f"{word}: {names}" + (f": {title(component, task)}" if task else "")
-        yield from (f"    {line}" for line in message.splitlines())
+        yield from (f"    {line}" for line in (message if len(found) > 1 else found[0].message).splitlines())
         if hint:
             yield f"    {click.style('hint:', fg='cyan')} {hint}"
 

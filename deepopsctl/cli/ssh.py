@@ -26,7 +26,7 @@ def ssh() -> None:
     """Passwordless SSH to all nodes."""
 
 
-@ssh.command()
+@ssh.command(short_help="Key on all nodes, host keys pinned, logins and sudo tried.")
 @click.option(
     "--password-file",
     type=click.Path(path_type=Path, dir_okay=False, allow_dash=True),
@@ -99,7 +99,7 @@ def setup(
     click.get_current_context().exit(result.exit_code)
 
 
-@ssh.command()
+@ssh.command(short_help="Print ~/.ssh/config for the cluster's users.")
 @click.option("--user", metavar="NAME", default="", help="The login name on the cluster.  [default: the local one]")
 @json_option
 @click.pass_obj

@@ -38,8 +38,11 @@ def _file(name: str) -> Path:
     path = Path(name).expanduser().resolve()
     try:
         text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError.single("-e", f"{name} can't be read: {error}", _HINT) from error
+    except OSError as error:
+        hint = "check the path and its permissions"
+        raise InputError.single("-e", f"{name} can't be read: {error.strerror or error}", hint) from error
+    except UnicodeDecodeError as error:
+        raise InputError.single("-e", f"{name} is no text in UTF-8", "save it as UTF-8") from error
     if text.startswith("$ANSIBLE_VAULT"):
         return path
     try:

@@ -17,12 +17,13 @@ def read_password(file: Path, option: str = "--password-file") -> str:
                 raise InputError.single(option, f"{file} can be read by others", f"chmod 600 {file}")
             return first_line(stream.readline(), option)
     except OSError as error:
-        raise InputError.single(option, f"{file}: {(error.strerror or str(error)).lower()}") from error
+        message = f"{file}: {(error.strerror or str(error)).lower()}"
+        raise InputError.single(option, message, "check the path, or leave the option out to be asked") from error
 
 
 def first_line(text: str, option: str = "--password-file") -> str:
     """The text without its line end; refused if it is empty."""
     password = text.removesuffix("\n").removesuffix("\r")
     if not password or "\0" in password:
-        raise InputError.single(option, "there is no password on the first line")
+        raise InputError.single(option, "there is no password on the first line", "write it there, and nothing else")
     return password

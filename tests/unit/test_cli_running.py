@@ -70,8 +70,32 @@ def test_the_same_failure_on_several_nodes_is_shown_once() -> None:
     ]
 
 
+def test_many_unreachable_nodes_are_one_message_though_each_has_its_own_address() -> None:
+    def gone(number: int) -> Failure:
+        message = f"timed out\nConnection to 10.0.1.{number} port 22 timed out"
+        return Failure(f"gpu{number}", "slurm", "Gather", message, "is it up?", unreachable=True)
+
+    assert plain(failure_lines([gone(11), gone(12)])) == [
+        "unreachable: gpu[11-12]: slurm: Gather",
+        "    timed out",
+        "    Connection to ADDRESS port 22 timed out",
+        "    hint: is it up?",
+    ]
+    assert "    Connection to 10.0.1.11 port 22 timed out" in plain(failure_lines([gone(11)]))
+
+
 def test_a_failure_of_ansible_itself_has_no_node() -> None:
     assert plain(failure_lines([Failure("", "", "", "odd playbook", "")])) == ["failed: ansible", "    odd playbook"]
+
+
+def test_a_run_that_reached_nobody_does_not_say_that_it_was_done() -> None:
+    gone = outcome(GONE, code=4)
+    alone = RunOutcome(
+        gone.folder, "deploy", RunSummary({"gpu03": Totals(unreachable=1)}, (GONE,), (), (), ()), 10.0, 4
+    )
+
+    assert report(gone)[-1].startswith("deploy: done, but for nodes that did not answer after")
+    assert report(alone)[-1].startswith("deploy: no node answered after 10.0 s, nothing changed")
 
 
 def test_the_last_line_has_the_verdict_the_run_and_where_to_look() -> None:

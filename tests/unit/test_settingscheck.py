@@ -16,6 +16,12 @@ from tests.unit.doctor_samples import cluster
 
 SETTINGS = "inventory/group_vars/all/settings.yml"
 
+# follow from cluster.yml and other settings: no site's to set
+WORKED_OUT = {
+    *("monitoring_host", "monitoring_secrets", "monitoring_settings"),
+    *("slurm_compute_hosts", "slurm_controller_hosts", "slurm_dbd_host", "slurm_packages"),
+}
+
 
 @pytest.fixture
 def directory(tmp_path: Path) -> ClusterDir:
@@ -95,6 +101,13 @@ class TestNames:
 
         assert documented
         assert documented <= known_names(content_dir())
+
+    def test_every_variable_of_the_product_that_a_site_may_set_is_in_the_reference(self) -> None:
+        text = Path("docs/reference/settings.md").read_text(encoding="utf-8")
+        files = Path("group_vars/all").glob("*.yml")
+        names = {name for path in files for name in re.findall(r"^([a-z]\w+):", path.read_text("utf-8"), re.MULTILINE)}
+
+        assert {name for name in names if not name.startswith("deepops_") and f"`{name}`" not in text} == WORKED_OUT
 
 
 class TestVault:
