@@ -17,6 +17,10 @@ MONITORING = {
         _SERVERS, "Prometheus", "Prometheus answers, with the cluster's password.",
         "see `journalctl -u prometheus` on the monitoring host; " + _DEPLOY,
     ),
+    "prometheus-stores": Entry(
+        _SERVERS, "stores samples", "What Prometheus scrapes is on its disk, and new.",
+        "see `df /var/lib/prometheus` and `journalctl -u prometheus` on the monitoring host",
+    ),
     "alertmanager-answers": Entry(
         _SERVERS, "Alertmanager", "Alertmanager answers, with the cluster's password.",
         "see `journalctl -u prometheus-alertmanager` on the monitoring host; " + _DEPLOY,

@@ -51,6 +51,7 @@ class Monitored:
     exporters: dict[str, str]
     texts: Path
     called: servers.Page
+    server: servers.Server
 
     def wanted(self, *nodes: str) -> list[Any]:
         return [scraped.Wanted(node, "node", self.exporters[node]) for node in nodes]
@@ -116,10 +117,9 @@ def monitored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Monitored]:
             },
         }
         prometheus = started.enter_context(servers.prometheus(folders["prometheus"], config))
-        found = Monitored(
-            web.Prometheus(service(prometheus)), service(alertmanager), exporters, folders["texts"], called
+        yield Monitored(
+            web.Prometheus(service(prometheus)), service(alertmanager), exporters, folders["texts"], called, prometheus
         )
-        yield found
 
 
 def by_name(checks: list[dict[str, str]]) -> dict[tuple[str, str], dict[str, str]]:
@@ -182,6 +182,23 @@ class TestTargets:
         assert found["clock-monitoring", "n1"]["status"] == "pass", found
         assert found["clock-monitoring", "n2"]["status"] == "fail", found
         assert "ahead of ctl1's" in found["clock-monitoring", "n2"]["message"]
+
+    def test_a_prometheus_whose_disk_is_full_is_named_while_it_calls_all_targets_up(
+        self, monitored: Monitored, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(scraped, "_FIRST_S", 1.0)
+        monkeypatch.setattr(scraped, "_NEWEST_S", 3.0)
+
+        def stored() -> dict[str, str]:
+            found: dict[str, str] = scraped.stores(monitored.prometheus, "ctl1")
+            return found
+
+        wait_until("something was stored", lambda: stored()["status"] == "pass")
+        with monitored.server.disk_full():
+            wait_until("nothing is stored", lambda: stored()["status"] == "fail", found=monitored.server.log)
+            assert "is the disk of its data full?" in stored()["message"]
+            assert self.judged(monitored, "n1")["target-up", "n1/node"]["status"] == "pass"
+        wait_until("it goes on by itself", lambda: stored()["status"] == "pass", found=monitored.server.log)
 
 
 class TestTextfiles:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import resource
 import socket
 import subprocess
 import threading
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -43,6 +45,16 @@ class Server:
     def log(self) -> str:
         """What it has said so far."""
         return self._log.read_text(errors="replace")
+
+    @contextmanager
+    def disk_full(self) -> Iterator[None]:
+        """As long as it lasts, nothing that it writes to a file arrives: the kernel refuses files above 0 bytes."""
+        before = resource.prlimit(self._process.pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(self._process.pid, resource.RLIMIT_FSIZE, (0, before[1]))
+        try:
+            yield
+        finally:
+            resource.prlimit(self._process.pid, resource.RLIMIT_FSIZE, before)
 
     def stop(self) -> None:
         """End it."""

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import time
-from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Sequence, Tuple
+from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from . import moments
 from .telling import FAIL, PASS, WARN, Verdict, check, names, one_line, place, until
 from .web import Prometheus
 
 UP, MORE, CLOCK, TEXTFILES = "target-up", "targets-unexpected", "clock-monitoring", "textfiles-fresh"
+STORES = "prometheus-stores"
+# three scrapes, and one that is under way
+_NEWEST_S = 60.0
 # a target that was just added is scraped within its interval, once the list of targets was read
 _FIRST_S = 15.0
 # one missed scrape is no news, three are; of short intervals more
@@ -92,6 +95,22 @@ def _unexpected(cluster: str, found: Scraped, wanted: "set[Key]") -> Verdict:
     ]
     text = "not in cluster.yml: {}".format(names(more)) if more else ""
     return check(MORE, cluster, WARN if more else PASS, len(more), 0, "targets", text)
+
+
+def stores(prometheus: Prometheus, monitor: str) -> Verdict:
+    """Whether what it scrapes is kept: on a full disk every target is up, and there is not one sample of it."""
+    bound = "no older than {:g}".format(_NEWEST_S)
+
+    def look() -> Optional[float]:
+        found = prometheus.query("time() - max(timestamp(up))")
+        return found[0][1] if found else None
+
+    age = until(_FIRST_S, look, lambda found: found is not None and found <= _NEWEST_S)
+    if age is not None and age <= _NEWEST_S:
+        return check(STORES, monitor, PASS, "{:.0f}".format(age), bound, "s")
+    since = "for minutes" if age is None else "for {:.0f} s".format(age)
+    text = "nothing of what is scraped was stored {}: is the disk of its data full?".format(since)
+    return check(STORES, monitor, FAIL, "nothing" if age is None else "{:.0f}".format(age), bound, "s", text)
 
 
 def clocks(prometheus: Prometheus, judged: Sequence[str], monitor: str) -> List[Verdict]:

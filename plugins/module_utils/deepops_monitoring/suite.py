@@ -18,8 +18,8 @@ from .web import Prometheus, Service, Silent
 ANSWERS, CLOSED = "prometheus-answers", "web-closed"
 # what is not tried where Prometheus does not answer; a report says so instead of being silent
 NEEDS_PROMETHEUS = (
-    scraped.UP, ruled.RULES, scraped.TEXTFILES, scraped.CLOCK, jobs.JOB, jobs.SLURM, jobs.NODES, jobs.COUNT,
-    alerting.KNOWN, alerting.FORWARDED, dashboards.QUERIES,
+    scraped.UP, scraped.STORES, ruled.RULES, scraped.TEXTFILES, scraped.CLOCK, jobs.JOB, jobs.SLURM, jobs.NODES,
+    jobs.COUNT, alerting.KNOWN, alerting.FORWARDED, dashboards.QUERIES,
 )  # fmt: skip
 # asked of each service without the password
 _INSIDE = {"prometheus": "/api/v1/targets", "alertmanager": "/api/v2/alerts", "grafana": "/api/search"}
@@ -105,6 +105,7 @@ def _scraped(inputs: Inputs, prometheus: Prometheus) -> List[Verdict]:
     up = {found["target"] for found in checks if found["name"] == scraped.UP and found["status"] != FAIL}
     nodes = [node for node in inputs.judged if scraped.place(node, "node") in up]
     return [
+        scraped.stores(prometheus, inputs.monitor),
         *checks,
         *scraped.textfiles(prometheus, inputs.textfiles, nodes),
         *scraped.clocks(prometheus, nodes, inputs.monitor),
