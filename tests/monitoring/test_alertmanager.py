@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import subprocess
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -29,25 +30,46 @@ USER, PASSWORD = "admin", "correct horse"
 class Alertmanager:
     """One that runs, and asks for a password."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, log: Path) -> None:
+        self._log = log
         self.url = f"http://127.0.0.1:{port}"
         self.settings = Settings(self.url, "hpc", 2, 600, USER, PASSWORD)
         self._login = base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
 
-    def call(self, path: str, data: object = None) -> Any:
+    def log(self) -> str:
+        """What it has said so far."""
+        return self._log.read_text(encoding="utf-8")
+
+    def text(self, path: str, data: object = None) -> str:
         headers = {"Authorization": f"Basic {self._login}", "Content-Type": "application/json"}
         body = None if data is None else json.dumps(data).encode()
         request = urllib.request.Request(f"{self.url}{path}", body, headers)  # noqa: S310 (http, from the test)
         with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310 (as above)
-            text = answer.read()
-        return json.loads(text) if text.startswith((b"[", b"{")) else None
+            read: str = answer.read().decode()
+        return read
 
-    def fire(self, *alerts: dict[str, str]) -> None:
+    def call(self, path: str, data: object = None) -> Any:
+        text = self.text(path, data)
+        return json.loads(text) if text.startswith(("[", "{")) else None
+
+    def fire(self, *alerts: dict[str, str], **annotations: str) -> None:
         """As Prometheus does it."""
-        told = [{"labels": {"cluster": "hpc", "severity": "critical", **labels}} for labels in alerts]
-        self.call(
-            "/api/v2/alerts", [{**each, "annotations": {"summary": f"{each['labels']['alertname']}!"}} for each in told]
-        )
+        self._tell(alerts, annotations, {})
+
+    def end(self, *alerts: dict[str, str]) -> None:
+        """The same, for what is over."""
+        self._tell(alerts, {}, {"endsAt": "2020-01-02T00:00:00Z", "startsAt": "2020-01-01T00:00:00Z"})
+
+    def _tell(self, alerts: Iterable[dict[str, str]], annotations: dict[str, str], times: dict[str, str]) -> None:
+        told = [
+            {
+                "labels": {"cluster": "hpc", "severity": "critical", **labels},
+                "annotations": {"summary": f"{labels['alertname']}!", **annotations},
+                **times,
+            }
+            for labels in alerts
+        ]
+        self.call("/api/v2/alerts", told)
 
     def silence(self, name: str) -> None:
         """Until long after the test."""
@@ -63,7 +85,7 @@ class Alertmanager:
 
 
 @contextmanager
-def alertmanager(folder: Path, wanted: Wanted) -> Iterator[Alertmanager]:
+def alertmanager(folder: Path, wanted: Wanted, **environment: str) -> Iterator[Alertmanager]:
     """Running with this configuration, and gone at the end."""
     config, web, port = folder / "alertmanager.yml", folder / "web.yml", free_port()
     found = routing(wanted)
@@ -75,9 +97,12 @@ def alertmanager(folder: Path, wanted: Wanted) -> Iterator[Alertmanager]:
         "prometheus-alertmanager", f"--config.file={config}", f"--web.config.file={web}",
         f"--storage.path={folder}/data", f"--web.listen-address=127.0.0.1:{port}", "--cluster.listen-address=",
     ]  # fmt: skip
-    with (folder / "log").open("w") as log, subprocess.Popen(argv, stdout=log, stderr=log) as process:
+    with (
+        (folder / "log").open("w") as log,
+        subprocess.Popen(argv, stdout=log, stderr=log, env={**os.environ, **environment}) as process,
+    ):
         try:
-            running = Alertmanager(port)
+            running = Alertmanager(port, folder / "log")
             wait_until("Alertmanager answers", running.answers)
             yield running
         finally:
