@@ -22,6 +22,10 @@ OPEN_BY_DEFAULT = 560
 LAST_FOR_OLD = 580
 # PCI device ids below are Pascal and Volta: no open modules
 FIRST_TURING = 0x1E00
+# What apt has to keep on one branch: the packages of NVIDIA's driver, by name and by the source that they are made from.
+# Not all have NVIDIA in their name, and one that is left out is taken from the newest branch: then nothing installs.
+PACKAGE_NAMES = "*nvidia* cuda-drivers* libcuda1 libcudadebugger1 libnvcuvid1 libnvoptix1 libnvsdm libxnvctrl*"
+PACKAGE_SOURCES = "src:*nvidia*:any src:cuda-drivers:any"
 # HGX boards whose NVSwitches are not on the PCI bus of the host; they need NVIDIA's subnet manager, too
 _HIDDEN_SWITCHES = frozenset({"b200", "b300"})
 _HGX = 8
@@ -42,7 +46,8 @@ class Settings:
 class DriverPlan:
     """What happens on the node. `state` is none, present or install; a problem is (message, hint).
 
-    `replaces` is the version of a driver of another branch that is there.
+    `replaces` is the version of a driver of another branch that is there; `subnet` says that a subnet manager programs
+    the NVSwitches, over InfiniBand's management.
     """
 
     state: str
@@ -53,6 +58,7 @@ class DriverPlan:
     packages: tuple[str, ...] = ()
     units: tuple[str, ...] = ()
     loads: bool = False
+    subnet: bool = False
     replaces: str = ""
     problems: tuple[tuple[str, str], ...] = ()
     repository: Mapping[str, Any] = field(default_factory=dict)
@@ -124,7 +130,8 @@ def _install(found: Mapping[str, Any], platform: str, wish: _Wish, catalogue: Ma
     modules = "none" if found["container"] else _modules(found, wish, branch)
     packages = entry["packages"]
     names = [*packages["user"], *(packages[modules] if modules != "none" else ())]
-    fabric = _fabric(found, wish, packages, platform)
+    hidden = _has_hidden_switches(wish)
+    fabric = _fabric(found, packages, platform, hidden=hidden)
     dkms = modules != "none" and entry["dkms"]
     if dkms:
         names += _headers(found)
@@ -138,6 +145,7 @@ def _install(found: Mapping[str, Any], platform: str, wish: _Wish, catalogue: Ma
         packages=tuple(name.format(**plain) for name in (*names, *fabric)),
         units=("nvidia-persistenced.service", *(["nvidia-fabricmanager.service"] if fabric else [])),
         loads=bool(found["gpus"]) and modules != "none",
+        subnet=hidden,
         replaces=str(found["library"]) if _is_other(found, branch) and found["ours"] else "",
         problems=tuple(_obstacles(found, branch, wish.given, dkms=dkms)),
         repository=dict(entry.get("repository") or {}),
@@ -175,13 +183,19 @@ def _modules(found: Mapping[str, Any], wish: _Wish, branch: str) -> str:
     return need or ("open" if int(branch) >= OPEN_BY_DEFAULT else "proprietary")
 
 
-def _fabric(found: Mapping[str, Any], wish: _Wish, packages: Mapping[str, Any], platform: str) -> Sequence[str]:
+def _has_hidden_switches(wish: _Wish) -> bool:
+    return wish.declared is not None and wish.declared.count >= _HGX and bool(_HIDDEN_SWITCHES & set(wish.types))
+
+
+def _fabric(found: Mapping[str, Any], packages: Mapping[str, Any], platform: str, *, hidden: bool) -> Sequence[str]:
     """Packages of the fabric manager where the machine has NVSwitches."""
-    hidden = wish.declared is not None and wish.declared.count >= _HGX and bool(_HIDDEN_SWITCHES & set(wish.types))
     if not found["nvswitches"] and not hidden:
         return ()
     if not packages.get("fabric"):
         what = f"this machine has NVSwitches, and {platform} packages no fabric manager: no GPU would start"
+        raise RefusedError(what, "set nvidia_driver_source: repository")
+    if hidden and not packages["subnet"]:
+        what = f"the NVSwitches of this board need NVIDIA's subnet manager, which {platform} does not package"
         raise RefusedError(what, "set nvidia_driver_source: repository")
     return [*packages["fabric"], *(packages["subnet"] if hidden else ())]
 

@@ -22,6 +22,8 @@ def cuda_plan(versions, platform, source, default, driver, catalogue, drivers, m
         "by_hand": {toolkit.package: "%s/bin/nvcc" % toolkit.home for toolkit in plan.toolkits},
         "files": [{"path": path, "content": text, "mode": FILE_MODE} for path, text in files.items()],
         "problems": ["%s: %s" % problem for problem in plan.problems],
+        # what the source is not there for
+        "not_for": nvidiadriver.PACKAGE_NAMES,
     }
 
 

@@ -49,7 +49,8 @@ def nvidia_driver_plan(found, platform, gpus, catalogue, source, branch, modules
     settings = nvidiadriver.Settings(source, str(branch), modules, bool(without_device), bool(drain))
     plan = nvidiadriver.plan_driver(found, platform, gpuform.from_inventory(gpus), settings, catalogue)
     problems = [f"{message}: {hint}" for message, hint in plan.problems]
-    return {**asdict(plan), "packages": list(plan.packages), "units": list(plan.units), "problems": problems}
+    listed = {"packages": list(plan.packages), "units": list(plan.units), "problems": problems}
+    return {**asdict(plan), **listed, "names": f"{nvidiadriver.PACKAGE_SOURCES} {nvidiadriver.PACKAGE_NAMES}"}
 
 
 def nvidia_driver_units(names):
@@ -67,7 +68,8 @@ def nvidia_dcgm_plan(gpus, wanted, proprietary, platform, driver, old, catalogue
     wish = dcgmplan.DcgmWish(bool(wanted), bool(proprietary))
     host = dcgmplan.DcgmHost(platform, str(driver), gpuform.from_inventory(gpus), old)
     plan = dcgmplan.plan_dcgm(wish, host, catalogue, platforms)
-    return {"packages": dict(plan.packages), "problems": [f"{message}: {hint}" for message, hint in plan.problems]}
+    problems = [f"{message}: {hint}" for message, hint in plan.problems]
+    return {"packages": dict(plan.packages), "problems": problems, "not_for": nvidiadriver.PACKAGE_NAMES}
 
 
 def nvidia_gdrcopy_plan(wanted, driver, source, platform, container, drivers, catalogue):

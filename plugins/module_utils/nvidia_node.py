@@ -24,7 +24,9 @@ MODULE_FILES = ("nvidia", "nvidia-current", "nvidia-current-open")
 # beside the others; Debian keeps it in a folder of its own
 LIBRARIES = ("usr/lib/*/libnvidia-ml.so.*", "usr/lib/*/nvidia/*/libnvidia-ml.so.*")
 # kernel modules, firmware and user space of one driver: what must stay on one version
-_DRIVER_PACKAGE = re.compile(r"nvidia|^libcuda1$|^libcuda1-|^libcudadebugger1$|^cuda-drivers")
+_DRIVER_PACKAGE = re.compile(
+    r"nvidia|^cuda-drivers|^(libcuda1|libcudadebugger1|libnvcuvid1|libnvoptix1|libnvsdm|libxnvctrl\d+)(-|$)"
+)
 # what NVIDIA's driver and its firmware are in; contrib and non-free need main
 NON_FREE = ("contrib", "non-free", "non-free-firmware")
 # a mirror of Debian, or a list of some as its cloud images have it

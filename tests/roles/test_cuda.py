@@ -145,7 +145,9 @@ def test_debians_toolkit_goes_with_debians_driver_alone(played: Played) -> None:
 
 def test_login_nodes_get_none_where_that_is_set(played: Played) -> None:
     assert of(played, "Plan", "login")["packages"] == of(played, "Plan", "gpu-repository")["packages"]
-    assert of(played, "Plan", "login-off") == {"packages": {}, "by_hand": {}, "files": [], "problems": []}
+    off = of(played, "Plan", "login-off")
+
+    assert (off["packages"], off["by_hand"], off["files"], off["problems"]) == ({}, {}, [], [])
 
 
 def test_nvidias_repository_is_added_where_the_driver_does_not_bring_it(played: Played) -> None:
@@ -173,10 +175,12 @@ def test_the_mirror_of_the_driver_is_the_mirror_of_cuda() -> None:
     assert load("group_vars/all/nvidia.yml")["nvidia_driver_repository_url"] == default
 
 
-def test_apt_reads_what_the_driver_may_before_what_cuda_may_not() -> None:
-    driver = load("roles/nvidia_driver/vars/main.yml")["__nvidia_driver_preferences"]
-    container = load("roles/nvidia_container/vars/main.yml")["__nvidia_container_preferences"]
-    cuda = load("roles/cuda/vars/main.yml")["__cuda_preferences"]
+def test_of_our_pins_those_that_keep_names_away_come_after_those_that_want_them() -> None:
+    wanted = {
+        "nvidia_container": "__nvidia_container_preferences", "nvidia_driver": "__nvidia_driver_preferences",
+        "cuda": "__cuda_preferences", "nvidia_dcgm": "__nvidia_dcgm_source_pins",
+    }  # fmt: skip
+    container, driver, *sources = (load(f"roles/{role}/vars/main.yml")[name] for role, name in wanted.items())
 
-    # the first that matches a version counts
-    assert sorted([cuda, container, driver])[-1] == cuda
+    # apt reads the files by name, and the first that matches a version counts
+    assert container < driver < min(sources)

@@ -5,6 +5,7 @@ After a wanted change: DEEPOPSCTL_WRITE_GOLDEN=1 pytest tests/roles/test_nvidia.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shutil
@@ -35,12 +36,15 @@ DISTRO = {"nvidia_driver_source": "distro"}
 # name -> distribution and version, GPUs, what was found there, settings
 CASES: dict[str, tuple[str, str, dict[str, Any], dict[str, Any], dict[str, Any]]] = {
     "debian12-distro": ("Debian", "12", {"type": "a40", "count": 2}, found(2, sources=[MAIN, SECURITY]), DISTRO),
+    "debian12-b200": ("Debian", "12", {"type": "b200", "count": 8}, found(8, device="0x2901", sources=[MAIN]), {}),
     "debian13-hgx": ("Debian", "13", {"type": "h100", "count": 8}, found(8, nvswitches=4), {}),
     "ubuntu2404-grace": ("Ubuntu", "24.04", {"type": "gh200", "count": 1}, NODE_64K, {}),
     "ubuntu2204-distro": ("Ubuntu", "22.04", {"type": "v100", "count": 4}, found(4, headers=GENERIC), DISTRO),
     "debian13-no-device": ("Debian", "13", {"type": "h100", "count": 8}, found(0), {}),
 }
-TEMPLATES = ("nvidia.sources", "preferences", "nouveau.conf", "modules.conf", "persistenced.conf", "slurmd.conf")
+TEMPLATES = (
+    "nvidia.sources", "preferences", "nouveau.conf", "modules.conf", "persistenced.conf", "fabricmanager.conf", "slurmd.conf",
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -87,6 +91,9 @@ def of(played: Played, task: str, case: str) -> Any:
 @pytest.mark.parametrize("case", CASES)
 def test_it_plans_and_writes_what_golden_has(played: Played, case: str) -> None:
     plan, files = of(played, "Plan", case), of(played, "Render", case) or {}
+    if not plan["subnet"]:
+        # written for the boards whose fabric manager needs it
+        files.pop("fabricmanager.conf", None)
     lines = [f"{key}: {plan[key]}" for key in ("state", "reason", "source", "branch", "modules", "loads", "problems")]
     lines += [
         "packages:",
@@ -103,28 +110,101 @@ def test_it_plans_and_writes_what_golden_has(played: Played, case: str) -> None:
     assert text == golden.read_text(encoding="utf-8")
 
 
+class Apt:
+    """apt on a system of its own, with these sources and pins and nothing installed."""
+
+    def __init__(self, root: Path, sources: str, pins: str) -> None:
+        for name in ("lists/partial", "parts", "none", "cache/archives/partial"):
+            (root / name).mkdir(parents=True)
+        (root / "parts" / "nvidia.sources").write_text(sources, encoding="utf-8")
+        (root / "pins").write_text(pins, encoding="utf-8")
+        (root / "status").touch()
+        options = {
+            "Dir::Etc::sourcelist": "/dev/null", "Dir::Etc::sourceparts": root / "parts",
+            "Dir::Etc::preferences": root / "pins", "Dir::Etc::preferencesparts": root / "none",
+            "Dir::State": root, "Dir::State::status": root / "status", "Dir::Cache": root / "cache",
+            "APT::Architecture": "amd64", "Debug::NoLocking": "1",
+        }  # fmt: skip
+        self._given = [word for key, value in options.items() for word in ("-o", f"{key}={value}")]
+
+    def __call__(self, tool: str, *words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([tool, *self._given, *words], capture_output=True, text=True)
+
+
+# package, version, what it depends on; all made from one source package
+Listed = tuple[str, str, str]
+
+
+def repository(folder: Path, origin: str, label: str, listed: list[Listed]) -> str:
+    """A flat repository's lists without the packages; returns its stanza for apt."""
+    folder.mkdir()
+    index = "\n".join(
+        f"Package: {name}\nVersion: {version}\nArchitecture: amd64\nSource: nvidia-graphics-drivers\n"
+        f"Maintainer: Nobody\nDescription: none\nFilename: ./{name}.deb\nSize: 1\nSHA256: {'0' * 64}\n"
+        + (f"Depends: {depends}\n" if depends else "")
+        for name, version, depends in listed
+    ).encode()
+    (folder / "Packages").write_bytes(index)
+    (folder / "Release").write_text(
+        f"Origin: {origin}\nLabel: {label}\nDate: Thu, 01 Jan 2026 00:00:00 UTC\n"
+        f"SHA256:\n {hashlib.sha256(index).hexdigest()} {len(index)} Packages\n",
+        encoding="utf-8",
+    )
+    return f"Types: deb\nURIs: file:{folder}\nSuites: /\nTrusted: yes\n"
+
+
+def driver_of(*versions: str) -> list[Listed]:
+    """Packages that want each other in their own version, as NVIDIA's and Debian's do; not all have its name."""
+    names = ("libcuda1", "libnvcuvid1", "firmware-nvidia-gsp", "libodd1", "nvidia-kernel-open-dkms", "nvidia-smi")
+    return [
+        entry
+        for version in versions
+        for entry in (
+            ("nvidia-driver-cuda", version, ", ".join(f"{name} (= {version})" for name in names)),
+            *((name, version, "") for name in names),
+        )
+    ]
+
+
 @pytest.mark.skipif(not shutil.which("apt-cache"), reason="this machine has no apt")
-@pytest.mark.parametrize("case", ["debian12-distro", "debian13-hgx"])
+@pytest.mark.parametrize(
+    ("case", "taken"), [("debian13-hgx", {"580.95.05-1"}), ("debian12-distro", {"535.309.01-0+deb12u1"})]
+)
+def test_apt_takes_one_branch_from_one_place_though_others_are_newer(
+    played: Played, case: str, taken: set[str], tmp_path: Path
+) -> None:
+    of_nvidia = driver_of("535.999-1", "580.95.05-1", "595.58.03-1", "620.10-1")
+    of_debian = driver_of("535.309.01-0+deb12u1", "550.163.01-2", "580.126.09-0")
+    sources = [
+        repository(tmp_path / "nvidia", "NVIDIA", "NVIDIA CUDA", of_nvidia),
+        repository(tmp_path / "debian", "Debian", "Debian", of_debian),
+    ]
+    apt = Apt(tmp_path / "system", "\n".join(sources), of(played, "Render", case)["preferences"])
+    assert apt("apt-get", "update").returncode == 0
+
+    done = apt("apt-get", "--simulate", "install", "nvidia-driver-cuda")
+
+    assert done.returncode == 0, done.stdout
+    installed = re.findall(r"^Inst (\S+) \((\S+)", done.stdout, re.MULTILINE)
+    assert len(installed) == 7
+    assert {version for _, version in installed} == taken
+
+
+@pytest.mark.skipif(not shutil.which("apt-cache"), reason="this machine has no apt")
+@pytest.mark.parametrize("case", ["debian12-distro", "debian12-b200", "debian13-hgx"])
 def test_apt_takes_the_sources_and_the_pins(played: Played, case: str, tmp_path: Path) -> None:
     files = of(played, "Render", case)
-    for name in ("lists", "parts", "none"):
-        (tmp_path / name).mkdir()
-    (tmp_path / "parts" / "nvidia.sources").write_text(files["nvidia.sources"], encoding="utf-8")
-    (tmp_path / "pins").write_text(files["preferences"], encoding="utf-8")
-    options = {
-        "Dir::Etc::sourcelist": "/dev/null", "Dir::Etc::sourceparts": tmp_path / "parts",
-        "Dir::Etc::preferences": tmp_path / "pins", "Dir::Etc::preferencesparts": tmp_path / "none",
-        "Dir::State::lists": tmp_path / "lists", "Dir::Cache::pkgcache": "", "Dir::Cache::srcpkgcache": "",
-    }  # fmt: skip
-    given = [word for key, value in options.items() for word in ("-o", f"{key}={value}")]
+    apt = Apt(tmp_path / "system", files["nvidia.sources"], files["preferences"])
 
-    listed = subprocess.run(["apt-get", *given, "update", "--print-uris"], capture_output=True, text=True)
-    policy = subprocess.run(["apt-cache", *given, "policy"], capture_output=True, text=True)
+    listed = apt("apt-get", "update", "--print-uris")
+    policy = apt("apt-cache", "policy")
 
     assert (listed.returncode, listed.stderr) == (0, "")
     assert (policy.returncode, policy.stderr) == (0, "")
     wanted = {
         "debian12-distro": "http://deb.example.com/debian/dists/bookworm/InRelease",
+        # NVIDIA's packages need some of its component contrib
+        "debian12-b200": "http://deb.example.com/debian/dists/bookworm/InRelease",
         "debian13-hgx": "https://developer.download.nvidia.com/compute/cuda/repos/debian13/x86_64/InRelease",
     }
     assert f"'{wanted[case]}'" in listed.stdout.split()

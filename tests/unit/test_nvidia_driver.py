@@ -179,7 +179,25 @@ class TestFabric:
         assert made.units == ("nvidia-persistenced.service", "nvidia-fabricmanager.service")
 
     def test_an_hgx_board_with_hidden_switches_brings_the_subnet_manager_too(self) -> None:
-        assert {"nvidia-fabricmanager", "nvlsm"} <= set(plan("b200", 8).packages)
+        made = plan("b200", 8)
+
+        # without ibstat, of infiniband-diags, the fabric manager does not start there
+        assert {"nvidia-fabricmanager", "nvlsm", "infiniband-diags"} <= set(made.packages)
+        assert made.subnet
+        assert not plan(count=8, on=found(8, nvswitches=4)).subnet
+
+    def test_ubuntus_fabric_manager_is_of_the_same_source_as_the_driver(self) -> None:
+        on = found(8, nvswitches=4)
+
+        # NVIDIA's has no number from 580 on, and Ubuntu's own goes with Ubuntu's own driver
+        assert "nvidia-fabricmanager" in plan(count=8, on=on, platform="Ubuntu 24.04").packages
+        made = plan(count=8, on=on, platform="Ubuntu 24.04", source="distro")
+        assert "nvidia-fabricmanager-580" in made.packages
+
+    def test_a_distribution_without_a_subnet_manager_is_refused_for_a_board_that_needs_one(self) -> None:
+        made = plan("b200", 8, platform="Ubuntu 24.04", source="distro")
+
+        assert problem(made).endswith("need NVIDIA's subnet manager, which Ubuntu 24.04 does not package")
 
     def test_a_pcie_machine_has_none(self) -> None:
         assert plan(count=8).units == ("nvidia-persistenced.service",)
