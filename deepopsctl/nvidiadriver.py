@@ -22,7 +22,7 @@ OPEN_BY_DEFAULT = 560
 LAST_FOR_OLD = 580
 # PCI device ids below are Pascal and Volta: no open modules
 FIRST_TURING = 0x1E00
-# What apt has to keep on one branch: the packages of NVIDIA's driver, by name and by the source that they are made from.
+# What apt has to keep on one branch: the packages of NVIDIA's driver, by name and by the source they are made from.
 # Not all have NVIDIA in their name, and one that is left out is taken from the newest branch: then nothing installs.
 PACKAGE_NAMES = "*nvidia* cuda-drivers* libcuda1 libcudadebugger1 libnvcuvid1 libnvoptix1 libnvsdm libxnvctrl*"
 PACKAGE_SOURCES = "src:*nvidia*:any src:cuda-drivers:any"

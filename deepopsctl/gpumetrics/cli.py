@@ -13,8 +13,9 @@ def main() -> int:
     parser.add_argument("--address", required=True, help="where to listen")
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--interval", type=float, default=10.0, help="seconds between two readings")
+    parser.add_argument("--tls", help="folder with certificates: serve https, to who shows one of the same authority")
     given = parser.parse_args()
     sys.path.insert(0, given.libraries)
     from .serving import serve
 
-    return serve(given.address, given.port, given.interval)
+    return serve(given.address, given.port, given.interval, given.tls)

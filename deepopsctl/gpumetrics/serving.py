@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import sys
 import time
-from typing import Any, List, Mapping
+from typing import Any, Dict, List, Mapping, Optional
 
 import pynvml
 from prometheus_client import CollectorRegistry, Gauge, start_http_server
@@ -17,11 +17,11 @@ _LOOK_AGAIN_S = 30.0
 _CHANGED_ROUNDS = 3
 
 
-def serve(address: str, port: int, interval: float) -> int:
+def serve(address: str, port: int, interval: float, tls: Optional[str] = None) -> int:
     """Listens from the beginning: a node without a driver answers that it has none."""
     registry = CollectorRegistry()
     up = Gauge("deepops_gpu_driver_up", "1 where NVIDIA's driver answers and has GPUs.", registry=registry)
-    start_http_server(port, address, registry)
+    _listen(address, port, registry, tls)
     _wait_for_driver()
     hostname, found = socket.gethostname(), watched.devices()
     exporter = watched.GpuExporter(found, hostname, registry)
@@ -39,6 +39,23 @@ def serve(address: str, port: int, interval: float) -> int:
         rounds = 0 if _present() == first else rounds + 1
     _say("the GPUs are not what they were: starting anew")
     return 0
+
+
+def _listen(address: str, port: int, registry: CollectorRegistry, tls: Optional[str]) -> None:
+    """With certificates, which are read once: a renewed one takes a restart."""
+    if not tls:
+        start_http_server(port, address, registry)
+        return
+    names = {"certfile": "node.crt", "keyfile": "node.key", "client_cafile": "authority.crt"}
+    files: Dict[str, Any] = {option: "{}/{}".format(tls, name) for option, name in names.items()}
+    server, _ = start_http_server(port, address, registry, client_auth_required=True, **files)
+    # in each connection's own thread: one that says nothing would keep all others waiting
+    server.socket.do_handshake_on_connect = False
+    server.handle_error = _refused
+
+
+def _refused(_request: Any, client: Any) -> None:
+    _say("refused {}: {}".format(client[0], sys.exc_info()[1]))
 
 
 def _wait_for_driver() -> None:

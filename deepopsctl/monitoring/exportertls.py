@@ -42,9 +42,9 @@ def files(machine: Machine) -> Needs:
     )
 
 
-def arguments(machine: Machine) -> tuple[str, ...]:
+def arguments(machine: Machine, option: str = "--web.config.file") -> tuple[str, ...]:
     """What an exporter's command line has besides."""
-    return (f"--web.config.file={WEB}",) if machine.is_on(SWITCH) else ()
+    return (f"{option}={WEB}",) if machine.is_on(SWITCH) else ()
 
 
 def scraped(machine: Machine) -> dict[str, object]:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from deepopsctl import gpumetrics
 from deepopsctl.gpuexporter import Exporter
+from deepopsctl.monitoring import exportertls
 from deepopsctl.monitoring.listening import at
 from deepopsctl.monitoring.needs import File, Machine, Needs, Unit
 from deepopsctl.monitoring.programs import program_files
@@ -58,6 +59,7 @@ def _dcgm(machine: Machine) -> Needs:
             f"--remote-hostengine-info={HOST_ENGINE}",
             f"--collect-interval={EVERY_S * 1000}",
             f"--hpc-job-mapping-dir={DCGM_FOLDER}",
+            *exportertls.arguments(machine, "--web-config-file"),
         ),
         # the first job makes it, and the exporter gives up without
         f"ExecStartPre=/bin/mkdir -p {DCGM_FOLDER}",
@@ -80,7 +82,13 @@ def _nvitop(machine: Machine) -> Needs:
     unit = service(
         NAME,
         "this node's GPUs for Prometheus, by nvitop-exporter",
-        (PROGRAM, f"--libraries={libraries}", f"--address={machine.address}", f"--port={PORT}"),
+        (
+            PROGRAM,
+            f"--libraries={libraries}",
+            f"--address={machine.address}",
+            f"--port={PORT}",
+            *([f"--tls={exportertls.FOLDER}"] if machine.is_on(exportertls.SWITCH) else []),
+        ),
         "Nice=10",
         "MemoryMax=256M",
         # it reads devices as root, which MIG instances ask for, and needs nothing else of root's
@@ -95,6 +103,6 @@ def _nvitop(machine: Machine) -> Needs:
         "SystemCallArchitectures=native",
     )
     files = (*sources, unit)
-    return Needs(
-        files=files, units=(Unit(f"{NAME}.service", restart_on=tuple(file.path for file in files), port=PORT),)
-    )
+    # it reads certificates once, unlike the others
+    watched = (*(file.path for file in files), exportertls.AUTHORITY, exportertls.CERTIFICATE, exportertls.KEY)
+    return Needs(files=files, units=(Unit(f"{NAME}.service", restart_on=watched, port=PORT),))

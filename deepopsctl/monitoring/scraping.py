@@ -27,7 +27,7 @@ _HONOUR = {"honor_labels": True}
 
 JOBS = (
     Job("node", may_use_tls=True, more=_HONOUR),
-    Job("gpu", more=_HONOUR),
+    Job("gpu", may_use_tls=True, more=_HONOUR),
     # Slurm's own figures cost slurmctld a look at all jobs
     Job("slurm", interval="60s", more=_HONOUR),
     Job("mysqld", interval="60s", may_use_tls=True),

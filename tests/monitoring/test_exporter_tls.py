@@ -73,13 +73,14 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asked]:
     argv += ["--collector.disable-defaults", "--collector.time"]
     with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as exporter:
         try:
-            wait_until("the exporter listens", lambda: exporter.poll() is None and _listens(port))
+            wait_until("the exporter listens", lambda: exporter.poll() is None and listens(port))
             yield Asked(port, folder)
         finally:
             exporter.kill()
 
 
-def _listens(port: int) -> bool:
+def listens(port: int) -> bool:
+    """Whether anybody does at a port of loopback."""
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 

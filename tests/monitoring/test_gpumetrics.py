@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import http.client
 import os
 import platform
 import re
 import socket
+import ssl
 import subprocess
 import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
 
 from deepopsctl import gpumetrics
+from deepopsctl.monitoring.pki import new_authority
 from deepopsctl.wheels import cache_folder, fetch_for
+from tests.driven import wait_until
 from tests.monitoring.replay import TEXTS
+from tests.monitoring.test_exporter_tls import DAY, MACHINE, Asked, listens, written
 from tests.nodeside import ROOT, load
 
 node_wheels = load("node_wheels")
@@ -79,7 +85,9 @@ class Running:
 
 
 @contextmanager
-def running(libraries: Path, tmp_path: Path, driver: Path | None, lost: str = "") -> Iterator[Running]:
+def running(
+    libraries: Path, tmp_path: Path, driver: Path | None, lost: str = "", tls: Path | None = None
+) -> Iterator[Running]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -90,6 +98,7 @@ def running(libraries: Path, tmp_path: Path, driver: Path | None, lost: str = ""
     environment = {"PATH": os.environ["PATH"], "STANDIN_NVML": str(told), "LD_LIBRARY_PATH": str(driver or tmp_path)}
     above = str(Path(str(gpumetrics.__file__)).parents[1])
     options = ["--libraries", str(libraries), "--address", "127.0.0.1", "--port", str(port), "--interval", "0.2"]
+    options += ["--tls", str(tls)] if tls else []
     argv = [sys.executable, "-B", "-S", "-c", START.format(above=above), *options]
     with (tmp_path / "log").open("w", encoding="utf-8") as log:
         process = subprocess.Popen(argv, env=environment, stderr=log, text=True)
@@ -151,3 +160,23 @@ def test_a_gpu_that_is_lost_from_the_beginning_takes_no_other_along(
 
     known = re.findall(r'gpu_memory_total_MiB\{.*index="([0-9:]+)".*\} [0-9]', text)
     assert known == ["0", "2", "3", "3:0", "3:1"]
+
+
+def test_with_certificates_it_answers_to_machines_of_the_cluster_alone(libraries: Path, tmp_path: Path) -> None:
+    folder = written(MACHINE, tmp_path / "gpu01")
+    stranger = written(replace(MACHINE, secrets={"authority": new_authority(DAY)}), tmp_path / "stranger")
+    with running(libraries, tmp_path, driver=None, tls=folder) as program:
+        asked = Asked(program.port, folder)
+        wait_until("it listens", lambda: program.process.poll() is None and listens(program.port))
+
+        assert asked.answer(folder) == 200
+        for shown in (None, stranger):
+            with pytest.raises((ssl.SSLError, ConnectionError)):
+                asked.answer(shown)
+        with pytest.raises((http.client.HTTPException, ConnectionError)):
+            # what speaks no TLS
+            program.text()
+        with socket.create_connection(("127.0.0.1", program.port)):
+            # who says nothing keeps nobody waiting
+            assert asked.answer(folder) == 200
+        assert "refused 127.0.0.1: " in program.log.read_text(encoding="utf-8")

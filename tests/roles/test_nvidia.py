@@ -43,7 +43,8 @@ CASES: dict[str, tuple[str, str, dict[str, Any], dict[str, Any], dict[str, Any]]
     "debian13-no-device": ("Debian", "13", {"type": "h100", "count": 8}, found(0), {}),
 }
 TEMPLATES = (
-    "nvidia.sources", "preferences", "nouveau.conf", "modules.conf", "persistenced.conf", "fabricmanager.conf", "slurmd.conf",
+    "nvidia.sources", "preferences", "nouveau.conf", "modules.conf", "persistenced.conf", "fabricmanager.conf",
+    "slurmd.conf",
 )  # fmt: skip
 
 

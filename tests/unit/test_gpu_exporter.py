@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from deepopsctl.gpuexporter import Exporter, ExporterPlan, plan_exporter
-from deepopsctl.monitoring import gpuexporters
+from deepopsctl.monitoring import gpuexporters, scraping
 from deepopsctl.monitoring.needs import Machine, Needs
 from tests.nodeside import ROOT
 
@@ -19,8 +19,9 @@ DCGM: dict[str, Any] = {
 UNPAIRED = {**DCGM, "version": "1:4.7.0-1"}
 
 
-def machine(exporter: str, address: str = "192.0.2.7") -> Machine:
-    settings = {"gpu_exporter": exporter, "gpu_exporter_libraries": "/usr/local/lib/deepopsctl/nvitop-exporter-1.7.2"}
+def machine(exporter: str, address: str = "192.0.2.7", **more: object) -> Machine:
+    libraries = "/usr/local/lib/deepopsctl/nvitop-exporter-1.7.2"
+    settings: dict[str, object] = {"gpu_exporter": exporter, "gpu_exporter_libraries": libraries, **more}
     return Machine("gpu01", "hpc", frozenset({"nvidia_gpu"}), address, "Debian 12", settings=settings)
 
 
@@ -109,9 +110,35 @@ def test_dcgm_exporter_asks_the_host_engine_that_runs_and_reads_the_map_of_jobs(
 def test_an_exporter_restarts_for_whatever_it_reads() -> None:
     for exporter in ("dcgm", "nvitop"):
         needs = gpuexporters.needs(machine(exporter))
-        assert needs.units[0].restart_on == tuple(file.path for file in needs.files)
+        assert set(needs.units[0].restart_on) >= {file.path for file in needs.files}
 
 
 def test_an_ipv6_address_is_written_as_each_exporter_wants_it() -> None:
     assert "--address=[2001:db8::7]:9400" in gpuexporters.needs(machine("dcgm", "2001:db8::7")).files[1].content
     assert "--address=2001:db8::7" in gpuexporters.needs(machine("nvitop", "2001:db8::7")).files[-1].content
+
+
+@pytest.mark.parametrize("exporter", ["dcgm", "nvitop"])
+def test_an_exporter_speaks_tls_where_the_others_do(exporter: str) -> None:
+    options = {
+        "dcgm": "--web-config-file=/etc/prometheus/deepops-tls/exporters.yml",
+        "nvitop": "--tls=/etc/prometheus/deepops-tls",
+    }
+    units = "".join(file.content for file in gpuexporters.needs(machine(exporter, exporter_tls=True)).files)
+
+    assert options[exporter] in units.split()
+
+
+def test_what_reads_its_certificates_once_restarts_for_others() -> None:
+    (unit,) = gpuexporters.needs(machine("nvitop")).units
+
+    assert {"/etc/prometheus/deepops-tls/node.crt", "/etc/prometheus/deepops-tls/node.key"} <= set(unit.restart_on)
+
+
+def test_prometheus_shows_gpu_exporters_the_certificate_that_they_ask_for() -> None:
+    found = scraping.config(machine("none", exporter_tls=True), "192.0.2.1:9093", "rules", "targets")["scrape_configs"]
+
+    assert isinstance(found, list)
+    assert {job["job_name"]: job.get("scheme") for job in found if job["job_name"] in ("node", "gpu", "slurm")} == {
+        "node": "https", "gpu": "https", "slurm": None,
+    }  # fmt: skip
