@@ -6,18 +6,24 @@ from ansible.module_utils import slurm_reading, slurm_running
 from ansible.module_utils.deepops_smoke import slurmtext
 
 # a change of one of these makes slurmctld forget every job
-KEPT = ("ClusterName", "StateSaveLocation", "SelectType")
+KEPT = ("ClusterName", "StateSaveLocation", "SelectType", "SwitchType")
+# how slurmctld says that it has none
+_NONE = ("", "(null)", "switch/none")
 
 
 def lost_settings(live, text):
     """Sentences for settings that slurmctld can't change without losing its jobs."""
     new = slurm_running.settings(text.encode())
-    pairs = [(key, live.get(key, ""), new.get(key.lower(), "")) for key in KEPT]
+    pairs = [(key, live[key], new.get(key.lower(), "")) for key in KEPT if live.get(key)]
     return [
         "%s is %s, the new slurm.conf says %s" % (key, old, wanted or "nothing")
         for key, old, wanted in pairs
-        if old and old.lower().rstrip("/") != wanted.lower().rstrip("/")
+        if _plain(old) != _plain(wanted)
     ]
+
+
+def _plain(value):
+    return "" if value in _NONE else value.lower().rstrip("/")
 
 
 def shape(entry):

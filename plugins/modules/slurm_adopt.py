@@ -9,8 +9,8 @@ short_description: Replace a hand-made slurm.conf on a controller whose Slurm wa
 description:
   - Does nothing where slurm.conf is deepopsctl's already, or missing.
   - What its lines come to, only slurmctld knows (includes, defaults of its version), so it is asked. Another cluster
-    name, state folder or select plugin would lose all jobs; another count of sockets, cores or threads, or a node
-    that is left out, would end the jobs there. Each of these is refused before anything is touched.
+    name, state folder, select or switch plugin would lose all jobs; another count of sockets, cores or threads, or a
+    node that is left out, would end the jobs there. Each of these is refused before anything is touched.
   - The old files are kept beside the new ones. When slurmctld does not come back, they are put back.
 options:
   folder: {description: Where slurm.conf lives., type: path, default: /etc/slurm}
@@ -18,6 +18,7 @@ options:
   gres_conf: {description: Text of gres.conf., type: str, required: true}
   cgroup_conf: {description: Text of cgroup.conf., type: str, required: true}
   job_container_conf: {description: Text of job_container.conf; empty for no such file., type: str, default: ""}
+  topology_conf: {description: Text of topology.conf; empty for no such file., type: str, default: ""}
 author: deepopsctl
 """
 
@@ -43,6 +44,8 @@ from ansible.module_utils.deepops_smoke import slurmtext
 
 UNIT = "slurmctld.service"
 SUFFIX = ".before-deepopsctl"
+# without the file slurmctld does not start where slurm.conf calls for its plugin
+OPTIONAL = ("job_container", "topology")
 TAKE = "`deepopsctl takeover` reads what the running cluster has; then deploy again"
 
 
@@ -100,14 +103,14 @@ def install(module, files):
 def main():
     spec = {"folder": {"type": "path", "default": "/etc/slurm"}}
     spec.update({"%s_conf" % name: {"required": True} for name in ("slurm", "gres", "cgroup")})
-    spec["job_container_conf"] = {"default": ""}
+    spec.update({"%s_conf" % name: {"default": ""} for name in OPTIONAL})
     module = AnsibleModule(argument_spec=spec, supports_check_mode=True)
     folder = module.params["folder"]
     files = {
         os.path.join(folder, "%s.conf" % name): module.params["%s_conf" % name] for name in ("slurm", "gres", "cgroup")
     }
-    if module.params["job_container_conf"]:
-        files[os.path.join(folder, "job_container.conf")] = module.params["job_container_conf"]
+    wanted = {"%s.conf" % name: module.params["%s_conf" % name] for name in OPTIONAL}
+    files.update({os.path.join(folder, name): text for name, text in wanted.items() if text})
     conf = os.path.join(folder, "slurm.conf")
     current = node_files.read(conf)
     if current is None or current.startswith(slurm_running.OURS):

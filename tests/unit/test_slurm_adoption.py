@@ -45,6 +45,17 @@ def test_settings_that_slurmctld_would_forget_its_jobs_over_are_named(old: str, 
     assert adoption.lost_settings(LIVE, CONF.replace(old, new)) == [sentence]
 
 
+@pytest.mark.parametrize("none", ["(null)", "switch/none"])
+def test_channels_that_the_running_slurm_has_not_are_named_and_their_absence_is_not(none: str) -> None:
+    live, channels = {**LIVE, "SwitchType": none}, f"SwitchType=switch/nvidia_imex\n{CONF}"
+
+    assert adoption.lost_settings(live, CONF) == []
+    assert adoption.lost_settings(live, channels) == [
+        f"SwitchType is {none}, the new slurm.conf says switch/nvidia_imex"
+    ]
+    assert adoption.lost_settings({**live, "SwitchType": "switch/nvidia_imex"}, channels) == []
+
+
 def test_a_node_with_a_job_may_neither_leave_nor_be_counted_anew() -> None:
     assert adoption.lost_jobs(SHOWN, QUEUE, CONF.replace("gpu[01-02]", "gpu02")) == [
         "gpu01 is not in cluster.yml, and runs 7"
