@@ -77,6 +77,7 @@ def checked(tmp_path: Path, recording: Recording, clock: Clock, expected: dict[s
 def test_every_gpu_of_a_recording_has_every_metric(kind: str, tmp_path: Path) -> None:
     clock = Clock()
     expected = {f"count by (gpu) ({name})": dict.fromkeys("0123", 1.0) for name in OF_EACH_GPU}
+    expected["sum by (gpu) (gpu:slices:count)"] = {"3": 2.0}
     expected["count by (gpu) (gpu:utilization:ratio)"] = dict.fromkeys(UTILIZATION[kind], 1.0)
     for name in ("gpu:memory_used:bytes", "gpu:memory_total:bytes"):
         expected[f"count by (gpu) ({name})"] = dict.fromkeys(MEMORY[kind], 1.0)
@@ -87,7 +88,9 @@ def test_every_gpu_of_a_recording_has_every_metric(kind: str, tmp_path: Path) ->
 @pytest.mark.parametrize("kind", ["dcgm", "nvitop"])
 def test_every_series_says_which_gpu_of_which_model_it_is_about(kind: str, tmp_path: Path) -> None:
     clock = Clock()
-    nameless = 'count by (gpu) ({__name__=~"gpu:.+", uuid!~"(GPU|MIG)-.+"} or {__name__=~"gpu:.+", model!~"NVIDIA .+"})'
+    # how many instances a GPU has is a number of its own
+    of_one = '__name__=~"gpu:.+", __name__!="gpu:slices:count"'
+    nameless = f'count by (gpu) ({{{of_one}, uuid!~"(GPU|MIG)-.+"}} or {{{of_one}, model!~"NVIDIA .+"}})'
 
     assert checked(tmp_path, Recording(kind, clock), clock, {nameless: {}}) == ""
 
