@@ -13,6 +13,7 @@ from deepopsctl.monitoring.listening import at
 from deepopsctl.monitoring.needs import File, Machine, Needs, Unit
 from deepopsctl.monitoring.nodeexporter import TEXTFILES
 from deepopsctl.monitoring.programs import program_files
+from deepopsctl.monitoring.sandbox import SLURMS_FAMILIES, confined
 from deepopsctl.monitoring.server import ALERTMANAGER_PORT
 from deepopsctl.monitoring.systemdunits import service
 
@@ -44,17 +45,7 @@ def needs(machine: Machine) -> Needs:
         "drains nodes while an alert says so",
         (PROGRAM,),
         # root to Slurm, and no more than that: it reads its settings, asks, and writes one file
-        "CapabilityBoundingSet=",
-        "NoNewPrivileges=yes",
-        "ProtectSystem=strict",
-        f"ReadWritePaths={TEXTFILES}",
-        "ProtectHome=yes",
-        "PrivateTmp=yes",
-        "PrivateDevices=yes",
-        "ProtectKernelTunables=yes",
-        "ProtectKernelModules=yes",
-        "ProtectControlGroups=yes",
-        "RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6 AF_NETLINK",
+        *confined(ReadWritePaths=TEXTFILES, RestrictAddressFamilies=SLURMS_FAMILIES),
         "MemoryMax=256M",
     )
     files = (*sources, config, unit)

@@ -13,6 +13,7 @@ from deepopsctl.monitoring import exportertls
 from deepopsctl.monitoring.listening import at
 from deepopsctl.monitoring.needs import File, Machine, Needs, Unit
 from deepopsctl.monitoring.programs import program_files
+from deepopsctl.monitoring.sandbox import OPEN, confined
 from deepopsctl.monitoring.systemdunits import service, started_by
 from deepopsctl.monitoring.target import Target
 from deepopsctl.nodemetrics.jobmap import DCGM_FOLDER
@@ -28,6 +29,16 @@ PORT = 9401
 # Prometheus asks for GPUs this often
 EVERY_S = 15
 PORTS = {Exporter.DCGM: DCGM_PORT, Exporter.NVITOP: PORT}
+
+# NVIDIA's library opens devices and may have their modules loaded. Whether it bears the rest no GPU has shown yet.
+_OF_THE_DRIVER = dict.fromkeys(
+    (
+        "PrivateDevices", "ProtectClock", "ProtectKernelModules", "ProtectKernelLogs", "ProtectHostname",
+        "MemoryDenyWriteExecute", "SystemCallFilter", "RestrictNamespaces", "RestrictRealtime", "LockPersonality",
+        "RestrictSUIDSGID",
+    ),
+    OPEN,
+)  # fmt: skip
 
 
 def targets(machine: Machine) -> tuple[Target, ...]:
@@ -92,15 +103,7 @@ def _nvitop(machine: Machine) -> Needs:
         "Nice=10",
         "MemoryMax=256M",
         # it reads devices as root, which MIG instances ask for, and needs nothing else of root's
-        "CapabilityBoundingSet=",
-        "NoNewPrivileges=yes",
-        "ProtectSystem=strict",
-        "ProtectHome=yes",
-        "PrivateTmp=yes",
-        "ProtectControlGroups=yes",
-        "ProtectKernelTunables=yes",
-        "RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX",
-        "SystemCallArchitectures=native",
+        *confined(**_OF_THE_DRIVER),
     )
     files = (*sources, unit)
     # it reads certificates once, unlike the others

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from pathlib import PurePath
 
 from deepopsctl import jobreport
-from deepopsctl.jobreport.keeper import CONFIG
+from deepopsctl.jobreport.keeper import CONFIG, STATE
 from deepopsctl.monitoring import webconfig
 from deepopsctl.monitoring.listening import at
 from deepopsctl.monitoring.needs import File, Machine, Needs, Unit
 from deepopsctl.monitoring.programs import program_files
+from deepopsctl.monitoring.sandbox import SLURMS_FAMILIES, confined
 from deepopsctl.monitoring.server import PROMETHEUS_PORT
 from deepopsctl.monitoring.systemdunits import service
 
@@ -36,7 +38,8 @@ def needs(machine: Machine) -> Needs:
         (PROGRAM,),
         "Nice=10",
         "MemoryMax=256M",
-        "NoNewPrivileges=yes",
+        # it asks Slurm and Prometheus, and remembers how far it is
+        *confined(ReadWritePaths=str(PurePath(STATE).parent), RestrictAddressFamilies=SLURMS_FAMILIES),
     )
     files = (*sources, config, unit)
     return Needs(files=files, units=(Unit(f"{NAME}.service", restart_on=tuple(file.path for file in files)),))

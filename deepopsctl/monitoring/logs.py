@@ -8,6 +8,7 @@ from deepopsctl.monitoring.identity import AUTHORITY, CERTIFICATE, KEY, identity
 from deepopsctl.monitoring.listening import at
 from deepopsctl.monitoring.needs import File, Machine, Needs, Unit, together
 from deepopsctl.monitoring.programs import program_files
+from deepopsctl.monitoring.sandbox import confined
 
 PACKAGE = "systemd-journal-remote"
 PORT = 19532
@@ -136,7 +137,7 @@ def _door() -> File:
         "DynamicUser=yes",
         "Restart=always",
         "RestartSec=5",
-        *_ALONE,
+        *confined(PrivateNetwork="yes"),
         # two for each machine
         "LimitNOFILE=65536",
         "",
@@ -161,24 +162,12 @@ def _store() -> File:
         "Restart=always",
         "RestartSec=5",
         "WatchdogSec=3min",
-        *_ALONE,
-        "ProtectSystem=strict",
+        *confined(PrivateNetwork="yes"),
         "LimitNOFILE=524288",
         "",
         "[Install]",
         "WantedBy=multi-user.target",
     )
-
-
-_ALONE = (
-    "PrivateNetwork=yes",
-    "PrivateDevices=yes",
-    "NoNewPrivileges=yes",
-    "ProtectHome=yes",
-    "ProtectKernelTunables=yes",
-    "ProtectControlGroups=yes",
-    "RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6",
-)
 
 
 def _tidy(days: object, gigabytes: object) -> File:
@@ -191,6 +180,10 @@ def _tidy(days: object, gigabytes: object) -> File:
         "Type=oneshot",
         f"ExecStart={PROGRAM} tidy --days={days} --gigabytes={gigabytes}",
         "Nice=10",
+        # the journals are the store's, and systemd is asked to stop and start that
+        *confined(
+            ReadWritePaths=f"-{FOLDER}", CapabilityBoundingSet="CAP_DAC_OVERRIDE", RestrictAddressFamilies="AF_UNIX"
+        ),
     )
 
 

@@ -16,6 +16,7 @@ from deepopsctl.monitoring.identity import AUTHORITY, CERTIFICATE
 from deepopsctl.monitoring.needs import File, Machine, Needs, Unit
 from deepopsctl.monitoring.nodeexporter import TEXTFILES
 from deepopsctl.monitoring.programs import program_files
+from deepopsctl.monitoring.sandbox import OPEN, SLURMS_FAMILIES, confined_with_full_view
 from deepopsctl.monitoring.systemdunits import service
 from deepopsctl.nodemetrics.cli import CONFIG
 from deepopsctl.nodemetrics.jobmap import DCGM_FOLDER, FOLDER
@@ -82,7 +83,8 @@ def needs(machine: Machine) -> Needs:
         "Nice=10",
         "CPUQuota=20%",
         "MemoryMax=128M",
-        "NoNewPrivileges=yes",
+        # it looks into mounts and certificates whoever they belong to, and asks squeue about jobs
+        *confined_with_full_view(CapabilityBoundingSet=OPEN, RestrictAddressFamilies=SLURMS_FAMILIES),
     )
     files = (*sources, config, unit)
     return Needs(

@@ -9,6 +9,7 @@ from deepopsctl.monitoring.listening import at
 from deepopsctl.monitoring.needs import File, Machine, Needs, Unit
 from deepopsctl.monitoring.nodeexporter import TEXTFILES
 from deepopsctl.monitoring.programs import program_files
+from deepopsctl.monitoring.sandbox import SLURMS_FAMILIES, confined
 from deepopsctl.monitoring.systemdunits import service
 from deepopsctl.monitoring.target import Target
 from deepopsctl.slurmmetrics.cli import CONFIG
@@ -31,20 +32,7 @@ _SANDBOX = (
     "RuntimeDirectory=" + NAME,
     "RuntimeDirectoryMode=0755",
     "UMask=0022",
-    "CapabilityBoundingSet=",
-    "NoNewPrivileges=yes",
-    "ProtectSystem=strict",
-    "ProtectHome=yes",
-    "PrivateTmp=yes",
-    "PrivateDevices=yes",
-    "ProtectKernelTunables=yes",
-    "ProtectKernelModules=yes",
-    "ProtectControlGroups=yes",
-    "RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6 AF_NETLINK",
-    "RestrictNamespaces=yes",
-    "RestrictSUIDSGID=yes",
-    "LockPersonality=yes",
-    "SystemCallArchitectures=native",
+    *confined(RestrictAddressFamilies=SLURMS_FAMILIES),
 )
 
 
