@@ -120,7 +120,7 @@ def tried(given: Dict[str, Any]) -> Dict[str, Any]:
         text = "monitoring_enabled is false: nothing to test"
         return {"checks": [telling.skip("monitoring-enabled", given["cluster"], text)]}
     jobs = session.Session(
-        os.urandom(3).hex(), getpass.getuser(), given["queue_timeout"], HELD_S, suite.SUITE, HELD_MINUTES
+        os.urandom(3).hex(), getpass.getuser(), given["queue_timeout"], HELD_S, telling.SUITE, HELD_MINUTES
     )
     hangup.watch(jobs.close)
     return {"checks": suite.run(inputs_of(given), services_of(given), jobs)}

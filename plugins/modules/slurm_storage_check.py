@@ -49,7 +49,7 @@ from typing import Any, Dict
 
 from ansible.module_utils.deepops_gpu import hangup
 from ansible.module_utils.deepops_smoke import asmodule, session
-from ansible.module_utils.deepops_storagecheck import crew, inputs, suite
+from ansible.module_utils.deepops_storagecheck import crew, inputs, suite, telling
 
 SPEC = {
     "cluster": {"type": "str", "required": True},
@@ -75,7 +75,7 @@ def tried(given: Dict[str, Any]) -> Dict[str, Any]:
     )
     most = taken.seconds()
     jobs = session.Session(
-        os.urandom(3).hex(), getpass.getuser(), given["queue_timeout"], most, suite.SUITE, -(-int(most) // 60)
+        os.urandom(3).hex(), getpass.getuser(), given["queue_timeout"], most, telling.SUITE, -(-int(most) // 60)
     )
     # where file systems may be slow, machines are
     agents = crew.Crew(jobs, max(crew.STARTING_S, 2 * given["timeout"]))
