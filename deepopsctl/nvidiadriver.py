@@ -47,7 +47,8 @@ class DriverPlan:
     """What happens on the node. `state` is none, present or install; a problem is (message, hint).
 
     `replaces` is the version of a driver of another branch that is there; `subnet` says that a subnet manager programs
-    the NVSwitches, over InfiniBand's management.
+    the NVSwitches, over InfiniBand's management; `with_kernel` that the modules are for one kernel each, and another
+    kernel would start without them.
     """
 
     state: str
@@ -59,6 +60,7 @@ class DriverPlan:
     units: tuple[str, ...] = ()
     loads: bool = False
     subnet: bool = False
+    with_kernel: bool = False
     replaces: str = ""
     problems: tuple[tuple[str, str], ...] = ()
     repository: Mapping[str, Any] = field(default_factory=dict)
@@ -146,6 +148,7 @@ def _install(found: Mapping[str, Any], platform: str, wish: _Wish, catalogue: Ma
         units=("nvidia-persistenced.service", *(["nvidia-fabricmanager.service"] if fabric else [])),
         loads=bool(found["gpus"]) and modules != "none",
         subnet=hidden,
+        with_kernel=modules != "none" and not dkms,
         replaces=str(found["library"]) if _is_other(found, branch) and found["ours"] else "",
         problems=tuple(_obstacles(found, branch, wish.given, dkms=dkms)),
         repository=dict(entry.get("repository") or {}),

@@ -16,6 +16,10 @@ options:
   digest: {description: Hash of the desired state; empty keeps no record., type: str, default: ""}
   node: {description: The node's name in Slurm., type: str, required: true}
   hold: {description: Packages that make the driver; empty holds none., type: list, elements: str, default: []}
+  kernel:
+    description: Whether the kernel is held, too, for its package would come without modules of the driver that is held.
+    type: bool
+    default: false
   load: {description: Whether the kernel module must run., type: bool, default: false}
   devices: {description: PCI addresses of the GPUs., type: list, elements: str, default: []}
   watch: {description: Further files that the gate compares., type: list, elements: path, default: []}
@@ -52,6 +56,7 @@ from ansible.module_utils import (
     node_changes,
     node_failure,
     node_idle,
+    node_kernel,
     node_packages,
     node_record,
     nvidia_exchange,
@@ -162,7 +167,8 @@ def bring_into_use(module, wanted):
     if module.check_mode and not names:
         # not installed yet
         names = nvidia_node.foretold(wanted["hold"])
-    free = hold(names, module.check_mode) if wanted["hold"] else []
+    kernel = node_kernel.installed() if wanted["kernel"] else []
+    free = hold(sorted({*names, *kernel}), module.check_mode) if wanted["hold"] else []
     changes = [node_changes.entry("hold", name, "hold") for name in free]
     library = nvidia_node.library_version()
     reboot = why_reboot(library) if wanted["load"] else ""
@@ -185,6 +191,7 @@ def main():
             **node_record.STEP,
             "node": {"required": True},
             "hold": {"type": "list", "elements": "str", "default": []},
+            "kernel": {"type": "bool", "default": False},
             "load": {"type": "bool", "default": False},
             "devices": {"type": "list", "elements": "str", "default": []},
             "watch": {"type": "list", "elements": "path", "default": []},

@@ -209,6 +209,16 @@ class TestFabric:
         assert made.problems[0][1] == "set nvidia_driver_source: repository"
 
 
+class TestKernel:
+    def test_modules_that_were_built_for_one_kernel_hold_it(self) -> None:
+        # the driver's packages are held: another kernel would come without modules
+        assert plan(platform="Ubuntu 24.04", source="distro").with_kernel
+        # DKMS builds them for the next kernel, whose headers come with it
+        assert not plan(platform="Ubuntu 24.04").with_kernel
+        # a container has its host's
+        assert not plan(platform="Ubuntu 24.04", on=found(1, container=True), source="distro").with_kernel
+
+
 class TestObstacles:
     def test_a_branch_that_the_platform_does_not_have(self) -> None:
         made = plan(source="distro", branch="580")
