@@ -12,6 +12,7 @@ from types import MappingProxyType
 
 from deepopsctl import nodemetrics
 from deepopsctl.jobdirectories import PIECES
+from deepopsctl.monitoring import exportertls
 from deepopsctl.monitoring.identity import AUTHORITY, CERTIFICATE
 from deepopsctl.monitoring.needs import File, Machine, Needs, Unit
 from deepopsctl.monitoring.nodeexporter import TEXTFILES
@@ -26,6 +27,8 @@ from deepopsctl.storage.writer import from_variable
 
 NAME = "deepops-nodemetrics"
 PROGRAM = f"/usr/local/sbin/{NAME}"
+# by what apt knows repositories that deploys add
+_KEYRINGS = "/etc/apt/keyrings/deepopsctl-*"
 # as the daemon names them, by collector
 _TEXTFILE = "nodemetrics-{}.prom"
 
@@ -36,8 +39,15 @@ def _jobs(machine: Machine) -> Mapping[str, object] | None:
 
 def _certificates(machine: Machine) -> Mapping[str, object] | None:
     ours = [AUTHORITY, CERTIFICATE] if machine.is_on("logs") else []
+    if machine.is_on(exportertls.SWITCH):
+        ours += [exportertls.AUTHORITY, exportertls.CERTIFICATE]
+    if machine.name == machine.monitoring_host:
+        ours += [str(machine.settings.get("grafana_certificate") or "")]
+    # nobody else's packages are signed by keys that a deploy brings
+    if machine.name == machine.monitoring_host or "nvidia_gpu" in machine.groups:
+        ours += [_KEYRINGS]
     given = machine.settings.get("certificates")
-    paths = [*ours, *(given if isinstance(given, list) else [])]
+    paths = [path for path in (*ours, *(given if isinstance(given, list) else [])) if path]
     return {"paths": paths} if paths else None
 
 

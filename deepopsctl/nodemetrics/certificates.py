@@ -1,19 +1,23 @@
-"""The collector of certificates: until when those on this node are good. PEM files, by paths and patterns."""
+"""The collector of certificates and of keys that sign packages: until when those on this node are good."""
 
 from __future__ import annotations
 
 import calendar
 import glob
+import math
 import re
 import ssl
 import time
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, Tuple
 
+from . import signingkeys
 from .samples import GAUGE, Collect, Kind, Metric, Sample
 
 METRICS: Mapping[str, Metric] = {
-    "deepops_certificate_expires_seconds": Metric(GAUGE, "When a certificate ends, unix time; of a file's, the first."),
-    "deepops_certificate_readable": Metric(GAUGE, "Whether a watched file holds a certificate."),
+    "deepops_certificate_expires_seconds": Metric(
+        GAUGE, "When a certificate or key ends, unix time; of a file's, the first."
+    ),
+    "deepops_certificate_readable": Metric(GAUGE, "Whether a watched file holds a certificate or key."),
 }
 # a pattern may fit a whole bundle of authorities
 MOST_FILES = 200
@@ -38,7 +42,9 @@ def look(paths: Iterable[str]) -> List[Sample]:
             ends[path] = min(_ends(path))
         except (OSError, ValueError, IndexError):
             ends[path] = 0.0
-    expires = [Sample("deepops_certificate_expires_seconds", end, {"path": path}) for path, end in ends.items() if end]
+    # a key may be for ever
+    known = {path: end for path, end in ends.items() if 0 < end < math.inf}
+    expires = [Sample("deepops_certificate_expires_seconds", end, {"path": path}) for path, end in known.items()]
     readable = [Sample("deepops_certificate_readable", float(end > 0), {"path": path}) for path, end in ends.items()]
     return expires + readable
 
@@ -49,10 +55,13 @@ def _found(paths: Iterable[str]) -> List[str]:
 
 
 def _ends(path: str) -> Iterator[float]:
-    with open(path, encoding="ascii", errors="replace") as stream:
-        text = stream.read(LARGEST)
-    for pem in _PEM.findall(text):
+    with open(path, "rb") as stream:
+        data = stream.read(LARGEST)
+    found = _PEM.findall(data.decode("ascii", "replace"))
+    for pem in found:
         yield ends_at(ssl.PEM_cert_to_DER_cert(pem))
+    if not found:
+        yield from signingkeys.ends(data)
 
 
 def ends_at(der: bytes) -> float:

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -12,9 +18,12 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 
-from deepopsctl.monitoring import validity
+from deepopsctl.monitoring import exportertls, nodemetrics, validity
+from deepopsctl.monitoring.identity import AUTHORITY, CERTIFICATE
+from deepopsctl.monitoring.needs import Machine
 from deepopsctl.monitoring.pki import Authority, new_authority
 from deepopsctl.nodemetrics.certificates import KIND, ends_at, look
+from deepopsctl.nodemetrics.cli import CONFIG
 
 
 def certificate(end: datetime, key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey) -> x509.Certificate:
@@ -91,3 +100,90 @@ def test_every_sample_is_one_of_the_metrics(tmp_path: Path) -> None:
     samples = KIND.make({"paths": [str(tmp_path / "missing.pem")]})()
 
     assert {sample.name for sample in samples} <= set(KIND.metrics)
+
+
+@pytest.fixture
+def made_by_gpg() -> Iterator[Callable[..., bytes]]:
+    """What gpg exports of keys that it has made, one for each time that they are to last."""
+    # not the test's own folder: its path is too long for the agent's socket
+    home = Path(tempfile.mkdtemp(prefix="gpg-"))
+    common = ["gpg", "--homedir", str(home), "--batch", "--quiet", "--passphrase", ""]
+
+    def run(*arguments: str) -> bytes:
+        return subprocess.run([*common, *arguments], check=True, capture_output=True, timeout=300).stdout
+
+    def make(*lasting: str, armor: bool = True, then: str = "") -> bytes:
+        for number, each in enumerate(lasting):
+            run("--quick-generate-key", f"Key {number} <key@example.com>", "ed25519", "sign", each)
+        if then:
+            listed = run("--list-keys", "--with-colons").decode().splitlines()
+            (fingerprint,) = [line.split(":")[9] for line in listed if line.startswith("fpr:")]
+            # a moment later by the clock, which signatures have in seconds
+            run("--faked-system-time", f"{int(time.time()) + 5}!", "--quick-set-expire", fingerprint, then)
+        return run(*(["--armor"] if armor else []), "--export")
+
+    yield make
+    subprocess.run(["gpgconf", "--homedir", str(home), "--kill", "all"], check=False, timeout=300)
+    shutil.rmtree(home)
+
+
+Made = Callable[..., bytes]
+DAY_S = 86400
+
+
+@pytest.mark.parametrize("armor", [True, False], ids=["armoured", "binary"])
+def test_the_end_of_a_repositorys_key_is_read(made_by_gpg: Made, tmp_path: Path, armor: bool) -> None:
+    (tmp_path / "deepopsctl-x.asc").write_bytes(made_by_gpg("2y", armor=armor))
+
+    found = told(f"{tmp_path}/deepopsctl-*")
+
+    left = found["deepops_certificate_expires_seconds", "deepopsctl-x.asc"] - time.time()
+    assert 729 * DAY_S < left <= 731 * DAY_S
+    assert found["deepops_certificate_readable", "deepopsctl-x.asc"] == 1
+
+
+def test_a_key_for_ever_has_no_end_and_is_readable(made_by_gpg: Made, tmp_path: Path) -> None:
+    (tmp_path / "key.asc").write_bytes(made_by_gpg("0"))
+
+    assert told(tmp_path / "key.asc") == {("deepops_certificate_readable", "key.asc"): 1}
+
+
+def test_of_several_keys_the_first_to_end_counts(made_by_gpg: Made, tmp_path: Path) -> None:
+    (tmp_path / "key.asc").write_bytes(made_by_gpg("0", "3y", "1y"))
+
+    left = told(tmp_path / "key.asc")["deepops_certificate_expires_seconds", "key.asc"] - time.time()
+    assert 364 * DAY_S < left <= 366 * DAY_S
+
+
+def test_a_key_that_was_prolonged_is_good_until_the_new_end(made_by_gpg: Made, tmp_path: Path) -> None:
+    (tmp_path / "key.asc").write_bytes(made_by_gpg("1y", then="5y"))
+
+    left = told(tmp_path / "key.asc")["deepops_certificate_expires_seconds", "key.asc"] - time.time()
+    assert left > 4 * 365 * DAY_S
+
+
+@pytest.mark.parametrize("content", [b"", b"nothing", b"-----BEGIN PGP PUBLIC KEY BLOCK-----\n\nAAAA\n"])
+def test_what_is_neither_certificate_nor_key_can_not_be_read(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "key.asc").write_bytes(content)
+
+    assert told(tmp_path / "key.asc") == {("deepops_certificate_readable", "key.asc"): 0}
+
+
+def watched(groups: frozenset[str], name: str = "gpu01", **settings: object) -> list[str]:
+    machine = Machine(name, "hpc", groups, "192.0.2.1", "Debian 13", monitoring_host="ctl1", settings=settings)
+    configs = [file for file in nodemetrics.needs(machine).files if file.path == CONFIG]
+    found = [json.loads(file.content)["collectors"].get("certificates", {"paths": []}) for file in configs]
+    return [path for each in found for path in each["paths"]]
+
+
+def test_what_a_machine_shows_to_others_is_watched_there_and_nothing_else() -> None:
+    compute, gpus = frozenset({"slurm_compute"}), frozenset({"slurm_compute", "nvidia_gpu"})
+
+    assert watched(compute) == []
+    assert watched(compute, logs=True, certificates=["/srv/*.pem"]) == [AUTHORITY, CERTIFICATE, "/srv/*.pem"]
+    assert watched(compute, exporter_tls=True) == [exportertls.AUTHORITY, exportertls.CERTIFICATE]
+    assert watched(gpus) == ["/etc/apt/keyrings/deepopsctl-*"]
+    assert watched(compute, name="ctl1", grafana_certificate="/etc/ssl/grafana.pem") == [
+        "/etc/ssl/grafana.pem",
+        "/etc/apt/keyrings/deepopsctl-*",
+    ]
