@@ -33,7 +33,7 @@ class Progress:
     said: str = ""
     started: set[str] = field(default_factory=set)
     done: dict[str, Status] = field(default_factory=dict)
-    failed: dict[str, None] = field(default_factory=dict)
+    failed: dict[str, Status] = field(default_factory=dict)
     tasks: int = 0
     _differences: dict[str, list[str]] = field(default_factory=dict)
 
@@ -41,6 +41,15 @@ class Progress:
     def title(self) -> str:
         """Component and task."""
         return title(self.component, self.task)
+
+    @property
+    def doing(self) -> str:
+        """What happens now, for a person: a routine task says less than the play that it stands in."""
+        return self.said or (self.play if _ROUTINE.match(self.task) else title("", self.task))
+
+    def lost(self, status: Status) -> tuple[str, ...]:
+        """The nodes that failed, or gave no answer, until now."""
+        return tuple(host for host, found in self.failed.items() if found is status)
 
     def add(self, event: Event) -> list[str]:
         """Take an event; the lines that are now complete."""
@@ -64,7 +73,7 @@ class Progress:
         elif isinstance(event, HostResult):
             self.done[event.host] = event.status
             if event.status in (Status.FAILED, Status.UNREACHABLE):
-                self.failed.setdefault(event.host)
+                self.failed.setdefault(event.host, event.status)
                 first = event.message.partition("\n")[0]
                 yield f"{title(event.component, event.task)}: {event.host} {event.status}: {first}"
 

@@ -15,9 +15,9 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from deepopsctl.events import Event
+from deepopsctl.events import Event, Status
 from deepopsctl.nodelist import fold
-from deepopsctl.progress import Progress, title
+from deepopsctl.progress import Progress
 
 
 @contextmanager
@@ -58,9 +58,7 @@ class _View:
         first.add_column(justify="right", no_wrap=True)
         where = Text(progress.component or "starting", style="bold")
         if progress.task:
-            where.append(f"  {progress.play} › ", style="dim").append(
-                progress.said or title("", progress.task), style=""
-            )
+            where.append(f"  {progress.doing}", style="")
         first.add_row(self._spinner, where, Text(f"{minutes:02d}:{seconds:02d}", style="cyan"))
         return Group(first, self._second_line())
 
@@ -69,8 +67,10 @@ class _View:
         hosts = max(len(progress.started), len(progress.done)) or self.total or 0
         line = Table.grid(padding=(0, 1))
         line.add_column(width=1)
-        text = Text(f"{len(progress.done)}/{hosts} nodes, {progress.tasks} tasks done", style="dim")
-        if progress.failed:
-            text.append("  failed: ", style="red").append(fold(progress.failed), style="bold red")
+        tasks = f"{progress.tasks} task{'' if progress.tasks == 1 else 's'}"
+        text = Text(f"{len(progress.done)}/{hosts} nodes, {tasks} done", style="dim")
+        for status, word in ((Status.FAILED, "failed"), (Status.UNREACHABLE, "no answer")):
+            if lost := progress.lost(status):
+                text.append(f"  {word}: ", style="red").append(fold(lost), style="bold red")
         line.add_row("", ProgressBar(total=max(hosts, 1), completed=len(progress.done), width=24), text)
         return line
