@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import shutil
@@ -26,14 +27,20 @@ def sha256_of(path):
     return digest.hexdigest()
 
 
-def unpack(folder, wheels):
-    """All wheels, {path: sha256}, or none: the folder is there with everything, or as it was."""
+def check(path, sha256):
+    """Raises ValueError for another wheel than the pinned one."""
+    if sha256_of(path) != sha256:
+        raise ValueError("%s: not the wheel that is pinned" % os.path.basename(path))
+
+
+@contextlib.contextmanager
+def replaced(folder):
+    """A folder to fill, for everybody to read. It becomes `folder` at the end; that is as it was where one fails."""
     parent = os.path.dirname(folder)
     os.makedirs(parent, mode=0o755, exist_ok=True)
     made = tempfile.mkdtemp(dir=parent, prefix=".new-")
     try:
-        for path, sha256 in sorted(wheels.items()):
-            extract(path, sha256, made)
+        yield made
         for place, folders, names in os.walk(made):
             for name in folders:
                 os.chmod(os.path.join(place, name), 0o755)  # noqa: S103 (programs of any user read it)
@@ -47,10 +54,16 @@ def unpack(folder, wheels):
         raise
 
 
+def unpack(folder, wheels):
+    """All wheels, {path: sha256}, or none."""
+    with replaced(folder) as made:
+        for path, sha256 in sorted(wheels.items()):
+            extract(path, sha256, made)
+
+
 def extract(path, sha256, folder):
     """What is kept of one wheel; another wheel, and a name that leads out of the folder, are errors."""
-    if sha256_of(path) != sha256:
-        raise ValueError("%s: not the wheel that is pinned" % os.path.basename(path))
+    check(path, sha256)
     with zipfile.ZipFile(path) as archive:
         for member in archive.namelist():
             if member.startswith("/") or ".." in member.split("/"):

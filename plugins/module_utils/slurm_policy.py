@@ -10,16 +10,8 @@ from __future__ import annotations
 TRES, COUNT, TIME, SECONDS, FACTOR, WORDS, WORD = "tres", "count", "time", "seconds", "factor", "words", "word"
 
 # Column of `sacctmgr show` -> (form of its value, option of `sacctmgr add` and `modify`, what takes it away).
-QOS = {
-    "Priority": (COUNT, "Priority", "-1"),
-    "Preempt": (WORDS, "Preempt", ""),
-    "PreemptMode": (WORD, "PreemptMode", "cluster"),
-    "PreemptExemptTime": (TIME, "PreemptExemptTime", "-1"),
-    "GraceTime": (SECONDS, "GraceTime", "-1"),
-    "Flags": (WORDS, "Flags", "-1"),
-    "UsageFactor": (FACTOR, "UsageFactor", "-1"),
-    "UsageThres": (FACTOR, "UsageThreshold", "-1"),
-    "LimitFactor": (FACTOR, "LimitFactor", "-1"),
+# First what a QOS and an association have alike.
+_BOTH = {
     "GrpTRES": (TRES, "GrpTRES", "-1"),
     "GrpTRESMins": (TRES, "GrpTRESMins", "-1"),
     "GrpTRESRunMins": (TRES, "GrpTRESRunMins", "-1"),
@@ -30,6 +22,18 @@ QOS = {
     "MaxTRES": (TRES, "MaxTRESPerJob", "-1"),
     "MaxTRESPerNode": (TRES, "MaxTRESPerNode", "-1"),
     "MaxTRESMins": (TRES, "MaxTRESMinsPerJob", "-1"),
+}
+QOS = {
+    "Priority": (COUNT, "Priority", "-1"),
+    "Preempt": (WORDS, "Preempt", ""),
+    "PreemptMode": (WORD, "PreemptMode", "cluster"),
+    "PreemptExemptTime": (TIME, "PreemptExemptTime", "-1"),
+    "GraceTime": (SECONDS, "GraceTime", "-1"),
+    "Flags": (WORDS, "Flags", "-1"),
+    "UsageFactor": (FACTOR, "UsageFactor", "-1"),
+    "UsageThres": (FACTOR, "UsageThreshold", "-1"),
+    "LimitFactor": (FACTOR, "LimitFactor", "-1"),
+    **_BOTH,
     "MaxWall": (TIME, "MaxWallDurationPerJob", "-1"),
     "MaxTRESPU": (TRES, "MaxTRESPerUser", "-1"),
     "MaxTRESPA": (TRES, "MaxTRESPerAccount", "-1"),
@@ -47,16 +51,7 @@ ASSOCIATION = {
     "Priority": (COUNT, "Priority", "-1"),
     "QOS": (WORDS, "QosLevel", ""),
     "DefaultQOS": (WORD, "DefaultQOS", "-1"),
-    "GrpTRES": (TRES, "GrpTRES", "-1"),
-    "GrpTRESMins": (TRES, "GrpTRESMins", "-1"),
-    "GrpTRESRunMins": (TRES, "GrpTRESRunMins", "-1"),
-    "GrpJobs": (COUNT, "GrpJobs", "-1"),
-    "GrpJobsAccrue": (COUNT, "GrpJobsAccrue", "-1"),
-    "GrpSubmit": (COUNT, "GrpSubmitJobs", "-1"),
-    "GrpWall": (TIME, "GrpWall", "-1"),
-    "MaxTRES": (TRES, "MaxTRESPerJob", "-1"),
-    "MaxTRESPerNode": (TRES, "MaxTRESPerNode", "-1"),
-    "MaxTRESMins": (TRES, "MaxTRESMinsPerJob", "-1"),
+    **_BOTH,
     "MaxJobs": (COUNT, "MaxJobs", "-1"),
     "MaxJobsAccrue": (COUNT, "MaxJobsAccrue", "-1"),
     "MaxSubmit": (COUNT, "MaxSubmitJobs", "-1"),

@@ -30,12 +30,11 @@ missing: {description: What is not there yet., type: list, elements: str, return
 machine: {description: The processor's architecture., type: str, returned: always}
 """
 
-import hashlib
 import os
 import shutil
-import tempfile
 import zipfile
 
+from ansible.module_utils import node_wheels
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.deepops_gpu import paths
 
@@ -59,37 +58,15 @@ def is_there(place, library, sha256):
     return known == sha256 and all(os.path.isfile(os.path.join(place, os.path.basename(f))) for f in library["files"])
 
 
-def sha256_of(path):
-    """A file's hash, whatever its size."""
-    digest = hashlib.sha256()
-    with open(path, "rb") as stream:
-        for chunk in iter(lambda: stream.read(2**20), b""):
-            digest.update(chunk)
-    return digest.hexdigest()
-
-
 def unpack(place, library, sha256, wheel):
     """Take the files out of the wheel: all of them are there at once, or none."""
-    if sha256_of(wheel) != sha256:
-        raise ValueError("{}: not the wheel that is pinned".format(os.path.basename(wheel)))
-    parent = os.path.dirname(place)
-    os.makedirs(parent, mode=0o755, exist_ok=True)
-    made = tempfile.mkdtemp(dir=parent, prefix=".new-")
-    try:
-        with zipfile.ZipFile(wheel) as archive:
-            for member in library["files"]:
-                target = os.path.join(made, os.path.basename(member))
-                with archive.open(member) as source, open(target, "wb") as sink:
-                    shutil.copyfileobj(source, sink, 2**20)
-                os.chmod(target, 0o644)
+    node_wheels.check(wheel, sha256)
+    with node_wheels.replaced(place) as made, zipfile.ZipFile(wheel) as archive:
+        for member in library["files"]:
+            with archive.open(member) as source, open(os.path.join(made, os.path.basename(member)), "wb") as sink:
+                shutil.copyfileobj(source, sink, 2**20)
         with open(os.path.join(made, RECORD), "w") as stream:
             stream.write(sha256 + "\n")
-        os.chmod(made, 0o755)  # noqa: S103 (jobs of the cluster's user read them)
-        shutil.rmtree(place, ignore_errors=True)
-        os.rename(made, place)
-    except BaseException:
-        shutil.rmtree(made, ignore_errors=True)
-        raise
 
 
 def present(module, given, machine):
