@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
+
 from deepopsctl.monitoring import exportertls
 from deepopsctl.monitoring.listening import at
 from deepopsctl.monitoring.needs import Folder, Machine, Needs, Unit, together
@@ -21,22 +23,44 @@ UNITS = (
 # not the machine's own disks: folders of jobs, containers, what the kernel makes up
 _NO_MOUNTS = r"^/(dev|proc|run|sys|var/lib/(docker|containers)/.+|var/spool/slurm-jobs/.+)($|/)"
 _NO_DEVICES = "^(veth|cali|cni|podman|docker|br-).*"
+# What tells 2 to 7 series of every processor, and no rule, alert or panel of ours asks for: on a machine of 256 that is
+# more than all the rest of a node. A site has what it wants of it by `monitoring_cpu_details`.
+CPU_DETAILS: Mapping[str, str] = {
+    "cpufreq": "--no-collector.cpufreq",
+    "guest": "--no-collector.cpu.guest",
+    "schedstat": "--no-collector.schedstat",
+    "softnet": "--no-collector.softnet",
+}
+
+
+def collectors(details: Collection[str] = ()) -> tuple[str, ...]:
+    """What is told, as arguments of the node exporter; `details` are names of CPU_DETAILS."""
+    return (
+        f"--collector.textfile.directory={TEXTFILES}",
+        "--collector.systemd",
+        rf"--collector.systemd.unit-include=({UNITS})\.(service|timer)",
+        f"--collector.filesystem.mount-points-exclude={_NO_MOUNTS}",
+        f"--collector.netdev.device-exclude={_NO_DEVICES}",
+        f"--collector.netclass.ignored-devices={_NO_DEVICES}",
+        *(argument for name, argument in CPU_DETAILS.items() if name not in details),
+    )
 
 
 def needs(machine: Machine) -> Needs:
     """The same on every machine."""
+    wanted = machine.settings.get("cpu_details", [])
+    details = [str(name) for name in wanted] if isinstance(wanted, list) else [str(wanted)]
+    unknown = [name for name in details if name not in CPU_DETAILS]
+    if unknown:
+        names = ", ".join(CPU_DETAILS)
+        return Needs(problems=(f"monitoring_cpu_details: there is no {', '.join(unknown)}; write some of [{names}]",))
     dropin = started_by(
         UNIT,
         (
             "/usr/bin/prometheus-node-exporter",
             f"--web.listen-address={at(machine.address, PORT)}",
             *exportertls.arguments(machine),
-            f"--collector.textfile.directory={TEXTFILES}",
-            "--collector.systemd",
-            rf"--collector.systemd.unit-include=({UNITS})\.(service|timer)",
-            f"--collector.filesystem.mount-points-exclude={_NO_MOUNTS}",
-            f"--collector.netdev.device-exclude={_NO_DEVICES}",
-            f"--collector.netclass.ignored-devices={_NO_DEVICES}",
+            *collectors(details),
         ),
         # an address that is not there yet, at boot, is no reason to give up
         "Restart=always",

@@ -26,6 +26,25 @@ def test_every_machine_has_a_node_exporter_that_listens_on_its_own_address_alone
     assert "--web.listen-address=[2001:db8::1]:9100 " in texts["ctl1"]
 
 
+def test_what_nobody_draws_of_every_processor_is_not_told_but_where_a_site_asks_for_it() -> None:
+    dropin = "/etc/systemd/system/prometheus-node-exporter.service.d/deepopsctl.conf"
+    plain = text_of(plan_node(GPU01), dropin)
+    asked = text_of(plan_node(replace(GPU01, settings={"cpu_details": ["cpufreq"]})), dropin)
+
+    for argument in ("cpufreq", "cpu.guest", "schedstat", "softnet"):
+        assert f"--no-collector.{argument}" in plain
+    assert "--no-collector.cpufreq" not in asked
+    assert "--no-collector.softnet" in asked
+
+
+@pytest.mark.parametrize("wanted", [["cpufreq", "cpu"], "cpu", None])
+def test_details_of_processors_that_there_are_not_are_refused_by_name(wanted: object) -> None:
+    (problem,) = plan_node(replace(GPU01, settings={"cpu_details": wanted})).problems
+
+    assert problem.startswith("monitoring_cpu_details: there is no ")
+    assert "cpufreq, guest, schedstat, softnet" in problem
+
+
 def test_only_the_machine_of_slurmdbd_has_the_exporter_of_mariadb() -> None:
     assert "prometheus-mysqld-exporter" in plan_node(CTL1).packages
     assert "prometheus-mysqld-exporter" not in plan_node(GPU01).packages

@@ -18,17 +18,17 @@ from deepopsctl.monitoring.dashboards.model import (
 from deepopsctl.monitoring.dashboards.selectors import NO_FILES, nodes
 from deepopsctl.monitoring.dashboards.variables import CLUSTER, NODE, PARTITION
 
-CPU_USED = f"1 - avg by (node) (rate(node_cpu_seconds_total{nodes(mode='idle')}[$__rate_interval]))"
+CPUS = f"sum by (node) (node:cpus:count{nodes()})"
+CPU_USED = f"sum by (node) (node:cpu_used:cores{nodes()}) / {CPUS}"
 MEMORY = f"sum by (node) (node_memory_MemTotal_bytes{nodes()})"
 MEMORY_USED = f"1 - sum by (node) (node_memory_MemAvailable_bytes{nodes()}) / {MEMORY}"
-CPUS = f"count by (node) (node_cpu_seconds_total{nodes(mode='idle')})"
 FILES = nodes(fstype=NO_FILES)
 FULLEST = f"max by (node) (1 - node_filesystem_avail_bytes{FILES} / node_filesystem_size_bytes{FILES})"
 DEVICES = "!lo|veth.*|docker.*|br-.*|cni.*"
 
 TABLE = Table(
     title="Machines",
-    description="The chosen machines. CPU is the mean of the last minutes, GPUs is what Slurm has configured.",
+    description="The chosen machines. CPU is the mean of the last minute, GPUs is what Slurm has configured.",
     queries=(
         Query(CPUS),
         Query(CPU_USED),
@@ -80,7 +80,7 @@ USE = Row(
     (
         TimeSeries(
             title="CPU used",
-            description="Part of all CPUs of a machine that is not idle.",
+            description="Part of all CPUs of a machine that works: is not idle, and waits for no disk.",
             queries=(Query(CPU_USED, "{{node}}"),),
             unit=Unit.RATIO,
             maximum=1,

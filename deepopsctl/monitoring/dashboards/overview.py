@@ -135,9 +135,7 @@ USE = Row(
             queries=(
                 Query(CPUS, "configured"),
                 Query(CPUS_ALLOCATED, "allocated"),
-                Query(
-                    f"sum(rate(node_cpu_seconds_total{cluster(mode='!idle|iowait|steal')}[$__rate_interval]))", "busy"
-                ),
+                Query(f"sum(node:cpu_used:cores{cluster()})", "busy"),
             ),
         ),
         TimeSeries(
