@@ -13,7 +13,7 @@ options:
   line: {description: What each node has logged before its own name., type: str, required: true}
   judged: {description: The nodes whose lines should be there., type: list, elements: str, required: true}
   folder: {description: Where the journals of other machines are kept., type: path, required: true}
-  timeout: {description: The longest that a line may take (seconds)., type: float, default: 30}
+  timeout: {description: The longest that a line may take (seconds)., type: float, default: 60}
 author: deepopsctl
 """
 
@@ -36,7 +36,7 @@ SPEC = {
     "line": {"type": "str", "required": True},
     "judged": {"type": "list", "elements": "str", "required": True},
     "folder": {"type": "path", "required": True},
-    "timeout": {"type": "float", "default": 30},
+    "timeout": {"type": "float", "default": 60},
 }
 
 
