@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from deepopsctl.monitoring.dashboards import links
+from deepopsctl.monitoring.dashboards.extremes import HIGHEST, LOWEST, highest, lowest
 from deepopsctl.monitoring.dashboards.model import (
     ANY_IS_BAD,
     ANY_IS_ODD,
@@ -102,8 +103,8 @@ USE = Row(
     (
         TimeSeries(
             title="Utilization",
-            description="Part of the time in which a GPU computed anything at all.",
-            queries=(Query(f"max by (node, gpu) (gpu:utilization:ratio{nodes()})", ONE),),
+            description=f"Part of the time in which a GPU computed anything at all. {HIGHEST}",
+            queries=(Query(highest(f"max by (node, gpu) (gpu:utilization:ratio{nodes()})"), ONE),),
             unit=Unit.RATIO,
             maximum=1,
             links=(links.TO_NODE,),
@@ -111,8 +112,8 @@ USE = Row(
         ),
         TimeSeries(
             title="Memory used",
-            description="Part of a GPU's memory that is in use.",
-            queries=(Query(f"{MEMORY_USED} / {MEMORY}", ONE),),
+            description=f"Part of a GPU's memory that is in use. {HIGHEST}",
+            queries=(Query(highest(f"{MEMORY_USED} / {MEMORY}"), ONE),),
             unit=Unit.RATIO,
             maximum=1,
             links=(links.TO_NODE,),
@@ -120,29 +121,29 @@ USE = Row(
         ),
         TimeSeries(
             title="Power",
-            description="What each GPU draws.",
-            queries=(Query(f"max by (node, gpu) (gpu:power:watts{nodes()})", ONE),),
+            description=f"What each GPU draws. {HIGHEST}",
+            queries=(Query(highest(f"max by (node, gpu) (gpu:power:watts{nodes()})"), ONE),),
             unit=Unit.WATTS,
             needs=Needs.GPUS,
         ),
         TimeSeries(
             title="Temperature",
-            description="Temperature of each GPU's chip.",
-            queries=(Query(f"max by (node, gpu) (gpu:temperature:celsius{nodes()})", ONE),),
+            description=f"Temperature of each GPU's chip. {HIGHEST}",
+            queries=(Query(highest(f"max by (node, gpu) (gpu:temperature:celsius{nodes()})"), ONE),),
             unit=Unit.CELSIUS,
             needs=Needs.GPUS,
         ),
         TimeSeries(
             title="Clock of the multiprocessors",
-            description="Falls where a GPU is idle, too hot, or at its power limit.",
-            queries=(Query(f"max by (node, gpu) (gpu:sm_clock:hertz{nodes()})", ONE),),
+            description=f"Falls where a GPU is idle, too hot, or at its power limit. {LOWEST}",
+            queries=(Query(lowest(f"max by (node, gpu) (gpu:sm_clock:hertz{nodes()})"), ONE),),
             unit=Unit.HERTZ,
             needs=Needs.GPUS,
         ),
         BarGauge(
             title="Busy by node",
-            description="Mean utilization of each node's GPUs.",
-            queries=(Query(f"avg by (node) (gpu:utilization:ratio{nodes()})", "{{node}}"),),
+            description=f"Mean utilization of each node's GPUs. {LOWEST}",
+            queries=(Query(lowest(f"avg by (node) (gpu:utilization:ratio{nodes()})"), "{{node}}"),),
             unit=Unit.RATIO,
             maximum=1,
             links=(links.TO_GPUS,),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from deepopsctl.monitoring.dashboards import links, states
+from deepopsctl.monitoring.dashboards.extremes import HIGHEST, LOWEST, highest, lowest
 from deepopsctl.monitoring.dashboards.model import (
     FULL,
     Column,
@@ -24,7 +25,7 @@ MEMORY = f"sum by (node) (node_memory_MemTotal_bytes{nodes()})"
 MEMORY_USED = f"1 - sum by (node) (node_memory_MemAvailable_bytes{nodes()}) / {MEMORY}"
 FILES = nodes(fstype=NO_FILES)
 FULLEST = f"max by (node) (1 - node_filesystem_avail_bytes{FILES} / node_filesystem_size_bytes{FILES})"
-DEVICES = "!lo|veth.*|docker.*|br-.*|cni.*"
+NETWORK = nodes(device="!lo|veth.*|docker.*|br-.*|cni.*")
 
 TABLE = Table(
     title="Machines",
@@ -60,15 +61,17 @@ STATE = Row(
         TABLE,
         StateTimeline(
             title="Reachable",
-            description="Whether the node exporter of each machine could be scraped.",
-            queries=(Query(f"min by (node) (up{nodes(job='node')})", "{{node}}"),),
+            description=f"Whether the node exporter of each machine could be scraped. {LOWEST}",
+            queries=(Query(lowest(f"min by (node) (up{nodes(job='node')})"), "{{node}}"),),
             states=states.UP,
         ),
         StateTimeline(
             title="Services",
-            description="Services of the cluster that systemd keeps running on the chosen machines.",
+            description=f"Services of the cluster that systemd keeps running on the chosen machines. {LOWEST}",
             queries=(
-                Query(f"max by (node, name) (node_systemd_unit_state{nodes(state='active')})", "{{node}} {{name}}"),
+                Query(
+                    lowest(f"max by (node, name) (node_systemd_unit_state{nodes(state='active')})"), "{{node}} {{name}}"
+                ),
             ),
             states=states.RUNNING,
         ),
@@ -80,18 +83,20 @@ USE = Row(
     (
         TimeSeries(
             title="CPU used",
-            description="Part of all CPUs of a machine that works: is not idle, and waits for no disk.",
-            queries=(Query(CPU_USED, "{{node}}"),),
+            description=f"Part of all CPUs of a machine that works: is not idle, and waits for no disk. {HIGHEST}",
+            queries=(Query(highest(CPU_USED), "{{node}}"),),
             unit=Unit.RATIO,
             maximum=1,
             links=(links.TO_NODE,),
         ),
         TimeSeries(
             title="CPU allocated",
-            description="Part of the CPUs of a compute node that jobs hold.",
+            description=f"Part of the CPUs of a compute node that jobs hold. {HIGHEST}",
             queries=(
                 Query(
-                    f"max by (node) (slurm_node_cpus_alloc{nodes()}) / max by (node) (slurm_node_cpus{nodes()})",
+                    highest(
+                        f"max by (node) (slurm_node_cpus_alloc{nodes()}) / max by (node) (slurm_node_cpus{nodes()})"
+                    ),
                     "{{node}}",
                 ),
             ),
@@ -101,16 +106,16 @@ USE = Row(
         ),
         TimeSeries(
             title="Memory used",
-            description="Part of the memory that is not available to a new process; what files fill is available.",
-            queries=(Query(MEMORY_USED, "{{node}}"),),
+            description=f"Part of the memory that no new process can have; what files fill can be had. {HIGHEST}",
+            queries=(Query(highest(MEMORY_USED), "{{node}}"),),
             unit=Unit.RATIO,
             maximum=1,
             links=(links.TO_NODE,),
         ),
         TimeSeries(
             title="Load for each CPU",
-            description="Load of five minutes by the number of CPUs; above 1, processes wait for a CPU or a disk.",
-            queries=(Query(f"sum by (node) (node_load5{nodes()}) / {CPUS}", "{{node}}"),),
+            description=f"Load of five minutes by CPUs; above 1, processes wait for a CPU or a disk. {HIGHEST}",
+            queries=(Query(highest(f"sum by (node) (node_load5{nodes()}) / {CPUS}"), "{{node}}"),),
             links=(links.TO_NODE,),
         ),
     ),
@@ -121,10 +126,10 @@ TRAFFIC = Row(
     (
         TimeSeries(
             title="Received",
-            description="Over all network devices but loopback and those of containers.",
+            description=f"Over all network devices but loopback and those of containers. {HIGHEST}",
             queries=(
                 Query(
-                    f"sum by (node) (rate(node_network_receive_bytes_total{nodes(device=DEVICES)}[$__rate_interval]))",
+                    highest(f"sum by (node) (rate(node_network_receive_bytes_total{NETWORK}[$__rate_interval]))"),
                     "{{node}}",
                 ),
             ),
@@ -132,10 +137,10 @@ TRAFFIC = Row(
         ),
         TimeSeries(
             title="Sent",
-            description="Over all network devices but loopback and those of containers.",
+            description=f"Over all network devices but loopback and those of containers. {HIGHEST}",
             queries=(
                 Query(
-                    f"sum by (node) (rate(node_network_transmit_bytes_total{nodes(device=DEVICES)}[$__rate_interval]))",
+                    highest(f"sum by (node) (rate(node_network_transmit_bytes_total{NETWORK}[$__rate_interval]))"),
                     "{{node}}",
                 ),
             ),
@@ -143,32 +148,37 @@ TRAFFIC = Row(
         ),
         TimeSeries(
             title="Read from disks",
-            description="Over all local disks.",
+            description=f"Over all local disks. {HIGHEST}",
             queries=(
-                Query(f"sum by (node) (rate(node_disk_read_bytes_total{nodes()}[$__rate_interval]))", "{{node}}"),
+                Query(
+                    highest(f"sum by (node) (rate(node_disk_read_bytes_total{nodes()}[$__rate_interval]))"), "{{node}}"
+                ),
             ),
             unit=Unit.BYTES_PER_SECOND,
             needs=Needs.DISKS,
         ),
         TimeSeries(
             title="Written to disks",
-            description="Over all local disks.",
+            description=f"Over all local disks. {HIGHEST}",
             queries=(
-                Query(f"sum by (node) (rate(node_disk_written_bytes_total{nodes()}[$__rate_interval]))", "{{node}}"),
+                Query(
+                    highest(f"sum by (node) (rate(node_disk_written_bytes_total{nodes()}[$__rate_interval]))"),
+                    "{{node}}",
+                ),
             ),
             unit=Unit.BYTES_PER_SECOND,
             needs=Needs.DISKS,
         ),
         TimeSeries(
             title="Clock offset",
-            description="How far a machine's clock is from its time server, as its kernel has it.",
-            queries=(Query(f"max by (node) (node_timex_offset_seconds{nodes()})", "{{node}}"),),
+            description=f"How far a machine's clock is from its time server, as its kernel has it. {HIGHEST}",
+            queries=(Query(highest(f"max by (node) (abs(node_timex_offset_seconds{nodes()}))"), "{{node}}"),),
             unit=Unit.SECONDS,
         ),
         TimeSeries(
             title="Processes that wait for a disk",
-            description="Processes in uninterruptible sleep; many of them hang on a disk or a file server.",
-            queries=(Query(f"sum by (node) (node_procs_blocked{nodes()})", "{{node}}"),),
+            description=f"Processes in uninterruptible sleep; many of them hang on a disk or a file server. {HIGHEST}",
+            queries=(Query(highest(f"sum by (node) (node_procs_blocked{nodes()})"), "{{node}}"),),
         ),
     ),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from deepopsctl.monitoring.dashboards import links, states
+from deepopsctl.monitoring.dashboards.extremes import HIGHEST, LOWEST, highest, lowest
 from deepopsctl.monitoring.dashboards.model import (
     ANY_IS_BAD,
     FULL,
@@ -86,37 +87,37 @@ COURSE = Row(
     (
         TimeSeries(
             title="Used",
-            description="Part of each file system that is not available to users any more.",
-            queries=(Query(USED, "{{node}} {{mountpoint}}"),),
+            description=f"Part of each file system that is not available to users any more. {HIGHEST}",
+            queries=(Query(highest(USED), "{{node}} {{mountpoint}}"),),
             unit=Unit.RATIO,
             maximum=1,
             links=(links.TO_NODE,),
         ),
         TimeSeries(
             title="Inodes used",
-            description="Part of each file system's inodes that is in use.",
-            queries=(Query(INODES_USED, "{{node}} {{mountpoint}}"),),
+            description=f"Part of each file system's inodes that is in use. {HIGHEST}",
+            queries=(Query(highest(INODES_USED), "{{node}} {{mountpoint}}"),),
             unit=Unit.RATIO,
             maximum=1,
             links=(links.TO_NODE,),
         ),
         StateTimeline(
             title="What cluster.yml mounts",
-            description="Whether each mount is there. A node without one that it must not miss gets no jobs.",
-            queries=(Query(f"min by (node, path) (deepops_mount{nodes()})", "{{node}} {{path}}"),),
+            description=f"Whether each mount is there. A node without one that it must not miss gets no jobs. {LOWEST}",
+            queries=(Query(lowest(f"min by (node, path) (deepops_mount{nodes()})"), "{{node}} {{path}}"),),
             states=states.MOUNTED,
             needs=Needs.STORAGE,
         ),
         TimeSeries(
             title="Requests to local disks",
-            description="Reads and writes that local disks completed.",
+            description=f"Reads and writes that local disks completed. {HIGHEST}",
             queries=(
                 Query(
-                    f"sum by (node) (rate(node_disk_reads_completed_total{nodes()}[$__rate_interval]))",
+                    highest(f"sum by (node) (rate(node_disk_reads_completed_total{nodes()}[$__rate_interval]))"),
                     "{{node}}: read",
                 ),
                 Query(
-                    f"sum by (node) (rate(node_disk_writes_completed_total{nodes()}[$__rate_interval]))",
+                    highest(f"sum by (node) (rate(node_disk_writes_completed_total{nodes()}[$__rate_interval]))"),
                     "{{node}}: written",
                 ),
             ),
