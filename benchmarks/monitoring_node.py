@@ -1,7 +1,8 @@
 """What monitoring costs a compute node: processor time and memory of everything that runs there for it.
 
-A lab is deployed with monitoring; two jobs run on a node while Prometheus scrapes it every 15 s as everywhere. Read is
-what the kernel says of each unit's processes, at the start and at the end.
+A lab is deployed with monitoring; two jobs run on a node, and a line a second is logged there, while Prometheus scrapes
+it every 15 s as everywhere. Its GPUs' library is a stand-in (tests/monitoring/standin_nvml.c: four GPUs). Read is what
+the kernel says of each unit's processes, at the start and at the end.
 
     python -m benchmarks.monitoring_node [--minutes 5] [--os debian13] [--json FILE] [--lab NAME --node NODE]
 
@@ -11,8 +12,10 @@ With --lab a lab that is there already is looked at, and left as it is.
 from __future__ import annotations
 
 import argparse
+import base64
 import json
 import shutil
+import subprocess
 import tempfile
 import time
 from dataclasses import asdict, dataclass
@@ -28,6 +31,10 @@ PATTERNS = (
     "systemd-journal-upload.service",
     "nvidia-dcgm-exporter.service",
 )
+STANDIN = Path(__file__).resolve().parent.parent / "tests" / "monitoring" / "standin_nvml.c"
+LIBRARY = "/usr/local/lib/libnvidia-ml.so.1"
+# all programs that there are are running, and have found what they look for
+SETTLES_S = 60
 # runs on the node: seconds of processor time and bytes of each unit, with all processes that it has
 LOOK = """
 import glob, json, os, subprocess, sys
@@ -81,17 +88,36 @@ def measure(container: str, minutes: float) -> list[Unit]:
 
 
 def deployed(system: str, folder: Path) -> str:
-    """A fresh lab with monitoring, two jobs on its compute node; the node's container."""
-    words = ("--name", LAB, "--compute", "1", "--monitoring", "--os", system, "--json")
+    """A fresh lab with monitoring, its GPUs among what is watched, and two jobs on its compute node; its container."""
+    words = ("--name", LAB, "--compute", "1", "--gpus", "h100:4", "--monitoring", "--os", system, "--json")
     lab = json.loads(run(DEEPOPSCTL, "lab", "up", *words))
-    directory = str(folder / "cluster")
-    run(DEEPOPSCTL, "init", directory, "--from", lab["node_list"])
-    run(DEEPOPSCTL, "-C", directory, "ssh", "setup", "--password-file", lab["password_file"])
-    run(DEEPOPSCTL, "-C", directory, "deploy")
-    controller = next(node["name"] for node in lab["nodes"] if "controller" in node["roles"])
+    directory = folder / "cluster"
+    run(DEEPOPSCTL, "init", str(directory), "--from", lab["node_list"])
+    settings = directory / "inventory" / "group_vars" / "all" / "settings.yml"
+    # a lab's GPUs are simulated, and not watched unless it is asked for
+    text = settings.read_text(encoding="utf-8")
+    settings.write_text(
+        text.replace("monitoring_gpu_exporter: none", "monitoring_gpu_exporter: auto"), encoding="utf-8"
+    )
+    run(DEEPOPSCTL, "-C", str(directory), "ssh", "setup", "--password-file", lab["password_file"])
+    run(DEEPOPSCTL, "-C", str(directory), "deploy")
+    names = {role: node["name"] for node in lab["nodes"] for role in node["roles"]}
     job = "sbatch --wrap 'while :; do :; done' && sbatch --mem=200M --wrap 'sleep 3600'"
-    run("podman", "exec", f"{LAB}-{controller}", "su", "-", "ubuntu", "-c", job)
-    return f"{LAB}-{next(node['name'] for node in lab['nodes'] if 'compute' in node['roles'])}"
+    run("podman", "exec", f"{LAB}-{names['controller']}", "su", "-", "ubuntu", "-c", job)
+    container = f"{LAB}-{names['compute']}"
+    occupy(container, folder)
+    return container
+
+
+def occupy(container: str, folder: Path) -> None:
+    """Give the programs on a node something to tell: GPUs, and a line a second in the journal."""
+    made = folder / "standin.so"
+    subprocess.run(["cc", "-shared", "-fPIC", "-s", "-o", str(made), str(STANDIN)], check=True)
+    library = base64.b64encode(made.read_bytes()).decode()
+    lines = "systemd-run --quiet sh -c 'while :; do logger -t bench one line a second; sleep 1; done'"
+    again = "ldconfig && systemctl restart deepops-gpumetrics.service"
+    run("podman", "exec", container, "sh", "-c", f"echo {library} | base64 -d >{LIBRARY} && {again} && {lines}")
+    time.sleep(SETTLES_S)
 
 
 def show(units: list[Unit]) -> Unit:

@@ -1,218 +1,178 @@
-"""What one Prometheus costs that scrapes many nodes every 15 s: memory, processor time, disk, scrape duration.
+"""What one Prometheus costs that scrapes many nodes every 15 s: memory, processor time, disk, scrapes, rules, panels.
 
-The nodes are simulated (benchmarks/crowd.py): an address of the loopback network each, with the text of a real node
-exporter. Prometheus is the distribution's, with the product's rules.
+The nodes are simulated (benchmarks/crowd.py): an address of the loopback network each, with a node exporter and a GPU
+exporter. Prometheus is the distribution's, with the product's configuration and rules.
 
-    python -m benchmarks.monitoring_targets [--targets 1000] [--minutes 12] [--cpus 64] [--jobs 4] [--json FILE]
+    python -m benchmarks.monitoring_targets [--targets 1000] [--minutes 9] [--cpus 64] [--jobs 4] [--json FILE]
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
-import math
 import os
 import shutil
-import subprocess
 import tempfile
-import threading
 import time
-import urllib.parse
-import urllib.request
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
-from benchmarks.crowd import Crowd, Exporter, addresses
+from benchmarks import panel_times
+from benchmarks.crowd import Crowd, addresses
+from benchmarks.crowdtext import Nodes, name_of
+from benchmarks.measured_prometheus import Prometheus
+from deepopsctl.monitoring.nodeexporter import CPU_DETAILS
 
-RULES = Path(__file__).resolve().parent.parent / "roles" / "prometheus" / "files" / "rules"
-INTERVAL_S = 15
-PORT, EXPORTER_PORT, TARGETS_PORT = 19090, 19101, 19100
-# of a page that shows all nodes at once
-QUERIES = {
-    "memory of all nodes, a figure": "sum(node_memory_MemTotal_bytes - node_memory_MemAvailable_bytes)",
-    "memory, a figure a node": "1 - node_memory_MemAvailable_bytes / node_memory_MemTotal_bytes",
-    "processors, a figure a node": "1 - avg by (node) (rate(node_cpu_seconds_total{mode='idle'}[1m]))",
-    "processors of all nodes, a figure": "sum(rate(node_cpu_seconds_total{mode!~'idle|iowait|steal'}[1m]))",
-    "processors, one node": "1 - avg by (node) (rate(node_cpu_seconds_total{node='n0001', mode='idle'}[1m]))",
-}
+EXPORTER_PORT = 19101
+# until all targets have been scraped and rates are known: not part of what is measured
+SETTLES_MINUTES = 2.0
+SHOWN = 12
 
 
 @dataclass(frozen=True)
 class Result:
-    """Of the second half of the run, when all that is allocated at first has been; bytes and seconds."""
+    """Bytes and seconds; processor time and scrapes of all but the first two minutes."""
 
     prometheus: str
     targets: int
-    series_a_target: int
-    text_bytes: int
+    cpus_a_node: int
+    # series and bytes of each exporter's text
+    texts: dict[str, tuple[int, int]]
     minutes: float
+    load: float
     up: int
     series: int
     samples_a_second: float
     cpu_cores: float
+    cpu_us_a_sample: float
+    # of the simulated nodes, which stand on the same machine
+    crowd_cores: float
     rss_bytes: int
+    # until then, with the pass that writes a block in it; and after all panels have been asked
     rss_peak_bytes: int
-    disk_bytes: int
-    bytes_a_sample: float
+    rss_peak_after_panels_bytes: int
+    bytes_a_series: int
+    chunk_bytes_a_sample: float
+    index_bytes_a_series: float
     scrape_median_s: float
     scrape_99_s: float
     scrape_longest_s: float
+    # the part of scrapes that came
+    scraped: float
     interval_99_s: float
-    rules_s: float
-    queries_s: dict[str, float]
-
-
-class Prometheus:
-    """The process that is measured, in a folder of its own."""
-
-    def __init__(self, folder: Path, names: dict[str, str]) -> None:
-        self.folder = folder
-        targets = [
-            {"targets": [f"{at}:{TARGETS_PORT}"], "labels": {"node": name, "cluster": "bench"}}
-            for name, at in names.items()
-        ]
-        (folder / "targets.json").write_text(json.dumps(targets))
-        rules = [str(path) for path in sorted(RULES.glob("*.yml"))]
-        config = {
-            "global": {"scrape_interval": f"{INTERVAL_S}s", "evaluation_interval": f"{INTERVAL_S}s"},
-            "rule_files": rules,
-            "scrape_configs": [
-                {
-                    "job_name": "node",
-                    "honor_labels": True,
-                    "file_sd_configs": [{"files": [str(folder / "targets.json")]}],
-                },
-                {"job_name": "prometheus", "static_configs": [{"targets": [f"127.0.0.1:{PORT}"]}]},
-            ],
-        }
-        # JSON is YAML
-        (folder / "prometheus.yml").write_text(json.dumps(config))
-        argv = [
-            "prometheus",
-            f"--config.file={folder}/prometheus.yml",
-            f"--storage.tsdb.path={folder}/data",
-            f"--web.listen-address=127.0.0.1:{PORT}",
-            "--log.level=warn",
-        ]
-        self._process = subprocess.Popen(argv, stderr=(folder / "log").open("wb"))
-
-    def ask(self, query: str) -> float:
-        """The one value that a query gives; 0 for none."""
-        url = f"http://127.0.0.1:{PORT}/api/v1/query?" + urllib.parse.urlencode({"query": query})
-        with urllib.request.urlopen(url, timeout=60) as answer:
-            found = json.load(answer)["data"]["result"]
-        return float(found[0]["value"][1]) if found else 0.0
-
-    def seconds(self, query: str) -> float:
-        """How long a query takes, the median of three; infinity where it is given up."""
-        taken = []
-        for _time in range(3):
-            started = time.perf_counter()
-            try:
-                self.ask(query)
-            except OSError:
-                return math.inf
-            taken.append(time.perf_counter() - started)
-        return round(sorted(taken)[1], 4)
-
-    def version(self) -> str:
-        """As it names itself."""
-        done = subprocess.run(["prometheus", "--version"], capture_output=True, text=True, check=True)
-        return (done.stdout + done.stderr).split()[2]
-
-    def cpu(self) -> float:
-        """Seconds of processor time so far."""
-        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-    def memory(self, key: str) -> int:
-        """A line of its status, in bytes."""
-        lines = Path(f"/proc/{self._process.pid}/status").read_text().splitlines()
-        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(key))
-
-    def disk(self) -> int:
-        """Bytes of its data so far: the log of what has not been packed into blocks yet, and the blocks."""
-        return sum(path.stat().st_blocks * 512 for path in (self.folder / "data").rglob("*") if path.is_file())
-
-    def stop(self) -> None:
-        """End it."""
-        self._process.terminate()
-        self._process.wait()
+    # how long the slowest group of rules took, which has 15 s
+    slowest_rules_s: float
+    # processor time, measured when nothing is scraped any more: of one round of rules, of one look at a dashboard
+    rules_cpu_s: dict[str, float]
+    dashboards_cpu_s: dict[str, float]
+    rules: list[panel_times.Cost]
+    panels: list[panel_times.Cost]
 
 
 def measure(options: argparse.Namespace, folder: Path) -> Result:
     """The whole run."""
-    names = {f"n{number:04}": at for number, at in enumerate(addresses(options.targets), 1)}
-    exporter = Exporter(EXPORTER_PORT, options.cpus, options.jobs, options.flag)
+    names = {name_of(number): at for number, at in enumerate(addresses(options.targets), 1)}
+    nodes = Nodes(EXPORTER_PORT, options.targets, options.cpus, options.jobs, options.detail)
     time.sleep(1)
-    crowd = Crowd(exporter)
-    length, enough = options.minutes * 60, threading.Event()
-    server = threading.Thread(target=lambda: asyncio.run(crowd.serve(TARGETS_PORT, enough)))
-    server.start()
-    time.sleep(2)
-    prometheus = Prometheus(folder, names)
+    crowd = Crowd(nodes)
+    crowd.start()
+    prometheus = Prometheus(options.prometheus, folder, names, with_gpus=not options.no_gpus)
     try:
-        time.sleep(length / 2)
-        cpu, at = prometheus.cpu(), time.monotonic()
-        time.sleep(length / 2)
-        return looked_at(prometheus, crowd, options, (prometheus.cpu() - cpu) / (time.monotonic() - at))
+        prometheus.wait()
+        time.sleep(SETTLES_MINUTES * 60)
+        cpu, own, at = prometheus.cpu(), time.process_time(), time.monotonic()
+        time.sleep((options.minutes - SETTLES_MINUTES) * 60)
+        taken = time.monotonic() - at
+        cores, own_cores = (prometheus.cpu() - cpu) / taken, (time.process_time() - own) / taken
+        return looked_at(prometheus, crowd, options, cores, own_cores)
     finally:
         prometheus.stop()
-        enough.set()
-        server.join()
-        exporter.stop()
+        crowd.stop()
+        nodes.stop()
 
 
-def looked_at(prometheus: Prometheus, crowd: Crowd, options: argparse.Namespace, cores: float) -> Result:
-    """What there is to see at the end."""
-    window = f"{int(options.minutes * 30)}s"
-    rss = prometheus.memory("VmRSS")
-    ask = prometheus.ask
-    samples = ask(f"rate(prometheus_tsdb_head_samples_appended_total[{window}])")
-    appended = ask("prometheus_tsdb_head_samples_appended_total")
-    worst = f"max_over_time(scrape_duration_seconds{{job='node'}}[{window}])"
-    disk = prometheus.disk()
+def looked_at(prometheus: Prometheus, crowd: Crowd, options: argparse.Namespace, cores: float, own: float) -> Result:
+    """What there is to see at the end; panels last, because they take memory."""
+    measured = f"{int((options.minutes - SETTLES_MINUTES) * 60)}s"
+    rss, peak, load = prometheus.memory("VmRSS"), prometheus.memory("VmHWM"), os.getloadavg()[1]
+    value = prometheus.value
+    samples = value(f"sum(rate(prometheus_tsdb_head_samples_appended_total[{measured}]))")
+    worst = f"max_over_time(scrape_duration_seconds{{job=~'node|gpu'}}[{measured}])"
+    series, blocks = int(value("prometheus_tsdb_head_series")), prometheus.blocks()
+    packed = {key: sum(block[key] for block in blocks) or 1.0 for key in ("samples", "series", "chunks", "index")}
+    found: dict[str, Any] = {
+        "up": int(value("sum(up{job=~'node|gpu'})")),
+        "scrape_median_s": round(
+            value(f"quantile(0.5, avg_over_time(scrape_duration_seconds{{job='node'}}[{measured}]))"), 4
+        ),
+        "scrape_99_s": round(value(f"quantile(0.99, {worst})"), 4),
+        "scrape_longest_s": round(value(f"max({worst})"), 4),
+        "scraped": round(value(f"avg(avg_over_time(up{{job=~'node|gpu'}}[{measured}]))"), 5),
+        "interval_99_s": round(value("max(prometheus_target_interval_length_seconds{quantile='0.99'})"), 3),
+        "slowest_rules_s": round(value("max(prometheus_rule_group_last_duration_seconds)"), 3),
+    }
+    version, until = prometheus.version(), prometheus.rest()
+    rules = panel_times.of_rules(prometheus, until)
+    panels = panel_times.of_panels(prometheus, until, options.minutes)
     return Result(
-        prometheus=prometheus.version(),
+        prometheus=version,
         targets=options.targets,
-        series_a_target=crowd.series,
-        text_bytes=crowd.bytes,
+        cpus_a_node=options.cpus,
+        texts=crowd.sizes,
         minutes=options.minutes,
-        up=int(ask("sum(up{job='node'})")),
-        series=int(ask("prometheus_tsdb_head_series")),
+        load=round(load, 1),
+        series=series,
         samples_a_second=round(samples),
         cpu_cores=round(cores, 3),
+        cpu_us_a_sample=round(cores / samples * 1e6, 2) if samples else 0,
+        crowd_cores=round(own, 3),
         rss_bytes=rss,
-        rss_peak_bytes=prometheus.memory("VmHWM"),
-        disk_bytes=disk,
-        bytes_a_sample=round(disk / appended, 2) if appended else 0,
-        scrape_median_s=round(ask("quantile(0.5, scrape_duration_seconds{job='node'})"), 4),
-        scrape_99_s=round(ask(f"quantile(0.99, {worst})"), 4),
-        scrape_longest_s=round(ask(f"max({worst})"), 4),
-        interval_99_s=round(ask("max(prometheus_target_interval_length_seconds{quantile='0.99'})"), 3),
-        rules_s=round(ask("sum(prometheus_rule_group_last_duration_seconds)"), 4),
-        queries_s={name: prometheus.seconds(query) for name, query in QUERIES.items()},
+        rss_peak_bytes=peak,
+        rss_peak_after_panels_bytes=prometheus.memory("VmHWM"),
+        bytes_a_series=peak // max(series, 1),
+        chunk_bytes_a_sample=round(packed["chunks"] / packed["samples"], 2),
+        index_bytes_a_series=round(packed["index"] / packed["series"], 1),
+        rules_cpu_s=panel_times.together(rules),
+        dashboards_cpu_s=panel_times.together(panels),
+        rules=rules,
+        panels=panels,
+        **found,
     )
+
+
+def show(found: Result) -> None:
+    """All of it; of rules and panels the dearest alone."""
+    for name, value in asdict(found).items():
+        if name not in ("rules", "panels"):
+            print(f"{name:28} {value}")
+    for kind, costs in (("rules", found.rules), ("queries of panels", found.panels)):
+        print(f"\n{len(costs)} {kind}: seconds of processor time, seconds, series, points")
+        for cost in costs[:SHOWN]:
+            figures = f"{cost.cpu_s:8.2f} {cost.seconds:8.2f} {cost.series:7} {cost.points:9}"
+            print(f"{figures} {cost.where}: {cost.what} {cost.refused}")
 
 
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--targets", type=int, default=1000)
-    parser.add_argument("--minutes", type=float, default=12)
+    parser.add_argument("--targets", type=int, default=1000, help="simulated nodes, each with its two exporters")
+    parser.add_argument("--minutes", type=float, default=9)
     parser.add_argument("--cpus", type=int, default=64, help="processors of a simulated node")
     parser.add_argument("--jobs", type=int, default=4, help="jobs on a simulated node")
-    parser.add_argument("--flag", action="append", default=[], help="one more argument of the node exporter")
+    parser.add_argument("--no-gpus", action="store_true", help="nodes without a GPU exporter")
+    parser.add_argument(
+        "--detail", action="append", default=[], choices=sorted(CPU_DETAILS), help="also of each processor"
+    )
+    parser.add_argument("--prometheus", default="prometheus", metavar="PROGRAM", help="another one than the machine's")
     parser.add_argument("--json", type=Path, metavar="FILE")
     options = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="deepopsctl-bench-"))
     try:
-        found = asdict(measure(options, folder))
-        for name, value in found.items():
-            print(f"{name:18} {value}")
+        found = measure(options, folder)
+        show(found)
         if options.json:
-            options.json.write_text(json.dumps(found, indent=2) + "\n")
+            options.json.write_text(json.dumps(asdict(found), indent=2) + "\n")
     finally:
         shutil.rmtree(folder)
 

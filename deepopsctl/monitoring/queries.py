@@ -12,6 +12,7 @@ from typing import Protocol
 
 from deepopsctl.monitoring.dashboards import DASHBOARDS
 from deepopsctl.monitoring.dashboards.model import Dashboard, Needs, Variable
+from deepopsctl.monitoring.dashboards.panels import is_asked_at_once
 
 # Grafana's own variables, for a look at the last hour
 TIMES: Mapping[str, str] = {"__rate_interval": "1m", "__interval": "15s", "__range": "1h"}
@@ -34,6 +35,8 @@ class Asked:
     panel: str
     text: str
     needs: Needs | None = None
+    # for this moment alone, not for the dashboard's range of time
+    at_once: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,17 +70,18 @@ def for_cluster(cluster: str, have: Container[Needs], dashboards: Iterable[Dashb
 
 
 def empty_in(source: Source, dashboards: Iterable[Dashboard] = DASHBOARDS) -> list[Empty]:
-    """What shows nothing where variables are chosen as Grafana does it, one after the other; no need is an excuse."""
+    """What shows nothing where variables are chosen as Grafana does it; no need is an excuse."""
     found: list[Empty] = []
     for dashboard in dashboards:
-        values: dict[str, str] = {}
-        for variable in dashboard.variables:
-            asked = _offer(dashboard, variable, values)
-            offered = source.label_values(fill(variable.selector, values), variable.name)
-            found += [] if offered else [Empty(asked, "no values")]
-            values[variable.name] = _chosen(variable, offered, source, values)
+        values, without = _choices(source, dashboard)
+        found += [Empty(asked, "no values") for asked in without]
         found += [said for asked in _panels(dashboard, values) if (said := _look(source, asked))]
     return found
+
+
+def as_opened(source: Source, dashboard: Dashboard) -> list[Asked]:
+    """What a dashboard's panels ask when somebody opens it."""
+    return list(_panels(dashboard, _choices(source, dashboard)[0]))
 
 
 def fill(text: str, values: Mapping[str, str]) -> str:
@@ -91,6 +95,18 @@ def fill(text: str, values: Mapping[str, str]) -> str:
         return known[name]
 
     return _VARIABLE.sub(value, text)
+
+
+def _choices(source: Source, dashboard: Dashboard) -> tuple[dict[str, str], list[Asked]]:
+    """Values of its variables, chosen one after the other; and those that offer none."""
+    values: dict[str, str] = {}
+    without = []
+    for variable in dashboard.variables:
+        asked = _offer(dashboard, variable, values)
+        offered = source.label_values(fill(variable.selector, values), variable.name)
+        without += [] if offered else [asked]
+        values[variable.name] = _chosen(variable, offered, source, values)
+    return values, without
 
 
 def _look(source: Source, asked: Asked) -> Empty | None:
@@ -127,4 +143,10 @@ def _panels(dashboard: Dashboard, values: Mapping[str, str]) -> Iterator[Asked]:
     for row in dashboard.rows:
         for panel in row.panels:
             for query in panel.queries:
-                yield Asked(dashboard.title, panel.title, fill(query.expr, values), query.needs or panel.needs)
+                yield Asked(
+                    dashboard.title,
+                    panel.title,
+                    fill(query.expr, values),
+                    query.needs or panel.needs,
+                    is_asked_at_once(panel),
+                )

@@ -25,6 +25,11 @@ def options(panel: Panel) -> tuple[str, dict[str, Any]]:
     raise TypeError(f"{type(panel).__name__} is no kind of panel")
 
 
+def is_asked_at_once(panel: Panel) -> bool:
+    """Whether it shows this moment, not how it came about."""
+    return isinstance(panel, Table | BarGauge)
+
+
 def custom(panel: Panel) -> dict[str, Any]:
     """What a kind of panel has in its fields."""
     match panel:

@@ -8,7 +8,7 @@ from typing import Any
 
 from deepopsctl.monitoring.dashboards.fields import OF_A_SERIES, letter, threshold_steps, url
 from deepopsctl.monitoring.dashboards.model import Dashboard, Panel, Query, Row, Table, Variable
-from deepopsctl.monitoring.dashboards.panels import custom, options
+from deepopsctl.monitoring.dashboards.panels import custom, is_asked_at_once, options
 from deepopsctl.monitoring.dashboards.tables import field_overrides, transformations
 
 # of the data source that the role grafana provisions
@@ -124,15 +124,15 @@ def _panel(panel: Panel, number: int, where: Mapping[str, int]) -> dict[str, Any
         "datasource": DATA_SOURCE,
         "gridPos": dict(where),
         "interval": SCRAPE_INTERVAL,
-        "targets": [_target(query, place, kind) for place, query in enumerate(panel.queries)],
+        "targets": [_target(query, place, panel) for place, query in enumerate(panel.queries)],
         "fieldConfig": {"defaults": defaults, "overrides": []},
         "options": chosen,
         **in_a_table,
     }
 
 
-def _target(query: Query, place: int, kind: str) -> dict[str, Any]:
-    at_once = kind in {"table", "bargauge"}
+def _target(query: Query, place: int, panel: Panel) -> dict[str, Any]:
+    at_once = is_asked_at_once(panel)
     return {
         "refId": letter(place),
         "datasource": DATA_SOURCE,
@@ -140,6 +140,6 @@ def _target(query: Query, place: int, kind: str) -> dict[str, Any]:
         "expr": f"{query.expr} or vector(0)" if query.zero else query.expr,
         "instant": at_once,
         "range": not at_once,
-        "format": "table" if kind == "table" else "time_series",
+        "format": "table" if isinstance(panel, Table) else "time_series",
         "legendFormat": query.legend or "__auto",
     }

@@ -1,0 +1,125 @@
+"""A Prometheus that is measured: a process with the product's configuration and rules, in a folder of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+import urllib.error
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.crowd import GPU_PORT, NODE_PORT
+from deepopsctl.monitoring import scraping
+from deepopsctl.monitoring.needs import Machine
+from tests.monitoring import promapi
+
+RULES = Path(__file__).resolve().parent.parent / "roles" / "prometheus" / "files" / "rules"
+PORT = 19090
+CLUSTER = "bench"
+# a pass over all that has been scraped, as Prometheus makes it every two hours, is part of a run of some minutes
+BLOCK = "4m"
+MONITOR = Machine("n0001", CLUSTER, frozenset({"monitoring"}), "127.0.0.1", "")
+
+
+class Prometheus(promapi.Prometheus):
+    """The process, and what it and the kernel say of it."""
+
+    def __init__(self, program: str, folder: Path, addresses: Mapping[str, str], *, with_gpus: bool) -> None:
+        super().__init__(f"http://127.0.0.1:{PORT}")
+        self._folder = folder
+        ports = {"node": NODE_PORT, **({"gpu": GPU_PORT} if with_gpus else {})}
+        (folder / "targets.json").write_text(json.dumps(_targets(addresses, ports)))
+        # JSON is YAML
+        (folder / "prometheus.yml").write_text(json.dumps(_config(folder)))
+        argv = [
+            program,
+            f"--config.file={folder}/prometheus.yml",
+            f"--storage.tsdb.path={folder}/data",
+            f"--storage.tsdb.min-block-duration={BLOCK}",
+            f"--storage.tsdb.max-block-duration={BLOCK}",
+            f"--web.listen-address=127.0.0.1:{PORT}",
+            "--log.level=warn",
+        ]
+        self._log = folder / "log"
+        self._process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=self._log.open("wb"))
+
+    def wait(self, limit_s: float = 60) -> None:
+        """Until it answers; what it said where it ends instead."""
+        deadline = time.monotonic() + limit_s
+        while True:
+            try:
+                self.query("vector(1)")
+            except (urllib.error.URLError, ConnectionError):
+                if self._process.poll() is not None or time.monotonic() > deadline:
+                    raise RuntimeError(f"no Prometheus: {self._log.read_text()}") from None
+                time.sleep(0.5)
+            else:
+                return
+
+    def rest(self, limit_s: float = 300) -> float:
+        """Scrape and evaluate nothing more; the moment until which all is there. What is asked then is paid alone."""
+        now = time.time()
+        (self._folder / "prometheus.yml").write_text(json.dumps({"global": {"external_labels": {"cluster": CLUSTER}}}))
+        self._process.send_signal(signal.SIGHUP)
+        deadline = time.monotonic() + limit_s
+        while "scrape_configs" in self.get("status/config")["yaml"] and time.monotonic() < deadline:
+            time.sleep(1)
+        return now
+
+    def value(self, query: str) -> float:
+        """The one value that a query gives; 0 for none."""
+        found = self.query(query)
+        return float(found[0]["value"][1]) if found else 0.0
+
+    def version(self) -> str:
+        """As it names itself."""
+        return str(self.get("status/buildinfo")["version"])
+
+    def cpu(self) -> float:
+        """Seconds of processor time so far."""
+        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def memory(self, key: str) -> int:
+        """A line of its status, in bytes: VmRSS, VmHWM."""
+        lines = Path(f"/proc/{self._process.pid}/status").read_text().splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(key))
+
+    def blocks(self) -> list[Mapping[str, float]]:
+        """Of each block that has been written: samples, series, and the bytes of chunks and of the index."""
+        found: list[Mapping[str, float]] = []
+        for meta in self._folder.glob("data/*/meta.json"):
+            stats = json.loads(meta.read_text())["stats"]
+            chunks = sum(path.stat().st_size for path in meta.parent.glob("chunks/*"))
+            index = (meta.parent / "index").stat().st_size
+            found.append(
+                {"samples": stats["numSamples"], "series": stats["numSeries"], "chunks": chunks, "index": index}
+            )
+        return found
+
+    def stop(self) -> None:
+        """End it."""
+        self._process.terminate()
+        self._process.wait()
+
+
+def _config(folder: Path) -> dict[str, Any]:
+    """The product's own, without the passwords and the Alertmanager that are not here."""
+    config: dict[str, Any] = scraping.config(MONITOR, "", f"{RULES}/*.yml", f"{folder}/targets.json")
+    del config["alerting"]
+    for scraped in config["scrape_configs"]:
+        scraped.pop("basic_auth", None)
+    return config
+
+
+def _targets(addresses: Mapping[str, str], ports: Mapping[str, int]) -> Sequence[Mapping[str, object]]:
+    def line(name: str, address: str, exporter: str) -> Mapping[str, object]:
+        labels = {"__exporter": exporter, "cluster": CLUSTER, "node": name, "instance": name}
+        return {"targets": [address], "labels": labels}
+
+    nodes = [line(name, f"{at}:{port}", kind) for name, at in addresses.items() for kind, port in ports.items()]
+    return [*nodes, line(MONITOR.name, f"127.0.0.1:{PORT}", "prometheus")]
