@@ -14,6 +14,7 @@ from typing import Any, Coroutine, List, Optional
 
 from . import door, tidy
 from .bounds import DAY_S, Bounds
+from .members import Members
 from .places import FOLDER
 
 OK, FAILED = 0, 1
@@ -28,6 +29,7 @@ def _parser() -> argparse.ArgumentParser:
     opened.add_argument("--certificate", required=True)
     opened.add_argument("--key", required=True)
     opened.add_argument("--authority", required=True, help="whose certificates nodes must have")
+    opened.add_argument("--members", required=True, help="file with the names of all machines, one a line")
     opened.add_argument("--store", required=True, type=int, help="port of systemd-journal-remote on 127.0.0.1")
     kept = verbs.add_parser("tidy", help="remove what is too old or too much")
     kept.add_argument("--days", required=True, type=float)
@@ -52,8 +54,9 @@ def main(arguments: Optional[List[str]] = None) -> int:
 
 def _open(options: argparse.Namespace) -> None:
     tls = door.context(options.certificate, options.key, options.authority)
+    serving = door.serve(socket.socket(fileno=SOCKET), tls, Members(options.members), ("127.0.0.1", options.store))
     with contextlib.suppress(asyncio.CancelledError):
-        asyncio.run(_until_told(door.serve(socket.socket(fileno=SOCKET), tls, ("127.0.0.1", options.store))))
+        asyncio.run(_until_told(serving))
 
 
 def _tidy(options: argparse.Namespace) -> None:

@@ -1,5 +1,7 @@
 """The door: TLS with a certificate from both ends, then what the node sends goes on to systemd-journal-remote as it is.
 
+A certificate outlives its machine: who is no machine of the cluster any more is refused all the same.
+
 Debian builds systemd-journal-remote without GnuTLS. It can't refuse a client then, whoever that is.
 """
 
@@ -10,14 +12,16 @@ import contextlib
 import socket
 import ssl
 import sys
-from typing import Tuple
+from typing import Callable, Tuple
 
+from .members import Members
 from .places import address_of
 
 CHUNK = 1 << 16
 HANDSHAKE_S = 10
 # a node that lost its power says no goodbye
 KEEPALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 20, "TCP_KEEPCNT": 3}
+NO_MEMBER = "it is no machine of this cluster"
 _GONE = (OSError, EOFError, asyncio.TimeoutError)
 
 
@@ -31,19 +35,21 @@ def context(certificate: str, key: str, authority: str) -> ssl.SSLContext:
     return made
 
 
-async def serve(listener: socket.socket, tls: ssl.SSLContext, store: Tuple[str, int]) -> None:
+async def serve(listener: socket.socket, tls: ssl.SSLContext, members: Members, store: Tuple[str, int]) -> None:
     """Until cancelled."""
     listener.settimeout(0)
     guests = set()
     while True:
         connection, place = await asyncio.get_running_loop().sock_accept(listener)
-        guest = asyncio.ensure_future(_receive(connection, str(place[0]), tls, store))
+        guest = asyncio.ensure_future(_receive(connection, str(place[0]), tls, members, store))
         # somebody has to know of a task for as long as it runs
         guests.add(guest)
         guest.add_done_callback(guests.discard)
 
 
-async def _receive(connection: socket.socket, place: str, tls: ssl.SSLContext, store: Tuple[str, int]) -> None:
+async def _receive(
+    connection: socket.socket, place: str, tls: ssl.SSLContext, members: Members, store: Tuple[str, int]
+) -> None:
     loop = asyncio.get_running_loop()
     _keep_alive(connection)
     reader = asyncio.StreamReader()
@@ -57,6 +63,10 @@ async def _receive(connection: socket.socket, place: str, tls: ssl.SSLContext, s
         return
     writer = asyncio.StreamWriter(transport, protocol, reader, loop)
     name = _common_name(writer)
+    if not members.has(name):
+        _say("{} ({}) was refused: {}".format(name, place, NO_MEMBER))
+        writer.close()
+        return
     try:
         # as from the node's own address: systemd-journal-remote keeps a file for each
         onward = await asyncio.open_connection(*store, local_addr=(address_of(name), 0))
@@ -64,15 +74,17 @@ async def _receive(connection: socket.socket, place: str, tls: ssl.SSLContext, s
         _say("{}: {}:{}: {}".format(name, store[0], store[1], error.strerror or error))
         writer.close()
         return
-    await asyncio.gather(_pass_on(reader, onward[1]), _pass_on(onward[0], writer))
+    await asyncio.gather(
+        _pass_on(reader, onward[1], lambda: members.has(name)), _pass_on(onward[0], writer, lambda: True)
+    )
 
 
-async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Until one of them goes; the other is told so."""
+async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, welcome: Callable[[], bool]) -> None:
+    """Until one of them goes, or is welcome no more; the other is told so."""
     with contextlib.suppress(*_GONE):
         while True:
             chunk = await reader.read(CHUNK)
-            if not chunk:
+            if not chunk or not welcome():
                 break
             writer.write(chunk)
             await writer.drain()

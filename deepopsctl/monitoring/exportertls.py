@@ -1,4 +1,8 @@
-"""Exporters that answer only to machines of the cluster, by certificates of its own authority; off unless asked for."""
+"""Exporters that answer only by TLS, to certificates of the cluster's own authority; off unless asked for.
+
+Where they can tell certificates apart they take the monitoring host's alone: a machine that was removed keeps a good
+one until it ends.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +16,8 @@ SWITCH = "exporter_tls"
 FOLDER = "/etc/prometheus/deepops-tls"
 AUTHORITY, CERTIFICATE, KEY = (f"{FOLDER}/{name}" for name in ("authority.crt", "node.crt", "node.key"))
 WEB = f"{FOLDER}/exporters.yml"
+# Where exporters know `client_allowed_sans`; older ones don't start with a key that they don't know.
+_TELL_APART = ("Debian 13",)
 _WEB = f"""\
 # Written by deepopsctl; the next deploy overwrites changes made here.
 tls_server_config:
@@ -37,9 +43,14 @@ def files(machine: Machine) -> Needs:
             File(AUTHORITY, authority.certificate),
             secret(KEY, made.key),
             File(CERTIFICATE, made.certificate),
-            File(WEB, _WEB),
+            File(WEB, _WEB + _only_to(machine)),
         ),
     )
+
+
+def _only_to(machine: Machine) -> str:
+    """The name that a certificate has to be for, where exporters ask."""
+    return f'  client_allowed_sans: ["{machine.monitoring_host}"]\n' if machine.platform in _TELL_APART else ""
 
 
 def arguments(machine: Machine, option: str = "--web.config.file") -> tuple[str, ...]:

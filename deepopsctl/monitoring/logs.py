@@ -16,6 +16,8 @@ PROGRAM = "/usr/local/sbin/deepops-logs"
 UPLOAD = "systemd-journal-upload.service"
 # only in a network namespace that it shares with the door
 STORE_PORT = 19531
+# whose journals are taken; the door sees for itself when a deploy has written another
+MEMBERS = "/etc/deepopsctl/logs-members"
 _UNITS = "/etc/systemd/system"
 _HEADER = "# Written by deepopsctl; the next deploy overwrites changes made here.\n"
 _UPLOAD_FOLDER, _DOOR_FOLDER = "deepops-logs-upload", "deepops-logs"
@@ -91,10 +93,11 @@ def _collects(machine: Machine) -> Needs:
     # Debian 13's own bounds are 4 GB and 100 files for all machines together; Debian 12's knows none, and says so
     conf = _file(_REMOTE_CONF, "[Remote]", f"MaxUse={gigabytes}G", "MaxFiles=0")
     socket, door, store, tidy, timer = _socket(machine), _door(), _store(), _tidy(days, gigabytes), _timer()
+    members = File(MEMBERS, "".join(f"{name}\n" for name in machine.members))
     program = tuple(file.path for file in sources)
     return Needs(
         packages=(PACKAGE,),
-        files=(*sources, conf, socket, store, door, tidy, timer),
+        files=(*sources, conf, members, socket, store, door, tidy, timer),
         units=(
             Unit("deepops-logs.socket", restart_on=(socket.path,)),
             Unit("deepops-logs-store.service", restart_on=(store.path, conf.path)),
@@ -132,7 +135,7 @@ def _door() -> File:
         "",
         "[Service]",
         f"ExecStart={PROGRAM} door --certificate={CERTIFICATE} --key=/run/{_DOOR_FOLDER}/key --authority={AUTHORITY}"
-        f" --store={STORE_PORT}",
+        f" --members={MEMBERS} --store={STORE_PORT}",
         *_with_key(_DOOR_FOLDER),
         "DynamicUser=yes",
         "Restart=always",

@@ -76,6 +76,8 @@ class Machine:
     monitoring_address: str = ""
     # the machine's GPUs and slices in Slurm's order (slurmgres.device_names)
     gpus: Sequence[str] = ()
+    # all machines of the cluster by name; only where somebody asks who belongs to it, on the monitoring host
+    members: Sequence[str] = ()
     # `storage_mounts`, as the inventory has it
     mounts: Sequence[Mapping[str, object]] = ()
     # `monitoring_settings` of group_vars/all/monitoring.yml: switches by name

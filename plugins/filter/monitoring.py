@@ -67,6 +67,7 @@ def _machine(cluster, host, groups, platform):
         controller=str(cluster["controller"]),
         monitoring_host=monitoring_host,
         monitoring_address=_address(monitoring_host, addresses),
+        members=_plain(cluster.get("members", ())) if host == monitoring_host else (),
         mounts=_plain(cluster["mounts"]),
         settings=_plain(_settings(str(host), cluster)),
         secrets=_plain(cluster["secrets"]),

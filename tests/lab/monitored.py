@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from deepopsctl.clusterdir import ClusterDir
+from deepopsctl.collectedlogs import log_host
 from deepopsctl.secrets import decrypt
 from tests.driven import PATIENCE_S, wait_until
 from tests.lab.harness import SETTINGS, LabCluster, edit, fresh_cluster
@@ -21,7 +22,7 @@ PROMETHEUS, ALERTMANAGER = 9090, 9093
 
 @dataclass(frozen=True)
 class MonitoredCluster(LabCluster):
-    """Its controller is the monitoring host as well."""
+    """Its controller is the monitoring host as well, where no other machine has that role."""
 
     components: ClassVar[tuple[str, ...]] = ("slurm", "monitoring")
 
@@ -30,14 +31,22 @@ class MonitoredCluster(LabCluster):
         nodes = ClusterDir(self.directory).cluster().nodes
         return next(found.address for found in nodes if found.name == node)
 
-    def password(self) -> str:
-        """What the web pages ask for."""
+    def monitoring_host(self) -> str:
+        """Where Prometheus is."""
+        return log_host(ClusterDir(self.directory).cluster()).name
+
+    def secret(self, name: str) -> str:
+        """A secret of the vault."""
         directory = ClusterDir(self.directory)
         opened = decrypt(directory.secrets.read_text("utf-8"), directory.vault_password.read_text("utf-8").strip())
-        return opened["monitoring_web_password"]
+        return opened[name]
+
+    def password(self) -> str:
+        """What the web pages ask for."""
+        return self.secret("monitoring_web_password")
 
     def status(self, port: int, path: str = "/", password: str | None = None) -> int:
-        """What a web server on the controller answers, without a password or with one."""
+        """What a web server on the monitoring host answers, without a password or with one."""
         try:
             with self._open(port, path, password) as answer:
                 return int(answer.status)
@@ -74,7 +83,7 @@ class MonitoredCluster(LabCluster):
         wait_until("all targets are up", lambda: not self.down(), found=lambda: str(self.down()))
 
     def _open(self, port: int, path: str, password: str | None) -> Any:
-        request = urllib.request.Request(f"http://{self.address('ctl1')}:{port}{path}")
+        request = urllib.request.Request(f"http://{self.address(self.monitoring_host())}:{port}{path}")
         if password is not None:
             both = base64.b64encode(f"admin:{password}".encode()).decode()
             request.add_header("Authorization", f"Basic {both}")

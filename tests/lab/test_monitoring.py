@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.lab.harness import SETTINGS, edit, lab_up, wait_until
+from tests.lab.harness import SETTINGS, edit, wait_until
 from tests.lab.monitored import ALERTMANAGER, PROMETHEUS, MonitoredCluster
 
 SERVERS = ("prometheus.service", "prometheus-alertmanager.service")
@@ -130,20 +130,6 @@ def test_a_rule_that_was_changed_by_hand_is_mended_without_a_restart(monitored: 
         "the rule is in force again", lambda: loaded(monitored) == set(rules), found=lambda: str(loaded(monitored))
     )
     monitored.root("ctl1", f"rm {RULES}/mine.yml")
-
-
-def test_a_node_that_comes_is_a_line_on_one_machine(monitored: MonitoredCluster) -> None:
-    before = started(monitored)
-    lab_up(monitored.name, "--compute", "2")
-    listed = monitored.node_list.read_text("utf-8")
-    address = next(line.split('"')[3] for line in listed.splitlines() if '"gpu02"' in line)
-
-    login = ("--password-file", str(monitored.password_file))
-    done = monitored.deepopsctl("node", "add", f"gpu02={address}", "--yes", "--json", *login)
-
-    assert set(json.loads(done.stdout)["hosts"]) == {"ctl1", "gpu02"}
-    assert monitored.wait_for('up{job="node", node="gpu02"} == 1')
-    assert started(monitored) == before
 
 
 @pytest.mark.thorough

@@ -26,7 +26,9 @@ MACHINE = Machine(
     "hpc",
     frozenset({"slurm_compute"}),
     "127.0.0.1",
-    "Debian 13",
+    # whose exporters this machine's are
+    "Debian 12",
+    monitoring_host="ctl1",
     settings={"exporter_tls": True},
     secrets={"authority": new_authority(DAY)},
 )
@@ -130,3 +132,13 @@ def test_nothing_of_it_is_there_where_it_is_off() -> None:
     assert exportertls.files(off).files == ()
     assert exportertls.arguments(off) == ()
     assert exportertls.scraped(off) == {}
+
+
+def test_exporters_that_can_tell_certificates_apart_answer_to_the_monitoring_host_alone() -> None:
+    def asks_for(platform: str) -> str:
+        found = exportertls.files(replace(MACHINE, platform=platform)).files
+        return next(file.content for file in found if file.path == exportertls.WEB)
+
+    assert 'client_allowed_sans: ["ctl1"]' in asks_for("Debian 13")
+    # one that does not know the key would not start
+    assert "client_allowed_sans" not in asks_for("Debian 12")

@@ -17,6 +17,7 @@ import pytest
 
 from deepopsctl.logcollector import door, tidy
 from deepopsctl.logcollector.bounds import DAY_S, Bounds, Journal, to_close, too_much, too_old
+from deepopsctl.logcollector.members import Members
 from deepopsctl.logcollector.places import address_of, files_of
 from deepopsctl.monitoring import validity
 from deepopsctl.monitoring.pki import Authority, Identity, new_authority
@@ -176,19 +177,22 @@ def opened_door(tmp_path: Path) -> Iterator[tuple[int, list[str]]]:
     contents = {"certificate": host.certificate, "key": host.key, "authority": AUTHORITY.certificate}
     for name, path in paths.items():
         Path(path).write_text(contents[name], encoding="utf-8")
+    (tmp_path / "members").write_text("ctl1\ngpu01\n", encoding="utf-8")
+    members = Members(str(tmp_path / "members"))
     listener = socket.create_server(("127.0.0.1", 0))
     ready: list[tuple[asyncio.AbstractEventLoop, asyncio.Task[None]]] = []
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         heard.append(writer.get_extra_info("peername")[0])
-        writer.write(b"heard " + await reader.readline())
-        await writer.drain()
+        while line := await reader.readline():
+            writer.write(b"heard " + line)
+            await writer.drain()
         writer.close()
 
     async def main() -> None:
         store = await asyncio.start_server(answer, "127.0.0.1", 0)
         port = store.sockets[0].getsockname()[1]
-        serving = asyncio.ensure_future(door.serve(listener, door.context(**paths), ("127.0.0.1", port)))
+        serving = asyncio.ensure_future(door.serve(listener, door.context(**paths), members, ("127.0.0.1", port)))
         ready.append((asyncio.get_running_loop(), serving))
         await asyncio.wait([serving])
         store.close()
@@ -249,3 +253,36 @@ def test_who_talks_no_tls_is_refused(tmp_path: Path, capsys: pytest.CaptureFixtu
 def test_who_comes_and_says_nothing_is_in_nobodys_way(tmp_path: Path) -> None:
     with opened_door(tmp_path) as (port, _), socket.create_connection(("127.0.0.1", port)):
         assert said(port, GPU01, tmp_path) == b"heard hello\n"
+
+
+def test_a_machine_that_left_the_cluster_is_refused_by_name_though_its_certificate_is_good(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gpu09 = AUTHORITY.identify("gpu09", [], validity.today())
+    with opened_door(tmp_path) as (port, heard):
+        assert said(port, gpu09, tmp_path) == b""
+        (tmp_path / "members").write_text("gpu01\ngpu09\n", encoding="utf-8")
+        assert said(port, gpu09, tmp_path) == b"heard hello\n"
+    assert heard == [address_of("gpu09")]
+    assert "gpu09 (127.0.0.1) was refused: it is no machine of this cluster" in capsys.readouterr().err
+
+
+def test_who_is_taken_out_while_it_sends_is_heard_no_more(tmp_path: Path) -> None:
+    both = tmp_path / "gpu01.pem"
+    both.write_text(GPU01.key + GPU01.certificate, encoding="utf-8")
+    tls = ssl.create_default_context(cadata=AUTHORITY.certificate)
+    tls.load_cert_chain(both)
+    with (
+        opened_door(tmp_path) as (port, _),
+        socket.create_connection(("127.0.0.1", port)) as plain,
+        tls.wrap_socket(plain, server_hostname="127.0.0.1") as stream,
+    ):
+        stream.sendall(b"one\n")
+        assert stream.recv(100) == b"heard one\n"
+        (tmp_path / "members").write_text("ctl1\n", encoding="utf-8")
+        stream.sendall(b"two\n")
+        assert stream.recv(100) == b""
+
+
+def test_without_the_list_of_machines_nobody_is_let_in(tmp_path: Path) -> None:
+    assert not Members(str(tmp_path / "gone")).has("gpu01")

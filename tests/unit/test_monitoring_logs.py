@@ -23,7 +23,13 @@ GPU01 = Machine(
     settings=SETTINGS,
     secrets=SECRETS,
 )
-CTL1 = replace(GPU01, name="ctl1", groups=frozenset({"slurm_controller", "monitoring"}), address="192.0.2.1")
+CTL1 = replace(
+    GPU01,
+    name="ctl1",
+    groups=frozenset({"slurm_controller", "monitoring"}),
+    address="192.0.2.1",
+    members=("ctl1", "gpu01"),
+)
 
 
 def file_of(machine: Machine, path: str) -> File:
@@ -92,3 +98,12 @@ def test_units_restart_only_for_files_that_are_brought(machine: Machine) -> None
     plan = logs.needs(machine)
 
     assert {path for unit in plan.units for path in unit.restart_on} <= {file.path for file in plan.files}
+
+
+def test_the_log_host_knows_who_is_of_the_cluster_and_a_machine_more_restarts_nothing() -> None:
+    more = replace(CTL1, members=(*CTL1.members, "gpu02"))
+
+    assert file_of(CTL1, logs.MEMBERS).content == "ctl1\ngpu01\n"
+    assert file_of(more, logs.MEMBERS).content == "ctl1\ngpu01\ngpu02\n"
+    assert not any(logs.MEMBERS in unit.restart_on for unit in logs.needs(more).units)
+    assert logs.MEMBERS not in [file.path for file in logs.needs(GPU01).files]

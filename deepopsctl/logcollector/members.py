@@ -1,0 +1,28 @@
+"""Who is of the cluster now: a certificate is good for a year, a machine may be gone tomorrow."""
+
+from __future__ import annotations
+
+import os
+from typing import FrozenSet, Tuple
+
+
+class Members:
+    """The names in a file, one a line: read anew whenever a deploy has written another."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._read: Tuple[int, ...] = ()
+        self._names: FrozenSet[str] = frozenset()
+
+    def has(self, name: str) -> bool:
+        """Whether a machine is of the cluster; nobody is where the file is gone."""
+        try:
+            status = os.stat(self._path)
+            version = (status.st_ino, status.st_mtime_ns, status.st_size)
+            if version != self._read:
+                with open(self._path, encoding="utf-8") as stream:
+                    self._names = frozenset(line.strip() for line in stream)
+                self._read = version
+        except OSError:
+            return False
+        return name in self._names
