@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Iterable, Mapping
 
+from .dcgm import diagnosed
 from .group import group
 from .health import health
 from .rates import METRICS, rates
@@ -32,6 +33,7 @@ def judge(
             found.append(_no_driver(result, FAIL if number else SKIP))
         if number:
             found.append(_count(result, number))
+        found += diagnosed(result)
     found += [entry for result in taken for gpu in result["gpus"] for entry in health(result["node"], gpu)]
     past = list(earlier)
     found += rates(taken, past)

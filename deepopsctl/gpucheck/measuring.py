@@ -14,6 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any, Callable, NamedTuple
 
+from .dcgm import diagnosis
 from .inventory import driver_facts, inventory, load_facts
 from .network import network
 from .nvml import MissingError, Nvml, NvmlError
@@ -62,6 +63,8 @@ def measure_node(order: Order, tell: Callable[[str], None]) -> dict[str, Any]:
     else:
         if not result["gpus"]:
             return {**result, "problem": "the driver sees no GPU"}
+        if order.measure:
+            result["dcgm"] = diagnosis()
         _measure_all(nvml, order, result, tell)
         return result
     finally:

@@ -68,6 +68,10 @@ GPU = {
         _DRIVER, "MIG mode", "MIG is as it will be after the next reset.",
         "drain the node, then `nvidia-smi --gpu-reset`", "MIG",
     ),
+    "gpu-dcgm": Entry(
+        _HEALTH, "DCGM's diagnosis", "DCGM (`dcgmi diag --run 1`) finds nothing wrong with the node and its GPUs.",
+        "do what DCGM says; on the drained node `dcgmi diag --run 3` tries the hardware under load", "DCGM",
+    ),
     "gpu-ecc": Entry(
         _HEALTH, "ECC", "ECC is on and has met no uncorrected error since the driver was loaded.",
         "drain the node and reset the GPU; if errors come back, have the card replaced", "ECC",

@@ -1,0 +1,84 @@
+"""DCGM's own diagnosis, where its command is on the node: level 1, which loads no GPU and disturbs nobody.
+
+Read are both forms of its JSON: that of DCGM 4 (a result for each entity) and of DCGM 3 (one for a list of GPUs).
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from typing import Any, Iterator
+
+from .verdicts import FAIL, PASS, SKIP, WARN, check, worst
+
+_ROOTS = ("DCGM Diagnostic", "DCGM GPU Diagnostic")
+_LIMIT_S = 180
+# of DCGM's kinds of errors those that are no fault of the hardware: worth watching, and a setting of the node
+_MILD = (1, 5)
+_NAMED = 3
+
+
+def diagnosis() -> dict[str, Any]:
+    """What DCGM says: version, number of tests that passed, findings; or `problem`. {} where it is not installed."""
+    program = shutil.which("dcgmi")
+    if not program:
+        return {}
+    argv = [program, "diag", "--run", "1", "--json"]
+    try:
+        said = subprocess.check_output(
+            argv, stdin=subprocess.DEVNULL, stderr=subprocess.STDOUT, universal_newlines=True, timeout=_LIMIT_S
+        )
+    except subprocess.CalledProcessError as failed:
+        # its exit code says that a test failed, and of other things
+        said = str(failed.output)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return {"problem": str(error)}
+    return read(said)
+
+
+def read(text: str) -> dict[str, Any]:
+    """The same from what the command printed."""
+    try:
+        found, _ = json.JSONDecoder().raw_decode(text[text.index("{") :])
+        root = next(found[name] for name in _ROOTS if name in found)
+        tests = [test for part in root["test_categories"] for test in part["tests"]]
+        results = [(test["name"], result) for test in tests for result in test.get("results") or ()]
+        findings = [finding for name, result in results for finding in _findings(name, result)]
+    except (ValueError, KeyError, TypeError, AttributeError, StopIteration):
+        last = (text.strip().splitlines() or ["it said nothing"])[-1]
+        return {"problem": "dcgmi diag: {}".format(last[:200])}
+    ill = {finding["test"] for finding in findings}
+    good = {name for name, result in results if str(result["status"]).lower() == "pass"} - ill
+    version = (found.get("metadata") or {}).get("version") or root.get("version") or ""
+    return {"version": str(version), "passed": len(good), "findings": findings}
+
+
+def _findings(test: str, result: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    status = str(result["status"]).lower()
+    if status not in ("fail", "warn"):
+        return
+    gpu = result.get("entity_id", result.get("gpu_ids", result.get("gpu_id", "")))
+    said = result.get("warnings") or [""]
+    for one in said if isinstance(said, list) else [said]:
+        words = one if isinstance(one, dict) else {"warning": str(one)}
+        mild = status == "warn" or words.get("error_severity") in _MILD
+        what = str(words.get("warning", "")) or str(result["status"])
+        yield {"test": test, "gpu": str(gpu), "status": WARN if mild else FAIL, "what": what}
+
+
+def diagnosed(result: Any) -> list[dict[str, str]]:
+    """The check of a node; none where DCGM is not there."""
+    found, node = result.get("dcgm"), result["node"]
+    if not found:
+        return []
+    if found.get("problem"):
+        return [check("gpu-dcgm", node, SKIP, message=found["problem"])]
+    findings = found["findings"]
+    if not findings and not found["passed"]:
+        return [check("gpu-dcgm", node, SKIP, message="DCGM skipped all of its tests")]
+    status = worst(PASS, *(finding["status"] for finding in findings))
+    told = ["{}, GPU {}: {}".format(one["test"], one["gpu"], one["what"]) for one in findings]
+    more = ["and {} more".format(len(told) - _NAMED)] if len(told) > _NAMED else []
+    message = "{}: {}".format(node, "; ".join(told[:_NAMED] + more)) if told else ""
+    return [check("gpu-dcgm", node, status, found["passed"], "all", "tests", message)]
