@@ -43,7 +43,7 @@ HELPER = "beegfs-helperd.service"
 LOADED = "modprobe@beegfs.service"
 MANAGEMENT_PORT = "8008"
 CLIENT_PORT = "8004"
-VENDOR = "https://www.beegfs.io/release/beegfs_{version}"
+VENDOR = "https://www.beegfs.io/release/beegfs_{series}"
 # as BeeGFS's own page of packages has it
 FINGERPRINT = "0683AF2B9AC5BC7D59B2D62340CE4E243CD50804"
 SUITES = {"Debian 12": "bookworm", "Debian 13": "trixie", "Ubuntu 22.04": "jammy", "Ubuntu 24.04": "noble"}
@@ -89,6 +89,10 @@ def _check(mount: Mount, _site: Site) -> Iterator[Fault]:
             if not INTERFACE.fullmatch(name):
                 yield f"beegfs.{field}", RefusedError(f"{shorten(name)!r} is no interface", "write ib0 or eth0")
     yield from _check_client_keys(settings)
+    elsewhere = settings.get("repository") or settings.get("archives")
+    if is_old(settings) and text_of(settings, "version").count(".") == 1 and not elsewhere:
+        what = RefusedError("BeeGFS has a repository for each release of 7, not for the series", "write 7.4.6")
+        yield "beegfs.version", what
     for argument in texts_of(settings, "build_arguments"):
         if not _ARGUMENT.fullmatch(argument):
             hint = "write OFED_INCLUDE_PATH=/usr/src/ofa_kernel/default/include"
@@ -167,7 +171,7 @@ def client(settings: Mapping[str, object], platform: Platform) -> Client:
     version, old = text_of(settings, "version"), is_old(settings)
     builder = "beegfs-client-dkms" if text_of(settings, "modules", MODULES[0]) == "dkms" else "beegfs-client"
     repository, archives = repository_of(settings), archives_of(settings)
-    base = repository.url if repository else VENDOR.format(version=version)
+    base = repository.url if repository else VENDOR.format(series=_vendors_series(version))
     if not archives:
         key, fingerprint = f"{base}/gpg/GPG-KEY-beegfs", FINGERPRINT
         if repository:
@@ -182,6 +186,11 @@ def client(settings: Mapping[str, object], platform: Platform) -> Client:
         repository=repository,
         archives=archives,
     )
+
+
+def _vendors_series(version: str) -> str:
+    """What BeeGFS names a repository after: `8.3` has all 8.3.x; of 7 each release has one of its own."""
+    return ".".join(version.split(".")[:2]) if version.startswith("8.") else version
 
 
 def needs(mount: Mount, platform: Platform) -> Needs:

@@ -26,7 +26,7 @@ class Pair:
 
 
 DEBIAN_12, DEBIAN_13, UBUNTU_22, UBUNTU_24 = "Debian 12", "Debian 13", "Ubuntu 22.04", "Ubuntu 24.04"
-_AZURE = "https://learn.microsoft.com/en-us/azure/azure-managed-lustre/client-install"
+_AZURE = "https://learn.microsoft.com/en-us/azure/azure-managed-lustre/client-install-plan"
 _LUSTRE = "lustre/ChangeLog of 2.17.0: client primary kernels built and tested during the release cycle"
 _BEEGFS_7 = "https://doc.beegfs.io/7.4.6/release_notes.html"
 _BEEGFS_8 = "https://doc.beegfs.io/8.3/release_notes.html"
@@ -45,6 +45,8 @@ PAIRS: tuple[Pair, ...] = (
     *_distributed(StorageType.CEPHFS, "ceph-common", _CEPH),
     *_distributed(StorageType.GLUSTERFS, "glusterfs-client"),
     Pair(StorageType.LUSTRE, "2.15", UBUNTU_22, _AZURE, ("5.15",)),
+    # its own release notes have no Ubuntu but 20.04; it gets no more fixes since 2.17
+    Pair(StorageType.LUSTRE, "2.16", UBUNTU_24, _AZURE, ("6.8",)),
     Pair(StorageType.LUSTRE, "2.17", UBUNTU_22, _LUSTRE, ("5.15",)),
     Pair(StorageType.LUSTRE, "2.17", UBUNTU_24, _LUSTRE, ("6.8",)),
     # 7.4.6 is the first whose module compiles with kernel 6.11, and the last kernel that any 7 compiles with
@@ -60,6 +62,7 @@ PAIRS: tuple[Pair, ...] = (
 # The first release of a series that all of its rows hold for.
 SINCE: Mapping[tuple[StorageType, str], tuple[int, int, int]] = {
     (StorageType.LUSTRE, "2.15"): (2, 15, 4),
+    (StorageType.LUSTRE, "2.16"): (2, 16, 1),
     (StorageType.LUSTRE, "2.17"): (2, 17, 0),
     (StorageType.BEEGFS, "7.4"): (7, 4, 6),
     (StorageType.BEEGFS, "8"): (8, 3, 0),

@@ -130,7 +130,7 @@ def test_the_mount_of_lustre_is_its_source_and_nothing_hidden() -> None:
         ("ko2iblnd: {peer_credits: 32}", "lnet: {networks: tcp0}", "lustre.module_options: networks is written by"),
         ("peer_credits: 32", '"a b": "1; x"', "lustre.module_options: 'a b' can't be written into its file"),
         ("version: 2.17.0, ", "", "lustre: names no version"),
-        ("2.17.0", "2.16.1", "lustre.version: version 2.16.1 is in no series that we know (2.15, 2.17)"),
+        ("2.17.0", "2.14.0", "lustre.version: version 2.14.0 is in no series that we know (2.15, 2.16, 2.17)"),
         ("2.17.0", "2.15.1", "lustre.version: version 2.15.1 is older than 2.15.4"),
         ("2.17.0", "new", "lustre.version: 'new' is no version"),
         (MIRROR, "modules: dkms", "lustre: its packages come from nowhere"),
@@ -214,7 +214,8 @@ def test_the_service_of_beegfs_builds_the_module_and_mounts_nothing() -> None:
 
 
 def test_beegfs_comes_from_its_own_repository_unless_a_mirror_is_named() -> None:
-    own = needs(BEEGFS, DEBIAN).client
+    own = needs(BEEGFS.replace("8.3", "8.3.1"), DEBIAN).client
+    older = needs(BEEGFS.replace("8.3", "7.4.6"), Platform("Debian 12", "6.1.0-41-amd64")).client
     mirrored = needs(BEEGFS.replace("8.3", f"8.3, {MIRROR}"), DEBIAN).client
 
     assert own is not None
@@ -223,6 +224,9 @@ def test_beegfs_comes_from_its_own_repository_unless_a_mirror_is_named() -> None
     assert mirrored.repository is not None
     assert (own.repository.url, own.repository.suite) == ("https://www.beegfs.io/release/beegfs_8.3", "trixie")
     assert own.repository.fingerprint == beegfs.FINGERPRINT
+    assert older is not None
+    assert older.repository is not None
+    assert (older.repository.url, older.repository.suite) == ("https://www.beegfs.io/release/beegfs_7.4.6", "bookworm")
     assert mirrored.repository.url == "https://mirror.example.com/x"
     assert mirrored.repository.components == "non-free"
     assert (mirrored.repository.key, mirrored.repository.fingerprint) == (KEY, FINGERPRINT)
@@ -258,6 +262,7 @@ def test_the_helper_of_client_7_knows_one_secret() -> None:
         ("tuneFileCacheType: native", 'logLevel: "3\\n connAuthFile=/x"', "beegfs.client: "),
         ("8.3", "8.3, build_arguments: [X=1]", "beegfs.build_arguments: is for the service that builds the module"),
         ("8.3", "7.4.2", "beegfs.version: version 7.4.2 is older than 7.4.6"),
+        ("8.3", "7.4", "beegfs.version: BeeGFS has a repository for each release of 7"),
         ("[ib0, eth0]", '["ib0 x"]', "beegfs.interfaces: 'ib0 x' is no interface"),
         ("interfaces", "interface", "beegfs.interface: unknown key"),
     ],
