@@ -153,6 +153,7 @@ class StorageSection(Section):
     options: list[str] = []
     required: Boolean = False
     automount: Boolean = False
+    automount_idle: str = ""
     user_writable: str = ""
 
 

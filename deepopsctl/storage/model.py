@@ -47,6 +47,8 @@ class Mount:
     options: tuple[str, ...] = ()
     required: bool = False
     automount: bool = False
+    # unmounted again after so long without use, as systemd writes it; '' for never
+    automount_idle: str = ""
     user_writable: str = ""
     settings: Mapping[str, object] = field(default_factory=lambda: NOTHING)
     parts: Mapping[str, Mapping[str, object]] = field(default_factory=lambda: MappingProxyType({}))

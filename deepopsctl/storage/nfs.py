@@ -35,6 +35,7 @@ class NfsSection(Section):
     nconnect: str = ""
     rdma: Boolean = False
     serve: Boolean = True
+    address: str = ""
     squash: str = "root"
     read_only: Boolean = False
     clients: tuple[str, ...] = ()
@@ -66,6 +67,8 @@ def _check(mount: Mount, site: Site) -> Iterator[Fault]:
     elif given and not site.machine(host):
         what = f"{host} is no machine of this cluster, so its exports are not ours to set"
         yield f"nfs.{given[0]}", RefusedError(what, "set it on that server, and leave it out here")
+    if "address" in mount.settings and not mount.server:
+        yield "nfs.address", RefusedError("is for what a machine of this cluster serves", "write it into source")
 
 
 def _check_host(host: str) -> Iterator[Fault]:
@@ -93,6 +96,7 @@ def _check_export(mount: Mount, site: Site, path: str) -> Iterator[Fault]:
         check_exported(path)
     except RefusedError as refusal:
         yield "source", refusal
+    yield from _check_network(mount.settings)
     squash = str(mount.settings.get("squash", "root"))
     if squash not in SQUASH:
         yield "nfs.squash", RefusedError(f"{shorten(squash)!r} is no user to squash", suggest(squash, SQUASH))
@@ -102,6 +106,19 @@ def _check_export(mount: Mount, site: Site, path: str) -> Iterator[Fault]:
             check_client_range(str(client))
         except RefusedError as refusal:
             yield "nfs.clients", refusal
+
+
+def _check_network(settings: Mapping[str, object]) -> Iterator[Fault]:
+    """The server's address on another network than cluster.yml's, where its nodes have others as well."""
+    if "address" not in settings:
+        return
+    try:
+        check_address(str(settings["address"]))
+    except RefusedError as refusal:
+        yield "nfs.address", refusal
+    if not settings.get("clients"):
+        what = "needs clients: on that network the nodes come from addresses that cluster.yml does not know"
+        yield "nfs.address", RefusedError(what, "write that network's subnet: clients: [10.2.0.0/16]")
 
 
 def check_client_range(text: str) -> str:

@@ -99,7 +99,8 @@ def _bound(mount: Mount) -> Needs:
 
 def _reached(mount: Mount, addresses: Mapping[str, str]) -> Mount:
     """The same with the server's address: names of the cluster are known on a node only after Slurm's deploy."""
-    address = addresses.get(mount.server, "")
+    address = str(mount.settings.get("address", "")) if mount.server else ""
+    address = address or addresses.get(mount.server, "")
     if not address:
         return mount
     server = f"[{address}]" if ":" in address else address

@@ -18,6 +18,7 @@ from deepopsctl.yamltext import Path
 
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,31}")
 _SOURCE = re.compile(r"[A-Za-z0-9._/+@:=,\[\]-]+")
+_IDLE = re.compile(r"[1-9][0-9]{0,4}[smh]")
 _OPTION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+=\[\]-]*")
 # What the units say, with what says it here instead.
 _OWNED = {
@@ -69,6 +70,7 @@ class StorageReader:
             options=tuple(self._options(kind, section.options, path)),
             required=section.required,
             automount=section.automount,
+            automount_idle=self.reader.value((*path, "automount_idle"), _idle_of(section), section.automount_idle, ""),
             user_writable=self.reader.value((*path, "user_writable"), _below(where), section.user_writable, ""),
             settings=settings,
             parts=self._parts(kind_name, written, path),
@@ -166,6 +168,17 @@ def _below(path: str) -> Callable[[str], str]:
     def check(text: str) -> str:
         if text and text != path and not is_below(check_path(text), path):
             raise RefusedError(f"{shorten(text)} is not in {path}", "name a folder below the mount point")
+        return text
+
+    return check
+
+
+def _idle_of(section: StorageSection) -> Callable[[str], str]:
+    def check(text: str) -> str:
+        if text and not section.automount:
+            raise RefusedError("is for what is mounted at first use", "say `automount: true`, or leave it out")
+        if text and not _IDLE.fullmatch(text):
+            raise RefusedError(f"{shorten(text)!r} is no time without use", "write 30s, 10m or 2h")
         return text
 
     return check

@@ -14,6 +14,7 @@ SLURMD_DROP_IN = f"{FOLDER}/slurmd.service.d/deepopsctl-storage.conf"
 MOUNT_TIMEOUT_S = 90
 # Units that bring up a fabric. One that a node does not have orders nothing.
 FABRIC = ("rdma-hw.target", "openibd.service", "opa.service")
+NETWORK = ("remote-fs-pre.target", "network.target", "network-online.target")
 
 _HEADER = "# Written by deepopsctl from cluster.yml; the next deploy overwrites changes made here.\n"
 _PLAIN = re.compile(r"[A-Za-z0-9:_.]")
@@ -39,28 +40,35 @@ def unit_name(path: str, kind: str = "mount") -> str:
 
 
 def mount_unit(mount: Mount, needs: Needs) -> str:
-    """The unit that mounts it. A mount that fails fails alone: nothing requires it."""
+    """The unit that mounts it. A mount that fails fails alone: nothing requires it, nothing but slurmd waits for it.
+
+    systemd's own way to say so is the mount option nofail, which goes to the helpers of file systems as well, and
+    Lustre's hands on what it does not know to a kernel that refuses it. So all dependencies are said here.
+    """
     # the machine that serves it binds its own folder
     networked = mount.type in NETWORKED and needs.fstype != "none"
     target = "remote-fs.target" if networked else "local-fs.target"
-    after = [*(("network-online.target", *FABRIC) if networked else ()), *needs.after, *needs.requires]
-    unit = [f"Description=Storage {mount.name}"]
+    after = [*((*NETWORK, *FABRIC) if networked else ("local-fs-pre.target",)), *needs.after, *needs.requires]
+    unit = [f"Description=Storage {mount.name}", "DefaultDependencies=no"]
     unit += ["Wants=network-online.target"] if networked else []
-    unit += [f"After={' '.join(dict.fromkeys(after))}"] if after else []
+    unit += [f"After={' '.join(dict.fromkeys(after))}"]
     unit += [f"Requires={' '.join(needs.requires)}"] if needs.requires else []
-    # nofail: no other unit waits for it at boot but those that say so
-    options = [*needs.options, *(["_netdev"] if networked else []), "nofail"]
+    unit += ["Conflicts=umount.target", "Before=umount.target"]
+    options = [*needs.options, *(["_netdev"] if networked else [])]
     how = [f"What={_value(needs.what)}", f"Where={_value(mount.path)}", f"Type={needs.fstype}"]
-    how += [f"Options={_value(','.join(options))}", f"TimeoutSec={MOUNT_TIMEOUT_S}"]
+    how += [f"Options={_value(','.join(options))}"] if options else []
+    how += [f"TimeoutSec={MOUNT_TIMEOUT_S}"]
     install = "" if mount.automount else f"\n[Install]\nWantedBy={target}\n"
     return _HEADER + _section("Unit", unit) + "\n" + _section("Mount", how) + install
 
 
 def automount_unit(mount: Mount) -> str:
-    """The unit that mounts it at first use."""
+    """The unit that mounts it at first use, and takes it away again where nobody uses it for long."""
     target = "remote-fs.target" if mount.type in NETWORKED else "local-fs.target"
     unit = _section("Unit", [f"Description=Storage {mount.name} at first use"])
-    return f"{_HEADER}{unit}\n[Automount]\nWhere={_value(mount.path)}\n\n[Install]\nWantedBy={target}\n"
+    how = [f"Where={_value(mount.path)}"]
+    how += [f"TimeoutIdleSec={mount.automount_idle}"] if mount.automount_idle else []
+    return f"{_HEADER}{unit}\n{_section('Automount', how)}\n[Install]\nWantedBy={target}\n"
 
 
 def slurmd_drop_in(mounts: Iterable[Mount]) -> str:

@@ -47,6 +47,7 @@ def _from_entry(entry: Mapping[str, object]) -> Mount:
         options=tuple(str(option) for option in options) if isinstance(options, Sequence) else (),
         required=bool(entry["required"]),
         automount=bool(entry["automount"]),
+        automount_idle=str(entry["automount_idle"]),
         user_writable=str(entry["user_writable"]),
         settings=own if isinstance(own, Mapping) else {},
         parts=mappings,
@@ -63,6 +64,7 @@ def _common(mount: Mount) -> dict[str, object]:
         "options": list(mount.options),
         "required": mount.required,
         "automount": mount.automount,
+        "automount_idle": mount.automount_idle,
         "user_writable": mount.user_writable,
     }
 

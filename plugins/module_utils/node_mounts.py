@@ -56,10 +56,15 @@ def mounted():
 
 
 def parse_unit(text):
-    """What a mount unit of ours mounts; options without those that only say when."""
+    """What a mount unit of ours mounts; options without those that only say when (older ones had nofail, too)."""
     values = dict(line.partition("=")[::2] for line in text.splitlines() if not line.startswith("#"))
     options = [word for word in values.get("Options", "").split(",") if word and word not in ("_netdev", "nofail")]
     return Unit(values.get("What", "").replace("%%", "%"), values.get("Type", ""), options)
+
+
+def waits_for(text):
+    """What an automount unit of ours does, line by line; nothing for no unit."""
+    return text.partition("[Automount]")[2].partition("[Install]")[0].split()
 
 
 def is_live(before, after):

@@ -198,14 +198,12 @@ def unmount(step, unit, path):
         step.quiet.seek()
     if step.dry:
         return
-    automount = node_units.show([automount_of(unit)])[automount_of(unit)]
-    if node_units.is_active(automount):
-        systemctl("stop", automount_of(unit))
-    worked, said = systemctl("stop", unit)
-    if not worked or path in node_mounts.mounted():
-        if node_units.is_active(automount):
-            systemctl("start", automount_of(unit))
+    # of a unit whose file somebody removed systemd says that there is none
+    _worked, said = systemctl("stop", unit)
+    if path in node_mounts.mounted():
         raise InUseError("in use by %s" % (node_mounts.users(path) or said or "the kernel"))
+    # never before: systemd takes away what is on top of an automount as well, also from those who use it
+    systemctl("stop", automount_of(unit))
     systemctl("reset-failed", unit)
     # what was mounted below it went with it
     step.table = node_mounts.mounted()
@@ -321,13 +319,14 @@ def bring(step, mount):
     check_path(step, mount, after)
     text = text_of(file_of(mount["unit"]))
     before = node_mounts.parse_unit(text) if text else after
-    was_automatic = text_of(file_of(automount_of(mount["unit"]))) is not None
+    waiting = text_of(file_of(automount_of(mount["unit"]))) or ""
     is_there = path in step.table
-    turned = text is not None and was_automatic != bool(mount["automount"])
+    turned = text is not None and node_mounts.waits_for(waiting) != node_mounts.waits_for(mount["automount"])
     if is_there and before != after and not turned and node_mounts.is_live(before, after):
         return remount(step, mount, text, before, after)
-    if is_there and (before != after or turned):
+    if turned or (is_there and before != after):
         unmount(step, mount["unit"], path)
+    if is_there and (before != after or turned):
         step.noted.did("mount", path, "remount", detail="unmounted and mounted again")
     if turned and not step.dry:
         # another unit is started at boot from now on

@@ -36,7 +36,18 @@ WRITTEN = (
 )
 LNET = "[Unit]\nConditionPathExists=/etc/lnet.conf\n[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/bin/true\n"
 # as mount.lustre and mount.beegfs are called by mount(8), and as little as they must find
-MOUNT_LUSTRE = '#!/bin/sh\nsystemctl --quiet is-active lnet.service || exit 32\nexec mount -t tmpfs "$1" "$2"\n'
+# options that Lustre's does not know it hands to the kernel, which then mounts nothing
+MOUNT_LUSTRE = """\
+#!/bin/sh
+systemctl --quiet is-active lnet.service || exit 32
+for option in $(echo "$4" | tr , ' '); do
+    case $option in
+        rw | ro | _netdev | defaults | auto | noauto | noatime | nosuid | nodev | noexec | flock) ;;
+        *) echo "Unknown option '$option', won't mount." >&2; exit 22 ;;
+    esac
+done
+exec mount -t tmpfs "$1" "$2"
+"""
 LFS = '#!/bin/sh\n[ "$1" = check ] || exit 0\necho "scratch-OST0001: inactive"\nexit 1\n'
 MOUNT_BEEGFS = """\
 #!/bin/sh

@@ -12,10 +12,19 @@ from deepopsctl.inventory import build_inventory
 from deepopsctl.spec import parse_spec
 from deepopsctl.storage.model import Mount, Platform
 from deepopsctl.storage.nodeplan import NodePlan, clients_of, plan_node, required_on
+from deepopsctl.storage.serving import exports_of
 from deepopsctl.storage.units import escape, slurmd_drop_in
 from deepopsctl.storage.writer import from_variable, variable
-from tests.unit.test_storage_spec import WHOLE
+from tests.unit.test_storage_spec import HEAD, WHOLE
 
+LUSTRE = (
+    HEAD
+    + """\
+  - {name: scratch, type: lustre, source: "192.0.2.21@tcp:/scratch", path: /scratch, nodes: gpu1, options: [flock],
+     lustre: {version: 2.17.0, archives: {"https://x.example.com/lustre-client-utils_2.17.0_amd64.deb": "%s"}}}
+"""
+    % ("0" * 64)
+)
 ADDRESSES = {"ctl1": "192.0.2.1", "gpu1": "192.0.2.11", "login1": ""}
 DEBIAN13 = Platform("Debian 13", "6.12.57+deb13-amd64")
 
@@ -61,8 +70,11 @@ def test_a_mount_unit_waits_for_the_network_and_holds_up_nothing() -> None:
 
     assert home.unit == "home.mount"
     assert setting(home.text, "What") == "192.0.2.1:/srv/home"
-    assert setting(home.text, "Options") == "vers=4.2,nconnect=4,ro,_netdev,nofail"
-    assert setting(home.text, "After").startswith("network-online.target ")
+    assert setting(home.text, "Options") == "vers=4.2,nconnect=4,ro,_netdev"
+    assert "network-online.target" in setting(home.text, "After").split()
+    # as without it: at shutdown it goes before the network does
+    assert setting(home.text, "DefaultDependencies") == "no"
+    assert setting(home.text, "Conflicts") == setting(home.text, "Before") == "umount.target"
     assert setting(home.text, "WantedBy") == "remote-fs.target"
 
 
@@ -72,14 +84,25 @@ def test_what_is_mounted_at_first_use_is_started_by_its_other_unit() -> None:
     assert "[Install]" not in data.text
     assert setting(data.automount, "Where") == "/data"
     assert setting(data.automount, "WantedBy") == "remote-fs.target"
+    assert setting(data.automount, "TimeoutIdleSec") == "10m"
+
+
+def test_no_helper_is_told_what_only_systemd_reads() -> None:
+    """mount.lustre hands options that it does not know to the kernel, which then mounts nothing."""
+    known = {"_netdev", "defaults", "auto", "ro", "rw", "noatime", "nosuid", "nodev", "noexec", "flock"}
+    (scratch,) = plan("gpu1", LUSTRE).mounts
+
+    assert set(setting(scratch.text, "Options").split(",")) <= known
 
 
 def test_local_storage_needs_no_network() -> None:
     disk, fast = plan("gpu1").mounts[2:]
 
     assert setting(disk.text, "What") == "/dev/disk/by-label/disk"
-    assert setting(fast.text, "Options") == "size=16G,mode=1777,nofail"
+    assert setting(fast.text, "Options") == "size=16G,mode=1777"
     assert "network" not in disk.text + fast.text
+    assert setting(disk.text, "After") == "local-fs-pre.target"
+    assert "Options" not in disk.text
 
 
 def test_the_serving_machine_binds_its_own_folder() -> None:
@@ -87,7 +110,7 @@ def test_the_serving_machine_binds_its_own_folder() -> None:
     served_as_is = WHOLE.replace('"ctl1:/srv/home", path: /home,', '"ctl1:/home", path: /home, nodes: all,')
 
     assert (setting(home.text, "What"), setting(home.text, "Type")) == ("/srv/home", "none")
-    assert setting(home.text, "Options") == "bind,ro,nofail"
+    assert setting(home.text, "Options") == "bind,ro"
     assert plan("ctl1", served_as_is).mounts == ()
 
 
@@ -97,6 +120,14 @@ def test_an_export_is_for_the_machines_that_mount_it() -> None:
 
     assert clients_of(home, ADDRESSES) == ["192.0.2.11", "gpu2", "gpu3", "login1"]
     assert clients_of(told, ADDRESSES) == ["192.0.2.0/24"]
+
+
+def test_a_server_is_reached_by_its_address_on_the_storage_network() -> None:
+    text = WHOLE.replace("{nconnect: 4}", "{address: 10.2.0.1, clients: [10.2.0.0/16], rdma: true}")
+    (export,) = exports_of(mounts(text), "ctl1", ADDRESSES)
+
+    assert setting(plan("gpu1", text).mounts[0].text, "What") == "10.2.0.1:/srv/home"
+    assert export.line.startswith("/srv/home 10.2.0.0/16(")
 
 
 def test_a_client_that_nobody_makes_for_a_platform_is_refused_with_those_it_is_made_for() -> None:

@@ -74,6 +74,14 @@ class TestChanges:
         assert not node_mounts.is_live(mount("ro", "a:/x", "nfs"), mount("ro", "b:/x", "nfs"))
         assert not node_mounts.is_live(mount("vers=4.2", "a:/x", "nfs"), mount("vers=4.1", "a:/x", "nfs"))
 
+    def test_an_automount_that_gives_up_later_is_another_one(self) -> None:
+        text = plan("gpu1").mounts[1].automount
+        newer = "# Written by another version of deepopsctl.\n" + text.partition("\n")[2]
+
+        assert node_mounts.waits_for(newer) == node_mounts.waits_for(text)
+        assert node_mounts.waits_for(text.replace("=10m", "=20m")) != node_mounts.waits_for(text)
+        assert node_mounts.waits_for("") == []
+
     def test_a_file_and_a_link_are_in_the_way_of_a_mount(self, tmp_path: Path) -> None:
         (tmp_path / "file").write_text("")
         (tmp_path / "link").symlink_to("/")

@@ -24,7 +24,8 @@ WHOLE = (
     HEAD
     + """\
   - {name: home, type: nfs, source: "ctl1:/srv/home", path: /home, required: true, options: [ro], nfs: {nconnect: 4}}
-  - {name: data, type: nfs, source: "filer.example.com:/vol/1", path: /data, nodes: "compute,login1", automount: true}
+  - {name: data, type: nfs, source: "filer.example.com:/vol/1", path: /data, nodes: "compute,login1", automount: true,
+     automount_idle: 10m}
   - {name: disk, type: local, source: LABEL=disk, path: /scratch, nodes: "gpu[1-2]", user_writable: /scratch/tmp}
   - {name: fast, type: tmpfs, path: /data/fast, nodes: compute, tmpfs: {size: 16G}}
 """
@@ -75,8 +76,8 @@ def test_roles_read_every_key_of_every_mount() -> None:
     assert isinstance(found, list)
     assert found[0] == {
         "name": "home", "type": "nfs", "source": "ctl1:/srv/home", "path": "/home", "nodes": "gpu[1-3],login1",
-        "options": ["ro"], "required": True, "automount": False, "user_writable": "", "server": "ctl1",
-        "nfs": {"nconnect": "4"},
+        "options": ["ro"], "required": True, "automount": False, "automount_idle": "", "user_writable": "",
+        "server": "ctl1", "nfs": {"nconnect": "4"},
     }  # fmt: skip
 
 
@@ -141,6 +142,14 @@ def test_all_faults_are_told_at_once_with_their_lines() -> None:
         ("name: a, type: nfs, source: 'x:/a', path: /a, nfs: {version: 2}", "nfs.version: '2' is no version of NFS"),
         ("name: a, type: nfs, source: 'x:/a', path: /a, nfs: {nconnect: 99}", "nfs.nconnect: '99' is no number"),
         ("name: a, type: nfs, source: 'x:/a', path: /a, nfs: {squash: all}", "nfs.squash: x is no machine of this"),
+        ("name: a, type: tmpfs, path: /a, automount_idle: 10m", "storage[0].automount_idle: is for what is mounted at"),
+        ("name: a, type: tmpfs, path: /a, automount: true, automount_idle: 1d", "'1d' is no time without use"),
+        ("name: a, type: nfs, source: 'x:/a', path: /a, nfs: {address: 10.2.0.1}", "nfs.address: is for what a machine"),
+        ("name: a, type: nfs, source: 'ctl1:/a', path: /a, nfs: {address: 10.2.0.1}", "nfs.address: needs clients"),
+        (
+            "name: a, type: nfs, source: 'ctl1:/a', path: /a, nfs: {address: 10.2, clients: [10.2.0.0/16]}",
+            "nfs.address: 10.2 is no IP address",
+        ),
         ("name: a, type: nfs, source: 'ctl1:/a', path: /a, nfs: {squash: me}", "nfs.squash: 'me' is no user to squash"),
         ("name: a, type: nfs, source: 'ctl1:/a', path: /a, nfs: {clients: ['*']}", "nfs.clients: '*' is everybody"),
         ("name: a, type: nfs, source: 'ctl1:/a', path: /a, nfs: {clients: [0.0.0.0/0]}", "0.0.0.0/0 is nearly"),
