@@ -1,4 +1,8 @@
-"""Stage storage: a file system with quotas that the controller serves by NFS and the compute node must have mounted."""
+"""Stage storage: two file systems with quotas that the controller serves by NFS.
+
+`shared` (ext4, limits of users) the compute node must have mounted, `seldom` (XFS, limits of a project) it mounts at
+first use, and machines outside the cluster may mount it as well.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +20,25 @@ from tests.vm.stages.vmcluster import CONTROLLER, NODE, VmCluster
 EXPORT, PATH = "/srv/shared", "/shared"
 UNIT = "shared.mount"
 LIMIT_MIB = 20
-# A file system of its own on the server, in a file: with room for quotas, and no danger to the machine's disk.
+SELDOM_EXPORT, SELDOM = "/srv/seldom", "/seldom"
+# where somebody mounts it by hand, as a machine would that is not in cluster.yml
+OUTSIDE = "/mnt/outside"
+# of all machines here; of none
+SUBNET, NOBODY = "192.168.57.0/24", "192.168.57.99"
+IDLE_S = 15
+# File systems of their own on the server, in files: with room for quotas, and no danger to the machine's disk.
 MADE = f"""set -e
-truncate --size=300M /srv/shared.img
+truncate --size=300M /srv/shared.img /srv/seldom.img
 mkfs.ext4 -q -O quota -E quotatype=usrquota,lazy_itable_init=0 /srv/shared.img
-mkdir -p {EXPORT}
+mkdir -p {EXPORT} {SELDOM_EXPORT}
 mount -o loop,usrquota /srv/shared.img {EXPORT}
-chmod 1777 {EXPORT}
+command -v mkfs.xfs >/dev/null || apt-get -qq install --yes --no-install-recommends xfsprogs >/dev/null
+mkfs.xfs -q /srv/seldom.img
+mount -o loop,prjquota /srv/seldom.img {SELDOM_EXPORT}
+chmod 1777 {EXPORT} {SELDOM_EXPORT}
+echo here > {SELDOM_EXPORT}/there
+mkdir {SELDOM_EXPORT}/prof
+chown vagrant: {SELDOM_EXPORT}/prof
 """
 DECLARED = f"""
 storage:
@@ -34,6 +50,15 @@ storage:
     required: true
     options: [noatime]
     quota: {{users: {{vagrant: {{space: {LIMIT_MIB}M}}}}}}
+  - name: seldom
+    type: nfs
+    source: "{CONTROLLER}:{SELDOM_EXPORT}"
+    path: {SELDOM}
+    nodes: "{NODE}"
+    automount: true
+    automount_idle: {IDLE_S}s
+    nfs: {{clients: ["{SUBNET}"]}}
+    quota: {{kind: project, projects: {{prof: {{space: {LIMIT_MIB}M}}}}}}
 job_directories: {{}}
 """
 # emulated machines take their time, and what is written for a rate has to fit into the quota
@@ -67,9 +92,27 @@ def validated(cluster: VmCluster, ok: bool = True) -> dict[tuple[str, str], dict
     return {(check["name"], check["target"]): check for check in found["checks"]}
 
 
-def mounted(cluster: VmCluster, node: str = NODE) -> str:
-    """Type and source of what is mounted; '' for nothing."""
-    return cluster.root(node, f"findmnt --noheadings --output FSTYPE,SOURCE {PATH} || true")
+def mounted(cluster: VmCluster, node: str = NODE, path: str = PATH) -> str:
+    """Type and source of what is on top of a path, by a table that mounts nothing; '' for nothing."""
+    script = f"sed -n 's|.* {path} .* - ||p' /proc/self/mountinfo | tail -n 1 | cut -d ' ' -f 1,2"
+    return cluster.root(node, script)
+
+
+def declare(cluster: VmCluster, old: str, new: str) -> None:
+    """Change cluster.yml."""
+    edit(cluster.directory / "cluster.yml", old, new)
+
+
+def is_exported(cluster: VmCluster, path: str, to: str) -> bool:
+    """Whether the kernel's server lets somebody mount a folder."""
+    shown = cluster.root(CONTROLLER, "exportfs -s").splitlines()
+    return [path, to] in [line.partition("(")[0].split() for line in shown]
+
+
+def deploy_storage(cluster: VmCluster) -> tuple[dict[str, Any], str]:
+    """`deploy storage`: its summary, and its warnings as one text."""
+    summary: dict[str, Any] = json.loads(cluster.deepopsctl("deploy", "storage", "--json").stdout)
+    return summary, " ".join(map(str, summary["warnings"]))
 
 
 def test_deploy_serves_and_mounts_it_and_a_second_one_changes_nothing(cluster: VmCluster) -> None:
@@ -83,6 +126,7 @@ def test_deploy_serves_and_mounts_it_and_a_second_one_changes_nothing(cluster: V
     assert EXPORT in exported
     assert "no_root_squash" not in exported
     assert "<world>" not in exported
+    assert mounted(cluster, path=SELDOM) == "autofs systemd-1"
     cluster.wait_for_state("idle")
 
     again = cluster.deploy()
@@ -97,6 +141,7 @@ def test_validate_storage_proves_it(cluster: VmCluster) -> None:
     here, there = f"{NODE}/shared", f"{CONTROLLER}/shared"
     proven = {key for key, check in found.items() if check["status"] == "pass"}
     wanted = {("storage-mounted", here), ("storage-options", here), ("storage-write", here), ("storage-write", there)}
+    wanted |= {("storage-mounted", f"{NODE}/seldom"), ("storage-options", f"{NODE}/seldom")}
     wanted |= {
         ("storage-visible", here),
         ("storage-visible", there),
@@ -107,7 +152,7 @@ def test_validate_storage_proves_it(cluster: VmCluster) -> None:
     wanted |= {("storage-rename", there), ("storage-lock", there), ("storage-names", there)}
     wanted |= {("storage-write-rate", here), ("storage-read-rate", here), ("storage-metadata-rate", here)}
     assert wanted <= proven, found
-    assert cluster.root(CONTROLLER, f"find {EXPORT} -name 'deepopsctl*'") == ""
+    assert cluster.root(CONTROLLER, f"find {EXPORT} {SELDOM_EXPORT} -name 'deepopsctl*'") == ""
 
 
 def test_root_of_a_node_is_nobody_on_the_server(cluster: VmCluster) -> None:
@@ -125,8 +170,10 @@ def test_root_of_a_node_is_nobody_on_the_server(cluster: VmCluster) -> None:
 def test_users_see_their_limits_from_another_node(cluster: VmCluster) -> None:
     """Asked by NFS's own protocol: the server's rpc.rquotad answers."""
     said = cluster.user(NODE, "diskusage_report --json --limit 120", ok=False)
-    (row,) = json.loads(said)["rows"]
+    rows = {row["path"]: row for row in json.loads(said)["rows"]}
+    row, project = rows[PATH], rows[f"{SELDOM}/prof"]
 
+    assert project["usage"]["space"]["hard"] == LIMIT_MIB * 1024 * 1024, rows
     assert (row["path"], row["who"], row["source"], row["problem"]) == (PATH, "vagrant", "quota", ""), row
     assert row["usage"]["space"]["hard"] == LIMIT_MIB * 1024 * 1024
     assert row["usage"]["space"]["used"] > 0
@@ -145,6 +192,33 @@ def test_a_job_gets_no_further_than_its_users_quota(cluster: VmCluster) -> None:
         cluster.root(CONTROLLER, f"dd if=/dev/zero of={EXPORT}/roots bs=1M count={2 * LIMIT_MIB} status=none")
     finally:
         cluster.root(CONTROLLER, f"rm -f {EXPORT}/big {EXPORT}/roots")
+
+
+def test_a_folder_gets_no_fuller_than_its_project_may_be(cluster: VmCluster) -> None:
+    """On XFS, whose own words for that are these."""
+    try:
+        writing = f"dd if=/dev/zero of={SELDOM}/prof/big bs=1M count={3 * LIMIT_MIB} conv=fsync"
+        said = cluster.user(CONTROLLER, f"srun --quiet -n1 --mem=100M {writing}", ok=False)
+
+        assert "No space left on device" in said, said
+        used = int(cluster.root(CONTROLLER, f"du -sk {SELDOM_EXPORT}/prof | cut -f 1"))
+        assert LIMIT_MIB * 1024 / 2 < used <= LIMIT_MIB * 1024 + 4
+        # beside it there is room
+        cluster.user(NODE, f"dd if=/dev/zero of={SELDOM}/beside bs=1M count={2 * LIMIT_MIB} status=none")
+    finally:
+        cluster.root(CONTROLLER, f"rm -f {SELDOM_EXPORT}/prof/big {SELDOM_EXPORT}/beside")
+
+
+def test_what_is_mounted_at_first_use_goes_again_when_nobody_uses_it(cluster: VmCluster) -> None:
+    unused = f"! grep -q ' {SELDOM} .* - nfs4 ' /proc/self/mountinfo"
+    wait_until("it is unmounted", lambda: holds(cluster, NODE, unused), cluster.patience_s)
+
+    # its first user is a job, which has mounts of its own
+    said = cluster.user(CONTROLLER, f"srun --quiet -n1 --mem=100M cat {SELDOM}/there")
+
+    assert said == "here"
+    wait_until("it is unmounted again", lambda: holds(cluster, NODE, unused), cluster.patience_s)
+    assert cluster.root(NODE, f"systemctl is-active {SELDOM[1:]}.automount") == "active"
 
 
 def test_a_job_waits_for_a_server_that_is_away_and_others_run_on(cluster: VmCluster) -> None:
@@ -179,17 +253,6 @@ def test_a_node_without_its_required_mount_drains_itself_and_comes_back(cluster:
     assert "nfs4" in mounted(cluster)
 
 
-def test_a_boot_brings_the_mount_back_before_jobs_start(cluster: VmCluster) -> None:
-    cluster.deepopsctl("node", "drain", NODE, "--reason", "a new kernel", "--wait")
-    cluster.reboot(NODE)
-
-    cluster.deepopsctl("node", "resume", NODE)
-
-    cluster.wait_for_state("idle")
-    said = cluster.user(CONTROLLER, f"srun --quiet -n1 --mem=100M findmnt --noheadings --output FSTYPE {PATH}")
-    assert said == "nfs4"
-
-
 def test_jobs_of_one_user_have_temporary_folders_of_their_own(cluster: VmCluster) -> None:
     cluster.root(NODE, "rm -f /var/tmp/go /var/tmp/began")
     waits = "touch /var/tmp/began; while [ ! -e /var/tmp/go ]; do sleep 0.2; done; test -e /tmp/mine"
@@ -204,3 +267,73 @@ def test_jobs_of_one_user_have_temporary_folders_of_their_own(cluster: VmCluster
     empty = f'test -z "$(ls -A {FOLDERS})"'
     wait_until("their folders are gone", lambda: holds(cluster, NODE, empty), cluster.patience_s)
     assert cluster.root(NODE, "ls /tmp/mine /dev/shm/mine 2>/dev/null || true") == ""
+
+
+def test_an_export_is_narrowed_when_nobody_has_to_keep_it(cluster: VmCluster) -> None:
+    server = f"{cluster.addresses[CONTROLLER]}:{SELDOM_EXPORT}"
+    cluster.root(NODE, f"mkdir -p {OUTSIDE} && mount -t nfs4 {server} {OUTSIDE} && cat {OUTSIDE}/there")
+    cluster.root(NODE, f"systemd-run --quiet --unit=sits --uid=vagrant --working-directory={SELDOM} sleep infinity")
+    started = cluster.root(CONTROLLER, "systemctl show --property=ActiveEnterTimestampMonotonic nfs-server")
+    declare(cluster, f"automount_idle: {IDLE_S}s", f"automount_idle: {2 * IDLE_S}s")
+    declare(cluster, SUBNET, NOBODY)
+
+    summary, told = deploy_storage(cluster)
+
+    assert "storage seldom stays as it is: in use by sleep" in told, summary
+    assert f"{SELDOM_EXPORT} stays exported as it was: {NODE} may still have it mounted" in told, summary
+    assert is_exported(cluster, SELDOM_EXPORT, SUBNET)
+    # it was not torn away under who sits there
+    sits = "/proc/$(systemctl show --property=MainPID --value sits)/cwd"
+    assert cluster.root(NODE, f"cat {sits}/there") == "here"
+    assert mounted(cluster, path=SELDOM).startswith("nfs4 ")
+
+    cluster.root(NODE, "systemctl stop sits")
+    summary, told = deploy_storage(cluster)
+
+    assert "stays" not in told, summary
+    assert not is_exported(cluster, SELDOM_EXPORT, SUBNET)
+    assert is_exported(cluster, SELDOM_EXPORT, NOBODY)
+    assert is_exported(cluster, EXPORT, cluster.addresses[NODE])
+    assert f"TimeoutIdleUSec={2 * IDLE_S}s" in cluster.root(NODE, "systemctl show seldom.automount")
+    # who had it mounted has lost it, and can't get it back
+    cluster.root(NODE, f"! timeout 60 touch {OUTSIDE}/new && umount --lazy {OUTSIDE}")
+    cluster.root(NODE, f"! timeout 120 mount -t nfs4 {server} {OUTSIDE}")
+    assert not cluster.holds(CONTROLLER, f"test -e {SELDOM_EXPORT}/new")
+    assert cluster.root(CONTROLLER, "systemctl show --property=ActiveEnterTimestampMonotonic nfs-server") == started
+
+
+def test_a_boot_brings_the_mount_back_before_jobs_start(cluster: VmCluster) -> None:
+    cluster.deepopsctl("node", "drain", NODE, "--reason", "a new kernel", "--wait")
+    cluster.reboot(NODE)
+
+    cluster.deepopsctl("node", "resume", NODE)
+
+    cluster.wait_for_state("idle")
+    said = cluster.user(CONTROLLER, f"srun --quiet -n1 --mem=100M findmnt --noheadings --output FSTYPE {PATH}")
+    assert said == "nfs4"
+    assert mounted(cluster, path=SELDOM) == "autofs systemd-1"
+
+
+def test_what_is_withdrawn_stays_under_a_job_and_is_then_served_no_more(cluster: VmCluster) -> None:
+    cluster.user(NODE, f"echo mine > {PATH}/mine")
+    cluster.root(NODE, "rm -f /var/tmp/leave")
+    job = cluster.submit(f"while [ ! -e /var/tmp/leave ]; do sleep 0.2; done; cat {PATH}/mine", "--mem=100M")
+    cluster.wait_for_job(job, "RUNNING")
+    declare(cluster, DECLARED, "\nstorage: []\njob_directories: {}\n")
+
+    summary, told = deploy_storage(cluster)
+
+    assert f"{EXPORT} stays exported as it was: {NODE} may still have it mounted" in told, summary
+    assert mounted(cluster).startswith("nfs4 ")
+    cluster.user(NODE, "touch /var/tmp/leave")
+    cluster.wait_for_rows([job])
+
+    summary = cluster.deploy()
+
+    assert summary["ok"], summary
+    assert mounted(cluster) == mounted(cluster, path=SELDOM) == mounted(cluster, CONTROLLER) == ""
+    assert not cluster.holds(CONTROLLER, "systemctl is-active --quiet nfs-server")
+    assert not cluster.holds(CONTROLLER, "test -e /etc/exports.d/deepopsctl.exports")
+    assert cluster.root(CONTROLLER, f"cat {EXPORT}/mine {SELDOM_EXPORT}/there").split() == ["mine", "here"]
+    cluster.wait_for_state("idle")
+    assert set(cluster.changed(cluster.deploy()).values()) == {0}
