@@ -144,7 +144,7 @@ def test_all_faults_are_told_at_once_with_their_lines() -> None:
         ("name: a, type: nfs, source: 'x:/a', path: /a, nfs: {squash: all}", "nfs.squash: x is no machine of this"),
         ("name: a, type: tmpfs, path: /a, automount_idle: 10m", "storage[0].automount_idle: is for what is mounted at"),
         ("name: a, type: tmpfs, path: /a, automount: true, automount_idle: 1d", "'1d' is no time without use"),
-        ("name: a, type: nfs, source: 'x:/a', path: /a, nfs: {address: 10.2.0.1}", "nfs.address: is for what a machine"),
+        ("name: a, type: nfs, source: 'x:/a', path: /a, nfs: {address: 10.2.0.1}", "nfs.address: is for what a"),
         ("name: a, type: nfs, source: 'ctl1:/a', path: /a, nfs: {address: 10.2.0.1}", "nfs.address: needs clients"),
         (
             "name: a, type: nfs, source: 'ctl1:/a', path: /a, nfs: {address: 10.2, clients: [10.2.0.0/16]}",
