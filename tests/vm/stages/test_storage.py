@@ -236,6 +236,8 @@ def test_a_job_waits_for_a_server_that_is_away_and_others_run_on(cluster: VmClus
 
     cluster.wait_for_rows([waiting])
     assert cluster.root(CONTROLLER, f"cat {EXPORT}/waited") == "waited"
+    # a silence of more than two looks has drained the node; an answer ends that
+    cluster.wait_for_state("idle")
 
 
 def test_a_node_without_its_required_mount_drains_itself_and_comes_back(cluster: VmCluster) -> None:
