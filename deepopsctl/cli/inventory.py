@@ -14,7 +14,7 @@ from deepopsctl.cli.options import json_option
 def inventory(settings: Settings, *, as_json: bool) -> None:
     """Check cluster.yml and settings, write inventory/hosts.yml anew where needed, and show who is in which group."""
     from deepopsctl.cli.clusterview import cluster_object, group_lines
-    from deepopsctl.cli.output import emit_json, say
+    from deepopsctl.cli.output import emit_json, say, show_doubt
     from deepopsctl.clusterdir import ClusterDir
     from deepopsctl.content import content_dir
     from deepopsctl.settingscheck import misspelt_settings, require_settings
@@ -30,7 +30,7 @@ def inventory(settings: Settings, *, as_json: bool) -> None:
     for line in group_lines(cluster):
         click.echo(line)
     for problem in misspelt_settings(directory, settings.content or content_dir()):
-        say(f"{click.style('warning:', fg='yellow')} {problem.where}: {problem.message}; {problem.hint}")
+        show_doubt(problem)
     if added:
         say(f"{directory.secrets.name}: added {', '.join(added)}")
     say(f"inventory/hosts.yml {'written anew' if written else 'is up to date'}: {len(cluster.nodes)} nodes")

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import click
 
-from deepopsctl.errors import DeepOpsError, InputError
+from deepopsctl.errors import DeepOpsError, InputError, Problem
 
 SCHEMA = 1
 
@@ -45,6 +45,11 @@ def show_problem(message: str, hint: str = "") -> None:
     say(click.style("error: ", fg="red", bold=True) + message)
     if hint:
         say(click.style("hint: ", fg="cyan") + hint)
+
+
+def show_doubt(problem: Problem) -> None:
+    """One `warning:` line for what may be meant so, and probably is not."""
+    say(click.style("warning: ", fg="yellow") + f"{problem.where}: {problem.message}; {problem.hint}")
 
 
 def say(text: str) -> None:

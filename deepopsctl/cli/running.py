@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from deepopsctl.cli.output import emit_json, say, table
+from deepopsctl.cli.output import emit_json, say, show_doubt, table
 from deepopsctl.cli.progress import show_progress
 from deepopsctl.content import content_dir
 from deepopsctl.events import Totals
@@ -49,7 +49,7 @@ def run_watched(request: RunRequest, hosts: tuple[str, ...] | None, *, verbosity
 
     if request.deploys:
         for problem in misspelt_settings(request.directory, request.content or content_dir()):
-            say(f"{click.style('warning:', fg='yellow')} {problem.where}: {problem.message}; {problem.hint}")
+            show_doubt(problem)
     say(_first_line(request, hosts))
     with show_progress(len(hosts) if hosts is not None else None, verbosity) as watch:
         return run(request, watch)
