@@ -15,6 +15,8 @@ COUNTS = ("ok", "changed", "failed", "unreachable", "skipped")
 FAULT = ("host", "component", "task", "message", "hint")
 # our playbooks make such groups as they go (group_by); that one stays empty is the good case
 _EMPTY_GROUP = re.compile(r"Could not match supplied host pattern, ignoring: deepops_")
+# IPv4 and IPv6
+_OWN_ADDRESS = re.compile(r"\b\d{1,3}(\.\d{1,3}){3}\b|\b[0-9a-f]{1,4}(:[0-9a-f]{0,4}){2,7}\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +29,11 @@ class Failure:
     message: str
     hint: str
     unreachable: bool = False
+
+    @property
+    def anywhere(self) -> str:
+        """The message as it is for all nodes that are unreachable for one reason: without the node's own address."""
+        return _OWN_ADDRESS.sub("ADDRESS", self.message) if self.unreachable else self.message
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -28,8 +27,6 @@ _WORDS = {
     Verdict.TIMEOUT: "stopped: its time was up",
     Verdict.INTERRUPTED: "stopped on request",
 }
-# what tells one unreachable node's message from another's
-_OWN_ADDRESS = re.compile(r"\b\d{1,3}(\.\d{1,3}){3}\b|\b[0-9a-f]{1,4}(:[0-9a-f]{0,4}){2,7}\b")
 _COLORS = {Verdict.OK: "green", Verdict.UNREACHABLE: "yellow"}
 
 
@@ -102,8 +99,7 @@ def failure_lines(failures: Iterable[Failure]) -> Iterator[str]:
     """Every failure once, with all nodes that have it: node, component, task, message, what to do."""
     alike: dict[tuple[str, str, str, str, bool], list[Failure]] = {}
     for failure in failures:
-        message = _OWN_ADDRESS.sub("ADDRESS", failure.message) if failure.unreachable else failure.message
-        key = (failure.component, failure.task, message, failure.hint, failure.unreachable)
+        key = (failure.component, failure.task, failure.anywhere, failure.hint, failure.unreachable)
         alike.setdefault(key, []).append(failure)
     for (component, task, message, hint, unreachable), found in alike.items():
         names = _short(fold(failure.host for failure in found if failure.host)) or "ansible"

@@ -77,7 +77,10 @@ def _show(found: ClusterStatus) -> None:
         show(click.style(word, fg=_COLOURS.get(word), bold=True) + entry.text.removeprefix(word))
     if found.findings:
         show("")
-    for line in (*text.version_lines(found), "", *text.last_lines(found.last, datetime.now(UTC))):
+    if versions := list(text.version_lines(found)):
+        for line in (*versions, ""):
+            show(line)
+    for line in text.last_lines(found.last, datetime.now(UTC)):
         show(line)
     colour = {0: "green", 4: "yellow"}.get(int(found.exit_code), "red")
     say(click.style(f"status: {text.verdict(found)}", fg=colour, bold=True))

@@ -137,7 +137,8 @@ def _silent(status: NodeStatus, failure: Failure | None) -> NodeStatus:
     """A node that gave no answer, or one that could not be used; a hanging one fails the task's own time limit."""
     if failure is None:
         return replace(status, message="was not asked")
-    text = " ".join(failure.message.split())
+    # the first line says why; the node is named beside it, so that its address would only keep alike ones apart
+    text = failure.anywhere.partition("\n")[0] if failure.unreachable else " ".join(failure.message.split())
     hangs = TIMED_OUT in text
     kind = Answer.NONE if failure.unreachable or hangs else Answer.FAILED
     return replace(status, answer=kind, message="hangs: no answer in time" if hangs else text, hint=failure.hint)

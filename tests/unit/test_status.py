@@ -310,6 +310,16 @@ class TestSilence:
         assert found.findings[0].message == "ssh: No route to host; Slurm has it as down"
         assert not found.document()["ok"]
 
+    def test_nodes_that_are_silent_for_one_reason_share_it_though_each_has_its_own_address(self) -> None:
+        def lost(number: int) -> Failure:
+            said = f"ssh: connect to host 10.0.1.{number} port 22: No route to host\nmore"
+            return replace(silent(f"gpu0{number}"), message=said)
+
+        found = status(outcome(failures=(lost(3), lost(4))))
+
+        assert kinds(found) == [("no answer", "gpu[03-04]")]
+        assert found.findings[0].message.startswith("ssh: connect to host ADDRESS port 22: No route to host; Slurm")
+
     def test_a_node_that_hangs_did_not_answer_either(self) -> None:
         hangs = Failure("gpu04", "status", "Ask every node", "Task failed: Timed out after 10 second(s).", "")
         found = status(outcome(failures=(hangs,)))
