@@ -19,15 +19,22 @@ tools: ## Install the Debian packages that the lab and the tests need (asks for 
 tools-test: ## Install what only tests need as well: Prometheus and what comes with it, never started
 	@scripts/install-tools-test
 
+# all that quickstart needs: a developer's tools are more than half of it
+$(VENV)/.runtime: pyproject.toml
+	@test -d $(VENV) || python3 -m venv $(VENV)
+	@echo "installing deepopsctl into $(VENV) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	@touch $@
+
 $(VENV)/.installed: pyproject.toml
 	@test -d $(VENV) || python3 -m venv $(VENV)
 	@echo "installing deepopsctl and its development tools into $(VENV) ..."
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
-	@touch $@
+	@touch $(VENV)/.runtime $@
 
 venv: $(VENV)/.installed ## Make the virtual environment
 
-quickstart: tools venv ## From nothing to a validated Slurm cluster of containers on this machine
+quickstart: tools $(VENV)/.runtime ## From nothing to a validated Slurm cluster of containers on this machine
 	@PATH="$(CURDIR)/$(BIN):$$PATH" scripts/quickstart "$(LAB)" "$(CLUSTER)"
 
 quickstart-down: ## Remove what quickstart made

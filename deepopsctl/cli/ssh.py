@@ -158,7 +158,9 @@ def counter(total: int) -> Callable[[NodeResult], None]:
     def note(result: NodeResult) -> None:
         done.append(result.name)
         if sys.stderr.isatty():
-            click.echo(f"\r{len(done)}/{total} {result.name:<40.40}", nl=len(done) >= total, err=True)
+            # the table says it all at the end
+            text = f"{len(done)}/{total} {result.name}" if len(done) < total else ""
+            click.echo(f"\r{text:<50.50}\r", nl=False, err=True)
 
     return note
 
