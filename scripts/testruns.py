@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -24,6 +25,7 @@ OPTIONS = ("-v", "--durations=40", "--durations-min=5")
 # a third of their weight
 LESS = 5
 PAUSE_S = 0.2
+TICKS = os.sysconf("SC_CLK_TCK")
 COUNT = re.compile(r"(\d+) (passed|failed|skipped|xfailed|xpassed|error)")
 
 
@@ -50,6 +52,8 @@ class Run:
         self.summary = ""
         self.started = time.monotonic()
         self.ended = 0.0
+        # with what it has started and waited for: machines are not among that
+        self.cpu_s = 0.0
         self._kept: list[str] = []
         self._at_once = at_once
         self._process = subprocess.Popen(
@@ -76,7 +80,9 @@ class Run:
 
     def goes_on(self) -> bool:
         """Whether it has not ended; what it has kept is shown when it is first seen to have."""
+        before = cpu_of_children()
         if not self.ended and self._process.poll() is not None:
+            self.cpu_s = cpu_of_children() - before
             self.ended = time.monotonic()
             # something that it started may live on and hold the pipe open
             self._reader.join(timeout=10)
@@ -138,6 +144,12 @@ class Tests(Run):
         return kept
 
 
+def cpu_of_children() -> float:
+    """Seconds of CPU of all programs that have ended and were asked for their status here."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 @contextmanager
 def none_left() -> Iterator[list[Run]]:
     """A list for runs: none of them goes on after the block."""
@@ -181,11 +193,13 @@ def summaries(runs: Sequence[Run], moments: Sequence[Moment], left_out: Sequence
     start = moments[0].time
     print("\nprocessors:\n")
     for one, other in pairwise(moments):
-        busy = 100 * (other.busy - one.busy) / max(1, other.there - one.there)
-        print(f"{clock(one.time - start)} to {clock(other.time - start)} {busy:.0f}% busy")
-    print("\nruns:\n")
+        busy, there = other.busy - one.busy, max(1, other.there - one.there)
+        span = f"{clock(one.time - start)} to {clock(other.time - start)}"
+        print(f"{span} {100 * busy / there:.0f}% busy, {busy / TICKS:.0f} s of CPU")
+    print("\nruns, with their CPU but for that of their machines:\n")
     for run in sorted(runs, key=lambda run: run.started):
-        print(f"{clock(run.started - start)} to {clock(run.ended - start)} {run.name}: {run.summary.strip('= ')}")
+        span = f"{clock(run.started - start)} to {clock(run.ended - start)}"
+        print(f"{span} {run.cpu_s:6.1f} s {run.name}: {run.summary.strip('= ')}")
     if left_out:
         print(f"\nleft out, {len(left_out)} thorough tests; `make test-thorough` runs them:\n")
         print("\n".join(left_out))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -83,6 +84,9 @@ def test_tests_that_pass_run_once_whatever_their_place(tmp_path: Path) -> None:
     assert "once more" not in done.stdout
     assert done.stdout.rstrip().splitlines()[-1].startswith(f"{'=' * 9}")
     assert f"{len(ended)} passed in" in done.stdout.rstrip().splitlines()[-1]
+    used = dict(re.findall(r"^ ?\d+:\d\d to .* (\d+\.\d) s (\S+): ", done.stdout, re.MULTILINE))
+    assert used
+    assert "0.0" not in used
 
 
 def test_tests_run_beside_each_other_small_labs_first_then_clusters_and_a_virtual_machine(tmp_path: Path) -> None:
