@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,9 @@ PLAYBOOKS = tuple(sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "
 Task = Mapping[str, Any]
 
 
+@cache
 def load(path: str) -> Any:
-    """A YAML file of the repository; {} where it does not exist."""
+    """A YAML file of the repository, to be looked at and not changed; {} where it does not exist."""
     file = ROOT / path
     return yaml.safe_load(file.read_text(encoding="utf-8")) or {} if file.exists() else {}
 
