@@ -119,6 +119,20 @@ MASKED_UNITS = (
     "systemd-ask-password-wall.path",
 )
 
+# Programs that systemd runs whenever it reads its units anew, thirty times while a dozen daemons are installed. A node
+# has no firmware, no boot loader, no terminal and no partitions to look for; what fstab and init scripts need stays.
+MASKED_GENERATORS = (
+    "debug",
+    "getty",
+    "gpt-auto",
+    "hibernate-resume",
+    "rc-local",
+    "run",
+    "ssh",
+    "system-update",
+    "tpm2",
+)
+
 # Packages' lists and apt's cache of them stay in an image: the first `apt-get install` needs no update.
 WARM_APT = """\
 rm -rf /var/cache/apt/archives/*.deb /var/cache/apt/*.bin /var/log/*.log /var/log/apt
@@ -135,6 +149,10 @@ passwd --quiet --lock root
 rm -f /etc/ssh/ssh_host_* /etc/hostname /etc/resolv.conf
 systemctl --quiet enable {" ".join(ENABLED_UNITS)}
 systemctl --quiet mask {" ".join(MASKED_UNITS)}
+mkdir -p /etc/systemd/system-generators
+for name in {" ".join(MASKED_GENERATORS)}; do
+    ln -s /dev/null "/etc/systemd/system-generators/systemd-$name-generator"
+done
 : > /etc/machine-id
 {WARM_APT}"""
 

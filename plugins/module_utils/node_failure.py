@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import subprocess
 
 from ansible.module_utils import node_files
@@ -16,9 +17,16 @@ class HintedError(Exception):
         self.hint = hint
 
 
-def run(argv):
+def run(argv, environment=None):
     """Run a command that has to work; where it does not, told() says what it said."""
-    subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=True)
+    subprocess.run(
+        argv,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env=dict(os.environ, **(environment or {})),
+        check=True,
+    )
 
 
 def tried(argv, limit_s):

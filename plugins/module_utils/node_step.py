@@ -201,11 +201,19 @@ def ensure_units(step, units, changed_files, new_units):
     shown = node_units.show(names)
     if not step.dry and any(shown.get(name, {}).get("NeedDaemonReload") == "yes" for name in names):
         run_systemctl(step, ["daemon-reload"], "")
+    enable(step, [unit["name"] for unit in units if unit["running"]], shown)
     for unit in units:
         if unit["running"]:
             ensure_running(step, unit, shown.get(unit["name"], {}), changed_files, unit["name"] in new_units)
         else:
             ensure_stopped(step, unit, shown.get(unit["name"], {}))
+
+
+def enable(step, names, shown):
+    """One call for all that do not start at boot: after each systemd reads all of its units anew."""
+    wanted = [name for name in names if not node_units.is_enabled(shown.get(name, {}))]
+    if wanted and not step.dry:
+        run_systemctl(step, ["enable", "--quiet"] + wanted, wanted[0])
 
 
 def ensure_running(step, unit, properties, changed_files, is_new):
@@ -215,8 +223,6 @@ def ensure_running(step, unit, properties, changed_files, is_new):
     stale = node_record.is_pending(reload_of(name)) or any(is_among(path, reload_on) for path in changed_files)
     active = properties.get("ActiveState") == "active"
     enabled = node_units.is_enabled(properties)
-    if not enabled and not step.dry:
-        run_systemctl(step, ["enable", "--quiet", name], name)
     if not (due or not active) or is_held_back(unit, properties, due, step.dry):
         started = False
     else:
@@ -287,6 +293,7 @@ def ensure_stopped(step, unit, properties):
 def run_systemctl(step, arguments, unit):
     result = subprocess.run(
         ["systemctl"] + arguments,
+        env=dict(os.environ, **node_units.ENVIRONMENT),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         universal_newlines=True,

@@ -49,8 +49,7 @@ class Taking:
 
     def take_files(self):
         """Stop units that nobody wants any more and remove such files; returns the paths of these."""
-        for name in self.gone("units"):
-            stop(self.noted, name)
+        stop(self.noted, self.gone("units"))
         return [path for path in self.gone("files") if node_files.take_away(self.noted, path)]
 
     def take_rest(self, removed):
@@ -80,19 +79,20 @@ class Taking:
                 node_failure.run(["systemctl", "restart", name])
 
 
-def stop(noted, name):
-    """Stop and disable a unit, where there is one."""
-    facts = node_units.show([name])[name]
-    if not noted.dry:
-        node_record.clear_pending(name)
-        node_record.clear_pending("%s.reload" % name)
-    if facts.get("LoadState") == "not-found":
-        return
-    if not node_units.is_active(facts) and facts.get("UnitFileState") != "enabled":
-        return
-    noted.did("unit", name, "stop")
-    if not noted.dry:
-        node_failure.run(["systemctl", "disable", "--now", "--quiet", name])
+def stop(noted, names):
+    """Stop and disable units, those that there are."""
+    served = []
+    for name, facts in node_units.show(names).items():
+        if not noted.dry:
+            node_record.clear_pending(name)
+            node_record.clear_pending("%s.reload" % name)
+        there = facts.get("LoadState") != "not-found"
+        if there and (node_units.is_active(facts) or facts.get("UnitFileState") == "enabled"):
+            noted.did("unit", name, "stop")
+            served.append(name)
+    if served and not noted.dry:
+        # in one call: after each systemd reads all of its units anew
+        node_failure.run(["systemctl", "disable", "--now", "--quiet"] + served, node_units.ENVIRONMENT)
 
 
 def take_packages(noted, gone, warn, lock_wait):

@@ -5,6 +5,9 @@ from __future__ import annotations
 import subprocess
 import time
 
+# Where a unit has an init script beside it, `enable` and `disable` keep links for other inits, too, which nothing here
+# reads, and each of the two calls for that has systemd read all of its units anew: a fifth of a second of CPU.
+ENVIRONMENT = {"SYSTEMCTL_SKIP_SYSV": "1"}
 PROPERTIES = "Id,LoadState,ActiveState,SubState,UnitFileState,ConditionResult,NeedDaemonReload"
 
 

@@ -109,7 +109,8 @@ def stand_by(files, dry):
     if not dry:
         install(files, Effect.NONE)
         if serves:
-            slurm_commands.run(["systemctl", "disable", "--now", "--quiet", UNIT], 120)
+            away = ["systemctl", "disable", "--now", "--quiet", UNIT]
+            slurm_commands.run(away, 120, environment=node_units.ENVIRONMENT)
     return ["stop"] if serves else []
 
 
@@ -117,7 +118,7 @@ def serve(files, effect, keys, first, start_timeout):
     """Install and apply; returns what slurmctld needed. Raises NotAcceptedError with the old files back in force."""
     old = {path: node_files.read(path) for path in files}
     if not node_units.is_enabled(node_units.show([UNIT])[UNIT]):
-        slurm_commands.run(["systemctl", "enable", "--quiet", UNIT], 60)
+        slurm_commands.run(["systemctl", "enable", "--quiet", UNIT], 60, environment=node_units.ENVIRONMENT)
     install(files, effect)
     action, error = apply(effect, first, start_timeout)
     if error:
