@@ -91,6 +91,7 @@ def test_every_gpu_of_a_node_is_there_under_one_set_of_names(watched: MonitoredC
     assert watched.wait_for('gpu:xid:last{node="gpu01", gpu="2"} == 79')
 
 
+@pytest.mark.thorough
 def test_what_was_changed_by_hand_in_its_libraries_is_mended(watched: MonitoredCluster) -> None:
     watched.root("gpu01", f"echo 'x = 1' >>{FOLDER}/nvitop/version.py")
 

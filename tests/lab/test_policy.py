@@ -123,6 +123,7 @@ def test_a_job_that_may_be_preempted_gives_way_and_waits_again(policed: LabClust
     wait_until_no_job_is_left(policed)
 
 
+@pytest.mark.thorough
 def test_a_limit_changed_by_hand_is_mended_by_a_full_run_alone_which_changes_nothing_else(policed: LabCluster) -> None:
     policed.root("ctl1", "sacctmgr -i modify qos capped set maxjobsperuser=9")
 

@@ -97,6 +97,7 @@ def test_idle_nodes_are_loaded_and_a_node_with_a_job_is_left_alone(careful: LabC
     assert leftovers(careful) == ""
 
 
+@pytest.mark.thorough
 def test_a_node_whose_load_is_cancelled_gets_no_pass_and_the_others_go_on(careful: LabCluster) -> None:
     with started(careful, "--duration", "20s") as process:
         wait_until("both nodes are under load", lambda: set(running(careful)) == set(NODES) or process.poll())
