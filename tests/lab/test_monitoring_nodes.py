@@ -17,6 +17,8 @@ from tests.lab.monitored import ALERTMANAGER, MonitoredCluster
 from tests.lab.test_logs import KNOCK, wait_for_lines
 from tests.lab.test_monitoring import started
 
+pytestmark = pytest.mark.thorough
+
 ALL = ("ctl1", "gpu01", "gpu02", "gpu03")
 IDENTITY = "/etc/deepopsctl/pki/node.crt /etc/deepopsctl/pki/node.key"
 
@@ -36,7 +38,8 @@ def grown(monitored: MonitoredCluster) -> Iterator[Grown]:
     lab = lab_up(monitored.name, "--compute", "3")
     address = {node["name"]: node["address"] for node in lab["nodes"]}
     login = ("--password-file", str(monitored.password_file))
-    names = f"gpu02={address['gpu02']},gpu03={address['gpu03']}"
+    network, _, last = address["gpu02"].rpartition(".")
+    names = f"gpu[02-03]={network}.[{last}-{address['gpu03'].rpartition('.')[2]}]"
     done = monitored.deepopsctl("node", "add", names, "--yes", "--json", *login)
     yield Grown(monitored, before, json.loads(done.stdout))
     # what of it is left knows the cluster's names, and is none of its machines
@@ -65,7 +68,8 @@ def test_each_of_four_senders_has_a_file_of_its_own(grown: Grown) -> None:
 def test_of_nodes_that_left_nothing_is_watched_and_no_alert_goes_on(grown: Grown) -> None:
     cluster = grown.cluster
     cluster.power_cut("gpu03")
-    cluster.wait_for('ALERTS{alertname="NodeDown", node="gpu03"}')
+    # at first NodeMetricsMissing: Slurm has not noticed yet
+    cluster.wait_for('ALERTS{node="gpu03"}')
 
     done = cluster.deepopsctl("node", "remove", "gpu[02-03]", "--yes", "--force", "--json")
 
@@ -86,7 +90,8 @@ def test_of_nodes_that_left_nothing_is_watched_and_no_alert_goes_on(grown: Grown
 
 
 def test_a_node_that_left_in_order_has_no_more_of_it(grown: Grown) -> None:
-    ours = "/etc/systemd/system/deepops-* /usr/local/sbin/deepops-* /usr/local/lib/deepopsctl /etc/deepopsctl/pki"
+    units = "/etc/systemd/system/*prometheus* /etc/systemd/system/deepops-*metrics*"
+    ours = f"{units} /usr/local/sbin/deepops-*metrics /etc/deepopsctl/pki/*"
     left = f"dpkg-query -W -f '${{Package}}\\n' 'prometheus*'; ls -d {ours}"
 
     assert grown.cluster.root("gpu02", f"({left}) 2>/dev/null; ss -Hltn | grep -E ':9[0-9]{{3}} '; true") == ""

@@ -14,6 +14,9 @@ from deepopsctl.monitoring.pki import Authority
 from tests.lab.harness import SETTINGS, edit, wait_until
 from tests.lab.monitored import MonitoredCluster
 
+# four deploys; who is answered is told without machines, too: tests/monitoring/test_exporter_tls.py
+pytestmark = pytest.mark.thorough
+
 ON = "monitoring_exporter_tls: true\n"
 ASK = "curl -s -o /dev/null -w '%{http_code}' --max-time 20"
 PLACES = ((identity.CERTIFICATE, identity.KEY), (exportertls.CERTIFICATE, exportertls.KEY))
