@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 
 from deepopsctl.monitoring import exportertls
@@ -9,6 +10,7 @@ from deepopsctl.monitoring.listening import at
 from deepopsctl.monitoring.needs import Folder, Machine, Needs, Unit, together
 from deepopsctl.monitoring.systemdunits import started_by
 from deepopsctl.monitoring.target import Target
+from deepopsctl.storage.writer import from_variable
 
 PACKAGE = "prometheus-node-exporter"
 UNIT = f"{PACKAGE}.service"
@@ -33,13 +35,14 @@ CPU_DETAILS: Mapping[str, str] = {
 }
 
 
-def collectors(details: Collection[str] = ()) -> tuple[str, ...]:
-    """What is told, as arguments of the node exporter; `details` are names of CPU_DETAILS."""
+def collectors(details: Collection[str] = (), unasked: Collection[str] = ()) -> tuple[str, ...]:
+    """What is told, as arguments of the node exporter; `details` are names of CPU_DETAILS, `unasked` mount points."""
+    mounts = "|".join((_NO_MOUNTS, *(f"^{re.escape(path)}$" for path in unasked)))
     return (
         f"--collector.textfile.directory={TEXTFILES}",
         "--collector.systemd",
         rf"--collector.systemd.unit-include=({UNITS})\.(service|timer)",
-        f"--collector.filesystem.mount-points-exclude={_NO_MOUNTS}",
+        f"--collector.filesystem.mount-points-exclude={mounts}",
         f"--collector.netdev.device-exclude={_NO_DEVICES}",
         f"--collector.netclass.ignored-devices={_NO_DEVICES}",
         *(argument for name, argument in CPU_DETAILS.items() if name not in details),
@@ -60,7 +63,7 @@ def needs(machine: Machine) -> Needs:
             "/usr/bin/prometheus-node-exporter",
             f"--web.listen-address={at(machine.address, PORT)}",
             *exportertls.arguments(machine),
-            *collectors(details),
+            *collectors(details, _unasked(machine)),
         ),
         # an address that is not there yet, at boot, is no reason to give up
         "Restart=always",
@@ -74,6 +77,12 @@ def needs(machine: Machine) -> Needs:
         units=(Unit(UNIT, restart_on=(dropin.path,), port=PORT),),
     )
     return together([exportertls.files(machine), own])
+
+
+def _unasked(machine: Machine) -> list[str]:
+    """What is to go when nobody uses it: a look at its size is a use, and mounts it again."""
+    mounts = from_variable(machine.mounts)
+    return [mount.path for mount in mounts if mount.automount_idle and machine.name in mount.nodes]
 
 
 def targets(machine: Machine) -> tuple[Target, ...]:

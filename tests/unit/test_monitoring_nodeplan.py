@@ -37,6 +37,19 @@ def test_what_nobody_draws_of_every_processor_is_not_told_but_where_a_site_asks_
     assert "--no-collector.softnet" in asked
 
 
+def test_what_goes_without_users_is_not_asked_how_full_it_is() -> None:
+    dropin = "/etc/systemd/system/prometheus-node-exporter.service.d/deepopsctl.conf"
+    entry = {
+        "name": "archive", "type": "nfs", "source": "filer.example.com:/a", "path": "/archive", "nodes": "gpu01",
+        "options": [], "required": False, "automount": True, "automount_idle": "10m", "user_writable": "", "server": "",
+    }  # fmt: skip
+    stays = {**entry, "name": "data", "path": "/data", "automount_idle": ""}
+    text = text_of(plan_node(replace(GPU01, mounts=(entry, stays))), dropin)
+
+    assert "|^/archive$$" in text
+    assert "/data" not in text
+
+
 @pytest.mark.parametrize("wanted", [["cpufreq", "cpu"], "cpu", None])
 def test_details_of_processors_that_there_are_not_are_refused_by_name(wanted: object) -> None:
     (problem,) = plan_node(replace(GPU01, settings={"cpu_details": wanted})).problems
