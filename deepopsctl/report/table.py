@@ -39,7 +39,7 @@ def table(facts: Facts, width: int = 110) -> tuple[Line, ...]:
     for group in dict.fromkeys(row.entry.group for row in rows):
         members = [row for row in rows if row.entry.group == group]
         if members:
-            lines += [Line(group, heading=True), *(Line(_row(row, width), row.status) for row in members)]
+            lines += [Line(group, heading=True), *_group(members, width)]
     gpus = [line for status, text in gpu_lines(facts) for line in _wrapped(text, status, width)]
     if gpus:
         lines += [Line("GPUs", heading=True), *gpus]
@@ -59,11 +59,29 @@ def verdict(facts: Facts) -> str:
     return f"{words[counted.status]}: {counted.sentence()} in {facts.elapsed_s:.1f} s"
 
 
-def _row(row: Row, width: int) -> str:
-    note = row.measured if row.status is Status.PASS else row.gist or row.measured
+def _group(rows: Sequence[Row], width: int) -> Iterator[Line]:
+    """A line a check; those that were skipped on the same nodes for one reason share theirs."""
+    alike: dict[tuple[object, ...], list[Row]] = {}
+    for number, row in enumerate(rows):
+        alike.setdefault((row.where, row.gist) if row.status is Status.SKIP else (number,), []).append(row)
+    for members in alike.values():
+        first = members[0]
+        title = first.entry.title if len(members) == 1 else f"{len(members)} checks"
+        head = _head(title, first.where, width)
+        room = max(width - len(head) - len(INDENT), 10)
+        if first.status is Status.SKIP:
+            # the only place that says why: nothing of it is cut
+            note, *more = textwrap.wrap(first.gist or first.measured, room, break_on_hyphens=False) or [""]
+            yield Line((head + note).rstrip(), first.status)
+            yield from (Line(f"{INDENT}{'':<{len(head)}}{line}") for line in more)
+        else:
+            note = first.measured if first.status is Status.PASS else first.gist or first.measured
+            yield Line((head + shorten(note, room)).rstrip(), first.status)
+
+
+def _head(title: str, where: str, width: int) -> str:
     room = WHERE_WIDTHS[width < NARROW]
-    head = f"{row.entry.title:<{TITLE_WIDTH}} {shorten(row.where, room):<{room}} "
-    return (head + shorten(note, max(width - len(head) - len(INDENT), 10))).rstrip()
+    return f"{title:<{TITLE_WIDTH}} {shorten(where, room):<{room}} "
 
 
 def _wrapped(text: str, status: Status, width: int) -> Iterator[Line]:

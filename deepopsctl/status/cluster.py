@@ -141,4 +141,7 @@ def _silent(status: NodeStatus, failure: Failure | None) -> NodeStatus:
     text = failure.anywhere.partition("\n")[0] if failure.unreachable else " ".join(failure.message.split())
     hangs = TIMED_OUT in text
     kind = Answer.NONE if failure.unreachable or hangs else Answer.FAILED
-    return replace(status, answer=kind, message="hangs: no answer in time" if hangs else text, hint=failure.hint)
+    if hangs:
+        hint = "it is overloaded, or hangs; --node-timeout gives it more time"
+        return replace(status, answer=kind, message="no answer in time", hint=hint)
+    return replace(status, answer=kind, message=text, hint=failure.hint)

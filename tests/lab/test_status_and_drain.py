@@ -73,8 +73,7 @@ def test_a_cluster_that_is_well_says_so_and_keeps_no_run_of_it(cluster: LabClust
     assert by_name(found, "state") == {"ctl1": None, "gpu01": "idle", "gpu02": "idle"}
     assert by_name(found, "gpus") == {"ctl1": None, "gpu01": 2, "gpu02": 2}
     assert set(by_name(found, "deploy").values()) == {"in step"}
-    # nobody has deployed NVIDIA's software here: that is the site's choice, and said
-    assert found["components"] == {"nvidia": {"not deployed": "gpu[01-02]"}, "slurm": {"in step": "ctl1,gpu[01-02]"}}
+    assert found["components"]["slurm"] == {"in step": "ctl1,gpu[01-02]"}
     assert list(found["versions"]["os"]) == ["Debian 13"]
     assert found["versions"]["slurm"] == {next(iter(found["versions"]["slurmctld"])): "ctl1,gpu[01-02]"}
     assert found["last_run"]["run"] == json.loads(runs)["runs"][0]["run"]

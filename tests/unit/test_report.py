@@ -211,6 +211,27 @@ class TestMatrix:
         assert rows(FEW + 1) == 1
 
 
+class TestSkipped:
+    REASON = "no NCCL on the nodes: validate gpu --with-libraries brings it to them, and measures all-reduce over nodes"
+
+    def lines(self, *checks: Check) -> list[str]:
+        return [line.plain() for line in table(facts(list(checks), ("gpu01",)), 80) if not line.heading]
+
+    def test_checks_that_were_skipped_for_one_reason_share_a_line(self) -> None:
+        names = ("cpu-confinement", "memory-confinement", "gpu-confinement")
+
+        assert self.lines(*(skipped(name, "gpu01", "no cgroups") for name in names)) == [
+            "  skip  3 checks              gpu01          no cgroups"
+        ]
+
+    def test_the_reason_is_whole_for_it_says_what_to_do(self) -> None:
+        found = self.lines(skipped("gpu-confinement", "gpu01", self.REASON))
+
+        assert len(found) > 1
+        assert " ".join(" ".join(found).split()).endswith(self.REASON)
+        assert max(map(len, found)) <= 80
+
+
 class _Page(HTMLParser):
     """Collects what would be fetched, and whether tags are balanced."""
 
