@@ -42,6 +42,24 @@ class ActionModule(ActionBase):
     def _gather(self, arguments, hostvars):
         path = Path(arguments["cluster_dir"]) / "hardware.yml"
         stored = load_hardware(path)
+        hardware, odd = self._hardware(arguments, hostvars, stored)
+        preliminary = arguments.get("preliminary", False)
+        changed = not preliminary and hardware != stored
+        if changed and not self._task.check_mode:
+            changed = store_hardware(path, hardware)
+        confinement, warnings = self._confinement(hardware, arguments["confinement"])
+        unknown = slurmconf.unknown_nodes(slurmconf.parse_node_sets(arguments["node_sets"]), hardware)
+        warnings += [*odd.values(), *self._left_out(unknown, odd, arguments["controllers"])]
+        facts = {
+            "slurm_hardware": {name: values.as_facts() for name, values in hardware.items()},
+            "slurm_confinement": confinement,
+            "slurm_unknown_nodes": list(unknown),
+            "slurm_version": self._version(arguments, hostvars),
+        }
+        return facts, changed, [] if preliminary else warnings
+
+    def _hardware(self, arguments, hostvars, stored):
+        """What is known of each compute node now, and what is odd about a node's own report."""
         reports = {name: self._registered(hostvars, name, arguments["packages"]) for name in arguments["compute"]}
         hardware, odd = dict(stored), {}
         for name, report in reports.items():
@@ -59,32 +77,18 @@ class ActionModule(ActionBase):
                 with suppress(ValueError):
                     hardware[name] = foresee_hardware(probes["lscpu"], probes.get("meminfo", ""), cgroup or "none")
         self._take_gpus(hardware, reports, arguments["node_sets"])
-        known = set(arguments["compute"])
-        hardware = {name: values for name, values in hardware.items() if name in known}
-        if arguments.get("preliminary"):
-            changed = False
-        else:
-            changed = hardware != stored and (self._task.check_mode or store_hardware(path, hardware))
-        confinement, warnings = self._confinement(hardware, arguments["confinement"])
-        warnings += odd.values()
-        unknown = slurmconf.unknown_nodes(slurmconf.parse_node_sets(arguments["node_sets"]), hardware)
-        missing = [name for name in unknown if name not in odd]
+        return {name: values for name, values in hardware.items() if name in reports}, odd
+
+    @staticmethod
+    def _left_out(unknown, odd, controllers):
+        """Sentences: which machines of cluster.yml do not serve yet, and why."""
+        missing, spare = [name for name in unknown if name not in odd], controllers[1:]
         if missing:
-            warnings.append(
-                f"{nodelist.fold(missing)}: never reached, so not in slurm.conf yet; the next deploy adds what answers"
-            )
-        spare = arguments["controllers"][1:]
+            names = nodelist.fold(missing)
+            yield f"{names}: never reached, so not in slurm.conf yet; the next deploy adds what answers"
         if spare:
-            warnings.append(
-                f"{nodelist.fold(spare)}: prepared as controller but not serving: fail-over is not part of this release"
-            )
-        facts = {
-            "slurm_hardware": {name: values.as_facts() for name, values in hardware.items()},
-            "slurm_confinement": confinement,
-            "slurm_unknown_nodes": list(unknown),
-            "slurm_version": self._version(arguments, hostvars),
-        }
-        return facts, changed, [] if arguments.get("preliminary") else warnings
+            names = nodelist.fold(spare)
+            yield f"{names}: prepared as controller but not serving: fail-over is not part of this release"
 
     @staticmethod
     def _take_gpus(hardware, reports, node_sets):
