@@ -11,10 +11,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from deepopsctl.ours import HEADER
+
 SOURCES = ("repository", "distro")
 MODULE = "cuda"
 _VERSION = re.compile(r"(\d+)\.(\d+)")
-_HEADER = "# Written by deepopsctl; the next deploy overwrites changes made here.\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +129,7 @@ def module_files(plan: ToolkitPlan, root: str) -> dict[str, str]:
     files = {f"{root}/{MODULE}/{toolkit.version}": _module_file(toolkit) for toolkit in plan.toolkits}
     if plan.toolkits:
         # both read this name
-        files[f"{root}/{MODULE}/.version"] = f'#%Module1.0\n{_HEADER}set ModulesVersion "{plan.default}"\n'
+        files[f"{root}/{MODULE}/.version"] = f'#%Module1.0\n{HEADER}set ModulesVersion "{plan.default}"\n'
     return files
 
 
@@ -136,7 +137,7 @@ def _module_file(toolkit: Toolkit) -> str:
     what = f"CUDA toolkit {toolkit.version}"
     lines = [
         "#%Module1.0",
-        _HEADER.rstrip(),
+        HEADER.rstrip(),
         f'proc ModulesHelp {{}} {{ puts stderr "{what} in {toolkit.home}: compiler, libraries, headers" }}',
         f'module-whatis "{what}: compiler, libraries, headers"',
         "# one at a time",
@@ -153,7 +154,7 @@ def _module_file(toolkit: Toolkit) -> str:
 
 def profile_script(root: str) -> str:
     """For /etc/profile.d: lets a module system that is installed, whichever it is, see the folder `root`."""
-    return f"""{_HEADER}# after the module system's own; without one there is no MODULEPATH
+    return f"""{HEADER}# after the module system's own; without one there is no MODULEPATH
 case ":${{MODULEPATH-}}:" in
     :: | *:{root}:*) ;;
     *) export MODULEPATH="$MODULEPATH:{root}" ;;

@@ -6,9 +6,7 @@ A node that is down keeps its stored line; nothing that is rendered ever asks a 
 from __future__ import annotations
 
 import json
-import os
 import re
-import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -18,6 +16,7 @@ import yaml
 
 from deepopsctl import nodelist
 from deepopsctl.errors import InputError
+from deepopsctl.files import write_atomic
 from deepopsctl.gpufound import FoundGpu, as_stored, from_stored
 
 HEADER = """\
@@ -165,11 +164,7 @@ def store_hardware(path: Path, hardware: Mapping[str, NodeHardware]) -> bool:
     text = dump_hardware(hardware)
     if path.exists() and path.read_text(encoding="utf-8") == text:
         return False
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".hardware-")
-    with os.fdopen(handle, "w", encoding="utf-8") as stream:
-        stream.write(text)
-    Path(temporary).chmod(0o644)
-    Path(temporary).replace(path)
+    write_atomic(path, text)
     return True
 
 

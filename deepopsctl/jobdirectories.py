@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
+from deepopsctl.ours import FROM_THE_CLUSTER
 from deepopsctl.problems import RefusedError
 
 # The plugin's `Dirs` and `Shared`; before, it has /tmp and /dev/shm private and nothing else.
@@ -100,7 +101,7 @@ def container_conf(given: JobDirectories | None, version: tuple[int, int]) -> st
     if given is None or given.method != "namespace":
         return ""
     lines = [
-        "# Written by deepopsctl from cluster.yml; the next deploy overwrites changes made here.",
+        FROM_THE_CLUSTER.rstrip(),
         "AutoBasePath=true",
         f"BasePath={given.folder}",
     ]

@@ -9,6 +9,7 @@ import yaml
 
 from deepopsctl.monitoring.alertrules import SEVERITIES, WATCHDOG
 from deepopsctl.monitoring.needs import Machine
+from deepopsctl.ours import HEADER
 from deepopsctl.values import suggest
 
 # Everything goes here that nothing else is said of: it is seen in Prometheus, Grafana and by amtool, and sent nowhere.
@@ -106,7 +107,7 @@ def routing(wanted: Wanted) -> Routing:
         ],
         "receivers": [{"name": NOBODY}, *(_receiver(name, wanted) for name in needed)],
     }
-    return Routing("# Written by deepopsctl; the next deploy overwrites changes made here.\n" + _yaml(document), ())
+    return Routing(HEADER + _yaml(document), ())
 
 
 def _yaml(document: object) -> str:

@@ -10,6 +10,7 @@ from deepopsctl.monitoring import validity
 from deepopsctl.monitoring.needs import File, Folder, Machine, Needs
 from deepopsctl.monitoring.pki import Authority
 from deepopsctl.monitoring.webconfig import GROUP, secret
+from deepopsctl.ours import HEADER
 
 SWITCH = "exporter_tls"
 # in the account of exporters and of Prometheus, unlike the machine's own key
@@ -19,7 +20,7 @@ WEB = f"{FOLDER}/exporters.yml"
 # Where exporters know `client_allowed_sans`; older ones don't start with a key that they don't know.
 _TELL_APART = ("Debian 13",)
 _WEB = f"""\
-# Written by deepopsctl; the next deploy overwrites changes made here.
+{HEADER}\
 tls_server_config:
   cert_file: {CERTIFICATE}
   key_file: {KEY}

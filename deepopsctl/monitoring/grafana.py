@@ -15,6 +15,7 @@ from deepopsctl.monitoring.listening import at
 from deepopsctl.monitoring.needs import File, Folder, Machine, Needs, Unit
 from deepopsctl.monitoring.server import ALERTMANAGER_PORT, PROMETHEUS_PORT
 from deepopsctl.monitoring.target import Target
+from deepopsctl.ours import HEADER
 from deepopsctl.yamlout import block
 
 PORT = 3000
@@ -27,7 +28,6 @@ PROVISIONING = "/etc/grafana/provisioning"
 FOLDER = "/usr/local/share/deepopsctl/dashboards"
 # of the address of each folder in Grafana
 TITLE, FOLDER_UID = "Cluster", "deepops"
-_HEADER = "# Written by deepopsctl; the next deploy overwrites changes made here.\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ def _dropin(machine: Machine, tls: Tls) -> str:
         }
     lines = [f'Environment="GF_{name}={value.replace("%", "%%")}"' for name, value in settings.items()]
     # an address that is not there yet, at boot, is no reason to give up
-    return "\n".join([_HEADER + "[Service]", *lines, "Restart=always", "RestartSec=5", ""])
+    return "\n".join([HEADER + "[Service]", *lines, "Restart=always", "RestartSec=5", ""])
 
 
 def _data_sources(machine: Machine) -> str:
@@ -146,7 +146,7 @@ def _data_sources(machine: Machine) -> str:
         "jsonData": {"implementation": "prometheus", "handleGrafanaManagedAlerts": False},
         **common,
     }
-    return _HEADER + block({"apiVersion": 1, "prune": True, "datasources": [prometheus, alertmanager]})
+    return HEADER + block({"apiVersion": 1, "prune": True, "datasources": [prometheus, alertmanager]})
 
 
 def _provider() -> str:
@@ -161,4 +161,4 @@ def _provider() -> str:
         "updateIntervalSeconds": 30,
         "options": {"path": FOLDER},
     }
-    return _HEADER + block({"apiVersion": 1, "providers": [provider]})
+    return HEADER + block({"apiVersion": 1, "providers": [provider]})

@@ -9,6 +9,7 @@ from deepopsctl.monitoring.listening import at
 from deepopsctl.monitoring.needs import File, Machine, Needs, Unit, together
 from deepopsctl.monitoring.programs import program_files
 from deepopsctl.monitoring.sandbox import confined
+from deepopsctl.ours import HEADER
 
 PACKAGE = "systemd-journal-remote"
 PORT = 19532
@@ -19,7 +20,6 @@ STORE_PORT = 19531
 # whose journals are taken; the door sees for itself when a deploy has written another
 MEMBERS = "/etc/deepopsctl/logs-members"
 _UNITS = "/etc/systemd/system"
-_HEADER = "# Written by deepopsctl; the next deploy overwrites changes made here.\n"
 _UPLOAD_FOLDER, _DOOR_FOLDER = "deepops-logs-upload", "deepops-logs"
 _UPLOAD_CONF = "/etc/systemd/journal-upload.conf.d/deepopsctl.conf"
 _UPLOAD_UNIT = f"{_UNITS}/{UPLOAD}.d/deepopsctl.conf"
@@ -207,4 +207,4 @@ def _timer() -> File:
 
 
 def _file(path: str, *lines: str) -> File:
-    return File(path, _HEADER + "\n".join(lines) + "\n")
+    return File(path, HEADER + "\n".join(lines) + "\n")

@@ -7,6 +7,7 @@ from deepopsctl.monitoring.listening import at
 from deepopsctl.monitoring.needs import File, Machine, Needs, Unit
 from deepopsctl.monitoring.systemdunits import started_by
 from deepopsctl.monitoring.target import Target
+from deepopsctl.ours import HEADER
 
 PACKAGE = "prometheus-mysqld-exporter"
 UNIT = f"{PACKAGE}.service"
@@ -14,8 +15,8 @@ PORT = 9104
 DBD = "slurm_dbd"
 CONFIG = "/etc/prometheus/deepops-mysqld.cnf"
 # MariaDB takes the word of the kernel for who it is; the exporter refuses to start without any password
-_LOGIN = """\
-# Written by deepopsctl; the next deploy overwrites changes made here.
+_LOGIN = f"""\
+{HEADER}\
 # MariaDB lets this machine's account `prometheus` in by the socket, without a password and with no right to any data.
 [client]
 user = prometheus

@@ -11,6 +11,7 @@ from deepopsctl.monitoring.listening import at
 from deepopsctl.monitoring.needs import File, Folder, Machine, Needs, Unit
 from deepopsctl.monitoring.systemdunits import started_by
 from deepopsctl.monitoring.target import Target
+from deepopsctl.ours import HEADER
 
 PROMETHEUS_PORT = 9090
 ALERTMANAGER_PORT = 9093
@@ -20,7 +21,6 @@ TARGETS_FILE = f"{TARGETS}/deepops.yml"
 # not where the packages keep theirs: a purge of them takes that, and histories are nothing to lose by a switch
 HISTORY = "/var/lib/prometheus/deepops"
 SILENCES = "/var/lib/prometheus/deepops-alertmanager"
-_HEADER = "# Written by deepopsctl; the next deploy overwrites changes made here.\n"
 # an address that is not there yet, at boot, is no reason to give up
 _COMES_BACK = ("Restart=always", "RestartSec=5")
 
@@ -37,7 +37,7 @@ def prometheus(machine: Machine, targets: str, rules: Mapping[str, str]) -> Need
     password = webconfig.secret(webconfig.password_file(), machine.secrets["web_password"])
     config = File(
         "/etc/prometheus/prometheus.yml",
-        _HEADER
+        HEADER
         + _yaml(scraping.config(machine, at(machine.address, ALERTMANAGER_PORT), f"{RULES}/*.yml", TARGETS_FILE)),
         # it follows the names of the other files, so these are there before
         validate=("promtool", "check", "config", "%s"),

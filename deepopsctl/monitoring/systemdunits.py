@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from deepopsctl.monitoring.needs import File
+from deepopsctl.ours import HEADER
 
 FOLDER = "/etc/systemd/system"
-_HEADER = "# Written by deepopsctl; the next deploy overwrites changes made here.\n"
 
 
 def started_by(unit: str, command: Sequence[str], *more: str) -> File:
@@ -16,7 +16,7 @@ def started_by(unit: str, command: Sequence[str], *more: str) -> File:
     The package's own file of arguments (/etc/default/...) stays as it came, and is not read.
     """
     lines = ["[Service]", "EnvironmentFile=", "ExecStart=", f"ExecStart={_quoted(command)}", *more]
-    return File(f"{FOLDER}/{unit}.d/deepopsctl.conf", _HEADER + "\n".join(lines) + "\n")
+    return File(f"{FOLDER}/{unit}.d/deepopsctl.conf", HEADER + "\n".join(lines) + "\n")
 
 
 def service(name: str, description: str, command: Sequence[str], *more: str) -> File:
@@ -34,7 +34,7 @@ def service(name: str, description: str, command: Sequence[str], *more: str) -> 
         "[Install]",
         "WantedBy=multi-user.target",
     ]
-    return File(f"{FOLDER}/{name}.service", _HEADER + "\n".join(lines) + "\n")
+    return File(f"{FOLDER}/{name}.service", HEADER + "\n".join(lines) + "\n")
 
 
 def _quoted(command: Sequence[str]) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from deepopsctl.monitoring import gpuexporters, grafana, mysqldexporter, nodeexporter, server, slurmmetrics
 from deepopsctl.monitoring.needs import Machine
 from deepopsctl.monitoring.target import Target
+from deepopsctl.ours import HEADER
 from deepopsctl.yamlout import flow
 
 # which of the jobs below a line is for; Prometheus drops labels that begin so when it has chosen
@@ -38,7 +39,7 @@ def render(machines: Iterable[Machine]) -> str:
         for machine in machines
         for target in targets_of(machine)
     ]
-    return "\n".join(["# Written by deepopsctl; the next deploy overwrites changes made here.", *lines]) + "\n"
+    return HEADER + "".join(f"{line}\n" for line in lines)
 
 
 def _labels(machine: Machine, target: Target) -> dict[str, str]:

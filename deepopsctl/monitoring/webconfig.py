@@ -11,6 +11,7 @@ import hashlib
 import bcrypt
 
 from deepopsctl.monitoring.needs import File, Machine
+from deepopsctl.ours import HEADER
 
 FOLDER = "/etc/prometheus"
 # of root's, for those that run as `prometheus`
@@ -51,9 +52,6 @@ def secret(path: str, text: str) -> File:
 
 
 def _file(path: str, user: str, password_hash: str, *, check: bool) -> File:
-    text = (
-        "# Written by deepopsctl; the next deploy overwrites changes made here.\n"
-        f'basic_auth_users:\n  {user}: "{password_hash}"\n'
-    )
+    text = f'{HEADER}basic_auth_users:\n  {user}: "{password_hash}"\n'
     validate = ("promtool", "check", "web-config", "%s") if check else ()
     return File(path, text, mode="0640", group=GROUP, validate=validate, secret=True)

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pydantic import Field
 
 from deepopsctl.nodelist import shorten
+from deepopsctl.ours import FROM_THE_CLUSTER
 from deepopsctl.problems import RefusedError
 from deepopsctl.specsections import Boolean, Section
 from deepopsctl.storage.kinds import Fault
@@ -16,7 +17,7 @@ from deepopsctl.storage.software import Archive, Repository
 from deepopsctl.storage.support import parse_version, unknown_version, unsupported_version
 from deepopsctl.values import suggest
 
-HEADER = "# Written by deepopsctl from cluster.yml; the next deploy overwrites changes made here."
+HEADER = FROM_THE_CLUSTER.rstrip()
 INTERFACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,14}")
 
 _URL = re.compile(r"(?:https?|file)://[A-Za-z0-9._~:/@%+-]+")

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from deepopsctl.nodelist import shorten
+from deepopsctl.ours import FROM_THE_CLUSTER
 from deepopsctl.problems import RefusedError
 from deepopsctl.scratchpurge.settings import FOLDER, MODES, root_problem
 from deepopsctl.specsections import Boolean, Section
@@ -153,9 +154,8 @@ def files(purge: Purge) -> dict[str, str]:
     }
 
 
-_HEADER = "# Written by deepopsctl from cluster.yml; the next deploy overwrites changes made here.\n"
 _SERVICE = (
-    _HEADER
+    FROM_THE_CLUSTER
     + """[Unit]
 Description=Purge of storage {name} by age
 After=remote-fs.target
@@ -174,7 +174,7 @@ SuccessExitStatus=75
 """
 )
 _TIMER = (
-    _HEADER
+    FROM_THE_CLUSTER
     + """[Unit]
 Description=Purge of storage {name} by age, every night
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from deepopsctl.ours import FROM_THE_CLUSTER
 from deepopsctl.storage.model import NETWORKED, Mount, Needs
 
 FOLDER = "/etc/systemd/system"
@@ -16,7 +17,6 @@ MOUNT_TIMEOUT_S = 90
 FABRIC = ("rdma-hw.target", "openibd.service", "opa.service")
 NETWORK = ("remote-fs-pre.target", "network.target", "network-online.target")
 
-_HEADER = "# Written by deepopsctl from cluster.yml; the next deploy overwrites changes made here.\n"
 _PLAIN = re.compile(r"[A-Za-z0-9:_.]")
 
 
@@ -59,7 +59,7 @@ def mount_unit(mount: Mount, needs: Needs) -> str:
     how += [f"Options={_value(','.join(options))}"] if options else []
     how += [f"TimeoutSec={MOUNT_TIMEOUT_S}"]
     install = "" if mount.automount else f"\n[Install]\nWantedBy={target}\n"
-    return _HEADER + _section("Unit", unit) + "\n" + _section("Mount", how) + install
+    return FROM_THE_CLUSTER + _section("Unit", unit) + "\n" + _section("Mount", how) + install
 
 
 def automount_unit(mount: Mount) -> str:
@@ -68,13 +68,13 @@ def automount_unit(mount: Mount) -> str:
     unit = _section("Unit", [f"Description=Storage {mount.name} at first use"])
     how = [f"Where={_value(mount.path)}"]
     how += [f"TimeoutIdleSec={mount.automount_idle}"] if mount.automount_idle else []
-    return f"{_HEADER}{unit}\n{_section('Automount', how)}\n[Install]\nWantedBy={target}\n"
+    return f"{FROM_THE_CLUSTER}{unit}\n{_section('Automount', how)}\n[Install]\nWantedBy={target}\n"
 
 
 def slurmd_drop_in(mounts: Iterable[Mount]) -> str:
     """slurmd starts after these have been tried. Requires= would stop it, and with it the node, at an unmount."""
     names = " ".join(unit_name(mount.path, "automount" if mount.automount else "mount") for mount in mounts)
-    return f"{_HEADER}{_section('Unit', [f'Wants={names}', f'After={names}'])}"
+    return f"{FROM_THE_CLUSTER}{_section('Unit', [f'Wants={names}', f'After={names}'])}"
 
 
 def _section(name: str, lines: Iterable[str]) -> str:

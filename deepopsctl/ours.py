@@ -1,0 +1,6 @@
+"""The first line of a file that deepopsctl writes: whose it is, and what becomes of changes."""
+
+from __future__ import annotations
+
+HEADER = "# Written by deepopsctl; the next deploy overwrites changes made here.\n"
+FROM_THE_CLUSTER = "# Written by deepopsctl from cluster.yml; the next deploy overwrites changes made here.\n"
