@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import sys
-import tempfile
 import threading
 import time
 from dataclasses import dataclass, field
@@ -16,6 +13,7 @@ from .alertmanager import AskError, ask
 from .decide import Decision, Limits, Memory, decide
 from .settings import Settings
 from .slurm import SlurmError
+from .textfile import remove, write
 
 NOTHING = Decision({}, (), (), (), {})
 _HELP: Mapping[str, str] = {
@@ -45,8 +43,7 @@ class Rounds:
         while not self.stop.is_set():
             write(self.settings.textfile, render(self.values(up=self.round())))
             self.stop.wait(self.settings.interval_s)
-        with contextlib.suppress(FileNotFoundError):
-            os.remove(self.settings.textfile)
+        remove(self.settings.textfile)
 
     def round(self) -> bool:
         """Whether all that had to be asked answered, and all that was decided was done."""
@@ -114,13 +111,3 @@ def render(values: Mapping[str, int]) -> str:
         lines.append("# TYPE deepops_alertdrain_{} {}".format(name, kind))
         lines.append("deepops_alertdrain_{} {}".format(name, value))
     return "".join(line + "\n" for line in lines)
-
-
-def write(path: str, text: str) -> None:
-    """Replace a file at once: its reader sees the old text or the new one."""
-    # a name without .prom: node exporter reads all that have it
-    handle, beside = tempfile.mkstemp(prefix=".", dir=os.path.dirname(path))
-    with os.fdopen(handle, "w", encoding="utf-8") as stream:
-        stream.write(text)
-        os.fchmod(stream.fileno(), 0o644)
-    os.replace(beside, path)

@@ -9,7 +9,8 @@ import time
 from dataclasses import dataclass, field
 from typing import Any, Dict, List, Mapping
 
-from .samples import GAUGE, Collect, Kind, Metric, Sample, remove, render, write
+from .samples import GAUGE, Collect, Kind, Metric, Sample, render
+from .textfile import remove, write
 
 # After so many intervals without an end, what a collector said last is no longer shown.
 PATIENCE = 4

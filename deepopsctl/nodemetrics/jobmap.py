@@ -13,7 +13,7 @@ import time
 from dataclasses import asdict, dataclass, field
 from typing import Dict, Iterable, List, Mapping, Sequence, Tuple
 
-from .samples import remove, write
+from .textfile import remove, write
 
 # gone after a restart of the node, as its jobs are
 FOLDER = "/run/deepops/jobs"

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import tempfile
 from dataclasses import dataclass, field
 from typing import Any, Callable, Dict, Iterable, List, Mapping
 
@@ -72,23 +69,3 @@ def _escape(text: str) -> str:
     # node exporter drops a whole file for one byte that is no UTF-8
     clean = text.encode("utf-8", "replace").decode("utf-8")
     return clean.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
-
-
-def write(path: str, text: str) -> None:
-    """Replace a file at once: its reader sees the old text or the new one."""
-    # a name without .prom: node exporter reads all that have it
-    handle, beside = tempfile.mkstemp(prefix=".", dir=os.path.dirname(path))
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(text)
-            os.fchmod(stream.fileno(), 0o644)
-        os.replace(beside, path)
-    except BaseException:
-        remove(beside)
-        raise
-
-
-def remove(path: str) -> None:
-    """Take a file away, if it is there."""
-    with contextlib.suppress(FileNotFoundError):
-        os.remove(path)

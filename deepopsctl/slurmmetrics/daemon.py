@@ -10,7 +10,8 @@ from types import FrameType
 from typing import Optional
 
 from .look import Look, Slurm
-from .writing import notify, remove, replace
+from .notifying import notify
+from .textfile import remove, write
 
 
 class Daemon:
@@ -31,7 +32,7 @@ class Daemon:
             while True:
                 started = time.monotonic()
                 look = self._slurm.look(time.time())
-                replace(self._path, look.text)
+                write(self._path, look.text)
                 self._say(look)
                 notify(message)
                 message = "WATCHDOG=1"

@@ -11,9 +11,10 @@ import pytest
 from deepopsctl.alertdrain import cli, slurm
 from deepopsctl.alertdrain.alertmanager import AskError, read
 from deepopsctl.alertdrain.decide import Alert, Limits, Memory, Node, decide
-from deepopsctl.alertdrain.rounds import Rounds, render, write
+from deepopsctl.alertdrain.rounds import Rounds, render
 from deepopsctl.alertdrain.settings import Settings, SettingsError, load
 from deepopsctl.alertdrain.slurm import SlurmError
+from deepopsctl.alertdrain.textfile import write
 
 OURS = "deepopsctl: alert GpuLost"
 LIMITS = Limits(nodes=2, resume_after_s=600)
@@ -244,13 +245,14 @@ class TestTheProgram:
         assert "# TYPE deepops_alertdrain_held_back gauge\ndeepops_alertdrain_held_back 0\n" in text
         assert "# TYPE deepops_alertdrain_drains_total counter\n" in text
 
-    def test_a_file_is_replaced_whole_and_is_for_everybody(self, tmp_path: Path) -> None:
-        write(str(tmp_path / "a.prom"), "x 1\n")
-        write(str(tmp_path / "a.prom"), "x 2\n")
+    def test_a_file_that_can_not_be_written_leaves_the_old_one_and_nothing_beside_it(self, tmp_path: Path) -> None:
+        write(tmp_path / "a.prom", "x 1\n")
+        # a full disk, every 30 s: each of them would leave a file
+        with pytest.raises(UnicodeEncodeError):
+            write(tmp_path / "a.prom", "x 2 \udc80\n")
 
         assert [path.name for path in tmp_path.iterdir()] == ["a.prom"]
-        assert (tmp_path / "a.prom").read_text() == "x 2\n"
-        assert (tmp_path / "a.prom").stat().st_mode & 0o777 == 0o644
+        assert (tmp_path / "a.prom").read_text() == "x 1\n"
 
     @pytest.mark.parametrize("more", [{"limits": 1}, {"url": "file:///etc/passwd"}])
     def test_a_configuration_that_makes_no_sense_is_refused(self, tmp_path: Path, more: dict[str, object]) -> None:

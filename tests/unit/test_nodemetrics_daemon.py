@@ -17,7 +17,8 @@ from deepopsctl.monitoring.needs import Machine
 from deepopsctl.monitoring.nodemetrics import COLLECTORS, needs
 from deepopsctl.nodemetrics.daemon import Daemon, once
 from deepopsctl.nodemetrics.kinds import KINDS
-from deepopsctl.nodemetrics.samples import GAUGE, Kind, Metric, Sample, render, write
+from deepopsctl.nodemetrics.samples import GAUGE, Kind, Metric, Sample, render
+from deepopsctl.nodemetrics.textfile import write
 
 METRICS = {"deepops_a": Metric(GAUGE, "An a."), "deepops_b": Metric(GAUGE, 'A "b"\\.')}
 
