@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 
+EXPORTS = "/etc/exports.d/deepopsctl.exports"
 HEADER = "# Written by deepopsctl from cluster.yml; the next deploy overwrites changes made here.\n"
 
 

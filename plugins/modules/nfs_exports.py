@@ -55,7 +55,6 @@ from ansible.module_utils import nfs_lines, node_changes, node_failure, node_fil
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.node_failure import run
 
-EXPORTS = "/etc/exports.d/deepopsctl.exports"
 SETTINGS = "/etc/nfs.conf.d/deepopsctl.conf"
 UNIT = "nfs-server.service"
 THREADS, PORTS = "/proc/fs/nfsd/threads", "/proc/fs/nfsd/portlist"
@@ -69,7 +68,7 @@ class Step:
         self.module = module
         self.wanted = module.params
         self.noted = node_changes.Noted(module.check_mode)
-        self.before = nfs_lines.lines_of((node_files.read(EXPORTS) or b"").decode("utf-8", "replace"))
+        self.before = nfs_lines.lines_of((node_files.read(nfs_lines.EXPORTS) or b"").decode("utf-8", "replace"))
         self.lines = {entry["path"]: entry["line"] for entry in self.wanted["exports"]}
         self.kept = []
 
@@ -96,8 +95,8 @@ def write_exports(step):
         words = (", ".join(step.kept), ", ".join(untold))
         step.module.warn("%s stays exported as it was: %s may still have it mounted; deploy again with them" % words)
     if not step.lines:
-        return node_files.take_away(step.noted, EXPORTS)
-    return bool(node_files.ensure(step.noted, EXPORTS, nfs_lines.text_of(step.lines).encode("utf-8")))
+        return node_files.take_away(step.noted, nfs_lines.EXPORTS)
+    return bool(node_files.ensure(step.noted, nfs_lines.EXPORTS, nfs_lines.text_of(step.lines).encode("utf-8")))
 
 
 def is_in_force(step):
@@ -183,7 +182,9 @@ def converge(step):
     serve(step, write_exports(step))
     if not step.dry and not step.wanted["keep"]:
         served = bool(step.lines)
-        items = node_record.items(files=[EXPORTS, SETTINGS] if served else [], units={UNIT: True} if served else {})
+        items = node_record.items(
+            files=[nfs_lines.EXPORTS, SETTINGS] if served else [], units={UNIT: True} if served else {}
+        )
         digest = "" if step.kept else step.wanted["digest"]
         node_record.save(step.wanted["component"], step.wanted["step"], digest, items)
 

@@ -122,7 +122,7 @@ probes: {description: Output of each probe., type: dict, returned: always}
 import os
 import subprocess
 
-from ansible.module_utils import node_failure, node_record, node_step, node_taking, node_units
+from ansible.module_utils import node_failure, node_record, node_step, node_step_units, node_taking, node_units
 from ansible.module_utils.basic import AnsibleModule
 
 
@@ -220,7 +220,7 @@ def converge(step, wanted):
         node_step.ensure_absent(step, path)
     removed = taking.take_files() if taking else []
     new_units = [name for name, facts in known.items() if facts.get("LoadState") == "not-found"]
-    node_step.ensure_units(step, wanted["units"], changed + removed, new_units)
+    node_step_units.ensure_units(step, wanted["units"], changed + removed, new_units)
     if taking:
         taking.take_rest(removed)
     if not step.dry:

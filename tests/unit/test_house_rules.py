@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+LIMIT = 300
 # what a checker is told not to say, and what follows it on the line
 SILENCED = re.compile(
     r"# (?:noqa: ?[A-Z0-9, ]*[A-Z0-9]|type: ignore(?:\[[a-z, -]+\])?"
@@ -41,6 +42,15 @@ def unexplained(text: str) -> list[str]:
         if match and len(re.findall(r"\w+", match[1])) < 2:
             found.append(line.strip())
     return found
+
+
+@pytest.mark.parametrize(
+    "path",
+    [path for path in tracked("deepopsctl", "plugins", "scripts", "benchmarks") if is_python(path)],
+    ids=lambda path: path.relative_to(ROOT).as_posix(),
+)
+def test_a_module_is_no_longer_than_a_reader_bears(path: Path) -> None:
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= LIMIT, "part it by what it is for"
 
 
 def test_a_checker_is_silenced_with_a_reason_beside_it() -> None:
