@@ -62,10 +62,12 @@ PACKAGES = ("quota", "rpcbind")
 DISTRIBUTIONS = "quotarpc.service"
 UNIT = "deepopsctl-rquotad.service"
 UNIT_FILE = "/etc/systemd/system/" + UNIT
+# an emulated machine beside other work was seen to take more than a minute
+PATIENCE_S = 180
 
 
 def systemctl(*words):
-    status, said = slurm_commands.run(["systemctl", *words], 60)
+    status, said = slurm_commands.run(["systemctl", *words], PATIENCE_S)
     if status:
         raise node_failure.HintedError("systemctl %s: %s" % (" ".join(words), said), "see `journalctl -u %s`" % UNIT)
 
@@ -80,7 +82,8 @@ def answer(given, noted):
         install(missing, given["lock_wait"])
     changed = node_files.ensure(noted, UNIT_FILE, given["rquotad"].encode("utf-8"))
     shown = node_units.show([DISTRIBUTIONS, UNIT])
-    if node_units.is_active(shown[DISTRIBUTIONS]) or node_units.is_enabled(shown[DISTRIBUTIONS]):
+    theirs = node_units.is_active(shown[DISTRIBUTIONS]) or node_units.is_enabled(shown[DISTRIBUTIONS])
+    if theirs:
         noted.did("unit", DISTRIBUTIONS, "stop")
     running = shown[UNIT].get("ActiveState") == "active"
     if changed or not running:
@@ -88,9 +91,12 @@ def answer(given, noted):
     if noted.dry:
         return
     # it came with the package, and starts its daemon only where /etc/fstab speaks of quotas
-    systemctl("disable", "--now", "--quiet", DISTRIBUTIONS)
-    systemctl("daemon-reload")
-    systemctl("enable", "--quiet", UNIT)
+    if theirs:
+        systemctl("disable", "--now", "--quiet", DISTRIBUTIONS)
+    if changed:
+        systemctl("daemon-reload")
+    if changed or not node_units.is_enabled(shown[UNIT]):
+        systemctl("enable", "--quiet", UNIT)
     if changed or not running:
         systemctl("restart", UNIT)
 
