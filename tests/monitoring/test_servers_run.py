@@ -1,0 +1,141 @@
+"""The servers and an exporter as a machine's units start them, with the files that it gets, the exporter by TLS.
+
+They are this machine's: on Debian 12 Prometheus 2.42 and Alertmanager 0.25, while the lab has Debian 13's.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import subprocess
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deepopsctl.monitoring import nodeexporter, server, targets, validity
+from deepopsctl.monitoring.needs import Machine, Needs, together
+from deepopsctl.monitoring.pki import new_authority
+from tests.driven import wait_until
+from tests.roles.content import ROOT
+from tests.unit.test_monitoring_server import HOST, PASSWORD, SETTINGS
+
+RULES = ROOT / "roles" / "prometheus" / "files" / "rules"
+# a loopback address that nobody else listens at: ports are the product's own
+ADDRESS = "127.77.0.1"
+FOLDERS = ("/etc/prometheus", "/var/lib/prometheus")
+MACHINE: Machine = replace(
+    HOST,
+    groups=frozenset({"slurm_controller", "monitoring"}),
+    address=ADDRESS,
+    monitoring_address=ADDRESS,
+    # whatever release runs the tests: what all exporters can do
+    platform="Debian 12",
+    settings={**SETTINGS, "exporter_tls": True},
+    secrets={**HOST.secrets, "authority": new_authority(validity.today())},
+)
+
+
+def plan() -> Needs:
+    """All that runs."""
+    rules = {path.name: path.read_text(encoding="utf-8") for path in sorted(RULES.glob("*.yml"))}
+    prometheus = server.prometheus(MACHINE, targets.render([MACHINE]), rules)
+    return together([nodeexporter.needs(MACHINE), prometheus, server.alertmanager(MACHINE)])
+
+
+def moved(text: str, root: Path) -> str:
+    """With folders of the test's in place of the machine's."""
+    for folder in FOLDERS:
+        text = text.replace(folder, f"{root}{folder}")
+    return text
+
+
+def command(dropin: str) -> list[str]:
+    """What systemd makes of the unit's ExecStart: no word of these has a space."""
+    line = dropin.partition("\nExecStart=\nExecStart=")[2].replace(" \\\n", " ").partition("\n")[0]
+    return [word.strip('"').replace("\\\\", "\\").replace("%%", "%").replace("$$", "$") for word in line.split()]
+
+
+@dataclass(frozen=True)
+class Running:
+    """They run; `logs` is where they say what is wrong."""
+
+    logs: Path
+
+    def ask(self, port: int, path: str, **given: str) -> Any:
+        address = f"http://{ADDRESS}:{port}{path}?{urllib.parse.urlencode(given)}"
+        word = base64.b64encode(f"admin:{PASSWORD}".encode()).decode()
+        request = urllib.request.Request(address, headers={"Authorization": f"Basic {word}"})
+        with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310 (our own processes)
+            return json.load(answer)
+
+    def silent(self) -> list[int]:
+        """Ports at which nobody answers yet."""
+        pages = {server.PROMETHEUS_PORT: "/api/v1/status/buildinfo", server.ALERTMANAGER_PORT: "/api/v2/status"}
+        return [port for port, page in pages.items() if not self._answers(port, page)]
+
+    def _answers(self, port: int, page: str) -> bool:
+        try:
+            return bool(self.ask(port, page))
+        except OSError:
+            return False
+
+    def up(self) -> set[str]:
+        found = self.ask(server.PROMETHEUS_PORT, "/api/v1/query", query="up == 1")["data"]["result"]
+        return {sample["metric"]["job"] for sample in found}
+
+    def said(self) -> str:
+        return "\n".join(path.read_text(errors="replace")[-3000:] for path in self.logs.iterdir())
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    root, logs = tmp_path_factory.mktemp("root"), tmp_path_factory.mktemp("logs")
+    wanted = plan()
+    for folder in wanted.folders:
+        (root / folder.path.lstrip("/")).mkdir(parents=True, exist_ok=True)
+    for file in wanted.files:
+        path = root / file.path.lstrip("/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(moved(file.content, root), encoding="utf-8")
+    with ExitStack() as started:
+        for file in wanted.files:
+            if file.path.endswith(".service.d/deepopsctl.conf"):
+                log = started.enter_context((logs / Path(file.path).parent.name).open("wb"))
+                argv = command(moved(file.content, root))
+                process = started.enter_context(subprocess.Popen(argv, stdout=log, stderr=log, cwd=root))
+                started.callback(process.kill)
+        found = Running(logs)
+        wait_until("both answer", lambda: not found.silent(), found=found.said)
+        yield found
+
+
+def test_all_of_them_are_scraped_the_exporter_by_tls(running: Running) -> None:
+    wait_until("all is up", lambda: running.up() == {"node", "prometheus", "alertmanager"}, found=running.said)
+
+    asked = running.ask(server.PROMETHEUS_PORT, "/api/v1/targets")["data"]["activeTargets"]
+    assert {target["scrapeUrl"] for target in asked if target["scrapePool"] == "node"} == {
+        f"https://{ADDRESS}:{nodeexporter.PORT}/metrics"
+    }
+
+
+def test_every_rule_is_loaded_and_an_alert_gets_as_far_as_alertmanager(running: Running) -> None:
+    groups = running.ask(server.PROMETHEUS_PORT, "/api/v1/rules")["data"]["groups"]
+    assert {Path(group["file"]).name for group in groups} == {path.name for path in RULES.glob("*.yml")}
+
+    def known() -> set[str]:
+        return {each["labels"]["alertname"] for each in running.ask(server.ALERTMANAGER_PORT, "/api/v2/alerts")}
+
+    wait_until("Watchdog is there", lambda: "Watchdog" in known(), found=running.said)
+
+
+def test_the_pages_are_closed_without_the_password(running: Running) -> None:
+    for port in (server.PROMETHEUS_PORT, server.ALERTMANAGER_PORT):
+        with pytest.raises(urllib.error.HTTPError, match="401"):
+            urllib.request.urlopen(f"http://{ADDRESS}:{port}/", timeout=60)
