@@ -81,7 +81,7 @@ class Progress:
         """The line of the task that has just ended, if it did anything, and what `--diff` shows of it."""
         if set(self.done.values()) - {Status.SKIPPED}:
             self.tasks += 1
-            if not (_ROUTINE.match(self.task) and set(self.done.values()) == {Status.OK}):
+            if not (_ROUTINE.match(self.task) and set(self.done.values()) <= {Status.OK, Status.SKIPPED}):
                 yield f"{self.title}: {self.counts()}"
         for text, hosts in self._differences.items():
             yield f"{fold(hosts)}:\n{text}"

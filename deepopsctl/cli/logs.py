@@ -41,6 +41,7 @@ def logs(settings: Settings, /, *, nodes: tuple[str, ...], lines: int | None, **
     if code:
         raise DeepOpsError(
             f"journalctl on {host} ended with code {code}",
-            "nothing came from there yet? `journalctl -t systemd-journal-upload` on the node; docs/how-to/logs.md",
+            "journals are collected where monitoring is deployed, with monitoring_enabled and monitoring_logs; where "
+            "it is: `journalctl -t systemd-journal-upload` on the node (docs/how-to/logs.md)",
         )
     return 0

@@ -26,6 +26,7 @@ def test_a_task_that_was_skipped_everywhere_gets_none() -> None:
 def test_ansibles_check_of_arguments_gets_none_while_it_is_content() -> None:
     task = "slurm_conf : Validating arguments against arg spec 'main' - Write slurm.conf"
     assert lines(ended("a", Status.OK), task=task) == []
+    assert lines(ended("a", Status.OK), ended("b", Status.SKIPPED), task=task) == []
     assert len(lines(ended("a", Status.FAILED), task=task)) == 2
 
 
