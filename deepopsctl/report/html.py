@@ -54,7 +54,10 @@ def _headline(facts: Facts) -> str:
     if facts.totals.status is not Status.FAIL:
         return HEADLINES[facts.totals.status]
     where = fold_names(sorted({check.target for check in facts.checks if check.status is Status.FAIL}))
-    place = where if len(where) <= AT_A_GLANCE else f"{len(failed_places(facts.checks))} nodes"
+    places = failed_places(facts.checks)
+    # a dashboard, a partition or the whole cluster may fail as well
+    kind = "nodes" if places <= set(facts.nodes) else "places"
+    place = where if len(where) <= AT_A_GLANCE else f"{len(places)} {kind}"
     return f"{facts.totals.failed} {'check' if facts.totals.failed == 1 else 'checks'} failed, on {place}."
 
 

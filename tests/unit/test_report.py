@@ -289,6 +289,14 @@ class TestHtml:
     def test_the_headline_names_the_nodes_that_failed(self) -> None:
         assert "7 checks failed, on gpu[008,042-043,341]." in render_html(large())
 
+    def test_many_that_failed_are_counted_and_nodes_are_called_so_only_where_all_are(self) -> None:
+        nodes = tuple(f"machine-number-{number}-{number}" for number in range(1, 9))
+        checks = [failed("clock", node, "1", "0", "off") for node in nodes]
+        panels = [failed("dashboard-queries", "Cluster overview", "3", "14", "no series for Jobs")]
+
+        assert "8 checks failed, on 8 nodes." in render_html(facts(checks, nodes))
+        assert "9 checks failed, on 9 places." in render_html(facts(checks + panels, nodes))
+
     def test_five_hundred_nodes_make_a_page_one_can_mail(self) -> None:
         assert len(render_html(large()).encode()) < 200_000
 
