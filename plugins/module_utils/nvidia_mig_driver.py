@@ -20,6 +20,8 @@ import xml.etree.ElementTree as ElementTree
 from collections import Counter
 
 LAYOUT = "/etc/deepopsctl/mig.json"
+# as a step of a job calls itself; with cgroup v2 there always is a `slurmstepd infinity` as well, which is none
+JOBS_STEP = r"^slurmstepd: \[[0-9]"
 CAPABILITIES = "/proc/driver/nvidia/capabilities"
 PERSISTENCE = "nvidia-persistenced.service"
 # what holds a GPU open, and is asked to let go of it; those that ask DCGM come before it
@@ -276,7 +278,7 @@ def boot(wanted):
     """What the machine does when it starts: (exit status, what to say)."""
     try:
         gpus = read()
-        if due(wanted, gpus) and run(["pgrep", "--exact", "slurmstepd"])[0]:
+        if due(wanted, gpus) and run(["pgrep", "--full", JOBS_STEP])[0]:
             return 1, ["jobs run here, and the GPUs are not as %s has them: drain the node first" % LAYOUT]
         said = ["GPU %d: %s (%s)" % refusal for refusal in apply(wanted, gpus, wait=False)]
         now = read()

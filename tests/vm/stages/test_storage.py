@@ -277,7 +277,10 @@ def test_jobs_of_one_user_have_temporary_folders_of_their_own(cluster: VmCluster
 def test_an_export_is_narrowed_when_nobody_has_to_keep_it(cluster: VmCluster) -> None:
     server = f"{cluster.addresses[CONTROLLER]}:{SELDOM_EXPORT}"
     cluster.root(NODE, f"mkdir -p {OUTSIDE} && mount -t nfs4 {server} {OUTSIDE} && cat {OUTSIDE}/there")
-    cluster.root(NODE, f"systemd-run --quiet --unit=sits --uid=vagrant --working-directory={SELDOM} sleep infinity")
+    # a folder that systemd knows it needs, it would stop with its mount
+    sitting = f"cd {SELDOM} && exec sleep infinity"
+    cluster.root(NODE, f"systemd-run --quiet --unit=sits --uid=vagrant sh -c '{sitting}'")
+    wait_until("it sits", lambda: holds(cluster, NODE, "pgrep -x sleep"), cluster.patience_s)
     started = cluster.root(CONTROLLER, "systemctl show --property=ActiveEnterTimestampMonotonic nfs-server")
     declare(cluster, f"automount_idle: {IDLE_S}s", f"automount_idle: {2 * IDLE_S}s")
     declare(cluster, SUBNET, NOBODY)
