@@ -53,6 +53,7 @@ class Result:
     rss_peak_bytes: int
     rss_peak_after_panels_bytes: int
     bytes_a_series: int
+    # of the blocks on disk; 0 where none has been written yet
     chunk_bytes_a_sample: float
     index_bytes_a_series: float
     scrape_median_s: float
@@ -100,7 +101,7 @@ def looked_at(prometheus: Prometheus, crowd: Crowd, options: argparse.Namespace,
     samples = value(f"sum(rate(prometheus_tsdb_head_samples_appended_total[{measured}]))")
     worst = f"max_over_time(scrape_duration_seconds{{job=~'node|gpu'}}[{measured}])"
     series, blocks = int(value("prometheus_tsdb_head_series")), prometheus.blocks()
-    packed = {key: sum(block[key] for block in blocks) or 1.0 for key in ("samples", "series", "chunks", "index")}
+    packed = {key: sum(block[key] for block in blocks) for key in ("samples", "series", "chunks", "index")}
     found: dict[str, Any] = {
         "up": int(value("sum(up{job=~'node|gpu'})")),
         "scrape_median_s": round(
@@ -131,8 +132,8 @@ def looked_at(prometheus: Prometheus, crowd: Crowd, options: argparse.Namespace,
         rss_peak_bytes=peak,
         rss_peak_after_panels_bytes=prometheus.memory("VmHWM"),
         bytes_a_series=peak // max(series, 1),
-        chunk_bytes_a_sample=round(packed["chunks"] / packed["samples"], 2),
-        index_bytes_a_series=round(packed["index"] / packed["series"], 1),
+        chunk_bytes_a_sample=round(packed["chunks"] / packed["samples"], 2) if blocks else 0,
+        index_bytes_a_series=round(packed["index"] / packed["series"], 1) if blocks else 0,
         rules_cpu_s=panel_times.together(rules),
         dashboards_cpu_s=panel_times.together(panels),
         rules=rules,
