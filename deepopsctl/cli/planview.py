@@ -15,6 +15,8 @@ from deepopsctl.plan import Group, Plan
 
 # Without --diff: a difference longer than this is cut, and new files are only named.
 MAX_DIFF_LINES = 16
+# Without --diff: as many new files of one folder, our programs' above all, are named by their folder.
+MANY_NEW_FILES = 4
 _MARGIN = 15
 _SECTIONS = {
     "package": "packages",
@@ -103,7 +105,15 @@ def _packages(changes: Sequence[Change], group: Group, look: _Look) -> Iterator[
 
 
 def _files(changes: Sequence[Change], group: Group, look: _Look) -> Iterator[str]:
+    folders: dict[str, list[Change]] = {} if look.whole else _new_by_folder(changes)
     for change in changes:
+        members = folders.get(change.name.rpartition("/")[0], [])
+        if change in members:
+            if change is members[0]:
+                count = sum(_count(group.variants[member.what][0].splitlines()) for member in members)
+                folder = change.name.rpartition("/")[0]
+                yield f"{_sign('+')} {folder}/{_note([f'{len(members)} new files, {count} lines'])}"
+            continue
         diffs = group.variants[change.what]
         lines = diffs[0].splitlines()
         secret = lines == ["(secret)"]
@@ -116,6 +126,15 @@ def _files(changes: Sequence[Change], group: Group, look: _Look) -> Iterator[str
             if len(diffs) > 1:
                 others = "nodes differ in their" if len(group.hosts) > 2 else "node differs in its"
                 yield f"    ({group.hosts[0]}'s; the other {others} own way)"
+
+
+def _new_by_folder(changes: Sequence[Change]) -> dict[str, list[Change]]:
+    """New files of which there is nothing to say but their number, by folder; only where there are many."""
+    found: dict[str, list[Change]] = {}
+    for change in changes:
+        if change.new and not change.detail and change.diff.strip() != "(secret)":
+            found.setdefault(change.name.rpartition("/")[0], []).append(change)
+    return {folder: members for folder, members in found.items() if len(members) >= MANY_NEW_FILES}
 
 
 def _diff(lines: Sequence[str], look: _Look) -> Iterator[str]:
@@ -172,9 +191,12 @@ def _note(notes: Sequence[str]) -> str:
 
 
 def _lines(lines: Sequence[str]) -> str:
+    return f"{_count(lines)} line{'' if _count(lines) == 1 else 's'}"
+
+
+def _count(lines: Sequence[str]) -> int:
     # a new file's difference begins with one line that counts the others
-    count = len(lines) - (1 if lines and lines[0].startswith("@@ -0,0") else 0)
-    return f"{count} line{'' if count == 1 else 's'}"
+    return len(lines) - (1 if lines and lines[0].startswith("@@ -0,0") else 0)
 
 
 def _styled(text: str, colour: str) -> str:

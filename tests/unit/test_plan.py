@@ -180,6 +180,19 @@ class TestView:
         assert "+a" not in text(made([new])).split()
         assert "+a" in text(made([new]), whole=True).split()
 
+    def test_many_new_files_of_a_folder_are_one_line_unless_all_is_asked_for(self) -> None:
+        def file(name: str, diff: str = "@@ -0,0 +1,2 @@\n+a\n+b\n") -> Change:
+            return Change("gpu01", "monitoring", "file", name, "write", diff=diff, new=True)
+
+        program = [file(f"/usr/lib/x/{number}.py") for number in range(5)]
+        plan = made([*program, file("/usr/lib/x/key", "(secret)"), file("/etc/x")])
+
+        assert "+ /usr/lib/x/  5 new files, 10 lines" in text(plan)
+        assert "/usr/lib/x/3.py" not in text(plan)
+        assert "+ /usr/lib/x/key  secret: not shown" in text(plan)
+        assert "+ /etc/x  new, 2 lines" in text(plan)
+        assert "+ /usr/lib/x/3.py  new, 2 lines" in text(plan, whole=True)
+
     def test_a_secret_is_never_shown(self) -> None:
         secret = Change("gpu01", "slurm", "file", "/etc/munge/munge.key", "write", diff="(secret)\n")
         assert "~ /etc/munge/munge.key  secret: not shown" in text(made([secret]), whole=True)
