@@ -24,7 +24,7 @@ options:
     type: dict
     default: {}
   queue_timeout: {description: Seconds a job may wait for resources., type: int, default: 20}
-  run_timeout: {description: Seconds a started job may take., type: int, default: 30}
+  run_timeout: {description: Seconds a started job may take, with its prolog., type: int, default: 60}
   reservation: {description: A reservation for all jobs; empty for none., type: str, default: ""}
 author: deepopsctl
 """
@@ -59,7 +59,7 @@ SPEC = {
     "hardware": {"type": "list", "elements": "dict", "default": []},
     "reports": {"type": "dict", "default": {}},
     "job_directories": {"type": "dict", "default": {}},
-    "run_timeout": {"type": "int", "default": 30},
+    "run_timeout": {"type": "int", "default": 60},
 }
 
 

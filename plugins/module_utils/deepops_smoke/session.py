@@ -163,7 +163,7 @@ class Session:
         token: str,
         user: str,
         queue_timeout: float = 20,
-        run_timeout: float = 30,
+        run_timeout: float = 60,
         suite: str = SUITE,
         minutes: int = 2,
     ) -> None:
