@@ -62,7 +62,7 @@ def test_json_is_one_object_and_all_there_is_on_stdout(site: Site) -> None:
 def test_a_terminal_gets_a_live_view_that_leaves_failures_and_the_summary(site: Site) -> None:
     shown = on_a_terminal(site)
     assert COLOUR.search(shown)
-    assert "Work › " in shown
+    assert "slurm  Fine" in COLOUR.sub("", shown)
     assert "\x1b[?25h" in shown, "the cursor must come back"
     # what is written after the view was removed
     last = COLOUR.sub("", shown.rpartition("\x1b[2K")[2])

@@ -106,7 +106,8 @@ def test_a_node_that_starts_again_is_reached_at_once(cluster: LabCluster) -> Non
 
 
 def test_a_node_without_ssh_is_set_aside_with_what_to_do(cluster: LabCluster) -> None:
-    cluster.root("cn01", "systemctl stop ssh; pkill -f [s]shd- || true")
+    gone = "while pgrep -f [s]shd- >/dev/null; do sleep 0.1; done"
+    cluster.root("cn01", f"systemctl stop ssh; pkill -f [s]shd- || true; {gone}")
     try:
         password = cluster.password_file.read_text().strip()
         code, summary = deploy(cluster, "-k", answers={"SSH password": password})
