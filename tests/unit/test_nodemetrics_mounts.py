@@ -28,6 +28,7 @@ MOUNT = {
     "nodes": "gpu01",
     "required": False,
     "automount": False,
+    "automount_idle": "",
 }
 
 
