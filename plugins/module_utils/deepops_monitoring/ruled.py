@@ -8,13 +8,14 @@ from .telling import FAIL, PASS, Verdict, check, one_line, until
 from .web import Prometheus
 
 RULES = "rules-healthy"
-# rules are evaluated for the first time within their interval
-_FIRST_S = 30.0
+# rules are evaluated for the first time within their group's interval, and then it takes a moment
+_MOMENT_S = 30.0
 
 
 def judge(prometheus: Prometheus, cluster: str, wanted: Mapping[str, int]) -> List[Verdict]:
     """A check for each file that is expected, by its number of rules; and one for what the site has beside them."""
-    found = until(_FIRST_S, lambda: _by_file(prometheus), _evaluated)
+    first = max((float(group["interval"]) for group in prometheus.rules()), default=0.0)
+    found = until(first + _MOMENT_S, lambda: _by_file(prometheus), _evaluated)
     checks = [_one(name, wanted[name], found.get(name, [])) for name in sorted(wanted)]
     others = [rule for name, rules in found.items() if name not in wanted for rule in rules]
     if others:
