@@ -38,6 +38,8 @@ PACKAGES = (
     "kmod",
     "procps",
 )
+# sid's openssh-server comes without it
+ALSO = {"sid": ("openssh-client",)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,7 @@ class Recipe:
         return (
             "mmdebstrap",
             "--variant=minbase",
-            f"--include={','.join(PACKAGES)}",
+            f"--include={','.join((*PACKAGES, *ALSO.get(self.suite, ())))}",
             # lists and cache are kept: the first `apt-get install` on a node needs no `apt-get update`
             "--skip=cleanup/apt",
             "--dpkgopt=force-unsafe-io",
