@@ -171,7 +171,9 @@ def client(settings: Mapping[str, object], platform: Platform) -> Client:
     version, old = text_of(settings, "version"), is_old(settings)
     builder = "beegfs-client-dkms" if text_of(settings, "modules", MODULES[0]) == "dkms" else "beegfs-client"
     repository, archives = repository_of(settings), archives_of(settings)
-    base = repository.url if repository else VENDOR.format(series=_vendors_series(version))
+    # the vendor has a repository for all 8.3.x, and of 7 one for each release
+    series = version if old else ".".join(version.split(".")[:2])
+    base = repository.url if repository else VENDOR.format(series=series)
     if not archives:
         key, fingerprint = f"{base}/gpg/GPG-KEY-beegfs", FINGERPRINT
         if repository:
@@ -186,11 +188,6 @@ def client(settings: Mapping[str, object], platform: Platform) -> Client:
         repository=repository,
         archives=archives,
     )
-
-
-def _vendors_series(version: str) -> str:
-    """What BeeGFS names a repository after: `8.3` has all 8.3.x; of 7 each release has one of its own."""
-    return ".".join(version.split(".")[:2]) if version.startswith("8.") else version
 
 
 def needs(mount: Mount, platform: Platform) -> Needs:
