@@ -98,16 +98,16 @@ def array_check(node: str, job: Job, found: Sequence[Dict[str, str]], error: str
 
 def _left(name: str, node: str, left: Tuple[str, str], allowed: float) -> Verdict:
     state, reason = left
-    # a prolog that looks at GPUs may take its time, and nothing is wrong then
-    within = "" if state == "PENDING" else " within {:.0f} s (validate_smoke_run_timeout)".format(allowed)
     status = SKIP if state == "PENDING" and is_busy(reason) else FAIL
+    # a prolog that looks at GPUs may take its time, and nothing is wrong then
+    within = "in time" if state == "PENDING" else "within {:.0f} s (validate_smoke_run_timeout)".format(allowed)
     return verdict(
         name,
         node,
         status,
         state.lower(),
         "completed",
-        message="the job did not end{}; Slurm's reason: {}".format(within or " in time", reason),
+        message="the job did not end {}; Slurm's reason: {}".format(within, reason),
     )
 
 
