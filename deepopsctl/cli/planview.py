@@ -107,12 +107,12 @@ def _packages(changes: Sequence[Change], group: Group, look: _Look) -> Iterator[
 def _files(changes: Sequence[Change], group: Group, look: _Look) -> Iterator[str]:
     folders: dict[str, list[Change]] = {} if look.whole else _new_by_folder(changes)
     for change in changes:
-        members = folders.get(change.name.rpartition("/")[0], [])
+        folder = change.name.rpartition("/")[0]
+        members = folders.get(folder, [])
+        if members and change is members[0]:
+            count = sum(_count(group.variants[member.what][0].splitlines()) for member in members)
+            yield f"{_sign('+')} {folder}/{_note([f'{len(members)} new files, {count} lines'])}"
         if change in members:
-            if change is members[0]:
-                count = sum(_count(group.variants[member.what][0].splitlines()) for member in members)
-                folder = change.name.rpartition("/")[0]
-                yield f"{_sign('+')} {folder}/{_note([f'{len(members)} new files, {count} lines'])}"
             continue
         diffs = group.variants[change.what]
         lines = diffs[0].splitlines()
