@@ -44,9 +44,7 @@ Watch = Callable[[Event], None]
 
 def run(request: RunRequest, on_event: Watch) -> RunOutcome:
     """Run playbooks on a cluster under its lock; every event goes to `on_event` as it happens."""
-    require_ssh()
-    require_settings(request.directory)
-    require_vault_password(request.directory, os.environ)
+    _require_all(request)
     with cluster_lock(request.directory.runs, f"deepopsctl {request.command}"):
         folder = Workspace(request.directory.runs).new_run(request.command, request.keep_runs)
         try:
@@ -59,15 +57,20 @@ def run(request: RunRequest, on_event: Watch) -> RunOutcome:
 
 def look(request: RunRequest, on_event: Watch) -> RunOutcome:
     """Run a playbook that only reads, also beside a run that has the lock; nothing of it is kept, no folder either."""
-    require_ssh()
-    require_settings(request.directory)
-    require_vault_password(request.directory, os.environ)
+    _require_all(request)
     with tempfile.TemporaryDirectory(prefix="deepopsctl-") as scratch:
         folder = RunFolder(Path(scratch))
         try:
             return _Run(request, folder, on_event, folder.path / "ansible.lock").execute()
         finally:
             _leave_connections(request)
+
+
+def _require_all(request: RunRequest) -> None:
+    """Raise for what Ansible would fail at without saying which file it is."""
+    require_ssh()
+    require_settings(request.directory)
+    require_vault_password(request.directory, os.environ)
 
 
 def _leave_connections(request: RunRequest) -> None:

@@ -23,7 +23,7 @@ _NAME = re.compile(r"[a-z]\w+")
 
 def require_settings(directory: ClusterDir) -> None:
     """Raise for files of variables that can't be read; Ansible would name neither file nor line."""
-    problems = [problem for path in _files(directory) if (problem := _fault(path, directory))]
+    problems = [found for _, found in _looked_at(directory) if isinstance(found, Problem)]
     if problems:
         raise InputError(problems)
 
@@ -44,12 +44,12 @@ def misspelt_settings(directory: ClusterDir, content: Path) -> tuple[Problem, ..
     """Variables that deepopsctl does not know, and whose names are nearly those of one that it does."""
     known = known_names(content)
     found = []
-    for path in _files(directory):
-        for name, line in [] if _fault(path, directory) else _names(path):
+    for where, root in _looked_at(directory):
+        for name, line in _names(root):
             near = get_close_matches(name, known, n=1, cutoff=_NEAR) if name not in known else []
             if near:
-                where = f"{path.relative_to(directory.path)}:{line}"
-                found.append(Problem(where, f"{name} is no setting of deepopsctl", f"did you mean {near[0]}?"))
+                text = f"{name} is no setting of deepopsctl"
+                found.append(Problem(f"{where}:{line}", text, f"did you mean {near[0]}?"))
     return tuple(found)
 
 
@@ -60,6 +60,13 @@ def known_names(content: Path) -> frozenset[str]:
     return frozenset(name for path in texts for name in _NAME.findall(path.read_text(encoding="utf-8")) if "_" in name)
 
 
+def _looked_at(directory: ClusterDir) -> Iterator[tuple[str, yaml.Node | Problem | None]]:
+    """Each file's path in the cluster directory, with what is in it or why that can't be told."""
+    for path in _files(directory):
+        where = str(path.relative_to(directory.path))
+        yield where, _variables(path, where)
+
+
 def _files(directory: ClusterDir) -> Iterator[Path]:
     for folder in ("group_vars", "host_vars"):
         for path in sorted((directory.inventory_dir / folder).rglob("*")):
@@ -67,10 +74,9 @@ def _files(directory: ClusterDir) -> Iterator[Path]:
                 yield path
 
 
-def _fault(path: Path, directory: ClusterDir) -> Problem | None:
-    where = str(path.relative_to(directory.path))
+def _variables(path: Path, where: str) -> yaml.Node | Problem | None:
     try:
-        root = _read(path)
+        root = yaml.compose(path.read_text(encoding="utf-8"), Loader=_LOADER)
     except UnicodeDecodeError:
         return Problem(where, "is no text in UTF-8", "save it as UTF-8")
     except yaml.MarkedYAMLError as error:
@@ -81,16 +87,11 @@ def _fault(path: Path, directory: ClusterDir) -> Problem | None:
     except yaml.YAMLError as error:
         return Problem(where, f"no valid YAML: {' '.join(str(error).split())}", "take out what is no text")
     if root is None or isinstance(root, yaml.MappingNode) or (isinstance(root, yaml.ScalarNode) and not root.value):
-        return None
+        return root
     return Problem(where, "holds no variables", "it needs lines of `name: value`")
 
 
-def _names(path: Path) -> Iterator[tuple[str, int]]:
-    root = _read(path)
+def _names(root: yaml.Node | Problem | None) -> Iterator[tuple[str, int]]:
     if isinstance(root, yaml.MappingNode):
         for key, _ in root.value:
             yield str(key.value), key.start_mark.line + 1
-
-
-def _read(path: Path) -> yaml.Node | None:
-    return yaml.compose(path.read_text(encoding="utf-8"), Loader=_LOADER)
