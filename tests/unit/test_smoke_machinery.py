@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
+import zipfile
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +21,24 @@ placement = load("deepops_smoke.placement")
 probe = load("deepops_smoke.probe")
 session = load("deepops_smoke.session")
 terminal = load("deepops_smoke.terminal")
+
+
+def test_threads_that_ask_for_the_packed_probe_at_once_all_get_it(tmp_path: Path) -> None:
+    """On a node the modules are in Ansible's archive, where `inspect` looks for them in ways of its own."""
+    archive = tmp_path / "packed.zip"
+    with zipfile.ZipFile(archive, "w") as packed:
+        for path in Path(across.__file__).parent.glob("*.py"):
+            packed.write(path, f"deepops_smoke/{path.name}")
+    asking = (
+        "import linecache, sys; from concurrent.futures import ThreadPoolExecutor; from deepops_smoke import across\n"
+        "sys.setswitchinterval(1e-6)\n"
+        "with ThreadPoolExecutor(8) as threads:\n"
+        "    for _ in range(300):\n"
+        "        linecache.clearcache()  # what is asked for first is what goes wrong\n"
+        "        list(threads.map(lambda _: across.argv('x'), range(8)))\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(archive)}
+    subprocess.run([sys.executable, "-c", asking], env=environment, check=True, timeout=60)
 
 
 class TestPlacement:

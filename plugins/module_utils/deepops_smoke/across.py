@@ -16,6 +16,8 @@ from .verdict import FAIL, SKIP, one_line
 MOST_ALONE = 24
 WORKERS = 8
 Data = Dict[str, Any]
+# read here, once: `inspect` finds no source in a packed module while another thread asks for the same
+_PROBE = inspect.getsource(probe)
 
 
 class Trouble(NamedTuple):
@@ -35,7 +37,7 @@ class Answers(NamedTuple):
 
 def argv(mode: str, *arguments: str) -> List[str]:
     """The command that runs a mode of the probe on a node."""
-    return ["/usr/bin/python3", "-c", inspect.getsource(probe), mode, *arguments]
+    return ["/usr/bin/python3", "-c", _PROBE, mode, *arguments]
 
 
 def parse(out: str) -> Dict[str, List[Data]]:

@@ -28,6 +28,8 @@ sys.path.insert(0, "/proc/%d/fd/%d" % (os.getpid(), memory))
 from storageagent.agent import main
 main(*sys.argv[1:])
 """
+# read here, once: `inspect` finds no source in a packed module while another thread asks for the same
+_SOURCES = {module.__name__.rpartition(".")[2]: inspect.getsource(module) for module in (acts, children, rates, agent)}
 
 
 def argv(*arguments: str) -> List[str]:
@@ -40,7 +42,6 @@ def packed() -> str:
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr(_FOLDER + "/__init__.py", "")
-        for module in (acts, children, rates, agent):
-            name = module.__name__.rpartition(".")[2]
-            archive.writestr("{}/{}.py".format(_FOLDER, name), inspect.getsource(module))
+        for name, source in _SOURCES.items():
+            archive.writestr("{}/{}.py".format(_FOLDER, name), source)
     return base64.b64encode(stream.getvalue()).decode() + "\n"
