@@ -43,6 +43,10 @@ _HINTS = (
         "the node is up, but no SSH server answers: is sshd running, and the port right?",
     ),
     (
+        r"ended before the task was sent",
+        "is the node up, and sshd running there? `deepopsctl doctor` says what answers; then deploy again",
+    ),
+    (
         r"broke in the middle of the task|Connection (to \S+ closed|reset by)|Broken pipe|Timeout, server",
         "is the node up, and the network? What was begun there may still end; the next deploy does what is left",
     ),

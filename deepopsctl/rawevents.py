@@ -45,6 +45,10 @@ _WRAPPING = re.compile(
 )
 # all that Ansible says when the connection ends while a module runs
 _CUT = re.compile(r'^.*Data could not be sent to remote host "([^"]*)"\. Make sure .* over ssh:$')
+# ... and when ssh ended before it had the whole module: why, is not told
+_UNSENT = re.compile(
+    r"^.*Data could not be sent to remote host '([^']*)'\. Make sure this host can be reached over SSH\b.*", re.S
+)
 # how our own action plugins begin a line that people are to see at once
 _SAID = "deepopsctl: "
 _BANNER = re.compile(r"\A\s*(TASK|RUNNING HANDLER) \[.*\n")
@@ -146,6 +150,7 @@ def _message(fault: Raw) -> str:
     if "censored" in fault:
         return CENSORED
     told = _CUT.sub(r"the connection to \1 broke in the middle of the task", plain(_text(fault.get("msg"))).strip())
+    told = _UNSENT.sub(r"the connection to \1 ended before the task was sent", told)
     message = _WRAPPING.sub("", told) or "failed without a message"
     outputs = ("stderr", "module_stderr", "stdout", "module_stdout")
     said = next((text for key in outputs if (text := _said(fault, key))), "")

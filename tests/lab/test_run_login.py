@@ -114,7 +114,9 @@ def test_a_node_without_ssh_is_set_aside_with_what_to_do(cluster: LabCluster) ->
         assert code == 4
         assert summary["hosts"]["ctl1"]["ok"] == 1
         (failure,) = summary["failures"]
-        assert (failure["host"], "Connection refused" in failure["message"]) == ("cn01", True)
+        # Ansible writes to an ssh that is just ending now and then, and keeps its reason to itself
+        ended = ("Connection refused", "ended before the task was sent")
+        assert (failure["host"], any(text in failure["message"] for text in ended)) == ("cn01", True), failure
         assert "sshd" in failure["hint"]
     finally:
         cluster.root("cn01", "systemctl start ssh")

@@ -81,6 +81,8 @@ def test_a_censored_failure_stays_censored() -> None:
          "ssh: connect to host x port 22: Connection refused"),
         ('Task failed: Data could not be sent to remote host "10.0.0.1". Make sure this host can be reached over ssh: ',
          "the connection to 10.0.0.1 broke in the middle of the task"),
+        (("Task failed: Data could not be sent to remote host '10.0.0.1'. Make sure this host can be reached over SSH: "
+          "[Errno 32] Broken pipe"), "the connection to 10.0.0.1 ended before the task was sent"),
         ("Action failed: the answer is 42", "the answer is 42"),
         ("", "failed without a message"),
     ],

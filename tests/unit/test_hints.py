@@ -18,6 +18,7 @@ REAL = [
     ("ssh: Could not resolve hostname no.such.host.invalid: Name or service not known", "address in cluster.yml"),
     (("Using a SSH password instead of a key is not possible because Host Key checking is enabled. Please add this "
      "host's fingerprint to your known_hosts file to manage this host."), "not pinned, or has changed"),
+    ("the connection to 10.89.8.102 ended before the task was sent", "sshd running there"),
     ("the connection to 10.89.8.102 broke in the middle of the task", "the next deploy does what is left"),
     ("Missing sudo password", "-K"),
     ("Incorrect sudo password", "refused"),
