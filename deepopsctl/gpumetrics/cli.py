@@ -13,9 +13,14 @@ def main() -> int:
     parser.add_argument("--address", required=True, help="where to listen")
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--interval", type=float, default=10.0, help="seconds between two readings")
-    parser.add_argument("--tls", help="folder with certificates: serve https, to who shows one of the same authority")
+    parser.add_argument("--certificate", help="serve https with it")
+    parser.add_argument("--key", help="the certificate's")
+    parser.add_argument("--authority", help="whose certificates all who ask must have")
     given = parser.parse_args()
+    tls = (given.certificate, given.key, given.authority)
+    if tls != (None, None, None) and not all(tls):
+        parser.error("--certificate, --key and --authority go together")
     sys.path.insert(0, given.libraries)
     from .serving import serve
 
-    return serve(given.address, given.port, given.interval, given.tls)
+    return serve(given.address, given.port, given.interval, tls if all(tls) else None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import sys
 import time
-from typing import Any, Dict, List, Mapping, Optional
+from typing import Any, List, Mapping, Optional, Tuple
 
 import pynvml
 from prometheus_client import CollectorRegistry, Gauge, start_http_server
@@ -15,9 +15,11 @@ from . import health, watched
 _LOOK_AGAIN_S = 30.0
 # a GPU that is being reset is gone for a moment
 _CHANGED_ROUNDS = 3
+# paths of a certificate, its key, and the authority that all who ask must have one of
+Tls = Tuple[str, str, str]
 
 
-def serve(address: str, port: int, interval: float, tls: Optional[str] = None) -> int:
+def serve(address: str, port: int, interval: float, tls: Optional[Tls] = None) -> int:
     """Listens from the beginning: a node without a driver answers that it has none."""
     registry = CollectorRegistry()
     up = Gauge("deepops_gpu_driver_up", "1 where NVIDIA's driver answers and has GPUs.", registry=registry)
@@ -41,14 +43,15 @@ def serve(address: str, port: int, interval: float, tls: Optional[str] = None) -
     return 0
 
 
-def _listen(address: str, port: int, registry: CollectorRegistry, tls: Optional[str]) -> None:
+def _listen(address: str, port: int, registry: CollectorRegistry, tls: Optional[Tls]) -> None:
     """With certificates, which are read once: a renewed one takes a restart."""
     if not tls:
         start_http_server(port, address, registry)
         return
-    names = {"certfile": "node.crt", "keyfile": "node.key", "client_cafile": "authority.crt"}
-    files: Dict[str, Any] = {option: "{}/{}".format(tls, name) for option, name in names.items()}
-    server, _ = start_http_server(port, address, registry, client_auth_required=True, **files)
+    certificate, key, authority = tls
+    server, _ = start_http_server(
+        port, address, registry, certfile=certificate, keyfile=key, client_cafile=authority, client_auth_required=True
+    )
     # in each connection's own thread: one that says nothing would keep all others waiting
     server.socket.do_handshake_on_connect = False
     server.handle_error = _refused

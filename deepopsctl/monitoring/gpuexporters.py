@@ -28,6 +28,11 @@ PROGRAM = f"/usr/local/sbin/{NAME}"
 PORT = 9401
 # Prometheus asks for GPUs this often
 EVERY_S = 15
+_TLS = (
+    f"--certificate={exportertls.CERTIFICATE}",
+    f"--key={exportertls.KEY}",
+    f"--authority={exportertls.AUTHORITY}",
+)
 PORTS = {Exporter.DCGM: DCGM_PORT, Exporter.NVITOP: PORT}
 
 # NVIDIA's library opens devices and may have their modules loaded. Whether it bears the rest no GPU has shown yet.
@@ -98,7 +103,7 @@ def _nvitop(machine: Machine) -> Needs:
             f"--libraries={libraries}",
             f"--address={machine.address}",
             f"--port={PORT}",
-            *([f"--tls={exportertls.FOLDER}"] if machine.is_on(exportertls.SWITCH) else []),
+            *(_TLS if machine.is_on(exportertls.SWITCH) else ()),
         ),
         "Nice=10",
         "MemoryMax=256M",

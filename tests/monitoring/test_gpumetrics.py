@@ -21,6 +21,7 @@ import pytest
 import yaml
 
 from deepopsctl import gpumetrics
+from deepopsctl.monitoring import exportertls, gpuexporters
 from deepopsctl.monitoring.pki import new_authority
 from deepopsctl.wheels import cache_folder, fetch_for
 from tests.driven import wait_until
@@ -84,6 +85,13 @@ class Running:
         raise AssertionError(f"{self.log.read_text(encoding='utf-8')}\n{text}")
 
 
+def certified(folder: Path) -> list[str]:
+    """What a machine's unit says of certificates, for those of a folder of the test's."""
+    settings = {**MACHINE.settings, "gpu_exporter": "nvitop", "gpu_exporter_libraries": ""}
+    unit = gpuexporters.needs(replace(MACHINE, settings=settings)).files[-1].content
+    return [word.replace(exportertls.FOLDER, str(folder)) for word in unit.split() if exportertls.FOLDER in word]
+
+
 @contextmanager
 def running(
     libraries: Path, tmp_path: Path, driver: Path | None, lost: str = "", tls: Path | None = None
@@ -98,7 +106,7 @@ def running(
     environment = {"PATH": os.environ["PATH"], "STANDIN_NVML": str(told), "LD_LIBRARY_PATH": str(driver or tmp_path)}
     above = str(Path(str(gpumetrics.__file__)).parents[1])
     options = ["--libraries", str(libraries), "--address", "127.0.0.1", "--port", str(port), "--interval", "0.2"]
-    options += ["--tls", str(tls)] if tls else []
+    options += certified(tls) if tls else []
     argv = [sys.executable, "-B", "-S", "-c", START.format(above=above), *options]
     with (tmp_path / "log").open("w", encoding="utf-8") as log:
         process = subprocess.Popen(argv, env=environment, stderr=log, text=True)

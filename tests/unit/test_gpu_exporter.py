@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from deepopsctl.gpuexporter import Exporter, ExporterPlan, plan_exporter
+from deepopsctl.gpumetrics import cli
 from deepopsctl.monitoring import gpuexporters, scraping
 from deepopsctl.monitoring.needs import Machine, Needs
 from tests.nodeside import ROOT
@@ -121,12 +122,31 @@ def test_an_ipv6_address_is_written_as_each_exporter_wants_it() -> None:
 @pytest.mark.parametrize("exporter", ["dcgm", "nvitop"])
 def test_an_exporter_speaks_tls_where_the_others_do(exporter: str) -> None:
     options = {
-        "dcgm": "--web-config-file=/etc/prometheus/deepops-tls/exporters.yml",
-        "nvitop": "--tls=/etc/prometheus/deepops-tls",
+        "dcgm": ["--web-config-file=/etc/prometheus/deepops-tls/exporters.yml"],
+        "nvitop": [
+            "--certificate=/etc/prometheus/deepops-tls/node.crt",
+            "--key=/etc/prometheus/deepops-tls/node.key",
+            "--authority=/etc/prometheus/deepops-tls/authority.crt",
+        ],
     }
     units = "".join(file.content for file in gpuexporters.needs(machine(exporter, exporter_tls=True)).files)
 
-    assert options[exporter] in units.split()
+    assert set(options[exporter]) <= set(units.split())
+
+
+@pytest.mark.parametrize("missing", ["certificate", "key", "authority"])
+def test_half_of_what_tls_takes_is_refused_and_never_served_in_clear(
+    missing: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = {"libraries": "/x", "address": "192.0.2.7", "port": "1", "certificate": "c", "key": "k", "authority": "a"}
+    options = [f"--{name}={value}" for name, value in {**given, missing: ""}.items()]
+    monkeypatch.setattr("sys.argv", ["deepops-gpumetrics", *options])
+
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+
+    assert ended.value.code == 2
+    assert "--certificate, --key and --authority go together" in capsys.readouterr().err
 
 
 def test_what_reads_its_certificates_once_restarts_for_others() -> None:
