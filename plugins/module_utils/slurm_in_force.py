@@ -87,13 +87,18 @@ def with_pending(effect):
     return effect
 
 
-def put_back(old, effect, start_timeout):
-    """The old configuration, in force again."""
+def restore(old):
+    """The files as they were before; nothing reads them yet."""
     for path, content in old.items():
         if content is None:
             os.unlink(path)
         else:
             node_files.write(path, content, (0, 0), 0o644, [])
+
+
+def put_back(old, effect, start_timeout):
+    """The old configuration, in force again."""
+    restore(old)
     apply(max(effect, Effect.RECONFIGURE), True, start_timeout)
 
 

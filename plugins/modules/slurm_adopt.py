@@ -35,26 +35,30 @@ actions: {description: What was done., type: list, elements: str, returned: alwa
 changes: {description: The same as data., type: list, elements: dict, returned: always}
 """
 
-import os
-import time
-
-from ansible.module_utils import node_files, node_units, slurm_adoption, slurm_asking, slurm_commands, slurm_running
+from ansible.module_utils import (
+    node_files,
+    node_units,
+    slurm_adoption,
+    slurm_asking,
+    slurm_commands,
+    slurm_files,
+    slurm_in_force,
+    slurm_running,
+)
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.deepops_smoke import slurmtext
+from ansible.module_utils.slurm_in_force import UNIT
 
-UNIT = "slurmctld.service"
 SUFFIX = ".before-deepopsctl"
-# without the file slurmctld does not start where slurm.conf calls for its plugin
-OPTIONAL = ("job_container", "topology")
 TAKE = "`deepopsctl takeover` reads what the running cluster has; then deploy again"
 
 
-def refusals(files, folder):
+def refusals(files, conf):
     """Everything that speaks against it."""
     worked, shown = slurm_asking.ask("scontrol", "show", "config")
     if not worked:
         return ["slurmctld does not answer: %s" % " ".join(shown.split())]
-    text = files[os.path.join(folder, "slurm.conf")]
+    text = files[conf]
     found = slurm_adoption.lost_settings(slurmtext.config(shown), text)
     _worked, nodes = slurm_asking.ask(*slurm_asking.SHOW_NODES)
     _worked, queue = slurm_asking.ask(*slurm_asking.SHOW_JOBS)
@@ -66,14 +70,8 @@ def restart():
     """'' once the restarted slurmctld answers, else why not."""
     slurm_commands.run(["systemctl", "reset-failed", UNIT], 60)
     slurm_commands.run(["systemctl", "restart", UNIT], 120)
-    deadline = time.monotonic() + 120
-    while time.monotonic() < deadline:
-        worked, shown = slurm_asking.ask("scontrol", "ping")
-        if worked and " UP" in shown.upper():
-            return ""
-        if node_units.show([UNIT])[UNIT].get("ActiveState") == "failed":
-            break
-        time.sleep(0.5)
+    if slurm_in_force.controller_answers(120):
+        return ""
     return "slurmctld does not answer: %s" % node_units.last_words(UNIT)
 
 
@@ -88,11 +86,7 @@ def install(module, files):
     error = restart()
     if not error:
         return
-    for path, content in old.items():
-        if content is None:
-            os.unlink(path)
-        else:
-            node_files.write(path, content, (0, 0), 0o644, [])
+    slurm_in_force.restore(old)
     restart()
     module.fail_json(
         msg="Slurm did not accept the new configuration: %s" % error,
@@ -101,21 +95,13 @@ def install(module, files):
 
 
 def main():
-    spec = {"folder": {"type": "path", "default": "/etc/slurm"}}
-    spec.update({"%s_conf" % name: {"required": True} for name in ("slurm", "gres", "cgroup")})
-    spec.update({"%s_conf" % name: {"default": ""} for name in OPTIONAL})
-    module = AnsibleModule(argument_spec=spec, supports_check_mode=True)
-    folder = module.params["folder"]
-    files = {
-        os.path.join(folder, "%s.conf" % name): module.params["%s_conf" % name] for name in ("slurm", "gres", "cgroup")
-    }
-    wanted = {"%s.conf" % name: module.params["%s_conf" % name] for name in OPTIONAL}
-    files.update({os.path.join(folder, name): text for name, text in wanted.items() if text})
-    conf = os.path.join(folder, "slurm.conf")
+    module = AnsibleModule(argument_spec=slurm_files.OPTIONS, supports_check_mode=True)
+    files = slurm_files.files_of(module.params)
+    conf = slurm_files.path_of(module.params, "slurm")
     current = node_files.read(conf)
     if current is None or current.startswith(slurm_running.OURS):
         module.exit_json(changed=False, actions=[], changes=[])
-    found = refusals(files, folder)
+    found = refusals(files, conf)
     if found:
         module.fail_json(msg="the running jobs would be lost, nothing was changed: %s" % "; ".join(found), hint=TAKE)
     if not module.check_mode:

@@ -75,6 +75,7 @@ from ansible.module_utils import (
     node_record,
     slurm_commands,
     slurm_effects,
+    slurm_files,
     slurm_in_force,
     slurm_refusals,
     slurm_running,
@@ -89,26 +90,9 @@ SPEC = {
     "not_yet": {"type": "list", "elements": "str", "default": []},
     "primary": {"type": "bool", "default": True},
     "start_timeout": {"type": "int", "default": 60},
-    "folder": {"type": "path", "default": "/etc/slurm"},
-    "slurm_conf": {"required": True},
-    "gres_conf": {"required": True},
-    "cgroup_conf": {"required": True},
-    "job_container_conf": {"default": ""},
-    "topology_conf": {"default": ""},
+    **slurm_files.OPTIONS,
 }
 CONTAINER = "job_container.conf"
-ALWAYS, WHERE_GIVEN = ("slurm", "gres", "cgroup"), ("job_container", "topology")
-
-
-def path_of(given, name):
-    """Where a configuration file lives."""
-    return os.path.join(given["folder"], "%s.conf" % name)
-
-
-def files_of(given):
-    """{path: text} of the files that are wanted."""
-    names = (*ALWAYS, *(name for name in WHERE_GIVEN if given["%s_conf" % name]))
-    return {path_of(given, name): given["%s_conf" % name] for name in names}
 
 
 def current_texts(files):
@@ -187,7 +171,7 @@ def refusals(module, files, current, found):
 
 def differences(given, files, current):
     """What slurm.conf changes, and whether jobs' folders do."""
-    conf, container = conf_of(files), path_of(given, "job_container")
+    conf, container = conf_of(files), slurm_files.path_of(given, "job_container")
     found = slurm_effects.changes(current[conf], files[conf]) if current[conf] else []
     if current.get(container) and current[container] != files[container]:
         found.append(slurm_effects.Change(CONTAINER, "old", "new", Effect.DRAIN_FIRST))
@@ -197,7 +181,8 @@ def differences(given, files, current):
 def take_away(noted, given):
     """Files of ours that nothing reads any more."""
     entries = []
-    for path in [path_of(given, name) for name in WHERE_GIVEN if not given["%s_conf" % name]]:
+    unwanted = [name for name in slurm_files.WHERE_GIVEN if not given["%s_conf" % name]]
+    for path in [slurm_files.path_of(given, name) for name in unwanted]:
         if (node_files.read(path) or b"").startswith(slurm_running.OURS):
             node_files.take_away(noted, path)
             entries.append(noted.changes[-1])
@@ -207,7 +192,7 @@ def take_away(noted, given):
 def main():
     module = AnsibleModule(argument_spec=SPEC, supports_check_mode=True)
     given = module.params
-    files = files_of(given)
+    files = slurm_files.files_of(given)
     current = current_texts(files)
     dry, conf = module.check_mode or given["verify"], current[conf_of(files)]
     if dry and conf and not conf.encode().startswith(slurm_running.OURS):
