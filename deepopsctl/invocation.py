@@ -175,6 +175,7 @@ def environment(
         "ANSIBLE_MODULE_UTILS": str(plugins / "module_utils"),
         "ANSIBLE_FILTER_PLUGINS": str(plugins / "filter"),
         "ANSIBLE_ACTION_PLUGINS": str(plugins / "action"),
+        "ANSIBLE_CALLBACK_PLUGINS": str(plugins / "callback"),
         "ANSIBLE_ROLES_PATH": str(content / "roles"),
         "ANSIBLE_LOCAL_TEMP": str(private / "tmp"),
         "ANSIBLE_INVENTORY_ENABLED": "yaml",

@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import fcntl
-import functools
 import os
 import signal
 import sys
@@ -79,7 +78,6 @@ def _become_ansible(arguments: list[str]) -> NoReturn:
         sys.argv = [sys.executable.rpartition("/")[0] + "/ansible-playbook", *arguments]
         from ansible.cli.playbook import main as ansible_playbook
 
-        _warm_up()
         ansible_playbook()
         code = 0
     except SystemExit as end:
@@ -90,47 +88,6 @@ def _become_ansible(arguments: list[str]) -> NoReturn:
         # not sys.exit(): atexit functions and `finally` blocks of the parent are not this process's to run ...
         _run_exit_functions()
         os._exit(code if isinstance(code, int) else 0 if code is None else 1)
-
-
-def _warm_up() -> None:
-    """Load once what every worker would load anew: Ansible forks one for each host-task, and they inherit it.
-
-    It is half of what Ansible costs here. Nothing depends on it: what another release of Ansible has moved is
-    loaded where it is needed, as ever.
-    """
-    with contextlib.suppress(Exception):
-        _load_plugins()
-    with contextlib.suppress(Exception):
-        _parse_module_utils()
-
-
-def _load_plugins() -> None:
-    from ansible.plugins import loader
-
-    for jinja in (loader.filter_loader, loader.test_loader):
-        list(jinja.all())
-    for plugins, names in (
-        (loader.action_loader, ("normal", "validate_argument_spec", "assert", "group_by", "set_fact")),
-        (loader.connection_loader, ("ssh",)),
-        (loader.shell_loader, ("sh",)),
-        (loader.become_loader, ("sudo",)),
-        (loader.lookup_loader, ("template",)),
-    ):
-        for name in names:
-            plugins.get(name, class_only=True)
-
-
-def _parse_module_utils() -> None:
-    """To find what a module imports, Ansible parses some sixty files of its own, the same ones for each module."""
-    from ansible.executor import module_common
-
-    # those that the control machine uses itself are nearly all that are sent to nodes
-    parse = functools.cache(module_common._compile_module_ast)
-    for name, module in list(sys.modules.items()):
-        file = getattr(module, "__file__", None)
-        if file and name.startswith("ansible.module_utils."):
-            parse(name, Path(file).read_bytes())
-    module_common._compile_module_ast = parse
 
 
 def _run_exit_functions() -> None:

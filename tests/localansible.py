@@ -55,7 +55,7 @@ def environment(folder: Path, content: Path = ROOT) -> dict[str, str]:
         **{key: value for key, value in os.environ.items() if not key.startswith(("ANSIBLE_", "DEEPOPS"))},
         "ANSIBLE_ACTION_PLUGINS": str(plugins / "action"),
         "ANSIBLE_CALLBACKS_ENABLED": "results",
-        "ANSIBLE_CALLBACK_PLUGINS": str(ROOT / "tests" / "callback"),
+        "ANSIBLE_CALLBACK_PLUGINS": f"{plugins / 'callback'}:{ROOT / 'tests' / 'callback'}",
         "ANSIBLE_CONFIG": str(config),
         "ANSIBLE_FILTER_PLUGINS": str(plugins / "filter"),
         "ANSIBLE_HOME": str(folder / "home"),

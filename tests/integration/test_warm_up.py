@@ -10,19 +10,19 @@ from typing import Any
 
 import pytest
 
-from deepopsctl import supervisor
-from tests.localansible import environment
+from tests.localansible import ROOT, environment, play
 
-# as the supervisor's child does it, in a process of its own: Ansible stays loaded
+WARM_UP = ROOT / "plugins" / "callback" / "warm_up.py"
+# in a process of its own: Ansible stays loaded
 ASK = """
 import json, sys
 from importlib.util import module_from_spec, spec_from_file_location
-spec = spec_from_file_location("supervisor", sys.argv[1])
-supervisor = module_from_spec(spec)
-spec.loader.exec_module(supervisor)
+spec = spec_from_file_location("warm_up", sys.argv[1])
+warm_up = module_from_spec(spec)
+spec.loader.exec_module(warm_up)
 import ansible.cli.playbook
-supervisor._load_plugins()
-supervisor._parse_module_utils()
+warm_up.load_plugins()
+warm_up.parse_module_utils()
 from ansible.executor import module_common
 from ansible.plugins import loader
 print(json.dumps({
@@ -31,6 +31,18 @@ print(json.dumps({
     "parsed": module_common._compile_module_ast.cache_info().currsize,
 }))
 """
+# says in which process it is loaded
+WITNESS = """
+import os
+
+with open({path!r}, "a") as stream:
+    print(os.getpid(), file=stream)
+
+
+class FilterModule:
+    def filters(self):
+        return {{"witness": str}}
+"""
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +50,7 @@ def warm(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What is loaded; called without the guard that keeps a run going when Ansible has moved something."""
     folder: Path = tmp_path_factory.mktemp("warm")
     done = subprocess.run(
-        [sys.executable, "-P", "-c", ASK, supervisor.__file__],
+        [sys.executable, "-P", "-c", ASK, str(WARM_UP)],
         cwd=folder,
         env=environment(folder),
         capture_output=True,
@@ -62,3 +74,16 @@ def test_the_plugins_of_every_task_are_loaded(warm: dict[str, Any], plugin: str)
 
 def test_what_ansible_sends_with_every_module_is_parsed(warm: dict[str, Any]) -> None:
     assert warm["parsed"] > 40
+
+
+def test_a_filter_is_loaded_once_a_run_however_many_workers_use_it(tmp_path: Path) -> None:
+    loaded = tmp_path / "loaded"
+    (tmp_path / "filter").mkdir()
+    (tmp_path / "filter" / "witness.py").write_text(WITNESS.format(path=str(loaded)), encoding="utf-8")
+    tell = {"name": "Tell", "ansible.builtin.debug": {"msg": "{{ 'seen' | witness }}"}}
+    plays = [{"name": "Use it", "hosts": "all", "gather_facts": False, "tasks": [tell, tell]}]
+
+    done = play(tmp_path, plays, {"a": {}, "b": {}}, settings={"ANSIBLE_FILTER_PLUGINS": str(tmp_path / "filter")})
+
+    assert [result.data["msg"] for result in done.results] == ["seen"] * 4
+    assert len(loaded.read_text(encoding="utf-8").splitlines()) == 1

@@ -1,0 +1,66 @@
+"""Loads once what every worker of Ansible would load for itself: one is forked for each host-task.
+
+It is more than half of what Ansible costs on the control machine. Nothing depends on it: what another release of
+Ansible has moved is loaded where it is needed, as ever.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import sys
+from pathlib import Path
+from typing import Any
+
+from ansible.executor import module_common
+from ansible.plugins import loader
+from ansible.plugins.callback import CallbackBase
+
+DOCUMENTATION = """
+name: warm_up
+type: aggregate
+short_description: Plugins and module utilities, loaded once a run
+description: Prints nothing and hears of no result. It works before the first worker is forked.
+"""
+
+ACTIONS = ("normal", "validate_argument_spec", "assert", "group_by", "set_fact")
+
+
+class CallbackModule(CallbackBase):
+    """Ansible asks for this name; being in `callback_plugins` is enough to be called."""
+
+    CALLBACK_VERSION = 2.0
+    CALLBACK_TYPE = "aggregate"
+    CALLBACK_NAME = "warm_up"
+
+    def v2_playbook_on_start(self, playbook: Any) -> None:
+        with contextlib.suppress(Exception):
+            load_plugins()
+        with contextlib.suppress(Exception):
+            parse_module_utils()
+
+
+def load_plugins() -> None:
+    """Filters and tests with all that they import, and what nearly every task uses."""
+    for jinja in (loader.filter_loader, loader.test_loader):
+        list(jinja.all())
+    for plugins, names in (
+        (loader.action_loader, ACTIONS),
+        (loader.connection_loader, ("ssh",)),
+        (loader.shell_loader, ("sh",)),
+        (loader.become_loader, ("sudo",)),
+        (loader.lookup_loader, ("template",)),
+    ):
+        for name in names:
+            plugins.get(name, class_only=True)
+
+
+def parse_module_utils() -> None:
+    """To find what a module imports, Ansible parses some sixty files of its own, the same ones for each module."""
+    # those that the control machine uses itself are nearly all that are sent to nodes
+    parse = functools.cache(module_common._compile_module_ast)
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if file and name.startswith("ansible.module_utils."):
+            parse(name, Path(file).read_bytes())
+    module_common._compile_module_ast = parse
