@@ -125,7 +125,9 @@ def monitored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MonitoredClu
     """A controller and a node (and by a test of ours a second) with Slurm and monitoring, for all tests of that."""
     name = f"{PREFIX}-monitored"
     try:
-        made = fresh_monitored(name, tmp_path_factory.mktemp(name))
+        # what is off unless a site wants it
+        on = "monitoring_job_summaries: true\nmonitoring_job_endings: true\n"
+        made = fresh_monitored(name, tmp_path_factory.mktemp(name), "--compute", "1", settings=on)
         made.deploy()
         yield made
     finally:

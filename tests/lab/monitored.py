@@ -90,10 +90,10 @@ class MonitoredCluster(LabCluster):
         return urllib.request.urlopen(request, timeout=PATIENCE_S)  # noqa: S310 (http, of the lab)
 
 
-def fresh_monitored(name: str, folder: Path) -> MonitoredCluster:
-    """A controller and one node with two simulated GPUs; nothing is deployed."""
-    made = fresh_cluster(name, folder, "--compute", "1", "--gpus", "a100:2", "--monitoring")
-    # what is off unless a site wants it
-    on = "monitoring_job_summaries: true\nmonitoring_job_endings: true\n"
-    edit(made.directory / SETTINGS, "monitoring_enabled: true\n", f"monitoring_enabled: true\n{on}")
+def fresh_monitored(
+    name: str, folder: Path, *options: str, settings: str = "", os: str = "debian13"
+) -> MonitoredCluster:
+    """A new lab with monitoring switched on and lines of a site's settings; nothing is deployed."""
+    made = fresh_cluster(name, folder, *options, "--gpus", "a100:2", "--monitoring", os=os)
+    edit(made.directory / SETTINGS, "---\n", f"---\n{settings}")
     return MonitoredCluster(made.name, made.os, made.directory, made.node_list, made.password_file)

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.lab.harness import PREFIX, SETTINGS, edit, fresh_cluster, lab_down, wait_until
-from tests.lab.monitored import MonitoredCluster
+from tests.lab.harness import PREFIX, SETTINGS, edit, lab_down, wait_until
+from tests.lab.monitored import MonitoredCluster, fresh_monitored
 from tests.lab.smoke import validate
 
 pytestmark = pytest.mark.thorough
@@ -21,13 +21,11 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MonitoredClust
     """Exporters speak TLS, too: of Debian 12 they are other versions."""
     name = f"{PREFIX}-host"
     try:
-        options = ("--compute", "1", "--login", "1", "--gpus", "a100:2", "--monitoring")
-        made = fresh_cluster(name, tmp_path_factory.mktemp(name), *options, os="debian12")
+        folder, on = tmp_path_factory.mktemp(name), "monitoring_exporter_tls: true\n"
+        made = fresh_monitored(name, folder, "--compute", "1", "--login", "1", settings=on, os="debian12")
         edit(made.directory / "cluster.yml", "[login]", "[login, monitoring]")
-        edit(made.directory / SETTINGS, "---\n", "---\nmonitoring_exporter_tls: true\n")
-        found = MonitoredCluster(made.name, made.os, made.directory, made.node_list, made.password_file)
-        found.deploy()
-        yield found
+        made.deploy()
+        yield made
     finally:
         lab_down(name)
 
