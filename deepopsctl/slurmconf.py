@@ -20,6 +20,8 @@ Version = tuple[int, int]
 
 # Between the default weights of two kinds of nodes; slurm.conf's own default is 1.
 WEIGHT_STEP = 100
+# an older slurmd does not know the word, by cgroup.conf(5)
+_CGROUPS_DISABLED_SINCE = (24, 5)
 _NO_FEATURES: Mapping[str, str] = MappingProxyType({})
 
 # Keys that follow from cluster.yml or from detection. A site changes those, not these.
@@ -231,6 +233,16 @@ def gres_lines(node_sets: Iterable[NodeSet], hardware: Mapping[str, NodeHardware
         for gpus, names in alike.items():
             lines += [_line({"NodeName": nodelist.fold(names), **entry}) for entry in slurmgres.conf_entries(gpus)]
     return lines
+
+
+def cgroup_plugin(confinement: str, version: Version) -> str:
+    """CgroupPlugin= of cgroup.conf for what the nodes have (`v1`, `v2`, `auto`, `none`); '' leaves it to slurmd.
+
+    slurmd looks for control groups even where nothing asks for any, and where a container has v1 beside v2 it ends.
+    """
+    if confinement in ("v1", "v2"):
+        return f"cgroup/{confinement}"
+    return "disabled" if confinement == "none" and version >= _CGROUPS_DISABLED_SINCE else ""
 
 
 def parse_version(text: str) -> Version:

@@ -121,6 +121,11 @@ def slurm_site_programs(extra):
     return jobdirectories.site_programs(extra)
 
 
+def slurm_cgroup_plugin(confinement, version):
+    """The plugin that cgroup.conf names; '' for none."""
+    return slurmconf.cgroup_plugin(confinement, slurmconf.parse_version(str(version)))
+
+
 def slurm_version_at_least(version, wanted):
     """Compare `24.11.5-4` with `23.11` by Slurm's release numbering."""
     return slurmconf.parse_version(str(version)) >= slurmconf.parse_version(str(wanted))
@@ -212,6 +217,7 @@ class FilterModule:
             "slurm_foreign_nodes": slurm_foreign_nodes,
             "slurm_addresses": slurm_addresses,
             "slurm_can_be_asked": slurm_can_be_asked,
+            "slurm_cgroup_plugin": slurm_cgroup_plugin,
             "slurm_fetched_files": slurm_fetched_files,
             "slurm_left_alone": slurm_left_alone,
             "slurm_job_map": slurm_job_map,

@@ -9,6 +9,7 @@ import pytest
 from deepopsctl.hardware import NodeHardware
 from deepopsctl.slurmconf import (
     NodeSet,
+    cgroup_plugin,
     format_value,
     gres_lines,
     gres_of,
@@ -321,3 +322,21 @@ class TestSettings:
 )
 def test_reads_slurms_release_from_what_packages_and_daemons_say(text: str, version: tuple[int, int]) -> None:
     assert parse_version(text) == version
+
+
+@pytest.mark.parametrize(
+    ("confinement", "version", "plugin"),
+    [
+        ("v1", (24, 11), "cgroup/v1"),
+        ("v2", (22, 5), "cgroup/v2"),
+        ("auto", (26, 5), ""),
+        ("none", (26, 5), "disabled"),
+        ("none", (24, 5), "disabled"),
+        ("none", (23, 11), ""),
+        ("none", (0, 0), ""),
+    ],
+)
+def test_slurmd_looks_for_no_control_groups_where_none_confine(
+    confinement: str, version: tuple[int, int], plugin: str
+) -> None:
+    assert cgroup_plugin(confinement, version) == plugin
