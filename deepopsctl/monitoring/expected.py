@@ -44,9 +44,9 @@ def everything(machines: Sequence[Machine], rules_folder: Path) -> dict[str, obj
 
 
 def targets(machines: Iterable[Machine]) -> list[dict[str, str]]:
-    """Everything that has to be scraped, with the scrape job it belongs to."""
+    """Everything that has to be scraped, with its scrape job, and its page where an address has several."""
     return [
-        {"node": machine.name, "job": target.exporter, "address": target.address}
+        {"node": machine.name, "job": target.exporter, "address": target.address, "page": target.labels.get("page", "")}
         for machine in machines
         for target in targets_of(machine)
     ]

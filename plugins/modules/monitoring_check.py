@@ -89,7 +89,7 @@ def inputs_of(given: Dict[str, Any]) -> suite.Inputs:
         monitor=given["monitor"],
         judged=given["judged"],
         compute=given["compute"],
-        wanted=[scraped.Wanted(entry["node"], entry["job"], entry["address"]) for entry in expected["targets"]],
+        wanted=[scraped.Wanted(**target) for target in expected["targets"]],
         rules={name: int(count) for name, count in expected["rules"].items()},
         textfiles={
             node: {name: float(age) for name, age in ages.items()} for node, ages in expected["textfiles"].items()

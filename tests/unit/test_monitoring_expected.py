@@ -8,6 +8,7 @@ import yaml
 
 from deepopsctl.monitoring import alertroutes, expected
 from deepopsctl.monitoring.needs import Machine
+from deepopsctl.slurmnative import PAGES
 
 RULES = Path(__file__).resolve().parents[2] / "roles" / "prometheus" / "files" / "rules"
 
@@ -30,6 +31,15 @@ def test_every_machine_has_a_node_exporter_at_its_own_address() -> None:
     for each in CLUSTER:
         assert found[each.name, "node"] == f"{each.address}:9100"
     assert {node for node, job in found if job in ("prometheus", "alertmanager")} == {"mon1"}
+
+
+def test_slurmctlds_pages_are_targets_of_their_own() -> None:
+    native = machine("ctl1", "192.0.2.1", "slurm_controller", settings={"slurm_native": True})
+
+    found = [entry for entry in expected.targets((native,)) if entry["job"] == "slurm"]
+
+    assert {entry["address"] for entry in found} == {"192.0.2.1:6817"}
+    assert [entry["page"] for entry in found] == list(PAGES)
 
 
 def test_text_files_are_expected_where_their_programs_run() -> None:

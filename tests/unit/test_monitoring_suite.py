@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import time
+from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any
 
 from deepopsctl.report.catalogue import catalogue_of
@@ -13,6 +16,7 @@ from tests.nodeside import load
 alerting = load("deepops_monitoring.alerting")
 jobs = load("deepops_monitoring.jobs")
 logged = load("deepops_monitoring.logged")
+scraped = load("deepops_monitoring.scraped")
 session = load("deepops_smoke.session")
 suite = load("deepops_monitoring.suite")
 web = load("deepops_monitoring.web")
@@ -23,8 +27,11 @@ NOWHERE = web.Service("http://127.0.0.1:1", "admin", "opensesame")
 
 class TestAJobInTheMetrics:
     def judged(self, labels: dict[str, str] | None) -> dict[str, str]:
-        check: dict[str, str] = jobs._one("gpu01", labels, "42", WHO, 12.3, 90.0)
+        check: dict[str, str] = jobs._one(self.trial(), "gpu01", labels, "42", WHO, 12.3)
         return check
+
+    def trial(self, **more: bool) -> Any:
+        return jobs.Trial(None, None, "hpc", ("gpu01",), 90.0, **more)
 
     def test_passes_with_its_user_and_account(self) -> None:
         assert self.judged({**WHO, "jobid": "42"})["status"] == "pass"
@@ -37,6 +44,40 @@ class TestAJobInTheMetrics:
 
     def test_that_is_not_there_is_named_with_its_number(self) -> None:
         assert self.judged(None)["message"] == "job 42 ran there for 12 s and is not in the metrics"
+
+    def test_is_asked_for_without_its_use_where_jobs_have_no_control_groups(self) -> None:
+        unmeasured = self.trial(measured=False)
+        assert "deepops_job_cpus" in jobs._question(self.trial(), "42")
+        assert jobs._question(unmeasured, "42") == 'deepops_job_info{jobid="42"}'
+        told = jobs._one(unmeasured, "gpu01", WHO, "42", WHO, 12.3)
+        assert told["status"] == "pass"
+        assert "no control groups" in told["message"]
+
+
+class TestTargets:
+    WANTED = tuple(scraped.Wanted("ctl1", "slurm", "192.0.2.1:6817", page) for page in ("jobs", "nodes"))
+
+    def target(self, page: str, health: str) -> dict[str, Any]:
+        now = datetime.now(UTC).isoformat()
+        labels = {"node": "ctl1", "page": page}
+        url = f"http://192.0.2.1:6817/metrics/{page}"
+        told = {"labels": labels, "scrapePool": "slurm", "health": health, "scrapeUrl": url, "lastScrape": now}
+        return {**told, "lastScrapeDuration": 0.1, "lastError": "" if health == "up" else "refused"}
+
+    def test_at_one_address_are_judged_page_by_page(self) -> None:
+        pages = [self.target("jobs", "down"), self.target("nodes", "up")]
+        found = scraped.look(SimpleNamespace(targets=lambda: pages))
+        told = [scraped._one(wanted, found.get(wanted.key), time.time()) for wanted in self.WANTED]
+
+        assert [check["target"] for check in told] == ["ctl1/slurm/jobs", "ctl1/slurm/nodes"]
+        assert [check["status"] for check in told] == ["fail", "pass"]
+
+    def test_of_a_page_that_nobody_expects_are_told_by_it(self) -> None:
+        found = scraped.look(SimpleNamespace(targets=lambda: [self.target("jobs", "up"), self.target("users", "up")]))
+
+        told = scraped._unexpected("hpc", found, {wanted.key for wanted in self.WANTED})
+
+        assert told["message"] == "not in cluster.yml: ctl1/slurm/users"
 
 
 class TestRunningJobs:

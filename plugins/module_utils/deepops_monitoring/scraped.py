@@ -20,20 +20,21 @@ _MISSED, _MISSED_S = 3, 30.0
 # what a scrape may take of its interval before it is told
 _SLOW = 0.5
 CLOCK_WARN_S, CLOCK_FAIL_S = 1.0, 60.0
-Key = Tuple[str, str]
+Key = Tuple[str, str, str]
 
 
 class Wanted(NamedTuple):
-    """What should be scraped: the node, the job it belongs to, where it answers."""
+    """What should be scraped: the node, the job it belongs to, where it answers, and which of the pages there."""
 
     node: str
     job: str
     address: str
+    page: str = ""
 
     @property
     def key(self) -> Key:
         """What Prometheus tells it apart by."""
-        return self.node, self.job
+        return self.node, self.job, self.page
 
 
 Scraped = Dict[Key, Dict[str, Any]]
@@ -41,7 +42,10 @@ Scraped = Dict[Key, Dict[str, Any]]
 
 def look(prometheus: Prometheus) -> Scraped:
     """What Prometheus scrapes now."""
-    return {(found["labels"].get("node", ""), found["scrapePool"]): found for found in prometheus.targets()}
+    return {
+        (found["labels"].get("node", ""), found["scrapePool"], found["labels"].get("page", "")): found
+        for found in prometheus.targets()
+    }
 
 
 def judge(prometheus: Prometheus, cluster: str, wanted: Sequence[Wanted], judged: Iterable[str]) -> List[Verdict]:
@@ -65,7 +69,7 @@ def judge(prometheus: Prometheus, cluster: str, wanted: Sequence[Wanted], judged
 
 
 def _one(target: Wanted, found: "Mapping[str, Any] | None", now: float) -> Verdict:
-    where = place(target.node, target.job)
+    where = place(*target.key)
     if found is None:
         text = "Prometheus has no such target: {} should be in its list".format(target.address)
         return check(UP, where, FAIL, "not listed", "up", message=text)
@@ -91,7 +95,7 @@ def _one(target: Wanted, found: "Mapping[str, Any] | None", now: float) -> Verdi
 
 def _unexpected(cluster: str, found: Scraped, wanted: "set[Key]") -> Verdict:
     more = [
-        place(node or str(found[node, job].get("scrapeUrl")), job) for node, job in found if (node, job) not in wanted
+        place(key[0] or str(target.get("scrapeUrl")), *key[1:]) for key, target in found.items() if key not in wanted
     ]
     text = "not in cluster.yml: {}".format(names(more)) if more else ""
     return check(MORE, cluster, WARN if more else PASS, len(more), 0, "targets", text)
@@ -144,7 +148,7 @@ def textfiles(prometheus: Prometheus, wanted: Mapping[str, Mapping[str, float]],
     return [_written(node, wanted[node], written, bool(broken.get(node))) for node in here]
 
 
-def _written(node: str, wanted: Mapping[str, float], written: Mapping[Key, float], broken: bool) -> Verdict:
+def _written(node: str, wanted: Mapping[str, float], written: Mapping[Tuple[str, str], float], broken: bool) -> Verdict:
     ages = {name: written.get((node, name)) for name in wanted}
     wrong = ["{} is not there".format(name) for name, age in ages.items() if age is None]
     wrong += [

@@ -118,8 +118,9 @@ def _alerts(inputs: Inputs, services: Services, prometheus: Prometheus, token: s
 
 def _jobs(inputs: Inputs, prometheus: Prometheus, session: Session) -> List[Verdict]:
     """A job on every node; while they run, Slurm's figures and the dashboards' are compared and asked for."""
-    trial = jobs.Trial(prometheus, session, inputs.cluster, inputs.compute, inputs.patience)
     seen = picture.take()
+    measured = seen.config.get("ProctrackType") == "proctrack/cgroup"
+    trial = jobs.Trial(prometheus, session, inputs.cluster, inputs.compute, inputs.patience, measured)
     if not seen.answered:
         silent = [check(jobs.JOB, inputs.cluster, FAIL, "no job", "a job", message=seen.silence)]
         silent += [skip(name, inputs.cluster, "slurmctld does not answer") for name in (jobs.NODES, jobs.COUNT)]
@@ -132,7 +133,8 @@ def _jobs(inputs: Inputs, prometheus: Prometheus, session: Session) -> List[Verd
             with ThreadPoolExecutor(len(held)) as pool:
                 checks += [found for found in pool.map(lambda job: jobs.shown(trial, job), held) for found in found]
         checks += jobs.agree(trial)
-        runs = any(found["name"] == jobs.JOB and found["status"] == PASS for found in checks)
+        # most of what needs a job is about what it uses
+        runs = measured and any(found["name"] == jobs.JOB and found["status"] == PASS for found in checks)
         checks += dashboards.judge(
             prometheus, [query for query in inputs.queries if runs or not query.job], inputs.patience
         )

@@ -1,4 +1,4 @@
-"""Checks of this suite; their targets are NODE/JOB for what Prometheus scrapes, else a node, a file, a dashboard."""
+"""Checks of this suite; their targets are NODE/JOB[/PAGE] for what is scraped, else a node, a file, a dashboard."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ check = partial(checkform.check, SUITE)
 skip = partial(checkform.skipped, SUITE)
 
 
-def place(node: str, job: str) -> str:
-    """What Prometheus scrapes on a node under the name of a job."""
-    return "{}/{}".format(node, job)
+def place(node: str, job: str, page: str = "") -> str:
+    """What Prometheus scrapes on a node under the name of a job; of several pages there, this one."""
+    return "/".join([node, job, page] if page else [node, job])
 
 
 def names(found: Iterable[object], most: int = 8) -> str:
