@@ -90,6 +90,22 @@ class MonitoredCluster(LabCluster):
         return urllib.request.urlopen(request, timeout=PATIENCE_S)  # noqa: S310 (http, of the lab)
 
 
+class Asked:
+    """The cluster's Prometheus as a Source of deepopsctl.monitoring.queries."""
+
+    def __init__(self, cluster: MonitoredCluster) -> None:
+        self._cluster = cluster
+
+    def count(self, text: str) -> int:
+        return len(self._cluster.query(text))
+
+    def label_values(self, selector: str, label: str) -> list[str]:
+        found: list[str] = self._cluster.ask(f"/api/v1/label/{label}/values", PROMETHEUS, **{"match[]": selector})[
+            "data"
+        ]
+        return found
+
+
 def fresh_monitored(
     name: str, folder: Path, *options: str, settings: str = "", os: str = "debian13"
 ) -> MonitoredCluster:

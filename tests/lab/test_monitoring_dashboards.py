@@ -13,7 +13,7 @@ import pytest
 
 from deepopsctl.monitoring.queries import empty_in
 from tests.lab.harness import wait_until
-from tests.lab.monitored import PROMETHEUS, MonitoredCluster
+from tests.lab.monitored import Asked, MonitoredCluster
 from tests.monitoring.replay import TEXTS
 
 TARGETS = "/etc/prometheus/targets/deepops.yml"
@@ -21,22 +21,6 @@ RULE = "/etc/prometheus/rules/trial.yml"
 TEXTFILE = "/var/lib/prometheus/node-exporter/trial.prom"
 REPLAY, PORT = "/srv/replay", 9409
 MOUNT = 'deepops_mount{name="home",path="/home",required="true"} 1'
-
-
-class Asked:
-    """The cluster's Prometheus as a Source of deepopsctl.monitoring.queries."""
-
-    def __init__(self, cluster: MonitoredCluster) -> None:
-        self._cluster = cluster
-
-    def count(self, text: str) -> int:
-        return len(self._cluster.query(text))
-
-    def label_values(self, selector: str, label: str) -> list[str]:
-        found: list[str] = self._cluster.ask(f"/api/v1/label/{label}/values", PROMETHEUS, **{"match[]": selector})[
-            "data"
-        ]
-        return found
 
 
 def line(cluster: str, exporter: str, address: str, node: str) -> str:
