@@ -5,6 +5,7 @@ Packed into the jobs' input: no relative imports but of what is packed with it.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import hashlib
@@ -39,6 +40,9 @@ def base(path: str, wanted: str) -> Result:
     own = os.path.expanduser("~")
     user = os.path.basename(own.rstrip("/"))
     usual = [path, os.path.join(path, user), *([own] if own.startswith(path.rstrip("/") + "/") else [])]
+    # mounts what is mounted at first use; stat() and access() do not, and would judge the empty folder below it
+    with contextlib.suppress(OSError):
+        os.statvfs(path)
     for folder in [wanted] if wanted else usual:
         if os.path.isdir(folder) and os.access(folder, os.W_OK | os.X_OK):
             return {"folder": folder}
