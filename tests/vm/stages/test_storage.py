@@ -274,6 +274,19 @@ def test_jobs_of_one_user_have_temporary_folders_of_their_own(cluster: VmCluster
     assert cluster.root(NODE, "ls /tmp/mine /dev/shm/mine 2>/dev/null || true") == ""
 
 
+def test_a_boot_brings_the_mount_back_before_jobs_start(cluster: VmCluster) -> None:
+    cluster.deepopsctl("node", "drain", NODE, "--reason", "a new kernel", "--wait")
+    cluster.reboot(NODE)
+
+    cluster.deepopsctl("node", "resume", NODE)
+
+    cluster.wait_for_state("idle")
+    said = cluster.user(CONTROLLER, f"srun --quiet -n1 --mem=100M findmnt --noheadings --output FSTYPE {PATH}")
+    assert said == "nfs4"
+    assert mounted(cluster, path=SELDOM) == "autofs systemd-1"
+
+
+# After the boot: a kernel that lost what it has mounted by hand may wait for it at its own end, and this one did.
 def test_an_export_is_narrowed_when_nobody_has_to_keep_it(cluster: VmCluster) -> None:
     server = f"{cluster.addresses[CONTROLLER]}:{SELDOM_EXPORT}"
     cluster.root(NODE, f"mkdir -p {OUTSIDE} && mount -t nfs4 {server} {OUTSIDE} && cat {OUTSIDE}/there")
@@ -308,18 +321,6 @@ def test_an_export_is_narrowed_when_nobody_has_to_keep_it(cluster: VmCluster) ->
     cluster.root(NODE, f"! timeout 120 mount -t nfs4 {server} {OUTSIDE}")
     assert not cluster.holds(CONTROLLER, f"test -e {SELDOM_EXPORT}/new")
     assert cluster.root(CONTROLLER, "systemctl show --property=ActiveEnterTimestampMonotonic nfs-server") == started
-
-
-def test_a_boot_brings_the_mount_back_before_jobs_start(cluster: VmCluster) -> None:
-    cluster.deepopsctl("node", "drain", NODE, "--reason", "a new kernel", "--wait")
-    cluster.reboot(NODE)
-
-    cluster.deepopsctl("node", "resume", NODE)
-
-    cluster.wait_for_state("idle")
-    said = cluster.user(CONTROLLER, f"srun --quiet -n1 --mem=100M findmnt --noheadings --output FSTYPE {PATH}")
-    assert said == "nfs4"
-    assert mounted(cluster, path=SELDOM) == "autofs systemd-1"
 
 
 def test_what_is_withdrawn_stays_under_a_job_and_is_then_served_no_more(cluster: VmCluster) -> None:
