@@ -18,8 +18,7 @@ def test_a_node_is_drained_and_rebooted_and_the_queue_goes_on(cluster: VmCluster
         assert {cluster.job_state(job) for job in queued} == {"PENDING"}
 
     cluster.deepopsctl("node", "drain", NODE, *WHY, "--wait")
-    cluster.reboot(NODE)
-    cluster.wait_for_state("drained")
+    cluster.reboot_drained()
     assert {cluster.job_state(job) for job in queued} == {"PENDING"}
 
     cluster.deepopsctl("node", "resume", NODE)

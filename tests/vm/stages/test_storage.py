@@ -276,7 +276,7 @@ def test_jobs_of_one_user_have_temporary_folders_of_their_own(cluster: VmCluster
 
 def test_a_boot_brings_the_mount_back_before_jobs_start(cluster: VmCluster) -> None:
     cluster.deepopsctl("node", "drain", NODE, "--reason", "a new kernel", "--wait")
-    cluster.reboot(NODE)
+    cluster.reboot_drained()
 
     cluster.deepopsctl("node", "resume", NODE)
 

@@ -66,11 +66,29 @@ class VmCluster(DrivenCluster):
         before = self.root(node, boot)
         self.root(node, "systemctl reboot", ok=False)
         self._hang_up(node)
+        try:
+            wait_until(
+                f"{node} has booted again",
+                lambda: self.holds(node, f'test "$({boot})" != {before}'),
+                self.patience_s,
+            )
+        except AssertionError as late:
+            raise AssertionError(f"{late}; what it wrote last:\n{self._revived(node)}") from late
+
+    def reboot_drained(self) -> None:
+        """Restart the compute node, which is drained, and wait until its slurmd has registered anew.
+
+        Before that slurmctld may not know yet that it was away, and would take it for one that rebooted unexpectedly.
+        """
+        started = f"scontrol --oneliner show node {NODE} | grep -o 'SlurmdStartTime=[^ ]*'"
+        before = self.root(CONTROLLER, started)
+        self.reboot(NODE)
         wait_until(
-            f"{node} has booted again",
-            lambda: self.holds(node, f'test "$({boot})" != {before}'),
+            f"slurmd on {NODE} has registered",
+            lambda: self.holds(CONTROLLER, f'now=$({started}) && test "$now" != {before}'),
             self.patience_s,
         )
+        self.wait_for_state("drained")
 
     def wait_for_ssh(self, node: str) -> None:
         """Wait until a node lets us in."""
@@ -103,6 +121,12 @@ class VmCluster(DrivenCluster):
             lambda: [accounted(self, job) for job in jobs] == ["COMPLETED 0:0"] * len(jobs),
             self.patience_s,
         )
+
+    def _revived(self, node: str) -> str:
+        """The end of the journal of a machine that hung, which runs again afterwards: other tests need it."""
+        self.power_cut(node)
+        self.power_on(node)
+        return self.root(node, "journalctl --boot=-1 --lines=60 --no-pager --output=short-monotonic", ok=False)
 
     def _checked(self, node: str, remote: str, ok: bool) -> str:
         done = self._ssh(node, remote)
