@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 from dataclasses import dataclass, field
-from typing import Dict, Mapping
+from typing import Dict, List, Mapping
 
 from . import slurm
 from .alertmanager import AskError, ask
@@ -14,6 +14,7 @@ from .decide import Decision, Limits, Memory, decide
 from .settings import Settings
 from .slurm import SlurmError
 from .textfile import remove, write
+from .textformat import head, line
 
 NOTHING = Decision({}, (), (), (), {})
 _HELP: Mapping[str, str] = {
@@ -104,10 +105,8 @@ def _tell(what: str) -> None:
 
 def render(values: Mapping[str, int]) -> str:
     """The text of the file."""
-    lines = []
-    for name, value in values.items():
-        kind = "counter" if name.endswith("_total") else "gauge"
-        lines.append("# HELP deepops_alertdrain_{} {}".format(name, _HELP[name]))
-        lines.append("# TYPE deepops_alertdrain_{} {}".format(name, kind))
-        lines.append("deepops_alertdrain_{} {}".format(name, value))
-    return "".join(line + "\n" for line in lines)
+    lines: List[str] = []
+    for key, value in values.items():
+        name, kind = "deepops_alertdrain_" + key, "counter" if key.endswith("_total") else "gauge"
+        lines += [*head(name, kind, _HELP[key]), line(name, {}, value)]
+    return "".join(each + "\n" for each in lines)

@@ -17,8 +17,6 @@ FOLDER = "/etc/prometheus"
 # of root's, for those that run as `prometheus`
 GROUP = "prometheus"
 USER = "admin"
-# who asks exporters where they ask for a password: Prometheus
-SCRAPER = "prometheus"
 # hashing 2^10 times costs a daemon about 0.05 s, once: it remembers who was right
 _ROUNDS = 10
 _STANDARD = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"

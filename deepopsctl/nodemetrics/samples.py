@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Callable, Dict, Iterable, List, Mapping
 
+from .textformat import head, line
+
 GAUGE, COUNTER = "gauge", "counter"
 
 
@@ -46,26 +48,9 @@ def render(metrics: Mapping[str, Metric], samples: Iterable[Sample]) -> str:
     for sample in samples:
         if sample.name not in metrics:
             raise KeyError("{} is none of this collector's metrics".format(sample.name))
-        lines.setdefault(sample.name, []).append(_line(sample))
-    text = []
+        lines.setdefault(sample.name, []).append(line(sample.name, sample.labels, sample.value))
+    text: List[str] = []
     for name in metrics:
         if name in lines:
-            text += ["# HELP {} {}".format(name, _escape(metrics[name].help).replace('\\"', '"'))]
-            text += ["# TYPE {} {}".format(name, metrics[name].type), *lines[name]]
-    return "".join(line + "\n" for line in text)
-
-
-def _line(sample: Sample) -> str:
-    labels = ",".join('{}="{}"'.format(key, _escape(value)) for key, value in sample.labels.items())
-    return "{}{} {}".format(sample.name, "{" + labels + "}" if labels else "", _number(sample.value))
-
-
-def _number(value: float) -> str:
-    # an integer in full: bytes and seconds since 1970 lose digits in %g
-    return str(int(value)) if value == int(value) else repr(float(value))
-
-
-def _escape(text: str) -> str:
-    # node exporter drops a whole file for one byte that is no UTF-8
-    clean = text.encode("utf-8", "replace").decode("utf-8")
-    return clean.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
+            text += [*head(name, metrics[name].type, metrics[name].help), *lines[name]]
+    return "".join(each + "\n" for each in text)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from typing import Dict, Iterator, List, Mapping, Tuple
 
+from .textformat import head, line
+
 # what a text of a person's may add to a label; more says nothing to anybody
 LABEL_LIMIT = 200
-_ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
 
 Labels = Tuple[Tuple[str, str], ...]
 
@@ -83,27 +83,6 @@ def cleaned(text: str) -> str:
 def _lines(family: Family) -> str:
     if not family.samples:
         return ""
-    lines: List[str] = [f"# HELP {family.name} {_help(family.help)}", f"# TYPE {family.name} {family.kind}"]
-    lines += [
-        f"{family.name}{suffix}{_labels(dict(labels))} {number(value)}"
-        for (suffix, labels), value in sorted(family.samples.items())
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def _labels(labels: Mapping[str, str]) -> str:
-    inside = ",".join(f'{name}="{text.translate(_ESCAPES)}"' for name, text in labels.items())
-    return f"{{{inside}}}" if inside else ""
-
-
-def _help(text: str) -> str:
-    return text.replace("\\", "\\\\").replace("\n", "\\n")
-
-
-def number(value: float) -> str:
-    """A value as text: whole numbers without a fraction."""
-    if math.isnan(value):
-        return "NaN"
-    if math.isinf(value):
-        return "+Inf" if value > 0 else "-Inf"
-    return str(int(value)) if value == int(value) and abs(value) < 1e17 else repr(value)
+    samples = sorted(family.samples.items())
+    lines = [line(family.name + suffix, dict(labels), value) for (suffix, labels), value in samples]
+    return "\n".join([*head(family.name, family.kind, family.help), *lines]) + "\n"

@@ -1,0 +1,1 @@
+../nodemetrics/textformat.py
