@@ -15,11 +15,12 @@ def main() -> int:
     parser.add_argument("--interval", type=float, default=10.0, help="seconds between two readings")
     parser.add_argument("--certificate", help="serve https with it")
     parser.add_argument("--key", help="the certificate's")
-    parser.add_argument("--authority", help="whose certificates all who ask must have")
+    parser.add_argument("--authority", help="who made the certificate of whoever asks")
+    parser.add_argument("--client", help="the name that it is for: nobody else is answered")
     given = parser.parse_args()
-    tls = (given.certificate, given.key, given.authority)
-    if tls != (None, None, None) and not all(tls):
-        parser.error("--certificate, --key and --authority go together")
+    tls = (given.certificate, given.key, given.authority, given.client)
+    if tls != (None,) * len(tls) and not all(tls):
+        parser.error("--certificate, --key, --authority and --client go together")
     sys.path.insert(0, given.libraries)
     from .serving import serve
 

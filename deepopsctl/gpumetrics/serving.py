@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import sys
 import time
-from typing import Any, List, Mapping, Optional, Tuple
+from typing import Any, Callable, List, Mapping, Optional, Tuple
 
 import pynvml
 from prometheus_client import CollectorRegistry, Gauge, start_http_server
@@ -15,8 +15,10 @@ from . import health, watched
 _LOOK_AGAIN_S = 30.0
 # a GPU that is being reset is gone for a moment
 _CHANGED_ROUNDS = 3
-# paths of a certificate, its key, and the authority that all who ask must have one of
-Tls = Tuple[str, str, str]
+# how long whoever connected may take to say who it is and what it wants
+_PATIENCE_S = 30.0
+# paths of a certificate, its key and the authority, and the name of the one who is answered
+Tls = Tuple[str, str, str, str]
 
 
 def serve(address: str, port: int, interval: float, tls: Optional[Tls] = None) -> int:
@@ -48,13 +50,28 @@ def _listen(address: str, port: int, registry: CollectorRegistry, tls: Optional[
     if not tls:
         start_http_server(port, address, registry)
         return
-    certificate, key, authority = tls
+    certificate, key, authority, client = tls
     server, _ = start_http_server(
         port, address, registry, certfile=certificate, keyfile=key, client_cafile=authority, client_auth_required=True
     )
     # in each connection's own thread: one that says nothing would keep all others waiting
     server.socket.do_handshake_on_connect = False
+    server.finish_request = _only_to(client, server.finish_request)
     server.handle_error = _refused
+
+
+def _only_to(client: str, answer: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
+    """What is done with a connection, where its certificate is for that name: Python's TLS can't be told to ask."""
+
+    def checked(connection: Any, address: Any) -> None:
+        connection.settimeout(_PATIENCE_S)
+        connection.do_handshake()
+        names = [name for _, name in connection.getpeercert().get("subjectAltName", ())]
+        if client not in names:
+            raise PermissionError("its certificate is for {}".format(", ".join(names) or "nobody"))
+        answer(connection, address)
+
+    return checked
 
 
 def _refused(_request: Any, client: Any) -> None:

@@ -28,11 +28,6 @@ PROGRAM = f"/usr/local/sbin/{NAME}"
 PORT = 9401
 # Prometheus asks for GPUs this often
 EVERY_S = 15
-_TLS = (
-    f"--certificate={exportertls.CERTIFICATE}",
-    f"--key={exportertls.KEY}",
-    f"--authority={exportertls.AUTHORITY}",
-)
 PORTS = {Exporter.DCGM: DCGM_PORT, Exporter.NVITOP: PORT}
 
 # NVIDIA's library opens devices and may have their modules loaded. Whether it bears the rest no GPU has shown yet.
@@ -103,7 +98,7 @@ def _nvitop(machine: Machine) -> Needs:
             f"--libraries={libraries}",
             f"--address={machine.address}",
             f"--port={PORT}",
-            *(_TLS if machine.is_on(exportertls.SWITCH) else ()),
+            *_certified(machine),
         ),
         "Nice=10",
         "MemoryMax=256M",
@@ -114,3 +109,15 @@ def _nvitop(machine: Machine) -> Needs:
     # it reads certificates once, unlike the others
     watched = (*(file.path for file in files), exportertls.AUTHORITY, exportertls.CERTIFICATE, exportertls.KEY)
     return Needs(files=files, units=(Unit(f"{NAME}.service", restart_on=watched, port=PORT),))
+
+
+def _certified(machine: Machine) -> tuple[str, ...]:
+    """Whom it answers, where exporters speak TLS: on every platform the monitoring host alone."""
+    if not machine.is_on(exportertls.SWITCH):
+        return ()
+    return (
+        f"--certificate={exportertls.CERTIFICATE}",
+        f"--key={exportertls.KEY}",
+        f"--authority={exportertls.AUTHORITY}",
+        f"--client={machine.monitoring_host}",
+    )

@@ -89,7 +89,8 @@ def certified(folder: Path) -> list[str]:
     """What a machine's unit says of certificates, for those of a folder of the test's."""
     settings = {**MACHINE.settings, "gpu_exporter": "nvitop", "gpu_exporter_libraries": ""}
     unit = gpuexporters.needs(replace(MACHINE, settings=settings)).files[-1].content
-    return [word.replace(exportertls.FOLDER, str(folder)) for word in unit.split() if exportertls.FOLDER in word]
+    said = ("--certificate=", "--key=", "--authority=", "--client=")
+    return [word.replace(exportertls.FOLDER, str(folder)) for word in unit.split() if word.startswith(said)]
 
 
 @contextmanager
@@ -170,15 +171,17 @@ def test_a_gpu_that_is_lost_from_the_beginning_takes_no_other_along(
     assert known == ["0", "2", "3", "3:0", "3:1"]
 
 
-def test_with_certificates_it_answers_to_machines_of_the_cluster_alone(libraries: Path, tmp_path: Path) -> None:
+def test_with_certificates_it_answers_to_the_monitoring_host_alone(libraries: Path, tmp_path: Path) -> None:
     folder = written(MACHINE, tmp_path / "gpu01")
-    stranger = written(replace(MACHINE, secrets={"authority": new_authority(DAY)}), tmp_path / "stranger")
+    monitoring = written(replace(MACHINE, name=MACHINE.monitoring_host), tmp_path / "monitoring")
+    stranger = replace(MACHINE, name=MACHINE.monitoring_host, secrets={"authority": new_authority(DAY)})
     with running(libraries, tmp_path, driver=None, tls=folder) as program:
         asked = Asked(program.port, folder)
         wait_until("it listens", lambda: program.process.poll() is None and listens(program.port))
 
-        assert asked.answer(folder) == 200
-        for shown in (None, stranger):
+        assert asked.answer(monitoring) == 200
+        # nobody; another cluster's machine of that name; another machine of this one
+        for shown in (None, written(stranger, tmp_path / "stranger"), folder):
             with pytest.raises((ssl.SSLError, ConnectionError)):
                 asked.answer(shown)
         with pytest.raises((http.client.HTTPException, ConnectionError)):
@@ -186,5 +189,5 @@ def test_with_certificates_it_answers_to_machines_of_the_cluster_alone(libraries
             program.text()
         with socket.create_connection(("127.0.0.1", program.port)):
             # who says nothing keeps nobody waiting
-            assert asked.answer(folder) == 200
-        assert "refused 127.0.0.1: " in program.log.read_text(encoding="utf-8")
+            assert asked.answer(monitoring) == 200
+        assert "refused 127.0.0.1: its certificate is for gpu01, 127.0.0.1" in program.log.read_text(encoding="utf-8")

@@ -23,7 +23,9 @@ UNPAIRED = {**DCGM, "version": "1:4.7.0-1"}
 def machine(exporter: str, address: str = "192.0.2.7", **more: object) -> Machine:
     libraries = "/usr/local/lib/deepopsctl/nvitop-exporter-1.7.2"
     settings: dict[str, object] = {"gpu_exporter": exporter, "gpu_exporter_libraries": libraries, **more}
-    return Machine("gpu01", "hpc", frozenset({"nvidia_gpu"}), address, "Debian 12", settings=settings)
+    return Machine(
+        "gpu01", "hpc", frozenset({"nvidia_gpu"}), address, "Debian 12", monitoring_host="ctl1", settings=settings
+    )
 
 
 @pytest.mark.parametrize(
@@ -127,6 +129,7 @@ def test_an_exporter_speaks_tls_where_the_others_do(exporter: str) -> None:
             "--certificate=/etc/prometheus/deepops-tls/node.crt",
             "--key=/etc/prometheus/deepops-tls/node.key",
             "--authority=/etc/prometheus/deepops-tls/authority.crt",
+            "--client=ctl1",
         ],
     }
     units = "".join(file.content for file in gpuexporters.needs(machine(exporter, exporter_tls=True)).files)
@@ -134,19 +137,19 @@ def test_an_exporter_speaks_tls_where_the_others_do(exporter: str) -> None:
     assert set(options[exporter]) <= set(units.split())
 
 
-@pytest.mark.parametrize("missing", ["certificate", "key", "authority"])
+@pytest.mark.parametrize("missing", ["certificate", "key", "authority", "client"])
 def test_half_of_what_tls_takes_is_refused_and_never_served_in_clear(
     missing: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    given = {"libraries": "/x", "address": "192.0.2.7", "port": "1", "certificate": "c", "key": "k", "authority": "a"}
-    options = [f"--{name}={value}" for name, value in {**given, missing: ""}.items()]
+    given = {"certificate": "c", "key": "k", "authority": "a", "client": "n", missing: ""}
+    options = ["--libraries=/x", "--address=192.0.2.7", "--port=1", *(f"--{name}={given[name]}" for name in given)]
     monkeypatch.setattr("sys.argv", ["deepops-gpumetrics", *options])
 
     with pytest.raises(SystemExit) as ended:
         cli.main()
 
     assert ended.value.code == 2
-    assert "--certificate, --key and --authority go together" in capsys.readouterr().err
+    assert "--certificate, --key, --authority and --client go together" in capsys.readouterr().err
 
 
 def test_what_reads_its_certificates_once_restarts_for_others() -> None:
