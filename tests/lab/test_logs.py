@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from tests.driven import wait_until
@@ -40,9 +42,22 @@ def test_a_line_of_a_node_is_found_by_node_and_unit(monitored: MonitoredCluster)
 
     wait_for_lines(monitored, "_HOSTNAME=gpu01 -u probe-unit", {"said by a unit"})
     wait_for_lines(monitored, "_HOSTNAME=gpu01 -t probe", {"said by gpu01"})
-    read = monitored.deepopsctl("logs", "gpu01", "--unit", "probe-unit", "--since", "-1h")
-    assert "said by a unit" in read.stdout
-    assert monitored.deepopsctl("logs", "ctl1", "-u", "probe-unit").stdout == ""
+    asked = ("--unit", "probe-unit", "--since", "-1h")
+    assert "said by a unit" in monitored.deepopsctl("logs", "gpu01", *asked).stdout
+    lines = json.loads(monitored.deepopsctl("logs", "gpu01", *asked, "--json").stdout)["lines"]
+    assert ("gpu01", "probe-unit.service", "said by a unit") in {
+        (line["host"], line["unit"], line["message"]) for line in lines
+    }
+
+
+def test_that_there_is_no_such_line_is_said(monitored: MonitoredCluster) -> None:
+    asked = ("logs", "ctl1,gpu01", "-u", "no-such-unit")
+    none = monitored.deepopsctl(*asked)
+
+    assert (none.stdout, none.stderr) == ("", "ctl1 has no such line of ctl1,gpu01\n")
+    assert json.loads(monitored.deepopsctl(*asked, "--json").stdout) == {
+        "schema": 1, "command": "logs", "ok": True, "collected_on": "ctl1", "lines": [],
+    }  # fmt: skip
 
 
 def test_slurms_own_messages_are_among_them(monitored: MonitoredCluster) -> None:

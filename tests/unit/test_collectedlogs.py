@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import io
+import json
 import shlex
+import sys
 from pathlib import Path
+
+import pytest
 
 from deepopsctl.cli import run
 from deepopsctl.clusterdir import ClusterDir
-from deepopsctl.collectedlogs import Question, log_host, ssh_command
+from deepopsctl.collectedlogs import FIELDS, Question, lines_of, log_host, pass_on, ssh_command
 from deepopsctl.errors import ExitCode
 from deepopsctl.logcollector.places import files_of
 from deepopsctl.nodeselect import select_nodes
@@ -80,3 +85,67 @@ def test_a_node_that_there_is_not_is_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "cluster.yml").write_text(SPEC, encoding="utf-8")
 
     assert run(["-C", str(tmp_path), "logs", "gpu09"]) == ExitCode.INVALID_INPUT
+
+
+def test_objects_are_asked_for_whole_and_with_no_more_than_is_told() -> None:
+    assert Question(lines=2, objects=True).arguments() == [
+        "--lines=2", "--output=json", "--all",
+        "--output-fields=_HOSTNAME,_SYSTEMD_UNIT,SYSLOG_IDENTIFIER,PRIORITY,MESSAGE",
+    ]  # fmt: skip
+
+
+def test_a_line_has_its_time_in_utc_and_what_journald_knows_of_it() -> None:
+    values = ("gpu01", "slurmd.service", "slurmd", "3", "no such user\u2028\u2026")
+    entry = {"__REALTIME_TIMESTAMP": "1795341296123456", **dict(zip(FIELDS.values(), values, strict=True))}
+
+    assert lines_of(json.dumps(entry, ensure_ascii=False).encode() + b"\n") == [
+        {
+            "time": "2026-11-22T09:54:56.123456+00:00",
+            "host": "gpu01",
+            "unit": "slurmd.service",
+            "identifier": "slurmd",
+            "priority": 3,
+            "message": "no such user\u2028\u2026",
+        }
+    ]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [([72, 105, 255], "Hi\ufffd"), (["one", [116, 119, 111]], "one\ntwo"), (None, ""), ("\u2026", "\u2026")],
+    ids=["bytes", "twice", "none", "text"],
+)
+def test_a_message_is_text_however_journalctl_writes_it(given: object, message: str) -> None:
+    (line,) = lines_of(json.dumps({"__REALTIME_TIMESTAMP": "1000000", "MESSAGE": given}).encode())
+
+    assert (line["message"], line["unit"], line["priority"]) == (message, "", None)
+
+
+def test_nothing_makes_no_lines() -> None:
+    assert lines_of(b"") == []
+
+
+@pytest.mark.parametrize(("text", "code"), [("", 0), ("a\nb\n", 0), ("", 255), ("half", 1)])
+def test_what_is_printed_is_passed_on_and_known_to_be_there(text: str, code: int) -> None:
+    out = io.BytesIO()
+
+    done = pass_on([sys.executable, "-c", f"print({text!r}, end=''); exit({code})"], out)
+
+    assert done == (code, bool(text))
+    assert out.getvalue() == text.encode()
+
+
+def test_who_has_read_enough_waits_for_no_more() -> None:
+    class Closed(io.BytesIO):
+        def write(self, _: object) -> int:
+            raise BrokenPipeError
+
+    with pytest.raises(BrokenPipeError):
+        pass_on([sys.executable, "-c", "import time; print('x', flush=True); time.sleep(600)"], Closed())
+
+
+def test_what_has_no_end_makes_no_object(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "cluster.yml").write_text(SPEC, encoding="utf-8")
+
+    assert run(["-C", str(tmp_path), "logs", "gpu01", "--follow", "--json"]) == ExitCode.USAGE
+    assert "--follow has none" in json.loads(capsys.readouterr().out)["errors"][0]["message"]
