@@ -21,6 +21,10 @@ TARGETS_FILE = f"{TARGETS}/deepops.yml"
 # not where the packages keep theirs: a purge of them takes that, and histories are nothing to lose by a switch
 HISTORY = "/var/lib/prometheus/deepops"
 SILENCES = "/var/lib/prometheus/deepops-alertmanager"
+# Where Debian's amtool looks for how to reach Alertmanager, which listens at the machine's own address and asks for a
+# password: root can read it.
+AMTOOL = "/etc/prometheus/amtool.yml"
+_AMTOOL_LOGIN = "/etc/prometheus/deepops-amtool.yml"
 # an address that is not there yet, at boot, is no reason to give up
 _COMES_BACK = ("Restart=always", "RestartSec=5")
 
@@ -101,7 +105,7 @@ def alertmanager(machine: Machine) -> Needs:
     return Needs(
         packages=("prometheus-alertmanager",),
         folders=(Folder(SILENCES, mode="0750", owner="prometheus", group="prometheus"),),
-        files=(web, config, dropin),
+        files=(web, config, *_amtool(machine), dropin),
         units=(
             Unit(
                 "prometheus-alertmanager.service",
@@ -112,6 +116,13 @@ def alertmanager(machine: Machine) -> Needs:
         ),
         problems=routing.problems,
     )
+
+
+def _amtool(machine: Machine) -> tuple[File, ...]:
+    """What lets root silence and look at alerts by amtool without a word more."""
+    found = {"alertmanager.url": f"http://{at(machine.address, ALERTMANAGER_PORT)}/", "http.config.file": _AMTOOL_LOGIN}
+    login = {"basic_auth": {"username": webconfig.USER, "password_file": webconfig.password_file()}}
+    return File(_AMTOOL_LOGIN, HEADER + _yaml(login)), File(AMTOOL, HEADER + _yaml(found))
 
 
 def targets(machine: Machine) -> tuple[Target, ...]:

@@ -90,6 +90,14 @@ def test_nobody_sees_a_page_without_the_password(monitored: MonitoredCluster, po
     assert monitored.status(port, password=monitored.password()) == 200
 
 
+def test_root_of_the_monitoring_host_silences_by_amtool_and_nobody_else(monitored: MonitoredCluster) -> None:
+    made = monitored.root("ctl1", "amtool silence add node=nobody --duration=10m --comment=reboot")
+
+    assert made in monitored.root("ctl1", "amtool silence query")
+    assert not monitored.holds("ctl1", "runuser -u nobody -- amtool silence query")
+    monitored.root("ctl1", f"amtool silence expire {made}")
+
+
 def test_the_password_is_nowhere_that_others_can_read(monitored: MonitoredCluster) -> None:
     password = monitored.password()
     look = f"grep -rlF -e '{password}' /etc /var/lib/prometheus /var/lib/deepopsctl; true"

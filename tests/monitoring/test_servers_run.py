@@ -64,8 +64,9 @@ def command(dropin: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Running:
-    """They run; `logs` is where they say what is wrong."""
+    """They run; `root` has their files, `logs` is where they say what is wrong."""
 
+    root: Path
     logs: Path
 
     def ask(self, port: int, path: str, **given: str) -> Any:
@@ -111,7 +112,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
                 argv = command(moved(file.content, root))
                 process = started.enter_context(subprocess.Popen(argv, stdout=log, stderr=log, cwd=root))
                 started.callback(process.kill)
-        found = Running(logs)
+        found = Running(root, logs)
         wait_until("both answer", lambda: not found.silent(), found=found.said)
         yield found
 
@@ -133,6 +134,23 @@ def test_every_rule_is_loaded_and_an_alert_gets_as_far_as_alertmanager(running: 
         return {each["labels"]["alertname"] for each in running.ask(server.ALERTMANAGER_PORT, "/api/v2/alerts")}
 
     wait_until("Watchdog is there", lambda: "Watchdog" in known(), found=running.said)
+
+
+def test_amtool_finds_alertmanager_and_silences(running: Running, tmp_path: Path) -> None:
+    # root's own comes before the machine's, at whose place a test can't write
+    (tmp_path / ".config" / "prometheus").mkdir(parents=True)
+    (tmp_path / ".config" / "prometheus" / "amtool.yml").symlink_to(f"{running.root}{server.AMTOOL}")
+
+    def amtool(*words: str) -> str:
+        environment = {"HOME": str(tmp_path), "PATH": "/usr/bin", "USER": "root"}
+        return subprocess.run(
+            ["amtool", *words], env=environment, check=True, capture_output=True, text=True, timeout=60
+        ).stdout
+
+    made = amtool("silence", "add", "node=login1", "--duration=1h", "--comment=reboot").strip()
+
+    assert made in amtool("silence", "query")
+    amtool("silence", "expire", made)
 
 
 def test_the_pages_are_closed_without_the_password(running: Running) -> None:

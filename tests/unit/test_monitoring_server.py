@@ -120,3 +120,11 @@ def test_a_limit_of_size_is_set_where_there_is_one() -> None:
     assert "--storage.tsdb.retention.time=1y " in text
     assert "--storage.tsdb.retention.size=100GB " in text
     assert "retention.size" not in file_of(prometheus(), "deepopsctl.conf").content
+
+
+def test_amtool_is_told_where_alertmanager_is_and_not_the_password_itself() -> None:
+    needs = server.alertmanager(HOST)
+    told = yaml.safe_load(file_of(needs, server.AMTOOL).content)
+
+    assert told["alertmanager.url"] == "http://192.0.2.1:9093/"
+    assert PASSWORD not in file_of(needs, server.AMTOOL).content + file_of(needs, told["http.config.file"]).content
