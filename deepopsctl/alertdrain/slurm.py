@@ -13,7 +13,11 @@ PATIENCE_S = 30
 _REASON = re.compile(r"\sReason=(.*?) \[[^@\[\]]*@[^\[\]]*\](?=\s|$)")
 _STATE = re.compile(r"\sState=(\S+)")
 _NAME = re.compile(r"NodeName=(\S+)")
-_UNWELL = frozenset(["DOWN", "FAIL", "ERROR", "UNKNOWN", "INVAL", "INVALID_REG", "NOT_RESPONDING", "POWERED_DOWN"])
+# Of a machine that is away nobody can say whether its alert has ended.
+_UNWELL = frozenset((
+    "DOWN", "FAIL", "ERROR", "UNKNOWN", "INVAL", "INVALID_REG", "NOT_RESPONDING",
+    "REBOOT_ISSUED", "POWERING_DOWN", "POWERED_DOWN", "POWERING_UP",
+))  # fmt: skip
 
 
 class SlurmError(Exception):

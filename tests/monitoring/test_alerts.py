@@ -122,6 +122,13 @@ def test_a_rule_that_does_something_else_fails_its_tests(tmp_path: Path) -> None
     assert "alertname: DiskFull" in done.stdout + done.stderr
 
 
+def test_what_is_shared_is_the_same_for_all_alerts_of_file_systems() -> None:
+    kinds = re.findall(r'fstype[=!]~"(.*?)"', FILES["alerts-storage.yml"])
+
+    assert len(kinds) >= 7
+    assert len({each.removeprefix("tmpfs|ramfs|") for each in kinds}) == 1
+
+
 @OF_ALL
 def test_an_alert_says_what_it_means_and_what_to_do(alert: Alert) -> None:
     told = alert.annotations

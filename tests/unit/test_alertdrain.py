@@ -179,6 +179,8 @@ SHOWN = (
     "NodeName=gpu01 Arch=x86_64 State=IDLE+DRAIN Reason=deepopsctl: alert GpuLost [root@2026-11-22T10:00:00]\n"
     "NodeName=gpu02 State=MIXED Partitions=gpu\n"
     "NodeName=gpu03 State=DOWN*+DRAIN+NOT_RESPONDING Reason=State=IDLE is what I want [alice@2026-11-22T10:00:00]\n"
+    "NodeName=gpu04 State=IDLE+DRAIN+REBOOT_ISSUED Reason=deepopsctl: alert GpuLost : reboot issued "
+    "[root@2026-11-22T10:00:00]\n"
 )
 
 
@@ -200,6 +202,8 @@ class TestSlurmsText:
             "gpu01": Node("gpu01", True, OURS, True),
             "gpu02": Node("gpu02", False, "", True),
             "gpu03": Node("gpu03", True, "State=IDLE is what I want", False),
+            # away: whether its alert has ended nobody can see
+            "gpu04": Node("gpu04", True, f"{OURS} : reboot issued", False),
         }
 
     def test_a_drain_that_is_no_longer_ours_is_not_ended(self, asked: Path) -> None:
