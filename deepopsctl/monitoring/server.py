@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import yaml
 
-from deepopsctl.monitoring import alertroutes, alertrules, scraping, webconfig
+from deepopsctl.monitoring import alertroutes, alertrules, retention, scraping, webconfig
 from deepopsctl.monitoring.listening import at
 from deepopsctl.monitoring.needs import File, Folder, Machine, Needs, Unit
 from deepopsctl.monitoring.systemdunits import started_by
@@ -46,13 +46,13 @@ def prometheus(machine: Machine, targets: str, rules: Mapping[str, str]) -> Need
         # it follows the names of the other files, so these are there before
         validate=("promtool", "check", "config", "%s"),
     )
-    size = str(machine.settings.get("retention_size") or "")
+    kept = retention.kept(machine.settings, HISTORY)
     command = (
+        *kept.before,
         "/usr/bin/prometheus",
         f"--config.file={config.path}",
         f"--storage.tsdb.path={HISTORY}",
-        f"--storage.tsdb.retention.time={machine.settings['retention']}",
-        *([f"--storage.tsdb.retention.size={size}"] if size else []),
+        *kept.arguments,
         f"--web.listen-address={at(machine.address, PROMETHEUS_PORT)}",
         f"--web.external-url=http://{at(machine.address, PROMETHEUS_PORT)}/",
         f"--web.config.file={web.path}",
@@ -65,17 +65,17 @@ def prometheus(machine: Machine, targets: str, rules: Mapping[str, str]) -> Need
             Folder(TARGETS),
             Folder(HISTORY, mode="0750", owner="prometheus", group="prometheus"),
         ),
-        files=(*rule_files, File(TARGETS_FILE, targets), web, password, config, dropin),
+        files=(*rule_files, File(TARGETS_FILE, targets), web, password, config, *kept.files, dropin),
         units=(
             Unit(
                 "prometheus.service",
-                restart_on=(dropin.path,),
+                restart_on=(dropin.path, *(file.path for file in kept.files)),
                 # targets and passwords it sees by itself
                 reload_on=(config.path, f"{RULES}/"),
                 port=PROMETHEUS_PORT,
             ),
         ),
-        problems=tuple(problems),
+        problems=(*problems, *kept.problems),
     )
 
 

@@ -98,6 +98,14 @@ def test_root_of_the_monitoring_host_silences_by_amtool_and_nobody_else(monitore
     monitored.root("ctl1", f"amtool silence expire {made}")
 
 
+def test_the_data_of_prometheus_are_bounded_by_what_its_disk_has(monitored: MonitoredCluster) -> None:
+    (sample,) = monitored.wait_for("prometheus_tsdb_retention_limit_bytes")
+    free = int(monitored.root("ctl1", "df -B1 --output=avail /var/lib/prometheus | tail -n 1"))
+
+    # others write there meanwhile, too
+    assert 0.3 * free < float(sample["value"][1]) < 0.7 * free
+
+
 def test_the_password_is_nowhere_that_others_can_read(monitored: MonitoredCluster) -> None:
     password = monitored.password()
     look = f"grep -rlF -e '{password}' /etc /var/lib/prometheus /var/lib/deepopsctl; true"

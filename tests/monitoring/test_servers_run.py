@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import json
+import shutil
 import subprocess
 import urllib.error
 import urllib.parse
@@ -22,6 +23,7 @@ import pytest
 from deepopsctl.monitoring import nodeexporter, server, targets, validity
 from deepopsctl.monitoring.needs import Machine, Needs, together
 from deepopsctl.monitoring.pki import new_authority
+from deepopsctl.nodeprograms import LIBRARY
 from tests.driven import wait_until
 from tests.roles.content import ROOT
 from tests.unit.test_monitoring_server import HOST, PASSWORD, SETTINGS
@@ -29,7 +31,7 @@ from tests.unit.test_monitoring_server import HOST, PASSWORD, SETTINGS
 RULES = ROOT / "roles" / "prometheus" / "files" / "rules"
 # a loopback address that nobody else listens at: ports are the product's own
 ADDRESS = "127.77.0.1"
-FOLDERS = ("/etc/prometheus", "/var/lib/prometheus")
+FOLDERS = ("/etc/prometheus", "/var/lib/prometheus", LIBRARY)
 MACHINE: Machine = replace(
     HOST,
     groups=frozenset({"slurm_controller", "monitoring"}),
@@ -37,7 +39,7 @@ MACHINE: Machine = replace(
     monitoring_address=ADDRESS,
     # whatever release runs the tests: what all exporters can do
     platform="Debian 12",
-    settings={**SETTINGS, "exporter_tls": True},
+    settings={**SETTINGS, "exporter_tls": True, "retention_size": "40%"},
     secrets={**HOST.secrets, "authority": new_authority(validity.today())},
 )
 
@@ -87,9 +89,16 @@ class Running:
         except OSError:
             return False
 
+    def query(self, promql: str) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.ask(server.PROMETHEUS_PORT, "/api/v1/query", query=promql)["data"]["result"]
+        return found
+
+    def wait_for(self, promql: str) -> list[dict[str, Any]]:
+        wait_until(f"Prometheus knows {promql}", lambda: self.query(promql), found=self.said)
+        return self.query(promql)
+
     def up(self) -> set[str]:
-        found = self.ask(server.PROMETHEUS_PORT, "/api/v1/query", query="up == 1")["data"]["result"]
-        return {sample["metric"]["job"] for sample in found}
+        return {sample["metric"]["job"] for sample in self.query("up == 1")}
 
     def said(self) -> str:
         return "\n".join(path.read_text(errors="replace")[-3000:] for path in self.logs.iterdir())
@@ -105,6 +114,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         path = root / file.path.lstrip("/")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(moved(file.content, root), encoding="utf-8")
+        path.chmod(int(file.mode, 8))
     with ExitStack() as started:
         for file in wanted.files:
             if file.path.endswith(".service.d/deepopsctl.conf"):
@@ -124,6 +134,15 @@ def test_all_of_them_are_scraped_the_exporter_by_tls(running: Running) -> None:
     assert {target["scrapeUrl"] for target in asked if target["scrapePool"] == "node"} == {
         f"https://{ADDRESS}:{nodeexporter.PORT}/metrics"
     }
+
+
+def test_a_share_of_the_disk_is_the_limit_of_prometheus_data(running: Running) -> None:
+    (sample,) = running.wait_for("prometheus_tsdb_retention_limit_bytes")
+    free = shutil.disk_usage(running.root).free
+
+    # others write there meanwhile, too
+    assert 0.3 * free < float(sample["value"][1]) < 0.5 * free
+    assert "40 % of" in running.said()
 
 
 def test_every_rule_is_loaded_and_an_alert_gets_as_far_as_alertmanager(running: Running) -> None:

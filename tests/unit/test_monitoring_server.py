@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
 import bcrypt
+import pytest
 import yaml
 
-from deepopsctl.monitoring import scraping, server, targets, webconfig
+from deepopsctl.monitoring import retention, scraping, server, targets, webconfig
 from deepopsctl.monitoring.needs import File, Machine, Needs
 from tests.unit.test_monitoring_nodeplan import CTL1, GPU01
 
@@ -120,6 +122,55 @@ def test_a_limit_of_size_is_set_where_there_is_one() -> None:
     assert "--storage.tsdb.retention.time=1y " in text
     assert "--storage.tsdb.retention.size=100GB " in text
     assert "retention.size" not in file_of(prometheus(), "deepopsctl.conf").content
+
+
+def test_a_share_of_the_disk_is_told_at_each_start_for_what_is_free_then() -> None:
+    needs = prometheus(replace(HOST, settings={**SETTINGS, "retention_size": "40%"}))
+    words = file_of(needs, "deepopsctl.conf").content.replace("\\\n", "").split()
+    start = words.index(f"ExecStart={retention.LAUNCHER}")
+
+    # systemd's own escapes: there are none
+    assert words[start + 1 : start + 4] == ["40", server.HISTORY, "/usr/bin/prometheus"]
+    assert file_of(needs, retention.LAUNCHER).mode == "0755"
+    assert retention.LAUNCHER in needs.units[0].restart_on
+
+
+@pytest.mark.parametrize("size", ["", "100GB", "1.5TB", "512MiB", "1%", "50%", "100%"])
+def test_sizes_that_prometheus_or_its_launcher_takes_are_taken(size: str) -> None:
+    assert prometheus(replace(HOST, settings={"retention": "1y2w", "retention_size": size})).problems == ()
+
+
+@pytest.mark.parametrize("size", ["100 GB", "100", "0%", "101%", "50 %", "half", "-1GB", "50%; reboot"])
+def test_what_is_neither_a_size_nor_a_share_is_refused(size: str) -> None:
+    (problem,) = prometheus(replace(HOST, settings={**SETTINGS, "retention_size": size})).problems
+
+    assert problem == f"monitoring_retention_size: {size} is neither a size nor a share: write 100GB or 50%"
+
+
+@pytest.mark.parametrize("time", ["90", "90 d", "", "3 months", "d"])
+def test_what_is_no_time_is_refused(time: str) -> None:
+    (problem,) = prometheus(replace(HOST, settings={"retention": time})).problems
+
+    assert problem == f"monitoring_retention: {time} is no time: write 90d, 26w or 1y"
+
+
+def test_the_launcher_counts_what_prometheus_has_already_as_its_own(tmp_path: Path) -> None:
+    needs = prometheus(replace(HOST, settings={**SETTINGS, "retention_size": "40%"}))
+    programs = {
+        "df": "#!/bin/sh\necho '  Avail'\necho 1000\n",
+        "du": "#!/bin/sh\nprintf '500\\t/data\\n'\n",
+        "launch": file_of(needs, retention.LAUNCHER).content,
+    }
+    for name, text in programs.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+        (tmp_path / name).chmod(0o755)
+    argv = [str(tmp_path / "launch"), "40", "/data", "printf", "%s\\n", "--storage.tsdb.path=x y"]
+
+    done = subprocess.run(argv, env={"PATH": f"{tmp_path}:/usr/bin:/bin"}, capture_output=True, text=True, check=True)
+
+    # 40 % of 1500, and 1 so that it is never none
+    assert done.stdout.splitlines() == ["--storage.tsdb.path=x y", "--storage.tsdb.retention.size=601KB"]
+    assert "data may take 601 KB: 40 % of 500 KB that it has and 1000 KB that are free" in done.stderr
 
 
 def test_amtool_is_told_where_alertmanager_is_and_not_the_password_itself() -> None:

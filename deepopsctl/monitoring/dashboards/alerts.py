@@ -98,6 +98,15 @@ SCRAPES = Row(
             queries=(Query(f"sum by (job) (scrape_samples_scraped{cluster()})", "{{job}}"),),
         ),
         TimeSeries(
+            title="Prometheus' data",
+            description="What it has written on disk (not the last hours), and how much that may be.",
+            queries=(
+                Query("prometheus_tsdb_storage_blocks_bytes", "taken"),
+                Query("prometheus_tsdb_retention_limit_bytes", "limit"),
+            ),
+            unit=Unit.BYTES,
+        ),
+        TimeSeries(
             title="Time of asking Slurm",
             description="How long it took to ask slurmctld and slurmdbd for all of Slurm's numbers.",
             queries=(Query(f"max(deepops_slurm_collect_seconds{cluster()})", "seconds"),),

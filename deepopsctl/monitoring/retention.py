@@ -1,0 +1,62 @@
+"""For how long Prometheus keeps what it has seen, and how much of it: its arguments. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from deepopsctl.monitoring.needs import File
+from deepopsctl.nodeprograms import LIBRARY
+from deepopsctl.ours import HEADER
+
+LAUNCHER = f"{LIBRARY}/prometheus-within"
+_TIME = re.compile(r"(?=[0-9])([0-9]+y)?([0-9]+w)?([0-9]+d)?([0-9]+h)?([0-9]+m)?([0-9]+s)?")
+_SIZE = re.compile(r"[0-9]+(\.[0-9]+)?([KMGTP]i?)?B")
+_SHARE = re.compile(r"([1-9][0-9]?|100)%")
+# What others have on the disk is theirs; what Prometheus has is part of what it may have, or its limit would fall with
+# each start. It is never 0, which would be none.
+_LAUNCH = f"""\
+#!/bin/sh
+{HEADER}\
+# Starts Prometheus with a share of what its disk has for it as the limit of its data: it takes sizes alone.
+# prometheus-within PERCENT FOLDER PROGRAM [ARGUMENT...]
+set -eu
+percent=$1 folder=$2
+shift 2
+own=$(du -sk "$folder" | cut -f 1)
+free=$(df -k --output=avail "$folder" | tail -n 1)
+limit=$(((own + free) * percent / 100 + 1))
+echo "data may take $limit KB: $percent % of $own KB that it has and $free KB that are free" >&2
+exec "$@" "--storage.tsdb.retention.size=${{limit}}KB"
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """`before` goes before the program on its command line, `arguments` behind it."""
+
+    before: tuple[str, ...] = ()
+    arguments: tuple[str, ...] = ()
+    files: tuple[File, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+def kept(settings: Mapping[str, object], folder: str) -> Kept:
+    """What `monitoring_retention` and `monitoring_retention_size` say of the data in a folder."""
+    time, size = str(settings["retention"]), str(settings.get("retention_size") or "")
+    share = _SHARE.fullmatch(size)
+    problems = []
+    if not _TIME.fullmatch(time):
+        problems.append(f"monitoring_retention: {time} is no time: write 90d, 26w or 1y")
+    if size and not share and not _SIZE.fullmatch(size):
+        problems.append(f"monitoring_retention_size: {size} is neither a size nor a share: write 100GB or 50%")
+    return Kept(
+        before=(LAUNCHER, share[1], folder) if share else (),
+        arguments=(
+            f"--storage.tsdb.retention.time={time}",
+            *([f"--storage.tsdb.retention.size={size}"] if size and not share else []),
+        ),
+        files=(File(LAUNCHER, _LAUNCH, mode="0755"),) if share else (),
+        problems=tuple(problems),
+    )
