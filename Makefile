@@ -6,6 +6,8 @@ LAB ?= quickstart
 CLUSTER ?= lab-cluster
 SCENARIO ?= default
 OS ?= debian13
+# a shell that forbids them has every program compiled at every start: a tenth of what the tests cost
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help tools tools-test tools-vm box vms vms-down vm-daemons-down venv quickstart quickstart-down test test-thorough molecule lint types unit lab-tests test-vm test-vm-down bench bench-monitoring clean

@@ -69,7 +69,6 @@ def environment(folder: Path, content: Path = ROOT) -> dict[str, str]:
         "ANSIBLE_ROLES_PATH": str(content / "roles"),
         "DEEPOPS_TEST_RESULTS": str(folder / "results.jsonl"),
         "LC_ALL": "C.UTF-8",
-        "PYTHONDONTWRITEBYTECODE": "1",
     }
 
 

@@ -108,6 +108,7 @@ def test_nodes_that_have_less_than_slurm_was_told_are_named_in_its_words(battere
     assert_heals(battered)
 
 
+@pytest.mark.thorough
 def test_a_slurmd_that_missed_the_configuration_is_restarted_under_its_job(battered: LabCluster) -> None:
     with running_job(battered, "gpu02"):
         battered.root("gpu02", "echo '# an older one' >> /run/slurm/conf/slurm.conf")
@@ -137,6 +138,7 @@ def test_a_node_that_slurm_took_out_for_a_restart_serves_again_and_one_that_a_pe
     assert_heals(battered)
 
 
+@pytest.mark.thorough
 def test_an_accounting_daemon_that_hangs_is_named_and_no_row_is_lost(battered: LabCluster) -> None:
     pid = "$(systemctl show --property MainPID --value slurmdbd)"
     with running_job(battered, "gpu01"):

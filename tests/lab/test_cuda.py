@@ -17,7 +17,7 @@ import pytest
 from tests.lab.aptrepo import ARCHITECTURE, Signer, Stub, build, serve, signers
 from tests.lab.harness import PREFIX, LabCluster, fresh_cluster, lab_down
 
-pytestmark = pytest.mark.without_slurm
+pytestmark = [pytest.mark.without_slurm, pytest.mark.thorough]
 
 SOURCE = "/etc/apt/sources.list.d/deepopsctl-nvidia-cuda.sources"
 MODULES = "/opt/deepopsctl/modulefiles/cuda"
@@ -246,7 +246,6 @@ def test_the_container_toolkit_is_of_one_version_and_stays_so(cluster: LabCluste
     assert cluster.root(COMPUTE, "systemctl --failed --no-legend") == ""
 
 
-@pytest.mark.thorough
 @pytest.mark.usefixtures("deploys")
 def test_a_module_file_that_was_edited_is_mended_and_what_is_off_the_list_goes(
     cluster: LabCluster, wish: dict[str, object]

@@ -239,7 +239,9 @@ def _watch(secret: bytes, seen: list[str], looked: list[int], done: threading.Ev
                     seen.append(f"{process / name}: {text!r}")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.thorough), signal.SIGKILL]
+)
 def test_an_interrupted_run_is_finished_by_the_next(ssh_lab: SshLab, number: signal.Signals) -> None:
     arguments = [
         DEEPOPSCTL,
