@@ -15,7 +15,12 @@ _ANY = Platform("")
 
 def expected_on(mounts: Iterable[Mount], host: str, addresses: Mapping[str, str]) -> list[dict[str, object]]:
     """The entries of one machine, as the module on it takes them."""
-    return [_expected(mount, host, addresses) for mount in mounts if host in mount.nodes]
+    return [
+        # a server holds users to a quota also where it has no mount of its own
+        {**_expected(mount, host, addresses), "only_quota": host not in mount.nodes}
+        for mount in mounts
+        if host in mount.nodes or served([mount], host)
+    ]
 
 
 def wanted_on(mounts: Sequence[Mount], among: Iterable[str], addresses: Mapping[str, str]) -> list[dict[str, object]]:

@@ -30,10 +30,10 @@ storage:
 ADDRESSES = {"ctl1": "10.0.0.1"}
 
 
-def declared(folder: Path) -> tuple[Mount, ...]:
+def declared(folder: Path, text: str = SPEC) -> tuple[Mount, ...]:
     """As the inventory hands it on."""
     path = folder / "cluster.yml"
-    path.write_text(SPEC, encoding="utf-8")
+    path.write_text(text, encoding="utf-8")
     return from_variable(variable(load_spec(path).storage))
 
 
@@ -53,6 +53,17 @@ def test_the_server_expects_its_own_folder(tmp_path: Path) -> None:
 
     assert (home.source, home.fstype, home.served_here) == ("/srv/home", "none", True)
     assert home.quota["users"] == {"ada": [0, 1024**2, 0, 0]}
+
+
+def test_a_server_without_a_mount_of_its_own_has_its_quota_judged_and_nothing_else(tmp_path: Path) -> None:
+    home = declared(tmp_path, SPEC.replace('nodes: "ctl1,gpu[01-02]", ', ""))[:1]
+
+    (at_server,) = inputs.expected(expected_on(home, "ctl1", ADDRESSES))
+
+    assert at_server.only_quota
+    assert at_server.quota["users"] == {"ada": [0, 1024**2, 0, 0]}
+    assert not inputs.expected(expected_on(home, "gpu01", ADDRESSES))[0].only_quota
+    assert [entry["nodes"] for entry in wanted_on(home, ["ctl1", "gpu01", "gpu02"], ADDRESSES)] == [["gpu01", "gpu02"]]
 
 
 def test_a_machine_without_storage_expects_nothing(tmp_path: Path) -> None:

@@ -254,6 +254,17 @@ class TestANode:
 
         assert (checks[look.QUOTA]["status"], checks[look.QUOTA]["message"]) == (status, message)
 
+    def test_of_a_server_without_a_mount_of_its_own_only_the_quota_is_told(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(limits, "differences", lambda wanted: [])
+        wanted = entry(tmp_path / "none", fstype="none", quota={"kind": "user"}, only_quota=True)
+
+        checks, seen = looked([wanted], TABLE, writes=True)
+
+        assert {name: check["status"] for name, check in checks.items()} == {look.QUOTA: "pass"}
+        assert seen == {}
+
     def test_a_file_system_that_can_have_no_quotas_is_told(self, tmp_path: Path) -> None:
         """The folder of this test is on one without, or on a kernel that was not told to count."""
         quota = {"name": "data", "path": str(tmp_path), "kind": "user", "grace": 0, "default": [0, 1, 0, 0]}

@@ -25,6 +25,8 @@ class Expected(NamedTuple):
     user_writable: str = ""
     # what the server has to hold users to; only there
     quota: Mapping[str, Any] = {}
+    # the server, where it has nothing mounted itself
+    only_quota: bool = False
 
     @property
     def read_only(self) -> bool:

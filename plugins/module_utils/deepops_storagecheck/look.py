@@ -73,6 +73,9 @@ class _Entry:
     def examine(self) -> Optional[Seen]:
         """The entry's checks; None where trials would be in vain, or would fill another file system."""
         entry = self.entry
+        if entry.only_quota:
+            self._quota()
+            return None
         # one that is mounted at first use is mounted by this; and one that hangs is noticed
         first = self.node.attempt(lambda: acts.answers(entry.path + "/."))
         table = self.node.mounted()
