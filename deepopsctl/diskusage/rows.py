@@ -25,13 +25,17 @@ class Project:
 
 @dataclass(frozen=True)
 class FileSystem:
-    """One mounted file system; `quota` is what its quotas count: `user`, `project` or '' for none that we know of."""
+    """One mounted file system; `quota` is what its quotas count: `user`, `project` or '' for none that we know of.
+
+    `mounted`: its path is a mount point, and without that another file system would be asked.
+    """
 
     name: str
     path: str
     type: str
     quota: str = ""
     projects: Tuple[Project, ...] = ()
+    mounted: bool = False
 
 
 @dataclass(frozen=True)
@@ -97,4 +101,5 @@ def load(path: str) -> Config:
 
 def _file_system(given: Dict[str, Any]) -> FileSystem:
     projects = tuple(Project(**each) for each in given.get("projects", ()))
-    return FileSystem(given["name"], given["path"], given["type"], given.get("quota", ""), projects)
+    quota, mounted = given.get("quota", ""), bool(given.get("mounted", False))
+    return FileSystem(given["name"], given["path"], given["type"], quota, projects, mounted)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -35,6 +36,11 @@ class UnansweredError(Exception):
 def ask(where: FileSystem, person: Person) -> List[Row]:
     """The rows of one file system."""
     rows = []
+    with contextlib.suppress(OSError):
+        # mounts what is mounted at first use, as stat(), quota and getxattr() do not
+        os.statvfs(where.path)
+    if where.mounted and not is_mounted(where.path):
+        return [Row(where.name, where.path, USER, person.name, problem="it is not mounted here")]
     if where.quota != PROJECT:
         rows.append(_row(where, where.path, USER, person.name, lambda: _of_user(where, person)))
         if not rows[0].source and not rows[0].problem:
@@ -150,6 +156,14 @@ def whole_mount(path: str, table: str = "/proc/self/mountinfo") -> str:
             if fields[2] == number and fields[3] == "/":
                 return fields[4]
     return path
+
+
+def is_mounted(path: str, table: str = "/proc/self/mountinfo") -> bool:
+    """Whether more is at a path than what waits for its first use."""
+    wanted = path.replace("\\", "\\134").replace(" ", "\\040")
+    with open(table, encoding="utf-8", errors="surrogateescape") as stream:
+        halves = [line.partition(" - ")[::2] for line in stream]
+    return any(left.split(" ")[4] == wanted and right.split(" ")[0] != "autofs" for left, right in halves)
 
 
 def _lfs(whose: List[str], path: str) -> Usage:

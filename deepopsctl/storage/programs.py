@@ -13,6 +13,7 @@ from deepopsctl import diskusage, scratchpurge
 from deepopsctl.diskusage.rows import CONFIG
 from deepopsctl.nodeprograms import program
 from deepopsctl.storage.model import Mount, NodeFile, StorageType
+from deepopsctl.storage.nfs import split_source
 from deepopsctl.storage.purge import PROGRAM, files, purges_on
 from deepopsctl.storage.quota import QuotaKind, quota_of
 
@@ -59,6 +60,8 @@ def _reported(mount: Mount, host: str) -> dict[str, object]:
         # where it is served it is a folder like others
         "type": StorageType.LOCAL.value if mount.server == host else mount.type.value,
         "quota": quota.kind.value if quota else "",
+        # what is served from the very folder that the others mount it at is no mount there
+        "mounted": not (mount.server == host and split_source(mount.source)[1] == mount.path),
     }
     if quota and quota.projects:
         found["projects"] = [{"name": each.name, "path": f"{mount.path}/{each.path}"} for each in quota.projects]

@@ -107,6 +107,8 @@ def test_scratch_that_is_not_mounted_is_not_purged(cluster: LabCluster) -> None:
         said = cluster.root("ctl1", f'python3 -Bc "{LATER}" --apply 2>&1', ok=False)
 
         assert "/scratch is not mounted" in said
+        (row,) = json.loads(cluster.user("ctl1", "diskusage_report --json", ok=False))["rows"]
+        assert row["problem"] == "it is not mounted here"
         assert cluster.holds("ctl1", "test -e /scratch/hidden/file")
     finally:
         cluster.root("ctl1", "rm -r /scratch/hidden; systemctl start scratch.mount")

@@ -160,6 +160,30 @@ def test_a_folder_bound_elsewhere_is_asked_for_where_its_file_system_is(tmp_path
     assert sources.whole_mount(str(tmp_path), str(table)) == str(tmp_path)
 
 
+def test_what_is_not_mounted_is_said_and_no_other_file_system_is_asked_in_its_place(
+    tools: Tools, tmp_path: Path
+) -> None:
+    tools.add("quota", QUOTA)
+    data = FileSystem("data", str(tmp_path), "local", "user", (Project("prof", str(tmp_path)),), mounted=True)
+
+    (row,) = ask(data, ALICE)
+    (there, *_) = ask(FileSystem("proc", "/proc", "local", mounted=True), ALICE)
+
+    assert (row.path, row.who, row.problem) == (str(tmp_path), "alice", "it is not mounted here")
+    assert (there.kind, there.source, there.problem) == ("whole", "df", "")
+
+
+def test_what_only_waits_for_its_first_use_is_not_mounted(tmp_path: Path) -> None:
+    table = tmp_path / "mountinfo"
+    waits = "30 22 0:30 / /by\\040use rw - autofs systemd-1 rw,fd=40\n"
+    table.write_text(waits)
+    assert not sources.is_mounted("/by use", str(table))
+
+    table.write_text(waits + "31 30 0:31 / /by\\040use rw,noatime shared:9 - nfs4 filer:/vol/1 rw,vers=4.2\n")
+    assert sources.is_mounted("/by use", str(table))
+    assert not sources.is_mounted("/by", str(table))
+
+
 def test_says_where_a_quota_is_set_and_nobody_answers(tools: Tools) -> None:
     tools.add("quota", QUOTA_NONE)
 

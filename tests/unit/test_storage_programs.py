@@ -35,19 +35,29 @@ def test_a_node_that_mounts_something_has_the_report() -> None:
     assert found["/usr/local/bin/diskusage_report"].mode == "0755"
     assert not any("purge" in path for path in found)
     assert json.loads(found["/etc/deepopsctl/diskusage.json"].content)["filesystems"] == [
-        {"name": "home", "path": "/home", "type": "nfs", "quota": "user"},
+        {"name": "home", "path": "/home", "type": "nfs", "quota": "user", "mounted": True},
         {
             "name": "project",
             "path": "/project",
             "type": "nfs",
             "quota": "project",
+            "mounted": True,
             "projects": [
                 {"name": "def-prof", "path": "/project/def-prof"},
                 {"name": "prof-b", "path": "/project/rrg/prof-b"},
             ],
         },
-        {"name": "scratch", "path": "/scratch", "type": "nfs", "quota": "user"},
+        {"name": "scratch", "path": "/scratch", "type": "nfs", "quota": "user", "mounted": True},
     ]
+
+
+@pytest.mark.parametrize(("path", "mounted"), [("/home", True), ("/srv/home", False)])
+def test_a_server_knows_whether_its_own_folder_is_mounted_anywhere(path: str, mounted: bool) -> None:
+    text = HOME.replace("path: /home", f"path: {path}\n    nodes: all")
+
+    (home,) = json.loads(texts("nfs1", text)["/etc/deepopsctl/diskusage.json"].content)["filesystems"]
+
+    assert (home["path"], home["type"], home["mounted"]) == (path, "local", mounted)
 
 
 def test_one_machine_has_the_purge_and_its_timer() -> None:
