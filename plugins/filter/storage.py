@@ -72,6 +72,13 @@ def storage_untold(names, hostvars):
     return [name for name in names if not _is_done(hostvars[name])]
 
 
+def storage_strays(names, hostvars, addresses):
+    """NFS that nodes have mounted by other means than ours, by what they said in this run."""
+    told = ((name, stray) for name in names for stray in (hostvars[name].get("storage_result") or {}).get("strays", ()))
+    # with version 3 the kernel does not say by which address
+    return [{**stray, "node": name, "client": stray["client"] or addresses.get(name, "")} for name, stray in told]
+
+
 def _is_done(host):
     # what its last gate said may have been of another component
     if "deepops_storage_done" in host.get("group_names", ()):
@@ -92,5 +99,6 @@ class FilterModule:
             "storage_quotas": storage_quotas,
             "storage_rdma": storage_rdma,
             "storage_steps": storage_steps,
+            "storage_strays": storage_strays,
             "storage_untold": storage_untold,
         }

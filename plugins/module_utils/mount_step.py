@@ -79,6 +79,7 @@ class Step:
         )
         self.kept = {}
         self.failed = {}
+        self.strays = []
 
     @property
     def dry(self):

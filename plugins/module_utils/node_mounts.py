@@ -45,14 +45,38 @@ def parse_table(text):
     return found
 
 
+def strays(text, ours):
+    """NFS that is mounted neither at these paths nor below them: somebody else's, as the kernel's table has it.
+
+    Of version 3 the kernel does not say by which address the node speaks.
+    """
+    found = []
+    for line in text.splitlines():
+        left, _separator, right = line.partition(" - ")
+        fields, rest = left.split(" "), right.split(" ")
+        if len(fields) < 5 or len(rest) < 3 or rest[0] not in ("nfs", "nfs4"):
+            continue
+        path, options = _unescape(fields[4]), dict(word.partition("=")[::2] for word in rest[2].split(","))
+        if not any(path == each or path.startswith(each + "/") for each in ours):
+            export = "/" + _unescape(rest[1]).partition(":/")[2]
+            server, client = options.get("addr", ""), options.get("clientaddr", "")
+            found.append({"path": path, "export": export, "server": server, "client": client})
+    return found
+
+
 def _unescape(text):
     return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), text)
 
 
+def table():
+    """The kernel's own, as it is now."""
+    with open(TABLE, encoding="utf-8", errors="surrogateescape") as stream:
+        return stream.read()
+
+
 def mounted():
     """What is mounted now."""
-    with open(TABLE, encoding="utf-8", errors="surrogateescape") as stream:
-        return parse_table(stream.read())
+    return parse_table(table())
 
 
 def parse_unit(text):

@@ -27,6 +27,24 @@ options:
   rdma: {description: "Whether to listen on RDMA, too.", type: bool, default: false}
   keep: {description: Whether what is no longer wanted stays for now., type: bool, default: false}
   untold: {description: Nodes that may still have it mounted., type: list, elements: str, default: []}
+  told:
+    description: Addresses of the nodes that have unmounted what is no longer wanted.
+    type: list
+    elements: str
+    default: []
+  strays:
+    description:
+      - NFS that nodes have mounted by other means than ours. With a client that the server knows of, these are
+        warned of where they lose an export; it goes all the same.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      node: {description: The node., type: str, required: true}
+      path: {description: Where., type: str, required: true}
+      export: {description: The server's folder., type: str, required: true}
+      server: {description: The server's address., type: str, required: true}
+      client: {description: The node's own address., type: str, required: true}
 author: deepopsctl
 """
 
@@ -51,7 +69,15 @@ kept:
 import os
 import subprocess
 
-from ansible.module_utils import nfs_lines, node_changes, node_failure, node_files, node_record, node_units
+from ansible.module_utils import (
+    nfs_holders,
+    nfs_lines,
+    node_changes,
+    node_failure,
+    node_files,
+    node_record,
+    node_units,
+)
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.node_failure import run
 
@@ -59,6 +85,7 @@ SETTINGS = "/etc/nfs.conf.d/deepopsctl.conf"
 UNIT = "nfs-server.service"
 THREADS, PORTS = "/proc/fs/nfsd/threads", "/proc/fs/nfsd/portlist"
 RDMA_PORT = 20049
+ANSWER_S = 10
 
 
 class Step:
@@ -88,6 +115,8 @@ def make_folders(step):
 def write_exports(step):
     """The file; whether the server has to read it."""
     wide, untold = nfs_lines.closing(step.before, step.lines), step.wanted["untold"]
+    if wide and not step.wanted["keep"]:
+        warn_of_holders(step)
     if wide and (step.wanted["keep"] or untold):
         step.lines.update(wide)
         step.kept = [] if step.wanted["keep"] else sorted(wide)
@@ -97,6 +126,25 @@ def write_exports(step):
     if not step.lines:
         return node_files.take_away(step.noted, nfs_lines.EXPORTS)
     return bool(node_files.ensure(step.noted, nfs_lines.EXPORTS, nfs_lines.text_of(step.lines).encode("utf-8")))
+
+
+def warn_of_holders(step):
+    """Who loses something that is mounted, by what can be known; one that is none of the nodes can't be told."""
+    strays = nfs_holders.of_nodes(step.wanted["strays"], addresses())
+    others = [
+        holder
+        for holder in nfs_holders.of_kernel() + nfs_holders.of_mountd()
+        if holder.address not in step.wanted["told"]
+    ]
+    for folder, holders in nfs_holders.losing(step.before, step.lines, strays + others).items():
+        for holder in holders:
+            step.module.warn(nfs_holders.sentence(folder, holder))
+
+
+def addresses():
+    """This machine's."""
+    worked, said = node_failure.tried(["hostname", "--all-ip-addresses"], ANSWER_S)
+    return said.split() if worked else []
 
 
 def is_in_force(step):
@@ -203,6 +251,13 @@ def main():
             "rdma": {"type": "bool", "default": False},
             "keep": {"type": "bool", "default": False},
             "untold": {"type": "list", "elements": "str", "default": []},
+            "told": {"type": "list", "elements": "str", "default": []},
+            "strays": {
+                "type": "list",
+                "elements": "dict",
+                "default": [],
+                "options": {key: {"required": True} for key in ("node", "path", "export", "server", "client")},
+            },
         },
         supports_check_mode=True,
     )

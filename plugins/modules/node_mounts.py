@@ -66,12 +66,21 @@ RETURN = r"""
 changes: {description: What was done., type: list, elements: dict, returned: always}
 kept: {description: Names of the mounts that had to stay as they are., type: list, elements: str, returned: always}
 serves: {description: Whether this node has exports of ours., type: bool, returned: always}
+strays: {description: NFS that is mounted by other means than ours., type: list, elements: dict, returned: always}
 """
 
 import base64
 import os
 
-from ansible.module_utils import mount_change, nfs_lines, node_failure, node_files, node_record, node_units
+from ansible.module_utils import (
+    mount_change,
+    nfs_lines,
+    node_failure,
+    node_files,
+    node_mounts,
+    node_record,
+    node_units,
+)
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.mount_step import InUseError, Step, automount_of, drop_unit, file_of, systemctl, text_of
 
@@ -135,6 +144,7 @@ def start_timers(step):
 
 def converge(step):
     """Everything in its order: what goes, files, mounts, and files that nothing needs any more."""
+    step.strays = find_strays(step)
     remove_unwanted(step)
     write_files(step)
     for mount in step.wanted["mounts"]:
@@ -147,6 +157,13 @@ def converge(step):
     if not step.dry:
         systemctl("daemon-reload")
         record(step)
+
+
+def find_strays(step):
+    """Before anything goes: what is ours is known by its units."""
+    units = [path for path in step.owned["files"] if path.endswith(".mount")]
+    ours = [path_of(text_of(path) or "") for path in units] + [mount["path"] for mount in step.wanted["mounts"]]
+    return node_mounts.strays(node_mounts.table(), [path for path in ours if path])
 
 
 def record(step):
@@ -216,6 +233,7 @@ def finish(step):
         "diff": noted.diffs,
         "kept": sorted(step.kept),
         "serves": os.path.exists(nfs_lines.EXPORTS),
+        "strays": step.strays,
     }
     required = [mount["name"] for mount in step.wanted["mounts"] if mount["required"]]
     missing = {name: why for name, why in step.failed.items() if name in required}

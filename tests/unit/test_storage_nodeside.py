@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -17,6 +17,7 @@ from tests import nodeside
 from tests.unit.test_storage_nodeplan import ADDRESSES, mounts, plan
 from tests.unit.test_storage_spec import WHOLE
 
+nfs_holders = nodeside.load("nfs_holders")
 nfs_lines = nodeside.load("nfs_lines")
 node_mounts = nodeside.load("node_mounts")
 node_idle = nodeside.load("node_idle")
@@ -244,13 +245,17 @@ class TestServing:
         assert not nfs_lines.has_all(shown, {"/a": "/a 192.0.2.9(rw)"})
         assert not nfs_lines.has_all("", {"/b": "/b 192.0.2.0/24(rw)"})
 
-    def test_an_export_stays_for_nodes_that_were_not_told(self) -> None:
+    @pytest.fixture
+    def filters(self) -> Any:
         path = CHECK.parents[3] / "plugins" / "filter" / "storage.py"
         loader = SourceFileLoader("storage_filters", str(path))
         spec = importlib.util.spec_from_loader(loader.name, loader)
         assert spec
-        filters = importlib.util.module_from_spec(spec)
-        loader.exec_module(filters)
+        module = importlib.util.module_from_spec(spec)
+        loader.exec_module(module)
+        return module
+
+    def test_an_export_stays_for_nodes_that_were_not_told(self, filters: Any) -> None:
         hosts = {
             "clean": {"group_names": ["deepops_storage_done"]},
             "told": {"group_names": [], "storage_result": {"kept": []}},
@@ -262,6 +267,102 @@ class TestServing:
 
         assert filters.storage_untold(list(hosts), hosts) == ["busy", "failed", "away"]
 
+    def test_what_a_node_has_mounted_by_hand_is_handed_on_with_its_address(self, filters: Any) -> None:
+        stray = {"path": "/mnt", "export": "/a", "server": "192.0.2.1", "client": ""}
+        hosts: dict[str, Any] = {
+            "old": {"storage_result": {"strays": [stray]}},
+            "new": {"storage_result": {"strays": [{**stray, "client": "10.2.0.5"}]}},
+            "away": {},
+            "skipped": {"storage_result": {"skipped": True}},
+        }
+
+        assert filters.storage_strays(list(hosts), hosts, {"old": "192.0.2.5"}) == [
+            {**stray, "node": "old", "client": "192.0.2.5"},
+            {**stray, "node": "new", "client": "10.2.0.5"},
+        ]
+
     def test_the_server_listens_on_rdma_where_a_mount_wants_it(self) -> None:
         assert not uses_rdma(mounts(), "ctl1")
         assert uses_rdma(mounts(WHOLE.replace("nconnect: 4", "rdma: true")), "ctl1")
+
+
+# as Linux 6.12 writes it; one by IPv6, and one that was never confirmed to have an address
+INFO = """clientid: 0x22d7004e65f1b8d3
+address: "%s"
+status: confirmed
+courtesy client: no
+seconds from last renew: 15
+name: "Linux NFSv4.2 pc"
+minor version: 2
+callback state: UP
+callback address: 192.0.2.200:0
+"""
+
+
+class TestHolders:
+    """Who is warned of when an export is narrowed or goes."""
+
+    BEFORE: ClassVar = {"/a": "/a 192.0.2.0/24(rw) 2001:db8::/64(rw)", "/b": "/b 192.0.2.9(rw)"}
+
+    def losing(self, wanted: dict[str, str], *holders: Any) -> list[tuple[str, str]]:
+        found = nfs_holders.losing(self.BEFORE, wanted, holders)
+        return [(folder, holder.who) for folder in found for holder in found[folder]]
+
+    def client(self, address: str, export: str = "") -> Any:
+        return nfs_holders.Holder(address, address, export, "")
+
+    def test_the_kernels_clients_are_known_by_their_addresses(self, tmp_path: Path) -> None:
+        for number, address in enumerate(("192.0.2.9:837", "[2001:db8::9]:665", "192.0.2.9:838")):
+            (tmp_path / str(number)).mkdir()
+            (tmp_path / str(number) / "info").write_text(INFO % address)
+        (tmp_path / "7").mkdir()
+
+        assert nfs_holders.of_kernel(str(tmp_path)) == [self.client("192.0.2.9"), self.client("2001:db8::9")]
+        assert nfs_holders.of_kernel(str(tmp_path / "none")) == []
+
+    def test_mountds_list_says_what_they_mounted_as_long_as_they_have_it(self, tmp_path: Path) -> None:
+        table = tmp_path / "rmtab"
+        table.write_text("192.0.2.9:/a/sub:0x00000001\n192.0.2.8:/a:0x00000000\n2001:db8::9:/b:0x00000002\n?\n")
+
+        assert nfs_holders.of_mountd(str(table)) == [
+            self.client("192.0.2.9", "/a/sub"),
+            self.client("2001:db8::9", "/b"),
+        ]
+        assert nfs_holders.of_mountd(str(tmp_path / "none")) == []
+
+    def test_who_is_let_in_no_more_loses_it(self) -> None:
+        addresses = ("192.0.2.8", "192.0.2.9", "192.0.2.10", "2001:db8::9", "10.0.0.1")
+        clients = [self.client(address) for address in addresses]
+        narrowed = {"/a": "/a 192.0.2.8/31(ro)", "/b": "/b 192.0.2.9(ro)"}
+
+        assert self.losing(narrowed, *clients) == [("/a", "192.0.2.10"), ("/a", "2001:db8::9")]
+        assert self.losing({}, clients[1]) == [("/a", "192.0.2.9"), ("/b", "192.0.2.9")]
+        assert self.losing(self.BEFORE, *clients) == []
+
+    def test_who_is_known_to_have_another_folder_loses_nothing(self) -> None:
+        others = self.client("192.0.2.9", "/ab"), self.client("192.0.2.9", "/c")
+
+        assert self.losing({}, *others) == []
+        assert self.losing({}, *others, self.client("192.0.2.9", "/a/sub")) == [("/a", "192.0.2.9")]
+
+    def test_a_node_that_mounted_it_by_hand_is_told_with_where(self) -> None:
+        table = (
+            "31 22 0:31 / /data rw - nfs4 192.0.2.1:/a rw,vers=4.2,clientaddr=192.0.2.9,addr=192.0.2.1\n"
+            "32 31 0:32 / /data/sub rw - nfs4 192.0.2.1:/a/sub rw,clientaddr=192.0.2.9,addr=192.0.2.1\n"
+            "33 22 0:31 /x /mnt/by\\040hand rw - nfs4 [2001:db8::1]:/a rw,clientaddr=192.0.2.9,addr=192.0.2.1\n"
+            "34 22 0:33 / /datas rw - nfs filer:/a rw,vers=3,addr=192.0.2.7,mountaddr=192.0.2.7\n"
+            "35 22 8:1 / /mnt rw - ext4 /dev/sda1 rw\n"
+        )
+
+        strays = node_mounts.strays(table, ["/data"])
+
+        assert strays == [
+            {"path": "/mnt/by hand", "export": "/a", "server": "192.0.2.1", "client": "192.0.2.9"},
+            {"path": "/datas", "export": "/a", "server": "192.0.2.7", "client": ""},
+        ]
+        (holder,) = nfs_holders.of_nodes([{**stray, "node": "gpu1"} for stray in strays], ["192.0.2.1"])
+        assert self.losing({}, holder) == [("/a", "gpu1")]
+        assert nfs_holders.sentence("/a", holder) == (
+            "/a is no longer for gpu1: gpu1 has it mounted at /mnt/by hand, not by deepopsctl; "
+            "what is not unmounted there fails, and can hang its shutdown"
+        )

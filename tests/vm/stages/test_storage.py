@@ -295,6 +295,9 @@ def test_an_export_is_narrowed_when_nobody_has_to_keep_it(cluster: VmCluster) ->
     cluster.root(NODE, f"systemd-run --quiet --unit=sits --uid=vagrant sh -c '{sitting}'")
     wait_until("it sits", lambda: holds(cluster, NODE, "pgrep -x sleep"), cluster.patience_s)
     started = cluster.root(CONTROLLER, "systemctl show --property=ActiveEnterTimestampMonotonic nfs-server")
+    # as the server is asked for clients that are none of the cluster's
+    clients = cluster.root(CONTROLLER, "cat /proc/fs/nfsd/clients/*/info")
+    assert f'\naddress: "{cluster.addresses[NODE]}:' in f"\n{clients}", clients
     declare(cluster, f"automount_idle: {IDLE_S}s", f"automount_idle: {2 * IDLE_S}s")
     declare(cluster, SUBNET, NOBODY)
 
@@ -312,6 +315,8 @@ def test_an_export_is_narrowed_when_nobody_has_to_keep_it(cluster: VmCluster) ->
     summary, told = deploy_storage(cluster)
 
     assert "stays" not in told, summary
+    lost = f"{SELDOM_EXPORT} is no longer for {NODE}: {NODE} has it mounted at {OUTSIDE}, not by deepopsctl"
+    assert lost in told, summary
     assert not is_exported(cluster, SELDOM_EXPORT, SUBNET)
     assert is_exported(cluster, SELDOM_EXPORT, NOBODY)
     assert is_exported(cluster, EXPORT, cluster.addresses[NODE])
