@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.driven import wait_until
 from tests.lab.harness import LabCluster, edit
 
 STORAGE = """
@@ -20,8 +21,10 @@ storage:
     source: /srv/shared
     path: /scratch
     local: {shared: true}
-    purge: {age: 7d, mode: delete, warn: "0", exclude: [kept]}
 """
+PURGE = '    purge: {age: 7d, mode: delete, warn: "0", exclude: [kept]}\n'
+# with a notice as long as the age users are told of a file of today
+TELLING = "    purge: {age: 7d, mode: delete, warn: 7d, mail: local}\n"
 # eight days are no time to wait for
 LATER = (
     "import sys, time; real = time.time; time.time = lambda: real() + 8 * 86400; "
@@ -44,7 +47,7 @@ def deploys(battered: LabCluster) -> Iterator[dict[str, dict[str, Any]]]:
     # whatever tests before this left
     spec.write_text(before + "storage: []\n", encoding="utf-8")
     run(battered, "deploy")
-    spec.write_text(before + STORAGE, encoding="utf-8")
+    spec.write_text(before + STORAGE + PURGE, encoding="utf-8")
     yield {name: run(battered, verb) for name, verb in (("plan", "plan"), ("first", "deploy"), ("second", "deploy"))}
     spec.write_text(before + "storage: []\n", encoding="utf-8")
     run(battered, "deploy")
@@ -101,6 +104,31 @@ def test_what_is_old_goes_on_the_mount_and_what_is_excluded_stays(cluster: LabCl
     assert cluster.holds("gpu01", "test -e /etc/passwd")
 
 
+def test_users_are_told_by_a_list_and_once_by_mail(cluster: LabCluster) -> None:
+    """By the units of every night and a real mailer."""
+    install = "apt-get -qq update && apt-get -qq install --yes --no-install-recommends dma"
+    cluster.root("ctl1", f"export DEBIAN_FRONTEND=noninteractive; {install} >/dev/null 2>&1")
+    edit(cluster.directory / "cluster.yml", PURGE, TELLING)
+    run(cluster, "deploy")
+    cluster.user("gpu01", "mkdir -p /scratch/me && touch '/scratch/me/of today'")
+    name = cluster.user("gpu01", "id --user --name")
+    box = f"/var/mail/{name}"
+
+    for _ in range(2):
+        cluster.root("ctl1", "systemctl start deepops-purge-scratch.service")
+
+    assert "me/of today" in cluster.user("gpu01", f"cat /scratch/.to_delete/{name}")
+    wait_until("there is a mail", lambda: cluster.holds("ctl1", f"test -s {box}"))
+    mail = cluster.root("ctl1", f"cat {box}")
+    assert mail.count("of your files in /scratch go from ") == 1, mail
+    assert "me/of today" in mail
+    said = cluster.root("ctl1", "journalctl --unit=deepops-purge-scratch --output=cat")
+    assert said.count("go soon; 1 mails") == 1, said
+    assert said.count("go soon; 0 mails") == 1, said
+    assert cluster.holds("gpu01", "test -e '/scratch/me/of today'")
+    edit(cluster.directory / "cluster.yml", TELLING, PURGE)
+
+
 def test_scratch_that_is_not_mounted_is_not_purged(cluster: LabCluster) -> None:
     cluster.root("ctl1", "umount /scratch && mkdir -p /scratch/hidden && touch /scratch/hidden/file")
     try:
@@ -116,7 +144,7 @@ def test_scratch_that_is_not_mounted_is_not_purged(cluster: LabCluster) -> None:
 
 def test_everything_goes_with_the_setting(cluster: LabCluster) -> None:
     assert cluster.holds("ctl1", OURS)
-    edit(cluster.directory / "cluster.yml", '    purge: {age: 7d, mode: delete, warn: "0", exclude: [kept]}\n', "")
+    edit(cluster.directory / "cluster.yml", PURGE, "")
 
     run(cluster, "deploy")
 
