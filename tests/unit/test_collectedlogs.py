@@ -141,7 +141,7 @@ def test_who_has_read_enough_waits_for_no_more() -> None:
             raise BrokenPipeError
 
     with pytest.raises(BrokenPipeError):
-        pass_on([sys.executable, "-c", "import time; print('x', flush=True); time.sleep(600)"], Closed())
+        pass_on([sys.executable, "-c", "import os, time; os.write(1, b'x'); time.sleep(600)"], Closed())
 
 
 def test_what_has_no_end_makes_no_object(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
