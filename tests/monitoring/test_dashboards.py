@@ -14,7 +14,9 @@ from jsonschema import Draft202012Validator
 
 from deepopsctl.monitoring.dashboards import DASHBOARDS
 from deepopsctl.monitoring.dashboards.model import Dashboard, Link, Needs, Panel, Stat, Table, TimeSeries
+from deepopsctl.monitoring.dashboards.nodes import FULLEST
 from deepopsctl.monitoring.dashboards.render import DATA_SOURCE, render, text
+from deepopsctl.monitoring.dashboards.storage import USED
 from deepopsctl.monitoring.queries import UnknownVariableError, fill, for_cluster
 
 SCHEMA = json.loads(Path(__file__).with_name("grafana-schema.json").read_text(encoding="utf-8"))
@@ -242,3 +244,25 @@ def test_prometheus_can_read_every_query(tmp_path: Path) -> None:
 
 def test_what_prometheus_can_not_read_is_told(tmp_path: Path) -> None:
     assert "unclosed left parenthesis" in refused_by_promtool(tmp_path, ['sum(up{cluster=~"hpc"}'])
+
+
+@pytest.mark.parametrize("expr", [FULLEST, f"max by (node) ({USED})"], ids=["nodes", "storage"])
+def test_the_fullest_file_system_is_one_that_can_be_written_to(expr: str, tmp_path: Path) -> None:
+    mounts = {"/": ("ext4", 30, 0), "/cvmfs": ("fuse", 0, 1)}
+    values = {
+        f'node_filesystem_{name}{{node="n1",mountpoint="{mount}",fstype="{kind}"}}': value
+        for mount, (kind, free, readonly) in mounts.items()
+        for name, value in (("avail_bytes", free), ("size_bytes", 100), ("readonly", readonly))
+    }
+    asked = {
+        "expr": re.sub(r"\$\w+", ".*", expr),
+        "eval_time": "1m",
+        "exp_samples": [{"labels": '{node="n1"}', "value": 0.7}],
+    }
+    series = [{"series": name, "values": f"{value}x2"} for name, value in values.items()]
+    path = tmp_path / "tests.yml"
+    path.write_text(json.dumps({"tests": [{"interval": "1m", "input_series": series, "promql_expr_test": [asked]}]}))
+
+    done = subprocess.run(["promtool", "test", "rules", str(path)], capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stdout + done.stderr

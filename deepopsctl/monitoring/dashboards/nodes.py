@@ -16,15 +16,17 @@ from deepopsctl.monitoring.dashboards.model import (
     TimeSeries,
     Unit,
 )
-from deepopsctl.monitoring.dashboards.selectors import NO_FILES, nodes
+from deepopsctl.monitoring.dashboards.selectors import NO_FILES, nodes, writable
 from deepopsctl.monitoring.dashboards.variables import CLUSTER, NODE, PARTITION
 
 CPUS = f"sum by (node) (node:cpus:count{nodes()})"
 CPU_USED = f"sum by (node) (node:cpu_used:cores{nodes()}) / {CPUS}"
 MEMORY = f"sum by (node) (node_memory_MemTotal_bytes{nodes()})"
 MEMORY_USED = f"1 - sum by (node) (node_memory_MemAvailable_bytes{nodes()}) / {MEMORY}"
-FILES = nodes(fstype=NO_FILES)
-FULLEST = f"max by (node) (1 - node_filesystem_avail_bytes{FILES} / node_filesystem_size_bytes{FILES})"
+FULLEST = (
+    f"max by (node) (1 - {writable('node_filesystem_avail_bytes')}"
+    f" / node_filesystem_size_bytes{nodes(fstype=NO_FILES)})"
+)
 NETWORK = nodes(device="!lo|veth.*|docker.*|br-.*|cni.*")
 
 TABLE = Table(

@@ -33,6 +33,12 @@ def nodes(**labels: str) -> str:
     return _selector(_CLUSTER, _NODE, **labels)
 
 
+def writable(metric: str) -> str:
+    """A figure of file systems that can fill: what is mounted read-only (CVMFS, images) is full at all times."""
+    files = nodes(fstype=NO_FILES)
+    return f"({metric}{files} unless node_filesystem_readonly{files} == 1)"
+
+
 def people(**labels: str) -> str:
     """Series of the chosen accounts and users."""
     return _selector(_CLUSTER, _ACCOUNT, _USER, **labels)

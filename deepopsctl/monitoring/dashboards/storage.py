@@ -18,23 +18,23 @@ from deepopsctl.monitoring.dashboards.model import (
     TimeSeries,
     Unit,
 )
-from deepopsctl.monitoring.dashboards.selectors import NO_FILES, nodes
+from deepopsctl.monitoring.dashboards.selectors import NO_FILES, nodes, writable
 from deepopsctl.monitoring.dashboards.variables import CLUSTER, NODE, PARTITION
 
 FILES = nodes(fstype=NO_FILES)
 MOUNT = "node, mountpoint, fstype"
 SIZE = f"max by ({MOUNT}) (node_filesystem_size_bytes{FILES})"
-USED = f"1 - max by ({MOUNT}) (node_filesystem_avail_bytes{FILES}) / {SIZE}"
+USED = f"1 - max by ({MOUNT}) {writable('node_filesystem_avail_bytes')} / {SIZE}"
 # some file systems have no fixed number of inodes and say 0
 INODES = f"(max by ({MOUNT}) (node_filesystem_files{FILES}) > 0)"
-INODES_USED = f"1 - max by ({MOUNT}) (node_filesystem_files_free{FILES}) / {INODES}"
+INODES_USED = f"1 - max by ({MOUNT}) {writable('node_filesystem_files_free')} / {INODES}"
 
 NOW = Row(
     "Now",
     (
         Stat(
             title="Fullest file system",
-            description="How full the fullest file system of the chosen machines is.",
+            description="How full the fullest file system of the chosen machines is, of those that can be written to.",
             queries=(Query(f"max({USED})"),),
             unit=Unit.RATIO,
             thresholds=FULL,
@@ -67,7 +67,7 @@ NOW = Row(
         ),
         Table(
             title="File systems",
-            description="All that hold files. What several machines mount has a row for each of them.",
+            description="All that hold files. Ones that are mounted read-only are full at all times, and have no use.",
             queries=(Query(SIZE), Query(USED), Query(INODES_USED)),
             columns=(
                 Column("Node", "node", link=links.TO_NODE),
