@@ -176,7 +176,9 @@ def _beegfs(where: FileSystem, person: Person) -> Answer:
         who = "current" if person.is_self else str(person.uid)
         argv = ["beegfs", "quota", "list-usage", "--uids", who, "--raw", "--output", "ndjson"]
         return Answer("beegfs quota", texts.read_beegfs(_run(argv)))
-    argv = ["beegfs-ctl", "--getquota", "--csv", "--uid", person.name, "--mount=" + where.path]
+    # not --mount: with that, 7.4.7 takes options of its own for names of users (github.com/ThinkParQ/beegfs/issues/97)
+    conf = "--cfgFile=/etc/beegfs/beegfs-client-{}.conf".format(where.name)
+    argv = ["beegfs-ctl", "--getquota", "--csv", "--uid", person.name, conf]
     return Answer("beegfs-ctl", texts.read_beegfs_ctl(_run(argv)))
 
 

@@ -156,6 +156,8 @@ def client_conf(mount: Mount) -> str:
     pairs |= _authentication(mount)
     pairs["connInterfacesFile"] = _interfaces_path(mount, "interfaces")
     pairs["connRDMAInterfacesFile"] = _interfaces_path(mount, "rdma_interfaces")
+    # without it a client writes what the servers count for nobody
+    pairs |= {"quotaEnabled": "true"} if "quota" in mount.parts else {}
     pairs |= {key: str(value) for key, value in pairs_of(settings, "client").items()}
     return "".join(f"{line}\n" for line in (HEADER, *(f"{key} = {value}".rstrip() for key, value in pairs.items())))
 

@@ -216,7 +216,7 @@ def test_asks_lustre_for_the_user_and_for_projects_by_their_number(tools: Tools,
 
 
 def test_asks_beegfs_by_the_tool_that_is_there(tools: Tools) -> None:
-    where = FileSystem("beegfs", "/mnt/beegfs", "beegfs")
+    where = FileSystem("work", "/mnt/beegfs", "beegfs")
     tools.add("beegfs-ctl", BEEGFS_7)
     (old,) = ask(where, ALICE)
     tools.add("beegfs", BEEGFS_8)
@@ -225,7 +225,7 @@ def test_asks_beegfs_by_the_tool_that_is_there(tools: Tools) -> None:
     assert (old.source, new.source) == ("beegfs-ctl", "beegfs quota")
     assert old.usage.space == new.usage.space
     assert tools.asked() == [
-        "--getquota --csv --uid alice --mount=/mnt/beegfs",
+        "--getquota --csv --uid alice --cfgFile=/etc/beegfs/beegfs-client-work.conf",
         "quota list-usage --uids current --raw --output ndjson",
     ]
 

@@ -181,6 +181,17 @@ def test_client_8_of_beegfs_has_one_port_for_each_server_and_its_secret_in_a_fil
     assert found.requires == ("modprobe@beegfs.service",)
 
 
+def test_a_client_of_beegfs_counts_for_quotas_where_the_entry_has_some() -> None:
+    def conf(text: str) -> str:
+        return files(needs(text, DEBIAN))["/etc/beegfs/beegfs-client-work.conf"]
+
+    counted = f"{BEEGFS}, quota: {{kind: user}}"
+
+    assert "\nquotaEnabled = true\n" in conf(counted)
+    assert "quotaEnabled" not in conf(BEEGFS)
+    assert "\nquotaEnabled = false\n" in conf(counted.replace("tuneFileCacheType: native", "quotaEnabled: false"))
+
+
 def test_interfaces_of_beegfs_stand_one_a_line_without_a_remark() -> None:
     contents = {file.path: file.content for file in needs(BEEGFS, DEBIAN).files}
 
