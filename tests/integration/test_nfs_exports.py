@@ -1,0 +1,50 @@
+"""The module nfs_exports as Ansible runs it, on an /etc of its own: whom it warns of when an export goes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+EXPORTS = "/etc/exports.d/deepopsctl.exports"
+# in a mount namespace of its own: nothing of this machine's is touched
+SCRIPT = f"""
+cp -a /etc "$1/etc"
+mount --bind "$1/etc" /etc
+mount -t tmpfs none /var/lib
+mkdir -p /etc/exports.d /var/lib/nfs
+echo '/srv/old 192.0.2.0/24(rw,sync)' >{EXPORTS}
+printf '192.0.2.9:/srv/old:0x00000001\\n192.0.2.1:/srv/old:0x00000001\\n' >/var/lib/nfs/rmtab
+"$2" localhost -c local --check -m nfs_exports -a "$3"
+cat {EXPORTS}
+"""
+TOLD = "is no longer for {0}: {0} {1}; what is not unmounted there fails, and can hang its shutdown"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root has mounts of its own")
+def test_a_plan_warns_of_who_loses_what_is_mounted_and_changes_nothing(tmp_path: Path) -> None:
+    address = subprocess.run(["hostname", "--all-ip-addresses"], capture_output=True, text=True).stdout.split()
+    if not address:
+        pytest.skip("this machine has no address but its own")
+    ours = {"path": "/mnt", "export": "/srv/old", "server": address[0], "client": "192.0.2.7"}
+    strays = [{**ours, "node": "gpu1"}, {**ours, "node": "gpu2", "server": "198.51.100.1"}]
+    given = {"component": "storage", "step": "nfs_exports", "exports": [], "told": ["192.0.2.1"], "strays": strays}
+    ansible = str(Path(sys.executable).parent / "ansible")
+    plugins = {"ANSIBLE_LIBRARY": "plugins/modules", "ANSIBLE_MODULE_UTILS": "plugins/module_utils"}
+
+    done = subprocess.run(
+        ["unshare", "--mount", "bash", "-ec", SCRIPT, "bash", str(tmp_path), ansible, json.dumps(given)],
+        cwd=ROOT, env={**os.environ, **plugins, "ANSIBLE_LOCAL_TEMP": str(tmp_path)}, capture_output=True, text=True,
+    )  # fmt: skip
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    said = " ".join((done.stdout + done.stderr).split())
+    assert TOLD.format("gpu1", "has it mounted at /mnt, not by deepopsctl") in said
+    assert TOLD.format("192.0.2.9", "had it mounted when mountd last heard of that") in said
+    assert said.count("is no longer for") == 2
+    assert done.stdout.endswith("/srv/old 192.0.2.0/24(rw,sync)\n")
