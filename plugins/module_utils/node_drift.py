@@ -52,7 +52,7 @@ def unit_differences(units, shown):
     found = []
     for name, running in units.items():
         properties = shown.get(name, {})
-        blocked = properties.get("ConditionResult") == "no" and properties.get("ActiveState") == "inactive"
+        blocked = node_units.is_refused_by_condition(properties) and properties.get("ActiveState") == "inactive"
         if running and properties.get("ActiveState") != "active" and not blocked:
             found.append("%s is %s" % (name, properties.get("ActiveState", "unknown")))
         elif running and not node_units.is_enabled(properties):

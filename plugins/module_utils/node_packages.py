@@ -77,6 +77,22 @@ def versions_in(shown):
     return [(row[0], row[1]) for row in rows if len(row) == 3]
 
 
+def in_upstream(names, upstream):
+    """{name: version} of those that the package lists of this node have in an upstream version."""
+    return in_upstream_of(versions(names), upstream) if names and upstream else {}
+
+
+def in_upstream_of(known, upstream):
+    """The same from {name: [version]}: the newest revision of it."""
+    fitting = {name: [v for v in found if _upstream(v) == upstream] for name, found in known.items()}
+    return {name: found[0] for name, found in fitting.items() if found}
+
+
+def _upstream(version):
+    """`580.95.05` of `1:580.95.05-0ubuntu1`."""
+    return version.rpartition(":")[2].rpartition("-")[0]
+
+
 def candidates(names):
     """{name: version} that the package lists of this node have; it writes nothing, not even apt's own cache."""
     return candidates_in(output(["apt-cache"] + NO_CACHE + ["policy"] + list(names)))

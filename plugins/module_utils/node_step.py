@@ -37,17 +37,19 @@ class Step:
         self.module.fail_json(msg=message, hint=hint, actions=self.actions, changed=bool(self.actions))
 
 
-def ensure_packages(step, names, hold_units):
+def ensure_packages(step, names, hold_units, upstream):
     present = node_packages.installed(names)
     missing = [name for name in names if name not in present]
+    exact = node_packages.in_upstream(missing, upstream)
     if missing and not step.dry:
-        install_packages(step, missing, hold_units)
+        specified = ["%s=%s" % (name, exact[name]) if name in exact else name for name in missing]
+        install_packages(step, specified, hold_units)
         present = node_packages.installed(names)
         absent = [name for name in names if name not in present]
         if absent:
             step.fail("the package manager reported success, yet these are missing: %s" % " ".join(absent))
     elif missing:
-        present.update(node_packages.candidates(missing))
+        present.update(node_packages.candidates(missing), **exact)
     for name in missing:
         version = present.get(name, "")
         step.did("installed %s %s" % (name, version), "package", name, "install", detail=version)

@@ -80,7 +80,7 @@ def is_held_back(unit, properties, due, dry):
     if properties.get("LoadState") == "not-found":
         # its package, and with it its condition, is not there yet
         return dry and os.path.exists(CONTAINER)
-    return properties.get("ConditionResult") == "no" and (dry or not due)
+    return node_units.is_refused_by_condition(properties) and (dry or not due)
 
 
 def start_or_restart(step, unit):
@@ -98,7 +98,7 @@ def start_or_restart(step, unit):
     node_record.clear_pending(reload_of(name))
     properties = node_units.wait_until_active(name, 60)
     if properties.get("ActiveState") != "active":
-        if unit["optional"] and properties.get("ConditionResult") == "no":
+        if unit["optional"] and node_units.is_refused_by_condition(properties):
             node_record.clear_pending(name)
             return False
         step.fail(

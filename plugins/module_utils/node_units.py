@@ -8,7 +8,9 @@ import time
 # Where a unit has an init script beside it, `enable` and `disable` keep links for other inits, too, which nothing here
 # reads, and each of the two calls for that has systemd read all of its units anew: a fifth of a second of CPU.
 ENVIRONMENT = {"SYSTEMCTL_SKIP_SYSV": "1"}
-PROPERTIES = "Id,LoadState,ActiveState,SubState,UnitFileState,ConditionResult,NeedDaemonReload"
+PROPERTIES = (
+    "Id,LoadState,ActiveState,SubState,UnitFileState,ConditionResult,ConditionTimestampMonotonic,NeedDaemonReload"
+)
 
 
 def show(names):
@@ -44,6 +46,12 @@ def is_enabled(properties):
 def is_active(properties):
     """True when the unit runs (or, for a oneshot, has run)."""
     return properties.get("ActiveState") in ("active", "activating", "reloading")
+
+
+def is_refused_by_condition(properties):
+    """True when a condition kept the unit from starting; of one that was never started systemd says no as well."""
+    tried = properties.get("ConditionTimestampMonotonic") not in (None, "", "0")
+    return tried and properties.get("ConditionResult") == "no"
 
 
 def wait_until_active(name, seconds):

@@ -26,6 +26,10 @@ options:
     type: list
     elements: str
     default: []
+  upstream:
+    description: Upstream version that what is missing comes in, where the node's sources have it; else apt chooses.
+    type: str
+    default: ""
   lock_wait:
     description: Seconds to wait for another package manager on the node.
     type: int
@@ -195,6 +199,7 @@ def arguments():
         **things(),
         "hostname": {},
         "lock_wait": {"type": "int", "default": 300},
+        "upstream": {"default": ""},
         "owned": {"type": "bool", "default": False},
         "absent": {"type": "list", "elements": "path", "default": []},
         "plan": {
@@ -211,7 +216,7 @@ def converge(step, wanted):
     taking = node_taking.Taking(step.noted, wanted, step.module.warn) if wanted["owned"] else None
     if taking:
         taking.foresee()
-    packages = node_step.ensure_packages(step, wanted["packages"], wanted["hold_units"])
+    packages = node_step.ensure_packages(step, wanted["packages"], wanted["hold_units"], wanted["upstream"])
     node_step.ensure_hostname(step, wanted["hostname"])
     for directory in wanted["directories"]:
         node_step.ensure_directory(step, directory)

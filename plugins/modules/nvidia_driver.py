@@ -59,13 +59,13 @@ from ansible.module_utils import (
     node_kernel,
     node_packages,
     node_record,
+    node_units,
     nvidia_exchange,
     nvidia_node,
 )
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.node_failure import run
 
-PERSISTENCE = "nvidia-persistenced.service"
 INITRAMFS = "/usr/sbin/update-initramfs"
 
 
@@ -111,8 +111,10 @@ def load(module):
             refused = "Key was rejected" in words or "Required key not available" in words
             hint = "Secure Boot does not know the key that signed it" if refused else "`dmesg | grep -i nvrm` says more"
             module.fail_json(msg="modprobe %s: %s" % (name, words), hint=hint)
-    # its package started it in vain: there was no driver yet
-    node_record.mark_pending(PERSISTENCE, "the driver was loaded")
+    # started in vain, by their packages or with the machine: there was no driver yet
+    for unit, facts in node_units.show(list(nvidia_exchange.OWN)).items():
+        if facts.get("LoadState") != "not-found":
+            node_record.mark_pending(unit, "the driver was loaded")
 
 
 def start_again(dry):

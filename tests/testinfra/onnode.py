@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-UNIT = "LoadState,ActiveState,UnitFileState,ConditionResult"
+UNIT = "LoadState,ActiveState,UnitFileState,ConditionResult,ConditionTimestampMonotonic"
 
 
 def unit(name: str) -> dict[str, str]:

@@ -39,7 +39,7 @@ def test_the_services_of_its_roles_run(live: Live, node: Look) -> None:
     idle = {
         name: unit.get("ActiveState")
         for name, unit in states.items()
-        if unit.get("ActiveState") != "active" and unit.get("ConditionResult") != "no"
+        if unit.get("ActiveState") != "active" and not node_units.is_refused_by_condition(unit)
     }
 
     assert idle == {}

@@ -82,3 +82,24 @@ def test_what_is_left_of_a_component_that_is_not_wanted_is_told(
     found = node_drift.compare(not_wanted, DIGEST)["monitoring"]
 
     assert (found["wanted"], found["left"], found["differences"]) == (False, True, [])
+
+
+@pytest.mark.parametrize(
+    ("tried_at", "says"),
+    [
+        # as systemd shows a unit that was never started, with or without conditions
+        ("0", ["a.service is inactive"]),
+        ("7347369814", []),
+    ],
+)
+def test_a_unit_that_nobody_has_tried_to_start_is_not_one_that_its_condition_keeps_back(
+    tried_at: str, says: list[str]
+) -> None:
+    shown = {
+        "ActiveState": "inactive",
+        "UnitFileState": "enabled",
+        "ConditionResult": "no",
+        "ConditionTimestampMonotonic": tried_at,
+    }
+
+    assert node_drift.unit_differences({"a.service": True}, {"a.service": shown}) == says
