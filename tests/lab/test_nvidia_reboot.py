@@ -1,0 +1,292 @@
+"""The reboot that a driver may need: only then, only of a node without jobs, once, and looked at afterwards.
+
+systemd, SSH, Slurm, jobs, apt and the end of a machine and its start are real. Of what a container has from its host,
+the node gets its own at each start (MACHINE): a boot id, a PCI bus with GPUs, and the list of loaded kernel modules,
+with nouveau until that is kept out, then NVIDIA's in the version that is installed. The driver is stub packages; no
+kernel module was loaded or unloaded.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import pytest
+
+from tests.lab.faults import deploying, running_job
+from tests.lab.harness import PREFIX, LabCluster, fresh_cluster, lab_down, wait_until
+from tests.lab.nvidia_stubs import MODULE, STANDIN, Mirrors, driver, mirrors, pci_bus, site, write
+
+pytestmark = pytest.mark.thorough
+
+OLD, NEW = "580.95.05", "595.45.04"
+GPUS = {"0000:17:00.0": "0x20b0", "0000:1f:00.0": "0x20b0"}
+VERSION = "/sys/module/nvidia/version"
+DRAINED = "drained deepopsctl: the driver; deploy ends this"
+ALLOWED = {"nvidia_driver_reboot": True}
+SETTINGS = "/var/lib/standin-nvidia/settings.json"
+MACHINE = f"""#!/bin/sh
+set -e
+echo start >> /var/log/starts
+mkdir -p /run/machine/module
+cat /proc/sys/kernel/random/uuid > /run/machine/boot_id
+if [ -e /{MODULE} ]; then
+    mkdir /run/machine/module/nvidia
+    cat /{MODULE} > /run/machine/module/nvidia/version
+    [ ! -e /etc/initramfs-of-before ] || cat /etc/initramfs-of-before > /run/machine/module/nvidia/version
+elif ! grep -qs 'blacklist nouveau' /etc/modprobe.d/*; then
+    mkdir /run/machine/module/nouveau
+fi
+mount --bind /run/machine/boot_id /proc/sys/kernel/random/boot_id
+mount --bind /run/machine/module /sys/module
+mount --bind /srv/pci /sys/bus/pci/devices
+rm -f /run/systemd/container
+"""
+UNIT = """[Unit]
+Before=ssh.service slurmd.service
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=/usr/local/sbin/machine
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+@dataclass(frozen=True)
+class Gpus(LabCluster):
+    """A cluster of which the component nvidia is deployed."""
+
+    components: ClassVar[tuple[str, ...]] = ("nvidia",)
+
+    def planned(self, *arguments: str) -> dict[str, Any]:
+        """`plan nvidia`, parsed; it may end badly."""
+        document: dict[str, Any] = json.loads(self.deepopsctl("plan", "nvidia", "--json", *arguments, ok=False).stdout)
+        return document
+
+    def starts(self) -> int:
+        """How often the node has started."""
+        return len(self.root("gpu01", "cat /var/log/starts").splitlines())
+
+    def kernel(self) -> str:
+        """The driver that the kernel runs."""
+        return self.root("gpu01", f"cat {VERSION}", ok=False)
+
+    def library(self) -> str:
+        """The driver that is installed."""
+        return self.root("gpu01", "dpkg-query --show --showformat '${Version}' libcuda1").partition("-")[0]
+
+    def slurm(self) -> str:
+        """Slurm's state of the node, and the reason."""
+        return self.root("ctl1", "sinfo -h -n gpu01 -o '%T %E'")
+
+
+def done_by(document: dict[str, Any]) -> set[tuple[str, str, str]]:
+    """Kind, name and action of each change."""
+    return {(entry["kind"], entry["name"], entry["action"]) for entry in document["changes"]}
+
+
+@contextmanager
+def powered(name: str) -> Iterator[None]:
+    """A container that has ended is started again, as a machine goes on after a reboot."""
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.is_set():
+            look = ["podman", "inspect", "--format", "{{.State.Status}}", name]
+            state = subprocess.run(look, capture_output=True, text=True).stdout.strip()
+            if state == "exited" and not over.is_set():
+                subprocess.run(["podman", "start", name], capture_output=True)
+            over.wait(0.5)
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gpus]:
+    """A node with two GPUs on its bus, driven by nouveau; Slurm is not there yet."""
+    name = f"{PREFIX}-reboot"
+    try:
+        made = fresh_cluster(name, tmp_path_factory.mktemp(name), "--compute", "1", "--gpus", "a100:2")
+        cluster = Gpus(made.name, made.os, made.directory, made.node_list, made.password_file)
+        cluster.root("gpu01", pci_bus(GPUS))
+        # headers of its kernel, as far as they are looked at
+        cluster.root("gpu01", "d=/lib/modules/$(uname -r)/build; mkdir -p $d && touch $d/Makefile")
+        write(cluster, "gpu01", "/usr/bin/nvidia-smi", STANDIN.read_text(encoding="utf-8"), "0755")
+        write(cluster, "gpu01", "/usr/local/sbin/machine", MACHINE, "0755")
+        write(cluster, "gpu01", "/etc/systemd/system/machine.service", UNIT)
+        cluster.root("gpu01", "systemctl enable --now --quiet machine")
+        with powered(f"{name}-gpu01"):
+            yield cluster
+    finally:
+        lab_down(name)
+
+
+@pytest.fixture(scope="module")
+def mirror(bare: Gpus, tmp_path_factory: pytest.TempPathFactory) -> Mirrors:
+    """The site's mirror, on the controller."""
+    root = tmp_path_factory.mktemp("mirror") / "mirror"
+    return mirrors(bare, "ctl1", root, {"site": [*driver(OLD), *driver(NEW)]})
+
+
+def wish(cluster: Gpus, mirror: Mirrors, branch: str, **settings: object) -> None:
+    """What the site sets."""
+    site(cluster, {**mirror.settings("site"), "nvidia_driver_branch": branch, **settings})
+
+
+def test_a_node_that_needs_a_reboot_is_named_and_left_running(bare: Gpus, mirror: Mirrors) -> None:
+    wish(bare, mirror, "580")
+
+    refused = bare.deploy(ok=False)
+
+    (failure,) = refused["failures"]
+    assert failure["message"].startswith("a reboot is needed: nouveau drives the GPU. Drain the node (`deepopsctl")
+    assert "nvidia_driver_reboot" in failure["message"]
+    assert (bare.starts(), bare.library()) == (1, OLD)
+
+
+def test_plan_foretells_the_reboot_that_deploy_may_do_and_it_is_done_once(bare: Gpus, mirror: Mirrors) -> None:
+    wish(bare, mirror, "580", **ALLOWED)
+
+    planned = bare.planned()
+    assert bare.starts() == 1
+    done = bare.deploy()
+    again = bare.deploy()
+    full = bare.deploy("--full")
+
+    assert (planned["ok"], planned["blocked"]) == (True, [])
+    assert ("task", "Reboot the idle node", "change") in done_by(planned) & done_by(done)
+    assert bare.starts() == 2
+    assert bare.kernel() == OLD
+    assert bare.holds("gpu01", "test ! -e /sys/module/nouveau")
+    assert [document["hosts"]["gpu01"]["changed"] for document in (again, full)] == [0, 0]
+    assert bare.starts() == 2
+
+
+@pytest.fixture(scope="module")
+def cluster(bare: Gpus, mirror: Mirrors) -> Gpus:
+    """The same with Slurm, which may reboot the node and drain it for that."""
+    wish(bare, mirror, "580", **ALLOWED, nvidia_driver_drain=True)
+    bare.deepopsctl("deploy")
+    bare.wait_until_idle()
+    return bare
+
+
+def test_a_deploy_without_need_reboots_nothing(cluster: Gpus) -> None:
+    before = cluster.starts()
+
+    with running_job(cluster, "gpu01"):
+        assert cluster.changed(cluster.deploy("--full")) == {"gpu01": 0}
+        assert cluster.slurm().startswith("mixed")
+
+    assert cluster.starts() == before
+
+
+def test_a_node_with_jobs_is_not_rebooted_unless_it_may_be_drained(cluster: Gpus, mirror: Mirrors) -> None:
+    wish(cluster, mirror, "580", **ALLOWED)
+    before = cluster.starts()
+    with running_job(cluster, "gpu01") as job:
+        # as after an upgrade by hand: the kernel still runs the driver of before
+        cluster.root("gpu01", f"echo 570.10.01 > {VERSION}")
+        try:
+            (failure,) = cluster.deploy(ok=False)["failures"]
+            planned = cluster.planned()
+        finally:
+            cluster.root("gpu01", f"echo {OLD} > {VERSION}")
+        assert cluster.job_state(job) == "RUNNING"
+
+    assert f"a reboot is needed: the kernel runs driver 570.10.01, and {OLD} is installed" in failure["message"]
+    assert [entry["message"] for entry in planned["blocked"]] == [failure["message"]]
+    assert cluster.starts() == before
+    # it was not drained
+    cluster.wait_until_idle()
+
+
+def test_another_branch_whose_modules_are_in_use_waits_for_jobs_reboots_once_and_is_looked_at(
+    cluster: Gpus, mirror: Mirrors
+) -> None:
+    wish(cluster, mirror, "595", **ALLOWED, nvidia_driver_drain=True)
+    before = cluster.starts()
+    job = cluster.submit("until [ -e /tmp/go ]; do sleep 0.2; done", "--nodelist=gpu01", "--mem=100M", "--gpus=1")
+    cluster.wait_for_job(job, "RUNNING")
+
+    with deploying(cluster) as deploy:
+        wait_until("the node is drained", lambda: cluster.slurm().startswith("draining"), found=cluster.slurm)
+        queued = cluster.submit("hostname", "--mem=100M", "--gpus=1")
+        # it waits: neither driver nor machine is touched under the job
+        assert (cluster.starts(), cluster.library(), cluster.kernel()) == (before, OLD, OLD)
+        assert (cluster.job_state(job), cluster.job_state(queued)) == ("RUNNING", "PENDING")
+        assert deploy.process.poll() is None
+        cluster.root("gpu01", "touch /tmp/go")
+        code, document, said = deploy.end()
+
+    assert code == 0, said
+    assert done_by(document) >= {
+        ("node", "gpu01", "drain"),
+        ("package", "libcuda1", "exchange"),
+        ("task", "Reboot the idle node", "change"),
+        ("node", "gpu01", "resume"),
+    }
+    assert (cluster.starts(), cluster.library(), cluster.kernel()) == (before + 1, NEW, NEW)
+    for ended in (job, queued):
+        cluster.wait_for_job(ended, "COMPLETED")
+    assert cluster.slurm().startswith("idle")
+    assert cluster.changed(cluster.deploy()) == {"gpu01": 0}
+    assert cluster.starts() == before + 1
+
+
+def test_a_reboot_that_did_not_help_is_not_repeated_and_the_node_stays_drained(cluster: Gpus, mirror: Mirrors) -> None:
+    wish(cluster, mirror, "580", **ALLOWED, nvidia_driver_drain=True)
+    before = cluster.starts()
+    cluster.root("gpu01", f"echo {NEW} > /etc/initramfs-of-before")
+
+    (failure,) = cluster.deploy(ok=False)["failures"]
+
+    assert f"a reboot is needed: the kernel runs driver {NEW}, and {OLD} is installed" in failure["message"]
+    assert (cluster.starts(), cluster.slurm()) == (before + 1, DRAINED)
+
+
+def test_a_gpu_that_does_not_come_back_keeps_the_node_drained_until_it_does(cluster: Gpus, mirror: Mirrors) -> None:
+    wish(cluster, mirror, "580", **ALLOWED, nvidia_driver_drain=True)
+    before = cluster.starts()
+    cluster.root("gpu01", f"rm -f /etc/initramfs-of-before; echo '{{\"gpus\": 1}}' > {SETTINGS}")
+
+    (failure,) = cluster.deploy(ok=False)["failures"]
+
+    assert "its GPUs are not what they should be" in failure["message"]
+    assert failure["message"].endswith("it stays drained")
+    assert (cluster.starts(), cluster.kernel(), cluster.slurm()) == (before + 1, OLD, DRAINED)
+
+    cluster.root("gpu01", f"rm {SETTINGS}")
+    mended = cluster.deploy()
+
+    assert ("node", "gpu01", "resume") in done_by(mended)
+    assert cluster.starts() == before + 1
+    cluster.wait_until_idle()
+
+
+def test_a_node_with_too_few_gpus_is_not_resumed_by_a_person_either(cluster: Gpus) -> None:
+    cluster.deepopsctl("node", "drain", "gpu01", "--reason", "a GPU", "--wait", "--timeout", "300")
+    cluster.root("gpu01", f"echo '{{\"gpus\": 1}}' > {SETTINGS}")
+
+    refused = cluster.deepopsctl("node", "resume", "gpu01", ok=False)
+
+    assert refused.returncode == 1
+    words = "its GPUs are not what they should be: cluster.yml says a100:2, the driver 1 x NVIDIA A100-SXM4-40GB"
+    # however it is broken into lines
+    assert words in " ".join(refused.stderr.split())
+    assert cluster.slurm() == "drained a GPU"
+    cluster.root("gpu01", f"rm {SETTINGS}")
+    cluster.deepopsctl("node", "resume", "gpu01")
+    cluster.wait_until_idle()
