@@ -17,9 +17,7 @@ import pytest
 import yaml
 
 from tests.lab.aptrepo import ARCHITECTURE, Stub, build, serve, signers
-from tests.lab.harness import PREFIX, LabCluster, fresh_cluster, lab_down, wait_until
-
-pytestmark = pytest.mark.thorough
+from tests.lab.harness import PREFIX, SETTINGS, LabCluster, edit, fresh_cluster, lab_down, wait_until
 
 ROOT = Path(__file__).parent.parent.parent
 STANDIN = ROOT / "tests" / "standin" / "nvidia-smi"
@@ -32,6 +30,21 @@ WISHES = {("mig", "GPU 0: 7 x 1g.5gb", "set"), ("mig", "GPU 1: 3g.20gb + 2g.10gb
 SLICES = ["0 1g.5gb"] * 7 + ["1 3g.20gb", "1 2g.10gb"]
 HOST_ENGINE = "[Service]\nExecStart=/bin/sleep infinity\n[Install]\nWantedBy=multi-user.target\n"
 DCGM = ("-core", "-cuda13", "-proprietary", "-proprietary-cuda13")
+# as much of DCGM exporter as is asked here: it listens where it is told to, and says by what it was started
+EXPORTER = """#!/usr/bin/python3
+import http.server, socketserver, sys
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(" ".join(sys.argv[1:]).encode())
+address, _, port = next(word for word in sys.argv if word.startswith("--address=")).partition("=")[2].rpartition(":")
+socketserver.TCPServer.allow_reuse_address = True
+socketserver.TCPServer((address, int(port)), Handler).serve_forever()
+"""
+DCGM_EXPORTER = "datacenter-gpu-manager-exporter"
+EXPORTER_UNIT = "nvidia-dcgm-exporter.service"
+MONITORED = "monitoring_enabled: true\ngrafana_enabled: false"
 # the lab's nodes have no driver; its library by name alone is one that somebody else installed
 LIBRARY = "/usr/lib/$(uname -m)-linux-gnu/libnvidia-ml.so.580.95.05"
 
@@ -43,17 +56,33 @@ def dcgm(version: str) -> list[Stub]:
     return [Stub(name, version, files=unit if name.endswith("-core") else {}) for name in names]
 
 
+def exporter(version: str) -> Stub:
+    """DCGM exporter; its own unit listens on all addresses."""
+    unit = "[Service]\nExecStart=/usr/bin/dcgm-exporter --address=0.0.0.0:9400\n[Install]\nWantedBy=multi-user.target\n"
+    files = {f"usr/lib/systemd/system/{EXPORTER_UNIT}": unit, "usr/bin/dcgm-exporter": EXPORTER}
+    return Stub(DCGM_EXPORTER, version, files=files)
+
+
 def mirror(cluster: LabCluster, root: Path) -> dict[str, str]:
     """NVIDIA's repository as a mirror that signs anew, served by the GPU node; the settings for it."""
     arch = {"amd64": "x86_64", "arm64": "sbsa"}[ARCHITECTURE]
     folder = root / "debian13" / arch
     with signers(1) as (signer,):
         old = Stub("datacenter-gpu-manager", "1:3.3.9")
-        build(folder, "NVIDIA CUDA", [*dcgm("1:4.6.0-1"), *dcgm("1:4.7.0-1"), old], signer)
+        exporters = [exporter("4.8.3-1"), exporter("4.9.0-1")]
+        build(folder, "NVIDIA CUDA", [*dcgm("1:4.6.0-1"), *dcgm("1:4.7.0-1"), old, *exporters], signer)
         (folder / "8793F200.pub").write_bytes(signer.public)
+        # NVIDIA has no repository of it: the site's own
+        copies = [Stub(name, version) for name in ("libgdrapi", "gdrdrv-dkms") for version in ("2.6-1", "2.7-1")]
+        build(root / "gdrcopy" / ARCHITECTURE, "site", copies, signer)
+        (root / "gdrcopy" / "key.asc").write_bytes(signer.public)
+        url = serve(cluster, "gpu01", root)
         return {
-            "nvidia_driver_repository_url": serve(cluster, "gpu01", root),
+            "nvidia_driver_repository_url": url,
             "nvidia_dcgm_key_fingerprint": signer.fingerprint,
+            "nvidia_gdrcopy_repository_url": f"{url}/gdrcopy/{{arch}}/",
+            "nvidia_gdrcopy_key_url": f"{url}/gdrcopy/key.asc",
+            "nvidia_gdrcopy_key_fingerprint": signer.fingerprint,
         }
 
 
@@ -77,17 +106,31 @@ def declare(cluster: LabCluster, old: str, new: str) -> None:
     spec.write_text(text.replace(old, new), encoding="utf-8")
 
 
-def run(cluster: LabCluster, verb: str, *arguments: str, ok: bool = True) -> dict[str, Any]:
-    """plan or deploy of the component nvidia, parsed."""
-    done = cluster.deepopsctl(verb, "nvidia", "--json", *arguments, ok=ok)
+def run(cluster: LabCluster, verb: str, *arguments: str, ok: bool = True, component: str = "nvidia") -> dict[str, Any]:
+    """plan or deploy of a component, parsed."""
+    done = cluster.deepopsctl(verb, component, "--json", *arguments, ok=ok)
     document: dict[str, Any] = json.loads(done.stdout)
     return document
 
 
 def changes(document: dict[str, Any], component: str = "nvidia") -> set[tuple[str, str, str]]:
     """Kind, name and action of what changes on the GPU node."""
-    mine = [entry for entry in document["changes"] if entry["component"] == component]
+    mine = [entry for entry in document["changes"] if entry["component"] == component and entry["host"] == "gpu01"]
     return {(entry["kind"], entry["name"], entry["action"]) for entry in mine}
+
+
+def versions(cluster: LabCluster, *names: str) -> list[str]:
+    """`name version` of those of the packages that are installed; dpkg has them in any order."""
+    form = "--showformat '${db:Status-Status} ${Package} ${Version}\\n'"
+    shown = cluster.root("gpu01", f"dpkg-query --show {form} {' '.join(names)} 2>/dev/null || true")
+    return sorted(line.partition(" ")[2] for line in shown.splitlines() if line.startswith("installed "))
+
+
+def asked(cluster: LabCluster) -> list[str]:
+    """What the exporter answers on the node's address: how it was started."""
+    url = f"http://{cluster.root('gpu01', 'hostname -I').split()[0]}:9400/metrics"
+    look = f"import urllib.request; print(urllib.request.urlopen('{url}').read().decode())"
+    return cluster.root("gpu01", f'python3 -c "{look}"').split()
 
 
 def slices(cluster: LabCluster) -> list[str]:
@@ -156,6 +199,57 @@ def test_dcgm_comes_in_its_one_version_and_for_the_drivers_cuda(
     assert "4.7" not in cluster.root("gpu01", "apt-get --simulate --quiet full-upgrade")
 
 
+@pytest.mark.thorough
+def test_gdrcopys_library_comes_in_its_one_version_and_goes_with_the_setting(
+    cluster: LabCluster, site: dict[str, object]
+) -> None:
+    setting(cluster, {**site, "nvidia_gdrcopy": True})
+
+    planned = run(cluster, "plan")
+    done = run(cluster, "deploy")
+    full = run(cluster, "deploy", "--full")
+
+    assert changes(done) == changes(planned) >= {("package", "libgdrapi", "install")}
+    assert full["hosts"]["gpu01"]["changed"] == 0
+    # a container has its host's kernel: no module of it
+    assert versions(cluster, "libgdrapi", "gdrdrv-dkms") == ["libgdrapi 2.6-1"]
+    assert "2.7-1" in cluster.root("gpu01", "apt-cache madison libgdrapi")
+    assert "2.7-1" not in cluster.root("gpu01", "apt-get --simulate --quiet full-upgrade")
+
+    setting(cluster, {**site, "nvidia_gdrcopy": False})
+    run(cluster, "deploy")
+    again = run(cluster, "deploy", "--full")
+
+    assert again["hosts"]["gpu01"]["changed"] == 0
+    assert versions(cluster, "libgdrapi", "gdrdrv-dkms") == []
+    # a key without a source that names it is trusted for nothing
+    assert cluster.root("gpu01", "find /etc -name '*gdr*' -not -path '*/keyrings/*'") == ""
+
+
+@pytest.mark.thorough
+def test_dcgm_exporter_comes_in_the_version_that_goes_with_dcgm(cluster: LabCluster) -> None:
+    edit(cluster.directory / SETTINGS, "monitoring_enabled: false", MONITORED)
+
+    planned = run(cluster, "plan", component="monitoring")
+    first = run(cluster, "deploy", component="monitoring")
+    full = run(cluster, "deploy", "--full", component="monitoring")
+
+    mine = ("package", DCGM_EXPORTER, "install")
+    assert {mine, ("unit", EXPORTER_UNIT, "start")} <= changes(first, "monitoring")
+    assert mine in changes(planned, "monitoring")
+    assert {host: counts["changed"] for host, counts in full["hosts"].items()} == {"ctl1": 0, "gpu01": 0}
+    assert versions(cluster, DCGM_EXPORTER) == [f"{DCGM_EXPORTER} 4.8.3-1"]
+    # 4.9.0 is there as well, and not for apt to take on its own
+    assert "4.9.0-1" in cluster.root("gpu01", f"apt-cache madison {DCGM_EXPORTER}")
+    assert "4.9.0-1" not in cluster.root("gpu01", "apt-get --simulate --quiet full-upgrade")
+    said = asked(cluster)
+    assert "--remote-hostengine-info=localhost:5555" in said
+    assert "--collectors=/etc/deepopsctl/dcgm-counters.csv" in said
+    listening = cluster.root("gpu01", "ss -Hltn 'sport = 9400'").split()
+    assert listening[3] == f"{cluster.root('gpu01', 'hostname -I').split()[0]}:9400"
+
+
+@pytest.mark.thorough
 def test_another_version_of_dcgm_comes_as_planned_and_restarts_it(cluster: LabCluster, site: dict[str, object]) -> None:
     before = cluster.root("gpu01", "systemctl show nvidia-dcgm -p InvocationID")
     catalogue = yaml.safe_load((ROOT / "group_vars" / "all" / "versions.yml").read_text(encoding="utf-8"))
@@ -175,6 +269,43 @@ def test_another_version_of_dcgm_comes_as_planned_and_restarts_it(cluster: LabCl
     assert cluster.root("gpu01", "systemctl show nvidia-dcgm -p InvocationID") != before
 
 
+@pytest.mark.thorough
+def test_dcgm_exporter_follows_to_the_version_of_the_pair_and_goes_with_monitoring(
+    cluster: LabCluster, site: dict[str, object]
+) -> None:
+    catalogue = yaml.safe_load((ROOT / "group_vars" / "all" / "versions.yml").read_text(encoding="utf-8"))
+    newer = {**catalogue["deepops_dcgm"], "version": "1:4.7.0-1"}
+    lone = {**site, "deepops_dcgm": newer}
+    before = cluster.root("gpu01", f"systemctl show {EXPORTER_UNIT} -p InvocationID")
+
+    # half of a pair is none
+    setting(cluster, {**lone, "monitoring_gpu_exporter": "dcgm"})
+    (failure,) = run(cluster, "deploy", ok=False, component="monitoring")["failures"]
+    assert "DCGM exporter 4.8.3-1 is made for DCGM 4.6.0, and this one is 4.7.0" in failure["message"]
+    assert versions(cluster, DCGM_EXPORTER) == [f"{DCGM_EXPORTER} 4.8.3-1"]
+
+    pair = {**newer, "exporter": {**newer["exporter"], "version": "4.9.0-1", "dcgm": "4.7.0"}}
+    setting(cluster, {**site, "deepops_dcgm": pair})
+    planned = run(cluster, "plan", component="monitoring")
+    done = run(cluster, "deploy", component="monitoring")
+
+    wanted = {("package", DCGM_EXPORTER, "upgrade"), ("unit", EXPORTER_UNIT, "restart")}
+    assert changes(done, "monitoring") == changes(planned, "monitoring") >= wanted
+    assert versions(cluster, DCGM_EXPORTER) == [f"{DCGM_EXPORTER} 4.9.0-1"]
+    assert "--remote-hostengine-info=localhost:5555" in asked(cluster)
+    assert cluster.root("gpu01", f"systemctl show {EXPORTER_UNIT} -p InvocationID") != before
+
+    edit(cluster.directory / SETTINGS, MONITORED, "monitoring_enabled: false")
+    run(cluster, "deploy", component="monitoring")
+    again = run(cluster, "deploy", "--full", component="monitoring")
+    assert {counts["changed"] for counts in again["hosts"].values()} <= {0}
+    look = f"(dpkg-query --show {DCGM_EXPORTER}; systemctl cat {EXPORTER_UNIT}; ls /etc/deepopsctl/dcgm*)"
+    assert cluster.root("gpu01", f"{look} 2>/dev/null; true") == ""
+    # DCGM itself is wanted without it
+    assert cluster.root("gpu01", "systemctl is-active nvidia-dcgm") == "active"
+
+
+@pytest.mark.thorough
 def test_the_dcgm_of_before_is_refused_with_what_to_do(cluster: LabCluster) -> None:
     cluster.root("gpu01", "apt-get --quiet --yes install datacenter-gpu-manager 2>&1")
 
@@ -270,6 +401,7 @@ def test_gpus_become_whole_again_and_nothing_is_left_for_the_next_start(cluster:
     assert cluster.holds("gpu01", f"test ! -e /etc/systemd/system/{UNIT} -a ! -e /etc/deepopsctl/mig.json")
 
 
+@pytest.mark.thorough
 def test_dcgm_goes_when_it_is_no_longer_wanted_with_all_that_came_for_it(
     cluster: LabCluster, site: dict[str, object]
 ) -> None:
