@@ -19,6 +19,8 @@ import yaml
 from tests.lab.aptrepo import ARCHITECTURE, Stub, build, serve, signers
 from tests.lab.harness import PREFIX, SETTINGS, LabCluster, edit, fresh_cluster, lab_down, wait_until
 
+pytestmark = pytest.mark.thorough
+
 ROOT = Path(__file__).parent.parent.parent
 STANDIN = ROOT / "tests" / "standin" / "nvidia-smi"
 HOME = "/var/lib/standin-nvidia"
@@ -199,7 +201,6 @@ def test_dcgm_comes_in_its_one_version_and_for_the_drivers_cuda(
     assert "4.7" not in cluster.root("gpu01", "apt-get --simulate --quiet full-upgrade")
 
 
-@pytest.mark.thorough
 def test_gdrcopys_library_comes_in_its_one_version_and_goes_with_the_setting(
     cluster: LabCluster, site: dict[str, object]
 ) -> None:
@@ -226,7 +227,6 @@ def test_gdrcopys_library_comes_in_its_one_version_and_goes_with_the_setting(
     assert cluster.root("gpu01", "find /etc -name '*gdr*' -not -path '*/keyrings/*'") == ""
 
 
-@pytest.mark.thorough
 def test_dcgm_exporter_comes_in_the_version_that_goes_with_dcgm(cluster: LabCluster) -> None:
     edit(cluster.directory / SETTINGS, "monitoring_enabled: false", MONITORED)
 
@@ -249,7 +249,6 @@ def test_dcgm_exporter_comes_in_the_version_that_goes_with_dcgm(cluster: LabClus
     assert listening[3] == f"{cluster.root('gpu01', 'hostname -I').split()[0]}:9400"
 
 
-@pytest.mark.thorough
 def test_another_version_of_dcgm_comes_as_planned_and_restarts_it(cluster: LabCluster, site: dict[str, object]) -> None:
     before = cluster.root("gpu01", "systemctl show nvidia-dcgm -p InvocationID")
     catalogue = yaml.safe_load((ROOT / "group_vars" / "all" / "versions.yml").read_text(encoding="utf-8"))
@@ -269,7 +268,6 @@ def test_another_version_of_dcgm_comes_as_planned_and_restarts_it(cluster: LabCl
     assert cluster.root("gpu01", "systemctl show nvidia-dcgm -p InvocationID") != before
 
 
-@pytest.mark.thorough
 def test_dcgm_exporter_follows_to_the_version_of_the_pair_and_goes_with_monitoring(
     cluster: LabCluster, site: dict[str, object]
 ) -> None:
@@ -305,7 +303,6 @@ def test_dcgm_exporter_follows_to_the_version_of_the_pair_and_goes_with_monitori
     assert cluster.root("gpu01", "systemctl is-active nvidia-dcgm") == "active"
 
 
-@pytest.mark.thorough
 def test_the_dcgm_of_before_is_refused_with_what_to_do(cluster: LabCluster) -> None:
     cluster.root("gpu01", "apt-get --quiet --yes install datacenter-gpu-manager 2>&1")
 
@@ -401,7 +398,6 @@ def test_gpus_become_whole_again_and_nothing_is_left_for_the_next_start(cluster:
     assert cluster.holds("gpu01", f"test ! -e /etc/systemd/system/{UNIT} -a ! -e /etc/deepopsctl/mig.json")
 
 
-@pytest.mark.thorough
 def test_dcgm_goes_when_it_is_no_longer_wanted_with_all_that_came_for_it(
     cluster: LabCluster, site: dict[str, object]
 ) -> None:
