@@ -65,6 +65,25 @@ def test_each_of_four_senders_has_a_file_of_its_own(grown: Grown) -> None:
         assert set(held.splitlines()) == {f"from {name}"}
 
 
+def test_of_two_machines_that_are_down_the_one_that_was_drained_for_it_calls_nobody(grown: Grown) -> None:
+    cluster = grown.cluster
+    cluster.deepopsctl("node", "drain", "gpu02", "--reason", "new fan")
+    assert cluster.wait_for('node:away_as_planned:bool{node="gpu02"} == 1')
+    for name in ("gpu02", "gpu03"):
+        cluster.power_cut(name)
+    for name in ("gpu02", "gpu03"):
+        assert cluster.wait_for(f'deepops_slurm_node_state{{node="{name}", state="not_responding"}} == 1')
+
+    assert cluster.wait_for('ALERTS{alertname="NodeDown", node="gpu03", alertstate="firing"}')
+
+    assert cluster.query('up{job="node", node="gpu02"} == 0')
+    assert not cluster.query('max_over_time(ALERTS{alertname="NodeDown", node="gpu02"}[15m])')
+    for name in ("gpu02", "gpu03"):
+        cluster.power_on(name)
+    for name in ("gpu02", "gpu03"):
+        assert cluster.wait_for(f'up{{job="node", node="{name}"}} == 1')
+
+
 def test_of_nodes_that_left_nothing_is_watched_and_no_alert_goes_on(grown: Grown) -> None:
     cluster = grown.cluster
     cluster.power_cut("gpu03")

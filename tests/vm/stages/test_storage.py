@@ -7,6 +7,7 @@ first use, and machines outside the cluster may mount it as well.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -26,6 +27,7 @@ OUTSIDE = "/mnt/outside"
 # of all machines here; of none
 SUBNET, NOBODY = "192.168.57.0/24", "192.168.57.99"
 IDLE_S = 15
+SYNC_S = 120
 # File systems of their own on the server, in files: with room for quotas, and no danger to the machine's disk.
 MADE = f"""set -e
 truncate --size=300M /srv/shared.img /srv/seldom.img
@@ -84,6 +86,14 @@ def served(cluster: VmCluster) -> None:
     text = path.read_text(encoding="utf-8")
     assert "[controller]" in text, text
     path.write_text(text.replace("[controller]", "[controller, nfs_server]") + DECLARED, encoding="utf-8")
+
+
+@pytest.fixture(autouse=True)
+def written_back(cluster: VmCluster) -> Iterator[None]:
+    """After each test the kernel gets rid of what it has to write; one that can't hangs in every reboot."""
+    yield
+    cluster.root(NODE, "rm -f /run/written; setsid sh -c 'sync; touch /run/written' >/dev/null 2>&1 &")
+    wait_until("all is written back", lambda: holds(cluster, NODE, "test -e /run/written"), SYNC_S)
 
 
 def validated(cluster: VmCluster, ok: bool = True) -> dict[tuple[str, str], dict[str, Any]]:
@@ -193,7 +203,9 @@ def test_a_job_gets_no_further_than_its_users_quota(cluster: VmCluster) -> None:
         # it is the user's limit, the file system has room
         cluster.root(CONTROLLER, f"dd if=/dev/zero of={EXPORT}/roots bs=1M count={2 * LIMIT_MIB} status=none")
     finally:
-        cluster.root(CONTROLLER, f"rm -f {EXPORT}/big {EXPORT}/roots")
+        # Each where it was written. A client that has yet to write what its server removes was seen to try for ever.
+        cluster.user(NODE, f"rm -f {PATH}/big")
+        cluster.root(CONTROLLER, f"rm -f {EXPORT}/roots")
 
 
 def test_a_folder_gets_no_fuller_than_its_project_may_be(cluster: VmCluster) -> None:
@@ -208,7 +220,7 @@ def test_a_folder_gets_no_fuller_than_its_project_may_be(cluster: VmCluster) -> 
         # beside it there is room
         cluster.user(NODE, f"dd if=/dev/zero of={SELDOM}/beside bs=1M count={2 * LIMIT_MIB} status=none")
     finally:
-        cluster.root(CONTROLLER, f"rm -f {SELDOM_EXPORT}/prof/big {SELDOM_EXPORT}/beside")
+        cluster.user(NODE, f"rm -f {SELDOM}/prof/big {SELDOM}/beside")
 
 
 def test_what_is_mounted_at_first_use_goes_again_when_nobody_uses_it(cluster: VmCluster) -> None:
