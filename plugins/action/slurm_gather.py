@@ -76,6 +76,8 @@ class ActionModule(ActionBase):
             elif self._task.check_mode and "lscpu" in probes:
                 with suppress(ValueError):
                     hardware[name] = foresee_hardware(probes["lscpu"], probes.get("meminfo", ""), cgroup or "none")
+            elif "slurmd" in (failed := report.get("failed_probes", {})):
+                odd[name] = f"{name}: `slurmd -C` {failed['slurmd']}, so it is not in slurm.conf; try it there"
         self._take_gpus(hardware, reports, arguments["node_sets"])
         return {name: values for name, values in hardware.items() if name in reports}, odd
 

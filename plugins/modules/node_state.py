@@ -120,7 +120,8 @@ changes:
   elements: dict
   returned: always
 packages: {description: Installed version of each package., type: dict, returned: always}
-probes: {description: Output of each probe., type: dict, returned: always}
+probes: {description: Output of each probe that ended well., type: dict, returned: always}
+failed_probes: {description: Why each of the others did not., type: dict, returned: always}
 """
 
 import os
@@ -131,7 +132,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 
 def run_probes(probes):
-    found = {}
+    found, failed = {}, {}
     for name, argv in probes.items():
         try:
             result = subprocess.run(
@@ -142,11 +143,15 @@ def run_probes(probes):
                 timeout=60,
                 check=False,
             )
-        except (OSError, subprocess.TimeoutExpired):
+        except (OSError, subprocess.TimeoutExpired) as error:
+            failed[name] = str(error)
             continue
         if result.returncode == 0:
             found[name] = result.stdout
-    return found
+        else:
+            said = result.stderr.strip().splitlines()
+            failed[name] = ": ".join(["ended with %d" % result.returncode, *said[-1:]])
+    return found, failed
 
 
 def things():
@@ -246,8 +251,8 @@ def main():
     # the record, or the note of a restart, on a full disk
     with node_failure.told(step.fail):
         packages = converge(step, wanted)
-    probes = run_probes(wanted["probes"])
-    module.exit_json(**step.noted.result(actions=step.actions, packages=packages, probes=probes))
+    found, failed = run_probes(wanted["probes"])
+    module.exit_json(**step.noted.result(actions=step.actions, packages=packages, probes=found, failed_probes=failed))
 
 
 if __name__ == "__main__":

@@ -91,7 +91,12 @@ def tasks_for(folder: Path) -> list[dict[str, Any]]:
             {"path": f"{folder}/etc/key", **secret(KEY), "mode": "0400", **mine},
             {"path": f"{folder}/etc/hosts", "block": "192.0.2.1 n1", **mine},
         ],
-        "probes": {"said": ["echo", "hello"], "failed": ["false"], "absent": ["no-such-command-anywhere"]},
+        "probes": {
+            "said": ["echo", "hello"],
+            "failed": ["false"],
+            "broken": ["sh", "-c", "echo wait; echo no such hardware >&2; exit 3"],
+            "absent": ["no-such-command-anywhere"],
+        },
     }
 
     def state(name: str, *, check: bool = False, **changes: object) -> dict[str, Any]:
@@ -246,8 +251,13 @@ class TestDeploy:
         assert node.actions("second") == []
         assert not node["second, in check mode"].changed
 
-    def test_probes_that_work_are_returned_and_others_are_left_out(self, node: Node) -> None:
+    def test_probes_that_work_are_returned_and_of_the_others_the_reason(self, node: Node) -> None:
         assert node["first"].data["probes"] == {"said": "hello\n"}
+        reasons = node["first"].data["failed_probes"]
+        assert reasons.keys() == {"failed", "broken", "absent"}
+        assert reasons["failed"] == "ended with 1"
+        assert reasons["broken"] == "ended with 3: no such hardware"
+        assert "No such file or directory" in reasons["absent"]
 
 
 class TestCheckMode:

@@ -55,6 +55,7 @@ HOSTS: dict[str, dict[str, Any]] = {
     "old1": {"seen": facts("v1"), "first": report()},
     "ro1": {"seen": facts("v2", writable=False), "first": report()},
     "odd1": {"seen": facts("v2"), "first": {"probes": {"slurmd": "slurmd: error: no hardware found"}}},
+    "mute1": {"seen": facts("v2"), "first": {"probes": {}, "failed_probes": {"slurmd": "ended with 1: no memory"}}},
     "h100": {"seen": facts("v2"), "first": with_gpus(*["NVIDIA H100 80GB HBM3"] * 2)},
     "h200": {"seen": facts("v2"), "first": with_gpus(*["NVIDIA H200"] * 2)},
     "failed1": {"seen": facts("v2"), "first": {"failed": True, "msg": "no space left"}},
@@ -110,6 +111,7 @@ STORIES = (
     Story("absent node", ("gpu01", "gpu03"), "absent"),
     Story("changed cgroups", ("gpu01",), "changed"),
     Story("odd node", ("odd1", "gpu01"), "odd"),
+    Story("mute node", ("mute1", "gpu01"), "mute"),
     Story("drivers", ("h100", "h200"), "drivers", gpus="h100"),
     Story("failed node", ("failed1", "gpu01"), "failed"),
     Story("damaged", ("gpu01",), "damaged"),
@@ -238,6 +240,11 @@ class TestWarnings:
         (warning,) = told.warnings("odd node")
         assert warning.startswith("odd1: slurmd -C did not report CPUs")
         assert set(told.hardware("odd")) == {"gpu01"}
+
+    def test_a_node_whose_slurmd_ends_badly_is_named_with_what_it_said(self, told: Told) -> None:
+        (warning,) = told.warnings("mute node")
+        assert warning == "mute1: `slurmd -C` ended with 1: no memory, so it is not in slurm.conf; try it there"
+        assert set(told.hardware("mute")) == {"gpu01"}
 
     def test_a_node_that_failed_before_is_left_out(self, told: Told) -> None:
         (warning,) = told.warnings("failed node")

@@ -36,6 +36,8 @@ fi
 exec sleep infinity
 """
 SLEEP = "#!/bin/sh\nexec sleep infinity\n"
+# under its own name in the list of processes
+STAY = "#!/bin/sh\nwhile sleep 3600; do :; done\n"
 # it reads the list when it starts, and does not start without
 IMEX = "#!/bin/sh\nset -e\ncp /etc/nvidia-imex/nodes_config.cfg /run/imex-knows\nexec sleep infinity\n"
 
@@ -69,7 +71,7 @@ def driver(upstream: str) -> list[Stub]:
 
 def subnet_manager() -> Stub:
     """It has versions of its own."""
-    return Stub("nvlsm", "2025.10.11-1", files={"opt/nvidia/nvlsm/sbin/nvlsm": SLEEP})
+    return Stub("nvlsm", "2025.10.11-1", files={"opt/nvidia/nvlsm/sbin/nvlsm": STAY})
 
 
 @dataclass(frozen=True)

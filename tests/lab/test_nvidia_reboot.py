@@ -286,7 +286,7 @@ def test_a_node_with_too_few_gpus_is_not_resumed_by_a_person_either(cluster: Gpu
     words = "its GPUs are not what they should be: cluster.yml says a100:2, the driver 1 x NVIDIA A100-SXM4-40GB"
     # however it is broken into lines
     assert words in " ".join(refused.stderr.split())
-    assert cluster.slurm() == "drained a GPU"
+    assert cluster.slurm() == "drained deepopsctl: a GPU"
     cluster.root("gpu01", f"rm {SETTINGS}")
     cluster.deepopsctl("node", "resume", "gpu01")
     cluster.wait_until_idle()
