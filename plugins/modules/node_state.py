@@ -125,6 +125,7 @@ failed_probes: {description: Why each of the others did not., type: dict, return
 """
 
 import os
+import signal
 import subprocess
 
 from ansible.module_utils import node_failure, node_record, node_step, node_step_units, node_taking, node_units
@@ -149,8 +150,9 @@ def run_probes(probes):
         if result.returncode == 0:
             found[name] = result.stdout
         else:
-            said = result.stderr.strip().splitlines()
-            failed[name] = ": ".join(["ended with %d" % result.returncode, *said[-1:]])
+            code, said = result.returncode, result.stderr.strip().splitlines()
+            ended = "ended with %d" % code if code > 0 else "was ended by %s" % signal.Signals(-code).name
+            failed[name] = ": ".join([ended, *said[-1:]])
     return found, failed
 
 

@@ -173,6 +173,9 @@ def aged(bare: LabCluster, first: dict[str, dict[str, Any]]) -> LabCluster:
 @pytest.fixture(scope="module")
 def cluster(aged: LabCluster) -> LabCluster:
     """The same with Slurm."""
+    for node in PRODUCTS:
+        # hwloc, and so slurmd, asks the kernel more of what a driver lists than a container can answer, and crashes
+        aged.root(node, "rmdir /run/machine/driver/nvidia/gpus/*")
     run(aged, "deploy")
     return aged
 
