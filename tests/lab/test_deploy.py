@@ -94,6 +94,7 @@ def test_a_later_component_finds_its_damage_whatever_an_earlier_one_did(cluster:
         cluster.root(node, "systemctl is-active slurmd")
 
 
+@pytest.mark.thorough
 @pytest.mark.release("debian12")
 def test_a_full_run_agrees_with_the_gate_that_nothing_has_to_change(cluster: LabCluster) -> None:
     summary = cluster.deploy("--full")

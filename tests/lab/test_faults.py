@@ -125,6 +125,7 @@ UNLOCK = "rm -f /run/hold /run/reached; systemctl stop lock-holder; rm -f /tmp/l
 FILL = "apt-get clean; mount -t tmpfs -o size=16k full /var/cache/apt/archives"
 
 
+@pytest.mark.thorough
 def test_a_lock_of_the_package_manager_is_waited_for_its_holder_named_and_a_full_disk_beside_it(
     cluster: LabCluster,
 ) -> None:

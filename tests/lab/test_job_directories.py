@@ -200,6 +200,7 @@ class TestProlog:
             cluster.root("gpu01", f"rm {FOLDER} && mv {FOLDER}.away {FOLDER}")
             cluster.root("ctl1", "scontrol update nodename=gpu01 state=resume")
 
+    @pytest.mark.thorough
     def test_validate_fails_where_a_jobs_folder_is_open_or_stays(self, cluster: LabCluster) -> None:
         program = "/etc/slurm/deepops/job-directories"
         cluster.root("gpu01", f"sed -i 's/-m 0700/-m 0755/' {program}")

@@ -42,6 +42,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
         lab_down(name)
 
 
+@pytest.mark.thorough
 def test_a_node_whose_gpus_are_not_on_the_bus_is_left_alone(cluster: LabCluster) -> None:
     before = cluster.root("gpu01", WRITTEN)
 
@@ -132,6 +133,7 @@ def test_persistence_waits_for_a_kernel_module_and_nothing_fails(cluster: LabClu
     assert cluster.root("gpu01", "systemctl --failed --no-legend") == ""
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("deploys")
 def test_the_gate_finds_an_edited_pin_and_mends_it(cluster: LabCluster) -> None:
     cluster.root("gpu01", "echo '# by hand' >> /etc/apt/preferences.d/deepopsctl-nvidia")

@@ -17,6 +17,8 @@ import yaml
 from tests.lab.faults import running_job
 from tests.lab.harness import LabCluster
 
+pytestmark = pytest.mark.thorough
+
 VERSIONS = Path(__file__).resolve().parents[2] / "group_vars" / "all" / "versions.yml"
 # what the old packages have that these lack goes with them
 STAND_IN = r"""set -e

@@ -112,6 +112,7 @@ def test_what_would_end_jobs_is_blocked_beforehand_and_refused_with_nothing_chan
     assert cluster.root("ctl1", "cat /etc/slurm/slurm.conf /etc/chrony/conf.d/deepopsctl.conf") == before
 
 
+@pytest.mark.thorough
 def test_a_key_that_slurmd_reads_at_its_start_restarts_it_under_the_job(cluster: LabCluster) -> None:
     (job,) = (int(line) for line in cluster.root("ctl1", "squeue --noheader --format=%A").split())
     more = SLURM_CONFIG.replace("}", ", LaunchParameters: 'use_interactive_step,test_exec'}")

@@ -136,6 +136,7 @@ def test_a_limit_changed_by_hand_is_mended_by_a_full_run_alone_which_changes_not
     assert qos(policed, "capped", "maxjobspu") == "1"
 
 
+@pytest.mark.thorough
 def test_a_limit_declared_no_more_is_taken_away_and_what_a_site_made_stays(policed: LabCluster) -> None:
     policed.root("ctl1", "sacctmgr -i add qos own; sacctmgr -i modify qos capped set maxsubmitjobsperuser=7")
     spec = policed.directory / "cluster.yml"

@@ -68,6 +68,6 @@ def test_the_smoke_suite_passes_and_says_what_one_machine_cannot_show(machine: L
     assert "fewer than two nodes" in skipped["guide-two-nodes"]
 
 
-@pytest.mark.parametrize("options", [(), ("--full",)], ids=["gate", "full"])
+@pytest.mark.parametrize("options", [(), pytest.param(("--full",), marks=pytest.mark.thorough)], ids=["gate", "full"])
 def test_another_deploy_changes_nothing(machine: LabCluster, options: tuple[str, ...]) -> None:
     assert machine.changed(machine.deploy(*options)) == {"ctl1": 0}
