@@ -56,7 +56,7 @@ class Taking:
         """When the files are gone and systemd knows: what is left of them, packages, folders that are empty."""
         if not self.noted.dry:
             for path in removed:
-                remove_empty(os.path.dirname(path), _ON_THE_WAY)
+                remove_folder_of(path)
         self.go_on_without(removed)
         take_packages(self.noted, self.gone("packages"), self.warn, self.wanted["lock_wait"])
         for path in reversed(self.gone("directories")):
@@ -113,6 +113,11 @@ def take_packages(noted, gone, warn, lock_wait):
             node_packages.remove(removable, lock_wait)
     except node_packages.PackageError as error:
         raise node_packages.PackageError("cannot remove %s: %s" % (names, error), error.hint) from error
+
+
+def remove_folder_of(path):
+    """Remove a unit's folder of drop-ins, or one of programs, that its last file has left."""
+    remove_empty(os.path.dirname(path), _ON_THE_WAY)
 
 
 def remove_empty(folder, below):

@@ -168,6 +168,8 @@ def take_away(step):
     """Remove what is ours and no longer wanted."""
     for path in [path for path in step.owned["files"] if path not in [file["path"] for file in step.wanted["files"]]]:
         node_files.take_away(step.noted, path)
+        if not step.noted.dry:
+            node_taking.remove_folder_of(path)
         step.owned["files"].remove(path)
     gone = [name for name in step.owned["packages"] if name not in step.wanted["packages"]]
     node_taking.take_packages(step.noted, gone, step.module.warn, step.wanted["lock_wait"])

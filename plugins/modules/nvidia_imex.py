@@ -49,12 +49,14 @@ from ansible.module_utils import (
     node_idle,
     node_owned,
     node_record,
+    node_taking,
     node_units,
     nvidia_node,
 )
 from ansible.module_utils.basic import AnsibleModule
 
-FILE = "/etc/nvidia-imex/nodes_config.cfg"
+FOLDER = "/etc/nvidia-imex"
+FILE = FOLDER + "/nodes_config.cfg"
 UNIT = "nvidia-imex.service"
 # the step of node_owned that brought the package
 PACKAGES = "imex_packages"
@@ -168,6 +170,8 @@ def take_away(step):
     mark(step, "unhold")
     if mine:
         node_files.take_away(step.noted, FILE)
+        if not step.noted.dry:
+            node_taking.remove_empty(FOLDER, (FOLDER,))
         step.own([], [])
 
 
