@@ -264,9 +264,9 @@ def test_imex_is_of_the_drivers_version_and_knows_the_same_nodes_everywhere(clus
         assert state(cluster, node, IMEX) == ["active", "enabled"]
         assert cluster.root(node, f"cat {NODES}") == wanted == cluster.root(node, "cat /run/imex-knows")
         assert "nvidia-imex" in cluster.root(node, "apt-mark showhold").split()
-        assert IMEX in cluster.root(node, "systemctl show slurmd -p After").split()
+        assert IMEX in cluster.root(node, "systemctl show slurmd -p After --value").split()
     assert versions(cluster, BOARD, "nvidia-imex") == []
-    assert FABRIC in cluster.root(BOARD, "systemctl show slurmd -p After").split()
+    assert FABRIC in cluster.root(BOARD, "systemctl show slurmd -p After --value").split()
 
 
 @pytest.mark.usefixtures("joined")
