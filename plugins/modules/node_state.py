@@ -150,10 +150,17 @@ def run_probes(probes):
         if result.returncode == 0:
             found[name] = result.stdout
         else:
-            code, said = result.returncode, result.stderr.strip().splitlines()
-            ended = "ended with %d" % code if code > 0 else "was ended by %s" % signal.Signals(-code).name
-            failed[name] = ": ".join([ended, *said[-1:]])
+            said = result.stderr.strip().splitlines()
+            failed[name] = ": ".join([how_ended(result.returncode), *said[-1:]])
     return found, failed
+
+
+def how_ended(code):
+    """A bad exit code in words; the real-time signals between first and last have no name."""
+    if code > 0:
+        return "ended with %d" % code
+    names = {known.value: known.name for known in signal.Signals}
+    return "was ended by %s" % names.get(-code, "signal %d" % -code)
 
 
 def things():

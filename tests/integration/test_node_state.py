@@ -96,6 +96,7 @@ def tasks_for(folder: Path) -> list[dict[str, Any]]:
             "failed": ["false"],
             "broken": ["sh", "-c", "echo wait; echo no such hardware >&2; exit 3"],
             "crashed": ["sh", "-c", "kill -SEGV $$"],
+            "nameless": ["sh", "-c", "kill -40 $$"],
             "absent": ["no-such-command-anywhere"],
         },
     }
@@ -255,10 +256,11 @@ class TestDeploy:
     def test_probes_that_work_are_returned_and_of_the_others_the_reason(self, node: Node) -> None:
         assert node["first"].data["probes"] == {"said": "hello\n"}
         reasons = node["first"].data["failed_probes"]
-        assert reasons.keys() == {"failed", "broken", "crashed", "absent"}
+        assert reasons.keys() == {"failed", "broken", "crashed", "nameless", "absent"}
         assert reasons["failed"] == "ended with 1"
         assert reasons["broken"] == "ended with 3: no such hardware"
         assert reasons["crashed"] == "was ended by SIGSEGV"
+        assert reasons["nameless"] == "was ended by signal 40"
         assert "No such file or directory" in reasons["absent"]
 
 

@@ -241,7 +241,11 @@ def _watch(secret: bytes, seen: list[str], looked: list[int], done: threading.Ev
 
 @pytest.mark.parametrize(
     "number",
-    [signal.SIGINT, *(pytest.param(hard, marks=pytest.mark.thorough) for hard in (signal.SIGTERM, signal.SIGKILL))],
+    [
+        signal.SIGINT,
+        pytest.param(signal.SIGTERM, marks=pytest.mark.thorough),
+        pytest.param(signal.SIGKILL, marks=pytest.mark.thorough),
+    ],
 )
 def test_an_interrupted_run_is_finished_by_the_next(ssh_lab: SshLab, number: signal.Signals) -> None:
     arguments = [
