@@ -91,7 +91,10 @@ def _compared(component, records, digest, now):
         "left": not records and is_left_of(component),
         "deployed": bool(known),
         "missing": [step for step, record in records.items() if not record],
-        "stale": [step for step, record in records.items() if record and record["digest"] != digest],
+        "stale": [
+            *(step for step, record in records.items() if record and record["digest"] != digest),
+            *(node_record.unfinished(component, records) if records else []),
+        ],
         "digests": sorted({record["digest"] for record in known}),
         "differences": list(
             dict.fromkeys(sentence for record in known for sentence in _differences(record["items"], now))
@@ -107,6 +110,7 @@ def reasons(component, digest, steps):
     if not any(records.values()):
         return ["never deployed"]
     stale = [step for step, record in records.items() if not record or record["digest"] != digest]
+    stale += node_record.unfinished(component, steps)
     if stale:
         return ["the desired state changed, or the last deploy did not finish: %s" % ", ".join(stale)]
     now = present(list(records.values()))

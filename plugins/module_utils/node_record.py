@@ -13,6 +13,8 @@ import os
 import stat
 
 STATE = "/var/lib/deepopsctl"
+# the digest of a step that a run has begun and not ended: that is to be done even where the step is no longer wanted
+UNFINISHED = "unfinished"
 # the arguments of a module that saves a record
 STEP = {"component": {"required": True}, "step": {"required": True}, "digest": {"default": ""}}
 
@@ -96,6 +98,12 @@ def steps(component):
     """The steps of a component that have a record here."""
     prefix, suffix = _path(component, "*").split("*")
     return sorted(path[len(prefix) : -len(suffix)] for path in glob.glob(prefix + "*" + suffix))
+
+
+def unfinished(component, wanted):
+    """The steps of a component that a run has begun to take away from here, and not ended; those `wanted` apart."""
+    others = [step for step in steps(component) if step not in wanted]
+    return [step for step in others if (load(component, step) or {}).get("digest") == UNFINISHED]
 
 
 def _pending_path(unit):

@@ -98,6 +98,8 @@ class Step:
         self.before = nfs_lines.lines_of((node_files.read(nfs_lines.EXPORTS) or b"").decode("utf-8", "replace"))
         self.lines = {entry["path"]: entry["line"] for entry in self.wanted["exports"]}
         self.kept = []
+        # whether a later call has to withdraw something
+        self.waits = False
 
     @property
     def dry(self):
@@ -115,9 +117,10 @@ def make_folders(step):
 def write_exports(step):
     """The file; whether the server has to read it."""
     wide, untold = nfs_lines.closing(step.before, step.lines), step.wanted["untold"]
+    step.waits = bool(wide) and (step.wanted["keep"] or bool(untold))
     if wide and not step.wanted["keep"]:
         warn_of_holders(step)
-    if wide and (step.wanted["keep"] or untold):
+    if step.waits:
         step.lines.update(wide)
         step.kept = [] if step.wanted["keep"] else sorted(wide)
     if step.kept:
@@ -226,15 +229,22 @@ def converge(step):
         return
     check_kernel(step)
     make_folders(step)
-    settings(step)
-    serve(step, write_exports(step))
-    if not step.dry and not step.wanted["keep"]:
+    changed = write_exports(step)
+    if step.wanted["exports"] or not step.waits:
+        settings(step)
+    serve(step, changed)
+    if step.dry:
+        return
+    component, name = step.wanted["component"], step.wanted["step"]
+    if step.waits:
+        # whatever becomes of this run, and of this machine in cluster.yml
+        node_record.save(component, name, node_record.UNFINISHED, node_record.items())
+    elif not step.wanted["keep"]:
         served = bool(step.lines)
         items = node_record.items(
             files=[nfs_lines.EXPORTS, SETTINGS] if served else [], units={UNIT: True} if served else {}
         )
-        digest = "" if step.kept else step.wanted["digest"]
-        node_record.save(step.wanted["component"], step.wanted["step"], digest, items)
+        node_record.save(component, name, step.wanted["digest"], items)
 
 
 def main():

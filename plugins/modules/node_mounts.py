@@ -65,7 +65,6 @@ EXAMPLES = r"""
 RETURN = r"""
 changes: {description: What was done., type: list, elements: dict, returned: always}
 kept: {description: Names of the mounts that had to stay as they are., type: list, elements: str, returned: always}
-serves: {description: Whether this node has exports of ours., type: bool, returned: always}
 strays: {description: NFS that is mounted by other means than ours., type: list, elements: dict, returned: always}
 """
 
@@ -74,7 +73,6 @@ import os
 
 from ansible.module_utils import (
     mount_change,
-    nfs_lines,
     node_failure,
     node_files,
     node_mounts,
@@ -232,7 +230,6 @@ def finish(step):
         "changes": noted.changes,
         "diff": noted.diffs,
         "kept": sorted(step.kept),
-        "serves": os.path.exists(nfs_lines.EXPORTS),
         "strays": step.strays,
     }
     required = [mount["name"] for mount in step.wanted["mounts"] if mount["required"]]

@@ -164,16 +164,22 @@ def write(step):
     step.remember()
 
 
+def gone(step, kind):
+    """What is ours and no longer wanted, of `packages` or `files`."""
+    wanted = {"packages": step.wanted["packages"], "files": [file["path"] for file in step.wanted["files"]]}
+    return [name for name in step.owned[kind] if name not in wanted[kind]]
+
+
 def take_away(step):
     """Remove what is ours and no longer wanted."""
-    for path in [path for path in step.owned["files"] if path not in [file["path"] for file in step.wanted["files"]]]:
+    for path in gone(step, "files"):
         node_files.take_away(step.noted, path)
         if not step.noted.dry:
             node_taking.remove_folder_of(path)
         step.owned["files"].remove(path)
-    gone = [name for name in step.owned["packages"] if name not in step.wanted["packages"]]
-    node_taking.take_packages(step.noted, gone, step.module.warn, step.wanted["lock_wait"])
-    step.owned["packages"] = [name for name in step.owned["packages"] if name not in gone]
+    packages = gone(step, "packages")
+    node_taking.take_packages(step.noted, packages, step.module.warn, step.wanted["lock_wait"])
+    step.owned["packages"] = [name for name in step.owned["packages"] if name not in packages]
     step.remember()
 
 
@@ -182,6 +188,10 @@ def converge(step):
     present = install(step)
     write(step)
     if step.wanted["keep"]:
+        if (gone(step, "packages") or gone(step, "files")) and not step.noted.dry:
+            # should the later call not come, the next deploy has to make it
+            component, name = step.wanted["component"], step.wanted["step"]
+            node_record.save(component, name, node_record.UNFINISHED, node_record.items())
         return present
     take_away(step)
     if not step.noted.dry:

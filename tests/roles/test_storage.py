@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import runpy
+from typing import Any
 
 import jinja2.nativetypes
 import pytest
@@ -24,14 +25,20 @@ storage:
 CLIENTS = "clients"
 
 
-def expected(host: str) -> set[str]:
+def expected(host: str, cluster: str = CLUSTER) -> set[str]:
     """The steps that the gate wants of a node."""
-    expression = load("group_vars/all/storage.yml")["deepops_storage_steps"]
+    settings = load("group_vars/all/storage.yml")
     environment = jinja2.nativetypes.NativeEnvironment()
     environment.filters |= runpy.run_path(str(ROOT / "plugins" / "filter" / "storage.py"))["FilterModule"]().filters()
-    mounts = variable(parse_spec(CLUSTER, "cluster.yml").storage)
-    known = {"storage_mounts": mounts, "inventory_hostname": host, "group_names": ["storage_nodes"]}
-    return set(environment.from_string(expression).render(known))
+    known: dict[str, Any] = {
+        "storage_mounts": variable(parse_spec(cluster, "cluster.yml").storage),
+        "inventory_hostname": host,
+        "group_names": ["storage_nodes"],
+        "deepops_address_of": {"ctl1": "192.0.2.1", "gpu1": "192.0.2.2", "gpu2": "192.0.2.3"},
+    }
+    for name in ("deepops_storage_serves", "deepops_storage_steps"):
+        known[name] = environment.from_string(settings[name]).render(known)
+    return set(known["deepops_storage_steps"])
 
 
 def recorded(role: str) -> set[str]:
@@ -50,6 +57,12 @@ def recorded(role: str) -> set[str]:
 )
 def test_the_gate_expects_what_is_recorded(host: str, roles: list[str], others: set[str]) -> None:
     assert expected(host) == set().union(*(recorded(role) for role in roles)) - others
+
+
+def test_a_machine_whose_folder_nobody_mounts_has_nothing_of_a_server() -> None:
+    nowhere = CLUSTER.replace("path: /home}", "path: /home, nodes: ctl1}")
+
+    assert expected("ctl1", nowhere) == recorded("storage") - {CLIENTS}
 
 
 def test_storage_is_there_before_slurm_is() -> None:

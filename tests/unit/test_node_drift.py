@@ -64,6 +64,23 @@ def test_dpkg_and_systemd_are_asked_once_whatever_the_number_of_records(asked: l
     assert asked == [["munge", "prometheus-node-exporter", "slurmd"], ["munge.service", "slurmd.service"]]
 
 
+def test_a_step_that_is_to_go_is_looked_at_until_it_has_gone(asked: list[list[str]]) -> None:
+    steps = ["mounts"]
+    record("storage", "mounts")
+    record("storage", "nfs_exports", "older")
+    assert not node_drift.reasons("storage", DIGEST, steps)
+
+    record("storage", "nfs_exports", node_record.UNFINISHED)
+
+    assert [reason.partition(": ")[2] for reason in node_drift.reasons("storage", DIGEST, steps)] == ["nfs_exports"]
+    assert node_drift.compare(wanted(storage=steps), DIGEST)["storage"]["stale"] == ["nfs_exports"]
+
+    record("storage", "nfs_exports", "")
+
+    assert not node_drift.reasons("storage", DIGEST, steps)
+    assert not node_drift.compare(wanted(storage=steps), DIGEST)["storage"]["stale"]
+
+
 @pytest.mark.parametrize(
     "leave",
     [
