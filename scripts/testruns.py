@@ -26,6 +26,8 @@ OPTIONS = ("-v", "--durations=40", "--durations-min=5")
 LESS = 5
 PAUSE_S = 0.2
 TICKS = os.sysconf("SC_CLK_TCK")
+# as pytest's short summary names tests
+FAULT = re.compile(r"(FAILED|ERROR) \S")
 COUNT = re.compile(r"(\d+) (passed|failed|skipped|xfailed|xpassed|error)")
 
 
@@ -54,6 +56,7 @@ class Run:
         self.ended = 0.0
         # with what it has started and waited for: machines are not among that
         self.cpu_s = 0.0
+        self.faults: list[str] = []
         self._kept: list[str] = []
         self._at_once = at_once
         self._process = subprocess.Popen(
@@ -73,6 +76,8 @@ class Run:
     def _read(self) -> None:
         for line in self._process.stdout or ():
             self.summary = line.strip() or self.summary
+            if FAULT.match(line):
+                self.faults.append(line.strip())
             if self._at_once(line):
                 print(line, end="", flush=True)
             else:
@@ -181,7 +186,7 @@ class Moment:
 
 
 def summaries(runs: Sequence[Run], moments: Sequence[Moment], left_out: Sequence[str]) -> None:
-    """Where the time went, when each run was and how it ended, what did not run, and last what all came to."""
+    """Where the time went, when each run was, how it ended, what did not run, what failed, and last their sum."""
     seconds: Counter[str] = Counter()
     counts: Counter[str] = Counter()
     for run in runs:
@@ -204,6 +209,12 @@ def summaries(runs: Sequence[Run], moments: Sequence[Moment], left_out: Sequence
         print(f"\nleft out, {len(left_out)} thorough tests; `make test-thorough` runs them:\n")
         print("\n".join(left_out))
         counts["deselected"] = len(left_out)
+    bad = [run for run in runs if run.status()]
+    if bad:
+        # the end of a log is what is read, and often all that is kept
+        print("\nfailed:\n")
+        for run in bad:
+            print("\n".join(run.faults or [f"{run.name}: {run.summary.strip('= ')}"]))
     total = ", ".join(f"{number} {word}" for word, number in counts.items())
     whole = moments[-1].time - start
     # in pytest's form, for whatever reads it

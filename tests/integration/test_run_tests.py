@@ -172,6 +172,18 @@ def test_no_lab_is_made_where_something_else_failed(tmp_path: Path) -> None:
     assert done.stdout.rstrip().splitlines()[-1].startswith("===")
 
 
+def test_what_failed_is_named_at_the_very_end(tmp_path: Path) -> None:
+    (tmp_path / "Makefile").write_text("bad:\n\t@echo a fault; false\n")
+    done = run(tmp_path, {"unit/test_it.py": FAILS, "integration/test_it.py": FAILS}, "--make", "bad")
+
+    named = done.stdout.rpartition("\nfailed:\n\n")[2].splitlines()
+    assert [line.partition(" - ")[0] for line in named if line][:-1] == [
+        "bad: make: *** [Makefile:2: bad] Error 1",
+        "FAILED tests/integration/test_it.py::test_it",
+        "FAILED tests/unit/test_it.py::test_it",
+    ]
+
+
 def test_modules_with_machines_that_failed_run_again_and_that_is_said(tmp_path: Path) -> None:
     modules = ["lab/test_it.py", "lab/test_small.py", "vm/test_it.py"]
     others = {
