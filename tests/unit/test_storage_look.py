@@ -282,11 +282,11 @@ class TestANode:
         monkeypatch.setattr(acts, "answers", lambda path: time.sleep(300) if "/one/" in path else {})
         entries = [entry(tmp_path / "one", options=("ro",)), entry(tmp_path / "two", options=("ro",))]
         node = look.Node(
-            "gpu01", "nobody", 2, "abc", lambda: "".join(line(tmp_path / n) for n in ("one", "two")), False
+            "gpu01", "nobody", 10, "abc", lambda: "".join(line(tmp_path / n) for n in ("one", "two")), False
         )
 
         found = node.look([entries[0], entries[1]._replace(name="two")])
 
         hung = [check for check in found.checks if check["target"] == "gpu01/data" and check["status"] == "fail"]
-        assert "no answer within 2 s: the file system hangs" in [check["message"] for check in hung]
+        assert "no answer within 10 s: the file system hangs" in [check["message"] for check in hung]
         assert list(found.seen) == ["two"]
