@@ -29,7 +29,7 @@ Boolean = Annotated[bool, BeforeValidator(_read_boolean)]
 class Section(BaseModel):
     """A mapping of cluster.yml: no key but its own."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 class ClusterSection(Section):

@@ -11,10 +11,9 @@ from typing import Any, Dict, List, Optional
 
 from .asking import UnansweredError, run_command
 from .keeping import Keeper
+from .places import CONFIG, STATE
 from .prometheus import PrometheusError, querying
 
-CONFIG = "/etc/deepopsctl/job-summaries.json"
-STATE = "/var/lib/deepopsctl/job-summaries.json"
 INTERVAL_S = 30
 OK, FAILED, INVALID = 0, 1, 3
 

@@ -6,7 +6,7 @@ import json
 from pathlib import PurePath
 
 from deepopsctl import jobreport
-from deepopsctl.jobreport.keeper import CONFIG, STATE
+from deepopsctl.jobreport.places import CONFIG, STATE
 from deepopsctl.monitoring import webconfig
 from deepopsctl.monitoring.listening import at
 from deepopsctl.monitoring.needs import File, Machine, Needs, Unit

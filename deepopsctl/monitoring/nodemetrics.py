@@ -19,8 +19,8 @@ from deepopsctl.monitoring.nodeexporter import TEXTFILES
 from deepopsctl.monitoring.programs import program_files
 from deepopsctl.monitoring.sandbox import OPEN, SLURMS_FAMILIES, confined_with_full_view
 from deepopsctl.monitoring.systemdunits import service
-from deepopsctl.nodemetrics.cli import CONFIG
 from deepopsctl.nodemetrics.jobmap import DCGM_FOLDER, FOLDER
+from deepopsctl.nodemetrics.places import CONFIG
 from deepopsctl.storage.model import Platform
 from deepopsctl.storage.nodeplan import plan_node
 from deepopsctl.storage.writer import from_variable

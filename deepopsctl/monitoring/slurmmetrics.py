@@ -12,7 +12,7 @@ from deepopsctl.monitoring.programs import program_files
 from deepopsctl.monitoring.sandbox import SLURMS_FAMILIES, confined
 from deepopsctl.monitoring.systemdunits import service
 from deepopsctl.monitoring.target import Target
-from deepopsctl.slurmmetrics.cli import CONFIG
+from deepopsctl.slurmmetrics.places import CONFIG
 from deepopsctl.slurmnative import PAGES
 
 NAME = "deepops-slurmmetrics"

@@ -12,8 +12,8 @@ from typing import Any, Dict, List, Optional
 from . import jobmap
 from .daemon import Daemon, once
 from .kinds import KINDS
+from .places import CONFIG
 
-CONFIG = "/etc/deepopsctl/nodemetrics.json"
 FOLDER = "/var/lib/prometheus/node-exporter"
 INTERVAL_S = 15
 OK, FAILED, INVALID = 0, 1, 3

@@ -11,8 +11,8 @@ from typing import Any, Dict, List, Optional
 
 from .daemon import Daemon
 from .look import Slurm
+from .places import CONFIG
 
-CONFIG = "/etc/deepopsctl/slurmmetrics.json"
 OK, FAILED, INVALID = 0, 1, 3
 
 

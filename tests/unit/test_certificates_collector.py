@@ -23,7 +23,7 @@ from deepopsctl.monitoring.identity import AUTHORITY, CERTIFICATE
 from deepopsctl.monitoring.needs import Machine
 from deepopsctl.monitoring.pki import Authority, new_authority
 from deepopsctl.nodemetrics.certificates import KIND, ends_at, look
-from deepopsctl.nodemetrics.cli import CONFIG
+from deepopsctl.nodemetrics.places import CONFIG
 
 
 def certificate(end: datetime, key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey) -> x509.Certificate:

@@ -1,0 +1,5 @@
+"""Where the program is told what to do."""
+
+from __future__ import annotations
+
+CONFIG = "/etc/deepopsctl/nodemetrics.json"
