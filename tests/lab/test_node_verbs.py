@@ -125,6 +125,7 @@ def test_a_removed_node_leaves_nothing_behind(cluster: LabCluster, job: int) -> 
     assert cluster.job_state(job) == "RUNNING"
 
 
+@pytest.mark.thorough
 def test_another_machine_takes_over_a_name(cluster: LabCluster, job: int) -> None:
     podman("rm", "--force", "--time", "0", f"{cluster.name}-gpu02")
     addresses(cluster, 3)

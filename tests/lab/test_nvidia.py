@@ -143,6 +143,7 @@ def test_the_gate_finds_an_edited_pin_and_mends_it(cluster: LabCluster) -> None:
     assert changes(mended, "gpu01") == [("file", "/etc/apt/preferences.d/deepopsctl-nvidia", "write")]
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("deploys")
 def test_a_driver_of_the_run_installer_is_refused_with_what_to_do(cluster: LabCluster) -> None:
     cluster.root("gpu01", "touch /usr/bin/nvidia-uninstall")

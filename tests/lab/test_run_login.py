@@ -122,6 +122,7 @@ def test_a_node_without_ssh_is_set_aside_with_what_to_do(cluster: LabCluster) ->
         cluster.root("cn01", "systemctl start ssh")
 
 
+@pytest.mark.thorough
 def test_a_changed_host_key_is_refused_with_what_to_do(cluster: LabCluster) -> None:
     renew = "rm /etc/ssh/ssh_host_*; ssh-keygen -A; systemctl restart ssh; pkill -f [s]shd- || true"
     cluster.root("cn01", renew)

@@ -85,6 +85,7 @@ def test_nodes_that_differ_from_what_was_declared_are_named(limited: LabCluster,
     assert result.checks["node-gpus", "gpu01"]["expected"] == "a100:4"
 
 
+@pytest.mark.thorough
 def test_jobs_that_slurm_would_keep_for_ever_are_a_warning(limited: LabCluster) -> None:
     with damaged(limited, *conf_steps(slurm=("s/^EnforcePartLimits=.*/EnforcePartLimits=NO/",))):
         result = validate(limited)

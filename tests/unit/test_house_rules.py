@@ -44,13 +44,12 @@ def unexplained(text: str) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize(
-    "path",
-    [path for path in tracked("deepopsctl", "plugins", "scripts", "benchmarks") if is_python(path)],
-    ids=lambda path: path.relative_to(ROOT).as_posix(),
-)
-def test_a_module_is_no_longer_than_a_reader_bears(path: Path) -> None:
-    assert len(path.read_text(encoding="utf-8").splitlines()) <= LIMIT, "part it by what it is for"
+def test_a_module_is_no_longer_than_a_reader_bears() -> None:
+    files = [path for path in tracked("deepopsctl", "plugins", "scripts", "benchmarks") if is_python(path)]
+    long = {path.relative_to(ROOT).as_posix(): len(path.read_text(encoding="utf-8").splitlines()) for path in files}
+
+    assert {name: lines for name, lines in long.items() if lines > LIMIT} == {}, "part it by what it is for"
+    assert len(files) > 500
 
 
 def test_a_checker_is_silenced_with_a_reason_beside_it() -> None:
