@@ -185,11 +185,8 @@ class Moment:
         self.busy = self.there - sum(ticks[3:5])
 
 
-def summaries(runs: Sequence[Run], moments: Sequence[Moment], left_out: Sequence[str], forgiven: Sequence[str]) -> None:
-    """Where the time went, when each run was, how it ended, what did not run, what failed, and last their sum.
-
-    Those that are `forgiven` have passed since.
-    """
+def summaries(runs: Sequence[Run], moments: Sequence[Moment], left_out: Sequence[str]) -> None:
+    """Where the time went, when each run was, how it ended, what did not run, what failed, and last their sum."""
     seconds: Counter[str] = Counter()
     counts: Counter[str] = Counter()
     for run in runs:
@@ -212,12 +209,7 @@ def summaries(runs: Sequence[Run], moments: Sequence[Moment], left_out: Sequence
         print(f"\nleft out, {len(left_out)} thorough tests; `make test-thorough` runs them:\n")
         print("\n".join(left_out))
         counts["deselected"] = len(left_out)
-    if forgiven:
-        print("\npassed at the second try only:\n")
-        print("\n".join(forgiven))
-        counts += Counter(passed=len(forgiven))
-        counts -= Counter(failed=len(forgiven))
-    bad = [run for run in runs if run.status() and not (run.failed() and {*run.failed()} <= {*forgiven})]
+    bad = [run for run in runs if run.status()]
     if bad:
         # the end of a log is what is read, and often all that is kept
         print("\nfailed:\n")
