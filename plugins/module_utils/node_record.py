@@ -83,6 +83,11 @@ def save(component, step, digest, found):
     write_atomically(path, document)
 
 
+def begin(component, step):
+    """Remember that a step was begun: until it is saved or forgotten, the next deploy has to end it."""
+    save(component, step, UNFINISHED, items())
+
+
 def load(component, step):
     """The record of a step, or None when there is none or it cannot be read."""
     try:

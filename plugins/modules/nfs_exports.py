@@ -238,7 +238,7 @@ def converge(step):
     component, name = step.wanted["component"], step.wanted["step"]
     if step.waits:
         # whatever becomes of this run, and of this machine in cluster.yml
-        node_record.save(component, name, node_record.UNFINISHED, node_record.items())
+        node_record.begin(component, name)
     elif not step.wanted["keep"]:
         served = bool(step.lines)
         items = node_record.items(

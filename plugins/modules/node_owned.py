@@ -190,8 +190,7 @@ def converge(step):
     if step.wanted["keep"]:
         if (gone(step, "packages") or gone(step, "files")) and not step.noted.dry:
             # should the later call not come, the next deploy has to make it
-            component, name = step.wanted["component"], step.wanted["step"]
-            node_record.save(component, name, node_record.UNFINISHED, node_record.items())
+            node_record.begin(step.wanted["component"], step.wanted["step"])
         return present
     take_away(step)
     if not step.noted.dry:

@@ -103,7 +103,7 @@ def make_ready(step):
     component, name = step.wanted["component"], step.wanted["step"]
     if step.clients and not step.noted.dry and not node_record.load(component, name):
         # a run that is cut off from here on leaves something behind, which the next one must know of
-        node_record.save(component, name, node_record.UNFINISHED, node_record.items())
+        node_record.begin(component, name)
     for client in step.clients:
         if client["builds"]:
             node_kernel.check_headers(label(client), step.release)

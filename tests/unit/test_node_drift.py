@@ -70,7 +70,7 @@ def test_a_step_that_is_to_go_is_looked_at_until_it_has_gone(asked: list[list[st
     record("storage", "nfs_exports", "older")
     assert not node_drift.reasons("storage", DIGEST, steps)
 
-    record("storage", "nfs_exports", node_record.UNFINISHED)
+    node_record.begin("storage", "nfs_exports")
 
     assert [reason.partition(": ")[2] for reason in node_drift.reasons("storage", DIGEST, steps)] == ["nfs_exports"]
     assert node_drift.compare(wanted(storage=steps), DIGEST)["storage"]["stale"] == ["nfs_exports"]
