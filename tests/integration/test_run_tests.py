@@ -23,6 +23,8 @@ def test_it():
     assert tried
 """
 FAILED = "::test_it FAILED"
+# by these a make knows that another one started it, and calls itself make[1]
+OF_MAKE = ("MAKELEVEL", "MAKEFLAGS", "MFLAGS")
 # passes only where the other one has started before this one's end
 MEETS = """
 import time
@@ -54,10 +56,11 @@ def run(folder: Path, tests: dict[str, str], *arguments: str) -> subprocess.Comp
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
     (folder / "pytest.ini").write_text("[pytest]\naddopts = --import-mode=importlib\n", encoding="utf-8")
+    env = {name: value for name, value in os.environ.items() if name not in OF_MAKE}
     return subprocess.run(
         [sys.executable, str(folder / "scripts" / "run-tests"), *arguments],
         # what plugins are installed is nothing to these tests, and takes most of their time
-        env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+        env={**env, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         capture_output=True,
         text=True,
         timeout=600,
