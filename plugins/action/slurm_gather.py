@@ -49,7 +49,9 @@ class ActionModule(ActionBase):
             changed = store_hardware(path, hardware)
         confinement, warnings = self._confinement(hardware, arguments["confinement"])
         unknown = slurmconf.unknown_nodes(slurmconf.parse_node_sets(arguments["node_sets"]), hardware)
-        warnings += [*odd.values(), *self._left_out(unknown, odd, arguments["controllers"])]
+        answered = {name for name in unknown if self._cgroup(hostvars[name])}
+        warnings += [*odd.values(), *self._left_out([name for name in unknown if name not in odd], answered)]
+        warnings += self._spare(arguments["controllers"])
         facts = {
             "slurm_hardware": {name: values.as_facts() for name, values in hardware.items()},
             "slurm_confinement": confinement,
@@ -82,13 +84,20 @@ class ActionModule(ActionBase):
         return {name: values for name, values in hardware.items() if name in reports}, odd
 
     @staticmethod
-    def _left_out(unknown, odd, controllers):
+    def _left_out(unknown, answered):
         """Sentences: which machines of cluster.yml do not serve yet, and why."""
-        missing, spare = [name for name in unknown if name not in odd], controllers[1:]
-        if missing:
-            names = nodelist.fold(missing)
+        silent, failed = ([name for name in unknown if (name in answered) == wanted] for wanted in (False, True))
+        if silent:
+            names = nodelist.fold(silent)
             yield f"{names}: never reached, so not in slurm.conf yet; the next deploy adds what answers"
-        if spare:
+        if failed:
+            names = nodelist.fold(failed)
+            yield f"{names}: failed before `slurmd -C`, so not in slurm.conf yet; the next deploy tries again"
+
+    @staticmethod
+    def _spare(controllers):
+        """Sentences: which controllers do not serve."""
+        if spare := controllers[1:]:
             names = nodelist.fold(spare)
             yield f"{names}: prepared as controller but not serving: fail-over is not part of this release"
 

@@ -248,7 +248,7 @@ class TestWarnings:
 
     def test_a_node_that_failed_before_is_left_out(self, told: Told) -> None:
         (warning,) = told.warnings("failed node")
-        assert warning.startswith("failed1: ")
+        assert warning.startswith("failed1: failed before `slurmd -C`, so not in slurm.conf yet")
         assert set(told.hardware("failed")) == {"gpu01"}
 
     def test_a_controller_that_does_not_serve_is_named(self, told: Told) -> None:
