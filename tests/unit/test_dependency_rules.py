@@ -45,6 +45,7 @@ def tree_of(name: str) -> ast.Module:
     return ast.parse((PACKAGE / name).read_text(encoding="utf-8"))
 
 
+@cache
 def imports(name: str) -> set[str]:
     """Top-level packages that a module imports, wherever in it."""
     found: set[str] = set()

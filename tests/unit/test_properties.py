@@ -237,7 +237,7 @@ def clusters(draw: st.DrawFn) -> Cluster:
     return Cluster("hpc", Access("ubuntu", draw(st.sampled_from([0, 22]))), tuple(nodes), (partition,))
 
 
-@bounded
+@settings(bounded, max_examples=50)
 @given(clusters())
 def test_a_cluster_comes_back_from_its_files_unchanged(cluster: Cluster) -> None:
     again = parse_spec(render_spec(cluster), "cluster.yml")
