@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import resource
 import socket
@@ -12,6 +13,7 @@ import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import TracebackType
@@ -32,7 +34,7 @@ def free_port() -> int:
 
 
 class Server:
-    """A process that is there once its port answers, and ends with the test."""
+    """A process that is there once it is ready to answer, and ends with the test."""
 
     def __init__(self, argv: Sequence[str], port: int, folder: Path) -> None:
         self.address = f"127.0.0.1:{port}"
@@ -63,11 +65,13 @@ class Server:
 
     def _answers(self) -> bool:
         assert self._process.poll() is None, self.log()
+        login = base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
+        request = urllib.request.Request(f"{self.url}/-/ready", headers={"Authorization": f"Basic {login}"})  # noqa: S310
         try:
-            urllib.request.urlopen(f"{self.url}/-/ready", timeout=5).close()  # noqa: S310 (our own process)
+            urllib.request.urlopen(request, timeout=5).close()  # noqa: S310 (our own process)
         except urllib.error.HTTPError as error:
-            # it wants a password, or has no such page: it is there
-            return error.code in (401, 404)
+            # an exporter has no such page; a Prometheus that is not ready answers with 503
+            return error.code == HTTPStatus.NOT_FOUND
         except OSError:
             return False
         return True
