@@ -66,7 +66,8 @@ class Server:
     def _answers(self) -> bool:
         assert self._process.poll() is None, self.log()
         login = base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
-        request = urllib.request.Request(f"{self.url}/-/ready", headers={"Authorization": f"Basic {login}"})  # noqa: S310
+        request = urllib.request.Request(f"{self.url}/-/ready")  # noqa: S310 (our own process)
+        request.add_header("Authorization", f"Basic {login}")
         try:
             urllib.request.urlopen(request, timeout=5).close()  # noqa: S310 (our own process)
         except urllib.error.HTTPError as error:
