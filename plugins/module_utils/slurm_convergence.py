@@ -39,6 +39,11 @@ class NodeState:
         """True when all that keeps it from serving is that Slurm saw it restart unannounced."""
         return _only_down(self.state) and self.reason.startswith(REBOOTED) and not self.by_a_person
 
+    @property
+    def unheard(self):
+        """True when slurmctld has had no answer from it: it asks again only after a third of SlurmdTimeout."""
+        return bool(re.search(r"RESPON|\*", self.state))
+
     def sentence(self):
         """`slurmctld has it as DOWN (Not responding)`."""
         return "slurmctld has it as %s%s" % (self.state, " (%s)" % self.reason if self.reason else "")

@@ -10,8 +10,8 @@ description:
   - Asks the node itself. Does slurmd answer, in the version that is installed, with the configuration files that were
     rendered in this deploy, and has slurmctld registered the node? Are the GPUs that the driver finds those of
     cluster.yml, and those that slurmd has registered? If they are not, the node is not returned to service.
-  - A slurmd that missed the new configuration, or hangs, is restarted once (jobs go on). What that does not mend is
-    named, and the node is looked at again by the next deploy, for nothing is recorded.
+  - A slurmd that missed the new configuration, hangs, or that slurmctld does not hear is restarted once (jobs go on).
+    What that does not mend is named, and the node is looked at again by the next deploy, for nothing is recorded.
 options:
   component: {description: Component this step belongs to., type: str, required: true}
   step: {description: Name of the step., type: str, required: true}
@@ -135,7 +135,8 @@ def check_registration(seen, wanted, gpus):
     if status or not seen.state.state:
         seen.found("" if refused else "%s does not answer it: %s" % (wanted["controller"], slurm.last_line(output)))
     elif not seen.state.rebooted:
-        seen.found(seen.state.sentence())
+        # a slurmd that starts tells slurmctld at once that it is back
+        seen.found(seen.state.sentence(), mendable=seen.state.unheard and not refused)
 
 
 def munge_problem(wanted):

@@ -120,6 +120,23 @@ def test_a_slurmd_that_missed_the_configuration_is_restarted_under_its_job(batte
     assert_heals(battered)
 
 
+def test_a_node_that_slurmctld_does_not_hear_serves_again(battered: LabCluster) -> None:
+    # slurmctld asks a silent node again after a third of this
+    options = ("--full", "-e", '{"slurm_config": {"SlurmdTimeout": 3000}}')
+    no_way = "ip route {} blackhole $(getent ahostsv4 ctl1 | cut -d' ' -f1 | head -n 1)"
+    state = "sinfo -h -n gpu02 -o %T"
+    battered.deploy(*options)
+    with damaged(battered, "gpu02", no_way.format("add"), no_way.format("del")):
+        battered.root("ctl1", "systemctl restart slurmctld")
+        wait_until("slurmctld does not hear gpu02", lambda: battered.root("ctl1", state, ok=False).endswith("*"))
+
+    document = battered.deploy(*options)
+
+    assert "gpu02: slurmd was restarted: slurmctld has it as" in " ".join(document["warnings"])
+    assert battered.root("ctl1", state) == "idle"
+    assert_heals(battered)
+
+
 def test_a_node_that_slurm_took_out_for_a_restart_serves_again_and_one_that_a_person_took_out_does_not(
     battered: LabCluster,
 ) -> None:

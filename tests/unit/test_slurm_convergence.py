@@ -45,6 +45,14 @@ class TestNodes:
 
         assert (node.bad, node.rebooted) == (bad, rebooted)
 
+    def test_what_does_not_respond_is_unheard(self) -> None:
+        found = slurm.parse_nodes(OUTPUT)
+
+        assert [name for name, node in found.items() if node.unheard] == ["gpu02"]
+        # as Slurm 22.05 has it, and after a restart of slurmctld
+        assert slurm.NodeState("DOWN*").unheard
+        assert slurm.NodeState("IDLE+NOT_RESPONDING").unheard
+
     def test_the_reason_is_without_who_gave_it(self) -> None:
         found = slurm.parse_nodes(OUTPUT)
 
