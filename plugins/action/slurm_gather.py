@@ -49,9 +49,10 @@ class ActionModule(ActionBase):
             changed = store_hardware(path, hardware)
         confinement, warnings = self._confinement(hardware, arguments["confinement"])
         unknown = slurmconf.unknown_nodes(slurmconf.parse_node_sets(arguments["node_sets"]), hardware)
-        answered = {name for name in unknown if self._cgroup(hostvars[name])}
-        warnings += [*odd.values(), *self._left_out([name for name in unknown if name not in odd], answered)]
-        warnings += self._spare(arguments["controllers"])
+        missing = [name for name in unknown if name not in odd]
+        failed = [name for name in missing if self._cgroup(hostvars[name])]
+        silent = [name for name in missing if name not in failed]
+        warnings += [*odd.values(), *self._left_out(silent, failed, arguments["controllers"])]
         facts = {
             "slurm_hardware": {name: values.as_facts() for name, values in hardware.items()},
             "slurm_confinement": confinement,
@@ -84,22 +85,15 @@ class ActionModule(ActionBase):
         return {name: values for name, values in hardware.items() if name in reports}, odd
 
     @staticmethod
-    def _left_out(unknown, answered):
+    def _left_out(silent, failed, controllers):
         """Sentences: which machines of cluster.yml do not serve yet, and why."""
-        silent, failed = ([name for name in unknown if (name in answered) == wanted] for wanted in (False, True))
-        if silent:
-            names = nodelist.fold(silent)
-            yield f"{names}: never reached, so not in slurm.conf yet; the next deploy adds what answers"
-        if failed:
-            names = nodelist.fold(failed)
-            yield f"{names}: failed before `slurmd -C`, so not in slurm.conf yet; the next deploy tries again"
-
-    @staticmethod
-    def _spare(controllers):
-        """Sentences: which controllers do not serve."""
-        if spare := controllers[1:]:
-            names = nodelist.fold(spare)
-            yield f"{names}: prepared as controller but not serving: fail-over is not part of this release"
+        for names, why in (
+            (silent, "never reached, so not in slurm.conf yet; the next deploy adds what answers"),
+            (failed, "failed before `slurmd -C`, so not in slurm.conf yet; the next deploy tries again"),
+            (controllers[1:], "prepared as controller but not serving: fail-over is not part of this release"),
+        ):
+            if names:
+                yield f"{nodelist.fold(names)}: {why}"
 
     @staticmethod
     def _take_gpus(hardware, reports, node_sets):

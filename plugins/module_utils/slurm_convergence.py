@@ -11,6 +11,7 @@ from ansible.module_utils import slurm_commands, slurm_reading
 ANSWER_S = 15
 # a node in one of these states, or with one of these flags, has not registered as configured
 BAD = re.compile(r"DOWN|UNKNOWN|INVAL|FAIL(?!ING)|NOT_RESPONDING|NO_RESPOND|\*")
+UNHEARD = re.compile(r"RESPON|\*")
 REBOOTED = "Node unexpectedly rebooted"
 # what munge says of a credential that another clock made
 CLOCK = re.compile(r"Expired|Rewound")
@@ -42,7 +43,7 @@ class NodeState:
     @property
     def unheard(self):
         """True when slurmctld has had no answer from it: it asks again only after a third of SlurmdTimeout."""
-        return bool(re.search(r"RESPON|\*", self.state))
+        return bool(UNHEARD.search(self.state))
 
     def sentence(self):
         """`slurmctld has it as DOWN (Not responding)`."""
@@ -51,7 +52,7 @@ class NodeState:
 
 def _only_down(state):
     """DOWN and registered: `scontrol update state=down`, or Slurm's after a restart of the machine."""
-    return state.split("+")[0] == "DOWN" and not re.search(r"INVAL|RESPON|\*", state)
+    return state.split("+")[0] == "DOWN" and "INVAL" not in state and not UNHEARD.search(state)
 
 
 def run(argv, text=None, seconds=ANSWER_S):

@@ -12,20 +12,24 @@ from typing import Any
 PATIENCE_S = 60
 
 
+def login(user: str, password: str) -> dict[str, str]:
+    """The header of a request to a page that wants a password."""
+    return {"Authorization": "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()}
+
+
 class Prometheus:
     """A Prometheus by its address, with a password where it wants one; a Source of deepopsctl.monitoring.queries."""
 
     def __init__(self, url: str, user: str = "", password: str = "") -> None:
         self._url = url
-        self._login = base64.b64encode(f"{user}:{password}".encode()).decode() if user else ""
+        self._login = login(user, password) if user else {}
 
     def get(self, path: str, **parameters: str) -> Any:
         """The data of an answer; a ValueError in Prometheus' words where it refuses."""
         # as a form: a query may be longer than an address
         body = urllib.parse.urlencode(parameters).encode() if path.endswith("/query") else None
         address = f"{self._url}/api/v1/{path}" + ("" if body or not parameters else f"?{self._form(parameters)}")
-        headers = {"Authorization": f"Basic {self._login}"} if self._login else {}
-        request = urllib.request.Request(address, body, headers)  # noqa: S310 (http, from the test)
+        request = urllib.request.Request(address, body, self._login)  # noqa: S310 (http, from the test)
         try:
             with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:  # noqa: S310 (as above)
                 return json.load(answer)["data"]

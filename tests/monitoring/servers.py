@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import resource
 import socket
@@ -19,6 +18,7 @@ from pathlib import Path
 from types import TracebackType
 
 from tests.driven import wait_until
+from tests.monitoring.promapi import login
 
 USER, PASSWORD = "admin", "opensesame"
 # of PASSWORD, with the least rounds that bcrypt knows
@@ -65,9 +65,8 @@ class Server:
 
     def _answers(self) -> bool:
         assert self._process.poll() is None, self.log()
-        login = base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
-        request = urllib.request.Request(f"{self.url}/-/ready")  # noqa: S310 (our own process)
-        request.add_header("Authorization", f"Basic {login}")
+        headers = login(USER, PASSWORD)
+        request = urllib.request.Request(f"{self.url}/-/ready", headers=headers)  # noqa: S310 (our own process)
         try:
             urllib.request.urlopen(request, timeout=5).close()  # noqa: S310 (our own process)
         except urllib.error.HTTPError as error:

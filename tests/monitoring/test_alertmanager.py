@@ -19,6 +19,7 @@ from deepopsctl.alertdrain.alertmanager import AskError, ask
 from deepopsctl.alertdrain.settings import Settings
 from deepopsctl.monitoring.alertroutes import Wanted, routing
 from tests.driven import wait_until
+from tests.monitoring.promapi import login
 from tests.monitoring.test_queries import free_port
 from tests.monitoring.webhook import receiving
 
@@ -34,14 +35,14 @@ class Alertmanager:
         self._log = log
         self.url = f"http://127.0.0.1:{port}"
         self.settings = Settings(self.url, "hpc", 2, 600, USER, PASSWORD)
-        self._login = base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
+        self._login = login(USER, PASSWORD)
 
     def log(self) -> str:
         """What it has said so far."""
         return self._log.read_text(encoding="utf-8")
 
     def text(self, path: str, data: object = None) -> str:
-        headers = {"Authorization": f"Basic {self._login}", "Content-Type": "application/json"}
+        headers = {**self._login, "Content-Type": "application/json"}
         body = None if data is None else json.dumps(data).encode()
         request = urllib.request.Request(f"{self.url}{path}", body, headers)  # noqa: S310 (http, from the test)
         with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310 (as above)

@@ -5,7 +5,6 @@ They are this machine's: on Debian 12 Prometheus 2.42 and Alertmanager 0.25, whi
 
 from __future__ import annotations
 
-import base64
 import json
 import shutil
 import subprocess
@@ -25,6 +24,7 @@ from deepopsctl.monitoring.needs import Machine, Needs, together
 from deepopsctl.monitoring.pki import new_authority
 from deepopsctl.nodeprograms import LIBRARY
 from tests.driven import wait_until
+from tests.monitoring.promapi import login
 from tests.roles.content import ROOT
 from tests.unit.test_monitoring_server import HOST, PASSWORD, SETTINGS
 
@@ -73,8 +73,7 @@ class Running:
 
     def ask(self, port: int, path: str, **given: str) -> Any:
         address = f"http://{ADDRESS}:{port}{path}?{urllib.parse.urlencode(given)}"
-        word = base64.b64encode(f"admin:{PASSWORD}".encode()).decode()
-        request = urllib.request.Request(address, headers={"Authorization": f"Basic {word}"})
+        request = urllib.request.Request(address, headers=login("admin", PASSWORD))
         with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310 (our own processes)
             return json.load(answer)
 
