@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -54,6 +54,18 @@ def stand() -> Iterator[Stand]:
 def cluster(stand: Stand) -> VmCluster:
     """The cluster as the first deploy left it."""
     return stand.deployed()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Say at once why a stage failed: pytest does it when all have ended, two hours later."""
+    report = yield
+    if report.failed and HERE in item.path.parents:
+        terminal = item.config.pluginmanager.get_plugin("terminalreporter")
+        assert terminal is not None
+        terminal.ensure_newline()
+        terminal.write_line(report.longreprtext)
+    return report
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
+from collections.abc import Iterator
 
-from tests.vm.stages.machines import PATIENCE_S, ROOT
+import pytest
+
+from tests.vm.stages.scenario import Scenario
 from tests.vm.stages.stand import Stand
 
 
-def test_molecules_scenario_on_virtual_machines_passes(stand: Stand) -> None:
-    # two sets of machines at once are too much for two cores
+@pytest.fixture
+def scenario(stand: Stand) -> Iterator[Scenario]:
+    """Molecule's scenario, with the cores for itself: two sets of machines at once are too much for two of them."""
     stand.rest()
-    tools = Path(sys.executable).parent
-    environment = {**os.environ, "PATH": f"{tools}:{os.environ['PATH']}", "DEEPOPSCTL_VM_BOX": stand.box}
+    found = Scenario(stand.box)
+    yield found
+    found.stop()
 
-    done = subprocess.run(
-        [tools / "molecule", "test", "--scenario-name", "vagrant"],
-        cwd=ROOT,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=2 * PATIENCE_S,
-    )
 
-    assert done.returncode == 0, done.stdout + done.stderr
+def test_molecules_scenario_on_virtual_machines_passes(scenario: Scenario) -> None:
+    code, said = scenario.run()
+
+    assert code == 0, said
