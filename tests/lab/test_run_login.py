@@ -91,6 +91,7 @@ def test_sudo_that_asks_needs_its_password(cluster: LabCluster) -> None:
     assert "refused" in summary["failures"][0]["hint"]
 
 
+@pytest.mark.thorough
 def test_another_user_wins_over_cluster_yml(cluster: LabCluster) -> None:
     # not over the connections that are open already: those are ubuntu's
     code, summary = deploy(cluster, "-u", "nobody")

@@ -303,6 +303,7 @@ def test_a_key_in_the_persons_agent_is_enough(
         agent.wait()
 
 
+@pytest.mark.thorough
 def test_a_node_that_only_asks_interactively_gets_the_password_too(ssh_lab: SshLab) -> None:
     ssh_lab.root(
         "gpu01",
@@ -339,6 +340,7 @@ def test_all_goes_through_a_jump_host(ssh_lab: SshLab) -> None:
     assert done.stdout.count("SUCCESS") == 3
 
 
+@pytest.mark.thorough
 def test_nodes_may_have_ports_of_their_own(ssh_lab: SshLab) -> None:
     ssh_lab.root("gpu02", f"printf 'Port 2222\\n' >{ASK_FOR_PASSWORDS}; {RESTART}")
     addresses = {node: ssh_lab.root(node, "hostname -I").split()[0] for node in NODES}
@@ -396,6 +398,7 @@ def test_sudo_that_wants_a_password_is_a_warning(ssh_lab: SshLab) -> None:
     assert "-K" in nodes["gpu01"]["hint"]
 
 
+@pytest.mark.thorough
 def test_no_sudo_at_all_is_a_failure_that_names_the_node(ssh_lab: SshLab) -> None:
     ssh_lab.root("gpu01", "mv /usr/bin/sudo /usr/bin/sudo.off")
     try:
@@ -421,6 +424,7 @@ def test_ctrl_c_at_the_question_ends_it(ssh_lab: SshLab) -> None:
     assert not any(ssh_lab.authorized(node) for node in NODES)
 
 
+@pytest.mark.thorough
 def test_on_a_terminal_it_asks_once_for_each_password(ssh_lab: SshLab) -> None:
     ssh_lab.root("gpu01", "echo 'ubuntu ALL=(ALL) ALL' >/etc/sudoers.d/lab")
     code, shown = on_terminal(ssh_lab, "-K", answers=[("sudo password", ""), ("SSH password of", ssh_lab.password)])
@@ -430,6 +434,7 @@ def test_on_a_terminal_it_asks_once_for_each_password(ssh_lab: SshLab) -> None:
     assert ssh_lab.password not in shown
 
 
+@pytest.mark.thorough
 def test_on_a_terminal_a_wrong_sudo_password_is_told(ssh_lab: SshLab) -> None:
     ssh_lab.root("ctl1", "echo 'ubuntu ALL=(ALL) ALL' >/etc/sudoers.d/lab")
     code, shown = on_terminal(
