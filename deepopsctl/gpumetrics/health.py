@@ -30,9 +30,18 @@ def _reasons(handle: Any) -> float:
         return float(pynvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle))
 
 
+def _recovery(handle: Any) -> float:
+    (found,) = pynvml.nvmlDeviceGetFieldValues(handle, [pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION])
+    if found.nvmlReturn != pynvml.NVML_SUCCESS:
+        # a driver of before 565
+        raise pynvml.NVMLError(found.nvmlReturn)
+    return float(found.value.uiVal)
+
+
 _READ: Dict[str, Tuple[str, Callable[[Any], float]]] = {
     "deepops_gpu_ecc_uncorrected": ("Uncorrected ECC errors since the driver was loaded.", _ecc),
     "deepops_gpu_row_remap_pending": ("1 where remapped rows wait for a reset of the GPU.", _pending),
+    "deepops_gpu_recovery_action": ("What the driver wants to be done, as NVML numbers it; 0: nothing.", _recovery),
     "deepops_gpu_clock_event_reasons": ("NVML's bits for what holds the clocks down.", _reasons),
 }
 

@@ -40,7 +40,7 @@ _HELD_BACK = (
     ('alertname="SlurmdbdDown"', 'alertname="SlurmdbdQueueGrowing"', ("cluster",)),
     ('alertname="DiskFull"', 'alertname="DiskFillingSoon"', ("cluster", "node", "mountpoint")),
     ('alertname="InodesFull"', 'alertname="InodesFillingSoon"', ("cluster", "node", "mountpoint")),
-    ('alertname="GpuXidFatal"', 'alertname="GpuXid"', ("cluster", "node", "gpu")),
+    ('alertname=~"GpuXidFatal|GpuRecoveryNeeded"', 'alertname="GpuXid"', ("cluster", "node", "gpu")),
     ('alertname="CertificateExpired"', 'alertname="CertificateExpiring"', ("cluster", "node", "path")),
     ('alertname="TargetDown"', 'alertname="ScrapeGaps"', ("cluster", "node", "job")),
     # a node that lost its storage is drained by its health check: told once, as what it is

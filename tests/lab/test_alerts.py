@@ -32,7 +32,7 @@ WANTED: dict[str, object] = {
 NOT_HERE = {
     "deepops_certificate_expires_seconds", "deepops_certificate_readable", "deepops_mount",
     "deepops_slurm_queue_wait_seconds", "gpu:ecc_uncorrected:total", "gpu:present:bool",
-    "gpu:row_remap_pending:bool", "gpu:slices:count", "gpu:throttled:bool", "gpu:xid:last",
+    "gpu:recovery_action:code", "gpu:row_remap_pending:bool", "gpu:slices:count", "gpu:throttled:bool", "gpu:xid:last",
 }  # fmt: skip
 REASON = "deepopsctl: alert NodeUnitFailed"
 UNIT = "deepops-trial"

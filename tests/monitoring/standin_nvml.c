@@ -3,7 +3,7 @@
    nothing about NVML or any GPU; what it lacks is told to the caller as the real library tells it (symbol not found).
 
    Files in the folder that STANDIN_NVML names say what goes wrong: `lost` holds the index of a GPU that is gone,
-   `xid` the index and the code of an error to report once. */
+   `xid` the index and the code of an error to report once, `recovery` the index and the number of what is to be done. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,6 +20,7 @@ typedef struct { unsigned long long total, free, used; } memory_v1;
 typedef struct { unsigned version; unsigned long long total, reserved, free, used; } memory_v2;
 typedef struct { unsigned gpu, memory; } rates;
 typedef struct { unsigned version; int sensor; int celsius; } temperature;
+typedef struct { unsigned id, scope; long long time, latency; int kind, code; unsigned long long value; } field;
 typedef struct { void *device; unsigned long long type, data; unsigned gpu_instance, compute_instance; } event;
 
 static device gpus[GPUS] = {{0, -1}, {1, -1}, {2, -1}, {3, -1}};
@@ -169,6 +170,24 @@ int nvmlDeviceGetRemappedRows(device *at, unsigned *c, unsigned *u, unsigned *pe
     *c = *u = *pending = *failed = 0;
     return OK;
 }
+/* of all fields it has one: what is to be done with the GPU */
+int nvmlDeviceGetFieldValues(device *at, int count, field *fields)
+{
+    int gpu = -1;
+    unsigned action = 0;
+    FILE *file = told("recovery");
+    WHOLE(at);
+    if (file) {
+        if (fscanf(file, "%d %u", &gpu, &action) != 2 || gpu != at->gpu) action = 0;
+        fclose(file);
+    }
+    for (int i = 0; i < count; i++) {
+        fields[i].code = fields[i].id == 230 ? OK : NOT_SUPPORTED;
+        fields[i].kind = 1;
+        fields[i].value = action;
+    }
+    return OK;
+}
 int nvmlDeviceGetCurrentClocksEventReasons(device *at, unsigned long long *bits)
 {
     WHOLE(at);
@@ -179,7 +198,6 @@ int nvmlDeviceGetCurrentClocksEventReasons(device *at, unsigned long long *bits)
 int nvmlDeviceGetFanSpeed(device *at, unsigned *percent) { (void)at, (void)percent; return NOT_SUPPORTED; }
 int nvmlDeviceGetEncoderUtilization(device *at, unsigned *u, unsigned *p) { (void)at, (void)u, (void)p; return NOT_SUPPORTED; }
 int nvmlDeviceGetDecoderUtilization(device *at, unsigned *u, unsigned *p) { (void)at, (void)u, (void)p; return NOT_SUPPORTED; }
-int nvmlDeviceGetFieldValues(device *at, int n, void *values) { (void)at, (void)n, (void)values; return NOT_SUPPORTED; }
 int nvmlDeviceGetComputeRunningProcesses_v3(device *at, unsigned *n, void *into) { (void)at, (void)into; *n = 0; return OK; }
 int nvmlDeviceGetGraphicsRunningProcesses_v3(device *at, unsigned *n, void *into) { (void)at, (void)into; *n = 0; return OK; }
 

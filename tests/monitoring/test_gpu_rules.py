@@ -17,7 +17,7 @@ RULES = Path(__file__).parents[2] / "roles" / "prometheus" / "files" / "rules" /
 # each of four GPUs; the last is in MIG mode with two instances
 OF_EACH_GPU = [
     "gpu:power:watts", "gpu:temperature:celsius", "gpu:sm_clock:hertz", "gpu:xid:last", "gpu:ecc_uncorrected:total",
-    "gpu:row_remap_pending:bool", "gpu:throttled:bool", "gpu:present:bool",
+    "gpu:row_remap_pending:bool", "gpu:recovery_action:code", "gpu:throttled:bool", "gpu:present:bool",
 ]  # fmt: skip
 # DCGM has no memory of a GPU as a whole where it has instances
 MEMORY = {"dcgm": ["0", "1", "2", "3.1", "3.2"], "nvitop": ["0", "1", "2", "3", "3.0", "3.1"]}
@@ -118,13 +118,21 @@ def test_a_gpu_that_answers_no_more_is_not_present(kind: str, tmp_path: Path) ->
     assert checked(tmp_path, recording, clock, {"max by (gpu) (gpu:present:bool)": others}) == ""
 
 
-@pytest.mark.parametrize(("kind", "name"), [("dcgm", "DCGM_FI_DEV_XID_ERRORS"), ("nvitop", "deepops_gpu_xid_last")])
-def test_an_xid_is_told_of_its_gpu(kind: str, name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("kind", "name", "series"),
+    [
+        ("dcgm", "DCGM_FI_DEV_XID_ERRORS", "gpu:xid:last"),
+        ("nvitop", "deepops_gpu_xid_last", "gpu:xid:last"),
+        ("dcgm", "DCGM_FI_DEV_GET_GPU_RECOVERY_ACTION", "gpu:recovery_action:code"),
+        ("nvitop", "deepops_gpu_recovery_action", "gpu:recovery_action:code"),
+    ],
+)
+def test_what_is_wrong_with_a_gpu_is_told_of_it_alone(kind: str, name: str, series: str, tmp_path: Path) -> None:
     clock = Clock()
     recording = Recording(kind, clock)
-    recording.set(name, "2", 79)
+    recording.set(name, "2", 4)
 
-    assert checked(tmp_path, recording, clock, {"max by (gpu) (gpu:xid:last > 0)": {"2": 79.0}}) == ""
+    assert checked(tmp_path, recording, clock, {f"max by (gpu) ({series} > 0)": {"2": 4.0}}) == ""
 
 
 def test_what_the_rules_read_of_dcgm_is_what_its_exporter_is_asked_for() -> None:

@@ -144,6 +144,19 @@ def test_an_xid_is_told_of_the_gpu_that_had_it(libraries: Path, driver: Path, tm
     assert re.findall(r'deepops_gpu_xid_last\{.*index="(\d)".*\} 79\.0', text) == ["2"]
 
 
+def test_what_the_driver_wants_done_is_told_of_its_gpu_until_it_is_done(
+    libraries: Path, driver: Path, tmp_path: Path
+) -> None:
+    with running(libraries, tmp_path, driver) as program:
+        program.until(has_read)
+        (program.told / "recovery").write_text("2 1", encoding="utf-8")
+        text = program.until(lambda text: bool(re.search(r"deepops_gpu_recovery_action\{.*\} 1\.0", text)))
+        (program.told / "recovery").unlink()
+        program.until(lambda text: not re.search(r"deepops_gpu_recovery_action\{.*\} 1\.0", text))
+
+    assert re.findall(r'deepops_gpu_recovery_action\{.*index="(\d)".*\} 1\.0', text) == ["2"]
+
+
 def test_a_node_without_a_driver_is_served_as_one_and_said_to_be(libraries: Path, tmp_path: Path) -> None:
     with running(libraries, tmp_path, driver=None) as program:
         text = program.until(lambda text: "deepops_gpu_driver_up 0.0" in text)

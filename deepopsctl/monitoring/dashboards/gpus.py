@@ -157,13 +157,15 @@ HEALTH = Row(
     (
         Table(
             title="Health of each GPU",
-            description="Last XID (0: none), uncorrected memory errors, whether rows wait to be remapped by a reset.",
+            description="Last XID (0: none), what the driver wants done after it (0: nothing, 2 and 7: a reboot, else "
+            "a reset), uncorrected memory errors, whether rows wait to be remapped by a reset.",
             queries=(
                 Query(f"max by (node, gpu, uuid, model) (gpu:xid:last{nodes()})"),
                 Query(f"max by (node, gpu, uuid, model) (gpu:ecc_uncorrected:total{nodes()})"),
                 Query(f"max by (node, gpu, uuid, model) (gpu:row_remap_pending:bool{nodes()})"),
                 Query(f"max by (node, gpu, uuid, model) (gpu:throttled:bool{nodes()})"),
                 Query(f"max by (node, gpu, uuid, model) (gpu:temperature:celsius{nodes()})"),
+                Query(f"max by (node, gpu, uuid, model) (gpu:recovery_action:code{nodes()})"),
             ),
             columns=(
                 Column("Node", "node", link=links.TO_NODE),
@@ -171,6 +173,7 @@ HEALTH = Row(
                 Column("Model", "model"),
                 Column("UUID", "uuid"),
                 Column("Last XID", 0, thresholds=ANY_IS_BAD),
+                Column("To be done", 5, thresholds=ANY_IS_BAD),
                 Column("Uncorrected errors", 1, thresholds=ANY_IS_BAD),
                 Column("Rows to remap", 2, thresholds=ANY_IS_BAD),
                 Column("Slowed down", 3, thresholds=ANY_IS_ODD),
