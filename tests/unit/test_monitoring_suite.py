@@ -72,6 +72,29 @@ class TestTargets:
         assert [check["target"] for check in told] == ["ctl1/slurm/jobs", "ctl1/slurm/nodes"]
         assert [check["status"] for check in told] == ["fail", "pass"]
 
+    def judged(self, *rounds: str) -> list[str]:
+        """What is said of them, and of others, where the first was so in each round of scrapes: two looks at it."""
+        looks = iter([health for health in rounds for _ in range(2)])
+        prometheus = SimpleNamespace(targets=lambda: [self.target("jobs", next(looks)), self.target("nodes", "up")])
+        return [check["status"] for check in scraped.judge(prometheus, "hpc", self.WANTED, ["ctl1"])]
+
+    def test_that_answer_are_looked_at_once(self) -> None:
+        assert self.judged("up") == ["pass", "pass", "pass"]
+
+    def test_that_answered_too_late_once_are_up(self) -> None:
+        assert self.judged("down", "up") == ["pass", "pass", "pass"]
+
+    def test_that_are_down_are_so_twice(self) -> None:
+        assert self.judged("down", "down") == ["fail", "pass", "pass"]
+
+    def test_that_take_too_long_are_told_as_that(self) -> None:
+        late = {**self.target("jobs", "down"), "scrapeTimeout": "10s"}
+        late["lastError"] = 'Get "http://192.0.2.1:6817/metrics/jobs": context deadline exceeded'
+
+        told = scraped._one(self.WANTED[0], late, time.time())
+
+        assert told["message"] == "http://192.0.2.1:6817/metrics/jobs: no answer within 10s: is the machine too busy?"
+
     def test_of_a_page_that_nobody_expects_are_told_by_it(self) -> None:
         found = scraped.look(SimpleNamespace(targets=lambda: [self.target("jobs", "up"), self.target("users", "up")]))
 

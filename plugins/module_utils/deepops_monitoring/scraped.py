@@ -53,8 +53,17 @@ def judge(prometheus: Prometheus, cluster: str, wanted: Sequence[Wanted], judged
     here = set(judged)
     mine = [target for target in wanted if target.node in here]
     keys = [target.key for target in mine]
+    found = _scraped_anew(prometheus, keys)
+    if any(key in found and found[key]["health"] == "down" for key in keys):
+        # one answer that came too late is no news: what is down is so twice
+        found = _scraped_anew(prometheus, keys)
+    return [_one(target, found.get(target.key), time.time()) for target in mine] + [
+        _unexpected(cluster, found, {target.key for target in wanted})
+    ]
 
-    # what an earlier scrape has found may be over: a node that has just gone was well then
+
+def _scraped_anew(prometheus: Prometheus, keys: Sequence[Key]) -> Scraped:
+    """What Prometheus scrapes, once it has done so with all of these: what it found before may be over."""
     since = time.time()
 
     def settled(found: Scraped) -> bool:
@@ -62,10 +71,7 @@ def judge(prometheus: Prometheus, cluster: str, wanted: Sequence[Wanted], judged
 
     first = look(prometheus)
     intervals = [moments.span(target.get("scrapeInterval", "")) for target in first.values()]
-    found = until(_FIRST_S + max(intervals or [15.0]), lambda: look(prometheus), settled)
-    return [_one(target, found.get(target.key), time.time()) for target in mine] + [
-        _unexpected(cluster, found, {target.key for target in wanted})
-    ]
+    return until(_FIRST_S + max(intervals or [15.0]), lambda: look(prometheus), settled)
 
 
 def _one(target: Wanted, found: "Mapping[str, Any] | None", now: float) -> Verdict:
@@ -78,6 +84,8 @@ def _one(target: Wanted, found: "Mapping[str, Any] | None", now: float) -> Verdi
     url = found.get("scrapeUrl", target.address)
     if found["health"] != "up":
         said = one_line(found.get("lastError", "")) or "not scraped yet"
+        if "deadline exceeded" in said:
+            said = "no answer within {}: is the machine too busy?".format(found.get("scrapeTimeout") or "its time")
         return check(UP, where, FAIL, found["health"], "up", message="{}: {}".format(url, said))
     if last is None or now - last > max(_MISSED * interval, _MISSED_S):
         age = "never" if last is None else "{:.0f} s ago".format(now - last)
