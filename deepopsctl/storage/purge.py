@@ -171,6 +171,8 @@ LimitNOFILE=65536
 ProtectSystem=full
 # another run is under way
 SuccessExitStatus=75
+# mailers without a daemon deliver what they have taken after we have ended: systemd would end them with us
+KillMode=process
 """
 )
 _TIMER = (

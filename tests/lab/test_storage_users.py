@@ -129,6 +129,18 @@ def test_users_are_told_by_a_list_and_once_by_mail(cluster: LabCluster) -> None:
     edit(cluster.directory / "cluster.yml", TELLING, PURGE)
 
 
+def test_a_mailer_that_delivers_what_it_has_taken_later_is_not_ended_with_the_purge(cluster: LabCluster) -> None:
+    later = "#!/bin/sh\ncat >/run/taken\n(sleep 3; mv /run/taken /run/delivered) </dev/null >/dev/null 2>&1 &\n"
+    cluster.root("ctl1", "mv /usr/sbin/sendmail /usr/sbin/sendmail.real; rm -r /var/lib/deepops-purge")
+    try:
+        cluster.root("ctl1", f"printf '%s' '{later}' >/usr/sbin/sendmail && chmod +x /usr/sbin/sendmail")
+        cluster.root("ctl1", "systemctl start deepops-purge-scratch.service")
+
+        wait_until("it is delivered", lambda: cluster.holds("ctl1", "test -s /run/delivered"), 30)
+    finally:
+        cluster.root("ctl1", "mv /usr/sbin/sendmail.real /usr/sbin/sendmail")
+
+
 def test_scratch_that_is_not_mounted_is_not_purged(cluster: LabCluster) -> None:
     cluster.root("ctl1", "umount /scratch && mkdir -p /scratch/hidden && touch /scratch/hidden/file")
     try:
