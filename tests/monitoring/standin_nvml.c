@@ -175,8 +175,8 @@ int nvmlDeviceGetFieldValues(device *at, int count, field *fields)
 {
     int gpu = -1;
     unsigned action = 0;
-    FILE *file = told("recovery");
     WHOLE(at);
+    FILE *file = told("recovery");
     if (file) {
         if (fscanf(file, "%d %u", &gpu, &action) != 2 || gpu != at->gpu) action = 0;
         fclose(file);

@@ -3,54 +3,44 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.vm.stages.machines import PATIENCE_S, ROOT
 
 # to be read while it runs
 LOG = ROOT / ".cache" / "test-vm" / "molecule.log"
+TOOLS = Path(sys.executable).parent
 
 
-@dataclass
-class Scenario:
-    """One run of `molecule test`; `box` is what its machines are made from."""
+def molecule(verb: str) -> list[str]:
+    """The command for the scenario."""
+    return [str(TOOLS / "molecule"), verb, "--scenario-name", "vagrant"]
 
-    box: str
-    _process: subprocess.Popen[bytes] | None = field(default=None, init=False)
 
-    def run(self) -> tuple[int, str]:
-        """Its exit code and all that it wrote. Raises `subprocess.TimeoutExpired` after an hour."""
-        LOG.parent.mkdir(parents=True, exist_ok=True)
-        with LOG.open("wb") as log:
-            # a group of its own: an interrupted test run ends it in `stop`, with its machines
-            self._process = subprocess.Popen(
-                self._argv("test"),
-                cwd=ROOT,
-                env=self._environment,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-        code = self._process.wait(timeout=2 * PATIENCE_S)
-        return code, LOG.read_text(encoding="utf-8", errors="replace")
-
-    def stop(self) -> None:
-        """End it where it still runs, and remove its machines; nothing to do where it ended by itself."""
-        if self._process is None or self._process.poll() is not None:
-            return
-        os.killpg(self._process.pid, 15)
-        self._process.wait(timeout=60)
-        subprocess.run(self._argv("destroy"), cwd=ROOT, env=self._environment, check=True, timeout=PATIENCE_S)
-
-    @property
-    def _environment(self) -> dict[str, str]:
-        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-        return {**os.environ, "PATH": path, "DEEPOPSCTL_VM_BOX": self.box}
-
-    @staticmethod
-    def _argv(verb: str) -> list[str]:
-        return [str(Path(sys.executable).parent / "molecule"), verb, "--scenario-name", "vagrant"]
+def run(box: str) -> tuple[int, str]:
+    """Exit code and output of `molecule test` on a box. Raises `subprocess.TimeoutExpired` after an hour."""
+    environment = {**os.environ, "PATH": f"{TOOLS}:{os.environ['PATH']}", "DEEPOPSCTL_VM_BOX": box}
+    LOG.parent.mkdir(parents=True, exist_ok=True)
+    with LOG.open("wb") as log:
+        # a group of its own, so that all of it can be ended
+        process = subprocess.Popen(
+            molecule("test"),
+            cwd=ROOT,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    try:
+        code = process.wait(timeout=2 * PATIENCE_S)
+    finally:
+        # interrupted, or it took too long
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGTERM)
+            process.wait(timeout=60)
+            subprocess.run(molecule("destroy"), cwd=ROOT, env=environment, check=True, timeout=PATIENCE_S)
+    return code, LOG.read_text(encoding="utf-8", errors="replace")
