@@ -37,7 +37,6 @@ changes: {description: The same as data., type: list, elements: dict, returned: 
 
 from ansible.module_utils import (
     node_files,
-    node_units,
     slurm_adoption,
     slurm_asking,
     slurm_commands,
@@ -47,9 +46,11 @@ from ansible.module_utils import (
 )
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.deepops_smoke import slurmtext
+from ansible.module_utils.slurm_effects import Effect
 from ansible.module_utils.slurm_in_force import UNIT
 
 SUFFIX = ".before-deepopsctl"
+START_TIMEOUT_S = 120
 TAKE = "`deepopsctl takeover` reads what the running cluster has; then deploy again"
 
 
@@ -66,32 +67,23 @@ def refusals(files, conf):
     return found + slurm_adoption.lost_jobs(nodes, queue, text) + ([problem] if problem else [])
 
 
-def restart():
-    """'' once the restarted slurmctld answers, else why not."""
-    slurm_commands.run(["systemctl", "reset-failed", UNIT], 60)
-    slurm_commands.run(["systemctl", "restart", UNIT], 120)
-    if slurm_in_force.controller_answers(120):
-        return ""
-    return "slurmctld does not answer: %s" % node_units.last_words(UNIT)
-
-
 def install(module, files):
     """Write the new files and restart slurmctld; the old ones are back in force where that fails."""
     old = {path: node_files.read(path) for path in files}
     for path, content in old.items():
         if content is not None:
             node_files.write(path + SUFFIX, content, (0, 0), 0o644, [])
-    for path, content in files.items():
-        node_files.write(path, content.encode(), (0, 0), 0o644, [])
-    error = restart()
-    if not error:
-        return
-    slurm_in_force.restore(old)
-    restart()
-    module.fail_json(
-        msg="Slurm did not accept the new configuration: %s" % error,
-        hint="the old configuration is in force again; see `journalctl -u slurmctld` on the controller",
-    )
+    # noted on disk: where this is cut off, the next deploy restarts slurmctld
+    slurm_in_force.install(files, Effect.RESTART_SLURMCTLD)
+    _action, error = slurm_in_force.apply(Effect.RESTART_SLURMCTLD, True, START_TIMEOUT_S)
+    if error:
+        slurm_in_force.put_back(old, Effect.RESTART_SLURMCTLD, START_TIMEOUT_S)
+    slurm_in_force.clear_pending()
+    if error:
+        module.fail_json(
+            msg="Slurm did not accept the new configuration: %s" % error,
+            hint="the old configuration is in force again; see `journalctl -u slurmctld` on the controller",
+        )
 
 
 def main():

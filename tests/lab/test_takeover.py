@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.lab import handmade
-from tests.lab.harness import PREFIX, LabCluster, command, lab_down, lab_up
+from tests.lab.harness import PREFIX, LabCluster, command, lab_down, lab_up, wait_until
 
 NODES = ("ctl1", "gpu01", "gpu02")
 
@@ -70,6 +71,40 @@ def test_takeover_shows_what_it_keeps_and_changes_nothing_on_the_nodes(made: Han
     assert document["settings"]["slurm_config"]["StateSaveLocation"] == "/srv/slurm/state"
     assert "by-hand-0815" not in done.stdout + done.stderr
     assert made.lab.root("gpu01", "! test -e /var/lib/deepopsctl; head -1 /etc/slurm/slurm.conf") == "# made by hand"
+
+
+def with_settings(made: HandMade, **settings: str) -> str:
+    """What a deploy that failed with these settings of slurm.conf beside those taken over said."""
+    kept = yaml.safe_load((made.lab.directory / "inventory/group_vars/all/settings.yml").read_text())["slurm_config"]
+    done = made.lab.deepopsctl("deploy", "slurm", "-e", json.dumps({"slurm_config": {**kept, **settings}}), ok=False)
+    assert done.returncode == 1
+    return done.stderr
+
+
+def assert_made_by_hand(made: HandMade) -> None:
+    """The old files and units are in force, under the job that runs."""
+    wait_until("slurmctld answers", lambda: "UP" in made.lab.root("ctl1", "scontrol ping", ok=False))
+    assert made.lab.root("ctl1", "cat /etc/slurm/slurm.conf") == handmade.SLURM_CONF.strip()
+    assert made.lab.root("gpu01", "head -1 /etc/slurm/slurm.conf") == "# made by hand"
+    assert made.lab.root("gpu01", "systemctl is-active slurmd") == "active"
+    assert made.lab.job_state(made.running) == "RUNNING"
+
+
+def test_a_setting_that_would_lose_the_jobs_is_refused_before_slurmctld_sees_it(made: HandMade) -> None:
+    was = made.lab.root("ctl1", "systemctl show --property=InvocationID slurmctld")
+
+    said = with_settings(made, StateSaveLocation="/srv/elsewhere")
+
+    assert "StateSaveLocation is /srv/slurm/state, the new slurm.conf says /srv/elsewhere" in said
+    assert_made_by_hand(made)
+    assert made.lab.root("ctl1", "systemctl show --property=InvocationID slurmctld") == was
+
+
+def test_a_setting_that_stops_slurmctld_gives_the_hand_made_configuration_back(made: HandMade) -> None:
+    said = with_settings(made, SchedulerType="sched/none")
+
+    assert "old configuration is in force again" in said
+    assert_made_by_hand(made)
 
 
 def test_deploy_goes_on_from_there_under_the_running_job(made: HandMade) -> None:
