@@ -83,6 +83,8 @@ from ansible.module_utils.node_failure import run
 
 SETTINGS = "/etc/nfs.conf.d/deepopsctl.conf"
 UNIT = "nfs-server.service"
+# noted on disk before the file changes: what was cut off, or what exportfs refused, is not forgotten
+REREAD = UNIT + ".reload"
 THREADS, PORTS = "/proc/fs/nfsd/threads", "/proc/fs/nfsd/portlist"
 RDMA_PORT = 20049
 ANSWER_S = 10
@@ -115,7 +117,7 @@ def make_folders(step):
 
 
 def write_exports(step):
-    """The file; whether the server has to read it."""
+    """The file, for the server to read."""
     wide, untold = nfs_lines.closing(step.before, step.lines), step.wanted["untold"]
     step.waits = bool(wide) and (step.wanted["keep"] or bool(untold))
     if wide and not step.wanted["keep"]:
@@ -126,9 +128,13 @@ def write_exports(step):
     if step.kept:
         words = (", ".join(step.kept), ", ".join(untold))
         step.module.warn("%s stays exported as it was: %s may still have it mounted; deploy again with them" % words)
-    if not step.lines:
-        return node_files.take_away(step.noted, nfs_lines.EXPORTS)
-    return bool(node_files.ensure(step.noted, nfs_lines.EXPORTS, nfs_lines.text_of(step.lines).encode("utf-8")))
+    content = nfs_lines.text_of(step.lines).encode("utf-8") if step.lines else None
+    if not step.dry and node_files.read(nfs_lines.EXPORTS) != content:
+        node_record.mark_pending(REREAD, nfs_lines.EXPORTS)
+    if content is None:
+        node_files.take_away(step.noted, nfs_lines.EXPORTS)
+    else:
+        node_files.ensure(step.noted, nfs_lines.EXPORTS, content)
 
 
 def warn_of_holders(step):
@@ -169,11 +175,21 @@ def check_kernel(step):
         raise node_failure.HintedError(message, "give the role nfs_server to another machine, or boot another kernel")
 
 
-def serve(step, changed):
+def put_in_force(step):
+    """Have the server read the file, where that is still to be done or a client of it is missing there."""
+    settled = not node_record.is_pending(REREAD) and (not step.lines or is_in_force(step))
+    if step.dry or settled:
+        return
+    if not any(entry["name"] == nfs_lines.EXPORTS for entry in step.noted.changes):
+        step.noted.did("unit", UNIT, "reload", detail="exportfs -ra")
+    run(["exportfs", "-ra"])
+    node_record.clear_pending(REREAD)
+
+
+def serve(step):
     """The server runs, with these exports and so many threads."""
     if not step.lines:
-        if changed and not step.dry:
-            run(["exportfs", "-ra"])
+        put_in_force(step)
         return
     facts = node_units.show([UNIT])[UNIT]
     if facts.get("LoadState") == "not-found" and step.dry:
@@ -183,10 +199,7 @@ def serve(step, changed):
         step.noted.did("unit", UNIT, "start")
         if not step.dry:
             run(["systemctl", "enable", "--now", "--quiet", UNIT])
-    if not step.dry and (changed or not is_in_force(step)):
-        if not changed:
-            step.noted.did("unit", UNIT, "reload", detail="exportfs -ra")
-        run(["exportfs", "-ra"])
+    put_in_force(step)
     set_threads(step)
     listen(step)
 
@@ -229,10 +242,10 @@ def converge(step):
         return
     check_kernel(step)
     make_folders(step)
-    changed = write_exports(step)
+    write_exports(step)
     if step.wanted["exports"] or not step.waits:
         settings(step)
-    serve(step, changed)
+    serve(step)
     if step.dry:
         return
     component, name = step.wanted["component"], step.wanted["step"]

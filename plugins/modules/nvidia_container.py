@@ -42,6 +42,8 @@ REFRESH = "nvidia-cdi-refresh.service"
 UNITS = ("nvidia-cdi-refresh.path", REFRESH)
 SPECIFICATION = "/var/run/cdi/nvidia.yaml"
 DOCKER, DOCKER_SETTINGS = "docker.service", "/etc/docker/daemon.json"
+# noted on disk before the file changes: a reload that was cut off is not forgotten
+REREAD = DOCKER + ".reload"
 
 
 def enable(module):
@@ -94,12 +96,14 @@ def give_docker_its_runtime(module):
     except ValueError as error:
         message = "%s can't be read: %s" % (DOCKER_SETTINGS, error)
         module.fail_json(msg=message, hint="Docker would not start with it, either")
-    if not lacks:
+    if not lacks and not node_record.is_pending(REREAD):
         return []
     if not module.check_mode:
+        node_record.mark_pending(REREAD, DOCKER_SETTINGS)
         run(["nvidia-ctk", "runtime", "configure", "--runtime=docker"])
         if node_units.is_active(docker):
             run(["systemctl", "reload", DOCKER])
+        node_record.clear_pending(REREAD)
     return [node_changes.entry("file", DOCKER_SETTINGS, "write", detail="runtime nvidia; docker is reloaded")]
 
 

@@ -80,7 +80,11 @@ def answer(given, noted):
         noted.did("package", name, "install")
     if missing and not noted.dry:
         install(missing, given["lock_wait"])
-    changed = node_files.ensure(noted, UNIT_FILE, given["rquotad"].encode("utf-8"))
+    content = given["rquotad"].encode("utf-8")
+    if not noted.dry and node_files.read(UNIT_FILE) != content:
+        # what is cut off before the restart is not forgotten
+        node_record.mark_pending(UNIT, UNIT_FILE)
+    changed = bool(node_files.ensure(noted, UNIT_FILE, content)) or node_record.is_pending(UNIT)
     shown = node_units.show([DISTRIBUTIONS, UNIT])
     theirs = node_units.is_active(shown[DISTRIBUTIONS]) or node_units.is_enabled(shown[DISTRIBUTIONS])
     if theirs:
@@ -99,6 +103,7 @@ def answer(given, noted):
         systemctl("enable", "--quiet", UNIT)
     if changed or not running:
         systemctl("restart", UNIT)
+    node_record.clear_pending(UNIT)
 
 
 def install(names, wait):
@@ -118,6 +123,7 @@ def stop_answering(noted):
     node_files.take_away(noted, UNIT_FILE)
     if not noted.dry:
         systemctl("daemon-reload")
+        node_record.clear_pending(UNIT)
 
 
 def converge(module, noted):

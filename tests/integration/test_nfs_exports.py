@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,10 +24,37 @@ printf '192.0.2.9:/srv/old:0x00000001\\n192.0.2.1:/srv/old:0x00000001\\n' >/var/
 "$2" localhost -c local --check -m nfs_exports -a "$3"
 cat {EXPORTS}
 """
+# the server's own tool, first one that refuses; a line of another program's file would make it do that
+WITHDRAWN = f"""
+cp -a /etc "$1/etc"
+mount --bind "$1/etc" /etc
+mount -t tmpfs none /var/lib
+mkdir -p /etc/exports.d /var/lib/nfs "$1/bin"
+echo '/srv/old 192.0.2.0/24(rw,sync)' >{EXPORTS}
+export PATH="$1/bin:$PATH"
+for status in 1 0 0; do
+    printf '#!/bin/sh\\necho "asked $*" >>%s\\nexit %s\\n' "$1/asked" "$status" >"$1/bin/exportfs"
+    chmod +x "$1/bin/exportfs"
+    "$2" localhost -c local -m nfs_exports -a "$3" || true
+done
+test ! -e {EXPORTS}
+"""
 TOLD = "is no longer for {0}: {0} {1}; what is not unmounted there fails, and can hang its shutdown"
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root has mounts of its own")
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root has mounts of its own")
+
+
+def apart(script: str, folder: Path, given: dict[str, Any]) -> subprocess.CompletedProcess[str]:
+    """Run a script with the folder, Ansible's command and the module's arguments, in a mount namespace of its own."""
+    ansible = str(Path(sys.executable).parent / "ansible")
+    plugins = {"ANSIBLE_LIBRARY": "plugins/modules", "ANSIBLE_MODULE_UTILS": "plugins/module_utils"}
+    return subprocess.run(
+        ["unshare", "--mount", "bash", "-ec", script, "bash", str(folder), ansible, json.dumps(given)],
+        cwd=ROOT, env={**os.environ, **plugins, "ANSIBLE_LOCAL_TEMP": str(folder)}, capture_output=True, text=True,
+    )  # fmt: skip
+
+
 def test_a_plan_warns_of_who_loses_what_is_mounted_and_changes_nothing(tmp_path: Path) -> None:
     address = subprocess.run(["hostname", "--all-ip-addresses"], capture_output=True, text=True).stdout.split()
     if not address:
@@ -34,13 +62,8 @@ def test_a_plan_warns_of_who_loses_what_is_mounted_and_changes_nothing(tmp_path:
     ours = {"path": "/mnt", "export": "/srv/old", "server": address[0], "client": "192.0.2.7"}
     strays = [{**ours, "node": "gpu1"}, {**ours, "node": "gpu2", "server": "198.51.100.1"}]
     given = {"component": "storage", "step": "nfs_exports", "exports": [], "told": ["192.0.2.1"], "strays": strays}
-    ansible = str(Path(sys.executable).parent / "ansible")
-    plugins = {"ANSIBLE_LIBRARY": "plugins/modules", "ANSIBLE_MODULE_UTILS": "plugins/module_utils"}
 
-    done = subprocess.run(
-        ["unshare", "--mount", "bash", "-ec", SCRIPT, "bash", str(tmp_path), ansible, json.dumps(given)],
-        cwd=ROOT, env={**os.environ, **plugins, "ANSIBLE_LOCAL_TEMP": str(tmp_path)}, capture_output=True, text=True,
-    )  # fmt: skip
+    done = apart(SCRIPT, tmp_path, given)
 
     assert done.returncode == 0, done.stdout + done.stderr
     said = " ".join((done.stdout + done.stderr).split())
@@ -48,3 +71,13 @@ def test_a_plan_warns_of_who_loses_what_is_mounted_and_changes_nothing(tmp_path:
     assert TOLD.format("192.0.2.9", "had it mounted when mountd last heard of that") in said
     assert said.count("is no longer for") == 2
     assert done.stdout.endswith("/srv/old 192.0.2.0/24(rw,sync)\n")
+
+
+def test_an_export_that_the_server_did_not_withdraw_is_withdrawn_by_the_next_deploy(tmp_path: Path) -> None:
+    given = {"component": "storage", "step": "nfs_exports", "exports": []}
+
+    done = apart(WITHDRAWN, tmp_path, given)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (tmp_path / "asked").read_text() == "asked -ra\nasked -ra\n"
+    assert [line.split()[2] for line in done.stdout.splitlines() if "=>" in line] == ["FAILED!", "CHANGED", "SUCCESS"]
