@@ -6,7 +6,7 @@ import os
 import pwd
 import subprocess
 
-from ansible.module_utils import node_changes, node_failure, node_files, node_mounts, node_units
+from ansible.module_utils import node_failure, node_files, node_mounts, node_units
 from ansible.module_utils.mount_step import (
     PATIENCE_S,
     InUseError,
@@ -83,7 +83,7 @@ def bring(step, mount):
     is_there = path in step.table
     turned = text is not None and node_mounts.waits_for(waiting) != node_mounts.waits_for(mount["automount"])
     if is_there and before != after and not turned and node_mounts.is_live(before, after):
-        return remount(step, mount, text, before, after)
+        return remount(step, mount, before, after)
     if turned or (is_there and before != after):
         unmount(step, mount["unit"], path)
     if is_there and (before != after or turned):
@@ -95,18 +95,16 @@ def bring(step, mount):
     return start(step, mount, is_new=text is None, is_there=is_there)
 
 
-def remount(step, mount, text, before, after):
-    """Other options, under those who use it."""
-    write_units(step, mount)
-    step.noted.did("mount", mount["path"], "remount", detail="in use")
+def remount(step, mount, before, after):
+    """Other options, under those who use it. Raises InUseError where the kernel refuses; all is then as it was."""
     kind = [] if after.fstype in ("none", "auto") else ["-t", after.fstype]
     words = ["mount"] + kind + ["-o", node_mounts.remount_options(before, after), after.what, mount["path"]]
     worked, said = (True, "") if step.dry else node_failure.tried(words, PATIENCE_S)
     if not worked:
-        # the next deploy has to see that they differ
-        node_files.ensure(node_changes.Noted(dry=False), file_of(mount["unit"]), text.encode("utf-8"))
-        systemctl("daemon-reload")
         raise InUseError("other options are refused: %s" % said)
+    step.noted.did("mount", mount["path"], "remount", detail="in use")
+    # not before: a deploy after one that was cut off has to see that they differ
+    write_units(step, mount)
 
 
 def start(step, mount, is_new, is_there):
