@@ -81,7 +81,7 @@ test: tools tools-test venv ## Everything but thorough tests, which it names at 
 test-thorough: tools tools-test venv ## The tests that `make test` leaves out
 	$(BIN)/python scripts/run-tests -m thorough tests
 
-test-vm: venv box ## The proof on virtual machines: two hours or more; STAGES="deploy reboot" for some, KEEP=1, OS=debian12
+test-vm: venv box ## The proof on virtual machines: two to three hours; STAGES="deploy reboot" for some, KEEP=1, OS=debian12
 	@KEEP="$(KEEP)" scripts/test-vm $(OS) $(STAGES)
 
 test-vm-down: venv ## Take away what test-vm KEEP=1 kept
