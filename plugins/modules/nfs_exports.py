@@ -177,8 +177,9 @@ def check_kernel(step):
 
 def put_in_force(step):
     """Have the server read the file, where that is still to be done or a client of it is missing there."""
-    settled = not node_record.is_pending(REREAD) and (not step.lines or is_in_force(step))
-    if step.dry or settled:
+    if step.dry:
+        return
+    if not node_record.is_pending(REREAD) and (not step.lines or is_in_force(step)):
         return
     if not any(entry["name"] == nfs_lines.EXPORTS for entry in step.noted.changes):
         step.noted.did("unit", UNIT, "reload", detail="exportfs -ra")

@@ -14,23 +14,21 @@ import pytest
 ROOT = Path(__file__).parents[2]
 EXPORTS = "/etc/exports.d/deepopsctl.exports"
 # in a mount namespace of its own: nothing of this machine's is touched
-SCRIPT = f"""
+APART = f"""
 cp -a /etc "$1/etc"
 mount --bind "$1/etc" /etc
 mount -t tmpfs none /var/lib
 mkdir -p /etc/exports.d /var/lib/nfs
 echo '/srv/old 192.0.2.0/24(rw,sync)' >{EXPORTS}
+"""
+SCRIPT = f"""
 printf '192.0.2.9:/srv/old:0x00000001\\n192.0.2.1:/srv/old:0x00000001\\n' >/var/lib/nfs/rmtab
 "$2" localhost -c local --check -m nfs_exports -a "$3"
 cat {EXPORTS}
 """
 # the server's own tool, first one that refuses; a line of another program's file would make it do that
 WITHDRAWN = f"""
-cp -a /etc "$1/etc"
-mount --bind "$1/etc" /etc
-mount -t tmpfs none /var/lib
-mkdir -p /etc/exports.d /var/lib/nfs "$1/bin"
-echo '/srv/old 192.0.2.0/24(rw,sync)' >{EXPORTS}
+mkdir "$1/bin"
 export PATH="$1/bin:$PATH"
 for status in 1 0 0; do
     printf '#!/bin/sh\\necho "asked $*" >>%s\\nexit %s\\n' "$1/asked" "$status" >"$1/bin/exportfs"
@@ -46,11 +44,11 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root has mounts 
 
 
 def apart(script: str, folder: Path, given: dict[str, Any]) -> subprocess.CompletedProcess[str]:
-    """Run a script with the folder, Ansible's command and the module's arguments, in a mount namespace of its own."""
+    """Run a script with the folder, Ansible's command and the module's arguments, where /srv/old is exported."""
     ansible = str(Path(sys.executable).parent / "ansible")
     plugins = {"ANSIBLE_LIBRARY": "plugins/modules", "ANSIBLE_MODULE_UTILS": "plugins/module_utils"}
     return subprocess.run(
-        ["unshare", "--mount", "bash", "-ec", script, "bash", str(folder), ansible, json.dumps(given)],
+        ["unshare", "--mount", "bash", "-ec", APART + script, "bash", str(folder), ansible, json.dumps(given)],
         cwd=ROOT, env={**os.environ, **plugins, "ANSIBLE_LOCAL_TEMP": str(folder)}, capture_output=True, text=True,
     )  # fmt: skip
 
