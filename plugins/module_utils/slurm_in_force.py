@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import os
 import time
+from collections import namedtuple
 
 from ansible.module_utils import node_files, node_record, node_units, slurm_commands
 from ansible.module_utils.slurm_effects import Effect
 
 UNIT = "slurmctld.service"
 RECONFIGURE = "slurmctld.reconfigure"
+
+
+# what slurmctld needed, why it does not run with the files, and whether it hung and was started anew for that
+Applied = namedtuple("Applied", ["action", "error", "hung"])
 
 
 class NotAcceptedError(Exception):
@@ -42,22 +47,47 @@ def due_action(effect):
     return "restart"
 
 
-def apply(effect, first, start_timeout):
-    """Make slurmctld use the files on disk. Returns (action, error)."""
-    action = due_action(effect)
-    if action == "":
-        return "", ""
-    if action == "reconfigure":
-        status, output = slurm_commands.run(["scontrol", "reconfigure"], 120)
-        return action, output if status else ""
+def reconfigure(start_timeout):
+    """Have slurmctld, and through it every slurmd, read the files: why not, and whether it does not answer any more.
+
+    A slurmctld 24.11 was seen to hang in this, right after its start, with "Socket timed out on send/recv operation".
+    """
+    status, output = slurm_commands.run(["scontrol", "reconfigure"], 120)
+    if not status:
+        return "", False
+    return output, not controller_answers(start_timeout)
+
+
+def restart(start_timeout):
+    """Start slurmctld anew with the files on disk; returns why it does not answer."""
     slurm_commands.run(["systemctl", "reset-failed", UNIT], 60)
-    status, output = slurm_commands.run(["systemctl", "restart", UNIT], 120)
+    # one that hangs is killed by systemd after TimeoutStopSec, 90 s unless the site says otherwise
+    status, output = slurm_commands.run(["systemctl", "restart", UNIT], 180)
     if status or not controller_answers(start_timeout):
-        return "", "slurmctld does not answer: %s\n%s" % (output, node_units.last_words(UNIT))
-    if not first:
+        return "slurmctld does not answer: %s\n%s" % (output, node_units.last_words(UNIT))
+    return ""
+
+
+def apply(effect, first, start_timeout):
+    """Make slurmctld use the files on disk, by a restart where it hangs."""
+    action, hung = due_action(effect), False
+    if action == "":
+        return Applied("", "", hung)
+    if action == "reconfigure":
+        error, hung = reconfigure(start_timeout)
+        if not hung:
+            return Applied(action, error, hung)
+        action = "restart"
+    for _attempt in range(2):
+        error = restart(start_timeout)
+        if error or first:
+            return Applied(action, error, hung)
         # configless slurmds fetch the new files only when they are told to
-        slurm_commands.run(["scontrol", "reconfigure"], 120)
-    return action, ""
+        error, hangs = reconfigure(start_timeout)
+        if not hangs:
+            return Applied(action, "", hung)
+        hung = True
+    return Applied(action, "slurmctld hangs whenever it is told to read its configuration: %s" % error, hung)
 
 
 def install(files, effect):
@@ -97,9 +127,11 @@ def restore(old):
 
 
 def put_back(old, effect, start_timeout):
-    """The old configuration, in force again."""
+    """Have the old configuration in force again; returns a clause that says so, or what came of it."""
     restore(old)
-    apply(max(effect, Effect.RECONFIGURE), True, start_timeout)
+    if apply(max(effect, Effect.RECONFIGURE), True, start_timeout).error:
+        return "the old files are back, but slurmctld does not answer with them either"
+    return "the old configuration is in force again"
 
 
 def clear_pending():
@@ -120,21 +152,20 @@ def stand_by(files, dry):
 
 
 def serve(files, effect, keys, first, start_timeout):
-    """Install and apply; returns what slurmctld needed. Raises NotAcceptedError with the old files back in force."""
+    """Install and apply; returns what was Applied. Raises NotAcceptedError with the old files back in force."""
     old = {path: node_files.read(path) for path in files}
     if not node_units.is_enabled(node_units.show([UNIT])[UNIT]):
         slurm_commands.run(["systemctl", "enable", "--quiet", UNIT], 60, environment=node_units.ENVIRONMENT)
     install(files, effect)
-    action, error = apply(effect, first, start_timeout)
-    if error:
+    applied = apply(effect, first, start_timeout)
+    if applied.error:
         hint = "see `journalctl -u slurmctld` on the controller"
         if not first:
-            put_back(old, effect, start_timeout)
-            hint = "the old configuration is in force again; correct %s and deploy again" % ", ".join(keys)
+            hint = "%s; correct %s and deploy again" % (put_back(old, effect, start_timeout), ", ".join(keys))
         clear_pending()
-        raise NotAcceptedError("Slurm did not accept the new configuration: %s" % error, hint)
+        raise NotAcceptedError("Slurm did not accept the new configuration: %s" % applied.error, hint)
     clear_pending()
-    return [action]
+    return applied
 
 
 def would_serve(effect):

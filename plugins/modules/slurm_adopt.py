@@ -75,14 +75,13 @@ def install(module, files):
             node_files.write(path + SUFFIX, content, (0, 0), 0o644, [])
     # noted on disk: where this is cut off, the next deploy restarts slurmctld
     slurm_in_force.install(files, Effect.RESTART_SLURMCTLD)
-    _action, error = slurm_in_force.apply(Effect.RESTART_SLURMCTLD, True, START_TIMEOUT_S)
-    if error:
-        slurm_in_force.put_back(old, Effect.RESTART_SLURMCTLD, START_TIMEOUT_S)
+    error = slurm_in_force.apply(Effect.RESTART_SLURMCTLD, True, START_TIMEOUT_S).error
+    hint = slurm_in_force.put_back(old, Effect.RESTART_SLURMCTLD, START_TIMEOUT_S) if error else ""
     slurm_in_force.clear_pending()
     if error:
         module.fail_json(
             msg="Slurm did not accept the new configuration: %s" % error,
-            hint="the old configuration is in force again; see `journalctl -u slurmctld` on the controller",
+            hint="%s; see `journalctl -u slurmctld` on the controller" % hint,
         )
 
 

@@ -93,6 +93,7 @@ SPEC = {
     **slurm_files.OPTIONS,
 }
 CONTAINER = "job_container.conf"
+HUNG = "slurmctld did not answer any more when it was told to read its configuration, and was restarted"
 
 
 def current_texts(files):
@@ -145,15 +146,16 @@ def unit_entries(actions):
 
 
 def converge(module, files, effect, keys):
-    """Make it so, or say what would be done; returns what slurmctld needs."""
+    """Make it so, or say what would be done; returns what slurmctld needs, and warnings."""
     if not module.params["primary"]:
-        return slurm_in_force.stand_by(files, module.check_mode)
+        return slurm_in_force.stand_by(files, module.check_mode), []
     needs = slurm_in_force.would_serve(effect)
     if module.check_mode:
-        return needs
+        return needs, []
     first = node_files.read(conf_of(files)) is None
     try:
-        return slurm_in_force.serve(files, effect, keys, first, module.params["start_timeout"]) + needs[1:]
+        applied = slurm_in_force.serve(files, effect, keys, first, module.params["start_timeout"])
+        return [applied.action, *needs[1:]], [HUNG] if applied.hung else []
     except slurm_in_force.NotAcceptedError as error:
         module.fail_json(msg=str(error), hint=error.hint)
 
@@ -211,7 +213,8 @@ def main():
     note_files(noted, files)
     entries = noted.changes + key_entries(found)
     with node_failure.told(module.fail_json, "the old configuration is still in force: %s"):
-        entries += unit_entries(converge(module, files, effect, keys))
+        needs, warnings = converge(module, files, effect, keys)
+        entries += unit_entries(needs)
     entries += take_away(noted, given)
     result = {"effect": effect.name.lower(), "keys": keys, "changed": bool(entries), "changes": entries}
     result["diff"] = noted.diffs
@@ -219,7 +222,7 @@ def main():
         module.exit_json(**result, **node_changes.refused(blocked))
     record = node_record.items(files=files, units={UNIT: given["primary"]})
     node_record.save(given["component"], given["step"], given["digest"], record)
-    module.exit_json(**result)
+    module.exit_json(deepops_warnings=warnings, **result)
 
 
 if __name__ == "__main__":

@@ -32,6 +32,17 @@ systemctl daemon-reload; systemctl restart munge; systemctl restart --no-block s
 STALE = """echo '# an older one' >> /run/slurm/conf/slurm.conf; mkdir -p /run/systemd/system/slurmd.service.d
 printf '[Unit]\\nRefuseManualStop=yes\\n' > /run/systemd/system/slurmd.service.d/damage.conf; systemctl daemon-reload"""
 FRESH = "rm -rf /run/systemd/system/slurmd.service.d; systemctl daemon-reload; systemctl restart slurmd"
+# the next reconfigure finds a slurmctld that takes connections and says nothing, as one that waits for itself
+HANG = """cat > /usr/local/bin/scontrol <<'END'
+#!/bin/sh
+if [ "$1" = reconfigure ] && mkdir /run/hung 2>/dev/null; then systemctl kill --signal=STOP slurmctld; fi
+exec /usr/bin/scontrol "$@"
+END
+chmod +x /usr/local/bin/scontrol
+mkdir -p /run/systemd/system/slurmctld.service.d
+printf '[Service]\\nTimeoutStopSec=3\\n' > /run/systemd/system/slurmctld.service.d/damage.conf; systemctl daemon-reload"""
+NO_HANG = """rm -rf /usr/local/bin/scontrol /run/hung /run/systemd/system/slurmctld.service.d
+systemctl daemon-reload"""
 SMI = "/usr/local/bin/nvidia-smi"
 ONE_GPU = f"echo '#!/bin/sh' > {SMI}; echo 'echo NVIDIA A100-SXM4-40GB, 00000000:17:00.0' >> {SMI}; chmod 755 {SMI}"
 REPLACED = "cp -a /usr/sbin/slurmd-wlm /usr/sbin/slurmd-new && mv /usr/sbin/slurmd-new /usr/sbin/slurmd-wlm"
@@ -120,6 +131,33 @@ def test_a_slurmd_that_missed_the_configuration_is_restarted_under_its_job(batte
     assert_heals(battered)
 
 
+@pytest.mark.parametrize(
+    ("setting", "restarts"),
+    [
+        pytest.param("PreemptExemptTime: '00:10:00'", 1, id="reconfigure", marks=pytest.mark.thorough),
+        pytest.param("PreemptType: preempt/partition_prio, PreemptMode: REQUEUE", 2, id="restart"),
+    ],
+)
+def test_a_slurmctld_that_hangs_over_its_new_configuration_is_restarted_and_loses_no_job(
+    battered: LabCluster, setting: str, restarts: int
+) -> None:
+    starts = "journalctl --unit slurmctld --output cat | grep -c '^Started '"
+    with running_job(battered, "gpu01"), damaged(battered, "ctl1", HANG, NO_HANG):
+        before = int(battered.root("ctl1", starts))
+
+        # what will not answer is not waited for longer than what answers needs
+        options = ("-e", f"{{slurm_config: {{{setting}}}}}", "-e", "slurmctld_start_timeout=9")
+        document = battered.deploy(*options)
+
+        assert "ctl1: slurmctld did not answer any more when" in " ".join(document["warnings"])
+        assert int(battered.root("ctl1", starts)) - before == restarts
+        key = setting.partition(":")[0]
+        for node in ("ctl1", "gpu01", "gpu02"):
+            battered.root(node, f"grep ^{key}= $(readlink -e /run/slurm/conf/slurm.conf || echo /etc/slurm/slurm.conf)")
+    assert_heals(battered)
+
+
+@pytest.mark.thorough
 def test_a_node_that_slurmctld_does_not_hear_serves_again(battered: LabCluster) -> None:
     # slurmctld asks a silent node again after a third of this
     options = ("--full", "-e", '{"slurm_config": {"SlurmdTimeout": 3000}}')
