@@ -131,10 +131,11 @@ def test_a_slurmd_that_missed_the_configuration_is_restarted_under_its_job(batte
     assert_heals(battered)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("setting", "restarts"),
     [
-        pytest.param("PreemptExemptTime: '00:10:00'", 1, id="reconfigure", marks=pytest.mark.thorough),
+        pytest.param("PreemptExemptTime: '00:10:00'", 1, id="reconfigure"),
         pytest.param("PreemptType: preempt/partition_prio, PreemptMode: REQUEUE", 2, id="restart"),
     ],
 )

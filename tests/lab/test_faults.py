@@ -92,6 +92,7 @@ def test_ctrl_c_says_what_is_undone_and_a_second_deploy_who_is_at_work(cluster: 
         assert_heals(cluster)
 
 
+@pytest.mark.thorough
 def test_a_deploy_that_was_killed_is_finished_by_the_next(cluster: LabCluster) -> None:
     # nothing that it could remember helps the next one
     cluster.root("ctl1", "rm -rf /var/lib/deepopsctl")

@@ -144,6 +144,7 @@ def test_another_machine_takes_over_a_name(cluster: LabCluster, job: int) -> Non
     assert cluster.job_state(job) == "RUNNING"
 
 
+@pytest.mark.thorough
 def test_a_dead_node_is_removed_with_a_warning(cluster: LabCluster) -> None:
     podman("stop", "--time", "0", f"{cluster.name}-gpu02")
 
