@@ -40,7 +40,8 @@ exec /usr/bin/scontrol "$@"
 END
 chmod +x /usr/local/bin/scontrol
 mkdir -p /run/systemd/system/slurmctld.service.d
-printf '[Service]\\nTimeoutStopSec=3\\n' > /run/systemd/system/slurmctld.service.d/damage.conf; systemctl daemon-reload"""
+printf '[Service]\\nTimeoutStopSec=3\\n' > /run/systemd/system/slurmctld.service.d/damage.conf
+systemctl daemon-reload"""
 NO_HANG = """rm -rf /usr/local/bin/scontrol /run/hung /run/systemd/system/slurmctld.service.d
 systemctl daemon-reload"""
 SMI = "/usr/local/bin/nvidia-smi"
