@@ -50,7 +50,8 @@ def due_action(effect):
 def reconfigure(start_timeout):
     """Have slurmctld, and through it every slurmd, read the files: why not, and whether it does not answer any more.
 
-    A slurmctld 24.11 was seen to hang in this, right after its start, with "Socket timed out on send/recv operation".
+    A slurmctld 24.11 was seen to hang in this, right after its start, with "Socket timed out on send/recv operation";
+    the release notes of Slurm 25.11.7 name a deadlock of shutdown and reconfigure with its accounting.
     """
     status, output = slurm_commands.run(["scontrol", "reconfigure"], 120)
     if not status:
