@@ -175,12 +175,29 @@ def warnings(wanted, seen):
     ]
 
 
+def hanging(problems):
+    """Daemons of this machine that systemd sees running, and that answer nobody."""
+    silent = [
+        unit
+        for unit in (CONTROLLER, ACCOUNTING)
+        if any(problem.startswith("%s: does not answer" % unit.partition(".")[0]) for problem in problems)
+    ]
+    facts = node_units.show(silent) if silent else {}
+    return [unit.partition(".")[0] for unit in silent if facts[unit].get("ActiveState") == "active"]
+
+
 def fail(module, seen, changes):
     node_record.save(module.params["component"], module.params["step"], "", {})
     nodes = [name for name in module.params["nodes"] if any(text.startswith(name + ":") for text in seen.problems)]
     where = "`journalctl -u slurmd` on %s" % ", ".join(nodes[:5]) if nodes else "`journalctl -u slurmctld -u slurmdbd`"
     stale = any("still runs" in problem for problem in seen.problems)
     hint = "restart what still runs the old program with systemctl (jobs go on), then deploy again" if stale else ""
+    hung = hanging(seen.problems)
+    if hung:
+        restart = "it runs and says nothing: `systemctl restart %s` there (jobs go on), then deploy again" % " ".join(
+            hung
+        )
+        hint = "%s; see %s" % (restart, where)
     module.fail_json(
         msg="after %d s: %s" % (module.params["timeout"], "; ".join(seen.problems)),
         hint=hint or "see %s; the next deploy looks at it again" % where,

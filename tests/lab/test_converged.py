@@ -196,14 +196,16 @@ def test_a_node_that_slurm_took_out_for_a_restart_serves_again_and_one_that_a_pe
 
 
 @pytest.mark.thorough
-def test_an_accounting_daemon_that_hangs_is_named_and_no_row_is_lost(battered: LabCluster) -> None:
-    pid = "$(systemctl show --property MainPID --value slurmdbd)"
+@pytest.mark.parametrize("daemon", ["slurmctld", "slurmdbd"])
+def test_a_daemon_that_hangs_is_named_with_what_to_do_and_no_row_is_lost(battered: LabCluster, daemon: str) -> None:
+    pid = f"$(systemctl show --property MainPID --value {daemon})"
     with running_job(battered, "gpu01"):
         with damaged(battered, "ctl1", f"kill -STOP {pid}", f"kill -CONT {pid}"):
             document = battered.deploy(*HASTY_CONTROLLER, ok=False)
 
             (failure,) = document["failures"]
             assert failure["host"] == "ctl1"
-            assert "slurmdbd: does not answer" in failure["message"]
+            assert f"{daemon}: does not answer" in failure["message"]
+            assert f"`systemctl restart {daemon}` there (jobs go on)" in failure["hint"]
             assert "journalctl -u slurmctld -u slurmdbd" in failure["hint"]
         assert_heals(battered)
