@@ -74,12 +74,7 @@ def systemctl(*words):
 
 def answer(given, noted):
     """Let other nodes ask for limits of users."""
-    present = node_packages.installed(list(PACKAGES))
-    missing = [name for name in PACKAGES if name not in present]
-    for name in missing:
-        noted.did("package", name, "install")
-    if missing and not noted.dry:
-        install(missing, given["lock_wait"])
+    install_missing(given["lock_wait"], noted)
     content = given["rquotad"].encode("utf-8")
     if not noted.dry and node_files.read(UNIT_FILE) != content:
         # what is cut off before the restart is not forgotten
@@ -106,7 +101,13 @@ def answer(given, noted):
     node_record.clear_pending(UNIT)
 
 
-def install(names, wait):
+def install_missing(wait, noted):
+    present = node_packages.installed(list(PACKAGES))
+    names = [name for name in PACKAGES if name not in present]
+    for name in names:
+        noted.did("package", name, "install")
+    if noted.dry or not names:
+        return
     try:
         node_packages.install(names, wait)
     except node_packages.PackageError as error:
