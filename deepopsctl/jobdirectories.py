@@ -26,7 +26,10 @@ _PATH = re.compile(r"(/[A-Za-z0-9_.-]+)+")
 _PROGRAM = re.compile(r"/[A-Za-z0-9_./*?\[\]-]+")
 _TMP, _VAR_TMP, _SHM = "/tmp", "/var/tmp", "/dev/shm"  # noqa: S108 - names for Slurm
 # jobs have these for themselves, or nobody has them
-_NO_BASE = (_TMP, _VAR_TMP, "/dev", "/proc", "/sys", "/run", "/etc", "/usr", "/boot")
+_NO_BASE = (
+    _TMP, _VAR_TMP, "/dev", "/proc", "/sys", "/run", "/etc", "/usr", "/boot",
+    "/root", "/bin", "/sbin", "/lib", "/lib64",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

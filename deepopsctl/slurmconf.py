@@ -15,6 +15,7 @@ from deepopsctl.gpuform import from_inventory
 from deepopsctl.hardware import NodeHardware
 from deepopsctl.jobdirectories import JobDirectories, refused_in
 from deepopsctl.model import Gpus
+from deepopsctl.systemfolders import is_system_folder
 
 Version = tuple[int, int]
 
@@ -37,6 +38,14 @@ OWNED_KEYS = {
     "ProctrackType": "it follows from slurm_confinement",
     "AuthType": "munge is the only choice so far",
 }
+
+
+# Folders that a daemon makes its own: owner, mode and, in the end, what is in them.
+OWN_FOLDERS = {"statesavelocation": "slurmctld's", "slurmdspooldir": "slurmd's"}
+# Files that daemons write.
+OWN_FILES = frozenset({
+    "slurmctldlogfile", "slurmdlogfile", "slurmschedlogfile", "slurmctldpidfile", "slurmdpidfile",
+})  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +87,26 @@ def owned_keys_in(extra: Mapping[str, object], directories: JobDirectories | Non
     """Sentences for the keys of a site's `slurm_config` that are not a site's to set."""
     owned = {key.lower(): (key, hint) for key, hint in OWNED_KEYS.items()}
     found = [f"{key} is set by deepopsctl: {owned[key.lower()][1]}" for key in sorted(extra) if key.lower() in owned]
-    return found + refused_in(extra, directories)
+    return found + folder_refusals(extra) + refused_in(extra, directories)
+
+
+def folder_refusals(settings: Mapping[str, object]) -> list[str]:
+    """Sentences for keys that name a folder of the system's, which a daemon would close to others or write over."""
+    return [
+        f"{key}: {value} {refusal}"
+        for key, value in sorted(settings.items())
+        if value is not None and (refusal := folder_refusal(key, str(value)))
+    ]
+
+
+def folder_refusal(key: str, value: str) -> str:
+    """Why a daemon can't have this path as its own, for the keys that name one; '' where it can."""
+    name = key.lower()
+    if name in OWN_FOLDERS and is_system_folder(value):
+        return f"is a folder of the system's or of everybody's, not {OWN_FOLDERS[name]} own"
+    if name in OWN_FILES and value.startswith("/") and (value.endswith("/") or is_system_folder(value)):
+        return "is a folder, and a file is asked for"
+    return ""
 
 
 def merge_settings(base: Mapping[str, object], extra: Mapping[str, object]) -> dict[str, object]:

@@ -9,7 +9,7 @@ from deepopsctl.carryover import Carryover
 from deepopsctl.nodelist import shorten
 from deepopsctl.readers.slurmlines import Pair
 from deepopsctl.slurm_effects import EFFECTS
-from deepopsctl.slurmconf import OWNED_KEYS
+from deepopsctl.slurmconf import OWNED_KEYS, folder_refusal
 
 # Read elsewhere: they name machines or the cluster itself.
 MACHINE_KEYS = frozenset({
@@ -83,6 +83,9 @@ def carry_key(pair: Pair, where: str, carryover: Carryover) -> None:
     if name in _LEFT:
         reason, hint = _LEFT[name]
         carryover.leave(pair.key, where, reason, hint)
+    elif refusal := folder_refusal(name, value):
+        hint = "deepopsctl's own is used; `deepopsctl takeover` says what to do with a state that lies there"
+        carryover.leave(pair.key, where, f"{shorten(value)} {refusal}", hint)
     elif name in owned:
         carryover.leave(pair.key, where, f"deepopsctl sets it, {shorten(value)!r} is not what it sets", owned[name])
     elif not value or not re.fullmatch(r"[!-~]+", value) or re.search(r"[\"'\\#]|\{[{%#]", value):

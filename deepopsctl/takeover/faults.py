@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from deepopsctl.model import Cluster, Gpus
 from deepopsctl.nodelist import fold
+from deepopsctl.slurmconf import folder_refusals
 from deepopsctl.slurmgres import gres_value
 from deepopsctl.takeover.found import Found
 
@@ -43,6 +44,9 @@ def _config_faults(cluster: Cluster, controller: str, config: Mapping[str, str])
     user = config.get("SlurmUser", "").partition("(")[0]
     if user and user != "slurm":
         yield controller, f"slurmctld runs as {user}", "the packages' daemons run as slurm: that can't be taken over"
+    for sentence in folder_refusals({key: config.get(key) for key in ("StateSaveLocation", "SlurmdSpoolDir")}):
+        hint = "give Slurm a folder of its own first: docs/how-to/take-over.md says how the state moves there"
+        yield controller, sentence, hint
     auth = config.get("AuthType", "auth/munge")
     if auth != "auth/munge":
         yield controller, f"AuthType is {auth}", "only munge is supported so far"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import posixpath
 from hashlib import sha256
 
 from ansible.errors import AnsibleFilterError
@@ -10,6 +11,7 @@ from ansible.errors import AnsibleFilterError
 from deepopsctl import jobdirectories, jobprograms, nodelist, slurm_effects, slurmconf, slurmnative, slurmtopology
 from deepopsctl.hardware import NodeHardware
 from deepopsctl.problems import RefusedError
+from deepopsctl.systemfolders import is_system_folder
 
 # What slurmd fetches from the controller, and the fact that has its text.
 FETCHED = {
@@ -126,6 +128,12 @@ def slurm_cgroup_plugin(confinement, version):
     return slurmconf.cgroup_plugin(confinement, slurmconf.parse_version(str(version)))
 
 
+def slurm_spool_folders(spool):
+    """What has to be there for slurmd: %n and %h are filled in by it, and the last folder it makes itself."""
+    folder = posixpath.dirname(spool) if "%" in spool else spool
+    return [] if "%" in spool and is_system_folder(folder) else [{"path": folder}]
+
+
 def slurm_version_at_least(version, wanted):
     """Compare `24.11.5-4` with `23.11` by Slurm's release numbering."""
     return slurmconf.parse_version(str(version)) >= slurmconf.parse_version(str(wanted))
@@ -236,5 +244,6 @@ class FilterModule:
             "slurm_node_lines": slurm_node_lines,
             "slurm_partition_lines": slurm_partition_lines,
             "slurm_settings": slurm_settings,
+            "slurm_spool_folders": slurm_spool_folders,
             "slurm_version_at_least": slurm_version_at_least,
         }

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import os
+import pwd
 import socket
+import stat
 import subprocess
 
 from ansible.module_utils import (
@@ -14,6 +16,7 @@ from ansible.module_utils import (
     node_record,
     node_step_units,
     node_units,
+    systemfolders,
 )
 
 MARKER = "deepopsctl"
@@ -95,6 +98,7 @@ def ensure_directory(step, wanted):
         step.fail("%s: user %s or group %s does not exist" % (path, wanted["owner"], wanted["group"]))
     current = node_record.directory_facts(path)
     if current is None or (ids is not None and current != [ids[0], ids[1], mode]):
+        refuse_taking(step, path, current, ids)
         sentence = "created %s" % path if current is None else "set owner and mode of %s" % path
         # one word for both: which of them it is may depend on what a package has just made
         owned = "%s:%s %s" % (wanted["owner"], wanted["group"], wanted["mode"])
@@ -102,6 +106,31 @@ def ensure_directory(step, wanted):
         if not step.dry:
             make_directory(step, path, ids, mode)
     step.record["directories"][path] = node_record.directory_facts(path)
+
+
+def refuse_taking(step, path, current, ids):
+    """Fail where a folder is everybody's, or somebody else's: whoever asked for it named the wrong one."""
+    if current is None:
+        return
+    owner = current[0]
+    if systemfolders.is_system_folder(os.path.realpath(path)) or current[2] & (stat.S_ISVTX | stat.S_IWOTH):
+        why = "is a folder of the system's or of everybody's"
+    elif ids is not None and owner not in (0, ids[0]) and account_of(owner):
+        why = "belongs to %s" % account_of(owner)
+    else:
+        return
+    step.fail(
+        "%s %s: its owner and mode stay as they are" % (path, why),
+        "name a folder that is for this alone, for example one below it",
+    )
+
+
+def account_of(uid):
+    """The name of an account here; '' for a number that nobody has (any more)."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return ""
 
 
 def make_directory(step, path, ids, mode):

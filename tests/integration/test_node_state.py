@@ -23,6 +23,8 @@ OTHER_SECRET = "another-horse-and-another-staple"
 KEY = "key-that-only-munge-may-read"
 QUOTED = "sentence-that-a-parser-quotes"
 
+is_root = os.getuid() == 0
+needs_root = pytest.mark.skipif(not is_root, reason="only root can give a folder away")
 needs_systemctl = pytest.mark.skipif(not shutil.which("systemctl"), reason="this machine has no systemctl")
 needs_dpkg = pytest.mark.skipif(not shutil.which("dpkg-query"), reason="this machine has no dpkg")
 
@@ -160,6 +162,13 @@ def tasks_for(folder: Path) -> list[dict[str, Any]]:
         ),
         state("file for a directory", directories=[{"path": plain["path"], **mine}]),
         state("folder for a file", **one_file(path=f"{folder}/etc", content="x")),
+        # in check mode only: whoever breaks the guard shall not lose this machine's /tmp
+        state("system's folder, in check mode", check=True, directories=[{"path": "/tmp", "mode": "0700", **mine}]),
+        state(
+            "link to one, in check mode", check=True, directories=[{"path": f"{folder}/link", "mode": "0700", **mine}]
+        ),
+        state("everybody's folder", directories=[{"path": f"{folder}/open", "mode": "0700", **mine}]),
+        state("somebody's folder", directories=[{"path": f"{folder}/somebodys", "mode": "0700", **mine}]),
         gate("gate, after refusals"),
         state("no record", **{**one_file(path=f"{folder}/etc/x", content="x"), "digest": ""}),
         gate("gate, no record", steps=("one",)),
@@ -215,6 +224,12 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Node:
     folder = tmp_path_factory.mktemp("node")
     (folder / "etc").mkdir()
     (folder / "etc" / "hosts").write_text("127.0.0.1 localhost\n", encoding="utf-8")
+    (folder / "link").symlink_to("/tmp")
+    (folder / "open").mkdir()
+    (folder / "open").chmod(0o1777)
+    (folder / "somebodys").mkdir()
+    if is_root:
+        shutil.chown(folder / "somebodys", "nobody")
     utils = module_utils_with_record_in(work, folder / "state")
     plays = [{"name": "Node", "hosts": "n1", "gather_facts": False, "tasks": tasks_for(folder)}]
     played = play(work, plays, {"n1": {}}, "--diff", "-vvv", settings={"ANSIBLE_MODULE_UTILS": str(utils)})
@@ -312,6 +327,23 @@ class TestCheckMode:
     @needs_systemctl
     def test_units_that_do_not_run_would_be_started(self, node: Node) -> None:
         assert node.actions("unit, in check mode") == ["started no-such-unit-anywhere.service"]
+
+
+class TestFoldersOfOthers:
+    """A site that names the wrong folder, such as Slurm's old default StateSaveLocation=/tmp, loses nothing."""
+
+    @pytest.mark.parametrize(
+        "run", ["system's folder, in check mode", "link to one, in check mode", "everybody's folder"]
+    )
+    def test_what_is_everybodys_keeps_owner_and_mode(self, node: Node, run: str) -> None:
+        assert node[run].status == "failed"
+        assert "is a folder of the system's or of everybody's" in node[run].data["msg"]
+        assert stat.S_IMODE((node.folder / "open").stat().st_mode) == 0o1777
+
+    @needs_root
+    def test_what_is_somebodys_stays_theirs(self, node: Node) -> None:
+        assert "belongs to nobody" in node["somebody's folder"].data["msg"]
+        assert pwd.getpwuid((node.folder / "somebodys").stat().st_uid).pw_name == "nobody"
 
 
 class TestOwned:

@@ -118,6 +118,9 @@ def test_what_deepopsctl_sets_itself_is_no_loss_where_both_agree() -> None:
     ("line", "name"),
     [
         ("SlurmUser=hpcadm", "SlurmUser"),
+        ("StateSaveLocation=/tmp", "StateSaveLocation"),
+        ("slurmdspooldir=/var/spool/", "slurmdspooldir"),
+        ("SlurmctldLogFile=/var/log/", "SlurmctldLogFile"),
         ("GresTypes=gpu,mps", "GresTypes"),
         ("FastSchedule=1", "FastSchedule"),
         ("JobCompPass=x", "JobCompPass"),

@@ -1,0 +1,1 @@
+../../deepopsctl/systemfolders.py
