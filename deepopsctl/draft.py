@@ -51,6 +51,7 @@ class Draft:
         self.storage = StorageDraft()
         self.job_directories: JobDirectories | None = None
         self.nvlink = NvlinkDraft()
+        self.components: tuple[str, ...] | None = None
         self.carryover = Carryover()
         # set where an entry can't be read: what it would have brought is then not called missing
         self.incomplete = False
@@ -152,6 +153,7 @@ class Draft:
             manages_storage=self.storage.declared or bool(storage),
             job_directories=self.job_directories,
             nvlink_domains=domains,
+            components=self.components,
         )
 
     def _for_storage(self) -> Machines:

@@ -11,6 +11,7 @@ from typing import BinaryIO, TypeVar
 from deepopsctl import values
 from deepopsctl.addresses import add_addresses
 from deepopsctl.carryover import Carryover
+from deepopsctl.content import components
 from deepopsctl.draft import Draft, Machine
 from deepopsctl.entries import NodeEntry
 from deepopsctl.gpuspec import join_kinds
@@ -78,7 +79,22 @@ def read_request(request: InitRequest) -> InitResult:
     add_addresses(draft, request.addresses)
     _add_gpus(draft, request.gpus)
     _set_access(draft, request)
-    return InitResult(draft.finish(), left_out, draft.carryover)
+    cluster = draft.finish()
+    if cluster.components is None:
+        cluster = replace(cluster, components=default_components(cluster, draft.carryover))
+    return InitResult(cluster, left_out, draft.carryover)
+
+
+def default_components(cluster: Cluster, carryover: Carryover) -> tuple[str, ...]:
+    """What a new cluster gets unless its node list names components: monitoring too, where that is not switched off."""
+    settings = {**carryover.given, **carryover.settings}
+    wanted = {
+        "nvidia": any(node.gpus for node in cluster.nodes),
+        "storage": cluster.manages_storage,
+        "slurm": True,
+        "monitoring": settings.get("monitoring_enabled", True) is not False,
+    }
+    return tuple(name for name in components() if wanted.get(name))
 
 
 def _add_expression(draft: Draft, role: Role, text: str) -> None:

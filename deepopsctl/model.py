@@ -122,6 +122,8 @@ class Cluster:
     # what is mounted is deepopsctl's concern, also where that is nothing (any more)
     manages_storage: bool = False
     job_directories: JobDirectories | None = None
+    # what a deploy without names deploys, in the order of site.yml; None where cluster.yml does not list it
+    components: tuple[str, ...] | None = None
     # None where cluster.yml says nothing of any: then what there is on the nodes is left alone
     nvlink_domains: tuple[NvlinkDomain, ...] | None = None
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pathlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from deepopsctl import gpuspec, jobdirectories, values
+from deepopsctl.content import components
 from deepopsctl.draft import Draft
 from deepopsctl.entries import NodeEntry, PartitionEntry
 from deepopsctl.model import Access, Cluster, Gpus, Partition
@@ -106,6 +107,8 @@ class _Reader(SectionReader):
         if "job_directories" in whole:
             self._job_directories(self.fit(JobDirectoriesSection, whole["job_directories"], ("job_directories",)))
         self.draft.nvlink.read(self, whole)
+        if top is not None and top.components is not None:
+            self._components(top.components)
 
     def _cluster(self, section: ClusterSection | None) -> None:
         if section is None:
@@ -119,6 +122,21 @@ class _Reader(SectionReader):
             key=self.value(("cluster", "key"), values.check_key, section.key, ""),
             jump_host=self.value(("cluster", "jump_host"), values.check_jump_host, section.jump_host, ""),
         )
+
+    def _components(self, names: Sequence[str]) -> None:
+        known = components()
+        if not names:
+            refusal = RefusedError("is empty", f"name what the cluster has ({', '.join(known)}), or leave it out")
+            self.problems.refuse(self.at(("components",)), "components", refusal)
+        for index, name in enumerate(names):
+            path: Path = ("components", index)
+            if name not in known:
+                refusal = RefusedError(f"there is no component {name!r}", values.suggest(name.lower(), known))
+                self.problems.refuse(self.at(path), dotted(path), refusal)
+            elif name in names[:index]:
+                refusal = RefusedError(f"{name} is listed twice", "list every component once")
+                self.problems.refuse(self.at(path), dotted(path), refusal)
+        self.draft.components = tuple(name for name in known if name in names)
 
     def _job_directories(self, section: JobDirectoriesSection | None) -> None:
         if section is None:

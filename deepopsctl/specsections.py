@@ -180,6 +180,7 @@ class ClusterFile(Section):
     preemption: object = None
     storage: list[object] = []
     job_directories: object = None
+    components: list[str] | None = None
     nvlink_domains: list[object] = []
 
 

@@ -22,6 +22,8 @@ _HEADER = """\
 # All keys: docs/reference/cluster-yml.md
 """
 
+_COMPONENTS = "# What `deepopsctl deploy` deploys; `deepopsctl deploy NAME` deploys one of them alone."
+
 _PARTITIONS = "# Slurm partitions; further Slurm keys of a partition go into `options: {Key: value}`."
 
 
@@ -31,6 +33,8 @@ def render_spec(cluster: Cluster) -> str:
     lines += [f"  - {flow(entry)}" for entry in _node_entries(cluster.nodes)]
     lines += ["", _PARTITIONS, "partitions:"]
     lines += [f"  - {flow(_partition_entry(partition))}" for partition in cluster.partitions]
+    if cluster.components is not None:
+        lines += ["", _COMPONENTS, f"components: {flow(list(cluster.components))}"]
     lines += policy_lines(cluster.policy)
     lines += storage_lines(cluster.storage, declared=cluster.manages_storage)
     if cluster.job_directories:

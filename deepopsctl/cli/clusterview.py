@@ -18,6 +18,7 @@ def cluster_object(command: str, directory: Path, cluster: Cluster) -> dict[str,
         "ok": True,
         "directory": str(directory),
         "nodes": len(cluster.nodes),
+        "components": None if cluster.components is None else list(cluster.components),
         "groups": {group: list(names) for group, names in group_members(cluster).items()},
     }
 

@@ -25,24 +25,25 @@ from deepopsctl.cli.options import ask_passwords, components_argument, connectio
 @json_option
 @click.pass_obj
 def deploy(settings: Settings, /, components: tuple[str, ...], *, as_json: bool, **given: Any) -> int:
-    """Install and configure components on the nodes; without COMPONENT, all of them.
+    """Install and configure components on the nodes; without COMPONENT, those that cluster.yml lists.
 
     COMPONENT is `nvidia` (driver and software of the GPUs), `storage`, `slurm` or `monitoring`.
 
     What is right already is left alone, jobs keep running. Nodes that do not answer are set aside (exit code 4).
     """
+    from deepopsctl.cli.components import check_names, choose
     from deepopsctl.cli.running import run_and_report
     from deepopsctl.cli.variables import parse_extra_vars
     from deepopsctl.clusterdir import ClusterDir
-    from deepopsctl.content import components as known_components
     from deepopsctl.content import content_dir
     from deepopsctl.invocation import RunRequest
     from deepopsctl.limits import resolve_limit
 
     content = content_dir(settings.content)
-    wanted = in_order(components, known_components(content))
+    check_names(components, content)
     directory = ClusterDir.open(settings.directory)
     cluster = directory.cluster()
+    wanted = choose(components, cluster, content)
     limit = resolve_limit(given["limit"] or "", cluster)
     user_vars = parse_extra_vars(given["extra_vars"])
     directory.refresh_inventory(cluster)
@@ -67,11 +68,3 @@ def deploy(settings: Settings, /, components: tuple[str, ...], *, as_json: bool,
         **passwords,
     )
     return run_and_report(request, limit.hosts, verbosity=settings.verbosity, as_json=as_json)
-
-
-def in_order(wanted: tuple[str, ...], known: tuple[str, ...]) -> tuple[str, ...]:
-    """The components asked for, in the order they build on each other; all of them where none is named."""
-    for name in wanted:
-        if name not in known:
-            raise click.BadArgumentUsage(f"there is no component {name!r}; there are: {', '.join(known)}")
-    return tuple(name for name in known if name in wanted) or known

@@ -30,13 +30,12 @@ def plan(settings: Settings, /, components: tuple[str, ...], *, as_json: bool, *
     Packages, files with their differences, services, every key of slurm.conf with how it takes effect. Exit code 0,
     also where something would change; 1 says that deploy would refuse or fail, 4 that nodes did not answer.
     """
-    from deepopsctl.cli.deploy import in_order
+    from deepopsctl.cli.components import check_names, choose
     from deepopsctl.cli.output import emit_json, say, show
     from deepopsctl.cli.planview import plan_lines
     from deepopsctl.cli.running import run_watched, shown_path
     from deepopsctl.cli.variables import parse_extra_vars
     from deepopsctl.clusterdir import ClusterDir
-    from deepopsctl.content import components as known_components
     from deepopsctl.content import content_dir
     from deepopsctl.inventory import render_inventory
     from deepopsctl.invocation import RunRequest
@@ -44,9 +43,10 @@ def plan(settings: Settings, /, components: tuple[str, ...], *, as_json: bool, *
     from deepopsctl.plan import COMMAND, JOBS_PLAYBOOK, PLAN_FILE, examine, keep
 
     content = content_dir(settings.content)
-    wanted = in_order(components, known_components(content))
+    check_names(components, content)
     directory = ClusterDir.open(settings.directory)
     cluster = directory.cluster()
+    wanted = choose(components, cluster, content)
     limit = resolve_limit(given["limit"] or "", cluster)
     request = RunRequest(
         directory,

@@ -35,6 +35,8 @@ class ClusterStatus:
     slurm: SlurmState
     last: LastRuns
     findings: tuple[Finding, ...]
+    # of cluster.yml; None where it does not list them
+    listed: tuple[str, ...] | None = None
 
     @property
     def exit_code(self) -> ExitCode:
@@ -74,7 +76,10 @@ class ClusterStatus:
                 if node.answer is not Answer.OK and may_have(node.node, name):
                     sets.setdefault(Deploy.UNKNOWN, []).append(node.name)
         return {
-            name: {deploy: tuple(sets[deploy]) for deploy in Deploy if deploy in sets} for name, sets in found.items()
+            name: {deploy: tuple(sets[deploy]) for deploy in Deploy if deploy in sets}
+            for name, sets in found.items()
+            # what is neither listed nor deployed anywhere is nothing of this cluster's
+            if self.listed is None or name in self.listed or not sets.keys() <= {Deploy.NEVER, Deploy.UNKNOWN}
         }
 
     def document(self) -> dict[str, object]:
@@ -92,6 +97,7 @@ class ClusterStatus:
                 "jobs": {"running": len(running), "pending": len(self.slurm.pending)},
             },
             "nodes": [node.as_object() for node in self.nodes],
+            "listed_components": None if self.listed is None else list(self.listed),
             "components": {
                 name: {str(deploy): fold(names) for deploy, names in sets.items()}
                 for name, sets in self.components.items()
@@ -130,7 +136,8 @@ def examine(
         replace(node, deploy=in_a_word(node.components, deployed)) if node.answer is Answer.OK else node
         for node in nodes
     ]
-    return ClusterStatus(cluster.name, tuple(nodes), slurm, last, findings(nodes, slurm, deployed))
+    found = findings(nodes, slurm, deployed, cluster.components)
+    return ClusterStatus(cluster.name, tuple(nodes), slurm, last, found, cluster.components)
 
 
 def _silent(status: NodeStatus, failure: Failure | None) -> NodeStatus:

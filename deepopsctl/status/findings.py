@@ -45,11 +45,17 @@ class Finding:
         return {"kind": str(self.kind), "nodes": list(self.nodes), "message": self.message, "hint": self.hint}
 
 
-def findings(nodes: Sequence[NodeStatus], slurm: SlurmState, deployed: Collection[str]) -> tuple[Finding, ...]:
-    """All of them, the worst first; alike nodes share one. `deployed` are the components that some node has."""
+def findings(
+    nodes: Sequence[NodeStatus], slurm: SlurmState, deployed: Collection[str], listed: Collection[str] | None = None
+) -> tuple[Finding, ...]:
+    """All of them, the worst first; alike nodes share one.
+
+    `deployed` are the components that some node has, `listed` those of cluster.yml, None where it lists none.
+    """
     alike: dict[tuple[Kind, str, str], list[str]] = {}
     of_nodes = (one for node in nodes for one in (*_of(node, slurm), *_of_components(node, deployed)))
-    for found in (*_of_the_cluster(nodes, slurm), *of_nodes):
+    of_all = (*_of_the_cluster(nodes, slurm), *(() if listed is None else _of_the_list(nodes, deployed, listed)))
+    for found in (*of_all, *of_nodes):
         alike.setdefault((found.kind, found.message, found.hint), []).extend(found.nodes)
     order = list(Kind)
     merged = [
@@ -70,6 +76,20 @@ def _of_the_cluster(nodes: Sequence[NodeStatus], slurm: SlurmState) -> Iterator[
     if strange:
         message = "Slurm has it, but it is no compute node of cluster.yml"
         yield Finding(Kind.NOTE, tuple(sorted(strange)), message, "`deepopsctl deploy` takes it out of Slurm")
+
+
+def _of_the_list(nodes: Sequence[NodeStatus], deployed: Collection[str], listed: Collection[str]) -> Iterator[Finding]:
+    """Components that cluster.yml lists and no node has, and the other way round."""
+    if not deployed:
+        return
+    parts = dict.fromkeys(part.name for node in nodes for part in node.components if part.deploy is not Deploy.LEFT)
+    for name in parts:
+        if name in listed and name not in deployed:
+            message = f"{name} is listed in `components:`, but not deployed yet"
+            yield Finding(Kind.NOTE, (), message, f"`deepopsctl deploy {name}`")
+        elif name in deployed and name not in listed:
+            message = f"{name} is deployed, but `components:` of cluster.yml does not list it"
+            yield Finding(Kind.NOTE, (), message, "add it there, so that `deepopsctl deploy` keeps it up to date")
 
 
 def _of(node: NodeStatus, slurm: SlurmState) -> Iterable[Finding]:

@@ -54,9 +54,16 @@ def test_an_unknown_command_is_answered_with_the_likely_one(
     assert answer in capsys.readouterr().err
 
 
-def test_an_unknown_component_is_answered_with_those_there_are(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.run(["deploy", "slrm"]) == ExitCode.USAGE
-    assert "there is no component 'slrm'; there are: nvidia, storage, slurm" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("word", "answer"),
+    [("slrm", "did you mean slurm? (known: nvidia, storage, slurm"), ("x", "known: nvidia, storage")],
+)
+def test_an_unknown_component_is_answered_with_the_likely_one(
+    word: str, answer: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for command in ("deploy", "plan"):
+        assert cli.run([command, word]) == ExitCode.USAGE
+        assert f"there is no component '{word}'; {answer}" in capsys.readouterr().err
 
 
 def test_usage_errors_are_json_where_json_was_asked_for(capsys: pytest.CaptureFixture[str]) -> None:

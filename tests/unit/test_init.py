@@ -76,6 +76,8 @@ def test_writes_cluster_yml_for_people() -> None:
         "",
         "partitions:",
         '  - {name: gpu, nodes: "gpu[1-2]", default: true}',
+        "",
+        "components: [nvidia, slurm, monitoring]",
     ]
 
 
@@ -139,6 +141,8 @@ def test_settings_of_a_node_list_are_where_the_clusters_own_begin() -> None:
 
     directory = ClusterDir.open(Path("hpc"))
     assert yaml.safe_load(directory.settings.read_text()) == {"monitoring_enabled": False}
+    # no GPUs, no storage, and monitoring is switched off
+    assert directory.cluster().components == ("slurm",)
     assert not (directory.path / "import-report.md").exists()
 
 
@@ -166,6 +170,7 @@ def test_prints_one_json_object(capsys: pytest.CaptureFixture[str]) -> None:
         "nodes": 3,
         "not_carried": [],
         "to_check": [],
+        "components": ["nvidia", "slurm", "monitoring"],
         "groups": {
             "slurm_controller": ["ctl1"],
             "slurm_compute": ["gpu1", "gpu2"],

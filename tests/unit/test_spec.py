@@ -272,6 +272,39 @@ def test_refuses_a_bad_cluster_section(section: str, fault: str) -> None:
     assert found.startswith(f"cluster.yml:5 {fault}")
 
 
+@pytest.mark.parametrize(
+    ("written", "fault"),
+    [
+        ("[slurm, Monitorng]", "components[1]: there is no component 'Monitorng'"),
+        ("[slurm, slurm]", "components[1]: slurm is listed twice"),
+        ("[]", "components: is empty"),
+        ("slurm", "components: must be a list"),
+        ("[[slurm]]", "components[0]: must be one value"),
+        ("{slurm: true}", "components: must be a list"),
+    ],
+)
+def test_refuses_components_that_there_are_not(written: str, fault: str) -> None:
+    (found,) = faults(nodes() + f"components: {written}\n")
+    assert found.startswith(f"cluster.yml:5 {fault}")
+
+
+@pytest.mark.parametrize(
+    ("line", "components"),
+    [
+        ("components: [monitoring, slurm]", ("slurm", "monitoring")),
+        ("components:\n- slurm", ("slurm",)),
+        ("components:", None),
+        ("", None),
+    ],
+)
+def test_components_are_in_the_order_they_build_on_each_other_and_survive_being_written(
+    line: str, components: tuple[str, ...] | None
+) -> None:
+    cluster = parse_spec(nodes() + line + "\n", "cluster.yml")
+    assert cluster.components == components
+    assert parse_spec(render_spec(cluster), "cluster.yml") == cluster
+
+
 def test_reports_all_faults_of_a_file_sorted_by_line() -> None:
     text = nodes(
         "{names: n_2, roles: [computer]}",

@@ -274,6 +274,19 @@ class TestComponents:
         assert {node.deploy for node in found.nodes} == {Deploy.IN_STEP}
         assert ("nvidia", "not deployed", "gpu[01-04]") in component_rows(found)
 
+    def test_a_list_in_cluster_yml_is_compared_with_what_is_deployed(self) -> None:
+        listed = replace(CLUSTER, components=("nvidia", "slurm"))
+        here = {name: self.beside(nvidia=NEVER, monitoring=NEVER, storage=IN_STEP) for name in GPUS}
+        found = examine(outcome(here), listed, HARDWARE, LastRuns())
+
+        assert [finding.message for finding in found.findings] == [
+            "nvidia is listed in `components:`, but not deployed yet",
+            "storage is deployed, but `components:` of cluster.yml does not list it",
+        ]
+        assert found.exit_code is ExitCode.OK
+        assert [row[0] for row in component_rows(found)] == ["nvidia", "storage", "slurm"]
+        assert found.document()["listed_components"] == ["nvidia", "slurm"]
+
     def test_one_that_only_some_nodes_have_is_a_note_on_the_others(self) -> None:
         found = status(outcome({"gpu01": self.beside(nvidia=IN_STEP), "gpu02": self.beside(nvidia=NEVER)}))
 

@@ -1,0 +1,52 @@
+"""Which components a command is about: those named, else those that cluster.yml lists."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from deepopsctl.cli.output import show_doubt
+from deepopsctl.content import components
+from deepopsctl.errors import Problem
+from deepopsctl.model import Cluster
+from deepopsctl.values import suggest
+
+_WHERE = "cluster.yml"
+
+
+def check_names(words: tuple[str, ...], content: Path) -> None:
+    """Refuse a name that is no component."""
+    known = components(content)
+    for name in words:
+        if name not in known:
+            near = suggest(name.lower(), known)
+            there = "" if near.startswith("known") else f" (known: {', '.join(known)})"
+            raise click.BadArgumentUsage(f"there is no component {name!r}; {near}{there}")
+
+
+def choose(words: tuple[str, ...], cluster: Cluster, content: Path) -> tuple[str, ...]:
+    """The components in the order they build on each other; warns where cluster.yml and the command line differ."""
+    known, listed = components(content), cluster.components
+    for problem in _doubts(words, cluster, known):
+        show_doubt(problem)
+    wanted = words or (known if listed is None else listed)
+    return tuple(name for name in known if name in wanted)
+
+
+def _doubts(words: tuple[str, ...], cluster: Cluster, known: tuple[str, ...]) -> Iterator[Problem]:
+    listed = cluster.components
+    if listed is None:
+        if not words:
+            everything = ", ".join(known)
+            hint = f"list what this cluster has: components: [{everything}]"
+            yield Problem(_WHERE, f"has no `components:`, so all are deployed ({everything})", hint)
+        return
+    others = [name for name in known if name in words and name not in listed]
+    if others:
+        hint = "a `deepopsctl deploy` without names leaves that out: add it there to keep it up to date"
+        yield Problem(_WHERE, f"{', '.join(others)} not listed in `components:`", hint)
+    if cluster.storage and "storage" not in (*listed, *words):
+        what = "has `storage:`, but `components:` does not list storage: nothing of it is deployed"
+        yield Problem(_WHERE, what, "add storage to `components:`")
