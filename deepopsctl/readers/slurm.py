@@ -14,7 +14,7 @@ from deepopsctl.model import Role
 from deepopsctl.nodelist import shorten
 from deepopsctl.problems import Problems, RefusedError
 from deepopsctl.readers.detect import is_ip_address
-from deepopsctl.readers.gres import read_gres_conf
+from deepopsctl.readers.gres import settle_gpus
 from deepopsctl.readers.slurmkeys import MACHINE_KEYS, carry_key
 from deepopsctl.readers.slurmlines import Line, Pair, read_lines
 from deepopsctl.readers.slurmnodes import Nodes, Partitions, batches, carried_option
@@ -79,6 +79,7 @@ class _Reader:
             self._try(line, self.partitions.add)
         self._memory_defaults()
         self._hardware()
+        settle_gpus(self.draft.machines, self._gres_lines(), self.carryover)
         self._read_beside()
 
     def _try(self, line: Line, add: Callable[[Line], None]) -> None:
@@ -177,15 +178,14 @@ class _Reader:
                 "`deepopsctl takeover` keeps what the running cluster has",
             )  # fmt: skip
 
+    def _gres_lines(self) -> list[Line]:
+        path = self.folder / "gres.conf" if self.folder else None
+        text = read_source(path, str(path), Problems()) if path and path.is_file() else None
+        return list(read_lines(text, str(path), self.folder, self.problems)) if text is not None else []
+
     def _read_beside(self) -> None:
         if self.folder is None:
             return
-        gres = self.folder / "gres.conf"
-        if gres.is_file():
-            gpus = {machine.name.lower(): machine.gpus for machine in self.draft.machines.values() if machine.gpus}
-            text = read_source(gres, str(gres), Problems())
-            if text is not None:
-                read_gres_conf(text, str(gres), self.folder, gpus, self.carryover, self.problems)
         for name, reason in _BESIDE.items():
             path = self.folder / name
             text = read_source(path, name, Problems()) if path.is_file() else None

@@ -49,7 +49,8 @@ def test_the_example_is_imported_whole() -> None:
     assert [(node.name, node.address) for node in cluster.nodes][:2] == [("ctl1", "192.0.2.1"), ("gpu01", "192.0.2.11")]
     assert cluster.nodes[0].roles == {Role.CONTROLLER, Role.DBD}
     gpu, cpu = cluster.nodes[1], cluster.nodes[-1]
-    assert gpu.gpus == Gpus("h100", 8)
+    assert gpu.gpus
+    assert (say_gpus(gpu.gpus), {kind.cores for kind in gpu.gpus.kinds}) == ("h100:8", {("0-31",) * 8})
     assert gpu.slurm == {"RealMemory": "500000", "Weight": "100"}
     assert (cpu.address, cpu.features, cpu.slurm["Weight"]) == ("192.0.2.22", ("himem",), "1")
     assert [(p.name, p.nodes, p.default, p.max_time) for p in cluster.partitions] == [
@@ -66,8 +67,8 @@ def test_the_example_is_imported_whole() -> None:
             "Prolog": "/etc/slurm/prolog.sh",
         }
     }
-    assert left(result) == ["TopologyPlugin", "DownNodes=gpu04", "Cores"]
-    assert [note.name for note in result.carryover.to_check] == ["Prolog", "CPUs"]
+    assert left(result) == ["TopologyPlugin", "DownNodes=gpu04"]
+    assert [note.name for note in result.carryover.to_check] == ["Prolog", "CPUs", "Cores"]
 
 
 def test_keys_are_read_in_any_case_and_several_on_a_line() -> None:
