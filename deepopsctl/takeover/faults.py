@@ -25,6 +25,8 @@ def faults(cluster: Cluster, controller: str, primary: Found, found: Mapping[str
     if not primary.config:
         yield controller, "slurmctld does not answer", "see `journalctl -u slurmctld` there"
         return
+    if not primary.secrets.get("munge_key"):
+        yield controller, "its munge key was not read", "see /etc/munge/munge.key there, then run `takeover` again"
     mine = sorted(name for name, node in found.items() if node.deployed)
     if mine:
         yield fold(mine), "was deployed by deepopsctl already", "there is nothing to take over: `deepopsctl deploy`"

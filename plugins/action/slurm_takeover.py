@@ -1,6 +1,7 @@
-"""Run the module of the same name, and keep the secrets it found out of Ansible's results.
+"""Run the module of the same name, and write what it found into a private file that the caller named.
 
-They go straight into a private file that the caller named: no event, log or callback ever sees them.
+Secrets are in no result of this plugin: no event, log or callback has them. The task must have `no_log`: at -vvv
+the connection prints what comes from the node before it gets here.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import json
 import os
 from pathlib import Path
 
+from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
 
@@ -20,14 +22,17 @@ class ActionModule(ActionBase):
     def run(self, tmp=None, task_vars=None):
         """See the class."""
         super().run(tmp, task_vars)
+        if self._task.args.get("secrets") and not self._task.no_log:
+            raise AnsibleActionFail("secrets are read by tasks with `no_log: true` only")
         found = self._execute_module(task_vars=task_vars)
-        answer = {key: value for key, value in found.items() if key != "secrets"}
-        if "secrets" in found and not found.get("failed"):
+        if not found.get("failed"):
             self._keep(task_vars["inventory_hostname"], found)
-        return answer
+        return {key: value for key, value in found.items() if key != "secrets"}
 
     def _keep(self, host, found):
         path = Path(self._task.args["folder"]) / f"{host}.json"
+        earlier = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+        kept = {**earlier, **{key: value for key, value in found.items() if not key.startswith("_ansible")}}
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
         with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            json.dump({key: value for key, value in found.items() if not key.startswith("_ansible")}, stream)
+            json.dump(kept, stream)

@@ -26,7 +26,7 @@ changes: {description: The same as data., type: list, elements: dict, returned: 
 """
 
 import os
-import shutil
+import stat
 
 from ansible.module_utils import node_files, slurm_running
 from ansible.module_utils.basic import AnsibleModule
@@ -43,13 +43,13 @@ def theirs(folder):
 
 
 def set_aside(path, replaced):
-    """Copy or move one file; owner and mode stay, for slurmdbd.conf holds a password."""
+    """Copy or move one file; nobody else may ever read the copy, for slurmdbd.conf holds a password."""
     if not replaced:
         os.replace(path, path + SUFFIX)
         return
-    shutil.copy2(path, path + SUFFIX)
     facts = os.stat(path)
-    os.chown(path + SUFFIX, facts.st_uid, facts.st_gid)
+    mode = stat.S_IMODE(facts.st_mode) & (0o600 if path.endswith("slurmdbd.conf") else 0o777)
+    node_files.write(path + SUFFIX, node_files.read(path), (facts.st_uid, facts.st_gid), mode, [])
 
 
 def main():

@@ -7,12 +7,19 @@ DOCUMENTATION = r"""
 module: slurm_takeover
 short_description: Read keys, ids, state folder and accounting database of a running Slurm
 description:
-  - Only reads. Its action plugin runs it, keeps the secrets on the control machine, in a private file that
-    the caller names, and returns none of them, so that no log and no event ever holds one.
+  - Only reads. Its action plugin runs it and writes what was found into a private file on the control machine.
+  - Secrets are read in a second call, which must have C(no_log). Ansible prints whatever a module returns at C(-vvv)
+    before any plugin sees it, and nothing else keeps that from happening.
 options:
   component: {description: Component whose records mark a node as deployed by deepopsctl., type: str, required: true}
   controller: {description: Whether to ask slurmctld, which runs here., type: bool, default: false}
   folder: {description: Private folder on the control machine for what was found., type: path, required: true}
+  secrets:
+    description: Read these secrets and nothing else; they are added to what an earlier call wrote.
+    type: list
+    elements: str
+    choices: [munge_key, slurm_dbd_password]
+    default: []
 author: deepopsctl
 """
 
@@ -22,10 +29,18 @@ EXAMPLES = r"""
     component: slurm
     controller: true
     folder: /run/user/1000/takeover
+
+- name: Read the munge key
+  slurm_takeover:
+    component: slurm
+    folder: /run/user/1000/takeover
+    secrets: [munge_key]
+  no_log: true
 """
 
 RETURN = r"""
-daemons: {description: Programs of Slurm's daemons that run here., type: dict, returned: always}
+daemons: {description: Programs of Slurm's daemons that run here., type: dict, returned: without secrets}
+secrets: {description: The secrets that were asked for., type: dict, returned: with secrets}
 """
 
 import base64
@@ -134,18 +149,36 @@ def database():
     return (dict(kept, path=path) if path else {}), password
 
 
+def read_secrets(names):
+    """{name: secret} of those asked for."""
+    found = {}
+    if "munge_key" in names:
+        found["munge_key"] = base64.b64encode(node_files.read(slurm_running.MUNGE_KEY) or b"").decode()
+    if "slurm_dbd_password" in names:
+        found["slurm_dbd_password"] = database()[1]
+    return found
+
+
 def main():
     module = AnsibleModule(
         argument_spec={
             "component": {"required": True},
             "controller": {"type": "bool", "default": False},
             "folder": {"type": "path", "required": True},
+            # their names; the values are in what a task with no_log returns
+            "secrets": {
+                "type": "list",
+                "elements": "str",
+                "choices": ["munge_key", "slurm_dbd_password"],
+                "default": [],
+                "no_log": False,
+            },
         },
         supports_check_mode=True,
     )
+    if module.params["secrets"]:
+        module.exit_json(changed=False, secrets=read_secrets(module.params["secrets"]))
     running = slurm_running.daemons()
-    storage, password = database()
-    key = node_files.read(slurm_running.MUNGE_KEY) or b""
     path, _content = slurm_running.first_file("slurm.conf")
     asked = module.params["controller"] and "slurmctld" in running
     module.exit_json(
@@ -158,12 +191,11 @@ def main():
         munge_key_hash=slurm_running.munge_key_hash(),
         slurm_conf=path,
         beside=beside(os.path.dirname(path)),
-        database=storage,
+        database=database()[0],
         config=config() if asked else {},
         nodes=nodes() if asked else {},
         jobs=jobs() if asked else 0,
         slurmd_report=slurmd_report(),
-        secrets={"munge_key": base64.b64encode(key).decode(), "slurm_dbd_password": password},
     )
 
 

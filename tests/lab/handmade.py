@@ -43,6 +43,7 @@ StorageLoc=hand_acct
 StorageUser=handmade
 StoragePass=by-hand-0815
 """
+MUNGE_KEY = b"by hand, and not very random at all, but as long as it has to be"
 CONTROLLER = "munge slurmctld slurmdbd slurm-client mariadb-server"
 COMPUTE = "munge slurmd slurm-client"
 
@@ -60,7 +61,6 @@ def put(cluster: LabCluster, node: str, path: str, content: bytes) -> None:
 def build(cluster: LabCluster, addresses: Mapping[str, str], folder: Path) -> None:
     """Make the cluster by hand; `folder` gets the slurm.conf and hosts file that a person would copy from it."""
     hosts = "".join(f"{address} {name}\n" for name, address in addresses.items())
-    munge = b"by hand, and not very random at all, but as long as it has to be"
     files = {"slurm.conf": SLURM_CONF, "nodes.conf": NODES_CONF, "gres.conf": GRES_CONF}
 
     def prepare(node: str) -> None:
@@ -74,7 +74,7 @@ def build(cluster: LabCluster, addresses: Mapping[str, str], folder: Path) -> No
         )
         for name, text in files.items():
             put(cluster, node, f"/etc/slurm/{name}", text.encode())
-        put(cluster, node, "/etc/munge/munge.key", munge)
+        put(cluster, node, "/etc/munge/munge.key", MUNGE_KEY)
         cluster.root(node, "chown munge: /etc/munge/munge.key; chmod 400 /etc/munge/munge.key; systemctl start munge")
 
     with ThreadPoolExecutor() as pool:

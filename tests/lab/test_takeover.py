@@ -12,6 +12,7 @@ import yaml
 
 from tests.lab import handmade
 from tests.lab.harness import PREFIX, LabCluster, command, lab_down, lab_up, wait_until
+from tests.lab.leaks import Leaks
 
 NODES = ("ctl1", "gpu01", "gpu02")
 
@@ -23,6 +24,7 @@ class HandMade:
     lab: LabCluster
     ended: int
     running: int
+    leaks: Leaks
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +48,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HandMade]:
         )  # fmt: skip
         assert imported.returncode == 0, imported.stderr
         found.deepopsctl("ssh", "setup", "--password-file", str(found.password_file))
-        yield HandMade(found, ended, running)
+        secrets = {"old password": "by-hand-0815", "old munge key": handmade.MUNGE_KEY.decode()}
+        yield HandMade(found, ended, running, Leaks(found, secrets))
     finally:
         lab_down(name)
 
@@ -62,21 +65,22 @@ def test_a_slurm_that_deepopsctl_did_not_make_is_refused_before_anything_is_touc
 
 
 def test_takeover_shows_what_it_keeps_and_changes_nothing_on_the_nodes(made: HandMade) -> None:
-    done = made.lab.deepopsctl("takeover", "--json")
+    done = made.leaks.run("takeover", "--json")
 
     document = json.loads(done.stdout)
     assert document["written"]
     assert document["settings"]["slurm_dbd_database"] == "hand_acct"
     assert document["settings"]["slurm_user_id"] == handmade.UID
     assert document["settings"]["slurm_config"]["StateSaveLocation"] == "/srv/slurm/state"
-    assert "by-hand-0815" not in done.stdout + done.stderr
     assert made.lab.root("gpu01", "! test -e /var/lib/deepopsctl; head -1 /etc/slurm/slurm.conf") == "# made by hand"
 
 
 def with_settings(made: HandMade, **settings: str) -> str:
     """What a deploy that failed with these settings of slurm.conf beside those taken over said."""
     kept = yaml.safe_load((made.lab.directory / "inventory/group_vars/all/settings.yml").read_text())["slurm_config"]
-    done = made.lab.deepopsctl("deploy", "slurm", "-e", json.dumps({"slurm_config": {**kept, **settings}}), ok=False)
+    done = made.leaks.run(
+        "deploy", "slurm", "--diff", "-e", json.dumps({"slurm_config": {**kept, **settings}}), ok=False
+    )
     assert done.returncode == 1
     return done.stderr
 
@@ -111,7 +115,7 @@ def test_deploy_goes_on_from_there_under_the_running_job(made: HandMade) -> None
     lab = made.lab
     keys = {node: lab.root(node, "sha256sum /etc/munge/munge.key") for node in NODES}
 
-    summary = lab.deploy()
+    summary = json.loads(made.leaks.run("deploy", "slurm", "--diff", "--json").stdout)
 
     assert summary["ok"]
     assert lab.job_state(made.running) == "RUNNING"
@@ -155,7 +159,11 @@ def test_a_cluster_of_ones_own_is_not_taken_over(made: HandMade) -> None:
     assert "was deployed by deepopsctl already" in done.stderr
 
 
-def test_no_secret_of_the_old_cluster_is_left_in_clear(made: HandMade) -> None:
-    for path in made.lab.directory.rglob("*"):
-        if path.is_file():
-            assert b"by-hand-0815" not in path.read_bytes(), path
+def test_no_secret_is_told_or_readable_anywhere(made: HandMade) -> None:
+    made.leaks.in_cluster_directory()
+
+    assert made.leaks.seen == []
+    key, password = {"/etc/munge/munge.key": "400"}, {"/etc/slurm/slurmdbd.conf": "600"}
+    kept = {f"{path}.before-deepopsctl": mode for path, mode in password.items()}
+    assert made.leaks.on_node("gpu01") == key
+    assert made.leaks.on_node("ctl1") == {**key, **password, **kept}
