@@ -17,6 +17,9 @@ OURS = {
     "slurmdbd": {"slurmdbd"},
     "mariadb": {"mariadbd", "mysqld"},
 }
+# least values that slurmdbd asks MariaDB for (Slurm's accounting documentation), in its units
+DATABASE = {"innodb_lock_wait_timeout": 900, "max_allowed_packet": 16 * 2**20}
+LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 DAEMONS = {Role.CONTROLLER: ("slurmctld",), Role.COMPUTE: ("slurmd",), Role.DBD: ("slurmdbd", "mariadb")}
 
 
@@ -160,3 +163,23 @@ def foreign_slurm(node: NodeFacts, _: Declared) -> Check:
     running = f", {' and '.join(node.slurm_daemons)} run" if node.slurm_daemons else ""
     what = f"Slurm {node.slurm_version}".strip()
     return warned("foreign-slurm", node.name, f"{what} is here{running}, and no deploy has been to the node")
+
+
+def database(node: NodeFacts, declared: Declared) -> Check | None:
+    """The settings in force of the MariaDB that slurmdbd uses."""
+    if Role.DBD not in declared.roles(node.name):
+        return None
+    has = node.database
+    if not has:
+        return skipped("database", node.name, "no MariaDB answers there")
+    if has.get("innodb_snapshot_isolation") == "ON":
+        words = "innodb_snapshot_isolation is ON: a conflict of two writes can stop slurmdbd"
+        return (failed if node.ours else warned)("database", node.name, words, "ON", "OFF")
+    low = [f"{name} is {has[name]}, {least} is needed" for name, least in DATABASE.items() if int(has[name]) < least]
+    if has["bind_address"] not in LOOPBACK:
+        low.append(
+            f"it listens on {has['bind_address'] or 'all addresses'}, and only slurmdbd on this machine needs it"
+        )
+    if low:
+        return warned("database", node.name, "; ".join(low))
+    return passed("database", node.name, "as slurmdbd needs it")

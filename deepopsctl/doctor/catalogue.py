@@ -105,6 +105,10 @@ DOCTOR = {
         _SOFTWARE, "foreign Slurm", "There is no Slurm that somebody else has set up.",
         "to keep what it has: `deepopsctl takeover` before the first deploy, which writes over it; else remove it",
     ),
+    "database": Entry(
+        _SOFTWARE, "accounting database", "MariaDB has the settings that slurmdbd needs, for this machine only.",
+        "`deepopsctl deploy slurm` sets them; where it did: `mariadbd --print-defaults` shows what a later file says",
+    ),
     "disk": Entry(
         _SIZE, "disk space", "There is room on /, /var and /tmp, and they can be written to.",
         "make room: `df -h / /var /tmp` and `df -i` on the node show where; a read-only one: see `dmesg`",

@@ -114,6 +114,7 @@ class NodeFacts:
     slurm_version: str
     ours: bool
     settings: Settings
+    database: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,6 +224,7 @@ def _parse(name: str, raw: _Raw) -> NodeFacts:
         slurm_version=slurm.text("version"),
         ours=slurm.yes("ours"),
         settings=_settings(raw.part("settings")),
+        database={name: str(value) for name, value in raw.part("database").values.items()},
     )
 
 

@@ -38,6 +38,12 @@ def versions():
     return found
 
 
+def memory_facts():
+    """The machine's memory in MiB."""
+    with open("/proc/meminfo") as stream:
+        return {"deepops_memory_mb": int(stream.readline().split()[1]) // 1024}
+
+
 def cgroup_facts():
     """Which cgroup hierarchy slurmd will meet, and whether it may confine jobs in it."""
     unified = os.path.join(CGROUP, "cgroup.controllers")

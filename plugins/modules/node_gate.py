@@ -114,7 +114,7 @@ def main():
     problem, out_of_service = slurm_convergence.out_of_service(module.params["registered"])
     found += [problem] if problem else []
     found += ["%s: %s" % (name, node.sentence()) for name, node in out_of_service.items()]
-    facts = dict(node_platform.os_release(), **node_platform.cgroup_facts())
+    facts = dict(node_platform.os_release(), **node_platform.cgroup_facts(), **node_platform.memory_facts())
     module.exit_json(
         changed=False,
         clean=not found,

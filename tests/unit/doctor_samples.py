@@ -27,6 +27,10 @@ REPORT: dict[str, Any] = {
     "clock": {"begin": 1795288444.8239102, "end": 1795288444.9560387},
     "container": True,
     "cpus": 2,
+    "database": {
+        "bind_address": "127.0.0.1", "innodb_lock_wait_timeout": "900", "innodb_snapshot_isolation": "OFF",
+        "max_allowed_packet": "16777216",
+    },
     "deepops_cgroup": "v1",
     "deepops_cgroup_writable": True,
     "disks": [

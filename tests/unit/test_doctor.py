@@ -72,6 +72,11 @@ def both(*changes: Callable[[World], World]) -> Callable[[World], World]:
     return apply
 
 
+def database(**changes: str) -> Callable[[World], World]:
+    """Settings of the accounting database."""
+    return lambda world: world.but("ctl1", database={**world.nodes[0].database, **changes})
+
+
 def declaring(old: str, new: str) -> Callable[[World], World]:
     return lambda world: world.declaring(old, new)
 
@@ -145,6 +150,10 @@ DAMAGES = (
     Damage("ports", SKIP, "only root sees", gpu02(listeners=(Listener(6818, 0, ""),))),
     Damage("firewall", WARN, "firewalld is active", gpu02(firewalls=("firewalld",))),
     Damage("foreign-slurm", WARN, "Slurm 24.11.5 is here, slurmd run", gpu02(ours=False)),
+    Damage("database", FAIL, "can stop slurmdbd", database(innodb_snapshot_isolation="ON"), "ctl1"),
+    Damage("database", WARN, "16777216 is needed", database(max_allowed_packet="1048576"), "ctl1"),
+    Damage("database", WARN, "listens on all addresses", database(bind_address=""), "ctl1"),
+    Damage("database", SKIP, "no MariaDB answers", lambda world: world.but("ctl1", database={}), "ctl1"),
     Damage("memory", FAIL, "less memory than hardware.yml", with_hardware(memory_mb=32000)),
     Damage("memory", FAIL, "less memory than cluster.yml",
            declaring("roles: [compute]", "roles: [compute], slurm: {RealMemory: 24106}")),

@@ -32,6 +32,7 @@ def report(expected: Dict[str, str], ports: List[int]) -> Dict[str, Any]:
         time=services.time_service(running),
         firewalls=services.firewalls(),
         slurm=services.slurm(running),
+        database=services.database(running),
         **node_platform.cgroup_facts(),
     )
     found["clock"] = {"begin": begin, "end": time.time()}

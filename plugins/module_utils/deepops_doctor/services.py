@@ -8,11 +8,14 @@ import os
 import re
 from typing import Any, Dict, Iterable, List
 
+from ansible.module_utils import mariadb
+
 from .command import output, read
 
 SLURM = ("slurmctld", "slurmd", "slurmdbd")
 # the kernel keeps 15 letters of a name
 TIME = {"chronyd": "chronyd", "ntpd": "ntpd", "ntpsec": "ntpsec", "systemd-timesyn": "systemd-timesyncd"}
+DATABASE = ("bind_address", "innodb_lock_wait_timeout", "innodb_snapshot_isolation", "max_allowed_packet")
 FIREWALLS = ("firewalld", "ufw")
 STATE = "/var/lib/deepopsctl"
 LISTEN, STA_UNSYNC = "0A", 0x0040
@@ -90,6 +93,16 @@ def firewalls() -> List[str]:
         # the unit is active on every Ubuntu, whether or not it filters
         found.remove("ufw")
     return found
+
+
+def database(running: Dict[int, str]) -> Dict[str, str]:
+    """Settings of MariaDB that are in force; {} where none runs, or only root is let in."""
+    if not {"mariadbd", "mysqld"} & set(running.values()) or not mariadb.is_installed():
+        return {}
+    names = ", ".join("'%s'" % name for name in DATABASE)
+    status, shown = mariadb.sql("SHOW GLOBAL VARIABLES WHERE Variable_name IN (%s);" % names)
+    rows = [line.split("\t") for line in shown.splitlines()] if status == 0 else []
+    return {row[0]: row[1] for row in rows if len(row) == 2}
 
 
 def slurm(running: Dict[int, str]) -> Dict[str, Any]:
