@@ -36,7 +36,9 @@ $(VENV)/.installed: pyproject.toml
 
 venv: $(VENV)/.installed ## Make the virtual environment
 
-quickstart: tools $(VENV)/.runtime ## From nothing to a validated Slurm cluster of containers on this machine
+quickstart: ## From nothing to a validated Slurm cluster of containers on this machine
+	@scripts/quickstart --announce "$(VENV)"
+	@$(MAKE) --no-print-directory tools $(VENV)/.runtime
 	@PATH="$(CURDIR)/$(BIN):$$PATH" scripts/quickstart "$(LAB)" "$(CLUSTER)"
 
 quickstart-down: ## Remove what quickstart made

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +16,7 @@ import click
 
 from deepopsctl.cli.options import json_option
 from deepopsctl.cli.output import SCHEMA, emit_json, say
-from deepopsctl.errors import InputError
+from deepopsctl.errors import ControlMachineError, InputError
 
 if TYPE_CHECKING:
     from deepopsctl.lab.labs import LabStatus
@@ -21,6 +24,8 @@ if TYPE_CHECKING:
     from deepopsctl.model import Gpus
 
 INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+# what a command reads of its environment; sudo drops all of it
+ENVIRONMENT = ("DEEPOPSCTL_LAB_", "XDG_STATE_HOME=", "NO_COLOR=", "TERM=", "LANG=", "LC_")
 SYSTEMS = ("debian12", "debian13", "sid")
 
 name_option = click.option("--name", default="lab", show_default=True, help="Which lab; several can run side by side.")
@@ -28,7 +33,7 @@ name_option = click.option("--name", default="lab", show_default=True, help="Whi
 
 @click.group()
 def lab() -> None:
-    """A throw-away cluster of systemd containers on this machine: podman, as root."""
+    """A throw-away cluster of systemd containers on this machine: podman as root, by sudo where you are not root."""
 
 
 @lab.command(short_help="Start a lab, or add nodes to one.")
@@ -38,7 +43,7 @@ def lab() -> None:
     "--single", is_flag=True, help="One machine that is controller and compute node, whatever --compute says."
 )
 @click.option("--login", type=click.IntRange(0, 80), default=0, show_default=True, help="Login nodes, at least.")
-@click.option("--os", type=click.Choice(SYSTEMS), help="The nodes' system.  [default: debian13]")
+@click.option("--os", "system", type=click.Choice(SYSTEMS), help="The nodes' system.  [default: debian13]")
 @click.option("--gpus", metavar="TYPE:COUNT", help="Simulated GPUs of each compute node, for example h100:2.")
 @click.option("--monitoring", is_flag=True, help="A deploy there brings Prometheus and what belongs to it as well.")
 @click.option("--sudo-password", is_flag=True, help="sudo on the nodes asks for the password (to try -K).")
@@ -51,7 +56,7 @@ def up(
     compute: int,
     single: bool,
     login: int,
-    os: str | None,
+    system: str | None,
     gpus: str | None,
     monitoring: bool,
     sudo_password: bool,
@@ -69,7 +74,8 @@ def up(
 
     if single and login:
         raise click.UsageError("--single is one machine: it has no login nodes")
-    request = LabRequest(name, compute, login, os or "", _parse_gpus(gpus), sudo_password, single, monitoring)
+    request = LabRequest(name, compute, login, system or "", _parse_gpus(gpus), sudo_password, single, monitoring)
+    _become_root()
     with _orderly_interrupt():
         made = lab_up.up(LabStore.default(), request, say, output=output, rebuild=rebuild)
     _describe(made)
@@ -89,6 +95,7 @@ def down(*, name: str, every: bool, images: bool) -> None:
     from deepopsctl.lab.image import remove_images
     from deepopsctl.lab.state import LabStore
 
+    _become_root()
     store = LabStore.default()
     for one in [found.name for found in labs.status(store)] if every else [name]:
         count = labs.down(store, one)
@@ -109,6 +116,7 @@ def status(*, name: str | None, as_json: bool) -> None:
     from deepopsctl.lab import labs
     from deepopsctl.lab.state import LabStore
 
+    _become_root()
     found = labs.status(LabStore.default())
     if name is not None:
         names = ", ".join(one.name for one in found) or "none"
@@ -123,6 +131,24 @@ def status(*, name: str | None, as_json: bool) -> None:
         _print_status(one)
     if not found:
         say("no labs; `deepopsctl lab up` starts one")
+
+
+def _become_root() -> None:
+    """Go on as root by sudo, on the files of the user who calls: root's containers alone have addresses to reach."""
+    from deepopsctl.lab.state import LabStore
+
+    if os.geteuid() == 0:
+        return
+    if not shutil.which("sudo"):
+        raise ControlMachineError("the lab needs root, and sudo is not installed", "run this command as root")
+    root = LabStore.default().root
+    # root makes no folder of the user's: whoever owns this one gets the files of every lab
+    root.mkdir(parents=True, exist_ok=True, mode=0o700)
+    kept = [word for word in (f"{name}={value}" for name, value in os.environ.items()) if word.startswith(ENVIRONMENT)]
+    # no compiled files of root's in the user's checkout
+    own = (f"XDG_STATE_HOME={root.parents[1]}", "PYTHONDONTWRITEBYTECODE=1")
+    sys.stdout.flush()
+    os.execvp("sudo", ["sudo", "--", "env", *kept, *own, sys.executable, *sys.argv])  # noqa: S606 (this very command, as root)
 
 
 @contextmanager

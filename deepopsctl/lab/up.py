@@ -146,6 +146,7 @@ def _bring_up(task: Task, node_list: Path) -> tuple[tuple[LabNode, str], ...]:
         nodes = _start(task, crew)
         node_list.write_text(_node_list(task.record, nodes), encoding="utf-8")
         task.folder.save(task.record)
+        task.folder.hand_over(node_list)
     except BaseException:  # Ctrl-C too: nothing half-made stays behind
         _undo(task, crew)
         raise
