@@ -7,11 +7,11 @@ import subprocess
 
 from deepopsctl.errors import ControlMachineError, DeepOpsError
 
-PACKAGES = "podman runc netavark aardvark-dns iptables mmdebstrap"
+PACKAGES = "podman runc netavark aardvark-dns iptables nftables mmdebstrap"
 INSTALL_HINT = f"on Debian: apt-get install --no-install-recommends {PACKAGES}"
 
 # Said by podman 4 when the unused CNI plugins are absent, and for every device file that no driver serves.
-HARMLESS = ("Error validating CNI config file", "Could not locate device")
+HARMLESS = ("Using cgroups-v1 which is deprecated", "Error validating CNI config file", "Could not locate device")
 
 
 class PodmanError(DeepOpsError):
