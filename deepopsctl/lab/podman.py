@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 
 from deepopsctl.errors import ControlMachineError, DeepOpsError
@@ -11,7 +12,7 @@ PACKAGES = "podman runc netavark aardvark-dns iptables nftables mmdebstrap"
 INSTALL_HINT = f"on Debian: apt-get install --no-install-recommends {PACKAGES}"
 
 # Said by podman 4 when the unused CNI plugins are absent, and for every device file that no driver serves.
-HARMLESS = ("Using cgroups-v1 which is deprecated", "Error validating CNI config file", "Could not locate device")
+HARMLESS = ("Error validating CNI config file", "Could not locate device")
 
 
 class PodmanError(DeepOpsError):
@@ -66,6 +67,8 @@ def _run(arguments: tuple[str, ...], stdin: str, timeout_s: float) -> subprocess
             timeout=timeout_s,
             check=False,
             start_new_session=True,
+            # podman 5 warns of cgroup v1 with every command, in the midst of what others print
+            env={**os.environ, "PODMAN_IGNORE_CGROUPSV1_WARNING": "1"},
         )
     except FileNotFoundError as err:
         raise ControlMachineError("podman is not installed on this machine", INSTALL_HINT) from err
