@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -45,3 +50,37 @@ def test_a_machine_without_podman_is_told_what_to_install(
 def test_a_folder_that_is_not_there_is_refused_before_anything_starts(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["lab", "up", "--output", "/nowhere/at/all/nodes.yml"]) == ExitCode.INVALID_INPUT
     assert "there is no folder /nowhere/at/all" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another user")
+@pytest.mark.parametrize("command", ["up", "down", "status"])
+def test_a_user_goes_on_by_sudo_with_files_of_the_user(command: str) -> None:
+    nobody = 65534
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        home = Path(folder)
+        home.chmod(0o755)
+        (home / "sudo").write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n', encoding="utf-8")
+        (home / "sudo").chmod(0o755)
+        (home / "state").mkdir()
+        os.chown(home / "state", nobody, nobody)
+        environment = {"PATH": f"{home}:/usr/bin:/bin", "XDG_STATE_HOME": str(home / "state"), "NO_COLOR": "1"}
+        environment |= {"DEEPOPSCTL_LAB_UP_COMPUTE": "3", "DEEPOPSCTL_OTHER": "stays"}
+        # checkouts are often below a folder that is root's alone: the user takes over once all is imported
+        script = (
+            "import os, sys\nimport deepopsctl.lab.up, deepopsctl.lab.labs, deepopsctl.lab.image\n"
+            f"from deepopsctl.cli import lab, run\nos.setgid({nobody}); os.setuid({nobody})\n"
+            "sys.exit(run(sys.argv[1:]))"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", script, "lab", command], env=environment, capture_output=True, text=True, check=False
+        )
+        owner = (home / "state" / "deepopsctl" / "labs").stat().st_uid
+
+    assert done.returncode == 0, done.stderr
+    words = done.stdout.splitlines()
+    assert words[:2] == ["--", "env"]
+    assert f"XDG_STATE_HOME={home / 'state'}" in words
+    assert "DEEPOPSCTL_LAB_UP_COMPUTE=3" in words
+    assert "DEEPOPSCTL_OTHER=stays" not in words
+    assert words[-2:] == ["lab", command]
+    assert owner == nobody

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,22 @@ def test_a_saved_lab_is_loaded_as_it_was(store: LabStore) -> None:
     folder.save(RECORD)
     assert folder.load() == RECORD
     assert store.names() == ("demo",)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")
+def test_a_labs_files_belong_to_the_owner_of_all_labs(store: LabStore, tmp_path: Path) -> None:
+    folder = store.folder("demo")
+    folder.path.mkdir(parents=True)
+    folder.devices.mkdir()
+    os.chown(store.root, 65534, 65534)
+    write_private(folder.password, "x")
+    elsewhere = tmp_path / "nodes.yml"
+    elsewhere.touch()
+
+    folder.hand_over(elsewhere)
+
+    owners = {path.name: path.stat().st_uid for path in (folder.path, folder.password, elsewhere, folder.devices)}
+    assert owners == {"demo": 65534, "password": 65534, "nodes.yml": 65534, "devices": 0}
 
 
 def test_a_lab_that_never_was_loads_as_none(store: LabStore) -> None:
