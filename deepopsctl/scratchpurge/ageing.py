@@ -1,36 +1,43 @@
-"""How old a file is: by the newest of its last use, its last change and its last change of name, owner or mode."""
+"""How old a file is: by the newest of its last use, its last change and its last change of name, owner or mode.
+
+Times are compared as they are, never corrected. A time after now is newer than any age, so the file stays: it may have
+been read a moment ago, during this very run, or on a server whose clock is ahead.
+"""
 
 from __future__ import annotations
 
 import os
 
-# clocks of clients and server differ; more than this is a time that somebody set
-_SLACK = 3600
 DAY = 86400
 
 
-def last_used(status: os.stat_result, now: int) -> int:
-    """When a file was last used, in seconds since 1970.
+class Ages:
+    """What counts as use: reading and changing, or changing alone where the file system keeps no time of reading."""
 
-    A time in the future counts for nothing: `touch -d 2099` would keep a file for ever. The time of the inode's last
-    change is the kernel's own: a file unpacked with its old date is as old as its copy here.
-    """
-    return _newest((status.st_atime_ns, status.st_mtime_ns, status.st_ctime_ns), now)
+    def __init__(self, *, ignore_reads: bool) -> None:
+        self._ignore_reads = ignore_reads
+
+    def last_used(self, status: os.stat_result) -> int:
+        """When a file was last used, in seconds since 1970.
+
+        The time of the inode's last change is the kernel's own: a file unpacked with its old date is as old as its
+        copy here.
+        """
+        return max(self.last_opened(status), _seconds(status.st_ctime_ns))
+
+    def last_opened(self, status: os.stat_result) -> int:
+        """The same without the inode's own change, which the removal of another of its names is."""
+        changed = _seconds(status.st_mtime_ns)
+        return changed if self._ignore_reads else max(changed, _seconds(status.st_atime_ns))
 
 
-def last_opened(status: os.stat_result, now: int) -> int:
-    """The same without the inode's own change, which the removal of another of its names is."""
-    return _newest((status.st_atime_ns, status.st_mtime_ns), now)
-
-
-def folder_last_used(status: os.stat_result, now: int) -> int:
+def folder_last_used(status: os.stat_result) -> int:
     """The same for a folder; whoever lists it (find, a backup) does not use it."""
-    return _newest((status.st_mtime_ns, status.st_ctime_ns), now)
+    return max(_seconds(status.st_mtime_ns), _seconds(status.st_ctime_ns))
 
 
-def _newest(nanoseconds: tuple[int, ...], now: int) -> int:
-    seconds = [value // 1_000_000_000 for value in nanoseconds]
-    return max((value for value in seconds if value <= now + _SLACK), default=now)
+def _seconds(nanoseconds: int) -> int:
+    return nanoseconds // 1_000_000_000
 
 
 def in_days(seconds: int) -> str:

@@ -79,12 +79,13 @@ def words(settings: Settings, summary: Summary) -> str:
     """The summary for people."""
     seen = summary.looked_at
     lines = [
-        "{}: {} files in {} folders looked at; {} due ({:.1f} GiB), not used for {}".format(
+        "{}: {} files in {} folders looked at; {} due ({:.1f} GiB), {} for {}".format(
             settings.root,
             seen.get("files", 0),
             seen.get("folders", 0),
             summary.due,
             summary.due_bytes / (1 << 30),
+            settings.unused,
             in_days(settings.age),
         )
     ]
@@ -97,7 +98,7 @@ def words(settings: Settings, summary: Summary) -> str:
         lines.append(
             "{} files of {} users go soon; {} mails".format(summary.warned, summary.users_warned, summary.mails)
         )
-    for what in ("special", "excluded", "not entered", "problems"):
+    for what in ("dated in the future", "special", "excluded", "not entered", "problems"):
         if seen.get(what):
             lines.append("{} {}".format(seen[what], what))
     lines += summary.notes + ["problem: " + text for text in summary.problems]

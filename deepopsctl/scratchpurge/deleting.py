@@ -7,7 +7,7 @@ import stat
 from dataclasses import dataclass
 from typing import Iterable, Iterator, Optional
 
-from .ageing import folder_last_used, last_opened, last_used
+from .ageing import Ages, folder_last_used
 from .records import FOLDER, Record
 from .tree import LeftAloneError, Way
 
@@ -21,12 +21,12 @@ class Outcome:
     is_trouble: bool = False
 
 
-def delete(way: Way, records: Iterable[Record], now: int) -> Iterator[Outcome]:
+def delete(way: Way, records: Iterable[Record], ages: Ages) -> Iterator[Outcome]:
     """One after the other, in the order of the list."""
     for record in records:
         try:
             way.go(record.parts[:-1])
-            yield Outcome(record, _delete(way, record, now) or "")
+            yield Outcome(record, _delete(way, record, ages) or "")
         except FileNotFoundError:
             yield Outcome(record, "gone")
         except LeftAloneError as error:
@@ -35,18 +35,18 @@ def delete(way: Way, records: Iterable[Record], now: int) -> Iterator[Outcome]:
             yield Outcome(record, str(error.strerror), is_trouble=True)
 
 
-def _delete(way: Way, record: Record, now: int) -> Optional[str]:
+def _delete(way: Way, record: Record, ages: Ages) -> Optional[str]:
+    if not way.is_intact():
+        return "moved out of its folder"
     name = record.parts[-1]
     status = way.look(name)
     if (status.st_dev, status.st_ino) != (way.device, record.inode):
         return "replaced since it was listed"
-    if stat.S_ISDIR(status.st_mode) != (record.kind == FOLDER):
+    if stat.S_IFMT(status.st_mode) != record.format:
         return "replaced since it was listed"
-    if _is_used(record, status, now):
+    if _is_used(record, status, ages):
         return "used since it was listed"
     # between this look and the deletion nothing else is done
-    if not way.is_intact():
-        return "moved out of its folder"
     if record.kind == FOLDER:
         os.rmdir(name, dir_fd=way.here.handle)
     else:
@@ -54,10 +54,10 @@ def _delete(way: Way, record: Record, now: int) -> Optional[str]:
     return None
 
 
-def _is_used(record: Record, status: os.stat_result, now: int) -> bool:
+def _is_used(record: Record, status: os.stat_result, ages: Ages) -> bool:
     if record.kind == FOLDER:
-        return folder_last_used(status, now) != record.used
+        return folder_last_used(status) != record.used
     if record.names > 1:
         # another of its names may have gone a moment ago, by this very run
-        return last_opened(status, now) > record.used
-    return last_used(status, now) != record.used
+        return ages.last_opened(status) > record.used
+    return ages.last_used(status) != record.used

@@ -24,8 +24,7 @@ class Excluded:
             return True
         if not self._paths:
             return False
-        parts = [os.fsdecode(part) for part in above] + [text]
-        return any(
-            len(pattern) == len(parts) and all(fnmatchcase(part, one) for part, one in zip(parts, pattern))
-            for pattern in self._paths
-        )
+        # compared by length first: a user may make thousands of levels
+        same_depth = [pattern for pattern in self._paths if len(pattern) == len(above) + 1]
+        parts = [os.fsdecode(part) for part in above] + [text] if same_depth else []
+        return any(all(fnmatchcase(part, one) for part, one in zip(parts, pattern)) for pattern in same_depth)

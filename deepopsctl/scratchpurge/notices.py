@@ -6,23 +6,33 @@ The tree is where users look from every node; this machine may be one on which t
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import errno
 import os
 import pwd
 import re
+import secrets
 import stat
 import subprocess
-from typing import Dict, List
+import time
+from typing import Dict, List, Optional
 
 from .ageing import in_days
-from .records import Record, quoted
+from .records import Budget, Record, shown
 from .settings import Settings
 from .tree import Way
 from .walk import NOTICES
 
 _FLUSH = 1 << 20
+# of one user's list: a million files of absurd names are no reason to fill the disk with their names
+_LARGEST = 1 << 20
 _SAMPLE = 10
 _MAIL_SECONDS = 60
 _ADDRESS = re.compile(r"[A-Za-z0-9._+-]+(@[A-Za-z0-9.-]+)?")
+_SAFE = os.O_NOFOLLOW | os.O_CLOEXEC
+_MNT_DETACH, _UMOUNT_NOFOLLOW = 2, 8
+# a user who puts something there again and again has to be quicker each time
+_ATTEMPTS = 1000
 
 
 class NoticesError(Exception):
@@ -30,44 +40,77 @@ class NoticesError(Exception):
 
 
 def user_name(uid: int) -> str:
-    """An account's name, or its number where there is none."""
+    """An account's name, or its number where there is none, or none that is this user's alone."""
     try:
-        return pwd.getpwuid(uid).pw_name
+        name = pwd.getpwuid(uid).pw_name
+        is_plain = not name.isdigit() and not name.startswith(".") and "/" not in name
+        return name if is_plain and pwd.getpwnam(name).pw_uid == uid else str(uid)
     except KeyError:
         return str(uid)
 
 
 class Told:
-    """What one user is told."""
+    """What one user is told; `problem` says why the list could not be written, '' where it could."""
 
-    def __init__(self) -> None:
+    def __init__(self, uid: int) -> None:
+        self.name = user_name(uid)
         self.files = 0
         self.size = 0
         self.first_goes = 0
-        self.sample: List[str] = []
+        self.left_out = 0
+        self.problem = ""
         self.lines: List[str] = []
 
 
 class Notices:
     """The lists of one run; they replace those of the last one."""
 
-    def __init__(self, way: Way, settings: Settings, date: str) -> None:
+    def __init__(self, way: Way, settings: Settings, now: int) -> None:
         self._settings = settings
-        self._date = date
+        self._now = now
         self._users: Dict[int, Told] = {}
+        self._budget = Budget(_LARGEST)
         self._waiting = 0
-        self._handle = _open(way)
+        # what stood in the place of the lists, under its new name
+        self.moved: List[str] = []
+        self._handle = self._open(way.here.handle)
         self._old = set(os.listdir(self._handle))
+        for name in [name for name in self._old if name.startswith(".")]:
+            # of a run that was cut off
+            self._remove(name)
+
+    def _open(self, root: int) -> int:
+        """The directory for the lists, root's own alone: whatever others put in its place is moved aside."""
+        for _ in range(_ATTEMPTS):
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(NOTICES, 0o711, dir_fd=root)
+            handle = _ours(root)
+            if handle is not None:
+                # whatever root's umask is, users find their own list
+                os.fchmod(handle, 0o711)
+                return handle
+            aside = "{}.{}".format(NOTICES.decode(), secrets.token_hex(8))
+            try:
+                os.rename(NOTICES, aside, src_dir_fd=root, dst_dir_fd=root)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                if error.errno != errno.EBUSY or not _unmount(root):
+                    raise
+            else:
+                self.moved.append(aside)
+        raise NoticesError("{}: somebody puts something there again and again".format(NOTICES.decode()))
 
     def add(self, record: Record, goes: int, day: str) -> None:
         """One file that goes at a time (seconds since 1970), on a day."""
-        user = self._users.setdefault(record.uid, Told())
+        user = self._users.get(record.uid) or self._users.setdefault(record.uid, Told(record.uid))
         user.files += 1
         user.size += record.size
         user.first_goes = min(user.first_goes or goes, goes)
-        line = "{} {}\n".format(day, quoted(record.path))
-        if len(user.sample) < _SAMPLE:
-            user.sample.append(line)
+        line = "{} {}\n".format(day, shown(record.path))
+        if not self._budget.allows(record.uid, len(line.encode("utf-8", "surrogateescape"))):
+            user.left_out += 1
+            return
         user.lines.append(line)
         self._waiting += len(line)
         if self._waiting > _FLUSH:
@@ -75,84 +118,127 @@ class Notices:
 
     def _flush(self) -> None:
         for uid, user in self._users.items():
-            if user.lines:
+            if user.lines and not user.problem:
                 self._append(uid, user)
-                user.lines = []
+            user.lines = []
         self._waiting = 0
 
     def _append(self, uid: int, user: Told) -> None:
-        name = "." + user_name(uid) + ".new"
-        if name in self._old:
-            # of a run that was cut off
+        """Where one list can't be written (a full disk, its owner's quota), the others still are."""
+        name = _new(user)
+        try:
+            handle = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_APPEND | _SAFE, 0o400, dir_fd=self._handle)
+            with os.fdopen(handle, "w", encoding="utf-8", errors="surrogateescape") as stream:
+                os.fchown(stream.fileno(), uid, -1)
+                if stream.tell() == 0:
+                    stream.write(self._head())
+                stream.writelines(user.lines)
+        except OSError as error:
+            user.problem = str(error.strerror)
+            self._remove(name)
+
+    def _remove(self, name: str) -> None:
+        self._old.discard(name)
+        with contextlib.suppress(OSError):
             os.unlink(name, dir_fd=self._handle)
-            self._old.discard(name)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
-        handle = os.open(name, flags, 0o400, dir_fd=self._handle)
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            os.fchown(stream.fileno(), uid, -1)
-            if stream.tell() == 0:
-                stream.write(self._head())
-            stream.writelines(user.lines)
 
     def _head(self) -> str:
-        return "# {}: in {}, not used for {}; the day on which each goes. Use it before, or copy it away.\n".format(
-            self._date, self._settings.root, in_days(self._settings.age - self._settings.warn)
+        settings = self._settings
+        return "# {}: in {}, {} for {}; the day on which each goes. To keep one: touch it, or copy it away.\n".format(
+            _day(self._now), settings.root, settings.unused, in_days(settings.age - settings.warn)
         )
 
     def finish(self) -> Dict[int, Told]:
         """Put the lists in place; returns what each user was told."""
+        for user in self._users.values():
+            if user.left_out:
+                user.lines.append(self._rest(user))
         self._flush()
-        kept = set()
-        for uid in self._users:
-            name = user_name(uid)
-            os.replace("." + name + ".new", name, src_dir_fd=self._handle, dst_dir_fd=self._handle)
-            kept.add(name)
-        for name in self._old - kept:
-            os.unlink(name, dir_fd=self._handle)
+        for user in self._users.values():
+            self._replace(user)
+        for name in self._old - {user.name for user in self._users.values()}:
+            self._remove(name)
         return self._users
+
+    def _replace(self, user: Told) -> None:
+        if user.problem:
+            # the list of the last run stays
+            return
+        try:
+            os.replace(_new(user), user.name, src_dir_fd=self._handle, dst_dir_fd=self._handle)
+        except OSError as error:
+            user.problem = str(error.strerror)
+
+    def _rest(self, user: Told) -> str:
+        settings = self._settings
+        since = time.strftime("%Y-%m-%d %H:%M", time.localtime(self._now - (settings.age - settings.warn)))
+        times = "".join(" ! -newer{}t '{}'".format(each, since) for each in ("mc" if settings.ignore_reads else "amc"))
+        return "# and {} more, for which there is no room here: find {} -user {}{}\n".format(
+            user.left_out, shown(os.fsencode(settings.root)), user.name, times
+        )
+
+    def sample(self, user: Told) -> List[str]:
+        """The first lines of a list."""
+        try:
+            handle = os.open(user.name, os.O_RDONLY | _SAFE, dir_fd=self._handle)
+        except OSError:
+            return []
+        with os.fdopen(handle, encoding="utf-8", errors="surrogateescape") as stream:
+            return [line for line, _ in zip(stream, range(_SAMPLE + 1)) if not line.startswith("#")]
 
     def close(self) -> None:
         """Let go of the folder."""
         os.close(self._handle)
 
 
-def _open(way: Way) -> int:
-    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-    with contextlib.suppress(FileExistsError):
-        os.mkdir(NOTICES, 0o711, dir_fd=way.here.handle)
+def _unmount(root: int) -> bool:
+    """Detach what a user mounted (FUSE) in the place of the lists; never anything that a link leads to."""
+    path = b"/proc/self/fd/%d/%s" % (root, NOTICES)
+    return not ctypes.CDLL(None).umount2(path, _MNT_DETACH | _UMOUNT_NOFOLLOW)
+
+
+def _day(seconds: int) -> str:
+    return time.strftime("%Y-%m-%d", time.localtime(seconds))
+
+
+def _new(user: Told) -> str:
+    return "." + user.name + ".new"
+
+
+def _ours(root: int) -> Optional[int]:
+    """The open directory of the lists; None where it is not root's own: others could put links there."""
     try:
-        handle = os.open(NOTICES, flags, dir_fd=way.here.handle)
-    except OSError as error:
-        raise NoticesError("{}: {}".format(NOTICES.decode(), error.strerror)) from error
+        handle = os.open(NOTICES, os.O_RDONLY | os.O_DIRECTORY | _SAFE, dir_fd=root)
+    except OSError:
+        return None
     status = os.fstat(handle)
-    if status.st_uid != os.geteuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        os.close(handle)
-        raise NoticesError("{}: not a folder of root's: others could put links there".format(NOTICES.decode()))
-    # whatever root's umask is, users find their own list
-    os.fchmod(handle, 0o711)
-    return handle
+    if status.st_uid == os.geteuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return handle
+    os.close(handle)
+    return None
 
 
-def text(settings: Settings, uid: int, user: Told, day: str) -> str:
+def text(settings: Settings, user: Told, sample: List[str], day: str) -> str:
     """The mail to a user."""
-    name = user_name(uid)
     return (
         "To: {to}\nSubject: {files} of your files in {root} go from {day} on\nAuto-Submitted: auto-generated\n"
         "MIME-Version: 1.0\nContent-Type: text/plain; charset=utf-8\nContent-Transfer-Encoding: 8bit\n\n"
-        "{root} is scratch: what was not used for {age} is deleted.\n\n"
+        "{root} is scratch: what was {unused} for {age} is deleted.\n\n"
         "{files} of your files ({gib:.1f} GiB) are that old soon, the first on {day}. All of them:\n\n"
         "    {root}/{folder}/{name}\n\nThe first of that list:\n\n{sample}\n"
-        "To keep a file, use it (open it, or `touch` it) or copy it to where it can stay.\n"
+        "To keep a file, `touch` it or copy it to where it can stay.{reads}\n"
     ).format(
-        to=_address(settings.mail, name),
+        to=_address(settings.mail, user.name),
         files=user.files,
         root=settings.root,
         day=day,
+        unused=settings.unused,
         age=in_days(settings.age),
         gib=user.size / (1 << 30),
         folder=NOTICES.decode(),
-        name=name,
-        sample="".join("    " + line for line in user.sample),
+        name=user.name,
+        sample="".join("    " + line for line in sample),
+        reads=" To read it keeps nothing: this file system does not note it." if settings.ignore_reads else "",
     )
 
 
@@ -160,9 +246,8 @@ def _address(mail: str, name: str) -> str:
     return name if mail == "local" else "{}@{}".format(name, mail)
 
 
-def can_be_told(mail: str, uid: int) -> bool:
+def can_be_told(mail: str, name: str) -> bool:
     """Whether a user has an address: accounts without a name have none, nor has what would not be one."""
-    name = user_name(uid)
     return not name.isdigit() and _ADDRESS.fullmatch(_address(mail, name)) is not None
 
 

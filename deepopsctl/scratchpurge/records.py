@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import stat
 from dataclasses import dataclass
-from typing import IO, Iterator, Tuple
+from typing import IO, Dict, Iterator, Sequence, Tuple
 
 FILE, LINK, FOLDER = b"f", b"l", b"d"
+_FORMATS = {FILE: stat.S_IFREG, LINK: stat.S_IFLNK, FOLDER: stat.S_IFDIR}
 _CHUNK = 1 << 16
+# of a path in a list for people; users can nest folders until one path has megabytes
+_LONGEST = 1000
 _PLAIN = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-+=:,@%^")
 
 
@@ -29,25 +33,77 @@ class Record:
         return tuple(self.path.split(b"/"))
 
     @property
+    def format(self) -> int:
+        """What stat calls its kind."""
+        return _FORMATS[self.kind]
+
+    @property
     def frees(self) -> int:
         """Bytes that are free when it is gone; another hard link keeps them."""
         return self.size if self.names == 1 else 0
 
 
-def write(stream: IO[bytes], record: Record) -> None:
-    """Append one; a name has every byte but NUL and slash, so NUL ends it."""
-    numbers = (record.used, record.inode, record.size, record.uid, record.names)
-    stream.write(b"%s %s %s\0" % (record.kind, b" ".join(b"%d" % number for number in numbers), record.path))
+class Writer:
+    """Appends records; each has only the part of its path that differs from the one before.
+
+    So a list is never larger than all names of the tree together, however deep they are.
+    """
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+        self._before: Sequence[bytes] = ()
+
+    def write(self, record: Record) -> None:
+        """Append one; a name has every byte but NUL and slash, so NUL ends it."""
+        parts = record.parts
+        shared = shared_parts(self._before, parts[:-1])
+        self._before = parts
+        numbers = (record.used, record.inode, record.size, record.uid, record.names, shared)
+        fields = b" ".join(b"%d" % number for number in numbers)
+        self._stream.write(b"%s %s %s\0" % (record.kind, fields, b"/".join(parts[shared:])))
+
+
+def shared_parts(one: Sequence[bytes], other: Sequence[bytes]) -> int:
+    """How many names two paths begin with in common."""
+    shared = 0
+    for ours, theirs in zip(one, other):
+        if ours != theirs:
+            break
+        shared += 1
+    return shared
 
 
 def read(stream: IO[bytes]) -> Iterator[Record]:
     """All, in the order written."""
     rest = b""
+    before: Sequence[bytes] = ()
     while chunk := stream.read(_CHUNK):
         *whole, rest = (rest + chunk).split(b"\0")
         for text in whole:
-            kind, used, inode, size, uid, names, path = text.split(b" ", 6)
-            yield Record(kind, path, int(used), int(inode), int(size), int(uid), int(names))
+            kind, used, inode, size, uid, names, shared, own = text.split(b" ", 7)
+            before = (*before[: int(shared)], *own.split(b"/"))
+            yield Record(kind, b"/".join(before), int(used), int(inode), int(size), int(uid), int(names))
+
+
+class Budget:
+    """So many bytes for each user: what one of them makes leaves room for the lines of others."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._spent: Dict[int, int] = {}
+
+    def allows(self, uid: int, size: int) -> bool:
+        """Whether so many more fit; the first that does not is the last."""
+        spent = self._spent.get(uid, 0) + size
+        self._spent[uid] = spent
+        return spent <= self._most
+
+
+def shown(path: bytes) -> str:
+    """quoted(), and of a path of absurd length the beginning and the end."""
+    if len(path) > _LONGEST:
+        return "{}[...]{}".format(quoted(path[: _LONGEST // 2]), quoted(path[-_LONGEST // 2 :]))
+    return quoted(path)
 
 
 def quoted(path: bytes) -> str:

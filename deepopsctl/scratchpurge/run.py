@@ -6,22 +6,26 @@ import contextlib
 import fcntl
 import json
 import os
+import pwd
 import time
 from dataclasses import dataclass, field
 from typing import IO, Callable, Dict, Iterator, List, Optional
 
 from . import records
-from .ageing import in_days
+from .ageing import Ages, in_days
 from .deleting import delete
 from .excluding import Excluded
+from .mounts import mounted, what_it_holds
 from .notices import Notices, NoticesError, Told, can_be_told, send, text, user_name
 from .records import Record
 from .settings import Settings
-from .tree import TreeError, Way, allow_many_open_folders, mount_of
+from .tree import TreeError, Way, allow_many_open_folders
 from .walk import Seen, Walk
 from .warned import Warned
 
 _KEPT_LOGS = 400
+# of each user's lines in a day's log
+_LARGEST_LOG = 64 << 20
 
 
 class BusyError(Exception):
@@ -73,7 +77,7 @@ class Selection:
         by_age = record.used + self._settings.age
         if self._warned is None:
             return by_age
-        return max(by_age, self._warned.note(record.inode) + self._settings.warn)
+        return max(by_age, self._warned.note(record.inode, record.uid) + self._settings.warn)
 
 
 @contextlib.contextmanager
@@ -113,6 +117,7 @@ class _Run:
     def __init__(self, settings: Settings, now: int, *, applied: bool) -> None:
         self._settings = settings
         self._now = now
+        self._ages = Ages(ignore_reads=settings.ignore_reads)
         self._stack = contextlib.ExitStack()
         self._summary = Summary(settings.name, settings.root, settings.mode, applied)
         self._seen: Optional[Seen] = None
@@ -135,12 +140,26 @@ class _Run:
         self._stack.close()
 
     def _check_mount(self) -> None:
-        point, kind = mount_of(self._way.mount)
-        if self._settings.mounted and (point != self._settings.root or kind == "autofs"):
-            raise TreeError("{} is not mounted".format(self._settings.root))
+        settings = self._settings
+        mounts = list(mounted())
+        mount = next((each for each in mounts if each.number == self._way.mount), None)
+        if mount is None:
+            raise TreeError("{}: what is mounted there can't be seen".format(settings.root))
+        if settings.mounted and (mount.path != settings.root or mount.type == "autofs"):
+            raise TreeError("{} is not mounted".format(settings.root))
+        held = what_it_holds(settings.root, mount, mounts, (each.pw_dir for each in pwd.getpwall()))
+        if held:
+            raise TreeError("{} holds {}: it is no scratch and is never purged".format(settings.root, held))
+        if not mount.notes_reads and not settings.ignore_reads:
+            raise TreeError(
+                "{} ({}{}) does not note when a file is read: files in use would be deleted. Mount it with relatime,"
+                " or count age from the last change alone: ignore_reads: true in its purge".format(
+                    settings.root, mount.type, ", noatime" if "noatime" in mount.options else ""
+                )
+            )
 
     def _walk(self) -> Iterator[tuple[Record, int]]:
-        walk = Walk(self._way, Excluded(self._settings.exclude), self._now)
+        walk = Walk(self._way, Excluded(self._settings.exclude), self._ages, self._now)
         self._seen = walk.seen
         for record in walk:
             if self._select.is_candidate(record):
@@ -160,11 +179,12 @@ class _Run:
     def list_and_tell(self) -> None:
         """Write the list of what is due, and tell users of what will be."""
         notices = self._notices() if self._warned else None
-        with records.create(self._due_path) as due:
+        with records.create(self._due_path) as stream:
+            due = records.Writer(stream)
             for record, goes in self._walk():
                 if goes <= self._now:
                     self._note_due(record)
-                    records.write(due, record)
+                    due.write(record)
                 elif notices and record.kind != records.FOLDER:
                     self._summary.warned += 1
                     notices.add(record, goes, _day(goes))
@@ -179,7 +199,7 @@ class _Run:
 
     def _notices(self) -> Notices:
         try:
-            notices = Notices(self._way, self._settings, _day(self._now))
+            notices = Notices(self._way, self._settings, self._now)
         except (NoticesError, OSError) as error:
             # nobody is told, so nothing may be deleted
             raise TreeError("no lists for users: {}".format(error)) from error
@@ -188,22 +208,31 @@ class _Run:
 
     def _tell(self, notices: Notices) -> None:
         told = notices.finish()
-        self._summary.users_warned = len(told)
+        for uid, user in told.items():
+            if user.problem and self._warned:
+                self._warned.forget_new(uid)
+                self._summary.problems.append("no list for {}: {}".format(user.name, user.problem))
+        for name in notices.moved[:1]:
+            self._summary.notes.append(
+                "somebody had taken the place of the lists: what was there is {} now".format(name)
+            )
+        self._summary.users_warned = sum(1 for user in told.values() if not user.problem)
         if self._settings.mail:
             path = os.path.join(self._settings.state, "mailed.json")
             mailed = _load(path)
             for uid, user in sorted(told.items()):
-                self._mail(uid, user, mailed)
+                self._mail(uid, user, mailed, notices)
             with open(path, "w", encoding="utf-8") as stream:
                 json.dump({uid: when for uid, when in mailed.items() if int(uid) in told}, stream)
 
-    def _mail(self, uid: int, user: Told, mailed: Dict[str, int]) -> None:
+    def _mail(self, uid: int, user: Told, mailed: Dict[str, int], notices: Notices) -> None:
         # twice in a notice at most, and every file is in one at least half of it before it goes
-        if not can_be_told(self._settings.mail, uid):
+        if user.problem or not can_be_told(self._settings.mail, user.name):
             return
         if mailed.get(str(uid), 0) > self._now - self._settings.warn // 2:
             return
-        problem = send(self._settings.sendmail, text(self._settings, uid, user, _day(user.first_goes)))
+        message = text(self._settings, user, notices.sample(user), _day(user.first_goes))
+        problem = send(self._settings.sendmail, message)
         if problem and problem not in self._summary.problems:
             self._summary.problems.append(problem)
         if not problem:
@@ -212,17 +241,20 @@ class _Run:
 
     def delete(self) -> None:
         """Delete what list_and_tell() found due."""
+        room = records.Budget(_LARGEST_LOG)
         with open(self._due_path, "rb") as due, self._log() as log:
-            for outcome in delete(self._way, records.read(due), self._now):
+            for outcome in delete(self._way, records.read(due), self._ages):
                 if not outcome.kept:
                     self._summary.deleted += 1
                     self._summary.deleted_bytes += outcome.record.frees
-                    log.write(_line(outcome.record))
+                    line = _line(outcome.record)
+                    if room.allows(outcome.record.uid, len(line)):
+                        log.write(line)
                     continue
                 kept = self._summary.kept
                 kept[outcome.kept] = kept.get(outcome.kept, 0) + 1
                 if outcome.is_trouble and kept[outcome.kept] == 1:
-                    self._summary.problems.append("{}: {}".format(records.quoted(outcome.record.path), outcome.kept))
+                    self._summary.problems.append("{}: {}".format(records.shown(outcome.record.path), outcome.kept))
 
     def _log(self) -> IO[str]:
         folder = self._settings.logs
@@ -255,7 +287,7 @@ def _day(seconds: int) -> str:
 def _line(record: Record) -> str:
     when = time.strftime("%Y-%m-%dT%H:%M:%S%z")
     return "{} {} {} bytes, last used {}: {}\n".format(
-        when, user_name(record.uid), record.size, _day(record.used), records.quoted(record.path)
+        when, user_name(record.uid), record.size, _day(record.used), records.shown(record.path)
     )
 
 

@@ -11,8 +11,19 @@ FOLDER = "/etc/deepopsctl/purge"
 STATE = "/var/lib/deepops-purge"
 LOGS = "/var/log/deepops-purge"
 MODES = ("list", "delete")
-# nobody's scratch, whatever a configuration says
-SYSTEM = ("bin", "boot", "dev", "etc", "lib", "lib32", "lib64", "proc", "root", "run", "sbin", "sys", "usr", "var")
+# Nobody's scratch, whatever a configuration says: these and all below them ...
+SYSTEM_TREES = (
+    *("/bin", "/boot", "/dev", "/efi", "/etc", "/gnu", "/lib", "/lib32", "/lib64", "/libx32", "/lost+found", "/nix"),
+    *("/ostree", "/proc", "/root", "/run", "/sbin", "/snap", "/sys", "/sysroot", "/usr"),
+    *("/var/account", "/var/adm", "/var/backups", "/var/cache", "/var/crash", "/var/db", "/var/empty", "/var/games"),
+    *("/var/kerberos", "/var/lib", "/var/lock", "/var/log", "/var/mail", "/var/named", "/var/nis", "/var/preserve"),
+    *("/var/run", "/var/snap", "/var/spool", "/var/www", "/var/yp"),
+)
+# ... and these themselves; a folder below them can be meant.
+_SYSTEM_FOLDERS = tuple("/" + name for name in ["media", "opt", "srv", "tmp", "var", "var/local", "var/opt", "var/tmp"])
+HOMES = ("/home",)
+# what holds the homes of users is called so wherever it is mounted or exported
+_HOME_NAMES = ("home", "homes")
 
 
 class SettingsError(Exception):
@@ -31,6 +42,8 @@ class Settings:
     mail: str = ""
     exclude: Tuple[str, ...] = ()
     empty_folders: bool = False
+    # age counts from the last change alone
+    ignore_reads: bool = False
     mounted: bool = False
     sendmail: str = "/usr/sbin/sendmail"
     state: str = ""
@@ -45,6 +58,11 @@ class Settings:
     def warns(self) -> bool:
         """Whether users are told before; a purge that only lists disturbs nobody."""
         return self.deletes and self.warn > 0
+
+    @property
+    def unused(self) -> str:
+        """What a file was that is due, for people."""
+        return "not changed" if self.ignore_reads else "not used"
 
 
 def path_of(name: str) -> str:
@@ -100,13 +118,15 @@ def _check(found: Settings) -> None:
 
 def root_problem(root: str) -> str:
     """Why a folder can't be one to purge; '' where it can."""
-    parts = root.split("/")
     if not root.startswith("/") or root != os.path.normpath(root) or root.startswith("//"):
         return "not an absolute path in its plain form"
-    if len(parts) < 2 or not parts[1]:
+    if root == "/":
         return "the whole machine"
-    # /var/scratch can be meant, /var can't; /etc/x never is
-    below_var = parts[1] in ("var", "run") and len(parts) > 2 and parts[1:3] not in (["var", "lib"], ["var", "log"])
-    if (parts[1] in SYSTEM and not below_var) or parts[1:] == ["home"]:
+    if root in _SYSTEM_FOLDERS or any(root == tree or root.startswith(tree + "/") for tree in SYSTEM_TREES):
         return "belongs to the system"
-    return ""
+    return "holds the homes of users" if holds_homes(root) else ""
+
+
+def holds_homes(path: str) -> bool:
+    """Whether a path is named as those are that hold the homes of users."""
+    return os.path.basename(path).lower() in _HOME_NAMES

@@ -11,6 +11,8 @@ import resource
 import stat
 from typing import List, Optional, Sequence, Tuple
 
+from .records import shared_parts
+
 _OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 # for the interpreter, the lists and the log
 _OTHERS = 64
@@ -39,22 +41,6 @@ def mount_id(handle: int) -> int:
             if line.startswith(b"mnt_id:"):
                 return int(line.split()[1])
     raise TreeError("the kernel does not say what a folder is mounted on")
-
-
-def mount_of(number: int) -> Tuple[str, str]:
-    """(mount point, type) of a mount."""
-    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as stream:
-        for line in stream:
-            fields = line.split()
-            if int(fields[0]) == number:
-                return _unescape(fields[4]), fields[fields.index("-") + 1]
-    return "", ""
-
-
-def _unescape(text: str) -> str:
-    for code in ("\\040", "\\011", "\\012", "\\134"):
-        text = text.replace(code, chr(int(code[1:], 8)))
-    return text
 
 
 def _open_folder(name: bytes, within: Optional[int]) -> int:
@@ -133,11 +119,7 @@ class Way:
 
     def go(self, names: Sequence[bytes]) -> None:
         """Go to another folder of the tree by the shortest way; what is open already stays open."""
-        shared = 0
-        for ours, theirs in zip(self.names, names):
-            if ours != theirs:
-                break
-            shared += 1
+        shared = shared_parts(self.names, names)
         while self.depth > shared:
             self.leave()
         for name in names[shared:]:

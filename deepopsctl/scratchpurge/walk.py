@@ -7,9 +7,9 @@ import stat
 from collections import Counter
 from typing import Iterator, List
 
-from .ageing import folder_last_used, last_used
+from .ageing import DAY, Ages, folder_last_used
 from .excluding import Excluded
-from .records import FILE, FOLDER, LINK, Record, quoted
+from .records import FILE, FOLDER, LINK, Record, shown
 from .tree import LeftAloneError, Way
 
 # what users are told of stands here, and is no file of theirs
@@ -32,14 +32,13 @@ class Seen:
         """Something that could not be looked at."""
         self.count("problems")
         if len(self.problems) < _KEPT_PROBLEMS:
-            self.problems.append("{}: {}".format(quoted(path) if path else "the root", why))
+            self.problems.append("{}: {}".format(shown(path) if path else "the root", why))
 
 
 class _Level:
-    """A folder that is being read."""
+    """A folder that is being read. Its path is not kept: those of thousands of nested folders would fill the memory."""
 
-    def __init__(self, path: bytes, handle: int) -> None:
-        self.path = path
+    def __init__(self, handle: int) -> None:
         self.is_empty = True
         self._entries = os.scandir(handle)
 
@@ -58,15 +57,16 @@ class _Level:
 class Walk:
     """Yields a record for each file, link and empty folder; sockets, pipes and devices are only counted."""
 
-    def __init__(self, way: Way, excluded: Excluded, now: int) -> None:
+    def __init__(self, way: Way, excluded: Excluded, ages: Ages, now: int) -> None:
         self.seen = Seen()
         self._way = way
         self._excluded = excluded
+        self._ages = ages
         self._now = now
         self._levels: List[_Level] = []
 
     def __iter__(self) -> Iterator[Record]:
-        self._levels = [_Level(b"", self._way.here.handle)]
+        self._levels = [_Level(self._way.here.handle)]
         try:
             while self._levels:
                 yield from self._step(self._levels[-1])
@@ -74,16 +74,19 @@ class Walk:
             for level in self._levels:
                 level.close()
 
+    def _path(self, *below: bytes) -> bytes:
+        return b"/".join((*self._way.names, *below))
+
     def _step(self, level: _Level) -> Iterator[Record]:
         try:
             name = level.next_name()
         except OSError as error:
             # what was not read may be there: such a folder is not empty
             level.is_empty = False
-            self.seen.problem(level.path.rstrip(b"/"), str(error.strerror))
+            self.seen.problem(self._path(), str(error.strerror))
             name = b""
         if name:
-            yield from self._meet(level, name)
+            yield from self._meet(name)
         else:
             yield from self._close()
 
@@ -92,49 +95,51 @@ class Walk:
         level.close()
         if not self._levels:
             return
-        status = self._way.here.status
+        status, path = self._way.here.status, self._path() if level.is_empty else b""
         self._way.leave()
         # a user's own folder, on the first level, stays
         if level.is_empty and len(self._levels) > 1:
-            used = folder_last_used(status, self._now)
-            yield Record(FOLDER, level.path[:-1], used, status.st_ino, 0, status.st_uid, 1)
+            yield Record(FOLDER, path, folder_last_used(status), status.st_ino, 0, status.st_uid, 1)
 
-    def _meet(self, level: _Level, name: bytes) -> Iterator[Record]:
-        path = level.path + name
+    def _meet(self, name: bytes) -> Iterator[Record]:
         if self._excluded.matches(self._way.names, name):
             self.seen.count("excluded")
             return
         try:
             status = self._way.look(name)
-            if not level.path and name == NOTICES and status.st_uid == os.geteuid():
+            if not self._way.depth and name == NOTICES and status.st_uid == os.geteuid():
                 # ours; a user's folder of that name hides nothing
                 return
             if stat.S_ISDIR(status.st_mode):
-                self._descend(path, name)
+                self._descend(name)
                 return
         except FileNotFoundError:
             # its owner was quicker
             return
         except LeftAloneError as error:
             self.seen.count("not entered")
-            self.seen.problem(path, "not entered: {}".format(error))
+            self.seen.problem(self._path(name), "not entered: {}".format(error))
             return
         except OSError as error:
-            self.seen.problem(path, str(error.strerror))
+            self.seen.problem(self._path(name), str(error.strerror))
             return
         kind = FILE if stat.S_ISREG(status.st_mode) else LINK if stat.S_ISLNK(status.st_mode) else b""
         if not kind or status.st_dev != self._way.device:
             self.seen.count("special")
             return
         self.seen.count("files")
+        used = self._ages.last_used(status)
+        # a file that is used while we look is no more than hours ahead
+        if used > self._now + DAY:
+            self.seen.count("dated in the future")
         size = status.st_blocks * 512
-        yield Record(kind, path, last_used(status, self._now), status.st_ino, size, status.st_uid, status.st_nlink)
+        yield Record(kind, self._path(name), used, status.st_ino, size, status.st_uid, status.st_nlink)
 
-    def _descend(self, path: bytes, name: bytes) -> None:
+    def _descend(self, name: bytes) -> None:
         folder = self._way.enter(name)
         self.seen.count("folders")
         try:
-            self._levels.append(_Level(path + b"/", folder.handle))
+            self._levels.append(_Level(folder.handle))
         except OSError:
             self._way.leave()
             raise

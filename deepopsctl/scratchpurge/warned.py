@@ -26,7 +26,11 @@ class Warned:
         # what a power cut loses is told once more
         self._do("PRAGMA synchronous=NORMAL")
         self._do("BEGIN IMMEDIATE")
-        self._do("CREATE TABLE IF NOT EXISTS warned (inode INTEGER PRIMARY KEY, first INTEGER, seen INTEGER)")
+        self._do(
+            "CREATE TABLE IF NOT EXISTS warned (inode INTEGER PRIMARY KEY, first INTEGER, seen INTEGER, uid INTEGER)"
+        )
+        if not self._one("SELECT count(*) FROM pragma_table_info('warned') WHERE name = 'uid'"):
+            self._do("ALTER TABLE warned ADD COLUMN uid INTEGER")
         self._do("CREATE TABLE IF NOT EXISTS runs (last INTEGER)")
         last = self._one("SELECT last FROM runs")
         self.restarted = last is None or not -_SLACK <= now - last <= _GAP
@@ -40,15 +44,21 @@ class Warned:
         row = self._database.execute(statement, values).fetchone()
         return None if row is None else int(row[0])
 
-    def note(self, inode: int) -> int:
+    def note(self, inode: int, uid: int) -> int:
         """It stands on the list of this run; returns since when it does."""
         self._do(
-            "INSERT INTO warned VALUES (?, ?, ?) ON CONFLICT (inode) DO UPDATE SET seen = excluded.seen",
+            "INSERT INTO warned VALUES (?, ?, ?, ?)"
+            " ON CONFLICT (inode) DO UPDATE SET seen = excluded.seen, uid = excluded.uid",
             _signed(inode),
             self._now,
             self._now,
+            uid,
         )
         return self._one("SELECT first FROM warned WHERE inode = ?", _signed(inode)) or self._now
+
+    def forget_new(self, uid: int) -> None:
+        """A user's list could not be written: what would be new on it was not listed."""
+        self._do("DELETE FROM warned WHERE uid = ? AND first = ?", uid, self._now)
 
     def keep(self) -> None:
         """The run got to its end: what it did not list was used or is gone."""

@@ -89,6 +89,10 @@ class _Checker:
             alike = [mount for entry, mount in done if entry.is_sound and mount.type is name]
             for mount, (key, refusal) in kind.together(alike):
                 self._refuse(entries[mount.name], key, refusal)
+        sound = [mount for entry, mount in done if entry.is_sound]
+        for part in known_parts().values():
+            for mount, (key, refusal) in part.together(sound):
+                self._refuse(entries[mount.name], key, refusal)
 
     def _nodes(self, entry: Entry, mount: Mount) -> tuple[str, ...]:
         """The machines that mount it, in the order of cluster.yml."""

@@ -67,6 +67,8 @@ class Part:
     section: type[Section]
     check: Callable[[Mount, Site], Iterable[Fault]]
     types: frozenset[StorageType]
+    # what is wrong with it beside the other entries, of whatever type
+    together: Callable[[Sequence[Mount]], Iterable[tuple[Mount, Fault]]] = no_quarrel
 
 
 def known_kinds() -> Mapping[StorageType, Kind]:

@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from deepopsctl.nodelist import shorten
 from deepopsctl.ours import FROM_THE_CLUSTER
 from deepopsctl.problems import RefusedError
-from deepopsctl.scratchpurge.settings import FOLDER, MODES, root_problem
+from deepopsctl.scratchpurge.settings import FOLDER, MODES, holds_homes, root_problem
 from deepopsctl.specsections import Boolean, Section
 from deepopsctl.storage.amounts import parse_time
 from deepopsctl.storage.kinds import Fault, Part, Site
 from deepopsctl.storage.model import NETWORKED, Mount, StorageType
 from deepopsctl.storage.nfs import split_source
+from deepopsctl.storage.paths import is_below
+from deepopsctl.storage.plain import is_folder
 from deepopsctl.values import suggest
 
 DEFAULT_WARN = "7d"
 SHORTEST = 7 * 86400
 _DOMAIN = re.compile(r"local|[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?\.[A-Za-z]{2,}")
+# file systems that do not keep the time of reading (GlusterFS: unless ctime.noatime is off)
+_WITHOUT_READS = (StorageType.CEPHFS, StorageType.GLUSTERFS)
 PROGRAM = "/usr/local/sbin/deepops-purge"
 
 
@@ -33,6 +37,7 @@ class PurgeSection(Section):
     mail: str = ""
     exclude: tuple[str, ...] = ()
     empty_folders: Boolean = False
+    ignore_reads: Boolean = False
     node: str = ""
 
 
@@ -67,8 +72,65 @@ def _check(mount: Mount, _site: Site) -> Iterator[Fault]:
         yield "purge.mail", RefusedError(f"{shorten(mail)!r} is no mail domain", "write hpc.example.com, or local")
     yield from _check_exclude(part)
     yield from _check_node(mount, str(part.get("node", "")))
-    if problem := root_problem(_root(mount)):
-        yield "purge", RefusedError(f"{_root(mount)}: {problem}", "a purge is for scratch")
+    for path in _trees(mount):
+        if problem := root_problem(path):
+            yield "purge", RefusedError(f"{path}: {problem}", "a purge is for scratch")
+            break
+    yield from _check_reads(mount, part)
+
+
+def _trees(mount: Mount) -> Iterator[str]:
+    """All names of the tree: where it is mounted, and where it is on the server or on the disk."""
+    yield mount.path
+    path = split_source(mount.source)[1]
+    if mount.server or (path and holds_homes(path)):
+        yield path
+    elif mount.type is StorageType.LOCAL and is_folder(mount.source):
+        yield mount.source
+
+
+def _check_reads(mount: Mount, part: Mapping[str, object]) -> Iterator[Fault]:
+    """Where reading a file leaves no trace, one that is read every day would be deleted."""
+    if part.get("ignore_reads"):
+        return
+    hint = "write `ignore_reads: true`: age then counts from the last change, and users are told so"
+    if mount.type in _WITHOUT_READS:
+        yield "purge", RefusedError(f"{mount.type} does not note when a file is read", hint)
+    elif "noatime" in mount.options and mount.type is not StorageType.NFS:
+        # of NFS the server notes it, whatever clients say
+        yield "purge", RefusedError("noatime: it is not noted when a file is read", f"leave noatime out, or {hint}")
+
+
+def _check_together(mounts: Sequence[Mount]) -> Iterator[tuple[Mount, Fault]]:
+    """What is served from a folder of the tree is somebody else's, unless it is excluded."""
+    for mount in (each for each in mounts if "purge" in each.parts):
+        patterns = mount.parts["purge"].get("exclude", ())
+        excluded = {str(pattern).strip("/") for pattern in patterns} if isinstance(patterns, list | tuple) else set()
+        for other in mounts:
+            below = _below(mount, other)
+            if below and below not in excluded:
+                what = f"{below} in it is {other.name}'s, mounted at {other.path}"
+                yield mount, ("purge", RefusedError(what, f"exclude: [{below}]"))
+            elif below == "" and (problem := root_problem(other.path)):
+                what = f"it is {other.name}'s as well, mounted at {other.path}: {problem}"
+                yield mount, ("purge", RefusedError(what, "a purge is for scratch"))
+
+
+def _below(mount: Mount, other: Mount) -> str | None:
+    """Where in a mount's tree another entry has its own from, '' for the whole of it; None for none of it."""
+    its_host, path = _served(other)
+    for host, root in (_served(mount), ("", mount.path)):
+        if other is not mount and root and its_host == host and (path == root or is_below(path, root)):
+            return path[len(root) :].strip("/")
+    return None
+
+
+def _served(mount: Mount) -> tuple[str, str]:
+    """Who has it on disk, and where: a server, or each node itself ('')."""
+    if mount.type is StorageType.LOCAL:
+        return "", mount.source if is_folder(mount.source) else mount.path
+    host, path = split_source(mount.source)
+    return mount.server or host.lower(), path
 
 
 def _parse_warn(text: str) -> int:
@@ -115,7 +177,7 @@ def _root(mount: Mount) -> str:
     return split_source(mount.source)[1] if at_its_server else mount.path
 
 
-PART = Part(PurgeSection, _check, frozenset({*NETWORKED, StorageType.LOCAL}))
+PART = Part(PurgeSection, _check, frozenset({*NETWORKED, StorageType.LOCAL}), _check_together)
 
 
 def purge_of(mount: Mount) -> Purge | None:
@@ -134,6 +196,7 @@ def purge_of(mount: Mount) -> Purge | None:
         "mail": str(part.get("mail", "")),
         "exclude": [str(pattern) for pattern in patterns] if isinstance(patterns, list | tuple) else [],
         "empty_folders": bool(part.get("empty_folders", False)),
+        "ignore_reads": bool(part.get("ignore_reads", False)),
         "mounted": node != mount.server,
     }
     return Purge(mount.name, node, settings)

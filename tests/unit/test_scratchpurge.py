@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from deepopsctl.scratchpurge import cli, deleting, records, walk
+from deepopsctl.scratchpurge.ageing import Ages
 from deepopsctl.scratchpurge.excluding import Excluded
 from deepopsctl.scratchpurge.records import Record, quoted
 from deepopsctl.scratchpurge.run import BusyError, Summary, alone, apply, list_due
@@ -27,6 +28,7 @@ DAY = 86400
 AGE = 60 * DAY
 # files made now are older than their age then
 LATER = int(time.time()) + AGE + DAY
+AGES = Ages(ignore_reads=False)
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away and mounts")
 
@@ -98,10 +100,26 @@ def test_the_newest_of_use_and_change_counts(root: Path) -> None:
     assert listed(settings(root), now=int(time.time()) + DAY) == []
 
 
-def test_a_date_in_the_future_keeps_no_file(root: Path) -> None:
-    os.utime(make(root / "forever"), (LATER + 1000 * DAY, LATER + 1000 * DAY))
+@pytest.mark.parametrize("times", [(LATER + 1000 * DAY, 0), (0, LATER + 1000 * DAY), (LATER + 2 * 3600, 0)])
+def test_a_time_in_the_future_keeps_a_file(root: Path, times: tuple[int, int]) -> None:
+    """It was used on a server whose clock is ahead, or while we look: who can tell."""
+    os.utime(make(root / "alice/ahead"), times)
 
-    assert listed(settings(root)) == [b"forever"]
+    summary = apply(settings(root, mode="delete"), LATER)
+
+    assert left(root) == {"alice/ahead"}
+    assert summary.looked_at.get("dated in the future", 0) == (max(times) > LATER + DAY)
+
+
+def test_a_file_used_hours_after_the_run_began_is_left_alone(root: Path) -> None:
+    """A run over a large tree takes hours."""
+    make(root / "alice/one")
+    two = make(root / "alice/two")
+
+    outcomes = attacked(root, lambda: os.utime(two, (LATER + 5 * 3600, 0)), settings(root))
+
+    assert outcomes[1].kept == "used since it was listed"
+    assert two.exists()
 
 
 def test_mode_list_never_deletes(root: Path) -> None:
@@ -232,7 +250,7 @@ def test_the_longest_names_and_paths_longer_than_a_path_may_be(root: Path) -> No
 def test_deeper_than_there_can_be_open_folders_is_said_and_left(root: Path) -> None:
     make(root / "/".join("d" * 30) / "file")
     with Way(str(root), deepest=20) as way:
-        looking = walk.Walk(way, Excluded(()), LATER)
+        looking = walk.Walk(way, Excluded(()), AGES, LATER)
 
         assert list(looking) == []
         assert looking.seen.problems[0].endswith("not entered: more than 20 levels deep")
@@ -353,6 +371,68 @@ _TWO_HOURS_ON = (
 )
 
 
+@as_root
+@pytest.mark.parametrize(
+    "place",
+    [
+        "mkdir -p {root}/home && mount --bind {root}/home /home",
+        "mount --bind {root} /home",
+        "mount --bind {root}/alice /var/spool",
+        "mount -t tmpfs none {root} && mkdir {root}/h && mount --bind {root}/h /home",
+        "sed '$a a:x:61001:61001::{root}/alice:' /etc/passwd >{root}/../new && mount --bind {root}/../new /etc/passwd",
+    ],
+)
+def test_refuses_a_tree_that_holds_homes_or_the_system_under_another_name(
+    root: Path, tmp_path: Path, place: str
+) -> None:
+    """The server of /home has it elsewhere: as a bind mount, as another mount of the same disk, in accounts."""
+    make(root / "alice/old")
+    config = tmp_path / "purge.json"
+    config.write_text(json.dumps(settings(root, mode="delete").__dict__ | {"age": 3600}))
+    script = f"{place.format(root=root)} && {sys.executable} -c '{_TWO_HOURS_ON}' {config} --apply"
+
+    done = subprocess.run(["unshare", "--mount", "bash", "-ec", script], capture_output=True, text=True)
+
+    assert done.returncode == cli.PROBLEMS, done.stderr
+    assert "is no scratch and is never purged" in done.stderr
+
+
+@as_root
+def test_refuses_what_does_not_note_reads_unless_that_is_meant(root: Path, tmp_path: Path) -> None:
+    config = tmp_path / "purge.json"
+    program = f"{sys.executable} -c '{_TWO_HOURS_ON}' {config} --apply --json"
+    # the second was read, by its time, a moment ago, and changed long before
+    fill = f"mkdir {root}/alice && touch {root}/alice/old && touch -a -d '+2 hours' {root}/alice/old"
+    script = f"mount -t tmpfs -o noatime none {root} && {fill} && {program}"
+
+    def run(**more: object) -> subprocess.CompletedProcess[str]:
+        given = settings(root, mode="delete", age=3600, **more)
+        config.write_text(json.dumps(given.__dict__))
+        return subprocess.run(["unshare", "--mount", "bash", "-ec", script], capture_output=True, text=True)
+
+    refused, told, purged = run(), run(ignore_reads=True, warn=3600), run(ignore_reads=True)
+
+    assert refused.returncode == cli.PROBLEMS
+    assert "(tmpfs, noatime) does not note when a file is read" in refused.stderr
+    assert "ignore_reads: true" in refused.stderr
+    assert json.loads(told.stdout)["warned"] == 1
+    assert json.loads(purged.stdout)["deleted"] == 1
+
+
+def test_users_are_told_to_touch_and_whether_reading_counts(root: Path, mailer: Path) -> None:
+    make(root / "alice/one")
+    given = settings(root, mode="delete", warn=DAY, mail="local", sendmail=str(mailer), ignore_reads=True)
+
+    apply(given, LATER)
+
+    mail = (mailer.parent / "mails").read_text()
+    assert "what was not changed for 60 days is deleted" in mail
+    assert "To keep a file, `touch` it or copy it" in mail
+    assert "To read it keeps nothing" in mail
+    assert "    {} alice/one".format(time.strftime("%Y-%m-%d", time.localtime(LATER + DAY))) in mail
+    assert "touch it" in (root / ".to_delete/root").read_text()
+
+
 def test_refuses_a_folder_that_should_be_a_mount_and_is_none(root: Path) -> None:
     make(root / "alice/old")
 
@@ -412,7 +492,7 @@ def attacked(root: Path, attack: Callable[[], object], given: Settings) -> list[
             yield record
 
     with Way(str(root), 1000) as way:
-        return list(deleting.delete(way, one_by_one(), LATER))
+        return list(deleting.delete(way, one_by_one(), AGES))
 
 
 @pytest.fixture
@@ -566,12 +646,12 @@ def test_a_clock_that_jumps_starts_the_notice_anew(root: Path) -> None:
 def test_a_run_that_is_cut_off_remembers_no_notice(root: Path) -> None:
     (root.parent / "state").mkdir()
     first = Warned(str(root.parent / "state/warned"), LATER)
-    first.note(1)
+    first.note(1, 0)
     first.close()
 
     second = Warned(str(root.parent / "state/warned"), LATER + DAY)
 
-    assert second.note(1) == LATER + DAY
+    assert second.note(1, 0) == LATER + DAY
     second.close()
 
 
@@ -610,17 +690,141 @@ def test_every_user_finds_a_list_of_what_goes(root: Path) -> None:
     assert [path.name for path in lists.iterdir()] == ["61001"]
 
 
-def test_deletes_nothing_where_users_could_not_be_told(root: Path, tmp_path: Path) -> None:
-    """A user put a link where the lists go: nobody is told, so nothing may go, and nothing is written there."""
+@as_root
+@pytest.mark.parametrize("what", ["folder", "file", "link", "root's, but open to all"])
+def test_nobody_stops_the_purge_by_taking_the_place_of_the_lists(root: Path, tmp_path: Path, what: str) -> None:
+    """What a user put there is moved aside, and nothing is written through it."""
     make(root / "alice/old")
-    (tmp_path / "elsewhere").mkdir()
-    (root / walk.NOTICES.decode()).symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "elsewhere").mkdir(mode=0o777)
+    taken = root / walk.NOTICES.decode()
+    if what == "link":
+        taken.symlink_to(tmp_path / "elsewhere")
+    elif what == "file":
+        make(taken)
+    else:
+        make(taken / "his")
+        taken.chmod(0o777)
+    if not what.startswith("root"):
+        os.chown(taken, 61001, 61001, follow_symlinks=False)
+    given = settings(root, mode="delete", warn=7 * DAY)
 
-    with pytest.raises(TreeError, match="no lists for users"):
-        apply(settings(root, mode="delete", warn=7 * DAY), LATER)
+    runs = [apply(given, LATER + day * DAY) for day in range(9)]
 
+    assert [run.deleted for run in runs][7] > 0
+    assert not (root / "alice/old").exists()
+    status = taken.lstat()
+    assert (stat.S_ISDIR(status.st_mode), status.st_uid, stat.S_IMODE(status.st_mode)) == (True, 0, 0o711)
+    assert "the place of the lists: what was there is .to_delete." in " ".join(runs[0].notes)
     assert list((tmp_path / "elsewhere").iterdir()) == []
-    assert left(root) == {"alice/old", ".to_delete"}
+
+
+@as_root
+def test_nobody_stops_the_purge_by_mounting_in_the_place_of_the_lists(root: Path, tmp_path: Path) -> None:
+    taken = root / walk.NOTICES.decode()
+    taken.mkdir()
+    make(root / "alice/old")
+    config = tmp_path / "purge.json"
+    config.write_text(json.dumps(settings(root, mode="delete").__dict__ | {"age": 3600, "warn": 3600}))
+    script = (
+        f"mount -t tmpfs -o uid=61001 none {taken}; touch {taken}/his;"
+        f"{sys.executable} -c '{_TWO_HOURS_ON}' {config} --apply --json; stat -c %u {taken}; ls {taken}"
+    )
+
+    done = subprocess.run(["unshare", "--mount", "bash", "-c", script], capture_output=True, text=True)
+
+    first, owner, lists = done.stdout.splitlines()
+    assert (json.loads(first)["problems"], owner, lists) == ([], "0", "root")
+
+
+@as_root
+def test_a_user_who_takes_the_place_of_the_lists_again_and_again_stops_nothing(root: Path) -> None:
+    again = (
+        "import os, sys\n"
+        "os.chdir(sys.argv[1]); os.setgid(61001); os.setuid(61001)\n"
+        "while True:\n"
+        "    try: os.close(os.open('.to_delete', os.O_CREAT | os.O_EXCL))\n"
+        "    except OSError: pass\n"
+    )
+    make(root / "alice/old")
+    (root / ".to_delete").mkdir()
+    root.parent.chmod(0o755)
+    attacker = subprocess.Popen([sys.executable, "-c", again, str(root)])
+    given = settings(root, mode="delete", warn=7 * DAY)
+    try:
+        for day in range(8):
+            # as where somebody else had it from the beginning
+            (root / ".to_delete").rename(root / f"kept{day}")
+            apply(given, LATER + day * DAY)
+    finally:
+        attacker.kill()
+        attacker.wait()
+
+    assert not (root / "alice/old").exists()
+
+
+@as_root
+def test_where_a_list_cannot_be_written_only_its_user_keeps_what_is_new(root: Path, tmp_path: Path) -> None:
+    """The disk is full of what one user wrote: what others were told of goes, and makes room."""
+    config = tmp_path / "purge.json"
+    given = settings(root, mode="delete", warn=3600, age=3600).__dict__
+    config.write_text(json.dumps(given | {"exclude": ["filling"]}))
+    hours = "import sys, time; real = time.time; time.time = lambda: real() + {} * 3600; "
+    program = "from deepopsctl.scratchpurge.cli import main; sys.exit(main(sys.argv[1:]))"
+
+    def step(later: int) -> str:
+        return f"{sys.executable} -c '{hours.format(later)}{program}' {config} --apply --json"
+
+    script = (
+        f"mount -t tmpfs -o size=256k,mode=1777 none {root}; mkdir {root}/alice; echo x >{root}/alice/told;"
+        f"{step(2)}; cat /dev/zero >{root}/filling 2>/dev/null; "
+        f"touch {root}/alice/new; chown 61001 {root}/alice/new; {step(4)}; ls {root}/alice;"
+        f"rm {root}/filling; {step(6)}; ls {root}/alice; {step(8)}; ls {root}/alice"
+    )
+
+    done = subprocess.run(["unshare", "--mount", "bash", "-c", script], capture_output=True, text=True)
+
+    lines = done.stdout.splitlines()
+    told, full, room, last = (json.loads(line) for line in lines if line.startswith("{"))
+    assert (told["deleted"], told["problems"]) == (0, [])
+    assert (full["deleted"], full["problems"]) == (1, ["no list for 61001: No space left on device"])
+    assert (room["deleted"], room["problems"], last["deleted"]) == (0, [], 1)
+    assert lines.count("new") == 2
+
+
+@as_root
+def test_lists_stay_small_whatever_users_name_their_files(root: Path) -> None:
+    """A thousand empty files in 300 nested folders once made 71 MiB of lists."""
+    here = os.open(root, os.O_RDONLY)
+    for _ in range(300):
+        os.mkdir("d" * 200, dir_fd=here)
+        lower = os.open("d" * 200, os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = lower
+    for number in range(1200):
+        os.close(os.open(f"file{number}", os.O_CREAT, dir_fd=here))
+    os.close(here)
+    os.chown(make(root / "alice/hers"), 61001, 61001)
+    given = settings(root, mode="delete", warn=DAY)
+
+    told = apply(given, LATER)
+    mine, hers = (root / ".to_delete" / name for name in ("root", "61001"))
+    size, other = mine.stat().st_size, hers.read_text()
+    rest = mine.read_text().splitlines()[-1]
+    gone = apply(given, LATER + DAY)
+
+    assert (told.warned, gone.deleted, gone.problems) == (1201, 1201, [])
+    assert size < (1 << 20) + 1000
+    assert rest.startswith("# and ")
+    found = subprocess.run(
+        ["bash", "-c", rest.partition(": ")[2]],
+        capture_output=True,
+        text=True,
+        env={"LC_ALL": "C", "PATH": os.environ["PATH"]},
+    )
+    assert (found.returncode, found.stderr) == (0, "")
+    assert "alice/hers" in other
+    assert (root.parent / "state/due").stat().st_size < 300_000
+    assert sum(log.stat().st_size for log in (root.parent / "logs").iterdir()) < 3 << 20
 
 
 @pytest.fixture
@@ -689,6 +893,28 @@ def test_what_grows_with_the_tree_is_not_held_in_memory(root: Path) -> None:
     assert many < few + (1 << 20)
 
 
+def test_thousands_of_nested_folders_with_long_names_do_not_fill_the_memory(root: Path) -> None:
+    """Their paths together have 290 MB."""
+    here = os.open(root, os.O_RDONLY)
+    for _ in range(1500):
+        os.mkdir("d" * 255, dir_fd=here)
+        lower = os.open("d" * 255, os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = lower
+    os.close(os.open("file", os.O_CREAT, dir_fd=here))
+    os.close(here)
+    tracemalloc.start()
+    try:
+        summary = apply(settings(root, mode="delete", warn=0), LATER)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+        subprocess.run(["rm", "-rf", root / ("d" * 255)], check=True)
+
+    assert summary.deleted == 1
+    assert peak < 20 << 20
+
+
 @pytest.mark.parametrize(
     ("given", "words"),
     [
@@ -697,7 +923,16 @@ def test_what_grows_with_the_tree_is_not_held_in_memory(root: Path) -> None:
         ({"root": "/usr/local/scratch"}, "belongs to the system"),
         ({"root": "/var"}, "belongs to the system"),
         ({"root": "/var/lib/mysql"}, "belongs to the system"),
-        ({"root": "/home"}, "belongs to the system"),
+        ({"root": "/home"}, "homes of users"),
+        ({"root": "/data/home"}, "homes of users"),
+        ({"root": "/export/Homes"}, "homes of users"),
+        ({"root": "/var/mail"}, "belongs to the system"),
+        ({"root": "/var/spool/mail"}, "belongs to the system"),
+        ({"root": "/var/spool/slurmctld/scratch"}, "belongs to the system"),
+        ({"root": "/opt"}, "belongs to the system"),
+        ({"root": "/srv"}, "belongs to the system"),
+        ({"root": "/tmp"}, "belongs to the system"),
+        ({"root": "/nix/store"}, "belongs to the system"),
         ({"root": "/scratch/../etc"}, "plain form"),
         ({"root": "scratch"}, "plain form"),
         ({"age": 60}, "an hour at least"),
@@ -712,7 +947,7 @@ def test_refuses_settings_that_could_delete_what_nobody_meant(given: dict[str, o
         from_object({"name": "scratch", "root": "/scratch", "age": AGE, **given})
 
 
-@pytest.mark.parametrize("root", ["/scratch", "/var/scratch", "/srv/nfs/scratch", "/home/scratch"])
+@pytest.mark.parametrize("root", ["/scratch", "/var/scratch", "/srv/nfs/scratch", "/home/scratch", "/opt/scratch"])
 def test_takes_roots_that_can_be_meant(root: str) -> None:
     assert from_object({"name": "scratch", "root": root, "age": AGE}).root == root
 
@@ -756,11 +991,18 @@ def test_open_folders_are_closed_again(root: Path) -> None:
 
 
 def test_records_come_back_as_they_were_written(tmp_path: Path) -> None:
-    given = [Record(b"f", b"a/\n b\xff", 5, 2**63 + 7, 4096, 1000, 2), Record(b"d", b"x", 0, 1, 0, 0, 1)]
+    given = [
+        Record(b"f", b"a/\n b\xff", 5, 2**63 + 7, 4096, 1000, 2),
+        Record(b"l", b"a/\n b\xff2", 5, 1, 0, 0, 1),
+        Record(b"f", b"a", 5, 1, 0, 0, 1),
+        Record(b"d", b"a/b/c", 0, 1, 0, 0, 1),
+        Record(b"d", b"a/b", 0, 1, 0, 0, 1),
+    ]
 
     with records.create(str(tmp_path / "list")) as stream:
+        writer = records.Writer(stream)
         for record in given:
-            records.write(stream, record)
+            writer.write(record)
         stream.seek(0)
 
         assert list(records.read(stream)) == given

@@ -205,16 +205,21 @@ def test_a_purge_is_told_everything_in_seconds() -> None:
         "mail": "hpc.example.com",
         "exclude": ["*.keep", "shared/data"],
         "empty_folders": False,
+        "ignore_reads": False,
         "mounted": True,
     }
 
 
 def test_what_we_serve_is_purged_where_it_is_served() -> None:
-    mounts = read(HOME.partition("    quota")[0] + "    purge: {age: 30d}\n")
+    mounts = read(PROJECT.partition("    quota")[0] + "    purge: {age: 30d}\n")
 
     assert purges_on(mounts, "ctl1") == []
     (purge,) = purges_on(mounts, "nfs1")
-    assert (purge.settings["root"], purge.settings["mounted"], purge.settings["mode"]) == ("/srv/home", False, "list")
+    assert (purge.settings["root"], purge.settings["mounted"], purge.settings["mode"]) == (
+        "/srv/project",
+        False,
+        "list",
+    )
 
 
 def test_a_machine_can_be_named_for_the_purge() -> None:
@@ -236,7 +241,22 @@ def test_a_machine_can_be_named_for_the_purge() -> None:
         ('"*.keep"', '"/"', "purge.exclude: '/' matches nothing"),
         ("warn: 14d", "node: elsewhere", "purge.node: elsewhere neither mounts nor serves scratch"),
         ("age: 60d, ", "", "purge.age"),
-        ("path: /scratch", "path: /home", "purge: /home: belongs to the system"),
+        ("path: /scratch", "path: /home", "purge: /home: holds the homes of users"),
+        ("path: /scratch", "path: /var/mail", "purge: /var/mail: belongs to the system"),
+        ("99:/scratch", "99:/export/home", "purge: /export/home: holds the homes of users"),
+        # what a machine of the cluster exports is purged there, whatever clients call it
+        (
+            '"192.0.2.99:/scratch"\n    path: /scratch',
+            "nfs1:/srv/users\n    path: /home",
+            "/home: holds the homes of users",
+        ),
+        ('"192.0.2.99:/scratch"', "nfs1:/srv/home", "purge: /srv/home: holds the homes of users"),
+        ('"192.0.2.99:/scratch"', "nfs1:/srv", "purge: /srv: belongs to the system"),
+        (
+            'type: nfs\n    source: "192.0.2.99:/scratch"',
+            "type: glusterfs\n    source: g1:/vol",
+            "glusterfs does not note",
+        ),
     ],
 )
 def test_refuses_purges_that_nobody_can_mean(before: str, after: str, fault: str) -> None:
@@ -244,6 +264,41 @@ def test_refuses_purges_that_nobody_can_mean(before: str, after: str, fault: str
 
     assert len(found) == 1
     assert fault in found[0]
+
+
+ALL = """\
+  - {name: all, type: nfs, source: "nfs1:/data", path: /data, purge: {age: 30d}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("other", "fault"),
+    [
+        ("type: nfs, source: 'nfs1:/data/people', path: /home", "people in it is other's, mounted at /home"),
+        ("type: nfs, source: '192.0.2.2:/data/p/x', path: /project", "p/x in it is other's, mounted at /project"),
+        ("type: nfs, source: 'nfs1:/data', path: /home", "it is other's as well, mounted at /home: holds the homes"),
+        ("type: local, source: /data/people, path: /home", "people in it is other's, mounted at /home"),
+    ],
+)
+def test_a_tree_from_which_other_storage_is_served_is_no_scratch(other: str, fault: str) -> None:
+    (found,) = faults(ALL + f"  - {{name: other, {other}}}\n")
+
+    assert fault in found
+
+
+def test_what_others_are_served_can_be_excluded_from_a_purge() -> None:
+    other = "  - {name: other, type: nfs, source: 'nfs1:/data/people', path: /home}\n"
+
+    assert len(read(ALL.replace("age: 30d", "age: 30d, exclude: [people]") + other)) == 2
+
+
+def test_reads_need_not_be_noted_where_they_are_not_counted() -> None:
+    mount = "name: s, type: local, local: {shared: true}, source: /gpfs/s, path: /s, options: [noatime]"
+    gpfs = f"  - {{{mount}, purge: {{age: 30d}}}}\n"
+
+    assert "noatime: it is not noted when a file is read" in faults(gpfs)[0]
+    (purge,) = purges_on(read(gpfs.replace("age: 30d", "age: 30d, ignore_reads: true")), "ctl1")
+    assert purge.settings["ignore_reads"] is True
 
 
 def test_memory_has_no_quota_and_no_purge() -> None:
