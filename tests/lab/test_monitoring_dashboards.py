@@ -1,6 +1,6 @@
 """Every query of every dashboard is asked of a cluster's own Prometheus, after real jobs ran there.
 
-What this cluster can't have is put beside it: a GPU exporter's recorded text (tests/monitoring/replay.py), a mount, a
+What this cluster can't have is put beside it: a GPU exporter's made-up text (tests/monitoring/replay.py), a mount, a
 machine that is off, an alert that fires.
 """
 

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""`replay`: an exporter that serves recorded text of a GPU exporter, with values that move. No GPU is behind it.
+"""`replay`: an exporter that serves made-up text of a GPU exporter, with values that move. No GPU is behind it.
 
 It stands where a GPU exporter would, so that rules, alerts and panels of GPUs meet real names and labels in a real
 Prometheus. texts/README.md says where each text comes from. On Python's library alone, so that it runs on a lab's node:
@@ -47,7 +47,7 @@ _SAMPLE = re.compile(r"(?P<name>\w+)(?P<labels>\{.*\})? (?P<value>\S+)$")
 _GPU = re.compile(r'[{,](?:gpu|index)="(?P<gpu>[^"]*)"')
 
 
-class Recording:
+class MadeUpGpus:
     """The text of one node's exporter, and what was set to be otherwise: (metric, GPU) -> value."""
 
     def __init__(self, kind: str, clock: Callable[[], float] = time.monotonic) -> None:
@@ -97,9 +97,9 @@ def _wave(now: float, gpu: str) -> float:
 
 
 @contextmanager
-def serving(recording: Recording, address: str = "127.0.0.1", port: int = 0) -> Iterator[int]:
+def serving(gpus: MadeUpGpus, address: str = "127.0.0.1", port: int = 0) -> Iterator[int]:
     """Serve it from a thread; the port, for `port=0` a free one."""
-    server = _server(recording, address, port)
+    server = _server(gpus, address, port)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
@@ -110,10 +110,10 @@ def serving(recording: Recording, address: str = "127.0.0.1", port: int = 0) -> 
         thread.join()
 
 
-def _server(recording: Recording, address: str, port: int) -> ThreadingHTTPServer:
+def _server(gpus: MadeUpGpus, address: str, port: int) -> ThreadingHTTPServer:
     class Metrics(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            body = recording.text().encode()
+            body = gpus.text().encode()
             self.send_response(200)
             self.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
             self.send_header("Content-Length", str(len(body)))
@@ -128,17 +128,17 @@ def _server(recording: Recording, address: str, port: int) -> ThreadingHTTPServe
 
 def main() -> None:
     """Serve until killed."""
-    parser = argparse.ArgumentParser(prog="replay", description="Serve recorded text of a GPU exporter.")
+    parser = argparse.ArgumentParser(prog="replay", description="Serve made-up text of a GPU exporter.")
     parser.add_argument("kind", choices=KINDS)
     parser.add_argument("--address", default="127.0.0.1")
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--set", action="append", default=[], metavar="METRIC:GPU:VALUE")
     given = parser.parse_args()
-    recording = Recording(given.kind)
+    gpus = MadeUpGpus(given.kind)
     for each in given.set:
         name, gpu, value = each.split(":")
-        recording.set(name, gpu, float(value))
-    _server(recording, given.address, given.port).serve_forever()
+        gpus.set(name, gpu, float(value))
+    _server(gpus, given.address, given.port).serve_forever()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Both GPU exporters' recorded text becomes the same series: every GPU of it, under every name that is promised."""
+"""Both GPU exporters' made-up text becomes the same series: every GPU of it, under every name that is promised."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import deepopsctl
-from tests.monitoring.replay import PERIOD_S, TEXTS, Recording
+from tests.monitoring.replay import PERIOD_S, TEXTS, MadeUpGpus
 
 COUNTERS = Path(deepopsctl.__file__).parent / "monitoring" / "dcgm-counters.csv"
 RULES = Path(__file__).parents[2] / "roles" / "prometheus" / "files" / "rules" / "gpu.yml"
@@ -35,19 +35,19 @@ class Clock:
         return self.now
 
 
-def series_of(recording: Recording, clock: Clock, scrapes: int) -> list[dict[str, str]]:
+def series_of(gpus: MadeUpGpus, clock: Clock, scrapes: int) -> list[dict[str, str]]:
     """What Prometheus would have after these scrapes, as promtool wants it."""
     found: dict[str, list[str]] = {}
     for scrape in range(scrapes):
         clock.now = scrape * EVERY_S
-        for line in recording.text().splitlines():
+        for line in gpus.text().splitlines():
             if sample := SAMPLE.match(line):
                 values = found.setdefault(f"{sample[1]}{sample[2] or ''}", [])
                 values.append(f"{float(sample[3]):f}".replace("nan", "NaN"))
     return [{"series": name, "values": " ".join(values)} for name, values in found.items()]
 
 
-def checked(tmp_path: Path, recording: Recording, clock: Clock, expected: dict[str, dict[str, float]]) -> str:
+def checked(tmp_path: Path, gpus: MadeUpGpus, clock: Clock, expected: dict[str, dict[str, float]]) -> str:
     """What promtool has to say of `{query: {GPU: value}}` at the third scrape; nothing where all is as expected."""
     tests = {
         "rule_files": [str(RULES)],
@@ -55,7 +55,7 @@ def checked(tmp_path: Path, recording: Recording, clock: Clock, expected: dict[s
         "tests": [
             {
                 "interval": f"{EVERY_S}s",
-                "input_series": series_of(recording, clock, scrapes=3),
+                "input_series": series_of(gpus, clock, scrapes=3),
                 "promql_expr_test": [
                     {
                         "expr": query,
@@ -74,7 +74,7 @@ def checked(tmp_path: Path, recording: Recording, clock: Clock, expected: dict[s
 
 
 @pytest.mark.parametrize("kind", ["dcgm", "nvitop"])
-def test_every_gpu_of_a_recording_has_every_metric(kind: str, tmp_path: Path) -> None:
+def test_every_gpu_of_the_made_up_text_has_every_metric(kind: str, tmp_path: Path) -> None:
     clock = Clock()
     expected = {f"count by (gpu) ({name})": dict.fromkeys("0123", 1.0) for name in OF_EACH_GPU}
     expected["sum by (gpu) (gpu:slices:count)"] = {"3": 2.0}
@@ -82,7 +82,7 @@ def test_every_gpu_of_a_recording_has_every_metric(kind: str, tmp_path: Path) ->
     for name in ("gpu:memory_used:bytes", "gpu:memory_total:bytes"):
         expected[f"count by (gpu) ({name})"] = dict.fromkeys(MEMORY[kind], 1.0)
 
-    assert checked(tmp_path, Recording(kind, clock), clock, expected) == ""
+    assert checked(tmp_path, MadeUpGpus(kind, clock), clock, expected) == ""
 
 
 @pytest.mark.parametrize("kind", ["dcgm", "nvitop"])
@@ -92,7 +92,7 @@ def test_every_series_says_which_gpu_of_which_model_it_is_about(kind: str, tmp_p
     of_one = '__name__=~"gpu:.+", __name__!="gpu:slices:count"'
     nameless = f'count by (gpu) ({{{of_one}, uuid!~"(GPU|MIG)-.+"}} or {{{of_one}, model!~"NVIDIA .+"}})'
 
-    assert checked(tmp_path, Recording(kind, clock), clock, {nameless: {}}) == ""
+    assert checked(tmp_path, MadeUpGpus(kind, clock), clock, {nameless: {}}) == ""
 
 
 @pytest.mark.parametrize("kind", ["dcgm", "nvitop"])
@@ -105,17 +105,17 @@ def test_ratios_are_ratios_and_bytes_are_bytes(kind: str, tmp_path: Path) -> Non
         'count by (gpu) (gpu:sm_clock:hertz{gpu="0"} > 1e9)': {"0": 1.0},
     }
 
-    assert checked(tmp_path, Recording(kind, clock), clock, wrong) == ""
+    assert checked(tmp_path, MadeUpGpus(kind, clock), clock, wrong) == ""
 
 
 @pytest.mark.parametrize("kind", ["dcgm", "nvitop"])
 def test_a_gpu_that_answers_no_more_is_not_present(kind: str, tmp_path: Path) -> None:
     clock = Clock()
-    recording = Recording(kind, clock)
-    recording.lose("1")
+    gpus = MadeUpGpus(kind, clock)
+    gpus.lose("1")
     others = {"0": 1.0, "2": 1.0, "3": 1.0}
 
-    assert checked(tmp_path, recording, clock, {"max by (gpu) (gpu:present:bool)": others}) == ""
+    assert checked(tmp_path, gpus, clock, {"max by (gpu) (gpu:present:bool)": others}) == ""
 
 
 @pytest.mark.parametrize(
@@ -129,10 +129,10 @@ def test_a_gpu_that_answers_no_more_is_not_present(kind: str, tmp_path: Path) ->
 )
 def test_what_is_wrong_with_a_gpu_is_told_of_it_alone(kind: str, name: str, series: str, tmp_path: Path) -> None:
     clock = Clock()
-    recording = Recording(kind, clock)
-    recording.set(name, "2", 4)
+    gpus = MadeUpGpus(kind, clock)
+    gpus.set(name, "2", 4)
 
-    assert checked(tmp_path, recording, clock, {f"max by (gpu) ({series} > 0)": {"2": 4.0}}) == ""
+    assert checked(tmp_path, gpus, clock, {f"max by (gpu) ({series} > 0)": {"2": 4.0}}) == ""
 
 
 def test_what_the_rules_read_of_dcgm_is_what_its_exporter_is_asked_for() -> None:
@@ -149,17 +149,17 @@ def test_a_wrong_expectation_is_noticed(tmp_path: Path) -> None:
     clock = Clock()
     twice = {"count by (gpu) (gpu:power:watts)": {"0": 2.0}}
 
-    assert "FAILED" in checked(tmp_path, Recording("dcgm", clock), clock, twice)
+    assert "FAILED" in checked(tmp_path, MadeUpGpus("dcgm", clock), clock, twice)
 
 
 @pytest.mark.parametrize(("kind", "name"), [("dcgm", "DCGM_FI_DEV_GPU_UTIL"), ("nvitop", "gpu_utilization_Percentage")])
-def test_a_recordings_values_move(kind: str, name: str) -> None:
+def test_made_up_values_move(kind: str, name: str) -> None:
     clock = Clock()
-    recording = Recording(kind, clock)
+    gpus = MadeUpGpus(kind, clock)
 
     seen: set[str] = set()
     for at in (0.0, PERIOD_S / 4, PERIOD_S / 2):
         clock.now = at
-        seen.update(line for line in recording.text().splitlines() if line.startswith(name) and '"0"' in line)
+        seen.update(line for line in gpus.text().splitlines() if line.startswith(name) and '"0"' in line)
 
     assert len(seen) == 3

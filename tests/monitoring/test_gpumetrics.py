@@ -127,7 +127,7 @@ def with_value(text: str, name: str, value: float) -> list[str]:
     return re.findall(rf'^{name}\{{.*index="(\d)".*\}} {value:.1f}$', text, re.MULTILINE)
 
 
-def test_it_serves_what_the_recording_says_and_neither_processes_nor_the_machine(
+def test_it_serves_what_the_made_up_text_says_and_neither_processes_nor_the_machine(
     libraries: Path, driver: Path, tmp_path: Path
 ) -> None:
     wanted = set(NAMES.findall((TEXTS / "nvitop.prom").read_text(encoding="utf-8")))

@@ -20,7 +20,7 @@ from deepopsctl.monitoring.dashboards.model import Needs
 from deepopsctl.monitoring.queries import Asked, empty_in, for_cluster
 from tests.driven import wait_until
 from tests.monitoring.promapi import Prometheus
-from tests.monitoring.replay import Recording, serving
+from tests.monitoring.replay import MadeUpGpus, serving
 
 ROOT = Path(__file__).parents[2]
 RULES = ROOT / "roles" / "prometheus" / "files" / "rules"
@@ -51,7 +51,7 @@ class Running:
 
     def start(self) -> Prometheus:
         exporters = {path.stem: self._node_exporter(path) for path in sorted(WRITTEN.glob("*.prom"))}
-        gpus = self._ends.enter_context(serving(Recording("dcgm")))
+        gpus = self._ends.enter_context(serving(MadeUpGpus("dcgm")))
         own = free_port()
         nodes = [target(node, port) for node, port in exporters.items()]
         # nobody listens there: a machine that is off
