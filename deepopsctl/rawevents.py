@@ -21,6 +21,7 @@ from deepopsctl.events import (
     TaskStarted,
     Totals,
 )
+from deepopsctl.printable import printable
 
 Raw = Mapping[str, object]
 
@@ -86,7 +87,7 @@ def parse(raw: Raw, component: str = "") -> Event | None:
 
 def plain(text: str) -> str:
     """Terminal output as text: the pseudo-terminal ends lines with CR LF."""
-    return text.replace("\r\n", "\n").replace("\r", "").strip("\n")
+    return printable(text.replace("\r\n", "\n").replace("\r", "")).strip("\n")
 
 
 def _difference(raw: Raw, data: Raw, component: str) -> Difference | None:

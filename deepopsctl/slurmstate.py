@@ -77,7 +77,6 @@ class SlurmJob:
 
     id: str
     user: str
-    name: str
     state: str
     partition: str
     nodes: tuple[str, ...] = ()
@@ -172,7 +171,7 @@ def _node(entry: Mapping[str, object]) -> SlurmNode:
 
 
 def _job(entry: Mapping[str, object]) -> SlurmJob:
-    words = {key: str(entry.get(key) or "") for key in ("id", "user", "name", "state", "partition")}
+    words = {key: str(entry.get(key) or "") for key in ("id", "user", "state", "partition")}
     return SlurmJob(**words, nodes=_names(entry, "nodes"))
 
 

@@ -17,6 +17,7 @@ from rich.text import Text
 
 from deepopsctl.events import Event, Status
 from deepopsctl.nodelist import fold
+from deepopsctl.printable import printable
 from deepopsctl.progress import Progress
 
 
@@ -33,7 +34,7 @@ def live_view(total: int | None, verbosity: int = 0) -> Iterator[Callable[[Event
                 failed = " failed: " in line or " unreachable: " in line
                 if failed or verbosity or "\n" in line:
                     stamp = f"[{view.elapsed:6.1f}s] "
-                    live.console.print(Text(stamp + line, style="red" if failed else ""))
+                    live.console.print(Text(stamp + printable(line), style="red" if failed else ""))
 
         yield watch
 

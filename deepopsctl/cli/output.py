@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 
 import click
 
 from deepopsctl.errors import DeepOpsError, InputError, Problem
+from deepopsctl.printable import coloured
 
 SCHEMA = 1
+# what json.dumps lets pass, and a terminal obeys
+_CONTROL = re.compile("[\x7f-\x9f\ud800-\udfff\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
 def emit_json(document: Mapping[str, object]) -> None:
     """Print exactly one JSON object on stdout."""
-    click.echo(json.dumps(document, ensure_ascii=False))
+    text = json.dumps(document, ensure_ascii=False)
+    click.echo(_CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
 
 
 def errors_object(error: DeepOpsError) -> dict[str, object]:
@@ -54,12 +59,12 @@ def show_doubt(problem: Problem) -> None:
 
 def say(text: str) -> None:
     """A line for people, on stderr."""
-    click.echo(text, err=True, color=color())
+    click.echo(coloured(text), err=True, color=color())
 
 
 def show(text: str) -> None:
     """A line of data, on stdout."""
-    click.echo(text, color=color())
+    click.echo(coloured(text), color=color())
 
 
 def color() -> bool | None:

@@ -21,13 +21,15 @@ class UnansweredError(Exception):
 
 def jobs(wanted: str, run: Run) -> List[Job]:
     """The jobs of a number, `123`, `123_4` or `123+1`; those that run with what they use at the moment."""
-    found = records.read(run(sacct("--jobs=" + wanted)))
+    found = records.read(run(sacct(records.FIELDS, "--jobs=" + wanted)))
+    names = records.read_names(run(sacct(records.NAME_FIELDS, "--allocations", "--jobs=" + wanted))) if found else {}
+    found = [replace(job, name=names.get(job.id, "")) for job in found]
     return [_with_live(job, run) if job.runs else job for job in found]
 
 
-def sacct(*which: str) -> List[str]:
-    """The question to the accounting that `records.read` understands the answer to."""
-    return ["sacct", "--parsable2", "--noheader", "--delimiter=" + records.DELIMITER, *which, _format(records.FIELDS)]
+def sacct(fields: Sequence[str], *which: str) -> List[str]:
+    """A question to the accounting, for what `records` reads."""
+    return ["sacct", "--parsable2", "--noheader", "--delimiter=" + records.DELIMITER, *which, _format(fields)]
 
 
 def _format(fields: Sequence[str]) -> str:

@@ -9,7 +9,7 @@ from typing import Dict, Iterator, List, Optional, Tuple
 from . import summary, values
 from .summary import Summary
 
-# no field but the last has what users typed; a line that has it is cut at its first delimiters alone
+# no field has what users type: names of jobs have line ends, and are asked for apart
 DELIMITER = "\x1f"
 FIELDS = (
     "JobID",
@@ -30,8 +30,8 @@ FIELDS = (
     "TotalCPU",
     "TRESUsageInTot",
     "AdminComment",
-    "JobName",
 )
+NAME_FIELDS = ("JobID", "JobName")
 LIVE_FIELDS = ("JobID", "TRESUsageInTot")
 _ID = re.compile(r"([0-9]{1,10}(?:[_+][0-9]{1,10})?)(?:\.[A-Za-z0-9_+-]{1,40})?")
 _RUNNING = ("RUNNING", "SUSPENDED", "COMPLETING", "STOPPED", "SIGNALING", "STAGE_OUT")
@@ -78,14 +78,13 @@ def read(text: str) -> List[Job]:
     jobs: Dict[str, Dict[str, str]] = {}
     steps: Dict[str, List[Dict[str, str]]] = {}
     for line in text.split("\n"):
-        words = line.split(DELIMITER, len(FIELDS) - 1)
+        words = line.split(DELIMITER)
         match = _ID.fullmatch(words[0])
         if len(words) != len(FIELDS) or not match:
             continue
         row = dict(zip(FIELDS, words))
         if match[1] == words[0]:
-            # what a name with line breaks pretends comes after the real one
-            jobs.setdefault(words[0], row)
+            jobs[words[0]] = row
         else:
             steps.setdefault(match[1], []).append(row)
     return [_job(row, steps.get(name, [])) for name, row in jobs.items()]
@@ -98,7 +97,7 @@ def _job(row: Dict[str, str], steps: List[Dict[str, str]]) -> Job:
     return Job(
         id=row["JobID"],
         number=row["JobIDRaw"],
-        name=values.clean(row["JobName"]),
+        name="",
         user=values.clean(row["User"]),
         account=values.clean(row["Account"]),
         partition=values.clean(row["Partition"]),
@@ -117,6 +116,17 @@ def _job(row: Dict[str, str], steps: List[Dict[str, str]]) -> Job:
         memory_used=max(memory) if memory else None,
         summary=summary.read(row["AdminComment"]),
     )
+
+
+def read_names(text: str) -> Dict[str, str]:
+    """The names of the jobs of one question, from what sacct prints of NAME_FIELDS: no harm where one of them lies."""
+    found: Dict[str, str] = {}
+    for line in text.split("\n"):
+        job, delimiter, name = line.partition(DELIMITER)
+        if delimiter and _ID.fullmatch(job):
+            # what a name with line breaks pretends comes after the real one
+            found.setdefault(job, values.clean(name))
+    return found
 
 
 def _memory(tres: str) -> Optional[int]:

@@ -106,7 +106,7 @@ def _lines(jobs: Sequence[SlurmJob], names: Sequence[str], leave: Leave) -> Iter
         yield f"no job on {fold(names)}"
         return
     for job in jobs[:SHOWN_JOBS]:
-        yield f"  job {job.id} of {job.user} ({job.name}) {job.state.lower()} on {fold(job.nodes)}"
+        yield f"  job {job.id} of {job.user} {job.state.lower()} on {fold(job.nodes)}"
     if len(jobs) > SHOWN_JOBS:
         yield f"  and {len(jobs) - SHOWN_JOBS} more"
     whose = "it is" if len(jobs) == 1 else "they are"

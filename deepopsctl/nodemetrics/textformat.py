@@ -30,6 +30,6 @@ def number(value: float) -> str:
 
 
 def _label(text: str) -> str:
-    # node exporter drops a whole file for one byte that is no UTF-8
-    clean = text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
-    return clean.translate(_IN_LABELS)
+    # node exporter drops a whole file for one byte that is no UTF-8, and a terminal obeys control characters
+    clean = text.encode("utf-8", "replace").decode("utf-8")
+    return "".join(letter if letter.isprintable() else "?" for letter in clean).translate(_IN_LABELS)

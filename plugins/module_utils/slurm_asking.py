@@ -34,13 +34,17 @@ def report(wait=0, timeout=COMMAND_TIMEOUT):
         if (answered and listed) or answered is None or time.monotonic() >= deadline:
             break
         time.sleep(0.5)
-    up = bool(answered and listed)
+    up, nodes, jobs, error = bool(answered and listed), [], [], ""
+    try:
+        nodes, jobs = (slurm_reading.nodes(shown), slurm_reading.jobs(queue)) if up else ([], [])
+    except slurm_reading.UnreadableError as unreadable:
+        up, error = False, str(unreadable)
     return {
         "installed": answered is not None,
         "controller_up": up,
-        "error": "" if up else sentence(queue if answered else shown),
-        "nodes": slurm_reading.nodes(shown) if up else [],
-        "jobs": slurm_reading.jobs(queue) if up else [],
+        "error": "" if up else error or sentence(queue if answered else shown),
+        "nodes": nodes,
+        "jobs": jobs,
         "versions": versions(up) if answered is not None else {},
     }
 

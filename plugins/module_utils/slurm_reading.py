@@ -6,15 +6,24 @@ import re
 
 from ansible.module_utils.deepops_smoke import slurmtext
 
-# the name comes last: it is the only field that may have anything in it
-JOB_FORMAT = "%i|%u|%T|%P|%N|%j"
+# No text of a user's: a job's name may have line ends and bars in it, and would be read as more jobs.
+JOB_FORMAT = "%i|%u|%T|%P|%N"
+_JOB = re.compile(r"([0-9]+(?:\+[0-9]+|_[0-9]+|_\[[0-9,:%.-]+\]?)?)\|([^|]+)\|([A-Z_]+)\|([^|]*)\|([^|]*)")
+_HOST_CHARACTERS = re.compile(r"[A-Za-z0-9_.,\[\]-]*")
+_RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
+# above Slurm's own MaxNodeCount
+MOST_NODES = 1 << 16
 _REASON = re.compile(r"\sReason=(.*?) \[([^@\[\]]*)@([^\[\]]*)\](?=\s|$)")
 _BRACKETS = re.compile(r"\[([^\[\]]*)\]")
 
 
+class UnreadableError(ValueError):
+    """A line that Slurm's commands do not print."""
+
+
 def nodes(text):
     """Dicts from `scontrol --oneliner --details show node`, in Slurm's order."""
-    return [_node(line) for line in text.splitlines() if line.startswith("NodeName=")]
+    return [_node(line) for line in text.split("\n") if line.startswith("NodeName=")]
 
 
 def _node(line):
@@ -42,22 +51,15 @@ def _node(line):
 
 def jobs(text):
     """Dicts from `squeue --noheader --format=JOB_FORMAT`; an array's waiting tasks are one."""
-    found = []
-    for line in text.splitlines():
-        fields = line.split("|", 5)
-        if len(fields) == 6:
-            job, user, state, partition, where, name = fields
-            found.append(
-                {
-                    "id": job.strip(),
-                    "user": user,
-                    "name": name,
-                    "state": state,
-                    "partition": partition,
-                    "nodes": expand(where),
-                }
-            )
-    return found
+    return [_job(line) for line in text.split("\n") if line]
+
+
+def _job(line):
+    fields = _JOB.fullmatch(line.strip())
+    if not fields:
+        raise UnreadableError("squeue printed %r, which is no job" % line[:80])
+    job, user, state, partition, where = fields.groups()
+    return {"id": job, "user": user, "state": state, "partition": partition, "nodes": expand(where)}
 
 
 def running_version(text):
@@ -67,20 +69,29 @@ def running_version(text):
 
 def expand(text):
     """The names of a Slurm hostlist: `gpu[01-03,07],ctl1`."""
+    if not _HOST_CHARACTERS.fullmatch(text.strip()):
+        raise UnreadableError("%r is no list of nodes" % text[:80])
     found = []
     for piece in re.split(r",(?![^\[]*\])", text.strip()):
-        found += _expand_piece(piece) if piece else []
+        found += _expand_piece(piece, MOST_NODES - len(found)) if piece else []
     return found
 
 
-def _expand_piece(piece):
+def _expand_piece(piece, room):
     group = _BRACKETS.search(piece)
+    if not group and ("[" in piece or "]" in piece):
+        raise UnreadableError("%r is no list of nodes" % piece[:80])
     if not group:
         return [piece]
+    tails = _expand_piece(piece[group.end() :], room)
     names = []
     for part in group.group(1).split(","):
-        first, _separator, last = part.partition("-")
-        for number in range(int(first), int(last or first) + 1):
-            head = "%s%0*d" % (piece[: group.start()], len(first), number)
-            names += [head + tail for tail in _expand_piece(piece[group.end() :])]
+        span = _RANGE.fullmatch(part)
+        first, last = (int(span[1]), int(span[2] or span[1])) if span else (0, -1)
+        count = (last - first + 1) * len(tails)
+        if not 0 < count <= room - len(names):
+            raise UnreadableError("%r is no list of nodes" % piece[:80])
+        for number in range(first, last + 1):
+            head = "%s%0*d" % (piece[: group.start()], len(span[1]), number)
+            names += [head + tail for tail in tails]
     return names

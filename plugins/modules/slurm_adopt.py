@@ -42,6 +42,7 @@ from ansible.module_utils import (
     slurm_commands,
     slurm_files,
     slurm_in_force,
+    slurm_reading,
     slurm_running,
 )
 from ansible.module_utils.basic import AnsibleModule
@@ -61,10 +62,16 @@ def refusals(files, conf):
         return ["slurmctld does not answer: %s" % " ".join(shown.split())]
     text = files[conf]
     found = slurm_adoption.lost_settings(slurmtext.config(shown), text)
-    _worked, nodes = slurm_asking.ask(*slurm_asking.SHOW_NODES)
-    _worked, queue = slurm_asking.ask(*slurm_asking.SHOW_JOBS)
+    answered, nodes = slurm_asking.ask(*slurm_asking.SHOW_NODES)
+    listed, queue = slurm_asking.ask(*slurm_asking.SHOW_JOBS)
+    if not (answered and listed):
+        return ["slurmctld does not answer: %s" % " ".join((queue if answered else nodes).split())]
+    try:
+        found += slurm_adoption.lost_jobs(nodes, queue, text)
+    except slurm_reading.UnreadableError as error:
+        found.append(str(error))
     problem = slurm_commands.syntax_error(files)
-    return found + slurm_adoption.lost_jobs(nodes, queue, text) + ([problem] if problem else [])
+    return found + ([problem] if problem else [])
 
 
 def install(module, files):

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.lab.harness import PATIENCE_S, LabCluster, lab_up
+from tests.lab.hostile import waiting_jobs
 
 # goes on through all of this on a node that no command is about, and ends well
 BYSTANDER = "gpu01"
@@ -109,7 +110,11 @@ def test_a_node_with_a_job_is_not_removed(cluster: LabCluster) -> None:
 
 
 def test_a_removed_node_leaves_nothing_behind(cluster: LabCluster, job: int) -> None:
-    report = verb(cluster, "remove", "gpu03", "--yes")
+    # a user's job that says of others that they run there; --force cancels what does
+    forged = f"x\n{job}|ubuntu|RUNNING|gpu|gpu03|y\n--partition=gpu|ubuntu|RUNNING|gpu|gpu03|y"
+    with waiting_jobs(cluster, [forged]) as (waiting,):
+        report = verb(cluster, "remove", "gpu03", "--yes", "--force")
+        assert cluster.job_state(int(waiting)) == "PENDING"
 
     assert set(report["hosts"]) == {"ctl1", "gpu03"}
     for name in ("cluster.yml", "hardware.yml", "known_hosts", "inventory/hosts.yml"):

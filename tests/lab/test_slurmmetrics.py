@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.lab.harness import wait_until
+from tests.lab.hostile import NAMES, waiting_jobs
 from tests.lab.monitored import MonitoredCluster
 from tests.unit.slurmmetrics_samples import names, samples
 
@@ -56,6 +57,21 @@ def test_prometheus_hears_of_jobs_by_who_has_them(busy: MonitoredCluster) -> Non
     assert (sample["reason"], sample["instance"], sample["by"]) == (REASON, "ctl1", "root")
     assert busy.query('slurm_node_gpus{node="gpu01"}')[0]["value"][1] == "2"
     assert busy.query('node_textfile_scrape_error{node="ctl1"}')[0]["value"][1] == "0"
+
+
+def test_no_name_of_a_job_forges_a_sample_or_a_line_of_its_report(monitored: MonitoredCluster) -> None:
+    with waiting_jobs(monitored) as numbers:
+        text = look(monitored)
+        reports = [monitored.user("ctl1", f"job-report {number}") for number in numbers]
+
+    found = samples(text)
+    assert found["deepops_slurm_up"] == 1
+    assert found["deepops_slurm_unreadable_records"] == 0
+    assert sum(found[name] for name in found if name.startswith('deepops_slurm_jobs{state="pending"')) == len(NAMES)
+    for number, report in zip(numbers, reports, strict=True):
+        assert report.startswith(f"Job {number}  ")
+        assert report.count("Job ") == 1
+        assert report.replace("\n", "").isprintable()
 
 
 def test_nothing_old_is_told_of_a_slurm_that_is_gone(monitored: MonitoredCluster) -> None:

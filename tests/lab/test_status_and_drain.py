@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.lab.harness import LabCluster, wait_until
+from tests.lab.hostile import NAMES, waiting_jobs
 
 # long: a slow machine is no silent node
 PATIENCE = ("--node-timeout", "120")
@@ -158,6 +159,19 @@ def test_a_drain_lets_jobs_go_on_and_a_resume_gives_the_node_back(cluster: LabCl
         assert code == 0
         assert by_name(resumed, "action") == {"gpu01": "resumed", "gpu02": "unchanged"}
         assert cluster.job_state(job) == "RUNNING"
+
+
+def test_no_name_of_a_job_is_taken_for_more_jobs_or_nodes(cluster: LabCluster) -> None:
+    with waiting_jobs(cluster):
+        shown = cluster.deepopsctl("status", *PATIENCE)
+        planned = cluster.deepopsctl("plan", "slurm")
+        drained, _ = node(cluster, "drain", "gpu01", "--wait", "--reason", "no job is there")
+        resumed, found = node(cluster, "resume", "gpu01")
+
+    assert f" 0 jobs run, {len(NAMES)} wait" in shown.stdout
+    assert "nothing to do" in planned.stdout + planned.stderr
+    assert (drained, resumed, by_name(found, "action")) == (0, 0, {"gpu01": "resumed"})
+    assert (shown.stdout + shown.stderr + planned.stdout + planned.stderr).replace("\n", "").isprintable()
 
 
 def test_a_drain_that_waits_returns_when_the_jobs_have_ended(cluster: LabCluster) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from deepopsctl.jobreport import records, summary, values
 from deepopsctl.jobreport.advice import advise
-from deepopsctl.jobreport.asking import UnansweredError
+from deepopsctl.jobreport.asking import UnansweredError, jobs
 from deepopsctl.jobreport.cli import main
 from deepopsctl.jobreport.measures import measure
 from deepopsctl.jobreport.records import Job
@@ -39,7 +39,6 @@ ROW = {
     "TotalCPU": "04:12:00",
     "TRESUsageInTot": "",
     "AdminComment": "",
-    "JobName": "train",
 }
 STEP = {"JobID": "4711.0", "TRESUsageInTot": "cpu=04:10:00,energy=0,fs/disk=12,mem=3145728K,pages=3,vmem=0"}
 
@@ -49,7 +48,7 @@ def line(**changed: str) -> str:
 
 
 def job(**changed: str) -> Job:
-    (found,) = records.read(line(**changed) + line(**{**STEP, "JobName": "x"}))
+    (found,) = records.read(line(**changed) + line(**STEP))
     return found
 
 
@@ -66,6 +65,8 @@ class Slurm:
 
     def __call__(self, argv: Sequence[str]) -> str:
         self.asked.append(argv)
+        if argv[-1] == "--format=JobID,JobName":
+            return self.answers.get("names", f"4711{records.DELIMITER}train\n")
         if argv[0] not in self.answers:
             raise UnansweredError(f"{argv[0]}: Access/permission denied")
         return self.answers[argv[0]]
@@ -123,8 +124,8 @@ class TestSacct:
         assert [(job.id, job.number) for job in records.read(text)] == [("10_1", "11"), ("10_2", "12")]
 
     def test_lets_no_name_of_a_job_pretend_to_be_another_field(self) -> None:
-        name = "x" + records.DELIMITER + "y\n" + line(User="root", JobName="") + "\x1b[31m"
-        (found,) = records.read(line(JobName=name))
+        name = "x" + records.DELIMITER + "y\n" + line(JobID="4712", User="root") + "\x1b[31m"
+        (found,) = jobs("4711", Slurm(sacct=line(), names=f"4711{records.DELIMITER}{name}\n"))
 
         assert found.user == "alice"
         assert found.name == "x?y"
@@ -261,7 +262,7 @@ class TestTheCommand:
         slurm = Slurm(sacct=line())
 
         assert main(["4711"], slurm) == 0
-        assert [argv[0] for argv in slurm.asked] == ["sacct"]
+        assert {argv[0] for argv in slurm.asked} == {"sacct"}
         assert "Job 4711  train" in capsys.readouterr().out
 
     def test_adds_what_a_running_job_uses_now(self, capsys: pytest.CaptureFixture[str]) -> None:

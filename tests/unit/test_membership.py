@@ -182,7 +182,7 @@ def test_one_process_may_hold_a_cluster_over_several_runs(tmp_path: Path) -> Non
 
 
 def test_jobs_are_named_with_their_owners() -> None:
-    jobs = [SlurmJob(str(number), "alice", "train", "RUNNING", "gpu", ("gpu01",)) for number in range(1, 11)]
+    jobs = [SlurmJob(str(number), "alice", "RUNNING", "gpu", ("gpu01",)) for number in range(1, 11)]
 
     assert job_words(jobs[:1]) == "job 1 (alice) is"
     assert job_words(jobs).endswith("8 (alice) and 2 more are")

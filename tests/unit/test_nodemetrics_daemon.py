@@ -72,7 +72,8 @@ class TestTheText:
         assert render(METRICS, [Sample("deepops_a", 1795341296123456)]).endswith(" 1795341296123456\n")
 
     @pytest.mark.parametrize(
-        ("value", "expected"), [('a"b', r"a\"b"), ("a\nb", r"a\nb"), ("a\\b", r"a\\b"), ("\udcff{}", "?{}"), ("ü", "ü")]
+        ("value", "expected"),
+        [('a"b', r"a\"b"), ("a\nb\x1b", "a?b?"), ("a\\b", r"a\\b"), ("\udcff{}", "?{}"), ("ü", "ü")],
     )
     def test_escapes_what_a_label_can_have(self, value: str, expected: str) -> None:
         assert f'{{x="{expected}"}} 1' in render(METRICS, [Sample("deepops_a", 1, {"x": value})])

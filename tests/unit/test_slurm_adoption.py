@@ -25,7 +25,7 @@ SHOWN = "\n".join(
     "State=MIXED Reason=was Sockets=9 once [root@2026-11-01T00:00:00]"
     for name in ("gpu01", "gpu02")
 )
-QUEUE = "7|ada|RUNNING|main|gpu01|long\n8|ada|PENDING|main||later\n"
+QUEUE = "7|ada|RUNNING|main|gpu01\n8|ada|PENDING|main|\n"
 
 
 def test_the_same_settings_and_cores_cost_no_job() -> None:

@@ -50,10 +50,10 @@ def test_a_reason_is_taken_whole_and_nothing_in_it_is_a_field(release: str) -> N
     assert node.reason_since.startswith("2026-")
 
 
-def test_jobs_keep_their_odd_names_and_know_their_nodes(release: str) -> None:
+def test_jobs_know_their_nodes(release: str) -> None:
     jobs = {job.id: job for job in state(release).jobs}
 
-    assert jobs["1"] == SlurmJob("1", "ubuntu", "odd|name x", "RUNNING", "gpu", ("gpu01",))
+    assert jobs["1"] == SlurmJob("1", "ubuntu", "RUNNING", "gpu", ("gpu01",))
     assert jobs["2"].nodes == ("gpu01", "gpu02")
     assert jobs["3_[1-5]"].nodes == ()
 
@@ -129,3 +129,33 @@ def test_only_a_drain_with_our_prefix_is_ours() -> None:
 )
 def test_hostlists_are_expanded_as_slurm_does(text: str, names: list[str]) -> None:
     assert READING.expand(text) == names
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["n[x]", "n[0-2999999]", "n[5-3]", "n[]", "n[1-2", "n[1-2]]", "n 1", "n[1-400][1-400]", "n[-1]", "\x1b[31mn"],
+)
+def test_what_is_no_hostlist_is_refused_before_it_grows(text: str) -> None:
+    with pytest.raises(READING.UnreadableError):
+        READING.expand(text)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "--all|root|RUNNING|p|n1",
+        "1|root|RUNNING|p|n[x]",
+        "1|root|RUNNING|p|n1|x",
+        "1|root|running|p|n1",
+        "1",
+        "1||A|p|n1",
+    ],
+)
+def test_a_line_that_is_no_job_is_an_error_and_never_left_out(line: str) -> None:
+    with pytest.raises(READING.UnreadableError):
+        READING.jobs(line)
+
+
+@pytest.mark.parametrize("job", ["7", "7_3", "7_[1-5]", "7_[1-5%2]", "7_[1,3,5-...", "7+1", "7_[1-9:2]"])
+def test_every_form_of_a_job_id_is_known(job: str) -> None:
+    assert READING.jobs(f"{job}|u|PENDING|a,b|")[0]["id"] == job

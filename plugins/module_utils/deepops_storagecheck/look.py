@@ -201,7 +201,8 @@ def _enter(folder: str) -> Result:
 
 
 def _take(path: str) -> Result:
-    os.chown(path, 0, 0)
+    # in a folder that everybody may write to, somebody else may have put a link there
+    os.chown(path, 0, 0, follow_symlinks=False)
     return {"done": True}
 
 

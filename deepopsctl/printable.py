@@ -1,0 +1,22 @@
+"""Text from users and nodes without what a terminal obeys: control characters, and marks that turn lines around."""
+
+from __future__ import annotations
+
+import re
+
+# every colour that deepopsctl itself writes
+_COLOURS = re.compile(r"(\x1b\[(?:0|1|2|3[1236]|90)m)")
+
+
+def printable(text: str) -> str:
+    """The text, on as many lines as it has."""
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() or letter in "\n\t" else "?" for letter in text)
+
+
+def coloured(text: str) -> str:
+    """The same, with deepopsctl's own colours."""
+    if text.isprintable():
+        return text
+    return "".join(part if number % 2 else printable(part) for number, part in enumerate(_COLOURS.split(text)))

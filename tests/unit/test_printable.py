@@ -1,0 +1,37 @@
+"""Text of users and nodes on its way to a terminal."""
+
+from __future__ import annotations
+
+import json
+
+import click
+import pytest
+
+from deepopsctl.cli.output import emit_json, say
+from deepopsctl.printable import coloured, printable
+
+HOSTILE = "a\x1b[2J\x1b]0;t\x07\rb\x9b31m\u202ec\udcff"
+
+
+def test_nothing_that_a_terminal_obeys_is_passed_on() -> None:
+    assert printable(HOSTILE) == "a?[2J?]0;t??b?31m?c?"
+    assert printable("two\nlines\twith ü") == "two\nlines\twith ü"
+
+
+@pytest.mark.parametrize(
+    "styled",
+    [click.style("x", fg=colour, bold=True) for colour in ("red", "yellow", "cyan", "green", "bright_black")]
+    + [click.style("x", dim=True)],
+)
+def test_our_own_colours_are_kept(styled: str) -> None:
+    assert coloured(styled + HOSTILE) == styled + printable(HOSTILE)
+
+
+def test_people_and_programs_are_given_no_control_characters(capsys: pytest.CaptureFixture[str]) -> None:
+    say(f"job of {HOSTILE}")
+    emit_json({"name": HOSTILE})
+
+    out, err = capsys.readouterr()
+    assert err == f"job of {printable(HOSTILE)}\n"
+    assert out.strip().isprintable()
+    assert json.loads(out) == {"name": HOSTILE}
