@@ -69,7 +69,7 @@ def look(request: RunRequest, on_event: Watch) -> RunOutcome:
 def _require_all(request: RunRequest) -> None:
     """Raise for what Ansible would fail at without saying which file it is."""
     require_ssh()
-    require_settings(request.directory)
+    require_settings(request.directory, request.content or content_dir())
     require_vault_password(request.directory, os.environ)
 
 

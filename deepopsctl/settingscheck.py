@@ -1,31 +1,84 @@
-"""What a site has set, looked at before a run: files that Ansible could not read, and names that nothing reads."""
+"""What a site has set, checked before a run: files that can't be read, values of a wrong type, unknown names."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 
 import yaml
 
+from deepopsctl import settingtypes
 from deepopsctl.clusterdir import ClusterDir
 from deepopsctl.errors import ControlMachineError, InputError, Problem
+from deepopsctl.nodelist import shorten
 from deepopsctl.secrets import is_encrypted
+from deepopsctl.settingtypes import SettingType
 
 # what Ansible takes for variables; `.bak`, `~` and the like it leaves alone
 _SUFFIXES = frozenset({"", ".yml", ".yaml", ".json"})
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 # nearer than this, a name is a typing error; names further away are the site's own
 _NEAR = 0.85
 _NAME = re.compile(r"[a-z]\w+")
 
 
-def require_settings(directory: ClusterDir) -> None:
-    """Raise for files of variables that can't be read; Ansible would name neither file nor line."""
-    problems = [found for _, found in _looked_at(directory) if isinstance(found, Problem)]
+def require_settings(directory: ClusterDir, content: Path) -> None:
+    """Raise for files of variables that can't be read, keys given twice, and values of another type than the setting's.
+
+    Ansible would name neither file nor line, and take a text such as `maybe` for true.
+    """
+    types = settingtypes.setting_types(content)
+    problems: list[Problem] = []
+    for where, found in _looked_at(directory):
+        problems += [found] if isinstance(found, Problem) else faults(found, where, types)
     if problems:
         raise InputError(problems)
+
+
+def faults(root: yaml.Node | None, where: str, types: Mapping[str, SettingType]) -> Iterator[Problem]:
+    """What is wrong with the variables of a file."""
+    if root is None:
+        return
+    for key in _given_twice(root):
+        line = key.start_mark.line + 1
+        yield Problem(f"{where}:{line}", f"the key {shorten(str(key.value))} is given twice", "keep one of them")
+    for key, value in root.value if isinstance(root, yaml.MappingNode) else ():
+        wanted = types.get(str(key.value))
+        if wanted and not settingtypes.fits(value, wanted):
+            yield wrong_type(f"{where}:{value.start_mark.line + 1}", str(key.value), _shown(value), wanted)
+
+
+def wrong_type(where: str, name: str, shown: str, wanted: SettingType) -> Problem:
+    """The sentence for a value that its setting can't have."""
+    return Problem(where, f"{name} is {shown}, which is not {wanted.words}", f"write {name}: {wanted.words}")
+
+
+def _shown(value: yaml.Node) -> str:
+    if isinstance(value, yaml.ScalarNode):
+        return repr(shorten(str(value.value), 40)) if value.value else "empty"
+    return "a list" if isinstance(value, yaml.SequenceNode) else "a mapping"
+
+
+def _given_twice(root: yaml.Node) -> Iterator[yaml.ScalarNode]:
+    """Keys that stand twice in one mapping, wherever in the file; what an alias repeats is looked at once."""
+    todo, done = [root], set()
+    while todo:
+        node = todo.pop()
+        if id(node) in done or isinstance(node, yaml.ScalarNode):
+            continue
+        done.add(id(node))
+        if isinstance(node, yaml.SequenceNode):
+            todo += reversed(node.value)
+            continue
+        seen: set[tuple[str, str]] = set()
+        for key, value in node.value:
+            # merge keys may be many
+            if isinstance(key, yaml.ScalarNode) and key.value != "<<":
+                if (key.tag, key.value) in seen:
+                    yield key
+                seen.add((key.tag, key.value))
+            todo.append(value)
 
 
 def require_vault_password(directory: ClusterDir, environment: Mapping[str, str]) -> None:
@@ -40,16 +93,18 @@ def require_vault_password(directory: ClusterDir, environment: Mapping[str, str]
         )
 
 
-def misspelt_settings(directory: ClusterDir, content: Path) -> tuple[Problem, ...]:
-    """Variables that deepopsctl does not know, and whose names are nearly those of one that it does."""
+def misspelt_settings(directory: ClusterDir, content: Path, given: Iterable[str] = ()) -> tuple[Problem, ...]:
+    """Variables that deepopsctl does not know, and whose names are nearly those of one that it does.
+
+    `given` are names of `-e`.
+    """
     known = known_names(content)
+    named = [(f"{where}:{line}", name) for where, root in _looked_at(directory) for name, line in _names(root)]
     found = []
-    for where, root in _looked_at(directory):
-        for name, line in _names(root):
-            near = get_close_matches(name, known, n=1, cutoff=_NEAR) if name not in known else []
-            if near:
-                text = f"{name} is no setting of deepopsctl"
-                found.append(Problem(f"{where}:{line}", text, f"did you mean {near[0]}?"))
+    for where, name in [*named, *(("-e", name) for name in given)]:
+        near = get_close_matches(name, known, n=1, cutoff=_NEAR) if name not in known else []
+        if near:
+            found.append(Problem(where, f"{name} is no setting of deepopsctl", f"did you mean {near[0]}?"))
     return tuple(found)
 
 
@@ -76,9 +131,20 @@ def _files(directory: ClusterDir) -> Iterator[Path]:
 
 def _variables(path: Path, where: str) -> yaml.Node | Problem | None:
     try:
-        root = yaml.compose(path.read_text(encoding="utf-8"), Loader=_LOADER)
+        text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
         return Problem(where, "is no text in UTF-8", "save it as UTF-8")
+    except OSError as error:
+        return Problem(where, f"can't be read: {error.strerror}", "check the path and its permissions")
+    return variables(text, where)
+
+
+def variables(text: str, where: str) -> yaml.Node | Problem | None:
+    """The mapping in a text of variables, None for an empty one; or why that can't be told."""
+    try:
+        root = yaml.compose(text, Loader=settingtypes.LOADER)
+    except RecursionError:
+        return Problem(where, "is nested too deeply", "it needs lines of `name: value`")
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = f"{where}:{mark.line + 1}" if mark else where

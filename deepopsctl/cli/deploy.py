@@ -45,7 +45,7 @@ def deploy(settings: Settings, /, components: tuple[str, ...], *, as_json: bool,
     cluster = directory.cluster()
     wanted = choose(components, cluster, content)
     limit = resolve_limit(given["limit"] or "", cluster)
-    user_vars = parse_extra_vars(given["extra_vars"])
+    user_vars = parse_extra_vars(given["extra_vars"], content)
     directory.refresh_inventory(cluster)
     directory.refresh_secrets()
     passwords = ask_passwords(ssh=given["ask_pass"], become=given["ask_become_pass"])

@@ -21,7 +21,8 @@ def inventory(settings: Settings, *, as_json: bool) -> None:
 
     directory = ClusterDir.open(settings.directory)
     cluster = directory.cluster()
-    require_settings(directory)
+    content = content_dir(settings.content)
+    require_settings(directory, content)
     written = directory.refresh_inventory(cluster)
     added = directory.refresh_secrets()
     if as_json:
@@ -29,7 +30,7 @@ def inventory(settings: Settings, *, as_json: bool) -> None:
         return
     for line in group_lines(cluster):
         click.echo(line)
-    for problem in misspelt_settings(directory, settings.content or content_dir()):
+    for problem in misspelt_settings(directory, content):
         show_doubt(problem)
     if added:
         say(f"{directory.secrets.name}: added {', '.join(added)}")

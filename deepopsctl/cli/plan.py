@@ -59,7 +59,7 @@ def plan(settings: Settings, /, components: tuple[str, ...], *, as_json: bool, *
         timeout=given["timeout"],
         forks=given["forks"] or 0,
         user=given["user"] or "",
-        user_vars=parse_extra_vars(given["extra_vars"]),
+        user_vars=parse_extra_vars(given["extra_vars"], content),
         verbosity=settings.verbosity if settings.verbosity > 2 else 0,
         content=content,
         inventory=render_inventory(cluster),

@@ -45,7 +45,8 @@ def run_watched(request: RunRequest, hosts: tuple[str, ...] | None, *, verbosity
     from deepopsctl.runner import run
 
     if request.deploys:
-        for problem in misspelt_settings(request.directory, request.content or content_dir()):
+        given = [name for mine in request.user_vars if not isinstance(mine, Path) for name in mine]
+        for problem in misspelt_settings(request.directory, request.content or content_dir(), given):
             show_doubt(problem)
     say(_first_line(request, hosts))
     with show_progress(len(hosts) if hosts is not None else None, verbosity) as watch:

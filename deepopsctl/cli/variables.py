@@ -3,37 +3,56 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import yaml
 
-from deepopsctl.errors import InputError
+from deepopsctl.errors import InputError, Problem
 from deepopsctl.invocation import Variables
+from deepopsctl.nodelist import shorten
+from deepopsctl.settingscheck import faults, variables, wrong_type
+from deepopsctl.settingtypes import SettingType, from_text, setting_types
+
+Types = Mapping[str, SettingType]
 
 _HINT = "write KEY=VALUE, '{key: value}' or @FILE"
 
 
-def parse_extra_vars(given: Iterable[str]) -> tuple[Variables, ...]:
-    """`KEY=VALUE ...`, JSON or YAML in brackets, `@FILE`; in the order given, later ones win."""
-    return tuple(_parse(text.strip()) for text in given)
+def parse_extra_vars(given: Iterable[str], content: Path) -> tuple[Variables, ...]:
+    """`KEY=VALUE ...`, JSON or YAML in brackets, `@FILE`; in the order given, later ones win.
+
+    VALUE becomes what its setting is: for Ansible it is text, of which `false` is as true as any other.
+    """
+    texts = [text.strip() for text in given]
+    types = setting_types(content) if texts else {}
+    return tuple(_parse(text, types) for text in texts)
 
 
-def _parse(text: str) -> Variables:
+def _parse(text: str, types: Types) -> Variables:
     if text.startswith("@"):
-        return _file(text[1:])
+        return _file(text[1:], types)
     if text.startswith("{"):
-        return _parse_yaml(text)
+        return _parse_yaml(text, types)
     try:
         pairs = [word.partition("=") for word in shlex.split(text)]
     except ValueError as error:
         raise InputError.single("-e", f"{text}: {error}", _HINT) from error
     if not pairs or any(not (key.isidentifier() and equals) for key, equals, _ in pairs):
         raise InputError.single("-e", f"{text!r} sets no variable", _HINT)
-    return {key: value for key, _, value in pairs}
+    return {key: _typed(key, value, types) for key, _, value in pairs}
 
 
-def _file(name: str) -> Path:
+def _typed(key: str, value: str, types: Types) -> object:
+    wanted = types.get(key)
+    try:
+        return from_text(value, wanted) if wanted else value
+    except ValueError as error:
+        raise InputError([wrong_type("-e", key, repr(shorten(value, 40)), wanted or SettingType("str"))]) from error
+
+
+def _file(name: str, types: Types) -> Path:
     """Only looked at, for Ansible says little of what is wrong: it is Ansible that reads it, with its own tags."""
     path = Path(name).expanduser().resolve()
     try:
@@ -45,24 +64,25 @@ def _file(name: str) -> Path:
         raise InputError.single("-e", f"{name} is no text in UTF-8", "save it as UTF-8") from error
     if text.startswith("$ANSIBLE_VAULT"):
         return path
-    try:
-        root = yaml.compose(text)
-    except yaml.YAMLError as error:
-        raise InputError.single("-e", f"{name} is no YAML: {_one_line(error)}") from error
-    if not isinstance(root, yaml.MappingNode):
-        raise InputError.single("-e", f"{name} is no mapping of names to values", _HINT)
+    _check(text, name, types)
     return path
 
 
-def _parse_yaml(text: str) -> Variables:
+def _parse_yaml(text: str, types: Types) -> Variables:
+    _check(text, "-e", types)
     try:
         found = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise InputError.single("-e", f"not understood: {_one_line(error)}", _HINT) from error
-    if not isinstance(found, dict):
-        raise InputError.single("-e", "is no mapping of names to values", _HINT)
-    return {str(key): value for key, value in found.items()}
+    except (yaml.YAMLError, ValueError) as error:
+        raise InputError.single("-e", f"not understood: {' '.join(str(error).split())}", _HINT) from error
+    pairs = ((str(key), value) for key, value in found.items())
+    return {key: _typed(key, value, types) if isinstance(value, str) else value for key, value in pairs}
 
 
-def _one_line(error: yaml.YAMLError) -> str:
-    return " ".join(str(error).split())
+def _check(text: str, where: str, types: Types) -> None:
+    root = variables(text, where)
+    problems = [root] if isinstance(root, Problem) else list(faults(root, where, types))
+    if not problems and not isinstance(root, yaml.MappingNode):
+        problems = [Problem(where, "is no mapping of names to values", _HINT)]
+    if problems:
+        # an option has no lines
+        raise InputError(replace(found, where="-e") if where == "-e" else found for found in problems)

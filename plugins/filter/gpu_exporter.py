@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ansible.module_utils.parsing.convert_bool import boolean
+
 from deepopsctl.gpuexporter import plan_exporter
 
 
@@ -17,7 +19,7 @@ def gpu_exporters(names, hostvars):
     found = {}
     for name in names:
         of_node = hostvars[name]
-        wish, has_dcgm = of_node["monitoring_gpu_exporter"], of_node.get("nvidia_dcgm", False)
+        wish, has_dcgm = of_node["monitoring_gpu_exporter"], boolean(of_node.get("nvidia_dcgm", False))
         found[name] = gpu_exporter_plan(wish, True, has_dcgm, of_node["deepops_dcgm"])["exporter"]
     return found
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import jinja2.nativetypes
 import pytest
+from ansible.module_utils.parsing.convert_bool import boolean
 
 from deepopsctl.monitoring.pki import new_authority
 from tests.localansible import Played, play
@@ -159,6 +160,7 @@ def expected(host: str, **variables: object) -> list[str]:
     """The steps that the gate wants of a machine."""
     expression = load("group_vars/all/monitoring.yml")["deepops_monitoring_steps"]
     environment = jinja2.nativetypes.NativeEnvironment()
+    environment.filters["bool"] = boolean
     known = {"monitoring_enabled": True, "grafana_enabled": False, "monitoring_host": "ctl1", **variables}
     known = {"deepops_gpu_exporter": {"exporter": "none"}, **known}
     return list(environment.from_string(expression).render(known, inventory_hostname=host))
@@ -173,7 +175,8 @@ def recorded(role: str) -> set[str]:
 def test_the_gate_expects_what_is_recorded() -> None:
     assert set(expected("gpu01")) == recorded("monitoring_node")
     assert set(expected("ctl1")) == set().union(*(recorded(role) for role in ROLES))
-    assert expected("ctl1", monitoring_enabled=False) == []
+    assert expected("ctl1", monitoring_enabled=False) == expected("ctl1", monitoring_enabled="false") == []
+    assert not {"grafana", "grafana_admin"} & set(expected("ctl1", grafana_enabled="no"))
 
 
 @pytest.mark.parametrize(("exporter", "step"), [("dcgm", "gpu_packages"), ("nvitop", "gpu_libraries")])

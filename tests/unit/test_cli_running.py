@@ -9,6 +9,7 @@ from deepopsctl.cli.output import table
 from deepopsctl.cli.running import failure_lines, node_table, report_lines
 from deepopsctl.cli.variables import parse_extra_vars
 from deepopsctl.clusterdir import ClusterDir
+from deepopsctl.content import content_dir
 from deepopsctl.errors import InputError
 from deepopsctl.events import Totals
 from deepopsctl.invocation import RunRequest
@@ -158,10 +159,43 @@ def test_the_json_object_has_the_documented_keys() -> None:
         ("a=b=c", {"a": "b=c"}),
         ('{"a": {"b": [1]}}', {"a": {"b": [1]}}),
         ("{a: yes, b: text}", {"a": True, "b": "text"}),
+        # what deepopsctl knows is of its type, as Ansible alone would not make it
+        ("grafana_enabled=false", {"grafana_enabled": False}),
+        ("monitoring_enabled=No nvidia_dcgm=1", {"monitoring_enabled": False, "nvidia_dcgm": True}),
+        ('{"grafana_enabled": "false"}', {"grafana_enabled": False}),
+        ("nfs_server_threads=8", {"nfs_server_threads": 8}),
+        ("validate_storage_seconds=2.5", {"validate_storage_seconds": 2.5}),
+        ("slurm_time_servers=a.example.com,b.example.com", {"slurm_time_servers": ["a.example.com", "b.example.com"]}),
+        ("slurm_time_servers=", {"slurm_time_servers": []}),
+        ('\'cuda_toolkits=["12.8", "13.0"]\'', {"cuda_toolkits": ["12.8", "13.0"]}),
+        ("'slurm_config={MaxArraySize: 7}'", {"slurm_config": {"MaxArraySize": 7}}),
+        ("nvidia_driver_branch=580", {"nvidia_driver_branch": "580"}),
+        ("'grafana_enabled={{ no_one_knows }}'", {"grafana_enabled": "{{ no_one_knows }}"}),
     ],
 )
 def test_variables_are_read_as_ansible_reads_them(text: str, values: dict[str, object]) -> None:
-    assert parse_extra_vars([text]) == (values,)
+    assert parse_extra_vars([text], content_dir()) == (values,)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "grafana_enabled=maybe", "grafana_enabled=", "monitoring_drain_limit=two", "nfs_server_threads=1.5",
+        "slurm_config=hello", "'slurm_config=[a]'", "slurm_users=ada", "'slurm_time_servers={a: b}'",
+        "nvidia_driver_source=reposotory", "nfs_server_threads=" + "9" * 40, "{slurm_config: hello}",
+        "{slurm_accounts: a}", "{a: 1, a: 2}", "{slurm_config: {A: 1, A: 2}}", "{grafana_enabled: [false]}",
+        "'slurm_config={a: &a [1], b: *c}'", "@vars.yml",
+    ],
+)  # fmt: skip
+def test_a_value_that_its_setting_can_not_have_is_refused_before_the_run(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "vars.yml").write_text("a: 1\nslurm_config: hello\n")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError) as caught:
+        parse_extra_vars([text], content_dir())
+    assert caught.value.problems[0].where == ("vars.yml:2" if text.startswith("@") else "-e")
+    assert caught.value.problems[0].hint
 
 
 def test_a_file_of_variables_is_named_from_where_the_user_stands(
@@ -169,13 +203,13 @@ def test_a_file_of_variables_is_named_from_where_the_user_stands(
 ) -> None:
     (tmp_path / "my.yml").write_text("a: !vault |\n  $ANSIBLE_VAULT;1.1;AES256\n  61\n")
     monkeypatch.chdir(tmp_path)
-    assert parse_extra_vars(["@my.yml"]) == (tmp_path / "my.yml",)
+    assert parse_extra_vars(["@my.yml"], content_dir()) == (tmp_path / "my.yml",)
 
 
 @pytest.mark.parametrize("text", ["word", "=1", "1a=2", "{a: [}", "a='open", "@/no/such/file", "", "{a}b"])
 def test_what_sets_no_variable_is_refused(text: str) -> None:
     with pytest.raises(InputError) as caught:
-        parse_extra_vars([text])
+        parse_extra_vars([text], content_dir())
     assert caught.value.problems[0].where == "-e"
 
 
@@ -183,7 +217,7 @@ def test_what_sets_no_variable_is_refused(text: str) -> None:
 def test_a_file_that_holds_no_variables_is_refused(text: str, tmp_path: Path) -> None:
     (tmp_path / "vars.yml").write_text(text)
     with pytest.raises(InputError, match=r"vars\.yml"):
-        parse_extra_vars([f"@{tmp_path}/vars.yml"])
+        parse_extra_vars([f"@{tmp_path}/vars.yml"], content_dir())
 
 
 def test_columns_are_aligned_numbers_to_the_right() -> None:

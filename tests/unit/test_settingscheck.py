@@ -12,6 +12,7 @@ from deepopsctl.content import content_dir
 from deepopsctl.errors import ControlMachineError, InputError
 from deepopsctl.scaffold import create_cluster
 from deepopsctl.settingscheck import known_names, misspelt_settings, require_settings, require_vault_password
+from deepopsctl.settingtypes import setting_types
 from tests.unit.doctor_samples import cluster
 
 SETTINGS = "inventory/group_vars/all/settings.yml"
@@ -23,13 +24,22 @@ WORKED_OUT = {
 }
 
 
+def documented() -> set[str]:
+    """The names in the table of docs/reference/settings.md."""
+    first, _, _ = Path("docs/reference/settings.md").read_text(encoding="utf-8").partition("\n## ")
+    rows = [line.split("|")[1] for line in first.splitlines() if line.startswith("| `")]
+    found = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+    assert found
+    return found
+
+
 @pytest.fixture
 def directory(tmp_path: Path) -> ClusterDir:
     return create_cluster(tmp_path / "hpc", cluster())
 
 
 def test_a_new_cluster_directory_is_in_order(directory: ClusterDir) -> None:
-    require_settings(directory)
+    require_settings(directory, content_dir())
     require_vault_password(directory, {})
 
     assert misspelt_settings(directory, content_dir()) == ()
@@ -49,7 +59,7 @@ class TestBrokenFiles:
         directory.settings.write_text(text)
 
         with pytest.raises(InputError) as caught:
-            require_settings(directory)
+            require_settings(directory, content_dir())
 
         (problem,) = caught.value.problems
         assert problem.where == where
@@ -63,7 +73,7 @@ class TestBrokenFiles:
         variables.write_bytes(b"name: \xff\n")
 
         with pytest.raises(InputError) as caught:
-            require_settings(directory)
+            require_settings(directory, content_dir())
 
         assert [problem.where for problem in caught.value.problems] == [
             f"{SETTINGS}:1",
@@ -74,12 +84,92 @@ class TestBrokenFiles:
     def test_what_ansible_can_read_is_fine(self, directory: ClusterDir, text: str) -> None:
         directory.settings.write_text(text)
 
-        require_settings(directory)
+        require_settings(directory, content_dir())
 
     def test_a_warning_about_names_leaves_broken_files_to_the_error(self, directory: ClusterDir) -> None:
         directory.settings.write_text("slurm_confg: {")
 
         assert misspelt_settings(directory, content_dir()) == ()
+
+
+class TestValues:
+    @pytest.mark.parametrize(
+        ("text", "line", "message"),
+        [
+            ("slurm_config: hello\n", 1, "slurm_config is 'hello', which is not a mapping"),
+            ("a: 1\nmonitoring_enabled: maybe\n", 2, "monitoring_enabled is 'maybe', which is not true or false"),
+            ("slurm_time_servers: ntp1\n", 1, "slurm_time_servers is 'ntp1', which is not a list of texts"),
+            ("slurm_time_servers:\n  - {a: b}\n", 2, "slurm_time_servers is a list, which is not a list of texts"),
+            ("slurm_users: [ada]\n", 1, "slurm_users is a list, which is not a list of mappings"),
+            ("slurm_config:\n", 1, "slurm_config is empty, which is not a mapping"),
+            ("nfs_server_threads: many\n", 1, "nfs_server_threads is 'many', which is not a whole number"),
+            ("nvidia_driver_source: [auto]\n", 1, "nvidia_driver_source is a list, which is not one of auto,"),
+            ("slurm_confinement: cgruop\n", 1, "slurm_confinement is 'cgruop', which is not one of auto,"),
+            ("a: 1\nb: 2\na: 3\n", 3, "the key a is given twice"),
+            ("slurm_config:\n  A: 1\n  B: 1\n  A: 2\n", 4, "the key A is given twice"),
+            ("a:\n  - b: {c: 1, c: 2}\n", 2, "the key c is given twice"),
+        ],
+    )
+    def test_one_that_its_setting_can_not_have_is_named_with_its_line(
+        self, directory: ClusterDir, text: str, line: int, message: str
+    ) -> None:
+        directory.settings.write_text(text)
+
+        with pytest.raises(InputError) as caught:
+            require_settings(directory, content_dir())
+
+        (problem,) = caught.value.problems
+        assert problem.where == f"{SETTINGS}:{line}"
+        assert problem.message.startswith(message)
+        assert problem.hint
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            'grafana_enabled: "no"\nmonitoring_enabled: off\nnvidia_dcgm: 0\nmonitoring_drain_limit: "3"\n',
+            'slurm_config: "{{ ours }}"\nslurm_accounts: ["{{ ours }}", b]\ngrafana_enabled: !vault |\n  $ANSIBLE\n',
+            "slurm_config: {A: null, B: [1]}\nslurm_users: [{name: a, account: b}]\nnvidia_driver_branch: 580\n",
+            # what YAML can do, and a thousand times its own size
+            "x: &x {a: 1}\ny: {<<: *x, <<: *x, a: 2}\n",
+            "a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]\n" for n in range(1, 99)),
+            "self: &self {again: *self}\n",
+        ],
+    )
+    def test_what_ansible_takes_for_it_is_fine(self, directory: ClusterDir, text: str) -> None:
+        directory.settings.write_text(text)
+
+        require_settings(directory, content_dir())
+
+    def test_files_of_hosts_and_groups_are_looked_at_as_well(self, directory: ClusterDir) -> None:
+        variables = directory.inventory_dir / "host_vars" / "gpu01.yml"
+        variables.parent.mkdir(exist_ok=True)
+        variables.write_text("nvidia_dcgm: perhaps\n")
+
+        with pytest.raises(InputError, match=r"host_vars/gpu01\.yml:1"):
+            require_settings(directory, content_dir())
+
+    def test_every_setting_of_the_reference_has_a_type(self) -> None:
+        assert documented() <= set(setting_types(content_dir()))
+
+    def test_every_switch_is_read_as_one_also_where_ansible_is_told_a_text(self) -> None:
+        """`-e grafana_enabled=false` by hand is the text `false`, which is true."""
+        switches = {name for name in documented() if setting_types(content_dir())[name].name == "bool"}
+        paths = [*Path("playbooks").rglob("*.yml"), *Path("group_vars").rglob("*.yml"), *Path("roles").rglob("*.yml")]
+        paths += Path("roles").rglob("*.j2")
+        # templates, conditions, and the lines of a list of these
+        listed = r"^ +- (?:not )?[\w.]+(?: (?:and|or) [^\n]*)?$"
+        inside = re.compile(r"\{\{.*?\}\}|\{%.*?%\}|when: [^\n]*|" + listed, re.DOTALL | re.MULTILINE)
+        words = re.compile(rf"(?<![\w.'-])(?:{'|'.join(switches)})\b(?! is (?:not )?defined)(?![\w'=:/.])(?! \| )")
+        bare = {
+            f"{path}: {found}"
+            for path in paths
+            if path.parent.name not in ("meta", "defaults")
+            for expression in inside.findall(re.sub(r"^\s*#.*|^\s*tags:.*", "", path.read_text("utf-8"), flags=re.M))
+            for found in words.findall(expression)
+        }
+
+        assert switches >= {"grafana_enabled", "nvidia_driver_reboot", "slurm_set_hostname"}
+        assert bare == set()
 
 
 class TestNames:
@@ -93,14 +183,13 @@ class TestNames:
             (f"{SETTINGS}:3", "did you mean monitoring_enabled?"),
         ]
 
-    def test_every_setting_of_the_reference_is_known(self) -> None:
-        text = Path("docs/reference/settings.md").read_text(encoding="utf-8")
-        first, _, _ = text.partition("\n## ")
-        rows = [line.split("|")[1] for line in first.splitlines() if line.startswith("| `")]
-        documented = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+    def test_one_of_the_command_line_as_well(self, directory: ClusterDir) -> None:
+        (problem,) = misspelt_settings(directory, content_dir(), ["grafana_enable", "ours"])
 
-        assert documented
-        assert documented <= known_names(content_dir())
+        assert (problem.where, problem.hint) == ("-e", "did you mean grafana_enabled?")
+
+    def test_every_setting_of_the_reference_is_known(self) -> None:
+        assert documented() <= known_names(content_dir())
 
     def test_every_variable_of_the_product_that_a_site_may_set_is_in_the_reference(self) -> None:
         text = Path("docs/reference/settings.md").read_text(encoding="utf-8")
