@@ -7,6 +7,8 @@ from pathlib import Path
 
 from deepopsctl.errors import ControlMachineError
 
+# of a task or a role, on one line as all of ours are
+_TAGS = re.compile(r"\btags: \[([^\]]*)\]")
 # `import_playbook: slurm.yml`, with or without the collection's name in front
 _IMPORT = re.compile(r"import_playbook:\s*[\"']?([\w/-]+)\.yml")
 
@@ -40,3 +42,10 @@ def components(content: Path | None = None) -> tuple[str, ...]:
     folder = (content or content_dir()) / "playbooks"
     names = _IMPORT.findall((folder / "site.yml").read_text(encoding="utf-8"))
     return tuple(dict.fromkeys(name for name in names if (folder / f"{name}.yml").is_file()))
+
+
+def tags(components: tuple[str, ...], content: Path | None = None) -> tuple[str, ...]:
+    """The tags that tasks of these components have, in the order in which they come."""
+    texts = [playbook(name, content).read_text(encoding="utf-8") for name in components]
+    found = (tag.strip() for text in texts for listed in _TAGS.findall(text) for tag in listed.split(","))
+    return tuple(dict.fromkeys(tag for tag in found if tag != "always"))

@@ -50,7 +50,8 @@ class Validation:
 
     def document(self) -> dict[str, object]:
         """The JSON object."""
-        return document(ok=self.ok, run=self.facts.run, checks=self.facts.checks, gpus=self.facts.gpus)
+        facts = self.facts
+        return document(ok=self.ok, run=facts.run, checks=facts.checks, gpus=facts.gpus, verdict=facts.stopped)
 
 
 def playbook_of(suite: str) -> str:
@@ -68,6 +69,7 @@ def examine(outcome: RunOutcome, cluster: Cluster, suites: tuple[str, ...], star
         elapsed_s=outcome.elapsed_s,
         nodes=tuple(node.name for node in cluster.nodes),
         checks=collect(outcome.summary, suites[0]),
+        stopped=str(outcome.stopped or ""),
     )
     return Validation(outcome, facts)
 

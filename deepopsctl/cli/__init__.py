@@ -133,8 +133,7 @@ def run(arguments: list[str]) -> int:
     try:
         result = cli.main(args=arguments, prog_name="deepopsctl", standalone_mode=False)
     except (click.exceptions.Abort, KeyboardInterrupt):
-        click.echo("interrupted", err=True)
-        return ExitCode.INTERRUPTED
+        return _interrupted(arguments)
     except click.ClickException as error:
         return _refuse_usage(error, arguments)
     except DeepOpsError as error:
@@ -149,6 +148,17 @@ def run(arguments: list[str]) -> int:
         hint = "this is a fault of deepopsctl: please report it, with what -vv says"
         return _show(DeepOpsError(f"{type(error).__name__}: {error}", hint), arguments, error)
     return result if isinstance(result, int) else ExitCode.OK
+
+
+def _interrupted(arguments: list[str]) -> int:
+    from deepopsctl.errors import ExitCode
+
+    if _wants_json(arguments):
+        from deepopsctl.cli.output import emit_json, refusal_object
+
+        emit_json(refusal_object([("", "interrupted", "")]))
+    click.echo("interrupted", err=True)
+    return ExitCode.INTERRUPTED
 
 
 def _refuse_usage(error: click.ClickException, arguments: list[str]) -> int:

@@ -36,5 +36,5 @@ def check_lines(facts: Facts) -> Iterator[str]:
         else:
             yield line.text
     yield ""
-    counted = facts.totals.status
+    counted = "fail" if facts.stopped else facts.totals.status
     yield click.style(verdict(facts), fg=_COLOURS[counted], bold=True)

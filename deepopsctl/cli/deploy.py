@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import click
@@ -9,13 +10,16 @@ import click
 from deepopsctl.cli import Settings
 from deepopsctl.cli.options import ask_passwords, components_argument, connection_options, json_option, limit_option
 
+# with a meaning of their own in Ansible
+ANSIBLES_TAGS = frozenset({"all", "tagged", "untagged", "always", "never"})
+
 
 @click.command()
 @components_argument
 @limit_option
 @click.option("--check", is_flag=True, help="Say what would change; change nothing.")
 @click.option("--diff", is_flag=True, help="Show the changes of files.")
-@click.option("--tags", default="", metavar="TAGS", help="Only tasks with these tags.")
+@click.option("--tags", metavar="TAGS", help="Only tasks with these tags.")
 @click.option("-e", "--extra-vars", multiple=True, metavar="KEY=VALUE|@FILE", help="Set a variable, as in Ansible.")
 @click.option("--full", is_flag=True, help="Look at everything, also where nothing changed since the last deploy.")
 @click.option("--timeout", type=click.FloatRange(min=0), default=0, metavar="SECONDS", help="Stop after this time.")
@@ -44,6 +48,7 @@ def deploy(settings: Settings, /, components: tuple[str, ...], *, as_json: bool,
     directory = ClusterDir.open(settings.directory)
     cluster = directory.cluster()
     wanted = choose(components, cluster, content)
+    tags = known_tags(given["tags"], wanted, content)
     limit = resolve_limit(given["limit"] or "", cluster)
     user_vars = parse_extra_vars(given["extra_vars"], content)
     directory.refresh_inventory(cluster)
@@ -54,7 +59,7 @@ def deploy(settings: Settings, /, components: tuple[str, ...], *, as_json: bool,
         wanted[0],
         more=wanted[1:],
         limit=limit.text,
-        tags=given["tags"],
+        tags=tags,
         check=given["check"],
         diff=given["diff"],
         full=given["full"],
@@ -68,3 +73,22 @@ def deploy(settings: Settings, /, components: tuple[str, ...], *, as_json: bool,
         **passwords,
     )
     return run_and_report(request, limit.hosts, verbosity=settings.verbosity, as_json=as_json)
+
+
+def known_tags(text: str | None, components: tuple[str, ...], content: Path) -> str:
+    """The tags asked for, '' for none; one that no task of the components has would silently leave all of them out."""
+    from difflib import get_close_matches
+
+    from deepopsctl.content import tags
+
+    if text is None:
+        return ""
+    known = tags(components, content)
+    wanted = [tag.strip() for tag in text.split(",")]
+    for tag in wanted:
+        if tag not in known and tag not in ANSIBLES_TAGS:
+            near = get_close_matches(tag, known, n=1)
+            meant = f"did you mean {near[0]}? " if near else ""
+            message = f"--tags: no task of {', '.join(components)} has the tag {tag!r}"
+            raise click.UsageError(f"{message}; {meant}there are: {', '.join(known)}")
+    return ",".join(wanted)

@@ -7,11 +7,11 @@ from typing import Any
 import click
 
 from deepopsctl.cli import Settings
-from deepopsctl.cli.options import json_option
+from deepopsctl.cli.options import json_option, names_nodes
 
 
 @click.command()
-@click.argument("nodes", nargs=-1, required=True, metavar="NODES...")
+@click.argument("nodes", nargs=-1, required=True, callback=names_nodes, metavar="NODES...")
 @click.option("-u", "--unit", "units", multiple=True, metavar="UNIT", help="Only of this systemd unit: slurmd.")
 @click.option("--since", default="", metavar="TIME", help="Only what is newer: '2026-11-22 10:00', -1h, today.")
 @click.option("--until", default="", metavar="TIME", help="Only what is older.")

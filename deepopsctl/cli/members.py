@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from deepopsctl.cli import Settings
-from deepopsctl.cli.options import json_option, seconds
+from deepopsctl.cli.options import json_option, names_nodes, seconds
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -47,7 +47,7 @@ _wait_option = click.option(
 
 
 @click.command(short_help="Add machines; they take jobs once they are validated.")
-@click.argument("names", metavar="NAMES[=ADDRESSES]")
+@click.argument("names", callback=names_nodes, metavar="NAMES[=ADDRESSES]")
 @click.option("--like", default="", metavar="NODE", help="Same roles, GPUs, features and partitions as this node.")
 @click.option("--gpus", metavar="TYPE:COUNT", help="GPUs of each, or none.  [default: as the nodes they resemble]")
 @click.option("--features", metavar="LIST", help="Slurm features, by commas.  [default: as the nodes they resemble]")
@@ -75,7 +75,7 @@ def add(settings: Settings, /, names: str, *, as_json: bool, **given: Any) -> in
 
 
 @click.command(short_help="Remove machines, after their last job.")
-@click.argument("names", metavar="NAMES")
+@click.argument("names", callback=names_nodes, metavar="NAMES")
 @_wait_option
 @click.option("--force", is_flag=True, help="Cancel the jobs that run there instead of waiting for them.")
 @_sudo_option
@@ -99,7 +99,7 @@ def remove(settings: Settings, /, names: str, *, as_json: bool, **given: Any) ->
 
 
 @click.command(short_help="Let another machine take over a name.")
-@click.argument("name", metavar="NAME")
+@click.argument("name", callback=names_nodes, metavar="NAME")
 @click.option("--address", default="", metavar="ADDRESS", help="The new machine's address.  [default: the old one's]")
 @_wait_option
 @_login_options

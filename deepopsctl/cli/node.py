@@ -9,14 +9,14 @@ import click
 
 from deepopsctl.cli import Settings
 from deepopsctl.cli.members import add, remove, replace
-from deepopsctl.cli.options import ask_passwords, connection_options, json_option
+from deepopsctl.cli.options import ask_passwords, connection_options, json_option, names_nodes
 
 if TYPE_CHECKING:
     from deepopsctl.draining import Draining, Wish
     from deepopsctl.invocation import RunRequest
     from deepopsctl.slurmstate import SlurmJob
 
-nodes_argument = click.argument("nodes", nargs=-1, required=True, metavar="NODES...")
+nodes_argument = click.argument("nodes", nargs=-1, required=True, callback=names_nodes, metavar="NODES...")
 
 
 @click.group()

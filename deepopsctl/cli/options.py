@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import TypedDict, TypeVar
 
@@ -17,12 +18,28 @@ def _components(ctx: click.Context, param: click.Parameter, incomplete: str) -> 
 
 
 F = TypeVar("F", bound=Callable[..., object])
+Names = str | tuple[str, ...] | None
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
+
+def names_nodes(ctx: click.Context, param: click.Parameter, value: Names) -> Names:
+    """Refuse a node set that names nothing: for Ansible, `--limit "$NODES"` without NODES is the whole cluster."""
+    for text in (value,) if isinstance(value, str) else value or ():
+        parts = re.split(r"[,:\s]+", text)
+        # `!` and `&` of nothing leave all nodes, and so does `~`
+        if not any(parts) or any(re.fullmatch(r"[!&~@]+", part) for part in parts):
+            otherwise = "; for all nodes, leave the option out" if param.name == "limit" else ""
+            message = f"{text!r} names no node (is a variable of the shell empty?){otherwise}"
+            raise click.BadParameter(message, ctx, param)
+    return value
+
+
 components_argument = click.argument("components", nargs=-1, metavar="[COMPONENT]...", shell_complete=_components)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
-limit_option = click.option("--limit", metavar="NODESET", help="Only these nodes (gpu[01-04]) or groups.")
+limit_option = click.option(
+    "--limit", metavar="NODESET", callback=names_nodes, help="Only these nodes (gpu[01-04]) or groups."
+)
 
 
 def seconds(ctx: click.Context, param: click.Parameter, text: str) -> int:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from deepopsctl.cli import Settings
-from deepopsctl.cli.options import json_option, limit_option
+from deepopsctl.cli.options import json_option, limit_option, names_nodes
 from deepopsctl.cli.output import SCHEMA, emit_json, say
 
 if TYPE_CHECKING:
@@ -40,7 +40,10 @@ def ssh() -> None:
 )
 @click.option("-K", "--ask-become-pass", is_flag=True, help="Ask for the sudo password, and try it.")
 @click.option(
-    "--accept-new-keys", metavar="NODESET", help="Take the host keys these nodes show now: they were reinstalled."
+    "--accept-new-keys",
+    metavar="NODESET",
+    callback=names_nodes,
+    help="Take the host keys these nodes show now: they were reinstalled.",
 )
 @click.option(
     "--controller-key/--no-controller-key",

@@ -56,7 +56,7 @@ class Examination:
     def document(self) -> dict[str, object]:
         """The JSON object: validate's form."""
         checks = [_advised(check) for check in self.facts.checks]
-        return document(ok=self.ok, run=self.facts.run, checks=checks, command=COMMAND)
+        return document(ok=self.ok, run=self.facts.run, checks=checks, command=COMMAND, verdict=self.facts.stopped)
 
 
 def names_of(cluster: Cluster) -> str:
@@ -90,6 +90,7 @@ def examine(
         elapsed_s=elapsed_s,
         nodes=tuple(node.name for node in declared.cluster.nodes),
         checks=checks,
+        stopped=str(outcome.stopped or "") if outcome else "",
     )
     return Examination(facts, outcome)
 

@@ -16,8 +16,12 @@ def document(
     checks: Iterable[Check],
     command: str = "validate",
     gpus: Sequence[Mapping[str, object]] = (),
+    verdict: str = "",
 ) -> dict[str, object]:
-    """What `deepopsctl validate --json` and `doctor --json` print; `gpus` only where GPUs were looked at."""
+    """What `deepopsctl validate --json` and `doctor --json` print; `gpus` only where GPUs were measured.
+
+    `verdict` (`interrupted`, `timeout`) is there only where the run ended before all checks were made.
+    """
     found: dict[str, object] = {
         "schema": SCHEMA,
         "command": command,
@@ -25,4 +29,4 @@ def document(
         "run": run,
         "checks": [check.to_dict() for check in checks],
     }
-    return {**found, "gpus": list(gpus)} if gpus else found
+    return {**found, **({"verdict": verdict} if verdict else {}), **({"gpus": list(gpus)} if gpus else {})}

@@ -13,7 +13,8 @@ from deepopsctl.checks import Check, Totals, totals
 class Facts:
     """One validation: which cluster, when, how long (seconds), its nodes in the order of cluster.yml, its checks.
 
-    `gpus` are the results of gpucheck, one a node (docs/reference/gpucheck.md), where GPUs were measured.
+    `gpus` are the results of gpucheck, one a node (docs/reference/gpucheck.md), where GPUs were measured. `stopped`
+    says why it ended before all checks were made: `interrupted`, `timeout`.
     """
 
     cluster: str
@@ -24,6 +25,7 @@ class Facts:
     nodes: tuple[str, ...]
     checks: tuple[Check, ...]
     gpus: tuple[Mapping[str, object], ...] = ()
+    stopped: str = ""
 
     @property
     def totals(self) -> Totals:

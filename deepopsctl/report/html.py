@@ -51,6 +51,8 @@ def render_html(facts: Facts) -> str:
 
 def _headline(facts: Facts) -> str:
     """The verdict; failures say where they are, as long as that can be read at a glance."""
+    if facts.stopped:
+        return f"Not finished ({facts.stopped}): only a part was tested."
     if facts.totals.status is not Status.FAIL:
         return HEADLINES[facts.totals.status]
     where = fold_names(sorted({check.target for check in facts.checks if check.status is Status.FAIL}))

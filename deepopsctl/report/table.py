@@ -56,6 +56,8 @@ def verdict(facts: Facts) -> str:
     """The last line: `ok: 43 passed, 2 skipped in 6.1 s`."""
     words = {Status.PASS: "ok", Status.WARN: "ok, with warnings", Status.FAIL: "failed", Status.SKIP: "nothing tested"}
     counted = facts.totals
+    if facts.stopped:
+        return f"{facts.stopped} after {facts.elapsed_s:.1f} s: {counted.sentence()}, the rest was not checked"
     return f"{words[counted.status]}: {counted.sentence()} in {facts.elapsed_s:.1f} s"
 
 

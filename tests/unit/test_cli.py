@@ -9,7 +9,10 @@ import pytest
 
 from deepopsctl import cli
 from deepopsctl.cli import COMMANDS, Settings
+from deepopsctl.content import tags
 from deepopsctl.errors import ControlMachineError, ExitCode, InputError, Problem
+from deepopsctl.scaffold import create_cluster
+from tests.unit.doctor_samples import cluster
 
 HEAVY = ("pydantic", "ansible_runner", "ansible", "rich", "ruamel", "ClusterShell", "yaml", "asyncio")
 LOADED = """
@@ -64,6 +67,42 @@ def test_an_unknown_component_is_answered_with_the_likely_one(
     for command in ("deploy", "plan"):
         assert cli.run([command, word]) == ExitCode.USAGE
         assert f"there is no component '{word}'; {answer}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["", " ", ",", " , ", ":", "\t\n", "!", "gpu01,!", "gpu01:&", "~", "@"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["deploy", "--limit"], ["plan", "--limit"], ["doctor", "--limit"], ["validate", "--limit"], ["logs"],
+        ["ssh", "setup", "--limit"], ["ssh", "setup", "--accept-new-keys"],
+        ["node", "drain", "--reason", "x"], ["node", "resume"], ["node", "add"], ["node", "remove"],
+        ["node", "replace"],
+    ],
+)  # fmt: skip
+def test_nodes_that_are_named_by_nothing_are_never_all_of_them(
+    words: list[str], text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`--limit "$NODES"` where NODES is not set."""
+    assert cli.run([*words, text]) == ExitCode.USAGE
+    assert "names no node" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("tags", "meant"),
+    [("nosuchtag", "there are: slurm, "), ("slrumd", "did you mean slurmd?"), ("slurmd,", "''"), ("", "''")],
+)
+def test_a_tag_that_no_task_has_is_refused(
+    tags: str, meant: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    directory = create_cluster(tmp_path / "hpc", cluster())
+
+    assert cli.run(["-C", str(directory.path), "deploy", "slurm", "--tags", tags]) == ExitCode.USAGE
+    assert meant in capsys.readouterr().err
+
+
+def test_the_tags_of_tasks_are_known() -> None:
+    assert tags(("slurm", "storage")) == tuple(dict.fromkeys(tags(("slurm", "storage"))))
+    assert {"slurm", "slurmd", "node_common", "nfs_server"} <= set(tags(("slurm", "storage")))
 
 
 def test_usage_errors_are_json_where_json_was_asked_for(capsys: pytest.CaptureFixture[str]) -> None:

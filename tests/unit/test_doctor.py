@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from deepopsctl.checks import Check, Status
+from deepopsctl.cli.checktable import check_lines
 from deepopsctl.doctor import across
 from deepopsctl.doctor.catalogue import DOCTOR, SUITE
 from deepopsctl.doctor.examination import examine, judge_nodes, judge_seen, keep, names_of, unfit
@@ -21,7 +22,7 @@ from deepopsctl.doctor.here import TARGET, judge_here
 from deepopsctl.doctor.reach import judge_failure
 from deepopsctl.errors import ExitCode
 from deepopsctl.events import Totals
-from deepopsctl.outcome import RunOutcome
+from deepopsctl.outcome import RunOutcome, Verdict
 from deepopsctl.report.table import table
 from deepopsctl.summary import Failure, RunSummary, TaskResult
 from deepopsctl.workspace import RunFolder
@@ -441,6 +442,16 @@ class TestExitCode:
         found = examine(None, here, healthy().declared, datetime(2026, 11, 21, tzinfo=UTC), 0.1)
         assert found.exit_code is ExitCode.CONTROL_MACHINE
         assert found.document()["ok"] is False
+
+
+def test_a_doctor_that_was_interrupted_does_not_call_the_cluster_well(tmp_path: Path) -> None:
+    outcome = RunOutcome(RunFolder(tmp_path), "doctor", summary(reports()), 1.0, 254, stopped=Verdict.INTERRUPTED)
+
+    found = examine(outcome, judge_here(control()), healthy().declared, datetime(2026, 11, 21, tzinfo=UTC), 1.0)
+
+    assert found.exit_code is ExitCode.INTERRUPTED
+    assert list(check_lines(found.facts))[-1].count("interrupted after 1.0 s: ") == 1
+    assert (found.document()["ok"], found.document()["verdict"]) == (False, "interrupted")
 
 
 def test_findings_are_kept_in_validates_form_with_what_to_do(tmp_path: Path) -> None:

@@ -127,6 +127,12 @@ class TestTable:
         assert verdict(large()).startswith("failed: ")
         assert verdict(facts([skipped("clock", "gpu01", "busy")], ("gpu01",))).startswith("nothing tested: ")
 
+    def test_one_that_was_stopped_says_so_whatever_had_passed(self) -> None:
+        stopped = replace(facts(healthy_node("gpu01"), ("gpu01",)), stopped="interrupted")
+
+        assert verdict(stopped).startswith("interrupted after 6.1 s: ")
+        assert "Not finished (interrupted)" in render_html(stopped)
+
 
 class TestJson:
     def test_the_object_has_the_documented_keys(self) -> None:
