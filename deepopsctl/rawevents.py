@@ -21,7 +21,7 @@ from deepopsctl.events import (
     TaskStarted,
     Totals,
 )
-from deepopsctl.printable import printable
+from deepopsctl.printable import printable, printable_tree
 
 Raw = Mapping[str, object]
 
@@ -61,7 +61,7 @@ def parse(raw: Raw, component: str = "") -> Event | None:
 
     `component` names the run's only playbook; without it the playbook's file name does.
     """
-    kind, data = _text(raw.get("event")), _mapping(raw.get("event_data"))
+    kind, data = _text(raw.get("event")), _mapping(printable_tree(raw.get("event_data")))
     component = component or PurePath(_text(data.get("playbook"))).stem
     play, task = _text(data.get("play")), _text(data.get("task"))
     if kind in _ENDED:

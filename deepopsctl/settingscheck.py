@@ -51,7 +51,7 @@ def faults(root: yaml.Node | None, where: str, types: Mapping[str, SettingType])
 
 def wrong_type(where: str, name: str, shown: str, wanted: SettingType) -> Problem:
     """The sentence for a value that its setting can't have."""
-    return Problem(where, f"{name} is {shown}, which is not {wanted.words}", f"write {name}: {wanted.words}")
+    return Problem(where, f"{name} is {shown}, which is not {wanted.words}", f"for example `{name}: {wanted.example}`")
 
 
 def _shown(value: yaml.Node) -> str:

@@ -16,9 +16,13 @@ _TRUE = frozenset({"y", "yes", "on", "1", "true", "t"})
 _FALSE = frozenset({"n", "no", "off", "0", "false", "f"})
 _INT = re.compile(r"[+-]?[0-9]{1,18}")
 _FLOAT = re.compile(r"[+-]?[0-9]{1,18}(\.[0-9]{1,18})?")
+_LONGEST_NUMBER = 20
 _LITERAL = {bool: "bool", int: "int", float: "float", list: "list", dict: "dict", str: "str"}
 # `node_common_set_hostname: "{{ slurm_set_hostname | bool }}"`: the setting is what the role's option is
 _PASSED = re.compile(r"^\s*(\w+): \"\{\{ (\w+)(?: \| (?:bool|int))? \}\}\"$", re.MULTILINE)
+_WORDS = {"bool": "true or false", "int": "a whole number", "float": "a number", "list": "a list", "dict": "a mapping"}
+_EXAMPLES = {"bool": "true", "int": "8", "float": "2.5", "list": "[a, b]", "dict": "{Key: value}"}
+_RESOLVER: Any = yaml.resolver.Resolver()
 _STANDARD = "tag:yaml.org,2002:"
 
 
@@ -32,17 +36,18 @@ class SettingType:
 
     @property
     def words(self) -> str:
-        """What to write."""
+        """What it takes."""
         if self.choices:
             return f"one of {', '.join(self.choices)}"
         of = {"str": " of texts", "dict": " of mappings"}.get(self.elements, "")
-        return {
-            "bool": "true or false",
-            "int": "a whole number",
-            "float": "a number",
-            "list": f"a list{of}, such as [a, b]" if self.elements != "dict" else f"a list{of}, such as [{{name: a}}]",
-            "dict": "a mapping, such as {name: value}",
-        }.get(self.name, "a text")
+        return f"{_WORDS.get(self.name, 'a text')}{of if self.name == 'list' else ''}"
+
+    @property
+    def example(self) -> str:
+        """A value."""
+        if self.choices:
+            return self.choices[0]
+        return "[{name: a}, {name: b}]" if self.elements == "dict" else _EXAMPLES.get(self.name, "word")
 
 
 # has no default: not set is something else than an empty list
@@ -133,6 +138,11 @@ def fits(node: yaml.Node, wanted: SettingType) -> bool:
 
 def _scalar_fits(node: yaml.ScalarNode, wanted: SettingType) -> bool:
     kind, text = str(node.tag).removeprefix(_STANDARD), str(node.value)
+    if len(text) > _LONGEST_NUMBER and wanted.name in ("bool", "int", "float"):
+        return False
+    if kind in ("bool", "int", "float") and _RESOLVER.resolve(yaml.ScalarNode, text, (True, False)) != node.tag:
+        # `!!int x`: not even Ansible can load it
+        return False
     if wanted.name == "bool":
         return kind == "bool" or text.lower() in _TRUE | _FALSE
     if wanted.name == "int":

@@ -8,7 +8,14 @@ from typing import Any
 import click
 
 from deepopsctl.cli import Settings
-from deepopsctl.cli.options import ask_passwords, components_argument, connection_options, json_option, limit_option
+from deepopsctl.cli.options import (
+    Seconds,
+    ask_passwords,
+    components_argument,
+    connection_options,
+    json_option,
+    limit_option,
+)
 
 # with a meaning of their own in Ansible
 ANSIBLES_TAGS = frozenset({"all", "tagged", "untagged", "always", "never"})
@@ -22,9 +29,13 @@ ANSIBLES_TAGS = frozenset({"all", "tagged", "untagged", "always", "never"})
 @click.option("--tags", metavar="TAGS", help="Only tasks with these tags.")
 @click.option("-e", "--extra-vars", multiple=True, metavar="KEY=VALUE|@FILE", help="Set a variable, as in Ansible.")
 @click.option("--full", is_flag=True, help="Look at everything, also where nothing changed since the last deploy.")
-@click.option("--timeout", type=click.FloatRange(min=0), default=0, metavar="SECONDS", help="Stop after this time.")
-@click.option("--forks", type=click.IntRange(min=1), help="Nodes worked on at once.  [default: by cores, 25 to 100]")
-@click.option("--keep-runs", type=click.IntRange(min=1), default=50, show_default=True, help="How many runs to keep.")
+@click.option("--timeout", type=Seconds(), default=0, metavar="SECONDS", help="Stop after this time.")
+@click.option(
+    "--forks", type=click.IntRange(1, 10_000), help="Nodes worked on at once.  [default: by cores, 25 to 100]"
+)
+@click.option(
+    "--keep-runs", type=click.IntRange(1, 1_000_000), default=50, show_default=True, help="How many runs to keep."
+)
 @connection_options
 @json_option
 @click.pass_obj

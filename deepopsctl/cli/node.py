@@ -9,13 +9,15 @@ import click
 
 from deepopsctl.cli import Settings
 from deepopsctl.cli.members import add, remove, replace
-from deepopsctl.cli.options import ask_passwords, connection_options, json_option, names_nodes
+from deepopsctl.cli.options import Seconds, ask_passwords, connection_options, json_option, names_nodes
 
 if TYPE_CHECKING:
     from deepopsctl.draining import Draining, Wish
     from deepopsctl.invocation import RunRequest
     from deepopsctl.slurmstate import SlurmJob
 
+# longer ones are cut by nobody, and read by nobody
+LONGEST_REASON = 500
 nodes_argument = click.argument("nodes", nargs=-1, required=True, callback=names_nodes, metavar="NODES...")
 
 
@@ -34,7 +36,7 @@ for verb in (add, remove, replace):
 @click.option("--wait", is_flag=True, help="Return when no job runs on the nodes any more.")
 @click.option(
     "--timeout",
-    type=click.FloatRange(min=0),
+    type=Seconds(),
     default=0,
     metavar="SECONDS",
     help="With --wait: give up after this time; the nodes stay drained.",
@@ -48,9 +50,14 @@ def drain(settings: Settings, /, nodes: tuple[str, ...], *, as_json: bool, **giv
     A node that somebody else drained keeps their reason.
     """
     from deepopsctl.draining import Wish
+    from deepopsctl.printable import printable
 
-    if not given["reason"].strip():
+    # one line, as Slurm shows it
+    given["reason"] = printable(" ".join(given["reason"].split()))
+    if not given["reason"]:
         raise click.BadParameter("say why: whoever finds the node drained will want to know", param_hint="--reason")
+    if len(given["reason"]) > LONGEST_REASON:
+        raise click.BadParameter(f"use at most {LONGEST_REASON} characters", param_hint="--reason")
     return _change(settings, Wish.DRAIN, nodes, given, as_json=as_json)
 
 

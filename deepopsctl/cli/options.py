@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import TypedDict, TypeVar
+from typing import Any, TypedDict, TypeVar
 
 import click
 
@@ -20,6 +20,8 @@ def _components(ctx: click.Context, param: click.Parameter, incomplete: str) -> 
 F = TypeVar("F", bound=Callable[..., object])
 Names = str | tuple[str, ...] | None
 
+# a year
+_MOST_SECONDS = 366 * 86400
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
@@ -42,6 +44,29 @@ limit_option = click.option(
 )
 
 
+class Seconds(click.FloatRange):
+    """Seconds, 0 for no limit; not a number is none, though no bound holds it up."""
+
+    def __init__(self) -> None:
+        super().__init__(min=0, max=_MOST_SECONDS)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """As a number of Python's."""
+        found = super().convert(value, param, ctx)
+        return self.fail(f"{value!r} is no number of seconds", param, ctx) if found != found else found
+
+
+def login_name(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """Refuse what would be something else on ssh's command line."""
+    from deepopsctl.problems import RefusedError
+    from deepopsctl.values import check_user
+
+    try:
+        return check_user(value) if value else value
+    except RefusedError as refusal:
+        raise click.BadParameter(f"{refusal.message}: {refusal.hint}", ctx, param) from refusal
+
+
 def seconds(ctx: click.Context, param: click.Parameter, text: str) -> int:
     """Seconds, from `90`, `90s`, `30m`, `2h` or `1d`."""
     number, unit = (text[:-1], text[-1]) if text[-1:] in _UNITS else (text, "s")
@@ -54,7 +79,9 @@ def connection_options(function: F) -> F:
     """Ansible's own login options, with Ansible's meaning."""
     # decorators apply from the last to the first
     for option in (
-        click.option("-u", "--user", metavar="USER", help="Log in as USER instead of cluster.yml's."),
+        click.option(
+            "-u", "--user", metavar="USER", callback=login_name, help="Log in as USER instead of cluster.yml's."
+        ),
         click.option("-K", "--ask-become-pass", is_flag=True, help="Ask for the sudo password."),
         click.option("-k", "--ask-pass", is_flag=True, help="Ask for the SSH password."),
     ):

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import click
 
 from deepopsctl.errors import DeepOpsError, InputError, Problem
-from deepopsctl.printable import coloured
+from deepopsctl.printable import coloured, printable
 
 SCHEMA = 1
 # what json.dumps lets pass, and a terminal obeys
@@ -47,14 +47,14 @@ def show_error(error: DeepOpsError) -> None:
 
 def show_problem(message: str, hint: str = "") -> None:
     """One `error:` line and its `hint:` line."""
-    say(click.style("error: ", fg="red", bold=True) + message)
+    say(click.style("error: ", fg="red", bold=True) + printable(message))
     if hint:
-        say(click.style("hint: ", fg="cyan") + hint)
+        say(click.style("hint: ", fg="cyan") + printable(hint))
 
 
 def show_doubt(problem: Problem) -> None:
     """One `warning:` line for what may be meant so, and probably is not."""
-    say(click.style("warning: ", fg="yellow") + f"{problem.where}: {problem.message}; {problem.hint}")
+    say(click.style("warning: ", fg="yellow") + printable(f"{problem.where}: {problem.message}; {problem.hint}"))
 
 
 def say(text: str) -> None:

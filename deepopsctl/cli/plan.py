@@ -7,7 +7,14 @@ from typing import Any
 import click
 
 from deepopsctl.cli import Settings
-from deepopsctl.cli.options import ask_passwords, components_argument, connection_options, json_option, limit_option
+from deepopsctl.cli.options import (
+    Seconds,
+    ask_passwords,
+    components_argument,
+    connection_options,
+    json_option,
+    limit_option,
+)
 
 
 @click.command()
@@ -17,8 +24,8 @@ from deepopsctl.cli.options import ask_passwords, components_argument, connectio
 @click.option("--exit-code", is_flag=True, help="End with 1 where anything would change, as git diff does.")
 @click.option("-e", "--extra-vars", multiple=True, metavar="KEY=VALUE|@FILE", help="Set a variable, as in Ansible.")
 @click.option("--full", is_flag=True, help="Look at everything, also where nothing changed since the last deploy.")
-@click.option("--timeout", type=click.FloatRange(min=0), default=0, metavar="SECONDS", help="Stop after this time.")
-@click.option("--forks", type=click.IntRange(min=1), help="Nodes asked at once.  [default: by cores, 25 to 100]")
+@click.option("--timeout", type=Seconds(), default=0, metavar="SECONDS", help="Stop after this time.")
+@click.option("--forks", type=click.IntRange(1, 10_000), help="Nodes asked at once.  [default: by cores, 25 to 100]")
 @connection_options
 @json_option
 @click.pass_obj

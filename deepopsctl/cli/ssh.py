@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from deepopsctl.cli import Settings
-from deepopsctl.cli.options import json_option, limit_option, names_nodes
+from deepopsctl.cli.options import json_option, limit_option, login_name, names_nodes
 from deepopsctl.cli.output import SCHEMA, emit_json, say
 
 if TYPE_CHECKING:
@@ -103,7 +103,13 @@ def setup(
 
 
 @ssh.command(short_help="Print ~/.ssh/config for the cluster's users.")
-@click.option("--user", metavar="NAME", default="", help="The login name on the cluster.  [default: the local one]")
+@click.option(
+    "--user",
+    metavar="NAME",
+    default="",
+    callback=login_name,
+    help="The login name on the cluster.  [default: the local one]",
+)
 @json_option
 @click.pass_obj
 def config(settings: Settings, *, user: str, as_json: bool) -> None:

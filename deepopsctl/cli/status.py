@@ -18,7 +18,7 @@ _COLOURS = {"problem": "red", "no answer": "yellow", "note": "cyan"}
 @click.command()
 @click.option(
     "--node-timeout",
-    type=click.IntRange(min=2),
+    type=click.IntRange(2, 86_400),
     default=10,
     show_default=True,
     metavar="SECONDS",

@@ -12,7 +12,7 @@ import click
 
 from deepopsctl.cli import Settings
 from deepopsctl.cli.burninoptions import burnin_options, leave, wish
-from deepopsctl.cli.options import ask_passwords, connection_options, json_option, limit_option
+from deepopsctl.cli.options import Seconds, ask_passwords, connection_options, json_option, limit_option
 from deepopsctl.cli.output import emit_json, say
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ _file_option = click.Path(path_type=Path, dir_okay=False, writable=True)
 @click.option("--html", type=_file_option, metavar="FILE", help="Write a report: one page, nothing else needed.")
 @click.option("--with-libraries", is_flag=True, help="gpu: bring cuBLAS and NCCL to the GPU nodes, measure with them.")
 @click.option("--remove-libraries", is_flag=True, help="gpu: remove them from the GPU nodes first.")
-@click.option("--timeout", type=click.FloatRange(min=0), default=0, metavar="SECONDS", help="Give up after this time.")
+@click.option("--timeout", type=Seconds(), default=0, metavar="SECONDS", help="Give up after this time.")
 @burnin_options
 @connection_options
 @json_option

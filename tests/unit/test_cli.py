@@ -100,6 +100,19 @@ def test_a_tag_that_no_task_has_is_refused(
     assert meant in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["deploy", "--timeout", "nan"], ["plan", "--timeout", "inf"], ["validate", "--timeout", "1e300"],
+        ["node", "drain", "gpu01", "--reason", "x", "--timeout", "nan"], ["deploy", "--forks", "9" * 30],
+        ["status", "--node-timeout", "9" * 30], ["deploy", "-u", "a\nb"], ["plan", "-u", "-oProxyCommand=x"],
+        ["node", "drain", "gpu01", "--reason", " \n"], ["node", "drain", "gpu01", "--reason", "x" * 10_000],
+    ],
+)  # fmt: skip
+def test_numbers_without_end_and_names_that_are_none_are_refused(words: list[str]) -> None:
+    assert cli.run(words) == ExitCode.USAGE
+
+
 def test_the_tags_of_tasks_are_known() -> None:
     assert tags(("slurm", "storage")) == tuple(dict.fromkeys(tags(("slurm", "storage"))))
     assert {"slurm", "slurmd", "node_common", "nfs_server"} <= set(tags(("slurm", "storage")))

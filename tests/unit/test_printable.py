@@ -8,7 +8,9 @@ import click
 import pytest
 
 from deepopsctl.cli.output import emit_json, say
+from deepopsctl.events import HostResult
 from deepopsctl.printable import coloured, printable
+from deepopsctl.rawevents import parse
 
 HOSTILE = "a\x1b[2J\x1b]0;t\x07\rb\x9b31m\u202ec\udcff"
 
@@ -16,6 +18,15 @@ HOSTILE = "a\x1b[2J\x1b]0;t\x07\rb\x9b31m\u202ec\udcff"
 def test_nothing_that_a_terminal_obeys_is_passed_on() -> None:
     assert printable(HOSTILE) == "a?[2J?]0;t??b?31m?c?"
     assert printable("two\nlines\twith ü") == "two\nlines\twith ü"
+
+
+def test_nothing_in_a_nodes_answer_is_passed_on_either() -> None:
+    answer = {"res": {"msg": HOSTILE, "failed": True, "deepops": {"name\x1b": [HOSTILE, 7, None]}}}
+    found = parse({"event": "runner_on_failed", "event_data": {"host": "n1", "task": "t", **answer}})
+
+    assert isinstance(found, HostResult)
+    assert found.message == printable(HOSTILE)
+    assert found.data == ({"name?": [printable(HOSTILE), 7, None]},)
 
 
 @pytest.mark.parametrize(

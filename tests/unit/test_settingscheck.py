@@ -102,6 +102,13 @@ class TestValues:
             ("slurm_time_servers:\n  - {a: b}\n", 2, "slurm_time_servers is a list, which is not a list of texts"),
             ("slurm_users: [ada]\n", 1, "slurm_users is a list, which is not a list of mappings"),
             ("slurm_config:\n", 1, "slurm_config is empty, which is not a mapping"),
+            (
+                f"nfs_server_threads: {'9' * 30}\n",
+                1,
+                f"nfs_server_threads is '{'9' * 30}', which is not a whole number",
+            ),
+            ("nfs_server_threads: .inf\n", 1, "nfs_server_threads is '.inf', which is not a whole number"),
+            ("nfs_server_threads: !!int x\n", 1, "nfs_server_threads is 'x', which is not a whole number"),
             ("nfs_server_threads: many\n", 1, "nfs_server_threads is 'many', which is not a whole number"),
             ("nvidia_driver_source: [auto]\n", 1, "nvidia_driver_source is a list, which is not one of auto,"),
             ("slurm_confinement: cgruop\n", 1, "slurm_confinement is 'cgruop', which is not one of auto,"),
