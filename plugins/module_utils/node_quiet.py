@@ -88,6 +88,9 @@ def give_back(name, reason, differs, dry):
     sentence = differs()
     if sentence:
         raise BusyError(sentence + "; it stays drained", "see `sinfo -R`; deploy again when that is mended")
+    if not is_ours(_node(name), reason):
+        # while this waited, somebody drained it for another reason, or resumed it
+        return False
     worked, said = _ask("update", "nodename=" + name, "state=resume")
     if not worked:
         raise BusyError("it can't be resumed: %s" % " ".join(said.split()), "see `sinfo -R` on the controller")

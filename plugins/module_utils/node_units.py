@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import time
 
@@ -110,3 +111,11 @@ def main_pid(name):
         check=False,
     ).stdout.strip()
     return int(shown) if shown.isdigit() else 0
+
+
+def runs_a_replaced_program(pid):
+    """True when the program file of a running process has been replaced or removed since it started."""
+    try:
+        return os.readlink("/proc/%d/exe" % pid).endswith(" (deleted)")
+    except OSError:
+        return False

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 
 from ansible.module_utils import slurm_commands, slurm_reading
@@ -38,7 +37,8 @@ class NodeState:
     @property
     def rebooted(self):
         """True when all that keeps it from serving is that Slurm saw it restart unannounced."""
-        return _only_down(self.state) and self.reason.startswith(REBOOTED) and not self.by_a_person
+        drained = "DRAIN" in self.state
+        return _only_down(self.state) and not drained and self.reason.startswith(REBOOTED) and not self.by_a_person
 
     @property
     def unheard(self):
@@ -100,14 +100,6 @@ def upstream(version):
 def release(version):
     """(24, 11), which is what Slurm's daemons compare; () for what is no version."""
     return tuple(int(part) for part in re.findall(r"\d+", version)[:2])
-
-
-def runs_a_replaced_program(pid):
-    """True when the program file of a running process has been replaced or removed since it started."""
-    try:
-        return os.readlink("/proc/%d/exe" % pid).endswith(" (deleted)")
-    except OSError:
-        return False
 
 
 def version_sentence(daemon, running, installed, replaced):

@@ -18,13 +18,16 @@ def verdict(wanted, node, reason):
     if node is None:
         return "refused", "Slurm has no node of that name"
     drained, ours = "DRAIN" in node["state"], node["reason"].startswith(PREFIX)
-    theirs = "drained by %s since %s: %s" % (
+    # our reason over theirs would make it ours to resume
+    set_down = "DOWN" in node["state"] and node["reason_user"] not in ("", "slurm")
+    theirs = "%s by %s since %s: %s" % (
+        "drained" if drained else "set down",
         node["reason_user"] or "somebody",
         node["reason_since"].replace("T", " ") or "?",
         node["reason"] or "no reason given",
     )
     if wanted == "drain":
-        if drained and not ours:
+        if (drained or set_down) and not ours:
             return "kept", theirs
         return ("none", node["reason"]) if drained and node["reason"] == reason else ("drain", reason)
     if drained and not ours:

@@ -94,7 +94,7 @@ def check_versions(seen):
         if pid and package:
             # slurmdbd does not tell its version; whether its program was replaced, the kernel does
             running = told or slurm.upstream(package)
-            replaced = slurm.runs_a_replaced_program(pid)
+            replaced = node_units.runs_a_replaced_program(pid)
             problem = slurm.version_sentence(name, running, package, replaced)
             if problem:
                 seen.problems.append(problem)

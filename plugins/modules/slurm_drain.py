@@ -38,15 +38,40 @@ from ansible.module_utils import slurm_asking, slurm_draining
 from ansible.module_utils.basic import AnsibleModule
 
 
-def update(names, wanted, reason, wait):
-    """Tell slurmctld; what it said where it refused."""
+def update(names, wanted, reason):
+    """Tell slurmctld; whether to try again, and what it said where it refused."""
     words = ["nodename=%s" % ",".join(names), "state=%s" % wanted]
     words += ["reason=%s" % reason] if wanted == "drain" else []
-    deadline = time.monotonic() + wait
+    worked, said = slurm_asking.ask("scontrol", "update", *words)
+    return worked is False, "" if worked else " ".join(said.split()) or "scontrol update failed"
+
+
+def answering(module):
+    """What Slurm says now."""
+    found = slurm_asking.report(module.params["wait"])
+    if not found["controller_up"]:
+        module.fail_json(
+            msg="slurmctld does not answer: %s" % found["error"],
+            hint="`deepopsctl status` shows more; `deepopsctl deploy` starts what should run",
+        )
+    return found
+
+
+def decide_and_update(module, reason):
+    """(decisions, names of the nodes that changed); decided again before each try, for others drain nodes as well."""
+    given, deadline = module.params, time.monotonic() + module.params["wait"]
+    wanted = given["state"]
     while True:
-        worked, said = slurm_asking.ask("scontrol", "update", *words)
-        if worked or worked is None or time.monotonic() >= deadline:
-            return "" if worked else " ".join(said.split()) or "scontrol update failed"
+        known = {node["name"]: node for node in answering(module)["nodes"]}
+        decisions = slurm_draining.decide(wanted, given["nodes"], known, reason, given["refusals"])
+        names = [entry["name"] for entry in decisions if entry["action"] == wanted]
+        if module.check_mode or not names:
+            return decisions, names
+        again, refusal = update(names, wanted, reason)
+        if not refusal:
+            return decisions, names
+        if not again or time.monotonic() >= deadline:
+            module.fail_json(msg="scontrol could not %s %s: %s" % (wanted, ",".join(names), refusal))
         time.sleep(0.5)
 
 
@@ -62,29 +87,15 @@ def main():
         required_if=[("state", "drain", ["reason"])],
         supports_check_mode=True,
     )
-    given = module.params
-    wanted = given["state"]
-    reason = slurm_draining.our_reason(given["reason"])
-    before = slurm_asking.report(given["wait"])
-    if not before["controller_up"]:
-        module.fail_json(
-            msg="slurmctld does not answer: %s" % before["error"],
-            hint="`deepopsctl status` shows more; `deepopsctl deploy` starts what should run",
-        )
-    known = {node["name"]: node for node in before["nodes"]}
-    verdicts = slurm_draining.decide(wanted, given["nodes"], known, reason, given["refusals"])
-    names = [entry["name"] for entry in verdicts if entry["action"] == wanted]
-    after = before
-    if names and not module.check_mode:
-        refusal = update(names, wanted, reason, given["wait"])
-        if refusal:
-            module.fail_json(msg="scontrol could not %s %s: %s" % (wanted, ",".join(names), refusal))
-        after = slurm_asking.report(given["wait"])
+    wanted = module.params["state"]
+    reason = slurm_draining.our_reason(module.params["reason"])
+    decisions, names = decide_and_update(module, reason)
+    after = slurm_asking.report(module.params["wait"])
     detail = reason if wanted == "drain" else ""
     module.exit_json(
         changed=bool(names),
         changes=[{"kind": "node", "name": name, "action": wanted, "detail": detail} for name in names],
-        deepops={"drain": verdicts, "slurm": after},
+        deepops={"drain": decisions, "slurm": after},
     )
 
 

@@ -156,8 +156,8 @@ def release(names):
     return change(sorted(before & set(names)), "release")
 
 
-def hold(names, user):
-    """Reserve, and forget that the nodes were away: only then slurmctld takes them back when they register."""
+def not_foreign(names):
+    """The nodes as Slurm has them now; refuses one that a person took out, also in the middle of a trial."""
     nodes = known(look(), names)
     for name in names:
         if name not in nodes:
@@ -165,6 +165,12 @@ def hold(names, user):
         if is_foreign(nodes[name]):
             told = (nodes[name]["state"].lower(), nodes[name]["reason_user"], nodes[name]["reason"])
             raise RefusedError("%s was set %s by %s: %s" % ((name,) + told))
+    return nodes
+
+
+def hold(names, user):
+    """Reserve, and forget that the nodes were away: only then slurmctld takes them back when they register."""
+    nodes = not_foreign(names)
     changes = reserve(names, user)
     out = sorted(node["name"] for node in nodes.values() if is_out(node))
     if out:
@@ -178,7 +184,7 @@ def trial(names, user, timeout):
     changes = hold(names, user)
     deadline = time.monotonic() + timeout
     while True:
-        nodes = known(look(), names)
+        nodes = not_foreign(names)
         unfit = {name: node for name, node in nodes.items() if UNFIT.search(node["state"])}
         if not unfit:
             return changes

@@ -90,7 +90,7 @@ def check_daemon(seen, wanted):
         return False
     seen.version = slurmtext.config(output).get("Version", "")
     installed = node_packages.installed(["slurmd"]).get("slurmd", "")
-    replaced = slurm.runs_a_replaced_program(node_units.main_pid(UNIT))
+    replaced = node_units.runs_a_replaced_program(node_units.main_pid(UNIT))
     seen.found(slurm.version_sentence("slurmd", seen.version, installed, replaced), hint="%s there" % RESTART)
     if wanted["version"] and slurm.release(seen.version) > slurm.release(wanted["version"]):
         seen.found(

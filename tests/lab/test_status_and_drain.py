@@ -211,8 +211,9 @@ def test_what_others_took_out_of_service_is_theirs(cluster: LabCluster) -> None:
     cluster.root("ctl1", "scontrol update nodename=gpu01 state=drain reason='bad DIMM'")
     cluster.root("ctl1", "scontrol update nodename=gpu02 state=down reason='burnt'")
     try:
-        code, kept = node(cluster, "drain", "gpu01", "--reason", "ours")
-        assert (code, kept["nodes"][0]["action"], kept["nodes"][0]["reason"]) == (0, "kept", "bad DIMM")
+        code, kept = node(cluster, "drain", "gpu[01-02]", "--reason", "ours")
+        assert (code, by_name(kept, "action")) == (0, {"gpu01": "kept", "gpu02": "kept"})
+        assert by_name(kept, "reason") == {"gpu01": "bad DIMM", "gpu02": "burnt"}
 
         code, refused = node(cluster, "resume", "gpu[01-02]")
         assert code == 1

@@ -11,6 +11,7 @@ import pytest
 from tests import nodeside
 
 slurm = nodeside.load("slurm_convergence")
+units = nodeside.load("node_units")
 
 IDLE = "NodeName=gpu01 Arch=x86_64 Version=24.11.5 RealMemory=23622 State=IDLE ThreadsPerCore=1 AllocTRES= "
 DOWN = "NodeName=gpu02 State=DOWN+NOT_RESPONDING ThreadsPerCore=1 Reason=Not responding [slurm@2026-11-21T19:30:01] "
@@ -18,7 +19,8 @@ REBOOTED = "NodeName=gpu03 State=DOWN TmpDisk=0 Reason=Node unexpectedly reboote
 TAKEN_OUT = "NodeName=gpu04 State=DOWN TmpDisk=0 Reason=bad DIMM in slot 7 [root@2026-11-21T19:30:01] Comment=asked "
 INVALID = "NodeName=gpu05 State=IDLE+DRAIN+INVALID_REG Reason=gres/gpu count reported lower than configured (1 < 2) [slurm@2026-11-21T19:30:01] "  # noqa: E501 (as Slurm writes it)
 DRAINED = "NodeName=gpu06 State=IDLE+DRAIN Reason=bad fan [root@2026-11-21T19:30:01] "
-OUTPUT = "\n".join([IDLE, DOWN, REBOOTED, TAKEN_OUT, INVALID, DRAINED])
+BOTH = "NodeName=gpu07 State=DOWN+DRAIN Reason=Node unexpectedly rebooted [slurm@2026-11-21T19:30:01] "
+OUTPUT = "\n".join([IDLE, DOWN, REBOOTED, TAKEN_OUT, INVALID, DRAINED, BOTH])
 
 CREDENTIAL = """STATUS:          {}
 ENCODE_HOST:     ctl1 (10.89.7.10)
@@ -38,6 +40,8 @@ class TestNodes:
             ("gpu04", False, False),
             ("gpu05", True, False),
             ("gpu06", False, False),
+            # `state=resume` would end the drain as well
+            ("gpu07", True, False),
         ],
     )
     def test_slurms_own_reasons_count_and_peoples_do_not(self, name: str, bad: bool, rebooted: bool) -> None:
@@ -103,10 +107,10 @@ class TestVersions:
         shutil.copy("/bin/sleep", program)
         with subprocess.Popen([program, "600"]) as running:
             try:
-                before = slurm.runs_a_replaced_program(running.pid)
+                before = units.runs_a_replaced_program(running.pid)
                 shutil.copy("/bin/sleep", tmp_path / "new")
                 (tmp_path / "new").replace(program)
-                assert (before, slurm.runs_a_replaced_program(running.pid)) == (False, True)
+                assert (before, units.runs_a_replaced_program(running.pid)) == (False, True)
             finally:
                 running.kill()
 

@@ -40,6 +40,10 @@ def test_a_drain_of_somebody_else_is_kept() -> None:
     assert action("drain", "MIXED+DRAIN", "bad DIMM", "alice") == ("kept", "drained by alice since ?: bad DIMM")
 
 
+def test_a_node_that_somebody_set_down_keeps_their_reason() -> None:
+    assert action("drain", "DOWN", "burnt", "alice") == ("kept", "set down by alice since ?: burnt")
+
+
 def test_only_our_drains_are_resumed() -> None:
     assert action("resume", "IDLE+DRAIN", OURS, "root")[0] == "resume"
     assert action("resume", "MIXED+DRAIN", OURS, "root")[0] == "resume"
