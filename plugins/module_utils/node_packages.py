@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import subprocess
 import time
 
-from ansible.module_utils import node_failure
+from ansible.module_utils import node_failure, node_record, node_units
 
 ENVIRONMENT = {"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8", "APT_LISTCHANGES_FRONTEND": "none"}
 APT = [
@@ -27,6 +28,22 @@ LOCKED = re.compile(
 INTERRUPTED = "dpkg was interrupted"
 _REMOVED = re.compile(r"^(?:Remv|Purg) (\S+)", re.MULTILINE)
 _CANDIDATE = re.compile(r"^(\S+):\n  Installed: .*\n  Candidate: (?!\(none\))(\S+)$", re.MULTILINE)
+# What a cluster lives by. Debian's slurmctld cancels all jobs when it is removed; a purge deletes its state, that of
+# slurm-wlm-basic-plugins /etc/slurm.
+VITAL = re.compile(r"slurm(ctld|d|dbd|-client|-wlm.*|-smd.*)|munge|mariadb-server.*")
+VITAL_PATTERNS = ("slurmctld", "slurmd", "slurmdbd", "slurm-*", "munge", "mariadb-server*")
+DAEMONS = ("munge", "mariadb", "slurmdbd", "slurmctld", "slurmd")
+POLICY = "/usr/sbin/policy-rc.d"
+POLICY_HEADER = "#!/bin/sh\n# Written by deepopsctl while it installs packages\n"
+POLICY_TEXT = """\
+# Their scripts leave the daemons of the cluster alone; a deploy restarts them in its own order, those that have to.
+# Without effect once the process that installs has ended, however it ended.
+[ "$(cut -d ' ' -f 22 /proc/{pid}/stat 2>/dev/null)" = {start} ] || exit 104
+case ${{1%.service}} in
+{daemons}) exit 101 ;;
+esac
+exit 104
+"""
 
 
 class PackageError(node_failure.HintedError):
@@ -84,11 +101,11 @@ def in_upstream(names, upstream):
 
 def in_upstream_of(known, upstream):
     """The same from {name: [version]}: the newest revision of it."""
-    fitting = {name: [v for v in found if _upstream(v) == upstream] for name, found in known.items()}
+    fitting = {name: [v for v in found if upstream_of(v) == upstream] for name, found in known.items()}
     return {name: found[0] for name, found in fitting.items() if found}
 
 
-def _upstream(version):
+def upstream_of(version):
     """`580.95.05` of `1:580.95.05-0ubuntu1`."""
     return version.rpartition(":")[2].rpartition("-")[0]
 
@@ -183,10 +200,54 @@ def finish_interrupted_transaction():
         _run(["dpkg", "--configure", "--pending", "--force-confold"])
 
 
+def _refuse_removals(arguments):
+    """Raises PackageError where apt would remove what the cluster lives by, also as somebody else's conflict."""
+    if not installed(VITAL_PATTERNS):
+        return
+    lost = [
+        name for name in _REMOVED.findall(output(APT + ["--simulate"] + NO_CACHE + arguments)) if VITAL.fullmatch(name)
+    ]
+    if lost:
+        raise PackageError(
+            "apt would remove %s, which can cancel all jobs" % " ".join(lost),
+            "see `apt-get --simulate %s` on the node: another package conflicts with them" % " ".join(arguments),
+        )
+
+
+@contextlib.contextmanager
+def _daemons_left_alone():
+    """No package's script restarts a daemon of the cluster; what runs a replaced program is noted to be restarted."""
+    header = POLICY_HEADER.encode()
+    try:
+        with open(POLICY, "rb") as stream:
+            foreign = not stream.read().startswith(header)
+    except OSError:
+        foreign = False
+    if foreign:
+        # a site's own policy decides
+        yield
+        return
+    with open("/proc/self/stat") as stream:
+        start = stream.read().split()[21]
+    text = POLICY_TEXT.format(pid=os.getpid(), start=start, daemons="|".join(DAEMONS))
+    node_record.write_atomically(POLICY, header + text.encode(), 0o755)
+    try:
+        yield
+    finally:
+        os.unlink(POLICY)
+        for name in DAEMONS:
+            pid = node_units.main_pid(name + ".service")
+            if pid and node_units.runs_a_replaced_program(pid):
+                node_record.mark_pending(name + ".service", "another version of its package")
+
+
 def _apt(arguments, deadline):
     """Run apt-get, and wait for other package managers until the deadline: apt itself waits for one of its locks."""
     while True:
-        result = _run(APT + arguments)
+        if arguments[0] != "update":
+            _refuse_removals(arguments)
+        with _daemons_left_alone():
+            result = _run(APT + arguments)
         locked = result.returncode and LOCKED.search(result.stdout)
         if not locked or time.monotonic() > deadline:
             return result

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
-from tests.driven import wait_until
+from tests.driven import DEEPOPSCTL, PATIENCE_S, wait_until
 from tests.lab.faults import assert_heals, holds, running_job
 from tests.lab.harness import LabCluster
+from tests.localansible import ROOT
+from tests.nodeside import MODULE_UTILS
 
 # how long is waited for what will not come; what may come on a busy machine has its usual time
 HASTY = ("--full", "-e", "slurmd_converged_timeout=12")
@@ -209,3 +215,58 @@ def test_a_daemon_that_hangs_is_named_with_what_to_do_and_no_row_is_lost(battere
             assert f"`systemctl restart {daemon}` there (jobs go on)" in failure["hint"]
             assert "journalctl -u slurmctld -u slurmdbd" in failure["hint"]
         assert_heals(battered)
+
+
+# slurmctld's package as another version of itself, one that conflicts with it, and a file as 22.05 has it all the time:
+# with that, the package's script cancels all jobs when it is removed
+PACKAGES = """set -e; rm -rf /root/trial; mkdir -p /root/trial/rival/DEBIAN; cd /root/trial
+apt-get download -qq slurmctld; mv slurmctld_*.deb old.deb; dpkg-deb -R old.deb new
+sed -i 's/^Version: .*/&+trial/' new/DEBIAN/control; dpkg-deb -b new new.deb >/dev/null
+printf '%s\\n' 'Package: rival' 'Version: 1' 'Architecture: all' 'Maintainer: T <t@example.com>' 'Description: T' \\
+  'Conflicts: slurmctld' > rival/DEBIAN/control; dpkg-deb -b rival rival.deb >/dev/null
+echo 1 > /run/slurmctld.pid"""
+
+
+def install(cluster: LabCluster, package: str, version: str, archive: str) -> tuple[int, str]:
+    """Install a file of ctl1's as roles do; the exit code and what was said."""
+    task = {"packages": {package: version}, "archives": {package: f"/root/trial/{archive}"}}
+    words = ["-b", "-m", "node_owned", "-a", json.dumps({"component": "trial", "step": package, **task})]
+    done = subprocess.run(
+        [
+            Path(DEEPOPSCTL).with_name("ansible"),
+            "ctl1",
+            "-i",
+            "inventory/hosts.yml",
+            "--vault-password-file",
+            ".vault-password",
+            *words,
+        ],
+        cwd=cluster.directory,
+        env={**os.environ, "ANSIBLE_LIBRARY": f"{ROOT}/plugins/modules", "ANSIBLE_MODULE_UTILS": str(MODULE_UTILS)},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+    )
+    return done.returncode, done.stdout
+
+
+def test_packages_neither_remove_a_slurmctld_nor_restart_it_before_the_deploy_does(battered: LabCluster) -> None:
+    pid = "systemctl show -p MainPID --value slurmctld"
+    with running_job(battered, "gpu01") as job:
+        version = battered.root("ctl1", f"{PACKAGES}; dpkg-query -W -f '${{Version}}' slurmctld").splitlines()[-1]
+        before = battered.root("ctl1", pid)
+        try:
+            code, said = install(battered, "rival", "", "rival.deb")
+            assert code != 0
+            assert "apt would remove slurmctld, which can cancel all jobs" in said
+
+            assert install(battered, "slurmctld", f"{version}+trial", "new.deb")[0] == 0
+            assert battered.root("ctl1", pid) == before
+            assert not battered.holds("ctl1", "test -e /usr/sbin/policy-rc.d")
+
+            battered.deploy()
+            assert battered.root("ctl1", pid) != before
+        finally:
+            battered.root("ctl1", "cd /root/trial && rm -f /run/slurmctld.pid && dpkg -i old.deb")
+        assert battered.job_state(job) == "RUNNING"
+    assert_heals(battered)
