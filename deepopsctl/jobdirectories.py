@@ -126,13 +126,19 @@ def with_job_directories(settings: Mapping[str, object], given: JobDirectories |
     ours: dict[str, object] = {key: f"{PIECES}/{PROGRAMS[key]}" for key in given.programs}
     if given.method == "namespace":
         ours["JobContainerType"] = PLUGIN
-    # the step that holds a job's place on each node until its end: what sweeps up knows by it that the job lives
-    flags = _words(next((value for key, value in settings.items() if key.lower() == "prologflags"), ""))
+    replaced = {key.lower() for key in ours}
+    # what sweeps up knows by a job's own step that the job lives
+    return with_contain({**{key: value for key, value in settings.items() if key.lower() not in replaced}, **ours})
+
+
+def with_contain(settings: Mapping[str, object]) -> dict[str, object]:
+    """The settings with the step that holds a job's place on each node until its end (PrologFlags=Contain)."""
+    given = next((key for key in settings if key.lower() == "prologflags"), "PrologFlags")
+    flags = _words(settings.get(given, ""))
     if not {"contain", "x11"} & {flag.lower() for flag in flags}:
         flags.append("Contain")
-    ours["PrologFlags"] = ",".join(flags)
-    replaced = {key.lower() for key in ours}
-    return {**{key: value for key, value in settings.items() if key.lower() not in replaced}, **ours}
+    named = {"PrologFlags" if key == given else key: value for key, value in settings.items()}
+    return {**named, "PrologFlags": ",".join(flags)}
 
 
 def refused_in(extra: Mapping[str, object], given: JobDirectories | None) -> list[str]:
@@ -144,11 +150,16 @@ def refused_in(extra: Mapping[str, object], given: JobDirectories | None) -> lis
     for key, value in sorted(extra.items()):
         if key.lower() == "jobcontainertype" and value is not None:
             found.append(f"{key} is set by deepopsctl: it follows from job_directories in cluster.yml")
-        elif key.lower() == "prologflags" and "nohold" in (word.lower() for word in _words(value)):
-            found.append(f"{key}: NoHold does not go with job_directories, which need Contain")
         elif key.lower() in ours and (sentence := program_refusal(key, value, "job_directories")):
             found.append(sentence)
-    return found
+    return found + refused_flags(extra, "job_directories")
+
+
+def refused_flags(extra: Mapping[str, object], because_of: str) -> list[str]:
+    """Why a site's PrologFlags do not go with what needs Contain, `because_of`; slurmctld would not start."""
+    flags = [(key, _words(value)) for key, value in sorted(extra.items()) if key.lower() == "prologflags"]
+    clash = [key for key, words in flags if "nohold" in (word.lower() for word in words)]
+    return [f"{key}: NoHold does not go with {because_of}, which needs Contain" for key in clash]
 
 
 def program_refusal(key: str, value: object, because_of: str) -> str:

@@ -85,17 +85,19 @@ def slurm_gpu_types(node_sets):
     return slurmconf.gpu_types(slurmconf.parse_node_sets(node_sets))
 
 
-def slurm_settings(base, policy, extra, directories):
-    """deepopsctl's settings with those of cluster.yml's policy over them, the site's, and what job directories need."""
+def slurm_settings(base, policy, extra, directories, adopted=False):
+    """deepopsctl's settings, those of cluster.yml's policy, the site's, and what job directories and logins need."""
     merged = slurmconf.merge_settings(slurmconf.merge_settings(base, policy), extra)
     merged = slurmconf.with_configless(merged)
     merged = jobdirectories.with_job_directories(merged, jobdirectories.from_inventory(directories))
+    merged = jobdirectories.with_contain(merged) if adopted else merged
     return {key: slurmconf.format_value(value) for key, value in merged.items()}
 
 
-def slurm_refused_keys(extra, directories, monitored):
+def slurm_refused_keys(extra, directories, monitored, adopted=False):
     """Sentences for the keys of `slurm_config` that are not a site's to set."""
     found = slurmconf.owned_keys_in(extra, jobdirectories.from_inventory(directories))
+    found += jobdirectories.refused_flags(extra, "slurm_adopt_enabled") if adopted else []
     return list(dict.fromkeys([*found, *(jobprograms.refused_with_job_map(extra) if monitored else [])]))
 
 

@@ -155,7 +155,7 @@ class TestGate:
     def test_it_expects_the_steps_of_the_roles_that_a_node_gets(
         self, groups: tuple[str, ...], roles: tuple[str, ...]
     ) -> None:
-        everywhere = ("node_common",)
+        everywhere = ("node_common", "login_access")
 
         assert self.expected(*groups) == set().union(*(self.steps(role) for role in (*everywhere, *roles)))
 

@@ -1,0 +1,99 @@
+"""The text of the files that decide who may log in to a node by SSH, and how much of a login node a user may use."""
+
+from __future__ import annotations
+
+import re
+
+ACCOUNT, SESSION = "deepopsctl", "deepopsctl session"
+_NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.@+ \\-]*[A-Za-z0-9_.@+-])?\$?")
+# only whole blocks: a line of somebody else's is never lost to a marker that stands alone
+_OUR_ACCOUNT = re.compile(r"^# BEGIN %s\n(?:.*\n)*?# END %s(?:\n|\Z)" % (ACCOUNT, ACCOUNT), re.MULTILINE)
+_OUR_SESSION = re.compile(r"^# BEGIN %s: (.*)\n(?:.*\n)*?# END %s$" % (SESSION, SESSION), re.MULTILINE)
+_COMMON_SESSION = re.compile(r"[ \t]*(?:@include|session[ \t]+(?:include|substack))[ \t]+common-session[ \t]*(?:#.*)?")
+_SYSTEMD = re.compile(r"^(?!\s*#).*\bpam_systemd\.so", re.MULTILINE)
+_LIMIT = re.compile(r"(?:infinity|[0-9]+(?:\.[0-9]+)?[KMGT%]?)")
+# The file of the same name for one user's slice replaces the one for the slices of all users.
+LIMITS = "/etc/systemd/system/user-%s.slice.d/deepopsctl.conf"
+
+
+def refused_names(names):
+    """Those that PAM's files cannot carry."""
+    return [name for name in names if not _NAME.fullmatch(name)]
+
+
+def refused_limits(limits):
+    """Sentences for limits that systemd would not read."""
+    wrong = [key for key in sorted(limits) if not re.fullmatch("[A-Z][A-Za-z]+", key)]
+    found = ["%s is no property of a slice" % key for key in wrong]
+    values = [entry for entry in sorted(limits.items()) if entry[0] not in wrong and not _LIMIT.fullmatch(entry[1])]
+    found += ["%s: %s is no size, number, percentage or infinity" % entry for entry in values]
+    return ["slurm_login_limits: " + sentence for sentence in found]
+
+
+def unrestricted(text):
+    """/etc/pam.d/sshd without our lines, and with the line that they replaced."""
+    return _OUR_SESSION.sub(r"\1", _OUR_ACCOUNT.sub("", text))
+
+
+def restricted(text, users, groups, node_name):
+    """The same with our lines: users have a job here and stay in its cgroup, administrators pass by."""
+    lines = []
+    for line in unrestricted(text).split("\n"):
+        lines += _session(line, users, groups) if _COMMON_SESSION.fullmatch(line) else [line]
+    # First: `done` in common-account (an expired password) ends the account stack, ours would never be asked.
+    return "\n".join(_account(users, groups, node_name) + lines)
+
+
+def session_problem(text, noninteractive):
+    """Why users' sessions would leave their job's cgroup; '' where they do not. Both are file contents."""
+    hint = "pam_systemd moves a session out of its job's cgroup"
+    if noninteractive is None:
+        return "/etc/pam.d/common-session-noninteractive is missing: install libpam-runtime"
+    if _SYSTEMD.search(noninteractive):
+        return "/etc/pam.d/common-session-noninteractive names pam_systemd: %s" % hint
+    if _SYSTEMD.search(unrestricted(text)):
+        return "/etc/pam.d/sshd names pam_systemd itself: %s; common-session has it" % hint
+    return ""
+
+
+def _account(users, groups, node_name):
+    module = "account required pam_slurm_adopt.so action_adopt_failure=deny action_generic_failure=deny"
+    return [
+        "# BEGIN " + ACCOUNT,
+        "# Administrators first: for them nothing of Slurm is asked, so that they get in while it is down.",
+        *_administrators("account", users, groups, 1),
+        module + (" nodename=" + node_name if node_name else ""),
+        "# END " + ACCOUNT,
+    ]
+
+
+def _session(line, users, groups):
+    return [
+        "# BEGIN %s: %s" % (SESSION, line.strip()),
+        "# pam_systemd would move a user's session out of its job: only the first of the two is without it.",
+        *_administrators("session", users, groups, 2),
+        "session substack common-session-noninteractive",
+        "session [default=1] pam_permit.so",
+        "session substack common-session",
+        "# END " + SESSION,
+    ]
+
+
+def _administrators(kind, users, groups, skipped):
+    """Lines that let administrators skip so many of the lines that follow."""
+    tests = ["user in " + _words(users)] + (["user ingroup " + _words(groups)] if groups else [])
+    return [
+        "%s [success=%d default=ignore] pam_succeed_if.so quiet %s" % (kind, skipped + len(tests) - 1 - index, test)
+        for index, test in enumerate(tests)
+    ]
+
+
+def _words(names):
+    joined = ":".join(names)
+    return "[%s]" % joined if " " in joined else joined
+
+
+def limits(settings):
+    """The drop-in for users' slices."""
+    body = "".join("%s=%s\n" % entry for entry in sorted(settings.items()))
+    return "# Written by deepopsctl; the next deploy overwrites changes made here.\n[Slice]\n%s" % body

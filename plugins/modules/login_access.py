@@ -1,0 +1,185 @@
+#!/usr/bin/python
+"""Who may log in to a node by SSH, and how much of it each user may use."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: login_access
+short_description: Let users log in where they have a job, and limit what each uses of a login node
+description:
+  - With I(restricted), C(pam_slurm_adopt) refuses users without a job on the node, and moves the others into the cgroup
+    of their job. That is for sshd alone; other PAM services stay as they are. root, I(administrators) and members of
+    I(admin_groups) are let in before Slurm is asked.
+  - I(limits) are a systemd drop-in for the slice of every user, except root and the administrators.
+  - Without the one or the other, what an earlier call wrote is removed.
+options:
+  component: {description: Component this step belongs to., type: str, required: true}
+  step: {description: Name of the step., type: str, required: true}
+  digest: {description: Hash of the desired state; empty keeps no record., type: str, default: ""}
+  restricted: {description: Whether users need a job here., type: bool, default: false}
+  administrators: {description: Users without restrictions or limits., type: list, elements: str, default: []}
+  admin_groups: {description: The same for groups., type: list, elements: str, default: []}
+  node_name: {description: NodeName in slurm.conf where it is not the hostname., type: str, default: ""}
+  limits: {description: "Properties of systemd.resource-control(5), by name.", type: dict, default: {}}
+author: deepopsctl
+"""
+
+EXAMPLES = r"""
+- name: Restrict SSH logins to users with a job
+  login_access:
+    component: slurm
+    step: login_access
+    digest: "{{ deepops_digest }}"
+    restricted: true
+    administrators: [ubuntu]
+    admin_groups: [sudo]
+"""
+
+RETURN = r"""
+actions: {description: What was done, a sentence each., type: list, elements: str, returned: always}
+changes: {description: The same as data., type: list, elements: dict, returned: always}
+"""
+
+import glob
+import grp
+import os
+import pwd
+import subprocess
+
+from ansible.module_utils import (
+    login_files,
+    node_failure,
+    node_files,
+    node_packages,
+    node_record,
+    node_step,
+    node_step_units,
+)
+from ansible.module_utils.basic import AnsibleModule
+
+SSHD = "/etc/pam.d/sshd"
+NONINTERACTIVE = "/etc/pam.d/common-session-noninteractive"
+PACKAGES = ("libpam-slurm-adopt", "slurmd")
+# where PAM looks for its modules on Debian, 12's package among them
+PAM_MODULE = ("/usr/lib/*/security/pam_slurm_adopt.so", "/lib/security/pam_slurm_adopt.so")
+
+
+def text_of(path):
+    content = node_files.read(path)
+    return None if content is None else content.decode("utf-8", "surrogateescape")
+
+
+def check_module(step):
+    """The module is there, and of the release of the Slurm whose steps it talks to."""
+    found = node_packages.installed(PACKAGES)
+    adopt, slurmd = (node_packages.upstream_of(found.get(name, "")) for name in PACKAGES)
+    if not step.dry and not any(glob.glob(pattern) for pattern in PAM_MODULE):
+        step.fail("pam_slurm_adopt.so is missing", "install libpam-slurm-adopt, or set slurm_adopt_enabled: false")
+    if adopt and slurmd and adopt != slurmd:
+        step.fail(
+            "libpam-slurm-adopt is of Slurm %s and slurmd of %s: users could not log in" % (adopt, slurmd),
+            "apt-get install libpam-slurm-adopt=%s" % found["slurmd"],
+        )
+    step.record["packages"] = found
+
+
+def check_sshd(step):
+    """Warn where sshd does not ask PAM."""
+    try:
+        shown = subprocess.run(
+            ["sshd", "-T"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, universal_newlines=True, check=False
+        ).stdout
+    except OSError:
+        return
+    if "usepam no" in shown.splitlines():
+        step.module.warn("sshd has `UsePAM no`: users log in without a job; set `UsePAM yes` in /etc/ssh/sshd_config")
+
+
+def ensure_pam(step, params, users):
+    text = text_of(SSHD)
+    if text is None:
+        if params["restricted"] and not step.dry:
+            step.fail("%s is missing: users without a job cannot be kept out" % SSHD, "install openssh-server")
+        return
+    wanted = login_files.unrestricted(text)
+    if wanted == text and not params["restricted"]:
+        return
+    if params["restricted"]:
+        check_module(step)
+        check_sshd(step)
+        problem = login_files.session_problem(text, text_of(NONINTERACTIVE))
+        if problem:
+            step.fail(problem, "correct that file, or set slurm_adopt_enabled: false")
+        wanted = login_files.restricted(text, users, params["admin_groups"], params["node_name"])
+    write(step, SSHD, wanted)
+
+
+def ensure_limits(step, params, users):
+    unlimited = {str(uid) for uid in uids(users, params["admin_groups"])} if params["limits"] else set()
+    wanted = {"": login_files.limits(params["limits"])} if params["limits"] else {}
+    wanted.update({uid: login_files.limits({}) for uid in unlimited})
+    paths = {login_files.LIMITS % uid: text for uid, text in wanted.items()}
+    changed = [path for path, text in sorted(paths.items()) if write(step, path, text)]
+    for path in sorted(set(glob.glob(login_files.LIMITS % "*")) - set(paths)):
+        node_step.ensure_absent(step, path)
+        changed.append(path)
+    if changed and not step.dry:
+        node_step_units.run_systemctl(step, ["daemon-reload"], "")
+
+
+def write(step, path, text):
+    mode = "%04o" % (os.stat(path).st_mode & 0o7777) if path == SSHD else "0644"
+    item = {"path": path, "content": text, "block": None, "secret_base64": None, "validate": [], "mode": mode}
+    return node_step.ensure_file(step, dict(item, owner="root", group="root"), [])
+
+
+def uids(users, groups):
+    """Ids of the users, and of the members of the groups, that this node knows."""
+    names = list(users)
+    for group in groups:
+        try:
+            names += grp.getgrnam(group).gr_mem
+        except KeyError:
+            continue
+    found = set()
+    for name in names:
+        try:
+            found.add(pwd.getpwnam(name).pw_uid)
+        except KeyError:
+            continue
+    return found
+
+
+def main():
+    module = AnsibleModule(
+        argument_spec={
+            **node_record.STEP,
+            "restricted": {"type": "bool", "default": False},
+            "administrators": {"type": "list", "elements": "str", "default": []},
+            "admin_groups": {"type": "list", "elements": "str", "default": []},
+            "node_name": {"default": ""},
+            "limits": {"type": "dict", "default": {}},
+        },
+        supports_check_mode=True,
+    )
+    params = module.params
+    params["limits"] = {key: str(value) for key, value in params["limits"].items() if value not in (None, "")}
+    # whoever this very call came as gets in again, whatever the inventory calls them
+    users = list(dict.fromkeys(["root", *params["administrators"], *filter(None, [os.environ.get("SUDO_USER")])]))
+    os.umask(0o022)
+    step = node_step.Step(module)
+    refused = login_files.refused_limits(params["limits"])
+    refused += ["%s is no name of a user or group" % name for name in login_files.refused_names(users)]
+    refused += ["%s is no name of a user or group" % name for name in login_files.refused_names(params["admin_groups"])]
+    if refused:
+        step.fail("; ".join(refused), "correct it in settings.yml; nothing was touched")
+    with node_failure.told(step.fail):
+        ensure_pam(step, params, users)
+        ensure_limits(step, params, users)
+        if not step.dry:
+            node_record.save(params["component"], params["step"], params["digest"], step.record)
+    module.exit_json(**step.noted.result(actions=step.actions))
+
+
+if __name__ == "__main__":
+    main()
