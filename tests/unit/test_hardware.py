@@ -136,6 +136,8 @@ class TestDamage:
         ("text", "where", "message"),
         [
             ("nodes:\n  - {names: [\n", "hardware.yml:3", "no valid YAML"),
+            # as a merge of two branches may leave it
+            ("nodes: []\nnodes: []\n", "hardware.yml:2", "the key nodes is given twice"),
             ("- a list\n", "hardware.yml", "needs `nodes:` with a list"),
             ("nodes: gpu01\n", "hardware.yml", "needs `nodes:` with a list"),
             (

@@ -155,6 +155,12 @@ class TestValues:
         with pytest.raises(InputError, match=r"host_vars/gpu01\.yml:1"):
             require_settings(directory, content_dir())
 
+    def test_hardware_yml_is_looked_at_with_them(self, directory: ClusterDir) -> None:
+        directory.hardware.write_text("nodes: many\n")
+
+        with pytest.raises(InputError, match=r"hardware\.yml"):
+            require_settings(directory, content_dir())
+
     def test_every_setting_of_the_reference_has_a_type(self) -> None:
         assert documented() <= set(setting_types(content_dir()))
 
