@@ -112,7 +112,7 @@ def load_hardware(path: Path) -> dict[str, NodeHardware]:
         raise InputError.single(f"{where}{line}", "is no valid YAML", _restore_hint(path)) from error
     if twice is not None:
         place = f"{where}:{twice.start_mark.line + 1}"
-        raise InputError.single(place, f"the key {twice.value} is given twice", "keep one of them")
+        raise InputError.single(place, f"the key {twice.value} is given twice", _restore_hint(path))
     if not isinstance(document, dict) or not isinstance(document.get("nodes", []), list):
         raise InputError.single(where, "is no hardware store: it needs `nodes:` with a list", _restore_hint(path))
     found: dict[str, NodeHardware] = {}

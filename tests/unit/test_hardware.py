@@ -168,7 +168,7 @@ class TestDamage:
                 "nodes[0]: cgroup is one of v1, v2, none, not v3",
             ),
         ],
-        ids=["yaml", "list", "text", "field", "names", "entry", "range", "word", "zero", "cgroup"],
+        ids=["yaml", "twice", "list", "text", "field", "names", "entry", "range", "word", "zero", "cgroup"],
     )
     def test_a_damaged_file_is_refused_with_place_and_way_out(
         self, tmp_path: Path, text: str, where: str, message: str
