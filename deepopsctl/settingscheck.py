@@ -16,7 +16,7 @@ from deepopsctl.hardware import load_hardware
 from deepopsctl.nodelist import shorten
 from deepopsctl.secrets import is_encrypted
 from deepopsctl.settingtypes import SettingType
-from deepopsctl.yamltext import given_twice
+from deepopsctl.yamltext import given_twice, is_endless
 
 # what Ansible takes for variables; `.bak`, `~` and the like it leaves alone
 _SUFFIXES = frozenset({"", ".yml", ".yaml", ".json"})
@@ -134,6 +134,8 @@ def variables(text: str, where: str) -> yaml.Node | Problem | None:
         return Problem(place, f"no valid YAML: {error.problem or error.context}", hint)
     except yaml.YAMLError as error:
         return Problem(where, f"no valid YAML: {' '.join(str(error).split())}", "take out what is no text")
+    if root is not None and is_endless(root):
+        return Problem(where, "its anchors (&name, *name) stand for too many values", "write the values out")
     if root is None or isinstance(root, yaml.MappingNode) or (isinstance(root, yaml.ScalarNode) and not root.value):
         return root
     return Problem(where, "holds no variables", "it needs lines of `name: value`")

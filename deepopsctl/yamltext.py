@@ -155,3 +155,22 @@ def given_twice(root: yaml.Node | None) -> Iterator[yaml.ScalarNode]:
                     yield key
                 seen.add((key.tag, key.value))
             todo.append(value)
+
+
+def is_endless(root: yaml.Node, most: int = 1_000_000) -> bool:
+    """Whether anchors within anchors make more values of it than anybody writes."""
+    sizes: dict[int, int] = {}
+
+    def size(node: yaml.Node) -> int:
+        if isinstance(node, yaml.ScalarNode) or id(node) in sizes:
+            return sizes.get(id(node), 1)
+        # until it is known: who comes back here goes round in circles
+        sizes[id(node)] = most + 1
+        items = node.value if isinstance(node, yaml.SequenceNode) else [item for pair in node.value for item in pair]
+        sizes[id(node)] = min(1 + sum(map(size, items)), most + 1)
+        return sizes[id(node)]
+
+    try:
+        return size(root) > most
+    except RecursionError:
+        return True
