@@ -92,8 +92,8 @@ async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, w
 
 
 def _common_name(writer: asyncio.StreamWriter) -> str:
-    subject = writer.get_extra_info("peercert")["subject"]
-    return next(str(value) for part in subject for key, value in part if key == "commonName")
+    subject = (writer.get_extra_info("peercert") or {}).get("subject", ())
+    return next((str(value) for part in subject for key, value in part if key == "commonName"), "")
 
 
 def _keep_alive(connection: socket.socket) -> None:

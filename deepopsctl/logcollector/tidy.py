@@ -16,14 +16,21 @@ _SIGNATURE = b"LPKSHHRH"
 _HEADER = struct.Struct("<8s64x16s80xQ8xQ")
 # when the last files were closed for their age
 STAMP = ".closed"
+# up to when journals have aged
+PRESENT = ".present"
+# By how much they age from one run to the next, at most; runs are five minutes apart. A clock that jumps ahead by years
+# makes nothing old, and after weeks without a run it takes a third of that time until all that is due is gone.
+PACE_S = 900.0
 STORE = "deepops-logs-store.service"
 Systemctl = Callable[[str, str], None]
 
 
 def tidy(folder: str, bounds: Bounds, now: float, systemctl: Systemctl) -> List[str]:
     """Bring a folder within its bounds; returns what was done, a sentence each."""
-    done = _remove(too_old(_journals(folder), bounds, now), "is older than is kept")
-    closing = to_close(_journals(folder), bounds, now) if _is_due(folder, now) else []
+    present = _present(folder, now)
+    done = _warn(now, present)
+    done += _remove(too_old(_journals(folder), bounds, present), "is older than is kept")
+    closing = to_close(_journals(folder), bounds, present) if _is_due(folder, now) else []
     room = min(bounds.most_bytes, _room(folder))
     gone, ended = too_much(_journals(folder), room)
     done += _remove(gone, "made room")
@@ -31,8 +38,30 @@ def tidy(folder: str, bounds: Bounds, now: float, systemctl: Systemctl) -> List[
         done += _close([*closing, *(each for each in ended if each not in closing)], systemctl)
         done += _remove(too_much(_journals(folder), room)[0], "made room")
     if closing:
-        _stamp(folder, now)
+        _stamp(os.path.join(folder, STAMP), now)
     return done
+
+
+def _present(folder: str, now: float) -> float:
+    """The time by which journals age: now, unless that is further on than can be since the last run."""
+    path = os.path.join(folder, PRESENT)
+    try:
+        latest = os.stat(path).st_mtime + PACE_S
+    except FileNotFoundError:
+        latest = max((each.last + DAY_S for each in _journals(folder)), default=now)
+    present = min(now, latest)
+    _stamp(path, present)
+    return present
+
+
+def _warn(now: float, present: float) -> List[str]:
+    # once an hour
+    if now - present < 2 * DAY_S or now % 3600 >= PACE_S / 3:
+        return []
+    days = (now - present) / DAY_S
+    return [
+        "the clock is {:.0f} days ahead of the last runs: journals age slowly until that is made up for".format(days)
+    ]
 
 
 def systemctl(verb: str, unit: str) -> None:
@@ -110,12 +139,12 @@ def _room(folder: str) -> int:
 def _is_due(folder: str, now: float) -> bool:
     # a node whose clock is wrong would have its file closed each time
     try:
-        return os.stat(os.path.join(folder, STAMP)).st_mtime < now - DAY_S
+        # a stamp from the future is of a clock that was wrong
+        return abs(now - os.stat(os.path.join(folder, STAMP)).st_mtime) > DAY_S
     except FileNotFoundError:
         return True
 
 
-def _stamp(folder: str, now: float) -> None:
-    path = os.path.join(folder, STAMP)
+def _stamp(path: str, when: float) -> None:
     with open(path, "w", encoding="ascii"):
-        os.utime(path, (now, now))
+        os.utime(path, (when, when))

@@ -8,7 +8,7 @@ from deepopsctl.monitoring.identity import AUTHORITY, CERTIFICATE, KEY, identity
 from deepopsctl.monitoring.listening import at
 from deepopsctl.monitoring.needs import File, Machine, Needs, Unit, together
 from deepopsctl.monitoring.programs import program_files
-from deepopsctl.monitoring.sandbox import confined
+from deepopsctl.monitoring.sandbox import WITHOUT_KEPT_RIGHTS, confined
 from deepopsctl.ours import HEADER
 
 PACKAGE = "systemd-journal-remote"
@@ -19,6 +19,9 @@ UPLOAD = "systemd-journal-upload.service"
 STORE_PORT = 19531
 # whose journals are taken; the door sees for itself when a deploy has written another
 MEMBERS = "/etc/deepopsctl/logs-members"
+# Of the package. A unit with a dynamic user never starts where systemd may mount nothing: in containers without
+# CAP_SYS_ADMIN. Which of its folders another unit of this user may not see is said there.
+_STATIC_USER = "systemd-journal-remote"
 _UNITS = "/etc/systemd/system"
 _UPLOAD_FOLDER, _DOOR_FOLDER = "deepops-logs-upload", "deepops-logs"
 _UPLOAD_CONF = "/etc/systemd/journal-upload.conf.d/deepopsctl.conf"
@@ -53,6 +56,10 @@ def _sends(machine: Machine) -> Needs:
         "StartLimitIntervalSec=0",
         "",
         "[Service]",
+        # What was in the package's folder for its dynamic user is moved by systemd.
+        "DynamicUser=no",
+        f"User={_STATIC_USER}",
+        WITHOUT_KEPT_RIGHTS,
         *_with_key(_UPLOAD_FOLDER),
         f"ExecStartPre={_BEGIN}",
         "Restart=always",
@@ -137,7 +144,7 @@ def _door() -> File:
         f"ExecStart={PROGRAM} door --certificate={CERTIFICATE} --key=/run/{_DOOR_FOLDER}/key --authority={AUTHORITY}"
         f" --members={MEMBERS} --store={STORE_PORT}",
         *_with_key(_DOOR_FOLDER),
-        "DynamicUser=yes",
+        f"User={_STATIC_USER}",
         "Restart=always",
         "RestartSec=5",
         *confined(PrivateNetwork="yes"),
@@ -158,7 +165,8 @@ def _store() -> File:
         "[Service]",
         f"ExecStart=/usr/lib/systemd/systemd-journal-remote --listen-http=127.0.0.1:{STORE_PORT} --split-mode=host"
         f" --output={FOLDER}/",
-        "User=systemd-journal-remote",
+        f"User={_STATIC_USER}",
+        f"InaccessiblePaths=-/run/{_UPLOAD_FOLDER} -/run/{_DOOR_FOLDER}",
         # who may read this machine's journal may read the others'
         "Group=systemd-journal",
         "LogsDirectory=journal/remote",

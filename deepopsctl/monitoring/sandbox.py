@@ -8,6 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+# Since 255 systemd keeps CAP_SYS_ADMIN until the filters of system calls are in force, also for a unit that is not
+# root's, and can't start it where there is no CAP_SYS_ADMIN (containers): unless the unit may not change its
+# capabilities anyway. None of ours does.
+WITHOUT_KEPT_RIGHTS = "SystemCallFilter=~capset"
 # as systemd has it by itself
 OPEN = None
 # what Slurm's commands talk over: munge's socket, the daemons, and the kernel about this machine's own addresses
@@ -55,4 +59,5 @@ def confined_with_full_view(**but: str | None) -> tuple[str, ...]:
 
 
 def _lines(switches: Mapping[str, str | None]) -> tuple[str, ...]:
-    return tuple(f"{name}={value}" for name, value in switches.items() if value is not None)
+    lines = (f"{name}={value}" for name, value in switches.items() if value is not None)
+    return (*lines, *((WITHOUT_KEPT_RIGHTS,) if switches["SystemCallFilter"] else ()))

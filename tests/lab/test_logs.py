@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import json
+import subprocess
 
 import pytest
 
+from deepopsctl.monitoring import validity
+from deepopsctl.monitoring.pki import Authority, new_authority
 from tests.driven import wait_until
+from tests.lab.handmade import put
 from tests.lab.monitored import MonitoredCluster
 
 COLLECTED = "journalctl -D /var/log/journal/remote -q --no-pager -o cat"
 AT_THE_DOOR = "deepops-logs.socket deepops-logs.service"
-# says what an HTTP server answers, or that it was not let in; the arguments are the certificate and the key
+# says what an HTTP server answers, or with which words of TLS it was not let in; the arguments are certificate and key
 KNOCK = """
 import socket, ssl, sys
 tls = ssl.create_default_context(cafile="/etc/deepopsctl/pki/authority.crt")
 if len(sys.argv) > 2:
     tls.load_cert_chain(*sys.argv[2:])
 try:
-    stream = tls.wrap_socket(socket.create_connection((sys.argv[1], 19532)), server_hostname=sys.argv[1])
+    stream = tls.wrap_socket(socket.create_connection((sys.argv[1], 19532), 30), server_hostname=sys.argv[1])
     stream.sendall(b"GET / HTTP/1.1\\r\\nHost: x\\r\\nConnection: close\\r\\n\\r\\n")
     print(stream.recv(12).decode() or "closed")
-except OSError as error:
-    print("refused", error)
+except ssl.SSLError as error:
+    print(error)
 """
 
 
@@ -67,13 +71,69 @@ def test_slurms_own_messages_are_among_them(monitored: MonitoredCluster) -> None
     wait_until("slurmctld's message is on the log host", lambda: monitored.holds("ctl1", said))
 
 
-@pytest.mark.parametrize("known", [False, True], ids=["without", "with"])
-def test_nobody_hands_in_logs_without_a_certificate_of_the_cluster(monitored: MonitoredCluster, known: bool) -> None:
-    identity = "/etc/deepopsctl/pki/node.crt /etc/deepopsctl/pki/node.key" if known else ""
+def knock(cluster: MonitoredCluster, identity: str) -> str:
+    """What comes back through the door to who has these files of a certificate and a key."""
+    return cluster.root("gpu01", f"python3 -c '{KNOCK}' {cluster.address('ctl1')} {identity}")
 
-    answer = monitored.root("gpu01", f"python3 -c '{KNOCK}' {monitored.address('ctl1')} {identity}")
 
-    assert answer.startswith("HTTP/1.1") if known else answer.startswith(("refused", "closed"))
+@pytest.mark.parametrize(
+    ("who", "reason"), [("nobody", "peer did not return a certificate"), ("stranger", "certificate verify failed")]
+)
+def test_nobody_hands_in_logs_without_a_certificate_of_the_cluster(
+    monitored: MonitoredCluster, who: str, reason: str
+) -> None:
+    stranger = Authority(new_authority(validity.today())).identify("gpu01", [], validity.today())
+    for ending, content in (("crt", stranger.certificate), ("key", stranger.key)):
+        put(monitored, "gpu01", f"/run/stranger.{ending}", content.encode())
+    refusals = f"journalctl -u deepops-logs -o cat --no-pager | grep -c '{reason}' || true"
+    before = int(monitored.root("ctl1", refusals))
+
+    said = knock(monitored, "" if who == "nobody" else "/run/stranger.crt /run/stranger.key")
+
+    assert "HTTP" not in said
+    wait_until("the door says why", lambda: int(monitored.root("ctl1", refusals)) == before + 1)
+
+
+def test_a_node_hands_in_logs_by_its_certificate(monitored: MonitoredCluster) -> None:
+    assert knock(monitored, "/etc/deepopsctl/pki/node.crt /etc/deepopsctl/pki/node.key").startswith("HTTP/1.1")
+
+
+# of a lab's container: what makes it that node, and what it may do beyond podman's own
+OF_THE_LAB = ("--name", "--hostname", "--ip", "--mac", "--label", "--volume", "--device", "--cap-add", "--security-opt")
+SENDS = "/etc/deepopsctl/pki /etc/systemd/journal-upload.conf.d /etc/systemd/system/systemd-journal-upload.service.d"
+
+
+@pytest.mark.thorough
+def test_a_node_without_the_capability_to_mount_sends_its_journal_too(monitored: MonitoredCluster) -> None:
+    """A container as people make it: systemd gives its units no mounts of their own there."""
+    form = "{{json .Config.CreateCommand}}"
+    made: list[str] = json.loads(podman("inspect", "--format", form, f"{monitored.name}-gpu01"))
+    name = f"{monitored.name}-plain"
+    options = [word for word in made[made.index("run") + 1 :] if not word.startswith(OF_THE_LAB)]
+    try:
+        podman(*made[1 : made.index("run") + 1], f"--name={name}", *options)
+        install = "apt-get -qq update && apt-get -qq install --yes --no-install-recommends systemd-journal-remote"
+        inside = ("podman", "exec", "-i", name, "sh", "-c")
+        wait_until(
+            "systemd is up", lambda: subprocess.run([*inside, "systemctl is-system-running --wait"]).returncode < 2
+        )
+        subprocess.run([*inside, f"export DEBIAN_FRONTEND=noninteractive; {install}"], check=True, capture_output=True)
+        files = subprocess.run(
+            ["podman", "exec", f"{monitored.name}-gpu01", "tar", "c", *SENDS.split()], capture_output=True
+        )
+        subprocess.run([*inside, "tar x -C /"], input=files.stdout, check=True)
+
+        subprocess.run(
+            [*inside, "systemctl daemon-reload; systemctl start systemd-journal-upload; logger -t plain hello"]
+        )
+
+        wait_for_lines(monitored, "-t plain", {"hello"})
+    finally:
+        subprocess.run(["podman", "rm", "--force", name], capture_output=True)
+
+
+def podman(*arguments: str) -> str:
+    return subprocess.run(["podman", *arguments], capture_output=True, text=True, check=True).stdout
 
 
 def test_behind_the_door_is_a_network_that_nobody_else_on_the_log_host_is_in(monitored: MonitoredCluster) -> None:
@@ -109,6 +169,23 @@ def test_what_is_collected_stays_within_its_bounds_and_the_next_line_comes_all_t
     for name in ("ctl1", "gpu01"):
         monitored.root(name, f"logger -t bounded after {name}; systemctl restart systemd-journal-upload")
     wait_for_lines(monitored, "-t bounded", {"after ctl1", "after gpu01"})
+
+
+def test_a_clock_that_jumps_ahead_by_years_removes_nothing(monitored: MonitoredCluster) -> None:
+    monitored.root("gpu01", "logger -t kept before the jump")
+    wait_for_lines(monitored, "-t kept", {"before the jump"})
+    program = (
+        "import sys, time; real = time.time; time.time = lambda: real() + 3650 * 86400; "
+        "sys.path.insert(0, '/usr/local/lib/deepopsctl'); from logcollector.cli import main; "
+        "sys.exit(main(['tidy', '--days', '30', '--gigabytes', '20']))"
+    )
+
+    for _ in range(2):
+        done = monitored.root("ctl1", f'python3 -Bc "{program}"')
+        assert "removed" not in done
+        assert "closed" not in done
+
+    wait_for_lines(monitored, "-t kept", {"before the jump"})
 
 
 def test_until_when_certificates_are_good_is_known(monitored: MonitoredCluster) -> None:

@@ -10,6 +10,7 @@ import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from threading import Thread
 
@@ -26,6 +27,7 @@ NOW = 1_800_000_000.0
 MONTH = Bounds(30 * DAY_S, 1000)
 AUTHORITY = Authority(new_authority(validity.today()))
 GPU01 = AUTHORITY.identify("gpu01", [], validity.today())
+EXPIRED = AUTHORITY.identify("gpu01", [], validity.today() - timedelta(days=800))
 STRANGER = Authority(new_authority(validity.today())).identify("gpu01", [], validity.today())
 
 
@@ -126,12 +128,53 @@ def test_a_node_whose_clock_is_wrong_has_its_file_closed_once_a_day_and_not_each
     assert systemd.told.count("stop deepops-logs-store.service") == 1
 
 
+def test_a_clock_that_jumps_ahead_empties_nothing(tmp_path: Path) -> None:
+    """What comes after the jump has its date from it: the newest entry says nothing of the clock."""
+    bounds = Bounds(30 * DAY_S, 10**12)
+    closed = make(tmp_path, "remote-127.16.0.1@1-2-3.journal", header(int((NOW - 9 * DAY_S) * 1e6)), age_days=2)
+    written = make(tmp_path, "remote-127.16.0.1.journal", header(int(NOW * 1e6)))
+    tidy.tidy(str(tmp_path), bounds, NOW, Systemd())
+
+    for run in range(300):
+        wrong = NOW + 3650 * DAY_S + run * 300
+        os.utime(written, (wrong, wrong))
+        done = tidy.tidy(str(tmp_path), bounds, wrong, Systemd())
+        assert not [line for line in done if line.startswith(("removed", "closed"))]
+
+    assert closed.exists()
+    assert written.exists()
+
+
+def test_a_clock_that_is_wrong_at_the_first_run_empties_nothing(tmp_path: Path) -> None:
+    closed = make(tmp_path, "remote-127.16.0.1@1-2-3.journal", header(int((NOW - 9 * DAY_S) * 1e6)), age_days=2)
+
+    (said,) = tidy.tidy(str(tmp_path), Bounds(30 * DAY_S, 10**12), (NOW + 3650 * DAY_S) // 3600 * 3600, Systemd())
+
+    assert closed.exists()
+    assert "the clock is 3651 days ahead" in said
+
+
+def test_after_a_clock_that_was_wrong_journals_age_again(tmp_path: Path) -> None:
+    bounds = Bounds(30 * DAY_S, 10**12)
+    old = make(tmp_path, "remote-127.16.0.1@1-2-3.journal", header(1), age_days=29)
+    make(tmp_path, "remote-127.16.0.2.journal", header(int((NOW - 9 * DAY_S) * 1e6)))
+    tidy.tidy(str(tmp_path), bounds, NOW, Systemd())
+    tidy.tidy(str(tmp_path), bounds, NOW + 3650 * DAY_S, Systemd())
+
+    for run in range(2 * 288):
+        tidy.tidy(str(tmp_path), bounds, NOW + run * 300, Systemd())
+
+    assert not old.exists()
+    assert list(tmp_path.glob("remote-127.16.0.2@*"))
+
+
 def test_what_is_no_journal_is_closed_under_the_name_for_damaged_ones(tmp_path: Path) -> None:
     make(tmp_path, "remote-127.16.0.1.journal", b"damaged", age_days=20)
+    make(tmp_path, "remote-127.16.0.2.journal", header(int(NOW * 1e6)))
 
     tidy.tidy(str(tmp_path), Bounds(30 * DAY_S, 10**12), NOW, Systemd())
 
-    (closed,) = tmp_path.glob("remote-*")
+    (closed,) = tmp_path.glob("remote-127.16.0.1*")
     assert closed.name.startswith("remote-127.16.0.1@")
     assert closed.name.endswith(".journal~")
 
@@ -208,18 +251,18 @@ def opened_door(tmp_path: Path) -> Iterator[tuple[int, list[str]]]:
 
 
 def said(port: int, identity: Identity | None, tmp_path: Path) -> bytes:
-    """What comes back through the door."""
+    """What comes back through the door; b"" from one that closes it. One that does neither is an error of the test."""
     tls = ssl.create_default_context(cadata=AUTHORITY.certificate)
     if identity:
         both = tmp_path / "both.pem"
         both.write_text(identity.key + identity.certificate, encoding="utf-8")
         tls.load_cert_chain(both)
-    with socket.create_connection(("127.0.0.1", port)) as plain:
+    with socket.create_connection(("127.0.0.1", port), timeout=30) as plain:
         try:
             with tls.wrap_socket(plain, server_hostname="127.0.0.1") as stream:
                 stream.sendall(b"hello\n")
                 return stream.recv(100)
-        except OSError:
+        except (ssl.SSLError, ConnectionError):
             return b""
 
 
@@ -229,7 +272,7 @@ def test_a_node_with_a_certificate_is_let_in_under_its_own_address(tmp_path: Pat
     assert heard == [address_of("gpu01")]
 
 
-@pytest.mark.parametrize("identity", [None, STRANGER], ids=["none", "of another cluster"])
+@pytest.mark.parametrize("identity", [None, STRANGER, EXPIRED], ids=["none", "of another cluster", "of last year"])
 def test_whoever_has_no_certificate_of_the_cluster_stays_outside(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], identity: Identity | None
 ) -> None:

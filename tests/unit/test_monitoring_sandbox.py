@@ -9,7 +9,7 @@ import pytest
 from deepopsctl.gpuexporter import Exporter
 from deepopsctl.monitoring.needs import Machine
 from deepopsctl.monitoring.nodeplan import plan_node
-from deepopsctl.monitoring.sandbox import OPEN, SLURMS_FAMILIES, confined, confined_with_full_view
+from deepopsctl.monitoring.sandbox import OPEN, SLURMS_FAMILIES, WITHOUT_KEPT_RIGHTS, confined, confined_with_full_view
 
 CTL1 = Machine(
     "ctl1",
@@ -79,4 +79,16 @@ def test_a_difference_is_one_line_and_an_open_switch_is_none() -> None:
     assert f"RestrictAddressFamilies={SLURMS_FAMILIES}" in lines
     assert "ReadWritePaths=/x" in lines
     assert not [line for line in lines if line.startswith("PrivateDevices")]
-    assert len(lines) == len({line.partition("=")[0] for line in lines})
+    names = [line.partition("=")[0] for line in lines if line != WITHOUT_KEPT_RIGHTS]
+    assert len(names) == len(set(names))
+
+
+def test_units_of_other_users_start_where_systemd_has_no_capability_to_spare() -> None:
+    """In a container with podman's capabilities: no dynamic user, and no filters that CAP_SYS_ADMIN is kept for."""
+    machine = replace(CTL1, gpus=("nvidia0",))
+    units = [file for file in plan_node(machine).files if file.path.startswith("/etc/systemd/system/")]
+
+    assert not [file.path for file in units if "DynamicUser=yes" in file.content]
+    others = [file for file in units if "\nUser=" in file.content]
+    assert len(others) == 4
+    assert not [file.path for file in others if WITHOUT_KEPT_RIGHTS not in file.content.splitlines()]
