@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
@@ -18,6 +19,10 @@ class ExitCode(IntEnum):
     CONTROL_MACHINE = 5
     TIMEOUT = 124
     INTERRUPTED = 130
+
+
+# a disk, or somebody's share of it
+FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class DeepOpsError(Exception):

@@ -4,12 +4,28 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 
 def write_atomic(path: Path, text: str, mode: int = 0o644) -> None:
     """Replace a file at once; a link is followed, so that it stays a link."""
-    target = path.resolve()
+    with naming(path):
+        _replace(path.resolve(), text, mode)
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Have what goes wrong in the block name this file: a full disk names none, a temporary file says nothing."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = str(path)
+        raise
+
+
+def _replace(target: Path, text: str, mode: int) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     temporary = Path(name)

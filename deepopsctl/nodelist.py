@@ -15,6 +15,7 @@ MAX_EXPRESSION = 100_000
 _BRACKETS = re.compile(r"\[([^\[\]]*)\]")
 _RANGE = re.compile(r"([0-9]{1,15})(?:-([0-9]{1,15})(?:/([0-9]{1,6}))?)?")
 _LITERAL = re.compile(r"[A-Za-z0-9._:-]*")
+_PREFIX_LENGTH = re.compile(r"(?=[^/]*[.:])[0-9A-Fa-f.:\[\],-]+/[0-9]{1,3}")
 _MAX_DIGITS = 15
 _DIGITS = re.compile(r"([0-9]+)")
 
@@ -232,9 +233,22 @@ def _check_literal(literal: str, text: str) -> None:
         raise RefusedError("has an empty part between commas", "remove the comma that is too many")
     found = _LITERAL.match(literal)
     rest = literal[found.end() :] if found else literal
+    if is_prefixed(text):
+        raise prefixed(text)
     if rest:
         hint = "separate names by commas" if rest[0].isspace() else "names have letters, digits and hyphens"
         raise RefusedError(f"{shorten(text)}: {rest[0]!r} can't be part of a node expression", hint)
+
+
+def prefixed(text: str) -> RefusedError:
+    """For `10.0.0.1/24` where a node's address belongs."""
+    address = text.rpartition("/")[0]
+    return RefusedError(f"{shorten(text)} has the length of a network prefix", f"write the address alone: {address}")
+
+
+def is_prefixed(text: str) -> bool:
+    """Whether this is an address with a network's prefix length."""
+    return _PREFIX_LENGTH.fullmatch(text) is not None
 
 
 def _parse_range(element: str, text: str) -> tuple[range, int]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import importlib.resources
 import shutil
 import tempfile
+import time
 from pathlib import Path
 
 from deepopsctl.carryover import Carryover
 from deepopsctl.clusterdir import ClusterDir
-from deepopsctl.errors import InputError
-from deepopsctl.files import write_atomic
+from deepopsctl.errors import FULL, ControlMachineError, DeepOpsError, InputError
+from deepopsctl.files import naming, write_atomic
 from deepopsctl.importreport import FILE_NAME, render_report
 from deepopsctl.inventory import render_inventory
 from deepopsctl.model import Cluster
@@ -61,24 +62,49 @@ def create_cluster(path: Path, cluster: Cluster, carryover: Carryover | None = N
             _write_report(made, cluster, carryover, source)
             _move(made.path, target)
     except OSError as error:
-        raise InputError.single(str(path), f"can't be written: {error.strerror}", "choose another folder") from error
+        raise _unwritten(path, error, "choose another folder") from error
     return ClusterDir(target)
 
 
-def replace_cluster(path: Path, cluster: Cluster, carryover: Carryover | None = None, source: str = "") -> ClusterDir:
-    """Write cluster.yml and hosts.yml of a cluster directory anew; everything else in it stays."""
+def replace_cluster(
+    path: Path, cluster: Cluster, carryover: Carryover | None = None, source: str = ""
+) -> tuple[ClusterDir, list[Path]]:
+    """Write cluster.yml and hosts.yml of a cluster directory anew; everything else in it stays.
+
+    Returns the copies of what was there before and is another now.
+    """
     directory = ClusterDir(path.expanduser().resolve())
     if not directory.spec.exists():
-        return create_cluster(path, cluster, carryover, source)
+        return create_cluster(path, cluster, carryover, source), []
     if carryover:
         _leave_settings(directory, carryover)
     try:
+        copies = _copies(directory.spec, directory.path / FILE_NAME)
         _complete(directory)
         _write_cluster(directory, cluster)
         _write_report(directory, cluster, carryover, source)
     except OSError as error:
-        raise InputError.single(str(path), f"can't be written: {error.strerror}", "check its permissions") from error
-    return directory
+        raise _unwritten(path, error, "check its permissions") from error
+    for path, copy in list(copies.items()):
+        if copy.read_bytes() == path.read_bytes():
+            copies.pop(path).unlink()
+    return directory, list(copies.values())
+
+
+def _copies(*paths: Path) -> dict[Path, Path]:
+    """A copy of each file that is there, beside it."""
+    copies = {path: path.with_name(f"{path.name}.{time.strftime('%Y%m%d-%H%M%S')}") for path in paths if path.exists()}
+    for path, copy in copies.items():
+        with naming(copy):
+            shutil.copy2(path, copy)
+    return copies
+
+
+def _unwritten(path: Path, error: OSError, hint: str) -> DeepOpsError:
+    if error.errno in FULL:
+        # nothing is wrong with what was asked for
+        return ControlMachineError(f"{path}: can't be written: {error.strerror}", f"make room: df -h {path.parent}")
+    return InputError.single(str(path), f"can't be written: {error.strerror}", hint)
 
 
 def _leave_settings(directory: ClusterDir, carryover: Carryover) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import hashlib
+import hmac
 import secrets
 from pathlib import Path
 
@@ -91,14 +93,21 @@ def is_encrypted(path: Path) -> bool:
 
 
 def why_closed(path: Path, password_file: Path) -> str:
-    """Why the password in a file does not open a vault file; '' where it does."""
-    from ansible.parsing.vault import AnsibleVaultError, VaultLib, VaultSecret
-
+    """Why the password in a file does not open a vault file; '' where it does. Quicker than Ansible's own answer."""
     password = password_file.read_bytes().strip()
     if not password:
         return f"{password_file.name} is empty"
-    try:
-        VaultLib([("default", VaultSecret(password))]).decrypt(path.read_bytes())
-    except AnsibleVaultError:
+    if not _opens(path.read_bytes(), password):
         return f"the password in {password_file.name} does not open {path.name}"
     return ""
+
+
+def _opens(vault: bytes, password: bytes) -> bool:
+    """Whether the signature of a vault file is by this password (ansible-vault's formats 1.1 and 1.2)."""
+    try:
+        salt, signature, content = bytes.fromhex("".join(vault.decode("ascii").split()[1:])).split(b"\n", 2)
+        keys = hashlib.pbkdf2_hmac("sha256", password, bytes.fromhex(salt.decode()), 10_000, 80)
+        found = hmac.new(keys[32:64], bytes.fromhex(content.decode()), "sha256").hexdigest()
+    except ValueError:
+        return False
+    return hmac.compare_digest(found.encode(), signature)

@@ -12,11 +12,10 @@ import yaml
 from deepopsctl import settingtypes
 from deepopsctl.clusterdir import ClusterDir
 from deepopsctl.errors import ControlMachineError, InputError, Problem
-from deepopsctl.hardware import load_hardware
 from deepopsctl.nodelist import shorten
-from deepopsctl.secrets import is_encrypted
+from deepopsctl.secrets import is_encrypted, why_closed
 from deepopsctl.settingtypes import SettingType
-from deepopsctl.yamltext import given_twice, is_endless
+from deepopsctl.yamltext import why_broken
 
 # what Ansible takes for variables; `.bak`, `~` and the like it leaves alone
 _SUFFIXES = frozenset({"", ".yml", ".yaml", ".json"})
@@ -36,14 +35,13 @@ def require_settings(directory: ClusterDir, content: Path) -> None:
         problems += [found] if isinstance(found, Problem) else faults(found, where, types)
     if problems:
         raise InputError(problems)
-    load_hardware(directory.hardware)
 
 
 def faults(root: yaml.Node | None, where: str, types: Mapping[str, SettingType]) -> Iterator[Problem]:
     """What is wrong with the variables of a file."""
     if root is None:
         return
-    for key in given_twice(root):
+    for key in _given_twice(root):
         line = key.start_mark.line + 1
         yield Problem(f"{where}:{line}", f"the key {shorten(str(key.value))} is given twice", "keep one of them")
     for key, value in root.value if isinstance(root, yaml.MappingNode) else ():
@@ -63,16 +61,39 @@ def _shown(value: yaml.Node) -> str:
     return "a list" if isinstance(value, yaml.SequenceNode) else "a mapping"
 
 
+def _given_twice(root: yaml.Node) -> Iterator[yaml.ScalarNode]:
+    """Keys that stand twice in one mapping, wherever in the file; what an alias repeats is looked at once."""
+    todo, done = [root], set()
+    while todo:
+        node = todo.pop()
+        if id(node) in done or isinstance(node, yaml.ScalarNode):
+            continue
+        done.add(id(node))
+        if isinstance(node, yaml.SequenceNode):
+            todo += reversed(node.value)
+            continue
+        seen: set[tuple[str, str]] = set()
+        for key, value in node.value:
+            # merge keys may be many
+            if isinstance(key, yaml.ScalarNode) and key.value != "<<":
+                if (key.tag, key.value) in seen:
+                    yield key
+                seen.add((key.tag, key.value))
+            todo.append(value)
+
+
 def require_vault_password(directory: ClusterDir, environment: Mapping[str, str]) -> None:
-    """Raise where nothing opens the secrets; whether a password is the right one is Ansible's to say."""
+    """Raise where no password, or a wrong one, is there for the secrets; of one named elsewhere Ansible will say."""
     named_elsewhere = any(name.startswith("ANSIBLE_VAULT_") for name in environment)
-    if named_elsewhere or (directory.path / "ansible.cfg").is_file() or directory.vault_password.is_file():
+    if named_elsewhere or (directory.path / "ansible.cfg").is_file():
         return
-    if directory.secrets.is_file() and is_encrypted(directory.secrets):
-        raise ControlMachineError(
-            f"{directory.vault_password} is missing, so the secrets can't be opened",
-            "bring back the one that belongs to this cluster, or name it in $ANSIBLE_VAULT_PASSWORD_FILE",
-        )
+    if not directory.secrets.is_file() or not is_encrypted(directory.secrets):
+        return
+    hint = "bring back the one that belongs to this cluster, or name it in $ANSIBLE_VAULT_PASSWORD_FILE"
+    if not directory.vault_password.is_file():
+        raise ControlMachineError(f"{directory.vault_password} is missing, so the secrets can't be opened", hint)
+    if problem := why_closed(directory.secrets, directory.vault_password):
+        raise ControlMachineError(f"{directory.path}: {problem}", hint)
 
 
 def misspelt_settings(directory: ClusterDir, content: Path, given: Iterable[str] = ()) -> tuple[Problem, ...]:
@@ -107,7 +128,7 @@ def _looked_at(directory: ClusterDir) -> Iterator[tuple[str, yaml.Node | Problem
 def _files(directory: ClusterDir) -> Iterator[Path]:
     for folder in ("group_vars", "host_vars"):
         for path in sorted((directory.inventory_dir / folder).rglob("*")):
-            if path.is_file() and path.suffix in _SUFFIXES and not path.name.startswith(".") and not is_encrypted(path):
+            if path.is_file() and path.suffix in _SUFFIXES and not path.name.startswith("."):
                 yield path
 
 
@@ -118,7 +139,7 @@ def _variables(path: Path, where: str) -> yaml.Node | Problem | None:
         return Problem(where, "is no text in UTF-8", "save it as UTF-8")
     except OSError as error:
         return Problem(where, f"can't be read: {error.strerror}", "check the path and its permissions")
-    return variables(text, where)
+    return None if text.startswith("$ANSIBLE_VAULT") else variables(text, where)
 
 
 def variables(text: str, where: str) -> yaml.Node | Problem | None:
@@ -129,13 +150,12 @@ def variables(text: str, where: str) -> yaml.Node | Problem | None:
         return Problem(where, "is nested too deeply", "it needs lines of `name: value`")
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        place = f"{where}:{mark.line + 1}" if mark else where
+        line = mark.line + 1 if mark else 0
         hint = "check indentation, quotes and brackets there and above"
-        return Problem(place, f"no valid YAML: {error.problem or error.context}", hint)
+        said = why_broken(text, line, str(error.problem or error.context), hint)
+        return Problem(f"{where}:{line}" if line else where, *said)
     except yaml.YAMLError as error:
         return Problem(where, f"no valid YAML: {' '.join(str(error).split())}", "take out what is no text")
-    if root is not None and is_endless(root):
-        return Problem(where, "its anchors (&name, *name) stand for too many values", "write the values out")
     if root is None or isinstance(root, yaml.MappingNode) or (isinstance(root, yaml.ScalarNode) and not root.value):
         return root
     return Problem(where, "holds no variables", "it needs lines of `name: value`")

@@ -14,6 +14,14 @@ from deepopsctl.values import check_template
 MAX_BYTES = 32 * 1024 * 1024
 
 _COMMENT = re.compile(r"(^|\s)#.*")
+_SHEET = ("is a spreadsheet or an archive (xlsx, ods, zip), not text", "save the sheet as CSV in UTF-8, and give that")
+# how files begin that people give instead of a text, what that is, and what to do
+_NO_TEXT = {
+    b"PK\x03\x04": _SHEET,
+    bytes.fromhex("d0cf11e0a1b11ae1"): ("is an old spreadsheet (xls), not text", _SHEET[1]),
+    b"\x1f\x8b": ("is compressed, not text", "unpack it first: gunzip"),
+    b"%PDF": ("is a PDF, not text", "write its machines into a CSV file"),
+}
 _WIDE = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)
 
 
@@ -36,6 +44,10 @@ def decode(data: bytes, name: str, problems: Problems) -> str | None:
     if len(data) > MAX_BYTES:
         problems.add(name, f"is larger than {MAX_BYTES // 2**20} MiB", "a node list is smaller: check the file")
         return None
+    for start, (what, hint) in _NO_TEXT.items():
+        if data.startswith(start):
+            problems.add(name, what, hint)
+            return None
     if data.startswith(_WIDE) or b"\0" in data:
         hint = f"save it as UTF-8: iconv -f UTF-16 -t UTF-8 {name}"
         problems.add(name, "is UTF-16 or binary, not text in UTF-8", hint)

@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from deepopsctl.gpuform import MAX_GPUS
 from deepopsctl.model import Gpus, Role
-from deepopsctl.nodelist import shorten
+from deepopsctl.nodelist import is_prefixed, prefixed, shorten
 from deepopsctl.problems import RefusedError
 
 # Names with a meaning of their own for Ansible, Slurm or the resolver.
@@ -53,7 +53,7 @@ def check_name(name: str) -> str:
         short = name.partition(".")[0]
         raise RefusedError(
             f"{name} has a domain, but Slurm knows nodes by their short names",
-            f"name the node {short or 'NAME'} and give {name} as its address: {short or 'NAME'}={name}",
+            f"name the node {short or 'NAME'}; {name} can be its address: {short or 'NAME'}={name}, or in a column",
         )
     if not _LABEL.fullmatch(name):
         raise RefusedError(
@@ -74,6 +74,8 @@ def check_name(name: str) -> str:
 
 def check_address(address: str) -> str:
     """An IPv4 or IPv6 address, or a name that resolves."""
+    if is_prefixed(address):
+        raise prefixed(address)
     if _is_address(address) or re.fullmatch(r"[0-9.]+", address):
         try:
             parsed = ipaddress.ip_address(address)

@@ -48,13 +48,22 @@ def parse_yaml(text: str, source: str, problems: Problems) -> Document | None:
         # at the end of a truncated file the parser points behind it
         line = min(mark.line + 1 if mark else 1, text.rstrip().count("\n") + 1)
         what = error.problem or error.context or "it ends too early"
-        problems.add(f"{source}:{line}", f"no valid YAML: {what}", _BROKEN_HINT)
+        problems.add(f"{source}:{line}", *why_broken(text, line, what, _BROKEN_HINT))
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         problems.add(f"{source}:{line}", "no valid YAML: a control character", "remove it")
     except _StopReadingError as stop:
         problems.refuse(f"{source}:{stop.line}", "", stop)
     return None
+
+
+def why_broken(text: str, line: int, what: str, hint: str) -> tuple[str, str]:
+    """What is wrong with a line of YAML and what to do: the parser's words, but for tabs, which nobody sees."""
+    lines = text.split("\n")
+    written = lines[line - 1] if 0 < line <= len(lines) else ""
+    if "\t" in written[: len(written) - len(written.lstrip())]:
+        return "no valid YAML: a tab indents this line", "indent by blanks: `expand` turns tabs into blanks"
+    return f"no valid YAML: {what}", hint
 
 
 class _StopReadingError(RefusedError):
@@ -134,43 +143,3 @@ class _Builder:
 
 def _line(event: yaml.Event) -> int:
     return int(event.start_mark.line) + 1 if event.start_mark else 1
-
-
-def given_twice(root: yaml.Node | None) -> Iterator[yaml.ScalarNode]:
-    """Keys that stand twice in one mapping, wherever in the file; what an alias repeats is looked at once."""
-    todo, done = [root] if root is not None else [], set()
-    while todo:
-        node = todo.pop()
-        if id(node) in done or isinstance(node, yaml.ScalarNode):
-            continue
-        done.add(id(node))
-        if isinstance(node, yaml.SequenceNode):
-            todo += reversed(node.value)
-            continue
-        seen: set[tuple[str, str]] = set()
-        for key, value in node.value:
-            # merge keys may be many
-            if isinstance(key, yaml.ScalarNode) and key.value != "<<":
-                if (key.tag, key.value) in seen:
-                    yield key
-                seen.add((key.tag, key.value))
-            todo.append(value)
-
-
-def is_endless(root: yaml.Node, most: int = 1_000_000) -> bool:
-    """Whether anchors within anchors make more values of it than anybody writes."""
-    sizes: dict[int, int] = {}
-
-    def size(node: yaml.Node) -> int:
-        if isinstance(node, yaml.ScalarNode) or id(node) in sizes:
-            return sizes.get(id(node), 1)
-        # until it is known: who comes back here goes round in circles
-        sizes[id(node)] = most + 1
-        items = node.value if isinstance(node, yaml.SequenceNode) else [item for pair in node.value for item in pair]
-        sizes[id(node)] = min(1 + sum(map(size, items)), most + 1)
-        return sizes[id(node)]
-
-    try:
-        return size(root) > most
-    except RecursionError:
-        return True

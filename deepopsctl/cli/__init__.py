@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import sys
@@ -128,7 +129,7 @@ def main() -> None:
 
 def run(arguments: list[str]) -> int:
     """Run the command line and return the exit code; nothing escapes as a traceback below -vv."""
-    from deepopsctl.errors import ControlMachineError, DeepOpsError, ExitCode
+    from deepopsctl.errors import DeepOpsError, ExitCode
 
     try:
         result = cli.main(args=arguments, prog_name="deepopsctl", standalone_mode=False)
@@ -143,11 +144,21 @@ def run(arguments: list[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitCode.OK
     except OSError as error:
-        return _show(ControlMachineError(f"{error.filename or 'system'}: {error.strerror or error}"), arguments, error)
+        return _show(_of_the_system(error), arguments, error)
     except Exception as error:  # noqa: BLE001 (the last resort: a person gets a sentence, and -vv the traceback)
         hint = "this is a fault of deepopsctl: please report it, with what -vv says"
         return _show(DeepOpsError(f"{type(error).__name__}: {error}", hint), arguments, error)
     return result if isinstance(result, int) else ExitCode.OK
+
+
+def _of_the_system(error: OSError) -> DeepOpsError:
+    """What the system refused, by the file."""
+    from deepopsctl.errors import FULL, ControlMachineError
+
+    what = f"{error.filename or 'what this command writes'}: {error.strerror or error}"
+    if error.errno in FULL:
+        return ControlMachineError(what, "make room: df -h says which file system is full")
+    return ControlMachineError(what, "check its owner and mode: ls -l" if isinstance(error, PermissionError) else "")
 
 
 def _interrupted(arguments: list[str]) -> int:
@@ -175,7 +186,9 @@ def _show(error: DeepOpsError, arguments: list[str], cause: BaseException | None
     from deepopsctl.errors import InputError
 
     if _wants_json(arguments):
-        emit_json(errors_object(error))
+        # standard output itself may be what is full
+        with contextlib.suppress(OSError):
+            emit_json(errors_object(error))
     show_error(error)
     if _verbosity(arguments) > 1 and not isinstance(error, InputError):
         click.echo("".join(traceback.format_exception(cause or error)), err=True, nl=False)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import click
@@ -136,7 +137,7 @@ def show_report(report: Report, directory: ClusterDir, *, as_json: bool) -> int:
     word = click.style("done" if good else "not finished" if report.stopped else "done, with faults",
                        fg="green" if good else "red", bold=True)  # fmt: skip
     first = report.outcomes[0].run_id if report.outcomes else ""
-    runs = f"; details: deepopsctl -C {shown_path(directory.path)} runs show {first}"
+    runs = f"; details: deepopsctl -C {quote(shown_path(directory.path))} runs show {first}"
     closing = f": {report.closing}" if report.closing else ""
     say(f"{report.command}: {word} after {report.elapsed_s:.1f} s{closing}{runs if first else ''}")
     return int(report.exit_code)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -71,7 +72,7 @@ _NODES = "NAMES[=ADDRESSES]"
 @click.option(
     "--force",
     is_flag=True,
-    help="Replace cluster.yml of an existing cluster; secrets, settings, keys and runs stay.",
+    help="Replace cluster.yml of an existing cluster; a copy of it is kept; secrets, settings, keys and runs stay.",
 )
 @json_option
 def init(target: Path, source: str | None, *, force: bool, as_json: bool, **given: Any) -> None:
@@ -85,6 +86,7 @@ def init(target: Path, source: str | None, *, force: bool, as_json: bool, **give
 
     What can't be carried over is listed by name, here and in import-report.md.
     """
+    from deepopsctl.cli.output import say
     from deepopsctl.init import InitRequest, read_request
     from deepopsctl.scaffold import check_target, create_cluster, replace_cluster
 
@@ -93,8 +95,10 @@ def init(target: Path, source: str | None, *, force: bool, as_json: bool, **give
     stdin = sys.stdin.buffer if source == "-" else None
     path = Path(source) if source and source != "-" else None
     result = read_request(InitRequest(target, source=path, stdin=stdin, **given))
-    write = replace_cluster if force else create_cluster
-    made = write(target, result.cluster, result.carryover, source or "")
+    arguments = (target, result.cluster, result.carryover, source or "")
+    made, copies = replace_cluster(*arguments) if force else (create_cluster(*arguments), [])
+    for copy in copies:
+        say(f"what was there before is in {copy}")
     _report(made, result, as_json=as_json)
 
 
@@ -118,4 +122,4 @@ def _report(made: ClusterDir, result: InitResult, *, as_json: bool) -> None:
     for line in import_lines(result.carryover, made.path):
         say(line)
     say(f"cluster {result.cluster.name}: {len(result.cluster.nodes)} nodes in {made.path}")
-    say(f"next: deepopsctl -C {made.path} ssh setup")
+    say(f"next: deepopsctl -C {quote(str(made.path))} ssh setup")

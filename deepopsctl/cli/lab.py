@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from shlex import quote
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -185,8 +186,8 @@ def _describe(made: Lab) -> None:
         gpus = f"{node.gpus.count} x {node.gpus.type}, simulated" if node.gpus else ""
         say(f"  {node.name:<8} {address:<15} {', '.join(node.roles):<11} {gpus}".rstrip())
     say("next:")
-    say(f"  deepopsctl init DIR --from {made.node_list}")
-    say(f"  deepopsctl -C DIR ssh setup --password-file {made.password_file}")
+    say(f"  deepopsctl init DIR --from {quote(str(made.node_list))}")
+    say(f"  deepopsctl -C DIR ssh setup --password-file {quote(str(made.password_file))}")
     say("  deepopsctl -C DIR deploy")
     say("  deepopsctl -C DIR validate")
 

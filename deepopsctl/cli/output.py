@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import click
 
@@ -13,6 +15,10 @@ from deepopsctl.errors import DeepOpsError, InputError, Problem
 from deepopsctl.printable import coloured, printable
 
 SCHEMA = 1
+# of many problems alike
+_FEW = 10
+# a word with a digit or a dot in it: a line, an address, a node
+_VARYING = re.compile(r"[^\s:;,]*[0-9.][^\s:;,]*")
 # what json.dumps lets pass, and a terminal obeys
 _CONTROL = re.compile("[\x7f-\x9f\ud800-\udfff\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
@@ -39,10 +45,28 @@ def refusal_object(problems: Iterable[tuple[str, str, str]]) -> dict[str, object
 def show_error(error: DeepOpsError) -> None:
     """Print `error: ...` and `hint: ...` lines on stderr, every problem of an input."""
     if isinstance(error, InputError):
-        for p in error.problems:
+        for p in folded(error.problems):
             show_problem(f"{p.where}: {p.message}" if p.where else p.message, p.hint)
     else:
         show_problem(error.message, error.hint)
+
+
+def folded(problems: Sequence[Problem]) -> Iterator[Problem]:
+    """Of problems that differ in numbers and names alone the first few, the last of which says how many there are."""
+    kinds = Counter(_kind(problem) for problem in problems)
+    seen: Counter[tuple[str, ...]] = Counter()
+    for problem in problems:
+        kind = _kind(problem)
+        seen[kind] += 1
+        left = kinds[kind] - _FEW
+        if seen[kind] == _FEW and left > 0:
+            yield replace(problem, message=f"{problem.message} (and {left} more like it: --json has all)")
+        elif seen[kind] <= _FEW:
+            yield problem
+
+
+def _kind(problem: Problem) -> tuple[str, ...]:
+    return tuple(_VARYING.sub("#", text) for text in (problem.where, problem.message, problem.hint))
 
 
 def show_problem(message: str, hint: str = "") -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from shlex import quote
 
 import click
 
@@ -73,7 +74,7 @@ def verdict_line(outcome: RunOutcome, request: RunRequest, what: str, word: str 
     shown = click.style(word or _word(outcome), fg=_COLORS.get(outcome.verdict, "red"), bold=True)
     return (
         f"{request.command}: {shown} after {outcome.elapsed_s:.1f} s, {what}; details: "
-        f"deepopsctl -C {shown_path(request.directory.path)} runs show {outcome.run_id}"
+        f"deepopsctl -C {quote(shown_path(request.directory.path))} runs show {outcome.run_id}"
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -85,4 +86,4 @@ def _show(result: Takeover, written: tuple[str, ...], directory: Any, *, check: 
         say("nothing was written: --check")
     else:
         say(f"written: {', '.join(written) or 'nothing, all of it was there already'}; the nodes are untouched")
-        say(f"next: deepopsctl -C {directory.path} deploy")
+        say(f"next: deepopsctl -C {quote(str(directory.path))} deploy")

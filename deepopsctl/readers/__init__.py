@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
@@ -19,6 +20,7 @@ from deepopsctl.sourcetext import MAX_BYTES, decode, read_source
 
 Reader = Callable[[str, str, Problems], Draft]
 SiteReader = Callable[[str, str, Path | None, Problems], Draft]
+_EXCEL = re.compile(r"sep=.\n", re.IGNORECASE)
 
 READERS: dict[Form, Reader] = {
     Form.YAML: draft_yaml,
@@ -55,6 +57,9 @@ def read_nodes(path: Path | None, stdin: BinaryIO | None, problems: Problems) ->
 
 def draft_text(text: str, name: str, problems: Problems, folder: Path | None = None) -> Draft:
     """The machines of a node list in any form; `name` stands for it in messages, further files lie in `folder`."""
+    if _EXCEL.match(text):
+        # Excel's first line says what separates cells, and is no line of the table; line numbers stay
+        text = f"#{text}"
     form = detect(text)
     if form in SITE_READERS:
         return SITE_READERS[form](text, name, folder, problems)

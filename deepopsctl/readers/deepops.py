@@ -122,11 +122,16 @@ class _Reader:
             )
             for name, setting in self.group_vars[group].items():
                 self.carryover.leave(name, setting.where, f"it is set for the group {group}")
+        alone: dict[str, list[tuple[str, str]]] = {}
         for host, given in self.host_vars.items():
             for name, setting in given.items():
                 if name not in READ_ELSEWHERE:
-                    hint = f"put it into inventory/host_vars/{short_name(host, '')[0]}.yml"
-                    self.carryover.leave(name, setting.where, f"it is set for {host} alone", hint)
+                    alone.setdefault(name, []).append((short_name(host, "")[0], setting.where))
+        for name, places in alone.items():
+            hosts = [host for host, _ in places]
+            said = f"{hosts[0]} alone" if len(hosts) == 1 else f"single hosts ({len(hosts)}): {fold_in_order(hosts)}"
+            hint = f"put it into inventory/host_vars/{hosts[0] if len(hosts) == 1 else 'NODE'}.yml"
+            self.carryover.leave(name, places[0][1], f"it is set for {said}", hint)
 
     def _roles(self, settings: Mapping[str, Setting]) -> dict[str, frozenset[Role]]:
         found: dict[str, set[Role]] = {host: set() for host in self.hosts}

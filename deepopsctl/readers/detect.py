@@ -49,7 +49,7 @@ def detect(text: str) -> Form:
     if is_header(first):
         return Form.TABLE
     words = first.split()
-    return Form.HOSTS_FILE if len(words) > 1 and is_ip_address(words[0]) else Form.HOSTLIST
+    return Form.HOSTS_FILE if len(words) > 1 and is_ip_address(words[0].partition("/")[0]) else Form.HOSTLIST
 
 
 def is_header(line: str) -> bool:

@@ -10,6 +10,7 @@ from deepopsctl.carryover import Carryover
 from deepopsctl.problems import Problems
 from deepopsctl.readers.ini import Setting
 from deepopsctl.sourcetext import read_source
+from deepopsctl.yamltext import why_broken
 
 _SUFFIXES = (".yml", ".yaml", "")
 _MAX_DEPTH = 20
@@ -55,8 +56,9 @@ def _variables(text: str, source: str, problems: Problems) -> dict[str, Setting]
             }
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
-        where = f"{source}:{mark.line + 1}" if mark else source
-        problems.add(where, f"no valid YAML: {error.problem or error.context}", hint)
+        line = mark.line + 1 if mark else 0
+        where = f"{source}:{line}" if mark else source
+        problems.add(where, *why_broken(text, line, str(error.problem or error.context), hint))
         return {}
     except (yaml.YAMLError, RecursionError):
         problems.add(source, "no valid YAML", hint)

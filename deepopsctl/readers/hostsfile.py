@@ -6,7 +6,7 @@ import ipaddress
 
 from deepopsctl.draft import Draft
 from deepopsctl.entries import NodeEntry
-from deepopsctl.nodelist import shorten
+from deepopsctl.nodelist import is_prefixed, prefixed, shorten
 from deepopsctl.problems import Problems, RefusedError
 from deepopsctl.readers.detect import is_ip_address
 from deepopsctl.sourcetext import check_markers, significant_lines
@@ -20,7 +20,9 @@ def draft_hosts_file(text: str, source: str, problems: Problems) -> Draft:
     check_markers(text, source, problems)
     for number, line in significant_lines(text):
         where, words = f"{source}:{number}", line.split()
-        if not is_ip_address(words[0]):
+        if is_prefixed(words[0]):
+            draft.refuse(where, prefixed(words[0]))
+        elif not is_ip_address(words[0]):
             draft.refuse(where, RefusedError(f"{shorten(words[0])!r} is no IP address", _HINT))
         elif len(words) == 1:
             draft.refuse(where, RefusedError(f"no name for {words[0]}", _HINT))

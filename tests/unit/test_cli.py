@@ -179,7 +179,10 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> list[BaseException]:
         (ControlMachineError("no ssh", "install it"), 5, "error: no ssh\nhint: install it\n"),
         (InputError([Problem("a:1", "odd"), Problem("b:2", "worse", "mend")]), 3,
          "error: a:1: odd\nerror: b:2: worse\nhint: mend\n"),
-        (PermissionError(13, "Permission denied", "/x"), 5, "error: /x: Permission denied\n"),
+        (PermissionError(13, "Permission denied", "/x"), 5,
+         "error: /x: Permission denied\nhint: check its owner and mode: ls -l\n"),
+        (OSError(28, "No space left on device", "/x"), 5,
+         "error: /x: No space left on device\nhint: make room: df -h says which file system is full\n"),
         (KeyboardInterrupt(), 130, "interrupted\n"),
         (ValueError("odd"), 1,
          "error: ValueError: odd\nhint: this is a fault of deepopsctl: please report it, with what -vv says\n"),
@@ -191,6 +194,52 @@ def test_every_error_becomes_a_sentence_and_an_exit_code(
     failing.append(error)
     assert cli.run([]) == code
     assert capsys.readouterr().err == text
+
+
+def test_of_problems_alike_a_few_are_shown_and_the_others_counted(
+    failing: list[BaseException], capsys: pytest.CaptureFixture[str]
+) -> None:
+    alike = [Problem(f"nodes.csv:{row}", f"gpu{row}.example.com has a domain", "name it") for row in range(1000)]
+    failing.append(InputError([Problem("nodes.csv:1", "unknown column"), *alike]))
+
+    cli.run([])
+
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1 + 2 * 10
+    assert lines[-2] == "error: nodes.csv:9: gpu9.example.com has a domain (and 990 more like it: --json has all)"
+    cli.run(["init", "--json"])
+    assert len(json.loads(capsys.readouterr().out)["errors"]) == 1001
+
+
+def test_a_full_standard_output_is_told_without_a_traceback(tmp_path: Path) -> None:
+    (tmp_path / "cluster.yml").write_text("")
+    program = [sys.executable, "-m", "deepopsctl", "-C", str(tmp_path), "runs", "list", "--json"]
+
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(program, stdout=full, stderr=subprocess.PIPE, text=True)
+
+    assert done.returncode == ExitCode.CONTROL_MACHINE
+    assert "No space left on device" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_ctrl_c_while_the_command_line_is_loaded_is_ctrl_c() -> None:
+    """What is imported last sends it before it is there."""
+    script = (
+        "import os, signal, sys\n"
+        # a shell may have started the tests in its background, without it
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "class Finder:\n"
+        "    def find_spec(self, name, path, target=None):\n"
+        "        if name == 'click': os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Finder())\n"
+        "from deepopsctl.__main__ import main\n"
+        "main()\n"
+    )
+
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
 
 
 def test_a_traceback_comes_with_vv_only(failing: list[BaseException], capsys: pytest.CaptureFixture[str]) -> None:

@@ -235,3 +235,11 @@ def test_settings_of_an_existing_cluster_stay(tmp_path: Path) -> None:
 
     assert (made.settings.read_text(), made.secrets.read_text()) == (before, secrets)
     assert "| slurm_user_id |" in (made.path / "import-report.md").read_text()
+
+
+def test_a_variable_of_a_thousand_hosts_is_one_line() -> None:
+    hosts = "".join(f"gpu{number:03} ip=10.1.{number // 250}.{number % 250}\n" for number in range(1000))
+    draft = read(f"[all]\nm1 ansible_host=10.0.0.1 rack=7\n{hosts}[slurm-master]\nm1\n[slurm-node]\ngpu[000:999]\n")
+
+    reasons = {note.name: note.reason for note in draft.carryover.not_carried}
+    assert reasons == {"ip": "it is set for single hosts (1000): gpu[000-999]", "rack": "it is set for m1 alone"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 import subprocess
 import sys
@@ -218,9 +219,20 @@ def test_force_replaces_the_machines_and_keeps_everything_else() -> None:
     before = files(directory.path)
     assert run(["init", "hpc", "--controller", "new1", "--compute", "n1", "--force"]) == ExitCode.OK
     after = files(directory.path)
-    assert {name for name in after if after[name] != before[name]} == {"cluster.yml", "inventory/hosts.yml"}
-    assert set(after) == set(before)
+    assert {name for name in before if after[name] != before[name]} == {"cluster.yml", "inventory/hosts.yml"}
     assert b"new1" in after["cluster.yml"]
+    (copy,) = set(after) - set(before)
+    assert re.fullmatch(r"cluster\.yml\.\d{8}-\d{6}", copy)
+    assert after[copy] == before["cluster.yml"]
+
+
+def test_force_that_changes_nothing_leaves_no_copy() -> None:
+    directory = init()
+    before = files(directory.path)
+
+    init("--force")
+
+    assert set(files(directory.path)) == set(before)
 
 
 def test_force_mends_a_truncated_cluster_file() -> None:

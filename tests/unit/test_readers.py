@@ -165,6 +165,30 @@ def test_reads_what_spreadsheets_export(tmp_path: Path, delimiter: str, line_end
     assert machine.roles == {Role.CONTROLLER}
 
 
+def test_excels_own_first_line_is_no_line_of_the_table() -> None:
+    text = "sep=;\nname;address\nctl1;192.0.2.1\nbad_;192.0.2.2\n"
+
+    assert machines(text.replace("bad_", "ctl2")) == [("ctl1", "192.0.2.1"), ("ctl2", "192.0.2.2")]
+    (fault,) = faults(text)
+    assert fault.startswith("nodes:4 ")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["name,address\nctl1,192.0.2.1/24\n", "192.0.2.1/24 ctl1\n", "ctl1=192.0.2.1/24\n", "ctl[1-2]=192.0.2.[1-2]/24\n"],
+)
+def test_a_network_is_not_taken_for_an_address(text: str) -> None:
+    (fault,) = faults(text)
+
+    assert fault.endswith("/24 has the length of a network prefix")
+
+
+def test_a_tab_that_breaks_yaml_is_named() -> None:
+    (fault,) = faults("nodes:\n\t- {names: ctl1}\n")
+
+    assert fault == "nodes:2 no valid YAML: a tab indents this line"
+
+
 def test_reports_every_faulty_row_of_a_table() -> None:
     rows = [
         "name,address,role,gpus,gpu_type,port",
@@ -219,6 +243,8 @@ def test_reads_standard_input() -> None:
         (b"", "stdin: the file is empty"),
         (b"a\nb\xff\n", "stdin:2: byte 0xff is not UTF-8"),
         ("ctl1\n".encode("utf-16"), "stdin: is UTF-16 or binary, not text in UTF-8"),
+        (b"PK\x03\x04\x14\0", "stdin: is a spreadsheet or an archive (xlsx, ods, zip), not text"),
+        (b"\x1f\x8b\x08\0", "stdin: is compressed, not text"),
         ("ctl1\n".encode("utf-16-be"), "stdin: is UTF-16 or binary, not text in UTF-8"),
     ],
 )
