@@ -160,6 +160,16 @@ def set_owner_and_mode(path, ids, mode):
     os.chmod(path, mode)
 
 
+def users_link(path):
+    """The first part of a path that is a link, and not root's: root must not go where a user points. '' for none."""
+    parts = path.strip("/").split("/")
+    for count in range(1, len(parts) + 1):
+        part = "/" + "/".join(parts[:count])
+        if os.path.islink(part) and os.lstat(part).st_uid != 0:
+            return part
+    return ""
+
+
 def with_block(current, block, marker):
     """A text with the managed block put in, or replaced where it stands."""
     begin, end = "# BEGIN %s" % marker, "# END %s" % marker

@@ -137,6 +137,9 @@ def account_of(uid):
 
 def make_directory(step, path, ids, mode):
     try:
+        link = node_files.users_link(path)
+        if link:
+            step.fail("%s: %s is a link of a user's" % (path, link), "look where it leads, and remove it")
         os.makedirs(path, exist_ok=True)
         node_files.set_owner_and_mode(path, ids, mode)
     except OSError as error:

@@ -14,14 +14,14 @@ import json
 import os
 import re
 import shutil
+import stat
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
 from collections import Counter
 
 LAYOUT = "/etc/deepopsctl/mig.json"
-# as a step of a job calls itself; with cgroup v2 there always is a `slurmstepd infinity` as well, which is none
-JOBS_STEP = r"^slurmstepd: \[[0-9]"
+PROC = "/proc"
 CAPABILITIES = "/proc/driver/nvidia/capabilities"
 PERSISTENCE = "nvidia-persistenced.service"
 # what holds a GPU open, and is asked to let go of it; those that ask DCGM come before it
@@ -63,6 +63,28 @@ def run(argv, seconds=180):
     except OSError as error:
         return False, "%s: %s" % (argv[0], error.strerror)
     return done.returncode == 0, done.stdout.strip()
+
+
+def has_steps():
+    """Whether a step of a job is here. With cgroup v2, `slurmstepd infinity` always is: it holds the place of all."""
+    return any(_is_step(path) for path in glob.glob(PROC + "/[0-9]*"))
+
+
+def _is_step(process):
+    try:
+        with open(process + "/comm") as comm, open(process + "/cmdline") as cmdline:
+            named = comm.read().startswith("slurmstepd") and cmdline.read().split("\0")[1:2] != ["infinity"]
+        return named and _is_roots_own(process)
+    except OSError:
+        # it has ended
+        return False
+
+
+def _is_roots_own(process):
+    """Whether no user started it: one may call itself as it likes, and be a program that has root's rights (sudo)."""
+    with open(process + "/status") as status:
+        real = re.search(r"^Uid:\s*0\s", status.read(), re.MULTILINE)
+    return bool(real) and not os.stat(process + "/exe").st_mode & stat.S_ISUID
 
 
 def words(text):
@@ -278,7 +300,7 @@ def boot(wanted):
     """What the machine does when it starts: (exit status, what to say)."""
     try:
         gpus = read()
-        if due(wanted, gpus) and run(["pgrep", "--full", JOBS_STEP])[0]:
+        if due(wanted, gpus) and has_steps():
             return 1, ["jobs run here, and the GPUs are not as %s has them: drain the node first" % LAYOUT]
         said = ["GPU %d: %s (%s)" % refusal for refusal in apply(wanted, gpus, wait=False)]
         now = read()

@@ -11,12 +11,26 @@ from typing import Any
 
 import pytest
 
+from tests.lab.handmade import put
 from tests.lab.harness import SETTINGS, SLURM_CONFIG, LabCluster, edit, wait_until
 
+MODULE_UTILS = Path(__file__).parents[2] / "plugins" / "module_utils"
 FOLDER = "/var/spool/slurm-jobs"
 SITE = SLURM_CONFIG.replace("}", ", Epilog: /usr/local/sbin/site-epilog}")
 # Numbers of jobs that nobody has run; a crash may leave their folders.
 STALE = ("900001", "900002")
+# What a job does that wants root to unmount, remove or own something of others, or to keep what is not its own.
+HOSTILE = f"""
+cd $SLURM_TMPDIR
+ln -s /srv/precious .ns; ln -s /srv/precious link; ln -s /srv/precious {STALE[1]}
+ln /srv/of-root hard 2>/dev/null
+mkdir "a
+{STALE[0]}" -- -rf "$(printf '%0200d' 1)"
+bash -c "exec -a 'slurmstepd: [{STALE[0]}.batch]' sleep 600" &
+sleep 600 | bash -c "exec -a 'slurmstepd: [{STALE[0]}.0]' su -c true" &
+touch -d '1 Jan 2040' . ready
+wait
+"""
 PROBE = 'stat -c "%a %U" $SLURM_TMPDIR; echo $SLURM_TMPDIR; ls -A $SLURM_TMPDIR /dev/shm'
 # Since Linux 6.18 each processor numbers namespaces in a range of its own, and the kernel lets no process keep a mount
 # namespace with a lower number than its own: in a container, whose own has no low one, whether the plugin works depends
@@ -187,6 +201,43 @@ class TestProlog:
         for node in ("gpu01", "gpu02"):
             until_gone(cluster, node, Path(own).name)
 
+    def test_a_hostile_job_gets_nothing_of_others_removed_unmounted_or_kept(self, cluster: LabCluster) -> None:
+        cluster.root("gpu01", "mkdir -p /srv/precious && mount -t tmpfs none /srv/precious")
+        cluster.root("gpu01", "touch /srv/precious/file /srv/of-root")
+        before = cluster.root("gpu01", "stat -c '%U %a %n' /srv/precious /srv/precious/file /srv/of-root")
+        job = submit(cluster, HOSTILE, "-w gpu01", "-o /dev/null")
+        wait_until("it has done its worst", lambda: cluster.holds("gpu01", f"test -e {FOLDER}/{job}/ready"))
+        wait_until("it pretends", lambda: cluster.holds("gpu01", f"pgrep -f '^slurmstepd: .{STALE[0]}.0'"))
+
+        # what a crash left goes, whoever says that he runs it; the job's own stays
+        cluster.root("gpu01", f"mkdir {FOLDER}/{STALE[0]} && systemctl restart slurmd")
+        until_gone(cluster, "gpu01", STALE[0])
+        assert cluster.holds("gpu01", f"test -e {FOLDER}/{job}/ready")
+        cluster.user("ctl1", f"scancel {job}")
+        until_gone(cluster, "gpu01", job)
+
+        wait_until("nothing is left", lambda: cluster.root("gpu01", f"ls -A {FOLDER}") == "")
+        assert cluster.root("gpu01", "stat -c '%U %a %n' /srv/precious /srv/precious/file /srv/of-root") == before
+        cluster.root("gpu01", "umount /srv/precious; rm -r /srv/precious /srv/of-root")
+
+    def test_only_a_step_of_slurms_keeps_a_deploy_from_a_node(self, cluster: LabCluster) -> None:
+        put(cluster, "gpu01", "/run/steps.py", Path(MODULE_UTILS, "nvidia_mig_driver.py").read_bytes())
+        has_steps = "import sys; sys.path.append('/run'); import steps; print(steps.has_steps())"
+
+        def asked() -> str:
+            return cluster.root("gpu01", f'python3 -c "{has_steps}"')
+
+        wait_until("no job runs", lambda: asked() == "False")
+        cluster.user("gpu01", "cp /usr/bin/sleep slurmstepd; nohup ./slurmstepd 600 >/dev/null 2>&1 &")
+        try:
+            wait_until("it runs", lambda: cluster.holds("gpu01", "pgrep -x slurmstepd"))
+            assert asked() == "False"
+            job = submit(cluster, "sleep 600", "-w gpu01", "-o /dev/null")
+            assert asked() == "True"
+            cluster.user("ctl1", f"scancel {job}")
+        finally:
+            cluster.root("gpu01", "pkill -u ubuntu -x slurmstepd; rm -f ~ubuntu/slurmstepd /run/steps.py")
+
     def test_a_prolog_that_fails_says_so_where_people_look(self, cluster: LabCluster) -> None:
         cluster.root("gpu01", f"mv {FOLDER} {FOLDER}.away && ln -s /home {FOLDER}")
         try:
@@ -203,8 +254,8 @@ class TestProlog:
     @pytest.mark.thorough
     def test_validate_fails_where_a_jobs_folder_is_open_or_stays(self, cluster: LabCluster) -> None:
         program = "/etc/slurm/deepops/job-directories"
-        cluster.root("gpu01", f"sed -i 's/-m 0700/-m 0755/' {program}")
-        cluster.root("gpu02", f"sed -i 's/^remove() {{/&\\n    exit 0/' {program}")
+        cluster.root("gpu01", f"sed -i 's/0o700/0o755/' {program}")
+        cluster.root("gpu02", f"sed -i 's/^def remove(job):/&\\n    return/' {program}")
 
         found = {check["target"]: (check["status"], check["message"]) for check in checks(cluster)}
 

@@ -8,6 +8,7 @@ import stat
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import jinja2
@@ -57,17 +58,44 @@ def made(tmp_path: Path) -> Path:
     return directories(tmp_path, "prolog")
 
 
-@pytest.fixture
-def step(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A process of the name that slurmstepd gives itself."""
-    process = subprocess.Popen(["bash", "-c", f"exec -a 'slurmstepd: [{JOB}.extern]' sleep 600"])
+def of_task(tmp_path: Path, method: str) -> Path:
+    values = {"folder": str(tmp_path / "slurm-jobs"), "method": method}
+    return program(tmp_path / "of-task", render("job-directory-of-task.j2", node_common_job_directories=values))
+
+
+@contextmanager
+def process_called(name: str, path: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that goes by this name."""
+    process = subprocess.Popen(["bash", "-c", f"exec -a '{name}' {path} 600"])
     deadline = time.monotonic() + 30
-    while b"slurmstepd" not in Path(f"/proc/{process.pid}/cmdline").read_bytes():
+    while name.encode() not in Path(f"/proc/{process.pid}/cmdline").read_bytes().split(b"\0"):
         assert time.monotonic() < deadline
         time.sleep(0.01)
     yield process
     process.kill()
     process.wait()
+
+
+def among_mounts(script: str) -> str:
+    """What a shell script prints that mounts things, which are gone with it."""
+    if os.geteuid() != 0 or subprocess.run(["unshare", "--mount", "true"], capture_output=True).returncode:
+        pytest.skip("no mounts can be made here")
+    done = subprocess.run(["unshare", "--mount", "bash", "-ec", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture
+def slurmstepd(tmp_path: Path) -> Path:
+    """A program of this name."""
+    return Path(shutil.copy(shutil.which("sleep") or "", tmp_path / "slurmstepd"))
+
+
+@pytest.fixture
+def step(slurmstepd: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that calls itself as slurmstepd does."""
+    with process_called(f"slurmstepd: [{JOB}.extern]", slurmstepd) as process:
+        yield process
 
 
 class TestOwnFolder:
@@ -116,11 +144,48 @@ class TestOwnFolder:
         (tmp_path / "elsewhere" / JOB).mkdir(parents=True)
         folder.symlink_to(tmp_path / "elsewhere")
 
-        done = run(made, "make")
-        assert (done.returncode, done.stdout) == (1, f"{folder} is no folder of root's own\n")
-        assert run(made, "remove").returncode == 0
-        assert run(made, "sweep").returncode != 0
+        for action in ("make", "remove", "sweep"):
+            done = run(made, action)
+            assert (done.returncode, done.stderr) == (1, f"{folder} is not a directory\n")
         assert (tmp_path / "elsewhere" / JOB).exists()
+
+    def test_a_folder_that_others_may_write_to_is_refused(self, made: Path, folder: Path) -> None:
+        (folder / OVER).mkdir()
+        folder.chmod(0o1777)
+
+        for action in ("make", "remove", "sweep"):
+            assert run(made, action).stderr == f"{folder} must belong to root, and nobody else may write there\n"
+        assert [path.name for path in folder.iterdir()] == [OVER]
+
+    def test_a_number_that_is_none_is_refused(self, made: Path, folder: Path) -> None:
+        for job in ("", ".", "../x", "1/2", "7\n8"):
+            assert run(made, "make", SLURM_JOB_ID=job).returncode == 1
+        assert list(folder.iterdir()) == []
+
+    @pytest.mark.parametrize("method", ["prolog", "namespace"])
+    def test_nothing_is_unmounted_or_removed_through_what_a_user_made(self, tmp_path: Path, method: str) -> None:
+        made, folder = directories(tmp_path, method), tmp_path / "slurm-jobs"
+        # what is mounted in `part` is of the same file system: rm's --one-file-system does not see it
+        done = among_mounts(
+            f"""
+            cd {tmp_path}; mkdir -p home part slurm-jobs/{JOB}/in slurm-jobs/{OVER}/in slurm-jobs/{OTHER}
+            mount -t tmpfs none home; touch home/file part/file slurm-jobs/{JOB}/data
+            chown 65534 slurm-jobs/*
+            ln -s {tmp_path}/home slurm-jobs/{JOB}/.ns
+            mount --bind home slurm-jobs/{JOB}/in
+            mount --bind part slurm-jobs/{OVER}/in
+            mount --bind home slurm-jobs/{OTHER}
+            {made} sweep
+            mountpoint home; ls home part
+            SLURM_JOB_ID={OTHER} SLURM_JOB_UID=0 SLURM_JOB_GID=0 {made} make; echo status=$?
+            """
+        )
+
+        assert "home is a mountpoint\nhome:\nfile\n\npart:\nfile\n" in done
+        assert "stays: a part of the same file system is mounted in it" in done
+        # nor does it keep a job that starts again from its node
+        assert f"{folder}/{OTHER} stays: something is mounted there\nstatus=0" in done
+        assert not list(folder.glob(f"*{JOB}/data"))
 
 
 class TestSweep:
@@ -164,11 +229,20 @@ class TestSweep:
 
         assert list((folder / "gpu01").iterdir()) == []
 
+    def test_a_program_with_roots_rights_that_a_user_calls_so_is_no_step(
+        self, made: Path, folder: Path, slurmstepd: Path
+    ) -> None:
+        slurmstepd.chmod(0o4755)
+        (folder / JOB).mkdir()
+        with process_called(f"slurmstepd: [{JOB}.batch]", slurmstepd):
+            assert run(made, "sweep").returncode == 0
+        assert list(folder.iterdir()) == []
+
     def test_the_epilog_leaves_new_folders_of_other_jobs_alone(self, made: Path, folder: Path) -> None:
         # a prolog has just made it, the job has no step yet
         (folder / OVER).mkdir()
-        (folder / OTHER).mkdir()
-        os.utime(folder / OTHER, (time.time() - 3600, time.time() - 3600))
+        # its user may have said what he likes of its time
+        os.utime(folder / OVER, (0, 0))
 
         run(made, "remove")
 
@@ -176,19 +250,17 @@ class TestSweep:
 
 
 class TestTell:
-    def test_tasks_are_told_where_it_is(self, made: Path, folder: Path) -> None:
-        run(made, "make")
+    def test_tasks_are_told_where_it_is(self, tmp_path: Path, folder: Path) -> None:
+        (folder / JOB).mkdir()
+        own = f"export SLURM_TMPDIR={folder / JOB}"
 
-        assert run(made, "tell").stdout.splitlines() == [
-            f"export SLURM_TMPDIR={folder / JOB}",
-            f"export TMPDIR={folder / JOB}",
-        ]
-        assert run(made, "tell", TMPDIR=str(folder)).stdout.splitlines() == [f"export SLURM_TMPDIR={folder / JOB}"]
+        assert run(of_task(tmp_path, "prolog")).stdout.splitlines() == [own, f"export TMPDIR={folder / JOB}"]
+        assert run(of_task(tmp_path, "prolog"), TMPDIR=str(folder)).stdout.splitlines() == [own]
 
-    def test_a_job_of_before_the_setting_is_told_nothing(self, made: Path, tmp_path: Path) -> None:
-        assert run(made, "tell").stdout == ""
+    def test_a_job_of_before_the_setting_is_told_nothing(self, tmp_path: Path) -> None:
+        assert run(of_task(tmp_path, "prolog")).stdout == ""
         if Path("/tmp").stat().st_uid != os.getuid():
-            assert run(directories(tmp_path, "namespace"), "tell").stdout == ""
+            assert run(of_task(tmp_path, "namespace")).stdout == ""
 
 
 class TestPieces:
@@ -266,6 +338,6 @@ class TestPieces:
 
 @pytest.mark.skipif(not shutil.which("shellcheck"), reason="shellcheck is not installed")
 def test_shellcheck_finds_nothing(tmp_path: Path) -> None:
-    for path in (directories(tmp_path, "prolog"), TestPieces.prolog(tmp_path)):
+    for path in (of_task(tmp_path, "prolog"), of_task(tmp_path, "namespace"), TestPieces.prolog(tmp_path)):
         done = subprocess.run(["shellcheck", path], capture_output=True, text=True)
         assert done.stdout == ""

@@ -146,6 +146,20 @@ class Machine:
         return {minor: driver.say_now(gpu) for minor, gpu in driver.read().items()}
 
 
+def process(proc: Path, command: str, *, uid: int = 0, mode: int = 0o755) -> None:
+    """A process as the kernel shows it: its names, which it chooses itself, its real user, the mode of its program."""
+    program = proc / f"program {mode:o}"
+    proc.mkdir(exist_ok=True)
+    program.touch()
+    program.chmod(mode)
+    own = proc / str(sum(1 for _ in proc.iterdir()))
+    own.mkdir()
+    (own / "exe").symlink_to(program)
+    (own / "comm").write_text("slurmstepd\n", encoding="utf-8")
+    (own / "status").write_text(f"Name:\tslurmstepd\nUid:\t{uid}\t0\t0\t0\n", encoding="utf-8")
+    (own / "cmdline").write_text(command, encoding="utf-8")
+
+
 def command(path: Path, script: str) -> None:
     """A command of the node's that does this."""
     path.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
@@ -155,10 +169,8 @@ def command(path: Path, script: str) -> None:
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     """Two GPUs of 40 GB, whole, and no job; another cluster's containers on this machine may have some."""
-    no_jobs = tmp_path / "no-jobs"
-    no_jobs.mkdir()
-    command(no_jobs / "pgrep", "exit 1")
-    monkeypatch.setenv("PATH", f"{no_jobs}:{STANDIN}:{os.environ['PATH']}")
+    monkeypatch.setattr(driver, "PROC", str(tmp_path / "proc"))
+    monkeypatch.setenv("PATH", f"{STANDIN}:{os.environ['PATH']}")
     monkeypatch.setenv("STANDIN_NVIDIA", str(tmp_path / "standin"))
     monkeypatch.setenv("STANDIN_RUN", str(tmp_path / "run"))
     monkeypatch.setenv("STANDIN_CAPS", str(tmp_path / "caps"))
@@ -260,13 +272,37 @@ class TestChanging:
         assert (status, said[0]) == (0, "GPU 0: 3g.20gb")
 
     def test_a_start_under_jobs_changes_nothing(self, machine: Machine, tmp_path: Path) -> None:
-        command(tmp_path / "no-jobs" / "pgrep", "exit 0")
+        process(tmp_path / "proc", "slurmstepd: [12.batch]\0")
 
         status, said = driver.boot([wish(0, "3g.20gb")])
 
         assert status == 1
         assert said[0].startswith("jobs run here, and the GPUs are not as")
         assert machine.now()[0] == "whole"
+
+
+class TestSteps:
+    @pytest.fixture
+    def proc(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+        monkeypatch.setattr(driver, "PROC", str(tmp_path))
+        process(tmp_path, "/usr/sbin/slurmstepd\0infinity\0")
+        return tmp_path
+
+    def test_the_process_that_holds_the_place_of_steps_is_none(self, proc: Path) -> None:
+        assert not driver.has_steps()
+
+    @pytest.mark.parametrize("command", ["slurmstepd: [12.batch]\0", "/usr/sbin/slurmstepd\0", ""])
+    def test_one_of_a_job_is_whatever_it_calls_itself(self, proc: Path, command: str) -> None:
+        process(proc, command)
+
+        assert driver.has_steps()
+
+    def test_a_users_process_is_none_by_whatever_name_and_rights(self, proc: Path) -> None:
+        process(proc, "slurmstepd: [12.batch]\0", uid=1000)
+        # sudo, waiting for a password
+        process(proc, "slurmstepd: [12.batch]\0", mode=0o4755)
+
+        assert not driver.has_steps()
 
 
 class TestJudging:
@@ -332,7 +368,9 @@ def test_the_file_runs_by_itself_as_the_unit_runs_it(machine: Machine, tmp_path:
     layout.write_text(json.dumps({"gpus": [wish(0, *SEVEN), wish(1)]}), encoding="utf-8")
     source = (nodeside.MODULE_UTILS / "nvidia_mig_driver.py").read_text(encoding="utf-8")
     program = tmp_path / "mig.py"
-    program.write_text(source.replace(driver.LAYOUT, str(layout)), encoding="utf-8")
+    # jobs of other clusters' containers may run on this machine
+    source = source.replace(driver.LAYOUT, str(layout)).replace('PROC = "/proc"', f"PROC = {str(tmp_path)!r}")
+    program.write_text(source, encoding="utf-8")
 
     done = subprocess.run([sys.executable, "-I", str(program)], capture_output=True, text=True, timeout=60)
 

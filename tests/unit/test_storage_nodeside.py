@@ -20,7 +20,6 @@ from tests.unit.test_storage_spec import WHOLE
 nfs_holders = nodeside.load("nfs_holders")
 nfs_lines = nodeside.load("nfs_lines")
 node_mounts = nodeside.load("node_mounts")
-node_idle = nodeside.load("node_idle")
 CHECK = Path(__file__).parents[2] / "roles" / "storage" / "files" / "deepops-nodecheck"
 TABLE = r"""
 22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw
@@ -97,25 +96,6 @@ class TestChanges:
         with (tmp_path / "open").open("w"):
             assert "(" in node_mounts.users(str(tmp_path))
         assert node_mounts.users(str(tmp_path)) == ""
-
-
-class TestIdle:
-    def process(self, root: Path, number: int, command: str) -> None:
-        (root / str(number)).mkdir()
-        (root / str(number) / "comm").write_text("slurmstepd\n")
-        (root / str(number) / "cmdline").write_text(command)
-
-    def test_the_process_that_holds_the_place_of_steps_is_no_step(self, tmp_path: Path) -> None:
-        self.process(tmp_path, 615, "/usr/sbin/slurmstepd\0infinity\0")
-
-        assert not node_idle.has_steps(str(tmp_path))
-
-    @pytest.mark.parametrize("command", ["slurmstepd: [12.batch]\0", "/usr/sbin/slurmstepd\0", ""])
-    def test_one_of_a_job_is_whatever_it_calls_itself(self, tmp_path: Path, command: str) -> None:
-        self.process(tmp_path, 615, "/usr/sbin/slurmstepd\0infinity\0")
-        self.process(tmp_path, 700, command)
-
-        assert node_idle.has_steps(str(tmp_path))
 
 
 class TestHealthCheck:
