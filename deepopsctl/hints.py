@@ -7,6 +7,13 @@ import re
 # first match wins: the narrow ones stand before the wide ones
 _HINTS = (
     (
+        r"Slurm can't confine jobs",
+        (
+            "start the node with a writable cgroup tree, or take it out of cluster.yml; `slurm_confinement: none` in "
+            "settings.yml leaves the jobs of all nodes unconfined"
+        ),
+    ),
+    (
         r"a Slurm is there that deepopsctl did not make",
         "keep it, with its jobs and accounting: `deepopsctl takeover`; or remove it from these nodes",
     ),

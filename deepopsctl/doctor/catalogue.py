@@ -124,7 +124,7 @@ DOCTOR = {
     ),
     "cgroup": Entry(
         _SIZE, "cgroups", "Slurm can confine jobs to their cores, memory and devices.",
-        "start the machine with a writable cgroup v2 tree; without one jobs share what they should not",
+        "start the machine with a writable cgroup v2 tree; `slurm_confinement: none` leaves all nodes' jobs unconfined",
     ),
     "kernel": Entry(
         _ALIKE, "kernel", "The nodes of a partition run the same kernel.",

@@ -53,17 +53,17 @@ def cpus(node: NodeFacts, declared: Declared) -> Check | None:
 
 
 def cgroup(node: NodeFacts, declared: Declared) -> Check | None:
-    """A tree that slurmd may use; none is a failure only where the site insists."""
+    """A tree that slurmd may use, unless the site does without."""
     if not _computes(declared, node.name):
         return None
+    if node.settings.confinement == "none":
+        return skipped("cgroup", node.name, "`slurm_confinement: none`: jobs are not confined")
     if not node.root:
         return skipped("cgroup", node.name, "only root may try it, and sudo does not work")
     if node.cgroup != "none":
         return passed("cgroup", node.name, node.cgroup)
-    message = "there is no cgroup tree that slurmd may use"
-    if node.settings.confinement == "cgroup":
-        return failed("cgroup", node.name, f"{message}, and `slurm_confinement: cgroup` insists", "none", "v2 or v1")
-    return warned("cgroup", node.name, f"{message}: jobs will not be confined", "none", "v2 or v1")
+    message = "there is no cgroup tree in which slurmd can confine jobs: a deploy leaves the node out"
+    return failed("cgroup", node.name, message, "none", "v2 or v1")
 
 
 def gpus(node: NodeFacts, declared: Declared) -> Check | None:

@@ -95,7 +95,7 @@ CATALOGUE = {
     ),
     "confinement": Entry(
         "Confinement", "set up", "Slurm is set up to keep jobs in their cores, memory and devices.",
-        "jobs share what they should not until a deploy finds a writable cgroup tree (`slurm_confinement: cgroup`)",
+        "jobs share what they should not with `slurm_confinement: none`",
     ),
     "cpu-confinement": Entry(
         "Confinement", "cores", "A job can't move to a core outside its allocation; it was tried.",

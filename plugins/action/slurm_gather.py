@@ -42,31 +42,38 @@ class ActionModule(ActionBase):
     def _gather(self, arguments, hostvars):
         path = Path(arguments["cluster_dir"]) / "hardware.yml"
         stored = load_hardware(path)
-        hardware, odd = self._hardware(arguments, hostvars, stored)
+        confined = arguments["confinement"] != "none"
+        if confined:
+            self._refuse_to_confine(stored, hostvars)
+        hardware, odd = self._hardware(arguments, hostvars, stored, confined)
         preliminary = arguments.get("preliminary", False)
         changed = not preliminary and hardware != stored
         if changed and not self._task.check_mode:
             changed = store_hardware(path, hardware)
-        confinement, warnings = self._confinement(hardware, arguments["confinement"])
         unknown = slurmconf.unknown_nodes(slurmconf.parse_node_sets(arguments["node_sets"]), hardware)
         missing = [name for name in unknown if name not in odd]
         failed = [name for name in missing if self._cgroup(hostvars[name])]
         silent = [name for name in missing if name not in failed]
-        warnings += [*odd.values(), *self._left_out(silent, failed, arguments["controllers"])]
+        warnings = [*odd.values(), *self._left_out(silent, failed, arguments["controllers"])]
         facts = {
             "slurm_hardware": {name: values.as_facts() for name, values in hardware.items()},
-            "slurm_confinement": confinement,
+            "slurm_confinement": self._confinement(hardware) if confined else "none",
             "slurm_unknown_nodes": list(unknown),
             "slurm_version": self._version(arguments, hostvars),
         }
         return facts, changed, [] if preliminary else warnings
 
-    def _hardware(self, arguments, hostvars, stored):
+    def _hardware(self, arguments, hostvars, stored, confined):
         """What is known of each compute node now, and what is odd about a node's own report."""
         reports = {name: self._registered(hostvars, name, arguments["packages"]) for name in arguments["compute"]}
         hardware, odd = dict(stored), {}
         for name, report in reports.items():
             cgroup = self._cgroup(hostvars[name])
+            if cgroup == "none" and confined:
+                # one that serves already stays as it is: it may have jobs
+                if name not in stored:
+                    odd[name] = f"{name}: {self._fault(hostvars[name])}: jobs could not be confined, so it is left out"
+                continue
             probes = report.get("probes", {})
             slurmd = probes.get("slurmd", "")
             if name in stored and cgroup:
@@ -115,21 +122,27 @@ class ActionModule(ActionBase):
         return facts["deepops_cgroup"] if facts["deepops_cgroup_writable"] else "none"
 
     @staticmethod
-    def _confinement(hardware, wanted):
-        """'v1', 'v2', 'auto' (both are met) or 'none', from what is stored, so that no absent node changes it."""
-        without = [name for name, values in hardware.items() if values.cgroup == "none"]
-        if without and wanted == "cgroup":
-            raise AnsibleActionFail(
-                f"{nodelist.fold(without)}: no writable cgroup tree, and slurm_confinement insists on one"
-            )
+    def _fault(host):
+        return host["ansible_facts"].get("deepops_cgroup_fault") or "no writable cgroup tree"
+
+    def _refuse_to_confine(self, stored, hostvars):
+        """Jobs run there without confinement, which is no longer done without being asked."""
+        without = [
+            name
+            for name, values in stored.items()
+            if values.cgroup == "none" and name in hostvars and self._cgroup(hostvars[name]) == "none"
+        ]
         if without:
-            sentence = (
-                f"{nodelist.fold(without)}: no writable cgroup tree, so jobs are not confined to their cores, memory "
-                "and devices anywhere (proctrack/linuxproc); `slurm_confinement: cgroup` insists on it"
+            raise AnsibleActionFail(
+                f"{nodelist.fold(without)}: {self._fault(hostvars[without[0]])}: Slurm can't confine jobs to their "
+                "cores, memory and devices there, and so far it does so nowhere in this cluster"
             )
-            return "none", [sentence]
-        versions = {values.cgroup for values in hardware.values()}
-        return (versions.pop() if len(versions) == 1 else "auto"), []
+
+    @staticmethod
+    def _confinement(hardware):
+        """'v1', 'v2' or 'auto' (both are met), from what is stored, so that no absent node changes it."""
+        versions = {values.cgroup for values in hardware.values()} - {"none"}
+        return versions.pop() if len(versions) == 1 else "auto"
 
     def _version(self, arguments, hostvars):
         for name in [*arguments["controllers"], *arguments["compute"]]:

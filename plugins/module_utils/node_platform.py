@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 
 CGROUP = "/sys/fs/cgroup"
+# where Slurm keeps track of jobs, and confines them
+V1 = ("cpuset", "devices", "freezer", "memory")
 NVIDIA = "/sys/module/nvidia/version"
 
 
@@ -44,15 +46,23 @@ def memory_facts():
         return {"deepops_memory_mb": int(stream.readline().split()[1]) // 1024}
 
 
-def cgroup_facts():
-    """Which cgroup hierarchy slurmd will meet, and whether it may confine jobs in it."""
-    unified = os.path.join(CGROUP, "cgroup.controllers")
+def cgroup_facts(root=CGROUP):
+    """Which cgroup hierarchy slurmd will meet, whether it may confine jobs in it, and if not, why."""
+    unified = os.path.join(root, "cgroup.controllers")
     if os.path.exists(unified):
+        version, folders = "v2", [root]
         with open(unified) as stream:
             # a v2 tree beside a v1 one can be there and have nothing to give
-            usable = {"cpuset", "memory"} <= set(stream.read().split())
-        return {"deepops_cgroup": "v2", "deepops_cgroup_writable": usable and is_writable(CGROUP)}
-    return {"deepops_cgroup": "v1", "deepops_cgroup_writable": is_writable(os.path.join(CGROUP, "devices"))}
+            missing = sorted({"cpuset", "memory"} - set(stream.read().split()))
+    else:
+        version, folders = "v1", [os.path.join(root, name) for name in V1]
+        missing = [name for name in V1 if not os.path.isdir(os.path.join(root, name))]
+    if missing:
+        fault = "%s has no controller %s" % (root, ", ".join(missing))
+    else:
+        read_only = [folder for folder in folders if not is_writable(folder)]
+        fault = "%s is read-only" % ", ".join(read_only) if read_only else ""
+    return {"deepops_cgroup": version, "deepops_cgroup_writable": not fault, "deepops_cgroup_fault": fault}
 
 
 def is_writable(folder):

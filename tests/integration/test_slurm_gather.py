@@ -42,7 +42,8 @@ def with_gpus(*products: str) -> dict[str, object]:
 
 def facts(cgroup: str, *, writable: bool = True) -> dict[str, object]:
     """What the gate saw on a node that answered."""
-    return {"deepops_cgroup": cgroup, "deepops_cgroup_writable": writable}
+    fault = "" if writable else "/sys/fs/cgroup is read-only"
+    return {"deepops_cgroup": cgroup, "deepops_cgroup_writable": writable, "deepops_cgroup_fault": fault}
 
 
 # Hosts of the inventory: what the gate saw ({} where the node did not answer) and what each story has registered.
@@ -106,8 +107,10 @@ STORIES = (
     Story("node removed", ("gpu01",), "removed"),
     Story("two hierarchies", ("gpu01", "old1"), "mixed"),
     Story("v1 only", ("old1",), "old"),
-    Story("no confinement", ("gpu01", "ro1"), "unconfined"),
-    Story("confinement insisted on", ("gpu01", "ro1"), "insisted", confinement="cgroup"),
+    Story("new node without cgroups", ("gpu01", "ro1"), "unconfined"),
+    Story("cgroups lost", ("gpu01", "ro1"), "lost"),
+    Story("never confined", ("gpu01", "ro1"), "never", confinement="cgroup"),
+    Story("no confinement asked for", ("gpu01", "ro1"), "asked", confinement="none"),
     Story("absent node", ("gpu01", "gpu03"), "absent"),
     Story("changed cgroups", ("gpu01",), "changed"),
     Story("odd node", ("odd1", "gpu01"), "odd"),
@@ -124,6 +127,8 @@ BEFORE: dict[str, dict[str, NodeHardware]] = {
     "removed": {"gpu01": STORED, "gone1": STORED},
     "absent": {"gpu01": STORED, "gpu03": NodeHardware(8, 1, 1, 8, 1, 1000, "none")},
     "drivers": {"h100": STORED},
+    "lost": {"gpu01": STORED, "ro1": STORED},
+    "never": {"gpu01": STORED, "ro1": replace(STORED, cgroup="none")},
     "changed": {"gpu01": NodeHardware(8, 1, 1, 8, 1, 1000, "v1")},
 }
 
@@ -167,6 +172,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Told:
         "ansible.builtin.set_fact": {
             "deepops_cgroup": "{{ seen.deepops_cgroup }}",
             "deepops_cgroup_writable": "{{ seen.deepops_cgroup_writable }}",
+            "deepops_cgroup_fault": "{{ seen.deepops_cgroup_fault }}",
             "cacheable": True,
         },
         "when": "seen | length > 0",
@@ -259,23 +265,36 @@ class TestWarnings:
 class TestConfinement:
     @pytest.mark.parametrize(
         ("story", "confinement"),
-        [("node removed", "v2"), ("v1 only", "v1"), ("two hierarchies", "auto"), ("no confinement", "none")],
+        [
+            ("node removed", "v2"),
+            ("v1 only", "v1"),
+            ("two hierarchies", "auto"),
+            ("new node without cgroups", "v2"),
+            ("cgroups lost", "v2"),
+            ("no confinement asked for", "none"),
+        ],
     )
     def test_it_follows_from_what_the_nodes_have(self, told: Told, story: str, confinement: str) -> None:
         assert told.facts(story)["slurm_confinement"] == confinement
 
-    def test_a_node_without_a_writable_cgroup_tree_is_named(self, told: Told) -> None:
-        (warning,) = told.warnings("no confinement")
-        assert warning.startswith("ro1: no writable cgroup tree")
-        assert "proctrack/linuxproc" in warning
+    def test_a_new_node_without_a_writable_cgroup_tree_is_left_out_by_name(self, told: Told) -> None:
+        (warning,) = told.warnings("new node without cgroups")
+        assert warning == "ro1: /sys/fs/cgroup is read-only: jobs could not be confined, so it is left out"
+        assert set(told.hardware("unconfined")) == {"gpu01"}
 
-    def test_a_site_that_insists_is_told_which_node_cannot(self, told: Told) -> None:
-        assert told["confinement insisted on"].status == "failed"
-        assert "ro1: no writable cgroup tree" in told["confinement insisted on"].data["msg"]
-        assert "slurm_confinement" in told["confinement insisted on"].data["msg"]
+    def test_one_that_serves_stays_as_it_was(self, told: Told) -> None:
+        assert told.hardware("lost")["ro1"] == STORED
+
+    def test_a_cluster_that_ran_without_is_not_confined_under_its_jobs(self, told: Told) -> None:
+        assert told["never confined"].status == "failed"
+        assert "ro1: /sys/fs/cgroup is read-only: Slurm can't confine jobs" in told["never confined"].data["msg"]
+
+    def test_a_site_that_asks_for_none_has_all_its_nodes(self, told: Told) -> None:
+        assert told.warnings("no confinement asked for") == []
+        assert told.hardware("asked")["ro1"].cgroup == "none"
 
     def test_a_node_that_is_down_does_not_change_it(self, told: Told) -> None:
-        assert told.facts("absent node")["slurm_confinement"] == "none"
+        assert told.facts("absent node")["slurm_confinement"] == "v2"
 
     def test_a_node_whose_hierarchy_changed_is_stored_anew(self, told: Told) -> None:
         assert told["changed cgroups"].changed

@@ -51,7 +51,7 @@ DAMAGES = (
     Damage("gpu02", UNPACK, "dpkg --purge half; rm -rf /root/half*", {("packages-broken", "gpu02"): "with half"}),
     Damage("gpu02", "mount -t tmpfs -o size=20m tmpfs /tmp", "umount /tmp",
            {("disk", "gpu02"): "/tmp has "}),
-    Damage("gpu02", CGROUP.format("ro"), CGROUP.format("rw"), {("cgroup", "gpu02"): "will not be confined"}),
+    Damage("gpu02", CGROUP.format("ro"), CGROUP.format("rw"), {("cgroup", "gpu02"): "a deploy leaves the node out"}),
     Damage("gpu02", "cp /etc/hosts /root/hosts; echo '192.0.2.9 gpu01' >> /etc/hosts", "cat /root/hosts > /etc/hosts",
            {("names", "gpu02"): "gpu01 is 192.0.2.9"}),
     Damage("net:gpu02", "ip link set eth0 mtu 1400", "ip link set eth0 mtu 1500",

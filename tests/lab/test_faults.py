@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 from collections.abc import Iterator
 
 import pytest
 
+from tests.lab.doctor_damages import CGROUP
 from tests.lab.faults import (
     PURGE,
     accounted,
@@ -50,6 +52,34 @@ def test_a_node_that_dies_in_the_middle_is_set_aside_and_made_good_later(cluster
         wait_until("gpu02 has an SSH server again", lambda: holds(cluster, "gpu02", "systemctl is-active ssh"))
         assert_heals(cluster)
         assert cluster.root("gpu02", "dpkg --audit") == ""
+
+
+def test_a_node_that_could_not_confine_jobs_is_left_out_by_name_and_the_others_stay_confined(
+    cluster: LabCluster,
+) -> None:
+    hardware = cluster.directory / "hardware.yml"
+    before = hardware.read_text(encoding="utf-8")
+    assert 'names: "gpu[01-02]"' in before
+    # a node that is new, and one that serves
+    hardware.write_text(before.replace('names: "gpu[01-02]"', 'names: "gpu01"'), encoding="utf-8")
+    for node in ("gpu01", "gpu02"):
+        cluster.root(node, CGROUP.format("ro"))
+    try:
+        done = cluster.deepopsctl("deploy", "slurm", "--full", "--json", ok=False)
+    finally:
+        for node in ("gpu01", "gpu02"):
+            cluster.root(node, CGROUP.format("rw"))
+
+    assert done.returncode == 1, done.stderr
+    failures = {failure["host"]: failure for failure in json.loads(done.stdout)["failures"]}
+    assert set(failures) == {"gpu01", "gpu02"}
+    assert "Slurm can't confine jobs to their cores, memory and devices here" in failures["gpu02"]["message"]
+    assert "take it out of cluster.yml" in failures["gpu02"]["hint"]
+    conf = cluster.root("ctl1", "cat /etc/slurm/slurm.conf")
+    assert "TaskPlugin=task/cgroup" in conf
+    assert "NodeName=gpu01 " in conf
+    assert_heals(cluster)
+    assert hardware.read_text(encoding="utf-8") == before
 
 
 @pytest.mark.thorough

@@ -216,7 +216,7 @@ class TestProlog:
         cluster.user("ctl1", f"scancel {job}")
         until_gone(cluster, "gpu01", job)
 
-        wait_until("nothing is left", lambda: cluster.root("gpu01", f"ls -A {FOLDER}") == "")
+        wait_until("nothing is left", lambda: not folders(cluster, "gpu01"))
         assert cluster.root("gpu01", "stat -c '%U %a %n' /srv/precious /srv/precious/file /srv/of-root") == before
         cluster.root("gpu01", "umount /srv/precious; rm -r /srv/precious /srv/of-root")
 

@@ -20,6 +20,8 @@ pytestmark = pytest.mark.thorough
 
 OURS = "/var/lib/prometheus/node-exporter/slurmmetrics.prom"
 SWITCH = "monitoring_slurm_native: true\n"
+# its systemd refuses cgroup v1, and v2 alongside v1 has no controllers
+UNCONFINED = "slurm_confinement: none\n"
 RULES = Path(__file__).resolve().parents[2] / "roles" / "prometheus" / "files" / "rules"
 # as slurmctld and as the program call them
 OF_SLURM = re.compile(r"\b(deepops_)?slurm_")
@@ -31,7 +33,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MonitoredClust
     """One machine for everything."""
     name = f"{PREFIX}-native"
     try:
-        found = fresh_monitored(name, tmp_path_factory.mktemp(name), "--single", settings=SWITCH, os="sid")
+        found = fresh_monitored(name, tmp_path_factory.mktemp(name), "--single", settings=SWITCH + UNCONFINED, os="sid")
         found.deploy()
         yield found
     finally:

@@ -206,6 +206,7 @@ partitions:
         version=DEBIAN13,
         reports={"ctl1": VIRTUAL, "n1": VIRTUAL},
         without_cgroup=("n1",),
+        settings={"slurm_confinement": "none"},
     ),
     "cpu-only": Case(
         spec="""\
