@@ -99,6 +99,27 @@ class TestGpus:
     ) -> None:
         assert confinement.gpus("gpu01", with_one, with_none)["status"] == status
 
+    @pytest.mark.parametrize(
+        ("with_one", "with_none"),
+        [
+            ({"nvidia0": "EACCES", "nvidia1": "EACCES"}, {"nvidia0": "EACCES", "nvidia1": "EACCES"}),
+            ({"nvidia0": "OK", "nvidia1": "EACCES"}, {"nvidia0": "EPERM", "nvidia1": "EACCES"}),
+            ({"nvidia0": "EPERM", "nvidia1": "EACCES"}, {}),
+        ],
+    )
+    def test_what_the_file_mode_refuses_says_nothing_of_the_cgroup(
+        self, with_one: dict[str, str], with_none: dict[str, str]
+    ) -> None:
+        found = confinement.gpus("gpu01", with_one, with_none)
+        assert found["status"] == "warn"
+        assert "could open" not in found["message"]
+        assert "/dev/nvidia1" in found["message"]
+
+    def test_one_that_was_opened_is_no_less_open_for_another_that_was_not(self) -> None:
+        found = confinement.gpus("gpu01", {"nvidia0": "OK", "nvidia1": "OK", "nvidia2": "EACCES"}, {})
+        assert found["status"] == "fail"
+        assert "nvidia2" not in found["message"]
+
     def job(self, index: str, visible: str = "0") -> dict[str, Any]:
         return {"env": {"SLURM_STEP_GPUS": index, "CUDA_VISIBLE_DEVICES": visible}, "gpus": {}}
 

@@ -9,7 +9,7 @@ from ansible.module_utils.deepops_smoke.across import Data, Trouble
 from ansible.module_utils.deepops_smoke.placement import Placement
 from ansible.module_utils.deepops_smoke.session import Session
 from ansible.module_utils.deepops_smoke.slurmtext import Record
-from ansible.module_utils.deepops_smoke.verdict import PASS, Verdict, failed, skipped, verdict
+from ansible.module_utils.deepops_smoke.verdict import FAIL, PASS, WARN, Verdict, failed, skipped, verdict
 
 NAMES = ("gpu-allocation", "gpu-isolation", "gpu-visible")
 SLICED = "cut into MIG slices: jobs share a GPU's device file, and each sees its slice only"
@@ -85,7 +85,7 @@ def _confinement(node: str, told: Told, confined: bool, sliced: bool) -> Verdict
     if not confined or sliced:
         return skipped(NAMES[1], node, SLICED if confined else confinement.NOT_CONFIGURED)
     found = [confinement.gpus(node, one["gpus"], told.without["gpus"]) for one in told.ones]
-    worst = next((check for check in found if check["status"] != PASS), found[0])
+    worst = min(found, key=lambda check: (FAIL, WARN, PASS).index(check["status"]))
     # the smoke suite makes the same check of one job
     return dict(worst, name=NAMES[1])
 

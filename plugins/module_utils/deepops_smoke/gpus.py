@@ -12,7 +12,7 @@ from .session import Session
 from .slurmtext import Record
 from .verdict import PASS, Verdict, failed, skipped, verdict
 
-DENIED = ("EPERM",)
+DENIED = ("EPERM", "EACCES")
 
 
 class Pair(NamedTuple):

@@ -56,7 +56,7 @@ def try_cpus() -> Dict[str, Any]:
 
 
 def try_gpus(*more: str) -> Dict[str, str]:
-    """Open every GPU device file: OK, ENXIO (visible, no driver behind it), EPERM (denied by the cgroup)."""
+    """Open every GPU device file: OK, ENXIO (visible, no driver behind it), EPERM (the cgroup), EACCES (file mode)."""
     tried = {}
     for path in sorted({*glob.glob("/dev/nvidia[0-9]*"), *more}):
         try:
