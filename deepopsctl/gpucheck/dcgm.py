@@ -6,6 +6,7 @@ Read are both forms of its JSON: that of DCGM 4 (a result for each entity) and o
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 from typing import Any, Iterator
@@ -14,6 +15,8 @@ from .verdicts import FAIL, PASS, SKIP, WARN, check, worst
 
 _ROOTS = ("DCGM Diagnostic", "DCGM GPU Diagnostic")
 _LIMIT_S = 180
+# where deepopsctl has its host engine listen, for root and the group nvidia-dcgm
+SOCKET = "/run/nvidia-dcgm/nv-hostengine"
 # of DCGM's kinds of errors those that are no fault of the hardware: worth watching, and a setting of the node
 _MILD = (1, 5)
 _NAMED = 3
@@ -24,7 +27,8 @@ def diagnosis() -> dict[str, Any]:
     program = shutil.which("dcgmi")
     if not program:
         return {}
-    argv = [program, "diag", "--run", "1", "--json"]
+    own = ["--host", "unix://" + SOCKET] if os.access(SOCKET, os.W_OK) else []
+    argv = [program, "diag", *own, "--run", "1", "--json"]
     try:
         said = subprocess.check_output(
             argv, stdin=subprocess.DEVNULL, stderr=subprocess.STDOUT, universal_newlines=True, timeout=_LIMIT_S

@@ -21,8 +21,8 @@ from deepopsctl.nodemetrics.jobmap import DCGM_FOLDER
 DCGM_UNIT = "nvidia-dcgm-exporter.service"
 DCGM_PORT = 9400
 COUNTERS = "/etc/deepopsctl/dcgm-counters.csv"
-# where nvidia-dcgm.service listens: two host engines would fight for the counters
-HOST_ENGINE = "localhost:5555"
+# where nvidia-dcgm.service listens (roles/nvidia_dcgm): two host engines would fight for the counters
+HOST_ENGINE = "unix:///run/nvidia-dcgm/nv-hostengine"
 NAME = "deepops-gpumetrics"
 PROGRAM = f"/usr/local/sbin/{NAME}"
 PORT = 9401

@@ -30,7 +30,16 @@ WHOLE = "gpus: {type: a100, count: 2}"
 CUT = 'gpus: {type: a100, count: 2, mig: [{"1g.5gb": [7, 8, 9, 10, 11, 12, 13]}, {"3g.20gb": [1], "2g.10gb": [3]}]}'
 WISHES = {("mig", "GPU 0: 7 x 1g.5gb", "set"), ("mig", "GPU 1: 3g.20gb + 2g.10gb", "set")}
 SLICES = ["0 1g.5gb"] * 7 + ["1 3g.20gb", "1 2g.10gb"]
-HOST_ENGINE = "[Service]\nExecStart=/bin/sleep infinity\n[Install]\nWantedBy=multi-user.target\n"
+HOST_ENGINE = "[Service]\nExecStart=/usr/bin/nv-hostengine -n\n[Install]\nWantedBy=multi-user.target\n"
+# as much of it as is asked here: it listens where it is told to
+ENGINE = """#!/usr/bin/python3
+import signal, socket, sys
+listener = socket.socket(socket.AF_UNIX)
+listener.bind(sys.argv[sys.argv.index("--domain-socket") + 1])
+listener.listen()
+signal.pause()
+"""
+CONNECT = "python3 -c 'import socket; socket.socket(socket.AF_UNIX).connect(\"/run/nvidia-dcgm/nv-hostengine\")'"
 DCGM = ("-core", "-cuda13", "-proprietary", "-proprietary-cuda13")
 # as much of DCGM exporter as is asked here: it listens where it is told to, and says by what it was started
 EXPORTER = """#!/usr/bin/python3
@@ -53,7 +62,7 @@ LIBRARY = "/usr/lib/$(uname -m)-linux-gnu/libnvidia-ml.so.580.95.05"
 
 def dcgm(version: str) -> list[Stub]:
     """NVIDIA's packages of one version, with a daemon that does nothing."""
-    unit = {"usr/lib/systemd/system/nvidia-dcgm.service": HOST_ENGINE}
+    unit = {"usr/lib/systemd/system/nvidia-dcgm.service": HOST_ENGINE, "usr/bin/nv-hostengine": ENGINE}
     names = [f"datacenter-gpu-manager-4{suffix}" for suffix in (*DCGM, "-cuda12")]
     return [Stub(name, version, files=unit if name.endswith("-core") else {}) for name in names]
 
@@ -201,6 +210,11 @@ def test_dcgm_comes_in_its_one_version_and_for_the_drivers_cuda(
     assert "4.7" not in cluster.root("gpu01", "apt-get --simulate --quiet full-upgrade")
 
 
+def test_the_host_engine_answers_root_and_no_user(cluster: LabCluster) -> None:
+    wait_until("it listens", lambda: cluster.holds("gpu01", CONNECT))
+    assert "Permission denied" in cluster.user("gpu01", CONNECT, ok=False)
+
+
 def test_gdrcopys_library_comes_in_its_one_version_and_goes_with_the_setting(
     cluster: LabCluster, site: dict[str, object]
 ) -> None:
@@ -243,7 +257,7 @@ def test_dcgm_exporter_comes_in_the_version_that_goes_with_dcgm(cluster: LabClus
     assert "4.9.0-1" in cluster.root("gpu01", f"apt-cache madison {DCGM_EXPORTER}")
     assert "4.9.0-1" not in cluster.root("gpu01", "apt-get --simulate --quiet full-upgrade")
     said = asked(cluster)
-    assert "--remote-hostengine-info=localhost:5555" in said
+    assert "--remote-hostengine-info=unix:///run/nvidia-dcgm/nv-hostengine" in said
     assert "--collectors=/etc/deepopsctl/dcgm-counters.csv" in said
     listening = cluster.root("gpu01", "ss -Hltn 'sport = 9400'").split()
     assert listening[3] == f"{cluster.root('gpu01', 'hostname -I').split()[0]}:9400"
@@ -290,7 +304,7 @@ def test_dcgm_exporter_follows_to_the_version_of_the_pair_and_goes_with_monitori
     wanted = {("package", DCGM_EXPORTER, "upgrade"), ("unit", EXPORTER_UNIT, "restart")}
     assert changes(done, "monitoring") == changes(planned, "monitoring") >= wanted
     assert versions(cluster, DCGM_EXPORTER) == [f"{DCGM_EXPORTER} 4.9.0-1"]
-    assert "--remote-hostengine-info=localhost:5555" in asked(cluster)
+    assert "--remote-hostengine-info=unix:///run/nvidia-dcgm/nv-hostengine" in asked(cluster)
     assert cluster.root("gpu01", f"systemctl show {EXPORTER_UNIT} -p InvocationID") != before
 
     edit(cluster.directory / SETTINGS, MONITORED, "monitoring_enabled: false")

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from deepopsctl.gpucheck.dcgm import SOCKET
+from deepopsctl.monitoring.gpuexporters import HOST_ENGINE
 from tests.localansible import ROOT, Played, play
 from tests.roles.content import load
 
@@ -73,6 +75,9 @@ def test_an_hgx_node_gets_all_packages_of_one_version_from_the_mirror(played: Pl
     assert "Package: datacenter-gpu-manager-4-*\nPin: version 1:" in found["preferences"]
     assert "Pin: release l=NVIDIA CUDA\nPin-Priority: -1" in found["source"]
     assert "deepopsctl-mig.service" in found["unit.conf"]
+    # where its clients look for it, and no port
+    assert f"--domain-socket {SOCKET}\n" in found["unit.conf"]
+    assert f"unix://{SOCKET}" == HOST_ENGINE
 
 
 def test_volta_gets_packages_for_cuda_12(played: Played) -> None:

@@ -104,7 +104,7 @@ def test_an_exporter_listens_on_the_management_address_alone(exporter: str, port
 def test_dcgm_exporter_asks_the_host_engine_that_runs_and_reads_the_map_of_jobs() -> None:
     text = gpuexporters.needs(machine("dcgm")).files[1].content
 
-    assert "--remote-hostengine-info=localhost:5555" in text
+    assert "--remote-hostengine-info=unix:///run/nvidia-dcgm/nv-hostengine" in text
     assert "--hpc-job-mapping-dir=/run/deepops/gpus" in text
     # an empty line takes NVIDIA's own command away
     assert "\nExecStart=\n" in text

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from deepopsctl.gpucheck import dcgm
 from deepopsctl.gpucheck.dcgm import diagnosed, diagnosis, read
 from deepopsctl.gpucheck.judging import judge
 from tests.unit.gpucheck_samples import result
@@ -117,6 +118,19 @@ def test_nothing_is_listed_where_dcgm_is_not_installed(tmp_path: Path, monkeypat
 
     assert diagnosis() == {}
     assert not [check for check in judge([result()]) if check["name"] == "gpu-dcgm"]
+
+
+def test_the_host_engines_socket_is_named_to_whoever_may_open_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = tmp_path / "dcgmi"
+    command.write_text('#!/bin/sh\necho "$*"\n')
+    command.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setattr(dcgm, "SOCKET", str(tmp_path / "engine"))
+    (tmp_path / "engine").touch()
+
+    assert diagnosis() == {"problem": f"dcgmi diag: diag --host unix://{tmp_path}/engine --run 1 --json"}
 
 
 def test_its_command_is_asked_for_the_level_that_loads_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
