@@ -8,6 +8,7 @@ import re
 import resource
 import stat
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -90,13 +91,15 @@ def test_a_module_that_returns_a_secret_is_called_with_no_log(path: Path) -> Non
     assert all(task.get("no_log") is True for task in tasks)
 
 
-@pytest.fixture
+@contextmanager
 def full_disk() -> Iterator[None]:
-    """No file may have more than six bytes, as on a disk that is full."""
+    """No file may have more than six bytes, as on a disk that is full; pytest's own output neither."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (6, hard))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 @pytest.fixture
@@ -108,10 +111,8 @@ def slurmdbd_conf(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_copy_of_slurmdbd_conf_that_is_cut_off_leaves_nothing_of_the_password(
-    slurmdbd_conf: Path, full_disk: None
-) -> None:
-    with pytest.raises(OSError, match="File too large"):
+def test_a_copy_of_slurmdbd_conf_that_is_cut_off_leaves_nothing_of_the_password(slurmdbd_conf: Path) -> None:
+    with pytest.raises(OSError, match="File too large"), full_disk():
         set_aside(slurmdbd_conf)
 
     assert list(slurmdbd_conf.parent.iterdir()) == [slurmdbd_conf]
