@@ -18,6 +18,7 @@ from deepopsctl import nodelist
 from deepopsctl.errors import InputError
 from deepopsctl.files import write_atomic
 from deepopsctl.gpufound import FoundGpu, as_stored, from_stored
+from deepopsctl.yamltext import given_twice
 
 HEADER = """\
 # What deepopsctl found on the nodes, in Slurm's terms; slurm.conf is rendered from it.
@@ -102,11 +103,16 @@ def load_hardware(path: Path) -> dict[str, NodeHardware]:
         return {}
     where = path.name
     try:
-        document = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+        text = path.read_text(encoding="utf-8")
+        twice = next(given_twice(yaml.compose(text, Loader=yaml.CSafeLoader)), None)
+        document = yaml.safe_load(text) or {}
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         mark = getattr(error, "problem_mark", None)
         line = f":{mark.line + 1}" if mark is not None else ""
         raise InputError.single(f"{where}{line}", "is no valid YAML", _restore_hint(path)) from error
+    if twice is not None:
+        place = f"{where}:{twice.start_mark.line + 1}"
+        raise InputError.single(place, f"the key {twice.value} is given twice", _restore_hint(path))
     if not isinstance(document, dict) or not isinstance(document.get("nodes", []), list):
         raise InputError.single(where, "is no hardware store: it needs `nodes:` with a list", _restore_hint(path))
     found: dict[str, NodeHardware] = {}

@@ -78,6 +78,8 @@ class RunRequest:
     ssh: Mapping[str, str] = field(default_factory=lambda: USUAL_SSH)
     inventory: str = ""
     patience_s: int = PATIENCE_S
+    # what `claim` lets through besides: `break_lock`, `replace_newer`, `dead` holders
+    claim: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
     def playbooks(self) -> tuple[str, ...]:

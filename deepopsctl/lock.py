@@ -6,6 +6,7 @@ import fcntl
 import getpass
 import json
 import os
+import secrets
 import socket
 import time
 from collections.abc import Iterator
@@ -17,8 +18,9 @@ from pathlib import Path
 from deepopsctl.errors import DeepOpsError
 from deepopsctl.files import naming
 
-# Clusters that this process holds: a command made of several runs keeps the lock between them.
-_held: set[Path] = set()
+# Clusters that this process holds, each with a word for this time: a command made of several runs keeps the lock
+# between them, here and on the first controller.
+_held: dict[Path, str] = {}
 # How long a run that was killed may take to end its Ansible before the next one is refused.
 ENDING_S = 10.0
 
@@ -68,12 +70,17 @@ def cluster_lock(runs: Path, command: str) -> Iterator[None]:
         os.ftruncate(handle, 0)
         with naming(runs / ".lock"):
             os.pwrite(handle, json.dumps(asdict(Holder.me(command))).encode(), 0)
-        _held.add(runs)
+        _held[runs] = secrets.token_hex(8)
         yield
         os.ftruncate(handle, 0)
     finally:
-        _held.discard(runs)
+        _held.pop(runs, None)
         os.close(handle)
+
+
+def token_of(runs: Path) -> str:
+    """What tells this hold on a cluster from all others; '' where this process does not hold it."""
+    return _held.get(runs, "")
 
 
 def is_held_by(runs: Path, pid: int) -> bool:

@@ -12,15 +12,17 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from deepopsctl import __version__, supervisor
+from deepopsctl import claim as claims
 from deepopsctl.content import content_dir, playbook
 from deepopsctl.controlmachine import password_mechanism, require_ssh
 from deepopsctl.digest import Desired, desired, desired_digest, remember
-from deepopsctl.events import Event, HostResult, Output
+from deepopsctl.errors import DeepOpsError
+from deepopsctl.events import Event, HostResult, Notice, Output, Said, Status
 from deepopsctl.interrupts import Interrupts
 from deepopsctl.invocation import RunRequest, arguments, control_dir, environment, write_inputs
 from deepopsctl.lock import Holder, ansible_lock, cluster_lock
@@ -35,6 +37,8 @@ from deepopsctl.workspace import RunFolder, Workspace, private_file
 
 log = logging.getLogger(__name__)
 
+# How long a run that was stopped may take to let go of the cluster.
+RELEASE_S = 30.0
 # How often a quiet run is looked at for Ctrl-C and timeout: runner's own 5 s is felt.
 LOOK_S = 0.2
 ERROR_LINES = 20
@@ -46,13 +50,47 @@ def run(request: RunRequest, on_event: Watch) -> RunOutcome:
     """Run playbooks on a cluster under its lock; every event goes to `on_event` as it happens."""
     _require_all(request)
     with cluster_lock(request.directory.runs, f"deepopsctl {request.command}"):
-        folder = Workspace(request.directory.runs).new_run(request.command, request.keep_runs)
-        try:
-            return _Run(request, folder, on_event, ansible_lock(request.directory.runs)).execute()
-        finally:
-            # variables, limit, environment: nothing of it outlives the run
-            shutil.rmtree(folder.private, ignore_errors=True)
-            _leave_connections(request)
+        outcome = _locked_run(request, on_event)
+        refusal = _refusal(outcome)
+        if refusal and claims.died_here(refusal.holder):
+            on_event(Said("the run that holds the cluster died on this machine: once more, without it"))
+            dead = {**request.claim, "dead": [refusal.holder.get("token")]}
+            outcome = _locked_run(replace(request, claim=dead), on_event)
+            refusal = _refusal(outcome)
+        if refusal:
+            refusal.raise_if_refused()
+        return outcome
+
+
+def _locked_run(request: RunRequest, on_event: Watch) -> RunOutcome:
+    folder = Workspace(request.directory.runs).new_run(request.command, request.keep_runs)
+    work = _Run(request, folder, on_event, ansible_lock(request.directory.runs))
+    try:
+        return work.execute()
+    finally:
+        # variables, limit, environment: nothing of it outlives the run
+        shutil.rmtree(folder.private, ignore_errors=True)
+        if work.holds:
+            _release(request, work.seen)
+        _leave_connections(request)
+
+
+def _refusal(outcome: RunOutcome) -> claims.Answer | None:
+    """The first controller's answer where it kept the run from going on."""
+    answers = (claims.parse_answer(result.data) for result in outcome.summary.results)
+    return next((answer for answer in answers if answer and answer.state == "refused"), None)
+
+
+def _release(request: RunRequest, components: Iterable[str]) -> None:
+    """Let go of the cluster where the run itself did not come to that; what can't be reached is found stale later."""
+    done = [name for name in request.components if name in components]
+    variables = {"deepops_claim_state": "released", "deepops_claim_components": done}
+    again = replace(
+        request, playbook=claims.PLAYBOOK, more=(), limit="", tags="", extra_vars=variables, timeout=RELEASE_S,
+        command="release", verbosity=0,
+    )  # fmt: skip
+    with suppress(DeepOpsError):
+        look(again, lambda _: None)
 
 
 def look(request: RunRequest, on_event: Watch) -> RunOutcome:
@@ -91,6 +129,10 @@ class _Run:
     # said outside any task; bounded, for -vvv says much
     loose: deque[str] = field(default_factory=lambda: deque(maxlen=500))
     _wish: Desired | None = None
+    # components of which a node has had a task
+    seen: set[str] = field(default_factory=set)
+    _claim_state: str = ""
+    _controller: str = ""
     _events: BinaryIO | None = None
     _log: BinaryIO | None = None
 
@@ -99,7 +141,8 @@ class _Run:
         request, folder = self.request, self.folder
         content = request.content or content_dir()
         playbooks, together = (
-            tuple(playbook(name, content) for name in names) for names in (request.playbooks, request.together)
+            tuple(playbook(name, content) for name in self._with_release(names))
+            for names in (request.playbooks, request.together)
         )
         folder.private.mkdir(mode=0o700)
         folder.write(folder.request, self._request_object())
@@ -112,6 +155,7 @@ class _Run:
         ):
             return_code = self._call_ansible(arguments(request, playbooks, folder.private), content, interrupts)
         progress, stopped = self.progress, interrupts.reason
+        self._note_unknown()
         outcome = RunOutcome(
             folder,
             request.command,
@@ -127,6 +171,22 @@ class _Run:
             # whatever the outcome: a node keeps the digest only for the steps that succeeded there
             remember(self._wish, request.directory.hardware, self._memory)
         return outcome
+
+    @property
+    def holds(self) -> bool:
+        """Whether the cluster was claimed and not released."""
+        return self._claim_state == "taken"
+
+    @property
+    def _changes_nodes(self) -> bool:
+        return self.request.deploys and not self.request.check
+
+    def _with_release(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        """Playbooks with one more after the components, which goes on for all others where a node fails."""
+        if not self._changes_nodes:
+            return names
+        end = names.index(self.request.components[-1]) + 1
+        return (*names[:end], claims.PLAYBOOK, *names[end:])
 
     @property
     def _memory(self) -> Path:
@@ -159,7 +219,34 @@ class _Run:
             "deepops_digest": self._wish.digest,
             "deepops_full": request.full,
             "deepops_components": list(request.components),
+            **({"deepops_claim": self._claim()} if request.deploys or request.playbook == claims.PLAYBOOK else {}),
         }
+
+    def _claim(self) -> dict[str, object]:
+        request = self.request
+        found = claims.claim(request.directory, request.directory.cluster(), request.command, request.claim)
+        self._controller = str(found["controller"])
+        return found
+
+    def _note_claim(self, event: HostResult) -> None:
+        """What the first controller said of other control machines; a plan lists an older cluster.yml as its own."""
+        for answer in filter(None, map(claims.parse_answer, event.data)):
+            self._claim_state = answer.state
+            texts = list(answer.warnings)
+            if answer.state == "shown" and answer.refused and not event.data[0].get("blocked"):
+                texts.append(f"{answer.message}; {answer.hint}")
+            for text in texts:
+                self.tally.add(Notice("warning", text))
+        if event.task == claims.TASK and event.status is Status.UNREACHABLE:
+            self._note_silence()
+
+    def _note_unknown(self) -> None:
+        if self._changes_nodes and not self._claim_state and self._controller in self.tally.summary().unreachable:
+            self._note_silence()
+
+    def _note_silence(self) -> None:
+        text = f"{self._controller} did not answer: whether another control machine works on this cluster is unknown"
+        self.tally.add(Notice("warning", text))
 
     def _request_object(self) -> dict[str, object]:
         """For `runs show`. No variables: they may be secrets."""
@@ -244,6 +331,9 @@ class _Run:
             return
         self.tally.add(event)
         self.progress.add(event)
+        if isinstance(event, HostResult):
+            self.seen.add(event.component)
+            self._note_claim(event)
         if isinstance(event, HostResult) and self._events:
             self._events.write(json.dumps(_line(event), ensure_ascii=False).encode() + b"\n")
             self._events.flush()

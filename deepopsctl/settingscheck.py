@@ -12,10 +12,11 @@ import yaml
 from deepopsctl import settingtypes
 from deepopsctl.clusterdir import ClusterDir
 from deepopsctl.errors import ControlMachineError, InputError, Problem
+from deepopsctl.hardware import load_hardware
 from deepopsctl.nodelist import shorten
 from deepopsctl.secrets import is_encrypted, why_closed
 from deepopsctl.settingtypes import SettingType
-from deepopsctl.yamltext import why_broken
+from deepopsctl.yamltext import given_twice, is_endless, why_broken
 
 # what Ansible takes for variables; `.bak`, `~` and the like it leaves alone
 _SUFFIXES = frozenset({"", ".yml", ".yaml", ".json"})
@@ -35,13 +36,14 @@ def require_settings(directory: ClusterDir, content: Path) -> None:
         problems += [found] if isinstance(found, Problem) else faults(found, where, types)
     if problems:
         raise InputError(problems)
+    load_hardware(directory.hardware)
 
 
 def faults(root: yaml.Node | None, where: str, types: Mapping[str, SettingType]) -> Iterator[Problem]:
     """What is wrong with the variables of a file."""
     if root is None:
         return
-    for key in _given_twice(root):
+    for key in given_twice(root):
         line = key.start_mark.line + 1
         yield Problem(f"{where}:{line}", f"the key {shorten(str(key.value))} is given twice", "keep one of them")
     for key, value in root.value if isinstance(root, yaml.MappingNode) else ():
@@ -59,27 +61,6 @@ def _shown(value: yaml.Node) -> str:
     if isinstance(value, yaml.ScalarNode):
         return repr(shorten(str(value.value), 40)) if value.value else "empty"
     return "a list" if isinstance(value, yaml.SequenceNode) else "a mapping"
-
-
-def _given_twice(root: yaml.Node) -> Iterator[yaml.ScalarNode]:
-    """Keys that stand twice in one mapping, wherever in the file; what an alias repeats is looked at once."""
-    todo, done = [root], set()
-    while todo:
-        node = todo.pop()
-        if id(node) in done or isinstance(node, yaml.ScalarNode):
-            continue
-        done.add(id(node))
-        if isinstance(node, yaml.SequenceNode):
-            todo += reversed(node.value)
-            continue
-        seen: set[tuple[str, str]] = set()
-        for key, value in node.value:
-            # merge keys may be many
-            if isinstance(key, yaml.ScalarNode) and key.value != "<<":
-                if (key.tag, key.value) in seen:
-                    yield key
-                seen.add((key.tag, key.value))
-            todo.append(value)
 
 
 def require_vault_password(directory: ClusterDir, environment: Mapping[str, str]) -> None:
@@ -156,6 +137,8 @@ def variables(text: str, where: str) -> yaml.Node | Problem | None:
         return Problem(f"{where}:{line}" if line else where, *said)
     except yaml.YAMLError as error:
         return Problem(where, f"no valid YAML: {' '.join(str(error).split())}", "take out what is no text")
+    if root is not None and is_endless(root):
+        return Problem(where, "its anchors (&name, *name) stand for too many values", "write the values out")
     if root is None or isinstance(root, yaml.MappingNode) or (isinstance(root, yaml.ScalarNode) and not root.value):
         return root
     return Problem(where, "holds no variables", "it needs lines of `name: value`")

@@ -143,3 +143,43 @@ class _Builder:
 
 def _line(event: yaml.Event) -> int:
     return int(event.start_mark.line) + 1 if event.start_mark else 1
+
+
+def given_twice(root: yaml.Node | None) -> Iterator[yaml.ScalarNode]:
+    """Keys that stand twice in one mapping, wherever in the file; what an alias repeats is looked at once."""
+    todo, done = [root] if root is not None else [], set()
+    while todo:
+        node = todo.pop()
+        if id(node) in done or isinstance(node, yaml.ScalarNode):
+            continue
+        done.add(id(node))
+        if isinstance(node, yaml.SequenceNode):
+            todo += reversed(node.value)
+            continue
+        seen: set[tuple[str, str]] = set()
+        for key, value in node.value:
+            # merge keys may be many
+            if isinstance(key, yaml.ScalarNode) and key.value != "<<":
+                if (key.tag, key.value) in seen:
+                    yield key
+                seen.add((key.tag, key.value))
+            todo.append(value)
+
+
+def is_endless(root: yaml.Node, most: int = 1_000_000) -> bool:
+    """Whether anchors within anchors make more values of it than anybody writes."""
+    sizes: dict[int, int] = {}
+
+    def size(node: yaml.Node) -> int:
+        if isinstance(node, yaml.ScalarNode) or id(node) in sizes:
+            return sizes.get(id(node), 1)
+        # until it is known: who comes back here goes round in circles
+        sizes[id(node)] = most + 1
+        items = node.value if isinstance(node, yaml.SequenceNode) else [item for pair in node.value for item in pair]
+        sizes[id(node)] = min(1 + sum(map(size, items)), most + 1)
+        return sizes[id(node)]
+
+    try:
+        return size(root) > most
+    except RecursionError:
+        return True

@@ -29,6 +29,10 @@ ANSIBLES_TAGS = frozenset({"all", "tagged", "untagged", "always", "never"})
 @click.option("--tags", metavar="TAGS", help="Only tasks with these tags.")
 @click.option("-e", "--extra-vars", multiple=True, metavar="KEY=VALUE|@FILE", help="Set a variable, as in Ansible.")
 @click.option("--full", is_flag=True, help="Look at everything, also where nothing changed since the last deploy.")
+@click.option(
+    "--break-lock", is_flag=True, help="Go on although another control machine holds the cluster: it has died."
+)
+@click.option("--replace-newer", is_flag=True, help="Apply this cluster.yml although the cluster runs a newer one.")
 @click.option("--timeout", type=Seconds(), default=0, metavar="SECONDS", help="Stop after this time.")
 @click.option(
     "--forks", type=click.IntRange(1, 10_000), help="Nodes worked on at once.  [default: by cores, 25 to 100]"
@@ -81,6 +85,7 @@ def deploy(settings: Settings, /, components: tuple[str, ...], *, as_json: bool,
         user_vars=user_vars,
         verbosity=settings.verbosity if settings.verbosity > 2 else 0,
         content=content,
+        claim={"break_lock": given["break_lock"], "replace_newer": given["replace_newer"]},
         **passwords,
     )
     return run_and_report(request, limit.hosts, verbosity=settings.verbosity, as_json=as_json)

@@ -17,7 +17,7 @@ from deepopsctl.settingtypes import SettingType, from_text, setting_types
 
 Types = Mapping[str, SettingType]
 
-_HINT = "write KEY=VALUE, '{key: value}' or @FILE"
+_HINT = "write KEY=VALUE, KEY='a value with blanks', '{key: value}' or @FILE, each as one word of the shell"
 
 
 def parse_extra_vars(given: Iterable[str], content: Path) -> tuple[Variables, ...]:

@@ -164,6 +164,43 @@ def _others(mtu: int, sizes: Counter[int]) -> str:
     return " or ".join(str(size) for size, _count in sizes.most_common() if size != mtu)
 
 
+def user_ids(nodes: Nodes, _: Declared) -> Iterator[Check]:
+    """Accounts of the nodes' own: one name with several ids, and one id with several names."""
+    by_name: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    by_uid: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for node in nodes:
+        for name, ids in node.users.items():
+            by_name[name][ids].append(node.name)
+            by_uid[ids.partition(":")[0]][name].append(node.name)
+    for node in nodes:
+        other = [
+            f"{name} is {ids} and {_elsewhere(by_name[name], ids)}"
+            for name, ids in sorted(node.users.items())
+            if _unusual(by_name[name], ids)
+        ]
+        uids = ((ids.partition(":")[0], name) for name, ids in sorted(node.users.items()) if len(by_name[name]) == 1)
+        other += [
+            f"{uid} is {name} and {_elsewhere(by_uid[uid], name)}" for uid, name in uids if _unusual(by_uid[uid], name)
+        ]
+        if other:
+            words = "; ".join(other[:5]) + (f"; {len(other) - 5} more" if len(other) > 5 else "")
+            yield warned("user-ids", node.name, words)
+        elif len(nodes) < 2:
+            yield skipped("user-ids", node.name, "there are not two nodes to compare with")
+        else:
+            yield passed("user-ids", node.name, f"{len(node.users)} accounts agree")
+
+
+def _unusual(owners: Mapping[str, Sequence[str]], value: str) -> bool:
+    """Whether more nodes have another value, or as many: then nobody knows which is right."""
+    return any(len(names) >= len(owners[value]) for other, names in owners.items() if other != value)
+
+
+def _elsewhere(owners: Mapping[str, Sequence[str]], value: str) -> str:
+    others = sorted((other, names) for other, names in owners.items() if other != value)
+    return ", ".join(f"{other} on {fold(sorted(set(names)))}" for other, names in others)
+
+
 def kernels(nodes: Nodes, declared: Declared) -> Iterator[Check]:
     """One kernel in a partition."""
     for partition, members in _partitions(nodes, declared):

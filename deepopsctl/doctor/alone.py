@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from deepopsctl.checks import Check
+from deepopsctl.doctor.advisories import AS_OF, MUNGE, SLURM, is_a_version, open_ones
 from deepopsctl.doctor.facts import Disk, NodeFacts
 from deepopsctl.doctor.verdicts import Declared, failed, passed, skipped, warned
 from deepopsctl.hints import hint_for
@@ -183,3 +184,23 @@ def database(node: NodeFacts, declared: Declared) -> Check | None:
     if low:
         return warned("database", node.name, "; ".join(low))
     return passed("database", node.name, "as slurmdbd needs it")
+
+
+def security(node: NodeFacts, _: Declared) -> Check:
+    """Vulnerabilities that the installed Slurm and munge are known to have."""
+    packaged = {version for name, version in node.versions.items() if name.startswith("slurm")}
+    found = [("Slurm", version) for version in packaged or {node.slurm_version}]
+    found.append(("munge", node.versions.get("munge", "")))
+    found = sorted((name, version) for name, version in found if is_a_version(version))
+    if not found:
+        return skipped("security", node.name, "neither Slurm nor munge is installed yet")
+    words = []
+    for name, version in found:
+        known = open_ones(version, MUNGE if name == "munge" else SLURM)
+        if known:
+            listed = "; ".join(f"{each.names} ({each.date})" for each in known[:3])
+            words.append(f"{name} {version} has {listed}{' ...' if len(known) > 3 else ''}")
+    has = ", ".join(f"{name} {version}" for name, version in found)
+    if words:
+        return warned("security", node.name, "; ".join(words), has, f"nothing that was known on {AS_OF}")
+    return passed("security", node.name, has, f"nothing that was known on {AS_OF}")

@@ -105,6 +105,10 @@ DOCTOR = {
         _SOFTWARE, "foreign Slurm", "There is no Slurm that somebody else has set up.",
         "to keep what it has: `deepopsctl takeover` before the first deploy, which writes over it; else remove it",
     ),
+    "security": Entry(
+        _SOFTWARE, "vulnerabilities", "The installed Slurm and munge have no vulnerability that this release knows of.",
+        "install the distribution's security updates for them, on drained nodes first, or a newer release of Slurm",
+    ),
     "database": Entry(
         _SOFTWARE, "accounting database", "MariaDB has the settings that slurmdbd needs, for this machine only.",
         "`deepopsctl deploy slurm` sets them; where it did: `mariadbd --print-defaults` shows what a later file says",
@@ -125,6 +129,10 @@ DOCTOR = {
     "cgroup": Entry(
         _SIZE, "cgroups", "Slurm can confine jobs to their cores, memory and devices.",
         "start the machine with a writable cgroup v2 tree; `slurm_confinement: none` leaves all nodes' jobs unconfined",
+    ),
+    "user-ids": Entry(
+        _ALIKE, "user ids", "Accounts of the nodes' own have the same user and group id on all of them.",
+        "give the account one id everywhere (usermod --uid, groupmod --gid), then chown its files: jobs run by id",
     ),
     "kernel": Entry(
         _ALIKE, "kernel", "The nodes of a partition run the same kernel.",

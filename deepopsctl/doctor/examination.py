@@ -23,12 +23,13 @@ from deepopsctl.validation import CHECKS_FILE, judge, record_verdict
 COMMAND = "doctor"
 ALONE: tuple[Callable[[NodeFacts, Declared], Check | None], ...] = (
     alone.python, alone.sudo, alone.hostname, alone.system, alone.package_lock, alone.packages_broken,
-    alone.time_service, alone.ports, alone.firewall, alone.foreign_slurm,
+    alone.time_service, alone.ports, alone.firewall, alone.foreign_slurm, alone.security,
     alone.database, alone.disk,
     size.memory, size.cpus, size.cgroup, size.gpus, size.gpu_model, size.gpu_modules, size.secure_boot,
 )  # fmt: skip
 ACROSS: tuple[Callable[[across.Nodes, Declared], Iterable[Check]], ...] = (
-    across.machine_ids, across.addresses, across.names, across.mtus, across.clocks, across.kernels, across.drivers,
+    across.machine_ids, across.addresses, across.names, across.mtus, across.clocks, across.user_ids,
+    across.kernels, across.drivers,
 )  # fmt: skip
 # without them no node can be asked
 INDISPENSABLE = frozenset({"control-packages", "control-ssh", "control-vault"})

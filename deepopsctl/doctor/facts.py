@@ -114,6 +114,8 @@ class NodeFacts:
     slurm_version: str
     ours: bool
     settings: Settings
+    versions: Mapping[str, str]
+    users: Mapping[str, str]
     database: Mapping[str, str]
 
 
@@ -224,8 +226,14 @@ def _parse(name: str, raw: _Raw) -> NodeFacts:
         slurm_version=slurm.text("version"),
         ours=slurm.yes("ours"),
         settings=_settings(raw.part("settings")),
+        versions=_words(raw.part("versions")),
+        users=_words(raw.part("users")),
         database={name: str(value) for name, value in raw.part("database").values.items()},
     )
+
+
+def _words(raw: _Raw) -> dict[str, str]:
+    return {str(name): str(value) for name, value in raw.values.items()}
 
 
 def _disk(raw: _Raw) -> Disk:

@@ -21,7 +21,8 @@ class UnansweredError(Exception):
 
 def jobs(wanted: str, run: Run) -> List[Job]:
     """The jobs of a number, `123`, `123_4` or `123+1`; those that run with what they use at the moment."""
-    found = records.read(run(sacct(records.FIELDS, "--jobs=" + wanted)))
+    number = wanted.replace("+", "_").partition("_")[0]
+    found = [job for job in records.read(run(sacct(records.FIELDS, "--jobs=" + wanted))) if job.is_of(number)]
     names = records.read_names(run(sacct(records.NAME_FIELDS, "--allocations", "--jobs=" + wanted))) if found else {}
     found = [replace(job, name=names.get(job.id, "")) for job in found]
     return [_with_live(job, run) if job.runs else job for job in found]

@@ -9,7 +9,7 @@ from typing import Dict, Iterator, List, Optional, Tuple
 from . import summary, values
 from .summary import Summary
 
-# no field has what users type: names of jobs have line ends, and are asked for apart
+# names of jobs have line ends, and are asked for apart
 DELIMITER = "\x1f"
 FIELDS = (
     "JobID",
@@ -67,6 +67,10 @@ class Job:
         """Whether what it uses still grows."""
         return self.state.split(" ")[0] in _RUNNING
 
+    def is_of(self, number: str) -> bool:
+        """Whether it has this number, or is a part of the array or of the heterogeneous job that has."""
+        return number in (self.number, self.id.replace("+", "_").partition("_")[0])
+
     @property
     def began(self) -> bool:
         """Whether it ever had anything."""
@@ -84,7 +88,8 @@ def read(text: str) -> List[Job]:
             continue
         row = dict(zip(FIELDS, words))
         if match[1] == words[0]:
-            jobs[words[0]] = row
+            # an account may be whatever its user typed: what it pretends comes after the real one
+            jobs.setdefault(words[0], row)
         else:
             steps.setdefault(match[1], []).append(row)
     return [_job(row, steps.get(name, [])) for name, row in jobs.items()]

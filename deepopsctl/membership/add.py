@@ -40,6 +40,7 @@ class _Add:
     def run(self) -> None:
         flow = self.flow
         cluster = flow.directory.cluster()
+        flow.survey(cluster)
         fresh, there = split_known(cluster, self.machines)
         waiting = self._unfinished(cluster, [name for name, _ in there]) if there else []
         if not fresh and not waiting:

@@ -26,7 +26,7 @@ def admit(flow: Flow, cluster: Cluster, nodes: tuple[Node, ...], verb: str) -> N
     flow.operator.say(f"deploy on {fold(names)}, and on the nodes that have to know")
     outcome = flow.deploy(cluster, names, "operate/quiet", membership_nodes=compute)
     stands = f"{fold(names)} stays in cluster.yml and takes no jobs"
-    must_be_well(outcome, (*nodes, cluster.controllers[0]), stands, again)
+    flow.must_serve(outcome, cluster, nodes, stands, again)
     if compute:
         _try_out(flow, cluster, nodes, compute, verb)
 

@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from deepopsctl.checks import Check
+from deepopsctl.claim import PLAYBOOK as CLAIM
+from deepopsctl.claim import OutdatedError, died_here, parse_answer
 from deepopsctl.clusterdir import ClusterDir
 from deepopsctl.content import components
 from deepopsctl.errors import DeepOpsError, ExitCode
 from deepopsctl.events import Event, Totals
 from deepopsctl.invocation import RunRequest
+from deepopsctl.lock import ClusterBusyError
 from deepopsctl.model import Cluster, Node, Role
 from deepopsctl.nodelist import fold
 from deepopsctl.outcome import SCHEMA, RunOutcome, Verdict
 from deepopsctl.slurmstate import OUR_REASON, SlurmState, parse_slurm_state
 from deepopsctl.ssh.results import SetupResult
 from deepopsctl.summary import COUNTS, Failure
+from deepopsctl.workspace import Workspace
 
 MEMBERSHIP = "operate/membership"
+SLURM = "slurm"
 RESERVATION = "deepopsctl-trial"
 # how the reasons of our own drains begin: only these are ended by these commands
 OURS = f"{OUR_REASON}node "
@@ -136,6 +141,8 @@ class Flow:
     base: RunRequest
     operator: Operator
     report: Report
+    # what is deployed: only that comes to new nodes
+    deployed: tuple[str, ...] = (SLURM,)
 
     def idle(self, wait: Callable[[], None]) -> None:
         """Do something whose time is not counted."""
@@ -154,14 +161,34 @@ class Flow:
         wanted = frozenset(names)
         hosts = tuple(node.name for node in cluster.nodes if node.name in wanted)
         request = replace(self.base, playbook=playbooks[0], more=playbooks[1:], limit=",".join(hosts), extra_vars=extra)
-        outcome = self.operator.run(request, hosts)
+        try:
+            outcome = self.operator.run(request, hosts)
+        except (ClusterBusyError, OutdatedError) as refusal:
+            raise StoppedError(refusal.message, refusal.hint) from refusal
         self.report.outcomes.append(outcome)
         return outcome
 
     def deploy(self, cluster: Cluster, names: Iterable[str], *before: str, **extra: object) -> RunOutcome:
-        """All components on these nodes and the companions; unreachable companions stop nothing."""
+        """What is deployed, on these nodes and the companions; unreachable companions stop nothing."""
         wanted = [*names, *(node.name for node in companions(cluster))]
-        return self.run(cluster, (*before, *components(self.base.content)), wanted, **extra)
+        return self.run(cluster, (*before, *self.deployed), wanted, **extra)
+
+    def must_serve(self, outcome: RunOutcome, cluster: Cluster, nodes: Iterable[Node], stands: str, hint: str) -> None:
+        """Stop unless these nodes and the controller are fit for jobs; what comes on top of Slurm is no reason to."""
+        known = components(self.base.content)
+        on_top = frozenset(known[known.index(SLURM) + 1 :])
+        must_be_well(outcome, (*nodes, *cluster.controllers[:1]), stands, hint, on_top)
+
+    def survey(self, cluster: Cluster) -> None:
+        """Learn from the first controller what is deployed, and that neither another run nor a newer clone is there."""
+        first = cluster.controllers[0]
+        request = replace(self.base, playbook=CLAIM, limit=first.name, extra_vars={"deepops_claim_state": "shown"})
+        outcome = self._ask(request, first)
+        answer = next(filter(None, (parse_answer(result.data) for result in outcome.summary.results)), None)
+        if answer and answer.refused and not died_here(answer.holder):
+            raise StoppedError(f"{answer.message}; nothing was changed", answer.hint)
+        there = {SLURM, *(answer.components if answer else ()), *deployed_from_here(Workspace(self.directory.runs))}
+        self.deployed = tuple(name for name in components(self.base.content) if name in there)
 
     def membership(self, cluster: Cluster, step: str, names: Iterable[str], **extra: object) -> RunOutcome:
         """One step of slurm_membership on the primary controller."""
@@ -170,14 +197,18 @@ class Flow:
 
     def look(self, cluster: Cluster) -> Glance:
         """What Slurm says now; leaves no run behind. A controller that can't tell stops the work."""
-        from deepopsctl.runner import look
-
         first = cluster.controllers[0]
         variables = {"membership_step": "look", "membership_nodes": []}
-        outcome = look(replace(self.base, playbook=MEMBERSHIP, limit=first.name, extra_vars=variables), _unseen)
+        return glance(self._ask(replace(self.base, playbook=MEMBERSHIP, limit=first.name, extra_vars=variables), first))
+
+    def _ask(self, request: RunRequest, first: Node) -> RunOutcome:
+        """A run that only reads, of the primary controller alone."""
+        from deepopsctl.runner import look
+
+        outcome = look(request, _unseen)
         told = "; ".join(failure.message for failure in outcome.summary.failures) or "no answer"
         must_be_well(outcome, (first,), f"{told}; nothing was changed", "`deepopsctl status` shows more")
-        return glance(outcome)
+        return outcome
 
 
 def _unseen(event: Event) -> None:
@@ -220,14 +251,28 @@ def data_of(outcome: RunOutcome, key: str) -> Mapping[str, object]:
     return {}
 
 
-def must_be_well(outcome: RunOutcome, nodes: Iterable[Node], stands: str, hint: str) -> None:
-    """Stop unless these nodes came through a run; what others did is no reason to."""
+def deployed_from_here(workspace: Workspace) -> frozenset[str]:
+    """Components that earlier runs of this cluster directory deployed to their end."""
+    found: set[str] = set()
+    for folder in workspace.newest_first():
+        request = folder.read(folder.request)
+        playbooks = request.get("playbooks")
+        if isinstance(playbooks, list) and not request.get("check") and folder.read(folder.summary).get("ok"):
+            found |= {str(name) for name in playbooks}
+    return frozenset(found)
+
+
+def must_be_well(
+    outcome: RunOutcome, nodes: Iterable[Node], stands: str, hint: str, apart: Collection[str] = frozenset()
+) -> None:
+    """Stop unless these nodes came through a run; what others did is no reason to, nor components `apart`."""
     if outcome.stopped:
         raise StoppedError(f"stopped: {stands}", hint, outcome.exit_code)
     if any(not failure.host for failure in outcome.summary.failures):
         raise StoppedError(f"Ansible gave up: {stands}", hint, outcome.exit_code)
     lost = frozenset(outcome.summary.unreachable)
-    bad = [node.name for node in nodes if node.name in lost or node.name in outcome.summary.failed]
+    broken = {failure.host for failure in outcome.summary.failures if failure.component not in apart} - lost
+    bad = [node.name for node in nodes if node.name in lost or node.name in broken]
     if bad:
         code = ExitCode.UNREACHABLE if lost.issuperset(bad) else ExitCode.FAILED
         word = "did not answer" if code is ExitCode.UNREACHABLE else "failed"

@@ -87,6 +87,7 @@ class _Remove:
 
     def drain(self) -> None:
         """Agree with the person, then let no new job start there."""
+        self.flow.survey(self.cluster)
         # every fault of the edit shows before anything is touched
         remove_nodes(SpecFile.open(self.flow.directory).text, self.names)
         self.emptying.show_jobs()
@@ -132,11 +133,13 @@ class _Remove:
         hardware = self.flow.directory.hardware
         stored = hardware.read_text(encoding="utf-8") if hardware.exists() else ""
         after = spec.write(text)
-        outcome = self.flow.deploy(after, ())
+        flow = self.flow
+        outcome = flow.deploy(after, ())
         try:
-            must_be_well(
+            flow.must_serve(
                 outcome,
-                after.controllers[:1],
+                after,
+                (),
                 f"cluster.yml is as it was; {fold(names)} stays drained, its services are stopped",
                 "mend it and run the command again",
             )

@@ -64,6 +64,7 @@ class _Replace:
 
     def drain(self) -> None:
         """Agree with the person on the machine, then let no new job start there."""
+        self.flow.survey(self.before)
         if self._moves:
             # a fault of the edit shows before anything is touched
             set_address(SpecFile.open(self.flow.directory).text, self.node.name, self.exchange.address)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import selectors
 import signal
 import subprocess
 import time
-from typing import IO, Dict, List, Sequence
+from typing import IO, Dict, List, Sequence, Tuple
+
+from . import records
 
 # 100,000 jobs are 20 MiB
 OUTPUT_LIMIT = 128 << 20
@@ -21,13 +24,14 @@ class AskingError(Exception):
 
 def ask(command: Sequence[str], limit_s: float) -> str:
     """What the command prints; it and what it started are gone when this returns."""
+    argv, environment, mark = marked(command)
     try:
         process = subprocess.Popen(
-            list(command),
+            argv,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env=_environment(),
+            env={**_environment(), **environment},
             start_new_session=True,
         )
     except OSError as error:
@@ -39,7 +43,25 @@ def ask(command: Sequence[str], limit_s: float) -> str:
     if process.returncode != 0:
         said = err.decode("utf-8", "replace").strip().splitlines()
         raise AskingError(f"{command[0]}: {(said or [f'exit status {process.returncode}'])[-1][:_MESSAGE_LIMIT]}")
-    return out.decode("utf-8", "replace")
+    return records.unmarked(out.decode("utf-8", "replace"), mark)
+
+
+def marked(command: Sequence[str]) -> Tuple[List[str], Dict[str, str], str]:
+    """The arguments, environment and mark of a question for records.
+
+    Without AccountingStorageEnforce an account is whatever a user typed, separators too: with a mark behind them that
+    nobody can know they are ours. squeue has it from the environment, for arguments are everybody's to read; in what
+    sinfo prints nothing is a user's.
+    """
+    mark = secrets.token_hex(8)
+    argv = [
+        word.replace(records.FIELD, records.FIELD + mark).replace(records.RECORD, records.RECORD + mark)
+        for word in command
+    ]
+    if argv[0] != "squeue" or "-O" not in argv:
+        return argv, {}, mark if argv != list(command) else ""
+    place = argv.index("-O")
+    return argv[:place] + argv[place + 2 :], {"SQUEUE_FORMAT2": argv[place + 1]}, mark
 
 
 def _read(process: subprocess.Popen[bytes], name: str, limit_s: float) -> tuple[bytes, bytes]:

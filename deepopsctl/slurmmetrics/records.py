@@ -1,6 +1,6 @@
 """Tables as squeue and sinfo print them for `-O FIELD:.0SEPARATOR,...`: whole fields, and ends that no text has.
 
-Reasons and names come from people: they hold spaces, commas, bars and line ends, but no control characters of these.
+Reasons and accounts come from people, with whatever is in them: `asking` marks the separators that are ours.
 """
 
 from __future__ import annotations
@@ -18,6 +18,12 @@ _GRES = re.compile(r"gpu(?::([A-Za-z][^:(,]*))?(?::([0-9]+))?(?:\([^)]*\))?")
 def layout(fields: Sequence[str]) -> str:
     """The argument of -O. `.0` asks for as much room as each text takes: without it, texts are cut."""
     return "".join(f"{name}:.0{FIELD}," for name in fields[:-1]) + f"{fields[-1]}:.0{RECORD}"
+
+
+def unmarked(text: str, mark: str) -> str:
+    """The text with those separators alone that have the mark behind them, and without it."""
+    foreign = re.sub("[{}{}](?!{})".format(FIELD, RECORD, mark), "?", text) if mark else text
+    return foreign.replace(mark, "") if mark else text
 
 
 def rows(text: str, fields: int) -> Tuple[List[List[str]], int]:

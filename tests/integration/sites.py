@@ -25,6 +25,7 @@ cluster: {name: site}
 nodes:
   - {names: "ctl1", roles: [controller]}
   - {names: "n[1-2]", roles: [compute]}
+components: [slurm]
 """
 
 # Hands structured data back, as the modules of the product do
@@ -91,10 +92,12 @@ class Site:
 def make_site(folder: Path) -> Site:
     """A site in a folder with a blank in its name; node n2 is reached by ssh, where nothing listens."""
     content, path = folder / "content", folder / "my cluster"
-    for part in ("playbooks", "roles", "plugins/modules", "plugins/module_utils", "group_vars/all"):
+    for part in ("playbooks/operate", "roles", "plugins/modules", "plugins/module_utils", "group_vars/all"):
         (content / part).mkdir(parents=True)
     (content / "plugins" / "modules" / "card.py").write_text(MODULE)
     (content / "group_vars" / "all" / "main.yml").write_text("colour: product\nshape: product\n")
+    # these runs claim nothing
+    (content / "playbooks" / "operate" / "claim.yml").write_text(play("[]", "deepops_nobody"))
     path.mkdir()
     (path / "cluster.yml").write_text(SPEC)
     directory = ClusterDir.open(path)

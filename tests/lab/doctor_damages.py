@@ -60,6 +60,10 @@ DAMAGES = (
            {("addresses", "gpu01"): "192.0.2.7 is on gpu[01-02]"}),
     Damage("net:gpu02", "ip address add 192.0.2.7/32 dev eth0", "ip address del 192.0.2.7/32 dev eth0",
            {("addresses", "gpu02"): "192.0.2.7 is on gpu[01-02]"}),
+    Damage("gpu01", "useradd -u 1500 carol", "userdel carol",
+           {("user-ids", "gpu01"): "carol is 1500:1500 and 1501:1501"}),
+    Damage("gpu02", "useradd -u 1501 carol", "userdel carol",
+           {("user-ids", "gpu02"): "carol is 1501:1501 and 1500:1500"}),
     Damage("ctl1", "cp $(command -v sleep) /root/slurmctld && systemd-run --quiet --unit=old /root/slurmctld 3600 && "
            + POLL.format("pgrep -x slurmctld"), "systemctl stop old; rm /root/slurmctld",
            {("foreign-slurm", "ctl1"): "slurmctld run"}),
@@ -98,6 +102,7 @@ NOT_HERE = {
     "gpu-modules": "a container has its host's kernel",
     "gpu-model": "there is no NVIDIA driver",
     "secure-boot": "containers have no firmware",
+    "security": "nothing is installed yet",
     "database": "there is none yet; test_secrets_rotate.py damages that of a deployed cluster",
     "examined": "it would take the minute after which a node that hangs is given up",
 }

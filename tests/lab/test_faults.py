@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -101,7 +103,8 @@ def test_a_connection_that_is_cut_in_the_middle_is_named_and_made_good_later(clu
         assert_heals(cluster)
 
 
-def test_ctrl_c_says_what_is_undone_and_a_second_deploy_who_is_at_work(cluster: LabCluster) -> None:
+def test_ctrl_c_says_what_is_undone_and_a_second_deploy_who_is_at_work(cluster: LabCluster, tmp_path: Path) -> None:
+    clone = shutil.copytree(cluster.directory, tmp_path / "clone", symlinks=True)
     with running_job(cluster, "gpu01"):
         with in_the_middle_of_an_install(cluster, "gpu01") as deploy:
             second = command("-C", str(cluster.directory), "deploy", "slurm")
@@ -110,6 +113,14 @@ def test_ctrl_c_says_what_is_undone_and_a_second_deploy_who_is_at_work(cluster: 
                 rf"deepopsctl deploy, started by \S+ on \S+ \(pid {deploy.process.pid}\) at 20\d\d-", second.stderr
             ), second.stderr
             assert "hint: wait" in second.stderr
+            # as if from another machine: no lock of this one's keeps it back
+            third = command("-C", str(clone), "deploy", "slurm")
+            assert third.returncode == 1, third.stderr
+            at_work = (
+                rf"works on this cluster: deepopsctl deploy, .*\(pid {deploy.process.pid}, in {cluster.directory}\)"
+            )
+            assert re.search(at_work, third.stderr), third.stderr
+            assert "--break-lock" in third.stderr
 
             deploy.interrupt()
             code, document, seen = deploy.end()
@@ -118,6 +129,7 @@ def test_ctrl_c_says_what_is_undone_and_a_second_deploy_who_is_at_work(cluster: 
             assert "undone: slurm: Packages, name resolution, time and munge on gpu01" in seen
             assert "the next `deepopsctl deploy` finishes it" in seen
             release(cluster, "gpu01")
+            assert not holds(cluster, "ctl1", "test -e /var/lib/deepopsctl/cluster/lock.json")
 
         assert_heals(cluster)
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -29,6 +31,18 @@ def job(cluster: LabCluster) -> int:
     found = cluster.submit(PATIENT_JOB, f"--nodelist={BYSTANDER}", "--mem=100M", "--time=60")
     cluster.wait_for_job(found, "RUNNING")
     return found
+
+
+@pytest.fixture(scope="module")
+def clone(cluster: LabCluster, tmp_path_factory: pytest.TempPathFactory) -> LabCluster:
+    """A copy of the cluster directory, as it was before all of this, on what passes for another control machine."""
+    copy = shutil.copytree(cluster.directory, tmp_path_factory.mktemp("clone") / "cluster", symlinks=True)
+    return replace(cluster, directory=copy)
+
+
+def components(cluster: LabCluster, node: str) -> set[str]:
+    """What a node has records of."""
+    return {name.partition(".")[0] for name in cluster.root(node, "ls /var/lib/deepopsctl/records").split()}
 
 
 def verb(cluster: LabCluster, *words: str, code: int = 0) -> dict[str, Any]:
@@ -57,7 +71,7 @@ def state(cluster: LabCluster, node: str) -> str:
     return cluster.root("ctl1", f"sinfo -h -N -o %T -n {node}")
 
 
-def test_a_node_is_added_while_the_others_see_no_task(cluster: LabCluster, job: int) -> None:
+def test_a_node_is_added_while_the_others_see_no_task(cluster: LabCluster, clone: LabCluster, job: int) -> None:
     path = cluster.directory / "cluster.yml"
     path.write_text(spec(cluster).replace("\nnodes:", "\n# bought in 2024\nnodes:"), encoding="utf-8")
     address = addresses(cluster, 3)["gpu03"]
@@ -73,6 +87,22 @@ def test_a_node_is_added_while_the_others_see_no_task(cluster: LabCluster, job: 
     assert cluster.root("ctl1", "scontrol show reservation").startswith("No reservations")
     assert cluster.user("ctl1", "srun -w gpu03 --mem=100M hostname") == "gpu03"
     assert cluster.job_state(job) == "RUNNING"
+    assert components(cluster, "gpu03") == components(cluster, "gpu02")
+
+
+def test_an_older_clone_is_told_what_it_would_undo_and_changes_nothing(cluster: LabCluster, clone: LabCluster) -> None:
+    assert spec(clone) != spec(cluster)
+
+    deployed = clone.deepopsctl("deploy", "slurm", ok=False)
+    planned = json.loads(clone.deepopsctl("plan", "slurm", "--json", ok=False).stdout)
+    removed = verb(clone, "remove", "gpu02", "--yes", code=1)
+
+    assert deployed.returncode == 1
+    for text in (deployed.stderr, planned["plan"], removed["stopped"]["message"]):
+        assert "it would remove node gpu03" in text
+        assert str(cluster.directory) in text
+    assert removed["hosts"] == {}
+    assert {state(cluster, node) for node in ("gpu02", "gpu03")} <= {"idle", "mixed"}
 
 
 def test_adding_it_again_does_nothing_and_says_so(cluster: LabCluster) -> None:

@@ -15,6 +15,7 @@ import yaml
 from deepopsctl.checks import Check, Status
 from deepopsctl.cli.checktable import check_lines
 from deepopsctl.doctor import across
+from deepopsctl.doctor.advisories import SLURM, open_ones
 from deepopsctl.doctor.catalogue import DOCTOR, SUITE
 from deepopsctl.doctor.examination import examine, judge_nodes, judge_seen, keep, names_of, unfit
 from deepopsctl.doctor.facts import Address, ControlFacts, Disk, Listener, NodeFacts, Packages, SeenGpus, parse_facts
@@ -151,6 +152,14 @@ DAMAGES = (
     Damage("ports", SKIP, "only root sees", gpu02(listeners=(Listener(6818, 0, ""),))),
     Damage("firewall", WARN, "firewalld is active", gpu02(firewalls=("firewalld",))),
     Damage("foreign-slurm", WARN, "Slurm 24.11.5 is here, slurmd run", gpu02(ours=False)),
+    Damage("security", WARN, "Slurm 24.11.5-4 has CVE-2026-65107", gpu02(versions={"slurmd": "24.11.5-4"})),
+    Damage("security", WARN, "munge 0.5.15-2 has CVE-2026-25506", gpu02(versions={"munge": "0.5.15-2"})),
+    Damage("security", WARN, "Slurm 21.08.5 has CVE-2026-65107", gpu02(versions={}, slurm_version="21.08.5")),
+    Damage("security", SKIP, "installed yet", gpu02(versions={}, slurm_version="")),
+    Damage("user-ids", WARN, "alice is 1002:1002 and 1001:1001 on ctl1,gpu01",
+           both(everywhere(users={"alice": "1001:1001"}), gpu02(users={"alice": "1002:1002"}))),
+    Damage("user-ids", WARN, "1001 is bob and alice on ctl1,gpu01",
+           both(everywhere(users={"alice": "1001:1001"}), gpu02(users={"bob": "1001:1001"}))),
     Damage("database", FAIL, "can stop slurmdbd", database(innodb_snapshot_isolation="ON"), "ctl1"),
     Damage("database", WARN, "16777216 is needed", database(max_allowed_packet="1048576"), "ctl1"),
     Damage("database", WARN, "listens on all addresses", database(bind_address=""), "ctl1"),
@@ -291,6 +300,32 @@ def test_every_check_that_is_made_is_in_the_catalogue() -> None:
     made = {check.name for damage in DAMAGES for check in judged(damage.change(healthy())).values()}
 
     assert made <= set(DOCTOR)
+
+
+@pytest.mark.parametrize(
+    ("version", "found"),
+    [
+        ("24.11.5-4+deb13u1", 0),
+        ("24.11.5-4+deb13u2", 0),
+        ("24.11.5-4+deb13u1~bpo12+1", 0),
+        ("24.11.5-5", 0),
+        ("24.11.5-4", 1),
+        ("24.11.5-4~bpo12+1", 1),
+        ("24.11.5", 1),
+        ("24.11.4-1", 2),
+        ("22.05.8-4+deb12u3", 1),
+        ("22.05.8-4+deb12u2", 2),
+        ("22.05.8-4", 4),
+        ("23.11.4-1.2ubuntu5", 3),
+        ("25.05.9-1", 0),
+        ("26.05.4-1", 1),
+        ("26.05.5-1", 0),
+        ("1:26.05.5-1", 0),
+        ("26.11.0", 0),
+    ],
+)
+def test_a_version_of_slurm_has_what_was_not_fixed_in_it(version: str, found: int) -> None:
+    assert len(open_ones(version, SLURM)) == found
 
 
 class TestCatalogue:

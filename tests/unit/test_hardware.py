@@ -136,6 +136,8 @@ class TestDamage:
         ("text", "where", "message"),
         [
             ("nodes:\n  - {names: [\n", "hardware.yml:3", "no valid YAML"),
+            # as a merge of two branches may leave it
+            ("nodes: []\nnodes: []\n", "hardware.yml:2", "the key nodes is given twice"),
             ("- a list\n", "hardware.yml", "needs `nodes:` with a list"),
             ("nodes: gpu01\n", "hardware.yml", "needs `nodes:` with a list"),
             (
@@ -166,7 +168,7 @@ class TestDamage:
                 "nodes[0]: cgroup is one of v1, v2, none, not v3",
             ),
         ],
-        ids=["yaml", "list", "text", "field", "names", "entry", "range", "word", "zero", "cgroup"],
+        ids=["yaml", "twice", "list", "text", "field", "names", "entry", "range", "word", "zero", "cgroup"],
     )
     def test_a_damaged_file_is_refused_with_place_and_way_out(
         self, tmp_path: Path, text: str, where: str, message: str

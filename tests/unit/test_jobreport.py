@@ -125,7 +125,10 @@ class TestSacct:
 
     def test_lets_no_name_of_a_job_pretend_to_be_another_field(self) -> None:
         name = "x" + records.DELIMITER + "y\n" + line(JobID="4712", User="root") + "\x1b[31m"
-        (found,) = jobs("4711", Slurm(sacct=line(), names=f"4711{records.DELIMITER}{name}\n"))
+        other = line(JobID="4712", JobIDRaw="4712", User="root")
+        (found,) = jobs(
+            "4711", Slurm(sacct=line() + other + line(User="root"), names=f"4711{records.DELIMITER}{name}\n")
+        )
 
         assert found.user == "alice"
         assert found.name == "x?y"

@@ -15,7 +15,7 @@ from deepopsctl.jobprograms import refused_with_job_map, with_job_map
 from deepopsctl.model import GpuKind, Gpus, MigSlices
 from deepopsctl.nodemetrics import cgroups, jobmap
 from deepopsctl.nodemetrics.jobmap import Gpu, Job
-from deepopsctl.nodemetrics.jobs import METRICS, MOST_JOBS, Jobs
+from deepopsctl.nodemetrics.jobs import METRICS, MOST_JOBS, Jobs, lines
 from deepopsctl.nodemetrics.samples import render
 from deepopsctl.slurmgres import device_names
 
@@ -304,6 +304,12 @@ class TestTheCollector:
             {"jobid": "12", "user": "alice", "account": "phys", "partition": "gpu"},
             {"jobid": "13", "user": "bob", "account": "chem", "partition": "cpu"},
         ]
+
+    def test_takes_no_account_for_another_job(self) -> None:
+        """Without AccountingStorageEnforce, `sbatch --account` takes any text."""
+        text = "M12|alice|gpu|x\n13|root|y|z\nM13|bob|cpu|\x1b[31m\n"
+
+        assert lines(text, "M") == "12|alice|x?13?root?y?z|gpu\n13|bob|?[31m|cpu"
 
     def test_shows_a_job_that_slurm_says_nothing_of_without_an_owner(self, tmp_path: Path) -> None:
         second(tmp_path, "job_12")

@@ -136,10 +136,7 @@ class TestValues:
             'grafana_enabled: "no"\nmonitoring_enabled: off\nnvidia_dcgm: 0\nmonitoring_drain_limit: "3"\n',
             'slurm_config: "{{ ours }}"\nslurm_accounts: ["{{ ours }}", b]\ngrafana_enabled: !vault |\n  $ANSIBLE\n',
             "slurm_config: {A: null, B: [1]}\nslurm_users: [{name: a, account: b}]\nnvidia_driver_branch: 580\n",
-            # what YAML can do, and a thousand times its own size
-            "x: &x {a: 1}\ny: {<<: *x, <<: *x, a: 2}\n",
-            "a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]\n" for n in range(1, 99)),
-            "self: &self {again: *self}\n",
+            "x: &x {a: 1}\ny: {<<: *x, <<: *x, a: 2}\nz: [*x, *x]\n",
         ],
     )
     def test_what_ansible_takes_for_it_is_fine(self, directory: ClusterDir, text: str) -> None:
@@ -147,12 +144,32 @@ class TestValues:
 
         require_settings(directory, content_dir())
 
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]\n" for n in range(1, 30)),
+            "self: &self {again: *self}\n",
+            "a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [*a{n - 1}]\n" for n in range(1, 3000)),
+        ],
+    )
+    def test_anchors_without_end_are_refused_at_once(self, directory: ClusterDir, text: str) -> None:
+        directory.settings.write_text(text)
+
+        with pytest.raises(InputError, match="too many values"):
+            require_settings(directory, content_dir())
+
     def test_files_of_hosts_and_groups_are_looked_at_as_well(self, directory: ClusterDir) -> None:
         variables = directory.inventory_dir / "host_vars" / "gpu01.yml"
         variables.parent.mkdir(exist_ok=True)
         variables.write_text("nvidia_dcgm: perhaps\n")
 
         with pytest.raises(InputError, match=r"host_vars/gpu01\.yml:1"):
+            require_settings(directory, content_dir())
+
+    def test_hardware_yml_is_looked_at_with_them(self, directory: ClusterDir) -> None:
+        directory.hardware.write_text("nodes: many\n")
+
+        with pytest.raises(InputError, match=r"hardware\.yml"):
             require_settings(directory, content_dir())
 
     def test_every_setting_of_the_reference_has_a_type(self) -> None:

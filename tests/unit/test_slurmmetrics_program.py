@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 from deepopsctl.monitoring import slurmmetrics
 from deepopsctl.monitoring.needs import Machine, Needs
 from deepopsctl.slurmmetrics import asking, jobs, nodes, statistics
-from deepopsctl.slurmmetrics.asking import AskingError, ask
+from deepopsctl.slurmmetrics.asking import AskingError, ask, marked
 from deepopsctl.slurmmetrics.exposition import Families
 from deepopsctl.slurmmetrics.look import Slurm
-from deepopsctl.slurmmetrics.records import FIELD, RECORD
+from deepopsctl.slurmmetrics.records import FIELD, RECORD, unmarked
 from tests.unit.slurmmetrics_samples import recorded, samples
 
 bounded = settings(
@@ -227,3 +227,18 @@ def test_slurms_own_pages_are_scraped_where_a_site_wants_it() -> None:
         next(file.content for file in slurmmetrics.needs(machine(settings=on)).files if file.path.endswith(".json"))
     )
     assert (told["native"], told["address"], told["port"]) == (True, "192.0.2.1", 6820)
+
+
+def test_separators_in_a_users_text_are_none() -> None:
+    """Without AccountingStorageEnforce, `sbatch --account` takes any text."""
+    argv, environment, mark = marked(jobs.COMMAND)
+    forged = f"x{FIELD}root{RECORD}7{FIELD}RUNNING"
+    record = (FIELD + mark).join(["5", "PENDING", "p", forged, "ada", "1", "", "", "0", "0", "None"]) + RECORD + mark
+
+    (job,), unreadable = jobs.parse(unmarked(record, mark))
+
+    assert (job.id, job.user, job.account, unreadable) == ("5", "ada", "x?root?7?RUNNING", 0)
+    # nor can anybody read the mark from the arguments, and type it
+    assert environment["SQUEUE_FORMAT2"].endswith(RECORD + mark)
+    assert mark not in "".join(argv)
+    assert marked(jobs.COMMAND)[2] != mark

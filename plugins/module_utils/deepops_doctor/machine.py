@@ -102,3 +102,15 @@ def secure_boot() -> str:
         return "unknown"
     # four bytes of attributes, then the value
     return "on" if len(value) == 5 and value[4] == 1 else "off"
+
+
+def local_users(path: str = "/etc/passwd") -> Dict[str, str]:
+    """People's accounts, and Slurm's, that are this machine's own: name and `uid:gid`."""
+    found = {}
+    for line in read(path).splitlines():
+        fields = line.split(":")
+        if len(fields) < 4 or not (fields[2].isdigit() and fields[3].isdigit()):
+            continue
+        if 1000 <= int(fields[2]) < 60000 or fields[0] == "slurm":
+            found[fields[0]] = "%s:%s" % (fields[2], fields[3])
+    return found

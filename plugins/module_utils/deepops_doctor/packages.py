@@ -69,3 +69,11 @@ def interrupted() -> List[str]:
         return [name for name in os.listdir(folder) if name.isdigit()]
     except OSError:
         return []
+
+
+def versions() -> Dict[str, str]:
+    """The packages of Slurm's and munge's that are installed, with their versions."""
+    names = ["munge", "slurm-client", "slurmctld", "slurmd", "slurmdbd", "slurm-smd*"]
+    shown = output(["dpkg-query", "--show", "--showformat=${Package} ${Version} ${db:Status-Status}\\n"] + names)
+    rows = (line.split() for line in shown.splitlines())
+    return {row[0]: row[1] for row in rows if len(row) == 3 and row[2] == "installed"}

@@ -28,6 +28,8 @@ def report(expected: Dict[str, str], ports: List[int]) -> Dict[str, Any]:
         addresses=network.addresses(),
         names=network.names(expected),
         packages=packages.state(),
+        versions=packages.versions(),
+        users=machine.local_users(),
         listeners=services.listeners(ports, running),
         time=services.time_service(running),
         firewalls=services.firewalls(),
