@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import socket
+import subprocess
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -18,10 +19,15 @@ from pathlib import Path
 
 from deepopsctl.clusterdir import ClusterDir
 from deepopsctl.errors import DeepOpsError
+from deepopsctl.files import write_atomic
 from deepopsctl.lock import ClusterBusyError, Holder, ansible_lock, token_of
 from deepopsctl.model import Cluster
 
 PLAYBOOK = "operate/claim"
+# how far back in a git history to look, and for how long
+VERSIONS, GIT_S = 500, 10
+# of a cluster directory's runs/: the hash of the cluster.yml that the cluster ran when it was last seen from here
+_SEEN = "applied"
 TASK = "Claim the cluster for this run"
 
 
@@ -66,7 +72,7 @@ def parse_answer(data: Mapping[str, object]) -> Answer | None:
 
 def claim(directory: ClusterDir, cluster: Cluster, command: str, options: Mapping[str, object]) -> dict[str, object]:
     """The variable `deepops_claim` of a run."""
-    me = Holder.me(f"deepopsctl {command}")
+    me = Holder.me(f"deepopsctl {command.replace('node-', 'node ', 1)}")
     place = str(directory.path)
     return {
         "controller": cluster.controllers[0].name,
@@ -79,13 +85,19 @@ def claim(directory: ClusterDir, cluster: Cluster, command: str, options: Mappin
         "pid": me.pid,
         "command": me.command,
         "since": me.since,
-        "hash": _hash(directory.spec.read_bytes()),
+        "hash": _blob(directory.spec),
+        "seen": [_first_line(directory.runs / _SEEN), *_versions(directory.spec)],
         "names": pack(_names(cluster)),
         "dead": [],
         "break_lock": False,
         "replace_newer": False,
         **options,
     }
+
+
+def remember(directory: ClusterDir) -> None:
+    """Note that the cluster runs this cluster.yml: whoever edits it from now on knows what they change."""
+    write_atomic(directory.runs / _SEEN, _blob(directory.spec) + "\n", 0o600)
 
 
 def pack(names: Iterable[str]) -> str:
@@ -142,8 +154,26 @@ def _names(cluster: Cluster) -> Iterator[str]:
     yield from (f"account {account.name}" for account in cluster.policy.accounts)
 
 
-def _hash(content: str | bytes) -> str:
-    return hashlib.sha256(content.encode() if isinstance(content, str) else content).hexdigest()
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _blob(path: Path) -> str:
+    """The hash of a file as git has it, so that its history says which versions a clone knows."""
+    content = path.read_bytes()
+    return hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
+
+
+def _versions(path: Path) -> list[str]:
+    """The hashes of a file in the history of its git repository, the newest first; none where it is in none."""
+    words = ["git", "log", f"--max-count={VERSIONS}", "--format=", "--raw", "--no-abbrev", "--", path.name]
+    try:
+        done = subprocess.run(words, cwd=path.parent, capture_output=True, text=True, timeout=GIT_S, check=False)
+    except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError):
+        return []
+    # `:100644 100644 OLD NEW M	cluster.yml`
+    found = (line.split()[2:4] for line in done.stdout.splitlines() if line.startswith(":"))
+    return list(dict.fromkeys(blob for old, new in found for blob in (new, old) if blob.strip("0")))
 
 
 def _texts(value: object) -> tuple[str, ...]:

@@ -170,6 +170,8 @@ class _Run:
         if self._wish and request.deploys and not request.check:
             # whatever the outcome: a node keeps the digest only for the steps that succeeded there
             remember(self._wish, request.directory.hardware, self._memory)
+            if self._claim_state in ("taken", "released") or (outcome.ok and not request.limit):
+                claims.remember(request.directory)
         return outcome
 
     @property

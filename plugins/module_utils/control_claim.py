@@ -92,6 +92,14 @@ def take(claim, now=None):
     return [warning] if warning else []
 
 
+def note_clone(claim):
+    """Remember a clone that has the cluster.yml applied last: whatever it is edited to next follows that one."""
+    with _alone():
+        applied = _read("applied.json")
+        if (applied.get("tip") or {}).get("hash") == claim["hash"]:
+            _write("applied.json", _successor(claim, applied))
+
+
 def release(claim, components, now=None):
     """Let go of the cluster, and note what was deployed; returns warnings."""
     now = time.time() if now is None else now
@@ -143,7 +151,7 @@ def _successor(claim, applied):
     clones = [claim["id"]]
     if tip.get("hash") == claim["hash"]:
         clones = [*(known for known in tip.get("clones") or [] if known != claim["id"]), claim["id"]][-CLONES:]
-    elif tip and claim["id"] not in (tip.get("clones") or []) and not claim["replace_newer"]:
+    elif tip and not _follows(claim, tip) and not claim["replace_newer"]:
         _must_not_undo(tip, names, claim["hash"] in lineage)
     made = {
         "hash": claim["hash"],
@@ -155,6 +163,11 @@ def _successor(claim, applied):
         made = dict(tip, clones=clones)
     lineage = [known for known in lineage if known != claim["hash"]] + [claim["hash"]]
     return dict(applied, tip=made, lineage=lineage[-LINEAGE:])
+
+
+def _follows(claim, tip):
+    """Whether this clone had what was applied last before it was edited."""
+    return claim["id"] in (tip.get("clones") or []) or tip.get("hash") in claim["seen"]
 
 
 def _must_not_undo(tip, names, is_older):

@@ -11,7 +11,7 @@ description:
   - C(taken) fails where another control machine is at work, or where this cluster.yml would undo a newer one's changes.
     In check mode nothing is changed, and it is reported instead.
   - C(released) notes which components were deployed.
-  - C(shown) changes nothing.
+  - C(shown) claims nothing; a clone that has the cluster.yml applied last is remembered, but in check mode.
 options:
   state: {description: What to do., type: str, required: true, choices: [taken, released, shown]}
   claim:
@@ -75,9 +75,11 @@ def main():
         supports_check_mode=True,
     )
     claim, state = module.params["claim"], module.params["state"]
-    if module.check_mode or state == "shown":
-        show(module, claim)
     try:
+        if state == "shown" and not module.check_mode:
+            control_claim.note_clone(claim)
+        if module.check_mode or state == "shown":
+            show(module, claim)
         if state == "released":
             warnings = control_claim.release(claim, module.params["components"])
         else:

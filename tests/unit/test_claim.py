@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from deepopsctl.claim import Answer, OutdatedError, claim, died_here, pack, parse_answer
+from deepopsctl.claim import Answer, OutdatedError, claim, died_here, pack, parse_answer, remember
 from deepopsctl.clusterdir import ClusterDir
 from deepopsctl.lock import ClusterBusyError, cluster_lock
 from deepopsctl.spec import parse_spec
@@ -45,7 +46,7 @@ def asked(clone: str, text: str = "old", names: list[str] | None = None, **chang
         "id": clone, "machine": clone, "token": f"{clone}-run", "directory": "/srv/hpc", "user": "alice", "host": clone,
         "pid": 7, "command": "deepopsctl deploy", "since": "2026-11-24T08:00:00+00:00", "hash": text,
         "names": pack(names or (NEW if text == "new" else OLD)), "dead": [],
-        "break_lock": False, "replace_newer": False, **change,
+        "break_lock": False, "replace_newer": False, "seen": [], **change,
     }  # fmt: skip
 
 
@@ -164,6 +165,18 @@ class TestTheAppliedClusterYml:
         run("b", "new")
         run("b", "old")
 
+    def test_who_only_asked_while_it_had_the_same_text_may_edit_it_too(self) -> None:
+        run("a", "new")
+        control.note_clone(asked("b", "new"))
+        control.note_clone(asked("c", "old"))
+
+        assert refused("c", "old", seen=["x"]).kind == "outdated"
+        run("b", "mine", OLD)
+
+    def test_who_saw_the_cluster_run_the_same_text_may_edit_it_too(self) -> None:
+        run("a", "new")
+        run("b", "mine", OLD, seen=["", "new"])
+
     def test_who_applied_it_last_may_go_back(self) -> None:
         run("a", "old")
         run("a", "new")
@@ -227,6 +240,26 @@ class TestTheControlMachine:
         assert mine.keys() == {*asked("a"), "controller"}
         assert control.unpack(mine["names"]) == ["node ctl1", "node gpu01", "partition gpu", "QOS long"]
         assert json.loads(json.dumps(mine)) == mine
+
+    def test_a_directory_knows_what_it_saw_applied_and_what_its_git_history_has(self, directory: ClusterDir) -> None:
+        def git(*words: str) -> None:
+            name = ("-c", "user.name=alice", "-c", "user.email=alice@example.com")
+            subprocess.run(["git", *name, *words], cwd=directory.path, check=True, capture_output=True)
+
+        git("init", "--quiet")
+        hashes = []
+        for number in range(3):
+            directory.spec.write_text(f"{TEXT}# {number}\n")
+            git("add", "cluster.yml")
+            git("commit", "--quiet", "--message", str(number))
+            hashes.append(self.made(directory)["hash"])
+        remember(directory)
+        directory.spec.write_text(f"{TEXT}# being edited\n")
+
+        mine = self.made(directory)
+
+        assert mine["hash"] not in hashes
+        assert mine["seen"] == [hashes[2], *reversed(hashes)]
 
     def test_two_copies_of_a_directory_are_two(self, directory: ClusterDir, tmp_path: Path) -> None:
         other = tmp_path / "copy"

@@ -13,17 +13,22 @@ from deepopsctl.cli.options import seconds
 from deepopsctl.cli.ssh import Passwords
 from deepopsctl.clusterdir import ClusterDir
 from deepopsctl.errors import ExitCode, InputError
+from deepopsctl.events import Totals
+from deepopsctl.invocation import RunRequest
 from deepopsctl.lock import cluster_lock, is_held_by
 from deepopsctl.membership.emptying import job_words
-from deepopsctl.membership.flow import Report, StoppedError, bystanders, companions
+from deepopsctl.membership.flow import Flow, Report, StoppedError, bystanders, companions, deployed_from_here
 from deepopsctl.membership.hostpins import forget
 from deepopsctl.membership.newcomers import Wish, describe, machines_of, newcomers, split_known
 from deepopsctl.membership.remove import chosen
 from deepopsctl.membership.specfile import SpecFile
 from deepopsctl.model import Gpus, Role
+from deepopsctl.outcome import RunOutcome
 from deepopsctl.slurmstate import SlurmJob
 from deepopsctl.spec import parse_spec
 from deepopsctl.specwriter import render_spec
+from deepopsctl.summary import Failure, RunSummary
+from deepopsctl.workspace import RunFolder, Workspace
 
 TEXT = """\
 schema: 1
@@ -234,3 +239,57 @@ def test_a_duration_is_read(text: str, expected: int) -> None:
 def test_what_is_no_duration_is_refused(text: str) -> None:
     with pytest.raises(click.BadParameter):
         seconds(click.Context(remove), remove.params[0], text)
+
+
+def ran(*failures: Failure, **hosts: Totals) -> RunOutcome:
+    summary = RunSummary(hosts, failures, (), (), ())
+    return RunOutcome(RunFolder(Path("x")), "node-add", summary, 1.0, 2 if failures else 0)
+
+
+class TestWhatKeepsANewNodeFromService:
+    def evaluate(self, directory: ClusterDir, *failures: Failure, **hosts: Totals) -> None:
+        flow = Flow(directory, RunRequest(directory, ""), console(), Report("node add", ("gpu02",)))
+        new = [node for node in CLUSTER.nodes if node.name == "gpu02"]
+        flow.must_serve(ran(*failures, **hosts), CLUSTER, new, "it stays out", "mend it")
+
+    @pytest.mark.parametrize("host", ["ctl1", "gpu02"])
+    def test_not_what_comes_on_top_of_slurm(self, directory: ClusterDir, host: str) -> None:
+        self.evaluate(directory, Failure(host, "monitoring", "Where Grafana comes from", "no key", ""))
+
+    @pytest.mark.parametrize("component", ["quiet", "nvidia", "storage", "slurm"])
+    def test_what_its_jobs_need(self, directory: ClusterDir, component: str) -> None:
+        with pytest.raises(StoppedError) as caught:
+            self.evaluate(directory, Failure("gpu02", component, "Work", "broken", ""))
+        assert (caught.value.message, caught.value.exit_code) == ("gpu02 failed: it stays out", ExitCode.FAILED)
+
+    def test_a_controller_whose_slurm_failed(self, directory: ClusterDir) -> None:
+        with pytest.raises(StoppedError):
+            self.evaluate(directory, Failure("ctl1", "slurm", "Work", "broken", ""))
+
+    def test_not_another_node(self, directory: ClusterDir) -> None:
+        self.evaluate(directory, Failure("login1", "slurm", "Work", "broken", ""))
+
+    def test_silence_whenever_it_begins(self, directory: ClusterDir) -> None:
+        silence = Failure("gpu02", "monitoring", "Work", "no route", "", unreachable=True)
+        with pytest.raises(StoppedError) as caught:
+            self.evaluate(directory, silence, gpu02=Totals(ok=3, unreachable=1))
+        assert caught.value.exit_code is ExitCode.UNREACHABLE
+
+    def test_an_ansible_that_gave_up(self, directory: ClusterDir) -> None:
+        with pytest.raises(StoppedError):
+            self.evaluate(directory, Failure("", "", "", "no such file", ""))
+
+
+def test_components_of_earlier_runs_count_where_these_came_to_their_end(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path / "runs")
+    for playbooks, more, ok in (
+        (["slurm"], {}, True),
+        (["nvidia", "storage"], {}, False),
+        (["monitoring"], {"check": True}, True),
+        (["operate/quiet", "nvidia"], {}, True),
+    ):
+        folder = workspace.new_run("deploy")
+        folder.write(folder.request, {"playbooks": playbooks, **more})
+        folder.write(folder.summary, {"ok": ok})
+
+    assert deployed_from_here(workspace) - {"operate/quiet"} == {"slurm", "nvidia"}
