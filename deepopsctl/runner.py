@@ -239,7 +239,7 @@ class _Run:
                 texts.append(f"{answer.message}; {answer.hint}")
             for text in texts:
                 self.tally.add(Notice("warning", text))
-        if event.task == claims.TASK and event.status is Status.UNREACHABLE:
+        if event.task == claims.TASK and event.status in (Status.UNREACHABLE, Status.IGNORED):
             self._note_silence()
 
     def _note_unknown(self) -> None:
@@ -247,7 +247,7 @@ class _Run:
             self._note_silence()
 
     def _note_silence(self) -> None:
-        text = f"{self._controller} did not answer: whether another control machine works on this cluster is unknown"
+        text = f"{self._controller} could not be asked whether another control machine works on this cluster"
         self.tally.add(Notice("warning", text))
 
     def _request_object(self) -> dict[str, object]:

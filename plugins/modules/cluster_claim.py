@@ -8,8 +8,8 @@ module: cluster_claim
 short_description: Claim the cluster for a run, or release it
 description:
   - Runs on the first controller, and keeps there who works on the cluster and which cluster.yml was applied last.
-  - C(taken) fails where another control machine is at work, or where this cluster.yml would undo a newer one's changes.
-    In check mode nothing is changed, and it is reported instead.
+  - C(taken) is refused where another control machine is at work, or where this cluster.yml would undo a newer one's
+    changes; that is an answer and no failure. In check mode nothing is changed, and what would be refused is shown.
   - C(released) notes which components were deployed.
   - C(shown) claims nothing; a clone that has the cluster.yml applied last is remembered, but in check mode.
 options:
@@ -85,7 +85,7 @@ def main():
         else:
             warnings = control_claim.take(claim)
     except control_claim.RefusedError as error:
-        module.fail_json(msg=str(error), hint=error.hint, deepops=answer("refused", error))
+        module.exit_json(changed=False, deepops=answer("refused", error))
     except OSError as error:
         module.fail_json(msg="cannot write %s: %s" % (error.filename, error.strerror), hint="is its disk full?")
     module.exit_json(changed=False, deepops=answer(state, None, warnings))
