@@ -20,6 +20,7 @@ from tests.lab.test_monitoring import started
 pytestmark = pytest.mark.thorough
 
 ALL = ("ctl1", "gpu01", "gpu02", "gpu03")
+ALERTING = "prometheus-alertmanager.service"
 IDENTITY = "/etc/deepopsctl/pki/node.crt /etc/deepopsctl/pki/node.key"
 
 
@@ -40,11 +41,28 @@ def grown(monitored: MonitoredCluster) -> Iterator[Grown]:
     login = ("--password-file", str(monitored.password_file))
     network, _, last = address["gpu02"].rpartition(".")
     names = f"gpu[02-03]={network}.[{last}-{address['gpu03'].rpartition('.')[2]}]"
-    done = monitored.deepopsctl("node", "add", names, "--yes", "--json", *login)
+    # what watches the nodes can't be deployed just now: that is no reason to keep them from service
+    monitored.root("ctl1", f"systemctl mask --runtime --quiet {ALERTING}")
+    try:
+        done = monitored.deepopsctl("node", "add", names, "--yes", "--json", *login, ok=False)
+    finally:
+        monitored.root("ctl1", f"systemctl unmask --runtime --quiet {ALERTING}")
+    monitored.deploy()
     yield Grown(monitored, before, json.loads(done.stdout))
     # what of it is left knows the cluster's names, and is none of its machines
     for name in ("gpu02", "gpu03"):
         monitored.power_cut(name)
+
+
+def test_a_monitoring_host_that_fails_keeps_no_node_from_service(grown: Grown) -> None:
+    assert not grown.added["ok"]
+    assert {(failure["host"], failure["component"]) for failure in grown.added["failures"]} == {("ctl1", "monitoring")}
+    assert "stopped" not in grown.added
+    assert {check["status"] for check in grown.added["checks"]} <= {"pass", "skip", "warn"}
+    assert grown.cluster.root("ctl1", "sinfo -h -N -o '%N %T' -n gpu[02-03]").split() == [
+        *("gpu02", "idle"),
+        *("gpu03", "idle"),
+    ]
 
 
 def test_nodes_that_come_are_lines_on_one_machine(grown: Grown) -> None:
