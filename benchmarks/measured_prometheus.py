@@ -109,7 +109,7 @@ class Prometheus(promapi.Prometheus):
 
 def _config(folder: Path) -> dict[str, Any]:
     """The product's own, without the passwords and the Alertmanager that are not here."""
-    config: dict[str, Any] = scraping.config(MONITOR, "", f"{RULES}/*.yml", f"{folder}/targets.json")
+    config: dict[str, Any] = scraping.config(MONITOR, "", f"{RULES}/*.yml", f"{folder}/targets.json", 5000)
     del config["alerting"]
     for scraped in config["scrape_configs"]:
         scraped.pop("basic_auth", None)
@@ -121,5 +121,13 @@ def _targets(addresses: Mapping[str, str], ports: Mapping[str, int]) -> Sequence
         labels = {"__exporter": exporter, "cluster": CLUSTER, "node": name, "instance": name}
         return {"targets": [address], "labels": labels}
 
-    nodes = [line(name, f"{at}:{port}", kind) for name, at in addresses.items() for kind, port in ports.items()]
+    def kind_of(name: str, kind: str) -> str:
+        # what it tells of Slurm is about all nodes
+        return "controller" if (name, kind) == (MONITOR.name, "node") else kind
+
+    nodes = [
+        line(name, f"{at}:{port}", kind_of(name, kind))
+        for name, at in addresses.items()
+        for kind, port in ports.items()
+    ]
     return [*nodes, line(MONITOR.name, f"127.0.0.1:{PORT}", "prometheus")]

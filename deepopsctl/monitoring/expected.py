@@ -30,9 +30,8 @@ def everything(machines: Sequence[Machine], rules_folder: Path) -> dict[str, obj
     """All that the suite is told of a cluster; no passwords."""
     here = next(machine for machine in machines if machine.name == machine.monitoring_host)
     return {
-        "prometheus": f"http://{at(here.address, server.PROMETHEUS_PORT)}",
+        **prometheus(machines),
         "alertmanager": f"http://{at(here.address, server.ALERTMANAGER_PORT)}",
-        "user": webconfig.USER,
         "targets": targets(machines),
         "textfiles": textfiles(machines),
         "rules": rules(rules_folder),
@@ -41,6 +40,12 @@ def everything(machines: Sequence[Machine], rules_folder: Path) -> dict[str, obj
         # where the monitoring host keeps what all machines log
         "journals": FOLDER if here.is_on("logs") else "",
     }
+
+
+def prometheus(machines: Sequence[Machine]) -> dict[str, str]:
+    """Where it answers, and who logs in."""
+    address = next(machine.address for machine in machines if machine.name == machine.monitoring_host)
+    return {"prometheus": f"http://{at(address, server.PROMETHEUS_PORT)}", "user": webconfig.USER}
 
 
 def targets(machines: Iterable[Machine]) -> list[dict[str, str]]:

@@ -113,7 +113,7 @@ def _nvitop(machine: Machine) -> Needs:
 
 def _certified(machine: Machine) -> tuple[str, ...]:
     """Whom it answers, where exporters speak TLS: on every platform the monitoring host alone."""
-    if not machine.is_on(exportertls.SWITCH):
+    if not exportertls.speaks(machine):
         return ()
     return (
         f"--certificate={exportertls.CERTIFICATE}",

@@ -10,11 +10,14 @@ from deepopsctl.monitoring.listening import at
 from deepopsctl.monitoring.needs import Folder, Machine, Needs, Unit, together
 from deepopsctl.monitoring.systemdunits import started_by
 from deepopsctl.monitoring.target import Target
+from deepopsctl.monitoring.webconfig import GROUP
 from deepopsctl.storage.writer import from_variable
 
 PACKAGE = "prometheus-node-exporter"
 UNIT = f"{PACKAGE}.service"
 PORT = 9100
+# by what name the scrape job of the first controller's is known: what it tells of Slurm is about all nodes
+CONTROLLER = "controller"
 # a program of ours writes NAME.prom here, whole and by a rename; the node exporter hands it out with its own
 TEXTFILES = "/var/lib/prometheus/node-exporter"
 # what of systemd's is told: units that the cluster is made of
@@ -62,7 +65,7 @@ def needs(machine: Machine) -> Needs:
         (
             "/usr/bin/prometheus-node-exporter",
             f"--web.listen-address={at(machine.address, PORT)}",
-            *exportertls.arguments(machine),
+            *exportertls.arguments(machine, _web_option(machine)),
             *collectors(details, _unasked(machine)),
         ),
         # an address that is not there yet, at boot, is no reason to give up
@@ -71,12 +74,17 @@ def needs(machine: Machine) -> Needs:
     )
     own = Needs(
         packages=(PACKAGE,),
-        # after the package, which brings the folder: root's programs write there
-        folders=(Folder(TEXTFILES),),
+        # after the package, which brings the folder: root's programs write there, some of it about users' jobs
+        folders=(Folder(TEXTFILES, mode="0750", group=GROUP),),
         files=(dropin,),
         units=(Unit(UNIT, restart_on=(dropin.path,), port=PORT),),
     )
     return together([exportertls.files(machine), own])
+
+
+def _web_option(machine: Machine) -> str:
+    """What its command line calls the file of who may ask; 1.5 gave it the name that all others use."""
+    return "--web.config" if machine.platform == "Ubuntu 22.04" else "--web.config.file"
 
 
 def _unasked(machine: Machine) -> list[str]:
@@ -87,4 +95,4 @@ def _unasked(machine: Machine) -> list[str]:
 
 def targets(machine: Machine) -> tuple[Target, ...]:
     """One on every machine."""
-    return (Target("node", at(machine.address, PORT)),)
+    return (Target(CONTROLLER if machine.is_first_controller else "node", at(machine.address, PORT)),)

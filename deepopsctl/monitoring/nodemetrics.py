@@ -39,7 +39,7 @@ def _jobs(machine: Machine) -> Mapping[str, object] | None:
 
 def _certificates(machine: Machine) -> Mapping[str, object] | None:
     ours = [AUTHORITY, CERTIFICATE] if machine.is_on("logs") else []
-    if machine.is_on(exportertls.SWITCH):
+    if exportertls.speaks(machine):
         ours += [exportertls.AUTHORITY, exportertls.CERTIFICATE]
     if machine.name == machine.monitoring_host:
         ours += [str(machine.settings.get("grafana_certificate") or "")]

@@ -42,7 +42,15 @@ def prometheus(machine: Machine, targets: str, rules: Mapping[str, str]) -> Need
     config = File(
         "/etc/prometheus/prometheus.yml",
         HEADER
-        + _yaml(scraping.config(machine, at(machine.address, ALERTMANAGER_PORT), f"{RULES}/*.yml", TARGETS_FILE)),
+        + _yaml(
+            scraping.config(
+                machine,
+                at(machine.address, ALERTMANAGER_PORT),
+                f"{RULES}/*.yml",
+                TARGETS_FILE,
+                count=targets.count("\n- "),
+            )
+        ),
         # it follows the names of the other files, so these are there before
         validate=("promtool", "check", "config", "%s"),
     )

@@ -12,6 +12,7 @@ from deepopsctl.monitoring.programs import program_files
 from deepopsctl.monitoring.sandbox import SLURMS_FAMILIES, confined
 from deepopsctl.monitoring.systemdunits import service
 from deepopsctl.monitoring.target import Target
+from deepopsctl.monitoring.webconfig import GROUP
 from deepopsctl.slurmmetrics.places import CONFIG
 from deepopsctl.slurmnative import PAGES
 
@@ -28,9 +29,11 @@ NATIVE = "slurm_native"
 _SANDBOX = (
     # Slurm tells it everything, whatever PrivateData says; it changes nothing, and reads none of Slurm's secrets
     "User=slurm",
+    # node exporter reads what it writes, and nobody else: it is about all users' jobs
+    f"Group={GROUP}",
     "InaccessiblePaths=-/var/lib/slurm -/var/spool/slurmctld -/etc/slurm/slurmdbd.conf -/etc/munge",
     "RuntimeDirectory=" + NAME,
-    "RuntimeDirectoryMode=0755",
+    "RuntimeDirectoryMode=0750",
     "UMask=0022",
     *confined(RestrictAddressFamilies=SLURMS_FAMILIES),
 )

@@ -5,9 +5,21 @@ Prometheus watches the file: a node that comes or goes is a line on one machine,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any
 
-from deepopsctl.monitoring import gpuexporters, grafana, mysqldexporter, nodeexporter, server, slurmmetrics
+import yaml
+
+from deepopsctl.monitoring import (
+    exportertls,
+    gpuexporters,
+    grafana,
+    mysqldexporter,
+    nodeexporter,
+    scraping,
+    server,
+    slurmmetrics,
+)
 from deepopsctl.monitoring.needs import Machine
 from deepopsctl.monitoring.target import Target
 from deepopsctl.ours import HEADER
@@ -15,6 +27,9 @@ from deepopsctl.yamlout import flow
 
 # which of the jobs below a line is for; Prometheus drops labels that begin so when it has chosen
 EXPORTER = "__exporter"
+# what a target is asked by, other than its job is
+SCHEME = "__scheme__"
+TLS_JOBS = frozenset(job.name for job in scraping.JOBS if job.may_use_tls)
 
 # Each is asked for each machine. A new exporter is a function in its piece, and a line here.
 SOURCES: tuple[Callable[[Machine], Iterable[Target]], ...] = (
@@ -32,16 +47,41 @@ def targets_of(machine: Machine) -> list[Target]:
     return [target for source in SOURCES for target in source(machine)]
 
 
-def render(machines: Iterable[Machine]) -> str:
-    """The file, machines in the given order."""
+def render(machines: Iterable[Machine], in_clear: Collection[str] = ()) -> str:
+    """The file, machines in the given order; exporters of those `in_clear` do not speak TLS yet."""
     lines = [
-        f"- {flow({'targets': [target.address], 'labels': _labels(machine, target)})}"
+        f"- {flow({'targets': [target.address], 'labels': _labels(machine, target, in_clear)})}"
         for machine in machines
         for target in targets_of(machine)
     ]
     return HEADER + "".join(f"{line}\n" for line in lines)
 
 
-def _labels(machine: Machine, target: Target) -> dict[str, str]:
+def asked_in_clear(config: str, targets: str) -> set[str]:
+    """The machines whose exporters a Prometheus with these two files asks without TLS; '' where it has none."""
+    try:
+        jobs = (_read(config) or {}).get("scrape_configs", [])
+        lines = _read(targets) or []
+        by_tls = {job["job_name"] for job in jobs if job.get("scheme") == "https"}
+        labels = [line["labels"] for line in lines]
+        return {each["node"] for each in labels if each[EXPORTER] in TLS_JOBS and not _is_asked_by_tls(each, by_tls)}
+    except (yaml.YAMLError, AttributeError, KeyError, TypeError):
+        # somebody wrote there: it is replaced as a whole
+        return set()
+
+
+def _is_asked_by_tls(labels: Mapping[str, str], by_tls: Collection[str]) -> bool:
+    # before there was a scrape job of its own for the first controller's, all were one
+    return labels.get(SCHEME, "") != "http" and bool({labels[EXPORTER], "node"} & set(by_tls))
+
+
+def _read(text: str) -> Any:
+    # libyaml's, where it is there: a thousand nodes are two thousand lines
+    return yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 (both are safe)
+
+
+def _labels(machine: Machine, target: Target, in_clear: Collection[str]) -> dict[str, str]:
+    clear = machine.is_on(exportertls.SWITCH) and machine.name in in_clear and target.exporter in TLS_JOBS
+    scheme = {SCHEME: "http"} if clear else {}
     named = {"cluster": machine.cluster, "node": machine.name, "instance": machine.name}
-    return {EXPORTER: target.exporter, **named, **target.labels}
+    return {EXPORTER: target.exporter, **scheme, **named, **target.labels}

@@ -87,8 +87,10 @@ def gpus_of_driver(folder: str = PROC) -> Dict[str, Gpu]:
 
 def begin(job: Job, folder: str, dcgm: str) -> None:
     """Remember a job that starts."""
-    for each in (folder, dcgm):
-        os.makedirs(each, mode=0o755, exist_ok=True)
+    # whose job it is root alone may read here: others ask Slurm, which may keep it from them
+    os.makedirs(dcgm, mode=0o755, exist_ok=True)
+    os.makedirs(folder, mode=0o755, exist_ok=True)
+    os.chmod(folder, 0o700)
     write(os.path.join(folder, job.number), json.dumps(asdict(job)) + "\n")
     tell_dcgm(folder, dcgm)
 

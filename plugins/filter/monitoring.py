@@ -40,7 +40,20 @@ def monitoring_grafana_plan(cluster, host, groups, platform, wanted, certificate
 
 def monitoring_targets(cluster, members):
     """The text of Prometheus's file of targets."""
-    return targets.render(_machines(cluster, members))
+    return targets.render(_machines(cluster, members), [str(name) for name in cluster.get("in_clear", [])])
+
+
+def monitoring_in_clear(config, targets_file, switched):
+    """The machines that a Prometheus with these two files (base64) asks without TLS, and that no run has switched."""
+    texts = [base64.b64decode(text).decode("utf-8", "replace") for text in (config, targets_file)]
+    return sorted(targets.asked_in_clear(*texts) - {str(name) for name in switched})
+
+
+def monitoring_scraped_plan(cluster, members, nodes, left_out):
+    """Where Prometheus answers, and what it should scrape of these nodes; not of jobs that this run has left out."""
+    machines, reached = _machines(cluster, members), {str(name) for name in nodes}
+    wanted = expected.targets(machine for machine in machines if machine.name in reached)
+    return {"targets": [target for target in wanted if target["job"] not in left_out], **expected.prometheus(machines)}
 
 
 def monitoring_expected(cluster, members, rules):
@@ -145,7 +158,9 @@ class FilterModule:
             "monitoring_alertmanager_plan": monitoring_alertmanager_plan,
             "monitoring_expected": monitoring_expected,
             "monitoring_grafana_plan": monitoring_grafana_plan,
+            "monitoring_in_clear": monitoring_in_clear,
             "monitoring_node_plan": monitoring_node_plan,
             "monitoring_prometheus_plan": monitoring_prometheus_plan,
+            "monitoring_scraped_plan": monitoring_scraped_plan,
             "monitoring_targets": monitoring_targets,
         }

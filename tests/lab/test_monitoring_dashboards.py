@@ -25,7 +25,7 @@ MOUNT = 'deepops_mount{name="home",path="/home",required="true"} 1'
 
 def line(cluster: str, exporter: str, address: str, node: str) -> str:
     """A line more for the file of targets; the node has an exporter of its own by that name."""
-    labels = {"__exporter": exporter, "cluster": cluster, "node": node, "instance": "trial"}
+    labels = {"__exporter": exporter, "cluster": cluster, "node": node, "instance": "trial", "__scheme__": "http"}
     return "- " + json.dumps({"targets": [address], "labels": labels}) + "\n"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import resource
 import socket
+import ssl
 import subprocess
 import threading
 import urllib.error
@@ -143,6 +144,8 @@ class Page:
 
     answer: Callable[[str], tuple[int, str]]
     posted: list[str] = field(default_factory=list)
+    host: str = "127.0.0.1"
+    tls: ssl.SSLContext | None = None
 
     def __enter__(self) -> Page:
         page = self
@@ -165,8 +168,11 @@ class Page:
             def log_message(self, *_arguments: object) -> None:
                 pass
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.address = f"127.0.0.1:{self._server.server_port}"
+        self._server = ThreadingHTTPServer((self.host, 0), Handler)
+        if self.tls:
+            self._server.socket = self.tls.wrap_socket(self._server.socket, server_side=True)
+        self.port = self._server.server_port
+        self.address = f"{self.host}:{self.port}"
         self.url = f"http://{self.address}"
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
         return self

@@ -130,7 +130,7 @@ def test_all_of_them_are_scraped_the_exporter_by_tls(running: Running) -> None:
     wait_until("all is up", lambda: running.up() == {"node", "prometheus", "alertmanager"}, found=running.said)
 
     asked = running.ask(server.PROMETHEUS_PORT, "/api/v1/targets")["data"]["activeTargets"]
-    assert {target["scrapeUrl"] for target in asked if target["scrapePool"] == "node"} == {
+    assert {target["scrapeUrl"] for target in asked if target["labels"]["job"] == "node"} == {
         f"https://{ADDRESS}:{nodeexporter.PORT}/metrics"
     }
 

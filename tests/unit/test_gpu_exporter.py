@@ -159,7 +159,9 @@ def test_what_reads_its_certificates_once_restarts_for_others() -> None:
 
 
 def test_prometheus_shows_gpu_exporters_the_certificate_that_they_ask_for() -> None:
-    found = scraping.config(machine("none", exporter_tls=True), "192.0.2.1:9093", "rules", "targets")["scrape_configs"]
+    found = scraping.config(machine("none", exporter_tls=True), "192.0.2.1:9093", "rules", "targets", 1)[
+        "scrape_configs"
+    ]
 
     assert isinstance(found, list)
     assert {job["job_name"]: job.get("scheme") for job in found if job["job_name"] in ("node", "gpu", "slurm")} == {
