@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ansible.module_utils import node_owned, node_packages, node_record, node_units
+from ansible.module_utils import node_owned, node_packages, node_record, node_settled, node_units
 
 
 def differences(record):
@@ -35,7 +35,7 @@ def _differences(items, now):
     wanted = items.get("held")
     free = sorted(set(wanted) - now["held"]) if wanted else []
     found += ["package %s is held no more" % name for name in free]
-    return found + unit_differences(items["units"], now["units"])
+    return found + unit_differences(items["units"], now["units"], items.get("ports", {}))
 
 
 def file_difference(path, then, now):
@@ -47,14 +47,18 @@ def file_difference(path, then, now):
     return "%s was changed" % path if then is None or now[0] != then[0] else "%s has another owner or mode" % path
 
 
-def unit_differences(units, shown):
+def unit_differences(units, shown, ports):
     """Sentences for units that should run and don't, or the reverse; `shown` is what systemd says of them."""
     found = []
     for name, running in units.items():
         properties = shown.get(name, {})
-        blocked = node_units.is_refused_by_condition(properties) and properties.get("ActiveState") == "inactive"
-        if running and properties.get("ActiveState") != "active" and not blocked:
+        active = properties.get("ActiveState") == "active"
+        if running and not active and not node_settled.is_blocked(properties):
             found.append("%s is %s" % (name, properties.get("ActiveState", "unknown")))
+        elif running and node_settled.is_restless(properties):
+            found.append("%s does not stay up: systemd restarts it" % name)
+        elif running and active and name in ports and not node_units.is_listening(ports[name]):
+            found.append("%s runs but does not listen on port %d" % (name, ports[name]))
         elif running and not node_units.is_enabled(properties):
             found.append("%s is not enabled" % name)
         elif not running and properties.get("ActiveState") == "active":

@@ -48,6 +48,7 @@ def items(packages=None, files=(), units=None):
         "files": {path: file_facts(path) for path in files},
         "directories": {},
         "units": dict(units or {}),
+        "ports": {},
     }
 
 

@@ -71,6 +71,8 @@ def ensure_running(step, unit, properties, changed_files, is_new):
         # a unit that starts is enabled, too, and so is one that came with its package: no change of its own
         step.did("enabled %s" % name, "unit", name, "enable")
     step.record["units"][name] = True
+    if unit.get("port"):
+        step.record["ports"][name] = unit["port"]
 
 
 def is_held_back(unit, properties, due, dry):

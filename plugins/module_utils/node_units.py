@@ -10,7 +10,8 @@ import time
 # reads, and each of the two calls for that has systemd read all of its units anew: a fifth of a second of CPU.
 ENVIRONMENT = {"SYSTEMCTL_SKIP_SYSV": "1"}
 PROPERTIES = (
-    "Id,LoadState,ActiveState,SubState,UnitFileState,ConditionResult,ConditionTimestampMonotonic,NeedDaemonReload"
+    "Id,LoadState,ActiveState,SubState,UnitFileState,ConditionResult,ConditionTimestampMonotonic,NeedDaemonReload,"
+    "NRestarts,ActiveEnterTimestampMonotonic"
 )
 
 

@@ -119,4 +119,4 @@ def test_a_unit_that_nobody_has_tried_to_start_is_not_one_that_its_condition_kee
         "ConditionTimestampMonotonic": tried_at,
     }
 
-    assert node_drift.unit_differences({"a.service": True}, {"a.service": shown}) == says
+    assert node_drift.unit_differences({"a.service": True}, {"a.service": shown}, {}) == says

@@ -62,6 +62,30 @@ def judge(prometheus: Prometheus, cluster: str, wanted: Sequence[Wanted], judged
     ]
 
 
+def problems(prometheus: Prometheus, wanted: Sequence[Wanted]) -> List[str]:
+    """Why Prometheus can't scrape some of these; waits for what it has not asked yet, or not since this was called."""
+    since = time.time()
+
+    def waiting(found: Scraped) -> Dict[Key, str]:
+        reasons = {target.key: _why_wait(target, found.get(target.key), since) for target in wanted}
+        return {key: why for key, why in reasons.items() if why}
+
+    left = waiting(until(_FIRST_S + 60.0, lambda: look(prometheus), lambda found: not waiting(found)))
+    return ["{}: {}".format(place(*key), why) for key, why in left.items()]
+
+
+def _why_wait(target: Wanted, found: "Mapping[str, Any] | None", since: float) -> str:
+    """What is to be waited for, and is a problem once time is up; '' for nothing."""
+    waited = time.time() - since
+    if found is None:
+        return "{} is not in its list of targets".format(target.address)
+    if found["health"] == "up" or (found["health"] == "unknown" and waited > _FIRST_S):
+        # one of a long interval is asked later: that it was not is no fault
+        return ""
+    said = one_line(found.get("lastError", "")) or "not scraped yet"
+    return "{}: {}".format(found.get("scrapeUrl", target.address), said)
+
+
 def _scraped_anew(prometheus: Prometheus, keys: Sequence[Key]) -> Scraped:
     """What Prometheus scrapes, once it has done so with all of these: what it found before may be over."""
     since = time.time()

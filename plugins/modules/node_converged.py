@@ -1,0 +1,83 @@
+#!/usr/bin/python
+"""Verify that the units that a component installed on a node stay up."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: node_converged
+short_description: Verify that the units of a component stay up
+description:
+  - Reads the records that M(node_state) and others left of the component, and watches the units in them. Each must have
+    run for some seconds without a restart, and listen on the port that it was deployed with.
+  - Waits only where a unit was started a moment ago. A unit that systemd restarts over and over is named with the last
+    lines of its log, and its step is done again by the next deploy.
+options:
+  component: {description: Component whose units are watched., type: str, required: true}
+  excused:
+    description: Units that wait for a node that is not in this run; what they do is no failure.
+    type: list
+    elements: str
+    default: []
+  timeout: {description: Seconds to wait for units that are starting., type: int, default: 45}
+author: deepopsctl
+"""
+
+EXAMPLES = r"""
+- name: Verify that what was deployed stays up
+  node_converged:
+    component: monitoring
+"""
+
+RETURN = r"""
+units: {description: The units that were watched., type: list, elements: str, returned: success}
+"""
+
+from ansible.module_utils import node_record, node_settled, node_units
+from ansible.module_utils.basic import AnsibleModule
+
+LINES = 5
+
+
+def records_of(component):
+    """{step: its items} of all that is on record here."""
+    found = {step: node_record.load(component, step) for step in node_record.steps(component)}
+    return {step: record["items"] for step, record in found.items() if record}
+
+
+def sentence(unit, why):
+    """Why a unit is no good, with the last that it has logged."""
+    words = node_units.last_words(unit, LINES)
+    return "%s %s%s" % (unit, why, ":\n%s" % words if words else "")
+
+
+def main():
+    module = AnsibleModule(
+        argument_spec={
+            "component": {"required": True},
+            "excused": {"type": "list", "elements": "str", "default": []},
+            "timeout": {"type": "int", "default": 45},
+        },
+        supports_check_mode=True,
+    )
+    component, excused = module.params["component"], module.params["excused"]
+    records = records_of(component) if not module.check_mode else {}
+    units = {
+        name: step
+        for step, items in records.items()
+        for name, running in items["units"].items()
+        if running and name not in excused
+    }
+    ports = {name: port for items in records.values() for name, port in items.get("ports", {}).items()}
+    problems = node_settled.Watch(sorted(units), ports).problems(module.params["timeout"])
+    for step in {units[name] for name in problems}:
+        node_record.save(component, step, "", {})
+    if problems:
+        module.fail_json(
+            msg="\n".join(sentence(name, why) for name, why in problems.items()),
+            hint="see `journalctl -u %s` on the node; the next deploy looks at it again" % " -u ".join(problems),
+        )
+    module.exit_json(changed=False, units=sorted(units))
+
+
+if __name__ == "__main__":
+    main()

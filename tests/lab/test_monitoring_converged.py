@@ -1,0 +1,126 @@
+"""A deploy ends well only where units stay up and targets are scraped; what cannot be had is left out and named."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from deepopsctl.errors import ExitCode
+from deepopsctl.monitoring import exportertls, logs, nodeexporter
+from tests.lab.harness import SETTINGS, edit, wait_until
+from tests.lab.monitored import MonitoredCluster
+
+NO_GRAFANA = "grafana_enabled: false\n"
+# a port that nobody listens at
+NOWHERE = "http://127.0.0.1:9"
+NO_WAY = f"grafana_repository_url: {NOWHERE}\ngrafana_key_url: {NOWHERE}/gpg.key\n"
+
+
+def deploy(cluster: MonitoredCluster, code: ExitCode = ExitCode.OK) -> dict[str, Any]:
+    """Deploy monitoring, parsed."""
+    done = cluster.deepopsctl("deploy", "monitoring", "--json", ok=False)
+    document: dict[str, Any] = json.loads(done.stdout)
+    assert done.returncode == code, document
+    return document
+
+
+@contextmanager
+def started_otherwise(cluster: MonitoredCluster, node: str, unit: str, command: str) -> Iterator[None]:
+    """A unit that runs another program for a while."""
+    folder = f"/etc/systemd/system/{unit}.d"
+    lines = ["[Service]", "Type=simple", "ExecStart=", f"ExecStart={command}", "Restart=always", "RestartSec=3"]
+    text = "\n".join(lines)
+    cluster.root(
+        node,
+        f"mkdir -p {folder}; cat >{folder}/zz-trial.conf <<'END'\n{text}\nEND\n"
+        f"systemctl daemon-reload; systemctl restart {unit}",
+    )
+    try:
+        yield
+    finally:
+        cluster.root(node, f"rm {folder}/zz-trial.conf; systemctl daemon-reload; systemctl restart {unit}")
+        deploy(cluster)
+
+
+@pytest.mark.parametrize("lasts", ["exit 1", "sleep 4; exit 1"], ids=("at once", "after a while"))
+def test_a_unit_that_systemd_starts_again_and_again_fails_its_node_with_its_last_words(
+    monitored: MonitoredCluster, lasts: str
+) -> None:
+    words = "no certificate for me"
+
+    with started_otherwise(monitored, "gpu01", logs.UPLOAD, f"/bin/sh -c 'echo {words} >&2; {lasts}'"):
+        restarts = f"systemctl show -p NRestarts --value {logs.UPLOAD}"
+        wait_until("systemd has started it again", lambda: monitored.root("gpu01", restarts) not in ("", "0"))
+        done = deploy(monitored, ExitCode.FAILED)
+
+    (failure,) = done["failures"]
+    assert failure["host"] == "gpu01"
+    assert failure["message"].startswith(f"{logs.UPLOAD} does not ")
+    assert words in failure["message"]
+    assert f"journalctl -u {logs.UPLOAD}" in failure["hint"]
+
+
+def test_a_unit_that_runs_and_does_not_listen_fails_its_node(monitored: MonitoredCluster) -> None:
+    with started_otherwise(monitored, "gpu01", nodeexporter.UNIT, "/bin/sleep infinity"):
+        done = deploy(monitored, ExitCode.FAILED)
+
+    said = {failure["host"]: failure["message"] for failure in done["failures"]}
+    assert f"{nodeexporter.UNIT} runs but does not listen on port {nodeexporter.PORT}" in said["gpu01"]
+
+
+def test_a_deploy_ends_when_prometheus_scrapes_what_it_has_put_right(monitored: MonitoredCluster) -> None:
+    """Its certificate is another node's."""
+    for path in (exportertls.CERTIFICATE, exportertls.KEY):
+        text = monitored.root("ctl1", f"cat {path}")
+        monitored.root("gpu01", f"echo '{text}' >{path}")
+    wait_until("it is down", lambda: ("node", "gpu01") in monitored.down(), found=lambda: str(monitored.down()))
+
+    done = deploy(monitored)
+
+    # the files were put right, and the deploy has waited for the next scrape
+    assert monitored.down() == {}
+    assert {change["host"] for change in done["changes"]} == {"gpu01"}
+
+
+@pytest.fixture
+def without_a_way(monitored: MonitoredCluster) -> Iterator[MonitoredCluster]:
+    """Grafana is wanted, its repository cannot be reached, and there is something else to do."""
+    settings = monitored.directory / SETTINGS
+    before = settings.read_text(encoding="utf-8")
+    edit(settings, NO_GRAFANA, f"grafana_enabled: true\n{NO_WAY}monitoring_certificates: [/etc/ssl/certs/x.pem]\n")
+    try:
+        yield monitored
+    finally:
+        settings.write_text(before, encoding="utf-8")
+        deploy(monitored)
+
+
+def test_a_repository_that_cannot_be_reached_is_told_before_and_stops_nothing(without_a_way: MonitoredCluster) -> None:
+    looked = json.loads(without_a_way.deepopsctl("doctor", "--json", ok=False).stdout)
+    found = {check["target"]: check for check in looked["checks"] if check["name"] == "repositories"}
+    assert found["ctl1"]["status"] == "warn"
+    assert NOWHERE in found["ctl1"]["message"]
+    assert "Grafana will be left out" in found["ctl1"]["message"]
+    assert found["gpu01"]["status"] == "pass"
+
+    planned = without_a_way.deepopsctl("plan", "monitoring", "--json", ok=False)
+    assert planned.returncode == ExitCode.FAILED
+    (blocked,) = json.loads(planned.stdout)["blocked"]
+    assert (blocked["host"], NOWHERE in blocked["message"]) == ("ctl1", True)
+    assert "grafana_enabled: false" in blocked["hint"]
+
+    done = deploy(without_a_way, ExitCode.FAILED)
+
+    (failure,) = done["failures"]
+    assert failure["host"] == "ctl1"
+    assert f"cannot fetch {NOWHERE}/gpg.key" in failure["message"]
+    assert "grafana_enabled: false" in failure["hint"]
+    assert all(totals["failed"] == 0 for totals in done["hosts"].values())
+    config = without_a_way.root("gpu01", "cat /etc/deepopsctl/nodemetrics.json")
+    assert "/etc/ssl/certs/x.pem" in config
+    again = deploy(without_a_way, ExitCode.FAILED)
+    assert (again["changes"], len(again["failures"])) == ([], 1)
