@@ -51,6 +51,7 @@ class HostStarted:
 class HostResult:
     """A task has ended on one host. `data` is what a module returned under the key `deepops`.
 
+    `left_out` is why a module that ended well did without what it was for: the run goes on, and has failed in the end.
     An ignored failure may have changed something: `changed` says it whatever the status.
     """
 
@@ -64,6 +65,7 @@ class HostResult:
     changed: bool = False
     message: str = ""
     hint: str = ""
+    left_out: str = ""
     data: tuple[Mapping[str, object], ...] = ()
     warnings: tuple[str, ...] = ()
     changes: tuple[Change, ...] = ()

@@ -74,8 +74,9 @@ class Progress:
             self.done[event.host] = event.status
             if event.status in (Status.FAILED, Status.UNREACHABLE):
                 self.failed.setdefault(event.host, event.status)
-                first = event.message.partition("\n")[0]
-                yield f"{title(event.component, event.task)}: {event.host} {event.status}: {first}"
+                yield f"{title(event.component, event.task)}: {event.host} {event.status}: {_first_line(event.message)}"
+            elif event.left_out:
+                yield f"{title(event.component, event.task)}: {event.host} left out: {_first_line(event.left_out)}"
 
     def _close(self) -> Iterator[str]:
         """The line of the task that has just ended, if it did anything, and what `--diff` shows of it."""
@@ -106,3 +107,7 @@ def title(component: str, task: str) -> str:
     """`slurm: Install packages`; the role that Ansible writes in front of a task says nothing to a user."""
     task = task.rpartition(" : ")[2]
     return f"{component}: {task}" if component and task else component or task
+
+
+def _first_line(text: str) -> str:
+    return text.partition("\n")[0]

@@ -107,6 +107,8 @@ def _host_result(raw: Raw, data: Raw, component: str, status: Status) -> HostRes
         status = Status.CHANGED
     faults = [part for part in parts[1:] if _is_fault(part)] or parts[:1]
     host, task = _text(data.get("host")), _text(data.get("task"))
+    left_out = _mapping(result.get("deepops_left_out"))
+    hints = [_text(left_out.get("hint"))] if left_out else [_text(fault.get("hint")) for fault in faults if stopped]
     return HostResult(
         host=host,
         component=component,
@@ -117,7 +119,8 @@ def _host_result(raw: Raw, data: Raw, component: str, status: Status) -> HostRes
         at=_time(raw.get("created")),
         changed=changed,
         message=_fault_message(faults) if stopped else "",
-        hint=next((hint for fault in faults if (hint := _text(fault.get("hint")))), "") if stopped else "",
+        hint=next(filter(None, hints), ""),
+        left_out=_text(left_out.get("message")),
         data=tuple(found for part in parts if (found := _mapping(part.get("deepops")))),
         warnings=tuple(_warnings(parts)),
         changes=parse_changes(result, host, component, task, changed=changed),

@@ -100,6 +100,7 @@ class Tally:
     _spans: dict[tuple[str, str], tuple[float, float]] = field(default_factory=dict)
     _warnings: dict[str, None] = field(default_factory=dict)
     _data: list[TaskResult] = field(default_factory=list)
+    _left_out: list[HostResult] = field(default_factory=list)
     _changes: dict[tuple[str, ...], Change] = field(default_factory=dict)
 
     def add(self, event: Event) -> None:
@@ -117,6 +118,7 @@ class Tally:
         self._counts[event.host] = _count(self._counts.get(event.host, Totals()), event)
         if event.status in (Status.FAILED, Status.UNREACHABLE):
             self._results.append(event)
+        self._left_out += [event] if event.left_out else []
         key = (event.component, event.task)
         begin, end = self._spans.get(key, (event.at - event.elapsed_s, event.at))
         self._spans[key] = (begin, max(end, event.at))
@@ -137,10 +139,15 @@ class Tally:
             hosts={host: self._recap.get(host, self._counts.get(host, Totals())) for host in self._hosts()},
             failures=failures,
             slowest=self._slowest(),
-            warnings=tuple(self._warnings),
+            warnings=tuple(self._told_once()),
             results=tuple(self._data),
             changes=tuple(self._changes.values()),
         )
+
+    def _told_once(self) -> Iterable[str]:
+        """Warnings, but for those about what is left out: that is a failure."""
+        failures = {_one_line(event.left_out) for event in self._left_out}
+        return (warning for warning in self._warnings if not any(failure in warning for failure in failures))
 
     def _hosts(self) -> list[str]:
         return list(dict.fromkeys([*self._counts, *self._recap]))
@@ -156,11 +163,12 @@ class Tally:
                     count = totals.failed if status is Status.FAILED else totals.unreachable
                     mine = mine[len(mine) - min(count, len(mine)) :]
                 found += mine
+        found += self._left_out
         found.sort(key=lambda result: (result.status is Status.UNREACHABLE, result.at))
         return tuple(
             Failure(
-                result.host, result.component, result.task, result.message,
-                result.hint or hint_for(result.message), result.status is Status.UNREACHABLE,
+                result.host, result.component, result.task, result.left_out or result.message,
+                result.hint or hint_for(result.left_out or result.message), result.status is Status.UNREACHABLE,
             )
             for result in found
         )  # fmt: skip

@@ -91,6 +91,14 @@ def packages_broken(node: NodeFacts, _: Declared) -> Check:
     return passed("packages-broken", node.name, "all finished")
 
 
+def repositories(node: NodeFacts, _: Declared) -> Check:
+    """What a deploy would leave out, and end with a failure."""
+    if not node.outside:
+        return passed("repositories", node.name, "reached, or none needed")
+    words = "; ".join(f"no way to {each.url} ({each.why}): {each.what} will be left out" for each in node.outside)
+    return warned("repositories", node.name, words)
+
+
 def disk(node: NodeFacts, _: Declared) -> Check:
     """The worst of the file systems."""
     fatal = [text for entry in node.disks for text in _fatal(entry)]

@@ -89,6 +89,11 @@ DOCTOR = {
         _SOFTWARE, "packages", "No package is half-installed.",
         "`dpkg --configure -a && apt-get -f install` on the node says why it was not finished",
     ),
+    "repositories": Entry(
+        _SOFTWARE, "outside repositories", "The node reaches the repositories that a deploy would add to it.",
+        "let the node out (proxy: https_proxy in /etc/environment), name a mirror, or leave out what comes from there; "
+        "`docs/reference/settings.md` has the settings",
+    ),
     "time-service": Entry(
         _SOFTWARE, "time service", "One daemon keeps the node's clock right.",
         "see `chronyc sources` and `systemctl status chrony` on the node",

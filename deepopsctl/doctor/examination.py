@@ -23,7 +23,8 @@ from deepopsctl.validation import CHECKS_FILE, judge, record_verdict
 COMMAND = "doctor"
 ALONE: tuple[Callable[[NodeFacts, Declared], Check | None], ...] = (
     alone.python, alone.sudo, alone.hostname, alone.system, alone.package_lock, alone.packages_broken,
-    alone.time_service, alone.ports, alone.firewall, alone.foreign_slurm, alone.security,
+    alone.repositories, alone.time_service, alone.ports, alone.firewall, alone.foreign_slurm,
+    alone.security,
     alone.database, alone.disk,
     size.memory, size.cpus, size.cgroup, size.gpus, size.gpu_model, size.gpu_modules, size.secure_boot,
 )  # fmt: skip

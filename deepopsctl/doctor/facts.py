@@ -40,6 +40,15 @@ class Packages:
 
 
 @dataclass(frozen=True, slots=True)
+class Outside:
+    """A repository that a deploy would add and the node cannot reach: what for, its address, and why not."""
+
+    what: str
+    url: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Disk:
     """Room on the file system of a folder, in MiB; `inodes` 0 where the file system counts none."""
 
@@ -102,6 +111,7 @@ class NodeFacts:
     addresses: tuple[Address, ...]
     names: Names
     packages: Packages
+    outside: tuple[Outside, ...]
     ports: Mapping[str, int]
     listeners: tuple[Listener, ...]
     gpus: SeenGpus
@@ -211,6 +221,7 @@ def _parse(name: str, raw: _Raw) -> NodeFacts:
         addresses=tuple(_address(entry) for entry in raw.parts("addresses")),
         names=_names(raw.part("names")),
         packages=_packages(raw.part("packages")),
+        outside=tuple(Outside(each.text("what"), each.text("url"), each.text("why")) for each in raw.parts("outside")),
         ports={daemon: int(str(port)) for daemon, port in raw.part("ports").values.items()},
         listeners=tuple(
             Listener(entry.number("port"), entry.number("pid"), entry.text("command"))

@@ -12,6 +12,8 @@ FIELDS = (
     "User", "Timestamp", "Reason",
 )  # fmt: skip
 COMMAND = ("sinfo", "--noheader", "--all", "--Node", "-O", layout(FIELDS))
+# Prometheus refuses a whole page for one value that is too long
+LONGEST_REASON = 1024
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,7 @@ def _node(record: List[str], partitions: Tuple[str, ...]) -> Node:
         memory_free=mebibytes(free) if free.isdigit() else None,
         gpus=gpus_of_gres(gres),
         gpus_allocated=gpus_of_gres(used),
-        reason="" if reason == "none" else reason,
+        reason="" if reason == "none" else reason[:LONGEST_REASON],
         by="" if by == "Unknown" else by,
         since=whole_number(since),
     )

@@ -34,12 +34,18 @@ class ActionModule(ActionBase):
                 local = self._fetched(arguments["libraries"][name], asked["machine"])
                 wheels[name] = self._transfer_file(local, self._connection._shell.join_path(folder, name + ".whl"))
             done = self._execute_module(module_args={**arguments, "wheels": wheels}, task_vars=task_vars)
+        except DeepOpsError as error:
+            done = self._without(error)
         finally:
             self._remove_tmp_path(folder)
         return {**result, **done}
 
-    def _fetched(self, library: dict[str, Any], machine: str) -> str:
-        try:
-            return str(fetch_for(machine, library, cache_folder(os.environ)))
-        except DeepOpsError as error:
+    def _without(self, error: DeepOpsError) -> dict[str, Any]:
+        """A deploy leaves out what needs them, and ends with a failure; anything else fails."""
+        if self._task.action != "node_wheels":
             raise AnsibleActionFail("; ".join(filter(None, (error.message, error.hint)))) from error
+        return {"changed": False, "changes": [], "deepops_left_out": {"message": error.message, "hint": error.hint}}
+
+    @staticmethod
+    def _fetched(library: dict[str, Any], machine: str) -> str:
+        return str(fetch_for(machine, library, cache_folder(os.environ)))

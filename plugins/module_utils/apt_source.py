@@ -6,7 +6,7 @@ import glob
 import os
 import re
 
-from ansible.module_utils import node_failure, node_files, node_packages, openpgp
+from ansible.module_utils import node_failure, node_files, node_packages, node_record, openpgp
 from ansible.module_utils.deepops_doctor import command
 from ansible.module_utils.urls import open_url
 
@@ -47,10 +47,20 @@ def ensure_key(noted, path, url, fingerprint, hint):
     known = is_the_key(current, fingerprint)
     if known and not node_files.differs(path, current, ids, MODE):
         return False
+    # fetched in check mode, too: a plan tells what a deploy would not get
+    data = current if known else fetch_key(url, fingerprint, hint)
     if not noted.dry:
-        node_files.write(path, current if known else fetch_key(url, fingerprint, hint), ids, MODE, [])
+        node_files.write(path, data, ids, MODE, [])
     noted.did("file", path, "write", detail="fingerprint %s" % fingerprint, new=current is None)
     return True
+
+
+def leave_out(module, error, *steps):
+    """End a module whose source can't be used: the run goes on without it, and ends with a failure all the same."""
+    for component, step in steps:
+        node_record.save(component, step, "", {})
+    module.warn(str(error))
+    module.exit_json(changed=False, changes=[], deepops_left_out={"message": str(error), "hint": error.hint})
 
 
 def named_elsewhere(uri, own, folder="/etc/apt"):

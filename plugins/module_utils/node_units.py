@@ -93,8 +93,17 @@ def wait_for_port(port, seconds):
 
 def last_words(name, lines=12):
     """The end of a unit's journal, for an error message."""
+    return _logged(["--unit", name], lines)
+
+
+def own_words(name, lines):
+    """The same, without what systemd says of it."""
+    return _logged(["_SYSTEMD_UNIT=%s" % name], lines)
+
+
+def _logged(which, lines):
     return subprocess.run(
-        ["journalctl", "--unit", name, "--no-pager", "--lines", str(lines), "--output", "cat"],
+        ["journalctl", "--quiet", "--no-pager", "--lines", str(lines), "--output", "cat"] + which,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         universal_newlines=True,

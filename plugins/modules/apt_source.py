@@ -45,6 +45,10 @@ EXAMPLES = r"""
 
 RETURN = r"""
 changes: {description: What was done., type: list, elements: dict, returned: always}
+deepops_left_out:
+  description: Why the repository can't be used, C(message) and C(hint); what comes from it is to be left out.
+  type: dict
+  returned: when it can't be used
 elsewhere: {description: The other file that names the repository., type: str, returned: always}
 """
 
@@ -147,7 +151,11 @@ def main():
     )
     source = Source(module)
     with node_failure.told(module.fail_json):
-        elsewhere = converge(source)
+        try:
+            elsewhere = converge(source)
+        except apt_source.SourceError as error:
+            steps = [] if module.check_mode else [(source.wanted["component"], source.wanted["step"])]
+            apt_source.leave_out(module, error, *steps)
     noted = source.noted
     module.exit_json(**noted.result(elsewhere=elsewhere))
 

@@ -13,6 +13,7 @@ description:
     lines of its log, and its step is done again by the next deploy.
 options:
   component: {description: Component whose units are watched., type: str, required: true}
+  steps: {description: Steps whose units are watched., type: list, elements: str, required: true}
   excused:
     description: Units that wait for a node that is not in this run; what they do is no failure.
     type: list
@@ -26,6 +27,7 @@ EXAMPLES = r"""
 - name: Verify that what was deployed stays up
   node_converged:
     component: monitoring
+    steps: [node, prometheus]
 """
 
 RETURN = r"""
@@ -38,15 +40,15 @@ from ansible.module_utils.basic import AnsibleModule
 LINES = 5
 
 
-def records_of(component):
-    """{step: its items} of all that is on record here."""
-    found = {step: node_record.load(component, step) for step in node_record.steps(component)}
+def records_of(component, steps):
+    """{step: its items} of those that have a record here."""
+    found = {step: node_record.load(component, step) for step in steps}
     return {step: record["items"] for step, record in found.items() if record}
 
 
 def sentence(unit, why):
     """Why a unit is no good, with the last that it has logged."""
-    words = node_units.last_words(unit, LINES)
+    words = node_units.own_words(unit, LINES) or node_units.last_words(unit, LINES)
     return "%s %s%s" % (unit, why, ":\n%s" % words if words else "")
 
 
@@ -54,13 +56,14 @@ def main():
     module = AnsibleModule(
         argument_spec={
             "component": {"required": True},
+            "steps": {"type": "list", "elements": "str", "required": True},
             "excused": {"type": "list", "elements": "str", "default": []},
             "timeout": {"type": "int", "default": 45},
         },
         supports_check_mode=True,
     )
     component, excused = module.params["component"], module.params["excused"]
-    records = records_of(component) if not module.check_mode else {}
+    records = records_of(component, module.params["steps"]) if not module.check_mode else {}
     units = {
         name: step
         for step, items in records.items()

@@ -13,6 +13,13 @@ description:
 options:
   names: {description: 'All nodes, as NAME=ADDRESS words, or a bare NAME.', type: str, default: ""}
   ports: {description: 'TCP ports that the daemons of a cluster listen on, by daemon.', type: dict, default: {}}
+  outside:
+    description:
+      - Repositories that a deploy would add here, C(what) they are for and their C(url). Whoever asks of them gets no
+        answer is told; those with one of the files C(unless) are in use already, and not asked.
+    type: list
+    elements: dict
+    default: []
   settings: {description: 'Settings that the judgement depends on, handed back as they are.', type: dict, default: {}}
 author: deepopsctl
 """
@@ -37,6 +44,7 @@ def main() -> None:
         argument_spec={
             "names": {"type": "str", "default": ""},
             "ports": {"type": "dict", "default": {}},
+            "outside": {"type": "list", "elements": "dict", "default": []},
             "settings": {"type": "dict", "default": {}},
         },
         supports_check_mode=True,
@@ -45,7 +53,7 @@ def main() -> None:
     expected = {name: address for name, _equals, address in (word.partition("=") for word in given["names"].split())}
     # a controller may have a range of ports: it listens on the first of them at least
     ports = {daemon: int(str(port).partition("-")[0]) for daemon, port in given["ports"].items()}
-    found = report.report(expected, list(ports.values()))
+    found = report.report(expected, list(ports.values()), given["outside"])
     module.exit_json(changed=False, deepops={"doctor": dict(found, ports=ports, settings=given["settings"])})
 
 

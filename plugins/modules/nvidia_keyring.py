@@ -25,6 +25,10 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+deepops_left_out:
+  description: Why the key can't be had, C(message) and C(hint); what it signs is to be left out.
+  type: dict
+  returned: when it can't be had
 changes: {description: The file, where it was written., type: list, elements: dict, returned: always}
 """
 
@@ -48,7 +52,10 @@ def main():
     )
     given, noted = module.params, node_changes.Noted(module.check_mode)
     with node_failure.told(module.fail_json):
-        apt_source.ensure_key(noted, given["path"], given["url"], given["fingerprint"], HINT)
+        try:
+            apt_source.ensure_key(noted, given["path"], given["url"], given["fingerprint"], HINT)
+        except apt_source.SourceError as error:
+            apt_source.leave_out(module, error)
     module.exit_json(changed=bool(noted.changes), changes=noted.changes)
 
 

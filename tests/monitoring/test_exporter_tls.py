@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import json
 import shutil
 import socket
 import ssl
@@ -14,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from deepopsctl.monitoring import exportertls
-from deepopsctl.monitoring.needs import Machine
+from deepopsctl.monitoring import exportertls, scraping, targets
+from deepopsctl.monitoring.needs import Machine, Needs
 from deepopsctl.monitoring.pki import new_authority
 from tests.driven import wait_until
 
@@ -142,3 +143,54 @@ def test_exporters_that_can_tell_certificates_apart_answer_to_the_monitoring_hos
     assert 'client_allowed_sans: ["ctl1"]' in asks_for("Debian 13")
     # one that does not know the key would not start
     assert "client_allowed_sans" not in asks_for("Debian 12")
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"private_data": "accounts,Jobs"}, "PrivateData in slurm_config has jobs"),
+        ({"drain": True}, "monitoring_drain needs to know"),
+        ({"private_data": "accounts,usage", "drain": False}, ""),
+    ],
+)
+def test_what_needs_tls_is_refused_without(more: dict[str, object], said: str) -> None:
+    problems = exportertls.files(replace(MACHINE, settings={"exporter_tls": False, **more})).problems
+
+    assert [problem.startswith(said) for problem in problems] == ([True] if said else [])
+    assert exportertls.files(replace(MACHINE, settings={"exporter_tls": True, **more})).problems == ()
+
+
+def test_a_node_that_stays_in_clear_for_a_while_is_no_problem() -> None:
+    waits = replace(MACHINE, settings={"exporter_tls": True, "exporter_in_clear": True, "private_data": "jobs"})
+
+    assert exportertls.files(waits) == Needs()
+    assert exportertls.arguments(waits) == ()
+
+
+class TestWhoIsAskedInClear:
+    """What Prometheus' own files say of it, when a deploy is to write others."""
+
+    MACHINES = (replace(MACHINE, name="ctl1", controller="ctl1"), replace(MACHINE, controller="ctl1"))
+    NODES = frozenset({"ctl1", "gpu01"})
+
+    def config(self, *, tls: bool) -> str:
+        machine = replace(self.MACHINES[0], settings={"exporter_tls": tls})
+        return json.dumps(scraping.config(machine, "", "", "", 2))
+
+    def test_nobody_where_there_is_no_prometheus_or_its_files_are_broken(self) -> None:
+        for text in ("", "}", "- 1", "[{labels: 3}]"):
+            assert targets.asked_in_clear(text, text) == set()
+            assert targets.asked_in_clear(self.config(tls=False), text) == set()
+
+    def test_all_nodes_where_tls_was_off_whichever_release_wrote_the_files(self) -> None:
+        before = targets.render(self.MACHINES).replace("controller", "node")
+
+        assert targets.asked_in_clear(self.config(tls=False), before) == self.NODES
+        assert targets.asked_in_clear(self.config(tls=False), targets.render(self.MACHINES)) == self.NODES
+
+    def test_nobody_where_tls_was_on_but_for_nodes_that_no_deploy_has_reached(self) -> None:
+        before = self.config(tls=True).replace('"controller"', '"another"')
+
+        assert targets.asked_in_clear(before, targets.render(self.MACHINES)) == set()
+        assert targets.asked_in_clear(self.config(tls=True), targets.render(self.MACHINES)) == set()
+        assert targets.asked_in_clear(self.config(tls=True), targets.render(self.MACHINES, ["gpu01"])) == {"gpu01"}

@@ -49,6 +49,7 @@ REPORT: dict[str, Any] = {
         "asked": 3, "called": {}, "managed": True, "otherwise": {"gpu01": ["127.0.1.1"]}, "silent": [],
         "unresolved": [],
     },
+    "outside": [],
     "packages": {"manager": "dpkg", "lock": None, "broken": [], "interrupted": False, "seen": True},
     "platform": {
         "distribution": "Debian", "distribution_major_version": "13", "distribution_version": "13",

@@ -18,7 +18,17 @@ from deepopsctl.doctor import across
 from deepopsctl.doctor.advisories import SLURM, open_ones
 from deepopsctl.doctor.catalogue import DOCTOR, SUITE
 from deepopsctl.doctor.examination import examine, judge_nodes, judge_seen, keep, names_of, unfit
-from deepopsctl.doctor.facts import Address, ControlFacts, Disk, Listener, NodeFacts, Packages, SeenGpus, parse_facts
+from deepopsctl.doctor.facts import (
+    Address,
+    ControlFacts,
+    Disk,
+    Listener,
+    NodeFacts,
+    Outside,
+    Packages,
+    SeenGpus,
+    parse_facts,
+)
 from deepopsctl.doctor.here import TARGET, judge_here
 from deepopsctl.doctor.reach import judge_failure
 from deepopsctl.errors import ExitCode
@@ -137,6 +147,10 @@ DAMAGES = (
     Damage("packages-broken", FAIL, "munge, slurmd", gpu02(packages=Packages("dpkg", broken=("munge", "slurmd")))),
     Damage("packages-broken", FAIL, "interrupted", gpu02(packages=Packages("dpkg", interrupted=True))),
     Damage("packages-broken", SKIP, "only dpkg", gpu02(packages=Packages("rpm"))),
+    Damage(
+        "repositories", WARN, "no way to https://a.example (no answer): Grafana will be left out",
+        gpu02(outside=(Outside("Grafana", "https://a.example", "no answer"),)),
+    ),
     Damage("disk", FAIL, "/ has 12 MiB left", gpu02(disks=(replace(ROOT_DISK, free_mb=12),))),
     Damage("disk", FAIL, "is read-only", gpu02(disks=(replace(ROOT_DISK, read_only=True),))),
     Damage("disk", FAIL, "5 inodes left", gpu02(disks=(replace(ROOT_DISK, free_inodes=5),))),

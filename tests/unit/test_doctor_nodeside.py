@@ -6,6 +6,8 @@ import os
 import socket
 import subprocess
 import sys
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
@@ -199,9 +201,27 @@ def test_a_tool_that_is_missing_or_hangs_says_nothing() -> None:
 
 
 def test_this_machine_can_be_reported_whole() -> None:
-    found = load("deepops_doctor.report").report({"localhost": "127.0.0.1"}, [6817])
+    found = load("deepops_doctor.report").report({"localhost": "127.0.0.1"}, [6817], [])
 
     assert found["memory_mb"] > 100
     assert found["cpus"] >= 1
     assert {disk["path"] for disk in found["disks"]} == {"/", "/var", "/tmp"}
     assert found["clock"]["begin"] <= found["clock"]["end"]
+
+
+def test_a_repository_that_nobody_answers_at_is_told_and_one_in_use_not_asked(tmp_path: Path) -> None:
+    def entry(url: str, *unless: Path) -> dict[str, object]:
+        return {"what": "Grafana", "url": url, "unless": [str(path) for path in unless]}
+
+    nowhere = "http://127.0.0.1:9"
+    with HTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        # it knows no HEAD: any answer is one
+        there = f"http://127.0.0.1:{server.server_port}"
+        found = load("deepops_doctor.outsiders").unreachable(
+            [entry(there), entry(nowhere), entry(f"{nowhere}/in-use", tmp_path), entry("http://[", tmp_path / "no")]
+        )
+        server.shutdown()
+
+    assert [each["url"] for each in found] == [nowhere, "http://["]
+    assert "refused" in found[0]["why"]

@@ -86,3 +86,19 @@ def test_warnings_are_said_once_and_empty_groups_of_ours_are_none() -> None:
 def test_data_of_modules_is_collected() -> None:
     event = HostResult("a", "slurm", "", "Check", Status.OK, 1.0, data=({"checks": []},))
     assert reduce([event]).results == (TaskResult("a", "Check", {"checks": []}),)
+
+
+def test_what_a_module_leaves_out_is_a_failure_and_no_warning_of_a_host_that_goes_on() -> None:
+    left = HostResult(
+        "a", "monitoring", "", "source", Status.OK, 1.0, hint="name a mirror", left_out="cannot fetch x",
+        warnings=("cannot fetch x", "another"),
+    )  # fmt: skip
+
+    summary = reduce([left, ended("a", "next", Status.CHANGED), Recap({"a": Totals(ok=2, changed=1)})])
+
+    (failure,) = summary.failures
+    assert (failure.host, failure.task, failure.message, failure.hint, failure.unreachable) == (
+        "a", "source", "cannot fetch x", "name a mirror", False,
+    )  # fmt: skip
+    assert summary.hosts["a"].failed == 0
+    assert summary.warnings == ("a: another",)

@@ -9,10 +9,10 @@ from typing import Any, Dict, List
 
 from ansible.module_utils import node_platform
 
-from . import machine, network, packages, services
+from . import machine, network, outsiders, packages, services
 
 
-def report(expected: Dict[str, str], ports: List[int]) -> Dict[str, Any]:
+def report(expected: Dict[str, str], ports: List[int], outside: List[Dict[str, Any]]) -> Dict[str, Any]:
     """Everything, with the node's clock at the beginning and at the end."""
     begin = time.time()
     running = services.processes()
@@ -30,6 +30,7 @@ def report(expected: Dict[str, str], ports: List[int]) -> Dict[str, Any]:
         packages=packages.state(),
         versions=packages.versions(),
         users=machine.local_users(),
+        outside=outsiders.unreachable(outside),
         listeners=services.listeners(ports, running),
         time=services.time_service(running),
         firewalls=services.firewalls(),
