@@ -47,9 +47,20 @@ def faults(root: yaml.Node | None, where: str, types: Mapping[str, SettingType])
         line = key.start_mark.line + 1
         yield Problem(f"{where}:{line}", f"the key {shorten(str(key.value))} is given twice", "keep one of them")
     for key, value in root.value if isinstance(root, yaml.MappingNode) else ():
+        if str(key.value) == "slurm_config" and isinstance(value, yaml.MappingNode):
+            yield from _one_key_to_slurm(value, where)
         wanted = types.get(str(key.value))
         if wanted and not settingtypes.fits(value, wanted):
             yield wrong_type(f"{where}:{value.start_mark.line + 1}", str(key.value), _shown(value), wanted)
+
+
+def _one_key_to_slurm(config: yaml.MappingNode, where: str) -> Iterator[Problem]:
+    seen: dict[str, str] = {}
+    for key in (each for each, _ in config.value if isinstance(each, yaml.ScalarNode)):
+        first = seen.setdefault(str(key.value).lower(), str(key.value))
+        if first != key.value:
+            what = f"{shorten(first)} and {shorten(str(key.value))} are one key to Slurm"
+            yield Problem(f"{where}:{key.start_mark.line + 1}", what, "keep one of them")
 
 
 def wrong_type(where: str, name: str, shown: str, wanted: SettingType) -> Problem:

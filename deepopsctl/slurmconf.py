@@ -111,9 +111,10 @@ def folder_refusal(key: str, value: str) -> str:
 
 def merge_settings(base: Mapping[str, object], extra: Mapping[str, object]) -> dict[str, object]:
     """deepopsctl's settings with the site's over them, whatever the case of the keys; None removes a key."""
-    replaced = {key.lower() for key in extra}
-    merged = {key: value for key, value in base.items() if key.lower() not in replaced}
-    merged.update({key: value for key, value in extra.items() if value is not None})
+    # of two spellings of one key in `extra` the later one
+    spelt = {key.lower(): key for key in extra}
+    merged = {key: value for key, value in base.items() if key.lower() not in spelt}
+    merged.update({key: extra[key] for key in spelt.values() if extra[key] is not None})
     return {key: value for key, value in merged.items() if value != ""}
 
 

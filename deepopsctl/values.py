@@ -160,7 +160,11 @@ def check_max_time(text: str) -> str:
 
 def check_slurm_options(options: Mapping[str, str], owned: Mapping[str, str]) -> Mapping[str, str]:
     """Further Slurm keys of a node or partition line; keys that deepopsctl writes itself are refused."""
+    seen: dict[str, str] = {}
     for key, value in options.items():
+        if key.lower() in seen:
+            raise RefusedError(f"{seen[key.lower()]} and {key} are one key to Slurm", "keep one of them")
+        seen[key.lower()] = key
         if not re.fullmatch(r"[A-Za-z]+", key):
             raise RefusedError(f"{shorten(key)!r} is no key of slurm.conf", "keys have letters only: OverSubscribe")
         if key.lower() in owned:

@@ -105,7 +105,8 @@ def init(target: Path, source: str | None, *, force: bool, as_json: bool, **give
 def _report(made: ClusterDir, result: InitResult, *, as_json: bool) -> None:
     from deepopsctl.cli.clusterview import cluster_object, group_lines
     from deepopsctl.cli.importview import import_lines
-    from deepopsctl.cli.output import emit_json, say
+    from deepopsctl.cli.output import emit_json, say, show_doubt
+    from deepopsctl.misspelt import misspelt_values
     from deepopsctl.nodelist import fold_in_order
 
     if result.left_out:
@@ -121,5 +122,7 @@ def _report(made: ClusterDir, result: InitResult, *, as_json: bool) -> None:
         click.echo(line)
     for line in import_lines(result.carryover, made.path):
         say(line)
+    for problem in misspelt_values(result.cluster):
+        show_doubt(problem)
     say(f"cluster {result.cluster.name}: {len(result.cluster.nodes)} nodes in {made.path}")
     say(f"next: deepopsctl -C {quote(str(made.path))} ssh setup")

@@ -17,6 +17,7 @@ def inventory(settings: Settings, *, as_json: bool) -> None:
     from deepopsctl.cli.output import emit_json, say, show_doubt
     from deepopsctl.clusterdir import ClusterDir
     from deepopsctl.content import content_dir
+    from deepopsctl.misspelt import misspelt_values
     from deepopsctl.settingscheck import misspelt_settings, require_settings
 
     directory = ClusterDir.open(settings.directory)
@@ -30,7 +31,7 @@ def inventory(settings: Settings, *, as_json: bool) -> None:
         return
     for line in group_lines(cluster):
         click.echo(line)
-    for problem in misspelt_settings(directory, content):
+    for problem in (*misspelt_settings(directory, content), *misspelt_values(cluster)):
         show_doubt(problem)
     if added:
         say(f"{directory.secrets.name}: added {', '.join(added)}")

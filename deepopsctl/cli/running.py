@@ -13,6 +13,7 @@ from deepopsctl.cli.progress import show_progress
 from deepopsctl.content import content_dir
 from deepopsctl.events import Totals
 from deepopsctl.invocation import RunRequest
+from deepopsctl.misspelt import misspelt_values
 from deepopsctl.nodelist import fold
 from deepopsctl.outcome import RunOutcome, Verdict
 from deepopsctl.progress import title
@@ -48,6 +49,8 @@ def run_watched(request: RunRequest, hosts: tuple[str, ...] | None, *, verbosity
     if request.deploys:
         given = [name for mine in request.user_vars if not isinstance(mine, Path) for name in mine]
         for problem in misspelt_settings(request.directory, request.content or content_dir(), given):
+            show_doubt(problem)
+        for problem in misspelt_values(request.directory.cluster()):
             show_doubt(problem)
     say(_first_line(request, hosts))
     with show_progress(len(hosts) if hosts is not None else None, verbosity) as watch:
