@@ -253,14 +253,16 @@ def install(cluster: LabCluster, package: str, version: str, archive: str) -> tu
 def test_packages_neither_remove_a_slurmctld_nor_restart_it_before_the_deploy_does(battered: LabCluster) -> None:
     pid = "systemctl show -p MainPID --value slurmctld"
     with running_job(battered, "gpu01") as job:
-        version = battered.root("ctl1", f"{PACKAGES}; dpkg-query -W -f '${{Version}}' slurmctld").splitlines()[-1]
+        battered.root("ctl1", PACKAGES)
+        version = battered.root("ctl1", "dpkg-query -W -f '${Version}' slurmctld")
         before = battered.root("ctl1", pid)
         try:
             code, said = install(battered, "rival", "", "rival.deb")
             assert code != 0
             assert "apt would remove slurmctld, which can cancel all jobs" in said
 
-            assert install(battered, "slurmctld", f"{version}+trial", "new.deb")[0] == 0
+            code, said = install(battered, "slurmctld", f"{version}+trial", "new.deb")
+            assert code == 0, said
             assert battered.root("ctl1", pid) == before
             assert not battered.holds("ctl1", "test -e /usr/sbin/policy-rc.d")
 

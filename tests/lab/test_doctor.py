@@ -21,7 +21,7 @@ from tests.lab.harness import PATIENCE_S, LabCluster
 
 NODES = ("ctl1", "gpu01", "gpu02")
 # not there before a deploy, or never in a container
-NOT_YET = {"names", "memory", "cpus", "time-service", "gpu-driver", "gpu-model", "secure-boot", "security"}
+NOT_YET = {"names", "memory", "cpus", "time-service", "gpu-driver", "gpu-model", "secure-boot", "security", "database"}
 STOP_SSH = "systemctl stop ssh.socket ssh 2>/dev/null; pkill -x sshd; pkill -f '^sshd'; exit 0"
 FILES = "find /etc /usr /home /root /opt -xdev -type f -printf '%p %s %T@ %m\\n' | sort"
 

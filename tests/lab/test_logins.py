@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -137,3 +138,30 @@ def test_it_can_be_switched_off(deployed: LabCluster, people: dict[str, Person])
 
     deployed.deploy()
     assert not people["alice"].is_let_in(NODE)
+
+
+def test_the_programs_that_slurm_conf_names_are_there_and_a_mail_that_cannot_be_sent_is_in_the_journal(
+    deployed: LabCluster,
+) -> None:
+    shown = deployed.root("ctl1", "scontrol show config")
+    program = {key: re.search(rf"^{key} += (\S+)", shown, re.MULTILINE) for key in ("MailProg", "RebootProgram")}
+    mail, reboot = (found[1] if found else "" for found in program.values())
+
+    assert deployed.holds("ctl1", f"test -x {mail}")
+    assert deployed.holds(NODE, f"test -x {reboot}")
+
+    # a user chooses both; the subject's second line would be a header, the address an option of the mailer
+    job = deployed.submit("true", "--mail-type=END", "--mail-user=-OQueueDirectory=/tmp", "--job-name=$'a\\nBcc: b'")
+    deployed.wait_for_job(job, "COMPLETED")
+    words = f"journalctl -t slurm-mail -o cat | grep 'Job_id={job} '"
+    wait_until("the mail was refused", lambda: deployed.holds("ctl1", words))
+    assert deployed.root("ctl1", words).endswith(": not an address")
+
+
+def test_users_see_windows_of_their_jobs(deployed: LabCluster) -> None:
+    shown = deployed.user(
+        "ctl1", "touch ~/.Xauthority; DISPLAY=localhost:99 srun --x11 sh -c 'echo $DISPLAY; xauth list'"
+    )
+
+    assert re.search(r"^localhost:\d+\.0$", shown, re.MULTILINE)
+    assert "MIT-MAGIC-COOKIE-1" in shown
