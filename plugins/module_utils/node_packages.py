@@ -197,7 +197,8 @@ def is_packaged(path):
 def finish_interrupted_transaction():
     """What a power cut or kill in the middle of dpkg left half-configured is finished first."""
     if os.listdir("/var/lib/dpkg/updates") or output(["dpkg", "--audit"]).strip():
-        _run(["dpkg", "--configure", "--pending", "--force-confold"])
+        with _daemons_left_alone():
+            _run(["dpkg", "--configure", "--pending", "--force-confold"])
 
 
 def _refuse_removals(arguments):
@@ -234,7 +235,8 @@ def _daemons_left_alone():
     try:
         yield
     finally:
-        os.unlink(POLICY)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(POLICY)
         for name in DAEMONS:
             pid = node_units.main_pid(name + ".service")
             if pid and node_units.runs_a_replaced_program(pid):
