@@ -18,11 +18,16 @@ def render_junit(facts: Facts) -> str:
     """The whole file: one testsuite a suite, one testcase a check and target."""
     counted = facts.totals
     root = ET.Element(
-        "testsuites", name=_clean(facts.title), tests=str(counted.all), failures=str(counted.failed), errors="0",
-        skipped=str(counted.skipped), time=f"{facts.elapsed_s:.3f}",
+        "testsuites", name=_clean(facts.title), tests=str(counted.all), failures=str(counted.failed),
+        errors="1" if facts.stopped else "0", skipped=str(counted.skipped), time=f"{facts.elapsed_s:.3f}",
     )  # fmt: skip
     for suite in dict.fromkeys(check.suite for check in facts.checks):
         _add_suite(root, suite, [check for check in facts.checks if check.suite == suite], facts)
+    if facts.stopped:
+        # without it, a CI server would take what was checked for all there is
+        unfinished = ET.SubElement(root, "testsuite", name="finished", tests="1", errors="1")
+        case = ET.SubElement(unfinished, "testcase", classname="finished", name=_clean(facts.cluster), time="0")
+        ET.SubElement(case, "error", message=_clean(f"{facts.stopped}: not everything was checked"))
     ET.indent(root)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"
 

@@ -8,7 +8,7 @@ from ansible.module_utils.deepops_smoke import slurmtext
 
 # No text of a user's: a job's name may have line ends and bars in it, and would be read as more jobs.
 JOB_FORMAT = "%i|%u|%T|%P|%N"
-_JOB = re.compile(r"([0-9]+(?:\+[0-9]+|_[0-9]+|_\[[0-9,:%.-]+\]?)?)\|([^|]+)\|([A-Z_]+)\|([^|]*)\|([^|]*)")
+_JOB = re.compile(r"([0-9]+(?:\+[0-9]+|_[0-9]+|_\[[0-9,:%.-]+\]?)?)\|([^|]+)\|([A-Z_?]+)\|([^|]*)\|([^|]*)")
 _HOST_CHARACTERS = re.compile(r"[A-Za-z0-9_.,\[\]-]*")
 _RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
 # above Slurm's own MaxNodeCount
@@ -59,7 +59,7 @@ def _job(line):
     if not fields:
         raise UnreadableError("squeue printed %r, which is no job" % line[:80])
     job, user, state, partition, where = fields.groups()
-    return {"id": job, "user": user, "state": state, "partition": partition, "nodes": expand(where)}
+    return {"id": job, "user": user, "state": state, "partition": partition, "nodes": expand(slurmtext.present(where))}
 
 
 def running_version(text):

@@ -132,6 +132,8 @@ class TestTable:
 
         assert verdict(stopped).startswith("interrupted after 6.1 s: ")
         assert "Not finished (interrupted)" in render_html(stopped)
+        assert 'errors="1"' in render_junit(stopped)
+        assert "interrupted: not everything was checked" in render_junit(stopped)
 
 
 class TestJson:

@@ -159,3 +159,4 @@ def test_a_line_that_is_no_job_is_an_error_and_never_left_out(line: str) -> None
 @pytest.mark.parametrize("job", ["7", "7_3", "7_[1-5]", "7_[1-5%2]", "7_[1,3,5-...", "7+1", "7_[1-9:2]"])
 def test_every_form_of_a_job_id_is_known(job: str) -> None:
     assert READING.jobs(f"{job}|u|PENDING|a,b|")[0]["id"] == job
+    assert READING.jobs(f"{job}|u|?|(null)|(null)")[0]["nodes"] == []
