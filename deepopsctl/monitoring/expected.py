@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from deepopsctl.logcollector.places import FOLDER
-from deepopsctl.monitoring import nodemetrics, queries, server, slurmmetrics, webconfig
+from deepopsctl.monitoring import nodemetrics, queries, scraping, server, slurmmetrics, webconfig
 from deepopsctl.monitoring.alertroutes import NOBODY
 from deepopsctl.monitoring.dashboards.model import Needs
 from deepopsctl.monitoring.listening import at
@@ -51,7 +51,12 @@ def prometheus(machines: Sequence[Machine]) -> dict[str, str]:
 def targets(machines: Iterable[Machine]) -> list[dict[str, str]]:
     """Everything that has to be scraped, with its scrape job, and its page where an address has several."""
     return [
-        {"node": machine.name, "job": target.exporter, "address": target.address, "page": target.labels.get("page", "")}
+        {
+            "node": machine.name,
+            "job": scraping.label_of(target.exporter),
+            "address": target.address,
+            "page": target.labels.get("page", ""),
+        }
         for machine in machines
         for target in targets_of(machine)
     ]

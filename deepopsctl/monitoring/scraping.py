@@ -78,6 +78,11 @@ JOBS = (
 )
 
 
+def label_of(job: str) -> str:
+    """The label `job` of a scrape job's figures: the first controller's node exporter is one like the others."""
+    return "node" if job == CONTROLLER else job
+
+
 def config(machine: Machine, alertmanager: str, rules: str, targets: str, count: int) -> dict[str, object]:
     """All of it; `alertmanager` is HOST:PORT, `rules` a pattern of paths, `targets` the path of a file of so many."""
     # in powers of two: a node more is no new configuration

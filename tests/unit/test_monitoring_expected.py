@@ -29,7 +29,7 @@ def test_every_machine_has_a_node_exporter_at_its_own_address() -> None:
     found = {(entry["node"], entry["job"]): entry["address"] for entry in expected.targets(CLUSTER)}
 
     for each in CLUSTER:
-        assert found[each.name, "controller" if each.is_first_controller else "node"] == f"{each.address}:9100"
+        assert found[each.name, "node"] == f"{each.address}:9100"
     assert {node for node, job in found if job in ("prometheus", "alertmanager")} == {"mon1"}
 
 

@@ -59,9 +59,9 @@ class TestTargets:
 
     def target(self, page: str, health: str) -> dict[str, Any]:
         now = datetime.now(UTC).isoformat()
-        labels = {"node": "ctl1", "page": page}
+        labels = {"node": "ctl1", "job": "slurm", "page": page}
         url = f"http://192.0.2.1:6817/metrics/{page}"
-        told = {"labels": labels, "scrapePool": "slurm", "health": health, "scrapeUrl": url, "lastScrape": now}
+        told = {"labels": labels, "health": health, "scrapeUrl": url, "lastScrape": now}
         return {**told, "lastScrapeDuration": 0.1, "lastError": "" if health == "up" else "refused"}
 
     def test_at_one_address_are_judged_page_by_page(self) -> None:

@@ -43,7 +43,7 @@ Scraped = Dict[Key, Dict[str, Any]]
 def look(prometheus: Prometheus) -> Scraped:
     """What Prometheus scrapes now."""
     return {
-        (found["labels"].get("node", ""), found["scrapePool"], found["labels"].get("page", "")): found
+        (found["labels"].get("node", ""), found["labels"]["job"], found["labels"].get("page", "")): found
         for found in prometheus.targets()
     }
 
