@@ -127,11 +127,12 @@ class _Run:
             stack.enter_context(alone(self._settings))
             self._way = stack.enter_context(Way(self._settings.root, allow_many_open_folders()))
             self._check_mount()
-            self._warned = (
-                Warned(os.path.join(self._settings.state, "warned"), self._now) if self._settings.warns else None
+            self._memory = (
+                Warned(os.path.join(self._settings.state, "warned"), self._now) if self._settings.deletes else None
             )
-            if self._warned:
-                stack.callback(self._warned.close)
+            if self._memory:
+                stack.callback(self._memory.close)
+            self._warned = self._memory if self._settings.warns else None
             self._stack = stack.pop_all()
         self._select = Selection(self._settings, self._now, self._warned)
         return self
@@ -190,8 +191,8 @@ class _Run:
                     notices.add(record, goes, _day(goes))
         if notices:
             self._tell(notices)
-        if self._warned:
-            self._warned.keep()
+        if self._memory:
+            self._memory.keep()
 
     @property
     def _due_path(self) -> str:
@@ -241,6 +242,10 @@ class _Run:
 
     def delete(self) -> None:
         """Delete what list_and_tell() found due."""
+        if self._memory and self._memory.jumped and not self._settings.warns:
+            # without a notice that begins anew: all is old to a clock that is years ahead
+            self._summary.notes.append("nothing deleted: the last run is not of these days; the next one deletes")
+            return
         room = records.Budget(_LARGEST_LOG)
         with open(self._due_path, "rb") as due, self._log() as log:
             for outcome in delete(self._way, records.read(due), self._ages):

@@ -34,6 +34,8 @@ class Warned:
         self._do("CREATE TABLE IF NOT EXISTS runs (last INTEGER)")
         last = self._one("SELECT last FROM runs")
         self.restarted = last is None or not -_SLACK <= now - last <= _GAP
+        # the clock was set, or is wrong; or the machine was off
+        self.jumped = last is not None and self.restarted
         if self.restarted:
             self._do("DELETE FROM warned")
 

@@ -221,7 +221,9 @@ _SERVICE = (
     FROM_THE_CLUSTER
     + """[Unit]
 Description=Purge of storage {name} by age
-After=remote-fs.target
+# a timer that was missed starts it at boot, when the clock may not be set yet
+Wants=time-sync.target
+After=remote-fs.target time-sync.target
 
 [Service]
 Type=oneshot

@@ -96,9 +96,11 @@ def test_what_is_old_goes_on_the_mount_and_what_is_excluded_stays(cluster: LabCl
     program = f'python3 -Bc "{LATER}"'
 
     listed = cluster.root("ctl1", f"{program} --print0 2>/dev/null | tr '\\0' ' '").split()
-    done = json.loads(cluster.root("ctl1", f"{program} --apply --json"))
+    first, done = (json.loads(cluster.root("ctl1", f"{program} --apply --json")) for _ in range(2))
 
     assert sorted(listed) == ["me/etc", "me/old"]
+    # to the first the clock has jumped
+    assert (first["deleted"], first["due"]) == (0, 2)
     assert (done["deleted"], done["problems"]) == (2, [])
     assert cluster.user("gpu01", "cd /scratch/me && find . -type f").split() == ["./kept/old"]
     assert cluster.holds("gpu01", "test -e /etc/passwd")

@@ -643,6 +643,18 @@ def test_a_clock_that_jumps_starts_the_notice_anew(root: Path) -> None:
     assert "nothing goes before 7 days of notice" in jumped.notes[0]
 
 
+def test_after_a_jump_of_the_clock_a_run_deletes_nothing_though_nobody_is_told_before(root: Path) -> None:
+    make(root / "alice/old.dat")
+    given = settings(root, mode="delete", warn=0)
+    apply(given, int(time.time()))
+
+    jumped = apply(given, LATER)
+
+    assert (jumped.due, jumped.deleted) == (1, 0)
+    assert jumped.notes == ["nothing deleted: the last run is not of these days; the next one deletes"]
+    assert apply(given, LATER + DAY).deleted == 1
+
+
 def test_a_run_that_is_cut_off_remembers_no_notice(root: Path) -> None:
     (root.parent / "state").mkdir()
     first = Warned(str(root.parent / "state/warned"), LATER)
