@@ -304,9 +304,10 @@ class TestPieces:
         done = run(self.prolog(tmp_path), SLURMD_NODENAME="gpu01")
 
         assert (done.returncode, done.stdout) == (1, "prolog 10-a.required ended with status 3\n")
-        assert commands.read_text().splitlines()[1] == (
-            "scontrol update nodename=gpu01 state=drain reason=deepopsctl: prolog 10-a.required ended with status 3"
-        )
+        assert commands.read_text().splitlines()[1:] == [
+            "scontrol -o show node gpu01",
+            "scontrol update nodename=gpu01 state=drain reason=deepopsctl: prolog 10-a.required ended with status 3",
+        ]
 
     def test_one_that_takes_too_long_is_ended_and_named(self, tmp_path: Path) -> None:
         path = self.prolog(tmp_path)
