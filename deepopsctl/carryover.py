@@ -30,6 +30,7 @@ class Carryover:
     secrets: dict[str, str] = field(default_factory=dict)
     not_carried: list[Note] = field(default_factory=list)
     to_check: list[Note] = field(default_factory=list)
+    changed: list[Note] = field(default_factory=list)
 
     def leave(self, name: str, where: str, reason: str, hint: str = "") -> None:
         """Note something that is not carried over."""
@@ -39,11 +40,28 @@ class Carryover:
         """Note something that is carried over, but wants a look."""
         self.to_check.append(Note(name, where, reason, hint))
 
+    def change(self, name: str, reason: str, hint: str = "") -> None:
+        """Note something that deepopsctl sets in another way than the source had it."""
+        self.changed.append(Note(name, "", reason, hint))
+
+    def has_slurm(self, key: str) -> bool:
+        """Whether `slurm_config` says something of a key, if only that it is to have no value."""
+        config = self.settings.get("slurm_config")
+        return isinstance(config, Mapping) and key in config
+
     def set_slurm(self, key: str, value: str | None) -> None:
         """One key of slurm.conf for `slurm_config`; None takes deepopsctl's own away."""
         config = self.settings.setdefault("slurm_config", {})
         if isinstance(config, dict):
             config[key] = value
+
+    def unset_slurm(self, key: str) -> None:
+        """Take a key of `slurm_config` back: deepopsctl's own stays."""
+        config = self.settings.get("slurm_config")
+        if isinstance(config, dict):
+            config.pop(key, None)
+            if not config:
+                del self.settings["slurm_config"]
 
     def slurm(self, key: str) -> str | None:
         """A key of `slurm_config` as carried so far."""
@@ -52,4 +70,4 @@ class Carryover:
         return None if value is None else str(value)
 
     def __bool__(self) -> bool:
-        return bool(self.settings or self.secrets or self.not_carried or self.to_check)
+        return bool(self.settings or self.secrets or self.not_carried or self.to_check or self.changed)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from deepopsctl.carryover import Carryover
 from deepopsctl.entries import NodeEntry, PartitionEntry
@@ -45,6 +45,8 @@ class Draft:
         self.machines: dict[str, Machine] = {}
         self.partitions: list[PartitionEntry] = []
         self.name = ""
+        # a name that the source has and deepopsctl can't use: a fault unless somebody gives another
+        self.refused_name: tuple[str, RefusedError] | None = None
         self.protected = False
         self.access = Access(user="")
         self.policy = PolicyDraft()
@@ -131,6 +133,8 @@ class Draft:
 
     def finish(self) -> Cluster:
         """The frozen cluster, or an InputError with every fault that was found."""
+        if self.refused_name and not self.name:
+            self.problems.refuse(self.refused_name[0], "", self.refused_name[1])
         self._check_addresses()
         self._check_roles()
         partitions = self._finish_partitions()
@@ -215,7 +219,8 @@ class Draft:
                                   "let one partition be the default")  # fmt: skip
             default = default or (given.name if given.default else "")
             names = self._partition_nodes(entry, compute)
-            done[given.name] = Partition(given.name, names, given.default, given.max_time, given.options)
+            everything = entry.nodes.strip().lower() == "all"
+            done[given.name] = replace(given, nodes=names, everything=everything)
         return tuple(done.values())
 
     def _partition_nodes(self, entry: PartitionEntry, compute: Mapping[str, None]) -> tuple[str, ...]:

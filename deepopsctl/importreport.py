@@ -31,6 +31,7 @@ def _lines(source: str, cluster: Cluster, carryover: Carryover) -> Iterator[str]
         yield f"* secret {name}, into the vault"
     yield from _section("Not carried over", carryover.not_carried, "Everything was carried over.")
     yield from _section("Carried over, to be checked", carryover.to_check, "")
+    yield from _section("Set by deepopsctl", carryover.changed, "")
 
 
 def _keys(value: object) -> list[str]:

@@ -199,7 +199,7 @@ def _set_access(draft: Draft, request: InitRequest) -> None:
         key=checked("--ssh-key", _existing_key, request.ssh_key, access.key),
         jump_host=checked("--jump-host", values.check_jump_host, request.jump_host, access.jump_host),
     )
-    name = draft.name or _name_from(request.directory)
+    name = draft.name or ("" if draft.refused_name else _name_from(request.directory))
     draft.name = checked("--name", values.check_cluster_name, request.name, name)
 
 

@@ -80,13 +80,17 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """A Slurm partition; `nodes` are node names in order, `options` any further Slurm keys."""
+    """A Slurm partition; `nodes` are node names in order, `options` any further Slurm keys.
+
+    `everything` is where cluster.yml says `all`: nodes that are added later are in it, too.
+    """
 
     name: str
     nodes: tuple[str, ...]
     default: bool = False
     max_time: str = ""
     options: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    everything: bool = False
 
 
 @dataclass(frozen=True, slots=True)

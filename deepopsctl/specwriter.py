@@ -96,7 +96,8 @@ def attributes(node: Node) -> dict[str, object]:
 
 
 def _partition_entry(partition: Partition) -> dict[str, object]:
-    entry: dict[str, object] = {"name": partition.name, "nodes": fold_in_order(partition.nodes)}
+    nodes = "all" if partition.everything else fold_in_order(partition.nodes)
+    entry: dict[str, object] = {"name": partition.name, "nodes": nodes}
     if partition.default:
         entry["default"] = True
     if partition.max_time:

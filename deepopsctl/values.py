@@ -28,7 +28,8 @@ OWNED_PARTITION_KEYS = {
 }  # fmt: skip
 
 _ROLES = MappingProxyType({role.value: role for role in Role})
-_LABEL = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
+# Slurm, systemd and ssh take underscores, which RFC 1123 has not
+_LABEL = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9])?")
 _TEMPLATE = re.compile(r"\{\{|\{%|\{#")
 _TIME = re.compile(r"[0-9]+|[0-9]+:[0-9]{1,2}|[0-9]+:[0-9]{1,2}:[0-9]{1,2}|[0-9]+-[0-9]{1,2}(?::[0-9]{1,2}){0,2}")
 _WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]*")
@@ -58,11 +59,15 @@ def check_name(name: str) -> str:
     if not _LABEL.fullmatch(name):
         raise RefusedError(
             f"{shorten(name)!r} is no hostname",
-            "a hostname has 1 to 63 letters, digits and hyphens, and neither begins nor ends with a hyphen",
+            "use 1 to 63 letters, digits, - and _, with a letter or digit at both ends",
         )
     if name.isdigit():
         raise RefusedError(
             f"{name} has only digits, so tools take it for an address", "let the name begin with a letter"
+        )
+    if name.lower() == "localhost":
+        raise RefusedError(
+            "localhost is every machine's name for itself", "use the one that `hostname -s` prints there"
         )
     if name.lower() in RESERVED_NAMES:
         raise RefusedError(

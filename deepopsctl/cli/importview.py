@@ -21,7 +21,10 @@ def import_lines(carryover: Carryover, directory: Path) -> Iterator[str]:
         return
     yield from _section("not carried over", carryover.not_carried, "yellow")
     yield from _section("carried over, to be checked", carryover.to_check, "cyan")
-    if carryover.not_carried or carryover.to_check:
+    if carryover.changed:
+        names = ", ".join(note.name for note in carryover.changed)
+        yield from wrap(f"set by deepopsctl: {names}", WIDTH, subsequent_indent=_INDENT, break_on_hyphens=False)
+    if carryover.not_carried or carryover.to_check or carryover.changed:
         yield f"where, and what to do about each: {directory / FILE_NAME}"
 
 

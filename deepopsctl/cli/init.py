@@ -116,6 +116,7 @@ def _report(made: ClusterDir, result: InitResult, *, as_json: bool) -> None:
         document = cluster_object("init", made.path, result.cluster)
         document["not_carried"] = [note.to_dict() for note in carryover.not_carried]
         document["to_check"] = [note.to_dict() for note in carryover.to_check]
+        document["changed"] = [note.to_dict() for note in carryover.changed]
         emit_json(document)
         return
     for line in group_lines(result.cluster):

@@ -23,7 +23,7 @@ from deepopsctl.readers.deepopsvars import (
 from deepopsctl.readers.groupvars import Opaque, read_variables
 from deepopsctl.readers.ini import Inventory, Setting, as_text, layered, parse_ini
 from deepopsctl.readers.patterns import match_hosts
-from deepopsctl.readers.slurm import short_name
+from deepopsctl.readers.slurmnodes import short_name
 
 T = TypeVar("T")
 

@@ -36,7 +36,19 @@ _SAME = MappingProxyType({
     "ansible_connection": ("ssh", "smart", "paramiko"),
 })  # fmt: skip
 
-_NOT_YET = "is not part of deepopsctl yet"
+# What DeepOps has and deepopsctl has not, with names that a role for it would have: a test sees that there is none.
+NOT_YET = MappingProxyType({
+    "fail-over of controllers": "failover|_ha$",
+    "Node Health Check": "nhc|health_check",
+    "containers in jobs": "enroot|pyxis|apptainer|singularity",
+    "software for users": "lmod|modules|spack|easybuild|environment",
+})  # fmt: skip
+
+
+def _not_yet(topic: str) -> str:
+    return f"deepopsctl does not have it yet: {topic}" if topic in NOT_YET else ""
+
+
 _REASONS: tuple[tuple[str, str, str], ...] = (
     (r"ansible_(ssh_pass|password|become_pass(word)?|sudo_pass)", "a password does not belong into a file",
      "`ssh setup` asks for it once; sudo's is asked for by -K"),
@@ -45,7 +57,7 @@ _REASONS: tuple[tuple[str, str, str], ...] = (
     (r"slurm_version", "Slurm comes as the distribution packages it", ""),
     (r"slurm_(username|user_home|install_prefix|config_dir|sysconf_dir|build.*|force_rebuild|make.*|src_url)",
      "the distribution's package decides it", ""),
-    (r"slurm_(enable_ha|ha_.*)", "fail-over of controllers " + _NOT_YET, ""),
+    (r"slurm_(enable_ha|ha_.*)", _not_yet("fail-over of controllers"), ""),
     (r"slurm_(conf|cgroup_conf|gres_conf|dbd_conf)_template", "files are rendered from cluster.yml and slurm_config",
      "import that slurm.conf itself: init --from FILE"),
     (r"slurm_conf_symlink|slurmctl_config_dir", "nodes fetch their configuration from slurmctld", ""),
@@ -55,7 +67,7 @@ _REASONS: tuple[tuple[str, str, str], ...] = (
      "slurm_adopt_enabled and slurm_adopt_admin_groups in settings.yml; docs/how-to/logins.md"),
     (r"slurm_(enable_prolog_epilog|.*prolog.*|.*epilog.*)|(prolog|epilog)_fileglob",
      "prologs and epilogs are not delivered", "set Prolog and Epilog in slurm_config once they are on the nodes"),
-    (r"slurm_(install_nhc|health_check.*)|nhc_.*", "Node Health Check " + _NOT_YET, ""),
+    (r"slurm_(install_nhc|health_check.*)|nhc_.*", _not_yet("Node Health Check"), ""),
     (r"slurm_enable_nfs.*|nfs_.*|autofs_.*|cachefilesd.*", "NFS is what `storage:` in cluster.yml says", ""),
     ((r"slurm_(enable_monitoring|monitoring_group|exporter.*)|(grafana|prometheus|alertmanager|node_exporter)_.*"
      r"|(dcgm|nvidia|slurm).*exporter.*|collectd.*"), "the component monitoring has its own settings",
@@ -66,12 +78,16 @@ _REASONS: tuple[tuple[str, str, str], ...] = (
      "cuda_toolkits in settings.yml; docs/how-to/cuda.md"),
     (r"nvidia_container_.*", "the component nvidia has its own settings",
      "nvidia_container_toolkit in settings.yml; docs/how-to/cuda.md"),
-    (r"nvidia_.*|install_dcgm|dcgm_.*|gpu_clock.*|mig_.*|allow_user_set_gpu_clocks|mofed.*", "DCGM " + _NOT_YET, ""),
+    (r"(install_|nvidia_)?dcgm.*", "the component nvidia has its own settings",
+     "nvidia_dcgm in settings.yml; docs/how-to/gpus.md"),
+    (r"mig_.*|nvidia_mig.*", "slices of GPUs (MIG) are part of gpus: in cluster.yml", "docs/how-to/gpus.md"),
+    (r"mofed.*|gpu_clock.*|allow_user_set_gpu_clocks", "drivers of networks and clocks of GPUs are not managed", ""),
+    (r"nvidia_.*", "the component nvidia has its own settings", "docs/how-to/gpus.md"),
     ((r"slurm_install_(enroot|pyxis)|slurm_pyxis.*|pyxis.*|enroot_.*|singularity_.*|slurm_cluster_install_singularity"
      r"|docker_.*|.*container_registry.*|.*docker_cache|nginx_.*|golang_.*|bind_paths|ngc_.*|nvidia_docker.*"),
-     "containers in jobs " + _NOT_YET.replace("is ", "are "), ""),
+     _not_yet("containers in jobs"), ""),
     ((r"slurm_install_(lmod|hpcsdk)|hpcsdk_.*|sm_.*|spack_.*|easybuild.*|openmpi_.*|slurm_cluster_install_openmpi"
-     r"|pmix_.*|hwloc_.*|lmod_.*"), "software for users " + _NOT_YET, ""),
+     r"|pmix_.*|hwloc_.*|lmod_.*"), _not_yet("software for users"), ""),
     (r"slurm_enable_rsyslog.*|rsyslog_.*", "journals go to the monitoring host by systemd's own programs",
      "monitoring_logs in settings.yml"),
     (r"(deepops_disable_cloud_init|hosts_.*|dns_.*)", "names are put into a block of /etc/hosts of their own", ""),
@@ -121,7 +137,7 @@ def is_template(value: object) -> bool:
 def _why_not(name: str, value: object) -> tuple[str, str]:
     for pattern, reason, hint in _COMPILED:
         if pattern.fullmatch(name):
-            off = as_text(value).lower() in _FALSE and reason.endswith("yet")
+            off = as_text(value).lower() in _FALSE and reason.startswith("deepopsctl does not have it yet")
             return (f"{reason}; it is switched off here", "") if off else (reason, hint)
     return "deepopsctl has no such setting", "if your own playbooks read it, put it into inventory/group_vars"
 

@@ -46,7 +46,7 @@ def _variables(text: str, source: str, problems: Problems) -> dict[str, Setting]
     hint = "compare it with what Ansible says: ansible-inventory --list"
     try:
         document = yaml.compose(text, Loader=yaml.CSafeLoader)
-        if document is None:
+        if document is None or (isinstance(document, yaml.ScalarNode) and not document.value):
             return {}
         if isinstance(document, yaml.MappingNode):
             return {

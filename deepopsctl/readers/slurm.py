@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,9 +15,11 @@ from deepopsctl.nodelist import shorten
 from deepopsctl.problems import Problems, RefusedError
 from deepopsctl.readers.detect import is_ip_address
 from deepopsctl.readers.gres import settle_gpus
-from deepopsctl.readers.slurmkeys import MACHINE_KEYS, carry_key
+from deepopsctl.readers.slurmkeys import BASIC_TRES, MACHINE_KEYS, NO_TRES, carry_key, known_tres, settle_keys
 from deepopsctl.readers.slurmlines import Line, Pair, read_lines
-from deepopsctl.readers.slurmnodes import Nodes, Partitions, batches, carried_option
+from deepopsctl.readers.slurmnodes import Nodes, Partitions, batches, carried_option, short_name
+from deepopsctl.readers.slurmours import say_ours
+from deepopsctl.slurmgres import gres_counts
 from deepopsctl.sourcetext import read_source, significant_lines
 
 _LINE_KEYS = ("nodename", "partitionname", "nodeset", "downnodes", "frontendname", "switchname")
@@ -53,6 +55,7 @@ class _Reader:
         self.partitions = Partitions(self.nodes, draft)
         self.controllers: list[tuple[str, str, str]] = []
         self.given: dict[str, Pair] = {}
+        self.places: dict[str, str] = {}
 
     def read(self, lines: list[Line]) -> None:
         """Nodes first: partitions, node sets and gres.conf speak of them."""
@@ -80,6 +83,15 @@ class _Reader:
         self._memory_defaults()
         self._hardware()
         settle_gpus(self.draft.machines, self._gres_lines(), self.carryover)
+        gres = self._gres_tres()
+        settle_keys(self.carryover, self.places, gres)
+        self._settle_partitions(gres)
+        memory = ("defmempercpu", "defmempernode", "defmempergpu")
+        bare = [
+            entry for entry in self.draft.partitions
+            if not any(key.lower() in memory for key in entry.partition.options)
+        ]  # fmt: skip
+        say_ours(self.given, self.draft.machines, len(bare), self.carryover)
         self._read_beside()
 
     def _try(self, line: Line, add: Callable[[Line], None]) -> None:
@@ -97,17 +109,24 @@ class _Reader:
             else:
                 carry_key(item, line.where, self.carryover)
             self.given[item.name] = item
+            self.places[item.name] = line.where
 
     def _machine_key(self, item: Pair, where: str) -> None:
         try:
             values.check_template(item.value)
             if item.name == "clustername":
-                # Slurm itself writes it in lower case
-                self.draft.name = values.check_cluster_name(item.value.lower())
+                self._name(item.value, where)
             elif item.name in ("slurmctldhost", "controlmachine", "backupcontroller"):
                 self._controllers(item, where)
         except RefusedError as refusal:
             self.draft.refuse(where, refusal)
+
+    def _name(self, text: str, where: str) -> None:
+        try:
+            # Slurm itself writes it in lower case
+            self.draft.name = values.check_cluster_name(text.lower())
+        except RefusedError as refusal:
+            self.draft.refused_name = where, RefusedError(refusal.message, f"give another by --name: {refusal.hint}")
 
     def _controllers(self, item: Pair, where: str) -> None:
         for text in item.value.split(","):
@@ -127,6 +146,11 @@ class _Reader:
                 self.controllers = [
                     (known, reached.value if known == name else old, where) for known, old, where in self.controllers
                 ]
+        for name, _, where in self.controllers[1:]:
+            self.carryover.leave(
+                f"backup controller {name}", where, "slurmctld runs on the first controller only",
+                "it stays a controller in cluster.yml, with Slurm's configuration and commands",
+            )  # fmt: skip
         done = set()
         for name, address, where in self.controllers:
             entry = self.nodes.entries.get(name.lower())
@@ -178,6 +202,33 @@ class _Reader:
                 "`deepopsctl takeover` keeps what the running cluster has",
             )  # fmt: skip
 
+    def _gres_tres(self) -> list[str]:
+        """The TRES that the GPUs of this cluster are."""
+        gpus = [machine.gpus for machine in self.draft.machines.values() if machine.gpus]
+        types = sorted({kind for found in gpus for kind in gres_counts(found) if kind})
+        return ["gres/gpu", *(f"gres/gpu:{kind}" for kind in types)] if gpus else []
+
+    def _settle_partitions(self, gres: Collection[str]) -> None:
+        """What of a partition needs a thing that is elsewhere: a plugin, another partition, an account of resources."""
+        names = {entry.partition.name for entry in self.draft.partitions}
+        preempts = bool(self.carryover.slurm("PreemptType"))
+        for index, entry in enumerate(self.draft.partitions):
+            kept: dict[str, str] = {}
+            for key, value in entry.partition.options.items():
+                text, reason = value, ""
+                if key.lower() == "tresbillingweights":
+                    words, lost = known_tres(value, {*BASIC_TRES, *gres})
+                    text, reason = ",".join(words), f"{', '.join(lost)}: {NO_TRES}" if lost else ""
+                elif key.lower() == "preemptmode" and not preempts and value.lower() != "off":
+                    text, reason = "", "without PreemptType there is no preemption"
+                elif key.lower() == "alternate" and value not in names:
+                    text, reason = "", f"there is no partition {shorten(value)}"
+                if reason:
+                    self.carryover.leave(f"{key} of {entry.partition.name}", entry.where, reason)
+                if text:
+                    kept[key] = text
+            self.draft.partitions[index] = replace(entry, partition=replace(entry.partition, options=kept))
+
     def _gres_lines(self) -> list[Line]:
         path = self.folder / "gres.conf" if self.folder else None
         text = read_source(path, str(path), Problems()) if path and path.is_file() else None
@@ -191,10 +242,3 @@ class _Reader:
             text = read_source(path, name, Problems()) if path.is_file() else None
             if text is not None and any(True for _ in significant_lines(text)):
                 self.carryover.leave(name, str(path), reason)
-
-
-def short_name(name: str, address: str) -> tuple[str, str]:
-    """A host as cluster.yml has it: the short name, and the full one as its address where there is no other."""
-    if is_ip_address(name) or "." not in name:
-        return name, address
-    return name.partition(".")[0], address or name

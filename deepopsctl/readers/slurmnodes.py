@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import groupby
+from types import MappingProxyType
 
 from deepopsctl import values
 from deepopsctl.carryover import Carryover
@@ -13,8 +14,10 @@ from deepopsctl.entries import NodeEntry, PartitionEntry
 from deepopsctl.model import Gpus, Partition, Role
 from deepopsctl.nodelist import expand, fold_in_order, pair, shorten
 from deepopsctl.problems import RefusedError
+from deepopsctl.readers.detect import is_ip_address
 from deepopsctl.readers.gres import read_gpus
 from deepopsctl.readers.slurmlines import Line, Pair
+from deepopsctl.slurmreleases import NODE_KEYS, PARTITION_KEYS
 
 # What is looked up on the machine itself, and compared with cluster.yml by `deepopsctl takeover`.
 _HARDWARE = frozenset({
@@ -23,6 +26,8 @@ _HARDWARE = frozenset({
 _NODE_READ = frozenset({"nodename", "nodeaddr", "gres", "feature", "features"})
 _PARTITION_READ = frozenset({"partitionname", "nodes", "default", "maxtime"})
 _ABSENT = ("FUTURE", "CLOUD")
+# Two spellings of one key: a line's own wins over the other one of a DEFAULT line.
+_SPELLINGS = MappingProxyType({"feature": "Features", "procs": "CPUs", "shared": "OverSubscribe"})
 
 
 @dataclass(slots=True)
@@ -35,14 +40,15 @@ class Nodes:
     absent: set[str] = field(default_factory=set)
     defaults: dict[str, Pair] = field(default_factory=dict)
     hardware: dict[str, str] = field(default_factory=dict)
+    short: dict[str, str] = field(default_factory=dict)
 
     def add(self, line: Line) -> None:
         """One NodeName line; RefusedError where it can't be read."""
         expression = line.get("nodename")
         if expression.upper() == "DEFAULT":
-            self.defaults |= {pair.name: pair for pair in line.pairs if pair.name != "nodename"}
+            self.defaults |= _spelt(line, "nodename")
             return
-        line = Line(line.where, (*self.defaults.values(), *line.pairs))
+        line = Line(line.where, (line.pairs[0], *{**self.defaults, **_spelt(line, "nodename")}.values()))
         state = line.get("state").upper()
         if state.startswith(_ABSENT):
             self.absent |= {name.lower() for name in expand(expression)}
@@ -54,7 +60,14 @@ class Nodes:
         addresses = line.get("nodeaddr") or self._hostname(line, expression)
         shared = self._shared(line, expression)
         pairs = pair(expression, addresses) if addresses else [(name, "") for name in expand(expression)]
-        for name, address in pairs:
+        if any("." in name and not is_ip_address(name) for name, _ in pairs):
+            self.carryover.check(
+                "NodeName", line.where, f"{shorten(expression)}: in Slurm, deepopsctl's nodes have their short names",
+                "tell users who name nodes in full; the full names are the addresses where there is no NodeAddr",
+            )  # fmt: skip
+        for full, given in pairs:
+            name, address = short_name(full, given)
+            self.short[full.lower()] = name.lower()
             # an address that is the name itself says nothing
             own = "" if address.lower() == name.lower() else address
             entry = replace(shared, names=name, addresses=own)
@@ -78,7 +91,7 @@ class Nodes:
         if line.get("gres"):
             gpus = read_gpus(line.get("gres"), line.where, shorten(expression), self.carryover)
         features = []
-        for word in (line.get("features") or line.get("feature")).split(","):
+        for word in line.get("features").split(","):
             try:
                 features += [values.check_feature(word)] if word else []
             except RefusedError as refusal:
@@ -114,8 +127,8 @@ class Nodes:
                 found += [entry.names for entry in self.entries.values()]
             elif name.lower() in sets:
                 found += sets[name.lower()]
-            elif name.lower() in self.entries:
-                found.append(self.entries[name.lower()].names)
+            elif self.short.get(name.lower(), name.lower()) in self.entries:
+                found.append(self.entries[self.short.get(name.lower(), name.lower())].names)
             elif name.lower() not in self.absent:
                 found.append(name)
         return list(dict.fromkeys(found))
@@ -144,18 +157,20 @@ class Partitions:
         """One PartitionName line; RefusedError where it can't be read."""
         name = line.get("partitionname")
         if name.upper() == "DEFAULT":
-            self.defaults |= {item.name: item for item in line.pairs if item.name != "partitionname"}
+            self.defaults |= _spelt(line, "partitionname")
             return
-        line = Line(line.where, (*self.defaults.values(), *line.pairs))
+        line = Line(line.where, (line.pairs[0], *{**self.defaults, **_spelt(line, "partitionname")}.values()))
         names = self.nodes.names(line.get("nodes"), self.sets) if line.get("nodes") else []
         if not names:
             self.draft.carryover.leave(f"PartitionName={name}", line.where, "it has no nodes that are machines")
             return
         options: dict[str, str] = {}
         for item in line.pairs:
-            if item.name in ("qos", "allowqos"):
-                reason = f"partition {name}: {shorten(item.value)} must be in the accounting database"
-                self.draft.carryover.check(item.key, line.where, reason, "sacctmgr show qos")
+            if item.name in ("qos", "allowqos", "denyqos"):
+                reason = f"partition {name}: slurmctld does not start before {shorten(item.value)} is in the database"
+                hint = "make it by `policy:` in cluster.yml, then name it in the partition's options"
+                self.draft.carryover.leave(item.key, line.where, reason, hint)
+                continue
             if item.name not in _PARTITION_READ and (item.name, item.value.upper()) != ("state", "UP"):
                 options |= carried_option(item, line.where, values.OWNED_PARTITION_KEYS, self.draft.carryover)
         limit = line.get("maxtime")
@@ -166,11 +181,43 @@ class Partitions:
             max_time=values.check_max_time("UNLIMITED" if limit == "-1" else limit),
             options=options,
         )
-        self.draft.partitions.append(PartitionEntry(line.where, f"partition {name}", partition, fold_in_order(names)))
+        if partition.default:
+            self._only_default(line.where, name)
+        nodes = "all" if line.get("nodes").upper() == "ALL" else fold_in_order(names)
+        self.draft.partitions.append(PartitionEntry(line.where, f"partition {name}", partition, nodes))
+
+    def _only_default(self, where: str, name: str) -> None:
+        """Of several default partitions Slurm takes the last."""
+        for index, entry in enumerate(self.draft.partitions):
+            if entry.partition.default:
+                reason = f"{entry.partition.name} is one, too: as in Slurm, {name}, which comes last, is the default"
+                self.draft.carryover.check("Default", where, reason)
+                self.draft.partitions[index] = replace(entry, partition=replace(entry.partition, default=False))
+
+
+def short_name(name: str, address: str) -> tuple[str, str]:
+    """A host as cluster.yml has it: the short name, and the full one as its address where there is no other."""
+    if is_ip_address(name) or "." not in name:
+        return name, address
+    return name.partition(".")[0], address or name
+
+
+def _spelt(line: Line, kind: str) -> dict[str, Pair]:
+    """The attributes of a line by name, each under one spelling."""
+    found: dict[str, Pair] = {}
+    for item in line.pairs:
+        if item.name != kind:
+            one = Pair(_SPELLINGS.get(item.name, item.key), item.value)
+            found[one.name] = one
+    return found
 
 
 def carried_option(item: Pair, where: str, owned: Mapping[str, str], carryover: Carryover) -> dict[str, str]:
     """A further key of a node or partition, or nothing and a note."""
+    known = NODE_KEYS if owned is values.OWNED_NODE_KEYS else PARTITION_KEYS
+    if item.name not in known:
+        carryover.leave(item.key, where, "Slurm 22.05 to 26.05 do not all know it", "add it where yours does")
+        return {}
     try:
         return dict(values.check_slurm_options({item.key: item.value}, owned))
     except RefusedError as refusal:

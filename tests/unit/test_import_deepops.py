@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from deepopsctl.init import InitRequest, read_request
 from deepopsctl.model import Access, Gpus, Role
 from deepopsctl.problems import Problems
 from deepopsctl.readers import draft_text
+from deepopsctl.readers.deepopsvars import NOT_YET
 
 EXAMPLE = Path(__file__).parents[2] / "inventory" / "deepops"
 MINIMAL = "[slurm-master]\nm1\n[slurm-node]\ngpu[01:16] \n"
@@ -198,7 +200,7 @@ def test_an_encrypted_file_is_named(tmp_path: Path) -> None:
 
 
 def test_faults_of_inventory_and_variables_are_told_together(tmp_path: Path) -> None:
-    folder = site(tmp_path, "a: [1\n", "[slurm-master]\nm1 'x\n[slurm-node:wars]\n[slurm-node]\nn[5:1]\nn_1\n")
+    folder = site(tmp_path, "a: [1\n", "[slurm-master]\nm1 'x\n[slurm-node:wars]\n[slurm-node]\nn[5:1]\nn1-\n")
 
     with pytest.raises(InputError) as caught:
         read_request(InitRequest(tmp_path / "new", source=folder))
@@ -208,7 +210,7 @@ def test_faults_of_inventory_and_variables_are_told_together(tmp_path: Path) -> 
         "m1 'x: a quote is not closed",
         "[slurm-node:wars] is no section",
         "n[5:1]: [5:1] is no range",
-        "'n_1' is no hostname",
+        "'n1-' is no hostname",
     ]
 
 
@@ -243,3 +245,26 @@ def test_a_variable_of_a_thousand_hosts_is_one_line() -> None:
 
     reasons = {note.name: note.reason for note in draft.carryover.not_carried}
     assert reasons == {"ip": "it is set for single hosts (1000): gpu[000-999]", "rack": "it is set for m1 alone"}
+
+
+def test_a_file_of_comments_is_no_fault(tmp_path: Path) -> None:
+    folder = site(tmp_path, "# nothing\n")
+    (folder / "host_vars").mkdir()
+    (folder / "host_vars" / "gpu01").write_text("---\n# variables of gpu01\n")
+
+    assert read_request(InitRequest(tmp_path / "new", source=folder)).cluster.compute
+
+
+def test_what_is_called_missing_is_in_no_role() -> None:
+    roles = [path.name for path in (EXAMPLE.parents[1] / "roles").iterdir()]
+
+    assert [role for role in roles for names in NOT_YET.values() if re.search(names, role)] == []
+
+
+@pytest.mark.parametrize("name", ["install_dcgm", "nvidia_dcgm_version", "slurm_restrict_node_access", "mig_manager"])
+def test_what_deepopsctl_has_is_not_called_missing(tmp_path: Path, name: str) -> None:
+    result = read_request(InitRequest(tmp_path / "new", source=site(tmp_path, f"{name}: true")))
+
+    (note,) = result.carryover.not_carried
+    assert "yet" not in note.reason
+    assert note.hint

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import yaml
 
 from deepopsctl.draft import Draft
 from deepopsctl.errors import InputError
@@ -12,7 +14,10 @@ from deepopsctl.init import InitRequest, InitResult, read_request
 from deepopsctl.model import Gpus, Role
 from deepopsctl.problems import Problems
 from deepopsctl.readers import draft_text
+from deepopsctl.readers.slurmours import OURS
 from deepopsctl.slurmgres import say_gpus
+from deepopsctl.slurmreleases import KEYS, NODE_KEYS, PARTITION_KEYS
+from deepopsctl.specwriter import render_spec
 
 EXAMPLE = Path(__file__).parents[2] / "inventory" / "slurm-conf"
 HEAD = "ClusterName=alpha\nSlurmctldHost=ctl1(192.0.2.1)\n"
@@ -171,9 +176,9 @@ def test_a_default_memory_of_the_cluster_becomes_one_of_its_partitions() -> None
 
 
 def test_every_fault_is_told_with_its_line() -> None:
-    assert faults("ClusterName=a b\nSlurmctldHost=c1\nNodeName=n_[1-900]\nNodeName=m[1-2] NodeAddr=192.0.2.1\n") == [
+    assert faults("ClusterName=a b\nSlurmctldHost=c1\nNodeName=n[1-900]-\nNodeName=m[1-2] NodeAddr=192.0.2.1\n") == [
         "slurm.conf:1: 'b' is no KEY=VALUE",
-        "slurm.conf:3: 'n_1' is no hostname (and 899 more like it)",
+        "slurm.conf:3: 'n1-' is no hostname (and 899 more like it)",
         "slurm.conf:4: m[1-2] stands for 2 names and 192.0.2.1 for 1 address",
     ]
 
@@ -219,3 +224,161 @@ def test_an_address_file_without_any_of_the_names_is_a_fault(tmp_path: Path) -> 
 
     with pytest.raises(InputError, match="has no address of any machine here"):
         read_request(InitRequest(tmp_path, source=tmp_path, addresses=tmp_path / "hosts"))
+
+
+SITES = sorted((Path(__file__).parents[1] / "data" / "sites").iterdir())
+
+
+@pytest.mark.parametrize("site", SITES, ids=lambda site: site.name)
+def test_what_comes_along_is_known_to_every_slurm(site: Path) -> None:
+    """tests/lab/test_imports.py starts slurmctld on them."""
+    result = read_request(InitRequest(Path("x"), source=site))
+
+    config = result.carryover.settings.get("slurm_config", {})
+    assert isinstance(config, dict)
+    assert set(config) <= KEYS
+    for node in result.cluster.compute:
+        assert {key.lower() for key in node.slurm} <= NODE_KEYS
+    for partition in result.cluster.partitions:
+        assert {key.lower() for key in partition.options} <= PARTITION_KEYS
+
+
+@pytest.mark.parametrize(
+    ("line", "carried"),
+    [
+        ("SelectType=select/cons_res", {"SelectType": "select/cons_tres"}),
+        ("SelectType=select/linear", {"SelectType": "select/linear", "SelectTypeParameters": None}),
+        (
+            "SelectType=SELECT/linear\nSelectTypeParameters=CR_Socket_Memory",
+            {"SelectType": "select/linear", "SelectTypeParameters": "CR_Memory"},
+        ),
+        ("SelectTypeParameters=CR_CPU,ENFORCE_BINDING_GRES", {"SelectTypeParameters": "CR_CPU"}),
+        ("TaskPlugin=affinity", {"TaskPlugin": "task/affinity"}),
+        ("TaskPlugin=cgroup,task/affinity", None),
+        ("TaskPluginParam=Sched", None),
+        ("TaskPluginParam=autobind=threads,Sched", {"TaskPluginParam": "autobind=threads"}),
+        ("PrologFlags=X11,NoHold", {"PrologFlags": "X11"}),
+        ("PreemptMode=REQUEUE", None),
+        ("PreemptType=preempt/qos", None),
+        (
+            "PreemptType=preempt/qos\nPreemptMode=SUSPEND",
+            {"PreemptType": "preempt/qos", "PreemptMode": "SUSPEND,GANG"},
+        ),
+        ("JobSubmitPlugins=lua,job_submit/throttle", {"JobSubmitPlugins": "throttle"}),
+        ("AuthInfo=socket=/x,cred_expire=120", {"AuthInfo": "cred_expire=120"}),
+        ("SlurmctldDebug=chatty", None),
+        ("DebugFlags=Backfill,TimeCray", {"DebugFlags": "Backfill"}),
+        ("MCSPlugin=mcs/group", None),
+        ("PriorityWeightTRES=CPU=10,GRES/gpu=5", {"PriorityWeightTRES": "CPU=10"}),
+        (
+            "Licenses=a:5\nAccountingStorageTRES=license/a,gres/gpu",
+            {"Licenses": "a:5", "AccountingStorageTRES": "license/a"},
+        ),
+        ("HealthCheckTimeout=9\nFastSchedule=1\nPriorityTeir=3\nAuthAltTypes=auth/jwt", None),
+        ("Epilog=\nSwitchType=switch/none\nPreemptType=preempt/none", None),
+    ],
+)
+def test_a_value_that_not_every_slurm_takes_is_translated_or_left_out(line: str, carried: object) -> None:
+    assert config(f"{line}\n") == carried
+
+
+def test_every_key_that_is_left_out_is_named_with_what_to_do() -> None:
+    draft = read(f"{HEAD}PriorityTeir=3\nHealthCheckTimeout=9\nPrologSlurmctld=/x\nJobSubmitPlugins=lua\n{TAIL}")
+
+    assert left(draft) == ["PriorityTeir", "HealthCheckTimeout", "PrologSlurmctld", "JobSubmitPlugins=lua"]
+    assert all(note.reason and note.hint for note in draft.carryover.not_carried)
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ("PartitionName=q Nodes=ALL QOS=x", "QOS"),
+        ("PartitionName=q Nodes=ALL Exclusive=topo", "Exclusive"),
+        ("PartitionName=q Nodes=ALL PreemptMode=requeue", "PreemptMode of q"),
+        ("PartitionName=q Nodes=ALL Alternate=gone", "Alternate of q"),
+        ("PartitionName=q Nodes=ALL TRESBillingWeights=CPU=1,GRES/gpu=8", "TRESBillingWeights of q"),
+        ("NodeName=x1 RestrictedCoresPerGPU=2", "RestrictedCoresPerGPU"),
+    ],
+)
+def test_what_would_keep_slurmctld_from_starting_is_not_in_a_partition_or_node(line: str, name: str) -> None:
+    assert left(read(f"{HEAD}{TAIL}{line}\n")) == [name]
+
+
+def test_the_nodes_own_features_win_over_those_of_a_default_line() -> None:
+    draft = read(f"{HEAD}NodeName=DEFAULT Features=all Procs=4\nNodeName=a1 Feature=mine\nNodeName=b1\n")
+
+    assert [draft.machines[name].features for name in ("a1", "b1")] == [("mine",), ("all",)]
+
+
+def test_all_nodes_stay_all_nodes() -> None:
+    cluster = read(f"{HEAD}{TAIL}").finish()
+
+    assert cluster.partitions[0].everything
+    assert "nodes: all" in render_spec(cluster)
+
+
+def test_of_two_default_partitions_the_last_is() -> None:
+    draft = read(f"{HEAD}{TAIL}PartitionName=a Nodes=n1 Default=YES\nPartitionName=b Nodes=n2 Default=YES\n")
+
+    assert [partition.default for partition in draft.finish().partitions] == [False, False, True]
+    assert "Default" in [note.name for note in draft.carryover.to_check]
+
+
+def test_a_backup_controller_is_named() -> None:
+    draft = read("SlurmctldHost=c1\nSlurmctldHost=c2\nNodeName=n1\n")
+
+    assert left(draft) == ["backup controller c2"]
+    assert draft.machines["c2"].roles == {Role.CONTROLLER}
+
+
+def test_full_names_and_underscores_are_names_of_nodes() -> None:
+    text = "NodeName=n[1-2].example.com\nNodeName=big_1\nPartitionName=p Nodes=n1.example.com,big_1,N2.example.com\n"
+    cluster = read(f"{HEAD}{text}").finish()
+
+    assert [(node.name, node.address) for node in cluster.compute] == [
+        ("n1", "n1.example.com"), ("n2", "n2.example.com"), ("big_1", ""),
+    ]  # fmt: skip
+    assert cluster.partitions[0].nodes == ("n1", "big_1", "n2")
+
+
+def test_a_name_that_can_not_be_the_clusters_is_given_by_an_option(tmp_path: Path) -> None:
+    (tmp_path / "slurm.conf").write_text("ClusterName=buddy-2.5\nSlurmctldHost=c1\n" + TAIL)
+    request = InitRequest(tmp_path / "new", source=tmp_path)
+
+    assert read_request(replace(request, name="buddy")).cluster.name == "buddy"
+    with pytest.raises(InputError) as caught:
+        read_request(request)
+    assert "--name" in caught.value.problems[0].hint
+
+
+def test_localhost_has_a_hint_that_helps() -> None:
+    with pytest.raises(InputError) as caught:
+        read("SlurmctldHost=c1\nNodeName=localhost\n").finish()
+
+    assert "hostname -s" in caught.value.problems[0].hint
+
+
+def test_what_deepopsctl_sets_in_another_way_is_told() -> None:
+    draft = read(f"{HEAD}ProctrackType=proctrack/pgid\nReturnToService=0\nPriorityType=priority/multifactor\n{TAIL}")
+
+    changed = {note.name: note.reason for note in draft.carryover.changed}
+    assert {"AccountingStorageEnforce", "TaskPlugin", "DefMemPerCPU"} <= changed.keys()
+    assert "not proctrack/pgid" in changed["ProctrackType"]
+    assert not {"ReturnToService", "PriorityType", "Weight"} & changed.keys()
+
+
+def test_weights_that_deepopsctl_adds_are_told() -> None:
+    draft = read(f"{HEAD}NodeName=g1 Gres=gpu:a:1\n{TAIL}")
+
+    assert "Weight" in [note.name for note in draft.carryover.changed]
+
+
+def test_every_key_that_deepopsctl_sets_is_told_or_follows_from_the_cluster() -> None:
+    from_the_cluster = {
+        "ClusterName", "SlurmUser", "AuthType", "StateSaveLocation", "SlurmdSpoolDir", "SlurmctldPidFile",
+        "SlurmdPidFile", "SwitchType", "TopologyPlugin", "GresTypes", "AccountingStorageHost", "AccountingStorageTRES",
+        "MetricsType", "SchedulerType", "JobAcctGatherFrequency",
+    }  # fmt: skip
+
+    ours = yaml.safe_load((EXAMPLE.parents[1] / "roles/slurm_conf/vars/main.yml").read_text())["__slurm_conf_base"]
+    assert set(ours) - from_the_cluster == set(OURS)

@@ -171,6 +171,7 @@ def test_prints_one_json_object(capsys: pytest.CaptureFixture[str]) -> None:
         "nodes": 3,
         "not_carried": [],
         "to_check": [],
+        "changed": [],
         "components": ["nvidia", "slurm", "monitoring"],
         "groups": {
             "slurm_controller": ["ctl1"],
@@ -184,7 +185,7 @@ def test_prints_one_json_object(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_faults_are_printed_all_and_nothing_is_written(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    code = run(["init", "hpc", "--controller", "ctl_1", "--compute", "n[3-1]", "--json"])
+    code = run(["init", "hpc", "--controller", "ctl1-", "--compute", "n[3-1]", "--json"])
     captured = capsys.readouterr()
     assert code == ExitCode.INVALID_INPUT
     document = json.loads(captured.out)
@@ -246,7 +247,7 @@ def test_force_mends_a_truncated_cluster_file() -> None:
 def test_force_changes_nothing_where_the_input_is_at_fault() -> None:
     directory = init()
     before = files(directory.path)
-    assert run(["init", "hpc", "--controller", "a_b", "--compute", "n1", "--force"]) == ExitCode.INVALID_INPUT
+    assert run(["init", "hpc", "--controller", "b-", "--compute", "n1", "--force"]) == ExitCode.INVALID_INPUT
     assert files(directory.path) == before
 
 

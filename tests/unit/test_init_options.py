@@ -76,7 +76,7 @@ def test_pairs_addresses_in_the_order_written() -> None:
             ["--compute: n[1-999999999] stands for 999,999,999 names, more than 100,000"],
         ),
         ({"compute": ("n1=192.0.2.1", "n2=192.0.2.1")}, ["--compute: n2 has the address 192.0.2.1 of n1 at --compute"]),
-        ({"login": ("gpu_1",)}, ["--login: 'gpu_1' is no hostname"]),
+        ({"login": ("gpu1-",)}, ["--login: 'gpu1-' is no hostname"]),
         (
             {"monitoring": ("m.example.com",)},
             ["--monitoring: m.example.com has a domain, but Slurm knows nodes by their short names"],
@@ -108,12 +108,12 @@ def test_refuses_a_bad_option_by_its_name(options: dict[str, Any], found: list[s
 
 
 def test_reports_the_faults_of_options_and_file_at_once(tmp_path: Path) -> None:
-    path = node_list(tmp_path, "n1\nn_2\n")
+    path = node_list(tmp_path, "n1\nn2-\n")
     assert faults(source=path, controller=("ctl[1-",), compute=(), gpus=("x",), port="ssh") == [
         "--controller: ctl[1-: a bracket is not closed",
         "--gpus: 'x' is no [NODESET:]TYPE:COUNT",
         "--port: 'ssh' is no port",
-        f"{path}:2: 'n_2' is no hostname",
+        f"{path}:2: 'n2-' is no hostname",
     ]
 
 

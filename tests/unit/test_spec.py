@@ -115,14 +115,14 @@ def test_empty_values_mean_the_same_as_no_key() -> None:
 @pytest.mark.parametrize(
     ("entry", "fault"),
     [
-        ("{names: n_2, roles: [compute]}", "nodes[2].names: 'n_2' is no hostname"),
+        ("{names: n2-, roles: [compute]}", "nodes[2].names: 'n2-' is no hostname"),
         ("{names: -n, roles: [compute]}", "nodes[2].names: '-n' is no hostname"),
-        ('{names: "n_[1-3]", roles: [compute]}', "nodes[2].names: 'n_1' is no hostname (and 2 more like it)"),
+        ('{names: "n[1-3]-", roles: [compute]}', "nodes[2].names: 'n1-' is no hostname (and 2 more like it)"),
         ("{names: " + "n" * 64 + ", roles: [compute]}", f"nodes[2].names: '{'n' * 57}...' is no hostname"),
         ("{names: n2.example.com, roles: [compute]}", "nodes[2].names: n2.example.com has a domain, but Slurm"),
         ("{names: 192.0.2.9, roles: [compute]}", "nodes[2].names: 192.0.2.9 is an address where a name is expected"),
         ("{names: 17, roles: [compute]}", "nodes[2].names: 17 has only digits"),
-        ("{names: localhost, roles: [compute]}", "nodes[2].names: localhost has a meaning of its own"),
+        ("{names: localhost, roles: [compute]}", "nodes[2].names: localhost is every machine's name for itself"),
         ("{names: '@all', roles: [compute]}", "nodes[2].names: @all: groups (@) and wildcards"),
         ('{names: "n[1-999999999]", roles: [compute]}', "nodes[2].names: n[1-999999999] stands for 999,999,999"),
         ('{names: "n[2-30000]", roles: [compute]}', "more than 20,000 machines in all"),
@@ -141,7 +141,7 @@ def test_empty_values_mean_the_same_as_no_key() -> None:
         ("{names: n2, addresses: 192.0.2.300, roles: [compute]}", "nodes[2].addresses: 192.0.2.300 is no IP address"),
         ("{names: n2, addresses: 192.0.2.03, roles: [compute]}", "nodes[2].addresses: 192.0.2.03 is no IP address"),
         ("{names: n2, addresses: 224.0.0.1, roles: [compute]}", "nodes[2].addresses: 224.0.0.1 is not the address"),
-        ("{names: n2, addresses: a_b, roles: [compute]}", "nodes[2].addresses: 'a_b' is neither an address"),
+        ("{names: n2, addresses: a-, roles: [compute]}", "nodes[2].addresses: 'a-' is neither an address"),
         ("{names: n2, roles: [computer]}", "nodes[2].roles: 'computer' is no role"),
         ("{names: n2, roles: compute}", "nodes[2].roles: must be a list"),
         ("{names: n2, roles: []}", "nodes[2].roles: is empty"),
@@ -307,7 +307,7 @@ def test_components_are_in_the_order_they_build_on_each_other_and_survive_being_
 
 def test_reports_all_faults_of_a_file_sorted_by_line() -> None:
     text = nodes(
-        "{names: n_2, roles: [computer]}",
+        "{names: n2-, roles: [computer]}",
         "{names: n3, addres: x, roles: [compute]}",
         "{names: n4, addresses: '{{ x }}', roles: [compute]}",
         *(f"{{names: m{number}, roles: [compute]}}" for number in range(5)),
@@ -315,7 +315,7 @@ def test_reports_all_faults_of_a_file_sorted_by_line() -> None:
     )
     assert faults(text + "partitions:\n  - {name: p, nodes: 'n[3-1]'}\n") == [
         "cluster.yml:5 nodes[2].roles: 'computer' is no role",
-        "cluster.yml:5 nodes[2].names: 'n_2' is no hostname",
+        "cluster.yml:5 nodes[2].names: 'n2-' is no hostname",
         "cluster.yml:6 nodes[3].addres: unknown key",
         "cluster.yml:7 the template marker {{ is not allowed",
         "cluster.yml:13 nodes[10].names: n1 is already given at cluster.yml:4",

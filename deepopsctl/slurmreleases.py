@@ -1,0 +1,197 @@
+"""What of a slurm.conf every Slurm that deepopsctl installs can read: keys, plugins and words, with their releases.
+
+slurmctld and all commands end at a key that they do not know, slurmctld also at most values that it does not know. An
+import has to run on Debian 12 (22.05), Debian 13 (24.11) and on what comes next (26.05), so what one of them refuses is
+translated or left out, and told.
+
+Sources: each key and word was given to the slurmctld of Debian's slurm-wlm 22.05.8, 24.11.5 and 26.05.5; plugins are
+those of the package slurm-wlm-basic-plugins of all three. When a key came or went is from RELEASE_NOTES and
+src/common/read_config.c of 22.05 to 26.05.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+
+
+def _table(text: str) -> Mapping[str, str]:
+    """Lines of `KEY: TEXT`; indented ones go on with the text."""
+    entries = (entry.partition(":") for entry in re.split(r"\n(?=\S)", text.strip()))
+    return MappingProxyType({key: " ".join(value.split()) for key, _, value in entries})
+
+
+def _sets(text: str) -> Mapping[str, frozenset[str]]:
+    return MappingProxyType({key: frozenset(words.split()) for key, words in _table(text).items()})
+
+
+# Keys of all three; those that name machines or lines of their own apart.
+_KEYS = """
+AccountingStorageBackupHost AccountingStorageEnforce AccountingStorageExternalHost AccountingStorageHost
+AccountingStorageParameters AccountingStoragePass AccountingStoragePort AccountingStorageTRES AccountingStorageType
+AccountingStoreFlags AcctGatherEnergyType AcctGatherFilesystemType AcctGatherInterconnectType AcctGatherNodeFreq
+AcctGatherProfileType AllowSpecResourcesUsage AuthAltParameters AuthAltTypes AuthInfo AuthType BatchStartTimeout
+BcastExclude BcastParameters BurstBufferType CliFilterPlugins CommunicationParameters CompleteWait CpuFreqDef
+CpuFreqGovernors CredType DebugFlags DefCpuPerGPU DefMemPerCPU DefMemPerGPU DefMemPerNode DependencyParameters
+DisableRootJobs EioTimeout EnforcePartLimits Epilog EpilogMsgTime EpilogSlurmctld FairShareDampeningFactor
+FederationParameters FirstJobId GpuFreqDef GresTypes GroupUpdateForce GroupUpdateTime HealthCheckInterval
+HealthCheckNodeState HealthCheckProgram InactiveLimit InteractiveStepOptions JobAcctGatherFrequency
+JobAcctGatherParams JobAcctGatherType JobCompHost JobCompLoc JobCompParams JobCompPass JobCompPort JobCompType
+JobCompUser JobContainerType JobFileAppend JobRequeue JobSubmitPlugins KillOnBadExit KillWait LaunchParameters
+Licenses LogTimeFormat MailDomain MailProg MaxArraySize MaxDBDMsgs MaxJobCount MaxJobId MaxMemPerCPU MaxMemPerNode
+MaxNodeCount MaxStepCount MaxTasksPerNode MCSParameters MCSPlugin MessageTimeout MinJobAge MpiDefault MpiParams
+NodeFeaturesPlugins OverTimeLimit PluginDir PlugStackConfig PreemptExemptTime PreemptMode PreemptType
+PrEpParameters PrEpPlugins PriorityCalcPeriod PriorityDecayHalfLife PriorityFavorSmall PriorityFlags PriorityMaxAge
+PriorityParameters PrioritySiteFactorParameters PrioritySiteFactorPlugin PriorityType PriorityUsageResetPeriod
+PriorityWeightAge PriorityWeightAssoc PriorityWeightFairshare PriorityWeightJobSize PriorityWeightPartition
+PriorityWeightQOS PriorityWeightTRES PrivateData ProctrackType Prolog PrologEpilogTimeout PrologFlags
+PrologSlurmctld PropagatePrioProcess PropagateResourceLimits PropagateResourceLimitsExcept RebootProgram
+ReconfigFlags RequeueExit RequeueExitHold ResumeFailProgram ResumeProgram ResumeRate ResumeTimeout ResvEpilog
+ResvOverRun ResvProlog ReturnToService SbcastParameters SchedulerParameters SchedulerTimeSlice SchedulerType
+ScronParameters SelectType SelectTypeParameters SlurmctldAddr SlurmctldDebug SlurmctldLogFile SlurmctldParameters
+SlurmctldPidFile SlurmctldPort SlurmctldPrimaryOffProg SlurmctldPrimaryOnProg SlurmctldSyslogDebug SlurmctldTimeout
+SlurmdDebug SlurmdLogFile SlurmdParameters SlurmdPidFile SlurmdPort SlurmdSpoolDir SlurmdSyslogDebug SlurmdTimeout
+SlurmdUser SlurmSchedLogFile SlurmSchedLogLevel SlurmUser SrunEpilog SrunPortRange SrunProlog StateSaveLocation
+SuspendExcNodes SuspendExcParts SuspendProgram SuspendRate SuspendTime SuspendTimeout SwitchParameters SwitchType
+TaskEpilog TaskPlugin TaskPluginParam TaskProlog TCPTimeout TmpFS TopologyParam TopologyPlugin TrackWCKey TreeWidth
+UnkillableStepProgram UnkillableStepTimeout UsePAM VSizeFactor WaitTime X11Parameters
+"""
+KEYS = frozenset(_KEYS.split())
+
+# The first release that knows the key.
+SINCE = _table("""
+PreemptParameters: 23.02
+SuspendExcStates: 23.02
+HashPlugin: 23.11
+TLSType: 24.11
+TLSParameters: 24.11
+CertmgrType: 24.11
+CertmgrParameters: 24.11
+DataParserParameters: 24.05
+MaxBatchRequeue: 24.11
+PrologTimeout: 25.05
+EpilogTimeout: 25.05
+CertgenType: 25.05
+CertgenParameters: 25.05
+NamespaceType: 25.11
+MetricsType: 25.11
+CliFilterParameters: 25.11
+MetricsParameters: 25.11
+HttpParserType: 25.11
+UrlParserType: 25.11
+HealthCheckTimeout: 26.05
+LicenseParameters: 26.05
+MetricsAuthUsers: 26.05
+PowerAction: 26.05
+JobCompPassScript: 26.05
+""")
+
+# Keys that today's Slurm refuses or passes over, and what is there instead.
+GONE = _table("""
+AccountingStorageLoc:
+AccountingStorageUser:
+AcctGatherInfinibandType: AcctGatherInterconnectType is its name now
+CacheGroups:
+CheckpointType:
+CoreSpecPlugin:
+CryptoType:
+DynAllocPort:
+ExtSensorsFreq:
+ExtSensorsType:
+FastSchedule: SlurmdParameters: config_overrides is what was 2
+GetEnvTimeout:
+JobCheckpointDir:
+JobCredentialPrivateKey:
+JobCredentialPublicCertificate:
+KeepAliveTime: CommunicationParameters: keepaliveinterval=... is what it is now
+LaunchType:
+MemLimitEnforce: cgroups limit memory
+MsgAggregationParams:
+PowerParameters:
+PowerPlugin:
+RoutePlugin: TopologyParam: RouteTree is what it is now
+SallocDefaultCommand: LaunchParameters: use_interactive_step, which deepopsctl sets, does the same
+SchedulerAuth:
+SchedulerPort:
+SchedulerRootFilter:
+SlurmctldPlugstack:
+UseSpecialProlog:
+""")
+
+# By the key that names them: plugins of all three releases.
+PLUGINS = _sets("""
+SelectType: select/cons_tres select/linear
+SchedulerType: sched/backfill sched/builtin
+PriorityType: priority/basic priority/multifactor
+PreemptType: preempt/partition_prio preempt/qos
+JobAcctGatherType: jobacct_gather/cgroup jobacct_gather/linux
+TaskPlugin: task/affinity task/cgroup
+SwitchType: -
+MCSPlugin: mcs/account mcs/group mcs/user
+AcctGatherEnergyType: acct_gather_energy/ibmaem acct_gather_energy/pm_counters acct_gather_energy/rapl
+JobSubmitPlugins: job_submit/all_partitions job_submit/defaults job_submit/logging job_submit/partition
+  job_submit/require_timelimit job_submit/throttle
+CliFilterPlugins: cli_filter/syslog cli_filter/user_defaults
+PrEpPlugins: prep/script
+MpiDefault: cray_shasta pmi2
+NodeFeaturesPlugins: -
+PrioritySiteFactorPlugin: -
+""")
+# Several of these may stand in a list.
+LISTS_OF_PLUGINS = frozenset(
+    {"TaskPlugin", "JobSubmitPlugins", "CliFilterPlugins", "PrEpPlugins", "NodeFeaturesPlugins"}
+)
+# What a plugin that is gone was, by another that is there.
+SUCCESSORS = _table("""
+select/cons_res: select/cons_tres
+select/cray_aries: select/cons_tres
+select/serial: select/cons_tres
+sched/wiki: sched/backfill
+sched/wiki2: sched/backfill
+sched/hold: sched/backfill
+""")
+
+# By the key that takes them: words of all three releases, in lower case; a word may go on with `=` or `:`.
+WORDS = _sets("""
+SelectTypeParameters: cr_core cr_core_default_dist_block cr_core_memory cr_cpu cr_cpu_memory cr_lln cr_memory
+  cr_one_task_per_core cr_pack_nodes cr_socket cr_socket_memory
+TaskPluginParam: autobind cores none slurmdoffspec sockets threads verbose
+PrologFlags: alloc contain deferbatch nohold serial x11
+PrivateData: accounts cloud events jobs nodes partitions reservations usage users
+PriorityFlags: accrue_always calculate_running depth_oblivious fair_tree incr_only max_tres no_fair_tree
+  no_normal_all no_normal_assoc no_normal_part no_normal_qos no_normal_tres small_relative_to_time
+PreemptMode: cancel gang off requeue suspend within
+EnforcePartLimits: all any no yes
+AccountingStorageEnforce: associations limits nojobs nosteps qos safe wckeys
+AccountingStoreFlags: job_comment job_env job_script
+LogTimeFormat: clock iso8601 iso8601_ms rfc5424 rfc5424_ms short thread_id
+HealthCheckNodeState: alloc any cycle idle mixed
+PropagateResourceLimits: all as core cpu data fsize memlock nofile none nproc rss stack
+PropagateResourceLimitsExcept: all as core cpu data fsize memlock nofile none nproc rss stack
+CpuFreqGovernors: conservative ondemand performance powersave schedutil userspace
+DebugFlags: accrue agent backfill backfillmap burstbuffer cgroup cpu_bind data dependency elasticsearch energy
+  federation gang gres hetjob interconnect jobaccountgather jobcontainer license mpi network networkraw
+  no_conf_hash nodefeatures power powersave priority profile protocol reservation route script selecttype steps
+  switch task tracejobs triggers workqueue
+ReconfigFlags: keeppartinfo keeppartstate keeppowersavesettings
+""")
+LEVEL_KEYS = frozenset({"SlurmctldDebug", "SlurmdDebug", "SlurmctldSyslogDebug", "SlurmdSyslogDebug"})
+_LEVELS = "quiet fatal error info verbose debug debug2 debug3 debug4 debug5"
+LEVELS = frozenset(_LEVELS.split())
+
+# Attributes of a node and of a partition that all three know, in lower case.
+_NODE_KEYS = """
+bcastaddr boards corespeccount corespersocket cpubind cpus cpuspeclist features gres memspeclimit nodeaddr
+nodehostname nodename port realmemory reason sockets socketsperboard state threadspercore tmpdisk tresweights
+weight
+"""
+NODE_KEYS = frozenset(_NODE_KEYS.split())
+_PARTITION_KEYS = """
+allocnodes allowaccounts allowgroups allowqos alternate cpubind default defaulttime defcpupergpu defmempercpu
+defmempergpu defmempernode denyaccounts denyqos disablerootjobs exclusiveuser gracetime hidden lln maxcpuspernode
+maxmempercpu maxmempernode maxnodes maxtime minnodes nodes oversubscribe overtimelimit partitionname
+powerdownonidle preemptmode priorityjobfactor prioritytier qos reqresv resumetimeout rootonly selecttypeparameters
+state suspendtime suspendtimeout tresbillingweights
+"""
+PARTITION_KEYS = frozenset(_PARTITION_KEYS.split())

@@ -1,0 +1,116 @@
+"""What is imported starts: slurmctld of each release on configurations of many styles (tests/data/sites)."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import tarfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from deepopsctl.hardware import NodeHardware, store_hardware
+from deepopsctl.init import InitRequest, read_request
+from deepopsctl.specwriter import render_spec
+from tests.lab.harness import PATIENCE_S, PREFIX, LabCluster, fresh_cluster, lab_down
+from tests.localansible import ROOT, play
+from tests.roles.cases import DEBIAN12, DEBIAN13, Case, defaults
+
+SITES = sorted((ROOT / "tests" / "data" / "sites").iterdir())
+VERSIONS = {"debian12": DEBIAN12, "debian13": DEBIAN13, "sid": "26.05.5-1"}
+FILES = ("slurm.conf", "gres.conf", "cgroup.conf", "topology.conf")
+NODE = NodeHardware(cpus=4, boards=1, sockets=1, cores_per_socket=4, threads_per_core=1, memory_mb=7950)
+WORK = "/tmp/imports"
+
+# As the machine that each is for, but beside the daemons that are there: without accounting, on a port of its own.
+TRY = f"""
+cd {WORK}
+for conf in */slurm.conf; do
+    site=${{conf%/*}} folder={WORK}/${{conf%/*}}
+    mkdir $folder/state
+    chown -R slurm: $folder
+    sed -i -e "s,^SlurmctldHost=.*,SlurmctldHost=$(hostname -s)," $folder/slurm.conf
+    sed -i -e "s,^StateSaveLocation=.*,StateSaveLocation=$folder/state," $folder/slurm.conf
+    sed -i -e "s,^SlurmctldPidFile=.*,SlurmctldPidFile=$folder/state/pid," $folder/slurm.conf
+    sed -i -e '/^SlurmctldPort=/d; /^AccountingStorage/d' -e '1i SlurmctldPort=16817' $folder/slurm.conf
+    # without accounting no GPU is a TRES, and slurmctld ends at a weight of it
+    sed -i -e 's/ TRESBillingWeights=[^ ]*//; /^PriorityWeightTRES=/d' $folder/slurm.conf
+    slurmctld -D -f $folder/slurm.conf > $folder/log 2>&1 &
+    daemon=$!
+    # it answers when it has read everything, or it ends
+    until SLURM_CONF=$folder/slurm.conf timeout 10 scontrol show config > /dev/null 2>&1; do
+        kill -0 $daemon 2> /dev/null || {{ echo "$site: $(grep -E 'fatal|error' $folder/log | tail -n 3)"; break; }}
+        sleep 0.2
+    done
+    kill -KILL $daemon 2> /dev/null
+    wait $daemon 2> /dev/null
+done
+"""
+
+
+def rendered(os: str, folder: Path) -> dict[str, Mapping[str, str]]:
+    """The configuration that a deploy would write, by site."""
+    plays: list[dict[str, object]] = []
+    controllers: dict[str, str] = {}
+    hosts: dict[str, dict[str, object]] = {}
+    clusters = folder / "clusters"
+    clusters.mkdir()
+    (folder / "roles").symlink_to(ROOT / "roles")
+    for site in SITES:
+        made = read_request(InitRequest(folder / site.name, source=site))
+        settings = {**made.carryover.given, **made.carryover.settings}
+        case = Case(render_spec(made.cluster), VERSIONS[os], {}, settings=settings)
+        controllers[site.name] = made.cluster.controllers[0].name
+        hosts |= {node.name: defaults() for node in made.cluster.nodes}
+        # one host renders for all, from what is known of the others
+        plays += [{**found, "hosts": [controllers[site.name]]} for found in case.plays(site.name, clusters)]
+        store_hardware(clusters / site.name / "hardware.yml", {node.name: NODE for node in made.cluster.compute})
+    done = play(folder, plays, hosts)
+    assert done.status == 0, done.output
+    shown = {(result.task, result.host): result.data.get("msg", {}) for result in done.results}
+    return {name: {file: shown[f"Show {name}", host][file] for file in FILES} for name, host in controllers.items()}
+
+
+def put(node: str, files: Mapping[str, Mapping[str, str]]) -> None:
+    """The files of each site, in a folder of its own on a node; empty ones are none."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as archive:
+        for site, texts in files.items():
+            for file, text in texts.items():
+                if text.strip():
+                    entry = tarfile.TarInfo(f"{site}/{file}")
+                    entry.size = len(text.encode())
+                    archive.addfile(entry, io.BytesIO(text.encode()))
+    unpack = f"rm -rf {WORK} && mkdir {WORK} && tar -xf - -C {WORK}"
+    argv = ["podman", "exec", "-i", node, "sh", "-c", unpack]
+    subprocess.run(argv, input=packed.getvalue(), check=True, capture_output=True, timeout=PATIENCE_S)
+
+
+@pytest.fixture
+def machine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
+    """A machine with slurmctld of a release; of Debian 13's the one that is deployed."""
+    if request.param == "debian13":
+        yield request.getfixturevalue("deployed")
+        return
+    name = f"{PREFIX}-imports"
+    try:
+        made = fresh_cluster(name, tmp_path_factory.mktemp(name), "--compute", "1", os=request.param)
+        made.root(
+            "ctl1", "DEBIAN_FRONTEND=noninteractive apt-get install -qy slurmctld slurm-client munge >/dev/null 2>&1"
+        )
+        made.root("ctl1", "systemctl start munge")
+        yield made
+    finally:
+        lab_down(name)
+
+
+@pytest.mark.parametrize(
+    "machine",
+    ["debian13", *(pytest.param(os, marks=pytest.mark.thorough) for os in ("debian12", "sid"))],
+    indirect=True,
+)
+def test_slurmctld_starts_on_every_import(machine: LabCluster, tmp_path: Path) -> None:
+    put(f"{machine.name}-ctl1", rendered(machine.os, tmp_path))
+
+    assert machine.root("ctl1", f"{TRY}; rm -rf {WORK}") == ""
