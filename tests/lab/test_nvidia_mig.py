@@ -33,9 +33,12 @@ SLICES = ["0 1g.5gb"] * 7 + ["1 3g.20gb", "1 2g.10gb"]
 HOST_ENGINE = "[Service]\nExecStart=/usr/bin/nv-hostengine -n\n[Install]\nWantedBy=multi-user.target\n"
 # as much of it as is asked here: it listens where it is told to
 ENGINE = """#!/usr/bin/python3
-import signal, socket, sys
+import os, signal, socket, sys
+path = sys.argv[sys.argv.index("--domain-socket") + 1]
+if os.path.exists(path):
+    os.unlink(path)
 listener = socket.socket(socket.AF_UNIX)
-listener.bind(sys.argv[sys.argv.index("--domain-socket") + 1])
+listener.bind(path)
 listener.listen()
 signal.pause()
 """
@@ -211,8 +214,13 @@ def test_dcgm_comes_in_its_one_version_and_for_the_drivers_cuda(
 
 
 def test_the_host_engine_answers_root_and_no_user(cluster: LabCluster) -> None:
+    # the account that NVIDIA's package makes, for its diagnosis
+    cluster.root("gpu01", "groupadd --force nvidia-dcgm; systemctl restart nvidia-dcgm")
     wait_until("it listens", lambda: cluster.holds("gpu01", CONNECT))
+
     assert "Permission denied" in cluster.user("gpu01", CONNECT, ok=False)
+    modes = cluster.root("gpu01", "stat -c '%a %U:%G' /run/nvidia-dcgm /run/nvidia-dcgm/*")
+    assert modes.splitlines() == ["2750 root:nvidia-dcgm", "770 root:nvidia-dcgm"]
 
 
 def test_gdrcopys_library_comes_in_its_one_version_and_goes_with_the_setting(
