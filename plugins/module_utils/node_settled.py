@@ -27,8 +27,8 @@ def age(properties):
 
 
 def is_restless(properties):
-    """Whether systemd restarted a unit by itself a moment ago."""
-    return restarts(properties) > 0 and age(properties) < RECENT_S
+    """Whether systemd restarted a unit by itself more than once, and lately: one that was killed is back for good."""
+    return restarts(properties) >= RESTARTS and age(properties) < RECENT_S
 
 
 def is_blocked(properties):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -120,3 +122,40 @@ def test_a_unit_that_nobody_has_tried_to_start_is_not_one_that_its_condition_kee
     }
 
     assert node_drift.unit_differences({"a.service": True}, {"a.service": shown}, {}) == says
+
+
+@pytest.mark.parametrize(
+    ("restarts", "age_s", "says"),
+    [
+        (0, 1, []),
+        # it was killed, and is back
+        (1, 1, []),
+        (2, 1, ["a.service does not stay up: systemd restarts it"]),
+        # its server was away for a week, and is there again
+        (40_000, 120, []),
+    ],
+)
+def test_a_unit_that_systemd_starts_again_and_again_is_not_as_it_should_be(
+    restarts: int, age_s: int, says: list[str]
+) -> None:
+    shown = {
+        "ActiveState": "active",
+        "UnitFileState": "enabled",
+        "NRestarts": str(restarts),
+        "ActiveEnterTimestampMonotonic": str(int((time.monotonic() - age_s) * 1e6)),
+    }
+
+    assert node_drift.unit_differences({"a.service": True}, {"a.service": shown}, {}) == says
+
+
+def test_a_daemon_that_runs_and_does_not_listen_is_not_as_it_should_be() -> None:
+    shown = {"ActiveState": "active", "UnitFileState": "enabled"}
+    with socket.socket() as daemon:
+        daemon.bind(("127.0.0.1", 0))
+        port = daemon.getsockname()[1]
+        deaf = node_drift.unit_differences({"a.service": True}, {"a.service": shown}, {"a.service": port})
+        daemon.listen()
+        heard = node_drift.unit_differences({"a.service": True}, {"a.service": shown}, {"a.service": port})
+
+    assert deaf == [f"a.service runs but does not listen on port {port}"]
+    assert heard == []
