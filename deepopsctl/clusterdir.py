@@ -106,7 +106,8 @@ class ClusterDir:
         if not self.secrets.is_file():
             return ()
         seen = self.runs / ".secrets"
-        if seen.is_file() and seen.read_text("utf-8") == self._secrets_as_they_are():
+        as_they_are = self._secrets_as_they_are()
+        if seen.is_file() and seen.read_text("utf-8") == as_they_are:
             return ()
         from deepopsctl.secrets import add_missing
 
@@ -120,5 +121,11 @@ class ClusterDir:
         return added
 
     def _secrets_as_they_are(self) -> str:
+        try:
+            content = self.secrets.read_bytes()
+        except OSError as error:
+            where = str(self.secrets.relative_to(self.path))
+            what = f"can't be read: {error.strerror}"
+            raise InputError.single(where, what, "check the path and its permissions") from error
         # another version of deepopsctl may want more of them
-        return f"{__version__} {hashlib.sha256(self.secrets.read_bytes()).hexdigest()}\n"
+        return f"{__version__} {hashlib.sha256(content).hexdigest()}\n"

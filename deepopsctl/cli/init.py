@@ -55,7 +55,7 @@ _NODES = "NAMES[=ADDRESSES]"
 )
 @click.option(
     "--addresses",
-    type=click.Path(path_type=Path),
+    type=click.Path(path_type=Path, readable=False),
     metavar="FILE",
     help="Hosts file (or other node list) with addresses of machines that have none.",
 )

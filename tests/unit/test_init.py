@@ -365,3 +365,39 @@ def test_inventory_leaves_hosts_yml_alone_where_cluster_yml_is_at_fault() -> Non
 def test_inventory_outside_a_cluster_directory_says_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["inventory"]) == ExitCode.INVALID_INPUT
     assert "hint: give one with -C DIR or $DEEPOPSCTL_CLUSTER" in capsys.readouterr().err
+
+
+# root reads everything, unless it is without these
+_NOT_ALL = (
+    "setpriv",
+    "--bounding-set",
+    "-dac_override,-dac_read_search",
+    "--inh-caps",
+    "-dac_override,-dac_read_search",
+)
+
+
+@pytest.mark.parametrize(
+    ("file", "command", "code"),
+    [
+        ("cluster.yml", ("inventory",), ExitCode.INVALID_INPUT),
+        ("inventory/group_vars/all/settings.yml", ("inventory",), ExitCode.INVALID_INPUT),
+        ("inventory/group_vars/all/secrets.yml", ("deploy", "slurm"), ExitCode.INVALID_INPUT),
+        (".vault-password", ("deploy", "slurm"), ExitCode.CONTROL_MACHINE),
+        ("inventory/hosts.yml", ("inventory",), ExitCode.CONTROL_MACHINE),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_named_with_its_exit_code(
+    file: str, command: tuple[str, ...], code: ExitCode
+) -> None:
+    directory = init()
+    (directory.path / file).chmod(0)
+    program = [sys.executable, "-m", "deepopsctl", "-C", str(directory.path), *command]
+
+    done = subprocess.run(
+        [*(_NOT_ALL if os.geteuid() == 0 else ()), *program], capture_output=True, text=True, stdin=subprocess.DEVNULL
+    )
+
+    assert done.returncode == code, done.stderr
+    assert f"{file}: " in done.stderr
+    assert "Permission denied" in done.stderr
