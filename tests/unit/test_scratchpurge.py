@@ -703,7 +703,7 @@ def test_every_user_finds_a_list_of_what_goes(root: Path) -> None:
 
 
 @as_root
-@pytest.mark.parametrize("what", ["folder", "file", "link", "root's, but open to all"])
+@pytest.mark.parametrize("what", ["folder", "folder closed to others", "file", "link", "root's, but open to all"])
 def test_nobody_stops_the_purge_by_taking_the_place_of_the_lists(root: Path, tmp_path: Path, what: str) -> None:
     """What a user put there is moved aside, and nothing is written through it."""
     make(root / "alice/old")
@@ -715,7 +715,7 @@ def test_nobody_stops_the_purge_by_taking_the_place_of_the_lists(root: Path, tmp
         make(taken)
     else:
         make(taken / "his")
-        taken.chmod(0o777)
+        taken.chmod(0o711 if what.endswith("closed to others") else 0o777)
     if not what.startswith("root"):
         os.chown(taken, 61001, 61001, follow_symlinks=False)
     given = settings(root, mode="delete", warn=7 * DAY)
