@@ -15,7 +15,7 @@ from tests.lab.monitored import MonitoredCluster
 
 COLLECTED = "journalctl -D /var/log/journal/remote -q --no-pager -o cat"
 AT_THE_DOOR = "deepops-logs.socket deepops-logs.service"
-# says what an HTTP server answers, or with which words of TLS it was not let in; the arguments are certificate and key
+# says what an HTTP server answers, or how it was not let in, which is chance; the arguments are certificate and key
 KNOCK = """
 import socket, ssl, sys
 tls = ssl.create_default_context(cafile="/etc/deepopsctl/pki/authority.crt")
@@ -25,7 +25,7 @@ try:
     stream = tls.wrap_socket(socket.create_connection((sys.argv[1], 19532), 30), server_hostname=sys.argv[1])
     stream.sendall(b"GET / HTTP/1.1\\r\\nHost: x\\r\\nConnection: close\\r\\n\\r\\n")
     print(stream.recv(12).decode() or "closed")
-except ssl.SSLError as error:
+except (ssl.SSLError, ConnectionError) as error:
     print(error)
 """
 
