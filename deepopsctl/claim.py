@@ -13,9 +13,10 @@ import os
 import socket
 import subprocess
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from deepopsctl.clusterdir import ClusterDir
 from deepopsctl.errors import DeepOpsError
@@ -29,6 +30,14 @@ VERSIONS, GIT_S = 500, 10
 # of a cluster directory's runs/: the hash of the cluster.yml that the cluster ran when it was last seen from here
 _SEEN = "applied"
 TASK = "Claim the cluster for this run"
+
+
+class Named(Protocol):
+    """A part of cluster.yml."""
+
+    @property
+    def name(self) -> str:
+        """How messages call it."""
 
 
 class OutdatedError(DeepOpsError):
@@ -87,7 +96,7 @@ def claim(directory: ClusterDir, cluster: Cluster, command: str, options: Mappin
         "since": me.since,
         "hash": _blob(directory.spec),
         "seen": [_first_line(directory.runs / _SEEN), *_versions(directory.spec)],
-        "names": pack(_names(cluster)),
+        "parts": pack(_parts(cluster)),
         "dead": [],
         "break_lock": False,
         "replace_newer": False,
@@ -100,9 +109,9 @@ def remember(directory: ClusterDir) -> None:
     write_atomic(directory.runs / _SEEN, _blob(directory.spec) + "\n", 0o600)
 
 
-def pack(names: Iterable[str]) -> str:
-    """Names as the controller unpacks them: those of 10,000 nodes would be long."""
-    return base64.b64encode(zlib.compress(json.dumps(list(names)).encode())).decode()
+def pack(parts: Mapping[str, str]) -> str:
+    """The parts of a cluster.yml as the controller unpacks them: those of 10,000 nodes would be long."""
+    return base64.b64encode(zlib.compress(json.dumps(dict(parts)).encode())).decode()
 
 
 def died_here(holder: Mapping[str, object]) -> bool:
@@ -145,13 +154,14 @@ def _first_line(path: Path) -> str:
         return ""
 
 
-def _names(cluster: Cluster) -> Iterator[str]:
-    """What an older cluster.yml could lack."""
-    yield from (f"node {node.name}" for node in cluster.nodes)
-    yield from (f"partition {partition.name}" for partition in cluster.partitions)
-    yield from (f"storage {mount.name}" for mount in cluster.storage)
-    yield from (f"QOS {qos.name}" for qos in cluster.policy.qos)
-    yield from (f"account {account.name}" for account in cluster.policy.accounts)
+def _parts(cluster: Cluster) -> dict[str, str]:
+    """What an older cluster.yml could lack or set back, each with a short hash of its values."""
+    policy = cluster.policy
+    groups: tuple[tuple[str, tuple[Named, ...]], ...] = (
+        ("node", cluster.nodes), ("partition", cluster.partitions), ("storage", cluster.storage),
+        ("QOS", policy.qos), ("account", policy.accounts),
+    )  # fmt: skip
+    return {f"{kind} {part.name}": _hash(repr(part))[:8] for kind, parts in groups for part in parts}
 
 
 def _hash(text: str) -> str:

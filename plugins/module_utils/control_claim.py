@@ -17,8 +17,8 @@ from ansible.module_utils import node_record
 
 # a holder on another machine can't be asked: this long after its last sign of life it counts as dead
 STALE_S = 7200
-# earlier hashes, and clones of one directory, that are remembered
-LINEAGE, CLONES = 500, 100
+# earlier hashes of cluster.yml, clones of one directory, and earlier values of one part, that are remembered
+LINEAGE, CLONES, VALUES = 500, 100, 20
 SHOWN = 8
 
 
@@ -62,8 +62,8 @@ def _alone():
 
 
 def unpack(text):
-    """The names that the control machine packed: `node gpu01`, `partition gpu`."""
-    return json.loads(zlib.decompress(base64.b64decode(text))) if text else []
+    """The parts that the control machine packed, with hashes of their values: `node gpu01`, `partition gpu`."""
+    return json.loads(zlib.decompress(base64.b64decode(text))) if text else {}
 
 
 def inspect(claim, now=None):
@@ -147,22 +147,25 @@ def _overdue(claim, now):
 def _successor(claim, applied):
     """What is applied once this run has begun; raises where that would undo what another clone has applied."""
     tip, lineage = applied.get("tip") or {}, list(applied.get("lineage") or [])
-    names = sorted(set(unpack(claim["names"])))
+    parts, former = unpack(claim["parts"]), dict(applied.get("former") or {})
     clones = [claim["id"]]
     if tip.get("hash") == claim["hash"]:
         clones = [*(known for known in tip.get("clones") or [] if known != claim["id"]), claim["id"]][-CLONES:]
     elif tip and not _follows(claim, tip) and not claim["replace_newer"]:
-        _must_not_undo(tip, names, claim["hash"] in lineage)
+        _must_not_undo(tip, parts, former, claim["hash"] in lineage)
     made = {
         "hash": claim["hash"],
-        "names": names,
+        "parts": parts,
         "clones": clones,
         **{key: claim[key] for key in ("since", "user", "host", "directory", "command")},
     }
     if tip.get("hash") == claim["hash"]:
         made = dict(tip, clones=clones)
+    for name, value in (tip.get("parts") or {}).items():
+        if parts.get(name) != value:
+            former[name] = [known for known in former.get(name, []) if known != value][-VALUES:] + [value]
     lineage = [known for known in lineage if known != claim["hash"]] + [claim["hash"]]
-    return dict(applied, tip=made, lineage=lineage[-LINEAGE:])
+    return dict(applied, tip=made, former=former, lineage=lineage[-LINEAGE:])
 
 
 def _follows(claim, tip):
@@ -170,14 +173,18 @@ def _follows(claim, tip):
     return claim["id"] in (tip.get("clones") or []) or tip.get("hash") in claim["seen"]
 
 
-def _must_not_undo(tip, names, is_older):
-    lost = sorted(set(tip.get("names") or []) - set(names))
-    back = sorted(set(names) - set(tip.get("names") or [])) if is_older else []
-    if not is_older and not lost:
+def _must_not_undo(tip, parts, former, is_older):
+    there = tip.get("parts") or {}
+    lost = sorted(set(there) - set(parts))
+    # one that the cluster had, and has not any more
+    back = sorted(name for name, value in parts.items() if name not in there and value in former.get(name, []))
+    changed = sorted(name for name in set(there) & set(parts) if parts[name] != there[name])
+    reset = [name for name in changed if parts[name] in former.get(name, [])]
+    if not (is_older or lost or back or reset):
         return
-    what = ["would remove %s" % _few(lost)] if lost else []
-    what += ["would bring back %s" % _few(back)] if back else []
-    what = what or ["has the same nodes and partitions, with older values"]
+    what = ["would %s %s" % (verb, _few(names)) for verb, names in
+            (("remove", lost), ("bring back", back), ("undo changes of", reset)) if names]  # fmt: skip
+    what = what or ["has the same nodes and partitions, with older values of other keys"]
     raise RefusedError(
         "outdated",
         "cluster.yml here is %s the one that %s on %s applied from %s at %s: it %s"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -40,12 +41,14 @@ def controller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "state"
 
 
-def asked(clone: str, text: str = "old", names: list[str] | None = None, **change: Any) -> dict[str, Any]:
+def asked(
+    clone: str, text: str = "old", names: list[str] | None = None, values: Mapping[str, str] = {}, **change: Any
+) -> dict[str, Any]:
     """The claim of a clone of the cluster directory, each on a control machine of its own."""
     return {
         "id": clone, "machine": clone, "token": f"{clone}-run", "directory": "/srv/hpc", "user": "alice", "host": clone,
         "pid": 7, "command": "deepopsctl deploy", "since": "2026-11-24T08:00:00+00:00", "hash": text,
-        "names": pack(names or (NEW if text == "new" else OLD)), "dead": [],
+        "parts": pack(dict.fromkeys(names or (NEW if text == "new" else OLD), "1") | dict(values)), "dead": [],
         "break_lock": False, "replace_newer": False, "seen": [], **change,
     }  # fmt: skip
 
@@ -145,12 +148,26 @@ class TestTheAppliedClusterYml:
         run("a", "old")
         run("a", "other values", OLD)
 
-        assert "the same nodes and partitions, with older values" in str(refused("b", "old"))
+        assert "the same nodes and partitions, with older values of other keys" in str(refused("b", "old"))
 
     def test_a_clone_that_was_edited_apart_is_told_what_it_lacks(self) -> None:
         run("a", "new")
 
         assert "not a successor of the one that alice on a applied" in str(refused("b", "mine", OLD))
+
+    def test_a_clone_that_was_edited_apart_is_told_what_it_would_set_back(self) -> None:
+        run("a", "old")
+        run("a", "moved", OLD, {"node gpu01": "2", "partition gpu": "2"})
+
+        error = refused("b", "mine", [*OLD, "node gpu09"], {"partition gpu": "3"})
+
+        assert "it would undo changes of node gpu01" in str(error)
+
+    def test_a_clone_that_was_edited_apart_is_told_what_it_would_bring_back(self) -> None:
+        run("a", "new")
+        run("a", "old")
+
+        assert "it would bring back node gpu02" in str(refused("b", "mine", [*NEW, "node gpu09"]))
 
     def test_a_clone_that_has_all_of_it_and_more_goes_on(self) -> None:
         run("a", "new")
@@ -238,7 +255,7 @@ class TestTheControlMachine:
         mine = self.made(directory)
 
         assert mine.keys() == {*asked("a"), "controller"}
-        assert control.unpack(mine["names"]) == ["node ctl1", "node gpu01", "partition gpu", "QOS long"]
+        assert [*control.unpack(mine["parts"])] == ["node ctl1", "node gpu01", "partition gpu", "QOS long"]
         assert json.loads(json.dumps(mine)) == mine
 
     def test_a_directory_knows_what_it_saw_applied_and_what_its_git_history_has(self, directory: ClusterDir) -> None:
