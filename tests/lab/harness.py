@@ -143,6 +143,7 @@ class SharedCluster:
         found = fresh_cluster(self._name, self._folders.mktemp(self._name), "--compute", "2", "--gpus", "a100:2")
         # so that more can be asked for than there is, and is refused: `validate` looks at that
         edit(found.directory / "cluster.yml", "default: true", 'default: true, max_time: "02:00:00"')
+        edit(found.directory / "cluster.yml", "components: [nvidia, slurm]", "components: [slurm]")
         edit(found.directory / SETTINGS, "---\n", f"---\n{SLURM_CONFIG}\n")
         return found
 
