@@ -57,6 +57,8 @@ class Draft:
         self.carryover = Carryover()
         # set where an entry can't be read: what it would have brought is then not called missing
         self.incomplete = False
+        # groups of an inventory, with how many hosts they have, where none of them says what its hosts are for
+        self.unknown_groups: Mapping[str, int] = {}
         self._counted = 0
 
     def refuse(self, where: str, refusal: RefusedError) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO, TypeVar
@@ -43,6 +43,7 @@ class InitRequest:
     monitoring: tuple[str, ...] = ()
     nfs_server: tuple[str, ...] = ()
     gpus: tuple[str, ...] = ()
+    group: tuple[str, ...] = ()
     source: Path | None = None
     addresses: Path | None = None
     stdin: BinaryIO | None = None
@@ -72,7 +73,11 @@ class InitResult:
 def read_request(request: InitRequest) -> InitResult:
     """The cluster that a request describes; an InputError tells everything wrong with it."""
     problems = Problems()
-    draft = read_nodes(request.source, request.stdin, problems)
+    groups = _chosen_groups(request.group, problems)
+    draft = read_nodes(request.source, request.stdin, problems, groups)
+    draft.incomplete = draft.incomplete or len(groups) < len(request.group)
+    if draft.unknown_groups and not any(request.expressions):
+        _refuse_groups(draft)
     for role, expression in request.expressions:
         _add_expression(draft, role, expression)
     left_out = _give_roles(draft, compute_is_named=bool(request.compute))
@@ -95,6 +100,35 @@ def default_components(cluster: Cluster, carryover: Carryover) -> tuple[str, ...
         "monitoring": settings.get("monitoring_enabled", True) is not False,
     }
     return tuple(name for name in components() if wanted.get(name))
+
+
+def unknown_groups(source: Path) -> Mapping[str, int]:
+    """Groups of an inventory of which none says what its hosts are for, with how many hosts they have."""
+    return read_nodes(source, None, Problems()).unknown_groups
+
+
+def _chosen_groups(texts: tuple[str, ...], problems: Problems) -> dict[str, Role]:
+    """ROLE=GROUP of the options, as group -> role."""
+    found: dict[str, Role] = {}
+    for text in texts:
+        role, _, group = text.partition("=")
+        if not group:
+            problems.add("--group", f"{shorten(text)!r} is no ROLE=GROUP", "write --group compute=workers")
+            continue
+        try:
+            found[group] = values.parse_role(role)
+        except RefusedError as refusal:
+            problems.refuse("--group", "", refusal)
+    return found
+
+
+def _refuse_groups(draft: Draft) -> None:
+    listed = ", ".join(f"{name} ({count})" for name, count in draft.unknown_groups.items())
+    draft.problems.add(
+        draft.source, f"no group says which hosts are Slurm's controllers or compute nodes; there are: {listed}",
+        "say which is what: --group controller=GROUP --group compute=GROUP (also login, dbd, monitoring, nfs_server)",
+    )  # fmt: skip
+    draft.incomplete = True
 
 
 def _add_expression(draft: Draft, role: Role, text: str) -> None:

@@ -191,7 +191,7 @@ _PARTITION_KEYS = """
 allocnodes allowaccounts allowgroups allowqos alternate cpubind default defaulttime defcpupergpu defmempercpu
 defmempergpu defmempernode denyaccounts denyqos disablerootjobs exclusiveuser gracetime hidden lln maxcpuspernode
 maxmempercpu maxmempernode maxnodes maxtime minnodes nodes oversubscribe overtimelimit partitionname
-powerdownonidle preemptmode priorityjobfactor prioritytier qos reqresv resumetimeout rootonly selecttypeparameters
+preemptmode priorityjobfactor prioritytier qos reqresv resumetimeout rootonly selecttypeparameters
 state suspendtime suspendtimeout tresbillingweights
 """
 PARTITION_KEYS = frozenset(_PARTITION_KEYS.split())

@@ -50,8 +50,14 @@ _NODES = "NAMES[=ADDRESSES]"
     "--from",
     "source",
     metavar="FILE",
-    help="Node list: hostlist, hosts file, CSV, TSV, cluster.yml, DeepOps inventory or slurm.conf (or the folder of "
+    help="Node list: hostlist, hosts file, CSV, TSV, cluster.yml, Ansible inventory or slurm.conf (or the folder of "
     "one); - for stdin.",
+)
+@click.option(
+    "--group",
+    multiple=True,
+    metavar="ROLE=GROUP",
+    help="What a group of an inventory is, where its name does not say it: compute=workers.",
 )
 @click.option(
     "--addresses",
@@ -94,12 +100,27 @@ def init(target: Path, source: str | None, *, force: bool, as_json: bool, **give
         check_target(target)
     stdin = sys.stdin.buffer if source == "-" else None
     path = Path(source) if source and source != "-" else None
+    if path and not any(given[name] for name in ("group", "controller", "compute")) and sys.stdin.isatty():
+        given["group"] = _ask_for_groups(path)
     result = read_request(InitRequest(target, source=path, stdin=stdin, **given))
     arguments = (target, result.cluster, result.carryover, source or "")
     made, copies = replace_cluster(*arguments) if force else (create_cluster(*arguments), [])
     for copy in copies:
         say(f"what was there before is in {copy}")
     _report(made, result, as_json=as_json)
+
+
+def _ask_for_groups(source: Path) -> tuple[str, ...]:
+    """ROLE=GROUP for the groups of an inventory whose names say nothing, by asking; () where there are none."""
+    from deepopsctl.init import unknown_groups
+    from deepopsctl.model import Role
+
+    found = []
+    for name, count in unknown_groups(source).items():
+        question = f"What are the {count} hosts of the group {name}?"
+        role = click.prompt(question, type=click.Choice([*Role, "none"]), default="none", err=True)
+        found += [f"{role}={name}"] if role != "none" else []
+    return tuple(found)
 
 
 def _report(made: ClusterDir, result: InitResult, *, as_json: bool) -> None:

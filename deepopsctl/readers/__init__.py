@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import BinaryIO
 
 from deepopsctl.draft import Draft
+from deepopsctl.model import Role
 from deepopsctl.problems import Problems
-from deepopsctl.readers.deepops import draft_deepops
+from deepopsctl.readers.deepops import draft_deepops, draft_yaml_inventory
 from deepopsctl.readers.detect import Form, detect
 from deepopsctl.readers.hostlist import draft_hostlist
 from deepopsctl.readers.hostsfile import draft_hosts_file
@@ -32,15 +34,23 @@ READERS: dict[Form, Reader] = {
 # These name further files: they have to know where they lie.
 SITE_READERS: dict[Form, SiteReader] = {
     Form.SLURM_CONF: draft_slurm_conf,
-    Form.DEEPOPS_INI: draft_deepops,
 }
 
+# These may have groups of names that only the site knows.
+INVENTORY_READERS = {Form.DEEPOPS_INI: draft_deepops, Form.ANSIBLE_YAML: draft_yaml_inventory}
+
 # What a folder is read by: DeepOps's `config`, a clone of it, /etc/slurm.
-_IN_FOLDER = ("inventory", "config/inventory", "slurm.conf", "hosts")
+_IN_FOLDER = (
+    "inventory", "config/inventory", "slurm.conf", "hosts",
+    "inventory.yml", "inventory.yaml", "hosts.yml", "hosts.yaml",
+)  # fmt: skip
+_NO_GROUPS: Mapping[str, Role] = MappingProxyType({})
 
 
-def read_nodes(path: Path | None, stdin: BinaryIO | None, problems: Problems) -> Draft:
-    """The machines of a node list file, of standard input, or none."""
+def read_nodes(
+    path: Path | None, stdin: BinaryIO | None, problems: Problems, groups: Mapping[str, Role] = _NO_GROUPS
+) -> Draft:
+    """The machines of a node list file, of standard input, or none; `groups` says what those of an inventory are."""
     if stdin:
         name, text = "stdin", decode(stdin.read(MAX_BYTES + 1), "stdin", problems)
     elif path:
@@ -49,18 +59,24 @@ def read_nodes(path: Path | None, stdin: BinaryIO | None, problems: Problems) ->
     else:
         return Draft("init", problems)
     if text is not None:
-        return draft_text(text, name, problems, path.parent if path else None)
+        return draft_text(text, name, problems, path.parent if path else None, groups)
     draft = Draft(name, problems)
     draft.incomplete = True
     return draft
 
 
-def draft_text(text: str, name: str, problems: Problems, folder: Path | None = None) -> Draft:
+def draft_text(
+    text: str, name: str, problems: Problems, folder: Path | None = None, groups: Mapping[str, Role] = _NO_GROUPS
+) -> Draft:
     """The machines of a node list in any form; `name` stands for it in messages, further files lie in `folder`."""
     if _EXCEL.match(text):
         # Excel's first line says what separates cells, and is no line of the table; line numbers stay
         text = f"#{text}"
     form = detect(text)
+    if form in INVENTORY_READERS:
+        return INVENTORY_READERS[form](text, name, folder, problems, groups)
+    if groups:
+        problems.add("--group", f"{name} is no inventory: it has no groups", "leave --group out")
     if form in SITE_READERS:
         return SITE_READERS[form](text, name, folder, problems)
     return READERS[form](text, name, problems)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import TypeVar
 
 from deepopsctl import values
@@ -24,14 +25,18 @@ from deepopsctl.readers.groupvars import Opaque, read_variables
 from deepopsctl.readers.ini import Inventory, Setting, as_text, layered, parse_ini
 from deepopsctl.readers.patterns import match_hosts
 from deepopsctl.readers.slurmnodes import short_name
+from deepopsctl.readers.yamlinventory import parse_yaml_inventory
 
 T = TypeVar("T")
 
 # DeepOps's groups, and the roles that their machines get.
 _ROLES: Mapping[str, Role] = {
     "slurm-master": Role.CONTROLLER, "slurm-node": Role.COMPUTE, "slurm-login": Role.LOGIN,
-    "slurm-metric": Role.MONITORING, "slurm-nfs": Role.NFS_SERVER, "nfs-server": Role.NFS_SERVER,
+    "slurm-metric": Role.MONITORING, "slurm-nfs": Role.NFS_SERVER, "nfs-server": Role.NFS_SERVER, "slurm-dbd": Role.DBD,
 }  # fmt: skip
+# What DeepOps calls a group with a role, and what deepopsctl's own inventory does.
+_NAMES = MappingProxyType({role: name for name, role in reversed(list(_ROLES.items()))})
+_OURS = MappingProxyType({"slurm_controller": _NAMES[Role.CONTROLLER], "slurm_compute": _NAMES[Role.COMPUTE]})
 _UNION = "slurm-cluster"
 _CLIENTS = ("slurm-nfs-client", "nfs-clients")
 _TOP = frozenset({"all", "ungrouped"})
@@ -40,18 +45,39 @@ _PROXY = re.compile(
 )
 
 
-def draft_deepops(text: str, source: str, folder: Path | None, problems: Problems) -> Draft:
-    """The cluster of a DeepOps inventory; `folder` is where it lies, None for standard input."""
+def draft_deepops(text: str, source: str, folder: Path | None, problems: Problems, chosen: Mapping[str, Role]) -> Draft:
+    """The cluster of an inventory in INI form; `folder` is where it lies, None for standard input.
+
+    `chosen` has the roles of groups that are not called as DeepOps's or ours.
+    """
+    return _draft(parse_ini, text, source, folder, problems, chosen)
+
+
+def draft_yaml_inventory(
+    text: str, source: str, folder: Path | None, problems: Problems, chosen: Mapping[str, Role]
+) -> Draft:
+    """The same of one in YAML form."""
+    return _draft(parse_yaml_inventory, text, source, folder, problems, chosen)
+
+
+def _draft(
+    parse: Callable[[str, str, Problems], Inventory],
+    text: str,
+    source: str,
+    folder: Path | None,
+    problems: Problems,
+    chosen: Mapping[str, Role],
+) -> Draft:
     before = len(problems)
     draft = Draft(source, problems)
-    reader = _Reader(parse_ini(text, source, problems), draft, folder)
+    reader = _Reader(parse(text, source, problems), draft, folder, chosen)
     draft.incomplete = len(problems) > before
     reader.read()
     return draft
 
 
 class _Reader:
-    def __init__(self, inventory: Inventory, draft: Draft, folder: Path | None) -> None:
+    def __init__(self, inventory: Inventory, draft: Draft, folder: Path | None, chosen: Mapping[str, Role]) -> None:
         self.inventory = inventory
         self.draft = draft
         self.carryover = draft.carryover
@@ -60,6 +86,8 @@ class _Reader:
         # Ansible takes both spellings, and sites mix them
         self.groups = {name.lower().replace("_", "-"): hosts for name, hosts in groups.items()}
         self.named = groups
+        self.chosen = chosen
+        self._call_groups_as_deepops_does(groups)
         self.groups_of: dict[str, list[str]] = {}
         for name, members in groups.items():
             for host in members if name not in _TOP else ():
@@ -71,6 +99,25 @@ class _Reader:
         self.host_vars = {
             host: layered(inventory.host_vars.get(host, {}), self._variables("host_vars", host)) for host in self.hosts
         }
+
+    def _call_groups_as_deepops_does(self, groups: Mapping[str, tuple[str, ...]]) -> None:
+        unknown = [name for name in self.chosen if name not in groups]
+        if unknown:
+            known = ", ".join(name for name in groups if name not in _TOP)
+            self.draft.problems.add("--group", f"there is no group {unknown[0]}", f"there are: {known}")
+            self.draft.incomplete = True
+        given = {name: _NAMES[role] for name, role in self.chosen.items()}
+        for name, hosts in groups.items():
+            ours = given.get(name) or _OURS.get(name.lower().replace("-", "_"))
+            if ours:
+                self.groups[ours] = tuple(dict.fromkeys([*self.groups.get(ours, ()), *hosts]))
+        if not any(self.groups.get(name) for name in (*_ROLES, _UNION)):
+            self.draft.unknown_groups = {
+                name: len(hosts) for name, hosts in groups.items() if name not in _TOP and hosts
+            }
+
+    def _is_slurms(self, group: str) -> bool:
+        return group in _TOP or group in self.chosen or "slurm" in group or "nfs" in group
 
     def _variables(self, kind: str, name: str) -> dict[str, Setting]:
         if self.folder is None or not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", name):
@@ -100,7 +147,7 @@ class _Reader:
     def _cluster_settings(self) -> dict[str, Setting]:
         """Variables of all groups together, the narrower group's over the wider one's."""
         order = sorted(self.group_vars, key=lambda name: (name != "all", name.replace("_", "-") != _UNION))
-        wanted = [name for name in order if name in _TOP or "slurm" in name or "nfs" in name]
+        wanted = [name for name in order if self._is_slurms(name)]
         found: dict[str, Setting] = {}
         for group in wanted:
             for name, setting in self.group_vars[group].items():
@@ -113,7 +160,7 @@ class _Reader:
         """Groups and variables that nothing else speaks of."""
         for group in self.group_vars:
             known = group.replace("_", "-")
-            if group in _TOP or "slurm" in group or "nfs" in group:
+            if self._is_slurms(group):
                 continue
             where = self.inventory.where.get(group, self.draft.source)
             count = len(self.groups.get(known, ()))
@@ -154,7 +201,7 @@ class _Reader:
         masters = self.groups.get("slurm-master", ())
         if host in masters:
             roles = roles - {Role.LOGIN}
-        return roles - {Role.MONITORING, Role.NFS_SERVER} if masters[:1] == (host,) else roles
+        return roles - {Role.DBD, Role.MONITORING, Role.NFS_SERVER} if masters[:1] == (host,) else roles
 
     def _matching(self, name: str, setting: Setting) -> list[str]:
         text = as_text(setting.value)

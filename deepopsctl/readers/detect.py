@@ -25,6 +25,11 @@ _INI_SECTION = re.compile(r"\[[A-Za-z][A-Za-z0-9_.:-]*\]\s*")
 _YAML_START = re.compile(r"---|%YAML|\{|- |[\"']?[A-Za-z_][A-Za-z0-9_ -]*[\"']?\s*:(\s|$)")
 
 
+_IN_GROUP = re.compile(r"\s+(hosts|children)\s*:")
+# what a cluster.yml or a list of nodes has at the left
+_SPEC = re.compile(r"(schema|nodes|cluster)\s*:|- ")
+
+
 class Form(Enum):
     """The forms a node list may have."""
 
@@ -33,6 +38,7 @@ class Form(Enum):
     HOSTS_FILE = auto()
     HOSTLIST = auto()
     DEEPOPS_INI = auto()
+    ANSIBLE_YAML = auto()
     SLURM_CONF = auto()
 
 
@@ -45,11 +51,16 @@ def detect(text: str) -> Form:
     if any(_INI_SECTION.fullmatch(line) for line in lines):
         return Form.DEEPOPS_INI
     if _YAML_START.match(first):
-        return Form.YAML
+        return Form.ANSIBLE_YAML if _is_inventory(lines) else Form.YAML
     if is_header(first):
         return Form.TABLE
     words = first.split()
     return Form.HOSTS_FILE if len(words) > 1 and is_ip_address(words[0].partition("/")[0]) else Form.HOSTLIST
+
+
+def _is_inventory(lines: list[str]) -> bool:
+    """Whether YAML is an Ansible inventory: groups at the left, hosts or children in one of them."""
+    return any(_IN_GROUP.match(line) for line in lines) and not any(_SPEC.match(line) for line in lines)
 
 
 def is_header(line: str) -> bool:

@@ -49,11 +49,7 @@ def _variables(text: str, source: str, problems: Problems) -> dict[str, Setting]
         if document is None or (isinstance(document, yaml.ScalarNode) and not document.value):
             return {}
         if isinstance(document, yaml.MappingNode):
-            return {
-                str(key.value): Setting(_plain(value, 0), f"{source}:{key.start_mark.line + 1}")
-                for key, value in document.value
-                if isinstance(key, yaml.ScalarNode)
-            }
+            return variables_of(document, source)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         line = mark.line + 1 if mark else 0
@@ -65,6 +61,17 @@ def _variables(text: str, source: str, problems: Problems) -> dict[str, Setting]
         return {}
     problems.add(source, "no variables: KEY: VALUE is expected", hint)
     return {}
+
+
+def variables_of(node: yaml.Node, source: str) -> dict[str, Setting]:
+    """The variables of a mapping, with their lines; what is no mapping has none."""
+    if not isinstance(node, yaml.MappingNode):
+        return {}
+    return {
+        str(key.value): Setting(_plain(value, 0), f"{source}:{key.start_mark.line + 1}")
+        for key, value in node.value
+        if isinstance(key, yaml.ScalarNode)
+    }
 
 
 def _plain(node: yaml.Node, depth: int) -> object:

@@ -13,6 +13,7 @@ from deepopsctl.clusterdir import ClusterDir
 from deepopsctl.draft import Draft
 from deepopsctl.errors import InputError
 from deepopsctl.init import InitRequest, read_request
+from deepopsctl.inventory import render_inventory
 from deepopsctl.model import Access, Gpus, Role
 from deepopsctl.problems import Problems
 from deepopsctl.readers import draft_text
@@ -268,3 +269,87 @@ def test_what_deepopsctl_has_is_not_called_missing(tmp_path: Path, name: str) ->
     (note,) = result.carryover.not_carried
     assert "yet" not in note.reason
     assert note.hint
+
+
+YAML = """
+all:
+  vars: {ansible_user: ubuntu}
+  children:
+    head:
+      hosts:
+        m1: {ansible_host: 192.0.2.1}
+    workers:
+      children:
+        fast: {hosts: {"gpu[01:02]": null}}
+      vars:
+        slurm_cluster_name: other
+"""
+GROUPS = {"head": Role.CONTROLLER, "workers": Role.COMPUTE}
+
+
+def test_an_inventory_in_yaml_is_one_in_ini() -> None:
+    problems = Problems()
+    draft = draft_text(YAML.replace("head", "slurm-master").replace("workers", "slurm_node"), "hosts.yml", problems)
+    problems.raise_if_any()
+
+    cluster = draft.finish()
+    assert (cluster.name, cluster.access.user) == ("other", "ubuntu")
+    assert [(node.name, node.address) for node in cluster.nodes] == [("m1", "192.0.2.1"), ("gpu01", ""), ("gpu02", "")]
+    assert [node.name for node in cluster.compute] == ["gpu01", "gpu02"]
+
+
+def test_our_own_inventory_is_read_back() -> None:
+    made = read(MINIMAL).finish()
+    problems = Problems()
+    again = draft_text(render_inventory(made), "hosts.yml", problems).finish()
+
+    assert [(node.name, node.roles) for node in again.nodes] == [(node.name, node.roles) for node in made.nodes]
+
+
+@pytest.mark.parametrize("text", [YAML, "[head]\nm1 ansible_host=192.0.2.1\n[workers]\ngpu[01:02]\n"])
+def test_groups_of_any_name_are_told_by_an_option(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "inventory"
+    path.write_text(text)
+    request = InitRequest(tmp_path / "new", source=path, group=("controller=head", "compute=workers"))
+
+    cluster = read_request(request).cluster
+    assert [node.name for node in cluster.controllers] == ["m1"]
+    assert [node.name for node in cluster.compute] == ["gpu01", "gpu02"]
+
+
+def test_without_the_option_the_groups_are_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "hosts.yml").write_text(YAML)
+
+    assert run(["init", str(tmp_path / "new"), "--from", str(tmp_path)]) == 3
+    said = capsys.readouterr().err
+    assert "head (1), workers (2), fast (2)" in said
+    assert "--group controller=GROUP" in said
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("option", ["workers", "boss=head", "compute=nowhere", "compute="])
+def test_a_wrong_group_is_refused(tmp_path: Path, option: str) -> None:
+    (tmp_path / "hosts.yml").write_text(YAML)
+
+    with pytest.raises(InputError) as caught:
+        read_request(InitRequest(tmp_path / "new", source=tmp_path, group=("controller=head", option)))
+
+    assert [(problem.where, bool(problem.hint)) for problem in caught.value.problems] == [("--group", True)]
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("all:\n  hosts: [a, b]\n", "hosts.yml:2: is no mapping"),
+        ("all:\n  hosts: {'n[5:1]': }\n", "hosts.yml:2: n[5:1]: [5:1] is no range"),
+        ("all:\n  hosts:\n   a: {\n", "hosts.yml:4: no valid YAML: did not find expected node content"),
+        ("all:\n  hosts: {a: }\n  roles: x\n", "hosts.yml:3: roles is no part of a group"),
+    ],
+)
+def test_faults_of_an_inventory_in_yaml_have_their_lines(text: str, fault: str) -> None:
+    problems = Problems()
+    draft_text(text, "hosts.yml", problems, None, GROUPS)
+
+    with pytest.raises(InputError) as caught:
+        problems.raise_if_any()
+    assert fault in [f"{problem.where}: {problem.message}" for problem in caught.value.problems]
