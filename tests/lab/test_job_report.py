@@ -24,6 +24,14 @@ IDLE = """#!/bin/sh
 #SBATCH --job-name=idle --mem=300M --gpus=1 --time=30 --nodelist=gpu01 --output=idle.out
 while [ ! -e stop ]; do sleep 1; done
 """
+# what root is to write to at its end is something else by then: a link to a file of root's, a pipe that nobody reads
+HOSTILE = """#!/bin/sh
+#SBATCH --mem=50M --time=30 --nodelist=gpu01 --array=0-1 --output=hostile-%a.out
+while [ ! -e stop-hostile ]; do sleep 1; done
+cd; own=hostile-$SLURM_ARRAY_TASK_ID.out; rm $own
+[ $SLURM_ARRAY_TASK_ID = 1 ] && mkfifo $own || ln /srv/of-root $own || ln -s /srv/of-root $own
+"""
+METRICS = "/var/lib/prometheus/node-exporter/nodemetrics-jobs.prom"
 
 
 @dataclass(frozen=True)
@@ -137,6 +145,23 @@ class TestAfterTheEnd:
         left = jobs.cluster.root("gpu01", "ls -A /run/deepops/jobs; cat /run/deepops/gpus/* 2>/dev/null; true").split()
 
         assert not {jobs.busy, jobs.idle} & set(left)
+
+    def test_a_job_has_root_write_to_no_file_but_its_own(self, jobs: Jobs) -> None:
+        cluster = jobs.cluster
+        cluster.root("gpu01", "echo precious >/srv/of-root; rm -f ~ubuntu/stop-hostile ~ubuntu/hostile-*")
+        cluster.user("gpu01", f"cat > hostile.sh <<'END'\n{HOSTILE}END\nsbatch hostile.sh")
+        seen = f"grep -c '^deepops_job_memory_peak_bytes' {METRICS}"
+        wait_until("there is something to write", lambda: cluster.root("gpu01", seen, ok=False) == "2")
+        cluster.user("gpu01", "touch stop-hostile")
+        wait_until("both have ended", lambda: cluster.root("ctl1", "squeue -h") == "")
+
+        assert cluster.root("gpu01", "cat /srv/of-root; stat -c '%U %a' /srv/of-root").split() == [
+            "precious",
+            "root",
+            "644",
+        ]
+        assert "longer than" not in cluster.root("gpu01", "journalctl -b -t deepopsctl-epilog --no-pager")
+        cluster.root("gpu01", "rm -f /srv/of-root ~ubuntu/hostile-* ~ubuntu/stop-hostile")
 
     def test_the_report_says_what_they_used(self, jobs: Jobs) -> None:
         busy, idle = jobs.report(jobs.busy), jobs.report(jobs.idle)
