@@ -154,7 +154,8 @@ def folders(token: str, other: str, base: str, *private: str) -> None:
         return
     for place in places:
         try:
-            with open(marks[place], "w"):
+            # not through what somebody else may have put there: some of them are everybody's
+            with open(marks[place], "x"):
                 pass
         except OSError as error:
             looked["error"] = "{}: {}".format(place, error.strerror)
