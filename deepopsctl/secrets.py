@@ -92,7 +92,7 @@ def is_encrypted(path: Path) -> bool:
         return stream.read(14) == b"$ANSIBLE_VAULT"
 
 
-def why_closed(path: Path, password_file: Path) -> str:
+def why_not_opened(path: Path, password_file: Path) -> str:
     """Why the password in a file does not open a vault file; '' where it does. Quicker than Ansible's own answer."""
     password = password_file.read_bytes().strip()
     if not password:

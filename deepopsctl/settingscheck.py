@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
@@ -14,7 +15,7 @@ from deepopsctl.clusterdir import ClusterDir
 from deepopsctl.errors import ControlMachineError, InputError, Problem
 from deepopsctl.hardware import load_hardware
 from deepopsctl.nodelist import shorten
-from deepopsctl.secrets import is_encrypted, why_closed
+from deepopsctl.secrets import is_encrypted, why_not_opened
 from deepopsctl.settingtypes import SettingType
 from deepopsctl.yamltext import given_twice, is_endless, why_broken
 
@@ -75,17 +76,25 @@ def _shown(value: yaml.Node) -> str:
 
 
 def require_vault_password(directory: ClusterDir, environment: Mapping[str, str]) -> None:
-    """Raise where no password, or a wrong one, is there for the secrets; of one named elsewhere Ansible will say."""
-    named_elsewhere = any(name.startswith("ANSIBLE_VAULT_") for name in environment)
-    if named_elsewhere or (directory.path / "ansible.cfg").is_file():
+    """Raise where no password, or a wrong one, is there for the secrets; of other ways to give one Ansible says."""
+    others = {name for name in environment if name.startswith("ANSIBLE_VAULT_")} - {"ANSIBLE_VAULT_PASSWORD_FILE"}
+    if others or (directory.path / "ansible.cfg").is_file() or not directory.secrets.is_file():
         return
-    if not directory.secrets.is_file() or not is_encrypted(directory.secrets):
-        return
-    hint = "bring back the one that belongs to this cluster, or name it in $ANSIBLE_VAULT_PASSWORD_FILE"
-    if not directory.vault_password.is_file():
-        raise ControlMachineError(f"{directory.vault_password} is missing, so the secrets can't be opened", hint)
-    if problem := why_closed(directory.secrets, directory.vault_password):
+    if problem := why_closed(directory, environment):
+        hint = "bring back the one that belongs to this cluster, or name it in $ANSIBLE_VAULT_PASSWORD_FILE"
         raise ControlMachineError(f"{directory.path}: {problem}", hint)
+
+
+def why_closed(directory: ClusterDir, environment: Mapping[str, str]) -> str:
+    """Why the secrets stay closed; '' where the password opens them, or a program is asked for it."""
+    if not is_encrypted(directory.secrets):
+        return ""
+    given = environment.get("ANSIBLE_VAULT_PASSWORD_FILE", "")
+    path = Path(given).expanduser() if given else directory.vault_password
+    if not path.is_file():
+        return f"{given or path.name} is missing, so the secrets can't be opened"
+    # a program that asks a key store: Ansible runs it, and says what is wrong
+    return "" if os.access(path, os.X_OK) else why_not_opened(directory.secrets, path)
 
 
 def misspelt_settings(directory: ClusterDir, content: Path, given: Iterable[str] = ()) -> tuple[Problem, ...]:

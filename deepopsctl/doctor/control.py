@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import re
 import shutil
 import subprocess
 from collections.abc import Mapping
 from importlib import metadata
-from pathlib import Path
 
 from deepopsctl.clusterdir import ClusterDir
 from deepopsctl.doctor.facts import ControlFacts, Requirement
-from deepopsctl.secrets import is_encrypted, why_closed
+from deepopsctl.secrets import is_encrypted
+from deepopsctl.settingscheck import why_closed
 
 PACKAGES = ("ansible-core", "ansible-runner")
 US = "deepopsctl"
@@ -79,13 +78,4 @@ def vault(directory: ClusterDir, environment: Mapping[str, str]) -> str:
     """Why the secrets stay closed; '' where the password opens them."""
     if not directory.secrets.is_file():
         return f"{directory.secrets.relative_to(directory.path)} is missing"
-    if not is_encrypted(directory.secrets):
-        return ""
-    given = environment.get("ANSIBLE_VAULT_PASSWORD_FILE", "")
-    path = Path(given).expanduser() if given else directory.vault_password
-    if not path.is_file():
-        return f"{given or path.name} is missing, so the secrets can't be opened"
-    if os.access(path, os.X_OK):
-        # a program that asks a key store: Ansible runs it, and says what is wrong
-        return ""
-    return why_closed(directory.secrets, path)
+    return why_closed(directory, environment)

@@ -243,6 +243,21 @@ class TestVault:
         with pytest.raises(ControlMachineError, match=why):
             require_vault_password(directory, {})
 
+    def test_one_that_is_named_in_the_environment_is_tried_unless_it_is_a_program(
+        self, directory: ClusterDir, tmp_path: Path
+    ) -> None:
+        other = tmp_path / "other"
+        other.write_text("wrong\n")
+        environment = {"ANSIBLE_VAULT_PASSWORD_FILE": str(other)}
+
+        with pytest.raises(ControlMachineError, match="the password in other does not open"):
+            require_vault_password(directory, environment)
+        other.chmod(0o700)
+        require_vault_password(directory, environment)
+        other.write_bytes(directory.vault_password.read_bytes())
+        other.chmod(0o600)
+        require_vault_password(directory, environment)
+
     def test_one_that_is_named_elsewhere_is_ansibles_to_find(self, directory: ClusterDir) -> None:
         directory.vault_password.unlink()
 
