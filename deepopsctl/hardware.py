@@ -104,8 +104,9 @@ def load_hardware(path: Path) -> dict[str, NodeHardware]:
     where = path.name
     try:
         text = path.read_text(encoding="utf-8")
-        twice = next(given_twice(yaml.compose(text, Loader=yaml.CSafeLoader)), None)
+        # first, for its error has the right line: the quick parser says the last one
         document = yaml.safe_load(text) or {}
+        twice = next(given_twice(yaml.compose(text, Loader=yaml.CSafeLoader)), None)
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         mark = getattr(error, "problem_mark", None)
         line = f":{mark.line + 1}" if mark is not None else ""
