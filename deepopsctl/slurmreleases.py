@@ -174,7 +174,7 @@ DebugFlags: accrue agent backfill backfillmap burstbuffer cgroup cpu_bind data d
   federation gang gres hetjob interconnect jobaccountgather jobcontainer license mpi network networkraw
   no_conf_hash nodefeatures power powersave priority profile protocol reservation route script selecttype steps
   switch task tracejobs triggers workqueue
-ReconfigFlags: keeppartinfo keeppartstate keeppowersavesettings
+ReconfigFlags: keeppartinfo keeppartstate
 """)
 LEVEL_KEYS = frozenset({"SlurmctldDebug", "SlurmdDebug", "SlurmctldSyslogDebug", "SlurmdSyslogDebug"})
 _LEVELS = "quiet fatal error info verbose debug debug2 debug3 debug4 debug5"

@@ -221,6 +221,9 @@ class _Reader:
                     text, reason = ",".join(words), f"{', '.join(lost)}: {NO_TRES}" if lost else ""
                 elif key.lower() == "preemptmode" and not preempts and value.lower() != "off":
                     text, reason = "", "without PreemptType there is no preemption"
+                elif key.lower() == "defaulttime" and value.upper() == "NONE":
+                    # what `scontrol show partition` prints for none
+                    text = ""
                 elif key.lower() == "alternate" and value not in names:
                     text, reason = "", f"there is no partition {shorten(value)}"
                 if reason:

@@ -221,6 +221,7 @@ def settle_keys(carryover: Carryover, given: Mapping[str, str], gres: Collection
     _Settling(carryover, given, gres).settle()
 
 
+_CORES = ("cr_core", "cr_core_memory")
 # Always there, whatever a cluster has.
 BASIC_TRES = frozenset({"cpu", "mem", "energy", "node", "billing", "fs/disk", "vmem", "pages"})
 
@@ -234,7 +235,18 @@ class _Settling:
     def settle(self) -> None:
         self._select()
         self._preempt()
+        self._measured()
         self._prolog_flags()
+        if self.carryover.slurm("MinJobAge") in ("0", "1"):
+            self._drop("MinJobAge", "slurmctld takes 2 seconds at least", "MinJobAge: 2")
+        if self.carryover.slurm("TreeWidth") == "0":
+            self._drop("TreeWidth", "slurmctld needs 1 at least", "TreeWidth: 16 is Slurm's own")
+        if self.carryover.slurm("PriorityDecayHalfLife") == "0" and not self.carryover.slurm(
+            "PriorityUsageResetPeriod"
+        ):
+            self._drop(
+                "PriorityDecayHalfLife", "0 needs PriorityUsageResetPeriod, and slurmctld does not start without"
+            )
         if (self.carryover.slurm("MCSPlugin") or "").startswith("mcs/group") and not self.carryover.slurm(
             "MCSParameters"
         ):
@@ -248,15 +260,37 @@ class _Settling:
 
     def _select(self) -> None:
         """select/linear gives whole nodes, and ends slurmctld where deepopsctl's CR_Core_Memory stays in force."""
-        if self.carryover.slurm("SelectType") != "select/linear":
-            return
         words = (self.carryover.slurm("SelectTypeParameters") or "").lower()
+        if self.carryover.slurm("SelectType") != "select/linear":
+            self._consumed(words.split(",") if words else [])
+            return
         kept = "CR_Memory" if "memory" in words else None
         if words and words != "cr_memory":
             self.carryover.check("SelectTypeParameters", self.given.get("selecttypeparameters", ""),
                                  f"with select/linear Slurm takes {kept or 'none'}")  # fmt: skip
         self.carryover.set_slurm("SelectTypeParameters", kept)
         self._drop("MaxNodeCount", "it needs select/cons_tres")
+
+    def _consumed(self, words: Sequence[str]) -> None:
+        """select/cons_tres has to be told whether it gives out sockets, cores or CPUs."""
+        if words and not any(word.startswith(("cr_cpu", "cr_socket")) or word in _CORES for word in words):
+            further = ",".join(["CR_Core_Memory", *(word.upper() for word in words if word != "cr_memory")])
+            self.carryover.set_slurm("SelectTypeParameters", further)
+            reason = f"select/cons_tres gives out cores or CPUs, which has to be said: {further}"
+            self.carryover.check("SelectTypeParameters", self.given.get("selecttypeparameters", ""), reason)
+
+    def _measured(self) -> None:
+        """Memory is limited by control groups alone, and counted by them unless jobacct_gather/linux does."""
+        value = self.carryover.slurm("JobAcctGatherParams")
+        if value is None:
+            return
+        linux = self.carryover.slurm("JobAcctGatherType") == "jobacct_gather/linux"
+        lost = {"overmemorykill", "noovermemorykill", *(() if linux else ("usepss", "noshared"))}
+        words = [word for word in value.split(",") if word.lower() not in lost]
+        if len(words) < len(value.split(",")):
+            reason = "control groups count and limit memory: slurmctld does not start with a second way"
+            self.carryover.leave("JobAcctGatherParams", self.given.get("jobacctgatherparams", ""), reason)
+        self._put("JobAcctGatherParams", words)
 
     def _preempt(self) -> None:
         mode = (self.carryover.slurm("PreemptMode") or "").lower().split(",")

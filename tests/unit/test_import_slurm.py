@@ -269,6 +269,13 @@ def test_what_comes_along_is_known_to_every_slurm(site: Path) -> None:
         ("SlurmctldDebug=chatty", None),
         ("DebugFlags=Backfill,TimeCray", {"DebugFlags": "Backfill"}),
         ("MCSPlugin=mcs/group", None),
+        ("SelectTypeParameters=CR_Memory,CR_LLN", {"SelectTypeParameters": "CR_Core_Memory,CR_LLN"}),
+        ("TreeWidth=0\nJobAcctGatherParams=UsePss,OverMemoryKill", None),
+        (
+            "JobAcctGatherType=jobacct_gather/linux\nJobAcctGatherParams=UsePss,NoOverMemoryKill",
+            {"JobAcctGatherType": "jobacct_gather/linux", "JobAcctGatherParams": "UsePss"},
+        ),
+        ("MinJobAge=0\nPriorityDecayHalfLife=0", None),
         ("PriorityWeightTRES=CPU=10,GRES/gpu=5", {"PriorityWeightTRES": "CPU=10"}),
         (
             "Licenses=a:5\nAccountingStorageTRES=license/a,gres/gpu",
