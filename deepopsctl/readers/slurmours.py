@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 from deepopsctl.carryover import Carryover
 from deepopsctl.draft import Machine
+from deepopsctl.model import Role
 from deepopsctl.readers.slurmlines import Pair
 from deepopsctl.slurmgres import gres_value
 
@@ -27,13 +28,18 @@ OURS = MappingProxyType({
     "SlurmdTimeout": ("300", ""),
     "SlurmctldTimeout": ("120", ""),
     "LaunchParameters": ("use_interactive_step", "salloc opens a shell on the first node of the job"),
-    "SlurmctldParameters": ("enable_configless", "is added: nodes fetch their configuration from slurmctld"),
+    "SlurmctldParameters": ("enable_configless", "nodes fetch their configuration from slurmctld"),
     "RebootProgram": ("/sbin/reboot", "`scontrol reboot` works"),
     "ResumeTimeout": ("900", "a node may take a quarter of an hour to reboot"),
     "MailProg": ("/etc/slurm/deepops/mail", "mails go by the mailer that is there, if any"),
     "EnforcePartLimits": ("ALL", "a job that no partition would ever start is refused at once"),
 })  # fmt: skip
 _HINT = "set it in slurm_config (settings.yml) where you want another; null leaves it to Slurm"
+_OTHER_HINTS = MappingProxyType({
+    "ProctrackType": "set slurm_confinement in settings.yml",
+    "AccountingStorageType": "",
+    "SlurmctldParameters": "",
+})  # fmt: skip
 # Slurm's own, where it is the same as ours.
 _DEFAULTS = MappingProxyType({"slurmdtimeout": "300", "slurmctldtimeout": "120", "selecttype": "select/cons_tres"})
 
@@ -49,14 +55,11 @@ def say_ours(
         if same or (carryover.has_slurm(key) and key != "SlurmctldParameters"):
             continue
         said = f"{value}{', not ' + was if was else ''}{': ' + consequence if consequence else ''}"
-        carryover.change(key, said, _HINT)
-    compute = [machine for machine in machines.values() if machine.slurm.keys() or machine.gpus]
-    kinds = {gres_value(machine.gpus) if machine.gpus else "" for machine in machines.values()}
-    weights = [machine for machine in compute if any(key.lower() == "weight" for key in machine.slurm)]
-    if len(kinds) > 1 and len(weights) < len(machines):
-        carryover.change(
-            "Weight", "nodes without GPUs get jobs first, then those with few", "Weight under slurm: of a node"
-        )
+        carryover.change(key, said, _OTHER_HINTS.get(key, _HINT))
+    compute = [machine for machine in machines.values() if Role.COMPUTE in machine.roles]
+    kinds = {gres_value(machine.gpus) if machine.gpus else "" for machine in compute}
+    if len(kinds) > 1 and not all(any(key.lower() == "weight" for key in machine.slurm) for machine in compute):
+        carryover.change("Weight", "nodes without GPUs get jobs first, then those with few", "slurm: {Weight: 1}")
     if partitions_without_memory:
         carryover.change("DefMemPerCPU", "its poorest node's memory for each CPU, in each partition that had none",
                          "DefMemPerCPU in a partition's options")  # fmt: skip

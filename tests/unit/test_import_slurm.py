@@ -377,7 +377,11 @@ def test_what_deepopsctl_sets_in_another_way_is_told() -> None:
 def test_weights_that_deepopsctl_adds_are_told() -> None:
     draft = read(f"{HEAD}NodeName=g1 Gres=gpu:a:1\n{TAIL}")
 
+    alike = read(f"{HEAD}NodeName=g[1-2] Gres=gpu:a:1\n")
+    given = read(f"{HEAD}NodeName=DEFAULT Weight=5\nNodeName=g1 Gres=gpu:a:1\n{TAIL}")
+
     assert "Weight" in [note.name for note in draft.carryover.changed]
+    assert "Weight" not in [note.name for each in (alike, given) for note in each.carryover.changed]
 
 
 def test_every_key_that_deepopsctl_sets_is_told_or_follows_from_the_cluster() -> None:
