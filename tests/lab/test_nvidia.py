@@ -82,7 +82,7 @@ def deploys(cluster: LabCluster) -> dict[str, dict[str, Any]]:
     }
 
 
-def test_plan_foretells_the_deploy_and_the_controller_sees_no_task(deploys: dict[str, dict[str, Any]]) -> None:
+def test_plan_foretells_the_deploy_and_the_controller_is_only_claimed(deploys: dict[str, dict[str, Any]]) -> None:
     foretold = set(changes(deploys["plan"], "gpu01"))
 
     assert {
@@ -96,6 +96,8 @@ def test_plan_foretells_the_deploy_and_the_controller_sees_no_task(deploys: dict
     assert {entry for entry in changes(deploys["first"], "gpu01") if entry[0] != "hold"} == {
         entry for entry in foretold if entry[0] != "hold"
     }
+    counts = deploys["first"]["hosts"].pop("ctl1")
+    assert (counts["ok"], counts["changed"]) == (1, 0)
     assert set(deploys["first"]["hosts"]) == {"gpu01"}
 
 

@@ -32,9 +32,11 @@ PLAY = """\
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
     """Two nodes that know no key of ours, whose host keys are pinned, and whose sudo asks for a password."""
     folder = tmp_path_factory.mktemp("login")
-    (folder / "content" / "playbooks").mkdir(parents=True)
-    (folder / "content" / "playbooks" / "site.yml").write_text("- import_playbook: who.yml\n")
-    (folder / "content" / "playbooks" / "who.yml").write_text(PLAY)
+    (folder / "content" / "playbooks" / "operate").mkdir(parents=True)
+    # these runs claim nothing
+    (folder / "content" / "playbooks" / "operate" / "claim.yml").write_text(PLAY.replace("slurm_cluster", "nobody"))
+    (folder / "content" / "playbooks" / "site.yml").write_text("- import_playbook: slurm.yml\n")
+    (folder / "content" / "playbooks" / "slurm.yml").write_text(PLAY)
     lab_down(LAB)
     try:
         lab = lab_up(LAB, "--compute", "1", "--sudo-password")

@@ -170,8 +170,8 @@ def test_the_action_brings_what_the_module_calls_missing() -> None:
     action = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(action)
 
-    with pytest.raises(action.AnsibleActionFail, match="no wheel of nvidia-nccl for riscv64"):
-        action.ActionModule._fetched(None, {"package": "nvidia-nccl", "wheels": {}}, "riscv64")
+    with pytest.raises(DeepOpsError, match="no wheel of nvidia-nccl for riscv64"):
+        action.ActionModule._fetched({"package": "nvidia-nccl", "wheels": {}}, "riscv64")
 
 
 @pytest.mark.parametrize(
