@@ -33,18 +33,38 @@ no_write() {
 lock=.ssh/deepopsctl.lock
 unlock() { trap - EXIT; rmdir "$lock" 2>/dev/null; }
 authorized() { grep -v '^[[:space:]]*#' "$file" | grep -qF -- "$blob"; }
+# a line of ours whose key may be used from elsewhere than the wanted one says; others' options are left alone
+ours='!/^[ \t]*#/ && ($2 == blob || $3 == blob && $1 ~ /^from="[^" ]*"$/)'
+outdated() {
+  case $1 in from=*) ;; *) return 1 ;; esac
+  awk -v want="$1" -v blob="$blob" "$ours && \$0 != want { found = 1 } END { exit !found }" "$file"
+}
 authorize() {
-  blob=${1#* }; blob=${blob%% *}
+  blob=${1#from=* }; blob=${blob#* }; blob=${blob%% *}
   # a lock older than 4 s was left by a killed run: nobody needs it that long
   for try in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
-    ! authorized || return
+    outdated "$1" || ! authorized || return
     ! mkdir "$lock" 2>/dev/null || break
     [ -w .ssh ] || break
     sleep 0.2
   done
   trap unlock EXIT
-  authorized || append "$1"
+  if outdated "$1"; then renew "$1"; else authorized || append "$1"; fi
   unlock
+}
+renew() {
+  awk -v want="$1" -v blob="$blob" "$ours { if (!done) print want; done = 1; next } { print }" "$file" >"$file.new" ||
+    no_write
+  # a symbolic link stays one
+  if [ -L "$file" ]; then cat "$file.new" >"$file" && rm -f "$file.new"; else mv -f "$file.new" "$file"; fi || no_write
+  say "changed key"
+}
+# those that other machines may see, whichever way they are reached; bridges of containers come and go
+addresses() {
+  ip -o address show scope global 2>/dev/null |
+    awk '$2 !~ /^(docker|podman|virbr|veth|br-|cni|lxc|flannel|cali)/ && !/ temporary/ { sub("/.*", "", $4); print $4 }'
+  set -- ${SSH_CONNECTION:-}
+  printf '%s\n' 127.0.0.1 ::1 ${3:+"${3%%\%*}"}
 }
 append() {
   { [ -z "$(tail -c 1 "$file")" ] || echo; printf '%s\n' "$1"; } >>"$file" || no_write
@@ -67,8 +87,10 @@ if [ -n "$own" ]; then
   if [ ! -s ".ssh/$own.pub" ]; then
     ssh-keygen -y -P '' -f ".ssh/$own" >".ssh/$own.pub" </dev/null || stop "can't read $HOME/.ssh/$own"
   fi
-  authorize "$(cat ".ssh/$own.pub")"
-  say "public $(cat ".ssh/$own.pub")"
+  # whoever gets hold of this key can use it from here alone
+  public="from=\"$(addresses | sort -u | paste -s -d , -)\" $(cat ".ssh/$own.pub")"
+  authorize "$public"
+  say "public $public"
 fi
 while [ "$count" -gt 0 ]; do
   IFS= read -r key; authorize "$key"; count=$((count - 1))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import stat
 import subprocess
@@ -25,11 +26,11 @@ def home(tmp_path: Path) -> Path:
     return made
 
 
-def run(script: Script, home: Path, shell: str = "sh") -> Report:
+def run(script: Script, home: Path, shell: str = "sh", **environment: str) -> Report:
     done = subprocess.run(
         [shell, "-c", script.command],
         input=script.data,
-        env={"HOME": str(home), "PATH": os.environ["PATH"]},
+        env={"HOME": str(home), "PATH": os.environ["PATH"], **environment},
         capture_output=True,
         text=True,
         timeout=300,
@@ -113,8 +114,40 @@ def test_the_public_half_of_a_controllers_key_is_restored(home: Path) -> None:
     first = run(work_script([KEY], "deepopsctl-hpc", "ubuntu@ctl1"), home)
     (home / ".ssh" / "deepopsctl-hpc.pub").unlink()
     second = run(work_script([KEY], "deepopsctl-hpc", "ubuntu@ctl1"), home)
-    assert second.last("public").split()[1] == first.last("public").split()[1]
+    assert second.last("public").split()[2] == first.last("public").split()[2]
     assert len(authorized(home)) == 2
+
+
+def test_the_controllers_key_opens_nodes_from_its_own_addresses_only(home: Path) -> None:
+    public = run(work_script([], "deepopsctl-hpc", "ubuntu@ctl1"), home, SSH_CONNECTION="9.9.9.9 1 192.0.2.7 22").last(
+        "public"
+    )
+
+    assert re.fullmatch(r'from="([0-9a-f.:]+,)+[0-9a-f.:]+" ssh-ed25519 \S+ ubuntu@ctl1', public)
+    assert {"127.0.0.1", "192.0.2.7"} <= set(public.split('"')[1].split(","))
+    assert authorized(home) == [public]
+
+
+@pytest.mark.parametrize("before", ["", 'from="192.0.2.1" '])
+def test_a_key_that_was_authorised_for_other_addresses_is_bound_to_the_new_ones(home: Path, before: str) -> None:
+    run(work_script([KEY, f"{OTHER}"]), home)
+    path = home / ".ssh" / "authorized_keys"
+    path.write_text(f"# mine\n{before}{KEY}\n{OTHER}\n{before}{KEY}\n")
+    bound = f'from="192.0.2.7,192.0.2.8" {KEY}'
+
+    assert run(work_script([bound, OTHER]), home).all("changed")
+    assert authorized(home) == ["# mine", bound, OTHER]
+    assert run(work_script([bound, OTHER]), home).all("changed") == ()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_options_that_a_person_gave_the_controllers_key_stay(home: Path) -> None:
+    run(work_script([KEY]), home)
+    mine = f'no-pty,from="192.0.2.9" {KEY}'
+    (home / ".ssh" / "authorized_keys").write_text(f"{mine}\n")
+
+    assert run(work_script([f'from="192.0.2.7" {KEY}']), home).all("changed") == ()
+    assert authorized(home) == [mine]
 
 
 def test_a_missing_home_directory_is_named(tmp_path: Path) -> None:
