@@ -6,12 +6,14 @@ import base64
 import hashlib
 import hmac
 import secrets
+from collections.abc import Mapping
 from pathlib import Path
 
 import yaml
 
 from deepopsctl.errors import ControlMachineError
 from deepopsctl.files import write_atomic
+from deepopsctl.yamledit import YamlText, value_of
 from deepopsctl.yamlout import block
 
 MUNGE_KEY_BYTES = 128
@@ -22,14 +24,19 @@ def new_password() -> str:
     return secrets.token_urlsafe(32)
 
 
+def new_munge_key() -> str:
+    """A munge key, in base64."""
+    return base64.b64encode(secrets.token_bytes(MUNGE_KEY_BYTES)).decode()
+
+
 def new_secrets() -> dict[str, str]:
     """Fresh secrets, by the names of the Ansible variables that hold them."""
     from deepopsctl.monitoring.pki import new_authority
     from deepopsctl.monitoring.validity import today
 
     return {
-        "munge_key": base64.b64encode(secrets.token_bytes(MUNGE_KEY_BYTES)).decode(),
-        "slurm_dbd_password": secrets.token_urlsafe(32),
+        "munge_key": new_munge_key(),
+        "slurm_dbd_password": new_password(),
         "cluster_authority": new_authority(today()),
         "monitoring_web_password": secrets.token_urlsafe(24),
         "grafana_admin_password": secrets.token_urlsafe(24),
@@ -84,6 +91,40 @@ def add_missing(path: Path, password_file: Path) -> tuple[str, ...]:
         # at its end: a person may have put mappings and comments of their own there
         write_atomic(path, _encrypted(f"{text.rstrip()}\n{block(dict(missing))}", password), 0o600)
     return tuple(missing)
+
+
+def read(path: Path, password_file: Path) -> dict[str, str]:
+    """The secrets of a vault."""
+    return decrypt(_encrypted_text(path), password_file.read_text("utf-8").strip())
+
+
+def change(path: Path, password_file: Path, values: Mapping[str, str | None]) -> None:
+    """Give a vault other values, or take some out (None); all that a person wrote there stays as it is."""
+    password = password_file.read_text("utf-8").strip()
+    text = with_values(_plain(_encrypted_text(path), password), values)
+    write_atomic(path, _encrypted(text, password), 0o600)
+
+
+def with_values(text: str, values: Mapping[str, str | None]) -> str:
+    """The plain text of a vault with other values; what it has not, comes at its end."""
+    document, added = YamlText.read(text), dict[str, object]()
+    for name, value in values.items():
+        node = value_of(document.root, name)
+        if isinstance(node, yaml.ScalarNode) and value is not None:
+            document.set_scalar(node, value, in_flow=False)
+            continue
+        document.remove_key(name)
+        if value is not None:
+            added[name] = value
+    result = document.result()
+    return f"{result.rstrip()}\n{block(added)}" if added else result
+
+
+def _encrypted_text(path: Path) -> str:
+    if not path.is_file() or not is_encrypted(path):
+        what = "is not there" if not path.is_file() else "is not encrypted by ansible-vault as a whole"
+        raise ControlMachineError(f"{path} {what}", "the cluster's keys and passwords belong there (deepopsctl init)")
+    return path.read_text("utf-8")
 
 
 def is_encrypted(path: Path) -> bool:

@@ -71,6 +71,13 @@ class YamlText:
             start, end = line, after
         self._edits.append((start, end, ""))
 
+    def remove_key(self, key: str) -> None:
+        """Take a key of the outermost mapping out, with its lines; nothing where it lacks the key."""
+        for name, value in self.root.value if isinstance(self.root, yaml.MappingNode) else ():
+            if name.value == key:
+                start = self._line_start(_index(name.start_mark))
+                self._edits.append((start, self._next_line(max(_index(name.end_mark), _real_end(value))), ""))
+
     def insert_after(self, sequence: yaml.SequenceNode, index: int, entry: Mapping[str, object]) -> None:
         """Put a mapping after an item, written the way that item is."""
         item = sequence.value[index]

@@ -35,6 +35,7 @@ COMMANDS = MappingProxyType({
     "status": ("deepopsctl.cli.status:status", "Nodes, jobs, components, versions, drift, the last runs."),
     "logs": ("deepopsctl.cli.logs:logs", "Journals of nodes, from where they are collected."),
     "node": ("deepopsctl.cli.node:node", "Add, remove, replace, drain or resume nodes, the others go on."),
+    "secrets": ("deepopsctl.cli.secrets:secrets", "Replace the cluster's keys and passwords, under running jobs."),
     "runs": ("deepopsctl.cli.runs:runs", "What earlier runs did."),
     "lab": ("deepopsctl.cli.lab:lab", "A throw-away cluster of containers on this machine."),
 })  # fmt: skip

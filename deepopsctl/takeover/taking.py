@@ -11,7 +11,7 @@ from deepopsctl.files import write_atomic
 from deepopsctl.hardware import NodeHardware, load_hardware, parse_slurmd_report, store_hardware
 from deepopsctl.model import Cluster, Node, Role
 from deepopsctl.nodelist import fold
-from deepopsctl.secrets import decrypt, encrypt
+from deepopsctl.secrets import change, read
 from deepopsctl.settingsedit import with_settings
 from deepopsctl.slurmconf import parse_version
 from deepopsctl.takeover.faults import faults
@@ -76,11 +76,10 @@ def keep(directory: ClusterDir, takeover: Takeover) -> tuple[str, ...]:
     changed = []
     text = directory.settings.read_text("utf-8") if directory.settings.exists() else ""
     settings = with_settings(text, takeover.settings, str(directory.settings))
-    password = directory.vault_password.read_text("utf-8").strip()
-    known = decrypt(directory.secrets.read_text("utf-8"), password) if directory.secrets.exists() else {}
+    known = read(directory.secrets, directory.vault_password)
     if {**known, **takeover.secrets} != known:
         # secrets first: settings without the key that belongs to them would be half a take-over
-        write_atomic(directory.secrets, encrypt({**known, **takeover.secrets}, password), 0o600)
+        change(directory.secrets, directory.vault_password, takeover.secrets)
         changed.append(directory.secrets.name)
     if settings != text:
         write_atomic(directory.settings, settings)

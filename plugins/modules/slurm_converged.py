@@ -123,14 +123,6 @@ def return_to_service(names):
     return [{"kind": "node", "name": name, "action": "resume", "detail": slurm.REBOOTED} for name in names]
 
 
-def credential():
-    """For the nodes to decode. Made as nobody, for root only: Slurm takes nothing that nobody signed."""
-    status, output = slurm.run(
-        ["runuser", "-u", "nobody", "--", "munge", "--no-input", "--restrict-uid=0"], seconds=slurm.ANSWER_S
-    )
-    return output if status == 0 else ""
-
-
 def main():
     module = AnsibleModule(
         argument_spec={
@@ -160,7 +152,7 @@ def main():
         actions=["%s %s: %s" % (change["action"], change["name"], change["detail"]) for change in changes],
         states={name: seen.nodes[name].state for name in wanted},
         version=seen.version,
-        credential=credential(),
+        credential=slurm.credential(),
         changes=changes,
         deepops_warnings=warnings(wanted, seen),
     )

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -63,14 +63,19 @@ class Deploy:
         self.process.wait(timeout=self.patience_s)
 
 
-@contextmanager
-def deploying(cluster: DrivenCluster, *options: str) -> Iterator[Deploy]:
+def deploying(cluster: DrivenCluster, *options: str) -> AbstractContextManager[Deploy]:
     """A deploy in the background."""
+    return working(cluster, "deploy", *cluster.components, *options)
+
+
+@contextmanager
+def working(cluster: DrivenCluster, *words: str) -> Iterator[Deploy]:
+    """Any command with --json in the background."""
     with tempfile.TemporaryDirectory() as folder:
         stdout, stderr = Path(folder, "stdout"), Path(folder, "stderr")
         with stdout.open("w") as out, stderr.open("w") as err:
             process = subprocess.Popen(
-                [DEEPOPSCTL, "-C", str(cluster.directory), "deploy", *cluster.components, "--json", *options],
+                [DEEPOPSCTL, "-C", str(cluster.directory), *words, "--json"],
                 stdout=out,
                 stderr=err,
                 text=True,

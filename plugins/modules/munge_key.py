@@ -1,0 +1,130 @@
+#!/usr/bin/python
+"""Replace a node's munge key in two steps, so that all nodes can change theirs within a second of each other."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: munge_key
+short_description: Stage a new munge key, put it in force, and try whether the nodes understand each other
+description:
+  - C(stage) writes the key beside the one in force. Whatever can fail (a full disk, no munge) fails here, where nothing
+    has changed.
+  - C(swap) puts it in force and restarts munged; the key of before is kept beside it. It can be repeated after an
+    interruption.
+  - C(sign) makes a credential and C(verify) decodes one that another node made.
+  - What C(stage) and C(swap) leave beside the key is removed by the next deploy.
+options:
+  action: {description: What to do., type: str, choices: [stage, swap, sign, verify], required: true}
+  key: {description: "The new key in base64; for C(stage) and C(swap).", type: str, default: ""}
+  credential: {description: What C(sign) returned on another node., type: str, default: ""}
+  signer: {description: That node., type: str, default: ""}
+author: deepopsctl
+"""
+
+EXAMPLES = r"""
+- name: Stage the new munge key
+  munge_key: {action: stage, key: "{{ munge_key_next }}"}
+"""
+
+RETURN = r"""
+changes: {description: What was done., type: list, elements: dict, returned: always}
+credential: {description: A credential that only root can decode and Slurm accepts nowhere., type: str, returned: sign}
+"""
+
+import base64
+import time
+
+from ansible.module_utils import node_changes, node_failure, node_files, node_record, node_units, slurm_convergence
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.slurm_running import MUNGE_KEY
+
+UNIT = "munge.service"
+NEXT, PREVIOUS = MUNGE_KEY + ".deepopsctl-next", MUNGE_KEY + ".deepopsctl-previous"
+# how long a munged that was restarted may take to answer
+ANSWER_S = 30
+
+
+def write(path, content, ids):
+    node_files.write(path, content, ids, 0o400, [])
+
+
+def stage(module, noted, key, ids):
+    """The new key beside the old one, where munge works with the old one."""
+    if not node_units.is_active(node_units.show([UNIT])[UNIT]):
+        module.fail_json(
+            msg="munge does not run", hint="`deepopsctl deploy slurm` starts it; see `journalctl -u munge`"
+        )
+    if node_files.read(MUNGE_KEY) != key and node_files.differs(NEXT, key, ids, 0o400):
+        noted.wrote_secret(NEXT, node_files.read(NEXT))
+        if not noted.dry:
+            write(NEXT, key, ids)
+
+
+def swap(module, noted, key, ids):
+    """The new key in force, also where an earlier call was cut off anywhere."""
+    before = node_files.read(MUNGE_KEY)
+    if before != key:
+        noted.wrote_secret(MUNGE_KEY, before)
+        if not noted.dry:
+            if before:
+                write(PREVIOUS, before, ids)
+            # a kill right after the change must not leave munged with the old key for good
+            node_record.mark_pending(UNIT, MUNGE_KEY)
+            write(MUNGE_KEY, key, ids)
+    if not noted.changes and not node_record.is_pending(UNIT):
+        return
+    noted.did("unit", UNIT, "restart")
+    if not noted.dry:
+        restart(module)
+        node_record.clear_pending(UNIT)
+
+
+def restart(module):
+    """munged with the key that is on disk, tried by itself."""
+    failed, output = slurm_convergence.run(["systemctl", "restart", UNIT], seconds=90)
+    deadline = time.monotonic() + ANSWER_S
+    while not failed:
+        silent, output = slurm_convergence.run(["sh", "-c", "munge --no-input | unmunge --no-output"])
+        if not silent:
+            return
+        failed = time.monotonic() > deadline
+        time.sleep(0.2)
+    words = slurm_convergence.last_line(output)
+    module.fail_json(msg="munge does not work with the new key: %s" % words, hint="see `journalctl -u munge` there")
+
+
+def verify(module, credential, signer):
+    _status, output = slurm_convergence.run(["unmunge"], text=credential)
+    wrong = slurm_convergence.credential_sentence(output, signer)
+    if wrong:
+        module.fail_json(msg=wrong, hint="see `journalctl -u munge` there")
+
+
+def main():
+    module = AnsibleModule(
+        argument_spec={
+            "action": {"choices": ["stage", "swap", "sign", "verify"], "required": True},
+            "key": {"default": "", "no_log": True},
+            "credential": {"default": "", "no_log": True},
+            "signer": {"default": ""},
+        },
+        required_if=[("action", "stage", ["key"]), ("action", "swap", ["key"]), ("action", "verify", ["credential"])],
+        supports_check_mode=True,
+    )
+    action, noted = module.params["action"], node_changes.Noted(module.check_mode)
+    if action == "sign":
+        module.exit_json(changed=False, changes=[], credential=slurm_convergence.credential())
+    if action == "verify":
+        verify(module, module.params["credential"], module.params["signer"])
+        module.exit_json(changed=False, changes=[])
+    ids = node_files.owner_ids("munge", "munge")
+    if ids is None:
+        module.fail_json(msg="munge is not installed", hint="`deepopsctl deploy slurm` first")
+    key = base64.b64decode("".join(module.params["key"].split()))
+    with node_failure.told(module.fail_json):
+        (stage if action == "stage" else swap)(module, noted, key, ids)
+    module.exit_json(**noted.result())
+
+
+if __name__ == "__main__":
+    main()
