@@ -12,6 +12,7 @@ import pytest
 
 from tests.lab.harness import PATIENCE_S, LabCluster, lab_up
 from tests.lab.hostile import waiting_jobs
+from tests.lab.leaks import Leaks
 
 # goes on through all of this on a node that no command is about, and ends well
 BYSTANDER = "gpu01"
@@ -76,8 +77,14 @@ def test_a_node_is_added_while_the_others_see_no_task(cluster: LabCluster, clone
     path.write_text(spec(cluster).replace("\nnodes:", "\n# bought in 2024\nnodes:"), encoding="utf-8")
     address = addresses(cluster, 3)["gpu03"]
 
-    report = verb(cluster, "add", f"gpu03={address}", "--password-file", str(cluster.password_file))
+    leaks = Leaks(cluster, {"login password": cluster.password_file.read_text(encoding="utf-8").strip()})
+    words = ("node", "add", f"gpu03={address}", "--password-file", str(cluster.password_file))
 
+    report = json.loads(leaks.run(*words, "--json").stdout)
+
+    leaks.in_cluster_directory()
+    assert leaks.seen == []
+    assert leaks.on_node("gpu03") == {"/etc/munge/munge.key": "400"}
     assert report["ok"]
     assert set(report["hosts"]) == {"ctl1", "gpu03"}
     assert {check["status"] for check in report["checks"]} <= {"pass", "skip", "warn"}
