@@ -12,21 +12,15 @@ from deepopsctl.errors import Problem
 from deepopsctl.gpumodels import MODELS
 from deepopsctl.model import Cluster, Gpus
 from deepopsctl.nodelist import fold_in_order, shorten
+from deepopsctl.slurmreleases import NODE_KEY_NAMES, PARTITION_KEY_NAMES
+from deepopsctl.values import OWNED_NODE_KEYS, OWNED_PARTITION_KEYS
 
 _WHERE = "cluster.yml"
 _NEAR = 0.75
-# slurm.conf(5) of Slurm 22.05 to 26.05, without those that deepopsctl writes
-NODE_KEYS = (
-    "BcastAddr", "CoreSpecCount", "CpuBind", "CpuSpecList", "MemSpecLimit", "Parameters", "Port", "RealMemory",
-    "Reason", "RestrictedCoresPerGPU", "TmpDisk", "Topology", "TRESWeights", "Weight",
-)  # fmt: skip
-PARTITION_KEYS = (
-    "AllocNodes", "AllowAccounts", "AllowGroups", "AllowQos", "Alternate", "CpuBind", "DefCpuPerGPU", "DefMemPerCPU",
-    "DefMemPerGPU", "DefMemPerNode", "DefaultTime", "DenyAccounts", "DenyQos", "DisableRootJobs", "ExclusiveTopo",
-    "ExclusiveUser", "GraceTime", "Hidden", "JobDefaults", "LLN", "MaxCPUsPerNode", "MaxCPUsPerSocket", "MaxMemPerCPU",
-    "MaxMemPerNode", "MaxNodes", "MinNodes", "OverSubscribe", "OverTimeLimit", "PowerDownOnIdle", "PreemptMode",
-    "Priority", "PriorityJobFactor", "PriorityTier", "QOS", "ReqResv", "ResumeTimeout", "RootOnly",
-    "SelectTypeParameters", "Shared", "State", "SuspendTime", "SuspendTimeout", "TRESBillingWeights", "Topology",
+# besides those of slurmreleases: attributes that only some of Slurm 22.05 to 26.05 know (slurm.conf(5))
+_MORE_NODE_KEYS = ("Parameters", "RestrictedCoresPerGPU", "Topology")
+_MORE_PARTITION_KEYS = (
+    "ExclusiveTopo", "JobDefaults", "MaxCPUsPerSocket", "PowerDownOnIdle", "Priority", "Shared", "Topology",
 )  # fmt: skip
 # a letter that looks like a digit
 _ALIKE = str.maketrans("oil", "011")
@@ -34,12 +28,14 @@ _ALIKE = str.maketrans("oil", "011")
 
 def misspelt_values(cluster: Cluster) -> Iterator[Problem]:
     """Keys of `slurm` and `options`, and types of GPUs, that are nearly others; each once, with all who have it."""
+    known = _settable((*NODE_KEY_NAMES, *_MORE_NODE_KEYS), OWNED_NODE_KEYS)
     node_keys = _having((key, node.name) for node in cluster.nodes for key in node.slurm)
     for key, names in node_keys.items():
-        yield from _problem(f"slurm: {key} of {names}", _near_key(key, NODE_KEYS), "key of a node in slurm.conf")
+        yield from _problem(f"slurm: {key} of {names}", _near_key(key, known), "key of a node in slurm.conf")
+    known = _settable((*PARTITION_KEY_NAMES, *_MORE_PARTITION_KEYS), OWNED_PARTITION_KEYS)
     partition_keys = _having((key, each.name) for each in cluster.partitions for key in each.options)
     for key, names in partition_keys.items():
-        near = _near_key(key, PARTITION_KEYS)
+        near = _near_key(key, known)
         yield from _problem(f"options: {key} of {names}", near, "key of a partition in slurm.conf")
     types = _having((kind, node.name) for node in cluster.nodes for kind in _types(node.gpus))
     for kind, names in types.items():
@@ -66,8 +62,12 @@ def _types(gpus: Gpus | None) -> Iterator[str]:
         yield from (kind.type for kind in gpus.kinds or (gpus,))
 
 
-def _near_key(key: str, known: Iterable[str]) -> str:
-    spellings = {each.lower(): each for each in known}
+def _settable(names: Iterable[str], owned: Iterable[str]) -> Mapping[str, str]:
+    """Spellings by key in lower case, without those that deepopsctl writes itself."""
+    return {name.lower(): name for name in names if name.lower() not in owned}
+
+
+def _near_key(key: str, spellings: Mapping[str, str]) -> str:
     if key.lower() in spellings:
         return ""
     return next((spellings[near] for near in get_close_matches(key.lower(), spellings, n=1, cutoff=_NEAR)), "")

@@ -180,18 +180,20 @@ LEVEL_KEYS = frozenset({"SlurmctldDebug", "SlurmdDebug", "SlurmctldSyslogDebug",
 _LEVELS = "quiet fatal error info verbose debug debug2 debug3 debug4 debug5"
 LEVELS = frozenset(_LEVELS.split())
 
-# Attributes of a node and of a partition that all three know, in lower case.
+# Attributes of a node and of a partition that all three know.
 _NODE_KEYS = """
-bcastaddr boards corespeccount corespersocket cpubind cpus cpuspeclist features gres memspeclimit nodeaddr
-nodehostname nodename port realmemory reason sockets socketsperboard state threadspercore tmpdisk tresweights
-weight
+BcastAddr Boards CoreSpecCount CoresPerSocket CpuBind CPUs CpuSpecList Features Gres MemSpecLimit NodeAddr
+NodeHostname NodeName Port RealMemory Reason Sockets SocketsPerBoard State ThreadsPerCore TmpDisk TRESWeights
+Weight
 """
-NODE_KEYS = frozenset(_NODE_KEYS.split())
+NODE_KEY_NAMES = tuple(_NODE_KEYS.split())
+NODE_KEYS = frozenset(_NODE_KEYS.lower().split())
 _PARTITION_KEYS = """
-allocnodes allowaccounts allowgroups allowqos alternate cpubind default defaulttime defcpupergpu defmempercpu
-defmempergpu defmempernode denyaccounts denyqos disablerootjobs exclusiveuser gracetime hidden lln maxcpuspernode
-maxmempercpu maxmempernode maxnodes maxtime minnodes nodes oversubscribe overtimelimit partitionname
-preemptmode priorityjobfactor prioritytier qos reqresv resumetimeout rootonly selecttypeparameters
-state suspendtime suspendtimeout tresbillingweights
+AllocNodes AllowAccounts AllowGroups AllowQos Alternate CpuBind Default DefaultTime DefCpuPerGPU DefMemPerCPU
+DefMemPerGPU DefMemPerNode DenyAccounts DenyQos DisableRootJobs ExclusiveUser GraceTime Hidden LLN MaxCPUsPerNode
+MaxMemPerCPU MaxMemPerNode MaxNodes MaxTime MinNodes Nodes OverSubscribe OverTimeLimit PartitionName PreemptMode
+PriorityJobFactor PriorityTier QOS ReqResv ResumeTimeout RootOnly SelectTypeParameters State SuspendTime
+SuspendTimeout TRESBillingWeights
 """
-PARTITION_KEYS = frozenset(_PARTITION_KEYS.split())
+PARTITION_KEY_NAMES = tuple(_PARTITION_KEYS.split())
+PARTITION_KEYS = frozenset(_PARTITION_KEYS.lower().split())
