@@ -232,15 +232,20 @@ def test_what_is_shown_is_what_a_shell_reads(name: bytes) -> None:
     assert shown == name
 
 
-def test_the_longest_names_and_paths_longer_than_a_path_may_be(root: Path) -> None:
+def nest(root: Path, levels: int) -> None:
+    """A file below so many folders with the longest of names: deeper than a path may be long."""
     here = os.open(root, os.O_RDONLY)
-    for _ in range(40):
+    for _ in range(levels):
         os.mkdir("d" * 255, dir_fd=here)
         lower = os.open("d" * 255, os.O_RDONLY, dir_fd=here)
         os.close(here)
         here = lower
     os.close(os.open("file", os.O_CREAT, dir_fd=here))
     os.close(here)
+
+
+def test_the_longest_names_and_paths_longer_than_a_path_may_be(root: Path) -> None:
+    nest(root, 40)
 
     summary = apply(settings(root, mode="delete"), LATER)
 
@@ -907,14 +912,7 @@ def test_what_grows_with_the_tree_is_not_held_in_memory(root: Path) -> None:
 
 def test_thousands_of_nested_folders_with_long_names_do_not_fill_the_memory(root: Path) -> None:
     """Their paths together have 290 MB."""
-    here = os.open(root, os.O_RDONLY)
-    for _ in range(1500):
-        os.mkdir("d" * 255, dir_fd=here)
-        lower = os.open("d" * 255, os.O_RDONLY, dir_fd=here)
-        os.close(here)
-        here = lower
-    os.close(os.open("file", os.O_CREAT, dir_fd=here))
-    os.close(here)
+    nest(root, 1500)
     tracemalloc.start()
     try:
         summary = apply(settings(root, mode="delete", warn=0), LATER)
