@@ -6,10 +6,8 @@ The answers are given there (plugins/module_utils/control_claim.py), in the firs
 from __future__ import annotations
 
 import base64
-import fcntl
 import hashlib
 import json
-import os
 import socket
 import subprocess
 import zlib
@@ -21,7 +19,7 @@ from typing import Protocol
 from deepopsctl.clusterdir import ClusterDir
 from deepopsctl.errors import DeepOpsError
 from deepopsctl.files import write_atomic
-from deepopsctl.lock import ClusterBusyError, Holder, ansible_lock, token_of
+from deepopsctl.lock import ClusterBusyError, Holder, is_held, token_of
 from deepopsctl.model import Cluster
 
 PLAYBOOK = "operate/claim"
@@ -120,21 +118,10 @@ def died_here(holder: Mapping[str, object]) -> bool:
         return False
     runs = Path(str(holder.get("directory"))) / "runs"
     try:
-        return not any(_is_locked(path) for path in (runs / ".lock", ansible_lock(runs)))
+        return not is_held(runs)
     except OSError:
         # another user's directory, or one that is gone
         return not Path("/proc", str(holder.get("pid"))).exists()
-
-
-def _is_locked(path: Path) -> bool:
-    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(handle)
-    return False
 
 
 def _machine() -> str:

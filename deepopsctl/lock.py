@@ -83,19 +83,39 @@ def token_of(runs: Path) -> str:
     return _held.get(runs, "")
 
 
+def is_held(runs: Path) -> bool:
+    """Whether any run holds the cluster, or its Ansible still works; an OSError where that can't be found out."""
+    for path in (runs / ".lock", ansible_lock(runs)):
+        with _opened(path) as handle:
+            if _is_locked(handle):
+                return True
+    return False
+
+
 def is_held_by(runs: Path, pid: int) -> bool:
     """Whether the run of this process still holds the cluster."""
     try:
-        handle = os.open(runs / ".lock", os.O_RDONLY | os.O_CLOEXEC)
+        with _opened(runs / ".lock") as handle:
+            holder = _holder(handle) if _is_locked(handle) else None
     except OSError:
         return False
+    return holder is not None and holder.pid == pid
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[int]:
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def _is_locked(handle: int) -> bool:
     try:
         fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
-        holder = _holder(handle)
-        return holder is not None and holder.pid == pid
-    finally:
-        os.close(handle)
+        return True
     return False
 
 
