@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -20,6 +23,24 @@ DEEPOPSCTL = str(Path(sys.executable).parent / "deepopsctl")
 def command(*arguments: str, seconds: float = 600) -> subprocess.CompletedProcess[str]:
     """Run deepopsctl and return what it printed."""
     return subprocess.run([DEEPOPSCTL, *arguments], capture_output=True, text=True, timeout=seconds)
+
+
+@contextmanager
+def repeating(look: Callable[[], None], pause_s: float) -> Iterator[None]:
+    """Look again and again beside a test; an error there fails it."""
+    over = threading.Event()
+
+    def loop() -> None:
+        while not over.wait(pause_s):
+            look()
+
+    with ThreadPoolExecutor(1) as pool:
+        looking = pool.submit(loop)
+        try:
+            yield
+        finally:
+            over.set()
+        looking.result()
 
 
 def wait_until(

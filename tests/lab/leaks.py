@@ -6,13 +6,13 @@ import base64
 import hashlib
 import json
 import subprocess
-import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from deepopsctl.secrets import decrypt
+from tests.driven import repeating
 from tests.lab.harness import PATIENCE_S, LabCluster
 
 # Programs of the node's own would be found by their memory only: these are what is written and what `ps` shows.
@@ -100,21 +100,14 @@ class Leaks:
     @contextmanager
     def _processes_watched(self) -> Iterator[None]:
         """Look at arguments and environments of all processes, on the nodes too: containers are processes here."""
-        over = threading.Event()
         known = self.forms()
 
-        def watch() -> None:
-            while not over.wait(0.1):
-                for name, content in processes():
-                    self.seen += [f"{name} has the {secret}" for secret in holding(content, known)]
+        def look() -> None:
+            for name, content in processes():
+                self.seen += [f"{name} has the {secret}" for secret in holding(content, known)]
 
-        thread = threading.Thread(target=watch)
-        thread.start()
-        try:
+        with repeating(look, 0.1):
             yield
-        finally:
-            over.set()
-            thread.join()
 
 
 def forms_of(secret: bytes) -> list[bytes]:

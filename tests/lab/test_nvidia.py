@@ -50,7 +50,8 @@ def test_a_node_whose_gpus_are_not_on_the_bus_is_left_alone(cluster: LabCluster)
     first = run(cluster, "deploy", "nvidia")
     again = run(cluster, "deploy", "nvidia")
 
-    assert set(first["hosts"]) == set(again["hosts"]) == {"gpu01"}
+    # the node is looked at each time, as its GPUs may come; the controller is only asked who is at work
+    assert set(first["hosts"]) == set(again["hosts"]) == {"ctl1", "gpu01"}
     assert (first["hosts"]["gpu01"]["changed"], again["hosts"]["gpu01"]["changed"]) == (0, 0)
     assert again["hosts"]["gpu01"]["ok"] < 5
     assert cluster.root("gpu01", WRITTEN) == before
@@ -82,7 +83,9 @@ def deploys(cluster: LabCluster) -> dict[str, dict[str, Any]]:
     }
 
 
-def test_plan_foretells_the_deploy_and_the_controller_is_only_claimed(deploys: dict[str, dict[str, Any]]) -> None:
+def test_plan_foretells_the_deploy_and_the_controller_is_only_claimed(
+    cluster: LabCluster, deploys: dict[str, dict[str, Any]]
+) -> None:
     foretold = set(changes(deploys["plan"], "gpu01"))
 
     assert {
@@ -99,6 +102,8 @@ def test_plan_foretells_the_deploy_and_the_controller_is_only_claimed(deploys: d
     counts = deploys["first"]["hosts"].pop("ctl1")
     assert (counts["ok"], counts["changed"]) == (1, 0)
     assert set(deploys["first"]["hosts"]) == {"gpu01"}
+    log = cluster.directory / "runs" / deploys["first"]["run"] / "stdout.log"
+    assert "Claim the cluster for this run" in log.read_text()
 
 
 def test_the_second_run_changes_nothing_with_and_without_the_gate(deploys: dict[str, dict[str, Any]]) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from tests.driven import repeating
 from tests.lab.faults import deploying, running_job
 from tests.lab.harness import PREFIX, LabCluster, fresh_cluster, lab_down, wait_until
 from tests.lab.nvidia_stubs import MODULE, STANDIN, Mirrors, driver, mirrors, pci_bus, site, write
@@ -94,23 +94,14 @@ def done_by(document: dict[str, Any]) -> set[tuple[str, str, str]]:
 @contextmanager
 def powered(name: str) -> Iterator[None]:
     """A container that has ended is started again, as a machine goes on after a reboot."""
-    over = threading.Event()
 
-    def watch() -> None:
-        while not over.is_set():
-            look = ["podman", "inspect", "--format", "{{.State.Status}}", name]
-            state = subprocess.run(look, capture_output=True, text=True).stdout.strip()
-            if state == "exited" and not over.is_set():
-                subprocess.run(["podman", "start", name], capture_output=True)
-            over.wait(0.5)
+    def look() -> None:
+        ask = ["podman", "inspect", "--format", "{{.State.Status}}", name]
+        if subprocess.run(ask, capture_output=True, text=True).stdout.strip() == "exited":
+            subprocess.run(["podman", "start", name], capture_output=True)
 
-    thread = threading.Thread(target=watch)
-    thread.start()
-    try:
+    with repeating(look, 0.5):
         yield
-    finally:
-        over.set()
-        thread.join()
 
 
 @pytest.fixture(scope="module")
@@ -187,7 +178,7 @@ def test_a_deploy_without_need_reboots_nothing(cluster: Gpus) -> None:
     before = cluster.starts()
 
     with running_job(cluster, "gpu01"):
-        assert cluster.changed(cluster.deploy("--full")) == {"gpu01": 0}
+        assert cluster.changed(cluster.deploy("--full")) == {"ctl1": 0, "gpu01": 0}
         assert cluster.slurm().startswith("mixed")
 
     assert cluster.starts() == before
@@ -242,7 +233,7 @@ def test_another_branch_whose_modules_are_in_use_waits_for_jobs_reboots_once_and
     for ended in (job, queued):
         cluster.wait_for_job(ended, "COMPLETED")
     assert cluster.slurm().startswith("idle")
-    assert cluster.changed(cluster.deploy()) == {"gpu01": 0}
+    assert cluster.changed(cluster.deploy()) == {"ctl1": 0, "gpu01": 0}
     assert cluster.starts() == before + 1
 
 
