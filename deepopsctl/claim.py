@@ -12,12 +12,13 @@ import socket
 import subprocess
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
 from deepopsctl.clusterdir import ClusterDir
 from deepopsctl.errors import DeepOpsError
+from deepopsctl.events import HostResult, Status
 from deepopsctl.files import write_atomic
 from deepopsctl.lock import ClusterBusyError, Holder, is_held, token_of
 from deepopsctl.model import Cluster
@@ -27,7 +28,7 @@ PLAYBOOK = "operate/claim"
 VERSIONS, GIT_S = 500, 10
 # of a cluster directory's runs/: the hash of the cluster.yml that the cluster ran when it was last seen from here
 _SEEN = "applied"
-TASK = "Claim the cluster for this run"
+TASK, RELEASE = "Claim the cluster for this run", "Release the cluster"
 
 
 class Named(Protocol):
@@ -75,6 +76,13 @@ def parse_answer(data: Mapping[str, object]) -> Answer | None:
         warnings=_texts(found.get("warnings")),
         components=_texts(found.get("components")),
     )
+
+
+def result_of_node(event: HostResult) -> HostResult:
+    """A claim's result for the node it was delegated from, which is well where the controller does not answer."""
+    if event.task.rpartition(" : ")[2] not in (TASK, RELEASE) or event.status is not Status.UNREACHABLE:
+        return event
+    return replace(event, status=Status.IGNORED)
 
 
 def claim(directory: ClusterDir, cluster: Cluster, command: str, options: Mapping[str, object]) -> dict[str, object]:

@@ -239,7 +239,7 @@ class _Run:
                 texts.append(f"{answer.message}; {answer.hint}")
             for text in texts:
                 self.tally.add(Notice("warning", text))
-        if event.task == claims.TASK and event.status in (Status.UNREACHABLE, Status.IGNORED):
+        if event.task == claims.TASK and event.status is Status.IGNORED:
             self._note_silence()
 
     def _note_unknown(self) -> None:
@@ -331,6 +331,8 @@ class _Run:
             self.loose.append(text)
         if event is None:
             return
+        if isinstance(event, HostResult):
+            event = claims.result_of_node(event)
         self.tally.add(event)
         self.progress.add(event)
         if isinstance(event, HostResult):

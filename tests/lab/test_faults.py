@@ -150,6 +150,30 @@ def test_a_deploy_that_was_killed_is_finished_by_the_next(cluster: LabCluster) -
         assert set(cluster.changed(cluster.deploy("--full")).values()) == {0}
 
 
+@pytest.mark.thorough
+def test_a_controller_that_is_down_ends_no_other_nodes_deploy(cluster: LabCluster) -> None:
+    cluster.power_cut("ctl1")
+    try:
+        nodes = cluster.deepopsctl("deploy", "slurm", "--full", "--limit", "gpu[01-02]", "--json", ok=False)
+        whole = cluster.deepopsctl("deploy", "slurm", "--full", "--json", ok=False)
+    finally:
+        cluster.power_on("ctl1")
+        wait_until("ctl1 has an SSH server again", lambda: holds(cluster, "ctl1", "systemctl is-active ssh"))
+
+    # all is done there that needs no controller; slurmd answers for itself
+    for done, hosts in ((nodes, {"gpu01", "gpu02"}), (whole, {"ctl1", "gpu01", "gpu02"})):
+        document = json.loads(done.stdout)
+        assert set(document["hosts"]) == hosts
+        assert "ctl1 could not be asked whether another control machine works on this cluster" in document["warnings"]
+        assert "Run slurmd, which fetches its configuration from the controller: 2 nodes ok" in done.stderr
+        assert [host for host, counts in document["hosts"].items() if counts["unreachable"]] == [
+            *hosts - {"gpu01", "gpu02"}
+        ]
+        assert not re.search("gpu0[12] unreachable", done.stderr)
+    assert whole.returncode == 4, whole.stderr
+    assert_heals(cluster)
+
+
 LOCK = """cp /usr/bin/python3 /tmp/unattended-upgr
 cat > /tmp/lock.py <<'END'
 import fcntl, os, time

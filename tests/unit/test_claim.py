@@ -11,8 +11,20 @@ from typing import Any
 
 import pytest
 
-from deepopsctl.claim import Answer, OutdatedError, claim, died_here, pack, parse_answer, remember
+from deepopsctl.claim import (
+    RELEASE,
+    TASK,
+    Answer,
+    OutdatedError,
+    claim,
+    died_here,
+    pack,
+    parse_answer,
+    remember,
+    result_of_node,
+)
 from deepopsctl.clusterdir import ClusterDir
+from deepopsctl.events import HostResult, Status
 from deepopsctl.lock import ClusterBusyError, cluster_lock
 from deepopsctl.spec import parse_spec
 from tests import nodeside
@@ -325,3 +337,16 @@ class TestTheControlMachine:
     @pytest.mark.parametrize("data", [{}, {"claim": None}, {"claim": []}, {"slurm": {}}])
     def test_other_answers_are_none(self, data: dict[str, Any]) -> None:
         assert parse_answer(data) is None
+
+
+@pytest.mark.parametrize("task", [TASK, RELEASE])
+def test_a_controller_that_does_not_answer_makes_no_other_node_unreachable(task: str) -> None:
+    event = HostResult("gpu01", "slurm", "Nodes", task, Status.UNREACHABLE, 3.0, message="no route to ctl1")
+
+    assert result_of_node(event).status is Status.IGNORED
+
+
+def test_a_node_that_does_not_answer_itself_stays_unreachable() -> None:
+    event = HostResult("gpu01", "slurm", "Nodes", "Install packages", Status.UNREACHABLE, 3.0)
+
+    assert result_of_node(event) is event
