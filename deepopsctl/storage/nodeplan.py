@@ -22,6 +22,8 @@ class NodeMount:
     text: str
     automount: str
     required: bool
+    # '' for one that comes with the distribution
+    client: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +87,8 @@ def required_on(mounts: Iterable[Mount], host: str) -> list[Mount]:
 def _node_mount(mount: Mount, needs: Needs) -> NodeMount:
     automount = units.automount_unit(mount) if mount.automount else ""
     unit = units.unit_name(mount.path)
-    return NodeMount(mount.name, mount.path, unit, units.mount_unit(mount, needs), automount, mount.required)
+    client = needs.client.name if needs.client else ""
+    return NodeMount(mount.name, mount.path, unit, units.mount_unit(mount, needs), automount, mount.required, client)
 
 
 def _bound(mount: Mount) -> Needs:

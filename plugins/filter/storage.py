@@ -30,6 +30,7 @@ def storage_plan(entries, host, addresses, platform, kernel, is_compute, slurm_c
                 "text": mount.text,
                 "automount": mount.automount,
                 "required": mount.required,
+                "client": mount.client,
             }
             for mount in plan.mounts
         ],
@@ -44,6 +45,25 @@ def storage_steps(entries, host, others):
     """The steps that a node takes part in: `others`, and one more where clients belong to its kernel."""
     plan = nodeplan.plan_node(writer.from_variable(entries), host, {}, Platform("", ""))
     return [*others, *(["clients"] if plan.clients else [])]
+
+
+def storage_outside(entries, host):
+    """What a node fetches for clients: [{what, url, unless}], as node_doctor takes it."""
+    plan = nodeplan.plan_node(writer.from_variable(entries), host, {}, Platform("", ""))
+    return [
+        {"what": f"{client.name} with {', '.join(m.name for m in plan.mounts if m.client == client.name)}", **address}
+        for client in plan.clients
+        for address in _addresses(client)
+    ]
+
+
+def _addresses(client):
+    # as module_utils/storage_sources.py has them
+    if client.archives:
+        cache = f"/var/cache/deepopsctl/storage-{client.name}"
+        return [{"url": a.url, "unless": [f"{cache}/{a.url.rsplit('/', 1)[1]}"]} for a in client.archives]
+    source = f"/etc/apt/sources.list.d/deepopsctl-storage-{client.name}.sources"
+    return [{"url": client.repository.url, "unless": [source]}] if client.repository else []
 
 
 def storage_exports(entries, host, addresses):
@@ -95,6 +115,7 @@ class FilterModule:
         return {
             "storage_exports": storage_exports,
             "storage_health_check": storage_health_check,
+            "storage_outside": storage_outside,
             "storage_plan": storage_plan,
             "storage_quotas": storage_quotas,
             "storage_rdma": storage_rdma,

@@ -17,6 +17,8 @@ from ansible.module_utils.mount_step import (
     text_of,
 )
 
+LEFT_OUT = "its client is left out"
+
 
 def unmount(step, unit, path):
     """Stop the units of a mount. Raises InUseError; the mount is then as it was."""
@@ -109,6 +111,9 @@ def remount(step, mount, before, after):
 
 def start(step, mount, is_new, is_there):
     """Enable and start what mounts it."""
+    if not is_there and mount["client"] in step.wanted["missing_clients"]:
+        step.failed[mount["name"]] = LEFT_OUT
+        return
     unit = automount_of(mount["unit"]) if mount["automount"] else mount["unit"]
     facts = node_units.show([unit])[unit]
     if not node_units.is_enabled(facts):

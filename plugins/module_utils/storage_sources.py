@@ -19,7 +19,7 @@ class ArchiveError(node_failure.HintedError):
     """A package can't be had, or is another than the one that was named."""
 
 
-_HINT = "the node needs a way there, or another address of the same: `repository` and `key` of the entry in cluster.yml"
+_HINT = "let the node reach it, or change the address: `repository`, `key` or `archives` of the entry in cluster.yml"
 
 
 def paths(name):
@@ -84,7 +84,10 @@ def ensure_archives(noted, folder, archives):
     missing = [name for name in wanted if _digest(os.path.join(folder, name)) != wanted[name]["sha256"]]
     for name in missing:
         path = os.path.join(folder, name)
-        if not noted.dry:
+        if noted.dry:
+            # a plan reports what a deploy could not fetch
+            _open(wanted[name]["url"]).close()
+        else:
             os.makedirs(folder, mode=0o755, exist_ok=True)
             fetch(wanted[name]["url"], wanted[name]["sha256"], path)
         noted.did("file", path, "write", detail="sha256 %s" % wanted[name]["sha256"])
@@ -118,13 +121,16 @@ def fetch(url, sha256, path):
 
 
 def _download(url, path):
+    with _open(url) as source, open(path, "wb") as stream:
+        shutil.copyfileobj(source, stream, _PART)
+
+
+def _open(url):
     # urllib raises many kinds, Ansible's wrapper of it still others
     try:
-        source = open_url(url, timeout=60)
+        return open_url(url, timeout=60)
     except Exception as error:
-        raise ArchiveError("cannot fetch %s: %s" % (url, error), "the node needs a way there") from error
-    with open(path, "wb") as stream:
-        shutil.copyfileobj(source, stream, _PART)
+        raise ArchiveError("cannot fetch %s: %s" % (url, error), _HINT) from error
 
 
 def index_entry(folder, name):

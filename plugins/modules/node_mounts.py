@@ -31,6 +31,12 @@ options:
       text: {description: Its text., type: str, required: true}
       automount: {description: Text of the automount unit; empty for none., type: str, default: ""}
       required: {description: Whether the node is no good without it., type: bool, default: false}
+      client: {description: The client of M(storage_client) that it needs; empty for none., type: str, default: ""}
+  missing_clients:
+    description: Clients that could not be installed; their mounts are not started.
+    type: list
+    elements: str
+    default: []
   files:
     description: Files that the mounts need, written before anything is mounted.
     type: list
@@ -189,8 +195,10 @@ def arguments():
                 "text": {"required": True},
                 "automount": {"default": ""},
                 "required": {"type": "bool", "default": False},
+                "client": {"default": ""},
             },
         },
+        "missing_clients": {"type": "list", "elements": "str", "default": []},
         "files": {
             "type": "list",
             "elements": "dict",
@@ -239,9 +247,10 @@ def finish(step):
             step.module.warn("storage %s can't be mounted: %s" % (name, why))
     if missing:
         words = "; ".join("storage %s can't be mounted: %s" % item for item in missing.items())
-        step.module.fail_json(
-            msg=words, hint="is its server up, and does it let this node in? `journalctl` there says more", **told
-        )
+        hint = "is its server up, and does it let this node in? `journalctl` there says more"
+        if set(missing.values()) == {mount_change.LEFT_OUT}:
+            hint = "deploy again when the packages of its client can be fetched"
+        step.module.fail_json(msg=words, hint=hint, **told)
     step.module.exit_json(**told)
 
 

@@ -9,6 +9,7 @@ short_description: Match the clients of Lustre and BeeGFS with the running kerne
 description:
   - With I(state=ready), says which packages a node needs for its clients. Refuses a kernel that no module is made for
     or can be compiled for. Sets up the source of the packages, and releases the holds of those that will change.
+  - A client whose packages can't be fetched is left out; what the node has of it stays as it is.
   - With I(state=held), which comes after their installation, holds the packages and the kernel together, and refuses
     a kernel that the module is missing for.
   - With I(state=asked), which comes after the mounts, runs commands that only look, and warns of those that fail.
@@ -36,6 +37,7 @@ options:
       builds: {description: Whether those are compiled on the node., type: bool, default: true}
       repository: {description: "Its C(url), C(suite), C(components), C(key) and C(fingerprint).", type: dict}
       archives: {description: "Packages by C(url), each with its C(sha256).", type: list, elements: dict, default: []}
+  left_out: {description: "For I(state=held), what I(state=ready) left out.", type: list, elements: str, default: []}
   lock_wait: {description: Seconds to wait for another package manager on the node., type: int, default: 300}
 author: deepopsctl
 """
@@ -57,12 +59,19 @@ EXAMPLES = r"""
 
 RETURN = r"""
 changes: {description: What was done., type: list, elements: dict, returned: always}
+deepops_left_out:
+  description: Why the packages of clients can't be fetched, C(message) and C(hint).
+  type: dict
+  returned: when they can't be
+left_out: {description: The clients that were left out., type: list, elements: str, returned: always}
+missing: {description: Those of them that the node does not have., type: list, elements: str, returned: always}
 packages: {description: What the node needs installed; each with its version., type: dict, returned: always}
 """
 
 import os
 
 from ansible.module_utils import (
+    apt_source,
     node_changes,
     node_failure,
     node_kernel,
@@ -86,7 +95,10 @@ class Step:
     def __init__(self, module):
         self.module = module
         self.wanted = module.params
-        self.clients = module.params["clients"]
+        self.clients = [each for each in module.params["clients"] if each["name"] not in module.params["left_out"]]
+        # errors by client
+        self.left_out = {}
+        self.missing = []
         self.noted = node_changes.Noted(module.check_mode)
         self.release = node_kernel.running()
 
@@ -109,11 +121,13 @@ def make_ready(step):
             node_kernel.check_headers(label(client), step.release)
     for name in KNOWN:
         client = next((client for client in step.clients if client["name"] == name), None)
-        repository, archives = (client["repository"], client["archives"]) if client else (None, [])
-        storage_sources.ensure(step.noted, name, repository, archives, step.wanted["lock_wait"])
+        ensure_source(step, name, client)
     packages = {}
     for client in step.clients:
-        packages.update(choose_versions(step, client))
+        if client["name"] in step.left_out:
+            packages.update(present_of(step, client))
+        else:
+            packages.update(choose_versions(step, client))
     release(step, packages)
     headers = node_kernel.headers_package(step.release)
     # a kernel of the site's own has its headers, and no package of that name
@@ -121,6 +135,37 @@ def make_ready(step):
     if needed and any(client["builds"] for client in step.clients):
         packages[headers] = ""
     return packages
+
+
+def ensure_source(step, name, client):
+    """Where a client's packages come from; one that can't be used leaves the client out."""
+    repository, archives = (client["repository"], client["archives"]) if client else (None, [])
+    before = len(step.noted.changes)
+    try:
+        storage_sources.ensure(step.noted, name, repository, archives, step.wanted["lock_wait"])
+    except (apt_source.SourceError, storage_sources.ArchiveError) as error:
+        step.left_out[name] = error
+        # it was put back
+        del step.noted.changes[before:]
+
+
+def present_of(step, client):
+    """{package: version} of a client that is left out: what the node has."""
+    present = node_packages.installed(client["packages"])
+    if len(present) < len(client["packages"]):
+        step.missing.append(client["name"])
+    return present
+
+
+def report_left_out(step):
+    """The run goes on without these clients, and ends with a failure all the same."""
+    labels = {client["name"]: label(client) for client in step.clients}
+    messages = ["%s is left out: %s" % (labels[name], error) for name, error in step.left_out.items()]
+    if not messages:
+        return {}
+    step.module.warn("; ".join(messages))
+    hints = dict.fromkeys(error.hint for error in step.left_out.values())
+    return {"deepops_left_out": {"message": "; ".join(messages), "hint": "; ".join(hints)}}
 
 
 def label(client):
@@ -157,7 +202,9 @@ def release(step, packages):
     present = node_packages.installed(ours)
     stays = [name for name in packages if present.get(name) and packages[name] in ("", present[name])]
     kernel = node_kernel.installed() if step.clients else []
-    changing = [name for name in ours if name not in stays and name not in kernel]
+    # of a client that is left out stays also what its other packages would replace
+    kept = [name for name in ours if step.left_out and name not in packages]
+    changing = [name for name in ours if name not in stays + kernel + kept]
     held = [name for name in changing if name in node_packages.held()]
     for name in held:
         step.noted.did("hold", name, "release")
@@ -220,6 +267,10 @@ def trouble_of(argv):
 
 def save(step, held):
     """What the gate compares: packages and holds, the sources, and the kernel that all of it was made for."""
+    if step.wanted["left_out"]:
+        # the next deploy tries again, or removes what is there
+        node_record.begin(step.wanted["component"], step.wanted["step"])
+        return
     names = [name for client in step.clients for name in client["packages"]]
     files = [path for client in step.clients for path in storage_sources.paths(client["name"])]
     files += ["/proc/sys/kernel/osrelease"] if step.clients else []
@@ -245,6 +296,7 @@ def main():
             "state": {"required": True, "choices": ["ready", "held", "asked"]},
             "checks": {"type": "dict", "default": {}},
             "clients": {"type": "list", "elements": "dict", "default": [], "options": client},
+            "left_out": {"type": "list", "elements": "str", "default": []},
             "lock_wait": {"type": "int", "default": 300},
         },
         supports_check_mode=True,
@@ -262,7 +314,10 @@ def main():
             if not module.check_mode:
                 save(step, held)
     noted = step.noted
-    module.exit_json(**noted.result(packages=packages))
+    module.exit_json(
+        **noted.result(packages=packages, left_out=sorted(step.left_out), missing=step.missing),
+        **report_left_out(step),
+    )
 
 
 if __name__ == "__main__":

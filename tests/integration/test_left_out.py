@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-import pytest
+import os
+from collections.abc import Mapping
+from pathlib import Path
 
-from tests.localansible import Played, play
+import pytest
+import yaml
+
+from deepopsctl.storage.model import Mount, StorageType
+from deepopsctl.storage.writer import variable
+from tests.localansible import ROOT, Played, play
 
 # a port that nobody listens at
 NOWHERE = "http://127.0.0.1:9"
@@ -65,3 +72,113 @@ def test_nothing_more_of_its_role_is_done_and_all_the_rest_is(played: Played) ->
     assert "What comes after" in tasks
     assert "The container toolkit, all of one version" not in tasks
     assert played.status == 0, played.output
+
+
+REPOSITORY = {"repository": NOWHERE, "key": f"{NOWHERE}/key.asc", "fingerprint": "0" * 40}
+ARCHIVE = {"archives": {f"{NOWHERE}/a_1_amd64.deb": "0" * 64}}
+
+
+def lustre(folder: Path, source: Mapping[str, object], *, required: bool = False) -> Mount:
+    settings = {"version": "1.0", "modules": "packages", "untested": True, **source}
+    where = ("192.0.2.1@tcp:/fs", f"{folder}/scratch", ("node",))
+    return Mount("scratch", StorageType.LUSTRE, *where, required=required, settings=settings)
+
+
+def plan_storage(folder: Path, source: Mapping[str, object], *, required: bool) -> Played:
+    """The role storage in check mode: Lustre, whose packages are out of reach, and a tmpfs."""
+    memory = Mount("memory", StorageType.TMPFS, "tmpfs", f"{folder}/memory", ("node",))
+    role = {
+        "role": "storage",
+        "storage_entries": variable([lustre(folder, source, required=required), memory]),
+        "storage_addresses": {},
+        "storage_platform": "Debian 13",
+        "storage_is_compute": False,
+    }
+    plays = [{"hosts": "all", "gather_facts": True, "gather_subset": ["!all"], "roles": [role]}]
+    # a node with systemd, and no unit of these mounts
+    systemctl = folder / "bin" / "systemctl"
+    systemctl.parent.mkdir()
+    systemctl.write_text("#!/bin/sh\necho LoadState=not-found\n", encoding="utf-8")
+    systemctl.chmod(0o755)
+    path = {"PATH": f"{systemctl.parent}:{os.environ['PATH']}"}
+    return play(folder, plays, {"node": {"deepops_digest": "x"}}, "--check", settings=path)
+
+
+@pytest.mark.parametrize(
+    ("source", "address"), [(REPOSITORY, f"{NOWHERE}/key.asc"), (ARCHIVE, f"{NOWHERE}/a_1_amd64.deb")]
+)
+def test_a_client_out_of_reach_costs_its_own_mounts_alone(
+    tmp_path: Path, source: Mapping[str, object], address: str
+) -> None:
+    played = plan_storage(tmp_path, source, required=False)
+
+    left_out = played.result("Clients that belong to a kernel, and what they come from").data["deepops_left_out"]
+    mounts = played.result("Mount what is wanted, unmount what no longer is").data
+    assert f"lustre 1.0 is left out: cannot fetch {address}" in left_out["message"]
+    assert "of the entry in cluster.yml" in left_out["hint"]
+    assert [change["name"] for change in mounts["changes"] if change["kind"] == "mount"] == [f"{tmp_path}/memory"]
+    assert mounts["warnings"] == ["storage scratch can't be mounted: its client is left out"]
+    assert played.status == 0, played.output
+
+
+def test_a_node_whose_required_storage_has_no_client_fails_with_all_else_mounted(tmp_path: Path) -> None:
+    played = plan_storage(tmp_path, REPOSITORY, required=True)
+
+    mounts = played.result("Mount what is wanted, unmount what no longer is")
+    assert mounts.status == "failed"
+    assert mounts.data["msg"] == "storage scratch can't be mounted: its client is left out"
+    assert mounts.data["hint"] == "deploy again when the packages of its client can be fetched"
+    assert f"{tmp_path}/memory" in [change["name"] for change in mounts.data["changes"]]
+
+
+def test_a_package_of_grafana_out_of_reach_leaves_grafana_out(tmp_path: Path) -> None:
+    grafana = {
+        "role": "grafana",
+        "grafana_cluster": {},
+        "grafana_groups": [],
+        "grafana_platform": "Debian 13",
+        "grafana_catalogue": {"version": "1", "fingerprint": "0" * 40},
+        "grafana_package": f"{NOWHERE}/grafana.deb",
+        "grafana_package_sha256": "0" * 64,
+    }
+    said = "{{ grafana_source_result.deepops_left_out }}"
+    after = {"name": "What comes after", "ansible.builtin.debug": {"msg": said}}
+    plays = [{"hosts": "all", "gather_facts": False, "roles": [grafana], "tasks": [after]}]
+
+    played = play(tmp_path, plays, {"node": {"deepops_digest": "x"}}, "--check")
+
+    left_out = played.result("Report a package that can't be fetched").data["deepops_left_out"]
+    assert f"cannot fetch {NOWHERE}/grafana.deb" in left_out["message"]
+    assert "grafana_enabled: false" in left_out["hint"]
+    assert played.result("What comes after").status == "ok"
+    assert "Grafana of one version" not in [result.task for result in played.results if result.status == "ok"]
+    assert played.status == 0, played.output
+
+
+@pytest.mark.parametrize(
+    ("source", "package", "asked"),
+    [
+        (
+            REPOSITORY, f"{NOWHERE}/grafana.deb",
+            {"Grafana": f"{NOWHERE}/grafana.deb", "lustre with scratch": NOWHERE},
+        ),
+        (ARCHIVE, "/srv/grafana.deb", {"lustre with scratch": f"{NOWHERE}/a_1_amd64.deb"}),
+        ({}, "", {"Grafana": "https://apt.grafana.com"}),
+    ],
+)  # fmt: skip
+def test_doctor_asks_at_the_addresses_that_a_deploy_fetches_from(
+    tmp_path: Path, source: Mapping[str, object], package: str, asked: Mapping[str, str]
+) -> None:
+    (task,) = yaml.safe_load((ROOT / "playbooks" / "doctor.yml").read_text(encoding="utf-8"))[0]["tasks"]
+    (tmp_path / "roles").symlink_to(ROOT / "roles")
+    folder = tmp_path / "playbooks"
+    folder.mkdir()
+    site = {
+        "monitoring_enabled": True, "monitoring_host": "node", "grafana_package": package,
+        "storage_mounts": variable([lustre(folder, source)]),
+    }  # fmt: skip
+    show = {"name": "Outside", "ansible.builtin.debug": {"msg": "{{ deepops_outside }}"}, "vars": task["vars"]}
+
+    played = play(folder, [{"hosts": "all", "gather_facts": False, "tasks": [show]}], {"node": site})
+
+    assert {each["what"]: each["url"] for each in played.result("Outside").data["msg"]} == asked

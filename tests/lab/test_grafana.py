@@ -223,6 +223,19 @@ def test_switched_off_it_goes_with_all_that_came_with_it(site: Site) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.usefixtures("deploys")
+def test_a_package_that_cannot_be_fetched_leaves_grafana_out(site: Site) -> None:
+    site.set(version=NEW, package="http://127.0.0.1:9/grafana.deb", package_sha256="0" * 64)
+
+    done = site.deploy(ok=False)
+
+    (failure,) = done["failures"]
+    assert "cannot fetch http://127.0.0.1:9/grafana.deb" in failure["message"]
+    assert "grafana_enabled: false" in failure["hint"]
+    assert all(totals["failed"] == 0 for totals in done["hosts"].values())
+
+
+@pytest.mark.thorough
+@pytest.mark.usefixtures("deploys")
 def test_a_file_takes_the_place_of_a_repository(site: Site) -> None:
     file = site.archive(NEW)
     digest = hashlib.sha256(file.read_bytes()).hexdigest()

@@ -28,6 +28,8 @@ VAULT = {
     "work": base64.b64encode(SECRET).decode(),
     "home": base64.b64encode(b"of no Ceph cluster anywhere").decode() + "standin",
 }
+# nobody listens there
+NOWHERE = "http://127.0.0.1:9"
 OLDER, NEWER = "2.15.8", "2.17.0"
 # all that a deploy of storage could leave behind but its sources of packages, which come before a kernel is refused
 WRITTEN = (
@@ -188,6 +190,49 @@ def test_a_kernel_that_there_are_no_modules_for_is_refused_with_those_that_there
     assert "it was made for 1.2.3-other" in said
 
 
+def with_client(entry: dict[str, Any], **changes: object) -> dict[str, Any]:
+    """An entry of Lustre with other settings of the client."""
+    return {**entry, "lustre": {**entry["lustre"], **changes}}
+
+
+def test_a_client_that_cannot_be_fetched_costs_its_own_mounts_alone(
+    cluster: LabCluster, entries: dict[str, dict[str, Any]]
+) -> None:
+    scratch = with_client(entries["scratch"], repository=NOWHERE, key=f"{NOWHERE}/key.asc")
+    declare(cluster, {**first(entries), "scratch": scratch}, **VAULT)
+    # doctor asks at no address that a node has a source of
+    cluster.root(NODE, "rm -f /etc/apt/sources.list.d/deepopsctl-storage-lustre.sources /etc/apt/keyrings/deepopsctl-*")
+
+    checks = json.loads(cluster.deepopsctl("doctor", "--json", ok=False).stdout)["checks"]
+    found = {check["target"]: check for check in checks if check["name"] == "repositories"}
+    assert "lustre with scratch will be left out" in found[NODE]["message"]
+    assert found[OTHER]["status"] == "pass"
+
+    document = deploy(cluster, ok=False)
+
+    (failure,) = document["failures"]
+    assert failure["host"] == NODE
+    assert f"lustre {OLDER} is left out: cannot fetch {NOWHERE}/key.asc" in failure["message"]
+    assert f"{NODE}: storage scratch can't be mounted: its client is left out" in document["warnings"]
+    assert cluster.holds(NODE, "mountpoint -q /soft && mountpoint -q /work")
+    assert not cluster.holds(NODE, "mountpoint -q /scratch")
+    assert cluster.holds(OTHER, "mountpoint -q /soft")
+
+
+def test_a_node_without_the_client_of_required_storage_fails(
+    cluster: LabCluster, entries: dict[str, dict[str, Any]]
+) -> None:
+    scratch = with_client(entries["scratch"], repository=NOWHERE, key=f"{NOWHERE}/key.asc")
+    declare(cluster, {**first(entries), "scratch": {**scratch, "required": True}}, **VAULT)
+
+    document = deploy(cluster, ok=False)
+
+    assert {host: totals["failed"] for host, totals in document["hosts"].items() if totals["failed"]} == {NODE: 1}
+    assert "storage scratch can't be mounted: its client is left out" in [
+        failure["message"] for failure in document["failures"]
+    ]
+
+
 def test_everything_is_mounted_and_what_one_node_writes_another_reads(
     cluster: LabCluster, entries: dict[str, dict[str, Any]]
 ) -> None:
@@ -243,6 +288,20 @@ def test_a_second_run_holds_again_what_was_let_go_and_changes_nothing_else(clust
         (NODE, "beegfs-client-dkms", "hold")
     ]
     assert {host["changed"] for name, host in again["hosts"].items() if name != NODE} == {0}
+
+
+def test_a_release_that_cannot_be_fetched_leaves_the_installed_one(
+    cluster: LabCluster, entries: dict[str, dict[str, Any]]
+) -> None:
+    archives = {f"{NOWHERE}/lustre-client-utils_{NEWER}-1_amd64.deb": "0" * 64}
+    declare(cluster, {**first(entries), "scratch": with_client(entries["newer"], archives=archives)}, **VAULT)
+
+    (failure,) = deploy(cluster, ok=False)["failures"]
+
+    assert f"lustre {NEWER} is left out: cannot fetch {NOWHERE}/lustre-client-utils" in failure["message"]
+    assert cluster.holds(NODE, "mountpoint -q /scratch")
+    assert cluster.root(NODE, "dpkg-query -W -f '${Version}' lustre-client-utils") == f"{OLDER}-1"
+    assert "lustre-client-utils" in cluster.root(NODE, "apt-mark showhold").split()
 
 
 def test_another_release_comes_although_the_packages_are_held(
