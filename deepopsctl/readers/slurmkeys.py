@@ -237,6 +237,7 @@ class _Settling:
         self._preempt()
         self._measured()
         self._prolog_flags()
+        self._priority_flags()
         if self.carryover.slurm("MinJobAge") in ("0", "1"):
             self._drop("MinJobAge", "slurmctld takes 2 seconds at least", "MinJobAge: 2")
         if self.carryover.slurm("TreeWidth") == "0":
@@ -307,13 +308,20 @@ class _Settling:
             self.carryover.check("PreemptMode", self.given.get("preemptmode", ""), "SUSPEND needs GANG, which is added")
 
     def _prolog_flags(self) -> None:
-        flags = (self.carryover.slurm("PrologFlags") or "").split(",")
-        small = [flag.lower() for flag in flags]
-        if "nohold" in small and {"contain", "x11"} & set(small):
-            kept = ",".join(flag for flag in flags if flag.lower() != "nohold")
-            self.carryover.set_slurm("PrologFlags", kept)
-            reason = "Contain and X11 need the prolog to end first: slurmctld does not start with both"
-            self.carryover.leave("PrologFlags=NoHold", self.given.get("prologflags", ""), reason)
+        reason = "Contain and X11 need the prolog to end first: slurmctld does not start with both"
+        self._exclude("PrologFlags", "NoHold", {"contain", "x11"}, reason)
+
+    def _priority_flags(self) -> None:
+        reason = "FAIR_TREE and NO_FAIR_TREE exclude each other, and Slurm follows NO_FAIR_TREE"
+        self._exclude("PriorityFlags", "FAIR_TREE", {"no_fair_tree"}, reason)
+
+    def _exclude(self, key: str, word: str, others: Collection[str], reason: str) -> None:
+        """Leave a word of a list out where one of the others is in it."""
+        words = (self.carryover.slurm(key) or "").split(",")
+        kept = [other for other in words if other.lower() != word.lower()]
+        if len(kept) < len(words) and not {other.lower() for other in kept}.isdisjoint(others):
+            self._put(key, kept)
+            self.carryover.leave(f"{key}={word}", self.given.get(key.lower(), ""), reason)
 
     def _tres(self) -> None:
         licenses = [re.split("[:*@]", word)[0] for word in (self.carryover.slurm("Licenses") or "").lower().split(",")]

@@ -13,6 +13,7 @@ from deepopsctl.draft import Draft
 from deepopsctl.entries import NodeEntry, PartitionEntry
 from deepopsctl.model import Gpus, Partition, Role
 from deepopsctl.nodelist import expand, fold_in_order, pair, shorten
+from deepopsctl.policydraft import BUILT_IN_QOS
 from deepopsctl.problems import RefusedError
 from deepopsctl.readers.detect import is_ip_address
 from deepopsctl.readers.gres import read_gpus
@@ -25,6 +26,7 @@ _HARDWARE = frozenset({
 })  # fmt: skip
 _NODE_READ = frozenset({"nodename", "nodeaddr", "gres", "feature", "features"})
 _PARTITION_READ = frozenset({"partitionname", "nodes", "default", "maxtime"})
+_QOS = ("qos", "allowqos", "denyqos")
 _ABSENT = ("FUTURE", "CLOUD")
 # Two spellings of one key: a line's own wins over the other one of a DEFAULT line.
 _SPELLINGS = MappingProxyType({"feature": "Features", "procs": "CPUs", "shared": "OverSubscribe"})
@@ -166,7 +168,7 @@ class Partitions:
             return
         options: dict[str, str] = {}
         for item in line.pairs:
-            if item.name in ("qos", "allowqos", "denyqos"):
+            if item.name in _QOS and not _always_there(item):
                 reason = f"partition {name}: slurmctld does not start before {shorten(item.value)} is in the database"
                 hint = "make it by `policy:` in cluster.yml, then name it in the partition's options"
                 self.draft.carryover.leave(item.key, line.where, reason, hint)
@@ -200,6 +202,11 @@ def short_name(name: str, address: str) -> tuple[str, str]:
     if is_ip_address(name) or "." not in name:
         return name, address
     return name.partition(".")[0], address or name
+
+
+def _always_there(item: Pair) -> bool:
+    """Whether a partition's list of QOS has only those of every new database."""
+    return set(item.value.split(",")) <= ({BUILT_IN_QOS} if item.name == "qos" else {BUILT_IN_QOS, "ALL"})
 
 
 def _spelt(line: Line, kind: str) -> dict[str, Pair]:

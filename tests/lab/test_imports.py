@@ -23,29 +23,54 @@ FILES = ("slurm.conf", "gres.conf", "cgroup.conf", "topology.conf")
 NODE = NodeHardware(cpus=4, boards=1, sockets=1, cores_per_socket=4, threads_per_core=1, memory_mb=7950)
 WORK = "/tmp/imports"
 
-# As the machine that each is for, but beside the daemons that are there: without accounting, on a port of its own.
+# Each as on the node it is for, with an accounting database of its own: a TRES that another import made would hide
+# that one is missing. Ports of their own, as a deployed Slurm may run alongside.
 TRY = f"""
 cd {WORK}
+systemctl start mariadb
 for conf in */slurm.conf; do
     site=${{conf%/*}} folder={WORK}/${{conf%/*}}
+    export SLURM_CONF=$folder/slurm.conf
     mkdir $folder/state
-    chown -R slurm: $folder
     sed -i -e "s,^SlurmctldHost=.*,SlurmctldHost=$(hostname -s)," $folder/slurm.conf
+    sed -i -e "s,^AccountingStorageHost=.*,AccountingStorageHost=localhost," $folder/slurm.conf
     sed -i -e "s,^StateSaveLocation=.*,StateSaveLocation=$folder/state," $folder/slurm.conf
     sed -i -e "s,^SlurmctldPidFile=.*,SlurmctldPidFile=$folder/state/pid," $folder/slurm.conf
-    sed -i -e '/^SlurmctldPort=/d; /^AccountingStorage/d' -e '1i SlurmctldPort=16817' $folder/slurm.conf
-    # without accounting no GPU is a TRES, and slurmctld ends at a weight of it
-    sed -i -e 's/ TRESBillingWeights=[^ ]*//; /^PriorityWeightTRES=/d' $folder/slurm.conf
-    slurmctld -D -f $folder/slurm.conf > $folder/log 2>&1 &
+    sed -i -e '/^SlurmctldPort=/d; /^AccountingStoragePort=/d' $folder/slurm.conf
+    sed -i -e '1i SlurmctldPort=16817' -e '1i AccountingStoragePort=16819' $folder/slurm.conf
+    cat > $folder/slurmdbd.conf <<END
+DbdHost=localhost
+DbdPort=16819
+SlurmUser=slurm
+AuthType=auth/munge
+PidFile=$folder/state/dbdpid
+StorageType=accounting_storage/mysql
+StorageHost=localhost
+StorageLoc=imports
+StorageUser=imports
+StoragePass=imports
+END
+    chmod 600 $folder/slurmdbd.conf
+    chown -R slurm: $folder
+    mariadb -e "DROP DATABASE IF EXISTS imports; CREATE DATABASE imports"
+    mariadb -e "GRANT ALL ON imports.* TO imports@localhost IDENTIFIED BY 'imports'"
+    slurmdbd -D > $folder/dbdlog 2>&1 &
+    accounting=$!
+    until sacctmgr -n show qos normal > /dev/null 2>&1; do
+        kill -0 $accounting 2> /dev/null || {{ echo "$site: $(tail -n 3 $folder/dbdlog)"; exit 0; }}
+        sleep 0.2
+    done
+    slurmctld -D > $folder/log 2>&1 &
     daemon=$!
     # it answers when it has read everything, or it ends
-    until SLURM_CONF=$folder/slurm.conf timeout 10 scontrol show config > /dev/null 2>&1; do
+    until timeout 10 scontrol show config > /dev/null 2>&1; do
         kill -0 $daemon 2> /dev/null || {{ echo "$site: $(grep -E 'fatal|error' $folder/log | tail -n 3)"; break; }}
         sleep 0.2
     done
-    kill -KILL $daemon 2> /dev/null
-    wait $daemon 2> /dev/null
+    kill -KILL $daemon $accounting 2> /dev/null
+    wait $daemon $accounting 2> /dev/null
 done
+mariadb -e "DROP DATABASE imports; DROP USER imports@localhost"
 """
 
 
@@ -96,9 +121,8 @@ def machine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     name = f"{PREFIX}-imports"
     try:
         made = fresh_cluster(name, tmp_path_factory.mktemp(name), "--compute", "1", os=request.param)
-        made.root(
-            "ctl1", "DEBIAN_FRONTEND=noninteractive apt-get install -qy slurmctld slurm-client munge >/dev/null 2>&1"
-        )
+        packages = "slurmctld slurmdbd slurm-client munge mariadb-server"
+        made.root("ctl1", f"DEBIAN_FRONTEND=noninteractive apt-get install -qy {packages} >/dev/null 2>&1")
         made.root("ctl1", "systemctl start munge")
         yield made
     finally:

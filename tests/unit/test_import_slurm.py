@@ -258,6 +258,7 @@ def test_what_comes_along_is_known_to_every_slurm(site: Path) -> None:
         ("TaskPluginParam=Sched", None),
         ("TaskPluginParam=autobind=threads,Sched", {"TaskPluginParam": "autobind=threads"}),
         ("PrologFlags=X11,NoHold", {"PrologFlags": "X11"}),
+        ("PriorityFlags=FAIR_TREE,MAX_TRES,NO_FAIR_TREE", {"PriorityFlags": "MAX_TRES,NO_FAIR_TREE"}),
         ("PreemptMode=REQUEUE", None),
         ("PreemptType=preempt/qos", None),
         (
@@ -309,6 +310,13 @@ def test_every_key_that_is_left_out_is_named_with_what_to_do() -> None:
 )
 def test_what_would_keep_slurmctld_from_starting_is_not_in_a_partition_or_node(line: str, name: str) -> None:
     assert left(read(f"{HEAD}{TAIL}{line}\n")) == [name]
+
+
+def test_a_partition_keeps_the_qos_that_every_new_database_has() -> None:
+    draft = read(f"{HEAD}{TAIL}PartitionName=q Nodes=ALL QOS=normal AllowQos=ALL\n")
+
+    assert draft.finish().partitions[-1].options == {"QOS": "normal", "AllowQos": "ALL"}
+    assert left(draft) == []
 
 
 def test_the_nodes_own_features_win_over_those_of_a_default_line() -> None:
