@@ -91,6 +91,7 @@ JobCompPassScript: 26.05
 GONE = _table("""
 AccountingStorageLoc:
 AccountingStorageUser:
+AccountingStoreJobComment: AccountingStoreFlags: job_comment is its name now
 AcctGatherInfinibandType: AcctGatherInterconnectType is its name now
 CacheGroups:
 CheckpointType:

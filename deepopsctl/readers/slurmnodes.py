@@ -213,7 +213,11 @@ def _spelt(line: Line, kind: str) -> dict[str, Pair]:
     """The attributes of a line by name, each under one spelling."""
     found: dict[str, Pair] = {}
     for item in line.pairs:
-        if item.name != kind:
+        if kind == "partitionname" and item.name == "priority":
+            # both in one; Slurm lets the newer keys win, wherever they stand on the line
+            for key in ("PriorityJobFactor", "PriorityTier"):
+                found.setdefault(key.lower(), Pair(key, item.value))
+        elif item.name != kind:
             one = Pair(_SPELLINGS.get(item.name, item.key), item.value)
             found[one.name] = one
     return found

@@ -319,6 +319,19 @@ def test_a_partition_keeps_the_qos_that_every_new_database_has() -> None:
     assert left(draft) == []
 
 
+def test_the_old_priority_of_a_partition_becomes_both_of_todays() -> None:
+    draft = read(f"{HEAD}{TAIL}PartitionName=q Nodes=ALL PriorityTier=2 Priority=50\n")
+
+    assert draft.finish().partitions[-1].options == {"PriorityTier": "2", "PriorityJobFactor": "50"}
+    assert left(draft) == []
+
+
+def test_what_took_the_place_of_a_removed_key_is_named() -> None:
+    draft = read(f"{HEAD}AccountingStoreJobComment=YES\n{TAIL}")
+
+    assert [note.hint for note in draft.carryover.not_carried] == ["AccountingStoreFlags: job_comment is its name now"]
+
+
 def test_the_nodes_own_features_win_over_those_of_a_default_line() -> None:
     draft = read(f"{HEAD}NodeName=DEFAULT Features=all Procs=4\nNodeName=a1 Feature=mine\nNodeName=b1\n")
 
