@@ -180,7 +180,7 @@ def deploys(cluster: LabCluster, wish: dict[str, object]) -> dict[str, dict[str,
     }
 
 
-def test_plan_foretells_the_deploy_and_the_controller_sees_no_task(deploys: dict[str, dict[str, Any]]) -> None:
+def test_plan_foretells_the_deploy_and_the_controller_is_only_claimed(deploys: dict[str, dict[str, Any]]) -> None:
     on_login = {
         ("file", SOURCE, "write"),
         ("package", "cuda-toolkit-12-8", "install"),
@@ -193,6 +193,8 @@ def test_plan_foretells_the_deploy_and_the_controller_sees_no_task(deploys: dict
         assert on_login <= changes(deploys["plan"], host)
         assert changes(deploys["plan"], host) == changes(deploys["first"], host)
     assert ("package", "nvidia-container-toolkit", "install") in changes(deploys["first"], COMPUTE)
+    counts = deploys["first"]["hosts"].pop(CONTROL)
+    assert (counts["ok"], counts["changed"]) == (1, 0)
     assert set(deploys["first"]["hosts"]) == {COMPUTE, LOGIN}
 
 
