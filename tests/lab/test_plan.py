@@ -28,6 +28,14 @@ def cluster(deployed: LabCluster) -> Iterator[LabCluster]:
     deployed.deploy()
 
 
+@pytest.fixture(scope="module")
+def job(cluster: LabCluster) -> int:
+    """A job that runs on gpu01, for each of the tests that need one, also where it runs alone."""
+    found = cluster.submit(LONG_JOB, "--nodelist=gpu01", "--mem=100M")
+    cluster.wait_for_job(found, "RUNNING")
+    return found
+
+
 def plan(cluster: LabCluster, *arguments: str, code: int = 0) -> dict[str, Any]:
     """`plan --json`, parsed; it has changed no file of the cluster directory."""
     before = contents(cluster.directory)
@@ -80,9 +88,7 @@ def test_a_deployed_cluster_has_nothing_to_do(cluster: LabCluster) -> None:
     assert plan(cluster, "--full", "--exit-code")["plan"] == "nothing to do"
 
 
-def test_a_changed_partition_is_reconfigured_under_a_job_that_is_named(cluster: LabCluster) -> None:
-    job = cluster.submit(LONG_JOB, "--nodelist=gpu01", "--mem=100M")
-    cluster.wait_for_job(job, "RUNNING")
+def test_a_changed_partition_is_reconfigured_under_a_job_that_is_named(cluster: LabCluster, job: int) -> None:
     edit(cluster.directory / "cluster.yml", '"02:00:00"', '"1-00:00:00"')
 
     planned = plan(cluster, "--exit-code", code=1)
@@ -97,8 +103,8 @@ def test_a_changed_partition_is_reconfigured_under_a_job_that_is_named(cluster: 
     assert cluster.job_state(job) == "RUNNING"
 
 
+@pytest.mark.usefixtures("job")
 def test_what_would_end_jobs_is_blocked_beforehand_and_refused_with_nothing_changed(cluster: LabCluster) -> None:
-    # the job of the test before still runs on gpu01
     options = ("-e", '{"slurm_config": {"SelectType": "select/linear"}, "slurm_time_servers": ["192.0.2.1"]}')
     before = cluster.root("ctl1", "cat /etc/slurm/slurm.conf /etc/chrony/conf.d/deepopsctl.conf")
 
@@ -113,8 +119,7 @@ def test_what_would_end_jobs_is_blocked_beforehand_and_refused_with_nothing_chan
 
 
 @pytest.mark.thorough
-def test_a_key_that_slurmd_reads_at_its_start_restarts_it_under_the_job(cluster: LabCluster) -> None:
-    (job,) = (int(line) for line in cluster.root("ctl1", "squeue --noheader --format=%A").split())
+def test_a_key_that_slurmd_reads_at_its_start_restarts_it_under_the_job(cluster: LabCluster, job: int) -> None:
     more = SLURM_CONFIG.replace("}", ", LaunchParameters: 'use_interactive_step,test_exec'}")
     edit(cluster.directory / SETTINGS, SLURM_CONFIG, more)
 
