@@ -15,13 +15,13 @@ import urllib.request
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from deepopsctl.monitoring import nodeexporter
-from deepopsctl.slurmmetrics.look import Slurm
+from deepopsctl.monitoring import node_exporter
+from deepopsctl.node_programs.slurm_metrics.look import Slurm
 
 TESTS = Path(__file__).resolve().parent.parent / "tests"
 # what a GPU node's other exporter said once, and what sdiag did
-GPUS = TESTS / "monitoring" / "texts" / "dcgm.prom"
-SDIAG = TESTS / "unit" / "slurmmetrics_data" / "24.11" / "sdiag.txt"
+GPUS = TESTS / "integration" / "monitoring" / "texts" / "dcgm.prom"
+SDIAG = TESTS / "data" / "slurm_metrics" / "24.11" / "sdiag.txt"
 USERS, ACCOUNTS, PARTITIONS = 200, 20, ("gpu", "short", "long", "debug")
 GPUS_A_NODE = 8
 _CPU = re.compile(r'^(node_cpu_(?:guest_)?seconds_total\{cpu=)"0"(.*\} )(\S+)$')
@@ -69,7 +69,7 @@ class Nodes:
         self._folder = tempfile.TemporaryDirectory(prefix="deepopsctl-bench-text-")
         # this machine's own text files are nobody's business here; elsewhere nobody may ask
         own = (f"--collector.textfile.directory={self._folder.name}", f"--web.listen-address=127.0.0.1:{port}")
-        rest = [word for word in nodeexporter.collectors(details) if not word.startswith("--collector.textfile")]
+        rest = [word for word in node_exporter.collectors(details) if not word.startswith("--collector.textfile")]
         argv = ["prometheus-node-exporter", *own, *rest]
         self._process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         self.slurm = Slurm(None, self._answer).look(time.time()).text

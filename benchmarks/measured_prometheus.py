@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.crowd import GPU_PORT, NODE_PORT
-from deepopsctl.monitoring import scraping
-from deepopsctl.monitoring.needs import Machine
-from tests.monitoring import promapi
+from deepopsctl.monitoring import scrape_config
+from deepopsctl.monitoring.resources import Machine
+from tests.integration.monitoring import promapi
 
 RULES = Path(__file__).resolve().parent.parent / "roles" / "prometheus" / "files" / "rules"
 PORT = 19090
@@ -109,7 +109,7 @@ class Prometheus(promapi.Prometheus):
 
 def _config(folder: Path) -> dict[str, Any]:
     """The product's own, without the passwords and the Alertmanager that are not here."""
-    config: dict[str, Any] = scraping.config(MONITOR, "", f"{RULES}/*.yml", f"{folder}/targets.json", 5000)
+    config: dict[str, Any] = scrape_config.config(MONITOR, "", f"{RULES}/*.yml", f"{folder}/targets.json", 5000)
     del config["alerting"]
     for scraped in config["scrape_configs"]:
         scraped.pop("basic_auth", None)

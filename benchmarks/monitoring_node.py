@@ -1,7 +1,7 @@
 """What monitoring costs a compute node: processor time and memory of everything that runs there for it.
 
 A lab is deployed with monitoring; two jobs run on a node, and a line a second is logged there, while Prometheus scrapes
-it every 15 s as everywhere. Its GPUs' library is a stand-in (tests/monitoring/standin_nvml.c: four GPUs). Read is what
+it every 15 s as everywhere. Its GPUs' library is a stand-in (tests/fakes/nvml_metrics.c: four GPUs). Read is what
 the kernel says of each unit's processes, at the start and at the end.
 
     python -m benchmarks.monitoring_node [--minutes 5] [--os debian13] [--json FILE] [--lab NAME --node NODE]
@@ -31,7 +31,7 @@ PATTERNS = (
     "systemd-journal-upload.service",
     "nvidia-dcgm-exporter.service",
 )
-STANDIN = Path(__file__).resolve().parent.parent / "tests" / "monitoring" / "standin_nvml.c"
+STANDIN = Path(__file__).resolve().parent.parent / "tests" / "fakes" / "nvml_metrics.c"
 LIBRARY = "/usr/local/lib/libnvidia-ml.so.1"
 # all programs that there are are running, and have found what they look for
 SETTLES_S = 60

@@ -21,7 +21,7 @@ def _at_once() -> None:
 def main() -> None:
     """Load the command line, and run it."""
     _at_once()
-    from deepopsctl.cli import main as command_line
+    from deepopsctl.cli.main import main as command_line
 
     if signal.getsignal(signal.SIGINT) is _leave:
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 # what fails there is known within minutes; all other tests have machines
-WITHOUT_MACHINES = ("tests/unit/", "tests/integration/", "tests/roles/", "tests/monitoring/")
+WITHOUT_MACHINES = ("tests/unit/", "tests/integration/", "tests/roles/", "tests/integration/monitoring/")
 LONG_S = 10
 
 

@@ -10,8 +10,8 @@ import click
 from deepopsctl.cli.output import show_doubt
 from deepopsctl.content import components
 from deepopsctl.errors import Problem
-from deepopsctl.model import Cluster
-from deepopsctl.values import suggest
+from deepopsctl.model.cluster import Cluster
+from deepopsctl.text.values import suggest
 
 _WHERE = "cluster.yml"
 

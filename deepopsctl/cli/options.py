@@ -58,8 +58,8 @@ class Seconds(click.FloatRange):
 
 def login_name(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
     """Refuse what would be something else on ssh's command line."""
-    from deepopsctl.problems import RefusedError
-    from deepopsctl.values import check_user
+    from deepopsctl.text.problems import RefusedError
+    from deepopsctl.text.values import check_user
 
     try:
         return check_user(value) if value else value

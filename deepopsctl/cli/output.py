@@ -12,7 +12,7 @@ from dataclasses import replace
 import click
 
 from deepopsctl.errors import DeepOpsError, InputError, Problem
-from deepopsctl.printable import coloured, printable
+from deepopsctl.text.printable import coloured, printable
 
 SCHEMA = 1
 # of many problems alike

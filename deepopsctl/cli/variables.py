@@ -9,11 +9,11 @@ from pathlib import Path
 
 import yaml
 
+from deepopsctl.cluster.setting_types import SettingType, from_text, setting_types
+from deepopsctl.cluster.settings_check import faults, variables, wrong_type
 from deepopsctl.errors import InputError, Problem
-from deepopsctl.invocation import Variables
-from deepopsctl.nodelist import shorten
-from deepopsctl.settingscheck import faults, variables, wrong_type
-from deepopsctl.settingtypes import SettingType, from_text, setting_types
+from deepopsctl.run.command_line import Variables
+from deepopsctl.text.node_sets import shorten
 
 Types = Mapping[str, SettingType]
 

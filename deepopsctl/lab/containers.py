@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
 from typing import cast
 
-from deepopsctl.lab.engine import Engine
 from deepopsctl.lab.layout import LabNode
 from deepopsctl.lab.podman import PodmanError, podman, podman_json, podman_succeeds
+from deepopsctl.lab.podman_host import Engine
 from deepopsctl.lab.state import LabFolder
 
 LABEL = "deepopsctl.lab"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
 
 from deepopsctl.errors import InputError, Problem
-from deepopsctl.model import Gpus, Role
+from deepopsctl.model.cluster import Gpus, Role
 
 DEFAULT_OS = "debian13"
 MAX_GPUS = 16

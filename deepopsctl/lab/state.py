@@ -14,7 +14,7 @@ from typing import Any
 
 from deepopsctl.errors import DeepOpsError
 from deepopsctl.lab.layout import LabNode
-from deepopsctl.model import Gpus, Role
+from deepopsctl.model.cluster import Gpus, Role
 
 SCHEMA = 1
 

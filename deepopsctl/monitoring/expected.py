@@ -8,13 +8,12 @@ from typing import Any
 
 import yaml
 
-from deepopsctl.logcollector.places import FOLDER
-from deepopsctl.monitoring import nodemetrics, queries, scraping, server, slurmmetrics, webconfig
-from deepopsctl.monitoring.alertroutes import NOBODY
+from deepopsctl.monitoring import node_metrics, prometheus_server, queries, scrape_config, slurm_metrics, web_config
+from deepopsctl.monitoring.alert_routing import NOBODY
 from deepopsctl.monitoring.dashboards.model import Needs
-from deepopsctl.monitoring.listening import at
-from deepopsctl.monitoring.needs import Machine
+from deepopsctl.monitoring.resources import Machine, at
 from deepopsctl.monitoring.targets import targets_of
+from deepopsctl.node_programs.log_collector.places import FOLDER
 
 # Alerts of this severity Alertmanager sends to the receiver without an address.
 NOWHERE = {"label": "severity", "value": "none", "receiver": NOBODY}
@@ -31,7 +30,7 @@ def everything(machines: Sequence[Machine], rules_folder: Path) -> dict[str, obj
     here = next(machine for machine in machines if machine.name == machine.monitoring_host)
     return {
         **prometheus(machines),
-        "alertmanager": f"http://{at(here.address, server.ALERTMANAGER_PORT)}",
+        "alertmanager": f"http://{at(here.address, prometheus_server.ALERTMANAGER_PORT)}",
         "targets": targets(machines),
         "textfiles": textfiles(machines),
         "rules": rules(rules_folder),
@@ -45,7 +44,7 @@ def everything(machines: Sequence[Machine], rules_folder: Path) -> dict[str, obj
 def prometheus(machines: Sequence[Machine]) -> dict[str, str]:
     """Where it answers, and who logs in."""
     address = next(machine.address for machine in machines if machine.name == machine.monitoring_host)
-    return {"prometheus": f"http://{at(address, server.PROMETHEUS_PORT)}", "user": webconfig.USER}
+    return {"prometheus": f"http://{at(address, prometheus_server.PROMETHEUS_PORT)}", "user": web_config.USER}
 
 
 def targets(machines: Iterable[Machine]) -> list[dict[str, str]]:
@@ -53,7 +52,7 @@ def targets(machines: Iterable[Machine]) -> list[dict[str, str]]:
     return [
         {
             "node": machine.name,
-            "job": scraping.label_of(target.exporter),
+            "job": scrape_config.label_of(target.exporter),
             "address": target.address,
             "page": target.labels.get("page", ""),
         }
@@ -69,8 +68,8 @@ def textfiles(machines: Iterable[Machine]) -> dict[str, dict[str, float]]:
 
 
 def _textfiles(machine: Machine) -> dict[str, float]:
-    slurm = {PurePath(slurmmetrics.LINK).name: _OLDEST_SLURM_S} if machine.is_first_controller else {}
-    return {**dict.fromkeys(nodemetrics.textfiles(machine), _OLDEST_S), **slurm}
+    slurm = {PurePath(slurm_metrics.LINK).name: _OLDEST_SLURM_S} if machine.is_first_controller else {}
+    return {**dict.fromkeys(node_metrics.textfiles(machine), _OLDEST_S), **slurm}
 
 
 def rules(folder: Path) -> dict[str, int]:

@@ -7,16 +7,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from deepopsctl.monitoring import webconfig
+from deepopsctl.monitoring import web_config
 from deepopsctl.monitoring.dashboards import DASHBOARDS
-from deepopsctl.monitoring.dashboards.links import OVERVIEW
+from deepopsctl.monitoring.dashboards.elements import OVERVIEW
 from deepopsctl.monitoring.dashboards.render import DATA_SOURCE, SCRAPE_INTERVAL, text
-from deepopsctl.monitoring.listening import at
-from deepopsctl.monitoring.needs import File, Folder, Machine, Needs, Unit
-from deepopsctl.monitoring.server import ALERTMANAGER_PORT, PROMETHEUS_PORT
-from deepopsctl.monitoring.target import Target
-from deepopsctl.ours import HEADER
-from deepopsctl.yamlout import block
+from deepopsctl.monitoring.prometheus_server import ALERTMANAGER_PORT, PROMETHEUS_PORT
+from deepopsctl.monitoring.resources import File, Folder, Machine, Needs, Target, Unit, at
+from deepopsctl.text.header import HEADER
+from deepopsctl.text.yaml_writer import block
 
 PORT = 3000
 UNIT = "grafana-server.service"
@@ -123,7 +121,7 @@ def _data_sources(machine: Machine) -> str:
     common = {
         "access": "proxy",
         "basicAuth": True,
-        "basicAuthUser": webconfig.USER,
+        "basicAuthUser": web_config.USER,
         # Grafana keeps it encrypted; `$` would begin a variable
         "secureJsonData": {"basicAuthPassword": password.replace("$", "$$")},
         "editable": False,

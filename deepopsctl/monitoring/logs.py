@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from deepopsctl import logcollector
-from deepopsctl.logcollector.places import FOLDER
-from deepopsctl.monitoring.identity import AUTHORITY, CERTIFICATE, KEY, identity
-from deepopsctl.monitoring.listening import at
-from deepopsctl.monitoring.needs import File, Machine, Needs, Unit, together
+from deepopsctl.monitoring.node_certificate import AUTHORITY, CERTIFICATE, KEY, identity
 from deepopsctl.monitoring.programs import program_files
-from deepopsctl.monitoring.sandbox import WITHOUT_KEPT_RIGHTS, confined
-from deepopsctl.ours import HEADER
+from deepopsctl.monitoring.resources import File, Machine, Needs, Unit, at, together
+from deepopsctl.monitoring.systemd_units import WITHOUT_KEPT_RIGHTS, confined
+from deepopsctl.node_programs import log_collector
+from deepopsctl.node_programs.log_collector.places import FOLDER
+from deepopsctl.text.header import HEADER
 
 PACKAGE = "systemd-journal-remote"
 PORT = 19532
@@ -96,7 +95,7 @@ _BEGIN = (
 
 def _collects(machine: Machine) -> Needs:
     days, gigabytes = machine.settings.get("logs_keep_days", 30), machine.settings.get("logs_keep_gb", 20)
-    sources = program_files(logcollector, PROGRAM)
+    sources = program_files(log_collector, PROGRAM)
     # Debian 13's own bounds are 4 GB and 100 files for all machines together; Debian 12's knows none, and says so
     conf = _file(_REMOTE_CONF, "[Remote]", f"MaxUse={gigabytes}G", "MaxFiles=0")
     socket, door, store, tidy, timer = _socket(machine), _door(), _store(), _tidy(days, gigabytes), _timer()

@@ -1,13 +1,13 @@
-"""Programs of our own (deepopsctl/nodeprograms.py) as files that a machine needs for monitoring."""
+"""Programs of our own (deepopsctl/node_programs/shipping.py) as files that a machine needs for monitoring."""
 
 from __future__ import annotations
 
 from types import ModuleType
 
-from deepopsctl import nodeprograms
-from deepopsctl.monitoring.needs import File
+from deepopsctl.monitoring.resources import File
+from deepopsctl.node_programs import shipping
 
 
 def program_files(package: ModuleType, launcher: str, module: str = "cli") -> tuple[File, ...]:
     """A package of deepopsctl's and its launcher, which is the last."""
-    return tuple(File(each.path, each.content, each.mode) for each in nodeprograms.program(package, launcher, module))
+    return tuple(File(each.path, each.content, each.mode) for each in shipping.program(package, launcher, module))

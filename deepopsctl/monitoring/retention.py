@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from deepopsctl.monitoring.needs import File
-from deepopsctl.nodeprograms import LIBRARY
-from deepopsctl.ours import HEADER
+from deepopsctl.monitoring.resources import File
+from deepopsctl.node_programs.shipping import LIBRARY
+from deepopsctl.text.header import HEADER
 
 LAUNCHER = f"{LIBRARY}/prometheus-within"
 _TIME = re.compile(r"(?=[0-9])([0-9]+y)?([0-9]+w)?([0-9]+d)?([0-9]+h)?([0-9]+m)?([0-9]+s)?")

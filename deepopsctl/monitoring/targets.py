@@ -11,33 +11,32 @@ from typing import Any
 import yaml
 
 from deepopsctl.monitoring import (
-    exportertls,
-    gpuexporters,
+    gpu_exporters,
     grafana,
-    mysqldexporter,
-    nodeexporter,
-    scraping,
-    server,
-    slurmmetrics,
+    mysqld_exporter,
+    node_exporter,
+    prometheus_server,
+    scrape_config,
+    slurm_metrics,
+    tls,
 )
-from deepopsctl.monitoring.needs import Machine
-from deepopsctl.monitoring.target import Target
-from deepopsctl.ours import HEADER
-from deepopsctl.yamlout import flow
+from deepopsctl.monitoring.resources import Machine, Target
+from deepopsctl.text.header import HEADER
+from deepopsctl.text.yaml_writer import flow
 
 # which of the jobs below a line is for; Prometheus drops labels that begin so when it has chosen
 EXPORTER = "__exporter"
 # what a target is asked by, other than its job is
 SCHEME = "__scheme__"
-TLS_JOBS = frozenset(job.name for job in scraping.JOBS if job.may_use_tls)
+TLS_JOBS = frozenset(job.name for job in scrape_config.JOBS if job.may_use_tls)
 
 # Each is asked for each machine. A new exporter is a function in its piece, and a line here.
 SOURCES: tuple[Callable[[Machine], Iterable[Target]], ...] = (
-    nodeexporter.targets,
-    mysqldexporter.targets,
-    slurmmetrics.targets,
-    gpuexporters.targets,
-    server.targets,
+    node_exporter.targets,
+    mysqld_exporter.targets,
+    slurm_metrics.targets,
+    gpu_exporters.targets,
+    prometheus_server.targets,
     grafana.targets,
 )
 
@@ -81,7 +80,7 @@ def _read(text: str) -> Any:
 
 
 def _labels(machine: Machine, target: Target, in_clear: Collection[str]) -> dict[str, str]:
-    clear = machine.is_on(exportertls.SWITCH) and machine.name in in_clear and target.exporter in TLS_JOBS
+    clear = machine.is_on(tls.SWITCH) and machine.name in in_clear and target.exporter in TLS_JOBS
     scheme = {SCHEME: "http"} if clear else {}
     named = {"cluster": machine.cluster, "node": machine.name, "instance": machine.name}
     return {EXPORTER: target.exporter, **scheme, **named, **target.labels}

@@ -8,12 +8,12 @@ from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from deepopsctl import __version__
-from deepopsctl.checks import Status, failed_places
-from deepopsctl.report.catalogue import GROUPS
-from deepopsctl.report.facts import Facts
-from deepopsctl.report.folding import Row, fold_checks, fold_names
-from deepopsctl.report.gpusection import build_section
+from deepopsctl.checks.catalogue.smoke import GROUPS
+from deepopsctl.checks.check import Status, failed_places
+from deepopsctl.report.gpu.section import build_section
+from deepopsctl.report.grouping import Row, fold_checks, fold_names
 from deepopsctl.report.matrix import build_matrices
+from deepopsctl.report.model import Facts
 
 if TYPE_CHECKING:
     from jinja2 import Template

@@ -6,9 +6,9 @@ import re
 from collections.abc import Sequence
 from xml.etree import ElementTree as ET
 
-from deepopsctl.checks import Check, Status, totals
-from deepopsctl.report.catalogue import entry
-from deepopsctl.report.facts import Facts
+from deepopsctl.checks.catalogue.smoke import entry
+from deepopsctl.checks.check import Check, Status, totals
+from deepopsctl.report.model import Facts
 
 # characters that XML 1.0 can't carry, not even escaped
 _FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

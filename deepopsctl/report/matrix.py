@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from deepopsctl.checks import Check, Status, worst
-from deepopsctl.report.catalogue import PER_NODE, entry, position
-from deepopsctl.report.entry import Entry
-from deepopsctl.report.facts import Facts
-from deepopsctl.report.folding import fold_names
+from deepopsctl.checks.catalogue.entry import Entry
+from deepopsctl.checks.catalogue.smoke import PER_NODE, entry, position
+from deepopsctl.checks.check import Check, Status, worst
+from deepopsctl.report.grouping import fold_names
+from deepopsctl.report.model import Facts
 
 # the checks of one node by name; a check of GPUs is made once for each of them
 _Checks = Mapping[str, Sequence[Check]]

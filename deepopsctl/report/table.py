@@ -6,11 +6,11 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from deepopsctl.checks import Status
-from deepopsctl.nodelist import shorten
-from deepopsctl.report.facts import Facts
-from deepopsctl.report.folding import Row, fold_checks
-from deepopsctl.report.gputext import gpu_lines
+from deepopsctl.checks.check import Status
+from deepopsctl.report.gpu.text import gpu_lines
+from deepopsctl.report.grouping import Row, fold_checks
+from deepopsctl.report.model import Facts
+from deepopsctl.text.node_sets import shorten
 
 TITLE_WIDTH = 21
 # for the node set: on a wide terminal, on a narrow one

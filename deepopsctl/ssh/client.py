@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from deepopsctl.cluster.ssh_login import Target, options, quoted
 from deepopsctl.errors import ControlMachineError
-from deepopsctl.ssh.answers import Answer, Failure, read_answer
-from deepopsctl.ssh.remote import Script
-from deepopsctl.ssh.route import Route, read_route
-from deepopsctl.ssh.target import Target, options, quoted
+from deepopsctl.ssh.effective_config import Route, read_route
+from deepopsctl.ssh.exit_status import Answer, Failure, read_answer
+from deepopsctl.ssh.remote_scripts import Script
 
 
 @dataclass(slots=True)

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from deepopsctl.model import Cluster
-from deepopsctl.ssh.answers import last_words
-from deepopsctl.ssh.clientconfig import controller_config, port_of
-from deepopsctl.ssh.knownhosts import KnownHosts, host_label
-from deepopsctl.ssh.remote import Report, controller_script
+from deepopsctl.model.cluster import Cluster
+from deepopsctl.ssh.client_config import controller_config, port_of
+from deepopsctl.ssh.exit_status import last_words
+from deepopsctl.ssh.known_hosts import KnownHosts, host_label
+from deepopsctl.ssh.remote_scripts import Report, controller_script
 from deepopsctl.ssh.results import NodeResult, Status
 from deepopsctl.ssh.session import Session, key_login
 

@@ -6,18 +6,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from deepopsctl.ssh import verdict
-from deepopsctl.ssh.answers import Answer, Failure
+from deepopsctl.cluster.ssh_login import Target, jump_login, options, quoted
+from deepopsctl.ssh import messages
 from deepopsctl.ssh.askpass import AskPass
 from deepopsctl.ssh.client import Client
-from deepopsctl.ssh.hostkeys import HostKeyError, HostKeys, NoAnswerError
-from deepopsctl.ssh.jump import jump_login
-from deepopsctl.ssh.keypair import KeyPair
-from deepopsctl.ssh.remote import NOTHING, Report, Script, work_script
+from deepopsctl.ssh.effective_config import Route
+from deepopsctl.ssh.exit_status import Answer, Failure
+from deepopsctl.ssh.host_keys import HostKeyError, HostKeys, NoAnswerError
+from deepopsctl.ssh.key_pair import KeyPair
+from deepopsctl.ssh.messages import Facts
+from deepopsctl.ssh.remote_scripts import NOTHING, Report, Script, work_script
 from deepopsctl.ssh.results import NodeResult, Status
-from deepopsctl.ssh.route import Route
-from deepopsctl.ssh.target import Target, options, quoted
-from deepopsctl.ssh.verdict import Facts
 
 
 @dataclass(slots=True)
@@ -67,7 +66,7 @@ class Session:
         except HostKeyError as error:
             return self._stranger(error)
         except NoAnswerError as error:
-            return verdict.unreachable(self.facts, error.message)
+            return messages.unreachable(self.facts, error.message)
         return self._try_keys()
 
     def _try_keys(self) -> NodeResult | None:
@@ -77,7 +76,7 @@ class Session:
                 return self._settle(answer, verified=auth == self._cluster_key)
             self._methods = answer.methods or self._methods
         if self._methods and not self._methods & {"password", "keyboard-interactive"}:
-            return verdict.refused(self.facts, self._methods)
+            return messages.refused(self.facts, self._methods)
         return None
 
     def with_password(self, password: str) -> NodeResult:
@@ -92,7 +91,7 @@ class Session:
             answer = self._password_login(password, "keyboard-interactive")
         if answer.failure is Failure.DENIED:
             self.accepted = False
-            return verdict.refused(self.facts, answer.methods)
+            return messages.refused(self.facts, answer.methods)
         if answer.failure in (Failure.NONE, Failure.COMMAND):
             self.accepted = True
         return self._settle(answer, verified=False)
@@ -137,26 +136,26 @@ class Session:
         if answer.failure is Failure.HOST_KEY:
             return self._changed_host_key()
         if not answer.ok:
-            return verdict.failed(self.facts, answer)
+            return messages.failed(self.facts, answer)
         report = Report.read(answer.output)
         self.controller_key = report.last("public")
         self.sudo_refused = report.last("sudo-password") == "refused"
         if not verified:
             proof = self.tools.client.login(self.target, self._cluster_key, NOTHING)
             if proof.failure is Failure.DENIED:
-                return verdict.unverified(self.facts, proof, report)
+                return messages.unverified(self.facts, proof, report)
             if not proof.ok:
                 return self._settle(proof, verified=True)
         return self._worked(report)
 
     def _worked(self, report: Report) -> NodeResult:
-        return verdict.worked(self.facts, report)
+        return messages.worked(self.facts, report)
 
     def _changed_host_key(self) -> NodeResult:
         try:
             return self._stranger(self.tools.hostkeys.changed(self.target, self.route))
         except NoAnswerError as error:
-            return verdict.unreachable(self.facts, error.message)
+            return messages.unreachable(self.facts, error.message)
 
     def _stranger(self, error: HostKeyError) -> NodeResult:
         return NodeResult(self.target.name, Status.HOST_KEY, message=error.message, hint=error.hint)
@@ -183,7 +182,7 @@ class JumpSession(Session):
 
     def _worked(self, report: Report) -> NodeResult:
         # nobody needs sudo there, and its own name may be any
-        return verdict.worked(self.facts, report.without("sudo", "sudo-password", "host"))
+        return messages.worked(self.facts, report.without("sudo", "sudo-password", "host"))
 
 
 def key_login(private: Path) -> tuple[str, ...]:

@@ -12,22 +12,21 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from deepopsctl.clusterdir import ClusterDir
+from deepopsctl.cluster.directory import ClusterDir
+from deepopsctl.cluster.ssh_login import Target, jump_login, jump_target, options, proxy_command, quoted
 from deepopsctl.errors import InterruptedRunError
-from deepopsctl.lock import cluster_lock
-from deepopsctl.model import Cluster, Node
+from deepopsctl.model.cluster import Cluster, Node
+from deepopsctl.run.lock import cluster_lock
 from deepopsctl.ssh.askpass import AskPass
 from deepopsctl.ssh.client import Client
-from deepopsctl.ssh.clientconfig import port_of
+from deepopsctl.ssh.client_config import port_of
 from deepopsctl.ssh.controller import Reach, base_name, open_way
-from deepopsctl.ssh.hostkeys import HostKeys
-from deepopsctl.ssh.jump import jump_login, jump_target, proxy_command
-from deepopsctl.ssh.keypair import KeyPair, ensure_key_pair, public_line
-from deepopsctl.ssh.knownhosts import KnownHosts, host_label
+from deepopsctl.ssh.host_keys import HostKeys
+from deepopsctl.ssh.key_pair import KeyPair, ensure_key_pair, public_line
+from deepopsctl.ssh.known_hosts import KnownHosts, host_label
+from deepopsctl.ssh.parallel import Password, Round
 from deepopsctl.ssh.results import NodeResult, OnNode, SetupResult, Status
-from deepopsctl.ssh.rounds import Password, Round
 from deepopsctl.ssh.session import JumpSession, Session, Tools
-from deepopsctl.ssh.target import Target, options, quoted
 
 # the old machine's place in the controller's neighbour table outlives it by up to a minute
 _NOBODY = re.compile(r"timed out|no route to host|host is down", re.IGNORECASE)
@@ -194,7 +193,7 @@ def _behind(node: Node, jump: NodeResult) -> NodeResult:
 
 
 def _interrupted(request: SetupRequest, done: dict[str, NodeResult]) -> InterruptedRunError:
-    from deepopsctl.nodelist import fold
+    from deepopsctl.text.node_sets import fold
 
     ready = [node.name for node in request.nodes if node.name in done and done[node.name].ok]
     left = [node.name for node in request.nodes if node.name not in ready]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from deepopsctl.nodelist import fold_in_order
 from deepopsctl.ssh.results import NodeResult, SetupResult
+from deepopsctl.text.node_sets import fold_in_order
 
 _HEAD = ("NODES", "STATUS", "SUDO", "NOTE")
 

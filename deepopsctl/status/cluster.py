@@ -6,16 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from deepopsctl.errors import DeepOpsError, ExitCode, InterruptedRunError
-from deepopsctl.hardware import NodeHardware
-from deepopsctl.model import Cluster
-from deepopsctl.nodelist import fold
-from deepopsctl.outcome import SCHEMA, RunOutcome
-from deepopsctl.slurmstate import SlurmState, state_in
+from deepopsctl.model.cluster import Cluster
+from deepopsctl.run.outcome import SCHEMA, RunOutcome
+from deepopsctl.run.summary import Failure
+from deepopsctl.slurm.hardware import NodeHardware
+from deepopsctl.slurm.state import SlurmState, state_in
 from deepopsctl.status.components import Deploy, in_a_word, may_have
 from deepopsctl.status.findings import Finding, Kind, findings
-from deepopsctl.status.lastruns import LastRuns
+from deepopsctl.status.last_runs import LastRuns
 from deepopsctl.status.nodes import Answer, NodeStatus, with_answer
-from deepopsctl.summary import Failure
+from deepopsctl.text.node_sets import fold
 
 PLAYBOOK = "operate/status"
 COMMAND = "status"

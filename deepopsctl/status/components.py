@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 
-from deepopsctl.model import Node, Role
+from deepopsctl.model.cluster import Node, Role
 
 # what a deploy takes away again once nothing wants it, and how; what is not here stays, and is nobody's business
 TAKEN_AWAY = MappingProxyType({

@@ -6,10 +6,10 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from deepopsctl.nodelist import fold
-from deepopsctl.slurmstate import SlurmNode, SlurmState
+from deepopsctl.slurm.state import SlurmNode, SlurmState
 from deepopsctl.status.components import TAKEN_AWAY, Deploy
 from deepopsctl.status.nodes import Answer, NodeStatus
+from deepopsctl.text.node_sets import fold
 
 # slurmctld drains nodes in this name; a person's drain has their own, or root's
 SLURM_USERS = frozenset({"slurm"})

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
 
-from deepopsctl.hardware import NodeHardware
-from deepopsctl.model import Node, Role
-from deepopsctl.slurmstate import SlurmJob, SlurmNode
+from deepopsctl.model.cluster import Node, Role
+from deepopsctl.slurm.hardware import NodeHardware
+from deepopsctl.slurm.state import SlurmJob, SlurmNode
 from deepopsctl.status.components import ComponentStatus, Deploy, parse_components
 
 

@@ -9,12 +9,12 @@ from datetime import datetime
 from functools import reduce
 from operator import add
 
-from deepopsctl.history import PastRun
-from deepopsctl.nodelist import fold, shorten
+from deepopsctl.run.history import PastRun
 from deepopsctl.status.cluster import ClusterStatus
 from deepopsctl.status.findings import Finding, Kind
-from deepopsctl.status.lastruns import LastRuns
+from deepopsctl.status.last_runs import LastRuns
 from deepopsctl.status.nodes import Amount, Answer, NodeStatus
+from deepopsctl.text.node_sets import fold, shorten
 
 HEADER = ("nodes", "roles", "state", "jobs", "cpus", "memory GiB", "gpus", "deploy")
 RIGHT = (3, 4, 5, 6)

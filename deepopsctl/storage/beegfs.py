@@ -11,10 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from pydantic import Field
 
-from deepopsctl.nodelist import shorten
-from deepopsctl.problems import RefusedError
-from deepopsctl.specsections import Boolean
-from deepopsctl.storage.client import (
+from deepopsctl.model.storage import Client, Mount, Needs, NodeFile, NodeSecret, Platform, Repository, StorageType
+from deepopsctl.storage.client_packages import (
     HEADER,
     INTERFACE,
     SOURCE_KEYS,
@@ -30,11 +28,12 @@ from deepopsctl.storage.client import (
     text_of,
     texts_of,
 )
-from deepopsctl.storage.kinds import Fault, Kind, Site
-from deepopsctl.storage.model import Mount, Needs, NodeFile, Platform, StorageType
-from deepopsctl.storage.software import Client, NodeSecret, Repository
-from deepopsctl.storage.support import parse_version
-from deepopsctl.values import check_address
+from deepopsctl.storage.compatibility import parse_version
+from deepopsctl.storage.types import Fault, Kind, Site
+from deepopsctl.text.node_sets import shorten
+from deepopsctl.text.problems import RefusedError
+from deepopsctl.text.sections import Boolean
+from deepopsctl.text.values import check_address
 
 MODULES = ("dkms", "service")
 FOLDER = "/etc/beegfs"

@@ -9,15 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from deepopsctl.nodelist import shorten
-from deepopsctl.problems import RefusedError
-from deepopsctl.specsections import Section
-from deepopsctl.storage.client import HEADER, check_words, text_of
-from deepopsctl.storage.kinds import Fault, Kind, Site
-from deepopsctl.storage.model import Mount, Needs, NodeFile, Platform
-from deepopsctl.storage.software import NodeSecret
-from deepopsctl.storage.support import unsupported
-from deepopsctl.values import check_address, suggest
+from deepopsctl.model.storage import Mount, Needs, NodeFile, NodeSecret, Platform
+from deepopsctl.storage.client_packages import HEADER, check_words, text_of
+from deepopsctl.storage.compatibility import unsupported
+from deepopsctl.storage.types import Fault, Kind, Site
+from deepopsctl.text.node_sets import shorten
+from deepopsctl.text.problems import RefusedError
+from deepopsctl.text.sections import Section
+from deepopsctl.text.values import check_address, suggest
 
 DRIVERS = ("kernel", "fuse")
 MS_MODES = ("legacy", "crc", "secure", "prefer-crc", "prefer-secure")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from deepopsctl.storage.model import NETWORKED, Mount, Platform, StorageType
-from deepopsctl.storage.nodeplan import needs_on
+from deepopsctl.model.storage import NETWORKED, Mount, Platform, StorageType
+from deepopsctl.storage.node_plan import needs_on
 from deepopsctl.storage.quota import served
 
 # a mount's source, type and options are the same on every platform that has a client for it

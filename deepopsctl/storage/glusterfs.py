@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from deepopsctl.nodelist import shorten
-from deepopsctl.problems import RefusedError
-from deepopsctl.specsections import Section
-from deepopsctl.storage.client import text_of
-from deepopsctl.storage.kinds import Fault, Kind, Site
-from deepopsctl.storage.model import Mount, Needs, Platform
-from deepopsctl.storage.support import unsupported
-from deepopsctl.values import check_address, suggest
+from deepopsctl.model.storage import Mount, Needs, Platform
+from deepopsctl.storage.client_packages import text_of
+from deepopsctl.storage.compatibility import unsupported
+from deepopsctl.storage.types import Fault, Kind, Site
+from deepopsctl.text.node_sets import shorten
+from deepopsctl.text.problems import RefusedError
+from deepopsctl.text.sections import Section
+from deepopsctl.text.values import check_address, suggest
 
 LEVELS = ("TRACE", "DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL", "NONE")
 DEFAULT_LEVEL = "WARNING"

@@ -11,9 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from pydantic import Field
 
-from deepopsctl.nodelist import shorten
-from deepopsctl.problems import RefusedError
-from deepopsctl.storage.client import (
+from deepopsctl.model.storage import Client, Mount, Needs, NodeFile, Platform, StorageType
+from deepopsctl.storage.client_packages import (
     HEADER,
     INTERFACE,
     SOURCE_KEYS,
@@ -27,10 +26,10 @@ from deepopsctl.storage.client import (
     repository_of,
     text_of,
 )
-from deepopsctl.storage.kinds import Fault, Kind, Site
-from deepopsctl.storage.model import Mount, Needs, NodeFile, Platform, StorageType
-from deepopsctl.storage.software import Client
-from deepopsctl.values import suggest
+from deepopsctl.storage.types import Fault, Kind, Site
+from deepopsctl.text.node_sets import shorten
+from deepopsctl.text.problems import RefusedError
+from deepopsctl.text.values import suggest
 
 MODULES = ("dkms", "packages")
 LNET = ("modprobe", "service")

@@ -6,14 +6,14 @@ import ipaddress
 import re
 from collections.abc import Iterator, Mapping
 
-from deepopsctl.nodelist import shorten
-from deepopsctl.problems import RefusedError
-from deepopsctl.specsections import Boolean, Section
-from deepopsctl.storage.kinds import Fault, Kind, Site
-from deepopsctl.storage.model import Mount, Needs, Platform, StorageType
+from deepopsctl.model.storage import Mount, Needs, Platform, StorageType
+from deepopsctl.storage.compatibility import unsupported
 from deepopsctl.storage.paths import check_exported
-from deepopsctl.storage.support import unsupported
-from deepopsctl.values import check_address, suggest
+from deepopsctl.storage.types import Fault, Kind, Site
+from deepopsctl.text.node_sets import shorten
+from deepopsctl.text.problems import RefusedError
+from deepopsctl.text.sections import Boolean, Section
+from deepopsctl.text.values import check_address, suggest
 
 VERSIONS = ("4.2", "4.1", "4.0", "3")
 DEFAULT_VERSION = "4.2"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from deepopsctl.nodelist import shorten
-from deepopsctl.problems import RefusedError
+from deepopsctl.text.node_sets import shorten
+from deepopsctl.text.problems import RefusedError
 
 # Nothing is mounted over these, nor below them: the system, and what the daemons of the cluster keep.
 TREES = (

@@ -7,18 +7,18 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from deepopsctl.nodelist import shorten
-from deepopsctl.ours import FROM_THE_CLUSTER
-from deepopsctl.problems import RefusedError
-from deepopsctl.scratchpurge.settings import FOLDER, MODES, holds_homes, root_problem
-from deepopsctl.specsections import Boolean, Section
-from deepopsctl.storage.amounts import parse_time
-from deepopsctl.storage.kinds import Fault, Part, Site
-from deepopsctl.storage.model import NETWORKED, Mount, StorageType
+from deepopsctl.model.storage import NETWORKED, Mount, StorageType
+from deepopsctl.node_programs.scratch_purge.settings import FOLDER, MODES, holds_homes, root_problem
+from deepopsctl.storage.local import is_folder
 from deepopsctl.storage.nfs import split_source
 from deepopsctl.storage.paths import is_below
-from deepopsctl.storage.plain import is_folder
-from deepopsctl.values import suggest
+from deepopsctl.storage.sizes import parse_time
+from deepopsctl.storage.types import Fault, Part, Site
+from deepopsctl.text.header import FROM_THE_CLUSTER
+from deepopsctl.text.node_sets import shorten
+from deepopsctl.text.problems import RefusedError
+from deepopsctl.text.sections import Boolean, Section
+from deepopsctl.text.values import suggest
 
 DEFAULT_WARN = "7d"
 SHORTEST = 7 * 86400

@@ -7,15 +7,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from deepopsctl.nodelist import shorten
-from deepopsctl.problems import RefusedError
-from deepopsctl.specsections import Section
-from deepopsctl.storage.amounts import KIB, parse_count, parse_size, parse_time
-from deepopsctl.storage.kinds import Fault, Part, Site
-from deepopsctl.storage.model import NETWORKED, Mount, StorageType
+from deepopsctl.model.storage import NETWORKED, Mount, StorageType
 from deepopsctl.storage.nfs import split_source
 from deepopsctl.storage.paths import is_below
-from deepopsctl.values import suggest
+from deepopsctl.storage.sizes import KIB, parse_count, parse_size, parse_time
+from deepopsctl.storage.types import Fault, Part, Site
+from deepopsctl.text.node_sets import shorten
+from deepopsctl.text.problems import RefusedError
+from deepopsctl.text.sections import Section
+from deepopsctl.text.values import suggest
 
 # Numbers of projects that are ours to give; lower ones are left to people.
 FIRST_ID = 100_000

@@ -5,16 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 
-from deepopsctl.nodelist import shorten
-from deepopsctl.policydraft import Place
-from deepopsctl.problems import RefusedError
-from deepopsctl.specsections import Section, SectionReader, StorageSection, dotted
-from deepopsctl.storage.draft import Entry, StorageDraft
-from deepopsctl.storage.kinds import Kind, known_kinds, known_parts
-from deepopsctl.storage.model import Mount, StorageType
+from deepopsctl.model.storage import Mount, StorageType
+from deepopsctl.policy.builder import Place
+from deepopsctl.storage.builder import Entry, StorageDraft
 from deepopsctl.storage.paths import check_path, is_below
-from deepopsctl.values import suggest
-from deepopsctl.yamltext import Path
+from deepopsctl.storage.registry import known_kinds, known_parts
+from deepopsctl.storage.types import Kind
+from deepopsctl.text.node_sets import shorten
+from deepopsctl.text.problems import RefusedError
+from deepopsctl.text.sections import Section, SectionReader, StorageSection, dotted
+from deepopsctl.text.values import suggest
+from deepopsctl.text.yaml_reader import Path
 
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,31}")
 _SOURCE = re.compile(r"[A-Za-z0-9._/+@:=,\[\]-]+")

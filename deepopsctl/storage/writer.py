@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from deepopsctl.nodelist import expand, fold
-from deepopsctl.storage.model import Mount, StorageType
-from deepopsctl.yamlout import flow
+from deepopsctl.model.storage import Mount, StorageType
+from deepopsctl.text.node_sets import expand, fold
+from deepopsctl.text.yaml_writer import flow
 
 
 def storage_lines(mounts: Iterable[Mount], *, declared: bool) -> Iterator[str]:

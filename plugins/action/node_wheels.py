@@ -12,7 +12,7 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
 from deepopsctl.errors import DeepOpsError
-from deepopsctl.wheels import cache_folder, fetch_for
+from deepopsctl.gpus.wheels import cache_folder, fetch_for
 
 
 class ActionModule(ActionBase):

@@ -14,9 +14,9 @@ from ansible.errors import AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
-from deepopsctl.gpucheck import checkform
-from deepopsctl.gpucheck.burnjudge import SUITE
-from deepopsctl.gpucheck.pack import packed
+from deepopsctl.node_programs.gpu_check import checkform
+from deepopsctl.node_programs.gpu_check.burnjudge import SUITE
+from deepopsctl.node_programs.gpu_check.pack import packed
 
 # the runner shows lines that begin so
 MARK = "deepopsctl: "

@@ -12,9 +12,11 @@ from pathlib import Path
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
-from deepopsctl import gpufound, nodelist, slurmconf
 from deepopsctl.errors import DeepOpsError
-from deepopsctl.hardware import foresee_hardware, load_hardware, parse_slurmd_report, store_hardware
+from deepopsctl.gpus import discovery
+from deepopsctl.slurm import conf
+from deepopsctl.slurm.hardware import foresee_hardware, load_hardware, parse_slurmd_report, store_hardware
+from deepopsctl.text import node_sets as node_names
 
 
 class ActionModule(ActionBase):
@@ -50,7 +52,7 @@ class ActionModule(ActionBase):
         changed = not preliminary and hardware != stored
         if changed and not self._task.check_mode:
             changed = store_hardware(path, hardware)
-        unknown = slurmconf.unknown_nodes(slurmconf.parse_node_sets(arguments["node_sets"]), hardware)
+        unknown = conf.unknown_nodes(conf.parse_node_sets(arguments["node_sets"]), hardware)
         missing = [name for name in unknown if name not in odd]
         failed = [name for name in missing if self._cgroup(hostvars[name])]
         silent = [name for name in missing if name not in failed]
@@ -100,17 +102,17 @@ class ActionModule(ActionBase):
             (controllers[1:], "prepared as controller but not serving: fail-over is not part of this release"),
         ):
             if names:
-                yield f"{nodelist.fold(names)}: {why}"
+                yield f"{node_names.fold(names)}: {why}"
 
     @staticmethod
     def _take_gpus(hardware, reports, node_sets):
         """Keep what a driver found, where it is what cluster.yml says: the end of the deploy names the others."""
-        for node_set in slurmconf.parse_node_sets(node_sets):
+        for node_set in conf.parse_node_sets(node_sets):
             for name in node_set.names if node_set.gpus else ():
                 node = hardware.get(name)
                 probes = reports.get(name, {}).get("probes", {})
-                found = gpufound.parse_found(probes, node.sockets, node.cores_per_socket) if node else ()
-                if found and gpufound.fits(node_set.gpus, found):
+                found = discovery.parse_found(probes, node.sockets, node.cores_per_socket) if node else ()
+                if found and discovery.fits(node_set.gpus, found):
                     hardware[name] = replace(node, gpus=found)
 
     @staticmethod
@@ -134,7 +136,7 @@ class ActionModule(ActionBase):
         ]
         if without:
             raise AnsibleActionFail(
-                f"{nodelist.fold(without)}: {self._fault(hostvars[without[0]])}: Slurm can't confine jobs to their "
+                f"{node_names.fold(without)}: {self._fault(hostvars[without[0]])}: Slurm can't confine jobs to their "
                 "cores, memory and devices there, and so far it does so nowhere in this cluster"
             )
 

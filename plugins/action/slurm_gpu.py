@@ -7,8 +7,9 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 
-from deepopsctl import gpuform, nodelist
-from deepopsctl.gpucheck.pack import packed
+from deepopsctl.gpus import notation
+from deepopsctl.node_programs.gpu_check.pack import packed
+from deepopsctl.text import node_sets as text_node_sets
 
 
 class ActionModule(ActionBase):
@@ -29,12 +30,12 @@ def declared_gpus(node_sets: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """Cards, device files where they are not the usual ones, and whether any card is cut into slices; by node."""
     found: dict[str, dict[str, Any]] = {}
     for entry in node_sets:
-        gpus = gpuform.from_inventory(entry.get("gpus") or {})
+        gpus = notation.from_inventory(entry.get("gpus") or {})
         if gpus is None:
             continue
         files = [path for kind in gpus.kinds for path in kind.files]
         # `1g.10gb` as a type: slices that are declared as if they were GPUs
         sliced = "g." in gpus.type or any(kind.mig or "g." in kind.type for kind in gpus.kinds)
         told = {"cards": gpus.count, "files": files, "sliced": sliced}
-        found.update(dict.fromkeys(nodelist.expand(entry["names"]), told))
+        found.update(dict.fromkeys(text_node_sets.expand(entry["names"]), told))
     return found

@@ -1,8 +1,9 @@
-"""Jinja filters for the role cuda: thin wrappers over deepopsctl.cudatoolkits and deepopsctl.nvidiadriver."""
+"""Jinja filters for the role cuda: thin wrappers over deepopsctl.gpus.cuda and deepopsctl.gpus.driver."""
 
 from __future__ import annotations
 
-from deepopsctl import cudatoolkits, gpuform, nvidiadriver
+from deepopsctl.gpus import cuda, notation
+from deepopsctl.gpus import driver as gpus_driver
 
 FILE_MODE = "0644"
 
@@ -11,26 +12,26 @@ def cuda_plan(versions, platform, source, default, driver, catalogue, drivers, m
     """Packages, files and problems of a node's toolkits, as node_owned takes them."""
     # one version without brackets, and without quotes, is what a person may write
     listed = versions if isinstance(versions, (list, tuple)) else [versions]
-    wish = cudatoolkits.Wish([str(version) for version in listed], source, str(default))
+    wish = cuda.Wish([str(version) for version in listed], source, str(default))
     distributed = drivers["distro"].get(platform, {}).get("branches", [""])[0]
-    plan = cudatoolkits.plan_toolkits(wish, cudatoolkits.Place(platform, str(driver), distributed), catalogue)
-    files = cudatoolkits.module_files(plan, modulefiles)
+    plan = cuda.plan_toolkits(wish, cuda.Place(platform, str(driver), distributed), catalogue)
+    files = cuda.module_files(plan, modulefiles)
     if files:
-        files[profile] = cudatoolkits.profile_script(modulefiles)
+        files[profile] = cuda.profile_script(modulefiles)
     return {
         "packages": {toolkit.package: "" for toolkit in plan.toolkits},
         "by_hand": {toolkit.package: "%s/bin/nvcc" % toolkit.home for toolkit in plan.toolkits},
         "files": [{"path": path, "content": text, "mode": FILE_MODE} for path, text in files.items()],
         "problems": ["%s: %s" % problem for problem in plan.problems],
         # what the source is not there for
-        "not_for": nvidiadriver.PACKAGE_NAMES,
+        "not_for": gpus_driver.PACKAGE_NAMES,
     }
 
 
 def cuda_driver(found, platform, gpus, catalogue, source, branch, without_device):
     """The branch of the driver that a node gets, else the version it has; and the source that comes along."""
-    settings = nvidiadriver.Settings(source=source, branch=str(branch), without_device=bool(without_device))
-    plan = nvidiadriver.plan_driver(found, platform, gpuform.from_inventory(gpus), settings, catalogue)
+    settings = gpus_driver.Settings(source=source, branch=str(branch), without_device=bool(without_device))
+    plan = gpus_driver.plan_driver(found, platform, notation.from_inventory(gpus), settings, catalogue)
     version = plan.branch or found["loaded"]["version"] or found["library"]
     return {"version": version, "source": plan.source if plan.state == "install" else ""}
 

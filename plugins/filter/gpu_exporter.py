@@ -1,10 +1,10 @@
-"""Jinja filter for the role gpu_exporter: a thin wrapper over deepopsctl.gpuexporter."""
+"""Jinja filter for the role gpu_exporter: a thin wrapper over deepopsctl.monitoring.gpu_exporter_choice."""
 
 from __future__ import annotations
 
 from ansible.module_utils.parsing.convert_bool import boolean
 
-from deepopsctl.gpuexporter import plan_exporter
+from deepopsctl.monitoring.gpu_exporter_choice import plan_exporter
 
 
 def gpu_exporter_plan(wish, has_gpus, has_dcgm, dcgm):

@@ -7,28 +7,29 @@ import socket
 from dataclasses import replace
 from pathlib import Path
 
-from deepopsctl import gpuform, nodelist, slurmgres
-from deepopsctl.monitoring import expected, grafana, nodeplan, server, targets
-from deepopsctl.monitoring.needs import Machine, Needs
+from deepopsctl.gpus import gres, notation
+from deepopsctl.monitoring import expected, grafana, node_plan, prometheus_server, targets
+from deepopsctl.monitoring.resources import Machine, Needs
+from deepopsctl.text import node_sets as text_node_sets
 
 
 def monitoring_node_plan(cluster, host, groups, platform):
     """What every kind of machine needs, as node_state takes it."""
     machine = _machine(cluster, host, groups, platform)
     # of one machine alone: to look for each of a thousand takes its time
-    return _as_state(nodeplan.plan_node(replace(machine, gpus=_gpus(cluster["nodes"], machine.name))))
+    return _as_state(node_plan.plan_node(replace(machine, gpus=_gpus(cluster["nodes"], machine.name))))
 
 
 def monitoring_prometheus_plan(cluster, host, groups, platform, members, rules):
     """What Prometheus needs; `members` are all groups with their machines, `rules` the folder of its rules."""
     machine = _machine(cluster, host, groups, platform)
     texts = {path.name: path.read_text(encoding="utf-8") for path in sorted(Path(rules).glob("*.yml"))}
-    return _as_state(server.prometheus(machine, monitoring_targets(cluster, members), texts))
+    return _as_state(prometheus_server.prometheus(machine, monitoring_targets(cluster, members), texts))
 
 
 def monitoring_alertmanager_plan(cluster, host, groups, platform):
     """What Alertmanager needs."""
-    return _as_state(server.alertmanager(_machine(cluster, host, groups, platform)))
+    return _as_state(prometheus_server.alertmanager(_machine(cluster, host, groups, platform)))
 
 
 def monitoring_grafana_plan(cluster, host, groups, platform, wanted, certificate, key):
@@ -88,9 +89,9 @@ def _machine(cluster, host, groups, platform):
 
 
 def _gpus(node_sets, name):
-    declared = next((entry.get("gpus") for entry in node_sets if name in nodelist.expand(entry["names"])), None)
-    gpus = gpuform.from_inventory(declared or {})
-    return tuple(slurmgres.device_names(gpus)) if gpus else ()
+    declared = next((entry.get("gpus") for entry in node_sets if name in text_node_sets.expand(entry["names"])), None)
+    gpus = notation.from_inventory(declared or {})
+    return tuple(gres.device_names(gpus)) if gpus else ()
 
 
 def _plain(value):

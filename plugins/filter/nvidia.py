@@ -1,38 +1,30 @@
-"""Jinja filters for the NVIDIA roles: thin wrappers over deepopsctl.nvidiadriver and deepopsctl.miglayout."""
+"""Jinja filters for the NVIDIA roles: thin wrappers over deepopsctl.gpus.driver and deepopsctl.gpus.mig_layout."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
 
-from deepopsctl import (
-    dcgmplan,
-    gdrcopyplan,
-    gpuexpected,
-    gpuform,
-    gpufound,
-    imexplan,
-    miglayout,
-    nodelist,
-    nvidiadriver,
-)
+from deepopsctl.gpus import dcgm, discovery, gdrcopy, gres, imex, mig_layout, notation
+from deepopsctl.gpus import driver as gpus_driver
+from deepopsctl.text import node_sets as text_node_sets
 
 
 def nvidia_declared(node_sets, name):
     """The GPUs that cluster.yml declares for a node, as the inventory has them; {} for none."""
     for entry in node_sets:
-        if "gpus" in entry and name in nodelist.expand(entry["names"]):
+        if "gpus" in entry and name in text_node_sets.expand(entry["names"]):
             return entry["gpus"]
     return {}
 
 
 def nvidia_expected(node_sets, name):
     """The same as the node's modules compare them with its driver and with slurmd; {} for none."""
-    return gpuexpected.expected_gpus(gpuform.from_inventory(nvidia_declared(node_sets, name)))
+    return gres.expected_gpus(notation.from_inventory(nvidia_declared(node_sets, name)))
 
 
 def nvidia_probes(gpus):
     """What a node is asked whose cluster.yml entry has these GPUs; slurm_gather reads the answers."""
-    return {name: list(argv) for name, argv in gpufound.PROBES.items()} if gpus else {}
+    return {name: list(argv) for name, argv in discovery.PROBES.items()} if gpus else {}
 
 
 def nvidia_refusals(names, hostvars):
@@ -46,11 +38,11 @@ def nvidia_refusals(names, hostvars):
 
 def nvidia_driver_plan(found, platform, gpus, catalogue, source, branch, modules, without_device, drain):
     """What the driver takes on a node; problems as sentences."""
-    settings = nvidiadriver.Settings(source, str(branch), modules, bool(without_device), bool(drain))
-    plan = nvidiadriver.plan_driver(found, platform, gpuform.from_inventory(gpus), settings, catalogue)
+    settings = gpus_driver.Settings(source, str(branch), modules, bool(without_device), bool(drain))
+    plan = gpus_driver.plan_driver(found, platform, notation.from_inventory(gpus), settings, catalogue)
     problems = [f"{message}: {hint}" for message, hint in plan.problems]
     listed = {"packages": list(plan.packages), "units": list(plan.units), "problems": problems}
-    return {**asdict(plan), **listed, "names": f"{nvidiadriver.PACKAGE_SOURCES} {nvidiadriver.PACKAGE_NAMES}"}
+    return {**asdict(plan), **listed, "names": f"{gpus_driver.PACKAGE_SOURCES} {gpus_driver.PACKAGE_NAMES}"}
 
 
 def nvidia_driver_units(names):
@@ -60,24 +52,24 @@ def nvidia_driver_units(names):
 
 def nvidia_mig_wishes(gpus):
     """How each GPU is to be cut, for nvidia_mig; `gpus` is what nvidia_declared gives."""
-    return [wish.as_object() for wish in miglayout.wishes(gpuform.from_inventory(gpus))]
+    return [wish.as_object() for wish in mig_layout.wishes(notation.from_inventory(gpus))]
 
 
 def nvidia_dcgm_plan(gpus, wanted, proprietary, platform, driver, old, catalogue, platforms):
     """DCGM's packages for a node, {name: version}; problems as sentences."""
-    wish = dcgmplan.DcgmWish(bool(wanted), bool(proprietary))
-    host = dcgmplan.DcgmHost(platform, str(driver), gpuform.from_inventory(gpus), old)
-    plan = dcgmplan.plan_dcgm(wish, host, catalogue, platforms)
+    wish = dcgm.DcgmWish(bool(wanted), bool(proprietary))
+    host = dcgm.DcgmHost(platform, str(driver), notation.from_inventory(gpus), old)
+    plan = dcgm.plan_dcgm(wish, host, catalogue, platforms)
     problems = [f"{message}: {hint}" for message, hint in plan.problems]
-    return {"packages": dict(plan.packages), "problems": problems, "not_for": nvidiadriver.PACKAGE_NAMES}
+    return {"packages": dict(plan.packages), "problems": problems, "not_for": gpus_driver.PACKAGE_NAMES}
 
 
 def nvidia_gdrcopy_plan(wanted, driver, source, platform, container, drivers, catalogue):
     """GDRCopy's packages for a node, {name: version}, and whether with its kernel module; problems as sentences."""
     # of a driver that came with the system nobody has said otherwise
     dkms = drivers.get(source, {}).get(platform, {}).get("dkms", True)
-    host = gdrcopyplan.GdrcopyHost(str(driver), bool(dkms), bool(container))
-    plan = gdrcopyplan.plan_gdrcopy(host, catalogue, wanted=bool(wanted))
+    host = gdrcopy.GdrcopyHost(str(driver), bool(dkms), bool(container))
+    plan = gdrcopy.plan_gdrcopy(host, catalogue, wanted=bool(wanted))
     problems = [f"{message}: {hint}" for message, hint in plan.problems]
     return {"packages": dict(plan.packages), "module": plan.module, "problems": problems}
 
@@ -85,7 +77,7 @@ def nvidia_gdrcopy_plan(wanted, driver, source, platform, container, drivers, ca
 def nvidia_domain(domains, name):
     """The NVLink domain of a node, {name, nodes} with its nodes in order; {} for none."""
     for domain in domains:
-        nodes = nodelist.expand(domain["nodes"])
+        nodes = text_node_sets.expand(domain["nodes"])
         if name in nodes:
             return {"name": domain["name"], "nodes": list(nodes)}
     return {}
@@ -93,7 +85,7 @@ def nvidia_domain(domains, name):
 
 def nvidia_imex_plan(domain, driver, source, platform, catalogue):
     """IMEX's package for a node, {name: version}, and whether it is to run; problems as sentences."""
-    plan = imexplan.plan_imex(domain.get("name", ""), str(driver), source, platform, catalogue)
+    plan = imex.plan_imex(domain.get("name", ""), str(driver), source, platform, catalogue)
     problems = [f"{message}: {hint}" for message, hint in plan.problems]
     return {"packages": dict(plan.packages), "runs": plan.runs, "problems": problems}
 

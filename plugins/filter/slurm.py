@@ -1,4 +1,4 @@
-"""Jinja filters for the Slurm templates: thin wrappers over deepopsctl.slurmconf."""
+"""Jinja filters for the Slurm templates: thin wrappers over deepopsctl.slurm.conf."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from hashlib import sha256
 
 from ansible.errors import AnsibleFilterError
 
-from deepopsctl import jobdirectories, jobprograms, nodelist, slurm_effects, slurmconf, slurmnative, slurmtopology
-from deepopsctl.hardware import NodeHardware
-from deepopsctl.problems import RefusedError
-from deepopsctl.systemfolders import is_system_folder
+from deepopsctl.slurm import conf as slurm_conf
+from deepopsctl.slurm import effects, job_hooks, native_metrics, topology
+from deepopsctl.slurm.hardware import NodeHardware
+from deepopsctl.slurm.system_directories import is_system_folder
+from deepopsctl.text import node_sets as text_node_sets
+from deepopsctl.text.problems import RefusedError
 
 # What slurmd fetches from the controller, and the fact that has its text.
 FETCHED = {
@@ -31,103 +33,103 @@ def slurm_addresses(pairs):
     """`deepops_addresses` (folded pairs) -> {name: address}, in the order of cluster.yml."""
     found = {}
     for entry in pairs:
-        found.update(nodelist.pair(entry["names"], entry["addresses"]))
+        found.update(text_node_sets.pair(entry["names"], entry["addresses"]))
     return found
 
 
 def slurm_node_lines(node_sets, hardware, addresses, reserve_percent, domains):
     """NodeName lines of slurm.conf."""
-    features = slurmtopology.feature_of(slurmtopology.domains_of(domains))
-    return slurmconf.node_lines(
-        slurmconf.parse_node_sets(node_sets), _hardware(hardware), addresses, int(reserve_percent), features
+    features = topology.feature_of(topology.domains_of(domains))
+    return slurm_conf.node_lines(
+        slurm_conf.parse_node_sets(node_sets), _hardware(hardware), addresses, int(reserve_percent), features
     )
 
 
 def slurm_domain_refusal(domains, version):
     """Why this version of Slurm can't serve the NVLink domains; '' where it can."""
-    return slurmtopology.refusal(slurmtopology.domains_of(domains), slurmconf.parse_version(str(version)))
+    return topology.refusal(topology.domains_of(domains), slurm_conf.parse_version(str(version)))
 
 
 def slurm_domain_settings(domains, hardware):
     """Keys of slurm.conf for the NVLink domains."""
-    return slurmtopology.settings(slurmtopology.domains_of(domains), hardware)
+    return topology.settings(topology.domains_of(domains), hardware)
 
 
 def slurm_native_refusal(wanted, version, extra):
     """Why Prometheus can't read slurmctld's own metrics; '' where it can, or need not."""
-    return slurmnative.refusal(slurmconf.parse_version(str(version)), extra, wanted=bool(wanted))
+    return native_metrics.refusal(slurm_conf.parse_version(str(version)), extra, wanted=bool(wanted))
 
 
 def slurm_native_settings(wanted, version):
     """Keys of slurm.conf that make slurmctld tell metrics."""
-    return slurmnative.settings(slurmconf.parse_version(str(version)), wanted=bool(wanted))
+    return native_metrics.settings(slurm_conf.parse_version(str(version)), wanted=bool(wanted))
 
 
 def slurm_topology_lines(domains, hardware):
     """Lines of topology.conf; none where it is not needed."""
-    return slurmtopology.topology_lines(slurmtopology.domains_of(domains), hardware)
+    return topology.topology_lines(topology.domains_of(domains), hardware)
 
 
 def slurm_partition_lines(partitions, hardware, reserve_percent, node_sets):
     """PartitionName lines of slurm.conf."""
-    return slurmconf.partition_lines(
-        partitions, _hardware(hardware), int(reserve_percent), slurmconf.parse_node_sets(node_sets)
+    return slurm_conf.partition_lines(
+        partitions, _hardware(hardware), int(reserve_percent), slurm_conf.parse_node_sets(node_sets)
     )
 
 
 def slurm_gres_lines(node_sets, hardware):
     """Lines of gres.conf."""
-    return slurmconf.gres_lines(slurmconf.parse_node_sets(node_sets), _hardware(hardware))
+    return slurm_conf.gres_lines(slurm_conf.parse_node_sets(node_sets), _hardware(hardware))
 
 
 def slurm_gpu_types(node_sets):
     """Gres types of all GPUs; '' for those without a type."""
-    return slurmconf.gpu_types(slurmconf.parse_node_sets(node_sets))
+    return slurm_conf.gpu_types(slurm_conf.parse_node_sets(node_sets))
 
 
 def slurm_settings(base, policy, extra, directories, adopted=False):
     """deepopsctl's settings, those of cluster.yml's policy, the site's, and what job directories and logins need."""
-    merged = slurmconf.merge_settings(slurmconf.merge_settings(base, policy), extra)
-    merged = slurmconf.with_configless(merged)
-    merged = jobdirectories.with_job_directories(merged, jobdirectories.from_inventory(directories))
-    merged = jobdirectories.with_contain(merged) if adopted else merged
-    return {key: slurmconf.format_value(value) for key, value in merged.items()}
+    merged = slurm_conf.merge_settings(slurm_conf.merge_settings(base, policy), extra)
+    merged = slurm_conf.with_configless(merged)
+    merged = job_hooks.with_job_directories(merged, job_hooks.from_inventory(directories))
+    merged = job_hooks.with_contain(merged) if adopted else merged
+    return {key: slurm_conf.format_value(value) for key, value in merged.items()}
 
 
 def slurm_refused_keys(extra, directories, monitored, adopted=False):
     """Sentences for the keys of `slurm_config` that are not a site's to set."""
-    found = slurmconf.owned_keys_in(extra, jobdirectories.from_inventory(directories))
-    found += jobdirectories.refused_flags(extra, "slurm_adopt_enabled") if adopted else []
-    return list(dict.fromkeys([*found, *(jobprograms.refused_with_job_map(extra) if monitored else [])]))
+    found = slurm_conf.owned_keys_in(extra, job_hooks.from_inventory(directories))
+    found += job_hooks.refused_flags(extra, "slurm_adopt_enabled") if adopted else []
+    return list(dict.fromkeys([*found, *(job_hooks.refused_with_job_map(extra) if monitored else [])]))
 
 
 def slurm_job_map(extra, monitored):
     """`slurm_config` with the programs around jobs that monitoring needs."""
-    return jobprograms.with_job_map(extra) if monitored else extra
+    return job_hooks.with_job_map(extra) if monitored else extra
 
 
 def slurm_generation(conf, cgroup_conf, container_conf):
     """Hash of what only a restarted slurmd picks up."""
-    return slurm_effects.slurmd_generation(conf, cgroup_conf, container_conf)
+    return effects.slurmd_generation(conf, cgroup_conf, container_conf)
 
 
 def slurm_job_container(directories, version):
     """The text of job_container.conf for the Slurm that the nodes have; '' for no such file."""
-    wanted = jobdirectories.from_inventory(directories)
+    wanted = job_hooks.from_inventory(directories)
     try:
-        return jobdirectories.container_conf(wanted, slurmconf.parse_version(str(version)))
+        return job_hooks.container_conf(wanted, slurm_conf.parse_version(str(version)))
     except RefusedError as refusal:
         raise AnsibleFilterError(f"job_directories: {refusal.message}: {refusal.hint}") from refusal
 
 
 def slurm_site_programs(extra):
     """{"prolog": path} of what a site has run around jobs, in `slurm_config`."""
-    return jobdirectories.site_programs(extra)
+    return job_hooks.site_programs(extra)
 
 
 def slurm_cgroup_plugin(confinement, version):
     """The plugin that cgroup.conf names; '' for none."""
-    return slurmconf.cgroup_plugin(confinement, slurmconf.parse_version(str(version)))
+    return slurm_conf.cgroup_plugin(confinement, slurm_conf.parse_version(str(version)))
 
 
 def slurm_spool_folders(spool):
@@ -138,7 +140,7 @@ def slurm_spool_folders(spool):
 
 def slurm_version_at_least(version, wanted):
     """Compare `24.11.5-4` with `23.11` by Slurm's release numbering."""
-    return slurmconf.parse_version(str(version)) >= slurmconf.parse_version(str(wanted))
+    return slurm_conf.parse_version(str(version)) >= slurm_conf.parse_version(str(wanted))
 
 
 def slurm_reached_by(names, addresses):
@@ -188,7 +190,7 @@ def slurm_foreign_nodes(names, hostvars, cluster, munge_key):
         sentence = _foreign(hostvars[name].get("node_gate_result", {}).get("foreign"), cluster, key_hash)
         if sentence:
             found.setdefault(sentence, []).append(name)
-    return [f"{nodelist.fold(nodes)} {sentence}" for sentence, nodes in found.items()]
+    return [f"{text_node_sets.fold(nodes)} {sentence}" for sentence, nodes in found.items()]
 
 
 def _foreign(slurm, cluster, key_hash):
@@ -213,7 +215,7 @@ def slurm_deployed(names, hostvars):
 
 def fold_nodes(names):
     """Names as a Slurm hostlist."""
-    return nodelist.fold(list(names))
+    return text_node_sets.fold(list(names))
 
 
 class FilterModule:

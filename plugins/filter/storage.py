@@ -4,22 +4,32 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from deepopsctl.storage import nodecheck, nodeplan, programs, quota, secretfiles, serving, writer
-from deepopsctl.storage.model import Platform
+from deepopsctl.model.storage import Platform
+from deepopsctl.storage import (
+    exports as server_exports,
+)
+from deepopsctl.storage import (
+    health_check,
+    node_plan,
+    quota,
+    secret_files,
+    user_tools,
+    writer,
+)
 
 
 def storage_plan(entries, host, addresses, platform, kernel, is_compute, slurm_config, program, secrets):
     """All that a node needs, as node_owned and node_mounts take it."""
     mounts = writer.from_variable(entries)
-    plan = nodeplan.plan_node(mounts, host, addresses, Platform(str(platform), str(kernel)))
-    files = [*plan.files, *programs.node_files(mounts, host)]
-    files += nodecheck.node_files(mounts, host, slurm_config, program) if is_compute else []
+    plan = node_plan.plan_node(mounts, host, addresses, Platform(str(platform), str(kernel)))
+    files = [*plan.files, *user_tools.node_files(mounts, host)]
+    files += health_check.node_files(mounts, host, slurm_config, program) if is_compute else []
     return {
-        "packages": {**plan.packages, **programs.packages(mounts, host)},
-        "timers": programs.timers(mounts, host),
+        "packages": {**plan.packages, **user_tools.packages(mounts, host)},
+        "timers": user_tools.timers(mounts, host),
         "files": [{"path": file.path, "content": file.content, "mode": file.mode} for file in files]
         + [
-            {"path": secret.path, "secret_base64": secretfiles.content_base64(secret, secrets), "mode": secret.mode}
+            {"path": secret.path, "secret_base64": secret_files.content_base64(secret, secrets), "mode": secret.mode}
             for secret in plan.secrets
         ],
         "mounts": [
@@ -37,19 +47,19 @@ def storage_plan(entries, host, addresses, platform, kernel, is_compute, slurm_c
         # those of a kernel's: storage_client says which packages they are on this node
         "clients": [asdict(client) for client in plan.clients],
         "checks": {name: [list(argv) for argv in commands] for name, commands in plan.checks.items()},
-        "problems": [*plan.problems, *secretfiles.why_unusable(plan.secrets, secrets)],
+        "problems": [*plan.problems, *secret_files.why_unusable(plan.secrets, secrets)],
     }
 
 
 def storage_steps(entries, host, others):
     """The steps that a node takes part in: `others`, and one more where clients belong to its kernel."""
-    plan = nodeplan.plan_node(writer.from_variable(entries), host, {}, Platform("", ""))
+    plan = node_plan.plan_node(writer.from_variable(entries), host, {}, Platform("", ""))
     return [*others, *(["clients"] if plan.clients else [])]
 
 
 def storage_outside(entries, host):
     """What a node fetches for clients: [{what, url, unless}], as node_doctor takes it."""
-    plan = nodeplan.plan_node(writer.from_variable(entries), host, {}, Platform("", ""))
+    plan = node_plan.plan_node(writer.from_variable(entries), host, {}, Platform("", ""))
     return [
         {"what": f"{client.name} with {', '.join(m.name for m in plan.mounts if m.client == client.name)}", **address}
         for client in plan.clients
@@ -68,13 +78,13 @@ def _addresses(client):
 
 def storage_exports(entries, host, addresses):
     """What a machine hands out: [{path, line}]."""
-    exports = serving.exports_of(writer.from_variable(entries), host, addresses)
+    exports = server_exports.exports_of(writer.from_variable(entries), host, addresses)
     return [{"path": export.path, "line": export.line} for export in exports]
 
 
 def storage_rdma(entries, host):
     """Whether a machine serves over RDMA."""
-    return serving.uses_rdma(writer.from_variable(entries), host)
+    return storage_exports.uses_rdma(writer.from_variable(entries), host)
 
 
 def storage_quotas(entries, host):
@@ -84,7 +94,7 @@ def storage_quotas(entries, host):
 
 def storage_health_check(slurm_config, entries):
     """`slurm_config` with the node check where storage is required."""
-    return nodecheck.with_health_check(slurm_config, writer.from_variable(entries))
+    return health_check.with_health_check(slurm_config, writer.from_variable(entries))
 
 
 def storage_untold(names, hostvars):

@@ -1,1 +1,1 @@
-../../deepopsctl/slurm_effects.py
+../../deepopsctl/slurm/effects.py

@@ -1,1 +1,1 @@
-../../deepopsctl/systemfolders.py
+../../deepopsctl/slurm/system_directories.py

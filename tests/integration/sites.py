@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from deepopsctl.clusterdir import ClusterDir
-from deepopsctl.events import Event
-from deepopsctl.invocation import RunRequest
-from deepopsctl.outcome import RunOutcome
-from deepopsctl.runner import run
+from deepopsctl.cluster.directory import ClusterDir
+from deepopsctl.run.command_line import RunRequest
+from deepopsctl.run.events import Event
+from deepopsctl.run.outcome import RunOutcome
+from deepopsctl.run.runner import run
 
 SPEC = """\
 schema: 1

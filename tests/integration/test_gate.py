@@ -9,7 +9,8 @@ import yaml
 
 from deepopsctl.content import components
 from tests.integration.test_node_state import module_utils_with_record_in
-from tests.localansible import ROOT, Played, play
+from tests.support.local_ansible import Played, play
+from tests.support.paths import ROOT
 
 ASK = "Compare the node with its last good deploy"
 # components in order, and for each node those with the last deploy's record; `-` where it is to have nothing of one

@@ -13,8 +13,10 @@ from typing import Any
 
 import pytest
 
+from tests.support.paths import ROOT
+
 BIN = Path(sys.executable).parent
-EXAMPLE = Path(__file__).parents[2] / "inventory" / "example"
+EXAMPLE = ROOT / "inventory" / "example"
 MEMORY_LIMIT_MB = 200
 # a process of its own asks: until it executes another program, a child counts the memory of pytest as its own
 PEAK = """

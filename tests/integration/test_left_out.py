@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from deepopsctl.storage.model import Mount, StorageType
+from deepopsctl.model.storage import Mount, StorageType
 from deepopsctl.storage.writer import variable
-from tests.localansible import ROOT, Played, play
+from tests.support.local_ansible import Played, play
+from tests.support.paths import ROOT
 
 # a port that nobody listens at
 NOWHERE = "http://127.0.0.1:9"

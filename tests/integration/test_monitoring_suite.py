@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from tests.driven import wait_until
-from tests.monitoring import servers
-from tests.nodeside import load
+from tests.integration.monitoring import servers
+from tests.support.cluster import wait_until
+from tests.support.node_modules import load
 
 alerting = load("deepops_monitoring.alerting")
 dashboards = load("deepops_monitoring.dashboards")

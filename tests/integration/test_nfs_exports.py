@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.support.paths import ROOT
+
 EXPORTS = "/etc/exports.d/deepopsctl.exports"
 # in a mount namespace of its own: nothing of this machine's is touched
 APART = f"""

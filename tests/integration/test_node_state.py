@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from tests.localansible import Played, TaskResult, play
-from tests.nodeside import MODULE_UTILS
+from tests.support.local_ansible import Played, TaskResult, play
+from tests.support.node_modules import MODULE_UTILS
 
 SECRET = "correct-horse-battery-staple"
 OTHER_SECRET = "another-horse-and-another-staple"

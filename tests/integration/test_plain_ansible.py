@@ -9,11 +9,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from deepopsctl.clusterdir import ClusterDir
-from deepopsctl.invocation import RunRequest, write_inputs
+from deepopsctl.cluster.directory import ClusterDir
+from deepopsctl.run.command_line import RunRequest, write_inputs
 from tests.integration.sites import make_site
+from tests.support.paths import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
 # where an inventory was read from differs, of course
 OF_THE_PLACE = {"inventory_dir", "inventory_file"}
@@ -43,6 +43,6 @@ def test_plain_ansible_and_a_run_see_the_same_variables(tmp_path: Path) -> None:
 def test_the_products_inventory_has_every_group() -> None:
     line = [str(BIN / "ansible-inventory"), "-i", "inventory/product/hosts.yml", "--graph", "slurm_cluster"]
     shown = subprocess.run(line, capture_output=True, text=True, check=True, cwd=ROOT).stdout
-    from deepopsctl.inventory import GROUPS
+    from deepopsctl.cluster.inventory import GROUPS
 
     assert [group for group in GROUPS if f"@{group}:" not in shown] == []

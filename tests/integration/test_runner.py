@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from deepopsctl.errors import ControlMachineError, ExitCode
-from deepopsctl.events import Event, HostResult, TaskStarted
-from deepopsctl.invocation import RunRequest
-from deepopsctl.lock import cluster_lock
-from deepopsctl.runner import look, run
+from deepopsctl.run.command_line import RunRequest
+from deepopsctl.run.events import Event, HostResult, TaskStarted
+from deepopsctl.run.lock import cluster_lock
+from deepopsctl.run.runner import look, run
+from deepopsctl.run.summary import reduce
 from deepopsctl.status.cluster import TIMED_OUT
-from deepopsctl.summary import reduce
 from tests.integration.sites import MODULE, Site, cut_off, make_site, play
 
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from deepopsctl.gpufound import FoundGpu
-from deepopsctl.hardware import NodeHardware, load_hardware, store_hardware
-from tests.localansible import Played, TaskResult, play
+from deepopsctl.gpus.discovery import FoundGpu
+from deepopsctl.slurm.hardware import NodeHardware, load_hardware, store_hardware
+from tests.support.local_ansible import Played, TaskResult, play
 
 NODE = "CPUs={} Boards=1 SocketsPerBoard=2 CoresPerSocket=8 ThreadsPerCore=1 RealMemory=64000"
 STORED = NodeHardware(cpus=16, boards=1, sockets=2, cores_per_socket=8, threads_per_core=1, memory_mb=64000)

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.localansible import ROOT, environment, play
+from tests.support.local_ansible import environment, play
+from tests.support.paths import ROOT
 
 WARM_UP = ROOT / "plugins" / "callback" / "warm_up.py"
 # in a process of its own: Ansible stays loaded
@@ -64,7 +65,7 @@ def warm(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 def test_our_filters_are_loaded_with_what_they_import(warm: dict[str, Any]) -> None:
     assert any(name.endswith("slurm_node_lines") for name in warm["filters"])
-    assert "deepopsctl.slurmconf" in warm["loaded"]
+    assert "deepopsctl.slurm.conf" in warm["loaded"]
 
 
 @pytest.mark.parametrize("plugin", ["action.normal", "connection.ssh", "shell.sh", "become.sudo", "lookup.template"])

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.localansible import environment
+from tests.support.local_ansible import environment
+from tests.support.paths import ROOT
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 BUILD_INPUTS = ("LICENSE", "README.md", "pyproject.toml", "deepopsctl", "playbooks", "roles", "group_vars", "plugins")
 
 
@@ -154,7 +154,7 @@ class TestFiles:
         with zipfile.ZipFile(wheel) as archive:
             text = archive.read(f"deepopsctl/_content/{name}")
 
-        assert text == (ROOT / "deepopsctl" / "slurm_effects.py").read_bytes()
+        assert text == (ROOT / "deepopsctl" / "slurm" / "effects.py").read_bytes()
 
 
 class TestInstalled:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.driven import DEEPOPSCTL, DrivenCluster, wait_until
+from tests.support.cluster import DEEPOPSCTL, DrivenCluster, wait_until
 
 # in front of the real deb-systemd-helper, which the package's own script calls: dpkg is half through by then
 HOOK = """set -e

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.lab.aptrepo import Stub
-from tests.roles.content import ROOT
+from tests.support.paths import ROOT
 
 PROGRAMS = ("grafana-server", "grafana-cli")
 UNIT = """\
@@ -40,9 +40,7 @@ PRERM = """\
 
 def grafana(version: str) -> Stub:
     """The package in a version."""
-    programs = {
-        f"usr/sbin/{name}": (ROOT / "tests" / "standin" / name).read_text(encoding="utf-8") for name in PROGRAMS
-    }
+    programs = {f"usr/sbin/{name}": (ROOT / "tests" / "fakes" / name).read_text(encoding="utf-8") for name in PROGRAMS}
     others = {
         "usr/lib/systemd/system/grafana-server.service": UNIT,
         "etc/default/grafana-server": "CONF_FILE=/etc/grafana/grafana.ini\n",

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.driven import DEEPOPSCTL, PATIENCE_S, DrivenCluster, command, wait_until
+from tests.support.cluster import DEEPOPSCTL, PATIENCE_S, DrivenCluster, command, wait_until
 
 __all__ = [
     "DEEPOPSCTL",

@@ -11,9 +11,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from deepopsctl.secrets import decrypt
-from tests.driven import repeating
+from deepopsctl.cluster.secrets import decrypt
 from tests.lab.harness import PATIENCE_S, LabCluster
+from tests.support.cluster import repeating
 
 # Programs of the node's own would be found by their memory only: these are what is written and what `ps` shows.
 PLACES = ("/etc", "/home", "/root", "/run", "/srv", "/tmp", "/usr/local", "/var/backups", "/var/lib/deepopsctl",

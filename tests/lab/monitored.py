@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from deepopsctl.clusterdir import ClusterDir
-from deepopsctl.collectedlogs import log_host
-from deepopsctl.secrets import decrypt
-from tests.driven import PATIENCE_S, wait_until
+from deepopsctl.cluster.directory import ClusterDir
+from deepopsctl.cluster.secrets import decrypt
+from deepopsctl.status.journals import log_host
 from tests.lab.harness import SETTINGS, LabCluster, edit, fresh_cluster
+from tests.support.cluster import PATIENCE_S, wait_until
 
 PROMETHEUS, ALERTMANAGER = 9090, 9093
 

@@ -17,9 +17,10 @@ import yaml
 
 from tests.lab.aptrepo import ARCHITECTURE, Stub, build, serve, signers
 from tests.lab.harness import LabCluster
+from tests.support.paths import FAKES
 
 VERSIONS = Path(__file__).parents[2] / "group_vars" / "all" / "versions.yml"
-STANDIN = Path(__file__).parents[1] / "standin" / "nvidia-smi"
+STANDIN = FAKES / "nvidia-smi"
 LABEL = "NVIDIA CUDA"
 KEY = "8793F200.pub"
 FOLDER = Path("debian13", {"amd64": "x86_64", "arm64": "sbsa"}[ARCHITECTURE])

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from deepopsctl.report.catalogue import CATALOGUE
+from deepopsctl.checks.catalogue.smoke import CATALOGUE
 from tests.lab.harness import LabCluster
-from tests.lab.smoke_damages import CLUSTER, COMPUTE, Damage
+from tests.lab.smoke_faults import CLUSTER, COMPUTE, Damage
 
 # checks that only exist when something is wrong
 ONLY_FAILURES = {"reachable", "suite-ran"}

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.integration.monitoring.test_alerts import ALERTS, metrics_of
 from tests.lab.harness import SETTINGS, wait_until
 from tests.lab.monitored import ALERTMANAGER, MonitoredCluster
-from tests.monitoring.test_alerts import ALERTS, metrics_of
 
 WEBHOOK = Path(__file__).parents[1] / "monitoring" / "webhook.py"
 PORT, MESSAGES = 9095, "/run/webhook.messages"

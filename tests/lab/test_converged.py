@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.driven import DEEPOPSCTL, PATIENCE_S, wait_until
 from tests.lab.faults import assert_heals, holds, running_job
 from tests.lab.harness import LabCluster
-from tests.localansible import ROOT
-from tests.nodeside import MODULE_UTILS
+from tests.support.cluster import DEEPOPSCTL, PATIENCE_S, wait_until
+from tests.support.node_modules import MODULE_UTILS
+from tests.support.paths import ROOT
 
 # how long is waited for what will not come; what may come on a busy machine has its usual time
 HASTY = ("--full", "-e", "slurmd_converged_timeout=12")

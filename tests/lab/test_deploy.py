@@ -15,7 +15,7 @@ import yaml
 
 from tests.lab.harness import PREFIX, LabCluster, fresh_cluster, lab_down, lab_up, wait_until
 from tests.lab.smoke import TOLD, assert_found, remove_outputs, validate
-from tests.lab.smoke_damages import DAMAGES
+from tests.lab.smoke_faults import DAMAGES
 
 # of the suite's damages the one that shows most of its checks: the others prove nothing new of another release
 LARGEST_DAMAGE = max(DAMAGES, key=lambda damage: len(damage.found))

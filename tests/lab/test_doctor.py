@@ -15,8 +15,8 @@ from typing import Any
 import pexpect
 import pytest
 
-from deepopsctl.doctor.catalogue import DOCTOR
-from tests.lab.doctor_damages import DAMAGES, DECLARED, DECLARED_FOUND, HARDWARE, NOT_HERE, Damage, Key
+from deepopsctl.checks.catalogue.doctor import DOCTOR
+from tests.lab.doctor_faults import DAMAGES, DECLARED, DECLARED_FOUND, HARDWARE, NOT_HERE, Damage, Key
 from tests.lab.harness import PATIENCE_S, LabCluster
 
 NODES = ("ctl1", "gpu01", "gpu02")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab.doctor_damages import CGROUP
+from tests.lab.doctor_faults import CGROUP
 from tests.lab.faults import (
     PURGE,
     accounted,

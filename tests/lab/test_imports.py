@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from deepopsctl.hardware import NodeHardware, store_hardware
-from deepopsctl.init import InitRequest, read_request
-from deepopsctl.specwriter import render_spec
+from deepopsctl.cluster.writer import render_spec
+from deepopsctl.imports.request import InitRequest, read_request
+from deepopsctl.slurm.hardware import NodeHardware, store_hardware
 from tests.lab.harness import PATIENCE_S, PREFIX, LabCluster, fresh_cluster, lab_down
-from tests.localansible import ROOT, play
 from tests.roles.cases import DEBIAN12, DEBIAN13, Case, defaults
+from tests.support.local_ansible import play
+from tests.support.paths import ROOT
 
 SITES = sorted((ROOT / "tests" / "data" / "sites").iterdir())
 VERSIONS = {"debian12": DEBIAN12, "debian13": DEBIAN13, "sid": "26.05.5-1"}

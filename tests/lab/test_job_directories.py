@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.lab.handmade import put
+from tests.lab.foreign_slurm import put
 from tests.lab.harness import SETTINGS, SLURM_CONFIG, LabCluster, edit, wait_until
 
 MODULE_UTILS = Path(__file__).parents[2] / "plugins" / "module_utils"

@@ -7,11 +7,11 @@ import subprocess
 
 import pytest
 
-from deepopsctl.monitoring import validity
-from deepopsctl.monitoring.pki import Authority, new_authority
-from tests.driven import wait_until
-from tests.lab.handmade import put
+from deepopsctl.certificates import validity
+from deepopsctl.certificates.authority import Authority, new_authority
+from tests.lab.foreign_slurm import put
 from tests.lab.monitored import MonitoredCluster
+from tests.support.cluster import wait_until
 
 COLLECTED = "journalctl -D /var/log/journal/remote -q --no-pager -o cat"
 AT_THE_DOOR = "deepops-logs.socket deepops-logs.service"
@@ -176,7 +176,7 @@ def test_a_clock_that_jumps_ahead_by_years_removes_nothing(monitored: MonitoredC
     wait_for_lines(monitored, "-t kept", {"before the jump"})
     program = (
         "import sys, time; real = time.time; time.time = lambda: real() + 3650 * 86400; "
-        "sys.path.insert(0, '/usr/local/lib/deepopsctl'); from logcollector.cli import main; "
+        "sys.path.insert(0, '/usr/local/lib/deepopsctl'); from log_collector.cli import main; "
         "sys.exit(main(['tidy', '--days', '30', '--gigabytes', '20']))"
     )
 

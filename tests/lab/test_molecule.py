@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from deepopsctl.lab.labs import status
+from deepopsctl.lab.manage import status
 from deepopsctl.lab.state import LabStore
 from tests.lab.harness import PREFIX, lab_down
-from tests.localansible import ROOT
+from tests.support.paths import ROOT
 
 # a whole cluster; the other is the same with monitoring, which has lab tests of its own
 SCENARIOS = ("default", pytest.param("monitored", marks=pytest.mark.thorough))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from deepopsctl.errors import ExitCode
-from deepopsctl.monitoring import exportertls, logs, nodeexporter
+from deepopsctl.monitoring import logs, node_exporter, tls
 from tests.lab.harness import SETTINGS, edit, wait_until
 from tests.lab.monitored import MonitoredCluster
 
@@ -71,20 +71,20 @@ def test_a_unit_that_systemd_starts_again_and_again_fails_its_node_with_its_last
 
 
 def test_a_unit_that_runs_and_does_not_listen_fails_its_node(monitored: MonitoredCluster) -> None:
-    with started_otherwise(monitored, "gpu01", nodeexporter.UNIT, "/bin/sleep infinity"):
+    with started_otherwise(monitored, "gpu01", node_exporter.UNIT, "/bin/sleep infinity"):
         done = deploy(monitored, ExitCode.FAILED)
 
     said = {failure["host"]: failure["message"] for failure in done["failures"]}
-    assert f"{nodeexporter.UNIT} runs but does not listen on port {nodeexporter.PORT}" in said["gpu01"]
+    assert f"{node_exporter.UNIT} runs but does not listen on port {node_exporter.PORT}" in said["gpu01"]
 
 
 def test_a_deploy_ends_when_prometheus_scrapes_what_it_has_put_right(monitored: MonitoredCluster) -> None:
     """Its certificate is another node's."""
-    for path in (exportertls.CERTIFICATE, exportertls.KEY):
+    for path in (tls.CERTIFICATE, tls.KEY):
         text = monitored.root("ctl1", f"cat {path}")
         monitored.root("gpu01", f"echo '{text}' >{path}")
     # Prometheus would go on with the connection that it has
-    monitored.root("gpu01", f"systemctl restart {nodeexporter.UNIT}")
+    monitored.root("gpu01", f"systemctl restart {node_exporter.UNIT}")
     wait_until("it is down", lambda: ("node", "gpu01") in monitored.down(), found=lambda: str(monitored.down()))
 
     done = deploy(monitored)

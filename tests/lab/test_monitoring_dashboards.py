@@ -1,6 +1,6 @@
 """Every query of every dashboard is asked of a cluster's own Prometheus, after real jobs ran there.
 
-What this cluster can't have is put beside it: a GPU exporter's made-up text (tests/monitoring/replay.py), a mount, a
+What this cluster can't have is put beside it: a GPU exporter's made-up text (replay.py), a mount, a
 machine that is off, an alert that fires.
 """
 
@@ -12,9 +12,9 @@ from collections.abc import Iterator
 import pytest
 
 from deepopsctl.monitoring.queries import empty_in
+from tests.integration.monitoring.replay import TEXTS
 from tests.lab.harness import wait_until
 from tests.lab.monitored import Asked, MonitoredCluster
-from tests.monitoring.replay import TEXTS
 
 TARGETS = "/etc/prometheus/targets/deepops.yml"
 RULE = "/etc/prometheus/rules/trial.yml"

@@ -1,6 +1,6 @@
 """nvitop-exporter on a real node: brought without an index, patient without a driver, scraped with a stand-in for one.
 
-The stand-in (tests/monitoring/standin_nvml.c) has the name of NVIDIA's library: four GPUs, one of them in MIG mode.
+The stand-in (tests/fakes/nvml_metrics.c) has the name of NVIDIA's library: four GPUs, one of them in MIG mode.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ import pytest
 
 from tests.lab.harness import PATIENCE_S, SETTINGS, edit, wait_until
 from tests.lab.monitored import MonitoredCluster
+from tests.support.paths import FAKES
 
 UNIT = "deepops-gpumetrics.service"
 FOLDER = "/usr/local/lib/deepopsctl/nvitop-exporter-1.7.2"
-STANDIN = Path(__file__).parents[1] / "monitoring" / "standin_nvml.c"
+STANDIN = FAKES / "nvml_metrics.c"
 LIBRARY = "/usr/local/lib/libnvidia-ml.so.1"
 NONE = "monitoring_gpu_exporter: none"
 # where the stand-in is told what goes wrong

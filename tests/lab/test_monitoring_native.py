@@ -11,7 +11,7 @@ import yaml
 
 from deepopsctl.monitoring.dashboards import DASHBOARDS
 from deepopsctl.monitoring.queries import as_opened
-from deepopsctl.slurmnative import PAGES
+from deepopsctl.slurm.native_metrics import PAGES
 from tests.lab.harness import PREFIX, SETTINGS, edit, lab_down, wait_until
 from tests.lab.monitored import Asked, MonitoredCluster, fresh_monitored
 from tests.lab.smoke import validate

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from deepopsctl.logcollector.places import address_of
 from deepopsctl.monitoring.logs import MEMBERS
-from deepopsctl.monitoring.server import TARGETS_FILE
+from deepopsctl.monitoring.prometheus_server import TARGETS_FILE
+from deepopsctl.node_programs.log_collector.places import address_of
 from tests.lab.harness import lab_up, wait_until
 from tests.lab.monitored import ALERTMANAGER, MonitoredCluster
 from tests.lab.test_logs import KNOCK, wait_for_lines

@@ -1,6 +1,6 @@
 """Exporters by TLS on real nodes: Prometheus shows its certificate, and whoever has another is refused.
 
-Who is taken for a node's exporter, and what it may say: tests/monitoring/test_hostile_exporter.py.
+Who is taken for a node's exporter, and what it may say: tests/integration/monitoring/test_hostile_exporter.py.
 """
 
 from __future__ import annotations
@@ -12,16 +12,17 @@ from typing import Any
 
 import pytest
 
+from deepopsctl.certificates import validity
+from deepopsctl.certificates.authority import Authority
 from deepopsctl.errors import ExitCode
-from deepopsctl.monitoring import exportertls, gpuexporters, identity, mysqldexporter, nodeexporter, validity
-from deepopsctl.monitoring.pki import Authority
+from deepopsctl.monitoring import gpu_exporters, mysqld_exporter, node_certificate, node_exporter, tls
 from tests.lab.harness import SETTINGS, edit, wait_until
 from tests.lab.monitored import MonitoredCluster
 
 OFF = "monitoring_exporter_tls: false\n"
 NO_GPUS, GPUS = "monitoring_gpu_exporter: none", "monitoring_gpu_exporter: nvitop"
-NODE, GPU = nodeexporter.PORT, gpuexporters.PORT
-EXPORTERS = [("ctl1", NODE), ("ctl1", mysqldexporter.PORT), ("gpu01", NODE)]
+NODE, GPU = node_exporter.PORT, gpu_exporters.PORT
+EXPORTERS = [("ctl1", NODE), ("ctl1", mysqld_exporter.PORT), ("gpu01", NODE)]
 # the status of a page, 000 for none: URL, and files of an authority, a certificate and its key
 ASK = """\
 import http.client, ssl, sys, urllib.parse
@@ -37,7 +38,7 @@ try:
 except OSError:
     print("000")
 """
-PLACES = ((identity.CERTIFICATE, identity.KEY), (exportertls.CERTIFICATE, exportertls.KEY))
+PLACES = ((node_certificate.CERTIFICATE, node_certificate.KEY), (tls.CERTIFICATE, tls.KEY))
 
 
 def deploy(cluster: MonitoredCluster) -> dict[str, Any]:
@@ -76,7 +77,7 @@ def answer(
 ) -> str:
     """What an exporter answers a node: HTTP's code, 000 for none."""
     name, port = asked
-    files = [exportertls.AUTHORITY, *([exportertls.CERTIFICATE, exportertls.KEY] if shown else [])]
+    files = [tls.AUTHORITY, *([tls.CERTIFICATE, tls.KEY] if shown else [])]
     url = f"{scheme}://{cluster.address(name)}:{port}/metrics"
     return cluster.root(node, f"python3 - {url} {' '.join(files)} <<'END'\n{ASK}END")
 
@@ -93,7 +94,7 @@ def test_nobody_but_the_monitoring_host_is_answered(monitored: MonitoredCluster,
 def test_a_job_that_has_an_exporters_port_is_not_taken_for_its_node(monitored: MonitoredCluster) -> None:
     """The exporter is killed, and a user's process is there first."""
     listens = f"python3 -m http.server --bind {monitored.address('gpu01')} {NODE}"
-    hostile = f"systemctl stop {nodeexporter.UNIT}; systemd-run --quiet --uid=ubuntu --unit=hostile {listens}"
+    hostile = f"systemctl stop {node_exporter.UNIT}; systemd-run --quiet --uid=ubuntu --unit=hostile {listens}"
     monitored.wait_until_up()
     try:
         monitored.root("gpu01", hostile)
@@ -105,12 +106,12 @@ def test_a_job_that_has_an_exporters_port_is_not_taken_for_its_node(monitored: M
             found=lambda: str(monitored.down()),
         )
     finally:
-        monitored.root("gpu01", f"systemctl stop hostile; systemctl start {nodeexporter.UNIT}")
+        monitored.root("gpu01", f"systemctl stop hostile; systemctl start {node_exporter.UNIT}")
     monitored.wait_until_up()
 
 
 def test_users_read_nothing_of_others_jobs_from_a_nodes_files(monitored: MonitoredCluster) -> None:
-    files = f"{nodeexporter.TEXTFILES}/*.prom /run/deepops-slurmmetrics/* /run/deepops/jobs/*"
+    files = f"{node_exporter.TEXTFILES}/*.prom /run/deepops-slurmmetrics/* /run/deepops/jobs/*"
 
     for node in ("ctl1", "gpu01"):
         assert monitored.root(node, f"runuser -u nobody -- sh -c 'cat {files} 2>/dev/null' | wc -l") == "0"
@@ -146,11 +147,11 @@ def test_a_certificate_near_its_end_is_renewed_by_a_deploy_and_read_anew(with_gp
     made = validity.today() - timedelta(days=validity.LASTS_DAYS - 10)
     old = Authority(with_gpus.secret("cluster_authority")).identify("gpu01", [address], made)
     running = "systemctl show -p ActiveEnterTimestampMonotonic --value"
-    units = (nodeexporter.UNIT, f"{gpuexporters.NAME}.service")
+    units = (node_exporter.UNIT, f"{gpu_exporters.NAME}.service")
     before = {unit: with_gpus.root("gpu01", f"{running} {unit}") for unit in units}
     for certificate, key in PLACES:
         with_gpus.root("gpu01", f"echo '{old.certificate}' >{certificate}; echo '{old.key}' >{key}")
-    ends = f'deepops_certificate_expires_seconds{{node="gpu01", path="{identity.CERTIFICATE}"}} - time()'
+    ends = f'deepops_certificate_expires_seconds{{node="gpu01", path="{node_certificate.CERTIFICATE}"}} - time()'
     assert with_gpus.wait_for(f"{ends} < {validity.LASTS_DAYS - validity.PERIOD_DAYS} * 86400")
 
     done = deploy(with_gpus)
@@ -160,7 +161,7 @@ def test_a_certificate_near_its_end_is_renewed_by_a_deploy_and_read_anew(with_gp
     assert with_gpus.wait_for(f"{ends} > {validity.LASTS_DAYS - validity.PERIOD_DAYS} * 86400")
     after = {unit: with_gpus.root("gpu01", f"{running} {unit}") for unit in units}
     # which reads its certificates once
-    assert {unit for unit in units if after[unit] != before[unit]} == {f"{gpuexporters.NAME}.service"}
+    assert {unit for unit in units if after[unit] != before[unit]} == {f"{gpu_exporters.NAME}.service"}
     with_gpus.wait_until_up()
 
 
@@ -173,7 +174,7 @@ def test_nodes_and_prometheus_go_over_to_tls_together_and_a_node_that_was_down_l
     edit(settings, "---\n", f"---\n{OFF}")
     deploy(monitored)
     wait_for_schemes(monitored, asked_by("http"))
-    assert monitored.root("gpu01", f"ls {exportertls.FOLDER} 2>/dev/null; true") == ""
+    assert monitored.root("gpu01", f"ls {tls.FOLDER} 2>/dev/null; true") == ""
 
     settings.write_text(before, encoding="utf-8")
     monitored.power_cut("gpu01")

@@ -1,6 +1,6 @@
 """MIG slices and DCGM on a real node under a real Slurm; nvidia-smi is a stand-in, DCGM's packages are stubs.
 
-Jobs, drains, systemd, apt and a restart are real. The stand-in (tests/standin/nvidia-smi) keeps state, loses the slices
+Jobs, drains, systemd, apt and a restart are real. The stand-in (tests/fakes/nvidia-smi) keeps state, loses the slices
 and their device files with the machine, and refuses another mode while DCGM runs. All of it proves what deepopsctl asks
 for and when; nothing here was asked of a GPU, and nothing came from NVIDIA.
 """
@@ -22,7 +22,7 @@ from tests.lab.harness import PREFIX, SETTINGS, LabCluster, edit, fresh_cluster,
 pytestmark = pytest.mark.thorough
 
 ROOT = Path(__file__).parent.parent.parent
-STANDIN = ROOT / "tests" / "standin" / "nvidia-smi"
+STANDIN = ROOT / "tests" / "fakes" / "nvidia-smi"
 HOME = "/var/lib/standin-nvidia"
 UNIT = "deepopsctl-mig.service"
 LONG_JOB = "for i in $(seq 600); do sleep 1; done"

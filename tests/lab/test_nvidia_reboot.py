@@ -17,10 +17,10 @@ from typing import Any, ClassVar
 
 import pytest
 
-from tests.driven import repeating
 from tests.lab.faults import deploying, running_job
 from tests.lab.harness import PREFIX, LabCluster, fresh_cluster, lab_down, wait_until
 from tests.lab.nvidia_stubs import MODULE, STANDIN, Mirrors, driver, mirrors, pci_bus, site, write
+from tests.support.cluster import repeating
 
 pytestmark = pytest.mark.thorough
 

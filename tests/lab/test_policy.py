@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from deepopsctl.model import Partition
-from deepopsctl.spec import parse_spec
-from deepopsctl.specwriter import render_spec
+from deepopsctl.cluster.spec import parse_spec
+from deepopsctl.cluster.writer import render_spec
+from deepopsctl.model.cluster import Partition
 from tests.lab.harness import LabCluster, wait_until
 
 POLICY = """

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from deepopsctl.spec import load_spec
-from deepopsctl.specwriter import render_spec
+from deepopsctl.cluster.spec import load_spec
+from deepopsctl.cluster.writer import render_spec
 from tests.lab.harness import PREFIX, LabCluster, fresh_cluster, lab_down
-from tests.localansible import ROOT
+from tests.support.paths import ROOT
 
 EXAMPLE = ROOT / "inventory" / "one-dgx" / "cluster.yml"
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.data.slurm_metrics_samples import names, samples
 from tests.lab.harness import wait_until
 from tests.lab.hostile import NAMES, waiting_jobs
 from tests.lab.monitored import MonitoredCluster
-from tests.unit.slurmmetrics_samples import names, samples
 
 UNIT = "deepops-slurmmetrics.service"
 FILE = "/var/lib/prometheus/node-exporter/slurmmetrics.prom"

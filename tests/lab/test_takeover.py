@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.lab import handmade
+from tests.lab import foreign_slurm as handmade
 from tests.lab.harness import PREFIX, LabCluster, command, lab_down, lab_up, wait_until
 from tests.lab.leaks import Leaks
 

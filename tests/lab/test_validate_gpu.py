@@ -1,6 +1,6 @@
 """The GPU suite on a real cluster: its simulated GPUs are really kept apart, and no measurement of them passes.
 
-Then with stand-ins for NVIDIA's libraries (standins.c): the way of a measurement from a job to the report. The name of
+Then with stand-ins for NVIDIA's libraries (tests/fakes): the way of a measurement from a job to the report. The name of
 their device says so: no number here is one of a GPU.
 """
 
@@ -20,12 +20,13 @@ from typing import Any
 
 import pytest
 
-from deepopsctl.gpucheck.judging import MEASURED
+from deepopsctl.node_programs.gpu_check.judging import MEASURED
 from tests.lab.harness import DEEPOPSCTL, PATIENCE_S, LabCluster, wait_until
 from tests.lab.smoke import damaged
-from tests.lab.smoke_damages import COMPUTE, both, conf_steps
+from tests.lab.smoke_faults import COMPUTE, both, conf_steps
+from tests.support.paths import FAKES
 
-STANDINS = Path(__file__).with_name("standins.c")
+STANDINS = FAKES / "gpu_node.c"
 NAMES = ("libnvidia-ml.so.1", "libcuda.so.1")
 KEPT = "/var/cache/deepopsctl/gpu-libraries"
 HANGS, MEMORY = "/run/stand-in-hangs", "--mem=100M"

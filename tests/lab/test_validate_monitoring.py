@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.driven import wait_until
 from tests.lab.harness import SETTINGS, edit
 from tests.lab.monitored import ALERTMANAGER, MonitoredCluster
 from tests.lab.smoke import Result, damaged, validate
+from tests.support.cluster import wait_until
 
 # what will never be seen is not waited for
 QUICK = "validate_monitoring_patience: 45\n"

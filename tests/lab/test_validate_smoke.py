@@ -15,7 +15,7 @@ import pytest
 
 from tests.lab.harness import PATIENCE_S, LabCluster, wait_until
 from tests.lab.smoke import TOLD, assert_found, damaged, leftovers, remove_outputs, validate
-from tests.lab.smoke_damages import COMPUTE, DAMAGES, Damage, both, conf_steps
+from tests.lab.smoke_faults import COMPUTE, DAMAGES, Damage, both, conf_steps
 
 LONG_JOB, QUIET = "sleep 600", ("--mem=100M", "--time=20", "--output=/dev/null")
 

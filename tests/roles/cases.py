@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from deepopsctl.inventory import build_inventory, group_members
-from deepopsctl.spec import parse_spec
-from tests.roles.content import ROOT, load, role_calls
+from deepopsctl.cluster.inventory import build_inventory, group_members
+from deepopsctl.cluster.spec import parse_spec
+from tests.roles.content import load, role_calls
+from tests.support.paths import ROOT
 
 # The worked examples of docs/how-to/policy.md.
 EXAMPLE_NAMES = ("one-dgx", "university", "mixed")

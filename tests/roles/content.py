@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import yaml
 
-ROOT = Path(__file__).resolve().parent.parent.parent
+from tests.support.paths import ROOT
+
 ROLES = tuple(sorted(path.name for path in (ROOT / "roles").iterdir() if path.is_dir()))
 PLAYBOOKS = tuple(sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "playbooks").rglob("*.yml")))
 

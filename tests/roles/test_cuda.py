@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from tests.localansible import ROOT, Played, play
 from tests.roles.content import load, role_calls, role_tasks
-from tests.unit.test_nvidia_driver import found
+from tests.support.local_ansible import Played, play
+from tests.support.paths import ROOT
+from tests.unit.gpus.test_driver import found
 
 PRESENT = found(2, loaded={"version": "550.163.01", "open": True}, library="550.163.01")
 BOTH = ["12.8", "13.0"]

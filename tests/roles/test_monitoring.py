@@ -10,9 +10,10 @@ import jinja2.nativetypes
 import pytest
 from ansible.module_utils.parsing.convert_bool import boolean
 
-from deepopsctl.monitoring.pki import new_authority
-from tests.localansible import Played, play
-from tests.roles.content import ROOT, load, role_calls, role_tasks
+from deepopsctl.certificates.authority import new_authority
+from tests.roles.content import load, role_calls, role_tasks
+from tests.support.local_ansible import Played, play
+from tests.support.paths import ROOT
 
 ROLES = ("monitoring_node", "prometheus", "alertmanager")
 GROUPS = {

@@ -15,9 +15,10 @@ from typing import Any
 
 import pytest
 
-from tests.localansible import ROOT, Played, play
 from tests.roles.content import load
-from tests.unit.test_nvidia_driver import found
+from tests.support.local_ansible import Played, play
+from tests.support.paths import ROOT
+from tests.unit.gpus.test_driver import found
 
 GOLDEN = Path(__file__).parent / "nvidia_golden"
 WRITE = bool(os.environ.get("DEEPOPSCTL_WRITE_GOLDEN"))

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from deepopsctl.gpucheck.dcgm import SOCKET
-from deepopsctl.monitoring.gpuexporters import HOST_ENGINE
-from tests.localansible import ROOT, Played, play
+from deepopsctl.monitoring.gpu_exporters import HOST_ENGINE
+from deepopsctl.node_programs.gpu_check.dcgm import SOCKET
 from tests.roles.content import load
+from tests.support.local_ansible import Played, play
+from tests.support.paths import ROOT
 
 ROLE = ROOT / "roles" / "nvidia_dcgm"
 # name -> what the playbook gives the role

@@ -13,8 +13,9 @@ from ansible import modules
 from ansible.playbook.task import Task as AnsibleTask
 from ansible.plugins import action
 
-from tests.localansible import ANSIBLE_PLAYBOOK, environment
-from tests.roles.content import PLAYBOOKS, ROLES, ROOT, Task, load, options, play_tasks, role_calls, role_tasks
+from tests.roles.content import PLAYBOOKS, ROLES, Task, load, options, play_tasks, role_calls, role_tasks
+from tests.support.local_ansible import ANSIBLE_PLAYBOOK, environment
+from tests.support.paths import ROOT
 
 EXAMPLE = ROOT / "inventory" / "example" / "inventory" / "hosts.yml"
 

@@ -13,11 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from deepopsctl.inventory import group_members
-from deepopsctl.spec import parse_spec
-from tests.localansible import ROOT, Played, play
+from deepopsctl.cluster.inventory import group_members
+from deepopsctl.cluster.spec import parse_spec
 from tests.roles.cases import CASES, defaults
 from tests.roles.gpucases import GPU_CASES
+from tests.support.local_ansible import Played, play
+from tests.support.paths import ROOT
 
 GOLDEN = Path(__file__).parent / "golden"
 WRITE = bool(os.environ.get("DEEPOPSCTL_WRITE_GOLDEN"))

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from deepopsctl.validation import EXPLICIT, SUITES, playbook_of
-from tests.roles.content import ROLES, ROOT, load, plays, role_calls, with_inner
+from deepopsctl.validation.result import EXPLICIT, SUITES, playbook_of
+from tests.roles.content import ROLES, load, plays, role_calls, with_inner
+from tests.support.paths import ROOT
 
 SHARED = ".config/molecule/config.yml"
 SCENARIOS = tuple(sorted(path.parent.name for path in ROOT.glob("molecule/*/molecule.yml")))

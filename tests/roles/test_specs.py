@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.roles.content import ROLES, ROOT, load, options, role_tasks
+from tests.roles.content import ROLES, load, options, role_tasks
+from tests.support.paths import ROOT
 
 SCRIPT = ROOT / "scripts" / "role-readmes"
 

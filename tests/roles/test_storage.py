@@ -8,9 +8,10 @@ from typing import Any
 import jinja2.nativetypes
 import pytest
 
-from deepopsctl.spec import parse_spec
+from deepopsctl.cluster.spec import parse_spec
 from deepopsctl.storage.writer import variable
-from tests.roles.content import ROOT, load, role_tasks
+from tests.roles.content import load, role_tasks
+from tests.support.paths import ROOT
 
 CLUSTER = """\
 schema: 1

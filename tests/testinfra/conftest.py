@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from deepopsctl.errors import DeepOpsError
-from deepopsctl.model import Role
+from deepopsctl.model.cluster import Role
 
 if TYPE_CHECKING:
-    from tests.testinfra.looks import Live, Look
+    from tests.testinfra.collect import Live, Look
 
 HERE = Path(__file__).parent
 LIVE = pytest.StashKey["Live"]()
@@ -36,7 +36,7 @@ def pytest_configure(config: pytest.Config) -> None:
             raise pytest.UsageError("tests/testinfra looks at a cluster that runs: give its directory, --cluster DIR")
         return
     # every run of the tests reads this file: what it takes to look at nodes is for those that do
-    from tests.testinfra.looks import Live
+    from tests.testinfra.collect import Live
 
     try:
         config.stash[LIVE] = Live(directory)

@@ -7,9 +7,9 @@ from functools import cache
 
 import pytest
 
-from tests.nodeside import load
-from tests.testinfra.judging import accept
-from tests.testinfra.looks import MUNGE_KEY, Live, Look
+from tests.support.node_modules import load
+from tests.testinfra.collect import MUNGE_KEY, Live, Look
+from tests.testinfra.judge import accept
 
 munge = load("deepops_smoke.munge")
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from deepopsctl.checks import Status
-from deepopsctl.model import Role
-from tests.nodeside import load
-from tests.testinfra.judging import doctors_findings, words
-from tests.testinfra.looks import DATABASE_CONF, MUNGE_KEY, SSH_UNITS, Live, Look
+from deepopsctl.checks.check import Status
+from deepopsctl.model.cluster import Role
+from tests.support.node_modules import load
+from tests.testinfra.collect import DATABASE_CONF, MUNGE_KEY, SSH_UNITS, Live, Look
+from tests.testinfra.judge import doctors_findings, words
 
 node_units = load("node_units")
 

@@ -7,10 +7,10 @@ from collections import defaultdict
 
 import pytest
 
-from deepopsctl.model import Role
-from tests.nodeside import load
-from tests.testinfra.judging import accept, hardware_of, slurm_of, wanted_nodes, wanted_partitions
-from tests.testinfra.looks import CONFIGURATION, FETCHED, WRITTEN, Live, Look
+from deepopsctl.model.cluster import Role
+from tests.support.node_modules import load
+from tests.testinfra.collect import CONFIGURATION, FETCHED, WRITTEN, Live, Look
+from tests.testinfra.judge import accept, hardware_of, slurm_of, wanted_nodes, wanted_partitions
 
 state = load("deepops_smoke.state")
 confinement = load("deepops_smoke.confinement")

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.support.paths import ROOT
+
 # what a checker is told not to say, and what follows it on the line
 SILENCED = re.compile(
     r"# (?:noqa: ?[A-Z0-9, ]*[A-Z0-9]|type: ignore(?:\[[a-z, -]+\])?"

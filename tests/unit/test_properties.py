@@ -10,15 +10,15 @@ from pathlib import Path
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from deepopsctl.cli import run
+from deepopsctl.cli.main import run
+from deepopsctl.cluster.inventory import build_inventory, group_members, render_inventory
+from deepopsctl.cluster.spec import parse_spec
+from deepopsctl.cluster.writer import render_spec
 from deepopsctl.errors import InputError
-from deepopsctl.init import InitRequest, InitResult, read_request
-from deepopsctl.inventory import build_inventory, group_members, render_inventory
-from deepopsctl.model import Access, Cluster, Gpus, Node, Partition, Role
-from deepopsctl.nodelist import expand, fold, fold_in_order, pair
-from deepopsctl.problems import RefusedError
-from deepopsctl.spec import parse_spec
-from deepopsctl.specwriter import render_spec
+from deepopsctl.imports.request import InitRequest, InitResult, read_request
+from deepopsctl.model.cluster import Access, Cluster, Gpus, Node, Partition, Role
+from deepopsctl.text.node_sets import expand, fold, fold_in_order, pair
+from deepopsctl.text.problems import RefusedError
 
 # the same examples on every machine, and no more than a quick test may have
 bounded = settings(

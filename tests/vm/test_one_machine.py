@@ -14,7 +14,7 @@ import pytest
 
 from deepopsctl.lab.image import own_mirror
 from deepopsctl.lab.layout import DEFAULT_OS
-from tests.localansible import Played, play
+from tests.support.local_ansible import Played, play
 from tests.vm.box.build import ensure_image
 from tests.vm.box.disk import TOOLS
 from tests.vm.box.recipe import BoxRecipe

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from deepopsctl.monitoring.dashboards import links, states
+from deepopsctl.monitoring.dashboards import elements
+from deepopsctl.monitoring.dashboards.elements import CLUSTER, cluster
 from deepopsctl.monitoring.dashboards.model import (
     ANY_IS_BAD,
     Column,
@@ -16,8 +17,6 @@ from deepopsctl.monitoring.dashboards.model import (
     TimeSeries,
     Unit,
 )
-from deepopsctl.monitoring.dashboards.selectors import cluster
-from deepopsctl.monitoring.dashboards.variables import CLUSTER
 
 FIRING = 'ALERTS{alertstate="firing"}'
 
@@ -32,7 +31,7 @@ NOW = Row(
             columns=(
                 Column("Alert", "alertname"),
                 Column("Severity", "severity"),
-                Column("Node", "node", link=links.TO_NODE),
+                Column("Node", "node", link=elements.TO_NODE),
                 Column("Since", 0, Unit.SINCE),
             ),
             sort_by="Since",
@@ -84,7 +83,7 @@ SCRAPES = Row(
             title="Targets by kind",
             description="Down where one target of the kind does not answer.",
             queries=(Query(f"min by (job) (up{cluster()})", "{{job}}"),),
-            states=states.UP,
+            states=elements.UP,
         ),
         TimeSeries(
             title="Time of a scrape",
@@ -116,7 +115,7 @@ SCRAPES = Row(
 )
 
 ALERTS = Dashboard(
-    links.ALERTS,
+    elements.ALERTS,
     "Alerts and monitoring",
     "What fires, and whether monitoring itself is well.",
     (CLUSTER,),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from deepopsctl.monitoring.dashboards import links
-from deepopsctl.monitoring.dashboards.extremes import HIGHEST, LOWEST, highest, lowest
+from deepopsctl.monitoring.dashboards import elements
+from deepopsctl.monitoring.dashboards.elements import CLUSTER, HIGHEST, LOWEST, NODE, PARTITION, highest, lowest, nodes
 from deepopsctl.monitoring.dashboards.model import (
     ANY_IS_BAD,
     ANY_IS_ODD,
@@ -19,8 +19,6 @@ from deepopsctl.monitoring.dashboards.model import (
     TimeSeries,
     Unit,
 )
-from deepopsctl.monitoring.dashboards.selectors import nodes
-from deepopsctl.monitoring.dashboards.variables import CLUSTER, NODE, PARTITION
 
 ONE = "{{node}} GPU {{gpu}}"
 MEMORY_USED = f"sum by (node, gpu) (gpu:memory_used:bytes{nodes()})"
@@ -82,10 +80,10 @@ NOW = Row(
                 Query(f"max by ({OF_A_JOB}) (job:gpu_memory_used:bytes{nodes()})"),
             ),
             columns=(
-                Column("Node", "node", link=links.TO_NODE),
+                Column("Node", "node", link=elements.TO_NODE),
                 Column("GPU", "gpu"),
-                Column("Job", "jobid", link=links.TO_JOB),
-                Column("User", "user", link=links.TO_USER),
+                Column("Job", "jobid", link=elements.TO_JOB),
+                Column("User", "user", link=elements.TO_USER),
                 Column("Account", "account"),
                 Column("Partition", "partition"),
                 Column("Busy", 0, Unit.RATIO),
@@ -107,7 +105,7 @@ USE = Row(
             queries=(Query(highest(f"max by (node, gpu) (gpu:utilization:ratio{nodes()})"), ONE),),
             unit=Unit.RATIO,
             maximum=1,
-            links=(links.TO_NODE,),
+            links=(elements.TO_NODE,),
             needs=Needs.GPUS,
         ),
         TimeSeries(
@@ -116,7 +114,7 @@ USE = Row(
             queries=(Query(highest(f"{MEMORY_USED} / {MEMORY}"), ONE),),
             unit=Unit.RATIO,
             maximum=1,
-            links=(links.TO_NODE,),
+            links=(elements.TO_NODE,),
             needs=Needs.GPUS,
         ),
         TimeSeries(
@@ -146,7 +144,7 @@ USE = Row(
             queries=(Query(lowest(f"avg by (node) (gpu:utilization:ratio{nodes()})"), "{{node}}"),),
             unit=Unit.RATIO,
             maximum=1,
-            links=(links.TO_GPUS,),
+            links=(elements.TO_GPUS,),
             needs=Needs.GPUS,
         ),
     ),
@@ -168,7 +166,7 @@ HEALTH = Row(
                 Query(f"max by (node, gpu, uuid, model) (gpu:recovery_action:code{nodes()})"),
             ),
             columns=(
-                Column("Node", "node", link=links.TO_NODE),
+                Column("Node", "node", link=elements.TO_NODE),
                 Column("GPU", "gpu"),
                 Column("Model", "model"),
                 Column("UUID", "uuid"),
@@ -186,7 +184,7 @@ HEALTH = Row(
 )
 
 GPUS = Dashboard(
-    links.GPUS,
+    elements.GPUS,
     "GPUs",
     "How busy the GPUs are, which jobs hold them, and whether they are well.",
     (CLUSTER, PARTITION, NODE),

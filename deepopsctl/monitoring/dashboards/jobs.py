@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from deepopsctl.monitoring.dashboards import links
+from deepopsctl.monitoring.dashboards import elements
+from deepopsctl.monitoring.dashboards.elements import CLUSTER, JOB, USER, cluster, job, jobs
 from deepopsctl.monitoring.dashboards.model import (
     FULL,
     Column,
@@ -15,8 +16,6 @@ from deepopsctl.monitoring.dashboards.model import (
     TimeSeries,
     Unit,
 )
-from deepopsctl.monitoring.dashboards.selectors import cluster, job, jobs
-from deepopsctl.monitoring.dashboards.variables import CLUSTER, JOB, USER
 
 ONE_GPU = "{{node}} GPU {{gpu}}"
 OF_CHOSEN_USERS = f"and on (jobid) deepops_job_info{jobs()}"
@@ -49,8 +48,8 @@ RUNNING = Row(
                 Query(f"avg by (jobid) (job:gpu_utilization:ratio{jobs()})", needs=Needs.GPU_JOBS),
             ),
             columns=(
-                Column("Job", "jobid", link=links.TO_JOB),
-                Column("User", "user", link=links.TO_USER),
+                Column("Job", "jobid", link=elements.TO_JOB),
+                Column("User", "user", link=elements.TO_USER),
                 Column("Account", "account"),
                 Column("Partition", "partition"),
                 Column("Nodes", 1),
@@ -138,8 +137,8 @@ SUMMARY = Row(
                 ),
             ),
             columns=(
-                Column("Node", "node", link=links.TO_NODE),
-                Column("User", "user", link=links.TO_USER),
+                Column("Node", "node", link=elements.TO_NODE),
+                Column("User", "user", link=elements.TO_USER),
                 Column("Account", "account"),
                 Column("Partition", "partition"),
                 Column("CPUs", 1),
@@ -166,7 +165,7 @@ COURSE = Row(
             queries=(Query(f"job:gpu_utilization:ratio{job()}", ONE_GPU),),
             unit=Unit.RATIO,
             maximum=1,
-            links=(links.TO_GPUS,),
+            links=(elements.TO_GPUS,),
             needs=Needs.GPU_JOBS,
         ),
         TimeSeries(
@@ -174,7 +173,7 @@ COURSE = Row(
             description="Of each GPU that the job held.",
             queries=(Query(f"job:gpu_memory_used:bytes{job()}", ONE_GPU),),
             unit=Unit.BYTES,
-            links=(links.TO_GPUS,),
+            links=(elements.TO_GPUS,),
             needs=Needs.GPU_JOBS,
         ),
         TimeSeries(
@@ -191,7 +190,7 @@ COURSE = Row(
                 Query(f"sum by (node) (job:cpu_used:cores{job()})", "{{node}}: busy"),
                 Query(f"sum by (node) (deepops_job_cpus{job()})", "{{node}}: held"),
             ),
-            links=(links.TO_NODE,),
+            links=(elements.TO_NODE,),
             needs=Needs.JOBS,
         ),
         TimeSeries(
@@ -202,7 +201,7 @@ COURSE = Row(
                 Query(f"sum by (node) (deepops_job_memory_requested_bytes{job()})", "{{node}}: asked for"),
             ),
             unit=Unit.BYTES,
-            links=(links.TO_NODE,),
+            links=(elements.TO_NODE,),
             needs=Needs.JOBS,
             width=24,
         ),
@@ -210,7 +209,7 @@ COURSE = Row(
 )
 
 JOBS = Dashboard(
-    links.JOBS,
+    elements.JOBS,
     "Jobs",
     "Jobs that run, and what one job did with its GPUs, CPUs and memory, while it runs and afterwards.",
     (CLUSTER, USER, JOB),

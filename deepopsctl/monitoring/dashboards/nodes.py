@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
-from deepopsctl.monitoring.dashboards import links, states
-from deepopsctl.monitoring.dashboards.extremes import HIGHEST, LOWEST, highest, lowest
+from deepopsctl.monitoring.dashboards import elements
+from deepopsctl.monitoring.dashboards.elements import (
+    CLUSTER,
+    HIGHEST,
+    LOWEST,
+    NO_FILES,
+    NODE,
+    PARTITION,
+    highest,
+    lowest,
+    nodes,
+    writable,
+)
 from deepopsctl.monitoring.dashboards.model import (
     FULL,
     Column,
@@ -16,8 +27,6 @@ from deepopsctl.monitoring.dashboards.model import (
     TimeSeries,
     Unit,
 )
-from deepopsctl.monitoring.dashboards.selectors import NO_FILES, nodes, writable
-from deepopsctl.monitoring.dashboards.variables import CLUSTER, NODE, PARTITION
 
 CPUS = f"sum by (node) (node:cpus:count{nodes()})"
 CPU_USED = f"sum by (node) (node:cpu_used:cores{nodes()}) / {CPUS}"
@@ -43,7 +52,7 @@ TABLE = Table(
         Query(f"max by (node) (node_boot_time_seconds{nodes()}) * 1000"),
     ),
     columns=(
-        Column("Node", "node", link=links.TO_GPUS),
+        Column("Node", "node", link=elements.TO_GPUS),
         Column("CPUs", 0),
         Column("CPU used", 1, Unit.RATIO),
         Column("Load (5 min)", 2),
@@ -65,7 +74,7 @@ STATE = Row(
             title="Reachable",
             description=f"Whether the node exporter of each machine could be scraped. {LOWEST}",
             queries=(Query(lowest(f"min by (node) (up{nodes(job='node')})"), "{{node}}"),),
-            states=states.UP,
+            states=elements.UP,
         ),
         StateTimeline(
             title="Services",
@@ -75,7 +84,7 @@ STATE = Row(
                     lowest(f"max by (node, name) (node_systemd_unit_state{nodes(state='active')})"), "{{node}} {{name}}"
                 ),
             ),
-            states=states.RUNNING,
+            states=elements.RUNNING,
         ),
     ),
 )
@@ -89,7 +98,7 @@ USE = Row(
             queries=(Query(highest(CPU_USED), "{{node}}"),),
             unit=Unit.RATIO,
             maximum=1,
-            links=(links.TO_NODE,),
+            links=(elements.TO_NODE,),
         ),
         TimeSeries(
             title="CPU allocated",
@@ -104,7 +113,7 @@ USE = Row(
             ),
             unit=Unit.RATIO,
             maximum=1,
-            links=(links.TO_NODE,),
+            links=(elements.TO_NODE,),
         ),
         TimeSeries(
             title="Memory used",
@@ -112,13 +121,13 @@ USE = Row(
             queries=(Query(highest(MEMORY_USED), "{{node}}"),),
             unit=Unit.RATIO,
             maximum=1,
-            links=(links.TO_NODE,),
+            links=(elements.TO_NODE,),
         ),
         TimeSeries(
             title="Load for each CPU",
             description=f"Load of five minutes by CPUs; above 1, processes wait for a CPU or a disk. {HIGHEST}",
             queries=(Query(highest(f"sum by (node) (node_load5{nodes()}) / {CPUS}"), "{{node}}"),),
-            links=(links.TO_NODE,),
+            links=(elements.TO_NODE,),
         ),
     ),
 )
@@ -186,7 +195,7 @@ TRAFFIC = Row(
 )
 
 NODES = Dashboard(
-    links.NODES,
+    elements.NODES,
     "Nodes",
     "What the machines have and use, and whether their services run.",
     (CLUSTER, PARTITION, NODE),

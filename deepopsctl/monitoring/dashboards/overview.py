@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from deepopsctl.monitoring.dashboards import links, states
+from deepopsctl.monitoring.dashboards import elements
+from deepopsctl.monitoring.dashboards.elements import CLUSTER, cluster
 from deepopsctl.monitoring.dashboards.model import (
     ANY_IS_BAD,
     ANY_IS_ODD,
@@ -17,8 +18,6 @@ from deepopsctl.monitoring.dashboards.model import (
     TimeSeries,
     Unit,
 )
-from deepopsctl.monitoring.dashboards.selectors import cluster
-from deepopsctl.monitoring.dashboards.variables import CLUSTER
 
 READY = "~idle|mixed|allocated"
 CPUS_ALLOCATED = f"sum(max by (node) (slurm_node_cpus_alloc{cluster()}))"
@@ -164,7 +163,7 @@ HEALTH = Row(
                 Query(f"min(deepops_slurm_up{cluster()})", "slurmctld"),
                 Query(f"min(deepops_slurmdbd_up{cluster()})", "slurmdbd"),
             ),
-            states=states.UP,
+            states=elements.UP,
             height=6,
         ),
         Table(
@@ -172,7 +171,7 @@ HEALTH = Row(
             description="Which nodes get no new jobs, why, who said so, and since when.",
             queries=(Query(f"max by (node, reason, by) (deepops_slurm_node_drain{cluster()}) * 1000"),),
             columns=(
-                Column("Node", "node", link=links.TO_NODE),
+                Column("Node", "node", link=elements.TO_NODE),
                 Column("Reason", "reason"),
                 Column("By", "by"),
                 Column("Since", 0, Unit.SINCE),
@@ -186,7 +185,7 @@ HEALTH = Row(
 )
 
 OVERVIEW = Dashboard(
-    links.OVERVIEW,
+    elements.OVERVIEW,
     "Cluster overview",
     "Whether the cluster is well, and how much of it is in use.",
     (CLUSTER,),

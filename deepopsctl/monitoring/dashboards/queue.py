@@ -2,20 +2,9 @@
 
 from __future__ import annotations
 
-from deepopsctl.monitoring.dashboards import links
-from deepopsctl.monitoring.dashboards.model import (
-    Column,
-    Dashboard,
-    Needs,
-    Query,
-    Row,
-    Stat,
-    Table,
-    TimeSeries,
-    Unit,
-)
-from deepopsctl.monitoring.dashboards.selectors import cluster, partitions
-from deepopsctl.monitoring.dashboards.variables import CLUSTER, PARTITION
+from deepopsctl.monitoring.dashboards import elements
+from deepopsctl.monitoring.dashboards.elements import CLUSTER, PARTITION, cluster, partitions
+from deepopsctl.monitoring.dashboards.model import Column, Dashboard, Needs, Query, Row, Stat, Table, TimeSeries, Unit
 
 WAITING = partitions(state="pending")
 WAIT = "deepops_slurm_queue_wait_seconds"
@@ -71,7 +60,7 @@ NOW = Row(
                 Query(f"max by (partition) (deepops_slurm_queue_oldest_seconds{partitions()})"),
             ),
             columns=(
-                Column("Partition", "partition", link=links.TO_QUEUE),
+                Column("Partition", "partition", link=elements.TO_QUEUE),
                 Column("Nodes", 0),
                 Column("Running", 1),
                 Column("Waiting", 2),
@@ -185,7 +174,7 @@ SCHEDULER = Row(
 )
 
 QUEUE = Dashboard(
-    links.QUEUE,
+    elements.QUEUE,
     "Slurm queue",
     "What waits and for how long, and whether Slurm's scheduler keeps up.",
     (CLUSTER, PARTITION),

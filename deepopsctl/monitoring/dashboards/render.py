@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from deepopsctl.monitoring.dashboards.fields import OF_A_SERIES, letter, threshold_steps, url
+from deepopsctl.monitoring.dashboards.elements import OF_A_SERIES, letter, threshold_steps, url
 from deepopsctl.monitoring.dashboards.model import Dashboard, Panel, Query, Row, Table, Variable
 from deepopsctl.monitoring.dashboards.panels import custom, is_asked_at_once, options
 from deepopsctl.monitoring.dashboards.tables import field_overrides, transformations

@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
-from deepopsctl.monitoring.dashboards import links, states
-from deepopsctl.monitoring.dashboards.extremes import HIGHEST, LOWEST, highest, lowest
+from deepopsctl.monitoring.dashboards import elements
+from deepopsctl.monitoring.dashboards.elements import (
+    CLUSTER,
+    HIGHEST,
+    LOWEST,
+    NO_FILES,
+    NODE,
+    PARTITION,
+    highest,
+    lowest,
+    nodes,
+    writable,
+)
 from deepopsctl.monitoring.dashboards.model import (
     ANY_IS_BAD,
     FULL,
@@ -18,8 +29,6 @@ from deepopsctl.monitoring.dashboards.model import (
     TimeSeries,
     Unit,
 )
-from deepopsctl.monitoring.dashboards.selectors import NO_FILES, nodes, writable
-from deepopsctl.monitoring.dashboards.variables import CLUSTER, NODE, PARTITION
 
 FILES = nodes(fstype=NO_FILES)
 MOUNT = "node, mountpoint, fstype"
@@ -70,7 +79,7 @@ NOW = Row(
             description="All that hold files. Ones that are mounted read-only are full at all times, and have no use.",
             queries=(Query(SIZE), Query(USED), Query(INODES_USED)),
             columns=(
-                Column("Node", "node", link=links.TO_NODE),
+                Column("Node", "node", link=elements.TO_NODE),
                 Column("Path", "mountpoint"),
                 Column("Kind", "fstype"),
                 Column("Size", 0, Unit.BYTES),
@@ -91,7 +100,7 @@ COURSE = Row(
             queries=(Query(highest(USED), "{{node}} {{mountpoint}}"),),
             unit=Unit.RATIO,
             maximum=1,
-            links=(links.TO_NODE,),
+            links=(elements.TO_NODE,),
         ),
         TimeSeries(
             title="Inodes used",
@@ -99,13 +108,13 @@ COURSE = Row(
             queries=(Query(highest(INODES_USED), "{{node}} {{mountpoint}}"),),
             unit=Unit.RATIO,
             maximum=1,
-            links=(links.TO_NODE,),
+            links=(elements.TO_NODE,),
         ),
         StateTimeline(
             title="What cluster.yml mounts",
             description=f"Whether each mount is there. A node without one that it must not miss gets no jobs. {LOWEST}",
             queries=(Query(lowest(f"min by (node, path) (deepops_mount{nodes()})"), "{{node}} {{path}}"),),
-            states=states.MOUNTED,
+            states=elements.MOUNTED,
             needs=Needs.STORAGE,
         ),
         TimeSeries(
@@ -128,7 +137,7 @@ COURSE = Row(
 )
 
 STORAGE = Dashboard(
-    links.STORAGE,
+    elements.STORAGE,
     "Storage",
     "How full file systems are, and whether what cluster.yml mounts is there.",
     (CLUSTER, PARTITION, NODE),

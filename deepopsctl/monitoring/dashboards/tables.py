@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from deepopsctl.monitoring.dashboards.fields import OF_A_ROW, letter, threshold_steps, url
+from deepopsctl.monitoring.dashboards.elements import OF_A_ROW, letter, threshold_steps, url
 from deepopsctl.monitoring.dashboards.model import Column, Link, Table
 
 

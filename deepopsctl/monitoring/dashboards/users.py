@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from deepopsctl.monitoring.dashboards import links
+from deepopsctl.monitoring.dashboards import elements
+from deepopsctl.monitoring.dashboards.elements import ACCOUNT, CLUSTER, USER, people
 from deepopsctl.monitoring.dashboards.model import Column, Dashboard, Needs, Query, Row, Table, TimeSeries, Unit
-from deepopsctl.monitoring.dashboards.selectors import people
-from deepopsctl.monitoring.dashboards.variables import ACCOUNT, CLUSTER, USER
 
 RUNNING = people(state="running")
 WAITING = people(state="pending")
@@ -27,7 +26,7 @@ NOW = Row(
                 Query(f"sum by ({EACH}) (deepops_slurm_gpus_pending{people()})", needs=Needs.WAITING_GPU),
             ),
             columns=(
-                Column("User", "user", link=links.TO_JOBS_OF_USER),
+                Column("User", "user", link=elements.TO_JOBS_OF_USER),
                 Column("Account", "account"),
                 Column("Running", 0),
                 Column("Waiting", 1),
@@ -71,7 +70,7 @@ USERS_ROW = Row(
             description="GPUs that each user's jobs hold.",
             queries=(Query(f"sum by (user) (deepops_slurm_gpus_allocated{people()})", "{{user}}"),),
             stacked=True,
-            links=(links.TO_JOBS_OF_USER,),
+            links=(elements.TO_JOBS_OF_USER,),
             needs=Needs.GPU_JOBS,
         ),
         TimeSeries(
@@ -80,7 +79,7 @@ USERS_ROW = Row(
             queries=(Query(f"avg by (user) (job:gpu_utilization:ratio{people()})", "{{user}}"),),
             unit=Unit.RATIO,
             maximum=1,
-            links=(links.TO_JOBS_OF_USER,),
+            links=(elements.TO_JOBS_OF_USER,),
             needs=Needs.GPU_JOBS,
         ),
         TimeSeries(
@@ -88,7 +87,7 @@ USERS_ROW = Row(
             description="CPUs that each user's jobs hold.",
             queries=(Query(f"sum by (user) (deepops_slurm_cpus_allocated{people()})", "{{user}}"),),
             stacked=True,
-            links=(links.TO_JOBS_OF_USER,),
+            links=(elements.TO_JOBS_OF_USER,),
             needs=Needs.JOBS,
         ),
         TimeSeries(
@@ -96,14 +95,14 @@ USERS_ROW = Row(
             description="Jobs of each user that wait.",
             queries=(Query(f"sum by (user) (deepops_slurm_jobs{WAITING})", "{{user}}"),),
             stacked=True,
-            links=(links.TO_JOBS_OF_USER,),
+            links=(elements.TO_JOBS_OF_USER,),
             needs=Needs.WAITING,
         ),
     ),
 )
 
 USERS = Dashboard(
-    links.USERS,
+    elements.USERS,
     "Users and accounts",
     "Who holds and waits for what, and how well it is used.",
     (CLUSTER, ACCOUNT, USER),

@@ -14,7 +14,7 @@ from ansible.module_utils.deepops_smoke.verdict import SKIP
 from . import measuring, program
 from .inputs import Inputs
 
-# gpucheck's words (deepopsctl/gpucheck/across.py)
+# gpucheck's words (deepopsctl/node_programs/gpu_check/across.py)
 ID_MARK, RESULT_MARK = "GPUCHECK-ID ", "GPUCHECK-ACROSS "
 NO_NCCL = "no NCCL on the nodes: validate gpu --with-libraries"
 TOO_FEW = "fewer than two nodes with equally many GPUs could be measured"

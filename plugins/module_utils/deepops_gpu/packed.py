@@ -11,7 +11,7 @@ with os.fdopen(os.dup(memory), "wb") as stream:
     stream.write(base64.b64decode({packed}))
 sys.path.insert(0, "/proc/%d/fd/%d" % (os.getpid(), memory))
 sys.argv = ["gpucheck", *{arguments}]
-from deepopsctl.gpucheck.cli import main
+from deepopsctl.node_programs.gpu_check.cli import main
 {run}
 """
 

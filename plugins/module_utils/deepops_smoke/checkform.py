@@ -1,1 +1,1 @@
-../../../deepopsctl/gpucheck/checkform.py
+../../../deepopsctl/node_programs/gpu_check/checkform.py

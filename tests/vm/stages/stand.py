@@ -11,7 +11,7 @@ from pathlib import Path
 
 import yaml
 
-from tests.driven import command
+from tests.support.cluster import command
 from tests.vm.stages.machines import ROOT, Machines, run
 from tests.vm.stages.vmcluster import CONTROLLER, NODE, VmCluster
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.driven import wait_until
+from tests.support.cluster import wait_until
 from tests.vm.stages.vmcluster import CONTROLLER, NODE, VmCluster
 
 # tries to move to every CPU of the node, one after the other

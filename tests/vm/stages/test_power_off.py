@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tests.driven import wait_until
 from tests.lab.faults import assert_heals, holds, running_job, wait_until_saved
+from tests.support.cluster import wait_until
 from tests.vm.stages.vmcluster import CONTROLLER, NODE, VmCluster
 
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from tests.driven import wait_until
 from tests.lab.faults import holds
 from tests.lab.harness import SETTINGS as SETTINGS_FILE
 from tests.lab.harness import edit
+from tests.support.cluster import wait_until
 from tests.vm.stages.vmcluster import CONTROLLER, NODE, VmCluster
 
 EXPORT, PATH = "/srv/shared", "/shared"

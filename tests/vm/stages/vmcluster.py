@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from deepopsctl.clusterdir import ClusterDir
-from deepopsctl.membership.hostpins import close_connections
-from tests.driven import DrivenCluster, wait_until
+from deepopsctl.cluster.directory import ClusterDir
+from deepopsctl.nodes.host_keys import close_connections
 from tests.lab.faults import accounted
+from tests.support.cluster import DrivenCluster, wait_until
 from tests.vm.stages.machines import PATIENCE_S, Machines
 
 CONTROLLER = "ctl1"

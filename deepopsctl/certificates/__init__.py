@@ -1,0 +1,1 @@
+"""The cluster's own certificate authority, and how long certificates hold."""

@@ -1,0 +1,166 @@
+"""The cluster's own certificate authority.
+
+Its key and certificate are one secret in the vault. What nodes get is a function of that secret, their name and
+addresses, and the day's period (validity.py): keys are derived, signatures deterministic (RFC 6979). So there is no
+store of certificates that could get lost or differ between two control machines, a second deploy changes nothing, and
+a deploy of the next period renews.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import ipaddress
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import date
+
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from deepopsctl.certificates import validity
+from deepopsctl.errors import ControlMachineError
+
+_CURVE = ec.SECP256R1()
+_BOTH_ENDS = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
+_USAGES = (
+    "digital_signature",
+    "content_commitment",
+    "key_encipherment",
+    "data_encipherment",
+    "key_agreement",
+    "key_cert_sign",
+    "crl_sign",
+    "encipher_only",
+    "decipher_only",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """A certificate and its private key, both PEM."""
+
+    certificate: str
+    key: str = field(repr=False)
+
+
+class Authority:
+    """What signs the certificates of one cluster."""
+
+    def __init__(self, secret: str) -> None:
+        """From what `new_authority` made; a ControlMachineError where it is something else."""
+        try:
+            text = base64.b64decode(secret, validate=True)
+            key = serialization.load_pem_private_key(text, password=None)
+            self._certificate = x509.load_pem_x509_certificate(text)
+        except ValueError as error:
+            raise ControlMachineError(
+                "the cluster's certificate authority in secrets.yml can't be read",
+                "take cluster_authority out of it with `ansible-vault edit`; the next deploy makes a new one",
+            ) from error
+        if not isinstance(key, ec.EllipticCurvePrivateKey):
+            raise ControlMachineError("cluster_authority in secrets.yml is no EC key", "take it out of secrets.yml")
+        self._key = key
+
+    @property
+    def certificate(self) -> str:
+        """Its own certificate, PEM: what everyone trusts."""
+        return _pem(self._certificate)
+
+    def identify(self, name: str, addresses: Sequence[str], day: date) -> Identity:
+        """A machine's certificate: as a server by its name and addresses, as a client by its name."""
+        period = validity.period_of(day)
+        key = self._derived_key(f"{name}\n{period}")
+        builder = (
+            _started(name, validity.of_period(period))
+            .issuer_name(self._certificate.subject)
+            .public_key(key.public_key())
+            .serial_number(_serial(self._certificate, name, *addresses, str(period)))
+            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+            .add_extension(_usage("digital_signature"), critical=True)
+            .add_extension(
+                x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]),
+                critical=False,
+            )
+            .add_extension(x509.SubjectAlternativeName(_alternatives(name, addresses)), critical=False)
+            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False)
+        )
+        return Identity(_pem(_signed(builder, self._key)), _key_text(key))
+
+    def _derived_key(self, what: str) -> ec.EllipticCurvePrivateKey:
+        secret = self._key.private_numbers().private_value.to_bytes(32, "big")
+        # 128 bits more than the curve needs: what is left of the remainder's bias can't be seen
+        expanded = HKDF(hashes.SHA256(), 48, salt=None, info=f"deepopsctl node key\n{what}".encode()).derive(secret)
+        return ec.derive_private_key(int.from_bytes(expanded, "big") % (_CURVE.group_order - 1) + 1, _CURVE)
+
+
+def new_authority(day: date) -> str:
+    """A fresh authority, as the vault holds it: one line, because Ansible hides no value of several."""
+    key = ec.generate_private_key(_CURVE)
+    identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
+    name = f"deepopsctl cluster authority {identifier.digest.hex()[:8]}"
+    builder = (
+        _started(name, validity.of_authority(day))
+        .issuer_name(_name(name))
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_usage("key_cert_sign", "crl_sign"), critical=True)
+        .add_extension(identifier, critical=False)
+    )
+    return base64.b64encode((_key_text(key) + _pem(_signed(builder, key))).encode()).decode()
+
+
+def _started(name: str, lasting: validity.Validity) -> x509.CertificateBuilder:
+    builder = x509.CertificateBuilder().subject_name(_name(name))
+    return builder.not_valid_before(lasting.start).not_valid_after(lasting.end)
+
+
+def _signed(builder: x509.CertificateBuilder, key: ec.EllipticCurvePrivateKey) -> x509.Certificate:
+    try:
+        return builder.sign(key, hashes.SHA256(), ecdsa_deterministic=True)
+    except UnsupportedAlgorithm as error:
+        raise ControlMachineError(
+            "this Python's cryptography can't sign deterministically: its OpenSSL is older than 3.2",
+            "install cryptography from PyPI: `pip install --upgrade cryptography`",
+        ) from error
+
+
+def _name(name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+
+
+def _usage(*wanted: str) -> x509.KeyUsage:
+    return x509.KeyUsage(**{usage: usage in wanted for usage in _USAGES})
+
+
+def _alternatives(name: str, addresses: Sequence[str]) -> list[x509.GeneralName]:
+    """Names and addresses of a server, each once."""
+    return [_alternative(text) for text in dict.fromkeys([name, *addresses])]
+
+
+def _alternative(text: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(text))
+    except ValueError:
+        return x509.DNSName(text)
+
+
+def _serial(issuer: x509.Certificate, *parts: str) -> int:
+    digest = hashlib.sha256(issuer.fingerprint(hashes.SHA256()) + "\n".join(parts).encode()).digest()
+    # positive, and at most 20 bytes (RFC 5280)
+    return int.from_bytes(digest[:20], "big") >> 1 or 1
+
+
+def _pem(certificate: x509.Certificate) -> str:
+    return certificate.public_bytes(serialization.Encoding.PEM).decode()
+
+
+def _key_text(key: ec.EllipticCurvePrivateKey) -> str:
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    ).decode()

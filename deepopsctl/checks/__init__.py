@@ -1,0 +1,1 @@
+"""One check of a validation, and the catalogue of all of them."""

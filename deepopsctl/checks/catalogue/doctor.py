@@ -1,0 +1,166 @@
+"""Every check of the doctor by name: what it is called, what it proves, what to do about a finding."""
+
+from __future__ import annotations
+
+from deepopsctl.checks.catalogue.entry import Entry
+
+SUITE = "doctor"
+_HERE, _NODES, _SOFTWARE, _SIZE, _ALIKE, _GPUS = (
+    "This machine", "Reaching the nodes", "What runs on the nodes", "What the nodes have", "Alike", "GPUs",
+)  # fmt: skip
+
+DOCTOR = {
+    "control-python": Entry(
+        _HERE, "Python", "deepopsctl runs under a Python that it was tried with.",
+        "make the virtual environment anew with a Python of that range",
+    ),
+    "control-packages": Entry(
+        _HERE, "Ansible", "ansible-core and ansible-runner are in the range that deepopsctl was tried with.",
+        "in deepopsctl's virtual environment: `pip install --upgrade deepopsctl`",
+    ),
+    "control-ssh": Entry(
+        _HERE, "ssh", "There is an ssh client.",
+        "install openssh-client (Debian, Ubuntu) or openssh-clients (RHEL, Rocky)",
+    ),
+    "control-disk": Entry(
+        _HERE, "disk space", "There is room for the folders of the runs.",
+        "make room where the cluster directory is; old runs in its runs/ may be removed",
+    ),
+    "control-files": Entry(
+        _HERE, "private files", "Nobody else may read keys, passwords and runs.", "`chmod go= FILE` for each of them",
+    ),
+    "control-vault": Entry(
+        _HERE, "secrets", "The vault's password opens the cluster's secrets.",
+        "bring back the .vault-password that belongs to this cluster, or name it in $ANSIBLE_VAULT_PASSWORD_FILE",
+    ),
+    "control-clock": Entry(
+        _HERE, "clock", "This machine's clock is not the one that is wrong.",
+        "set this machine's clock, then run again",
+    ),
+    "reachable": Entry(
+        _NODES, "reachable", "The node answers over SSH, and lets us in.",
+        "is the node up, and its address in cluster.yml right?",
+    ),
+    "examined": Entry(
+        _NODES, "could be examined", "What has to be known could be asked.",
+        "see the message; the whole log: `deepopsctl runs show`",
+    ),
+    "python": Entry(
+        _NODES, "Python", "The node has a Python that Ansible's modules run under.",
+        "install python3 (/usr/bin/python3), or set ansible_python_interpreter",
+    ),
+    "sudo": Entry(
+        _NODES, "sudo", "The cluster's user may do everything with sudo.",
+        "let the user use sudo there (group sudo or wheel), or name another one in cluster.yml",
+    ),
+    "hostname": Entry(
+        _NODES, "hostname", "The machine calls itself what cluster.yml calls it.",
+        "compare the addresses in cluster.yml with the machines: two nodes may be swapped",
+    ),
+    "machine-id": Entry(
+        _NODES, "machine id", "No two nodes are copies of each other, or the same machine.",
+        "on a copy: `rm /etc/machine-id && systemd-machine-id-setup`, then reboot; new SSH host keys as well",
+    ),
+    "addresses": Entry(
+        _NODES, "addresses", "No two nodes have the same address.",
+        "give one of the nodes another address; behind one address only one of them answers",
+    ),
+    "names": Entry(
+        _NODES, "names", "Every node's name means the same machine on every node, and its address has no other name.",
+        "put /etc/hosts or DNS right; what deepopsctl adds to /etc/hosts stands after lines that are there",
+    ),
+    "mtu": Entry(
+        _NODES, "MTU", "All nodes of a network send packets of the same size.",
+        "set the MTU of the interface: with different ones large messages hang where small ones pass",
+    ),
+    "clock-offset": Entry(
+        _NODES, "clock", "The node's clock agrees with this machine's.",
+        "see `timedatectl` on the node; munge refuses credentials that are 300 s old",
+    ),
+    "os": Entry(
+        _SOFTWARE, "distribution", "deepopsctl was tried on the node's distribution and version.",
+        "install one of the distributions that are named, or try: most of it will work on a close relative",
+    ),
+    "package-lock": Entry(
+        _SOFTWARE, "package manager", "No other program installs packages now.",
+        "wait for it (unattended upgrades?); a deploy waits for up to five minutes",
+    ),
+    "packages-broken": Entry(
+        _SOFTWARE, "packages", "No package is half-installed.",
+        "`dpkg --configure -a && apt-get -f install` on the node says why it was not finished",
+    ),
+    "repositories": Entry(
+        _SOFTWARE, "outside repositories", "The node reaches the repositories that a deploy would add to it.",
+        "let the node out (proxy: https_proxy in /etc/environment), name a mirror, or leave out what comes from there; "
+        "`docs/reference/settings.md` has the settings",
+    ),
+    "time-service": Entry(
+        _SOFTWARE, "time service", "One daemon keeps the node's clock right.",
+        "see `chronyc sources` and `systemctl status chrony` on the node",
+    ),
+    "ports": Entry(
+        _SOFTWARE, "ports", "The ports of Slurm's and MariaDB's daemons are free, or theirs.",
+        "stop the program, or give it another port",
+    ),
+    "firewall": Entry(
+        _SOFTWARE, "firewall", "No firewall stands between the nodes.",
+        "let the nodes reach each other on all ports (srun uses any): put their network into a trusted zone",
+    ),
+    "foreign-slurm": Entry(
+        _SOFTWARE, "foreign Slurm", "There is no Slurm that somebody else has set up.",
+        "to keep what it has: `deepopsctl takeover` before the first deploy, which writes over it; else remove it",
+    ),
+    "security": Entry(
+        _SOFTWARE, "vulnerabilities", "The installed Slurm and munge have no vulnerability that this release knows of.",
+        "install the distribution's security updates for them, on drained nodes first, or a newer release of Slurm",
+    ),
+    "database": Entry(
+        _SOFTWARE, "accounting database", "MariaDB has the settings that slurmdbd needs, for this machine only.",
+        "`deepopsctl deploy slurm` sets them; where it did: `mariadbd --print-defaults` shows what a later file says",
+    ),
+    "disk": Entry(
+        _SIZE, "disk space", "There is room on /, /var and /tmp, and they can be written to.",
+        "make room: `df -h / /var /tmp` and `df -i` on the node show where; a read-only one: see `dmesg`",
+    ),
+    "memory": Entry(
+        _SIZE, "memory", "The node has the memory that Slurm is told.",
+        "if cluster.yml has RealMemory, correct it; if the machine was changed, delete its line in hardware.yml and "
+        "deploy; if not, look for a failed DIMM",
+    ),
+    "cpus": Entry(
+        _SIZE, "CPUs", "The node has the CPUs that Slurm is told.",
+        "if the machine was changed, delete its line in hardware.yml and deploy; if not, look for a failed part",
+    ),
+    "cgroup": Entry(
+        _SIZE, "cgroups", "Slurm can confine jobs to their cores, memory and devices.",
+        "start the machine with a writable cgroup v2 tree; `slurm_confinement: none` leaves all nodes' jobs unconfined",
+    ),
+    "user-ids": Entry(
+        _ALIKE, "user ids", "Accounts of the nodes' own have the same user and group id on all of them.",
+        "give the account one id everywhere (usermod --uid, groupmod --gid), then chown its files: jobs run by id",
+    ),
+    "kernel": Entry(
+        _ALIKE, "kernel", "The nodes of a partition run the same kernel.",
+        "bring them to one version and reboot: jobs over several nodes meet odd differences",
+    ),
+    "gpu-driver": Entry(
+        _ALIKE, "NVIDIA driver", "The GPU nodes of a partition run the same driver.", "bring them to one version",
+    ),
+    "gpus": Entry(
+        _GPUS, "GPUs on the PCI bus", "The node has as many GPUs as cluster.yml declares.",
+        "compare `gpus:` in cluster.yml with `lspci -d 10de:` on the node; a GPU that fell off the bus may come back "
+        "with a cold start",
+    ),
+    "gpu-model": Entry(
+        _GPUS, "GPU model", "The GPUs are of the type that cluster.yml declares.",
+        "correct `gpus:` in cluster.yml, or the nodes it stands for",
+    ),
+    "gpu-modules": Entry(
+        _GPUS, "GPU kernel modules", "The kernel modules that a deploy loads at every start are loaded.",
+        "`modprobe NAME` on the node says why not, `dkms status` what was built; `deepopsctl deploy nvidia` loads them",
+    ),
+    "secure-boot": Entry(
+        _GPUS, "Secure Boot", "The firmware lets an NVIDIA driver load.",
+        "turn Secure Boot off, or sign the driver with a key that the firmware knows (`mokutil --import`)",
+    ),
+}  # fmt: skip

@@ -1,0 +1,110 @@
+"""`deepopsctl deploy`: make the nodes what the cluster directory says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from deepopsctl.cli.main import Settings
+from deepopsctl.cli.options import (
+    Seconds,
+    ask_passwords,
+    components_argument,
+    connection_options,
+    json_option,
+    limit_option,
+)
+
+# with a meaning of their own in Ansible
+ANSIBLES_TAGS = frozenset({"all", "tagged", "untagged", "always", "never"})
+
+
+@click.command()
+@components_argument
+@limit_option
+@click.option("--check", is_flag=True, help="Say what would change; change nothing.")
+@click.option("--diff", is_flag=True, help="Show the changes of files.")
+@click.option("--tags", metavar="TAGS", help="Only tasks with these tags.")
+@click.option("-e", "--extra-vars", multiple=True, metavar="KEY=VALUE|@FILE", help="Set a variable, as in Ansible.")
+@click.option("--full", is_flag=True, help="Look at everything, also where nothing changed since the last deploy.")
+@click.option(
+    "--break-lock", is_flag=True, help="Go on although another control machine holds the cluster: it has died."
+)
+@click.option("--replace-newer", is_flag=True, help="Apply this cluster.yml although the cluster runs a newer one.")
+@click.option("--timeout", type=Seconds(), default=0, metavar="SECONDS", help="Stop after this time.")
+@click.option(
+    "--forks", type=click.IntRange(1, 10_000), help="Nodes worked on at once.  [default: by cores, 25 to 100]"
+)
+@click.option(
+    "--keep-runs", type=click.IntRange(1, 1_000_000), default=50, show_default=True, help="How many runs to keep."
+)
+@connection_options
+@json_option
+@click.pass_obj
+def deploy(settings: Settings, /, components: tuple[str, ...], *, as_json: bool, **given: Any) -> int:
+    """Install and configure components on the nodes; without COMPONENT, those that cluster.yml lists.
+
+    COMPONENT is `nvidia` (driver and software of the GPUs), `storage`, `slurm` or `monitoring`.
+
+    What is right already is left alone, jobs keep running. Nodes that do not answer are set aside (exit code 4).
+    """
+    from deepopsctl.cli.components import check_names, choose
+    from deepopsctl.cli.execute import run_and_report
+    from deepopsctl.cli.variables import parse_extra_vars
+    from deepopsctl.cluster.directory import ClusterDir
+    from deepopsctl.cluster.selection import resolve_limit
+    from deepopsctl.content import content_dir
+    from deepopsctl.run.command_line import RunRequest
+
+    content = content_dir(settings.content)
+    check_names(components, content)
+    directory = ClusterDir.open(settings.directory)
+    cluster = directory.cluster()
+    wanted = choose(components, cluster, content)
+    tags = known_tags(given["tags"], wanted, content)
+    limit = resolve_limit(given["limit"] or "", cluster)
+    user_vars = parse_extra_vars(given["extra_vars"], content)
+    directory.refresh_inventory(cluster)
+    directory.refresh_secrets()
+    passwords = ask_passwords(ssh=given["ask_pass"], become=given["ask_become_pass"])
+    request = RunRequest(
+        directory,
+        wanted[0],
+        more=wanted[1:],
+        limit=limit.text,
+        tags=tags,
+        check=given["check"],
+        diff=given["diff"],
+        full=given["full"],
+        timeout=given["timeout"],
+        forks=given["forks"] or 0,
+        user=given["user"] or "",
+        keep_runs=given["keep_runs"],
+        user_vars=user_vars,
+        verbosity=settings.verbosity if settings.verbosity > 2 else 0,
+        content=content,
+        claim={"break_lock": given["break_lock"], "replace_newer": given["replace_newer"]},
+        **passwords,
+    )
+    return run_and_report(request, limit.hosts, verbosity=settings.verbosity, as_json=as_json)
+
+
+def known_tags(text: str | None, components: tuple[str, ...], content: Path) -> str:
+    """The tags asked for, '' for none; one that no task of the components has would silently leave all of them out."""
+    from difflib import get_close_matches
+
+    from deepopsctl.content import tags
+
+    if text is None:
+        return ""
+    known = tags(components, content)
+    wanted = [tag.strip() for tag in text.split(",")]
+    for tag in wanted:
+        if tag not in known and tag not in ANSIBLES_TAGS:
+            near = get_close_matches(tag, known, n=1)
+            meant = f"did you mean {near[0]}? " if near else ""
+            message = f"--tags: no task of {', '.join(components)} has the tag {tag!r}"
+            raise click.UsageError(f"{message}; {meant}there are: {', '.join(known)}")
+    return ",".join(wanted)

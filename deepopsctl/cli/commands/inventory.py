@@ -1,0 +1,38 @@
+"""`deepopsctl inventory`: check cluster.yml and bring the Ansible inventory up to date."""
+
+from __future__ import annotations
+
+import click
+
+from deepopsctl.cli.main import Settings
+from deepopsctl.cli.options import json_option
+
+
+@click.command()
+@json_option
+@click.pass_obj
+def inventory(settings: Settings, *, as_json: bool) -> None:
+    """Check cluster.yml and settings, write inventory/hosts.yml anew where needed, and show who is in which group."""
+    from deepopsctl.cli.output import emit_json, say, show_doubt
+    from deepopsctl.cli.views.cluster import cluster_object, group_lines
+    from deepopsctl.cluster.directory import ClusterDir
+    from deepopsctl.cluster.settings_check import misspelt_settings, require_settings
+    from deepopsctl.cluster.spelling import misspelt_values
+    from deepopsctl.content import content_dir
+
+    directory = ClusterDir.open(settings.directory)
+    cluster = directory.cluster()
+    content = content_dir(settings.content)
+    require_settings(directory, content)
+    written = directory.refresh_inventory(cluster)
+    added = directory.refresh_secrets()
+    if as_json:
+        emit_json(cluster_object("inventory", directory.path, cluster))
+        return
+    for line in group_lines(cluster):
+        click.echo(line)
+    for problem in (*misspelt_settings(directory, content), *misspelt_values(cluster)):
+        show_doubt(problem)
+    if added:
+        say(f"{directory.secrets.name}: added {', '.join(added)}")
+    say(f"inventory/hosts.yml {'written anew' if written else 'is up to date'}: {len(cluster.nodes)} nodes")

@@ -1,0 +1,237 @@
+"""`deepopsctl lab`: a throw-away cluster of containers on this machine."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from shlex import quote
+from types import FrameType
+from typing import TYPE_CHECKING
+
+import click
+
+from deepopsctl.cli.options import json_option
+from deepopsctl.cli.output import SCHEMA, emit_json, say
+from deepopsctl.errors import ControlMachineError, InputError
+
+if TYPE_CHECKING:
+    from deepopsctl.lab.create import Lab
+    from deepopsctl.lab.manage import LabStatus
+    from deepopsctl.model.cluster import Gpus
+
+INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+# what a command reads of its environment; sudo drops all of it
+ENVIRONMENT = ("DEEPOPSCTL_LAB_", "XDG_STATE_HOME=", "NO_COLOR=", "TERM=", "LANG=", "LC_")
+SYSTEMS = ("debian12", "debian13", "sid")
+
+name_option = click.option("--name", default="lab", show_default=True, help="Which lab; several can run side by side.")
+
+
+@click.group()
+def lab() -> None:
+    """A throw-away cluster of systemd containers on this machine: podman as root, by sudo where you are not root."""
+
+
+@lab.command(short_help="Start a lab, or add nodes to one.")
+@name_option
+@click.option("--compute", type=click.IntRange(1, 150), default=2, show_default=True, help="Compute nodes, at least.")
+@click.option(
+    "--single", is_flag=True, help="One machine that is controller and compute node, whatever --compute says."
+)
+@click.option("--login", type=click.IntRange(0, 80), default=0, show_default=True, help="Login nodes, at least.")
+@click.option("--os", "system", type=click.Choice(SYSTEMS), help="The nodes' system.  [default: debian13]")
+@click.option("--gpus", metavar="TYPE:COUNT", help="Simulated GPUs of each compute node, for example h100:2.")
+@click.option("--monitoring", is_flag=True, help="A deploy there brings Prometheus and what belongs to it as well.")
+@click.option("--sudo-password", is_flag=True, help="sudo on the nodes asks for the password (to try -K).")
+@click.option("--output", type=click.Path(path_type=Path, dir_okay=False), help="Write the node list here.")
+@click.option("--rebuild", is_flag=True, help="Build the node image anew, although there is one.")
+@json_option
+def up(
+    *,
+    name: str,
+    compute: int,
+    single: bool,
+    login: int,
+    system: str | None,
+    gpus: str | None,
+    monitoring: bool,
+    sudo_password: bool,
+    output: Path | None,
+    rebuild: bool,
+    as_json: bool,
+) -> None:
+    """Start a lab, or add nodes to one; prints the path of its node list.
+
+    Nodes that run are left alone: a larger --compute adds nodes to a lab in use, stopped nodes start again.
+    """
+    from deepopsctl.lab import create as lab_up
+    from deepopsctl.lab.layout import LabRequest
+    from deepopsctl.lab.state import LabStore
+
+    if single and login:
+        raise click.UsageError("--single is one machine: it has no login nodes")
+    request = LabRequest(name, compute, login, system or "", _parse_gpus(gpus), sudo_password, single, monitoring)
+    _become_root()
+    with _orderly_interrupt():
+        made = lab_up.up(LabStore.default(), request, say, output=output, rebuild=rebuild)
+    _describe(made)
+    if as_json:
+        emit_json(_up_object(made))
+    else:
+        click.echo(made.node_list)
+
+
+@lab.command()
+@name_option
+@click.option("--all", "every", is_flag=True, help="Every lab of this machine, whoever started it.")
+@click.option("--images", is_flag=True, help="The cached node images as well.")
+def down(*, name: str, every: bool, images: bool) -> None:
+    """Remove a lab: containers, network, files. No such lab is no error."""
+    from deepopsctl.lab import manage
+    from deepopsctl.lab.image import remove_images
+    from deepopsctl.lab.state import LabStore
+
+    _become_root()
+    store = LabStore.default()
+    for one in [found.name for found in manage.status(store)] if every else [name]:
+        count = manage.down(store, one)
+        say(f"lab {one!r} is gone ({count} nodes)" if count else f"there is no lab {one!r}")
+    if images:
+        removed, kept = remove_images()
+        for image in removed:
+            say(f"image {image} is gone")
+        for image in kept:
+            say(f"image {image} is in use by another lab and stays")
+
+
+@lab.command()
+@click.option("--name", help="Only this lab.")
+@json_option
+def status(*, name: str | None, as_json: bool) -> None:
+    """The labs of this machine and their nodes."""
+    from deepopsctl.lab import manage
+    from deepopsctl.lab.state import LabStore
+
+    _become_root()
+    found = manage.status(LabStore.default())
+    if name is not None:
+        names = ", ".join(one.name for one in found) or "none"
+        found = tuple(one for one in found if one.name == name)
+        if not found:
+            raise InputError.single("--name", f"there is no lab {name!r}", f"labs here: {names}")
+    if as_json:
+        rows = [_status_object(one) for one in found]
+        emit_json({"schema": SCHEMA, "command": "lab status", "ok": True, "labs": rows})
+        return
+    for one in found:
+        _print_status(one)
+    if not found:
+        say("no labs; `deepopsctl lab up` starts one")
+
+
+def _become_root() -> None:
+    """Go on as root by sudo, on the files of the user who calls: root's containers alone have addresses to reach."""
+    from deepopsctl.lab.state import LabStore
+
+    if os.geteuid() == 0:
+        return
+    if not shutil.which("sudo"):
+        raise ControlMachineError("the lab needs root, and sudo is not installed", "run this command as root")
+    root = LabStore.default().root
+    # root makes no folder of the user's: whoever owns this one gets the files of every lab
+    root.mkdir(parents=True, exist_ok=True, mode=0o700)
+    kept = [word for word in (f"{name}={value}" for name, value in os.environ.items()) if word.startswith(ENVIRONMENT)]
+    # no compiled files of root's in the user's checkout
+    own = (f"XDG_STATE_HOME={root.parents[1]}", "PYTHONDONTWRITEBYTECODE=1")
+    sys.stdout.flush()
+    os.execvp("sudo", ["sudo", "--", "env", *kept, *own, sys.executable, *sys.argv])  # noqa: S606 (this very command, as root)
+
+
+@contextmanager
+def _orderly_interrupt() -> Iterator[None]:
+    """Let the first Ctrl-C, SIGTERM or hang-up undo what was begun, and a second one not disturb that."""
+    # what is ignored from outside (nohup) stays so
+    caught = [number for number in INTERRUPTS if signal.getsignal(number) is not signal.SIG_IGN]
+
+    def interrupt(_signal: int, _frame: FrameType | None) -> None:
+        for number in caught:
+            signal.signal(number, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    earlier = {number: signal.signal(number, interrupt) for number in caught}
+    try:
+        yield
+    finally:
+        for number, handler in earlier.items():
+            signal.signal(number, handler)
+
+
+def _parse_gpus(text: str | None) -> Gpus | None:
+    from deepopsctl.lab.layout import parse_gpus
+
+    try:
+        return parse_gpus(text) if text else None
+    except ValueError as err:
+        raise click.BadParameter(str(err), param_hint="--gpus") from err
+
+
+def _describe(made: Lab) -> None:
+    say(f"lab {made.name!r} ({made.os}) is up after {made.elapsed_s:.1f} s")
+    for node, address in made.nodes:
+        gpus = f"{node.gpus.count} x {node.gpus.type}, simulated" if node.gpus else ""
+        say(f"  {node.name:<8} {address:<15} {', '.join(node.roles):<11} {gpus}".rstrip())
+    say("next:")
+    say(f"  deepopsctl init DIR --from {quote(str(made.node_list))}")
+    say(f"  deepopsctl -C DIR ssh setup --password-file {quote(str(made.password_file))}")
+    say("  deepopsctl -C DIR deploy")
+    say("  deepopsctl -C DIR validate")
+
+
+def _up_object(made: Lab) -> dict[str, object]:
+    return {
+        "schema": SCHEMA,
+        "command": "lab up",
+        "ok": True,
+        "name": made.name,
+        "os": made.os,
+        "nodes": [
+            {"name": node.name, "address": address, "roles": [str(role) for role in node.roles]}
+            for node, address in made.nodes
+        ],
+        "added": list(made.added),
+        "node_list": str(made.node_list),
+        "password_file": str(made.password_file),
+        "elapsed_s": round(made.elapsed_s, 2),
+    }
+
+
+def _status_object(one: LabStatus) -> dict[str, object]:
+    return {
+        "name": one.name,
+        "os": one.os,
+        "nodes": [
+            {
+                "name": node.name,
+                "address": node.address,
+                "roles": list(node.roles),
+                "gpus": {"type": node.gpus.type, "count": node.gpus.count} if node.gpus else None,
+                "state": node.state,
+            }
+            for node in one.nodes
+        ],
+        "node_list": str(one.node_list or ""),
+        "password_file": str(one.password_file or ""),
+    }
+
+
+def _print_status(one: LabStatus) -> None:
+    click.echo(f"{one.name} ({one.os or 'unfinished, or somebody else’s'})")
+    for node in one.nodes:
+        click.echo(f"  {node.name:<8} {node.address:<15} {', '.join(node.roles):<11} {node.state}")
+    if one.node_list:
+        click.echo(f"  node list: {one.node_list}")

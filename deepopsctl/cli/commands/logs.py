@@ -1,0 +1,68 @@
+"""`deepopsctl logs`: journals of nodes, from the machine that collects them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from deepopsctl.cli.main import Settings
+from deepopsctl.cli.options import json_option, names_nodes
+
+
+@click.command()
+@click.argument("nodes", nargs=-1, required=True, callback=names_nodes, metavar="NODES...")
+@click.option("-u", "--unit", "units", multiple=True, metavar="UNIT", help="Only of this systemd unit: slurmd.")
+@click.option("--since", default="", metavar="TIME", help="Only what is newer: '2026-11-22 10:00', -1h, today.")
+@click.option("--until", default="", metavar="TIME", help="Only what is older.")
+@click.option("-p", "--priority", default="", metavar="PRIORITY", help="Only of this priority or worse: err, warning.")
+@click.option("-n", "--lines", type=click.IntRange(min=1), metavar="NUMBER", help="Only the last lines.")
+@click.option("-f", "--follow", is_flag=True, help="Go on with new lines as they come, until Ctrl-C.")
+@json_option
+@click.pass_obj
+def logs(settings: Settings, /, *, nodes: tuple[str, ...], lines: int | None, as_json: bool, **given: Any) -> int:
+    """What NODES have logged, also while they are down: journalctl on the monitoring host, with its options."""
+    import io
+    import sys
+
+    from deepopsctl.cli.output import SCHEMA, emit_json, say
+    from deepopsctl.cluster.directory import ClusterDir
+    from deepopsctl.cluster.selection import select_nodes
+    from deepopsctl.status.journals import Question, lines_of, log_host, pass_on, ssh_command
+    from deepopsctl.text.node_sets import fold
+
+    if as_json and given["follow"]:
+        raise click.UsageError("--json prints one object at the end, and --follow has none")
+    directory = ClusterDir.open(settings.directory)
+    cluster = directory.cluster()
+    asked = select_nodes(nodes, cluster)
+    command = ssh_command(directory, cluster, asked, Question(lines=lines or 0, objects=as_json, **given))
+    kept = io.BytesIO()
+    try:
+        code, some = pass_on(command, kept if as_json else sys.stdout.buffer)
+    except KeyboardInterrupt:
+        if given["follow"]:
+            # how following ends
+            return 0
+        raise
+    host = log_host(cluster).name
+    _refuse(code, host)
+    if as_json:
+        found = lines_of(kept.getvalue())
+        emit_json({"schema": SCHEMA, "command": "logs", "ok": True, "collected_on": host, "lines": found})
+    elif not some:
+        say(f"{host} has no such line of {fold(node.name for node in asked)}")
+    return 0
+
+
+def _refuse(code: int, host: str) -> None:
+    from deepopsctl.errors import DeepOpsError, UnreachableError
+
+    if code == 255:
+        raise UnreachableError(f"{host}, which collects the journals, can't be reached", "see `deepopsctl ssh setup`")
+    if code:
+        raise DeepOpsError(
+            f"journalctl on {host} ended with code {code}",
+            "journals are collected where monitoring is deployed, with monitoring_enabled and monitoring_logs; where "
+            "it is: `journalctl -t systemd-journal-upload` on the node (docs/how-to/logs.md)",
+        )

@@ -1,0 +1,261 @@
+"""`deepopsctl node`: one node or some, without touching the others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from deepopsctl.cli.main import Settings
+from deepopsctl.cli.options import Seconds, ask_passwords, connection_options, json_option, names_nodes
+
+if TYPE_CHECKING:
+    from deepopsctl.nodes.drain import Draining, Wish
+    from deepopsctl.run.command_line import RunRequest
+    from deepopsctl.slurm.state import SlurmJob
+
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from deepopsctl.cli.options import seconds
+
+F = TypeVar("F", bound=Callable[..., object])
+
+
+def _login_options(function: F) -> F:
+    """How a machine is logged in to for the first time."""
+    for option in (
+        click.option(
+            "--identity",
+            type=click.Path(path_type=Path, dir_okay=False, exists=True),
+            help="A private key that may log in already.  [default: your own keys and agent]",
+        ),
+        click.option(
+            "--password-file",
+            type=click.Path(path_type=Path, dir_okay=False, allow_dash=True),
+            help="Read the SSH password from the first line of this file (0600), - for stdin.",
+        ),
+        click.option(
+            "-k", "--ask-pass", is_flag=True, help="Ask for the SSH password at once, whatever keys there are."
+        ),
+    ):
+        function = option(function)
+    return function
+
+
+_sudo_option = click.option("-K", "--ask-become-pass", is_flag=True, help="Ask for the sudo password.")
+_yes_option = click.option("-y", "--yes", is_flag=True, help="Ask nothing.")
+_confirm_option = click.option(
+    "--confirm", default="", metavar="NAME", help="The cluster's name, where cluster.yml says `protected: true`."
+)
+_wait_option = click.option(
+    "--timeout", callback=seconds, default="1h", show_default=True, metavar="DURATION",
+    help="How long to wait for running jobs: 90s, 30m, 2h, 1d.",
+)  # fmt: skip
+
+
+@click.command(short_help="Add machines; they take jobs once they are validated.")
+@click.argument("names", callback=names_nodes, metavar="NAMES[=ADDRESSES]")
+@click.option("--like", default="", metavar="NODE", help="Same roles, GPUs, features and partitions as this node.")
+@click.option("--gpus", metavar="TYPE:COUNT", help="GPUs of each, or none.  [default: as the nodes they resemble]")
+@click.option("--features", metavar="LIST", help="Slurm features, by commas.  [default: as the nodes they resemble]")
+@click.option("--partition", multiple=True, metavar="NAME", help="Their partitions.  [default: those of --like]")
+@_login_options
+@_sudo_option
+@_yes_option
+@json_option
+@click.pass_obj
+def add(settings: Settings, /, names: str, *, as_json: bool, **given: Any) -> int:
+    """Add machines: cluster.yml, SSH, deploy, validate, then jobs. Other compute nodes are left alone.
+
+    What is not said is taken from the nodes with such a name (gpu03 is like gpu02). Run it again after a failure: it
+    goes on where it was stopped. No job starts on a node before its validation has passed.
+    """
+    from deepopsctl.cli.interactive import open_console, show_report
+    from deepopsctl.nodes.add import add as add_members
+    from deepopsctl.nodes.new_nodes import Wish
+
+    console, directory, base = open_console(settings, "node-add", given)
+    wish = Wish(names, given["gpus"], given["features"], given["like"], given["partition"])
+    with console.attentive():
+        report = add_members(directory, wish, base, console)
+    return show_report(report, directory, as_json=as_json)
+
+
+@click.command(short_help="Remove machines, after their last job.")
+@click.argument("names", callback=names_nodes, metavar="NAMES")
+@_wait_option
+@click.option("--force", is_flag=True, help="Cancel the jobs that run there instead of waiting for them.")
+@_sudo_option
+@_yes_option
+@_confirm_option
+@json_option
+@click.pass_obj
+def remove(settings: Settings, /, names: str, *, as_json: bool, **given: Any) -> int:
+    """Remove machines: drain, wait for their jobs, stop the services, take them out of everything.
+
+    Nothing is removed while a job runs there. Machines that do not answer are removed with a warning.
+    """
+    from deepopsctl.cli.interactive import open_console, show_report
+    from deepopsctl.nodes.remove import remove as remove_members
+    from deepopsctl.nodes.wait_for_jobs import Leave
+
+    console, directory, base = open_console(settings, "node-remove", given)
+    with console.attentive():
+        report = remove_members(directory, Leave(names, given["timeout"], force=given["force"]), base, console)
+    return show_report(report, directory, as_json=as_json)
+
+
+@click.command(short_help="Let another machine take over a name.")
+@click.argument("name", callback=names_nodes, metavar="NAME")
+@click.option("--address", default="", metavar="ADDRESS", help="The new machine's address.  [default: the old one's]")
+@_wait_option
+@_login_options
+@_sudo_option
+@_yes_option
+@_confirm_option
+@json_option
+@click.pass_obj
+def replace(settings: Settings, /, name: str, *, as_json: bool, **given: Any) -> int:
+    """Let another machine take over a name: new host key, hardware looked at anew, deploy, validate, then jobs."""
+    from deepopsctl.cli.interactive import open_console, show_report
+    from deepopsctl.nodes.replace import Exchange
+    from deepopsctl.nodes.replace import replace as replace_member
+
+    console, directory, base = open_console(settings, "node-replace", given)
+    with console.attentive():
+        report = replace_member(directory, Exchange(name, given["address"], given["timeout"]), base, console)
+    return show_report(report, directory, as_json=as_json)
+
+
+# longer ones are cut by nobody, and read by nobody
+LONGEST_REASON = 500
+nodes_argument = click.argument("nodes", nargs=-1, required=True, callback=names_nodes, metavar="NODES...")
+
+
+@click.group()
+def node() -> None:
+    """Add, remove and replace nodes, take them out of service and give them back; the others go on working."""
+
+
+for member_verb in (add, remove, replace):
+    node.add_command(member_verb)
+
+
+@node.command(short_help="Start no new jobs on NODES; those that run go on.")
+@nodes_argument
+@click.option("--reason", required=True, metavar="TEXT", help="Why; Slurm shows it, with `deepopsctl: ` in front.")
+@click.option("--wait", is_flag=True, help="Return when no job runs on the nodes any more.")
+@click.option(
+    "--timeout",
+    type=Seconds(),
+    default=0,
+    metavar="SECONDS",
+    help="With --wait: give up after this time; the nodes stay drained.",
+)
+@connection_options
+@json_option
+@click.pass_obj
+def drain(settings: Settings, /, nodes: tuple[str, ...], *, as_json: bool, **given: Any) -> int:
+    """Start no new jobs on NODES; those that run go on to their end.
+
+    A node that somebody else drained keeps their reason.
+    """
+    from deepopsctl.nodes.drain import Wish
+    from deepopsctl.text.printable import printable
+
+    # one line, as Slurm shows it
+    given["reason"] = printable(" ".join(given["reason"].split()))
+    if not given["reason"]:
+        raise click.BadParameter("say why: whoever finds the node drained will want to know", param_hint="--reason")
+    if len(given["reason"]) > LONGEST_REASON:
+        raise click.BadParameter(f"use at most {LONGEST_REASON} characters", param_hint="--reason")
+    return _change(settings, Wish.DRAIN, nodes, given, as_json=as_json)
+
+
+@node.command(short_help="Let jobs start again where `node drain` ended that.")
+@nodes_argument
+@connection_options
+@json_option
+@click.pass_obj
+def resume(settings: Settings, /, nodes: tuple[str, ...], *, as_json: bool, **given: Any) -> int:
+    """Let jobs start on NODES again that `node drain` took out of service.
+
+    A node that somebody else drained, that is down, or whose GPUs are not what cluster.yml says, is refused by name;
+    the others are resumed.
+    """
+    from deepopsctl.nodes.drain import Wish
+
+    return _change(settings, Wish.RESUME, nodes, given, as_json=as_json)
+
+
+def _change(settings: Settings, wish: Wish, words: Sequence[str], given: dict[str, Any], *, as_json: bool) -> int:
+    from dataclasses import replace
+
+    from deepopsctl.cli.execute import run_watched
+    from deepopsctl.cli.output import emit_json, say
+    from deepopsctl.cluster.directory import ClusterDir
+    from deepopsctl.cluster.selection import select_compute
+    from deepopsctl.nodes.drain import drain_request, examine_draining
+
+    directory = ClusterDir.open(settings.directory)
+    cluster = directory.cluster()
+    names = select_compute(words, cluster)
+    directory.refresh_inventory(cluster)
+    passwords = ask_passwords(ssh=given["ask_pass"], become=given["ask_become_pass"])
+    gpus = [node.name for node in cluster.nodes if node.gpus and node.name in names]
+    request = replace(
+        drain_request(directory, wish, names, given.get("reason") or "", gpus),
+        content=settings.content,
+        user=given["user"] or "",
+        **passwords,
+    )
+    done = examine_draining(run_watched(request, names, verbosity=settings.verbosity), wish)
+    for line in _lines(done, request):
+        say(line)
+    if given.get("wait") and done.outcome.ok and done.jobs:
+        _wait(request, names, given["timeout"])
+        done = done.without_jobs()
+    if as_json:
+        emit_json(done.document())
+    return int(done.outcome.exit_code)
+
+
+def _wait(request: RunRequest, names: Sequence[str], timeout: float) -> None:
+    from deepopsctl.cli.output import say
+    from deepopsctl.nodes.drain import wait_for_jobs
+    from deepopsctl.text.node_sets import fold
+
+    def tell(jobs: Sequence[SlurmJob]) -> None:
+        say(f"waiting on {fold(names)} for {_jobs(jobs, 'job', 'jobs')} (Ctrl-C ends the wait, the nodes stay drained)")
+
+    wait_for_jobs(request, names, timeout, tell)
+    say(f"no job runs on {fold(names)} any more")
+
+
+def _lines(done: Draining, request: RunRequest) -> Iterator[str]:
+    """What became of every node, alike ones together; then the jobs, what was refused, and the verdict."""
+    from deepopsctl.cli.views.run import failure_lines, verdict_line
+    from deepopsctl.text.node_sets import fold
+
+    alike: dict[tuple[str, str], list[str]] = {}
+    for found in done.nodes:
+        if found.action != "refused":
+            alike.setdefault((found.action, found.message), []).append(found.name)
+    for (action, message), names in alike.items():
+        yield f"{click.style(action, bold=True)}: {fold(names)}" + (f": {message}" if message else "")
+    if done.jobs and done.wish == "drain":
+        yield f"    {_jobs(done.jobs, 'job goes on to its end', 'jobs go on to their end')}"
+    yield from failure_lines(done.outcome.summary.failures)
+    changed = sum(found.changed for found in done.nodes)
+    what = f"{changed} of {len(done.nodes)} nodes {done.word}" if changed else "nothing changed"
+    yield verdict_line(done.outcome, request, what, word="" if done.nodes else "not done")
+
+
+def _jobs(jobs: Sequence[SlurmJob], one: str, many: str, most: int = 10) -> str:
+    """`2 jobs go on to their end: 41, 42`."""
+    listed = ", ".join(job.id for job in jobs[:most]) + (", ..." if len(jobs) > most else "")
+    return f"{len(jobs)} {one if len(jobs) == 1 else many}: {listed}"

@@ -1,0 +1,83 @@
+"""`deepopsctl plan`: what deploy would do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from deepopsctl.cli.main import Settings
+from deepopsctl.cli.options import (
+    Seconds,
+    ask_passwords,
+    components_argument,
+    connection_options,
+    json_option,
+    limit_option,
+)
+
+
+@click.command()
+@components_argument
+@limit_option
+@click.option("--diff", is_flag=True, help="Show the differences of all files whole, also of new ones.")
+@click.option("--exit-code", is_flag=True, help="End with 1 where anything would change, as git diff does.")
+@click.option("-e", "--extra-vars", multiple=True, metavar="KEY=VALUE|@FILE", help="Set a variable, as in Ansible.")
+@click.option("--full", is_flag=True, help="Look at everything, also where nothing changed since the last deploy.")
+@click.option("--timeout", type=Seconds(), default=0, metavar="SECONDS", help="Stop after this time.")
+@click.option("--forks", type=click.IntRange(1, 10_000), help="Nodes asked at once.  [default: by cores, 25 to 100]")
+@connection_options
+@json_option
+@click.pass_obj
+def plan(settings: Settings, /, components: tuple[str, ...], *, as_json: bool, **given: Any) -> int:
+    """Say what `deploy` would do, and which running jobs it would come near; change nothing.
+
+    COMPONENT is `nvidia`, `storage`, `slurm` or `monitoring`, as for `deploy`.
+
+    Packages, files with their differences, services, every key of slurm.conf with how it takes effect. Exit code 0,
+    also where something would change; 1 says that deploy would refuse or fail, 4 that nodes did not answer.
+    """
+    from deepopsctl.cli.components import check_names, choose
+    from deepopsctl.cli.execute import run_watched
+    from deepopsctl.cli.output import emit_json, say, show
+    from deepopsctl.cli.variables import parse_extra_vars
+    from deepopsctl.cli.views.plan import plan_lines
+    from deepopsctl.cli.views.run import shown_path
+    from deepopsctl.cluster.directory import ClusterDir
+    from deepopsctl.cluster.inventory import render_inventory
+    from deepopsctl.cluster.selection import resolve_limit
+    from deepopsctl.content import content_dir
+    from deepopsctl.run.command_line import RunRequest
+    from deepopsctl.run.plan import COMMAND, JOBS_PLAYBOOK, PLAN_FILE, examine, keep
+
+    content = content_dir(settings.content)
+    check_names(components, content)
+    directory = ClusterDir.open(settings.directory)
+    cluster = directory.cluster()
+    wanted = choose(components, cluster, content)
+    limit = resolve_limit(given["limit"] or "", cluster)
+    request = RunRequest(
+        directory,
+        wanted[0],
+        command=COMMAND,
+        more=(*wanted[1:], JOBS_PLAYBOOK),
+        limit=limit.text,
+        check=True,
+        full=given["full"],
+        timeout=given["timeout"],
+        forks=given["forks"] or 0,
+        user=given["user"] or "",
+        user_vars=parse_extra_vars(given["extra_vars"], content),
+        verbosity=settings.verbosity if settings.verbosity > 2 else 0,
+        content=content,
+        inventory=render_inventory(cluster),
+        **ask_passwords(ssh=given["ask_pass"], become=given["ask_become_pass"]),
+    )
+    found = examine(run_watched(request, limit.hosts, verbosity=settings.verbosity))
+    keep(found)
+    if as_json:
+        emit_json(found.document())
+    for line in plan_lines(found, whole=given["diff"], record=shown_path(found.outcome.folder.path / PLAN_FILE)):
+        (say if as_json else show)(line)
+    changes = given["exit_code"] and bool(found.changes)
+    return int(found.exit_code) or int(changes)

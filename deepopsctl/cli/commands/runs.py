@@ -1,0 +1,107 @@
+"""`deepopsctl runs`: what earlier runs did."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+from deepopsctl.cli.main import Settings
+from deepopsctl.cli.options import json_option
+
+if TYPE_CHECKING:
+    from deepopsctl.run.history import PastRun
+
+
+@click.group()
+def runs() -> None:
+    """What earlier runs did."""
+
+
+@runs.command("list")
+@json_option
+@click.pass_obj
+def list_runs(settings: Settings, /, *, as_json: bool) -> None:
+    """All runs that are kept, the newest first."""
+    from deepopsctl.cli.output import SCHEMA, emit_json, say, show, table
+    from deepopsctl.cluster.directory import ClusterDir
+    from deepopsctl.run.history import past_runs
+    from deepopsctl.run.workspace import Workspace
+
+    found = past_runs(Workspace(ClusterDir.open(settings.directory).runs))
+    entries = [run.as_object() for run in found]
+    if as_json:
+        emit_json({"schema": SCHEMA, "command": "runs list", "ok": True, "runs": entries})
+        return
+    if not found:
+        say("there are no runs yet")
+        return
+    names = ("run", "state", "elapsed_s", "nodes", "changed", "failed", "unreachable", "user")
+    rows = [["" if entry[name] is None else str(entry[name]) for name in names] for entry in entries]
+    for line in table(("run", "state", "seconds", *names[3:]), rows, right=range(2, 7)):
+        show(line)
+
+
+@runs.command("show")
+@click.argument("run", default="", metavar="[RUN]")
+@json_option
+@click.pass_obj
+def show_run(settings: Settings, /, run: str, *, as_json: bool) -> None:
+    """One run in detail: RUN is its id or the beginning of it.  [default: the last]"""
+    from deepopsctl.cli.output import emit_json, show
+    from deepopsctl.cluster.directory import ClusterDir
+    from deepopsctl.run.history import past_run
+    from deepopsctl.run.workspace import Workspace
+
+    found = past_run(Workspace(ClusterDir.open(settings.directory).runs).find(run))
+    if as_json:
+        emit_json(found.details())
+        return
+    for line in _details(found):
+        show(line)
+
+
+def _details(run: PastRun) -> Iterator[str]:
+    from deepopsctl.cli.views.checks import check_lines
+    from deepopsctl.cli.views.run import failure_lines, node_table, shown_path
+    from deepopsctl.validation.result import REPORT_FILE
+    from deepopsctl.validation.stored import past_facts
+
+    request = run.request
+    elapsed = f" after {run.elapsed_s:.1f} s" if run.elapsed_s is not None else ""
+    names = request.get("playbooks")
+    playbooks = [str(name) for name in names] if isinstance(names, list) else []
+    yield click.style(run.folder.id, bold=True) + f": {run.state}{elapsed}"
+    yield " ".join([str(request.get("command", "?")), *playbooks])
+    options = [name if request[name] is True else f"{name} {request[name]}" for name in _OPTIONS if request.get(name)]
+    if options:
+        yield f"options: {', '.join(options)}"
+    yield f"started {request.get('started', '?')} by {request.get('user', '?')} on {request.get('host', '?')}"
+    yield ""
+    yield from node_table(run.hosts.items())
+    yield from _section("slowest", [f"{e['elapsed_s']:>8} s  {e['task']}" for e in _entries(run, "slowest")])
+    warnings = run.summary.get("warnings")
+    yield from _section("warnings", [str(text) for text in warnings] if isinstance(warnings, list) else [])
+    yield from failure_lines(run.failures)
+    facts = past_facts(run)
+    if facts:
+        yield from check_lines(facts)
+        report = run.folder.path / REPORT_FILE
+        if report.is_file():
+            yield f"report: {shown_path(report)}"
+    yield f"log: {shown_path(run.folder.log)}"
+
+
+_OPTIONS = ("limit", "tags", "check", "full")
+
+
+def _section(name: str, lines: list[str]) -> Iterator[str]:
+    if lines:
+        yield f"{name}:"
+        yield from (f"  {line}" for line in lines)
+
+
+def _entries(run: PastRun, name: str) -> list[dict[str, object]]:
+    entries = run.summary.get(name)
+    return [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []

@@ -1,0 +1,151 @@
+"""`deepopsctl ssh`: passwordless SSH to all nodes, and a client configuration for the cluster's users."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from deepopsctl.cli.main import Settings
+from deepopsctl.cli.options import json_option, limit_option, login_name, names_nodes
+from deepopsctl.cli.output import SCHEMA, emit_json, say
+from deepopsctl.cli.passwords import read_passwords, terminable
+
+if TYPE_CHECKING:
+    from deepopsctl.ssh.results import NodeResult, SetupResult
+
+
+@click.group()
+def ssh() -> None:
+    """Passwordless SSH to all nodes."""
+
+
+@ssh.command(short_help="Key on all nodes, host keys pinned, logins and sudo tried.")
+@click.option(
+    "--password-file",
+    type=click.Path(path_type=Path, dir_okay=False, allow_dash=True),
+    help="Read the SSH password from the first line of this file (0600), - for stdin.",
+)
+@click.option("-k", "--ask-pass", is_flag=True, help="Ask for the SSH password at once, whatever keys there are.")
+@click.option(
+    "--identity",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    help="A private key that may log in already.  [default: your own keys and agent]",
+)
+@click.option("-K", "--ask-become-pass", is_flag=True, help="Ask for the sudo password, and try it.")
+@click.option(
+    "--accept-new-keys",
+    metavar="NODESET",
+    callback=names_nodes,
+    help="Take the host keys these nodes show now: they were reinstalled.",
+)
+@click.option(
+    "--controller-key/--no-controller-key",
+    default=True,
+    show_default=True,
+    help="Let the first controller log in to all nodes with a key of its own.",
+)
+@limit_option
+@click.option(
+    "--connect-timeout",
+    type=click.IntRange(1, 300),
+    default=10,
+    show_default=True,
+    help="How long a node may take to answer, in seconds.",
+)
+@json_option
+@click.pass_obj
+def setup(
+    settings: Settings,
+    *,
+    password_file: Path | None,
+    ask_pass: bool,
+    identity: Path | None,
+    ask_become_pass: bool,
+    accept_new_keys: str | None,
+    controller_key: bool,
+    limit: str | None,
+    connect_timeout: int,
+    as_json: bool,
+) -> None:
+    """Install the cluster's SSH key on all nodes, pin their host keys, check logins and sudo.
+
+    Asks for the password once, and only if no key opens the nodes. Run it again whenever nodes were added: what is
+    right stays as it is.
+    """
+    from deepopsctl.cluster.directory import ClusterDir
+    from deepopsctl.cluster.selection import select, select_names
+    from deepopsctl.cluster.ssh_login import jump_names
+    from deepopsctl.ssh.setup import SetupRequest, run_setup
+
+    directory = ClusterDir.open(settings.directory)
+    cluster = directory.cluster()
+    nodes = select(cluster, limit or "", "--limit")
+    hops = jump_names(cluster.access.jump_host)
+    new = select_names(cluster, accept_new_keys or "", "--accept-new-keys", *hops)
+    user = cluster.access.user or "your own user"
+    passwords = read_passwords(user, password_file, ask_pass=ask_pass, ask_become_pass=ask_become_pass)
+    request = SetupRequest(
+        directory, cluster, nodes, passwords.login, passwords.ask, not (ask_pass or password_file), identity,
+        passwords.sudo, new, controller_key, connect_timeout,
+    )  # fmt: skip
+    say(f"ssh setup: {len(nodes)} node{'s' * (len(nodes) != 1)} of {cluster.name} as {user}")
+    with terminable():
+        result = run_setup(request, counter(len(nodes)))
+    _show(result, as_json=as_json)
+    click.get_current_context().exit(result.exit_code)
+
+
+@ssh.command(short_help="Print ~/.ssh/config for the cluster's users.")
+@click.option(
+    "--user",
+    metavar="NAME",
+    default="",
+    callback=login_name,
+    help="The login name on the cluster.  [default: the local one]",
+)
+@json_option
+@click.pass_obj
+def config(settings: Settings, *, user: str, as_json: bool) -> None:
+    """Print a piece of ~/.ssh/config for the cluster's users: login nodes directly, the others through them."""
+    from deepopsctl.cluster.directory import ClusterDir
+    from deepopsctl.ssh.client_config import users_config
+
+    directory = ClusterDir.open(settings.directory)
+    text = users_config(directory.cluster(), directory.known_hosts, user)
+    if as_json:
+        emit_json({"schema": SCHEMA, "command": "ssh config", "ok": True, "config": text})
+    else:
+        click.echo(text, nl=False)
+
+
+def counter(total: int) -> Callable[[NodeResult], None]:
+    """On a terminal: a line that counts; else nothing until the table."""
+    done: list[str] = []
+
+    def note(result: NodeResult) -> None:
+        done.append(result.name)
+        if sys.stderr.isatty():
+            # the table says it all at the end
+            text = f"{len(done)}/{total} {result.name}" if len(done) < total else ""
+            click.echo(f"\r{text:<50.50}\r", nl=False, err=True)
+
+    return note
+
+
+def _show(result: SetupResult, *, as_json: bool) -> None:
+    from deepopsctl.ssh.table import hints, result_object, table_lines, verdict_line
+
+    if as_json:
+        emit_json(result_object(result))
+    else:
+        for line in table_lines(result):
+            click.echo(line)
+    for warning in result.warnings:
+        say(click.style("warning: ", fg="yellow") + warning)
+    for hint in hints(result):
+        say(click.style("hint: ", fg="cyan") + hint)
+    say(verdict_line(result))

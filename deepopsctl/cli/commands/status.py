@@ -1,0 +1,86 @@
+"""`deepopsctl status`: nodes, jobs, versions, drift, the last runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from deepopsctl.cli.main import Settings
+from deepopsctl.cli.options import ask_passwords, connection_options, json_option
+
+if TYPE_CHECKING:
+    from deepopsctl.status.cluster import ClusterStatus
+
+_COLOURS = {"problem": "red", "no answer": "yellow", "note": "cyan"}
+
+
+@click.command()
+@click.option(
+    "--node-timeout",
+    type=click.IntRange(2, 86_400),
+    default=10,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long one node may take to answer.",
+)
+@connection_options
+@json_option
+@click.pass_obj
+def status(settings: Settings, /, *, as_json: bool, node_timeout: int, **given: Any) -> int:
+    """What the cluster is now: nodes, jobs, components, versions, and what was changed by hand since the last deploy.
+
+    Nothing is changed, and a run that works on the cluster is not in the way. Exit code 1 says that something is
+    wrong, 4 that all is well but for nodes that did not answer.
+    """
+    from dataclasses import replace
+
+    from deepopsctl.cli.output import emit_json
+    from deepopsctl.cli.views.progress import show_progress
+    from deepopsctl.cluster.directory import ClusterDir
+    from deepopsctl.status.query import look_at, status_request
+
+    passwords = ask_passwords(ssh=given["ask_pass"], become=given["ask_become_pass"])
+    request = status_request(ClusterDir.open(settings.directory), node_timeout)
+    request = replace(request, content=settings.content, user=given["user"] or "", **passwords)
+    if settings.verbosity > 2:
+        with show_progress(None, settings.verbosity) as watch:
+            found = look_at(replace(request, verbosity=settings.verbosity), watch)
+    else:
+        found = look_at(request)
+    if as_json:
+        emit_json(found.document())
+    else:
+        _show(found)
+    return int(found.exit_code)
+
+
+def _show(found: ClusterStatus) -> None:
+    from datetime import UTC, datetime
+    from shutil import get_terminal_size
+
+    from deepopsctl.cli.output import say, show, table
+    from deepopsctl.status import table as text
+
+    width = max(get_terminal_size((100, 24)).columns, 60)
+    show(click.style(text.head(found), bold=True))
+    show("")
+    for line in table(text.HEADER, text.node_rows(found.nodes), text.RIGHT):
+        show(line)
+    show("")
+    if rows := text.component_rows(found):
+        for line in table(text.COMPONENTS_HEADER, rows):
+            show(line)
+        show("")
+    for entry in text.finding_lines(found.findings, width):
+        word = str(entry.kind) if entry.kind else ""
+        show(click.style(word, fg=_COLOURS.get(word), bold=True) + entry.text.removeprefix(word))
+    if found.findings:
+        show("")
+    if versions := list(text.version_lines(found)):
+        for line in (*versions, ""):
+            show(line)
+    for line in text.last_lines(found.last, datetime.now(UTC)):
+        show(line)
+    colour = {0: "green", 4: "yellow"}.get(int(found.exit_code), "red")
+    say(click.style(f"status: {text.verdict(found)}", fg=colour, bold=True))

@@ -1,0 +1,217 @@
+"""`deepopsctl validate`: prove through Slurm that the cluster works."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from deepopsctl.cli.main import Settings
+from deepopsctl.cli.options import Seconds, ask_passwords, connection_options, json_option, limit_option
+from deepopsctl.cli.output import emit_json, say
+
+if TYPE_CHECKING:
+    from deepopsctl.cluster.directory import ClusterDir
+    from deepopsctl.report.model import Facts
+    from deepopsctl.run.command_line import RunRequest
+    from deepopsctl.validation.result import Validation
+
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, TypeVar
+
+from deepopsctl.cli.options import seconds
+
+if TYPE_CHECKING:
+    from deepopsctl.run.command_line import RunRequest
+    from deepopsctl.run.outcome import RunOutcome
+    from deepopsctl.validation.burn_in import Burnin
+F = TypeVar("F", bound=Callable[..., object])
+# burnin.SUITE, without importing it: --help answers at once
+SUITE = "burnin"
+# a shorter load proves nothing; a longer one outlasts what partitions allow
+_USUAL, _SHORTEST_S, _LONGEST_S = "10m", 10, 7 * 86_400
+
+
+def _duration(ctx: click.Context, param: click.Parameter, text: str) -> int:
+    found = seconds(ctx, param, text)
+    if not _SHORTEST_S <= found <= _LONGEST_S:
+        raise click.BadParameter(f"{text}: a burn-in takes 10s to 7d", ctx, param)
+    return found
+
+
+def burnin_options(function: F) -> F:
+    """How long, and how much behind other jobs."""
+    for option in (
+        click.option("--qos", default="", metavar="QOS", help="burnin: run with this QOS, best a preemptible one."),
+        click.option("--partition", default="", metavar="NAME", help="burnin: run in this partition."),
+        click.option(
+            "--duration", default=_USUAL, show_default=True, callback=_duration, metavar="TIME",
+            help="burnin: how long each node is loaded (90s, 10m, 2h).",
+        ),
+    ):  # fmt: skip
+        function = option(function)
+    return function
+
+
+def wish(ctx: click.Context, wanted: tuple[str, ...], given: Mapping[str, Any]) -> Burnin | None:
+    """What the options ask for; None where no burn-in is wanted, and then none of them may be given."""
+    from deepopsctl.validation.burn_in import Burnin
+
+    if SUITE in wanted:
+        return Burnin(given["duration"], given["partition"], given["qos"])
+    for name in ("duration", "partition", "qos"):
+        if ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"--{name} is for the burn-in only: deepopsctl validate burnin --{name} ...")
+    return None
+
+
+def leave(outcome: RunOutcome, request: RunRequest, burnin: Burnin | None) -> None:
+    """After a run: keep what was measured. After one that was stopped: cancel its jobs, or tell a person how."""
+    from deepopsctl.validation.burn_in import end, keep_results
+
+    if burnin is None:
+        return
+    keep_results(outcome)
+    if not outcome.stopped:
+        return
+    say("burn-in: cancelling its jobs")
+    if not end(request, burnin):
+        say(f"burn-in: its jobs may go on; on a machine with Slurm's tools, as the cluster's user: {burnin.by_hand}")
+
+
+# validation.SUITES, without importing it: --help answers at once
+SUITES = ("smoke", "gpu", "storage", "monitoring", "all", "burnin")
+_file_option = click.Path(path_type=Path, dir_okay=False, writable=True)
+
+
+@click.command()
+@click.argument("suites", nargs=-1, type=click.Choice(SUITES), metavar="[SUITE]...")
+@limit_option
+@click.option("--junit", type=_file_option, metavar="FILE", help="Write JUnit XML, for CI servers.")
+@click.option("--html", type=_file_option, metavar="FILE", help="Write a report: one page, nothing else needed.")
+@click.option("--with-libraries", is_flag=True, help="gpu: bring cuBLAS and NCCL to the GPU nodes, measure with them.")
+@click.option("--remove-libraries", is_flag=True, help="gpu: remove them from the GPU nodes first.")
+@click.option("--timeout", type=Seconds(), default=0, metavar="SECONDS", help="Give up after this time.")
+@burnin_options
+@connection_options
+@json_option
+@click.pass_context
+def validate(ctx: click.Context, /, suites: tuple[str, ...], *, as_json: bool, **given: Any) -> int:
+    """Prove that the cluster works, by jobs that a user could have submitted.
+
+    SUITE is `smoke`, `gpu` (tests and measures every GPU), `storage` (tries what cluster.yml mounts from all nodes),
+    `monitoring` (what Prometheus sees of the nodes, of Slurm and of a job), or `all` suites, the default. Settings are
+    not changed; jobs of others are never disturbed: what has no free resources is skipped. Exit code 1 says that a
+    check failed, 4 that nodes could not be reached.
+
+    `burnin` loads all idle nodes for --duration, behind all other jobs in the queue: only where it is named, never part
+    of `all`.
+    """
+    from deepopsctl.cli.execute import run_watched
+    from deepopsctl.cluster.directory import ClusterDir
+    from deepopsctl.cluster.selection import resolve_limit
+    from deepopsctl.validation.gpu import with_gpus
+    from deepopsctl.validation.result import examine, keep
+
+    settings: Settings = ctx.obj
+    wanted = _wanted(suites)
+    libraries = _libraries(wanted, given)
+    burnin = wish(ctx, wanted, given)
+    directory = ClusterDir.open(settings.directory)
+    cluster = directory.cluster()
+    directory.refresh_inventory(cluster)
+    limit = resolve_limit(given["limit"] or "", cluster)
+    request = _request(settings, directory, limit.text, wanted, given, libraries)
+    if burnin:
+        request = replace(request, extra_vars={**request.extra_vars, **burnin.variables()})
+    started = datetime.now().astimezone()
+    outcome = run_watched(request, limit.hosts, verbosity=settings.verbosity)
+    leave(outcome, request, burnin)
+    validation, told = with_gpus(examine(outcome, cluster, wanted, started), cluster, directory)
+    keep(validation)
+    _report(validation, given["junit"], given["html"])
+    for text in told:
+        say(f"note: {text}")
+    if as_json:
+        emit_json(validation.document())
+    return int(validation.exit_code)
+
+
+def _wanted(suites: tuple[str, ...]) -> tuple[str, ...]:
+    from deepopsctl.validation.result import EXPLICIT
+    from deepopsctl.validation.result import SUITES as ALL
+
+    usual = tuple(suite for suite in ALL if not suites or "all" in suites or suite in suites)
+    return usual + tuple(suite for suite in EXPLICIT if suite in suites)
+
+
+def _libraries(suites: tuple[str, ...], given: dict[str, Any]) -> str:
+    """What becomes of cuBLAS and NCCL on the GPU nodes: `present`, `absent`, or '' for as they are."""
+    bring, remove = given["with_libraries"], given["remove_libraries"]
+    if (bring or remove) and "gpu" not in suites:
+        raise click.UsageError("--with-libraries and --remove-libraries are for the suite gpu")
+    if bring and remove:
+        raise click.UsageError("--with-libraries and --remove-libraries exclude each other")
+    return "present" if bring else "absent" if remove else ""
+
+
+def _request(
+    settings: Settings,
+    directory: ClusterDir,
+    limit: str,
+    suites: tuple[str, ...],
+    given: dict[str, Any],
+    libraries: str,
+) -> RunRequest:
+    from deepopsctl.run.command_line import RunRequest
+    from deepopsctl.validation.result import COMMAND, LIBRARIES, LIBRARIES_STATE, playbook_of
+
+    first = (playbook_of(LIBRARIES),) if libraries else ()
+    playbooks = (*first, *(playbook_of(suite) for suite in suites))
+    return RunRequest(
+        directory,
+        playbooks[0],
+        component=COMMAND,
+        command=COMMAND,
+        more=playbooks[1:],
+        extra_vars={LIBRARIES_STATE: libraries} if libraries else {},
+        limit=limit,
+        content=settings.content,
+        verbosity=settings.verbosity if settings.verbosity > 2 else 0,
+        timeout=given["timeout"],
+        user=given["user"] or "",
+        **ask_passwords(ssh=given["ask_pass"], become=given["ask_become_pass"]),
+    )
+
+
+def _report(validation: Validation, junit: Path | None, html: Path | None) -> None:
+    """The files that were asked for, then the table and the verdict."""
+    from deepopsctl.cli.views.checks import show_checks
+    from deepopsctl.cli.views.run import failure_lines
+    from deepopsctl.report.html import render_html
+    from deepopsctl.report.junit import render_junit
+    from deepopsctl.validation.result import REPORT_FILE
+
+    facts = validation.facts
+    for path, render in ((junit, render_junit), (html, render_html)):
+        if path:
+            _write(path, render, facts)
+    show_checks(facts)
+    for line in failure_lines(failure for failure in validation.outcome.summary.failures if not failure.host):
+        say(line)
+    say(f"report: {html or validation.outcome.folder.path / REPORT_FILE}")
+
+
+def _write(path: Path, render: Callable[[Facts], str], facts: Facts) -> None:
+    from deepopsctl.errors import DeepOpsError
+
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(render(facts), encoding="utf-8")
+    except OSError as error:
+        raise DeepOpsError(f"{path}: {error.strerror}", "the checks themselves are kept in the run's folder") from error

@@ -1,0 +1,39 @@
+"""Run playbooks for a command, show it as it goes on, and report how it ended."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from deepopsctl.cli.output import emit_json, say, show_doubt
+from deepopsctl.cli.views.progress import show_progress
+from deepopsctl.cli.views.run import first_line, report_lines
+from deepopsctl.cluster.settings_check import misspelt_settings
+from deepopsctl.cluster.spelling import misspelt_values
+from deepopsctl.content import content_dir
+from deepopsctl.run.command_line import RunRequest
+from deepopsctl.run.outcome import RunOutcome
+
+
+def run_and_report(request: RunRequest, hosts: tuple[str, ...] | None, *, verbosity: int, as_json: bool) -> int:
+    """Run, show, report; the exit code."""
+    outcome = run_watched(request, hosts, verbosity=verbosity)
+    if as_json:
+        emit_json(outcome.as_object())
+    for line in report_lines(outcome, request):
+        say(line)
+    return int(outcome.exit_code)
+
+
+def run_watched(request: RunRequest, hosts: tuple[str, ...] | None, *, verbosity: int) -> RunOutcome:
+    """Say what will run on how many nodes, run it, and show it as it goes on."""
+    from deepopsctl.run.runner import run
+
+    if request.deploys:
+        given = [name for mine in request.user_vars if not isinstance(mine, Path) for name in mine]
+        for problem in misspelt_settings(request.directory, request.content or content_dir(), given):
+            show_doubt(problem)
+        for problem in misspelt_values(request.directory.cluster()):
+            show_doubt(problem)
+    say(first_line(request, hosts))
+    with show_progress(len(hosts) if hosts is not None else None, verbosity) as watch:
+        return run(request, watch)

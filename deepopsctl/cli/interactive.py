@@ -1,0 +1,143 @@
+"""The person at the terminal of a command that is made of several runs: steps, questions, runs, the end."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from shlex import quote
+from typing import Any
+
+import click
+
+from deepopsctl.checks.check import totals
+from deepopsctl.cli.main import Settings
+from deepopsctl.cli.output import emit_json, say, show_problem
+from deepopsctl.cli.passwords import Passwords, read_passwords, terminable
+from deepopsctl.cli.views.progress import show_progress
+from deepopsctl.cli.views.run import failure_lines, node_table, shown_path
+from deepopsctl.cluster.directory import ClusterDir
+from deepopsctl.errors import ExitCode
+from deepopsctl.model.cluster import Cluster, Node
+from deepopsctl.nodes.workflow import PATIENCE_S, Report
+from deepopsctl.run.command_line import RunRequest
+from deepopsctl.run.outcome import RunOutcome
+from deepopsctl.ssh.results import SetupResult
+
+_STEP = "cyan"
+
+
+@dataclass(slots=True)
+class Console:
+    """Shows and asks on stderr."""
+
+    directory: ClusterDir
+    passwords: Passwords
+    verbosity: int
+    yes: bool
+    identity: Path | None = None
+    own_keys: bool = True
+    confirmed: str = ""
+
+    def say(self, text: str) -> None:
+        """A line; those that are not indented begin a step."""
+        say(text if text.startswith(" ") else click.style("==> ", fg=_STEP, bold=True) + text)
+
+    def confirm(self, question: str, cluster: Cluster) -> None:
+        """Ask, unless --yes said so already; a protected cluster's name is asked for in any case."""
+        if cluster.protected:
+            self._confirm_name(question, cluster.name)
+        elif not self.yes:
+            self._need_terminal(question, "--yes")
+            click.confirm(question, abort=True, err=True)
+
+    def _confirm_name(self, question: str, name: str) -> None:
+        given = self.confirmed
+        if not given:
+            self._need_terminal(question, f"--confirm {name}")
+            given = click.prompt(f"{question} it is protected; its name", err=True)
+        if given != name:
+            raise click.UsageError(f"{given!r} is not the name of this cluster, which is protected: nothing was done")
+
+    @staticmethod
+    def _need_terminal(question: str, option: str) -> None:
+        if not sys.stdin.isatty():
+            raise click.UsageError(f"{question} there is no terminal to ask on: give {option}")
+
+    def run(self, request: RunRequest, hosts: tuple[str, ...]) -> RunOutcome:
+        """Run with progress; what failed is said at once."""
+        from deepopsctl.run.runner import run
+
+        with show_progress(len(hosts), self.verbosity) as watch:
+            outcome = run(request, watch)
+        for line in failure_lines(outcome.summary.failures):
+            say(line)
+        return outcome
+
+    def set_up_ssh(self, cluster: Cluster, nodes: tuple[Node, ...], accept: frozenset[str]) -> SetupResult:
+        """`ssh setup` of these nodes, with its table."""
+        from deepopsctl.ssh.setup import SetupRequest, run_setup
+        from deepopsctl.ssh.table import table_lines
+
+        request = SetupRequest(
+            self.directory, cluster, nodes, self.passwords.login, self.passwords.ask if nodes else None,
+            self.own_keys, self.identity, self.passwords.sudo, accept, patience_s=PATIENCE_S,
+        )  # fmt: skip
+        if nodes:
+            self.say(f"ssh: log in to {', '.join(node.name for node in nodes)}")
+        result = run_setup(request, lambda _: None)
+        for line in table_lines(result)[1:]:
+            say(f"  {line}")
+        for warning in result.warnings:
+            say(click.style("warning: ", fg="yellow") + warning)
+        return result
+
+    @contextmanager
+    def attentive(self) -> Iterator[None]:
+        """SIGTERM is Ctrl-C, so that what was begun can be put back."""
+        with terminable():
+            yield
+
+
+def open_console(settings: Settings, command: str, given: Mapping[str, Any]) -> tuple[Console, ClusterDir, RunRequest]:
+    """The console, the cluster directory and what all runs of a command have in common."""
+    directory = ClusterDir.open(settings.directory)
+    cluster = directory.cluster()
+    directory.refresh_inventory(cluster)
+    directory.refresh_secrets()
+    user = cluster.access.user or "your own user"
+    file, ask = given.get("password_file"), bool(given.get("ask_pass"))
+    passwords = read_passwords(user, file, ask_pass=ask, ask_become_pass=given["ask_become_pass"])
+    verbosity = settings.verbosity if settings.verbosity > 2 else 0
+    base = RunRequest(
+        directory, "", command=command, content=settings.content, verbosity=verbosity, become_password=passwords.sudo
+    )
+    console = Console(
+        directory, passwords, settings.verbosity, given["yes"], given.get("identity"),
+        not (ask or file is not None), given.get("confirm") or "",
+    )  # fmt: skip
+    return console, directory, base
+
+
+def show_report(report: Report, directory: ClusterDir, *, as_json: bool) -> int:
+    """The table of the nodes that were visited, what went wrong, the verdict; the exit code."""
+    if as_json:
+        emit_json(report.as_object())
+    for line in node_table(report.hosts.items()):
+        say(line)
+    for warning in dict.fromkeys(report.warnings):
+        say(click.style("warning: ", fg="yellow") + warning)
+    if report.checks:
+        say(f"validation: {totals(report.checks).sentence()}")
+    if report.stopped:
+        show_problem(report.stopped.message, report.stopped.hint)
+    good = report.exit_code is ExitCode.OK
+    word = click.style("done" if good else "not finished" if report.stopped else "done, with faults",
+                       fg="green" if good else "red", bold=True)  # fmt: skip
+    first = report.outcomes[0].run_id if report.outcomes else ""
+    runs = f"; details: deepopsctl -C {quote(shown_path(directory.path))} runs show {first}"
+    closing = f": {report.closing}" if report.closing else ""
+    say(f"{report.command}: {word} after {report.elapsed_s:.1f} s{closing}{runs if first else ''}")
+    return int(report.exit_code)

@@ -1,0 +1,204 @@
+"""The command line: the only place that prints, and the one that turns errors into exit codes."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import sys
+import traceback
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+import click
+
+from deepopsctl import __version__
+from deepopsctl.cli.global_options import allow_after_command
+
+if TYPE_CHECKING:
+    from deepopsctl.errors import DeepOpsError
+
+# What `--help` says of each command. Its module in commands/ is imported only when it is used: --help stays fast.
+COMMANDS = MappingProxyType({
+    "init": "Turn node lists into a cluster directory.",
+    "inventory": "Check cluster.yml and write the Ansible inventory anew.",
+    "ssh": "Passwordless SSH to all nodes.",
+    "doctor": "Look for what would go wrong: this machine, and every node.",
+    "takeover": "Keep what a Slurm that runs already has, before deploy.",
+    "plan": "Say what deploy would do; change nothing.",
+    "deploy": "Install and configure components on the nodes.",
+    "validate": "Prove through Slurm that the cluster works.",
+    "status": "Nodes, jobs, components, versions, drift, the last runs.",
+    "logs": "Journals of nodes, from where they are collected.",
+    "node": "Add, remove, replace, drain or resume nodes, the others go on.",
+    "secrets": "Replace the cluster's keys and passwords, under running jobs.",
+    "runs": "What earlier runs did.",
+    "lab": "A throw-away cluster of containers on this machine.",
+})  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Global options, handed to every command as click's `obj`. `content` is None where it is deepopsctl's own."""
+
+    directory: Path
+    verbosity: int
+    content: Path | None = None
+
+
+class LazyGroup(click.Group):
+    """A group that imports a command's module only when that command runs."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names in the order a newcomer needs them, not alphabetical."""
+        del ctx
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import and return one command; one that does not exist is an error that names the likely one."""
+        del ctx
+        if cmd_name not in COMMANDS:
+            return None
+        command = getattr(importlib.import_module(f"deepopsctl.cli.commands.{cmd_name}"), cmd_name)
+        if not isinstance(command, click.Command):
+            raise TypeError(f"commands/{cmd_name}.py has no command of this name")
+        return allow_after_command(command)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click does it, but an unknown command is answered with the ones there are."""
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            near = get_close_matches(args[0], COMMANDS, n=1)
+            meant = f"did you mean {near[0]!r}?" if near else f"the commands are: {', '.join(COMMANDS)}"
+            raise click.UsageError(f"there is no command {args[0]!r}; {meant}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List commands from the table above: no import of any of them."""
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(
+    cls=LazyGroup,
+    context_settings={
+        "help_option_names": ["-h", "--help"],
+        "auto_envvar_prefix": "DEEPOPSCTL",
+        "max_content_width": 110,
+    },
+)
+@click.option(
+    "-C",
+    "--directory",
+    type=click.Path(path_type=Path),
+    envvar="DEEPOPSCTL_CLUSTER",
+    default=Path(),
+    help="The cluster directory (or $DEEPOPSCTL_CLUSTER).  [default: the current folder]",
+)
+@click.option(
+    "--content",
+    type=click.Path(path_type=Path),
+    envvar="DEEPOPSCTL_CONTENT",
+    hidden=True,
+    help="The folder with playbooks/ and roles/.  [default: deepopsctl's own]",
+)
+@click.option("-v", "--verbose", count=True, help="Say more; -vv adds tracebacks, -vvv Ansible's own output.")
+@click.version_option(__version__, prog_name="deepopsctl")
+@click.pass_context
+def cli(ctx: click.Context, directory: Path, content: Path | None, verbose: int) -> None:
+    """Turn a list of Linux machines into a validated GPU Slurm cluster.
+
+    First time: `deepopsctl init DIR ...`, then `deepopsctl -C DIR ssh setup`, `deploy`, `validate`. Every option has
+    an environment variable: DEEPOPSCTL_DEPLOY_FORKS is `deploy --forks`.
+    """
+    # https://no-color.org
+    ctx.color = False if os.environ.get("NO_COLOR") else None
+    ctx.obj = Settings(directory=directory, verbosity=verbose, content=content)
+
+
+def main() -> None:
+    """Entry point of the `deepopsctl` script."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Run the command line and return the exit code; nothing escapes as a traceback below -vv."""
+    from deepopsctl.errors import DeepOpsError, ExitCode
+
+    try:
+        result = cli.main(args=arguments, prog_name="deepopsctl", standalone_mode=False)
+    except (click.exceptions.Abort, KeyboardInterrupt):
+        return _interrupted(arguments)
+    except click.ClickException as error:
+        return _refuse_usage(error, arguments)
+    except DeepOpsError as error:
+        return _show(error, arguments)
+    except BrokenPipeError:
+        # `deepopsctl runs list | head`: whoever read has enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ExitCode.OK
+    except OSError as error:
+        return _show(_of_the_system(error), arguments, error)
+    except Exception as error:  # noqa: BLE001 (the last resort: a person gets a sentence, and -vv the traceback)
+        hint = "this is a fault of deepopsctl: please report it, with what -vv says"
+        return _show(DeepOpsError(f"{type(error).__name__}: {error}", hint), arguments, error)
+    return result if isinstance(result, int) else ExitCode.OK
+
+
+def _of_the_system(error: OSError) -> DeepOpsError:
+    """What the system refused, by the file."""
+    from deepopsctl.errors import FULL, ControlMachineError
+
+    what = f"{error.filename or 'what this command writes'}: {error.strerror or error}"
+    if error.errno in FULL:
+        return ControlMachineError(what, "make room: df -h says which file system is full")
+    return ControlMachineError(what, "check its owner and mode: ls -l" if isinstance(error, PermissionError) else "")
+
+
+def _interrupted(arguments: list[str]) -> int:
+    from deepopsctl.errors import ExitCode
+
+    if _wants_json(arguments):
+        from deepopsctl.cli.output import emit_json, refusal_object
+
+        emit_json(refusal_object([("", "interrupted", "")]))
+    click.echo("interrupted", err=True)
+    return ExitCode.INTERRUPTED
+
+
+def _refuse_usage(error: click.ClickException, arguments: list[str]) -> int:
+    if _wants_json(arguments):
+        from deepopsctl.cli.output import emit_json, refusal_object
+
+        emit_json(refusal_object([("", error.format_message(), "")]))
+    error.show()
+    return error.exit_code
+
+
+def _show(error: DeepOpsError, arguments: list[str], cause: BaseException | None = None) -> int:
+    from deepopsctl.cli.output import emit_json, errors_object, show_error
+    from deepopsctl.errors import InputError
+
+    if _wants_json(arguments):
+        # standard output itself may be what is full
+        with contextlib.suppress(OSError):
+            emit_json(errors_object(error))
+    show_error(error)
+    if _verbosity(arguments) > 1 and not isinstance(error, InputError):
+        click.echo("".join(traceback.format_exception(cause or error)), err=True, nl=False)
+    return error.exit_code
+
+
+def _wants_json(arguments: list[str]) -> bool:
+    return "--json" in arguments
+
+
+def _verbosity(arguments: list[str]) -> int:
+    """How often -v was given: an error may come before click has counted, or after it has forgotten."""
+    short = [word for word in arguments if word.startswith("-v") and not word.strip("-v")]
+    return sum(len(word) - 1 for word in short) + arguments.count("--verbose")

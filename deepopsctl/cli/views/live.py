@@ -1,0 +1,77 @@
+"""The live view on a terminal. Imported only there: rich takes its time."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.spinner import Spinner
+from rich.table import Table
+from rich.text import Text
+
+from deepopsctl.run.events import Event, Status
+from deepopsctl.run.progress import Progress
+from deepopsctl.text.node_sets import fold
+from deepopsctl.text.printable import printable
+
+
+@contextmanager
+def live_view(total: int | None, verbosity: int = 0) -> Iterator[Callable[[Event], None]]:
+    """Two lines that follow the run; failures (with -v, every task) scroll away above them."""
+    # foreign text is never markup
+    console = Console(stderr=True, markup=False, highlight=False, emoji=False)
+    view = _View(total)
+    with Live(view, console=console, refresh_per_second=8, transient=True) as live:
+
+        def watch(event: Event) -> None:
+            for line in view.progress.add(event):
+                failed = " failed: " in line or " unreachable: " in line
+                if failed or verbosity or "\n" in line:
+                    stamp = f"[{view.elapsed:6.1f}s] "
+                    live.console.print(Text(stamp + printable(line), style="red" if failed else ""))
+
+        yield watch
+
+
+@dataclass(slots=True)
+class _View:
+    total: int | None
+    progress: Progress = field(default_factory=Progress)
+    _started: float = field(default_factory=time.monotonic)
+    _spinner: Spinner = field(default_factory=lambda: Spinner("line" if os.environ.get("TERM") == "linux" else "dots"))
+
+    @property
+    def elapsed(self) -> float:
+        return time.monotonic() - self._started
+
+    def __rich__(self) -> RenderableType:
+        progress = self.progress
+        minutes, seconds = divmod(int(self.elapsed), 60)
+        first = Table.grid(padding=(0, 1), expand=True)
+        first.add_column(width=1)
+        first.add_column(ratio=1, no_wrap=True, overflow="ellipsis")
+        first.add_column(justify="right", no_wrap=True)
+        where = Text(progress.component or "starting", style="bold")
+        if progress.task:
+            where.append(f"  {progress.doing}", style="")
+        first.add_row(self._spinner, where, Text(f"{minutes:02d}:{seconds:02d}", style="cyan"))
+        return Group(first, self._second_line())
+
+    def _second_line(self) -> RenderableType:
+        progress = self.progress
+        hosts = max(len(progress.started), len(progress.done)) or self.total or 0
+        line = Table.grid(padding=(0, 1))
+        line.add_column(width=1)
+        tasks = f"{progress.tasks} task{'' if progress.tasks == 1 else 's'}"
+        text = Text(f"{len(progress.done)}/{hosts} nodes, {tasks} done", style="dim")
+        for status, word in ((Status.FAILED, "failed"), (Status.UNREACHABLE, "no answer")):
+            if lost := progress.lost(status):
+                text.append(f"  {word}: ", style="red").append(fold(lost), style="bold red")
+        line.add_row("", ProgressBar(total=max(hosts, 1), completed=len(progress.done), width=24), text)
+        return line

@@ -1,0 +1,203 @@
+"""How a plan looks: nodes with the same changes together, files with their differences, keys with their policies."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from shutil import get_terminal_size
+
+import click
+
+from deepopsctl.cli.views.run import failure_lines
+from deepopsctl.run.changes import Change
+from deepopsctl.run.plan import Group, Plan
+
+# Without --diff: a difference longer than this is cut, and new files are only named.
+MAX_DIFF_LINES = 16
+# Without --diff: as many new files of one folder, our programs' above all, are named by their folder.
+MANY_NEW_FILES = 4
+_MARGIN = 15
+_SECTIONS = {
+    "package": "packages",
+    "hostname": "hostname",
+    "directory": "directories",
+    "file": "files",
+    "key": "slurm.conf",
+    "mount": "mounts",
+    "unit": "services",
+    "database": "database",
+    "login": "database",
+    "account": "accounts",
+    "user": "accounts",
+    "association": "accounts",
+    "qos": "accounts",
+}
+_SIGNS = {
+    "install": "+",
+    "create": "+",
+    "add": "+",
+    "start": "+",
+    "enable": "+",
+    "mount": "+",
+    "remove": "-",
+    "stop": "-",
+}
+_COLOURS = {"+": "green", "-": "red", "~": "yellow"}
+_POLICIES = {"reconfigure": "", "drain first": "red", "unsupported": "red"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """Columns that there are, and whether differences are shown whole."""
+
+    width: int
+    whole: bool
+
+
+def plan_lines(plan: Plan, *, whole: bool, record: str) -> Iterator[str]:
+    """The plan for a person; the last line is the verdict."""
+    look = _Look(max(60, min(get_terminal_size((100, 24)).columns, 120)) - _MARGIN, whole)
+    for group in plan.groups:
+        yield click.style(f"{group.component} {group.where}", bold=True) + _how_many(group)
+        for title, changes in _sections(group.changes):
+            yield from _section(title, changes, group, look)
+        yield ""
+    for entry in plan.blocked:
+        yield _styled("blocked: ", "red") + (f"{entry.host}: " if entry.host else "") + entry.message
+        if entry.hint:
+            yield _styled("hint: ", "cyan") + entry.hint
+    for warning in plan.outcome.summary.warnings:
+        if "this would be refused: " not in warning:
+            yield _styled("warning: ", "yellow") + warning
+    yield from failure_lines(failure for failure in plan.outcome.summary.failures if failure.unreachable)
+    if plan.jobs_line:
+        yield f"jobs: {plan.jobs_line}"
+    if plan.changes:
+        yield f"whole differences: {record}"
+    colour = "red" if plan.blocked else "green" if not plan.changes and not plan.unknown else "yellow"
+    yield "plan: " + click.style(plan.verdict, fg=colour, bold=True)
+
+
+def _how_many(group: Group) -> str:
+    return f" ({len(group.hosts)} nodes)" if len(group.hosts) > 1 else ""
+
+
+def _sections(changes: Iterable[Change]) -> list[tuple[str, list[Change]]]:
+    found: dict[str, list[Change]] = {}
+    for change in changes:
+        found.setdefault(_SECTIONS.get(change.kind, change.kind), []).append(change)
+    order = list(dict.fromkeys(_SECTIONS.values()))
+    return sorted(found.items(), key=lambda pair: order.index(pair[0]) if pair[0] in order else len(order))
+
+
+def _section(title: str, changes: Sequence[Change], group: Group, look: _Look) -> Iterator[str]:
+    lines = _VIEWS.get(title, _others)(changes, group, look)
+    for number, line in enumerate(lines):
+        yield f"  {title if number == 0 else '':<{_MARGIN - 2}}{line}".rstrip()
+
+
+def _packages(changes: Sequence[Change], group: Group, look: _Look) -> Iterator[str]:
+    del group
+    names = ", ".join(f"{change.name} {change.detail}".strip().replace(" ", "\0") for change in changes)
+    for number, line in enumerate(textwrap.wrap(names, look.width - 2, break_long_words=False, break_on_hyphens=False)):
+        yield (_sign("+") if number == 0 else " ") + " " + line.replace("\0", " ")
+
+
+def _files(changes: Sequence[Change], group: Group, look: _Look) -> Iterator[str]:
+    folders: dict[str, list[Change]] = {} if look.whole else _new_by_folder(changes)
+    for change in changes:
+        folder = change.name.rpartition("/")[0]
+        members = folders.get(folder, [])
+        if members and change is members[0]:
+            count = sum(_count(group.variants[member.what][0].splitlines()) for member in members)
+            yield f"{_sign('+')} {folder}/{_note([f'{len(members)} new files, {count} lines'])}"
+        if change in members:
+            continue
+        diffs = group.variants[change.what]
+        lines = diffs[0].splitlines()
+        secret = lines == ["(secret)"]
+        notes = ["secret: not shown"] if secret else [] if not change.new else [f"new, {_lines(lines)}"]
+        notes += [change.detail] if change.detail else []
+        yield f"{_sign('+' if change.new else _signed(change))} {change.name}{_note(notes)}"
+        if not secret and (look.whole or not change.new):
+            for line in _diff(lines, look):
+                yield f"    {line}"
+            if len(diffs) > 1:
+                others = "nodes differ in their" if len(group.hosts) > 2 else "node differs in its"
+                yield f"    ({group.hosts[0]}'s; the other {others} own way)"
+
+
+def _new_by_folder(changes: Sequence[Change]) -> dict[str, list[Change]]:
+    """New files of which there is nothing to say but their number, by folder; only where there are many."""
+    found: dict[str, list[Change]] = {}
+    for change in changes:
+        if change.new and not change.detail and change.diff.strip() != "(secret)":
+            found.setdefault(change.name.rpartition("/")[0], []).append(change)
+    return {folder: members for folder, members in found.items() if len(members) >= MANY_NEW_FILES}
+
+
+def _diff(lines: Sequence[str], look: _Look) -> Iterator[str]:
+    shown = lines if look.whole or len(lines) <= MAX_DIFF_LINES + 2 else lines[:MAX_DIFF_LINES]
+    for text in shown:
+        line = text if look.whole or len(text) <= look.width - 4 else f"{text[: look.width - 7]}..."
+        yield click.style(line, fg={"+": "green", "-": "red", "@": "cyan"}.get(line[:1]))
+    if len(shown) < len(lines):
+        yield f"... {_lines(lines[len(shown) :])} more (--diff shows them)"
+
+
+def _keys(changes: Sequence[Change], group: Group, look: _Look) -> Iterator[str]:
+    del group
+    name_width = max(len(change.name) for change in changes)
+    policy_width = max(len(change.policy) for change in changes)
+    room = look.width - 2 - name_width - 2 - policy_width - 2
+    for change in changes:
+        policy = _styled(change.policy.ljust(policy_width), _POLICIES.get(change.policy, "yellow"))
+        # values are never cut: a list of plugins means all of its names
+        first, *more = textwrap.wrap(change.detail, max(room, 24), break_on_hyphens=False) or [""]
+        yield f"{_sign(_signed(change))} {change.name:<{name_width}}  {policy}  {first}".rstrip()
+        yield from (f"{'':<{2 + name_width + 2 + policy_width + 2}}{line}" for line in more)
+
+
+def _others(changes: Sequence[Change], group: Group, look: _Look) -> Iterator[str]:
+    del look
+    name_width = max(len(_name(change, group)) for change in changes)
+    for change in changes:
+        text = f"{_name(change, group):<{name_width}}  {change.action}{_note([change.detail] if change.detail else [])}"
+        yield f"{_sign(_signed(change))} {text}"
+
+
+_VIEWS: dict[str, Callable[[Sequence[Change], Group, _Look], Iterator[str]]] = {
+    "packages": _packages,
+    "files": _files,
+    "slurm.conf": _keys,
+}
+
+
+def _name(change: Change, group: Group) -> str:
+    return group.names if change.kind == "hostname" else change.name
+
+
+def _signed(change: Change) -> str:
+    return _SIGNS.get(change.action, "~")
+
+
+def _sign(sign: str) -> str:
+    return click.style(sign, fg=_COLOURS[sign])
+
+
+def _note(notes: Sequence[str]) -> str:
+    return f"  {click.style('; '.join(notes), dim=True)}" if notes else ""
+
+
+def _lines(lines: Sequence[str]) -> str:
+    return f"{_count(lines)} line{'' if _count(lines) == 1 else 's'}"
+
+
+def _count(lines: Sequence[str]) -> int:
+    # a new file's difference begins with one line that counts the others
+    return len(lines) - (1 if lines and lines[0].startswith("@@ -0,0") else 0)
+
+
+def _styled(text: str, colour: str) -> str:
+    return click.style(text, fg=colour, bold=True if colour == "red" else None) if colour else text

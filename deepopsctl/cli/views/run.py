@@ -1,0 +1,140 @@
+"""One run in a terminal: its first line, the nodes, what failed and what to do, how it ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from shlex import quote
+
+import click
+
+from deepopsctl.cli.output import table
+from deepopsctl.run.command_line import RunRequest
+from deepopsctl.run.events import Totals
+from deepopsctl.run.outcome import RunOutcome, Verdict
+from deepopsctl.run.progress import title
+from deepopsctl.run.summary import Failure
+from deepopsctl.text.node_sets import fold
+
+# More rows than this say less than a few
+MAX_ROWS = 12
+
+
+_WORDS = {
+    Verdict.OK: "done",
+    Verdict.FAILED: "failed",
+    Verdict.UNREACHABLE: "done, but for nodes that did not answer",
+    Verdict.TIMEOUT: "stopped: its time was up",
+    Verdict.INTERRUPTED: "stopped on request",
+}
+
+
+_COLORS = {Verdict.OK: "green", Verdict.UNREACHABLE: "yellow"}
+
+
+def report_lines(outcome: RunOutcome, request: RunRequest) -> Iterator[str]:
+    """A table of the nodes, then what failed and what to do, then the verdict; the last line names the run."""
+    yield from node_table(outcome.summary.hosts.items())
+    for warning in outcome.summary.warnings[:5]:
+        yield click.style("warning: ", fg="yellow") + warning
+    if (more := len(outcome.summary.warnings) - 5) > 0:
+        yield f"warning: and {more} more in summary.json"
+    yield from failure_lines(outcome.summary.failures)
+    if outcome.stopped:
+        yield _undone(outcome)
+    if not outcome.ok:
+        yield f"log: {shown_path(outcome.folder.log)}"
+    yield verdict_line(outcome, request, _changes(outcome, request))
+
+
+def verdict_line(outcome: RunOutcome, request: RunRequest, what: str, word: str = "") -> str:
+    """The last line: how it ended, what was done, the run's id and the command that shows details."""
+    shown = click.style(word or _word(outcome), fg=_COLORS.get(outcome.verdict, "red"), bold=True)
+    return (
+        f"{request.command}: {shown} after {outcome.elapsed_s:.1f} s, {what}; details: "
+        f"deepopsctl -C {quote(shown_path(request.directory.path))} runs show {outcome.run_id}"
+    )
+
+
+def _word(outcome: RunOutcome) -> str:
+    nobody = outcome.verdict is Verdict.UNREACHABLE and len(outcome.summary.unreachable) == len(outcome.summary.hosts)
+    return "no node answered" if nobody else _WORDS[outcome.verdict]
+
+
+def node_table(hosts: Iterable[tuple[str, Totals]]) -> list[str]:
+    """What was done to which nodes; those with the same numbers in one row."""
+    alike: dict[tuple[int, ...], list[str]] = {}
+    for host, totals in hosts:
+        numbers = (totals.ok, totals.changed, totals.failed, totals.unreachable)
+        alike.setdefault(numbers, []).append(host)
+    if len(alike) > MAX_ROWS:
+        alike = _by_outcome(alike)
+    if not alike:
+        return []
+    rows = [(_short(fold(names)), *(str(number) for number in numbers)) for numbers, names in alike.items()]
+    return table(("nodes", "ok", "changed", "failed", "unreachable"), rows, right=range(1, 5))
+
+
+def failure_lines(failures: Iterable[Failure]) -> Iterator[str]:
+    """Every failure once, with all nodes that have it: node, component, task, message, what to do."""
+    alike: dict[tuple[str, str, str, str, bool], list[Failure]] = {}
+    for failure in failures:
+        key = (failure.component, failure.task, failure.anywhere, failure.hint, failure.unreachable)
+        alike.setdefault(key, []).append(failure)
+    for (component, task, message, hint, unreachable), found in alike.items():
+        names = _short(fold(failure.host for failure in found if failure.host)) or "ansible"
+        word = click.style("unreachable" if unreachable else "failed", fg="red", bold=True)
+        yield f"{word}: {names}" + (f": {title(component, task)}" if task else "")
+        yield from (f"    {line}" for line in (message if len(found) > 1 else found[0].message).splitlines())
+        if hint:
+            yield f"    {click.style('hint:', fg='cyan')} {hint}"
+
+
+def first_line(request: RunRequest, hosts: tuple[str, ...] | None) -> str:
+    """What will run, on which nodes."""
+    what = " ".join([request.command, *(request.playbooks if request.command == "deploy" else ())])
+    how = " (check: nothing will be changed)" if request.check and request.command == "deploy" else ""
+    if hosts is None:
+        return f"{what} on the nodes of {request.limit}{how}"
+    return f"{what} on {len(hosts)} node{'s' if len(hosts) != 1 else ''}: {_short(fold(hosts))}{how}"
+
+
+def _undone(outcome: RunOutcome) -> str:
+    """What a person has to know who stopped a run."""
+    if not outcome.at:
+        return "nothing was done yet"
+    where = f" on {_short(fold(outcome.pending))}" if outcome.pending else ""
+    return (
+        f"undone: {outcome.at}{where}, and all that comes after it; a program that already runs on a node "
+        f"may still end there\nthe next `deepopsctl {outcome.command}` finishes it"
+    )
+
+
+def _changes(outcome: RunOutcome, request: RunRequest) -> str:
+    # `changes` of a check were not made
+    changed = sum(1 for totals in outcome.summary.hosts.values() if totals.changed)
+    verb = "would change" if request.check else "changed"
+    return f"{changed} of {len(outcome.summary.hosts)} nodes {verb}" if changed else "nothing changed"
+
+
+def _by_outcome(alike: dict[tuple[int, ...], list[str]]) -> dict[tuple[int, ...], list[str]]:
+    """Few rows: the numbers only say whether there are any, as the largest of their kind."""
+    merged: dict[tuple[bool, ...], tuple[tuple[int, ...], list[str]]] = {}
+    for numbers, names in alike.items():
+        kind = tuple(number > 0 for number in numbers[1:])
+        before, others = merged.get(kind, (numbers, []))
+        merged[kind] = (tuple(max(pair) for pair in zip(before, numbers, strict=True)), others + names)
+    return dict(merged.values())
+
+
+def _short(text: str, width: int = 60) -> str:
+    return text if len(text) <= width else f"{text[: width - 3]}..."
+
+
+def shown_path(path: Path) -> str:
+    """A path as it is easiest to copy: relative where that is shorter."""
+    try:
+        relative = str(path.relative_to(Path.cwd()))
+    except (ValueError, OSError):
+        return str(path)
+    return relative if relative != "." else "."

@@ -1,0 +1,1 @@
+"""The cluster directory: cluster.yml, inventory, secrets, node selection."""

@@ -1,0 +1,282 @@
+"""A cluster in the making: machines gathered from node lists, checked as a whole, then frozen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from deepopsctl.cluster.entries import NodeEntry, PartitionEntry
+from deepopsctl.cluster.import_notes import Carryover
+from deepopsctl.gpus.gres import gres_counts
+from deepopsctl.gpus.nvlink import NvlinkDraft
+from deepopsctl.model.cluster import Access, Cluster, Gpus, Node, Partition, Role
+from deepopsctl.model.job_directories import JobDirectories
+from deepopsctl.policy.builder import Place, PolicyDraft
+from deepopsctl.storage.builder import Machines, StorageDraft
+from deepopsctl.text.node_sets import expand, fold_in_order, pair, shorten
+from deepopsctl.text.problems import Problems, RefusedError
+from deepopsctl.text.values import address_key, check_address, check_name
+
+# More than the largest Slurm clusters have; guards memory against a mistyped range.
+MAX_NODES = 20_000
+DEFAULT_NAME = "cluster"
+
+
+@dataclass(slots=True)
+class Machine:
+    """One machine while node lists are read; several of them may speak of it."""
+
+    name: str
+    where: str
+    roles: frozenset[Role]
+    address: str
+    port: int
+    gpus: Gpus | None
+    features: tuple[str, ...]
+    slurm: Mapping[str, str]
+
+
+class Draft:
+    """Machines and partitions in the order they were given, with everything wrong about them."""
+
+    def __init__(self, source: str, problems: Problems) -> None:
+        self.source = source
+        self.problems = problems
+        self.machines: dict[str, Machine] = {}
+        self.partitions: list[PartitionEntry] = []
+        self.name = ""
+        # a name that the source has and deepopsctl can't use: a fault unless somebody gives another
+        self.refused_name: tuple[str, RefusedError] | None = None
+        self.protected = False
+        self.access = Access(user="")
+        self.policy = PolicyDraft()
+        self.storage = StorageDraft()
+        self.job_directories: JobDirectories | None = None
+        self.nvlink = NvlinkDraft()
+        self.components: tuple[str, ...] | None = None
+        self.carryover = Carryover()
+        # set where an entry can't be read: what it would have brought is then not called missing
+        self.incomplete = False
+        # groups of an inventory, with how many hosts they have, where none of them says what its hosts are for
+        self.unknown_groups: Mapping[str, int] = {}
+        self._counted = 0
+
+    def refuse(self, where: str, refusal: RefusedError) -> None:
+        """Note that a whole entry can't be used; the machines it would have brought are not called missing."""
+        self.incomplete = True
+        self.problems.refuse(where, "", refusal)
+
+    def add(self, entry: NodeEntry) -> None:
+        """Add machines that nothing else has named; a second mention is a fault."""
+        again: dict[str, list[str]] = {}
+        for name, address in self._machines_of(entry):
+            known = self.machines.get(name.lower())
+            if known:
+                again.setdefault(known.where, []).append(name)
+            else:
+                self.machines[name.lower()] = _machine(name, address, entry)
+        for where, names in again.items():
+            refusal = RefusedError(
+                f"{_some(names)} already given {_at(where, entry.where)}",
+                "list every machine once; several roles of one machine go into one entry",
+            )
+            self.problems.refuse(entry.where, entry.label("names"), refusal)
+
+    def merge(self, entry: NodeEntry) -> None:
+        """Add machines, or add to what is known of them; what both say must agree."""
+        twice, differ = [], []
+        for name, address in self._machines_of(entry):
+            known = self.machines.get(name.lower())
+            if known is None:
+                self.machines[name.lower()] = _machine(name, address, entry)
+                continue
+            if entry.roles <= known.roles and known.where == entry.where:
+                twice.append(RefusedError(f"{name} is given twice", "name every machine once for each role"))
+            if address and known.address and address_key(address) != address_key(known.address):
+                what = f"{name} has the address {address} here, but {known.address} {_at(known.where, entry.where)}"
+                differ.append(RefusedError(what, "give one address for each machine"))
+            known.address = known.address or address
+            known.roles |= entry.roles
+        self.problems.refuse_alike(entry.where, "", twice)
+        self.problems.refuse_alike(entry.where, "", differ)
+
+    def _machines_of(self, entry: NodeEntry) -> list[tuple[str, str]]:
+        """Names with addresses ('' where none is given) of an entry; nothing where it is at fault."""
+        pairs = self._read(entry)
+        self.incomplete = self.incomplete or not pairs
+        return pairs
+
+    def _read(self, entry: NodeEntry) -> list[tuple[str, str]]:
+        if self._counted > MAX_NODES:
+            return []
+        try:
+            pairs = _pairs(entry)
+        except RefusedError as refusal:
+            self.problems.refuse(entry.where, entry.label("names"), refusal)
+            return []
+        self._counted += len(pairs)
+        if self._counted > MAX_NODES:
+            self.problems.add(entry.where, f"more than {MAX_NODES:,} machines in all", "check the ends of the ranges")
+            return []
+        good = self._check_all(entry, "names", (name for name, _ in pairs), check_name)
+        good = self._check_all(entry, "addresses", (a for _, a in pairs if a), check_address) and good
+        return pairs if good else []
+
+    def _check_all(self, entry: NodeEntry, part: str, values: Iterable[str], check: Callable[[str], str]) -> bool:
+        """Check many values of one entry; says whether all are good."""
+        refusals = []
+        for value in values:
+            try:
+                check(value)
+            except RefusedError as refusal:
+                refusals.append(refusal)
+        self.problems.refuse_alike(entry.where, entry.label(part), refusals)
+        return not refusals
+
+    def finish(self) -> Cluster:
+        """The frozen cluster, or an InputError with every fault that was found."""
+        if self.refused_name and not self.name:
+            self.problems.refuse(self.refused_name[0], "", self.refused_name[1])
+        self._check_addresses()
+        self._check_roles()
+        partitions = self._finish_partitions()
+        known = self.machines.values()
+        written = ((Place(entry.where, entry.within), entry.partition) for entry in self.partitions)
+        types = frozenset(kind for machine in known if machine.gpus for kind in gres_counts(machine.gpus))
+        policy = self.policy.finish(written, types, self.problems)
+        storage = self.storage.finish(self._for_storage(), self.problems)
+        domains = self.nvlink.finish({m.name: m.gpus for m in known}, self.problems, self.incomplete)
+        self.problems.raise_if_any()
+        nodes = tuple(Node(m.name, m.roles, m.address, m.port, m.gpus, m.features, m.slurm) for m in known)
+        return Cluster(
+            name=self.name or DEFAULT_NAME,
+            access=self.access,
+            nodes=nodes,
+            partitions=partitions or default_partitions(nodes),
+            policy=policy,
+            protected=self.protected,
+            storage=storage,
+            manages_storage=self.storage.declared or bool(storage),
+            job_directories=self.job_directories,
+            nvlink_domains=domains,
+            components=self.components,
+        )
+
+    def _for_storage(self) -> Machines:
+        machines = self.machines.values()
+        with_role = {role: [m.name for m in machines if role in m.roles] for role in Role}
+        servers = with_role[Role.NFS_SERVER] or with_role[Role.CONTROLLER][:1]
+        return Machines(
+            addresses={machine.name: machine.address for machine in machines},
+            roles={machine.name: frozenset(role.value for role in machine.roles) for machine in machines},
+            servers=frozenset(servers),
+            incomplete=self.incomplete,
+        )
+
+    def _check_addresses(self) -> None:
+        seen: dict[str, Machine] = {}
+        refusals: dict[str, list[RefusedError]] = {}
+        for machine in self.machines.values():
+            # a machine without an address is reached by its name
+            address = address_key(machine.address or machine.name)
+            # an address that is another machine's name leads to that machine
+            first = self.machines.get(address) or seen.setdefault(address, machine)
+            if first is not machine:
+                shared = f"{machine.name} has the address {machine.address or machine.name} of {first.name}"
+                refusal = RefusedError(
+                    f"{shared} {_at(first.where, machine.where)}", "every machine needs an address of its own"
+                )
+                refusals.setdefault(machine.where, []).append(refusal)
+        for where, alike in refusals.items():
+            self.problems.refuse_alike(where, "", alike)
+
+    def _check_roles(self) -> None:
+        roles = frozenset(role for machine in self.machines.values() for role in machine.roles)
+        for role, option in ((Role.CONTROLLER, "--controller"), (Role.COMPUTE, "--compute")):
+            if role not in roles and not self.incomplete:
+                self.problems.add(
+                    self.source,
+                    f"no machine has the role {role.value}",
+                    f"give the role {role.value} to a machine, or name one by {option}",
+                )
+        odd: dict[str, list[str]] = {}
+        for machine in self.machines.values():
+            if Role.COMPUTE not in machine.roles and (machine.gpus or machine.features or machine.slurm):
+                odd.setdefault(machine.where, []).append(machine.name)
+        for where, names in odd.items():
+            what = f"{shorten(fold_in_order(names))} with gpus, features or slurm keys, but without the role compute"
+            self.problems.add(where, what, "add the role compute or remove them")
+
+    def _finish_partitions(self) -> tuple[Partition, ...]:
+        compute = {m.name: None for m in self.machines.values() if Role.COMPUTE in m.roles}
+        done: dict[str, Partition] = {}
+        default = ""
+        for entry in self.partitions:
+            given = entry.partition
+            if given.name in done:
+                self.problems.add(entry.where, f"{entry.within}.name: {given.name} is already the name of a partition",
+                                  "give each partition a name of its own")  # fmt: skip
+            if given.default and default:
+                self.problems.add(entry.where, f"{entry.within}.default: {default} is the default partition already",
+                                  "let one partition be the default")  # fmt: skip
+            default = default or (given.name if given.default else "")
+            names = self._partition_nodes(entry, compute)
+            everything = entry.nodes.strip().lower() == "all"
+            done[given.name] = replace(given, nodes=names, everything=everything)
+        return tuple(done.values())
+
+    def _partition_nodes(self, entry: PartitionEntry, compute: Mapping[str, None]) -> tuple[str, ...]:
+        if entry.nodes.strip().lower() == "all":
+            return tuple(compute)
+        try:
+            names = expand(entry.nodes)
+        except RefusedError as refusal:
+            self.problems.refuse(entry.where, f"{entry.within}.nodes", refusal)
+            return ()
+        label = f"{entry.within}.nodes: {shorten(entry.nodes)}"
+        unknown = [name for name in names if name.lower() not in self.machines]
+        other = [name for name in names if name not in compute and name.lower() in self.machines]
+        if len(set(names)) != len(names):
+            self.problems.add(entry.where, f"{label} names a node twice", "list every node once")
+        if unknown and not self.incomplete:
+            self.problems.add(
+                entry.where,
+                f"{label} has no node {shorten(fold_in_order(unknown))}",
+                "add it under nodes: or shorten the range",
+            )
+        if other:
+            self.problems.add(
+                entry.where,
+                f"{label}: {_some(other)} not a compute node",
+                "add the role compute or leave it out",
+            )
+        return names
+
+
+def default_partitions(nodes: Iterable[Node]) -> tuple[Partition, ...]:
+    """GPU nodes in `gpu`, the others in `cpu`; jobs go to the GPU nodes unless they say otherwise."""
+    compute = [node for node in nodes if Role.COMPUTE in node.roles]
+    with_gpus = tuple(node.name for node in compute if node.gpus)
+    without = tuple(node.name for node in compute if not node.gpus)
+    found = [Partition("gpu", with_gpus, default=True)] if with_gpus else []
+    return (*found, Partition("cpu", without, default=not with_gpus)) if without else tuple(found)
+
+
+def _pairs(entry: NodeEntry) -> list[tuple[str, str]]:
+    if entry.addresses:
+        return list(pair(entry.names, entry.addresses))
+    return [(name, "") for name in expand(entry.names)]
+
+
+def _machine(name: str, address: str, entry: NodeEntry) -> Machine:
+    return Machine(name, entry.where, entry.roles, address, entry.port, entry.gpus, entry.features, entry.slurm)
+
+
+def _some(names: list[str]) -> str:
+    return shorten(fold_in_order(names)) + (" is" if len(names) == 1 else " are")
+
+
+def _at(where: str, here: str) -> str:
+    """Where something else stands, seen from `here`."""
+    # all uses of an option share one place, a line of a file is one entry
+    return "in the same entry" if where == here and not where.startswith("--") else f"at {where}"

@@ -1,0 +1,183 @@
+"""Writes a cluster directory: all of it or nothing."""
+
+from __future__ import annotations
+
+import importlib.resources
+import shutil
+import tempfile
+import time
+from pathlib import Path
+
+from deepopsctl.cluster.directory import ClusterDir
+from deepopsctl.cluster.import_notes import Carryover
+from deepopsctl.cluster.import_report import FILE_NAME, render_report
+from deepopsctl.cluster.inventory import render_inventory
+from deepopsctl.cluster.secrets import add_missing, encrypt, new_password, new_secrets
+from deepopsctl.cluster.writer import render_spec
+from deepopsctl.errors import FULL, ControlMachineError, DeepOpsError, InputError
+from deepopsctl.files import naming, write_atomic
+from deepopsctl.model.cluster import Cluster
+from deepopsctl.text.settings_editor import with_settings
+
+# What may lie in a folder that is to become a cluster directory.
+HARMLESS = frozenset({".git", ".gitattributes", ".gitignore", "README.md", "README", "LICENSE", ".DS_Store"})
+
+# What opens the secrets, and what is made anew.
+PRIVATE = (".vault-password", "ssh/", "runs/")
+
+
+def check_target(path: Path) -> None:
+    """Refuse a folder that holds something else; one that holds a cluster needs `replace_cluster`."""
+    path = path.expanduser()
+    odd = sorted(set("'\"%$\\\n") & set(str(path.resolve())))
+    if odd:
+        raise InputError.single(str(path), f"holds {odd[0]!r}, which ssh reads in its own way", "choose another path")
+    if ClusterDir(path).spec.exists():
+        raise InputError.single(
+            str(path),
+            "already holds a cluster",
+            "edit its cluster.yml, or replace that file by --force (secrets and settings stay)",
+        )
+    if path.exists() and not path.is_dir():
+        raise InputError.single(str(path), "is a file", "give a folder, or one that does not exist yet")
+    found = sorted({item.name for item in path.iterdir()} - HARMLESS) if path.exists() else []
+    if found:
+        raise InputError.single(
+            str(path), f"is not empty: it holds {', '.join(found[:3])}{' ...' if len(found) > 3 else ''}",
+            "give an empty folder, or one that does not exist yet",
+        )  # fmt: skip
+
+
+def create_cluster(path: Path, cluster: Cluster, carryover: Carryover | None = None, source: str = "") -> ClusterDir:
+    """Make a new cluster directory; where anything fails, nothing is left behind."""
+    check_target(path)
+    target = path.expanduser().resolve()
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as folder:
+            made = ClusterDir(Path(folder) / "new")
+            made.path.mkdir()
+            _complete(made, carryover)
+            _write_cluster(made, cluster)
+            _write_report(made, cluster, carryover, source)
+            _move(made.path, target)
+    except OSError as error:
+        raise _unwritten(path, error, "choose another folder") from error
+    return ClusterDir(target)
+
+
+def replace_cluster(
+    path: Path, cluster: Cluster, carryover: Carryover | None = None, source: str = ""
+) -> tuple[ClusterDir, list[Path]]:
+    """Write cluster.yml and hosts.yml of a cluster directory anew; everything else in it stays.
+
+    Returns the copies of what was there before and is another now.
+    """
+    directory = ClusterDir(path.expanduser().resolve())
+    if not directory.spec.exists():
+        return create_cluster(path, cluster, carryover, source), []
+    if carryover:
+        _leave_settings(directory, carryover)
+    try:
+        copies = _copies(directory.spec, directory.path / FILE_NAME)
+        _complete(directory)
+        _write_cluster(directory, cluster)
+        _write_report(directory, cluster, carryover, source)
+    except OSError as error:
+        raise _unwritten(path, error, "check its permissions") from error
+    for path, copy in list(copies.items()):
+        if copy.read_bytes() == path.read_bytes():
+            copies.pop(path).unlink()
+    return directory, list(copies.values())
+
+
+def _copies(*paths: Path) -> dict[Path, Path]:
+    """A copy of each file that is there, beside it."""
+    copies = {path: path.with_name(f"{path.name}.{time.strftime('%Y%m%d-%H%M%S')}") for path in paths if path.exists()}
+    for path, copy in copies.items():
+        with naming(copy):
+            shutil.copy2(path, copy)
+    return copies
+
+
+def _unwritten(path: Path, error: OSError, hint: str) -> DeepOpsError:
+    if error.errno in FULL:
+        # nothing is wrong with what was asked for
+        return ControlMachineError(f"{path}: can't be written: {error.strerror}", f"make room: df -h {path.parent}")
+    return InputError.single(str(path), f"can't be written: {error.strerror}", hint)
+
+
+def _leave_settings(directory: ClusterDir, carryover: Carryover) -> None:
+    """An existing settings.yml or vault is a person's: name what would have gone into it."""
+    hint = f"set it in {directory.settings.name}, or import into a new directory"
+    for name in (*carryover.settings, *carryover.secrets):
+        carryover.leave(name, str(directory.settings), "settings and secrets of an existing cluster stay", hint)
+    carryover.settings.clear()
+    carryover.secrets.clear()
+
+
+def _write_report(directory: ClusterDir, cluster: Cluster, carryover: Carryover | None, source: str) -> None:
+    if carryover:
+        write_atomic(directory.path / FILE_NAME, render_report(source, cluster, carryover))
+
+
+def _complete(directory: ClusterDir, carryover: Carryover | None = None) -> None:
+    """Add what is missing besides the two files that follow from the cluster."""
+    imported = Carryover() if carryover is None else carryover
+    for folder, mode in (
+        (directory.settings.parent, 0o755),
+        (directory.inventory_dir / "host_vars", 0o755),
+        (directory.ssh_key.parent, 0o700),
+        (directory.runs, 0o700),
+    ):
+        if not folder.exists():
+            folder.mkdir(parents=True)
+            folder.chmod(mode)
+    settings = importlib.resources.files("deepopsctl").joinpath("templates", "settings.yml").read_text("utf-8")
+    for path, text, mode in (
+        (directory.settings, with_settings(settings, {**imported.given, **imported.settings}), 0o644),
+        (directory.known_hosts, "", 0o644),
+        (directory.vault_password, new_password() + "\n", 0o600),
+    ):
+        if not path.exists():
+            write_atomic(path, text, mode)
+    _keep_out_of_git(directory.path)
+    if not directory.secrets.exists():
+        password = directory.vault_password.read_text("utf-8").strip()
+        write_atomic(directory.secrets, encrypt({**new_secrets(), **imported.secrets}, password), 0o600)
+    else:
+        add_missing(directory.secrets, directory.vault_password)
+
+
+def _keep_out_of_git(folder: Path) -> None:
+    """Name the private files in .gitignore, after what a person has written there."""
+    path = folder / ".gitignore"
+    lines = path.read_text("utf-8").splitlines() if path.exists() else []
+    missing = [line for line in PRIVATE if line not in lines]
+    if missing:
+        write_atomic(path, "\n".join([*lines, *missing]) + "\n")
+
+
+def _write_cluster(directory: ClusterDir, cluster: Cluster) -> None:
+    write_atomic(directory.hosts, render_inventory(cluster))
+    write_atomic(directory.spec, render_spec(cluster))
+
+
+def _move(made: Path, target: Path) -> None:
+    """Put a finished directory in its place; cluster.yml, which makes it a cluster directory, comes last."""
+    if not target.exists():
+        made.chmod(0o755)
+        made.rename(target)
+        return
+    _keep_out_of_git(target)
+    moved: list[Path] = []
+    try:
+        for item in sorted(made.iterdir(), key=lambda entry: entry.name == "cluster.yml"):
+            place = target / item.name
+            if not place.exists():
+                item.rename(place)
+                moved.append(place)
+    except OSError:
+        for place in moved:
+            shutil.rmtree(place) if place.is_dir() else place.unlink()
+        raise

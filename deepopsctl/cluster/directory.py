@@ -1,0 +1,131 @@
+"""The folder that describes one cluster: where everything in it is, and how to read it."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from deepopsctl import __version__
+from deepopsctl.errors import ControlMachineError, InputError
+from deepopsctl.files import write_atomic
+from deepopsctl.model.cluster import Cluster
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterDir:
+    """Paths inside a cluster directory (DESIGN, section 4)."""
+
+    path: Path
+
+    @classmethod
+    def open(cls, path: Path) -> ClusterDir:
+        """An existing cluster directory, by its absolute path; an InputError if there is none."""
+        directory = cls(path.expanduser().resolve())
+        if not directory.spec.is_file():
+            raise InputError.single(
+                str(path),
+                "is no cluster directory: it has no cluster.yml",
+                "give one with -C DIR or $DEEPOPSCTL_CLUSTER, or make one: deepopsctl init DIR ...",
+            )
+        return directory
+
+    @property
+    def spec(self) -> Path:
+        """cluster.yml: which machines."""
+        return self.path / "cluster.yml"
+
+    @property
+    def hardware(self) -> Path:
+        """hardware.yml: what was discovered on them."""
+        return self.path / "hardware.yml"
+
+    @property
+    def inventory_dir(self) -> Path:
+        """The folder that plain Ansible takes with -i."""
+        return self.path / "inventory"
+
+    @property
+    def hosts(self) -> Path:
+        """The generated inventory."""
+        return self.inventory_dir / "hosts.yml"
+
+    @property
+    def settings(self) -> Path:
+        """Ansible variables that a person edits."""
+        return self.inventory_dir / "group_vars" / "all" / "settings.yml"
+
+    @property
+    def secrets(self) -> Path:
+        """Random keys and passwords, encrypted by ansible-vault."""
+        return self.inventory_dir / "group_vars" / "all" / "secrets.yml"
+
+    @property
+    def known_hosts(self) -> Path:
+        """Host keys, pinned at first contact."""
+        return self.path / "known_hosts"
+
+    @property
+    def ssh_key(self) -> Path:
+        """The cluster's own private key."""
+        return self.path / "ssh" / "id_ed25519"
+
+    @property
+    def vault_password(self) -> Path:
+        """What opens the secrets."""
+        return self.path / ".vault-password"
+
+    @property
+    def gpu_history(self) -> Path:
+        """What each GPU gave when it was last well: one line a card, fit for git."""
+        return self.path / "gpu-history.jsonl"
+
+    @property
+    def runs(self) -> Path:
+        """One private folder a run."""
+        return self.path / "runs"
+
+    def cluster(self) -> Cluster:
+        """The cluster that cluster.yml describes; an InputError tells everything wrong with it."""
+        from deepopsctl.cluster.spec import load_spec
+
+        return load_spec(self.spec)
+
+    def refresh_inventory(self, cluster: Cluster) -> bool:
+        """Bring inventory/hosts.yml up to date; says whether it had to be written."""
+        from deepopsctl.cluster.inventory import render_inventory
+
+        text = render_inventory(cluster)
+        if self.hosts.is_file() and self.hosts.read_bytes() == text.encode():
+            return False
+        write_atomic(self.hosts, text)
+        return True
+
+    def refresh_secrets(self) -> tuple[str, ...]:
+        """Add to the vault what an older version has not put there; its names. One that was seen whole stays shut."""
+        if not self.secrets.is_file():
+            return ()
+        seen = self.runs / ".secrets"
+        as_they_are = self._secrets_as_they_are()
+        if seen.is_file() and seen.read_text("utf-8") == as_they_are:
+            return ()
+        from deepopsctl.cluster.secrets import add_missing
+
+        try:
+            added = add_missing(self.secrets, self.vault_password)
+        except ControlMachineError:
+            # another password opens it: Ansible is told which by its own settings, and says so if none does
+            return ()
+        if self.runs.is_dir():
+            write_atomic(seen, self._secrets_as_they_are(), 0o600)
+        return added
+
+    def _secrets_as_they_are(self) -> str:
+        try:
+            content = self.secrets.read_bytes()
+        except OSError as error:
+            where = str(self.secrets.relative_to(self.path))
+            what = f"can't be read: {error.strerror}"
+            raise InputError.single(where, what, "check the path and its permissions") from error
+        # another version of deepopsctl may want more of them
+        return f"{__version__} {hashlib.sha256(content).hexdigest()}\n"

@@ -1,0 +1,255 @@
+"""Edits of cluster.yml as a person would make them: machines come, go, and get other addresses.
+
+Text in, text out. Every result is parsed again and compared with what was wanted, so that an edit either does exactly
+that or is refused; comments, order, quotes and style of the rest stay as they are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import yaml
+
+from deepopsctl.cluster.spec import parse_spec
+from deepopsctl.cluster.writer import attributes
+from deepopsctl.errors import DeepOpsError, InputError
+from deepopsctl.gpus.nvlink import KEY as NVLINK
+from deepopsctl.model.cluster import Cluster, Node, Partition, Role
+from deepopsctl.text.node_sets import expand, fold_in_order, pair
+from deepopsctl.text.yaml_editor import YamlText, items_of, value_of
+
+WHERE = "cluster.yml"
+
+
+@dataclass(frozen=True, slots=True)
+class Newcomers:
+    """Machines to be added: names with addresses ('' where the name resolves), and what they are.
+
+    `model` has their roles, GPUs, features; `beside` is the node whose entry they resemble, '' for none.
+    """
+
+    machines: tuple[tuple[str, str], ...]
+    model: Node
+    beside: str = ""
+    partitions: tuple[str, ...] = ()
+
+
+def add_nodes(text: str, new: Newcomers) -> str:
+    """The text with machines added: to the entry they resemble, or in one of their own beside it."""
+    edit = _Edit.of(text)
+    edit.add(new)
+    wanted = [replace(new.model, name=name, address=address) for name, address in new.machines]
+    result = edit.source.result()
+    _check(result, (*edit.before.nodes, *wanted))
+    return result
+
+
+def remove_nodes(text: str, names: Iterable[str]) -> str:
+    """The text without these machines; entries that have no other go with them."""
+    gone = frozenset(names)
+    edit = _Edit.of(text)
+    edit.remove(gone)
+    result = edit.source.result()
+    _check(result, [node for node in edit.before.nodes if node.name not in gone])
+    return result
+
+
+def set_address(text: str, name: str, address: str) -> str:
+    """The text with another address for one machine."""
+    edit = _Edit.of(text)
+    edit.set_address(name, address)
+    result = edit.source.result()
+    nodes = edit.before.nodes
+    _check(result, [replace(node, address=address) if node.name == name else node for node in nodes])
+    return result
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """One item of `nodes:`: its place, its names with addresses."""
+
+    index: int
+    node: yaml.MappingNode
+    machines: tuple[tuple[str, str], ...]
+
+
+@dataclass(slots=True)
+class _Edit:
+    source: YamlText
+    before: Cluster
+    nodes: yaml.SequenceNode
+    entries: list[_Entry] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, text: str) -> _Edit:
+        before = parse_spec(text.removeprefix("\ufeff").replace("\r\n", "\n"), WHERE)
+        source = YamlText.read(text)
+        nodes = value_of(source.root, "nodes")
+        if not isinstance(nodes, yaml.SequenceNode):
+            raise InputError.single(WHERE, "nodes: is no list", "see docs/reference/cluster-yml.md")
+        entries = [
+            _Entry(index, item, _machines(item))
+            for index, item in enumerate(nodes.value)
+            if isinstance(item, yaml.MappingNode)
+        ]
+        return cls(source, before, nodes, entries)
+
+    def add(self, new: Newcomers) -> None:
+        """Note the edits that add machines."""
+        beside = self._entry_of(new.beside) or self._last_of(new.model.roles)
+        if new.beside and self._can_join(beside, new):
+            self._write(beside, _merged(beside.machines, new.machines))
+        else:
+            entry: dict[str, object] = {"names": fold_in_order(name for name, _ in new.machines)}
+            if new.machines[0][1]:
+                entry["addresses"] = fold_in_order(address for _, address in new.machines)
+            self.source.insert_after(self.nodes, beside.index, entry | attributes(new.model))
+        names = [name for name, _ in new.machines]
+        for partition, scalar in self._partitions():
+            if partition.name in new.partitions:
+                self._add_to("partitions", scalar, names)
+        for _, scalar in self._named(NVLINK):
+            # a node like one of a rack is in that rack
+            if new.beside in expand(scalar.value):
+                self._add_to(NVLINK, scalar, names)
+        for _, scalar in self._named("storage"):
+            # storage of roles and of all machines has the new ones anyway
+            if new.beside in expand(scalar.value):
+                self._add_to("storage", scalar, names)
+
+    def remove(self, gone: frozenset[str]) -> None:
+        """Note the edits that remove machines."""
+        unknown = sorted(gone - {node.name for node in self.before.nodes})
+        if unknown:
+            raise InputError.single(WHERE, f"has no node {fold_in_order(unknown)}", "see its `nodes:`")
+        for entry in self.entries:
+            left = [machine for machine in entry.machines if machine[0] not in gone]
+            if not left:
+                self.source.remove_item(self.nodes, entry.index)
+            elif len(left) < len(entry.machines):
+                self._write(entry, left)
+        for partition, scalar in self._partitions():
+            self._remove_from("partitions", f"the partition {partition.name}", scalar, gone)
+        for name, scalar in self._named("storage"):
+            self._remove_from("storage", f"the storage {name}", scalar, gone)
+        for name, scalar in self._named(NVLINK):
+            self._remove_from(NVLINK, f"the NVLink domain {name}", scalar, gone)
+
+    def _remove_from(self, section: str, what: str, scalar: yaml.ScalarNode, gone: frozenset[str]) -> None:
+        """Note the edit that shortens a list of nodes; it must not become empty."""
+        names = expand(scalar.value)
+        left = [name for name in names if name not in gone]
+        if not left:
+            raise InputError.single(
+                f"{WHERE}:{scalar.start_mark.line + 1}",
+                f"{what} would have no node left",
+                f"give it other nodes or remove it first; then `deepopsctl node remove {fold_in_order(names)}`",
+            )
+        if len(left) < len(names):
+            self._set(section, scalar, _refold(scalar.value, left))
+
+    def set_address(self, name: str, address: str) -> None:
+        """Note the edit that gives a machine another address."""
+        entry = self._entry_of(name)
+        if entry is None or not value_of(entry.node, "addresses"):
+            raise InputError.single(
+                WHERE,
+                f"{name} has no address there: its name is looked up",
+                "let the name lead to the new machine, or give the node an address in cluster.yml",
+            )
+        self._write(entry, [(known, address if known == name else old) for known, old in entry.machines])
+
+    def _entry_of(self, name: str) -> _Entry | None:
+        return next((entry for entry in self.entries if name in dict(entry.machines)), None)
+
+    def _last_of(self, roles: frozenset[Role]) -> _Entry:
+        """The last entry with these roles, or the last of all."""
+        same = {node.name for node in self.before.nodes if node.roles == roles}
+        alike = [entry for entry in self.entries if same & dict(entry.machines).keys()]
+        return (alike or self.entries)[-1]
+
+    def _can_join(self, entry: _Entry, new: Newcomers) -> bool:
+        """Whether the machines differ from those of the entry in nothing but names and addresses."""
+        known = {node.name: node for node in self.before.nodes}
+        first = known[entry.machines[0][0]]
+        alike = attributes(first) == attributes(new.model)
+        return alike and bool(first.address) == bool(new.machines[0][1])
+
+    def _write(self, entry: _Entry, machines: Sequence[tuple[str, str]]) -> None:
+        for key, values in (("names", [name for name, _ in machines]), ("addresses", [a for _, a in machines])):
+            scalar = value_of(entry.node, key)
+            if isinstance(scalar, yaml.ScalarNode):
+                text = _refold(scalar.value, values)
+                if text != scalar.value:
+                    in_flow = bool(entry.node.flow_style or self.nodes.flow_style)
+                    self.source.set_scalar(scalar, text, in_flow=in_flow)
+
+    def _partitions(self) -> list[tuple[Partition, yaml.ScalarNode]]:
+        """Partitions that list their nodes, with the place of the list; those of `all` have none."""
+        found = []
+        known = {partition.name: partition for partition in self.before.partitions}
+        for item in items_of(value_of(self.source.root, "partitions")):
+            name, nodes = value_of(item, "name"), value_of(item, "nodes")
+            listed = isinstance(nodes, yaml.ScalarNode) and nodes.value.strip().lower() != "all"
+            if isinstance(name, yaml.ScalarNode) and isinstance(nodes, yaml.ScalarNode) and listed:
+                found.append((known[name.value], nodes))
+        return found
+
+    def _named(self, section: str) -> list[tuple[str, yaml.ScalarNode]]:
+        """Entries of a section that list their nodes, by name, with the place of the list."""
+        found = []
+        for item in items_of(value_of(self.source.root, section)):
+            name, nodes = value_of(item, "name"), value_of(item, "nodes")
+            if isinstance(name, yaml.ScalarNode) and isinstance(nodes, yaml.ScalarNode) and nodes.value.strip():
+                found.append((name.value, nodes))
+        return found
+
+    def _add_to(self, section: str, scalar: yaml.ScalarNode, names: Sequence[str]) -> None:
+        merged = _merged([(name, "") for name in expand(scalar.value)], [(name, "") for name in names])
+        self._set(section, scalar, _refold(scalar.value, [name for name, _ in merged]))
+
+    def _set(self, section: str, scalar: yaml.ScalarNode, value: str) -> None:
+        # an entry's own braces, or those around all of them
+        entries = value_of(self.source.root, section)
+        items = [item for item in items_of(entries) if scalar is value_of(item, "nodes")]
+        in_flow = any(bool(node.flow_style) for node in (entries, *items) if isinstance(node, yaml.CollectionNode))
+        self.source.set_scalar(scalar, value, in_flow=in_flow)
+
+
+def _machines(item: yaml.MappingNode) -> tuple[tuple[str, str], ...]:
+    names, addresses = value_of(item, "names"), value_of(item, "addresses")
+    text = str(names.value) if names else ""
+    return pair(text, str(addresses.value)) if addresses else tuple((name, "") for name in expand(text))
+
+
+def _merged(known: Sequence[tuple[str, str]], new: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """New machines in their places where the known ones are sorted, else behind them."""
+    in_order = [name for name, _ in known] == sorted((name for name, _ in known), key=_natural)
+    everyone = [*known, *new]
+    return sorted(everyone, key=lambda machine: _natural(machine[0])) if in_order else everyone
+
+
+def _natural(name: str) -> tuple[tuple[str, int], ...]:
+    parts = re.split(r"(\d+)", name)
+    return tuple((text, int(number or "0")) for text, number in zip(parts[0::2], [*parts[1::2], ""], strict=True))
+
+
+def _refold(before: str, values: Sequence[str]) -> str:
+    """An expression for these values in the manner of the one before: folded, or a plain list of names."""
+    return ",".join(values) if "," in before and "[" not in before else fold_in_order(values)
+
+
+def _check(text: str, wanted: Iterable[Node]) -> None:
+    """Refuse an edit that did not do what it was meant to do."""
+    after = parse_spec(text.removeprefix("\ufeff").replace("\r\n", "\n"), WHERE)
+    if _as_mapping(after.nodes) != _as_mapping(wanted):
+        raise DeepOpsError(
+            "cluster.yml is written in a way that this edit can't keep: nothing was changed",
+            "make the edit by hand, then run the command again",
+        )
+
+
+def _as_mapping(nodes: Iterable[Node]) -> Mapping[str, Node]:
+    return {node.name: replace(node, slurm=dict(node.slurm)) for node in nodes}

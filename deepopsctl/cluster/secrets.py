@@ -1,0 +1,154 @@
+"""Random keys and passwords of a cluster, kept in a file that ansible-vault encrypts."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+
+import yaml
+
+from deepopsctl.errors import ControlMachineError
+from deepopsctl.files import write_atomic
+from deepopsctl.text.yaml_editor import YamlText, value_of
+from deepopsctl.text.yaml_writer import block
+
+MUNGE_KEY_BYTES = 128
+
+
+def new_password() -> str:
+    """A password for the vault: 256 random bits as text."""
+    return secrets.token_urlsafe(32)
+
+
+def new_munge_key() -> str:
+    """A munge key, in base64."""
+    return base64.b64encode(secrets.token_bytes(MUNGE_KEY_BYTES)).decode()
+
+
+def new_secrets() -> dict[str, str]:
+    """Fresh secrets, by the names of the Ansible variables that hold them."""
+    from deepopsctl.certificates.authority import new_authority
+    from deepopsctl.certificates.validity import today
+
+    return {
+        "munge_key": new_munge_key(),
+        "slurm_dbd_password": new_password(),
+        "cluster_authority": new_authority(today()),
+        "monitoring_web_password": secrets.token_urlsafe(24),
+        "grafana_admin_password": secrets.token_urlsafe(24),
+    }
+
+
+def encrypt(variables: dict[str, str], password: str) -> str:
+    """The text of a vault file that holds these variables."""
+    return _encrypted(block(dict(variables)), password)
+
+
+def decrypt(text: str, password: str) -> dict[str, str]:
+    """The variables in the text of a vault file; a ControlMachineError where the password does not open it."""
+    found = yaml.safe_load(_plain(text, password))
+    return {str(key): str(value) for key, value in found.items()} if isinstance(found, dict) else {}
+
+
+def _encrypted(plain: str, password: str) -> str:
+    try:
+        from ansible.parsing.vault import VaultLib, VaultSecret
+    except Exception as error:  # Ansible reads its configuration on import, and says what is wrong in its own ways
+        raise ControlMachineError(
+            f"Ansible can't be loaded: {error}", "check $ANSIBLE_CONFIG and ./ansible.cfg"
+        ) from error
+
+    vault = VaultLib([("default", VaultSecret(password.encode()))])
+    encrypted: bytes = vault.encrypt(plain)
+    return encrypted.decode()
+
+
+def _plain(text: str, password: str) -> str:
+    from ansible.parsing.vault import AnsibleVaultError, VaultLib, VaultSecret
+
+    try:
+        plain: bytes = VaultLib([("default", VaultSecret(password.encode()))]).decrypt(text.encode())
+    except AnsibleVaultError as error:
+        raise ControlMachineError(
+            "secrets.yml does not open", "is .vault-password the one that it was encrypted with?"
+        ) from error
+    return plain.decode()
+
+
+def add_missing(path: Path, password_file: Path) -> tuple[str, ...]:
+    """Give a vault what later versions of deepopsctl need and it has not; the names of what was added."""
+    if not path.is_file() or not password_file.is_file() or not is_encrypted(path):
+        return ()
+    password = password_file.read_text("utf-8").strip()
+    text = _plain(path.read_text("utf-8"), password)
+    there = yaml.safe_load(text) or {}
+    missing = {name: value for name, value in new_secrets().items() if name not in there}
+    if missing:
+        # at its end: a person may have put mappings and comments of their own there
+        write_atomic(path, _encrypted(f"{text.rstrip()}\n{block(dict(missing))}", password), 0o600)
+    return tuple(missing)
+
+
+def read(path: Path, password_file: Path) -> dict[str, str]:
+    """The secrets of a vault."""
+    return decrypt(_encrypted_text(path), password_file.read_text("utf-8").strip())
+
+
+def change(path: Path, password_file: Path, values: Mapping[str, str | None]) -> None:
+    """Give a vault other values, or take some out (None); all that a person wrote there stays as it is."""
+    password = password_file.read_text("utf-8").strip()
+    text = with_values(_plain(_encrypted_text(path), password), values)
+    write_atomic(path, _encrypted(text, password), 0o600)
+
+
+def with_values(text: str, values: Mapping[str, str | None]) -> str:
+    """The plain text of a vault with other values; what it has not, comes at its end."""
+    document, added = YamlText.read(text), dict[str, object]()
+    for name, value in values.items():
+        node = value_of(document.root, name)
+        if isinstance(node, yaml.ScalarNode) and value is not None:
+            document.set_scalar(node, value, in_flow=False)
+            continue
+        document.remove_key(name)
+        if value is not None:
+            added[name] = value
+    result = document.result()
+    return f"{result.rstrip()}\n{block(added)}" if added else result
+
+
+def _encrypted_text(path: Path) -> str:
+    if not path.is_file() or not is_encrypted(path):
+        what = "is not there" if not path.is_file() else "is not encrypted by ansible-vault as a whole"
+        raise ControlMachineError(f"{path} {what}", "the cluster's keys and passwords belong there (deepopsctl init)")
+    return path.read_text("utf-8")
+
+
+def is_encrypted(path: Path) -> bool:
+    """Whether a file is one of ansible-vault."""
+    with path.open("rb") as stream:
+        return stream.read(14) == b"$ANSIBLE_VAULT"
+
+
+def why_not_opened(path: Path, password_file: Path) -> str:
+    """Why the password in a file does not open a vault file; '' where it does. Quicker than Ansible's own answer."""
+    password = password_file.read_bytes().strip()
+    if not password:
+        return f"{password_file.name} is empty"
+    if not _opens(path.read_bytes(), password):
+        return f"the password in {password_file.name} does not open {path.name}"
+    return ""
+
+
+def _opens(vault: bytes, password: bytes) -> bool:
+    """Whether the signature of a vault file is by this password (ansible-vault's formats 1.1 and 1.2)."""
+    try:
+        salt, signature, content = bytes.fromhex("".join(vault.decode("ascii").split()[1:])).split(b"\n", 2)
+        keys = hashlib.pbkdf2_hmac("sha256", password, bytes.fromhex(salt.decode()), 10_000, 80)
+        found = hmac.new(keys[32:64], bytes.fromhex(content.decode()), "sha256").hexdigest()
+    except ValueError:
+        return False
+    return hmac.compare_digest(found.encode(), signature)

@@ -1,0 +1,170 @@
+"""What a site has set, checked before a run: files that can't be read, values of a wrong type, unknown names."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from difflib import get_close_matches
+from pathlib import Path
+
+import yaml
+
+from deepopsctl.cluster import setting_types
+from deepopsctl.cluster.directory import ClusterDir
+from deepopsctl.cluster.secrets import is_encrypted, why_not_opened
+from deepopsctl.cluster.setting_types import SettingType
+from deepopsctl.errors import ControlMachineError, InputError, Problem
+from deepopsctl.slurm.hardware import load_hardware
+from deepopsctl.text.node_sets import shorten
+from deepopsctl.text.yaml_reader import given_twice, is_endless, why_broken
+
+# what Ansible takes for variables; `.bak`, `~` and the like it leaves alone
+_SUFFIXES = frozenset({"", ".yml", ".yaml", ".json"})
+# nearer than this, a name is a typing error; names further away are the site's own
+_NEAR = 0.85
+_NAME = re.compile(r"[a-z]\w+")
+
+
+def require_settings(directory: ClusterDir, content: Path) -> None:
+    """Raise for files of variables that can't be read, keys given twice, and values of another type than the setting's.
+
+    Ansible would name neither file nor line, and take a text such as `maybe` for true.
+    """
+    types = setting_types.setting_types(content)
+    problems: list[Problem] = []
+    for where, found in _looked_at(directory):
+        problems += [found] if isinstance(found, Problem) else faults(found, where, types)
+    if problems:
+        raise InputError(problems)
+    load_hardware(directory.hardware)
+
+
+def faults(root: yaml.Node | None, where: str, types: Mapping[str, SettingType]) -> Iterator[Problem]:
+    """What is wrong with the variables of a file."""
+    if root is None:
+        return
+    for key in given_twice(root):
+        line = key.start_mark.line + 1
+        yield Problem(f"{where}:{line}", f"the key {shorten(str(key.value))} is given twice", "keep one of them")
+    for key, value in root.value if isinstance(root, yaml.MappingNode) else ():
+        if str(key.value) == "slurm_config" and isinstance(value, yaml.MappingNode):
+            yield from _one_key_to_slurm(value, where)
+        wanted = types.get(str(key.value))
+        if wanted and not setting_types.fits(value, wanted):
+            yield wrong_type(f"{where}:{value.start_mark.line + 1}", str(key.value), _shown(value), wanted)
+
+
+def _one_key_to_slurm(config: yaml.MappingNode, where: str) -> Iterator[Problem]:
+    seen: dict[str, str] = {}
+    for key in (each for each, _ in config.value if isinstance(each, yaml.ScalarNode)):
+        first = seen.setdefault(str(key.value).lower(), str(key.value))
+        if first != key.value:
+            what = f"{shorten(first)} and {shorten(str(key.value))} are one key to Slurm"
+            yield Problem(f"{where}:{key.start_mark.line + 1}", what, "keep one of them")
+
+
+def wrong_type(where: str, name: str, shown: str, wanted: SettingType) -> Problem:
+    """The sentence for a value that its setting can't have."""
+    return Problem(where, f"{name} is {shown}, which is not {wanted.words}", f"for example `{name}: {wanted.example}`")
+
+
+def _shown(value: yaml.Node) -> str:
+    if isinstance(value, yaml.ScalarNode):
+        return repr(shorten(str(value.value), 40)) if value.value else "empty"
+    return "a list" if isinstance(value, yaml.SequenceNode) else "a mapping"
+
+
+def require_vault_password(directory: ClusterDir, environment: Mapping[str, str]) -> None:
+    """Raise where no password, or a wrong one, is there for the secrets; of other ways to give one Ansible says."""
+    others = {name for name in environment if name.startswith("ANSIBLE_VAULT_")} - {"ANSIBLE_VAULT_PASSWORD_FILE"}
+    if others or (directory.path / "ansible.cfg").is_file() or not directory.secrets.is_file():
+        return
+    if problem := why_closed(directory, environment):
+        hint = "bring back the one that belongs to this cluster, or name it in $ANSIBLE_VAULT_PASSWORD_FILE"
+        raise ControlMachineError(f"{directory.path}: {problem}", hint)
+
+
+def why_closed(directory: ClusterDir, environment: Mapping[str, str]) -> str:
+    """Why the secrets stay closed; '' where the password opens them, or a program is asked for it."""
+    if not is_encrypted(directory.secrets):
+        return ""
+    given = environment.get("ANSIBLE_VAULT_PASSWORD_FILE", "")
+    path = Path(given).expanduser() if given else directory.vault_password
+    if not path.is_file():
+        return f"{given or path.name} is missing, so the secrets can't be opened"
+    # a program that asks a key store: Ansible runs it, and says what is wrong
+    return "" if os.access(path, os.X_OK) else why_not_opened(directory.secrets, path)
+
+
+def misspelt_settings(directory: ClusterDir, content: Path, given: Iterable[str] = ()) -> tuple[Problem, ...]:
+    """Variables that deepopsctl does not know, and whose names are nearly those of one that it does.
+
+    `given` are names of `-e`.
+    """
+    known = known_names(content)
+    named = [(f"{where}:{line}", name) for where, root in _looked_at(directory) for name, line in _names(root)]
+    found = []
+    for where, name in [*named, *(("-e", name) for name in given)]:
+        near = get_close_matches(name, known, n=1, cutoff=_NEAR) if name not in known else []
+        if near:
+            found.append(Problem(where, f"{name} is no setting of deepopsctl", f"did you mean {near[0]}?"))
+    return tuple(found)
+
+
+def known_names(content: Path) -> frozenset[str]:
+    """Every name in the texts that say what can be set: product defaults, and what roles take."""
+    texts = [*content.glob("group_vars/all/*.yml"), *content.glob("roles/*/defaults/main.yml")]
+    texts += content.glob("roles/*/meta/argument_specs.yml")
+    return frozenset(name for path in texts for name in _NAME.findall(path.read_text(encoding="utf-8")) if "_" in name)
+
+
+def _looked_at(directory: ClusterDir) -> Iterator[tuple[str, yaml.Node | Problem | None]]:
+    """Each file's path in the cluster directory, with what is in it or why that can't be told."""
+    for path in _files(directory):
+        where = str(path.relative_to(directory.path))
+        yield where, _variables(path, where)
+
+
+def _files(directory: ClusterDir) -> Iterator[Path]:
+    for folder in ("group_vars", "host_vars"):
+        for path in sorted((directory.inventory_dir / folder).rglob("*")):
+            if path.is_file() and path.suffix in _SUFFIXES and not path.name.startswith("."):
+                yield path
+
+
+def _variables(path: Path, where: str) -> yaml.Node | Problem | None:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        return Problem(where, "is no text in UTF-8", "save it as UTF-8")
+    except OSError as error:
+        return Problem(where, f"can't be read: {error.strerror}", "check the path and its permissions")
+    return None if text.startswith("$ANSIBLE_VAULT") else variables(text, where)
+
+
+def variables(text: str, where: str) -> yaml.Node | Problem | None:
+    """The mapping in a text of variables, None for an empty one; or why that can't be told."""
+    try:
+        root = yaml.compose(text, Loader=setting_types.LOADER)
+    except RecursionError:
+        return Problem(where, "is nested too deeply", "it needs lines of `name: value`")
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = mark.line + 1 if mark else 0
+        hint = "check indentation, quotes and brackets there and above"
+        said = why_broken(text, line, str(error.problem or error.context), hint)
+        return Problem(f"{where}:{line}" if line else where, *said)
+    except yaml.YAMLError as error:
+        return Problem(where, f"no valid YAML: {' '.join(str(error).split())}", "take out what is no text")
+    if root is not None and is_endless(root):
+        return Problem(where, "its anchors (&name, *name) stand for too many values", "write the values out")
+    if root is None or isinstance(root, yaml.MappingNode) or (isinstance(root, yaml.ScalarNode) and not root.value):
+        return root
+    return Problem(where, "holds no variables", "it needs lines of `name: value`")
+
+
+def _names(root: yaml.Node | Problem | None) -> Iterator[tuple[str, int]]:
+    if isinstance(root, yaml.MappingNode):
+        for key, _ in root.value:
+            yield str(key.value), key.start_mark.line + 1

@@ -1,0 +1,223 @@
+"""cluster.yml: read, check against its schema, and turn into a Cluster."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Callable, Mapping, Sequence
+
+from deepopsctl.cluster.builder import Draft
+from deepopsctl.cluster.entries import NodeEntry, PartitionEntry
+from deepopsctl.content import components
+from deepopsctl.gpus import spec
+from deepopsctl.model.cluster import Access, Cluster, Gpus, Partition
+from deepopsctl.model.job_directories import JobDirectories
+from deepopsctl.model.storage import NETWORKED
+from deepopsctl.policy.spec import PolicyReader
+from deepopsctl.slurm import job_hooks
+from deepopsctl.storage.spec import StorageReader
+from deepopsctl.text import values
+from deepopsctl.text.problems import Problems, RefusedError
+from deepopsctl.text.sections import (
+    ClusterFile,
+    ClusterSection,
+    GpusSection,
+    JobDirectoriesSection,
+    NodeSection,
+    PartitionSection,
+    SectionReader,
+    dotted,
+)
+from deepopsctl.text.source import check_markers, read_source
+from deepopsctl.text.yaml_reader import Document, Path, parse_yaml
+
+SCHEMA = 1
+
+
+def load_spec(path: pathlib.Path) -> Cluster:
+    """The cluster that a cluster.yml describes; an InputError tells everything wrong with it."""
+    problems = Problems()
+    text = read_source(path, path.name, problems)
+    problems.raise_if_any()
+    return parse_spec(text or "", path.name)
+
+
+def parse_spec(text: str, where: str) -> Cluster:
+    """The cluster that the text of a cluster.yml describes; `where` names it in messages."""
+    problems = Problems()
+    draft = draft_spec(text, where, problems)
+    return draft.finish()
+
+
+def draft_spec(text: str, where: str, problems: Problems) -> Draft:
+    """The machines and partitions of a cluster.yml, to be finished or to be added to."""
+    check_markers(text, where, problems)
+    return draft_document(parse_yaml(text, where, problems), where, problems)
+
+
+def draft_document(document: Document | None, where: str, problems: Problems) -> Draft:
+    """The same of what was parsed already; None is what can't be read."""
+    draft = Draft(where, problems)
+    if document is None:
+        draft.incomplete = True
+    elif isinstance(document.value, dict):
+        _Reader(document, where, problems, draft).read()
+    else:
+        problems.add(f"{where}:1", "no cluster.yml: keys are expected", "start with `schema: 1` and `nodes:`")
+        draft.incomplete = True
+    return draft
+
+
+def _without_empty(value: object) -> object:
+    """Leave out keys without a value: they mean the same as no key."""
+    if isinstance(value, dict):
+        return {key: _without_empty(item) for key, item in value.items() if item is not None}
+    return [_without_empty(item) for item in value] if isinstance(value, list) else value
+
+
+def _as_list(value: object) -> list[object]:
+    return value if isinstance(value, list) else []
+
+
+def _node_options(options: Mapping[str, str]) -> Mapping[str, str]:
+    return values.check_slurm_options(options, values.OWNED_NODE_KEYS)
+
+
+def _partition_options(options: Mapping[str, str]) -> Mapping[str, str]:
+    return values.check_slurm_options(options, values.OWNED_PARTITION_KEYS)
+
+
+class _Reader(SectionReader):
+    """Checks single values and fills a Draft."""
+
+    def __init__(self, document: Document, where: str, problems: Problems, draft: Draft) -> None:
+        super().__init__(document, where, problems)
+        self.draft = draft
+
+    def read(self) -> None:
+        """Read section by section: a fault in one must not hide the faults of the others."""
+        content = _without_empty(self.document.value)
+        top = self.fit(ClusterFile, content, ())
+        whole = content if isinstance(content, dict) else {}
+        self._cluster(self.fit(ClusterSection, whole.get("cluster", {}), ("cluster",)))
+        nodes, partitions = (_as_list(whole.get(key)) for key in ("nodes", "partitions"))
+        self.draft.incomplete = top is None and not nodes
+        for index, item in enumerate(nodes):
+            self._node(self.fit(NodeSection, item, ("nodes", index)), ("nodes", index))
+        for index, item in enumerate(partitions):
+            self._partition(self.fit(PartitionSection, item, ("partitions", index)), ("partitions", index))
+        PolicyReader(self, self.draft.policy).read(whole)
+        StorageReader(self, self.draft.storage).read(whole)
+        if "job_directories" in whole:
+            self._job_directories(self.fit(JobDirectoriesSection, whole["job_directories"], ("job_directories",)))
+        self.draft.nvlink.read(self, whole)
+        if top is not None and top.components is not None:
+            self._components(top.components)
+
+    def _cluster(self, section: ClusterSection | None) -> None:
+        if section is None:
+            return
+        if section.name:
+            self.draft.name = self.value(("cluster", "name"), values.check_cluster_name, section.name, "")
+        self.draft.protected = section.protected
+        self.draft.access = Access(
+            user=self.value(("cluster", "user"), values.check_user, section.user, ""),
+            port=self.value(("cluster", "port"), values.parse_port, section.port, 0),
+            key=self.value(("cluster", "key"), values.check_key, section.key, ""),
+            jump_host=self.value(("cluster", "jump_host"), values.check_jump_host, section.jump_host, ""),
+        )
+
+    def _components(self, names: Sequence[str]) -> None:
+        known = components()
+        if not names:
+            refusal = RefusedError("is empty", f"name what the cluster has ({', '.join(known)}), or leave it out")
+            self.problems.refuse(self.at(("components",)), "components", refusal)
+        for index, name in enumerate(names):
+            path: Path = ("components", index)
+            if name not in known:
+                refusal = RefusedError(f"there is no component {name!r}", values.suggest(name.lower(), known))
+                self.problems.refuse(self.at(path), dotted(path), refusal)
+            elif name in names[:index]:
+                refusal = RefusedError(f"{name} is listed twice", "list every component once")
+                self.problems.refuse(self.at(path), dotted(path), refusal)
+        self.draft.components = tuple(name for name in known if name in names)
+
+    def _job_directories(self, section: JobDirectoriesSection | None) -> None:
+        if section is None:
+            return
+        given = JobDirectories()
+        method = self._of_jobs("method", job_hooks.check_method, section.method or given.method, given.method)
+        for name in ("var_tmp", "shm"):
+            if method == "prolog" and getattr(section, name) is not None:
+                refusal = RefusedError("says what method: namespace makes private", "leave it out, or leave out method")
+                path: Path = ("job_directories", name)
+                self.problems.refuse(self.at(path), dotted(path), refusal)
+        self.draft.job_directories = JobDirectories(
+            base=self._of_jobs("base", self._base, section.base or given.base, given.base),
+            method=method,
+            var_tmp=bool(section.var_tmp),
+            shm=given.shm if section.shm is None else section.shm,
+        )
+
+    def _of_jobs(self, name: str, check: Callable[[str], str], given: str, instead: str) -> str:
+        return self.value(("job_directories", name), check, given, instead)
+
+    def _base(self, text: str) -> str:
+        """Where jobs have their folders: on each node's own disk, so nothing that several nodes mount."""
+        mounts = [entry.mount for entry in self.draft.storage.entries]
+        return job_hooks.check_base(text, {mount.path: mount.type.value for mount in mounts
+                                                if mount.type in NETWORKED})  # fmt: skip
+
+    def _node(self, node: NodeSection | None, path: Path) -> None:
+        if node is None:
+            self.draft.incomplete = True
+            return
+        before = len(self.problems)
+        roles = [self.value((*path, "roles"), values.parse_role, text, None) for text in node.roles]
+        features = [self.value((*path, "features"), values.check_feature, text, "") for text in node.features]
+        entry = NodeEntry(
+            where=self.at(path),
+            within=dotted(path),
+            names=node.names,
+            addresses=node.addresses,
+            roles=frozenset(role for role in roles if role),
+            port=self.value((*path, "port"), values.parse_port, node.port, 0),
+            gpus=self._gpus(node, path),
+            features=tuple(features),
+            slurm=self.value((*path, "slurm"), _node_options, node.slurm, {}),
+        )
+        self.draft.incomplete = self.draft.incomplete or len(self.problems) > before
+        self.draft.add(entry)
+
+    def _gpus(self, node: NodeSection, path: Path) -> Gpus | None:
+        """One kind of GPU, or a list of kinds."""
+        autodetect = self.value((*path, "autodetect"), spec.parse_autodetect, node.autodetect, "")
+        several = isinstance(node.gpus, list)
+        kinds = _as_list(node.gpus) if several else [node.gpus] * (node.gpus is not None)
+        if not kinds and (several or autodetect):
+            what = RefusedError("is empty" if several else "is given without gpus", "say which GPUs the nodes have")
+            key = "gpus" if several else "autodetect"
+            self.problems.refuse(self.at((*path, key)), dotted((*path, key)), what)
+        found = []
+        for index, kind in enumerate(kinds):
+            place = (*path, "gpus", index) if several else (*path, "gpus")
+            section = self.fit(GpusSection, kind, place)
+            if section is None:
+                return None
+            found.append(spec.GivenKind(place, **dict(section)))
+        if not found:
+            return None
+        return spec.read_gpus(
+            found, autodetect, lambda place, refusal: self.problems.refuse(self.at(place), dotted(place), refusal)
+        )
+
+    def _partition(self, section: PartitionSection | None, path: Path) -> None:
+        if section is None:
+            return
+        partition = Partition(
+            name=self.value((*path, "name"), values.check_partition_name, section.name, section.name),
+            nodes=(),
+            default=section.default,
+            max_time=self.value((*path, "max_time"), values.check_max_time, section.max_time, ""),
+            options=self.value((*path, "options"), _partition_options, section.options, {}),
+        )
+        self.draft.partitions.append(PartitionEntry(self.at(path), dotted(path), partition, section.nodes))

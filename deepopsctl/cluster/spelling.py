@@ -1,0 +1,85 @@
+"""Words of cluster.yml that are nearly ones that Slurm or NVIDIA know: warned of, as they may be meant so.
+
+slurmctld names a key that it does not know when it is started; a type of GPU can be any word, and jobs ask in vain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from difflib import get_close_matches
+
+from deepopsctl.errors import Problem
+from deepopsctl.gpus.models import MODELS
+from deepopsctl.model.cluster import Cluster, Gpus
+from deepopsctl.slurm.releases import NODE_KEY_NAMES, PARTITION_KEY_NAMES
+from deepopsctl.text.node_sets import fold_in_order, shorten
+from deepopsctl.text.values import OWNED_NODE_KEYS, OWNED_PARTITION_KEYS
+
+_WHERE = "cluster.yml"
+_NEAR = 0.75
+# besides those of slurmreleases: attributes that only some of Slurm 22.05 to 26.05 know (slurm.conf(5))
+_MORE_NODE_KEYS = ("Parameters", "RestrictedCoresPerGPU", "Topology")
+_MORE_PARTITION_KEYS = (
+    "ExclusiveTopo", "JobDefaults", "MaxCPUsPerSocket", "PowerDownOnIdle", "Priority", "Shared", "Topology",
+)  # fmt: skip
+# a letter that looks like a digit
+_ALIKE = str.maketrans("oil", "011")
+
+
+def misspelt_values(cluster: Cluster) -> Iterator[Problem]:
+    """Keys of `slurm` and `options`, and types of GPUs, that are nearly others; each once, with all who have it."""
+    known = _settable((*NODE_KEY_NAMES, *_MORE_NODE_KEYS), OWNED_NODE_KEYS)
+    node_keys = _having((key, node.name) for node in cluster.nodes for key in node.slurm)
+    for key, names in node_keys.items():
+        yield from _problem(f"slurm: {key} of {names}", _near_key(key, known), "key of a node in slurm.conf")
+    known = _settable((*PARTITION_KEY_NAMES, *_MORE_PARTITION_KEYS), OWNED_PARTITION_KEYS)
+    partition_keys = _having((key, each.name) for each in cluster.partitions for key in each.options)
+    for key, names in partition_keys.items():
+        near = _near_key(key, known)
+        yield from _problem(f"options: {key} of {names}", near, "key of a partition in slurm.conf")
+    types = _having((kind, node.name) for node in cluster.nodes for kind in _types(node.gpus))
+    for kind, names in types.items():
+        yield from _problem(f"gpus: {kind} of {names}", near_type(kind), "type of GPU that deepopsctl knows")
+
+
+def near_type(kind: str) -> str:
+    """The known type of GPU that was probably meant; '' where this is one, or a name of the site's own."""
+    word = kind.lower()
+    types = sorted({word for model in MODELS for word in (model.type, model.typed_with_memory)})
+    if word in types or any(word == model.detected_type for model in MODELS):
+        return ""
+    alike = [each for each in types if each.translate(_ALIKE) == word.translate(_ALIKE)]
+    if alike:
+        return alike[0]
+    # v100l, a100-80: a variant that a site tells apart
+    if any(word.startswith(each) and not word[len(each)].isdigit() for each in types):
+        return ""
+    return next(iter(get_close_matches(word, types, n=1, cutoff=_NEAR)), "")
+
+
+def _types(gpus: Gpus | None) -> Iterator[str]:
+    if gpus:
+        yield from (kind.type for kind in gpus.kinds or (gpus,))
+
+
+def _settable(names: Iterable[str], owned: Iterable[str]) -> Mapping[str, str]:
+    """Spellings by key in lower case, without those that deepopsctl writes itself."""
+    return {name.lower(): name for name in names if name.lower() not in owned}
+
+
+def _near_key(key: str, spellings: Mapping[str, str]) -> str:
+    if key.lower() in spellings:
+        return ""
+    return next((spellings[near] for near in get_close_matches(key.lower(), spellings, n=1, cutoff=_NEAR)), "")
+
+
+def _having(pairs: Iterable[tuple[str, str]]) -> Mapping[str, str]:
+    found: dict[str, list[str]] = {}
+    for key, name in pairs:
+        found.setdefault(key, []).append(name)
+    return {key: shorten(fold_in_order(names), 60) for key, names in found.items()}
+
+
+def _problem(what: str, near: str, known: str) -> Iterator[Problem]:
+    if near:
+        yield Problem(_WHERE, f"{what} is no {known}", f"did you mean {near}?")

@@ -1,0 +1,82 @@
+"""The way through jump hosts: by ProxyCommand, because ProxyJump hands neither keys nor host keys on to the hop.
+
+A hop is opened by the cluster's key or by one of the person's own, and checked against the cluster's pins.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+# what ssh tries by itself, but only as long as no key is named
+_OWN_KEYS = ("~/.ssh/id_ed25519", "~/.ssh/id_ecdsa", "~/.ssh/id_rsa")
+
+
+def jump_target(hop: str, proxy: str = "") -> Target:
+    """One [USER@]HOST[:PORT] of cluster.yml's jump_host."""
+    user, _, place = hop.rpartition("@")
+    host, _, port = place.partition(":")
+    return Target(host, host, user, int(port or 0), proxy)
+
+
+def jump_names(jump_host: str) -> tuple[str, ...]:
+    """The jump hosts on the way, by the names they have in reports."""
+    return tuple(jump_target(hop).name for hop in jump_host.split(",") if hop)
+
+
+def jump_login(key: str) -> list[str]:
+    """Options to log in to a hop: this key or any of the person's own, no questions."""
+    own = [part for path in _OWN_KEYS for part in options({"IdentityFile": path})]
+    return [*options({"BatchMode": "yes", "IdentityFile": quoted(key)}), *own]
+
+
+def proxy_command(login: Sequence[str], target: Target) -> str:
+    """A ProxyCommand through `target`, for ssh's `-o`."""
+    arguments = ["ssh", "-T", *login, "-W", "[%h]:%p", *target.arguments()]
+    # the outer ssh expands %h and %p; every other % is meant for the inner one
+    return " ".join(part if part == "[%h]:%p" else shlex.quote(part.replace("%", "%%")) for part in arguments)
+
+
+def inventory_option(jump_host: str, key: str, known_hosts: str) -> str:
+    """The same for Ansible's ssh arguments; key and known_hosts may be templates."""
+    login = [
+        *options({
+            "UserKnownHostsFile": f"{quoted(known_hosts)} ~/.ssh/known_hosts", "StrictHostKeyChecking": "yes",
+            "ConnectTimeout": 10, "LogLevel": "ERROR",
+        }),
+        *jump_login(key),
+    ]  # fmt: skip
+    proxy = ""
+    for hop in filter(None, jump_host.split(",")):
+        proxy = proxy_command(login, jump_target(hop, proxy))
+    return f"-o {shlex.quote('ProxyCommand=' + proxy)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One machine: its name in reports, how to reach it, the proxy command where there is no direct way."""
+
+    name: str
+    destination: str
+    user: str = ""
+    port: int = 0
+    proxy: str = ""
+
+    def arguments(self) -> list[str]:
+        """What ssh needs to know about this machine, the destination last."""
+        port = ["-p", str(self.port)] if self.port else []
+        user = ["-l", self.user] if self.user else []
+        proxy = ["-o", f"ProxyCommand={self.proxy}"] if self.proxy else []
+        return [*port, *user, *proxy, "--", self.destination]
+
+
+def quoted(path: Path | str) -> str:
+    """A path as ssh's configuration reads it: with blanks, and % meaning itself."""
+    return '"' + str(path).replace("%", "%%") + '"'
+
+
+def options(pairs: dict[str, object]) -> list[str]:
+    """`-o KEY=VALUE` for each pair."""
+    return [part for key, value in pairs.items() for part in ("-o", f"{key}={value}")]

@@ -1,0 +1,107 @@
+"""Cluster -> the text of cluster.yml, folded and commented for the people who will edit it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+
+from deepopsctl.gpus.notation import as_written
+from deepopsctl.gpus.nvlink import domain_lines
+from deepopsctl.model.cluster import Cluster, Node, Partition, Role
+from deepopsctl.policy.writer import policy_lines
+from deepopsctl.storage.writer import storage_lines
+from deepopsctl.text.node_sets import fold_in_order, fold_pairs
+from deepopsctl.text.yaml_writer import flow
+
+# An entry whose addresses follow no pattern is cut into pieces that a person can still read.
+MAX_RANGES = 8
+
+_HEADER = """\
+# The machines of this cluster and what they are for. Edit this file, then run `deepopsctl deploy`.
+# Names and addresses are node sets, paired in the order written: "gpu[01-16]" with "10.0.1.[11-26]".
+# All keys: docs/reference/cluster-yml.md
+"""
+
+_COMPONENTS = "# What `deepopsctl deploy` deploys; `deepopsctl deploy NAME` deploys one of them alone."
+
+_PARTITIONS = "# Slurm partitions; further Slurm keys of a partition go into `options: {Key: value}`."
+
+
+def render_spec(cluster: Cluster) -> str:
+    """The text of a cluster.yml that reads back as this very cluster."""
+    lines = [_HEADER, "schema: 1", f"cluster: {flow(_cluster_section(cluster))}", "", "nodes:"]
+    lines += [f"  - {flow(entry)}" for entry in _node_entries(cluster.nodes)]
+    lines += ["", _PARTITIONS, "partitions:"]
+    lines += [f"  - {flow(_partition_entry(partition))}" for partition in cluster.partitions]
+    if cluster.components is not None:
+        lines += ["", _COMPONENTS, f"components: {flow(list(cluster.components))}"]
+    lines += policy_lines(cluster.policy)
+    lines += storage_lines(cluster.storage, declared=cluster.manages_storage)
+    if cluster.job_directories:
+        lines += ["", f"job_directories: {flow(cluster.job_directories.written())}"]
+    lines += domain_lines(cluster.nvlink_domains)
+    return "\n".join(lines) + "\n"
+
+
+def address_pieces(nodes: Iterable[Node]) -> Iterator[tuple[str, str]]:
+    """Folded names and addresses of nodes in order, in entries of bounded length; all or none have an address."""
+    same = list(nodes)
+    if not all(node.address for node in same):
+        yield fold_in_order(node.name for node in same), ""
+        return
+    yield from fold_pairs(((node.name, node.address) for node in same), MAX_RANGES)
+
+
+def _cluster_section(cluster: Cluster) -> dict[str, object]:
+    access = cluster.access
+    values = {
+        "name": cluster.name,
+        "user": access.user,
+        "port": access.port,
+        "key": access.key,
+        "jump_host": access.jump_host,
+        "protected": cluster.protected,
+    }
+    return {key: value for key, value in values.items() if value}
+
+
+def _node_entries(nodes: Iterable[Node]) -> Iterator[dict[str, object]]:
+    for _, group in groupby(nodes, key=_shared):
+        same = list(group)
+        for names, addresses in address_pieces(same):
+            entry: dict[str, object] = {"names": names}
+            if addresses:
+                entry["addresses"] = addresses
+            yield entry | attributes(same[0])
+
+
+def _shared(node: Node) -> tuple[object, ...]:
+    return (node.roles, bool(node.address), node.port, node.gpus, node.features, tuple(node.slurm.items()))
+
+
+def attributes(node: Node) -> dict[str, object]:
+    """What an entry says of its machines besides names and addresses."""
+    found: dict[str, object] = {"roles": [role.value for role in Role if role in node.roles]}
+    if node.port:
+        found["port"] = node.port
+    if node.gpus:
+        found["gpus"] = as_written(node.gpus)
+        if node.gpus.autodetect:
+            found["autodetect"] = node.gpus.autodetect
+    if node.features:
+        found["features"] = list(node.features)
+    if node.slurm:
+        found["slurm"] = dict(node.slurm)
+    return found
+
+
+def _partition_entry(partition: Partition) -> dict[str, object]:
+    nodes = "all" if partition.everything else fold_in_order(partition.nodes)
+    entry: dict[str, object] = {"name": partition.name, "nodes": nodes}
+    if partition.default:
+        entry["default"] = True
+    if partition.max_time:
+        entry["max_time"] = partition.max_time
+    if partition.options:
+        entry["options"] = dict(partition.options)
+    return entry

@@ -1,0 +1,164 @@
+"""From a finished run to the doctor's findings: judge, and keep them in the run's folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from deepopsctl.checks.catalogue.doctor import DOCTOR, SUITE
+from deepopsctl.checks.check import Check, Status
+from deepopsctl.doctor import cross_node, hardware, single_node
+from deepopsctl.doctor.check_builders import Declared, failed, passed
+from deepopsctl.doctor.facts import NodeFacts, parse_facts
+from deepopsctl.doctor.reachability import judge_failure
+from deepopsctl.errors import ExitCode
+from deepopsctl.model.cluster import Cluster
+from deepopsctl.report.model import Facts, document
+from deepopsctl.run.outcome import RunOutcome
+from deepopsctl.run.summary import RunSummary
+from deepopsctl.validation.result import CHECKS_FILE, judge, record_verdict
+
+COMMAND = "doctor"
+ALONE: tuple[Callable[[NodeFacts, Declared], Check | None], ...] = (
+    single_node.python,
+    single_node.sudo,
+    single_node.hostname,
+    single_node.system,
+    single_node.package_lock,
+    single_node.packages_broken,
+    single_node.repositories,
+    single_node.time_service,
+    single_node.ports,
+    single_node.firewall,
+    single_node.foreign_slurm,
+    single_node.security,
+    single_node.database,
+    single_node.disk,
+    hardware.memory,
+    hardware.cpus,
+    hardware.cgroup,
+    hardware.gpus,
+    hardware.gpu_model,
+    hardware.gpu_modules,
+    hardware.secure_boot,
+)
+ACROSS: tuple[Callable[[cross_node.Nodes, Declared], Iterable[Check]], ...] = (
+    cross_node.machine_ids,
+    cross_node.addresses,
+    cross_node.names,
+    cross_node.mtus,
+    cross_node.clocks,
+    cross_node.user_ids,
+    cross_node.kernels,
+    cross_node.drivers,
+)
+# without them no node can be asked
+INDISPENSABLE = frozenset({"control-packages", "control-ssh", "control-vault"})
+
+
+@dataclass(frozen=True, slots=True)
+class Examination:
+    """What the doctor found. No `outcome` where this machine is not fit to ask the nodes."""
+
+    facts: Facts
+    outcome: RunOutcome | None = None
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """0; 1 for a failed check; 4 where nodes could not be reached and nothing else failed; 5 for this machine."""
+        if self.outcome is None:
+            return ExitCode.CONTROL_MACHINE
+        return judge(self.outcome.exit_code, self.facts.checks, self.outcome.summary)
+
+    @property
+    def ok(self) -> bool:
+        """No check failed, and every node was reached."""
+        return self.exit_code is ExitCode.OK
+
+    def document(self) -> dict[str, object]:
+        """The JSON object: validate's form."""
+        checks = [_advised(check) for check in self.facts.checks]
+        return document(ok=self.ok, run=self.facts.run, checks=checks, command=COMMAND, verdict=self.facts.stopped)
+
+
+def names_of(cluster: Cluster) -> str:
+    """All nodes as `node_doctor` takes them; an address that is itself a name is left to the resolver."""
+    from ipaddress import ip_address
+
+    def word(name: str, address: str) -> str:
+        try:
+            return f"{name}={ip_address(address)}"
+        except ValueError:
+            return name
+
+    return " ".join(word(node.name, node.address) for node in cluster.nodes)
+
+
+def unfit(here: Iterable[Check]) -> bool:
+    """Whether this machine can't ask the nodes at all."""
+    return any(check.status is Status.FAIL and check.name in INDISPENSABLE for check in here)
+
+
+def examine(
+    outcome: RunOutcome | None, here: tuple[Check, ...], declared: Declared, started: datetime, elapsed_s: float
+) -> Examination:
+    """The findings about this machine, and those that a finished run makes."""
+    checks = (*here, *(judge_nodes(outcome.summary, declared) if outcome else ()))
+    facts = Facts(
+        cluster=declared.cluster.name,
+        suites=(SUITE,),
+        run=outcome.run_id if outcome else "",
+        when=started,
+        elapsed_s=elapsed_s,
+        nodes=tuple(node.name for node in declared.cluster.nodes),
+        checks=checks,
+        stopped=str(outcome.stopped or "") if outcome else "",
+    )
+    return Examination(facts, outcome)
+
+
+def judge_nodes(summary: RunSummary, declared: Declared) -> tuple[Check, ...]:
+    """Every check of every node that was asked, in the order of cluster.yml."""
+    return tuple(_checks(summary, declared))
+
+
+def _checks(summary: RunSummary, declared: Declared) -> Iterator[Check]:
+    reports: dict[str, Mapping[str, object]] = {}
+    for result in summary.results:
+        raw = result.data.get("doctor")
+        if isinstance(raw, Mapping):
+            reports[result.host] = raw
+    yield from (judge_failure(failure) for failure in summary.failures if failure.host)
+    nodes = []
+    for name in (node.name for node in declared.cluster.nodes if node.name in reports):
+        yield passed("reachable", name, "answers")
+        try:
+            nodes.append(parse_facts(name, reports[name]))
+        except ValueError as error:
+            yield failed("examined", name, str(error))
+    yield from judge_seen(nodes, declared)
+
+
+def judge_seen(nodes: Sequence[NodeFacts], declared: Declared) -> Iterator[Check]:
+    """Every check of nodes that were examined: each alone, then all beside each other."""
+    for node in nodes:
+        yield from (check for judge_one in ALONE if (check := judge_one(node, declared)))
+    for judge_all in ACROSS if nodes else ():
+        yield from judge_all(nodes, declared)
+
+
+def keep(examination: Examination) -> None:
+    """Leave checks.json beside the run's log, and the verdict where `runs` looks for it."""
+    if examination.outcome:
+        record_verdict(examination.outcome, examination.exit_code)
+        examination.outcome.folder.write(examination.outcome.folder.path / CHECKS_FILE, examination.document())
+
+
+def _advised(check: Check) -> Check:
+    """Programs that read the JSON get what to do as well."""
+    from dataclasses import replace
+
+    if check.status in (Status.PASS, Status.SKIP) or check.hint:
+        return check
+    return replace(check, hint=DOCTOR[check.name].advice)

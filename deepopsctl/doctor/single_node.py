@@ -1,0 +1,214 @@
+"""Judges one node by itself: what it runs, and how it is set up."""
+
+from __future__ import annotations
+
+from deepopsctl.checks.check import Check
+from deepopsctl.doctor.advisories import AS_OF, MUNGE, SLURM, is_a_version, open_ones
+from deepopsctl.doctor.check_builders import Declared, failed, passed, skipped, warned
+from deepopsctl.doctor.facts import Disk, NodeFacts
+from deepopsctl.model.cluster import Role
+from deepopsctl.run.hints import hint_for
+
+# MiB: below the first a deploy fails, below the second a person should know
+BOUNDS = {"/": (500, 2000), "/var": (500, 2000), "/tmp": (50, 200)}  # noqa: S108 (a folder to look at)
+LEAST_INODES = 0.02
+OURS = {
+    "slurmctld": {"slurmctld"},
+    "slurmd": {"slurmd"},
+    "slurmdbd": {"slurmdbd"},
+    "mariadb": {"mariadbd", "mysqld"},
+}
+# least values that slurmdbd asks MariaDB for (Slurm's accounting documentation), in its units
+DATABASE = {"innodb_lock_wait_timeout": 900, "max_allowed_packet": 16 * 2**20}
+LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
+DAEMONS = {Role.CONTROLLER: ("slurmctld",), Role.COMPUTE: ("slurmd",), Role.DBD: ("slurmdbd", "mariadb")}
+
+
+def sudo(node: NodeFacts, _: Declared) -> Check:
+    """Ansible becomes root there."""
+    if not node.sudo:
+        return passed("sudo", node.name, "works")
+    text = node.sudo.removeprefix("Task failed: ").strip()
+    if "Missing sudo" in text or "password is required" in text:
+        return failed("sudo", node.name, "sudo asks for a password", hint="give it with -K, here and to `deploy`")
+    if "Incorrect" in text:
+        return failed("sudo", node.name, "sudo refused the password given with -K", hint=hint_for(text))
+    return failed("sudo", node.name, text, hint=hint_for(text))
+
+
+def python(node: NodeFacts, _: Declared) -> Check:
+    """That it answered at all proves it."""
+    return passed("python", node.name, node.python)
+
+
+def system(node: NodeFacts, _: Declared) -> Check:
+    """Distribution and version, by the tables of group_vars."""
+    has, settings = f"{node.distribution} {node.version}", node.settings
+    proven = ", ".join(f"{name} {' and '.join(versions)}" for name, versions in settings.proven.items())
+    if node.family not in settings.families:
+        families = ", ".join(settings.families)
+        return failed("os", node.name, f"only relatives of {families} are supported", has, proven)
+    versions = settings.proven.get(node.distribution, ())
+    if node.version in versions or node.version.partition(".")[0] in versions:
+        return passed("os", node.name, has, proven)
+    return warned("os", node.name, f"nobody has proven deepopsctl on {has}", has, proven)
+
+
+def hostname(node: NodeFacts, declared: Declared) -> Check:
+    """Its own name; another node's name means swapped addresses."""
+    called = node.hostname.partition(".")[0]
+    if called == node.name:
+        return passed("hostname", node.name, node.name)
+    if called in declared.names:
+        return failed("hostname", node.name, f"the machine calls itself {called}, which is another node", called)
+    if node.settings.set_hostname:
+        message = f"the machine calls itself {called}: `deploy` will rename it"
+        return warned("hostname", node.name, message, called, node.name)
+    message = f"the machine calls itself {called}, and `slurm_set_hostname: false` keeps it so"
+    return failed("hostname", node.name, message, called, node.name)
+
+
+def package_lock(node: NodeFacts, _: Declared) -> Check:
+    """A lock that is held now."""
+    if not node.packages.manager:
+        return skipped("package-lock", node.name, "no package manager that is known")
+    if node.packages.lock:
+        return warned("package-lock", node.name, f"{node.packages.lock} works with it")
+    if not node.packages.seen:
+        return skipped("package-lock", node.name, "only root sees who works with it, and sudo does not work")
+    return passed("package-lock", node.name, "free")
+
+
+def packages_broken(node: NodeFacts, _: Declared) -> Check:
+    """What an earlier transaction did not finish."""
+    if node.packages.manager != "dpkg":
+        return skipped("packages-broken", node.name, "only dpkg is asked")
+    if node.packages.broken:
+        listed = ", ".join(node.packages.broken[:5]) + (" ..." if len(node.packages.broken) > 5 else "")
+        return failed("packages-broken", node.name, f"dpkg did not finish with {listed}")
+    if node.packages.interrupted:
+        return failed("packages-broken", node.name, "dpkg was interrupted")
+    return passed("packages-broken", node.name, "all finished")
+
+
+def repositories(node: NodeFacts, _: Declared) -> Check:
+    """What a deploy would leave out, and end with a failure."""
+    if not node.outside:
+        return passed("repositories", node.name, "reached, or none needed")
+    words = "; ".join(f"no way to {each.url} ({each.why}): {each.what} will be left out" for each in node.outside)
+    return warned("repositories", node.name, words)
+
+
+def disk(node: NodeFacts, _: Declared) -> Check:
+    """The worst of the file systems."""
+    fatal = [text for entry in node.disks for text in _fatal(entry)]
+    if fatal:
+        return failed("disk", node.name, "; ".join(fatal))
+    tight = [entry for entry in node.disks if entry.free_mb < BOUNDS[entry.path][1]]
+    if tight:
+        words = ", ".join(f"{entry.path} has {entry.free_mb} MiB left" for entry in tight)
+        return warned("disk", node.name, words, "", ", ".join(f"{e.path} {BOUNDS[e.path][1]} MiB" for e in tight))
+    if not node.disks:
+        return skipped("disk", node.name, "the node does not say")
+    return passed("disk", node.name, f"{min(entry.free_mb for entry in node.disks) / 1024:.1f}", unit="GiB free")
+
+
+def _fatal(entry: Disk) -> list[str]:
+    found = [f"{entry.path} is read-only"] if entry.read_only else []
+    if entry.free_mb < BOUNDS[entry.path][0]:
+        found.append(f"{entry.path} has {entry.free_mb} MiB left, {BOUNDS[entry.path][0]} are needed")
+    if entry.inodes and entry.free_inodes < entry.inodes * LEAST_INODES:
+        found.append(f"{entry.path} has {entry.free_inodes} inodes left")
+    return found
+
+
+def time_service(node: NodeFacts, _: Declared) -> Check:
+    """Who sets the clock."""
+    if node.container:
+        return skipped("time-service", node.name, "a container has its machine's clock")
+    daemons = ", ".join(node.time_daemons)
+    if not daemons and node.ours:
+        return failed("time-service", node.name, "no daemon sets the clock")
+    if not daemons:
+        return skipped("time-service", node.name, "none yet: `deploy` installs chrony")
+    if len(node.time_daemons) > 1:
+        return warned("time-service", node.name, f"several daemons set the clock: {daemons}", daemons, "one")
+    if not node.synchronised:
+        return warned("time-service", node.name, f"{daemons} runs and has not set the clock", daemons)
+    return passed("time-service", node.name, daemons)
+
+
+def ports(node: NodeFacts, declared: Declared) -> Check:
+    """Daemons of the node's roles against who listens."""
+    roles = declared.roles(node.name)
+    daemons = [daemon for role, listed in DAEMONS.items() if role in roles for daemon in listed]
+    wanted = {node.ports[daemon]: daemon for daemon in daemons if daemon in node.ports}
+    taken = [entry for entry in node.listeners if entry.port in wanted]
+    foreign = [entry for entry in taken if entry.command and entry.command not in OURS[wanted[entry.port]]]
+    if foreign:
+        words = ", ".join(
+            f"{entry.command} (pid {entry.pid}) listens on {entry.port}, {wanted[entry.port]}'s port"
+            for entry in foreign
+        )
+        return failed("ports", node.name, words)
+    if any(not entry.command for entry in taken):
+        return skipped("ports", node.name, "only root sees who listens, and sudo does not work")
+    used = ", ".join(dict.fromkeys(entry.command for entry in taken))
+    return passed("ports", node.name, f"used by {used}" if used else "free")
+
+
+def firewall(node: NodeFacts, _: Declared) -> Check:
+    """A firewall need not be wrong: it is told."""
+    if node.firewalls:
+        names = " and ".join(node.firewalls)
+        return warned("firewall", node.name, f"{names} is active: jobs need ports between the nodes", names, "none")
+    return passed("firewall", node.name, "none")
+
+
+def foreign_slurm(node: NodeFacts, _: Declared) -> Check:
+    """Slurm on a node that no deploy has been to."""
+    if node.ours or not (node.slurm_daemons or node.slurm_version):
+        return passed("foreign-slurm", node.name, "none")
+    running = f", {' and '.join(node.slurm_daemons)} run" if node.slurm_daemons else ""
+    what = f"Slurm {node.slurm_version}".strip()
+    return warned("foreign-slurm", node.name, f"{what} is here{running}, and no deploy has been to the node")
+
+
+def database(node: NodeFacts, declared: Declared) -> Check | None:
+    """The settings in force of the MariaDB that slurmdbd uses."""
+    if Role.DBD not in declared.roles(node.name):
+        return None
+    has = node.database
+    if not has:
+        return skipped("database", node.name, "no MariaDB answers there")
+    if has.get("innodb_snapshot_isolation") == "ON":
+        words = "innodb_snapshot_isolation is ON: a conflict of two writes can stop slurmdbd"
+        return (failed if node.ours else warned)("database", node.name, words, "ON", "OFF")
+    low = [f"{name} is {has[name]}, {least} is needed" for name, least in DATABASE.items() if int(has[name]) < least]
+    if has["bind_address"] not in LOOPBACK:
+        low.append(
+            f"it listens on {has['bind_address'] or 'all addresses'}, and only slurmdbd on this machine needs it"
+        )
+    if low:
+        return warned("database", node.name, "; ".join(low))
+    return passed("database", node.name, "as slurmdbd needs it")
+
+
+def security(node: NodeFacts, _: Declared) -> Check:
+    """Vulnerabilities that the installed Slurm and munge are known to have."""
+    packaged = {version for name, version in node.versions.items() if name.startswith("slurm")}
+    found = [("Slurm", version) for version in packaged or {node.slurm_version}]
+    found.append(("munge", node.versions.get("munge", "")))
+    found = sorted((name, version) for name, version in found if is_a_version(version))
+    if not found:
+        return skipped("security", node.name, "neither Slurm nor munge is installed yet")
+    words = []
+    for name, version in found:
+        known = open_ones(version, MUNGE if name == "munge" else SLURM)
+        if known:
+            listed = "; ".join(f"{each.names} ({each.date})" for each in known[:3])
+            words.append(f"{name} {version} has {listed}{' ...' if len(known) > 3 else ''}")
+    has = ", ".join(f"{name} {version}" for name, version in found)
+    if words:
+        return warned("security", node.name, "; ".join(words), has, f"nothing that was known on {AS_OF}")
+    return passed("security", node.name, has, f"nothing that was known on {AS_OF}")

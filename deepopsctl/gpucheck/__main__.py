@@ -1,7 +1,0 @@
-"""`python -m deepopsctl.gpucheck`."""
-
-import sys
-
-from deepopsctl.gpucheck.cli import main
-
-sys.exit(main())

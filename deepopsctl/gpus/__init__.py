@@ -1,0 +1,1 @@
+"""GPUs: models, notation, MIG, gres, drivers, CUDA and what belongs to them."""

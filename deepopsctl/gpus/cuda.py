@@ -1,0 +1,162 @@
+"""Which CUDA toolkits a node gets, from where, and the module files that put one of them in use.
+
+What there is, and which driver a toolkit needs, is data (`deepops_cuda` and `deepops_nvidia_drivers` in
+group_vars/all/versions.yml).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from deepopsctl.text.header import HEADER
+
+SOURCES = ("repository", "distro")
+MODULE = "cuda"
+_VERSION = re.compile(r"(\d+)\.(\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Toolkit:
+    """One version: its package, the folder that CUDA_HOME names, and what of that folder belongs into which path."""
+
+    version: str
+    package: str
+    home: str
+    folders: Mapping[str, Sequence[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolkitPlan:
+    """The toolkits of a node, oldest first, the one that plain `module load cuda` takes, and what is in the way."""
+
+    toolkits: tuple[Toolkit, ...] = ()
+    default: str = ""
+    problems: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a site chooses: `cuda_*`."""
+
+    versions: Sequence[str]
+    source: str = "repository"
+    default: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A node: `Debian 13`, the version or branch of its driver ('' for none), the branch that its distribution has."""
+
+    platform: str
+    driver: str = ""
+    distro_driver: str = ""
+
+
+def plan_toolkits(wish: Wish, place: Place, catalogue: Mapping[str, Any]) -> ToolkitPlan:
+    """The plan for a node."""
+    misspelt = [version for version in wish.versions if not _VERSION.fullmatch(version)]
+    if misspelt:
+        hint = "write major and minor version in quotes: cuda_toolkits: ['12.8', '13.0']"
+        return ToolkitPlan(problems=((f"{', '.join(misspelt)} is no version of CUDA", hint),))
+    versions = sorted(set(wish.versions), key=_number)
+    default = wish.default or (versions[-1] if versions else "")
+    problems = [
+        *_missing(versions, wish.source, place, catalogue),
+        *_unserved(versions, place.driver, catalogue["drivers"]),
+        *([] if default in ("", *versions) else [_no_default(default)]),
+    ]
+    toolkits = tuple(_toolkit(version, wish.source, catalogue) for version in versions)
+    return ToolkitPlan(toolkits, default, tuple(problems))
+
+
+def _branch(driver: str) -> int:
+    return int(driver.partition(".")[0] or 0)
+
+
+def _number(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split("."))
+
+
+def _no_default(default: str) -> tuple[str, str]:
+    return f"cuda_default is {default}, which is not in cuda_toolkits", "add it there, or leave cuda_default out"
+
+
+def _missing(versions: Sequence[str], source: str, place: Place, catalogue: Mapping[str, Any]) -> Iterator[Any]:
+    """What a source can't have; what NVIDIA's repository has is for it to say."""
+    known, platform = catalogue[source]["platforms"], place.platform
+    if not versions:
+        return
+    if platform not in known:
+        yield f"no CUDA toolkit of the source `{source}` is known for {platform}", f"known are {', '.join(known)}"
+    elif source == "distro" and versions != [known[platform]]:
+        hint = f"set cuda_toolkits: ['{known[platform]}'], or cuda_source: repository"
+        yield f"{platform} packages CUDA {known[platform]} and no other", hint
+    elif source == "distro" and place.driver and _branch(place.driver) != _branch(place.distro_driver):
+        what = f"{platform}'s toolkit brings its own driver's libraries ({place.distro_driver})"
+        yield f"{what}, this node's driver is {place.driver}", "set cuda_source: repository, which brings none"
+
+
+def _unserved(versions: Sequence[str], driver: str, drivers: Mapping[str, int]) -> Iterator[tuple[str, str]]:
+    """Toolkits whose programs the node's driver would not start."""
+    for version in versions:
+        major = version.partition(".")[0]
+        if major not in drivers:
+            hint = f"the table of drivers (deepops_cuda in versions.yml) ends with {list(drivers)[-1]}"
+            yield f"which driver CUDA {version} needs is not known", hint
+        elif driver and _branch(driver) < drivers[major]:
+            hint = (
+                f"take {version} out of cuda_toolkits for this node (inventory/host_vars), "
+                f"or give it a newer driver (nvidia_driver_source, nvidia_driver_branch)"
+            )
+            yield f"CUDA {version} needs driver {drivers[major]} or later, this node's is {driver}", hint
+
+
+def _toolkit(version: str, source: str, catalogue: Mapping[str, Any]) -> Toolkit:
+    entry = catalogue[source]
+    major, _, minor = version.partition(".")
+    names = {"major": major, "minor": minor}
+    return Toolkit(version, entry["package"].format(**names), entry["home"].format(**names), entry["folders"])
+
+
+def module_files(plan: ToolkitPlan, root: str) -> dict[str, str]:
+    """{path: text} of the module files below the folder `root`; none without a toolkit.
+
+    Tcl, because both Lmod and Environment Modules read it.
+    """
+    files = {f"{root}/{MODULE}/{toolkit.version}": _module_file(toolkit) for toolkit in plan.toolkits}
+    if plan.toolkits:
+        # both read this name
+        files[f"{root}/{MODULE}/.version"] = f'#%Module1.0\n{HEADER}set ModulesVersion "{plan.default}"\n'
+    return files
+
+
+def _module_file(toolkit: Toolkit) -> str:
+    what = f"CUDA toolkit {toolkit.version}"
+    lines = [
+        "#%Module1.0",
+        HEADER.rstrip(),
+        f'proc ModulesHelp {{}} {{ puts stderr "{what} in {toolkit.home}: compiler, libraries, headers" }}',
+        f'module-whatis "{what}: compiler, libraries, headers"',
+        "# one at a time",
+        f"conflict {MODULE}",
+        *(f"setenv {name} {toolkit.home}" for name in ("CUDA_HOME", "CUDA_PATH", "CUDA_ROOT")),
+        *(
+            f"prepend-path {name} {toolkit.home}/{folder}"
+            for name, folders in toolkit.folders.items()
+            for folder in reversed(folders)
+        ),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def profile_script(root: str) -> str:
+    """For /etc/profile.d: lets a module system that is installed, whichever it is, see the folder `root`."""
+    return f"""{HEADER}# after the module system's own; without one there is no MODULEPATH
+case ":${{MODULEPATH-}}:" in
+    :: | *:{root}:*) ;;
+    *) export MODULEPATH="$MODULEPATH:{root}" ;;
+esac
+"""

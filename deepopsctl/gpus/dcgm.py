@@ -1,0 +1,72 @@
+"""Which of DCGM's packages a node gets: they are built for a CUDA major version, which follows from the driver.
+
+Packages, version and that table are data (`deepops_dcgm` in group_vars/all/versions.yml).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from deepopsctl.gpus.models import Modules, models_of
+from deepopsctl.model.cluster import Gpus
+
+# its version 3 and earlier; the packages of version 4 and this one have the same files
+OLD_PACKAGE = "datacenter-gpu-manager"
+# CUDA 13 has no code for Pascal and Volta
+LAST_CUDA_FOR_OLD = 12
+
+
+@dataclass(frozen=True, slots=True)
+class DcgmWish:
+    """What a site chooses: `nvidia_dcgm`, and whether with the fields that only NVIDIA's own module has."""
+
+    wanted: bool
+    proprietary: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class DcgmPlan:
+    """Packages with their version, none where DCGM is not wanted or there is no driver; and what is in the way."""
+
+    packages: Mapping[str, str] = field(default_factory=dict)
+    problems: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DcgmHost:
+    """A node: version or branch of its driver, and the version of DCGM's package of before version 4; '' for none."""
+
+    platform: str
+    driver: str
+    gpus: Gpus | None
+    old: str = ""
+
+
+def plan_dcgm(wish: DcgmWish, host: DcgmHost, catalogue: Mapping[str, Any], platforms: Container[str]) -> DcgmPlan:
+    """The plan for a node; NVIDIA has repositories for the `platforms`."""
+    if not wish.wanted or not host.driver:
+        return DcgmPlan()
+    branch = int(host.driver.partition(".")[0])
+    fitting = sorted(int(major) for major, first in catalogue["drivers"].items() if branch >= first)
+    if _has_old_gpus(host.gpus):
+        fitting = [major for major in fitting if major <= LAST_CUDA_FOR_OLD]
+    problems = []
+    if host.platform not in platforms:
+        problems.append((f"NVIDIA packages no DCGM for {host.platform}", "set nvidia_dcgm: false for this node"))
+    if host.old:
+        what = f"{OLD_PACKAGE} {host.old} is installed, which can't be beside DCGM 4"
+        problems.append((what, f"`apt-get purge {OLD_PACKAGE}` there, then deploy again"))
+    if not fitting:
+        what = f"DCGM 4 needs driver {min(catalogue['drivers'].values())} or later, this node's is {host.driver}"
+        problems.append((what, "give it a newer driver, or set nvidia_dcgm: false for this node"))
+    if problems:
+        return DcgmPlan(problems=tuple(problems))
+    names = [*catalogue["packages"], *(catalogue["proprietary"] if wish.proprietary else ())]
+    return DcgmPlan({name.format(cuda=fitting[-1]): catalogue["version"] for name in names})
+
+
+def _has_old_gpus(gpus: Gpus | None) -> bool:
+    types = [kind.type for kind in gpus.kinds] or [gpus.type] if gpus else []
+    return any(model.modules is Modules.PROPRIETARY for kind in types if kind for model in models_of(kind))

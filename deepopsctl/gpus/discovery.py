@@ -1,0 +1,191 @@
+"""The GPUs that a node's driver found, from what nvidia-smi and lscpu print there, and what gres.conf takes of them.
+
+Sources: nvidia-smi(1), public records of `nvidia-smi topo -m`, gres.conf(5). Slurm refuses a node whose Cores do not
+end where its sockets end (`doesn't match socket boundaries`): a GPU's cores are always those of a whole socket.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+from deepopsctl.gpus import gres
+from deepopsctl.gpus.models import find_product
+from deepopsctl.gpus.notation import MAX_GPUS
+from deepopsctl.model.cluster import GpuKind, Gpus
+
+# What a GPU node is asked, by the name of the answer; answers to a command that is not there or fails are missing.
+PROBES: Mapping[str, tuple[str, ...]] = {
+    "gpu_names": ("nvidia-smi", "--query-gpu=index,name,pci.bus_id", "--format=csv,noheader"),
+    "gpu_minors": ("sh", "-c", "grep -H '^Device Minor' /proc/driver/nvidia/gpus/*/information"),
+    "gpu_topology": ("nvidia-smi", "topo", "-m"),
+    "cpu_sockets": ("lscpu", "--parse=CPU,SOCKET,NODE"),
+}
+# a site that sets one of these has another idea of the node's cores than lscpu
+_TOPOLOGY = frozenset(
+    {"boards", "corespersocket", "cpus", "procs", "sockets", "socketsperboard", "threadspercore", "parameters"}
+)
+_FIELDS = frozenset({"model", "cores", "links"})
+
+
+@dataclass(frozen=True, slots=True)
+class FoundGpu:
+    """One GPU: nvidia-smi's name, and as gres.conf has them its Cores and Links; '' where they say nothing."""
+
+    model: str
+    cores: str = ""
+    links: str = ""
+
+
+def parse_found(probes: Mapping[str, str], sockets: int, cores_per_socket: int) -> tuple[FoundGpu, ...]:
+    """The node's GPUs in the order of their device files; () where no driver answered or the files have gaps."""
+    names, minors = _names(probes.get("gpu_names", "")), _minors(probes.get("gpu_minors", ""))
+    by_minor = {minors[address]: (index, name) for index, (name, address) in names.items() if address in minors}
+    if not by_minor or len(by_minor) < len(names) or sorted(by_minor) != list(range(len(by_minor))):
+        return ()
+    table = _table(probes.get("gpu_topology", ""))
+    groups = _sockets(probes.get("cpu_sockets", ""), sockets)
+    order = [by_minor[minor] for minor in sorted(by_minor)]
+    indexes = [index for index, _ in order]
+    links = {index: [_bonds(table, index, other) for other in indexes] for index in indexes}
+    # where all are alike, they help nobody to choose, and would cost a line for each GPU
+    uneven = len({number for row in links.values() for number in row if number != -1}) > 1
+    return tuple(
+        FoundGpu(
+            name,
+            _cores(table.get(index, {}).get("CPU Affinity", ""), groups, cores_per_socket),
+            ",".join(map(str, links[index])) if uneven else "",
+        )
+        for index, name in order
+    )
+
+
+def _names(text: str) -> dict[int, tuple[str, str]]:
+    """nvidia-smi's index -> (name, PCI address as the kernel writes it)."""
+    found = {}
+    for line in text.splitlines():
+        match = re.fullmatch(r"\s*(\d+), (.+), ([0-9A-Fa-f]+):(\S+)\s*", line)
+        if match:
+            found[int(match[1])] = (match[2], f"{match[3][-4:]}:{match[4]}".lower())
+    return found
+
+
+def _minors(text: str) -> dict[str, int]:
+    """PCI address -> the N of /dev/nvidiaN."""
+    pattern = r"gpus/([^/\n]+)/information:Device Minor:\s*(\d+)"
+    return {address.lower(): int(number) for address, number in re.findall(pattern, text)}
+
+
+def _table(text: str) -> dict[int, dict[str, str]]:
+    """The rows of `nvidia-smi topo -m` that are GPUs, by index, with their columns by name."""
+    # the header is underlined
+    lines = [line.split("\t") for line in re.sub(r"\x1b\[\d*m", "", text).splitlines()]
+    header = next((cells for cells in lines if "CPU Affinity" in cells), [])
+    found = {}
+    for cells in lines:
+        match = re.fullmatch(r"GPU(\d+)", cells[0].strip())
+        if match and cells is not header:
+            row = zip(header, cells, strict=False)
+            found[int(match[1])] = {name.strip(): cell.strip() for name, cell in row if name.strip()}
+    return found
+
+
+def _bonds(table: Mapping[int, Mapping[str, str]], one: int, other: int) -> int:
+    """How many NVLinks join two GPUs; -1 for the GPU itself."""
+    match = re.fullmatch(r"NV(\d+)", table.get(one, {}).get(f"GPU{other}", ""))
+    return -1 if one == other else int(match[1]) if match else 0
+
+
+def _sockets(text: str, sockets: int) -> list[set[int]]:
+    """The CPUs of each of Slurm's sockets, in its order; [] where lscpu counts others.
+
+    Slurm's sockets may be NUMA nodes: `SlurmdParameters=numa_node_as_socket`.
+    """
+    rows = [line.split(",") for line in text.splitlines() if re.fullmatch(r"\d+,\d+,\d*", line)]
+    for column in (1, 2):
+        groups: dict[str, set[int]] = {}
+        for row in rows:
+            groups.setdefault(row[column], set()).add(int(row[0]))
+        if len(groups) == sockets > 1:
+            return sorted(groups.values(), key=min)
+    return []
+
+
+def _cores(affinity: str, groups: Sequence[set[int]], cores_per_socket: int) -> str:
+    """The cores of the one socket that a GPU is near to."""
+    near = {
+        number
+        for first, last in re.findall(r"(\d+)(?:-(\d+))?", affinity)
+        for number in range(int(first), int(last or first) + 1)
+    }
+    home = [place for place, group in enumerate(groups) if near & group]
+    if len(home) != 1:
+        return ""
+    first = home[0] * cores_per_socket
+    return str(first) if cores_per_socket == 1 else f"{first}-{first + cores_per_socket - 1}"
+
+
+def fits(gpus: Gpus, found: Sequence[FoundGpu]) -> bool:
+    """Whether what was found is what cluster.yml says: as many GPUs as it has, each of the type that its file has."""
+    cards = [(gres.minor(file), kind.type) for kind in gres.kinds_of(gpus) for file in kind.files]
+    return len(cards) == len(found) and all(
+        minor is not None and minor < len(found) and _is(found[minor].model, kind) for minor, kind in cards
+    )
+
+
+def _is(product: str, kind: str) -> bool:
+    """Unknown names are believed here: the end of a deploy compares them with more care."""
+    model = find_product(product)
+    return model is None or not kind or model.goes_by(kind)
+
+
+def complete(gpus: Gpus, found: Sequence[FoundGpu], options: Mapping[str, str]) -> Gpus:
+    """The GPUs with the cores and links that were found, where cluster.yml gives none and they fit what it says."""
+    kinds = gres.kinds_of(gpus)
+    if gpus.autodetect or not fits(gpus, found) or any(key.lower() in _TOPOLOGY for key in options):
+        return gpus
+    order = [gres.minor(file) or 0 for kind in kinds for file in kind.files]
+    silent = not any(kind.links or kind.mig for kind in kinds)
+    filled = tuple(_fill(kind, found, order if silent else ()) for kind in kinds)
+    return gpus if filled == kinds else replace(gpus, kinds=filled)
+
+
+def _fill(kind: GpuKind, found: Sequence[FoundGpu], order: Sequence[int]) -> GpuKind:
+    mine = [found[gres.minor(file) or 0] for file in kind.files]
+    cores = kind.cores or tuple(gpu.cores for gpu in mine)
+    links = tuple(_reorder(gpu.links, order) for gpu in mine) if order else kind.links
+    return replace(kind, cores=cores if any(cores) else (), links=links if any(links) else ())
+
+
+def _reorder(links: str, order: Sequence[int]) -> str:
+    """A row by the order of the GPUs in gres.conf, which cluster.yml may choose."""
+    numbers = links.split(",")
+    return ",".join(numbers[minor] for minor in order) if links else ""
+
+
+def as_stored(found: Sequence[FoundGpu]) -> list[dict[str, object]]:
+    """GPUs as hardware.yml has them: those that follow each other and are alike in one entry."""
+    entries = []
+    for gpu, run in groupby(found):
+        plain: dict[str, object] = {"model": gpu.model, "count": len(list(run))}
+        entries.append(plain | {key: text for key, text in (("cores", gpu.cores), ("links", gpu.links)) if text})
+    return entries
+
+
+def from_stored(entries: object) -> tuple[FoundGpu, ...]:
+    """What `as_stored` made; ValueError for anything else."""
+    found: list[FoundGpu] = []
+    for entry in entries if isinstance(entries, list) else [entries]:
+        fields = dict(entry) if isinstance(entry, Mapping) else {}
+        count = fields.pop("count", 0)
+        if (
+            not fields.get("model")
+            or not isinstance(count, int)
+            or not 1 <= count <= MAX_GPUS
+            or not set(fields) <= _FIELDS
+        ):
+            raise ValueError('gpus is a list of {model: "NVIDIA ...", count: 8, cores: 0-31, links: ...}')
+        found += [FoundGpu(**{key: str(value) for key, value in fields.items()})] * count
+    return tuple(found)

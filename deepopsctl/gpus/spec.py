@@ -1,0 +1,268 @@
+"""`gpus:` of a node set in cluster.yml: one kind or several, each checked, then all of them together."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from deepopsctl.gpus import gres
+from deepopsctl.gpus.mig_profiles import INSTANCES_PER_GPU
+from deepopsctl.gpus.models import models_of, profiles_of
+from deepopsctl.gpus.notation import MAX_GPUS, default_files, expand_files, parse_gpus
+from deepopsctl.model.cluster import GpuKind, Gpus, MigLayout, MigSlices
+from deepopsctl.text.node_sets import shorten
+from deepopsctl.text.problems import RefusedError
+from deepopsctl.text.values import suggest
+
+Path = tuple[str | int, ...]
+Refuse = Callable[[Path, RefusedError], None]
+
+_CORES = re.compile(r"[0-9]{1,5}(-[0-9]{1,5})?(,[0-9]{1,5}(-[0-9]{1,5})?)*")
+_LINKS = re.compile(r"-?[0-9]{1,4}(,-?[0-9]{1,4})*")
+_MIG_HINT = 'write {"1g.5gb": 7}, or a list with one entry for each GPU'
+_INSTANCES_HINT = 'write autodetect: nvml, or the numbers of `nvidia-smi mig -lgi`: {"2g.10gb": [3, 5]}'
+_MOST_SLICES = 7
+
+
+@dataclass(frozen=True, slots=True)
+class GivenKind:
+    """One kind as cluster.yml has it, and where: nothing of it is checked."""
+
+    path: Path
+    type: str
+    count: str
+    mig: object = None
+    files: object = None
+    cores: object = None
+    links: object = None
+
+
+def parse_autodetect(text: str) -> str:
+    """`nvml`, or '' for off."""
+    if text.lower() not in ("", "off", gres.NVML):
+        raise RefusedError(f"{shorten(text)!r} is no way to detect GPUs", "write nvml or off")
+    return text.lower().replace("off", "")
+
+
+def read_gpus(given: Sequence[GivenKind], autodetect: str, refuse: Refuse) -> Gpus | None:
+    """The GPUs of a node from its kinds; None where any was refused."""
+    read: list[GpuKind | None] = []
+    for entry in given:
+        read.append(_read_kind(entry, sum(kind.count for kind in read if kind), autodetect, refuse))
+    kinds = [kind for kind in read if kind]
+    if len(kinds) < len(given):
+        return None
+    faults = [*_together(given, kinds), *_links_fit(given, kinds), *_detectable(given, kinds, autodetect)]
+    for path, refusal in faults:
+        refuse(path, refusal)
+    return None if faults else combine(kinds, autodetect)
+
+
+def combine(kinds: Sequence[GpuKind], autodetect: str = "") -> Gpus:
+    """GPUs of several kinds as one; a kind that type and count describe stays as short as that."""
+    total = sum(kind.count for kind in kinds)
+    plain = GpuKind(kinds[0].type, total, default_files(0, total))
+    types = {kind.type for kind in kinds}
+    only = kinds[0].type if len(types) == 1 else ""
+    return Gpus(only, total, () if tuple(kinds) == (plain,) else tuple(kinds), autodetect)
+
+
+def join_kinds(plain: Sequence[Gpus]) -> Gpus:
+    """Whole GPUs of several types in one node, numbered in this order."""
+    kinds: list[GpuKind] = []
+    for gpus in plain:
+        if any(kind.type == gpus.type for kind in kinds):
+            raise RefusedError(f"{gpus.type} is given twice", "give how many a node has of each type once")
+        first = sum(kind.count for kind in kinds)
+        kinds.append(GpuKind(gpus.type, gpus.count, default_files(first, gpus.count)))
+    if sum(kind.count for kind in kinds) > MAX_GPUS:
+        raise RefusedError(f"more than {MAX_GPUS} GPUs in one node", "check the numbers")
+    return combine(kinds)
+
+
+def _read_kind(entry: GivenKind, first: int, autodetect: str, refuse: Refuse) -> GpuKind | None:
+    try:
+        plain = parse_gpus(entry.type, entry.count)
+    except RefusedError as refusal:
+        refuse(entry.path, refusal)
+        return None
+    readers: dict[str, Callable[[], tuple[object, ...]]] = {
+        "mig": lambda: _read_mig(entry.mig, plain, autodetect),
+        "files": lambda: _read_files(entry.files, plain.count),
+        "cores": lambda: _each(entry.cores, plain.count, _CORES, "cores", "0-31"),
+        "links": lambda: _read_links(entry.links, plain.count),
+    }
+    found: dict[str, object] = {}
+    for key, read in readers.items():
+        if not getattr(entry, key):
+            continue
+        try:
+            found[key] = _refuse_found(key) if autodetect and key != "mig" else read()
+        except RefusedError as refusal:
+            refuse((*entry.path, key), refusal)
+    if len(found) < sum(bool(getattr(entry, key)) for key in readers):
+        return None
+    files = found.pop("files", None) or default_files(first, plain.count)
+    return GpuKind(plain.type, plain.count, files, **found)  # type: ignore[arg-type]  # each reader gives its own field
+
+
+def _refuse_found(key: str) -> tuple[object, ...]:
+    raise RefusedError(f"AutoDetect finds {key} itself", "leave it out, or write autodetect: off")
+
+
+def _read_mig(value: object, plain: Gpus, autodetect: str) -> tuple[MigLayout, ...]:
+    """A layout for each GPU: one for all of them, or a list."""
+    layouts = value if isinstance(value, list) else [value] * plain.count
+    if len(layouts) != plain.count:
+        raise RefusedError(f"{len(layouts)} layouts for {plain.count} GPUs", _MIG_HINT)
+    read = {id(layout): _read_layout(layout, plain.type, autodetect) for layout in layouts}
+    found = tuple(read[id(layout)] for layout in layouts)
+    if not any(found):
+        raise RefusedError("no GPU has a slice", "leave mig out for whole GPUs")
+    return found
+
+
+def _read_layout(layout: object, kind: str, autodetect: str) -> MigLayout:
+    if layout is None or layout == {}:
+        return ()
+    if not isinstance(layout, Mapping):
+        raise RefusedError("must be profiles with their numbers", _MIG_HINT)
+    found = tuple(_read_slices(str(name), given, kind) for name, given in layout.items())
+    if profiles_of(kind) and not gres.fits(kind, found):
+        _refuse_layout(kind, found)
+    numbers = [number for cut in found for number in cut.instances]
+    if len(numbers) > len(set(numbers)):
+        raise RefusedError("a slice's number is given twice", "take them from `nvidia-smi mig -lgi` (Instance ID)")
+    if not autodetect and not all(cut.instances for cut in found):
+        raise RefusedError("the driver chooses the slices' device files", _INSTANCES_HINT)
+    return found
+
+
+def _read_slices(name: str, given: object, kind: str) -> MigSlices:
+    """Slices with one profile: how many, or their numbers."""
+    _check_profile(name, kind)
+    numbers = given if isinstance(given, list) else [given]
+    if not numbers or not all(re.fullmatch("[0-9]{1,2}", str(number)) for number in numbers):
+        raise RefusedError(f"{name}: {shorten(str(given))!r} is no number of slices", _MIG_HINT)
+    read = tuple(int(str(number)) for number in numbers)
+    if not isinstance(given, list):
+        if not 1 <= read[0] <= _MOST_SLICES:
+            raise RefusedError(f"{name}: {read[0]} slices", f"a GPU has 1 to {_MOST_SLICES} of a kind")
+        return MigSlices(name, read[0])
+    if max(read) >= INSTANCES_PER_GPU:
+        raise RefusedError(f"{name}: {max(read)} is no slice's number", f"they go from 0 to {INSTANCES_PER_GPU - 1}")
+    return MigSlices(name, len(read), read)
+
+
+def _refuse_layout(kind: str, layout: MigLayout) -> None:
+    """Refuse what no single GPU of this type can be cut into, and say why."""
+    profiles = gres.family_of(kind, layout)
+    if not profiles:
+        hint = f"variants of {kind} have {' or '.join(', '.join(known) for known in gres.families(kind))}"
+        raise RefusedError(f"no variant of {kind} has all of {', '.join(cut.profile for cut in layout)}", hint)
+    text = ", ".join(f"{cut.count} x {cut.profile}" for cut in layout)
+    limits = ", ".join(f"{profiles[cut.profile].count} x {cut.profile}" for cut in layout)
+    more = ", fewer of them together" if len(layout) > 1 else ""
+    raise RefusedError(f"{text} do not fit on one {kind}", f"at most {limits}{more}")
+
+
+def _check_profile(name: str, kind: str) -> None:
+    known = profiles_of(kind)
+    if not kind or (models_of(kind) and not known):
+        what = f"{kind} has no MIG" if kind else "slices need a type"
+        raise RefusedError(what, "leave mig out" if kind else "say which GPU it is: {type: a100, ...}")
+    if (known and name not in known) or not re.fullmatch(r"[1-7]g\.[0-9]{1,3}gb(\+me)?", name):
+        raise RefusedError(f"{kind} has no MIG profile {shorten(name)!r}", suggest(name, known or ("1g.10gb",)))
+
+
+def _read_files(value: object, count: int) -> tuple[str, ...]:
+    files = tuple(file for text in (value if isinstance(value, list) else [value]) for file in expand_files(str(text)))
+    if len(files) != count:
+        raise RefusedError(f"{len(files)} device files for {count} GPUs", "name one file for each GPU")
+    return files
+
+
+def _each(value: object, count: int, pattern: re.Pattern[str], what: str, example: str) -> tuple[str, ...]:
+    """One text for all GPUs, or a list with one for each."""
+    texts = value if isinstance(value, list) else [value] * count
+    if len(texts) != count:
+        raise RefusedError(f"{len(texts)} entries for {count} GPUs", "give one for all, or one for each GPU")
+    for text in texts:
+        if not isinstance(text, str) or not pattern.fullmatch(text):
+            raise RefusedError(f"{shorten(str(text))!r} are no {what}", f"write {example}")
+    return tuple(texts)
+
+
+def _read_links(value: object, count: int) -> tuple[str, ...]:
+    """One row of numbers for each GPU, as text or as a list."""
+    rows = value if isinstance(value, list) else [value]
+    texts = [",".join(map(str, row)) if isinstance(row, list) else row for row in rows]
+    if len(texts) != count:
+        raise RefusedError(f"{len(texts)} rows of links for {count} GPUs", 'one for each GPU: ["-1,4", "4,-1"]')
+    return _each(texts, count, _LINKS, "links", '["-1,4", "4,-1"]: connections to each GPU, -1 for itself')
+
+
+def _together(given: Sequence[GivenKind], kinds: Sequence[GpuKind]) -> list[tuple[Path, RefusedError]]:
+    """What is wrong with the kinds beside each other."""
+    faults: list[tuple[Path, RefusedError]] = []
+    if len(kinds) > 1 and not all(kind.type for kind in kinds):
+        entry = given[next(index for index, kind in enumerate(kinds) if not kind.type)]
+        faults.append((entry.path, RefusedError("has no type", "of several kinds each needs one: {type: a40, ...}")))
+    if sum(kind.count for kind in kinds) > MAX_GPUS:
+        faults.append((given[-1].path, RefusedError(f"more than {MAX_GPUS} GPUs in one node", "check the numbers")))
+    seen: set[str] = set()
+    for entry, kind in zip(given, kinds, strict=True):
+        twice = [file for file in kind.files if file in seen] or _repeated(kind.files)
+        if twice:
+            refusal = RefusedError(f"{', '.join(twice[:3])} is given twice", "give every GPU its own device file")
+            faults.append(((*entry.path, "files") if entry.files else entry.path, refusal))
+        seen.update(kind.files)
+        if kind.mig and any(gres.minor(file) is None for file in kind.files):
+            refusal = RefusedError("slices need /dev/nvidiaN", "their own device files are numbered by that N")
+            faults.append(((*entry.path, "files"), refusal))
+        if kind.mig and kind.links:
+            refusal = RefusedError("slices have no links", "leave links out where there is mig")
+            faults.append(((*entry.path, "links"), refusal))
+    return faults
+
+
+def _repeated(files: Sequence[str]) -> list[str]:
+    return [file for index, file in enumerate(files) if file in files[:index]]
+
+
+def _links_fit(given: Sequence[GivenKind], kinds: Sequence[GpuKind]) -> list[tuple[Path, RefusedError]]:
+    """Every row counts all GPUs of the node, with -1 for the GPU itself."""
+    total, itself, faults = sum(kind.count for kind in kinds), set[int](), []
+    for entry, kind in zip(given, kinds, strict=True):
+        for row in kind.links:
+            numbers = [int(number) for number in row.split(",")]
+            own = [index for index, number in enumerate(numbers) if number == -1]
+            if len(numbers) != total or len(own) != 1 or own[0] in itself or min(numbers) < -1:
+                refusal = RefusedError(
+                    f"{shorten(row)!r} does not fit {total} GPUs", "a number for each GPU of the node, -1 for itself"
+                )
+                faults.append(((*entry.path, "links"), refusal))
+                break
+            itself.add(own[0])
+    return faults
+
+
+def _detectable(
+    given: Sequence[GivenKind], kinds: Sequence[GpuKind], autodetect: str
+) -> list[tuple[Path, RefusedError]]:
+    """With AutoDetect, Slurm looks for a type in the name it found: that must lead to one kind, and always the same."""
+    faults = []
+    for entry, kind in zip(given if autodetect else (), kinds, strict=False):
+        names = [model.detected_type for model in models_of(kind.type)]
+        others = [other.type for other in kinds if other.type != kind.type and other.type in kind.type]
+        if kind.mig and any(not layout for other in kinds for layout in other.mig or ((),)):
+            what, hint = "AutoDetect can't tell whole GPUs from slices", "cut all GPUs of the node, or autodetect: off"
+        elif not kind.mig and names and not any(kind.type.lower() in name for name in names):
+            what, hint = f"AutoDetect calls this GPU {names[0]}, not {kind.type}", "write autodetect: off"
+        elif others:
+            what, hint = f"AutoDetect can't tell {kind.type} from {others[0]}", "write autodetect: off"
+        else:
+            continue
+        faults.append((entry.path, RefusedError(what, hint)))
+    return faults

@@ -1,0 +1,1 @@
+"""Foreign inputs (node lists, DeepOps inventories, slurm.conf) as a cluster."""

@@ -1,0 +1,32 @@
+"""`init --addresses FILE`: where the machines of a node list without addresses are reached."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from deepopsctl.cluster.builder import Draft
+from deepopsctl.imports.detect import Form, detect
+from deepopsctl.imports.plain_lists import addresses_by_name
+from deepopsctl.imports.read import read_nodes
+from deepopsctl.text.problems import Problems
+from deepopsctl.text.source import read_source
+
+
+def add_addresses(draft: Draft, path: Path | None) -> None:
+    """Give machines without an address the one that a hosts file, or another node list, has for their name."""
+    if path is None:
+        return
+    known = _addresses(path, draft.problems)
+    for machine in draft.machines.values():
+        machine.address = machine.address or known.get(machine.name.lower(), "")
+    missing = [machine.name for machine in draft.machines.values() if not machine.address]
+    if missing and known and len(missing) == len(draft.machines):
+        draft.problems.add(str(path), "has no address of any machine here", "compare the names in both files")
+
+
+def _addresses(path: Path, problems: Problems) -> dict[str, str]:
+    text = None if path.is_dir() else read_source(path, str(path), Problems())
+    if text is not None and detect(text) is Form.HOSTS_FILE:
+        return addresses_by_name(text)
+    found = read_nodes(path, None, problems)
+    return {name: machine.address for name, machine in found.machines.items() if machine.address}

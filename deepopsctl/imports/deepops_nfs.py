@@ -1,0 +1,150 @@
+"""DeepOps's NFS variables as entries of `storage`: what is mounted comes along, an export to everybody does not."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from deepopsctl.cluster.builder import Draft
+from deepopsctl.errors import InputError, Problem
+from deepopsctl.imports.deepops_vars import is_template
+from deepopsctl.imports.ini_inventory import Setting, as_text
+from deepopsctl.storage.builder import StorageDraft
+from deepopsctl.storage.nfs import VERSIONS
+from deepopsctl.storage.spec import StorageReader
+from deepopsctl.text.node_sets import fold_in_order, shorten
+from deepopsctl.text.problems import Problems
+from deepopsctl.text.sections import SectionReader
+from deepopsctl.text.yaml_reader import Document
+
+# The variables read here; others of that kind are named as left out.
+MOUNTS, EXPORTS, CLIENTS = "nfs_mounts", "nfs_exports", "nfs_client_group"
+
+# `{{ groups['slurm-master'][0] }}`: all that DeepOps's own files have for a server
+_GROUP = re.compile(r"\{\{\s*groups\[(['\"])([A-Za-z0-9_-]+)\1\]\s*(?:\[0\]|\|\s*first)\s*\}\}")
+_VERSION = re.compile(r"(?:nfs)?vers=(.+)")
+# said by the units, or what the kernel does anyway
+_IMPLIED = frozenset({"defaults", "async", "auto", "nofail", "_netdev", "hard", "proto=tcp", "tcp"})
+_SERVED = "only the cluster's own addresses may mount it"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What the inventory says besides: hosts by pattern, names as cluster.yml has them, and who serves NFS."""
+
+    hosts: Callable[[str], Sequence[str]]
+    names: Mapping[str, str]
+    servers: frozenset[str]
+
+
+def carry_nfs(settings: Mapping[str, Setting], found: Found, draft: Draft) -> None:
+    """Add the mounts to the draft; all that can't come along is named."""
+    _Importer(settings, found, draft).read()
+
+
+class _Importer:
+    def __init__(self, settings: Mapping[str, Setting], found: Found, draft: Draft) -> None:
+        self.settings = settings
+        self.found = found
+        self.draft = draft
+        self.carryover = draft.carryover
+        self.exports = {
+            as_text(item["path"]): as_text(item.get("options")) for item in self._entries(EXPORTS) if "path" in item
+        }
+        self.served: set[str] = set()
+
+    def read(self) -> None:
+        """Every mount; then what is handed out and mounted by nobody."""
+        if MOUNTS not in self.settings and CLIENTS in self.settings:
+            self.carryover.leave(CLIENTS, self.settings[CLIENTS].where, "nothing is said of what they mount",
+                                 "list it under storage: in cluster.yml")  # fmt: skip
+        for item in self._entries(MOUNTS):
+            self._mount(item)
+        for path in self.exports:
+            if path not in self.served:
+                self.carryover.leave(f"{EXPORTS}: {shorten(path)}", self.settings[EXPORTS].where,
+                                     "no machine of the cluster mounts it")  # fmt: skip
+
+    def _entries(self, name: str) -> Iterator[Mapping[str, object]]:
+        setting = self.settings.get(name)
+        if setting is None:
+            return
+        listed = setting.value
+        good = [item for item in listed if isinstance(item, Mapping)] if isinstance(listed, list) else []
+        if not isinstance(listed, list) or len(good) < len(listed):
+            self.carryover.leave(name, setting.where, "it is no list of mappings", "list it under storage:")
+        yield from good
+
+    def _mount(self, item: Mapping[str, object]) -> None:
+        path, where = as_text(item.get("mountpoint")).rstrip("/"), self.settings[MOUNTS].where
+        label = f"{MOUNTS}: {shorten(path)}"
+        server = self._server(as_text(item.get("server")))
+        if not server:
+            self.carryover.leave(label, where, "its server is a template", "name the server under storage:")
+            return
+        given = [word.strip() for word in as_text(item.get("options")).split(",") if word.strip()]
+        source = as_text(item.get("path")) or path
+        faults = self._add(self._entry(path, server, source, given), where)
+        if faults:
+            self.carryover.leave(label, where, faults[0].message, "list it under storage: in cluster.yml")
+        else:
+            self._say_of_export(label, where, server, source)
+
+    def _add(self, entry: Mapping[str, object], where: str) -> Sequence[Problem]:
+        """Read it as cluster.yml's own; what is wrong with it, if anything."""
+        source, _, line = where.rpartition(":")
+        trial, read = Problems(), StorageDraft()
+        document = Document(None, {(): int(line) if line.isdecimal() else 1})
+        StorageReader(SectionReader(document, source or where, trial), read).read({"storage": [entry]})
+        try:
+            trial.raise_if_any()
+        except InputError as error:
+            return error.problems
+        self.draft.storage.entries += read.entries
+        return ()
+
+    def _entry(self, path: str, server: str, source: str, given: Sequence[str]) -> dict[str, object]:
+        version = next((found[1] for word in given if (found := _VERSION.fullmatch(word))), "")
+        options = [word for word in given if word not in _IMPLIED and not _VERSION.fullmatch(word)]
+        nfs: dict[str, object] = {}
+        if server in self.found.names and server not in self.found.servers:
+            nfs["serve"] = False
+        elif server not in self.found.names and version in VERSIONS:
+            # a server of ours has the newest
+            nfs["version"] = version
+        entry: dict[str, object] = {
+            "name": re.sub(r"[^a-z0-9_-]+", "-", path.lower()).strip("-"),
+            "type": "nfs",
+            "source": f"{self.found.names.get(server, server)}:{source}",
+            "path": path,
+            "options": options,
+        }
+        nodes = self._nodes(server)
+        return entry | ({"nodes": nodes} if nodes else {}) | ({"nfs": nfs} if nfs else {})
+
+    def _nodes(self, server: str) -> str:
+        """The clients where not all machines but the server are; '' for those."""
+        setting = self.settings.get(CLIENTS)
+        hosts = self.found.hosts(as_text(setting.value)) if setting else ()
+        names = [self.found.names[host] for host in hosts if host in self.found.names and host != server]
+        everybody = {name for host, name in self.found.names.items() if host != server}
+        return fold_in_order(dict.fromkeys(names)) if names and set(names) != everybody else ""
+
+    def _server(self, text: str) -> str:
+        """The host that a template of DeepOps's own stands for, or the server as it is named; '' for none."""
+        group = _GROUP.fullmatch(text)
+        if group:
+            return next(iter(self.found.hosts(group[2])), "")
+        return "" if is_template(text) else text
+
+    def _say_of_export(self, label: str, where: str, server: str, path: str) -> None:
+        """DeepOps exports to the whole world, and trusts every root there."""
+        if server not in self.found.servers or path not in self.exports:
+            return
+        self.served.add(path)
+        hint = "squash: none under its nfs: if root of every node shall be root there"
+        if "no_root_squash" in self.exports[path]:
+            self.carryover.check(label, where, f"{_SERVED}, and their root becomes nobody", hint)
+        elif self.exports[path].startswith("*"):
+            self.carryover.check(label, where, _SERVED)

@@ -1,0 +1,205 @@
+"""DeepOps's variables by name: which deepopsctl honours, how, and why not for all the others."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from types import MappingProxyType
+
+from deepopsctl.cluster.import_notes import Carryover
+from deepopsctl.imports.group_vars import Opaque
+from deepopsctl.imports.ini_inventory import Setting, as_text
+from deepopsctl.text import values
+from deepopsctl.text.node_sets import shorten
+from deepopsctl.text.problems import RefusedError
+
+# Published with DeepOps, so known to everybody.
+PLACEHOLDERS = frozenset({
+    "replacewithasecurepasswordinthevault", "alsoreplacewithasecurepasswordinthevault", "deepops", "changeme",
+})  # fmt: skip
+SLURM_PASSWORDS = ("slurm_password", "slurm_db_password")
+# Read for the partition and the machines in `deepops`.
+READ_ELSEWHERE = frozenset({
+    "slurm_cluster_name", "slurm_max_job_timelimit", "slurm_default_job_timelimit", "slurm_oversubscribe",
+    "nfs_server_group", "slurm_monitoring_group", "nfs_mounts", "nfs_exports", "nfs_client_group",
+    "ansible_host", "ansible_ssh_host", "ansible_port", "ansible_ssh_port", "ansible_user", "ansible_ssh_user",
+    "ansible_ssh_private_key_file", "ansible_ssh_common_args", "ansible_ssh_extra_args",
+})  # fmt: skip
+
+_TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
+# What deepopsctl does in any case, and the value that asks for it: nothing is lost.
+_SAME = MappingProxyType({
+    "chrony_install": _TRUE, "slurm_configure_etc_hosts": _TRUE, "slurm_manage_gpus": _TRUE,
+    "slurm_username": ("slurm",), "slurm_config_dir": ("/etc/slurm",), "slurm_enable_ha": _FALSE,
+    "slurm_conf_symlink": _FALSE, "ansible_python_interpreter": ("/usr/bin/python3",),
+    "ansible_become": _TRUE, "ansible_become_user": ("root",), "ansible_become_method": ("sudo",),
+    "ansible_connection": ("ssh", "smart", "paramiko"),
+})  # fmt: skip
+
+# What DeepOps has and deepopsctl has not, with names that a role for it would have: a test sees that there is none.
+NOT_YET = MappingProxyType({
+    "fail-over of controllers": "failover|_ha$",
+    "Node Health Check": "nhc|health_check",
+    "containers in jobs": "enroot|pyxis|apptainer|singularity",
+    "software for users": "lmod|modules|spack|easybuild|environment",
+})  # fmt: skip
+
+
+def _not_yet(topic: str) -> str:
+    return f"deepopsctl does not have it yet: {topic}" if topic in NOT_YET else ""
+
+
+_REASONS: tuple[tuple[str, str, str], ...] = (
+    (r"ansible_(ssh_pass|password|become_pass(word)?|sudo_pass)", "a password does not belong into a file",
+     "`ssh setup` asks for it once; sudo's is asked for by -K"),
+    (r"ansible_connection", "nodes are reached over SSH, also the one you sit at", ""),
+    (r"ansible_.*", "this way to connect is not managed", "set it in inventory/host_vars or group_vars"),
+    (r"slurm_version", "Slurm comes as the distribution packages it", ""),
+    (r"slurm_(username|user_home|install_prefix|config_dir|sysconf_dir|build.*|force_rebuild|make.*|src_url)",
+     "the distribution's package decides it", ""),
+    (r"slurm_(enable_ha|ha_.*)", _not_yet("fail-over of controllers"), ""),
+    (r"slurm_(conf|cgroup_conf|gres_conf|dbd_conf)_template", "files are rendered from cluster.yml and slurm_config",
+     "import that slurm.conf itself: init --from FILE"),
+    (r"slurm_conf_symlink|slurmctl_config_dir", "nodes fetch their configuration from slurmctld", ""),
+    (r"slurm_(manage_gpus|autodetect_nvml)", "GPUs are declared in cluster.yml", "--gpus TYPE:COUNT"),
+    (r"slurm_(restrict_node_access|enable_pam.*|allow_ssh_user|login_on_compute)|pam_.*",
+     "who may log in to a compute node has its own settings",
+     "slurm_adopt_enabled and slurm_adopt_admin_groups in settings.yml; docs/how-to/logins.md"),
+    (r"slurm_(enable_prolog_epilog|.*prolog.*|.*epilog.*)|(prolog|epilog)_fileglob",
+     "prologs and epilogs are not delivered", "set Prolog and Epilog in slurm_config once they are on the nodes"),
+    (r"slurm_(install_nhc|health_check.*)|nhc_.*", _not_yet("Node Health Check"), ""),
+    (r"slurm_enable_nfs.*|nfs_.*|autofs_.*|cachefilesd.*", "NFS is what `storage:` in cluster.yml says", ""),
+    ((r"slurm_(enable_monitoring|monitoring_group|exporter.*)|(grafana|prometheus|alertmanager|node_exporter)_.*"
+     r"|(dcgm|nvidia|slurm).*exporter.*|collectd.*"), "the component monitoring has its own settings",
+     "monitoring_enabled and others in settings.yml; docs/how-to/monitoring.md"),
+    (r"slurm_cluster_install_nvidia_driver|nvidia_driver_.*", "the component nvidia has its own settings",
+     "nvidia_driver_source and nvidia_driver_branch in settings.yml; docs/how-to/gpus.md"),
+    (r"slurm_cluster_install_cuda|cuda_.*", "CUDA toolkits are a list of versions",
+     "cuda_toolkits in settings.yml; docs/how-to/cuda.md"),
+    (r"nvidia_container_.*", "the component nvidia has its own settings",
+     "nvidia_container_toolkit in settings.yml; docs/how-to/cuda.md"),
+    (r"(install_|nvidia_)?dcgm.*", "the component nvidia has its own settings",
+     "nvidia_dcgm in settings.yml; docs/how-to/gpus.md"),
+    (r"mig_.*|nvidia_mig.*", "slices of GPUs (MIG) are part of gpus: in cluster.yml", "docs/how-to/gpus.md"),
+    (r"mofed.*|gpu_clock.*|allow_user_set_gpu_clocks", "drivers of networks and clocks of GPUs are not managed", ""),
+    (r"nvidia_.*", "the component nvidia has its own settings", "docs/how-to/gpus.md"),
+    ((r"slurm_install_(enroot|pyxis)|slurm_pyxis.*|pyxis.*|enroot_.*|singularity_.*|slurm_cluster_install_singularity"
+     r"|docker_.*|.*container_registry.*|.*docker_cache|nginx_.*|golang_.*|bind_paths|ngc_.*|nvidia_docker.*"),
+     _not_yet("containers in jobs"), ""),
+    ((r"slurm_install_(lmod|hpcsdk)|hpcsdk_.*|sm_.*|spack_.*|easybuild.*|openmpi_.*|slurm_cluster_install_openmpi"
+     r"|pmix_.*|hwloc_.*|lmod_.*"), _not_yet("software for users"), ""),
+    (r"slurm_enable_rsyslog.*|rsyslog_.*", "journals go to the monitoring host by systemd's own programs",
+     "monitoring_logs in settings.yml"),
+    (r"(deepops_disable_cloud_init|hosts_.*|dns_.*)", "names are put into a block of /etc/hosts of their own", ""),
+    (r"chrony_.*|ntp_.*", "time follows the controllers", "set slurm_time_servers in settings.yml"),
+    (r"(users|ssh_.*|kerberos_.*|nis_.*|move_home.*|krb5.*)", "users of the nodes are not managed", ""),
+    (r"(maas|k8s|kube|kubeadm|helm|gpu_operator|calico|etcd|metallb|rook|dashboard)_?.*", "it is not about Slurm", ""),
+    (r"(https?_proxy|no_proxy|proxy_env)", "a proxy is not set on the nodes", "set it where apt reads it"),
+    (r".*_(src|tarball|download)?_?url|.*_repo(_url)?", "nothing is downloaded from there", ""),
+    (r"(install_open_ondemand|ood_.*|servername|httpd_.*|r?node_uri)", "Open OnDemand is not managed", ""),
+    (r"deepops_.*", "it is about DeepOps's own machinery", ""),
+    (r"software_.*", "packages besides Slurm's are not managed", ""),
+)  # fmt: skip
+_COMPILED = tuple((re.compile(pattern), reason, hint) for pattern, reason, hint in _REASONS)
+
+
+def refused_password(name: str, value: object) -> bool:
+    """Whether Slurm's two passwords hold what DeepOps publishes: a key made from it can be made by anybody."""
+    return name in SLURM_PASSWORDS and as_text(value).lower() in PLACEHOLDERS
+
+
+def carry_variable(name: str, setting: Setting, carryover: Carryover) -> None:
+    """Honour one variable, or say by its name why not. Values are never quoted: they may be secret."""
+    value, where = setting.value, setting.where
+    if name in READ_ELSEWHERE or as_text(value).lower() in _SAME.get(name, ()):
+        return
+    if isinstance(value, Opaque):
+        carryover.leave(name, where, "only Ansible can read its value (a vault string or a tag)", "set it by hand")
+        return
+    if is_template(value) and name in (*_HONOURED, *SLURM_PASSWORDS):
+        carryover.leave(name, where, "its value is a template", "write the value itself into settings.yml")
+        return
+    try:
+        if name in _HONOURED:
+            _HONOURED[name](setting, carryover)
+            return
+    except RefusedError as refusal:
+        carryover.leave(name, where, refusal.message, refusal.hint)
+        return
+    carryover.leave(name, where, *_why_not(name, value))
+
+
+def is_template(value: object) -> bool:
+    """Whether a value has Jinja in it."""
+    return bool(re.search(r"\{[{%#]", str(value)))
+
+
+def _why_not(name: str, value: object) -> tuple[str, str]:
+    for pattern, reason, hint in _COMPILED:
+        if pattern.fullmatch(name):
+            off = as_text(value).lower() in _FALSE and reason.startswith("deepopsctl does not have it yet")
+            return (f"{reason}; it is switched off here", "") if off else (reason, hint)
+    return "deepopsctl has no such setting", "if your own playbooks read it, put it into inventory/group_vars"
+
+
+def _slurm_key(key: str) -> Callable[[Setting, Carryover], None]:
+    def carry(setting: Setting, carryover: Carryover) -> None:
+        text = as_text(setting.value)
+        if text:
+            carryover.set_slurm(key, values.check_slurm_options({key: text}, {})[key])
+            if text.startswith("/"):
+                carryover.check(key, setting.where, f"{shorten(text)} must be on the nodes: files are not copied")
+
+    return carry
+
+
+def _user_id(setting: Setting, carryover: Carryover) -> None:
+    text = as_text(setting.value)
+    if not re.fullmatch(r"[1-9][0-9]{0,8}", text):
+        raise RefusedError("it is no user id", "give a number")
+    carryover.settings["slurm_user_id"] = int(text)
+
+
+def _set_hostname(setting: Setting, carryover: Carryover) -> None:
+    if as_text(setting.value).lower() in _FALSE:
+        carryover.settings["slurm_set_hostname"] = False
+
+
+def _time_servers(setting: Setting, carryover: Carryover) -> None:
+    value = setting.value
+    servers = [as_text(item) for item in value] if isinstance(value, list) else as_text(value).split()
+    own = [server for server in servers if not re.fullmatch(r"([0-9]\.)?(.*\.)?pool\.ntp\.org", server)]
+    if own:
+        carryover.settings["slurm_time_servers"] = [values.check_address(server) for server in own]
+
+
+def _database_user(setting: Setting, carryover: Carryover) -> None:
+    text = as_text(setting.value)
+    if not re.fullmatch(r"[A-Za-z0-9_]+", text):
+        raise RefusedError("it is no plain name of a database user", "set slurm_dbd_user in settings.yml")
+    carryover.settings["slurm_dbd_user"] = text
+
+
+def _database_password(setting: Setting, carryover: Carryover) -> None:
+    text = as_text(setting.value)
+    if not re.fullmatch(r"[!-~]{1,200}", text) or "#" in text:
+        raise RefusedError("slurmdbd.conf can't hold it", "a random one is made")
+    carryover.secrets["slurm_dbd_password"] = text
+
+
+def _munge_seed(setting: Setting, carryover: Carryover) -> None:
+    reason = "the munge key is random, not made from a password"
+    carryover.leave("slurm_password", setting.where, reason, "`deepopsctl takeover` keeps a running cluster's key")
+
+
+_HONOURED: MappingProxyType[str, Callable[[Setting, Carryover], None]] = MappingProxyType({
+    "slurm_return_to_service": _slurm_key("ReturnToService"),
+    "slurm_reboot_program": _slurm_key("RebootProgram"),
+    "slurm_resume_timeout": _slurm_key("ResumeTimeout"),
+    "slurm_user_uid": _user_id,
+    "slurm_db_username": _database_user,
+    "slurm_db_password": _database_password,
+    "slurm_password": _munge_seed,
+    "deepops_set_hostname": _set_hostname,
+    "chrony_config_server": _time_servers,
+})  # fmt: skip

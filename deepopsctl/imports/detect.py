@@ -1,0 +1,93 @@
+"""Which form a node list has: by what is in it, whatever the file is called."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from difflib import get_close_matches
+from enum import Enum, auto
+
+from deepopsctl.text.source import significant_lines
+
+COLUMNS = ("name", "address", "role", "gpus", "gpu_type", "features", "port")
+# What spreadsheets in the wild call them.
+COLUMN_ALIASES = {
+    "hostname": "name",
+    "host": "name",
+    "ip": "address",
+    "ip_address": "address",
+    "roles": "role",
+}
+DELIMITERS = "\t,;"
+
+_SLURM = re.compile(r"(clustername|nodename|partitionname|slurmctldhost|controlmachine)\s*=", re.IGNORECASE)
+_INI_SECTION = re.compile(r"\[[A-Za-z][A-Za-z0-9_.:-]*\]\s*")
+_YAML_START = re.compile(r"---|%YAML|\{|- |[\"']?[A-Za-z_][A-Za-z0-9_ -]*[\"']?\s*:(\s|$)")
+
+
+_IN_GROUP = re.compile(r"\s+(hosts|children)\s*:")
+# what a cluster.yml or a list of nodes has at the left
+_SPEC = re.compile(r"(schema|nodes|cluster)\s*:|- ")
+
+
+class Form(Enum):
+    """The forms a node list may have."""
+
+    YAML = auto()
+    TABLE = auto()
+    HOSTS_FILE = auto()
+    HOSTLIST = auto()
+    DEEPOPS_INI = auto()
+    ANSIBLE_YAML = auto()
+    SLURM_CONF = auto()
+
+
+def detect(text: str) -> Form:
+    """The form of a node list; what is nothing else is taken for a hostlist."""
+    lines = [line for _, line in significant_lines(text)]
+    first = lines[0] if lines else ""
+    if any(_SLURM.match(line.lstrip()) for line in lines):
+        return Form.SLURM_CONF
+    if any(_INI_SECTION.fullmatch(line) for line in lines):
+        return Form.DEEPOPS_INI
+    if _YAML_START.match(first):
+        return Form.ANSIBLE_YAML if _is_inventory(lines) else Form.YAML
+    if is_header(first):
+        return Form.TABLE
+    words = first.split()
+    return Form.HOSTS_FILE if len(words) > 1 and is_ip_address(words[0].partition("/")[0]) else Form.HOSTLIST
+
+
+def _is_inventory(lines: list[str]) -> bool:
+    """Whether YAML is an Ansible inventory: groups at the left, hosts or children in one of them."""
+    return any(_IN_GROUP.match(line) for line in lines) and not any(_SPEC.match(line) for line in lines)
+
+
+def is_header(line: str) -> bool:
+    """Whether a line names columns, even misspelled ones."""
+    cells = [cell.strip(" \"'").lower() for cell in split_cells(line)]
+    known = [*COLUMNS, *COLUMN_ALIASES]
+    if len(cells) == 1:
+        return cells[0] in ("name", "hostname")
+    # two different columns: `hosta,hostb` is near to `host` twice, and a hostlist
+    close = {word for cell in cells for word in get_close_matches(cell, known, n=1, cutoff=0.8)}
+    return any(cell in known for cell in cells) or len(close) > 1
+
+
+def delimiter_of(line: str) -> str:
+    """What separates the cells of a header: a tab, a semicolon or a comma."""
+    return max(DELIMITERS, key=line.count)
+
+
+def split_cells(line: str) -> list[str]:
+    """The cells of a header line."""
+    return line.split(delimiter_of(line))
+
+
+def is_ip_address(text: str) -> bool:
+    """Whether a word is an IPv4 or IPv6 address."""
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,86 @@
+"""Node list files in every accepted form, told apart by their content."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import BinaryIO
+
+from deepopsctl.cluster.builder import Draft
+from deepopsctl.imports.csv_table import draft_table
+from deepopsctl.imports.deepops import draft_deepops, draft_yaml_inventory
+from deepopsctl.imports.detect import Form, detect
+from deepopsctl.imports.plain_lists import draft_hostlist, draft_hosts_file
+from deepopsctl.imports.slurm_conf import draft_slurm_conf
+from deepopsctl.imports.yaml_list import draft_yaml
+from deepopsctl.model.cluster import Role
+from deepopsctl.text.problems import Problems
+from deepopsctl.text.source import MAX_BYTES, decode, read_source
+
+Reader = Callable[[str, str, Problems], Draft]
+SiteReader = Callable[[str, str, Path | None, Problems], Draft]
+_EXCEL = re.compile(r"sep=.\n", re.IGNORECASE)
+
+READERS: dict[Form, Reader] = {
+    Form.YAML: draft_yaml,
+    Form.TABLE: draft_table,
+    Form.HOSTS_FILE: draft_hosts_file,
+    Form.HOSTLIST: draft_hostlist,
+}
+
+# These name further files: they have to know where they lie.
+SITE_READERS: dict[Form, SiteReader] = {
+    Form.SLURM_CONF: draft_slurm_conf,
+}
+
+# These may have groups of names that only the site knows.
+INVENTORY_READERS = {Form.DEEPOPS_INI: draft_deepops, Form.ANSIBLE_YAML: draft_yaml_inventory}
+
+# What a folder is read by: DeepOps's `config`, a clone of it, /etc/slurm.
+_IN_FOLDER = (
+    "inventory", "config/inventory", "slurm.conf", "hosts",
+    "inventory.yml", "inventory.yaml", "hosts.yml", "hosts.yaml",
+)  # fmt: skip
+_NO_GROUPS: Mapping[str, Role] = MappingProxyType({})
+
+
+def read_nodes(
+    path: Path | None, stdin: BinaryIO | None, problems: Problems, groups: Mapping[str, Role] = _NO_GROUPS
+) -> Draft:
+    """The machines of a node list file, of standard input, or none; `groups` says what those of an inventory are."""
+    if stdin:
+        name, text = "stdin", decode(stdin.read(MAX_BYTES + 1), "stdin", problems)
+    elif path:
+        path = _file_in(path)
+        name, text = str(path), read_source(path, str(path), problems)
+    else:
+        return Draft("init", problems)
+    if text is not None:
+        return draft_text(text, name, problems, path.parent if path else None, groups)
+    draft = Draft(name, problems)
+    draft.incomplete = True
+    return draft
+
+
+def draft_text(
+    text: str, name: str, problems: Problems, folder: Path | None = None, groups: Mapping[str, Role] = _NO_GROUPS
+) -> Draft:
+    """The machines of a node list in any form; `name` stands for it in messages, further files lie in `folder`."""
+    if _EXCEL.match(text):
+        # Excel's first line says what separates cells, and is no line of the table; line numbers stay
+        text = f"#{text}"
+    form = detect(text)
+    if form in INVENTORY_READERS:
+        return INVENTORY_READERS[form](text, name, folder, problems, groups)
+    if groups:
+        problems.add("--group", f"{name} is no inventory: it has no groups", "leave --group out")
+    if form in SITE_READERS:
+        return SITE_READERS[form](text, name, folder, problems)
+    return READERS[form](text, name, problems)
+
+
+def _file_in(path: Path) -> Path:
+    """The node list in a folder, or the path itself."""
+    return next((path / name for name in _IN_FOLDER if (path / name).is_file()), path)

@@ -1,0 +1,251 @@
+"""`deepopsctl init`: from options and a node list to a Cluster. What it writes is in `scaffold`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import BinaryIO, TypeVar
+
+from deepopsctl.cluster.builder import Draft, Machine
+from deepopsctl.cluster.entries import NodeEntry
+from deepopsctl.cluster.import_notes import Carryover
+from deepopsctl.content import components
+from deepopsctl.gpus.gres import say_gpus
+from deepopsctl.gpus.notation import parse_gpus
+from deepopsctl.gpus.spec import join_kinds
+from deepopsctl.imports.addresses import add_addresses
+from deepopsctl.imports.read import read_nodes
+from deepopsctl.model.cluster import Cluster, Gpus, Role
+from deepopsctl.text import values
+from deepopsctl.text.node_sets import expand, fold_in_order, shorten
+from deepopsctl.text.problems import Problems, RefusedError
+
+T = TypeVar("T")
+
+ROLE_OPTIONS = {
+    Role.CONTROLLER: "--controller",
+    Role.COMPUTE: "--compute",
+    Role.LOGIN: "--login",
+    Role.MONITORING: "--monitoring",
+    Role.NFS_SERVER: "--nfs-server",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class InitRequest:
+    """What a person asked of `init`; `source` is the --from file or folder, or `stdin` its open stream."""
+
+    directory: Path
+    controller: tuple[str, ...] = ()
+    compute: tuple[str, ...] = ()
+    login: tuple[str, ...] = ()
+    monitoring: tuple[str, ...] = ()
+    nfs_server: tuple[str, ...] = ()
+    gpus: tuple[str, ...] = ()
+    group: tuple[str, ...] = ()
+    source: Path | None = None
+    addresses: Path | None = None
+    stdin: BinaryIO | None = None
+    name: str = ""
+    user: str = ""
+    port: str = ""
+    ssh_key: str = ""
+    jump_host: str = ""
+
+    @property
+    def expressions(self) -> Iterator[tuple[Role, str]]:
+        """Every node expression that was given, with the role it gives."""
+        for role in ROLE_OPTIONS:
+            for expression in getattr(self, role.value):
+                yield role, expression
+
+
+@dataclass(frozen=True, slots=True)
+class InitResult:
+    """The cluster, the names in the node list that no option gave a role, and what else the list brought."""
+
+    cluster: Cluster
+    left_out: tuple[str, ...]
+    carryover: Carryover
+
+
+def read_request(request: InitRequest) -> InitResult:
+    """The cluster that a request describes; an InputError tells everything wrong with it."""
+    problems = Problems()
+    groups = _chosen_groups(request.group, problems)
+    draft = read_nodes(request.source, request.stdin, problems, groups)
+    draft.incomplete = draft.incomplete or len(groups) < len(request.group)
+    if draft.unknown_groups and not any(request.expressions):
+        _refuse_groups(draft)
+    for role, expression in request.expressions:
+        _add_expression(draft, role, expression)
+    left_out = _give_roles(draft, compute_is_named=bool(request.compute))
+    add_addresses(draft, request.addresses)
+    _add_gpus(draft, request.gpus)
+    _set_access(draft, request)
+    cluster = draft.finish()
+    if cluster.components is None:
+        cluster = replace(cluster, components=default_components(cluster, draft.carryover))
+    return InitResult(cluster, left_out, draft.carryover)
+
+
+def default_components(cluster: Cluster, carryover: Carryover) -> tuple[str, ...]:
+    """What a new cluster gets unless its node list names components: monitoring too, where that is not switched off."""
+    settings = {**carryover.given, **carryover.settings}
+    wanted = {
+        "nvidia": any(node.gpus for node in cluster.nodes),
+        "storage": cluster.manages_storage,
+        "slurm": True,
+        "monitoring": settings.get("monitoring_enabled", True) is not False,
+    }
+    return tuple(name for name in components() if wanted.get(name))
+
+
+def unknown_groups(source: Path) -> Mapping[str, int]:
+    """Groups of an inventory of which none says what its hosts are for, with how many hosts they have."""
+    return read_nodes(source, None, Problems()).unknown_groups
+
+
+def _chosen_groups(texts: tuple[str, ...], problems: Problems) -> dict[str, Role]:
+    """ROLE=GROUP of the options, as group -> role."""
+    found: dict[str, Role] = {}
+    for text in texts:
+        role, _, group = text.partition("=")
+        if not group:
+            problems.add("--group", f"{shorten(text)!r} is no ROLE=GROUP", "write --group compute=workers")
+            continue
+        try:
+            found[group] = values.parse_role(role)
+        except RefusedError as refusal:
+            problems.refuse("--group", "", refusal)
+    return found
+
+
+def _refuse_groups(draft: Draft) -> None:
+    listed = ", ".join(f"{name} ({count})" for name, count in draft.unknown_groups.items())
+    draft.problems.add(
+        draft.source, f"no group says which hosts are Slurm's controllers or compute nodes; there are: {listed}",
+        "say which is what: --group controller=GROUP --group compute=GROUP (also login, dbd, monitoring, nfs_server)",
+    )  # fmt: skip
+    draft.incomplete = True
+
+
+def _add_expression(draft: Draft, role: Role, text: str) -> None:
+    """One NAMES or NAMES=ADDRESSES of an option."""
+    option = ROLE_OPTIONS[role]
+    names, equals, addresses = text.partition("=")
+    try:
+        values.check_template(text)
+    except RefusedError as refusal:
+        draft.refuse(option, refusal)
+        return
+    if equals and not addresses.strip():
+        draft.refuse(option, RefusedError(f"{shorten(text)}: no address after =", "write NAMES=ADDRESSES or NAMES"))
+        return
+    draft.merge(NodeEntry(where=option, names=names, addresses=addresses, roles=frozenset({role})))
+
+
+def _give_roles(draft: Draft, *, compute_is_named: bool) -> tuple[str, ...]:
+    """Machines of a list without roles are compute nodes, unless options say which ones are."""
+    without = [machine for machine in draft.machines.values() if not machine.roles]
+    if not compute_is_named:
+        for machine in without:
+            machine.roles = frozenset({Role.COMPUTE})
+        return ()
+    for machine in without:
+        del draft.machines[machine.name.lower()]
+    return tuple(machine.name for machine in without)
+
+
+def _add_gpus(draft: Draft, texts: tuple[str, ...]) -> None:
+    """`NODESET:TYPE:COUNT` for these nodes, `TYPE:COUNT` for the compute nodes that still have none.
+
+    What is said of the same node several times are several kinds.
+    """
+    general: list[Gpus] = []
+    given: dict[str, list[Gpus]] = {}
+    for text in texts:
+        try:
+            nodeset, gpus = _parse_gpus_option(text)
+            for kinds in _kinds_of(draft, nodeset, given) if nodeset else [general]:
+                kinds.append(gpus)
+        except RefusedError as refusal:
+            draft.problems.refuse("--gpus", "", refusal)
+    for name, machine in draft.machines.items():
+        if name in given:
+            _set_gpus(draft, machine, given[name])
+        elif general and not machine.gpus and Role.COMPUTE in machine.roles:
+            _set_gpus(draft, machine, general)
+
+
+def _parse_gpus_option(text: str) -> tuple[str, Gpus]:
+    parts = values.check_template(text).split(":")
+    if len(parts) not in (2, 3) or not all(parts):
+        raise RefusedError(f"{shorten(text)!r} is no [NODESET:]TYPE:COUNT", "write h100:8 or gpu[01-02]:a100:4")
+    return ("" if len(parts) == 2 else parts[0]), parse_gpus(parts[-2], parts[-1])
+
+
+def _kinds_of(draft: Draft, nodeset: str, given: dict[str, list[Gpus]]) -> list[list[Gpus]]:
+    """What has been said so far of each node of a node set."""
+    names = [name.lower() for name in expand(nodeset)]
+    unknown = [name for name in names if name not in draft.machines]
+    if unknown and not draft.incomplete:
+        raise RefusedError(
+            f"{shorten(nodeset)}: no node {shorten(fold_in_order(unknown))}",
+            "name only nodes of this cluster",
+        )
+    if len(set(names)) < len(names):
+        raise RefusedError(f"{shorten(nodeset)} names a node twice", "name every node once")
+    return [given.setdefault(name, []) for name in names]
+
+
+def _set_gpus(draft: Draft, machine: Machine, kinds: Sequence[Gpus]) -> None:
+    try:
+        gpus = join_kinds(kinds)
+        _check_agreement(machine, gpus)
+        machine.gpus = gpus
+    except RefusedError as refusal:
+        draft.problems.refuse("--gpus", "", refusal)
+
+
+def _check_agreement(machine: Machine, gpus: Gpus) -> None:
+    if machine.gpus and machine.gpus != gpus:
+        raise RefusedError(f"{machine.name} has {say_gpus(machine.gpus)} at {machine.where}", "let both say the same")
+
+
+def _set_access(draft: Draft, request: InitRequest) -> None:
+    def checked(option: str, check: Callable[[str], T], given: str, instead: T) -> T:
+        try:
+            return check(given) if given else instead
+        except RefusedError as refusal:
+            draft.problems.refuse(option, "", refusal)
+            return instead
+
+    access = draft.access
+    if request.source and access.key and not access.key.startswith(("/", "~")):
+        # a relative key counts from the file that names it, which the new directory is not
+        access = replace(access, key=str((request.source.parent / access.key).absolute()))
+    draft.access = replace(
+        access,
+        user=checked("--user", values.check_user, request.user, access.user),
+        port=checked("--port", values.parse_port, request.port, access.port),
+        key=checked("--ssh-key", _existing_key, request.ssh_key, access.key),
+        jump_host=checked("--jump-host", values.check_jump_host, request.jump_host, access.jump_host),
+    )
+    name = draft.name or ("" if draft.refused_name else _name_from(request.directory))
+    draft.name = checked("--name", values.check_cluster_name, request.name, name)
+
+
+def _existing_key(text: str) -> str:
+    path = Path(values.check_key(text)).expanduser()
+    if not path.is_file():
+        raise RefusedError(f"{shorten(text)}: no such file", "give the path of a private key that exists")
+    # the option counts from here, the file it is written to may be read from anywhere
+    return values.check_key(str(path.absolute()))
+
+
+def _name_from(directory: Path) -> str:
+    name = re.sub(r"[^a-z0-9_-]+", "-", directory.expanduser().resolve().name.lower()).strip("-_")
+    return name[:40] or "cluster"

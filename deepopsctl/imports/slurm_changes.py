@@ -1,0 +1,65 @@
+"""What deepopsctl sets where a slurm.conf said nothing or something else: its users will notice."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from deepopsctl.cluster.builder import Machine
+from deepopsctl.cluster.import_notes import Carryover
+from deepopsctl.gpus.gres import gres_value
+from deepopsctl.imports.slurm_lines import Pair
+from deepopsctl.model.cluster import Role
+
+_CONFINED = "where nodes have control groups (slurm_confinement), jobs get no more than they asked for"
+# By the key: its value here, and what comes of it. Slurm's own defaults need no word.
+OURS = MappingProxyType({
+    "AccountingStorageType": ("accounting_storage/slurmdbd", "every job is accounted"),
+    "AccountingStorageEnforce": ("associations,limits,qos,safe", "users without an account can't submit"),
+    "ProctrackType": ("proctrack/cgroup", _CONFINED),
+    "TaskPlugin": ("task/cgroup,task/affinity", _CONFINED),
+    "JobAcctGatherType": ("jobacct_gather/cgroup", _CONFINED),
+    "PrologFlags": ("Alloc,Contain,X11", "prologs run when a job is allocated, and logins land in the job"),
+    "SelectType": ("select/cons_tres", "jobs share nodes"),
+    "SelectTypeParameters": ("CR_Core_Memory", "cores and memory are counted: a job that asks for none gets a share"),
+    "PriorityType": ("priority/multifactor", "the queue is ordered by fair share and age"),
+    "ReturnToService": ("1", "a node that was only unreachable serves again by itself"),
+    "UnkillableStepTimeout": ("180", ""),
+    "SlurmdTimeout": ("300", ""),
+    "SlurmctldTimeout": ("120", ""),
+    "LaunchParameters": ("use_interactive_step", "salloc opens a shell on the first node of the job"),
+    "SlurmctldParameters": ("enable_configless", "nodes fetch their configuration from slurmctld"),
+    "RebootProgram": ("/sbin/reboot", "`scontrol reboot` works"),
+    "ResumeTimeout": ("900", "a node may take a quarter of an hour to reboot"),
+    "MailProg": ("/etc/slurm/deepops/mail", "mails go by the mailer that is there, if any"),
+    "EnforcePartLimits": ("ALL", "a job that no partition would ever start is refused at once"),
+})  # fmt: skip
+_HINT = "set it in slurm_config (settings.yml) where you want another; null leaves it to Slurm"
+_OTHER_HINTS = MappingProxyType({
+    "ProctrackType": "set slurm_confinement in settings.yml",
+    "AccountingStorageType": "",
+    "SlurmctldParameters": "",
+})  # fmt: skip
+# Slurm's own, where it is the same as ours.
+_DEFAULTS = MappingProxyType({"slurmdtimeout": "300", "slurmctldtimeout": "120", "selecttype": "select/cons_tres"})
+
+
+def say_ours(
+    given: Mapping[str, Pair], machines: Mapping[str, Machine], partitions_without_memory: int, carryover: Carryover
+) -> None:
+    """Note each key that has another value than it had; `given` by name in lower case."""
+    for key, (value, consequence) in OURS.items():
+        name = key.lower()
+        was = given[name].value if name in given else _DEFAULTS.get(name, "")
+        same = {word.lower() for word in was.split(",")} == {word.lower() for word in value.split(",")}
+        if same or (carryover.has_slurm(key) and key != "SlurmctldParameters"):
+            continue
+        said = f"{value}{', not ' + was if was else ''}{': ' + consequence if consequence else ''}"
+        carryover.change(key, said, _OTHER_HINTS.get(key, _HINT))
+    compute = [machine for machine in machines.values() if Role.COMPUTE in machine.roles]
+    kinds = {gres_value(machine.gpus) if machine.gpus else "" for machine in compute}
+    if len(kinds) > 1 and not all(any(key.lower() == "weight" for key in machine.slurm) for machine in compute):
+        carryover.change("Weight", "nodes without GPUs get jobs first, then those with few", "slurm: {Weight: 1}")
+    if partitions_without_memory:
+        carryover.change("DefMemPerCPU", "its poorest node's memory for each CPU, in each partition that had none",
+                         "DefMemPerCPU in a partition's options")  # fmt: skip

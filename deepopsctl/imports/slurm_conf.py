@@ -1,0 +1,247 @@
+"""An existing slurm.conf (with what lies beside it) as machines, partitions and settings."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from pathlib import Path
+
+from deepopsctl.cluster.builder import Draft
+from deepopsctl.cluster.entries import NodeEntry
+from deepopsctl.gpus.gres import gres_counts
+from deepopsctl.imports.detect import is_ip_address
+from deepopsctl.imports.slurm_changes import say_ours
+from deepopsctl.imports.slurm_gres import settle_gpus
+from deepopsctl.imports.slurm_keys import BASIC_TRES, MACHINE_KEYS, NO_TRES, carry_key, known_tres, settle_keys
+from deepopsctl.imports.slurm_lines import Line, Pair, read_lines
+from deepopsctl.imports.slurm_nodes import Nodes, Partitions, batches, carried_option, short_name
+from deepopsctl.model.cluster import Role
+from deepopsctl.text import values
+from deepopsctl.text.node_sets import shorten
+from deepopsctl.text.problems import Problems, RefusedError
+from deepopsctl.text.source import read_source, significant_lines
+
+_LINE_KEYS = ("nodename", "partitionname", "nodeset", "downnodes", "frontendname", "switchname")
+_CONTROLLER = re.compile(r"([^()\s]+)(?:\(([^()\s]*)\))?")
+
+# Files that Slurm reads beside slurm.conf, and what becomes of them.
+_BESIDE = {
+    "cgroup.conf": "deepopsctl writes its own, from slurm_confinement",
+    "topology.conf": "topologies are not managed",
+    "plugstack.conf": "deepopsctl's own names no SPANK plugins",
+    "job_container.conf": "job containers are not managed",
+    "acct_gather.conf": "profiling plugins are not managed",
+    "burst_buffer.conf": "burst buffers are not managed",
+    "oci.conf": "OCI containers are not managed",
+    "slurmdbd.conf": "`deepopsctl takeover` reads it on the accounting host",
+}
+
+
+def draft_slurm_conf(text: str, source: str, folder: Path | None, problems: Problems) -> Draft:
+    """The machines and partitions of a slurm.conf; `folder` is where it lies, None for standard input."""
+    draft = Draft(source, problems)
+    _Reader(draft, folder).read(list(read_lines(text, source, folder, problems)))
+    return draft
+
+
+class _Reader:
+    def __init__(self, draft: Draft, folder: Path | None) -> None:
+        self.draft = draft
+        self.folder = folder
+        self.problems = draft.problems
+        self.carryover = draft.carryover
+        self.nodes = Nodes(draft.carryover)
+        self.partitions = Partitions(self.nodes, draft)
+        self.controllers: list[tuple[str, str, str]] = []
+        self.given: dict[str, Pair] = {}
+        self.places: dict[str, str] = {}
+
+    def read(self, lines: list[Line]) -> None:
+        """Nodes first: partitions, node sets and gres.conf speak of them."""
+        before = len(self.problems)
+        kinds: dict[str, list[Line]] = {kind: [] for kind in _LINE_KEYS}
+        for line in lines:
+            kind = next((kind for kind in _LINE_KEYS if line.pairs and line.pairs[0].name == kind), "")
+            if kind:
+                kinds[kind].append(line)
+            else:
+                self._globals(line)
+        for line in kinds["nodename"]:
+            self._try(line, self.nodes.add)
+        self.draft.incomplete = len(self.problems) > before
+        for kind in ("downnodes", "frontendname", "switchname"):
+            for line in kinds[kind]:
+                first = line.pairs[0]
+                name = f"{first.key}={shorten(first.value)}"
+                self.carryover.leave(name, line.where, "states, front ends and switches are not managed")
+        self._machines()
+        for line in kinds["nodeset"]:
+            self._try(line, self.partitions.add_set)
+        for line in kinds["partitionname"]:
+            self._try(line, self.partitions.add)
+        self._memory_defaults()
+        self._hardware()
+        settle_gpus(self.draft.machines, self._gres_lines(), self.carryover)
+        gres = self._gres_tres()
+        settle_keys(self.carryover, self.places, gres)
+        self._settle_partitions(gres)
+        memory = ("defmempercpu", "defmempernode", "defmempergpu")
+        bare = [
+            entry for entry in self.draft.partitions
+            if not any(key.lower() in memory for key in entry.partition.options)
+        ]  # fmt: skip
+        say_ours(self.given, self.draft.machines, len(bare), self.carryover)
+        self._read_beside()
+
+    def _try(self, line: Line, add: Callable[[Line], None]) -> None:
+        try:
+            for item in line.pairs:
+                values.check_template(item.value)
+            add(line)
+        except RefusedError as refusal:
+            self.draft.refuse(line.where, refusal)
+
+    def _globals(self, line: Line) -> None:
+        for item in line.pairs:
+            if item.name in MACHINE_KEYS:
+                self._machine_key(item, line.where)
+            else:
+                carry_key(item, line.where, self.carryover)
+            self.given[item.name] = item
+            self.places[item.name] = line.where
+
+    def _machine_key(self, item: Pair, where: str) -> None:
+        try:
+            values.check_template(item.value)
+            if item.name == "clustername":
+                self._name(item.value, where)
+            elif item.name in ("slurmctldhost", "controlmachine", "backupcontroller"):
+                self._controllers(item, where)
+        except RefusedError as refusal:
+            self.draft.refuse(where, refusal)
+
+    def _name(self, text: str, where: str) -> None:
+        try:
+            # Slurm itself writes it in lower case
+            self.draft.name = values.check_cluster_name(text.lower())
+        except RefusedError as refusal:
+            self.draft.refused_name = where, RefusedError(refusal.message, f"give another by --name: {refusal.hint}")
+
+    def _controllers(self, item: Pair, where: str) -> None:
+        for text in item.value.split(","):
+            found = _CONTROLLER.fullmatch(text.strip())
+            if not found:
+                raise RefusedError(f"{item.key}={shorten(text)} is no host", "write NAME or NAME(ADDRESS)")
+            name, address = short_name(found[1], found[2] or "")
+            self.controllers.append((name, address, where))
+
+    def _machines(self) -> None:
+        """Controllers first, in their order: the first is the primary."""
+        addresses = {"controlmachine": "controladdr", "backupcontroller": "backupaddr"}
+        for key, address_key in addresses.items():
+            machine, reached = self.given.get(key), self.given.get(address_key)
+            if machine and reached:
+                name, _ = short_name(machine.value, "")
+                self.controllers = [
+                    (known, reached.value if known == name else old, where) for known, old, where in self.controllers
+                ]
+        for name, _, where in self.controllers[1:]:
+            self.carryover.leave(
+                f"backup controller {name}", where, "slurmctld runs on the first controller only",
+                "it stays a controller in cluster.yml, with Slurm's configuration and commands",
+            )  # fmt: skip
+        done = set()
+        for name, address, where in self.controllers:
+            entry = self.nodes.entries.get(name.lower())
+            if entry:
+                done.add(name.lower())
+                own = entry.addresses or address
+                self.draft.merge(replace(entry, addresses=own, roles=entry.roles | {Role.CONTROLLER}))
+            else:
+                self.draft.merge(NodeEntry(where, name, addresses=address, roles=frozenset({Role.CONTROLLER})))
+        rest = [entry for name, entry in self.nodes.entries.items() if name not in done]
+        for entry in batches([*rest, *self.nodes.again]):
+            self.draft.add(entry)
+        self._accounting_host()
+
+    def _accounting_host(self) -> None:
+        host = self.given.get("accountingstoragehost")
+        if not host or host.value.lower() in ("localhost", "127.0.0.1", "::1"):
+            return
+        name, address = short_name(host.value, "")
+        by_address = {machine.address: machine for machine in self.draft.machines.values() if machine.address}
+        machine = self.draft.machines.get(name.lower()) or by_address.get(host.value)
+        if machine:
+            machine.roles |= {Role.DBD}
+        elif is_ip_address(host.value):
+            self.carryover.leave(
+                "AccountingStorageHost", self.draft.source, f"no machine here has the address {host.value}",
+                "add the accounting host to cluster.yml with the role dbd",
+            )  # fmt: skip
+        else:
+            where = self.draft.source
+            self.draft.merge(NodeEntry(where, name, addresses=address, roles=frozenset({Role.DBD})))
+
+    def _memory_defaults(self) -> None:
+        """A cluster-wide default would lose against the one that deepopsctl gives every partition."""
+        names = ("defmempercpu", "defmempernode", "defmempergpu")
+        default = next((self.given[name] for name in names if name in self.given), None)
+        if default:
+            for index, entry in enumerate(self.draft.partitions):
+                options = entry.partition.options
+                if not any(key.lower() in names for key in options):
+                    added = carried_option(default, entry.where, {}, self.carryover)
+                    partition = replace(entry.partition, options={**options, **added})
+                    self.draft.partitions[index] = replace(entry, partition=partition)
+
+    def _hardware(self) -> None:
+        for key, where in self.nodes.hardware.items():
+            self.carryover.check(
+                key, where, "deploy looks it up on the nodes (hardware.yml)",
+                "`deepopsctl takeover` keeps what the running cluster has",
+            )  # fmt: skip
+
+    def _gres_tres(self) -> list[str]:
+        """The TRES that the GPUs of this cluster are."""
+        gpus = [machine.gpus for machine in self.draft.machines.values() if machine.gpus]
+        types = sorted({kind for found in gpus for kind in gres_counts(found) if kind})
+        return ["gres/gpu", *(f"gres/gpu:{kind}" for kind in types)] if gpus else []
+
+    def _settle_partitions(self, gres: Collection[str]) -> None:
+        """What of a partition needs a thing that is elsewhere: a plugin, another partition, an account of resources."""
+        names = {entry.partition.name for entry in self.draft.partitions}
+        preempts = bool(self.carryover.slurm("PreemptType"))
+        for index, entry in enumerate(self.draft.partitions):
+            kept: dict[str, str] = {}
+            for key, value in entry.partition.options.items():
+                text, reason = value, ""
+                if key.lower() == "tresbillingweights":
+                    words, lost = known_tres(value, {*BASIC_TRES, *gres})
+                    text, reason = ",".join(words), f"{', '.join(lost)}: {NO_TRES}" if lost else ""
+                elif key.lower() == "preemptmode" and not preempts and value.lower() != "off":
+                    text, reason = "", "without PreemptType there is no preemption"
+                elif key.lower() == "defaulttime" and value.upper() == "NONE":
+                    # what `scontrol show partition` prints for none
+                    text = ""
+                elif key.lower() == "alternate" and value not in names:
+                    text, reason = "", f"there is no partition {shorten(value)}"
+                if reason:
+                    self.carryover.leave(f"{key} of {entry.partition.name}", entry.where, reason)
+                if text:
+                    kept[key] = text
+            self.draft.partitions[index] = replace(entry, partition=replace(entry.partition, options=kept))
+
+    def _gres_lines(self) -> list[Line]:
+        path = self.folder / "gres.conf" if self.folder else None
+        text = read_source(path, str(path), Problems()) if path and path.is_file() else None
+        return list(read_lines(text, str(path), self.folder, self.problems)) if text is not None else []
+
+    def _read_beside(self) -> None:
+        if self.folder is None:
+            return
+        for name, reason in _BESIDE.items():
+            path = self.folder / name
+            text = read_source(path, name, Problems()) if path.is_file() else None
+            if text is not None and any(True for _ in significant_lines(text)):
+                self.carryover.leave(name, str(path), reason)

@@ -1,0 +1,288 @@
+"""Gres= of slurm.conf with what gres.conf says of the same GPUs: which device files, cores and links each type has."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from deepopsctl.cluster.builder import Machine
+from deepopsctl.cluster.import_notes import Carryover
+from deepopsctl.gpus.gres import Device, fits, gres_counts, minor
+from deepopsctl.gpus.mig_profiles import INSTANCES_PER_GPU, slice_files
+from deepopsctl.gpus.notation import expand_files, parse_gpus
+from deepopsctl.gpus.spec import combine, join_kinds
+from deepopsctl.imports.slurm_lines import Line
+from deepopsctl.model.cluster import GpuKind, Gpus, MigLayout, MigSlices
+from deepopsctl.text.node_sets import expand, shorten
+from deepopsctl.text.problems import RefusedError
+
+_READ = frozenset(
+    {"nodename", "name", "type", "file", "multiplefiles", "count", "autodetect", "cores", "cpus", "links"}
+)
+_CORES = re.compile(r"[0-9]{1,5}(-[0-9]{1,5})?(,[0-9]{1,5}(-[0-9]{1,5})?)*")
+_LINKS = re.compile(r"-?[0-9]{1,4}(,-?[0-9]{1,4})*")
+_SLICE = re.compile(r"(?:(?:nvidia[_-])?([a-z0-9]+)[_.-])?(?:mig-)?([1-7]g\.[0-9]{1,3}gb)(?:[+.]me)?", re.IGNORECASE)
+_CAP = re.compile(r"/dev/nvidia-caps/nvidia-cap([0-9]{1,6})")
+_MIG_HINT = "write them as `gpus: {type: a100, count: 1, mig: {...}}` in cluster.yml: docs/how-to/gpus.md"
+_NODE_HINT = "compare gpus: in cluster.yml with the node"
+
+
+def read_gpus(gres: str, where: str, name: str, carryover: Carryover) -> Gpus | None:
+    """The GPUs in a Gres= value; other resources are noted as left out."""
+    found: dict[str, Gpus] = {}
+    for item in re.split(r",(?![^(]*\))", gres):
+        kind, _, rest = item.partition("(")[0].strip().partition(":")
+        if kind.lower() != "gpu":
+            if item.strip():
+                carryover.leave(f"Gres={item}", where, f"{name}: only GPUs are managed", "`slurm: {}` has no Gres")
+            continue
+        words = [word for word in rest.split(":") if word != "no_consume"]
+        count = words.pop() if words and re.fullmatch(r"[0-9]+", words[-1]) else "1"
+        if count == "0":
+            continue
+        gpus = parse_gpus(words[0] if words else "", count)
+        if gpus.type in found or (found and not (gpus.type and all(found))):
+            carryover.leave(f"Gres={item}", where, f"{name}: of several kinds of GPU each needs a type of its own")
+            continue
+        found[gpus.type] = gpus
+    return join_kinds(list(found.values())) if found else None
+
+
+def settle_gpus(machines: Mapping[str, Machine], lines: Sequence[Line], carryover: Carryover) -> None:
+    """Give the GPUs that Gres= counts the devices that gres.conf has; `machines` are by name in lower case."""
+    notes = _Notes(carryover)
+    given: list[tuple[frozenset[str], _Given]] = []
+    for line in lines:
+        try:
+            read = _read(line, notes)
+            nodes = frozenset(name.lower() for name in expand(line.get("nodename"))) if line.get("nodename") else None
+        except RefusedError as refusal:
+            notes.leave(
+                f"{line.pairs[0].key}={shorten(line.pairs[0].value)}", line.where, refusal.message, refusal.hint
+            )
+            continue
+        if read:
+            given.append((frozenset() if nodes is None else nodes, read))
+            on = nodes if nodes is not None else machines.keys()
+            if not any(machines[name].gpus for name in on if name in machines):
+                reason = "no Gres= in slurm.conf declares GPUs there"
+                notes.leave(f"Name={read.line.get('name') or 'gpu'}", line.where, reason, "add them by --gpus")
+    for machine in machines.values():
+        if machine.gpus:
+            mine = [read for nodes, read in given if not nodes or machine.name.lower() in nodes]
+            machine.gpus = _Node(machine.name, machine.where, machine.gpus, mine, notes).gpus()
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """One line of gres.conf about GPUs, and the devices that it names."""
+
+    line: Line
+    devices: tuple[Device, ...]
+
+
+@dataclass(slots=True)
+class _Notes:
+    """Says everything once, however many nodes it holds for."""
+
+    carryover: Carryover
+    said: set[tuple[str, str, str]] = field(default_factory=set)
+
+    def leave(self, name: str, where: str, reason: str, hint: str = "") -> None:
+        if self._is_new(name, where, reason):
+            self.carryover.leave(name, where, reason, hint)
+
+    def check(self, name: str, where: str, reason: str, hint: str = "") -> None:
+        if self._is_new(name, where, reason):
+            self.carryover.check(name, where, reason, hint)
+
+    def _is_new(self, name: str, where: str, reason: str) -> bool:
+        said = (name, where, reason)
+        new = said not in self.said
+        self.said.add(said)
+        return new
+
+
+def _read(line: Line, notes: _Notes) -> _Given | None:
+    """A line's devices; None where it is not about GPUs."""
+    for pair in line.pairs:
+        if pair.name == "autodetect" and pair.value.lower() != "off":
+            reason = "GPUs are declared in cluster.yml, not detected"
+            notes.leave(f"AutoDetect={pair.value}", line.where, reason, "autodetect: nvml in gpus: asks slurmd to")
+        elif pair.name not in _READ:
+            notes.leave(pair.key, line.where, f"gres.conf is generated, {shorten(pair.value)} is not part of it")
+    name = line.get("name")
+    if name and name.lower() != "gpu":
+        notes.leave(f"Name={name}", line.where, "only GPUs are managed")
+        return None
+    if not name and not line.get("file") and not line.get("multiplefiles"):
+        return None
+    kind, cores, links = line.get("type"), line.get("cores") or line.get("cpus"), line.get("links")
+    if cores and not _CORES.fullmatch(cores):
+        notes.leave(f"Cores={shorten(cores)}", line.where, "they are no numbers of cores")
+        cores = ""
+    if links and not _LINKS.fullmatch(links):
+        notes.leave(f"Links={shorten(links)}", line.where, "they are no numbers of links")
+        links = ""
+    files = [file for part in _parts(line.get("file")) for file in expand_files(part)]
+    if any(minor(file) is None and not _CAP.fullmatch(file) for file in files):
+        notes.leave(f"File={line.get('file')}", line.where, "GPUs are /dev/nvidia0 and so on")
+        files = []
+    together = tuple(file for part in _parts(line.get("multiplefiles")) for file in expand_files(part))
+    devices = [Device(kind, (file,), cores, links) for file in files]
+    return _Given(line, (*devices, *([Device(kind, together, cores, links)] if together else [])))
+
+
+def _parts(text: str) -> list[str]:
+    return [part for part in re.split(r",(?![^\[]*\])", text) if part]
+
+
+@dataclass(frozen=True, slots=True)
+class _Node:
+    """The GPUs of one node: `declared` by slurm.conf, and the lines of gres.conf that speak of it."""
+
+    name: str
+    where: str
+    declared: Gpus
+    lines: Sequence[_Given]
+    notes: _Notes
+
+    @property
+    def place(self) -> str:
+        """Where gres.conf begins to speak of the node; else where slurm.conf does."""
+        return self.lines[0].line.where if self.lines else self.where
+
+    def gpus(self) -> Gpus | None:
+        """What cluster.yml is to say; None where nothing that is right can be said."""
+        counts = gres_counts(self.declared)
+        devices = [device for given in self.lines for device in given.devices]
+        if any(_SLICE.fullmatch(kind) for kind in counts):
+            return self._with_slices(counts, devices)
+        if not devices:
+            self._say_unknown(counts)
+            return self.declared
+        by_type = self._by_type(counts, devices)
+        if by_type is None:
+            return self.declared
+        kinds = [self._kind(kind, mine) for kind, mine in by_type.items()]
+        return combine(self._with_links(kinds, by_type, devices))
+
+    def _say_unknown(self, counts: Mapping[str, int]) -> None:
+        if len(counts) > 1:
+            reason = f"which device files {' and '.join(counts)} have is said nowhere: they are numbered in this order"
+            self.notes.check("Gres", self.place, reason, _NODE_HINT)
+
+    def _by_type(self, counts: Mapping[str, int], devices: Sequence[Device]) -> dict[str, list[Device]] | None:
+        """The devices of each declared type, in the order of gres.conf; None where the two files do not agree."""
+        types = {device.type for device in devices}
+        if len(counts) == 1:
+            (kind,) = counts
+            if not kind and any(types):
+                name = f"Type={', '.join(sorted(filter(None, types)))}"
+                reason = "Gres= in slurm.conf names no type"
+                self.notes.leave(name, self.place, reason, "add it to gpus: in cluster.yml")
+            found = {kind: [device for device in devices if not kind or device.type in ("", kind)]}
+        else:
+            found = {kind: [device for device in devices if device.type == kind] for kind in counts}
+            order = {device.type: index for index, device in reversed(list(enumerate(devices)))}
+            found = dict(sorted(found.items(), key=lambda pair: order.get(pair[0], len(devices))))
+        files = [device.files for mine in found.values() for device in mine]
+        short = [kind for kind, mine in found.items() if len(mine) < counts[kind]]
+        if short or len(set(files)) < len(files):
+            what = f"Gres= has {counts[short[0]]} of them" if short else "a device is named twice"
+            name = f"File= of {short[0] or 'gpu'}" if short else "File="
+            self.notes.leave(name, self.place, f"{what}: devices are numbered in the order of Gres=", _NODE_HINT)
+            return None
+        for kind, mine in found.items():
+            if len(mine) > counts[kind]:
+                reason = f"slurm.conf has {counts[kind]} of {kind or 'gpu'}, gres.conf {len(mine)}: the first are taken"
+                self.notes.check("File", self.place, reason, _NODE_HINT)
+        return {kind: mine[: counts[kind]] for kind, mine in found.items()}
+
+    def _kind(self, kind: str, mine: Sequence[Device]) -> GpuKind:
+        cores = tuple(device.cores for device in mine)
+        if any(cores):
+            if all(cores):
+                reason = "Slurm takes the cores of whole sockets only; without them in cluster.yml, deploy finds them"
+                self.notes.check("Cores", self.place, reason, "compare them with `lscpu` on the node")
+            else:
+                self.notes.leave("Cores", self.place, f"not every {kind or 'GPU'} has some", "deploy finds them")
+        return GpuKind(kind, len(mine), tuple(device.files[0] for device in mine), cores=cores if all(cores) else ())
+
+    def _with_links(
+        self, kinds: Sequence[GpuKind], by_type: Mapping[str, Sequence[Device]], devices: Sequence[Device]
+    ) -> Sequence[GpuKind]:
+        """The kinds with Links, which count the GPUs in the order of gres.conf: that has to be cluster.yml's, too."""
+        ordered = [device for mine in by_type.values() for device in mine]
+        rows = [device.links.split(",") for device in ordered]
+        if not any(device.links for device in ordered):
+            return kinds
+        if ordered != list(devices) or any(row[index : index + 1] != ["-1"] for index, row in enumerate(rows)):
+            self.notes.leave("Links", self.place, "they do not fit the order of the GPUs", "deploy finds them")
+            return kinds
+        if any(len(row) != len(rows) for row in rows):
+            self.notes.leave("Links", self.place, f"{len(rows)} GPUs need {len(rows)} numbers", "deploy finds them")
+            return kinds
+        return [
+            GpuKind(kind.type, kind.count, kind.files, cores=kind.cores, links=tuple(device.links for device in mine))
+            for kind, mine in zip(kinds, by_type.values(), strict=True)
+        ]
+
+    def _with_slices(self, counts: Mapping[str, int], devices: Sequence[Device]) -> Gpus | None:
+        """GPUs of which some are cut: by the numbers of their slices, which follow from the device files."""
+        try:
+            gpus = combine(list(_cut_kinds(counts, devices)))
+        except RefusedError as refusal:
+            sliced = ", ".join(kind for kind in counts if _SLICE.fullmatch(kind))
+            self.notes.leave(f"Gres=gpu:{sliced}", self.place, f"slices (MIG): {refusal.message}", _MIG_HINT)
+            return None
+        renamed = set(counts) - set(gres_counts(gpus))
+        if renamed:
+            now = ", ".join(f"gpu:{kind}" for kind in gres_counts(gpus) if kind not in counts)
+            was = ", ".join(f"gpu:{kind}" for kind in sorted(renamed))
+            self.notes.check("Gres", self.place, f"{was} becomes {now}", "tell users, who ask for it by --gres")
+        return gpus
+
+
+def _cut_kinds(counts: Mapping[str, int], devices: Sequence[Device]) -> Iterator[GpuKind]:
+    """A kind for each model of card, with the slices of each of its GPUs; RefusedError where any of it is unknown."""
+    cards: dict[str, dict[str, dict[str, list[int]]]] = {}
+    for kind, count in counts.items():
+        mine = [device for device in devices if device.type == kind]
+        if len(mine) != count:
+            raise RefusedError(f"gres.conf has device files for {len(mine)} of {count} {kind or 'GPUs'}")
+        found = _SLICE.fullmatch(kind)
+        for device in mine:
+            if found:
+                file, number = _slice_of(device)
+                cards.setdefault((found[1] or "").lower(), {}).setdefault(file, {})
+                cards[(found[1] or "").lower()][file].setdefault(found[2].lower(), []).append(number)
+            else:
+                cards.setdefault(kind, {})[device.files[0]] = {}
+    if "" in cards:
+        raise RefusedError("their type does not say of which GPU they are")
+    files = [file for card in cards.values() for file in card]
+    if len(files) != len(set(files)):
+        raise RefusedError("a device is named twice")
+    for kind, gpus in cards.items():
+        order = sorted(gpus, key=lambda file: minor(file) or 0)
+        mig = tuple(_layout(gpus[file]) for file in order)
+        wrong = next((layout for layout in mig if layout and not fits(kind, layout)), None)
+        if wrong:
+            raise RefusedError(f"{', '.join(cut.profile for cut in wrong)} do not fit on one {kind}")
+        yield GpuKind(kind, len(order), tuple(order), mig=mig if any(mig) else ())
+
+
+def _layout(cut: Mapping[str, list[int]]) -> MigLayout:
+    return tuple(MigSlices(profile, len(numbers), tuple(sorted(numbers))) for profile, numbers in sorted(cut.items()))
+
+
+def _slice_of(device: Device) -> tuple[str, int]:
+    """The GPU's file and the slice's number there."""
+    gpu = next((file for file in device.files if minor(file) is not None), "")
+    caps = sorted(int(found[1]) for file in device.files if (found := _CAP.fullmatch(file)))
+    for number in range(INSTANCES_PER_GPU) if gpu else ():
+        if slice_files(gpu, minor(gpu) or 0, number)[1:] == tuple(f"/dev/nvidia-caps/nvidia-cap{cap}" for cap in caps):
+            return gpu, number
+    raise RefusedError(f"{shorten(', '.join(device.files))} are not the files of one slice")

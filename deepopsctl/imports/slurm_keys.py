@@ -1,0 +1,363 @@
+"""What becomes of every key of a slurm.conf that says nothing about machines or partitions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from types import MappingProxyType
+
+from deepopsctl.cluster.import_notes import Carryover
+from deepopsctl.imports.slurm_lines import Pair
+from deepopsctl.slurm.conf import OWNED_KEYS, folder_refusal
+from deepopsctl.slurm.effects import EFFECTS
+from deepopsctl.slurm.releases import (
+    GONE,
+    KEYS,
+    LEVEL_KEYS,
+    LEVELS,
+    LISTS_OF_PLUGINS,
+    PLUGINS,
+    SINCE,
+    SUCCESSORS,
+    WORDS,
+)
+from deepopsctl.text.node_sets import shorten
+
+# Read elsewhere: they name machines or the cluster itself.
+MACHINE_KEYS = frozenset({
+    "clustername", "slurmctldhost", "controlmachine", "controladdr", "backupcontroller", "backupaddr",
+    "accountingstoragehost",
+})  # fmt: skip
+
+# Keys that deepopsctl sets itself, with the values it gives them: nothing is lost where they agree.
+_AGREED = MappingProxyType({
+    "slurmuser": {"slurm"},
+    "authtype": {"auth/munge"},
+    "credtype": {"auth/munge", "cred/munge"},
+    "jobacctgathertype": {"jobacct_gather/cgroup"},
+    "accountingstoragetype": {"accounting_storage/slurmdbd"},
+    "proctracktype": {"proctrack/cgroup", "proctrack/linuxproc"},
+    "grestypes": {"gpu"},
+    "slurmduser": {"root"},
+    "topologyplugin": {"topology/none", "topology/default", "topology/flat"},
+    "jobcontainertype": {"job_container/none"},
+    "jobcomptype": {"jobcomp/none"},
+    "burstbuffertype": {"burst_buffer/none"},
+    "acctgatherprofiletype": {"acct_gather_profile/none"},
+    "acctgatherinterconnecttype": {"acct_gather_interconnect/none"},
+    "acctgatherfilesystemtype": {"acct_gather_filesystem/none"},
+    "slurmschedloglevel": {"0"},
+    "usepam": {"0", "no"},
+    "taskpluginparam": {"none"},
+    "plugindir": {"/usr/lib/slurm", "/usr/lib/x86_64-linux-gnu/slurm-wlm", "/usr/lib/aarch64-linux-gnu/slurm-wlm"},
+})  # fmt: skip
+
+_UNIT = ("the package's systemd unit decides it", "")
+_DATABASE = ("slurmdbd alone speaks with the database", "`deepopsctl takeover` reads slurmdbd.conf and keeps it")
+_PASSWORD = ("a password does not belong into a file that goes into git", "")
+_JOBCOMP = ("records of ended jobs are slurmdbd's: `sacct`", "set it in slurm_config once its file or server is there")
+_SCHEDULER_LOG = ("slurmctld ends where it can't open that file", "set it in slurm_config once slurm may write there")
+_TOKENS = (
+    "tokens need the package slurm-wlm-jwt-plugin and a key on the controller",
+    "install both, then set AuthAltTypes and AuthAltParameters in slurm_config",
+)
+
+
+def _needs(name: str) -> tuple[str, str]:
+    return (f"it needs {name}, which deepopsctl does not deliver", "set it in slurm_config once the file is there")
+
+
+_CONTROLLERS = _needs("a program on the controller: without it slurmctld ends")
+_LEFT = MappingProxyType({
+    "slurmctldpidfile": _UNIT, "slurmdpidfile": _UNIT,
+    "plugindir": ("the package decides where its plugins are", ""),
+    "slurmduser": ("slurmd runs as root", ""),
+    "accountingstoragebackuphost": ("one accounting host is supported", ""),
+    "accountingstorageexternalhost": ("other clusters' accounting is not managed here", "set it in slurm_config"),
+    "accountingstorageport": ("slurmdbd listens on its own port, 6819", "set slurmdbd_port in settings.yml"),
+    "accountingstorageloc": _DATABASE, "accountingstorageuser": _DATABASE, "defaultstoragehost": _DATABASE,
+    "defaultstorageloc": _DATABASE, "defaultstorageport": _DATABASE, "defaultstoragetype": _DATABASE,
+    "defaultstorageuser": _DATABASE,
+    "accountingstoragepass": _PASSWORD, "defaultstoragepass": _PASSWORD, "jobcomppass": _PASSWORD,
+    "jobcomptype": _JOBCOMP, "jobcomploc": _JOBCOMP, "jobcomphost": _JOBCOMP, "jobcompport": _JOBCOMP,
+    "jobcompuser": _JOBCOMP, "jobcompparams": _JOBCOMP,
+    "slurmschedlogfile": _SCHEDULER_LOG, "slurmschedloglevel": _SCHEDULER_LOG,
+    "credtype": ("munge signs the credentials of jobs", ""),
+    "authalttypes": _TOKENS, "authaltparameters": _TOKENS,
+    "prologslurmctld": _CONTROLLERS, "epilogslurmctld": _CONTROLLERS,
+    "topologyplugin": _needs("topology.conf"), "topologyparam": _needs("topology.conf"),
+    "burstbuffertype": _needs("burst_buffer.conf"),
+    "jobcontainertype": ("private folders of jobs are job_directories in cluster.yml", "job_directories: {}"),
+    "acctgatherprofiletype": _needs("acct_gather.conf"),
+    "acctgatherinterconnecttype": _needs("acct_gather.conf"), "acctgatherfilesystemtype": _needs("acct_gather.conf"),
+    "switchparameters": ("the switch plugin that reads it is not in the packages", ""),
+    "usepam": _needs("/etc/pam.d/slurm on the nodes"),
+    "plugstackconfig": ("deepopsctl's own plugstack.conf names no SPANK plugins", ""),
+})  # fmt: skip
+
+# Programs and files on the nodes that a key names: the key comes along, the file does not.
+_FILES = frozenset({
+    "prolog", "epilog", "taskprolog", "taskepilog", "srunprolog", "srunepilog", "healthcheckprogram", "rebootprogram",
+    "resumeprogram", "suspendprogram", "resumefailprogram", "mailprog", "unkillablestepprogram", "resvprolog",
+    "resvepilog",
+    "slurmctldprimaryonprog", "slurmctldprimaryoffprog",
+})  # fmt: skip
+
+# Read by roles under this very spelling.
+_SPELLINGS = MappingProxyType({key.lower(): key for key in (*KEYS, *OWNED_KEYS, *EFFECTS)})
+_OWNED = MappingProxyType({key.lower(): hint for key, hint in OWNED_KEYS.items()})
+_GONE = MappingProxyType({key.lower(): hint for key, hint in GONE.items()})
+_SINCE = MappingProxyType({key.lower(): release for key, release in SINCE.items()})
+
+
+def carry_key(pair: Pair, where: str, carryover: Carryover) -> None:
+    """Put one global key into `slurm_config`, or say by name why not."""
+    name, value = pair.name, pair.value
+    if not value or value.lower() in _AGREED.get(name, ()):
+        return
+    refusal = _refusal(name, value)
+    if refusal:
+        carryover.leave(pair.key, where, *refusal)
+        return
+    key = _SPELLINGS[name]
+    text = _readable(key, value, where, carryover)
+    if text:
+        carryover.set_slurm(key, text)
+        if name in _FILES:
+            carryover.check(pair.key, where, f"{shorten(text)} must be on the nodes: files are not copied")
+
+
+def _refusal(name: str, value: str) -> tuple[str, str] | None:
+    """Why a key can't come along, and what to do; None where it can."""
+    if name in _LEFT:
+        return _LEFT[name]
+    if name in _GONE:
+        return "today's Slurm does not know it any more", _GONE[name]
+    if name in _OWNED:
+        return f"deepopsctl sets it, {shorten(value)!r} is not what it sets", _OWNED[name]
+    if name in _SINCE:
+        return f"Slurm knows it from {_SINCE[name]} on", "set it in slurm_config where yours is new enough"
+    if name not in _SPELLINGS:
+        near = get_close_matches(name, _SPELLINGS, n=1)
+        hint = (
+            f"did you mean {_SPELLINGS[near[0]]}?" if near else "set it in slurm_config if your Slurm was built with it"
+        )
+        return "no Slurm from 22.05 to 26.05 knows it", hint
+    folder = folder_refusal(name, value)
+    if folder:
+        hint = "deepopsctl's own is used; `deepopsctl takeover` says what to do with a state that lies there"
+        return f"{shorten(value)} {folder}", hint
+    if not re.fullmatch(r"[!-~]+", value) or re.search(r"[\"'\\#]|\{[{%#]", value):
+        return f"{shorten(value)!r} is no single word without quotes", "set it another way"
+    return None
+
+
+def _readable(key: str, value: str, where: str, carryover: Carryover) -> str:
+    """The value as every Slurm of ours reads it; '' for none, and what is lost is noted."""
+    if key in LEVEL_KEYS and not value.isdecimal() and value.lower() not in LEVELS:
+        carryover.leave(key, where, f"{shorten(value)} is no level of logging")
+        return ""
+    if key in PLUGINS:
+        return _plugins(key, value, where, carryover)
+    if key in WORDS:
+        return _words(key, value, where, carryover)
+    if key == "AuthInfo":
+        kept = [word for word in value.split(",") if word.startswith(("cred_expire=", "ttl="))]
+        if len(kept) < len(value.split(",")):
+            carryover.leave(key, where, "munge's socket is where its package has it")
+        return ",".join(kept)
+    return value
+
+
+def _plugins(key: str, value: str, where: str, carryover: Carryover) -> str:
+    known, found = PLUGINS[key], []
+    kind = next(iter(known)).rpartition("/")[0]
+    for word in value.split(",") if key in LISTS_OF_PLUGINS else [value]:
+        plugin = f"{kind}/{word.lower()}" if kind and "/" not in word else word.lower()
+        if plugin in SUCCESSORS:
+            carryover.check(key, where, f"{SUCCESSORS[plugin]} is what {plugin} is today")
+            plugin = SUCCESSORS[plugin]
+        if plugin in known:
+            # Slurm's older releases want some with their kind, and some without
+            found.append(plugin if key not in _WITHOUT_KIND else plugin.rpartition("/")[2])
+        elif plugin.rpartition("/")[2] != "none":
+            carryover.leave(f"{key}={shorten(word)}", where, *_NO_PLUGIN.get(plugin, _NOT_PACKAGED))
+    if key == "TaskPlugin" and set(found) == {"task/affinity", "task/cgroup"}:
+        # deepopsctl's own, which follow from slurm_confinement
+        return ""
+    return ",".join(dict.fromkeys(found))
+
+
+_WITHOUT_KIND = frozenset({"JobSubmitPlugins", "CliFilterPlugins", "MpiDefault"})
+_NOT_PACKAGED = (
+    "the packages of Slurm 22.05 to 26.05 do not all have that plugin", "set it in slurm_config where yours has it",
+)  # fmt: skip
+_NO_PLUGIN = MappingProxyType({
+    "job_submit/lua": _needs("/etc/slurm/job_submit.lua on the controller: without it slurmctld ends"),
+    "cli_filter/lua": _needs("/etc/slurm/cli_filter.lua wherever jobs are submitted: without it the commands end"),
+    "node_features/helpers": _needs("helpers.conf"),
+    "acct_gather_energy/ipmi": _needs("the package slurm-wlm-ipmi-plugins"),
+})  # fmt: skip
+
+
+def _words(key: str, value: str, where: str, carryover: Carryover) -> str:
+    known, found = WORDS[key], []
+    for word in value.split(","):
+        plain = re.split("[=:]", word.strip().lower(), maxsplit=1)[0].lstrip("+")
+        if plain in known:
+            found.append(word.strip())
+        elif plain and plain not in ("none", "0"):
+            reason = "Slurm 22.05 to 26.05 do not all know that word: slurmctld would not start"
+            carryover.leave(f"{key}={shorten(word)}", where, reason, "set it in slurm_config where yours does")
+    if key == "PrologFlags" and {word.lower() for word in found} <= {"alloc", "contain"}:
+        return ""
+    return ",".join(found)
+
+
+def settle_keys(carryover: Carryover, given: Mapping[str, str], gres: Collection[str]) -> None:
+    """Mend what does not go together, by keys with their places; `gres` has the TRES that the cluster's GPUs are."""
+    _Settling(carryover, given, gres).settle()
+
+
+_CORES = ("cr_core", "cr_core_memory")
+# Always there, whatever a cluster has.
+BASIC_TRES = frozenset({"cpu", "mem", "energy", "node", "billing", "fs/disk", "vmem", "pages"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Settling:
+    carryover: Carryover
+    given: Mapping[str, str]
+    gres: Collection[str]
+
+    def settle(self) -> None:
+        self._select()
+        self._preempt()
+        self._measured()
+        self._prolog_flags()
+        self._priority_flags()
+        if self.carryover.slurm("MinJobAge") in ("0", "1"):
+            self._drop("MinJobAge", "slurmctld takes 2 seconds at least", "MinJobAge: 2")
+        if self.carryover.slurm("TreeWidth") == "0":
+            self._drop("TreeWidth", "slurmctld needs 1 at least", "TreeWidth: 16 is Slurm's own")
+        if self.carryover.slurm("PriorityDecayHalfLife") == "0" and not self.carryover.slurm(
+            "PriorityUsageResetPeriod"
+        ):
+            self._drop(
+                "PriorityDecayHalfLife", "0 needs PriorityUsageResetPeriod, and slurmctld does not start without"
+            )
+        if (self.carryover.slurm("MCSPlugin") or "").startswith("mcs/group") and not self.carryover.slurm(
+            "MCSParameters"
+        ):
+            self._drop("MCSPlugin", "mcs/group needs MCSParameters")
+        self._tres()
+
+    def _drop(self, key: str, reason: str, hint: str = "") -> None:
+        if self.carryover.slurm(key) is not None:
+            self.carryover.leave(key, self.given.get(key.lower(), ""), reason, hint)
+            self.carryover.unset_slurm(key)
+
+    def _select(self) -> None:
+        """select/linear gives whole nodes, and ends slurmctld where deepopsctl's CR_Core_Memory stays in force."""
+        words = (self.carryover.slurm("SelectTypeParameters") or "").lower()
+        if self.carryover.slurm("SelectType") != "select/linear":
+            self._consumed(words.split(",") if words else [])
+            return
+        kept = "CR_Memory" if "memory" in words else None
+        if words and words != "cr_memory":
+            self.carryover.check("SelectTypeParameters", self.given.get("selecttypeparameters", ""),
+                                 f"with select/linear Slurm takes {kept or 'none'}")  # fmt: skip
+        self.carryover.set_slurm("SelectTypeParameters", kept)
+        self._drop("MaxNodeCount", "it needs select/cons_tres")
+
+    def _consumed(self, words: Sequence[str]) -> None:
+        """select/cons_tres has to be told whether it gives out sockets, cores or CPUs."""
+        if words and not any(word.startswith(("cr_cpu", "cr_socket")) or word in _CORES for word in words):
+            further = ",".join(["CR_Core_Memory", *(word.upper() for word in words if word != "cr_memory")])
+            self.carryover.set_slurm("SelectTypeParameters", further)
+            reason = f"select/cons_tres gives out cores or CPUs, which has to be said: {further}"
+            self.carryover.check("SelectTypeParameters", self.given.get("selecttypeparameters", ""), reason)
+
+    def _measured(self) -> None:
+        """Memory is limited by control groups alone, and counted by them unless jobacct_gather/linux does."""
+        value = self.carryover.slurm("JobAcctGatherParams")
+        if value is None:
+            return
+        linux = self.carryover.slurm("JobAcctGatherType") == "jobacct_gather/linux"
+        lost = {"overmemorykill", "noovermemorykill", *(() if linux else ("usepss", "noshared"))}
+        words = [word for word in value.split(",") if word.lower() not in lost]
+        if len(words) < len(value.split(",")):
+            reason = "control groups count and limit memory: slurmctld does not start with a second way"
+            self.carryover.leave("JobAcctGatherParams", self.given.get("jobacctgatherparams", ""), reason)
+        self._put("JobAcctGatherParams", words)
+
+    def _preempt(self) -> None:
+        mode = (self.carryover.slurm("PreemptMode") or "").lower().split(",")
+        real = [word for word in mode if word not in ("", "off", "gang", "within")]
+        if not self.carryover.slurm("PreemptType"):
+            if real:
+                self._drop("PreemptMode", "without PreemptType there is no preemption, and slurmctld does not start")
+        elif not real:
+            reason = "it needs a PreemptMode, and slurmctld does not start without"
+            self._drop("PreemptType", reason, "PreemptMode: REQUEUE, CANCEL or SUSPEND,GANG")
+            self._drop("PreemptMode", "it goes with PreemptType")
+        elif "suspend" in mode and "gang" not in mode:
+            self.carryover.set_slurm("PreemptMode", f"{self.carryover.slurm('PreemptMode')},GANG")
+            self.carryover.check("PreemptMode", self.given.get("preemptmode", ""), "SUSPEND needs GANG, which is added")
+
+    def _prolog_flags(self) -> None:
+        reason = "Contain and X11 need the prolog to end first: slurmctld does not start with both"
+        self._exclude("PrologFlags", "NoHold", {"contain", "x11"}, reason)
+
+    def _priority_flags(self) -> None:
+        reason = "FAIR_TREE and NO_FAIR_TREE exclude each other, and Slurm follows NO_FAIR_TREE"
+        self._exclude("PriorityFlags", "FAIR_TREE", {"no_fair_tree"}, reason)
+
+    def _exclude(self, key: str, word: str, others: Collection[str], reason: str) -> None:
+        """Leave a word of a list out where one of the others is in it."""
+        words = (self.carryover.slurm(key) or "").split(",")
+        kept = [other for other in words if other.lower() != word.lower()]
+        if len(kept) < len(words) and not {other.lower() for other in kept}.isdisjoint(others):
+            self._put(key, kept)
+            self.carryover.leave(f"{key}={word}", self.given.get(key.lower(), ""), reason)
+
+    def _tres(self) -> None:
+        licenses = [re.split("[:*@]", word)[0] for word in (self.carryover.slurm("Licenses") or "").lower().split(",")]
+        known = {*BASIC_TRES, *self.gres, *(f"license/{name}" for name in licenses if name)}
+        weights = self._known("PriorityWeightTRES", known)
+        if weights is not None:
+            self._put("PriorityWeightTRES", weights)
+        counted = self._known("AccountingStorageTRES", known)
+        if counted is not None:
+            further = [word for word in counted if word.lower() not in BASIC_TRES and word.lower() not in self.gres]
+            # deepopsctl counts its own GPUs; a site's list takes the place of all of it
+            self._put("AccountingStorageTRES", [*self.gres, *further] if further else [])
+
+    def _known(self, key: str, known: Collection[str]) -> list[str] | None:
+        value = self.carryover.slurm(key)
+        if value is None:
+            return None
+        kept, lost = known_tres(value, known)
+        for word in lost:
+            self.carryover.leave(f"{key}={word}", self.given.get(key.lower(), ""), NO_TRES)
+        return kept
+
+    def _put(self, key: str, words: Sequence[str]) -> None:
+        if words:
+            self.carryover.set_slurm(key, ",".join(words))
+        else:
+            self.carryover.unset_slurm(key)
+
+
+NO_TRES = "no node, license or plugin of this cluster counts it: slurmctld does not start"
+
+
+def known_tres(value: str, known: Collection[str]) -> tuple[list[str], list[str]]:
+    """The words of a list of TRES (or `TRES=weight`) that the cluster counts, and the others."""
+    kept: list[str] = []
+    lost: list[str] = []
+    for word in value.split(","):
+        (kept if word.partition("=")[0].lower() in known else lost).append(word)
+    return kept, lost

@@ -1,0 +1,135 @@
+"""slurm.conf and gres.conf as lines of KEY=VALUE pairs, the way Slurm's own parser reads them.
+
+Continued lines, comments, Include and keys in any case, after slurm.conf(5); values keep their spelling, quotes go.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from deepopsctl.text.node_sets import shorten
+from deepopsctl.text.problems import Problems, RefusedError
+from deepopsctl.text.source import read_source
+
+MAX_INCLUDES = 100
+
+_PAIR = re.compile(r"\s*([A-Za-z][A-Za-z0-9_]*)\s*\+?=\s*(?:\"([^\"]*)\"|(\S*))(?=\s|$)")
+_INCLUDE = re.compile(r"\s*include\s+(\S.*?)\s*", re.IGNORECASE)
+# `\#` is a number sign in a value
+_COMMENT = re.compile(r"(?<!\\)#.*")
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """One KEY=VALUE as written, without quotes."""
+
+    key: str
+    value: str
+
+    @property
+    def name(self) -> str:
+        """The key as Slurm compares it."""
+        return self.key.lower()
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """The pairs of one logical line, and where it begins."""
+
+    where: str
+    pairs: tuple[Pair, ...]
+
+    def get(self, name: str, instead: str = "") -> str:
+        """The value of a key (given in lower case); the last one where it stands twice."""
+        return next((pair.value for pair in reversed(self.pairs) if pair.name == name), instead)
+
+
+def read_lines(text: str, source: str, folder: Path | None, problems: Problems) -> Iterator[Line]:
+    """The lines of a file and of what it includes; what can't be read is a problem, and the rest goes on."""
+    return _Reading(problems, folder).lines(text, source)
+
+
+class _Reading:
+    """Counts the files that were included, so that a circle ends."""
+
+    def __init__(self, problems: Problems, folder: Path | None) -> None:
+        self.problems = problems
+        self.folder = folder
+        self.included = 0
+
+    def lines(self, text: str, source: str) -> Iterator[Line]:
+        for number, content in _logical_lines(text):
+            where = f"{source}:{number}"
+            included = _INCLUDE.fullmatch(content)
+            if included:
+                yield from self._include(included[1].strip('"'), where)
+                continue
+            try:
+                pairs = _pairs(content)
+            except RefusedError as refusal:
+                self.problems.refuse(where, "", refusal)
+            else:
+                yield Line(where, pairs)
+
+    def _include(self, name: str, where: str) -> Iterator[Line]:
+        if self.folder is None:
+            self.problems.add(where, f"Include {shorten(name)}: standard input has no folder", "give the file itself")
+            return
+        path = Path(name) if name.startswith("/") else self.folder / name
+        # a slurm.conf that was copied here names files of the machine it comes from
+        beside = self.folder / path.name
+        files = _matching(path) or _matching(beside)
+        if not files:
+            hint = f"copy it beside {where.rpartition(':')[0]}, or remove the line"
+            self.problems.add(where, f"Include {shorten(name)}: there is no such file", hint)
+        for found in files:
+            self.included += 1
+            if self.included > MAX_INCLUDES:
+                self.problems.add(where, f"more than {MAX_INCLUDES} files are included", "do they include each other?")
+                return
+            text = read_source(found, str(found), self.problems)
+            if text is not None:
+                yield from self.lines(text, str(found))
+
+
+def _matching(path: Path) -> list[Path]:
+    if not any(marker in path.name for marker in "*?["):
+        return [path] if path.is_file() else []
+    try:
+        return sorted(found for found in path.parent.glob(path.name) if found.is_file())
+    except (OSError, ValueError):
+        return []
+
+
+def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Line numbers and contents, continued lines joined, comments and empty lines left out."""
+    start, joined = 0, ""
+    for number, raw in enumerate(text.split("\n"), start=1):
+        line = _COMMENT.sub("", raw).rstrip()
+        start = start or number
+        if line.endswith("\\"):
+            joined += line[:-1]
+            continue
+        content = (joined + line).replace("\\#", "#").strip()
+        if content:
+            yield start, content
+        start, joined = 0, ""
+    if joined.strip():
+        yield start, joined.strip()
+
+
+def _pairs(content: str) -> tuple[Pair, ...]:
+    found, position = [], 0
+    while position < len(content):
+        match = _PAIR.match(content, position)
+        if not match:
+            rest = content[position:].strip()
+            raise RefusedError(f"{shorten(rest)!r} is no KEY=VALUE", "compare the line with slurm.conf(5)")
+        found.append(Pair(match[1], match[3] if match[2] is None else match[2]))
+        position = match.end()
+        while position < len(content) and content[position].isspace():
+            position += 1
+    return tuple(found)

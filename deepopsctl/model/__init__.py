@@ -1,0 +1,1 @@
+"""Frozen dataclasses: the cluster, its GPUs, policy and storage. Data without logic."""

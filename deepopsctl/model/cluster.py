@@ -1,0 +1,149 @@
+"""The cluster as the rest of deepopsctl sees it: complete, validated, frozen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+
+from deepopsctl.model.job_directories import JobDirectories
+from deepopsctl.model.policy import Policy
+from deepopsctl.model.storage import Mount
+
+
+class Role(StrEnum):
+    """What a machine is for. A machine may have several."""
+
+    CONTROLLER = "controller"
+    COMPUTE = "compute"
+    LOGIN = "login"
+    DBD = "dbd"
+    NFS_SERVER = "nfs_server"
+    MONITORING = "monitoring"
+
+
+# Functions that nobody names fall to the first controller (DESIGN, section 4).
+DELEGATED_TO_CONTROLLER = (Role.DBD, Role.NFS_SERVER, Role.MONITORING)
+
+
+@dataclass(frozen=True, slots=True)
+class MigSlices:
+    """Slices of one GPU with one MIG profile; `instances` are their numbers, where cluster.yml gives them."""
+
+    profile: str
+    count: int
+    instances: tuple[int, ...] = ()
+
+
+# How one GPU is cut; () where it is not.
+MigLayout = tuple[MigSlices, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GpuKind:
+    """GPUs of one node that are alike. `mig`, `cores` and `links` are empty or say something of each of them."""
+
+    type: str
+    count: int
+    files: tuple[str, ...]
+    mig: tuple[MigLayout, ...] = ()
+    cores: tuple[str, ...] = ()
+    links: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Gpus:
+    """Declared GPUs of one node: Slurm's gres type (`h100`, or '' for untyped or several) and how many cards.
+
+    `kinds` is there where type and count do not say it all; `autodetect` is gres.conf's AutoDetect, '' for off.
+    """
+
+    type: str
+    count: int
+    kinds: tuple[GpuKind, ...] = ()
+    autodetect: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One machine. `address` is '' where the name itself must resolve; `port` 0 means ssh's default."""
+
+    name: str
+    roles: frozenset[Role]
+    address: str = ""
+    port: int = 0
+    gpus: Gpus | None = None
+    features: tuple[str, ...] = ()
+    slurm: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """A Slurm partition; `nodes` are node names in order, `options` any further Slurm keys.
+
+    `everything` is where cluster.yml says `all`: nodes that are added later are in it, too.
+    """
+
+    name: str
+    nodes: tuple[str, ...]
+    default: bool = False
+    max_time: str = ""
+    options: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    everything: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class NvlinkDomain:
+    """Nodes whose GPUs share one NVLink fabric, in order."""
+
+    name: str
+    nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How the nodes are reached over SSH. Empty strings and 0 mean ssh's own default."""
+
+    user: str
+    port: int = 0
+    key: str = ""
+    jump_host: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """A whole cluster; node order is the order of cluster.yml, the first controller is the primary."""
+
+    name: str
+    access: Access
+    nodes: tuple[Node, ...]
+    partitions: tuple[Partition, ...]
+    policy: Policy = field(default_factory=Policy)
+    # whoever takes machines from it has to type its name
+    protected: bool = False
+    storage: tuple[Mount, ...] = ()
+    # what is mounted is deepopsctl's concern, also where that is nothing (any more)
+    manages_storage: bool = False
+    job_directories: JobDirectories | None = None
+    # what a deploy without names deploys, in the order of site.yml; None where cluster.yml does not list it
+    components: tuple[str, ...] | None = None
+    # None where cluster.yml says nothing of any: then what there is on the nodes is left alone
+    nvlink_domains: tuple[NvlinkDomain, ...] | None = None
+
+    def with_role(self, role: Role) -> tuple[Node, ...]:
+        """The nodes that have `role`; delegated functions fall to the first controller."""
+        found = tuple(node for node in self.nodes if role in node.roles)
+        if found or role not in DELEGATED_TO_CONTROLLER:
+            return found
+        return self.controllers[:1]
+
+    @property
+    def controllers(self) -> tuple[Node, ...]:
+        """Controllers in order; the first is the primary."""
+        return tuple(node for node in self.nodes if Role.CONTROLLER in node.roles)
+
+    @property
+    def compute(self) -> tuple[Node, ...]:
+        """Compute nodes in order."""
+        return tuple(node for node in self.nodes if Role.COMPUTE in node.roles)

@@ -1,0 +1,291 @@
+"""Alertmanager's configuration: who is told of which alert, from a site's settings and the vault. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import yaml
+
+from deepopsctl.monitoring.alert_rules import SEVERITIES, WATCHDOG
+from deepopsctl.monitoring.resources import Machine
+from deepopsctl.text.header import HEADER
+from deepopsctl.text.values import suggest
+
+# Everything goes here that nothing else is said of: it is seen in Prometheus, Grafana and by amtool, and sent nowhere.
+NOBODY = "nobody"
+WAYS = ("email", "slack", "webhook", "alertmanager")
+ROUTE_KEYS = ("receivers", "severity", "match", "watchdog", "repeat", "continue")
+GROUPING: Mapping[str, object] = {"by": ["alertname", "cluster"], "wait": "30s", "interval": "5m", "repeat": "12h"}
+WATCHDOG_REPEAT = "5m"
+WHERE = "monitoring_alert_secrets in inventory/group_vars/all/secrets.yml"
+
+_TITLE = (
+    '{{ if eq .Status "firing" }}{{ .Alerts.Firing | len }} firing{{ else }}over{{ end }}: '
+    "{{ .CommonLabels.alertname }} ({{ .CommonLabels.cluster }})"
+)
+_TEXT = (
+    '{{ range .Alerts }}{{ if eq .Status "resolved" }}over: {{ end }}{{ .Annotations.summary }}\n{{ end }}'
+    "{{ .CommonAnnotations.action }}"
+)
+# Of two alerts about one thing the one that says more: [source, what it holds back, what both have in common].
+_HELD_BACK = (
+    ('alertname="NodeDown"', 'alertname!="NodeDown"', ("cluster", "node")),
+    (
+        'alertname="SlurmctldDown"',
+        'alertname=~"SlurmNodeDown|QueueStuck|Scheduler.*|SlurmdbdQueueGrowing"',
+        ("cluster",),
+    ),
+    ('alertname="MariaDbDown"', 'alertname=~"SlurmdbdDown|SlurmdbdQueueGrowing"', ("cluster",)),
+    ('alertname="SlurmdbdDown"', 'alertname="SlurmdbdQueueGrowing"', ("cluster",)),
+    ('alertname="DiskFull"', 'alertname="DiskFillingSoon"', ("cluster", "node", "mountpoint")),
+    ('alertname="InodesFull"', 'alertname="InodesFillingSoon"', ("cluster", "node", "mountpoint")),
+    ('alertname=~"GpuXidFatal|GpuRecoveryNeeded"', 'alertname="GpuXid"', ("cluster", "node", "gpu")),
+    ('alertname="CertificateExpired"', 'alertname="CertificateExpiring"', ("cluster", "node", "path")),
+    ('alertname="TargetDown"', 'alertname="ScrapeGaps"', ("cluster", "node", "job")),
+    # a node that lost its storage is drained by its health check: told once, as what it is
+    ('alertname="MountMissing"', 'alertname="NodeDrainedUnexpectedly"', ("cluster", "node")),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a site's settings say: `monitoring_alert_receivers`, `_routes`, `_email` and `_grouping`."""
+
+    receivers: Mapping[str, object] = field(default_factory=dict)
+    routes: Sequence[object] = ()
+    email: Mapping[str, object] = field(default_factory=dict)
+    grouping: Mapping[str, object] = field(default_factory=dict)
+    # from the vault: in no log, diff or argument
+    secrets: Mapping[str, object] = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Routing:
+    """The file, which has secrets in it, and what is wrong with the settings."""
+
+    text: str = field(repr=False)
+    problems: tuple[str, ...]
+
+
+def wanted_by(machine: Machine) -> Wanted:
+    """The settings, as a machine has them."""
+    settings = machine.settings
+    receivers, routes = settings.get("alert_receivers", {}), settings.get("alert_routes", [])
+    email, grouping = settings.get("alert_email", {}), settings.get("alert_grouping", {})
+    return Wanted(
+        # what is none of its kind is refused as one that nobody knows
+        receivers if isinstance(receivers, Mapping) else {str(receivers): None},
+        routes if isinstance(routes, list) else [routes],
+        email if isinstance(email, Mapping) else {str(email): None},
+        grouping if isinstance(grouping, Mapping) else {str(grouping): None},
+        machine.secrets,
+    )
+
+
+def routing(wanted: Wanted) -> Routing:
+    """alertmanager.yml of a site."""
+    problems = [*_receiver_faults(wanted), *_route_faults(wanted), *_other_faults(wanted)]
+    if problems:
+        return Routing("", tuple(problems))
+    routes = [_route(route) for route in _routes(wanted)]
+    needed = dict.fromkeys(str(route["receiver"]) for route in routes)
+    document = {
+        "global": {"resolve_timeout": "5m", **_mail_server(wanted)},
+        "route": {
+            "receiver": NOBODY,
+            **_grouped({**GROUPING, **wanted.grouping}),
+            "routes": [
+                *(route for route in routes if f'alertname="{WATCHDOG}"' in _matchers(route)),
+                {"receiver": NOBODY, "matchers": ['severity="none"']},
+                *(route for route in routes if f'alertname="{WATCHDOG}"' not in _matchers(route)),
+            ],
+        },
+        "inhibit_rules": [
+            {"source_matchers": [source], "target_matchers": [target], "equal": list(equal)}
+            for source, target, equal in _HELD_BACK
+        ],
+        "receivers": [{"name": NOBODY}, *(_receiver(name, wanted) for name in needed)],
+    }
+    return Routing(HEADER + _yaml(document), ())
+
+
+def _yaml(document: object) -> str:
+    return yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=1000)
+
+
+def _grouped(grouping: Mapping[str, object]) -> dict[str, object]:
+    return {
+        "group_by": grouping["by"],
+        "group_wait": grouping["wait"],
+        "group_interval": grouping["interval"],
+        "repeat_interval": grouping["repeat"],
+    }
+
+
+def _routes(wanted: Wanted) -> Iterator[Mapping[str, object]]:
+    """As told; without a word, everything to everybody there is."""
+    given = [route for route in wanted.routes if isinstance(route, Mapping)]
+    if given or not wanted.receivers:
+        yield from given
+    else:
+        yield {"receivers": list(wanted.receivers)}
+
+
+def _route(route: Mapping[str, object]) -> dict[str, object]:
+    matchers = [f'alertname="{WATCHDOG}"'] if route.get("watchdog") else []
+    severities = _listed(route.get("severity"))
+    matchers += [f'severity=~"{"|".join(severities)}"'] if severities else []
+    match = route.get("match", {})
+    for label, pattern in match.items() if isinstance(match, Mapping) else ():
+        escaped = str(pattern).replace("\\", "\\\\").replace('"', '\\"')
+        matchers.append(f'{label}=~"{escaped}"')
+    repeat = route.get("repeat", WATCHDOG_REPEAT if route.get("watchdog") else None)
+    return {
+        "receiver": _together(_listed(route["receivers"])),
+        **({"matchers": matchers} if matchers else {}),
+        **({"repeat_interval": repeat, "group_interval": repeat} if route.get("watchdog") else {}),
+        **({"repeat_interval": repeat} if repeat else {}),
+        **({"continue": True} if route.get("continue") else {}),
+    }
+
+
+def _matchers(route: Mapping[str, object]) -> list[str]:
+    return _listed(route.get("matchers"))
+
+
+def _together(names: Sequence[str]) -> str:
+    """A route of Alertmanager's has one receiver: this one has what all of these have."""
+    return ", ".join(names)
+
+
+def _receiver(together: str, wanted: Wanted) -> dict[str, object]:
+    found: dict[str, list[object]] = {}
+    for name in together.split(", "):
+        given = wanted.receivers[name]
+        assert isinstance(given, Mapping)  # noqa: S101 - looked at before
+        for way, how in given.items():
+            for key, configs in _configs(str(way), how, wanted):
+                found.setdefault(key, []).extend(configs)
+    return {"name": together, **found}
+
+
+def _configs(way: str, how: object, wanted: Wanted) -> Iterator[tuple[str, list[object]]]:
+    if way == "email":
+        yield "email_configs", [{"to": address, "send_resolved": True} for address in _listed(how)]
+        return
+    assert isinstance(how, Mapping)  # noqa: S101 - looked at before
+    if way == "alertmanager":
+        yield from ((str(key), list(value)) for key, value in how.items())
+    elif way == "slack":
+        channel = {"channel": how["channel"]} if "channel" in how else {}
+        told = {"api_url": _url(how, wanted), **channel, "send_resolved": True, "title": _TITLE, "text": _TEXT}
+        yield "slack_configs", [told]
+    else:
+        login = {"username": how.get("user"), "password": wanted.secrets.get(str(how.get("password_secret")))}
+        more = {"http_config": {"basic_auth": login}} if "user" in how else {}
+        yield "webhook_configs", [{"url": _url(how, wanted), "send_resolved": True, **more}]
+
+
+def _url(how: Mapping[str, object], wanted: Wanted) -> object:
+    return wanted.secrets[str(how["secret"])] if "secret" in how else how["url"]
+
+
+def _mail_server(wanted: Wanted) -> dict[str, object]:
+    given = wanted.email
+    if not given:
+        return {}
+    login = {"smtp_auth_username": given["user"]} if "user" in given else {}
+    login |= {"smtp_auth_password": wanted.secrets[str(given["secret"])]} if "secret" in given else {}
+    return {
+        "smtp_smarthost": given["server"],
+        "smtp_from": given["from"],
+        "smtp_require_tls": given.get("tls", True),
+        **login,
+    }
+
+
+def _receiver_faults(wanted: Wanted) -> Iterator[str]:
+    for name, given in wanted.receivers.items():
+        where = f"monitoring_alert_receivers: {name}"
+        if name == NOBODY or "," in str(name):
+            yield f"{where}: choose another name"
+        elif not isinstance(given, Mapping) or not given:
+            yield f"{where} says no way: write {{email: [ops@example.com]}}, or {', '.join(WAYS[1:])}"
+        else:
+            for way, how in given.items():
+                yield from (f"{where}: {fault}" for fault in _way_faults(str(way), how, wanted))
+
+
+def _way_faults(way: str, how: object, wanted: Wanted) -> Iterator[str]:
+    if way not in WAYS:
+        yield f"{way} is no way to tell anybody; {suggest(way, WAYS)}"
+    elif way == "email":
+        if not wanted.email:
+            yield "email needs a server: set monitoring_alert_email: {server: 'mail.example.com:587', from: ...}"
+        if not _listed(how) or not all("@" in address for address in _listed(how)):
+            yield "email is a list of addresses"
+    elif not isinstance(how, Mapping):
+        yield f"{way} is no mapping"
+    elif way == "alertmanager":
+        wrong = [key for key, value in how.items() if not str(key).endswith("_configs") or not isinstance(value, list)]
+        yield from (f"alertmanager: {key} is no list of Alertmanager's, such as pagerduty_configs" for key in wrong)
+    else:
+        yield from _url_faults(way, how, wanted)
+
+
+def _url_faults(way: str, how: Mapping[str, object], wanted: Wanted) -> Iterator[str]:
+    known = ("url", "secret", *(("channel",) if way == "slack" else ("user", "password_secret")))
+    yield from (f"{way}: {key} is not known; {suggest(str(key), known)}" for key in how if key not in known)
+    if ("url" in how) == ("secret" in how):
+        yield f"{way}: give its address as url, or secret: NAME where the address is in the vault"
+    yield from _missing((str(how[key]) for key in ("secret", "password_secret") if key in how), wanted)
+    url = str(_url(how, wanted)) if "url" in how or str(how.get("secret")) in wanted.secrets else "https://"
+    if not url.startswith(("http://", "https://")):
+        yield f"{way}: its address does not begin with http:// or https://"
+
+
+def _missing(needed: Iterable[str], wanted: Wanted) -> Iterator[str]:
+    for name in needed:
+        if not wanted.secrets.get(name):
+            yield f"the vault has no secret {name}: add it to {WHERE}"
+
+
+def _route_faults(wanted: Wanted) -> Iterator[str]:
+    for number, route in enumerate(wanted.routes, 1):
+        where = f"monitoring_alert_routes: number {number}"
+        if not isinstance(route, Mapping) or not _listed(route.get("receivers")):
+            yield f"{where} names no receivers: write {{severity: critical, receivers: [NAME]}}"
+            continue
+        yield from (
+            f"{where}: {key} is not known; {suggest(str(key), ROUTE_KEYS)}" for key in route if key not in ROUTE_KEYS
+        )
+        for name in _listed(route["receivers"]):
+            if name not in wanted.receivers:
+                yield f"{where}: monitoring_alert_receivers has no {name}"
+        for severity in _listed(route.get("severity")):
+            if severity not in SEVERITIES:
+                yield f"{where}: no alert has the severity {severity}; {suggest(severity, SEVERITIES)}"
+        if not isinstance(route.get("match", {}), Mapping):
+            yield f"{where}: match is no mapping: write {{alertname: 'Gpu.*'}}"
+
+
+def _other_faults(wanted: Wanted) -> Iterator[str]:
+    known = ("server", "from", "user", "secret", "tls")
+    yield from (
+        f"monitoring_alert_email: {key} is not known; {suggest(str(key), known)}"
+        for key in wanted.email
+        if key not in known
+    )
+    if wanted.email:
+        yield from (f"monitoring_alert_email has no {key}" for key in ("server", "from") if key not in wanted.email)
+        yield from _missing((str(wanted.email["secret"]),) if "secret" in wanted.email else (), wanted)
+    for key in wanted.grouping:
+        if key not in GROUPING:
+            yield f"monitoring_alert_grouping: {key} is not known; {suggest(str(key), GROUPING)}"
+
+
+def _listed(value: object) -> list[str]:
+    if isinstance(value, list | tuple):
+        return [str(item) for item in value]
+    return [str(value)] if value else []

@@ -1,0 +1,120 @@
+"""GPU exporters on nodes: how each is started. Which one it is, gpu_exporter_choice.py says.
+
+Their packages and libraries, of one version each, are brought by the role gpu_exporter before.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from deepopsctl.monitoring import tls
+from deepopsctl.monitoring.gpu_exporter_choice import Exporter
+from deepopsctl.monitoring.programs import program_files
+from deepopsctl.monitoring.resources import File, Machine, Needs, Target, Unit, at
+from deepopsctl.monitoring.systemd_units import OPEN, confined, service, started_by
+from deepopsctl.node_programs import gpu_metrics
+from deepopsctl.node_programs.node_metrics.jobmap import DCGM_FOLDER
+
+DCGM_UNIT = "nvidia-dcgm-exporter.service"
+DCGM_PORT = 9400
+COUNTERS = "/etc/deepopsctl/dcgm-counters.csv"
+# where nvidia-dcgm.service listens (roles/nvidia_dcgm): two host engines would fight for the counters
+HOST_ENGINE = "unix:///run/nvidia-dcgm/nv-hostengine"
+NAME = "deepops-gpumetrics"
+PROGRAM = f"/usr/local/sbin/{NAME}"
+PORT = 9401
+# Prometheus asks for GPUs this often
+EVERY_S = 15
+PORTS = {Exporter.DCGM: DCGM_PORT, Exporter.NVITOP: PORT}
+
+# NVIDIA's library opens devices and may have their modules loaded. Whether it bears the rest no GPU has shown yet.
+_OF_THE_DRIVER = dict.fromkeys(
+    (
+        "PrivateDevices", "ProtectClock", "ProtectKernelModules", "ProtectKernelLogs", "ProtectHostname",
+        "MemoryDenyWriteExecute", "SystemCallFilter", "RestrictNamespaces", "RestrictRealtime", "LockPersonality",
+        "RestrictSUIDSGID",
+    ),
+    OPEN,
+)  # fmt: skip
+
+
+def targets(machine: Machine) -> tuple[Target, ...]:
+    """Machines without GPUs are none."""
+    exporter = _exporter(machine)
+    return (Target("gpu", at(machine.address, PORTS[exporter])),) if exporter in PORTS else ()
+
+
+def needs(machine: Machine) -> Needs:
+    """Nothing on a machine without GPUs."""
+    exporter = _exporter(machine)
+    if exporter is Exporter.DCGM:
+        return _dcgm(machine)
+    return _nvitop(machine) if exporter is Exporter.NVITOP else Needs()
+
+
+def _exporter(machine: Machine) -> Exporter:
+    return Exporter(str(machine.settings.get("gpu_exporter", Exporter.NONE)))
+
+
+def _dcgm(machine: Machine) -> Needs:
+    counters = File(COUNTERS, Path(__file__).with_name("dcgm-counters.csv").read_text(encoding="utf-8"))
+    dropin = started_by(
+        DCGM_UNIT,
+        (
+            "/usr/bin/dcgm-exporter",
+            f"--collectors={COUNTERS}",
+            f"--address={at(machine.address, DCGM_PORT)}",
+            f"--remote-hostengine-info={HOST_ENGINE}",
+            f"--collect-interval={EVERY_S * 1000}",
+            f"--hpc-job-mapping-dir={DCGM_FOLDER}",
+            *tls.arguments(machine, "--web-config-file"),
+        ),
+        # the first job makes it, and the exporter gives up without
+        f"ExecStartPre=/bin/mkdir -p {DCGM_FOLDER}",
+        # NVIDIA's unit has a log file that nobody rotates, gives up after an error, and some of its versions never end
+        "StandardOutput=journal",
+        "StandardError=journal",
+        "Restart=always",
+        "RestartSec=15",
+        "TimeoutStopSec=15",
+    )
+    return Needs(
+        files=(counters, dropin),
+        units=(Unit(DCGM_UNIT, restart_on=(counters.path, dropin.path), port=DCGM_PORT),),
+    )
+
+
+def _nvitop(machine: Machine) -> Needs:
+    sources = program_files(gpu_metrics, PROGRAM)
+    libraries = str(machine.settings["gpu_exporter_libraries"])
+    unit = service(
+        NAME,
+        "this node's GPUs for Prometheus, by nvitop-exporter",
+        (
+            PROGRAM,
+            f"--libraries={libraries}",
+            f"--address={machine.address}",
+            f"--port={PORT}",
+            *_certified(machine),
+        ),
+        "Nice=10",
+        "MemoryMax=256M",
+        # it reads devices as root, which MIG instances ask for, and needs nothing else of root's
+        *confined(**_OF_THE_DRIVER),
+    )
+    files = (*sources, unit)
+    # it reads certificates once, unlike the others
+    watched = (*(file.path for file in files), tls.AUTHORITY, tls.CERTIFICATE, tls.KEY)
+    return Needs(files=files, units=(Unit(f"{NAME}.service", restart_on=watched, port=PORT),))
+
+
+def _certified(machine: Machine) -> tuple[str, ...]:
+    """Whom it answers, where exporters speak TLS: on every platform the monitoring host alone."""
+    if not tls.speaks(machine):
+        return ()
+    return (
+        f"--certificate={tls.CERTIFICATE}",
+        f"--key={tls.KEY}",
+        f"--authority={tls.AUTHORITY}",
+        f"--client={machine.monitoring_host}",
+    )

@@ -1,0 +1,43 @@
+"""Summaries of jobs in Slurm's accounting: the program on the first controller that asks Prometheus and writes them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import PurePath
+
+from deepopsctl.monitoring import web_config
+from deepopsctl.monitoring.programs import program_files
+from deepopsctl.monitoring.prometheus_server import PROMETHEUS_PORT
+from deepopsctl.monitoring.resources import File, Machine, Needs, Unit, at
+from deepopsctl.monitoring.systemd_units import SLURMS_FAMILIES, confined, service
+from deepopsctl.node_programs import job_report
+from deepopsctl.node_programs.job_report.places import CONFIG, STATE
+
+NAME = "deepops-job-summaries"
+PROGRAM = f"/usr/local/sbin/{NAME}"
+SWITCH = "job_summaries"
+
+
+def needs(machine: Machine) -> Needs:
+    """Nothing but on the first controller, where Slurm lets root change a job's record."""
+    if not machine.is_first_controller or not machine.is_on(SWITCH):
+        return Needs()
+    told = {
+        "schema": 1,
+        "url": f"http://{at(machine.monitoring_address, PROMETHEUS_PORT)}",
+        "user": web_config.USER,
+        "password": machine.secrets["web_password"],
+    }
+    config = File(CONFIG, json.dumps(told, indent=1) + "\n", mode="0600", secret=True)
+    sources = program_files(job_report, PROGRAM, module="keeper")
+    unit = service(
+        NAME,
+        "summaries of finished jobs for job-report",
+        (PROGRAM,),
+        "Nice=10",
+        "MemoryMax=256M",
+        # it asks Slurm and Prometheus, and remembers how far it is
+        *confined(ReadWritePaths=str(PurePath(STATE).parent), RestrictAddressFamilies=SLURMS_FAMILIES),
+    )
+    files = (*sources, config, unit)
+    return Needs(files=files, units=(Unit(f"{NAME}.service", restart_on=tuple(file.path for file in files)),))

@@ -1,0 +1,53 @@
+"""The exporter of MariaDB's own figures, on the machine of slurmdbd; it logs in by the socket, without a password."""
+
+from __future__ import annotations
+
+from deepopsctl.monitoring import tls
+from deepopsctl.monitoring.resources import File, Machine, Needs, Target, Unit, at
+from deepopsctl.monitoring.systemd_units import started_by
+from deepopsctl.text.header import HEADER
+
+PACKAGE = "prometheus-mysqld-exporter"
+UNIT = f"{PACKAGE}.service"
+PORT = 9104
+DBD = "slurm_dbd"
+CONFIG = "/etc/prometheus/deepops-mysqld.cnf"
+# MariaDB takes the word of the kernel for who it is; the exporter refuses to start without any password
+_LOGIN = f"""\
+{HEADER}\
+# MariaDB lets this machine's account `prometheus` in by the socket, without a password and with no right to any data.
+[client]
+user = prometheus
+password = none
+socket = /run/mysqld/mysqld.sock
+"""
+
+
+def needs(machine: Machine) -> Needs:
+    """Nothing but on the machine of slurmdbd. Its certificate is the node exporter's, who is everywhere."""
+    if DBD not in machine.groups:
+        return Needs()
+    command = (
+        "/usr/bin/prometheus-mysqld-exporter",
+        f"--web.listen-address={at(machine.address, PORT)}",
+        *tls.arguments(machine),
+        f"--config.my-cnf={CONFIG}",
+        # these two need no right of any kind; what others tell, they need rights for
+        "--collect.global_status",
+        "--collect.global_variables",
+        "--no-collect.slave_status",
+        "--no-collect.info_schema.innodb_cmp",
+        "--no-collect.info_schema.innodb_cmpmem",
+        "--no-collect.info_schema.query_response_time",
+    )
+    login, dropin = File(CONFIG, _LOGIN), started_by(UNIT, command, "Restart=always", "RestartSec=5")
+    return Needs(
+        packages=(PACKAGE,),
+        files=(login, dropin),
+        units=(Unit(UNIT, restart_on=(login.path, dropin.path), port=PORT),),
+    )
+
+
+def targets(machine: Machine) -> tuple[Target, ...]:
+    """One, on the machine of slurmdbd."""
+    return (Target("mysqld", at(machine.address, PORT)),) if DBD in machine.groups else ()

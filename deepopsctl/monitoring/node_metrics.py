@@ -1,0 +1,110 @@
+"""The daemon that tells node exporter of this node's jobs, mounts and certificates, and the job map that it reads.
+
+A collector runs where its function below gives it settings. A new one is a module of node_programs/node_metrics with a
+line in its kinds.py, and a line here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from deepopsctl.model.storage import Platform
+from deepopsctl.monitoring import tls
+from deepopsctl.monitoring.node_certificate import AUTHORITY, CERTIFICATE
+from deepopsctl.monitoring.node_exporter import TEXTFILES
+from deepopsctl.monitoring.programs import program_files
+from deepopsctl.monitoring.resources import File, Machine, Needs, Unit
+from deepopsctl.monitoring.systemd_units import OPEN, SLURMS_FAMILIES, confined_with_full_view, service
+from deepopsctl.node_programs import node_metrics
+from deepopsctl.node_programs.node_metrics.jobmap import DCGM_FOLDER, FOLDER
+from deepopsctl.node_programs.node_metrics.places import CONFIG
+from deepopsctl.slurm.job_hooks import PIECES
+from deepopsctl.storage.node_plan import plan_node
+from deepopsctl.storage.writer import from_variable
+
+NAME = "deepops-nodemetrics"
+PROGRAM = f"/usr/local/sbin/{NAME}"
+# by what apt knows repositories that deploys add
+_KEYRINGS = "/etc/apt/keyrings/deepopsctl-*"
+# as the daemon names them, by collector
+_TEXTFILE = "nodemetrics-{}.prom"
+
+
+def _jobs(machine: Machine) -> Mapping[str, object] | None:
+    return {"map": FOLDER, "dcgm": DCGM_FOLDER, "gpus": list(machine.gpus)} if machine.runs_jobs else None
+
+
+def _certificates(machine: Machine) -> Mapping[str, object] | None:
+    ours = [AUTHORITY, CERTIFICATE] if machine.is_on("logs") else []
+    if tls.speaks(machine):
+        ours += [tls.AUTHORITY, tls.CERTIFICATE]
+    if machine.name == machine.monitoring_host:
+        ours += [str(machine.settings.get("grafana_certificate") or "")]
+    # nobody else's packages are signed by keys that a deploy brings
+    if machine.name == machine.monitoring_host or "nvidia_gpu" in machine.groups:
+        ours += [_KEYRINGS]
+    given = machine.settings.get("certificates")
+    paths = [path for path in (*ours, *(given if isinstance(given, list) else [])) if path]
+    return {"paths": paths} if paths else None
+
+
+def _mounts(machine: Machine) -> Mapping[str, object] | None:
+    # names, paths and what is required are the same on every platform
+    plan = plan_node(from_variable(machine.mounts), machine.name, {}, Platform(""))
+    wanted = [
+        {"name": each.name, "path": each.path, "required": each.required, "automount": bool(each.automount)}
+        for each in plan.mounts
+    ]
+    return {"mounts": wanted} if wanted else None
+
+
+# What each collector is told on a machine; None where it has nothing to do.
+COLLECTORS: Mapping[str, Callable[[Machine], Mapping[str, object] | None]] = MappingProxyType(
+    {"jobs": _jobs, "certificates": _certificates, "mounts": _mounts}
+)
+
+
+def _told(machine: Machine) -> dict[str, Mapping[str, object]]:
+    return {name: settings for name, ask in COLLECTORS.items() if (settings := ask(machine)) is not None}
+
+
+def textfiles(machine: Machine) -> list[str]:
+    """The names of the text files that the daemon writes there."""
+    return [_TEXTFILE.format(name) for name in _told(machine)]
+
+
+def needs(machine: Machine) -> Needs:
+    """The daemon, where a collector has work; on compute nodes what writes the job map."""
+    told = _told(machine)
+    if not told:
+        return Needs()
+    config = File(CONFIG, json.dumps({"schema": 1, "folder": TEXTFILES, "collectors": told}, indent=1) + "\n")
+    sources = program_files(node_metrics, PROGRAM)
+    unit = service(
+        NAME,
+        "what this node knows of its jobs, mounts and certificates, for node exporter",
+        (PROGRAM,),
+        # what nobody keeps up to date any more must not be shown
+        f"ExecStopPost=/bin/sh -c 'rm -f {TEXTFILES}/{_TEXTFILE.format('*')}'",
+        # jobs come first: should one of these ever be reached, this program is at fault
+        "Nice=10",
+        "CPUQuota=20%",
+        "MemoryMax=128M",
+        # it looks into mounts and certificates whoever they belong to, and asks squeue about jobs
+        *confined_with_full_view(CapabilityBoundingSet=OPEN, RestrictAddressFamilies=SLURMS_FAMILIES),
+    )
+    files = (*sources, config, unit)
+    return Needs(
+        files=(*files, *(_pieces() if machine.runs_jobs else ())),
+        units=(Unit(f"{NAME}.service", restart_on=tuple(file.path for file in files)),),
+    )
+
+
+def _pieces() -> tuple[File, ...]:
+    """What the prolog and the epilog of each job run."""
+    return tuple(
+        File(f"{PIECES}/{kind}.d/20-job-map", f"#!/bin/sh\nexec {PROGRAM} {action}\n", "0755")
+        for kind, action in (("prolog", "job-begin"), ("epilog", "job-end"))
+    )

@@ -1,0 +1,37 @@
+"""What one machine needs for all of monitoring that is on every kind of machine: the sum of the pieces below. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from deepopsctl.monitoring import (
+    alert_drain,
+    gpu_exporters,
+    job_report,
+    job_summaries,
+    logs,
+    mysqld_exporter,
+    node_exporter,
+    node_metrics,
+    slurm_metrics,
+)
+from deepopsctl.monitoring.resources import Machine, Needs, together
+
+# Each is asked for each machine and answers with Needs() where it has nothing to do there. A new piece is a module
+# beside this one with such a function, and a line here.
+PIECES: tuple[Callable[[Machine], Needs], ...] = (
+    node_exporter.needs,
+    node_metrics.needs,
+    slurm_metrics.needs,
+    job_report.needs,
+    job_summaries.needs,
+    mysqld_exporter.needs,
+    logs.needs,
+    gpu_exporters.needs,
+    alert_drain.needs,
+)
+
+
+def plan_node(machine: Machine) -> Needs:
+    """Everything that one machine gets, in one call of a module."""
+    return together(piece(machine) for piece in PIECES)

@@ -1,0 +1,146 @@
+"""Prometheus and Alertmanager on the monitoring host: their packages, files and units. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import yaml
+
+from deepopsctl.monitoring import alert_routing, alert_rules, retention, scrape_config, web_config
+from deepopsctl.monitoring.resources import File, Folder, Machine, Needs, Target, Unit, at
+from deepopsctl.monitoring.systemd_units import started_by
+from deepopsctl.text.header import HEADER
+
+PROMETHEUS_PORT = 9090
+ALERTMANAGER_PORT = 9093
+RULES = "/etc/prometheus/rules"
+TARGETS = "/etc/prometheus/targets"
+TARGETS_FILE = f"{TARGETS}/deepops.yml"
+# not where the packages keep theirs: a purge of them takes that, and histories are nothing to lose by a switch
+HISTORY = "/var/lib/prometheus/deepops"
+SILENCES = "/var/lib/prometheus/deepops-alertmanager"
+# Where Debian's amtool looks for how to reach Alertmanager, which listens at the machine's own address and asks for a
+# password: root can read it.
+AMTOOL = "/etc/prometheus/amtool.yml"
+_AMTOOL_LOGIN = "/etc/prometheus/deepops-amtool.yml"
+# an address that is not there yet, at boot, is no reason to give up
+_COMES_BACK = ("Restart=always", "RestartSec=5")
+
+
+def prometheus(machine: Machine, targets: str, rules: Mapping[str, str]) -> Needs:
+    """Prometheus; `targets` is the text of its one file of targets, `rules` texts by name without a folder."""
+    changes = machine.settings.get("alerts", {})
+    problems = alert_rules.why_not(rules, changes)
+    rule_files = [
+        File(f"{RULES}/{name}", text, validate=("promtool", "check", "rules", "%s"))
+        for name, text in (rules if problems else alert_rules.changed(rules, changes)).items()
+    ]
+    web = web_config.for_people("prometheus", machine)
+    password = web_config.secret(web_config.password_file(), machine.secrets["web_password"])
+    config = File(
+        "/etc/prometheus/prometheus.yml",
+        HEADER
+        + _yaml(
+            scrape_config.config(
+                machine,
+                at(machine.address, ALERTMANAGER_PORT),
+                f"{RULES}/*.yml",
+                TARGETS_FILE,
+                count=targets.count("\n- "),
+            )
+        ),
+        # it follows the names of the other files, so these are there before
+        validate=("promtool", "check", "config", "%s"),
+    )
+    kept = retention.kept(machine.settings, HISTORY)
+    command = (
+        *kept.before,
+        "/usr/bin/prometheus",
+        f"--config.file={config.path}",
+        f"--storage.tsdb.path={HISTORY}",
+        *kept.arguments,
+        f"--web.listen-address={at(machine.address, PROMETHEUS_PORT)}",
+        f"--web.external-url=http://{at(machine.address, PROMETHEUS_PORT)}/",
+        f"--web.config.file={web.path}",
+    )
+    dropin = started_by("prometheus.service", command, *_COMES_BACK)
+    return Needs(
+        packages=("prometheus",),
+        folders=(
+            Folder(RULES),
+            Folder(TARGETS),
+            Folder(HISTORY, mode="0750", owner="prometheus", group="prometheus"),
+        ),
+        files=(*rule_files, File(TARGETS_FILE, targets), web, password, config, *kept.files, dropin),
+        units=(
+            Unit(
+                "prometheus.service",
+                restart_on=(dropin.path, *(file.path for file in kept.files)),
+                # targets and passwords it sees by itself
+                reload_on=(config.path, f"{RULES}/"),
+                port=PROMETHEUS_PORT,
+            ),
+        ),
+        problems=(*problems, *kept.problems),
+    )
+
+
+def alertmanager(machine: Machine) -> Needs:
+    """Alertmanager, and whom it tells."""
+    routing = alert_routing.routing(alert_routing.wanted_by(machine))
+    web = web_config.for_people("alertmanager", machine)
+    config = File(
+        "/etc/prometheus/alertmanager.yml",
+        routing.text,
+        mode="0640",
+        group=web_config.GROUP,
+        validate=("amtool", "check-config", "%s"),
+        secret=True,
+    )
+    command = (
+        "/usr/bin/prometheus-alertmanager",
+        f"--config.file={config.path}",
+        f"--storage.path={SILENCES}",
+        f"--web.listen-address={at(machine.address, ALERTMANAGER_PORT)}",
+        f"--web.external-url=http://{at(machine.address, ALERTMANAGER_PORT)}/",
+        f"--web.config.file={web.path}",
+        # it is alone: nothing listens for others of its kind
+        "--cluster.listen-address=",
+    )
+    dropin = started_by("prometheus-alertmanager.service", command, *_COMES_BACK)
+    return Needs(
+        packages=("prometheus-alertmanager",),
+        folders=(Folder(SILENCES, mode="0750", owner="prometheus", group="prometheus"),),
+        files=(web, config, *_amtool(machine), dropin),
+        units=(
+            Unit(
+                "prometheus-alertmanager.service",
+                restart_on=(dropin.path,),
+                reload_on=(config.path,),
+                port=ALERTMANAGER_PORT,
+            ),
+        ),
+        problems=routing.problems,
+    )
+
+
+def _amtool(machine: Machine) -> tuple[File, ...]:
+    """What lets root silence and look at alerts by amtool without a word more."""
+    found = {"alertmanager.url": f"http://{at(machine.address, ALERTMANAGER_PORT)}/", "http.config.file": _AMTOOL_LOGIN}
+    login = {"basic_auth": {"username": web_config.USER, "password_file": web_config.password_file()}}
+    return File(_AMTOOL_LOGIN, HEADER + _yaml(login)), File(AMTOOL, HEADER + _yaml(found))
+
+
+def targets(machine: Machine) -> tuple[Target, ...]:
+    """Both watch themselves, too."""
+    if machine.name != machine.monitoring_host:
+        return ()
+    return (
+        Target("prometheus", at(machine.address, PROMETHEUS_PORT)),
+        Target("alertmanager", at(machine.address, ALERTMANAGER_PORT)),
+    )
+
+
+def _yaml(content: Mapping[str, object]) -> str:
+    """One key a line, at any depth: people read it, and a diff shows what changed."""
+    return yaml.safe_dump(dict(content), sort_keys=False, width=120)

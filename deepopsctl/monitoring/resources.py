@@ -1,0 +1,140 @@
+"""What a piece of monitoring needs on a machine, and what a piece may know of the machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """A folder that has to be there."""
+
+    path: str
+    mode: str = "0755"
+    owner: str = "root"
+    group: str = "root"
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A file; a parser's command with %s in place of its path refuses bad content before it replaces the old."""
+
+    path: str
+    # in no log, diff or argument where `secret`
+    content: str = field(repr=False)
+    mode: str = "0644"
+    owner: str = "root"
+    group: str = "root"
+    validate: tuple[str, ...] = ()
+    secret: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """A systemd unit that is enabled and runs; it restarts, or reloads, where one of these files changed."""
+
+    name: str
+    restart_on: tuple[str, ...] = ()
+    reload_on: tuple[str, ...] = ()
+    # of this machine's: it must listen there after a start
+    port: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What one piece, or all of them together, bring to a machine; in the order in which it is brought."""
+
+    packages: tuple[str, ...] = ()
+    folders: tuple[Folder, ...] = ()
+    files: tuple[File, ...] = ()
+    units: tuple[Unit, ...] = ()
+    # units that packages bring and nobody wants
+    stopped: tuple[str, ...] = ()
+    # sentences: why it can't work
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """One machine, as the pieces see it."""
+
+    name: str
+    cluster: str
+    # of cluster.yml: slurm_controller, slurm_compute, slurm_dbd, monitoring, nvidia_gpu ...
+    groups: frozenset[str]
+    # where exporters listen: its management address
+    address: str
+    # `Debian 13`
+    platform: str
+    # the first of each: Slurm is asked there, and all is sent or scraped from there
+    controller: str = ""
+    monitoring_host: str = ""
+    monitoring_address: str = ""
+    # the machine's GPUs and slices in Slurm's order (slurmgres.device_names)
+    gpus: Sequence[str] = ()
+    # all machines of the cluster by name; only where somebody asks who belongs to it, on the monitoring host
+    members: Sequence[str] = ()
+    # `storage_mounts`, as the inventory has it
+    mounts: Sequence[Mapping[str, object]] = ()
+    # `monitoring_settings` of group_vars/all/monitoring.yml: switches by name
+    settings: Mapping[str, object] = field(default_factory=dict)
+    # `monitoring_secrets`, from the vault
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @property
+    def is_first_controller(self) -> bool:
+        """Whether Slurm is asked here for the whole cluster."""
+        return self.name == self.controller
+
+    @property
+    def runs_jobs(self) -> bool:
+        """Whether it is a compute node."""
+        return "slurm_compute" in self.groups
+
+    def is_on(self, switch: str) -> bool:
+        """Whether a switch of `monitoring_settings` is on; one that is not there is off."""
+        return self.settings.get(switch) is True
+
+
+class ContradictionError(ValueError):
+    """Two pieces want different things at one place: a mistake of ours, not of a user's."""
+
+
+def together(pieces: Iterable[Needs]) -> Needs:
+    """The sum of several; what two want alike comes once, and each piece's order is kept."""
+    found = list(pieces)
+    return Needs(
+        packages=tuple(dict.fromkeys(name for needs in found for name in needs.packages)),
+        folders=_once((folder.path, folder) for needs in found for folder in needs.folders),
+        files=_once((file.path, file) for needs in found for file in needs.files),
+        units=_once((unit.name, unit) for needs in found for unit in needs.units),
+        stopped=tuple(dict.fromkeys(name for needs in found for name in needs.stopped)),
+        problems=tuple(dict.fromkeys(problem for needs in found for problem in needs.problems)),
+    )
+
+
+def _once(entries: Iterable[tuple[str, T]]) -> tuple[T, ...]:
+    found: dict[str, T] = {}
+    for key, entry in entries:
+        if found.setdefault(key, entry) != entry:
+            raise ContradictionError(f"two pieces of monitoring want {key} each in its own way")
+    return tuple(found.values())
+
+
+def at(address: str, port: int) -> str:
+    """Where a daemon listens, or is reached: `192.0.2.1:9100`, `[2001:db8::1]:9100`."""
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """`exporter` is the name of the scrape job that it belongs to; `address` is HOST:PORT."""
+
+    exporter: str
+    address: str
+    # besides those that all have: cluster, node, instance
+    labels: Mapping[str, str] = field(default_factory=dict)

@@ -1,0 +1,87 @@
+"""The program that asks Slurm for the whole cluster, on the first controller, and tells node exporter there."""
+
+from __future__ import annotations
+
+import json
+
+from deepopsctl.monitoring.node_exporter import TEXTFILES
+from deepopsctl.monitoring.programs import program_files
+from deepopsctl.monitoring.resources import File, Machine, Needs, Target, Unit, at
+from deepopsctl.monitoring.systemd_units import SLURMS_FAMILIES, confined, service
+from deepopsctl.monitoring.web_config import GROUP
+from deepopsctl.node_programs import slurm_metrics
+from deepopsctl.node_programs.slurm_metrics.places import CONFIG
+from deepopsctl.slurm.native_metrics import PAGES
+
+NAME = "deepops-slurmmetrics"
+PROGRAM = f"/usr/local/sbin/{NAME}"
+# where node exporter finds it, and where it is: the program may write in a folder of its own alone
+LINK = f"{TEXTFILES}/slurmmetrics.prom"
+PATH = f"/run/{NAME}/slurm.prom"
+INTERVAL_S = 30
+SLURMCTLD_PORT = 6817
+# where it is on, Prometheus reads slurmctld's own metrics; where slurmctld shows none, the program tells them even so
+NATIVE = "slurm_native"
+
+_SANDBOX = (
+    # Slurm tells it everything, whatever PrivateData says; it changes nothing, and reads none of Slurm's secrets
+    "User=slurm",
+    # node exporter reads what it writes, and nobody else: it is about all users' jobs
+    f"Group={GROUP}",
+    "InaccessiblePaths=-/var/lib/slurm -/var/spool/slurmctld -/etc/slurm/slurmdbd.conf -/etc/munge",
+    "RuntimeDirectory=" + NAME,
+    "RuntimeDirectoryMode=0750",
+    "UMask=0022",
+    *confined(RestrictAddressFamilies=SLURMS_FAMILIES),
+)
+
+
+def needs(machine: Machine) -> Needs:
+    """On the first controller; nothing elsewhere."""
+    if not machine.is_first_controller:
+        return Needs()
+    settings = {
+        "schema": 1,
+        "path": PATH,
+        "interval_s": INTERVAL_S,
+        "address": machine.address,
+        "port": _port(machine),
+        "native": machine.is_on(NATIVE),
+    }
+    config = File(CONFIG, json.dumps(settings, indent=1) + "\n")
+    sources = program_files(slurm_metrics, PROGRAM)
+    unit = service(
+        NAME,
+        "what Slurm knows of nodes, jobs and itself, for node exporter",
+        (PROGRAM,),
+        # it is ready after its first look, and alive for as long as it ends one now and then
+        "Type=notify",
+        "TimeoutStartSec=180",
+        "WatchdogSec=300",
+        # + is as root: the folder of node exporter is root's
+        f"ExecStartPost=+/bin/ln -sfn {PATH} {LINK}",
+        # what nobody keeps up to date any more must not be shown
+        f"ExecStopPost=+/bin/rm -f {LINK}",
+        "Nice=10",
+        "CPUQuota=50%",
+        "MemoryMax=1G",
+        *_SANDBOX,
+    )
+    files = (*sources, config, unit)
+    return Needs(
+        files=files,
+        units=(Unit(f"{NAME}.service", restart_on=tuple(file.path for file in files)),),
+    )
+
+
+def targets(machine: Machine) -> tuple[Target, ...]:
+    """slurmctld itself, a page each, where Prometheus is to read them there."""
+    if not (machine.is_first_controller and machine.is_on(NATIVE)):
+        return ()
+    address = at(machine.address, _port(machine))
+    # `page` tells their `up` apart
+    return tuple(Target("slurm", address, {"__metrics_path__": f"/metrics/{page}", "page": page}) for page in PAGES)
+
+
+def _port(machine: Machine) -> int:
+    return int(str(machine.settings.get("slurmctld_port", SLURMCTLD_PORT)))

@@ -1,0 +1,138 @@
+"""The command line of gpucheck: `python -m deepopsctl.node_programs.gpu_check`, or the packed file on a node."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from .across import across
+from .bounds import markdown
+from .burnmemory import MEMORY_SHARE
+from .document import UnreadableError, document, read_results
+from .judging import judge
+from .measuring import Order, measure_node
+from .table import lines as table
+from .verdicts import FAIL, SKIP, status_of
+
+OK, FAILED, INVALID_INPUT, NOT_FIT, INTERRUPTED = 0, 1, 3, 5, 130
+_EPILOG = """\
+exit codes: 0 nothing failed, 1 a check failed, 2 usage, 3 a file can't be read, 5 no driver or no GPU to measure
+
+examples:
+  python3 -m deepopsctl.node_programs.gpu_check --pack gpucheck.pyz   one file to copy to nodes (Python 3.8 is enough)
+  python3 gpucheck.pyz --json > gpu01.json                 measure this node
+  python3 gpucheck.pyz --judge gpu*.json                   judge nodes together: the odd GPU is named
+  python3 gpucheck.pyz --earlier gpu01.json                measure, and compare with an earlier result
+  python3 gpucheck.pyz --burn 3600                         load this node for an hour; Ctrl-C ends it
+"""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Do what the arguments say; the exit code."""
+    given = _parser().parse_args(arguments)
+    try:
+        return _run(given)
+    except UnreadableError as error:
+        sys.stderr.write("error: {}\n".format(error))
+        return INVALID_INPUT
+    except KeyboardInterrupt:
+        sys.stderr.write("stopped: what had been measured is lost\n")
+        return INTERRUPTED
+
+
+def _run(given: argparse.Namespace) -> int:
+    if given.bounds:
+        _out("\n".join(markdown()))
+        return OK
+    if given.pack:
+        return _pack(given.pack)
+    if given.across:
+        return across(given.across, given.nccl)
+    if given.burn:
+        return _burn(given)
+    earlier = [result for path in given.earlier for result in read_results(path)]
+    if given.judge:
+        results = [result for path in given.judge for result in read_results(path)]
+    else:
+        results = [measure_node(_order(given), _tell)]
+    expected = {result["node"]: given.expect for result in results if given.expect}
+    checks = judge(results, earlier, expected)
+    if given.json:
+        _out(json.dumps(document(results, checks), indent=1, ensure_ascii=False))
+    else:
+        _out("\n".join(table(results, checks, everything=given.all)))
+    return exit_code(checks)
+
+
+def _burn(given: argparse.Namespace) -> int:
+    from .burncli import burn, lines
+
+    found = burn(given, _tell)
+    # one line: what reads a job's output finds it among anything else
+    _out(json.dumps(found, ensure_ascii=False) if given.json else "\n".join(lines(found)))
+    return OK if found["ok"] else exit_code(found["checks"]) or NOT_FIT
+
+
+def exit_code(checks: list[dict[str, str]]) -> int:
+    """Nothing measured is no success."""
+    return {FAIL: FAILED, SKIP: NOT_FIT}.get(status_of(checks), OK)
+
+
+def _order(given: argparse.Namespace) -> Order:
+    return Order(
+        measure=not given.inventory,
+        busy_too=given.busy_too,
+        cublas=given.cublas,
+        nccl=given.nccl,
+        timeout_s=given.timeout,
+    )
+
+
+def _pack(path: Path) -> int:
+    from .pack import packed
+
+    try:
+        path.write_bytes(packed())
+        path.chmod(0o755)
+    except OSError as error:
+        raise UnreadableError("{}: {}".format(path, error.strerror)) from None
+    return OK
+
+
+def _tell(text: str) -> None:
+    sys.stderr.write(text + "\n")
+
+
+def _out(text: str) -> None:
+    sys.stdout.write(text + "\n")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser: Any = argparse.ArgumentParser(
+        prog="gpucheck",
+        description="Measure the GPUs of this node, check every result, and compare with what the model should give.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("--json", action="store_true", help="print one JSON object (docs/reference/gpucheck.md)")
+    add("--all", action="store_true", help="list every check, passed ones too")
+    add("--inventory", action="store_true", help="ask the driver only, measure nothing: harmless beside jobs")
+    add("--busy-too", action="store_true", help="measure GPUs that processes compute on, too: disturbs them")
+    add("--cublas", default="", metavar="PATH", help="libcublas.so to measure matrix products with (default: none)")
+    add("--nccl", default="", metavar="PATH", help="libnccl.so to measure all-reduce with (default: none)")
+    # what validate gpu runs on several nodes at once: alone it would wait for the others
+    add("--across", type=int, default=0, help=argparse.SUPPRESS)
+    add("--timeout", type=float, default=120.0, metavar="SECONDS", help="the longest for one GPU (default: 120)")
+    add("--expect", type=int, default=0, metavar="N", help="fail where a node has not N GPUs (default: any number)")
+    add("--burn", type=float, default=0, metavar="SECONDS", help="load GPUs, cores and memory so long, verify it all")
+    add("--memory-share", type=float, default=MEMORY_SHARE, metavar="SHARE", help="of the memory, for --burn (0.7)")
+    add("--without-gpus", action="store_true", help="--burn loads cores and memory only")
+    add("--judge", nargs="+", type=Path, default=[], metavar="FILE", help="judge results of --json, measure nothing")
+    add("--earlier", nargs="+", type=Path, default=[], metavar="FILE", help="earlier results to compare with")
+    add("--bounds", action="store_true", help="print the table of models and bounds")
+    add("--pack", type=Path, metavar="FILE", help="write gpucheck as one file that runs on any node")
+    return parser  # type: ignore[no-any-return]  # Any: so that add's overloads need no names

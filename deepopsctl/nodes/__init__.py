@@ -1,0 +1,1 @@
+"""Nodes that join, leave, are replaced, drained or resumed."""

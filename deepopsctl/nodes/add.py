@@ -1,0 +1,106 @@
+"""`node add`: machines come to the cluster; every other compute node is left alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from deepopsctl.cluster.directory import ClusterDir
+from deepopsctl.cluster.editor import add_nodes
+from deepopsctl.errors import ExitCode
+from deepopsctl.files import write_atomic
+from deepopsctl.model.cluster import Cluster, Node
+from deepopsctl.nodes.admit import admit
+from deepopsctl.nodes.cluster_file import SpecFile
+from deepopsctl.nodes.new_nodes import Wish, describe, machines_of, newcomers, split_known
+from deepopsctl.nodes.workflow import OURS, Flow, Glance, Operator, Report, StoppedError, bystanders
+from deepopsctl.run.command_line import RunRequest
+from deepopsctl.run.lock import cluster_lock
+from deepopsctl.text.node_sets import fold
+
+
+def add(directory: ClusterDir, wish: Wish, base: RunRequest, operator: Operator) -> Report:
+    """Do it all; run again, it goes on where it was stopped."""
+    machines = machines_of(wish.names)
+    report = Report("node add", tuple(name for name, _ in machines))
+    flow = Flow(directory, base, operator, report)
+    with cluster_lock(directory.runs, "deepopsctl node add"):
+        try:
+            _Add(flow, wish, machines).run()
+        except StoppedError as stop:
+            report.stopped = stop
+    return report
+
+
+@dataclass(slots=True)
+class _Add:
+    flow: Flow
+    wish: Wish
+    machines: tuple[tuple[str, str], ...]
+
+    def run(self) -> None:
+        flow = self.flow
+        cluster = flow.directory.cluster()
+        flow.survey(cluster)
+        fresh, there = split_known(cluster, self.machines)
+        waiting = self._unfinished(cluster, [name for name, _ in there]) if there else []
+        if not fresh and not waiting:
+            return
+        spec = SpecFile.open(flow.directory)
+        if fresh:
+            new = newcomers(cluster, self.wish, fresh)
+            flow.operator.say(f"{fold(name for name, _ in fresh)}, {describe(new)}")
+            cluster = spec.write(add_nodes(spec.text, new))
+        names = {*waiting, *(name for name, _ in fresh)}
+        nodes = tuple(node for node in cluster.nodes if node.name in names)
+        self._set_up_ssh(cluster, nodes, spec)
+        admit(flow, cluster, nodes, "add")
+        flow.report.closing = f"{fold(names)} {'is' if len(names) == 1 else 'are'} in service"
+        others = bystanders(cluster, names)
+        if others and any(node.address for node in nodes):
+            flow.report.closing += f"; {fold(others)} learn the name with the next `deepopsctl deploy`"
+
+    def _unfinished(self, cluster: Cluster, names: list[str]) -> list[str]:
+        """Those of the cluster's nodes that an earlier `node add` did not bring into service."""
+        seen = self.flow.look(cluster)
+        compute = {node.name for node in cluster.compute}
+        # only a deploy can tell whether one that runs no jobs is ready
+        found = [name for name in names if name not in compute or _is_on_its_way(name, seen)]
+        fine = [seen.slurm.nodes[name] for name in names if name not in found]
+        sick = [node for node in fine if node.is_faulty]
+        if sick:
+            raise StoppedError(
+                f"{sick[0].name} is in the cluster already, and Slurm has it as {sick[0].word}: "
+                f"{sick[0].reason or 'no reason given'}; nothing was changed",
+                f"`deepopsctl doctor --limit {sick[0].name}` looks for the cause, `deepopsctl deploy` mends",
+            )
+        if fine:
+            words = ", ".join(f"{node.name} ({node.word})" for node in fine)
+            verb = "is" if len(fine) == 1 else "are"
+            self.flow.report.closing = f"{words} {verb} in the cluster already: nothing to do"
+        return found
+
+    def _set_up_ssh(self, cluster: Cluster, nodes: tuple[Node, ...], spec: SpecFile) -> None:
+        """Log in to all of them, or leave cluster.yml and known_hosts as they were."""
+        known_hosts = self.flow.directory.known_hosts
+        pins = known_hosts.read_text(encoding="utf-8") if known_hosts.exists() else ""
+        result = None
+        try:
+            result = self.flow.operator.set_up_ssh(cluster, nodes, frozenset())
+        finally:
+            if result is None or not result.ok:
+                was = "cluster.yml is as it was" if spec.put_back() else "nothing was changed"
+                write_atomic(known_hosts, pins)
+        if result.ok:
+            return
+        bad = [node for node in result.nodes if not node.ok]
+        raise StoppedError(
+            f"{fold(node.name for node in bad)} can't be logged in to: {bad[0].message}; {was}" if bad else was,
+            (bad[0].hint if bad else "") or "see `deepopsctl ssh setup`",
+            result.exit_code if result.exit_code is not ExitCode.OK else ExitCode.FAILED,
+        )
+
+
+def _is_on_its_way(name: str, seen: Glance) -> bool:
+    """Whether an earlier try left it unknown to Slurm, on trial or refused; what others drained is theirs to resume."""
+    node = seen.slurm.nodes.get(name)
+    return node is None or name in seen.reserved or (node.is_drained and node.reason.startswith(OURS))

@@ -1,0 +1,71 @@
+"""From a machine that can be logged in to, to a node in service: quiet, deployed, held, tried, admitted."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from deepopsctl.errors import ExitCode
+from deepopsctl.model.cluster import Cluster, Node, Role
+from deepopsctl.nodes.workflow import MEMBERSHIP, PATIENCE_S, RESERVATION, Flow, StoppedError, must_be_well
+from deepopsctl.text.node_sets import fold
+from deepopsctl.validation.result import Validation, examine, keep
+
+SUITE = "smoke"
+
+
+def admit(flow: Flow, cluster: Cluster, nodes: tuple[Node, ...], verb: str) -> None:
+    """Deploy on these nodes and their companions, prove that they work, let jobs in. Raises StoppedError.
+
+    No job can meet an untried node: before its slurmd starts it is put in a reservation that only the validation may
+    use. A drain would not do, for the validation's jobs could not run there either. Whatever stops the command, the
+    reservation stands until the next run has ended it.
+    """
+    names = [node.name for node in nodes]
+    compute = [node.name for node in nodes if Role.COMPUTE in node.roles]
+    again = f"mend it, then run the same command again: it goes on from here (deepopsctl node {verb})"
+    flow.operator.say(f"deploy on {fold(names)}, and on the nodes that have to know")
+    outcome = flow.deploy(cluster, names, "operate/quiet", membership_nodes=compute)
+    stands = f"{fold(names)} stays in cluster.yml and takes no jobs"
+    flow.must_serve(outcome, cluster, nodes, stands, again)
+    if compute:
+        _try_out(flow, cluster, nodes, compute, verb)
+
+
+def _try_out(flow: Flow, cluster: Cluster, nodes: tuple[Node, ...], compute: list[str], verb: str) -> None:
+    flow.operator.say(f"validate {fold(compute)}, in a reservation that keeps other jobs away")
+    started = datetime.now().astimezone()
+    first = cluster.controllers[0]
+    outcome = flow.run(
+        cluster,
+        (MEMBERSHIP, f"validate/{SUITE}"),
+        [first.name, *(node.name for node in nodes)],
+        membership_step="trial",
+        membership_nodes=compute,
+        membership_timeout=PATIENCE_S * 2,
+        validate_smoke_reservation=RESERVATION,
+    )
+    again = "run the same command again when that is mended"
+    held = f"{fold(compute)} is in the cluster and takes no jobs (reservation {RESERVATION})"
+    if outcome.stopped or first.name in outcome.summary.failed or first.name in outcome.summary.unreachable:
+        must_be_well(outcome, (first,), held, again)
+    validation = examine(outcome, cluster, (SUITE,), started)
+    keep(validation)
+    flow.report.checks = validation.facts.checks
+    if validation.ok:
+        done = flow.membership(cluster, "admit", compute)
+        must_be_well(done, (first,), held, again)
+        return
+    why = f"node {verb}, validation failed, see run {outcome.run_id}"
+    done = flow.membership(cluster, "refuse", compute, membership_reason=why)
+    must_be_well(done, (first,), held, again)
+    raise _refusal(validation, compute, outcome.run_id)
+
+
+def _refusal(validation: Validation, compute: list[str], run: str) -> StoppedError:
+    failed = [check for check in validation.facts.checks if check.status == "fail"]
+    text = "; ".join(f"{check.name} on {check.target}: {check.message or check.measured}" for check in failed[:3])
+    return StoppedError(
+        f"{fold(compute)} did not pass the validation and stays drained: {text or 'no check passed'}",
+        f"deepopsctl runs show {run}; mend it, then run the same command again",
+        validation.exit_code if validation.exit_code is not ExitCode.OK else ExitCode.FAILED,
+    )

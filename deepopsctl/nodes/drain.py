@@ -1,0 +1,195 @@
+"""Taking nodes out of Slurm's service and giving them back: the run, what came of it, and the wait for their jobs."""
+
+from __future__ import annotations
+
+import time
+from base64 import b64encode
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from deepopsctl.cluster.directory import ClusterDir
+from deepopsctl.errors import DeepOpsError, RunTimeoutError
+from deepopsctl.run.command_line import RunRequest
+from deepopsctl.run.events import Event
+from deepopsctl.run.outcome import RunOutcome
+from deepopsctl.run.summary import Failure
+from deepopsctl.slurm.state import SlurmJob, SlurmState, state_in
+from deepopsctl.text.node_sets import fold
+
+PLAYBOOK, REPORT, GPUS = "operate/drain", "operate/report", "operate/gpus"
+# between two looks at the queue: soon at first, for most waits are short
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 2.0, 20.0
+
+
+class Wish(StrEnum):
+    """What a person wants of the nodes."""
+
+    DRAIN = "drain"
+    RESUME = "resume"
+
+
+_DONE = {Wish.DRAIN: "drained", Wish.RESUME: "resumed"}
+_UNCHANGED = {"none": "unchanged", "kept": "kept", "refused": "refused"}
+
+
+@dataclass(frozen=True, slots=True)
+class Drained:
+    """One node: `action` is drained, resumed, unchanged, kept (somebody else's drain) or refused."""
+
+    name: str
+    action: str
+    message: str
+    jobs: tuple[SlurmJob, ...] = ()
+
+    @property
+    def changed(self) -> bool:
+        """Whether this run did it."""
+        return self.action in _DONE.values()
+
+
+@dataclass(frozen=True, slots=True)
+class Draining:
+    """What came of a drain or resume; refused nodes are failures of the outcome."""
+
+    wish: Wish
+    outcome: RunOutcome
+    nodes: tuple[Drained, ...]
+    slurm: SlurmState
+
+    @property
+    def jobs(self) -> tuple[SlurmJob, ...]:
+        """Jobs that still run on the nodes, each once."""
+        return tuple(dict.fromkeys(job for node in self.nodes for job in node.jobs))
+
+    @property
+    def word(self) -> str:
+        """What was done, as a participle."""
+        return _DONE[self.wish]
+
+    def without_jobs(self) -> Draining:
+        """The same after the wait."""
+        return replace(self, nodes=tuple(replace(node, jobs=()) for node in self.nodes))
+
+    def document(self) -> dict[str, object]:
+        """The JSON object: `deploy`'s, and the nodes."""
+        states = self.slurm.nodes
+        return {
+            **self.outcome.as_object(),
+            "command": f"node {self.wish}",
+            "nodes": [
+                {
+                    "name": node.name,
+                    "action": node.action,
+                    "message": node.message,
+                    "state": states[node.name].word if node.name in states else None,
+                    "reason": states[node.name].reason if node.name in states else "",
+                    "jobs": [job.id for job in node.jobs],
+                }
+                for node in self.nodes
+            ],
+        }
+
+
+def drain_request(
+    directory: ClusterDir, wish: Wish, names: Sequence[str], reason: str = "", gpus: Sequence[str] = ()
+) -> RunRequest:
+    """The run that does it, on the primary controller; of the nodes `gpus`, the GPUs are compared before a resume."""
+    compared = list(gpus) if wish is Wish.RESUME else []
+    first, *more = (GPUS, PLAYBOOK) if compared else (PLAYBOOK,)
+    return RunRequest(
+        directory,
+        first,
+        more=tuple(more),
+        component="slurm",
+        command=f"node-{wish}",
+        extra_vars={
+            "deepops_drain_nodes": list(names),
+            "deepops_drain_state": str(wish),
+            "deepops_gpu_nodes": compared,
+            # Ansible would take braces in it for a template
+            "deepops_drain_reason": b64encode(reason.encode()).decode(),
+        },
+    )
+
+
+def examine_draining(outcome: RunOutcome, wish: Wish) -> Draining:
+    """What the run did; the summary in its folder learns of the nodes that were refused."""
+    data = next((result.data for result in outcome.summary.results if "drain" in result.data), {})
+    listed, slurm = data.get("drain"), state_in([data])
+    jobs = slurm.jobs_by_node
+    entries = [entry for entry in listed if isinstance(entry, Mapping)] if isinstance(listed, list) else []
+    nodes = tuple(
+        Drained(
+            name := str(entry.get("name")),
+            _UNCHANGED.get(str(entry.get("action")), _DONE[wish]),
+            str(entry.get("message")),
+            jobs.get(name, ()),
+        )
+        for entry in entries
+    )
+    refused = _failures([node for node in nodes if node.action == "refused"])
+    if refused:
+        summary = replace(outcome.summary, failures=(*outcome.summary.failures, *refused))
+        outcome = replace(outcome, summary=summary)
+        outcome.folder.write(outcome.folder.summary, outcome.as_object())
+    return Draining(wish, outcome, nodes, slurm)
+
+
+def _failures(refused: Sequence[Drained]) -> tuple[Failure, ...]:
+    """A failure for each node; those with the same reason share a hint that names them all."""
+    alike: dict[str, list[str]] = {}
+    for node in refused:
+        alike.setdefault(node.message, []).append(node.name)
+    hints = {message: _hint(message, fold(names)) for message, names in alike.items()}
+    return tuple(Failure(node.name, "slurm", "Resume the node", node.message, hints[node.message]) for node in refused)
+
+
+def _hint(message: str, names: str) -> str:
+    resume = f"`scontrol update nodename={names} state=resume` on a controller"
+    if message.startswith("drained by"):
+        return f"not ours to end: ask them, then {resume}"
+    if message.startswith("its GPUs"):
+        return (
+            "a GPU that fell off the bus may come back with a reboot (`dmesg | grep -i xid` there); "
+            "else correct `gpus:` in cluster.yml, deploy, and resume again"
+        )
+    if message.startswith("Slurm has no node"):
+        return "`deepopsctl deploy` makes it known"
+    return f"mend it first: `deepopsctl status` says more; then {resume}"
+
+
+def wait_for_jobs(
+    request: RunRequest, names: Iterable[str], timeout: float, tell: Callable[[tuple[SlurmJob, ...]], None]
+) -> None:
+    """Return when no job runs on the nodes; `tell` hears of those that do whenever they change."""
+    from deepopsctl.run.runner import look
+
+    wanted, deadline, pause = tuple(names), time.monotonic() + timeout, FIRST_PAUSE_S
+    asked = replace(request, playbook=REPORT, more=(), command="node-wait", extra_vars={})
+    told: tuple[SlurmJob, ...] = ()
+    while True:
+        outcome = look(asked, _unseen)
+        state = state_in(result.data for result in outcome.summary.results)
+        jobs = state.jobs_on(wanted)
+        if state.controller_up and not jobs:
+            return
+        if jobs and jobs != told:
+            tell(jobs)
+            told = jobs
+        if timeout and time.monotonic() + pause > deadline:
+            raise _late(timeout, wanted, jobs, state)
+        time.sleep(pause)
+        pause = min(pause * 1.5, LONGEST_PAUSE_S)
+
+
+def _late(timeout: float, names: Sequence[str], jobs: Sequence[SlurmJob], state: SlurmState) -> DeepOpsError:
+    what = f"jobs {', '.join(job.id for job in jobs)} still run on {fold(names)}" if jobs else state.error
+    return RunTimeoutError(
+        f"after {timeout:g} s {what or 'the controller did not answer'}",
+        "the nodes stay drained: wait again with the same command, or end the jobs with scancel",
+    )
+
+
+def _unseen(event: Event) -> None:
+    del event

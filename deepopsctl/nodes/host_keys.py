@@ -1,0 +1,82 @@
+"""Host keys of machines that are gone."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from deepopsctl.cluster.directory import ClusterDir
+from deepopsctl.cluster.ssh_login import Target, quoted
+from deepopsctl.model.cluster import Cluster, Node
+from deepopsctl.run.command_line import control_dir
+from deepopsctl.ssh.client import Client
+from deepopsctl.ssh.client_config import port_of
+from deepopsctl.ssh.host_keys import HostKeys, NoAnswerError, labels_of
+from deepopsctl.ssh.known_hosts import KnownHosts, best, host_label
+
+
+def forget(directory: ClusterDir, cluster: Cluster, names: Iterable[str]) -> None:
+    """Drop the pinned host keys of these nodes of a cluster, by name and by address."""
+    gone = frozenset(names)
+    labels = [
+        host_label(label, port_of(cluster, node))
+        for node in cluster.nodes
+        if node.name in gone
+        for label in (node.name, node.address)
+        if label
+    ]
+    pins = KnownHosts(directory.known_hosts)
+    if any(pins.keys(label) for label in labels):
+        pins.replace(labels, ())
+
+
+@dataclass(frozen=True, slots=True)
+class Faces:
+    """The best host key of a machine as it was pinned and as it shows itself now."""
+
+    pinned: str
+    shown: str
+
+    @property
+    def same(self) -> bool:
+        """It is the machine that was there before, or has its keys."""
+        return self.pinned == self.shown
+
+
+def compare(directory: ClusterDir, cluster: Cluster, node: Node, patience_s: float) -> Faces | None:
+    """What is pinned for a node and what the machine at its address shows; None where only a jump host can tell."""
+    if cluster.access.jump_host:
+        return None
+    client = Client(directory.known_hosts)
+    hostkeys = HostKeys(KnownHosts(directory.known_hosts), (), client)
+    target = Target(node.name, node.address or node.name, cluster.access.user, port_of(cluster, node))
+    route = client.route(target)
+    deadline = time.monotonic() + patience_s
+    while True:
+        try:
+            offered = hostkeys.offered(target, route)
+        except NoAnswerError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(1)
+            continue
+        pinned = {key for label in labels_of(target, route) for key in hostkeys.pins.keys(label)}
+        kinds = {key.type for key in pinned} & {key.type for key in offered}
+        alike = (best(key for key in keys if key.type in kinds or not kinds) for keys in (pinned, offered))
+        return Faces(*alike)
+
+
+def close_connections(directory: ClusterDir) -> None:
+    """End the connections that are kept for the next task: they may lead to a machine that is gone."""
+    folder = control_dir(directory.path, os.environ)
+    for socket in folder.iterdir():
+        if socket.is_socket():
+            command = ["ssh", "-O", "exit", "-o", f"ControlPath={quoted(socket)}", "unused"]
+            subprocess.run(command, capture_output=True, timeout=20, check=False)
+            socket.unlink(missing_ok=True)
+    with suppress(OSError):
+        folder.rmdir()

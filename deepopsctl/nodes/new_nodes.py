@@ -1,0 +1,145 @@
+"""What new machines are: as told, or like the ones they resemble."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from deepopsctl.cluster.editor import Newcomers
+from deepopsctl.errors import InputError
+from deepopsctl.gpus.gres import say_gpus
+from deepopsctl.gpus.notation import parse_gpus
+from deepopsctl.model.cluster import Cluster, Gpus, Node, Role
+from deepopsctl.text import values
+from deepopsctl.text.node_sets import expand, fold_in_order, pair
+from deepopsctl.text.problems import RefusedError
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a person asked for. None: like the nodes they resemble; `gpus` of `none` is no GPUs."""
+
+    names: str
+    gpus: str | None = None
+    features: str | None = None
+    like: str = ""
+    partitions: tuple[str, ...] = ()
+
+
+def machines_of(text: str) -> tuple[tuple[str, str], ...]:
+    """Names with addresses ('' where none are given) in NAMES or NAMES=ADDRESSES."""
+    names, equals, addresses = text.partition("=")
+    try:
+        values.check_template(text)
+        found = pair(names, addresses) if equals else tuple((name, "") for name in expand(names))
+        for name, address in found:
+            values.check_name(name)
+            if address:
+                values.check_address(address)
+    except RefusedError as refusal:
+        raise InputError.single("NAMES", refusal.message, refusal.hint) from refusal
+    if len({name for name, _ in found}) < len(found):
+        raise InputError.single("NAMES", f"{text} names a node twice", "name every node once")
+    return found
+
+
+def newcomers(cluster: Cluster, wish: Wish, machines: Sequence[tuple[str, str]]) -> Newcomers:
+    """The machines with their roles, GPUs, features and partitions."""
+    sibling = _sibling(cluster, wish, machines)
+    model = _model(sibling, wish)
+    beside = sibling.name if sibling else ""
+    wanted = _partitions(cluster, wish, sibling, model)
+    return Newcomers(tuple(machines), model, beside, wanted)
+
+
+def describe(new: Newcomers) -> str:
+    """`like gpu01: compute, a100:2, partitions gpu, long`."""
+    model = new.model
+    parts = [role.value for role in Role if role in model.roles]
+    parts += [say_gpus(model.gpus)] if model.gpus else []
+    parts += [f"features {', '.join(model.features)}"] if model.features else []
+    if new.partitions:
+        parts.append(f"partition{'s' * (len(new.partitions) > 1)} {', '.join(new.partitions)}")
+    return (f"like {new.beside}: " if new.beside else "") + ", ".join(parts)
+
+
+def _sibling(cluster: Cluster, wish: Wish, machines: Sequence[tuple[str, str]]) -> Node | None:
+    """The node that the new ones resemble: the one named by --like, else the last with such a name."""
+    if wish.like:
+        found = next((node for node in cluster.nodes if node.name == wish.like), None)
+        if found is None:
+            known = fold_in_order(node.name for node in cluster.nodes)
+            raise InputError.single("--like", f"the cluster has no node {wish.like}", f"its nodes: {known}")
+        return found
+    stems = {_stem(name) for name, _ in machines}
+    alike = [node for node in cluster.compute if _stem(node.name) in stems]
+    return alike[-1] if alike else None
+
+
+def _model(sibling: Node | None, wish: Wish) -> Node:
+    model = sibling or Node("", frozenset({Role.COMPUTE}))
+    if sibling and {Role.CONTROLLER, Role.DBD} & sibling.roles:
+        raise InputError.single("--like", f"{sibling.name} is a controller", "controllers are added in cluster.yml")
+    try:
+        if wish.gpus is not None:
+            model = replace(model, gpus=_gpus(wish.gpus))
+        if wish.features is not None:
+            words = [word.strip() for word in wish.features.split(",") if word.strip()]
+            model = replace(model, features=tuple(values.check_feature(word) for word in words))
+    except RefusedError as refusal:
+        raise InputError.single("--gpus or --features", refusal.message, refusal.hint) from refusal
+    return replace(model, name="", address="")
+
+
+def _gpus(text: str) -> Gpus | None:
+    if text.lower() == "none":
+        return None
+    kind, colon, count = text.rpartition(":")
+    if not colon or not kind:
+        raise RefusedError(f"{text!r} is no TYPE:COUNT", "write h100:8, or none")
+    return parse_gpus(kind, count)
+
+
+def _partitions(cluster: Cluster, wish: Wish, sibling: Node | None, model: Node) -> tuple[str, ...]:
+    """Where the new nodes belong: as told, or where the sibling is. Partitions of `all` have them in any case."""
+    known = [partition.name for partition in cluster.partitions]
+    unknown = [name for name in wish.partitions if name not in known]
+    if unknown:
+        raise InputError.single(
+            "--partition", f"there is no partition {', '.join(unknown)}", f"there are: {', '.join(known)}"
+        )
+    if wish.partitions or Role.COMPUTE not in model.roles:
+        return wish.partitions
+    everything = frozenset(node.name for node in cluster.compute)
+    found = [p.name for p in cluster.partitions if (sibling and sibling.name in p.nodes) or everything <= set(p.nodes)]
+    if not found:
+        raise InputError.single(
+            "--partition", "which partition are the new nodes for?", f"give --partition; there are: {', '.join(known)}"
+        )
+    return tuple(found)
+
+
+def _stem(name: str) -> str:
+    return re.sub(r"\d+", "#", name)
+
+
+def split_known(
+    cluster: Cluster, machines: Iterable[tuple[str, str]]
+) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """(machines that the cluster does not have, machines it has); an address that differs is refused."""
+    known = {node.name: node for node in cluster.nodes}
+    fresh, there = [], []
+    for name, address in machines:
+        if name not in known:
+            fresh.append((name, address))
+            continue
+        has = known[name].address
+        if address and values.address_key(address) != values.address_key(has):
+            raise InputError.single(
+                "NAMES",
+                f"{name} is in the cluster with {f'the address {has}' if has else 'no address'}",
+                f"another machine of that name: deepopsctl node replace {name} --address {address}",
+            )
+        there.append((name, has))
+    return fresh, there

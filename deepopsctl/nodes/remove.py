@@ -1,0 +1,146 @@
+"""`node remove`: machines leave the cluster; no job is lost, nothing of them stays behind."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from deepopsctl.cluster.directory import ClusterDir
+from deepopsctl.cluster.editor import remove_nodes
+from deepopsctl.errors import InputError
+from deepopsctl.files import write_atomic
+from deepopsctl.model.cluster import Cluster, Node, Role
+from deepopsctl.nodes.cluster_file import SpecFile
+from deepopsctl.nodes.host_keys import close_connections, forget
+from deepopsctl.nodes.new_nodes import machines_of
+from deepopsctl.nodes.wait_for_jobs import Emptying, Leave
+from deepopsctl.nodes.workflow import Flow, Operator, Report, StoppedError, bystanders, must_be_well
+from deepopsctl.run.command_line import RunRequest
+from deepopsctl.run.lock import cluster_lock
+from deepopsctl.text.node_sets import fold, fold_in_order
+
+# what makes a node more than its own: the data and the daemons of a whole cluster are there
+ROOTED = (Role.CONTROLLER, Role.DBD, Role.NFS_SERVER, Role.MONITORING)
+
+
+def remove(directory: ClusterDir, leave: Leave, base: RunRequest, operator: Operator) -> Report:
+    """Do it all; until the nodes are empty nothing is removed."""
+    cluster = directory.cluster()
+    nodes = chosen(cluster, leave.names)
+    report = Report("node remove", tuple(node.name for node in nodes))
+    work = _Remove(Flow(directory, base, operator, report), leave, cluster, nodes)
+    try:
+        with cluster_lock(directory.runs, "deepopsctl node remove"):
+            work.drain()
+        # without the lock: others may work on the cluster while jobs go on to their end
+        work.emptying.wait()
+        with cluster_lock(directory.runs, "deepopsctl node remove"):
+            work.take_out()
+    except StoppedError as stop:
+        report.stopped = stop
+    return report
+
+
+def chosen(cluster: Cluster, text: str) -> tuple[Node, ...]:
+    """The nodes that are meant: of this cluster, and none that the cluster stands on."""
+    names = [name for name, _ in machines_of(text.partition("=")[0])]
+    known = {node.name: node for node in cluster.nodes}
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise InputError.single(
+            "NAMES", f"the cluster has no node {fold_in_order(unknown)}", f"its nodes: {fold(known)}"
+        )
+    rooted = [name for name in names if any(role in known[name].roles for role in ROOTED)]
+    if rooted:
+        roles = ", ".join(role.value for role in ROOTED if role in known[rooted[0]].roles)
+        raise InputError.single(
+            "NAMES",
+            f"{rooted[0]} is {roles}: this command is for compute and login nodes",
+            "move that role to another machine in cluster.yml first",
+        )
+    return tuple(known[name] for name in names)
+
+
+@dataclass(slots=True)
+class _Remove:
+    flow: Flow
+    leave: Leave
+    cluster: Cluster
+    nodes: tuple[Node, ...]
+
+    @property
+    def names(self) -> list[str]:
+        """The nodes that leave."""
+        return [node.name for node in self.nodes]
+
+    @property
+    def emptying(self) -> Emptying:
+        """How those of them that run jobs are emptied."""
+        compute = [node.name for node in self.nodes if Role.COMPUTE in node.roles]
+        return Emptying(self.flow, self.cluster, compute, "remove", self.leave)
+
+    def drain(self) -> None:
+        """Agree with the person, then let no new job start there."""
+        self.flow.survey(self.cluster)
+        # every fault of the edit shows before anything is touched
+        remove_nodes(SpecFile.open(self.flow.directory).text, self.names)
+        self.emptying.show_jobs()
+        self.flow.confirm(f"remove {fold(self.names)} from {self.cluster.name}?", self.cluster)
+        self.emptying.drain()
+
+    def take_out(self) -> None:
+        """All the rest, on nodes that are still empty."""
+        flow, names = self.flow, self.names
+        self.cluster = flow.directory.cluster()
+        self.nodes = chosen(self.cluster, ",".join(names))
+        spec = SpecFile.open(flow.directory)
+        text = remove_nodes(spec.text, names)
+        self.emptying.make_sure()
+        flow.operator.say(f"stop the cluster's services on {fold(names)}")
+        self._retire(names)
+        flow.operator.say(f"take {fold(names)} out of the configuration")
+        self._forget(spec, text, names)
+        flow.report.closing = f"{fold(names)} left the cluster"
+        others = bystanders(self.cluster, names)
+        if others and any(node.address for node in self.nodes):
+            flow.report.closing += (
+                f"; /etc/hosts of {fold(others)} {'names' if len(others) == 1 else 'name'} "
+                f"{'it' if len(names) == 1 else 'them'} until the next `deepopsctl deploy`"
+            )
+
+    def _retire(self, names: list[str]) -> None:
+        """Stop the services; a machine that does not answer may be gone for good."""
+        # one that is kept to a machine that died would hang for most of a minute
+        close_connections(self.flow.directory)
+        outcome = self.flow.run(self.cluster, ("operate/retire",), names, membership_nodes=names)
+        lost = outcome.summary.unreachable
+        rest = [node for node in self.nodes if node.name not in lost]
+        back = f"run the command again; `deepopsctl node resume {fold(names)}` puts it back in service"
+        must_be_well(outcome, rest, f"{fold(names)} stays drained and in cluster.yml", back)
+        if lost:
+            self.flow.report.warnings.append(
+                f"{fold(lost)} did not answer: its slurmd and the munge key are still there; erase it before it is used"
+            )
+
+    def _forget(self, spec: SpecFile, text: str, names: list[str]) -> None:
+        """cluster.yml, inventory, hardware.yml, slurm.conf, hosts files of the companions, host keys."""
+        hardware = self.flow.directory.hardware
+        stored = hardware.read_text(encoding="utf-8") if hardware.exists() else ""
+        after = spec.write(text)
+        flow = self.flow
+        outcome = flow.deploy(after, ())
+        try:
+            flow.must_serve(
+                outcome,
+                after,
+                (),
+                f"cluster.yml is as it was; {fold(names)} stays drained, its services are stopped",
+                "mend it and run the command again",
+            )
+        except StoppedError:
+            spec.put_back()
+            if stored:
+                write_atomic(hardware, stored)
+            raise
+        forget(self.flow.directory, self.cluster, names)
+        reached = self.flow.operator.set_up_ssh(after, (), frozenset())
+        self.flow.report.warnings += reached.warnings

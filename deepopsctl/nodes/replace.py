@@ -1,0 +1,146 @@
+"""`node replace`: another machine takes over a name; its host key and its hardware are learned anew."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+from deepopsctl.cluster.directory import ClusterDir
+from deepopsctl.cluster.editor import set_address
+from deepopsctl.errors import ExitCode, InputError
+from deepopsctl.files import write_atomic
+from deepopsctl.model.cluster import Cluster, Node, Role
+from deepopsctl.nodes.admit import admit
+from deepopsctl.nodes.cluster_file import SpecFile
+from deepopsctl.nodes.host_keys import close_connections, compare, forget
+from deepopsctl.nodes.remove import chosen
+from deepopsctl.nodes.wait_for_jobs import Emptying, Leave
+from deepopsctl.nodes.workflow import PATIENCE_S, Flow, Operator, Report, StoppedError, bystanders
+from deepopsctl.run.command_line import RunRequest
+from deepopsctl.run.lock import cluster_lock
+from deepopsctl.slurm.hardware import load_hardware, store_hardware
+from deepopsctl.ssh.host_keys import NoAnswerError
+from deepopsctl.text.node_sets import fold
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """What a person asked for; `address` is '' where the new machine has the old one's."""
+
+    name: str
+    address: str
+    timeout_s: int
+
+
+def replace(directory: ClusterDir, exchange: Exchange, base: RunRequest, operator: Operator) -> Report:
+    """Do it all; run again, it goes on where it was stopped."""
+    cluster = directory.cluster()
+    (node, *more) = chosen(cluster, exchange.name)
+    if more:
+        raise InputError.single("NAME", f"{exchange.name} are several nodes", "one machine is replaced at a time")
+    report = Report("node replace", (node.name,))
+    flow = Flow(directory, base, operator, report)
+    names = [node.name] if Role.COMPUTE in node.roles else []
+    emptying = Emptying(flow, cluster, names, "replace", Leave(node.name, exchange.timeout_s))
+    work = _Replace(flow, exchange, cluster, node, emptying)
+    try:
+        with cluster_lock(directory.runs, "deepopsctl node replace"):
+            work.drain()
+        emptying.wait()
+        with cluster_lock(directory.runs, "deepopsctl node replace"):
+            work.take_over()
+    except StoppedError as stop:
+        report.stopped = stop
+    return report
+
+
+@dataclass(slots=True)
+class _Replace:
+    flow: Flow
+    exchange: Exchange
+    before: Cluster
+    node: Node
+    emptying: Emptying
+
+    def drain(self) -> None:
+        """Agree with the person on the machine, then let no new job start there."""
+        self.flow.survey(self.before)
+        if self._moves:
+            # a fault of the edit shows before anything is touched
+            set_address(SpecFile.open(self.flow.directory).text, self.node.name, self.exchange.address)
+        self.emptying.show_jobs()
+        self._show_machine(dataclasses.replace(self.node, address=self.exchange.address or self.node.address))
+        self.flow.confirm(f"let this machine be {self.node.name} of {self.before.name}?", self.before)
+        self.emptying.drain()
+
+    def take_over(self) -> None:
+        """The new machine under the old name."""
+        flow, name = self.flow, self.node.name
+        self.emptying.make_sure()
+        spec = SpecFile.open(flow.directory)
+        cluster = spec.write(set_address(spec.text, name, self.exchange.address) if self._moves else spec.text)
+        self._set_up_ssh(cluster, spec)
+        self._deploy(cluster)
+        flow.report.closing = f"{name} is another machine now, and in service"
+        others = bystanders(cluster, [name])
+        if others and self._moves:
+            flow.report.closing += f"; {fold(others)} learn its address with the next `deepopsctl deploy`"
+
+    @property
+    def _moves(self) -> bool:
+        return bool(self.exchange.address) and self.exchange.address != self.node.address
+
+    def _show_machine(self, new: Node) -> None:
+        """Who answers at the address, so that a person can compare it with what the machine's console says."""
+        try:
+            faces = compare(self.flow.directory, self.before, new, PATIENCE_S)
+        except NoAnswerError as error:
+            raise StoppedError(
+                f"{new.name} does not answer at {new.address or new.name}: {error.message}; nothing was changed",
+                "is the new machine on, with sshd running and that address?",
+                ExitCode.UNREACHABLE,
+            ) from error
+        say = self.flow.operator.say
+        if faces is None:
+            say(f"{new.name} is behind a jump host: the host key it shows is taken")
+        elif faces.same:
+            say(f"{new.name} shows the host key that is pinned ({faces.shown}): the same machine, or one with its keys")
+        else:
+            say(f"{new.name} at {new.address or new.name} shows another host key:")
+            say(f"  pinned  {faces.pinned}")
+            say(f"  shown   {faces.shown}")
+
+    def _set_up_ssh(self, cluster: Cluster, spec: SpecFile) -> None:
+        name = self.node.name
+        known_hosts = self.flow.directory.known_hosts
+        pins = known_hosts.read_text(encoding="utf-8")
+        close_connections(self.flow.directory)
+        # the old address goes, too
+        forget(self.flow.directory, self.before, [name])
+        try:
+            node = next(node for node in cluster.nodes if node.name == name)
+            result = self.flow.operator.set_up_ssh(cluster, (node,), frozenset({name}))
+        except BaseException:
+            spec.put_back()
+            write_atomic(known_hosts, pins)
+            raise
+        if result.ok:
+            return
+        spec.put_back()
+        write_atomic(known_hosts, pins)
+        bad = next((node for node in result.nodes if not node.ok), None)
+        raise StoppedError(
+            f"{name} can't be logged in to: {bad.message if bad else 'no reason given'}; "
+            "cluster.yml and known_hosts are as they were, the node stays drained",
+            (bad.hint if bad else "") or "see `deepopsctl ssh setup`",
+            result.exit_code if result.exit_code is not ExitCode.OK else ExitCode.FAILED,
+        )
+
+    def _deploy(self, cluster: Cluster) -> None:
+        """With the hardware forgotten: the deploy looks at the machine as if it was new."""
+        path = self.flow.directory.hardware
+        stored = load_hardware(path)
+        if stored.pop(self.node.name, None):
+            store_hardware(path, stored)
+        nodes = tuple(node for node in cluster.nodes if node.name == self.node.name)
+        admit(self.flow, cluster, nodes, "replace")

@@ -1,0 +1,198 @@
+"""`secrets rotate`: another munge key on all nodes at once, another database password, and no job is lost.
+
+munged knows one key at a time, so the nodes don't understand each other while it is changed. Jobs that run need nothing
+signed; what slurmctld started in this time would fail, so slurmctld is off for the seconds that it takes. The vault has
+the new key as `munge_key_next` until all nodes have it in force. A deploy before that goes back to the old key
+everywhere, one after that finishes the rotation: an interruption at any point is mended by either command.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from deepopsctl.cluster import secrets
+from deepopsctl.cluster.directory import ClusterDir
+from deepopsctl.errors import InputError
+from deepopsctl.model.cluster import Cluster, Node, Role
+from deepopsctl.nodes.workflow import Flow, Operator, Report, StoppedError, companions, must_be_well
+from deepopsctl.run.command_line import RunRequest
+from deepopsctl.run.lock import cluster_lock
+from deepopsctl.run.outcome import RunOutcome
+from deepopsctl.text.node_sets import fold
+
+KEY, NEXT, PASSWORD = "munge_key", "munge_key_next", "slurm_dbd_password"
+_LEAVE_OUT = "a compute node that is off for long: --leave-out NODE"
+REASON = "secrets rotate: it has the old munge key"
+
+
+class Secret(StrEnum):
+    """What can be rotated, as it is called on the command line."""
+
+    MUNGE_KEY = "munge-key"
+    DATABASE_PASSWORD = "database-password"  # noqa: S105 (its name)
+
+
+@dataclass(frozen=True, slots=True)
+class Rotation:
+    """What a person asked for; nodes that are left out keep the old key until a deploy reaches them."""
+
+    secrets: frozenset[Secret]
+    left_out: tuple[Node, ...] = ()
+
+
+def rotate(directory: ClusterDir, rotation: Rotation, base: RunRequest, operator: Operator) -> Report:
+    """Do it all; run again, it goes on where it was stopped."""
+    cluster = directory.cluster()
+    _require_center(cluster, rotation.left_out)
+    report = Report("secrets rotate", tuple(node.name for node in cluster.nodes))
+    work = _Rotate(Flow(directory, base, operator, report), cluster, rotation)
+    try:
+        with cluster_lock(directory.runs, "deepopsctl secrets rotate"):
+            work.run()
+    except StoppedError as stop:
+        report.stopped = stop
+    return report
+
+
+def _require_center(cluster: Cluster, left_out: Iterable[Node]) -> None:
+    center = {node.name for role in (Role.CONTROLLER, Role.DBD) for node in cluster.with_role(role)}
+    names = [node.name for node in left_out if node.name in center]
+    if names:
+        hint = "the key can be changed once they answer"
+        raise InputError.single("--leave-out", f"{fold(names)}: slurmctld or slurmdbd runs there", hint)
+
+
+@dataclass(slots=True)
+class _Rotate:
+    flow: Flow
+    cluster: Cluster
+    rotation: Rotation
+    resumed: bool = False
+
+    def run(self) -> None:
+        """Everything in its order."""
+        directory = self.flow.directory
+        self.resumed = NEXT in secrets.read(directory.secrets, directory.vault_password)
+        with_key = self.resumed or Secret.MUNGE_KEY in self.rotation.secrets
+        nodes = self._nodes if with_key else companions(self.cluster)
+        # neither another run nor a newer clone, whose vault has another key
+        self.flow.survey(self.cluster)
+        self._refuse_to_lose_jobs()
+        self.flow.confirm(self._question(nodes, with_key=with_key), self.cluster)
+        if not self.resumed:
+            self._compare(nodes)
+        if with_key:
+            self._drain_left_out()
+            self._stage(nodes)
+            self._swap(nodes)
+        self._commit(with_key=with_key)
+        self._end(nodes, with_key=with_key)
+
+    @property
+    def _nodes(self) -> tuple[Node, ...]:
+        return tuple(node for node in self.cluster.nodes if node not in self.rotation.left_out)
+
+    def _question(self, nodes: tuple[Node, ...], *, with_key: bool) -> str:
+        if not with_key:
+            return f"change the password of {self.cluster.name}'s accounting database? slurmdbd restarts"
+        again = "finish changing" if self.resumed else "change"
+        return (
+            f"{again} the munge key of {len(nodes)} nodes of {self.cluster.name}? slurmctld is off for some seconds; "
+            "jobs that run go on, an `srun` that starts meanwhile fails"
+        )
+
+    def _refuse_to_lose_jobs(self) -> None:
+        """A node with another key can't report its jobs: slurmctld would give them up."""
+        if not self.rotation.left_out:
+            return
+        names = [node.name for node in self.rotation.left_out]
+        jobs = self.flow.look(self.cluster).slurm.jobs_on(names)
+        if jobs:
+            listed = ", ".join(f"{job.id} ({job.user})" for job in jobs)
+            raise StoppedError(
+                f"jobs run on {fold(names)}, which would be lost: {listed}; nothing was changed",
+                "rotate when they have ended, or when Slurm has given up the node",
+            )
+
+    def _compare(self, nodes: tuple[Node, ...]) -> None:
+        """The deploy at the end must change nothing else."""
+        self.flow.operator.say("compare the nodes with their last deploy")
+        outcome = self._run(nodes, "operate/rotate-check")
+        hint = f"`deepopsctl deploy slurm` first; {_LEAVE_OUT}"
+        must_be_well(outcome, nodes, "nothing was changed", hint)
+
+    def _drain_left_out(self) -> None:
+        names = [node.name for node in self.rotation.left_out if Role.COMPUTE in node.roles]
+        if not names:
+            return
+        self.flow.operator.say(f"drain {fold(names)}")
+        controller = self.cluster.controllers[0]
+        variables = {"deepops_drain_nodes": names, "deepops_drain_state": "drain", "deepops_gpu_nodes": []}
+        reason = b64encode(REASON.encode()).decode()
+        outcome = self.flow.run(
+            self.cluster, ("operate/drain",), [controller.name], deepops_drain_reason=reason, **variables
+        )
+        must_be_well(outcome, (controller,), "nothing was changed", "`deepopsctl status` shows more")
+
+    def _stage(self, nodes: tuple[Node, ...]) -> None:
+        """What can fail, fails here. The new key is in the vault first: without it nobody could finish."""
+        directory = self.flow.directory
+        if not self.resumed:
+            secrets.change(directory.secrets, directory.vault_password, {NEXT: secrets.new_munge_key()})
+        self.flow.operator.say("bring the new munge key to the nodes, beside the old one")
+        outcome = self._run(nodes, "operate/rotate-stage")
+        must_be_well(outcome, nodes, "the old key is in force everywhere", f"then run it again; {_LEAVE_OUT}")
+
+    def _swap(self, nodes: tuple[Node, ...]) -> None:
+        self.flow.operator.say("change the munge key, with slurmctld and slurmdbd off")
+        outcome = self._run(nodes, "operate/rotate-swap")
+        if outcome.stopped:
+            raise StoppedError(
+                "stopped while the key was changed: slurmctld is off; jobs that run go on",
+                "`deepopsctl secrets rotate` finishes it now, `deepopsctl deploy slurm` goes back to the old key",
+                outcome.exit_code,
+            )
+        try:
+            must_be_well(outcome, nodes, "the old key is in force again", f"then run it again; {_LEAVE_OUT}")
+        except StoppedError:
+            self._go_back(nodes)
+            raise
+
+    def _go_back(self, nodes: tuple[Node, ...]) -> None:
+        """The vault has the old key: a deploy brings it back and starts what was stopped."""
+        self.flow.operator.say("go back to the old munge key")
+        outcome = self._run(nodes, "slurm")
+        center = [node for node in companions(self.cluster) if node in nodes]
+        must_be_well(outcome, center, "slurmctld may be off", "`deepopsctl deploy slurm` goes back to the old key")
+        # the next rotation begins anew
+        secrets.change(self.flow.directory.secrets, self.flow.directory.vault_password, {NEXT: None})
+
+    def _commit(self, *, with_key: bool) -> None:
+        """From here on a deploy goes forward."""
+        directory = self.flow.directory
+        values: dict[str, str | None] = {}
+        if with_key:
+            values = {KEY: secrets.read(directory.secrets, directory.vault_password)[NEXT], NEXT: None}
+        if Secret.DATABASE_PASSWORD in self.rotation.secrets:
+            values[PASSWORD] = secrets.new_password()
+        secrets.change(directory.secrets, directory.vault_password, values)
+
+    def _end(self, nodes: tuple[Node, ...], *, with_key: bool) -> None:
+        self.flow.operator.say("deploy what is new, and verify that every node runs with it")
+        outcome = self._run(nodes, *(("operate/rotate-start",) if with_key else ()), "slurm")
+        must_be_well(outcome, nodes, "secrets.yml has the new ones already", "`deepopsctl deploy slurm` finishes it")
+        left_out = [node.name for node in self.rotation.left_out]
+        if with_key and left_out:
+            self.flow.report.warnings.append(
+                f"{fold(left_out)} has the old munge key and is drained: `deepopsctl deploy slurm` once it answers, "
+                f"then `deepopsctl node resume {fold(left_out)}`"
+            )
+        new = [f"munge key on {len(nodes)} nodes"] if with_key else []
+        new += ["database password"] if Secret.DATABASE_PASSWORD in self.rotation.secrets else []
+        self.flow.report.closing = f"new {' and '.join(new)}; keep secrets.yml with the rest of the cluster directory"
+
+    def _run(self, nodes: tuple[Node, ...], *playbooks: str) -> RunOutcome:
+        return self.flow.run(self.cluster, playbooks, [node.name for node in nodes])

@@ -1,0 +1,279 @@
+"""What adding, removing and replacing have in common: the runs they are made of, and what became of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from deepopsctl.checks.check import Check
+from deepopsctl.cluster.directory import ClusterDir
+from deepopsctl.content import components
+from deepopsctl.errors import DeepOpsError, ExitCode
+from deepopsctl.model.cluster import Cluster, Node, Role
+from deepopsctl.run.claim import PLAYBOOK as CLAIM
+from deepopsctl.run.claim import OutdatedError, died_here, parse_answer
+from deepopsctl.run.command_line import RunRequest
+from deepopsctl.run.events import Event, Totals
+from deepopsctl.run.lock import ClusterBusyError
+from deepopsctl.run.outcome import SCHEMA, RunOutcome, Verdict
+from deepopsctl.run.summary import COUNTS, Failure
+from deepopsctl.run.workspace import Workspace
+from deepopsctl.slurm.state import OUR_REASON, SlurmState, parse_slurm_state
+from deepopsctl.ssh.results import SetupResult
+from deepopsctl.text.node_sets import fold
+
+MEMBERSHIP = "operate/membership"
+SLURM = "slurm"
+RESERVATION = "deepopsctl-trial"
+# how the reasons of our own drains begin: only these are ended by these commands
+OURS = f"{OUR_REASON}node "
+# a machine that took over an address is found by the others once their neighbour tables have aged
+PATIENCE_S = 60
+# these are visited whichever node comes or goes; all other compute nodes are left alone
+COMPANIONS = (Role.CONTROLLER, Role.DBD, Role.LOGIN, Role.MONITORING, Role.NFS_SERVER)
+
+
+class Operator(Protocol):
+    """The person at the terminal, and how runs are shown to them."""
+
+    def say(self, text: str) -> None:
+        """A line for them."""
+
+    def confirm(self, question: str, cluster: Cluster) -> None:
+        """Go on only if they agree; raises where they don't. A protected cluster's name has to be typed."""
+
+    def run(self, request: RunRequest, hosts: tuple[str, ...]) -> RunOutcome:
+        """Run playbooks and show how it goes."""
+
+    def set_up_ssh(self, cluster: Cluster, nodes: tuple[Node, ...], accept: frozenset[str]) -> SetupResult:
+        """Key, host keys and logins of nodes; none: only the controller's list of them."""
+
+
+class StoppedError(DeepOpsError):
+    """The work ended early; the message says what stands and the hint how to go on."""
+
+    def __init__(self, message: str, hint: str, exit_code: ExitCode = ExitCode.FAILED) -> None:
+        super().__init__(message, hint)
+        self.exit_code = exit_code
+
+
+@dataclass(slots=True)
+class Report:
+    """What became of a command that is made of several runs."""
+
+    command: str
+    nodes: tuple[str, ...]
+    outcomes: list[RunOutcome] = field(default_factory=list)
+    checks: tuple[Check, ...] = ()
+    warnings: list[str] = field(default_factory=list)
+    closing: str = ""
+    stopped: StoppedError | None = None
+    began: float = field(default_factory=time.monotonic)
+    # asking a person and waiting for jobs is not this command's doing
+    idle_s: float = 0
+
+    @property
+    def elapsed_s(self) -> float:
+        """How long it worked so far."""
+        return round(time.monotonic() - self.began - self.idle_s, 2)
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """Why it stopped; else 4 where some companion did not answer: a node that leaves may be dead."""
+        if self.stopped:
+            return self.stopped.exit_code
+        lost = {host for outcome in self.outcomes for host in outcome.summary.unreachable}
+        failed = any(outcome.verdict not in (Verdict.OK, Verdict.UNREACHABLE) for outcome in self.outcomes)
+        return ExitCode.FAILED if failed else ExitCode.UNREACHABLE if lost - {*self.nodes} else ExitCode.OK
+
+    @property
+    def hosts(self) -> dict[str, Totals]:
+        """Ansible's counts of all runs together: a node that is not here was not visited."""
+        found: dict[str, Totals] = {}
+        for outcome in self.outcomes:
+            for host, totals in outcome.summary.hosts.items():
+                before = found.get(host, Totals())
+                sums = {name: getattr(before, name) + getattr(totals, name) for name in COUNTS}
+                found[host] = replace(totals, **sums)
+        return found
+
+    @property
+    def failures(self) -> tuple[Failure, ...]:
+        """Everything that failed, in order."""
+        return tuple(failure for outcome in self.outcomes for failure in outcome.summary.failures)
+
+    def as_object(self) -> dict[str, object]:
+        """The JSON object."""
+        slowest = [entry for outcome in self.outcomes for entry in outcome.summary.slowest]
+        sentences = [sentence for outcome in self.outcomes for sentence in outcome.summary.warnings]
+        found: dict[str, object] = {
+            "schema": SCHEMA,
+            "command": self.command,
+            "ok": self.exit_code is ExitCode.OK,
+            "nodes": list(self.nodes),
+            "run": self.outcomes[0].run_id if self.outcomes else "",
+            "runs": [outcome.run_id for outcome in self.outcomes],
+            "elapsed_s": self.elapsed_s,
+            "hosts": {host: {name: getattr(t, name) for name in COUNTS} for host, t in self.hosts.items()},
+            "failures": [
+                {key: getattr(failure, key) for key in ("host", "component", "task", "message", "hint")}
+                for failure in self.failures
+            ],
+            "slowest": [
+                {"task": task, "elapsed_s": elapsed} for task, elapsed in sorted(slowest, key=lambda e: -e[1])[:5]
+            ],
+            "warnings": [*dict.fromkeys([*sentences, *self.warnings])],
+        }
+        if self.checks:
+            found["checks"] = [check.to_dict() for check in self.checks]
+        if self.stopped:
+            found["stopped"] = {"message": self.stopped.message, "hint": self.stopped.hint}
+        return found
+
+
+@dataclass(slots=True)
+class Flow:
+    """One command at work: runs playbooks on few nodes and keeps what they brought."""
+
+    directory: ClusterDir
+    base: RunRequest
+    operator: Operator
+    report: Report
+    # what is deployed: only that comes to new nodes
+    deployed: tuple[str, ...] = (SLURM,)
+
+    def idle(self, wait: Callable[[], None]) -> None:
+        """Do something whose time is not counted."""
+        before = time.monotonic()
+        try:
+            wait()
+        finally:
+            self.report.idle_s += time.monotonic() - before
+
+    def confirm(self, question: str, cluster: Cluster) -> None:
+        """Ask the operator."""
+        self.idle(lambda: self.operator.confirm(question, cluster))
+
+    def run(self, cluster: Cluster, playbooks: tuple[str, ...], names: Iterable[str], **extra: object) -> RunOutcome:
+        """Playbooks on these nodes, in the order of cluster.yml, with variables."""
+        wanted = frozenset(names)
+        hosts = tuple(node.name for node in cluster.nodes if node.name in wanted)
+        request = replace(self.base, playbook=playbooks[0], more=playbooks[1:], limit=",".join(hosts), extra_vars=extra)
+        try:
+            outcome = self.operator.run(request, hosts)
+        except (ClusterBusyError, OutdatedError) as refusal:
+            raise StoppedError(refusal.message, refusal.hint) from refusal
+        self.report.outcomes.append(outcome)
+        return outcome
+
+    def deploy(self, cluster: Cluster, names: Iterable[str], *before: str, **extra: object) -> RunOutcome:
+        """What is deployed, on these nodes and the companions; unreachable companions stop nothing."""
+        wanted = [*names, *(node.name for node in companions(cluster))]
+        return self.run(cluster, (*before, *self.deployed), wanted, **extra)
+
+    def must_serve(self, outcome: RunOutcome, cluster: Cluster, nodes: Iterable[Node], stands: str, hint: str) -> None:
+        """Stop unless these nodes and the controller are fit for jobs; what comes on top of Slurm is no reason to."""
+        known = components(self.base.content)
+        on_top = frozenset(known[known.index(SLURM) + 1 :])
+        must_be_well(outcome, (*nodes, *cluster.controllers[:1]), stands, hint, on_top)
+
+    def survey(self, cluster: Cluster) -> None:
+        """Learn from the first controller what is deployed, and that neither another run nor a newer clone is there."""
+        first = cluster.controllers[0]
+        request = replace(self.base, playbook=CLAIM, limit=first.name, extra_vars={"deepops_claim_state": "shown"})
+        outcome = self._ask(request, first)
+        answer = next(filter(None, (parse_answer(result.data) for result in outcome.summary.results)), None)
+        if answer and answer.refused and not died_here(answer.holder):
+            raise StoppedError(f"{answer.message}; nothing was changed", answer.hint)
+        there = {SLURM, *(answer.components if answer else ()), *deployed_from_here(Workspace(self.directory.runs))}
+        self.deployed = tuple(name for name in components(self.base.content) if name in there)
+
+    def membership(self, cluster: Cluster, step: str, names: Iterable[str], **extra: object) -> RunOutcome:
+        """One step of slurm_membership on the primary controller."""
+        variables = {"membership_step": step, "membership_nodes": sorted(names), **extra}
+        return self.run(cluster, (MEMBERSHIP,), [cluster.controllers[0].name], **variables)
+
+    def look(self, cluster: Cluster) -> Glance:
+        """What Slurm says now; leaves no run behind. A controller that can't tell stops the work."""
+        first = cluster.controllers[0]
+        variables = {"membership_step": "look", "membership_nodes": []}
+        return glance(self._ask(replace(self.base, playbook=MEMBERSHIP, limit=first.name, extra_vars=variables), first))
+
+    def _ask(self, request: RunRequest, first: Node) -> RunOutcome:
+        """A run that only reads, of the primary controller alone."""
+        from deepopsctl.run.runner import look
+
+        outcome = look(request, _unseen)
+        told = "; ".join(failure.message for failure in outcome.summary.failures) or "no answer"
+        must_be_well(outcome, (first,), f"{told}; nothing was changed", "`deepopsctl status` shows more")
+        return outcome
+
+
+def _unseen(event: Event) -> None:
+    del event
+
+
+@dataclass(frozen=True, slots=True)
+class Glance:
+    """What Slurm says, and which nodes are on trial."""
+
+    slurm: SlurmState
+    reserved: frozenset[str]
+
+
+def glance(outcome: RunOutcome) -> Glance:
+    """The picture that a step of slurm_membership brought back."""
+    reserved = data_of(outcome, "membership").get("reserved")
+    names = reserved if isinstance(reserved, list) else []
+    return Glance(parse_slurm_state(data_of(outcome, "slurm")), frozenset(str(name) for name in names))
+
+
+def companions(cluster: Cluster) -> tuple[Node, ...]:
+    """The nodes that a change of membership concerns besides the ones that come or go."""
+    wanted = {node.name for role in COMPANIONS for node in cluster.with_role(role)}
+    return tuple(node for node in cluster.nodes if node.name in wanted)
+
+
+def bystanders(cluster: Cluster, names: Iterable[str]) -> tuple[str, ...]:
+    """The nodes that see no task."""
+    busy = {*names, *(node.name for node in companions(cluster))}
+    return tuple(node.name for node in cluster.nodes if node.name not in busy)
+
+
+def data_of(outcome: RunOutcome, key: str) -> Mapping[str, object]:
+    """What a module handed back under a key; empty where it did not come to that."""
+    for result in reversed(outcome.summary.results):
+        data = result.data.get(key)
+        if isinstance(data, Mapping):
+            return data
+    return {}
+
+
+def deployed_from_here(workspace: Workspace) -> frozenset[str]:
+    """Components that earlier runs of this cluster directory deployed to their end."""
+    found: set[str] = set()
+    for folder in workspace.newest_first():
+        request = folder.read(folder.request)
+        playbooks = request.get("playbooks")
+        if isinstance(playbooks, list) and not request.get("check") and folder.read(folder.summary).get("ok"):
+            found |= {str(name) for name in playbooks}
+    return frozenset(found)
+
+
+def must_be_well(
+    outcome: RunOutcome, nodes: Iterable[Node], stands: str, hint: str, apart: Collection[str] = frozenset()
+) -> None:
+    """Stop unless these nodes came through a run; what others did is no reason to, nor components `apart`."""
+    if outcome.stopped:
+        raise StoppedError(f"stopped: {stands}", hint, outcome.exit_code)
+    if any(not failure.host for failure in outcome.summary.failures):
+        raise StoppedError(f"Ansible gave up: {stands}", hint, outcome.exit_code)
+    lost = frozenset(outcome.summary.unreachable)
+    broken = {failure.host for failure in outcome.summary.failures if failure.component not in apart} - lost
+    bad = [node.name for node in nodes if node.name in lost or node.name in broken]
+    if bad:
+        code = ExitCode.UNREACHABLE if lost.issuperset(bad) else ExitCode.FAILED
+        word = "did not answer" if code is ExitCode.UNREACHABLE else "failed"
+        raise StoppedError(f"{fold(bad)} {word}: {stands}", hint, code)

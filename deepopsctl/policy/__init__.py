@@ -1,0 +1,1 @@
+"""Accounts, QOS and priorities of cluster.yml: read, check, write."""

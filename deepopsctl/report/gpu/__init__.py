@@ -1,0 +1,1 @@
+"""GPU measurements in a report: text, tables, charts."""

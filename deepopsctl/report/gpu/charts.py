@@ -1,0 +1,147 @@
+"""Which curves, strips and heat maps a model of GPUs gets: the typical one, and those that differ from it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from statistics import median
+from typing import Any
+from xml.sax.saxutils import escape
+
+from deepopsctl.checks.catalogue.smoke import entry
+from deepopsctl.report.gpu.distribution import Dot, strip
+from deepopsctl.report.gpu.plots import Curve, Point, bandwidth_plot, heat_map
+from deepopsctl.report.gpu.summary import COLUMNS, Model
+from deepopsctl.report.grouping import fold_names
+from deepopsctl.text.node_sets import shorten
+
+Result = Any  # one node's result of gpucheck: plain JSON
+Rates = Mapping[tuple[int, int], float]
+
+# so many odd ones are drawn; the table has all of them
+MOST_ODD = 4
+# so many nodes have a heat map each; of more, the odd ones and the median of the others
+FEW_NODES = 3
+# as gpucheck judges pairs: a tenth behind the others of the node
+_PAIR_SHARE = 0.9
+_WAYS = (("h2d", "to GPU", "gpu-to-device"), ("d2h", "from GPU", "gpu-from-device"))
+# letters beside a line's end
+_NAME = 14
+_HEALTH = ("gpu-temperature", "gpu-power")
+
+
+def strips(model: Model, bounds: Mapping[str, float]) -> tuple[str, ...]:
+    """How each rate is spread over the GPUs; not worth a picture for a few of them."""
+    if len(model.gpus) < 3:
+        return ()
+    found = []
+    for column in COLUMNS:
+        if column.check in _HEALTH:
+            continue
+        dots = []
+        for gpu in model.gpus:
+            odd = str(gpu.outcomes[column.check].status) if gpu.is_odd(column.check) else ""
+            if column.check in gpu.values:
+                dots.append(Dot(gpu.target, gpu.values[column.check], odd))
+        title = f"{entry(column.check, 'gpu').title}, {column.unit}"
+        found.append((title, strip(title, dots, column.unit, bounds.get(column.check, 0))))
+    return tuple(_figure(title, text) for title, text in found if text)
+
+
+def link_plot(model: Model) -> str:
+    """Host to GPU and back by message size: the median of the model, and the odd GPUs."""
+    title = f"{model.name}: between host and GPU by message size"
+    cards = {(gpu.node, gpu.index): gpu for gpu in model.gpus}
+    typical: list[Curve] = []
+    odd: list[Curve] = []
+    for key, name, check in _WAYS:
+        good = []
+        for result in model.results:
+            for entry_ in result["gpus"]:
+                gpu = cards.get((result["node"], entry_["index"]))
+                points = _points(((entry_.get("measured") or {}).get("host_link") or {}).get(key))
+                if not gpu or not points:
+                    continue
+                if gpu.is_odd(check):
+                    odd.append(Curve(f"{gpu.target} {name}", points, odd=True))
+                else:
+                    good.append(points)
+        typical += _typical(name, good)
+    return _figure("Host link by message size", bandwidth_plot(title, [*typical, *odd[:MOST_ODD]]))
+
+
+def all_reduce_plot(model: Model) -> str:
+    """NCCL's all-reduce by message size: the median of the nodes, the odd ones, and nodes with each other."""
+    title = f"{model.name}: all-reduce over the GPUs of a node and of several, bus bandwidth by message size"
+    found = {}
+    for result in model.together:
+        points = _points(((result.get("group") or {}).get("all_reduce") or {}).get("all_reduce"))
+        if points:
+            found[str(result["node"])] = points
+    odd = {node: points for node, points in found.items() if model.node_is_odd(node, "gpu-all-reduce")}
+    good = {node: points for node, points in found.items() if node not in odd}
+    name = next(iter(good)) if len(good) == 1 else f"{len(good)} nodes"
+    curves = [Curve(node, points, odd=True) for node, points in list(odd.items())[:MOST_ODD]]
+    drawn = bandwidth_plot(title, [*_typical(name, list(good.values())), *_between_nodes(model), *curves])
+    return _figure("All-reduce by message size, bus bandwidth", drawn)
+
+
+def _between_nodes(model: Model) -> list[Curve]:
+    """All-reduce over several nodes; it stands in the result of the first of them."""
+    found = [(result.get("group") or {}).get("all_reduce_nodes") or {} for result in model.together]
+    return [
+        Curve(f"across {shorten(str(entry.get('nodes') or 'nodes'), _NAME)}", points)
+        for entry in found
+        if (points := _points(entry.get("all_reduce")))
+    ]
+
+
+def heat_maps(model: Model) -> tuple[str, ...]:
+    """Rates between all pairs: of each of a few nodes, else of the odd ones and the median of the others."""
+    found: dict[str, Rates] = {}
+    for result in model.together:
+        peers = (result.get("group") or {}).get("peers") or {}
+        rates = {(pair["from"], pair["to"]): float(pair["gb_s"]) for pair in peers.get("pairs") or ()}
+        if rates:
+            found[str(result["node"])] = rates
+    if len(found) <= FEW_NODES:
+        return tuple(_heat(node, rates, odd=model.node_is_odd(node, "gpu-peers")) for node, rates in found.items())
+    odd = {node: rates for node, rates in found.items() if model.node_is_odd(node, "gpu-peers")}
+    good = {node: rates for node, rates in found.items() if node not in odd}
+    maps = [_heat(node, rates, odd=True) for node, rates in list(odd.items())[:MOST_ODD]]
+    if good:
+        nodes = fold_names(good)
+        name = f"median of {len(good)} nodes" if len(nodes) > 40 else f"{nodes}, median"
+        maps.append(_heat(name, _median(list(good.values())), odd=False))
+    return tuple(maps)
+
+
+def _heat(name: str, rates: Rates, *, odd: bool) -> str:
+    """Without NVSwitches pairs differ by how the board is wired: then nothing is odd, and nothing outlined."""
+    drawn = heat_map(name, rates, _PAIR_SHARE * median(rates.values()) if odd else 0)
+    return _figure(f"{name}: GPU to GPU, GB/s", drawn)
+
+
+def _figure(caption: str, drawn: str) -> str:
+    return f"<figure><figcaption>{escape(caption)}</figcaption>{drawn}</figure>" if drawn else ""
+
+
+def _median(several: Sequence[Rates]) -> Rates:
+    pairs = dict.fromkeys(pair for rates in several for pair in rates)
+    return {pair: median(rates[pair] for rates in several if pair in rates) for pair in pairs}
+
+
+def _points(listed: Any) -> tuple[Point, ...]:
+    return tuple(sorted((float(point["bytes"]), float(point["gb_s"])) for point in listed or ()))
+
+
+def _typical(name: str, several: Sequence[tuple[Point, ...]]) -> list[Curve]:
+    """The median of curves, in a band from the slowest to the quickest."""
+    by_size: dict[float, list[float]] = {}
+    for points in several:
+        for size, rate in points:
+            by_size.setdefault(size, []).append(rate)
+    if not by_size:
+        return []
+    ordered = sorted(by_size.items())
+    middle, low, high = (tuple((size, pick(rates)) for size, rates in ordered) for pick in (median, min, max))
+    return [Curve(name, middle, low, high) if len(several) > 1 else Curve(name, middle)]

@@ -1,0 +1,161 @@
+"""Small pictures of GPU measurements, as inline SVG: rates by message size, and between pairs. Pure.
+
+Colours are the page's (its classes and `currentColor`): they serve dark pages and paper, and nothing is told by colour
+alone: lines differ by dashes, what is odd has its name written beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import log2
+
+from deepopsctl.report.model import figure, spread
+from deepopsctl.report.svg import hint, picture, tag, words
+
+Point = tuple[float, float]  # bytes, GB/s
+
+_SIZE = (460, 232)
+_LEFT, _RIGHT, _TOP, _BOTTOM = 40, 132, 22, 28
+_DASHES = ("", "7 3", "2 3", "9 3 2 3")
+_LABEL = 13.0
+_UNITS = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
+_CELL, _EDGE = 30, 26
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """One line with its name; `low` and `high` are the edges of a band around it; odd ones are drawn as such."""
+
+    name: str
+    points: tuple[Point, ...]
+    low: tuple[Point, ...] = ()
+    high: tuple[Point, ...] = ()
+    odd: bool = False
+
+
+def size_text(size: float) -> str:
+    """`64 KiB`."""
+    for factor, unit in _UNITS:
+        if size >= factor:
+            return f"{round(size / factor, 1):g} {unit}"
+    return f"{size:g} B"
+
+
+def bandwidth_plot(title: str, curves: Sequence[Curve], description: str = "") -> str:
+    """GB/s by message size, one line a curve; '' where there is nothing to draw."""
+    drawn = [curve for curve in curves if curve.points]
+    if not drawn:
+        return ""
+    sizes = sorted({size for curve in drawn for size, _ in curve.points})
+    top = _nice(max(rate for curve in drawn for _, rate in (*curve.points, *curve.high)))
+    ends = _label_places([_y(curve.points[-1][1], top) for curve in drawn])
+    plain = [curve.name for curve in drawn if not curve.odd]
+    parts = [*_axes(sizes, top)]
+    for curve, end in zip(drawn, ends, strict=True):
+        dashes = _DASHES[plain.index(curve.name) % len(_DASHES)] if not curve.odd else _DASHES[2]
+        parts.append(_curve(curve, sizes, top, end, dashes))
+    return picture(title, description or _told(drawn), _SIZE, parts)
+
+
+def _told(curves: Sequence[Curve]) -> str:
+    return "; ".join(f"{curve.name}: up to {figure(max(rate for _, rate in curve.points))} GB/s" for curve in curves)
+
+
+def _label_places(ends: Sequence[float]) -> list[float]:
+    """Where the names stand: beside their lines' ends, but never on top of each other."""
+    places = [0.0] * len(ends)
+    last = 0.0
+    for number, y in sorted(enumerate(ends), key=lambda pair: pair[1]):
+        last = places[number] = max(y, last + _LABEL)
+    over = max(0.0, last - (_SIZE[1] - 4))
+    return [place - over for place in places]
+
+
+def _axes(sizes: Sequence[float], top: float) -> list[str]:
+    right, bottom = _SIZE[0] - _RIGHT, _SIZE[1] - _BOTTOM
+    parts = [words("GB/s", _LEFT - 6, 10, "end")]
+    for share in (0, 0.25, 0.5, 0.75, 1):
+        y = _y(share * top, top)
+        parts.append(tag("line", x1=_LEFT, x2=right, y1=y, y2=y, class_="grid" if share else "base"))
+        if share in (0, 0.5, 1):
+            parts.append(words(f"{share * top:g}", _LEFT - 6, y + 3.5, "end"))
+    step = max(1, (len(sizes) - 1) // 3)
+    for number, size in enumerate(sizes):
+        x = _x(size, sizes)
+        parts.append(tag("line", x1=x, x2=x, y1=bottom, y2=bottom + 4, class_="base"))
+        if number % step == 0 and (len(sizes) - 1 - number >= step or number == len(sizes) - 1):
+            parts.append(words(size_text(size), x, bottom + 16, "middle"))
+    if (len(sizes) - 1) % step:
+        parts.append(words(size_text(sizes[-1]), _x(sizes[-1], sizes), bottom + 16, "middle"))
+    return parts
+
+
+def _curve(curve: Curve, sizes: Sequence[float], top: float, label: float, dashes: str) -> str:
+    def places(points: Sequence[Point]) -> list[Point]:
+        return [(_x(size, sizes), _y(rate, top)) for size, rate in points]
+
+    def path(points: Sequence[Point]) -> str:
+        return " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+
+    here = places(curve.points)
+    parts = []
+    if curve.low and curve.high:
+        edge = [*places(curve.high), *reversed(places(curve.low))]
+        parts.append(tag("polygon", points=path(edge), class_="band"))
+    parts.append(tag("polyline", points=path(here), stroke_dasharray=dashes))
+    for (x, y), (size, rate) in zip(here, curve.points, strict=True):
+        parts.append(tag("circle", hint(f"{curve.name}, {size_text(size)}: {figure(rate)} GB/s"), cx=x, cy=y, r=2.2))
+    name = f"{curve.name} {figure(curve.points[-1][1])}"
+    x, y = here[-1]
+    if abs(label - y) > 1:
+        parts.append(tag("line", x1=x + 4, x2=x + 11, y1=y, y2=label, class_="lead"))
+    parts.append(words(name, x + 14, label + 3.5))
+    return tag("g", *parts, class_="curve odd" if curve.odd else "curve")
+
+
+def _x(size: float, sizes: Sequence[float]) -> float:
+    low, high = (log2(max(end, 1)) for end in (sizes[0], sizes[-1]))
+    share = (log2(max(size, 1)) - low) / (high - low) if high > low else 0.5
+    return _LEFT + share * (_SIZE[0] - _LEFT - _RIGHT)
+
+
+def _y(rate: float, top: float) -> float:
+    return _SIZE[1] - _BOTTOM - rate / top * (_SIZE[1] - _TOP - _BOTTOM)
+
+
+def _nice(highest: float) -> float:
+    """A round number at or above."""
+    if highest <= 0:
+        return 1.0
+    scale = 10.0 ** int(f"{highest:e}".partition("e")[2])
+    return next(step * scale for step in (1, 1.2, 1.6, 2, 2.4, 3, 4, 5, 6, 8, 10) if step * scale >= highest)
+
+
+def heat_map(title: str, rates: Mapping[tuple[int, int], float], slow_below: float = 0) -> str:
+    """GB/s from every GPU (row) to every other one (column); pairs below the bound are outlined."""
+    if not rates:
+        return ""
+    ends = sorted({end for pair in rates for end in pair})
+    top = max(rates.values()) or 1.0
+    place = {end: _EDGE + number * _CELL for number, end in enumerate(ends)}
+    parts = [words("to", _EDGE - 6, _EDGE - 8, "end")]
+    for end in ends:
+        middle = place[end] + _CELL / 2
+        parts += [words(str(end), middle, _EDGE - 8, "middle"), words(str(end), _EDGE - 8, middle + 4, "end")]
+    for (one, other), rate in sorted(rates.items()):
+        share = max(0.0, rate / top)
+        slow = rate < slow_below
+        parts.append(
+            tag(
+                "g",
+                hint(f"GPU {one} to GPU {other}: {figure(rate)} GB/s{', slow' if slow else ''}"),
+                tag("rect", x=place[other] + 1, y=place[one] + 1, width=_CELL - 2, height=_CELL - 2,
+                    fill_opacity=f"{0.05 + 0.5 * share:.2f}"),
+                words(f"{figure(rate)}", place[other] + _CELL / 2, place[one] + _CELL / 2 + 3.5, "middle"),
+                class_="cell slow" if slow else "cell",
+            )
+        )  # fmt: skip
+    edge = _EDGE + len(ends) * _CELL + 2
+    told = f"{spread(rates.values())} GB/s over {len(rates)} pairs"
+    return picture(title, told, (edge, edge), parts)

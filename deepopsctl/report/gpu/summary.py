@@ -1,0 +1,196 @@
+"""The GPUs of a validation, by model: what each was measured to give, and what its checks say. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from deepopsctl.checks.catalogue.smoke import entry, position
+from deepopsctl.checks.check import Check, Status, worst
+from deepopsctl.node_programs.gpu_check.rates import METRICS, value_of
+from deepopsctl.node_programs.gpu_check.verdicts import target_of
+from deepopsctl.report.grouping import fold_names
+from deepopsctl.report.model import Facts
+
+Result = Any  # one node's result of gpucheck: plain JSON (docs/reference/gpucheck.md)
+_METRICS = {metric.name: metric for metric in METRICS}
+ODD = (Status.WARN, Status.FAIL)
+UNKNOWN = "unknown model"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One number that every GPU has, and the check that judges it."""
+
+    check: str
+    group: str
+    head: str
+    unit: str
+
+
+COLUMNS = (
+    Column("gpu-memory-copy", "Memory", "copy", "GB/s"),
+    Column("gpu-to-device", "Host link", "to GPU", "GB/s"),
+    Column("gpu-from-device", "Host link", "from GPU", "GB/s"),
+    Column("gpu-fp32", "Arithmetic", "fp32", "TFLOP/s"),
+    Column("gpu-bf16", "Arithmetic", "bf16", "TFLOP/s"),
+    Column("gpu-bf16-gemm", "Arithmetic", "GEMM", "TFLOP/s"),
+    Column("gpu-temperature", "Under load", "heat", "°C"),
+    Column("gpu-power", "Under load", "power", "W"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """One GPU: `values` and `outcomes` by the columns' checks, `complaints` in words by check."""
+
+    node: str
+    index: int
+    serial: str
+    status: Status
+    values: Mapping[str, float]
+    outcomes: Mapping[str, Check]
+    complaints: Mapping[str, str]
+
+    def is_odd(self, check: str) -> bool:
+        """Whether a check of this GPU warns or fails."""
+        return _is_odd(self.outcomes.get(check))
+
+    @property
+    def target(self) -> str:
+        """`gpu01/3`."""
+        return f"{self.node}/{self.index}"
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """All GPUs of one product, in the order of the nodes; results and checks of the nodes that they are in."""
+
+    name: str
+    memory: str
+    gpus: tuple[Gpu, ...]
+    results: tuple[Result, ...]
+    # of a node with several models, one has what all its GPUs do together
+    together: tuple[Result, ...]
+    nodes: Mapping[str, Mapping[str, Check]]
+
+    def node_is_odd(self, node: str, check: str) -> bool:
+        """Whether a check of the node as a whole warns or fails."""
+        return _is_odd(self.nodes.get(node, {}).get(check))
+
+    @property
+    def where(self) -> str:
+        """`gpu[01-16]`."""
+        return fold_names(dict.fromkeys(gpu.node for gpu in self.gpus))
+
+    @property
+    def odd(self) -> tuple[Gpu, ...]:
+        """Those with a warning or a failure, the worst first."""
+        return tuple(sorted((gpu for gpu in self.gpus if gpu.status in ODD), key=lambda gpu: gpu.status.severity))
+
+    @property
+    def status(self) -> Status:
+        """The worst of its GPUs; skip where nothing was measured."""
+        measured = any(gpu.values for gpu in self.gpus)
+        return min((gpu.status for gpu in self.gpus if measured or gpu.status in ODD), default=Status.SKIP)
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """Those in which at least one GPU has a number."""
+        return tuple(column for column in COLUMNS if any(column.check in gpu.values for gpu in self.gpus))
+
+    @property
+    def versions(self) -> tuple[str, ...]:
+        """`driver 580.95.05, CUDA 13.0`; with the nodes where they differ."""
+        found: dict[str, list[str]] = {}
+        for result in self.results:
+            versions = result.get("versions") or {}
+            words = (("driver", versions.get("driver")), ("CUDA", versions.get("cuda")))
+            text = ", ".join(f"{word} {version}" for word, version in words if version)
+            found.setdefault(text, []).append(result["node"])
+        alone = len(found) == 1
+        return tuple(text if alone else f"{text} on {fold_names(nodes)}" for text, nodes in found.items() if text)
+
+    @property
+    def not_measured(self) -> tuple[str, ...]:
+        """Why columns are empty: one sentence for each reason."""
+        reasons: dict[str, list[str]] = {}
+        shown = {column.check for column in self.columns}
+        for column in COLUMNS:
+            checks = [gpu.outcomes[column.check] for gpu in self.gpus if column.check in gpu.outcomes]
+            if column.check in _METRICS and column.check not in shown and checks:
+                reasons.setdefault(checks[0].message, []).append(entry(column.check, "gpu").title)
+        return tuple(f"Not measured: {', '.join(titles)} ({reason})" for reason, titles in reasons.items())
+
+
+def _is_odd(check: Check | None) -> bool:
+    return check is not None and check.status in ODD
+
+
+def read_models(facts: Facts) -> tuple[Model, ...]:
+    """The models, in the order in which the nodes have them."""
+    checks: dict[str, list[Check]] = {}
+    for check in facts.checks:
+        checks.setdefault(check.target, []).append(check)
+    found: dict[str, list[tuple[Result, Any]]] = {}
+    for result in facts.gpus:
+        for gpu in _listed(result):
+            found.setdefault(gpu.get("name") or _usual_name(result), []).append((result, gpu))
+    return tuple(_model(name, members, checks) for name, members in found.items())
+
+
+def unmeasured(facts: Facts) -> tuple[tuple[str, str], ...]:
+    """Nodes without a GPU to ask, as node sets with the reason."""
+    reasons: dict[str, list[str]] = {}
+    for result in facts.gpus:
+        if not _listed(result):
+            text = result.get("simulated") or result.get("problem") or "the driver sees no GPU"
+            reasons.setdefault(str(text), []).append(str(result["node"]))
+    return tuple((fold_names(nodes), text) for text, nodes in reasons.items())
+
+
+def _listed(result: Result) -> Sequence[Any]:
+    listed = result.get("gpus")
+    return [gpu for gpu in listed if isinstance(gpu, dict)] if isinstance(listed, list) else []
+
+
+def _usual_name(result: Result) -> str:
+    """What the others of a node are, for a GPU that does not open."""
+    names = Counter(gpu["name"] for gpu in _listed(result) if gpu.get("name"))
+    return names.most_common(1)[0][0] if names else UNKNOWN
+
+
+def _model(name: str, members: list[tuple[Result, Any]], checks: Mapping[str, list[Check]]) -> Model:
+    sizes = [gpu["memory_mib"] for _, gpu in members if gpu.get("memory_mib")]
+    gpus = [_gpu(result["node"], gpu, checks.get(target_of(result["node"], gpu), [])) for result, gpu in members]
+    results = {result["node"]: result for result, _ in members}
+    memory = f"{max(sizes) / 1024:.0f} GiB" if sizes else ""
+    nodes = {node: {check.name: check for check in checks.get(node, ())} for node in results}
+    together = tuple(result for result in results.values() if _usual_name(result) == name)
+    return Model(name, memory, tuple(gpus), tuple(results.values()), together, nodes)
+
+
+def _gpu(node: str, gpu: Any, checks: list[Check]) -> Gpu:
+    odd = sorted({check.name for check in checks if check.status in ODD}, key=lambda name: position(name, "gpu"))
+    return Gpu(
+        node=node,
+        index=int(gpu["index"]),
+        serial=str(gpu.get("serial") or gpu.get("uuid") or ""),
+        status=worst(checks),
+        values=dict(_values(gpu)),
+        outcomes={check.name: check for check in checks},
+        complaints={name: entry(name, "gpu").title for name in odd},
+    )
+
+
+def _values(gpu: Any) -> Iterator[tuple[str, float]]:
+    for name, metric in _METRICS.items():
+        value = value_of(gpu, metric)
+        if value is not None:
+            yield name, value
+    load = gpu.get("load") or {}
+    for name, key in (("gpu-temperature", "temperature"), ("gpu-power", "power")):
+        if load.get(key) is not None:
+            yield name, float(load[key])

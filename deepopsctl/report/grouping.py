@@ -1,0 +1,190 @@
+"""Checks that say the same about many nodes, as one row with a node set: 500 equal nodes are one line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from deepopsctl.checks.catalogue.entry import Entry
+from deepopsctl.checks.catalogue.smoke import entry, position
+from deepopsctl.checks.check import Check, Status
+from deepopsctl.text.node_sets import fold
+
+GPU_TARGET = re.compile(r"/\d+$")
+# of so many odd GPUs each is named, with its serial number
+FEW_CARDS = 8
+_NUMBER = re.compile(r"[+-]?\d+(\.\d+)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One check with one outcome, and everything it happened on."""
+
+    name: str
+    status: Status
+    targets: tuple[str, ...]
+    measured: str
+    expected: str
+    message: str
+    suite: str = "smoke"
+    hint: str = ""
+
+    @property
+    def entry(self) -> Entry:
+        """What the check is."""
+        return entry(self.name, self.suite)
+
+    @property
+    def advice(self) -> str:
+        """What to do: about this very case, else about such a check."""
+        return self.hint or self.entry.advice
+
+    @property
+    def gist(self) -> str:
+        """The message without the card that it begins with: where there is little room, `where` says that."""
+        return self.message.removeprefix(_card(self.message, self.targets[0])) if self.targets else self.message
+
+    @property
+    def where(self) -> str:
+        """The targets as a node set."""
+        return fold_names(self.targets)
+
+
+def fold_names(names: Iterable[str]) -> str:
+    """Names as a node set; as they are where one of them is no node name (partitions may have odd ones)."""
+    listed = list(names)
+    try:
+        if any(GPU_TARGET.search(name) for name in listed):
+            return _fold_gpus(listed)
+        return _fold_storage(listed) if all("/" in name for name in listed) else fold(listed)
+    except ValueError:
+        return ", ".join(listed)
+
+
+def _fold_gpus(targets: Iterable[str]) -> str:
+    """GPUs as `gpu[01-15]/[0-7],gpu16/[0-2,4-7]`: nodes that have the same ones together."""
+    indices: dict[str, list[int]] = {}
+    for target in targets:
+        node, _, index = target.partition("/")
+        indices.setdefault(node, []).extend([int(index)] if index else [])
+    alike: dict[tuple[int, ...], list[str]] = {}
+    for node, listed in indices.items():
+        alike.setdefault(tuple(sorted(listed)), []).append(node)
+    return ",".join(fold(nodes) + _indices(listed) for listed, nodes in alike.items())
+
+
+def _fold_storage(targets: Iterable[str]) -> str:
+    """Entries of `storage` as `gpu[01-16]/home`: the nodes of each entry together."""
+    nodes: dict[str, list[str]] = {}
+    for target in targets:
+        node, _, name = target.partition("/")
+        nodes.setdefault(name, []).append(node)
+    return ",".join(f"{fold(listed)}/{name}" for name, listed in nodes.items())
+
+
+def _indices(listed: tuple[int, ...]) -> str:
+    """`/[0-2,4]`."""
+    ranges: list[list[int]] = []
+    for index in listed:
+        if ranges and ranges[-1][-1] == index - 1:
+            ranges[-1] = [ranges[-1][0], index]
+        else:
+            ranges.append([index])
+    text = ",".join("-".join(map(str, ends)) for ends in ranges)
+    return f"/{text}" if len(listed) == 1 else f"/[{text}]" if listed else ""
+
+
+def fold_checks(checks: Iterable[Check]) -> tuple[Row, ...]:
+    """Rows by suite, in the order of its catalogue; within a check the worst first."""
+    groups: dict[tuple[str, ...], list[Check]] = {}
+    for check in checks:
+        groups.setdefault(_key(check), []).append(check)
+    rows = [_row(members) for members in groups.values()]
+    suites = list(dict.fromkeys(row.suite for row in rows))
+    return tuple(sorted(rows, key=lambda row: (suites.index(row.suite), *_place(row))))
+
+
+def _place(row: Row) -> tuple[int, str, int]:
+    return position(row.name, row.suite), row.name, row.status.severity
+
+
+def _key(check: Check) -> tuple[str, ...]:
+    base = (check.suite, check.name, str(check.status), _anonymous(check.expected, check.target))
+    if check.status is Status.PASS and check.place != check.target:
+        # thousands of GPUs pass in slightly different words: "up 1% since ..."
+        return base
+    if check.status in (Status.PASS, Status.SKIP):
+        return (*base, _shape(_anonymous(check.message, check.target)))
+    return (*base, _shape(_anonymous(check.measured, check.target)), _shape(_anonymous(check.message, check.target)))
+
+
+def _anonymous(text: str, target: str) -> str:
+    card = _card(text, target)
+    return text.removeprefix(card).replace(target, "NODE") if target else text
+
+
+def _card(text: str, target: str) -> str:
+    """How gpucheck's messages begin: `gpu01 GPU 3 (MODEL, serial 165...): `; '' for other texts."""
+    node, slash, index = target.partition("/")
+    if not slash or not text.startswith(f"{node} GPU {index} ("):
+        return ""
+    head, end, _ = text.partition("): ")
+    return head + end
+
+
+def _shape(text: str) -> str:
+    """The text without its numbers: times and job ids differ where nothing else does."""
+    return _NUMBER.sub("N", text)
+
+
+def _row(members: list[Check]) -> Row:
+    first = members[0]
+    return Row(
+        name=first.name,
+        status=first.status,
+        targets=tuple(check.target for check in members),
+        measured=_with_unit(_common([(check.measured, check.target) for check in members]), first.unit),
+        expected=_with_unit(_common([(check.expected, check.target) for check in members]), first.unit),
+        message=_message(members),
+        suite=first.suite,
+        hint=first.hint,
+    )
+
+
+def _message(members: list[Check]) -> str:
+    """What all say; where they are a few GPUs, which cards they are."""
+    neutral = list(dict.fromkeys(_anonymous(check.message, check.target) for check in members))
+    if len(members) == 1 or len({check.message for check in members}) == 1:
+        return members[0].message
+    if members[0].status is Status.PASS and len(neutral) > 1 and members[0].place != members[0].target:
+        return ""
+    text = neutral[0].replace("NODE", "the node") + (" ..." if len(neutral) > 1 else "")
+    cards = [(check.target, _card(check.message, check.target)) for check in members]
+    if len(cards) > FEW_CARDS or not all(card for _target, card in cards):
+        return text
+    return f"{text} ({'; '.join(f'{target} {_serial(card)}' for target, card in cards)})"
+
+
+def _serial(card: str) -> str:
+    return card.rpartition(", ")[2].removesuffix("): ")
+
+
+def _common(texts: list[tuple[str, str]]) -> str:
+    """What the texts have in common: the text itself, a range of numbers, or the first one's words."""
+    plain = list(dict.fromkeys(text for text, _target in texts))
+    if len(plain) == 1:
+        return plain[0]
+    neutral = {_anonymous(text, target) for text, target in texts}
+    if len(neutral) == 1:
+        text = neutral.pop()
+        return "its own name" if text == "NODE" else text.replace("NODE", "the node")
+    heads = [match for text in plain if (match := _NUMBER.match(text.strip()))]
+    if len(heads) == len(plain):
+        low, high = (pick(heads, key=lambda match: float(match[0]))[0] for pick in (min, max))
+        return f"{low} to {high}" if low != high else low
+    return f"{plain[0]} ..."
+
+
+def _with_unit(text: str, unit: str) -> str:
+    return f"{text} {unit}" if text and unit else text

@@ -1,0 +1,95 @@
+"""The documented JSON object of a validation (DESIGN, section 5); a run's folder keeps it as checks.json."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from deepopsctl.checks.check import Check, Totals, totals
+
+SCHEMA = 1
+
+
+def document(
+    *,
+    ok: bool,
+    run: str,
+    checks: Iterable[Check],
+    command: str = "validate",
+    gpus: Sequence[Mapping[str, object]] = (),
+    verdict: str = "",
+) -> dict[str, object]:
+    """What `deepopsctl validate --json` and `doctor --json` print; `gpus` only where GPUs were measured.
+
+    `verdict` (`interrupted`, `timeout`) is there only where the run ended before all checks were made.
+    """
+    found: dict[str, object] = {
+        "schema": SCHEMA,
+        "command": command,
+        "ok": ok,
+        "run": run,
+        "checks": [check.to_dict() for check in checks],
+    }
+    return {**found, **({"verdict": verdict} if verdict else {}), **({"gpus": list(gpus)} if gpus else {})}
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """One validation: which cluster, when, how long (seconds), its nodes in the order of cluster.yml, its checks.
+
+    `gpus` are the results of gpucheck, one a node (docs/reference/gpucheck.md), where GPUs were measured. `stopped`
+    says why it ended before all checks were made: `interrupted`, `timeout`.
+    """
+
+    cluster: str
+    suites: tuple[str, ...]
+    run: str
+    when: datetime
+    elapsed_s: float
+    nodes: tuple[str, ...]
+    checks: tuple[Check, ...]
+    gpus: tuple[Mapping[str, object], ...] = ()
+    stopped: str = ""
+
+    @property
+    def totals(self) -> Totals:
+        """Checks by outcome."""
+        return totals(self.checks)
+
+    @property
+    def title(self) -> str:
+        """`hpc: smoke validation`."""
+        return f"{self.cluster}: {' and '.join(self.suites)} validation"
+
+    @property
+    def slurm_version(self) -> str:
+        """What the checks found; '' when they could not."""
+        return next((check.expected for check in self.checks if check.name == "slurm-version"), "")
+
+
+def figure(value: float) -> str:
+    """Three digits, or all before the point: `3028`, `585`, `55.3`, `0.31`."""
+    size = abs(value)
+    return f"{value:.0f}" if size >= 100 else f"{value:.1f}" if size >= 10 else f"{value:.2f}"
+
+
+def spread(values: Iterable[float]) -> str:
+    """`2998–3011`; one number where they are alike."""
+    return span(figure(value) for value in ends(values))
+
+
+def whole(values: Iterable[float]) -> str:
+    """The same for what is counted in whole numbers: `54–63`."""
+    return span(f"{value:.0f}" for value in ends(values))
+
+
+def ends(values: Iterable[float]) -> tuple[float, float]:
+    """The lowest and the highest."""
+    listed = list(values)
+    return min(listed), max(listed)
+
+
+def span(texts: Iterable[str]) -> str:
+    """Two ends as one text."""
+    return "–".join(dict.fromkeys(texts))

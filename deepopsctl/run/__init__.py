@@ -1,0 +1,1 @@
+"""One Ansible run: request, runner, events, summary, lock, history, plan."""

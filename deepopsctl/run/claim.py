@@ -1,0 +1,185 @@
+"""What a run tells the first controller of itself, so that one control machine works on a cluster at a time.
+
+The answers are given there (plugins/module_utils/control_claim.py), in the first call of a run that has work to do.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import socket
+import subprocess
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol
+
+from deepopsctl.cluster.directory import ClusterDir
+from deepopsctl.errors import DeepOpsError
+from deepopsctl.files import write_atomic
+from deepopsctl.model.cluster import Cluster
+from deepopsctl.run.events import HostResult, Status
+from deepopsctl.run.lock import ClusterBusyError, Holder, is_held, token_of
+
+PLAYBOOK = "operate/claim"
+# how far back in a git history to look, and for how long
+VERSIONS, GIT_S = 500, 10
+# of a cluster directory's runs/: the hash of the cluster.yml that the cluster ran when it was last seen from here
+_SEEN = "applied"
+TASK, RELEASE = "Claim the cluster for this run", "Release the cluster"
+
+
+class Named(Protocol):
+    """A part of cluster.yml."""
+
+    @property
+    def name(self) -> str:
+        """How messages call it."""
+
+
+class OutdatedError(DeepOpsError):
+    """The cluster was made by a newer cluster.yml, and this one would undo it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the first controller said to a claim."""
+
+    state: str
+    refused: str
+    message: str
+    hint: str
+    holder: Mapping[str, object]
+    warnings: tuple[str, ...]
+    components: tuple[str, ...]
+
+    def raise_if_refused(self) -> None:
+        """Raise where this run must not go on."""
+        if self.refused:
+            raise (ClusterBusyError if self.refused == "busy" else OutdatedError)(self.message, self.hint)
+
+
+def parse_answer(data: Mapping[str, object]) -> Answer | None:
+    """What cluster_claim returned under `deepops`; None where something else did."""
+    found = data.get("claim")
+    if not isinstance(found, Mapping):
+        return None
+    holder = found.get("holder")
+    return Answer(
+        state=str(found.get("state") or ""),
+        refused=str(found.get("refused") or ""),
+        message=str(found.get("message") or ""),
+        hint=str(found.get("hint") or ""),
+        holder=holder if isinstance(holder, Mapping) else {},
+        warnings=_texts(found.get("warnings")),
+        components=_texts(found.get("components")),
+    )
+
+
+def result_of_node(event: HostResult) -> HostResult:
+    """A claim's result for the node it was delegated from, which is well where the controller does not answer."""
+    if event.task.rpartition(" : ")[2] not in (TASK, RELEASE) or event.status is not Status.UNREACHABLE:
+        return event
+    return replace(event, status=Status.IGNORED)
+
+
+def claim(directory: ClusterDir, cluster: Cluster, command: str, options: Mapping[str, object]) -> dict[str, object]:
+    """The variable `deepops_claim` of a run."""
+    me = Holder.me(f"deepopsctl {command.replace('node-', 'node ', 1)}")
+    place = str(directory.path)
+    return {
+        "controller": cluster.controllers[0].name,
+        "id": _hash(f"{_machine()} {place}"),
+        "machine": _machine(),
+        "token": token_of(directory.runs),
+        "directory": place,
+        "user": me.user,
+        "host": me.host,
+        "pid": me.pid,
+        "command": me.command,
+        "since": me.since,
+        "hash": _blob(directory.spec),
+        "seen": [_first_line(directory.runs / _SEEN), *_versions(directory.spec)],
+        "parts": pack(_parts(cluster)),
+        "dead": [],
+        "break_lock": False,
+        "replace_newer": False,
+        **options,
+    }
+
+
+def remember(directory: ClusterDir) -> None:
+    """Note that the cluster runs this cluster.yml: whoever edits it from now on knows what they change."""
+    write_atomic(directory.runs / _SEEN, _blob(directory.spec) + "\n", 0o600)
+
+
+def pack(parts: Mapping[str, str]) -> str:
+    """The parts of a cluster.yml as the controller unpacks them: those of 10,000 nodes would be long."""
+    return base64.b64encode(zlib.compress(json.dumps(dict(parts)).encode())).decode()
+
+
+def died_here(holder: Mapping[str, object]) -> bool:
+    """Whether the holder of the lock was a run on this machine that is no more."""
+    if holder.get("machine") != _machine():
+        return False
+    runs = Path(str(holder.get("directory"))) / "runs"
+    try:
+        return not is_held(runs)
+    except OSError:
+        # another user's directory, or one that is gone
+        return not Path("/proc", str(holder.get("pid"))).exists()
+
+
+def _machine() -> str:
+    """This control machine; containers may share all but the namespace of their processes."""
+    parts = [socket.gethostname(), _first_line(Path("/etc/machine-id"))]
+    try:
+        parts.append(str(Path("/proc/self/ns/pid").readlink()))
+    except OSError:
+        parts.append("")
+    return _hash(" ".join(parts))
+
+
+def _first_line(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8").partition("\n")[0]
+    except OSError:
+        return ""
+
+
+def _parts(cluster: Cluster) -> dict[str, str]:
+    """What an older cluster.yml could lack or set back, each with a short hash of its values."""
+    policy = cluster.policy
+    groups: tuple[tuple[str, tuple[Named, ...]], ...] = (
+        ("node", cluster.nodes), ("partition", cluster.partitions), ("storage", cluster.storage),
+        ("QOS", policy.qos), ("account", policy.accounts),
+    )  # fmt: skip
+    return {f"{kind} {part.name}": _hash(repr(part))[:8] for kind, parts in groups for part in parts}
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _blob(path: Path) -> str:
+    """The hash of a file as git has it, so that its history says which versions a clone knows."""
+    content = path.read_bytes()
+    return hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
+
+
+def _versions(path: Path) -> list[str]:
+    """The hashes of a file in the history of its git repository, the newest first; none where it is in none."""
+    words = ["git", "log", f"--max-count={VERSIONS}", "--format=", "--raw", "--no-abbrev", "--", path.name]
+    try:
+        done = subprocess.run(words, cwd=path.parent, capture_output=True, text=True, timeout=GIT_S, check=False)
+    except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError):
+        return []
+    # `:100644 100644 OLD NEW M	cluster.yml`
+    found = (line.split()[2:4] for line in done.stdout.splitlines() if line.startswith(":"))
+    return list(dict.fromkeys(blob for old, new in found for blob in (new, old) if blob.strip("0")))
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    return tuple(str(entry) for entry in value) if isinstance(value, list) else ()

@@ -1,0 +1,245 @@
+"""How Ansible is called: its arguments, its environment and the files both of them name."""
+
+from __future__ import annotations
+
+import configparser
+import json
+import os
+import shlex
+import stat
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from hashlib import sha256
+from itertools import dropwhile, takewhile
+from pathlib import Path
+from types import MappingProxyType
+
+from deepopsctl.cluster.directory import ClusterDir
+from deepopsctl.cluster.inventory import GROUPS
+from deepopsctl.errors import ControlMachineError
+from deepopsctl.files import write_atomic
+from deepopsctl.run.workspace import KEEP
+
+# A Variables file of the user's (`-e @FILE`), or values (`-e KEY=VALUE`); later ones win, as in Ansible.
+Variables = Mapping[str, object] | Path
+
+# How long a node that is logged in to may take to answer sudo: Ansible's own 12 s are too few for one whose processors
+# are all busy, and call it unreachable. Whether a node is there at all is known sooner, by ConnectTimeout: ssh takes
+# the first one it is given, and Ansible adds this number as a second one.
+PATIENCE_S = 60
+# Connections are kept for the next task and the next run.
+USUAL_SSH: Mapping[str, str] = MappingProxyType({
+    "ControlMaster": "auto",
+    "ControlPersist": "30m",
+    "ConnectTimeout": "10",
+    "ServerAliveInterval": "15",
+})  # fmt: skip
+# For a look at nodes that may hang: an open connection to one would swallow the question for a minute.
+IMPATIENT_SSH: Mapping[str, str] = MappingProxyType({
+    "ControlMaster": "no",
+    "ControlPath": "none",
+    "ConnectTimeout": "10",
+    "ServerAliveInterval": "4",
+    "ServerAliveCountMax": "3",
+})  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class RunRequest:
+    """One call of Ansible.
+
+    `playbook` and `more` name files under playbooks/, without `.yml`. `component` is what reports call the work; left
+    empty, each playbook's own name. `inventory` is the text of hosts.yml where the directory's own is to stay as it is.
+    `limit` is Ansible's, `passwords` never leave this process but through the terminal that Ansible asks on.
+    """
+
+    directory: ClusterDir
+    playbook: str
+    component: str = ""
+    extra_vars: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
+    limit: str = ""
+    tags: str = ""
+    check: bool = False
+    diff: bool = False
+    verbosity: int = 0
+    timeout: float = 0
+    user: str = ""
+    forks: int = 0
+    full: bool = False
+    ssh_password: str | None = field(default=None, repr=False)
+    become_password: str | None = field(default=None, repr=False)
+    command: str = "deploy"
+    keep_runs: int = KEEP
+    more: tuple[str, ...] = ()
+    user_vars: tuple[Variables, ...] = ()
+    content: Path | None = None
+    ssh: Mapping[str, str] = field(default_factory=lambda: USUAL_SSH)
+    inventory: str = ""
+    patience_s: int = PATIENCE_S
+    # what `claim` lets through besides: `break_lock`, `replace_newer`, `dead` holders
+    claim: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
+
+    @property
+    def playbooks(self) -> tuple[str, ...]:
+        """All playbooks, in order."""
+        return (self.playbook, *self.more)
+
+    @property
+    def components(self) -> tuple[str, ...]:
+        """The components that are deployed one right after the other: nothing else comes between them."""
+        first = dropwhile(lambda name: "/" in name, self.playbooks)
+        return tuple(takewhile(lambda name: "/" not in name, first))
+
+    @property
+    def together(self) -> tuple[str, ...]:
+        """The playbooks that go on for all others where a node fails in one of them; a check can go on with all."""
+        return self.playbooks if self.check else self.components
+
+    @property
+    def deploys(self) -> bool:
+        """Whether components are deployed, whichever command does it: their playbooks stand in no folder."""
+        return bool(self.components)
+
+
+def arguments(request: RunRequest, playbooks: tuple[Path, ...], private: Path) -> list[str]:
+    """The arguments of ansible-playbook; variables and limit go by file: no secret is ever on a command line."""
+    hosts = private / "cluster" / "inventory" / "hosts.yml" if request.inventory else request.directory.hosts
+    found = ["-i", str(private / "inventory" / "hosts.yml"), "-i", str(hosts)]
+    if request.limit:
+        # in the folder that Ansible starts in: it splits this argument at blanks
+        found += ["--limit", "@limit"]
+    for index, variables in enumerate(request.user_vars):
+        path = variables if isinstance(variables, Path) else private / f"vars-{index}.json"
+        found += ["-e", f"@{path}"]
+    found += ["-e", f"@{private / 'vars.json'}", "--forks", str(request.forks or default_forks())]
+    found += ["--tags", request.tags] if request.tags else []
+    for wanted, option in (
+        (request.check, "--check"),
+        (request.diff, "--diff"),
+        (request.ssh_password is not None, "--ask-pass"),
+        (request.become_password is not None, "--ask-become-pass"),
+        (request.verbosity > 0, f"-{'v' * request.verbosity}"),
+    ):
+        found += [option] if wanted else []
+    return found + [str(path) for path in playbooks]
+
+
+def write_inputs(request: RunRequest, variables: Mapping[str, object], content: Path, private: Path) -> None:
+    """Write the files that the arguments name, readable by their owner only, into a fresh folder."""
+    inventory = private / "inventory"
+    inventory.mkdir(parents=True, mode=0o700)
+    # The product's variables come first and lose; Ansible finds group_vars only beside an inventory file.
+    (inventory / "group_vars").symlink_to(content / "group_vars")
+    groups: dict[str, object] = {group: {} for group in GROUPS}
+    stub = {"all": {"children": {"slurm_cluster": {"children": groups}}}}
+    write_atomic(inventory / "hosts.yml", json.dumps(stub), mode=0o600)
+    if request.inventory:
+        _write_inventory(request, private / "cluster")
+    write_atomic(private / "vars.json", json.dumps(dict(variables)), mode=0o600)
+    for index, mine in enumerate(request.user_vars):
+        if not isinstance(mine, Path):
+            write_atomic(private / f"vars-{index}.json", json.dumps(dict(mine)), mode=0o600)
+    if request.limit:
+        write_atomic(private / "limit", request.limit.replace(",", "\n") + "\n", mode=0o600)
+    # A file of our own, though empty: Ansible would go on to read the user's and the system's.
+    write_atomic(private / "ansible.cfg", "[defaults]\n", mode=0o600)
+    (private / "tmp").mkdir(mode=0o700)
+
+
+def _write_inventory(request: RunRequest, folder: Path) -> None:
+    """A stand-in for the cluster directory: this run's own inventory, and links to all that it may name."""
+    own = request.directory
+    inventory = folder / "inventory"
+    inventory.mkdir(parents=True, mode=0o700)
+    write_atomic(inventory / "hosts.yml", request.inventory, mode=0o600)
+    for source, target, kept in ((own.path, folder, own.inventory_dir), (own.inventory_dir, inventory, own.hosts)):
+        for path in source.iterdir():
+            if path not in (kept, own.runs):
+                (target / path.name).symlink_to(path)
+
+
+def environment(
+    directory: ClusterDir,
+    content: Path,
+    private: Path,
+    inherited: Mapping[str, str],
+    ssh: Mapping[str, str] = USUAL_SSH,
+    patience_s: int = PATIENCE_S,
+) -> dict[str, str]:
+    """What this run adds to the environment; ansible.cfg for everyone else is in the repository's root."""
+    plugins = content / "plugins"
+    own_settings = directory.path / "ansible.cfg"
+    found = {
+        "ANSIBLE_CONFIG": str(own_settings if own_settings.is_file() else private / "ansible.cfg"),
+        "ANSIBLE_LIBRARY": str(plugins / "modules"),
+        "ANSIBLE_MODULE_UTILS": str(plugins / "module_utils"),
+        "ANSIBLE_FILTER_PLUGINS": str(plugins / "filter"),
+        "ANSIBLE_ACTION_PLUGINS": str(plugins / "action"),
+        "ANSIBLE_CALLBACK_PLUGINS": str(plugins / "callback"),
+        "ANSIBLE_ROLES_PATH": str(content / "roles"),
+        "ANSIBLE_LOCAL_TEMP": str(private / "tmp"),
+        "ANSIBLE_INVENTORY_ENABLED": "yaml",
+        "ANSIBLE_PIPELINING": "True",
+        # runner turns the check off where this is not set
+        "ANSIBLE_HOST_KEY_CHECKING": "True",
+        "ANSIBLE_SSH_ARGS": ssh_arguments(directory.known_hosts, ssh),
+        "ANSIBLE_SSH_CONTROL_PATH_DIR": str(control_dir(directory.path, inherited)),
+        # one round trip a node less than looking for it
+        "ANSIBLE_PYTHON_INTERPRETER": "/usr/bin/python3",
+        "ANSIBLE_INJECT_FACT_VARS": "False",
+        "ANSIBLE_NOCOLOR": "1",
+        "ANSIBLE_NOCOWS": "1",
+        "ANSIBLE_STDOUT_CALLBACK": "ansible.builtin.default",
+        "ANSIBLE_CALLBACK_RESULT_FORMAT": "yaml",
+        "ANSIBLE_DISPLAY_SKIPPED_HOSTS": "False",
+        "ANSIBLE_LOCALHOST_WARNING": "False",
+        # the callback of runner drops larger results without a word: a report on a thousand nodes would be lost
+        "MAX_EVENT_RES": "50000000",
+        # other batch systems set it, and that callback expects AWX's number in it
+        "JOB_ID": "",
+        # Ansible refuses to start under a locale this machine has not generated
+        "LC_ALL": "C.UTF-8",
+    }
+    if "ANSIBLE_TIMEOUT" not in inherited and not _sets_timeout(own_settings):
+        found["ANSIBLE_TIMEOUT"] = str(patience_s)
+    if "ANSIBLE_VAULT_PASSWORD_FILE" not in inherited and directory.vault_password.is_file():
+        found["ANSIBLE_VAULT_PASSWORD_FILE"] = str(directory.vault_password)
+    return found
+
+
+def _sets_timeout(settings: Path) -> bool:
+    """Whether the cluster's own ansible.cfg says how patient to be."""
+    parser = configparser.ConfigParser(interpolation=None, strict=False)
+    # a file that can't be read is Ansible's to complain of
+    with suppress(configparser.Error, UnicodeDecodeError):
+        parser.read(settings, encoding="utf-8")
+    return any(parser.has_option(section, "timeout") for section in ("defaults", "ssh_connection"))
+
+
+def ssh_arguments(known_hosts: Path, ssh: Mapping[str, str] = USUAL_SSH) -> str:
+    """Options of every ssh call: pinned host keys, and what the run wants of its connections."""
+    # ssh splits this value at blanks and expands `%`; Ansible splits the whole string like a shell
+    hosts = '"' + str(known_hosts).replace("%", "%%") + '"'
+    options = {"UserKnownHostsFile": hosts, "StrictHostKeyChecking": "yes", **ssh}
+    return shlex.join(part for key, value in options.items() for part in ("-o", f"{key}={value}"))
+
+
+def control_dir(cluster: Path, inherited: Mapping[str, str]) -> Path:
+    """A private folder for ssh's sockets, one a cluster: their paths may have a hundred characters at most."""
+    mark = sha256(str(cluster).encode()).hexdigest()[:8]
+    base = Path(inherited.get("XDG_RUNTIME_DIR") or tempfile.gettempdir())
+    if not base.is_dir() or len(str(base)) > 40:
+        base = Path("/tmp")  # noqa: S108 (the folder below is checked: ours, and closed to others)
+    path = base / f"deepopsctl-{os.getuid()}-{mark}"
+    path.mkdir(mode=0o700, exist_ok=True)
+    found = path.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+        raise ControlMachineError(f"{path} is not a private folder of yours", "someone else made it: remove it")
+    return path
+
+
+def default_forks() -> int:
+    """How many nodes are worked on at once: more only costs memory and CPU time here."""
+    return max(25, min(4 * (os.cpu_count() or 1), 100))

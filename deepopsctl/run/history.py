@@ -1,0 +1,107 @@
+"""What earlier runs did, read back from their folders."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from deepopsctl.run.events import HostResult, Status, Totals
+from deepopsctl.run.lock import is_held_by
+from deepopsctl.run.outcome import SCHEMA
+from deepopsctl.run.summary import Failure, reduce
+from deepopsctl.run.workspace import RunFolder, Workspace
+
+
+@dataclass(frozen=True, slots=True)
+class PastRun:
+    """One run: what was asked and what came of it. `state` is a verdict, `running` or `killed`."""
+
+    folder: RunFolder
+    request: Mapping[str, object]
+    summary: Mapping[str, object]
+    state: str
+
+    @property
+    def hosts(self) -> dict[str, Totals]:
+        """Ansible's count for each host."""
+        hosts = self.summary.get("hosts")
+        found = hosts.items() if isinstance(hosts, dict) else ()
+        return {str(host): Totals(**counts) for host, counts in found if isinstance(counts, dict)}
+
+    @property
+    def failures(self) -> tuple[Failure, ...]:
+        """What failed, unreachable hosts last."""
+        hosts, failures = self.hosts, self.summary.get("failures")
+        entries = [entry for entry in failures if isinstance(entry, dict)] if isinstance(failures, list) else []
+        return tuple(
+            Failure(**entry, unreachable=not hosts.get(entry["host"], Totals()).failed and bool(entry["host"]))
+            for entry in entries
+        )
+
+    @property
+    def elapsed_s(self) -> float | None:
+        """How long it took; None where nobody knows."""
+        elapsed = self.summary.get("elapsed_s")
+        return float(elapsed) if isinstance(elapsed, int | float) else None
+
+    def as_object(self) -> dict[str, object]:
+        """The entry of `runs list --json`."""
+        hosts = self.hosts.values()
+        return {
+            "run": self.folder.id,
+            "command": self.request.get("command", ""),
+            "state": self.state,
+            "started": self.request.get("started", ""),
+            "user": self.request.get("user", ""),
+            "elapsed_s": self.elapsed_s,
+            "nodes": len(self.hosts),
+            "changed": sum(bool(totals.changed) for totals in hosts),
+            "failed": sum(bool(totals.failed) for totals in hosts),
+            "unreachable": sum(bool(totals.unreachable) for totals in hosts),
+        }
+
+    def details(self) -> dict[str, object]:
+        """The object of `runs show --json`: the run's own, and what is known about it beyond that."""
+        return {
+            "schema": SCHEMA,
+            "command": "runs show",
+            "ok": self.state == "ok",
+            "state": self.state,
+            "request": dict(self.request),
+            "summary": dict(self.summary),
+            "log": str(self.folder.log),
+            "events": str(self.folder.events),
+        }
+
+
+def past_runs(workspace: Workspace) -> tuple[PastRun, ...]:
+    """All runs, the newest first."""
+    return tuple(past_run(folder) for folder in workspace.newest_first())
+
+
+def past_run(folder: RunFolder) -> PastRun:
+    """One run. A killed one has no summary: its events tell how far it came."""
+    request, summary = folder.read(folder.request), folder.read(folder.summary)
+    if summary:
+        return PastRun(folder, request, summary, str(summary.get("verdict", "ok" if summary.get("ok") else "failed")))
+    pid = request.get("pid")
+    state = "running" if isinstance(pid, int) and is_held_by(folder.path.parent, pid) else "killed"
+    return PastRun(folder, request, reduce(_events(folder)).as_object(), state)
+
+
+def _events(folder: RunFolder) -> Iterator[HostResult]:
+    try:
+        lines = folder.events.read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return
+    for line in lines:
+        try:
+            entry = json.loads(line)
+            yield HostResult(
+                entry["host"], entry["component"], entry["play"], entry["task"], Status(entry["status"]),
+                float(entry["elapsed_s"]), changed=bool(entry["changed"]), message=entry.get("message", ""),
+            )  # fmt: skip
+        except (ValueError, KeyError, TypeError):
+            # the last line of a killed run may be cut off
+            continue

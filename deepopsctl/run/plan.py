@@ -1,0 +1,203 @@
+"""From a finished check run to a plan: what would change where, by which effect, and which running jobs it concerns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from deepopsctl.errors import ExitCode
+from deepopsctl.run.changes import Change
+from deepopsctl.run.outcome import RunOutcome, Verdict
+from deepopsctl.run.summary import RunSummary
+from deepopsctl.slurm.state import SlurmJob, SlurmState, jobs_sentence, state_in
+from deepopsctl.text.node_sets import fold
+
+COMMAND = "plan"
+PLAN_FILE = "plan.json"
+# the last playbook of a plan: the jobs that are there
+JOBS_PLAYBOOK = "operate/jobs"
+RESTARTS = frozenset({"restart", "stop"})
+# a unit of the controller in whose hands all jobs are
+SLURMCTLD = "slurmctld.service"
+
+
+@dataclass(frozen=True, slots=True)
+class Blocked:
+    """A reason for which deploy would refuse, or fail."""
+
+    host: str
+    message: str
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Hosts on which a component changes the same things; `changes` has each thing once, `variants` all its diffs."""
+
+    hosts: tuple[str, ...]
+    component: str
+    changes: tuple[Change, ...]
+    variants: Mapping[tuple[str, str, str], tuple[str, ...]]
+
+    @property
+    def names(self) -> str:
+        """The hosts as a node set."""
+        return fold(host for host in self.hosts if host)
+
+    @property
+    def where(self) -> str:
+        """The same in words; what is on no node is in the cluster directory."""
+        return f"on {self.names}" if any(self.hosts) else "in the cluster directory"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What deploy would do."""
+
+    outcome: RunOutcome
+    changes: tuple[Change, ...]
+    blocked: tuple[Blocked, ...]
+    slurm: SlurmState
+
+    @property
+    def unknown(self) -> tuple[str, ...]:
+        """Nodes that did not answer: nobody knows what they need."""
+        return self.outcome.summary.unreachable
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """Nodes with changes."""
+        return tuple(dict.fromkeys(change.host for change in self.changes if change.host))
+
+    @property
+    def restarts(self) -> int:
+        """How many running services would stop for a moment, counted on each node."""
+        return sum(change.kind == "unit" and change.action in RESTARTS for change in self.changes)
+
+    @property
+    def jobs(self) -> tuple[SlurmJob, ...]:
+        """Running jobs that the changes come near: on nodes that change, or all of them where slurmctld is touched."""
+        controller = any(change.kind == "unit" and change.name == SLURMCTLD for change in self.changes)
+        return self.slurm.jobs_on(self.slurm.nodes if controller else self.hosts)
+
+    @property
+    def jobs_known(self) -> bool:
+        """Whether Slurm answered, or is not there at all."""
+        return self.slurm.controller_up or not self.slurm.installed
+
+    @property
+    def groups(self) -> tuple[Group, ...]:
+        """Hosts with the same changes together, in the order they came up in."""
+        return tuple(group(self.changes))
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """0 also where something changes; 1 where deploy would refuse or fail, 4 where only nodes did not answer."""
+        if self.outcome.exit_code is ExitCode.OK and self.blocked:
+            return ExitCode.FAILED
+        return self.outcome.exit_code
+
+    @property
+    def verdict(self) -> str:
+        """One line that says it all."""
+        text = self._verdict()
+        if self.unknown:
+            text += f"; {_count(len(self.unknown), 'node')} unknown: {fold(self.unknown)}"
+        return text
+
+    def _verdict(self) -> str:
+        if self.outcome.stopped:
+            return "stopped before all was looked at"
+        if self.blocked:
+            return "blocked: " + "; ".join(entry.message.partition("\n")[0] for entry in self.blocked[:3])
+        if not self.changes:
+            return "nothing to do" if len(self.unknown) < len(self.outcome.summary.hosts) else "no node answered"
+        where = f" on {_count(len(self.hosts), 'node')}" if self.hosts else ""
+        parts = [f"{_count(len(self.changes), 'change')}{where}"]
+        if self.restarts:
+            parts.append(f"{_count(self.restarts, 'service')} restart{'s' if self.restarts == 1 else ''}")
+        parts.append("no job is killed" if self.jobs_known else "jobs unknown: slurmctld does not answer")
+        return "; ".join(parts)
+
+    @property
+    def jobs_line(self) -> str:
+        """`3 jobs on gpu[01-02]; none is killed`; empty where none runs there."""
+        sentence = jobs_sentence(self.jobs, self.slurm.nodes)
+        return f"{sentence}; none is killed" if sentence and not self.blocked else sentence
+
+    def document(self) -> dict[str, object]:
+        """The JSON object: deploy's, with the plan."""
+        return {
+            **self.outcome.as_object(),
+            "ok": self.exit_code is ExitCode.OK,
+            "plan": self.verdict,
+            "blocked": [{"host": b.host, "message": b.message, "hint": b.hint} for b in self.blocked],
+            "unknown": list(self.unknown),
+            "changes": [change.as_object() for change in self.changes],
+            "restarts": self.restarts,
+            "jobs": [
+                {"id": job.id, "user": job.user, "state": job.state, "nodes": list(job.nodes)} for job in self.jobs
+            ],
+        }
+
+
+def examine(outcome: RunOutcome) -> Plan:
+    """The plan that a finished check run made."""
+    summary = outcome.summary
+    return Plan(outcome, summary.changes, tuple(_blocked(summary)), state_in(result.data for result in summary.results))
+
+
+def keep(plan: Plan) -> None:
+    """Leave plan.json beside the run's log, and the verdict where `runs` looks for it."""
+    folder, outcome = plan.outcome.folder, plan.outcome
+    verdict = Verdict.FAILED if outcome.ok and plan.blocked else outcome.verdict
+    folder.write(folder.path / PLAN_FILE, plan.document())
+    folder.write(folder.summary, {**outcome.as_object(), "ok": plan.exit_code is ExitCode.OK, "verdict": str(verdict)})
+
+
+def group(changes: Iterable[Change]) -> list[Group]:
+    """Changes by component and by sets of hosts that have the same ones."""
+    by_host: dict[tuple[str, str], list[Change]] = {}
+    for change in changes:
+        by_host.setdefault((change.component, change.host), []).append(change)
+    alike: dict[tuple[str, frozenset[tuple[str, ...]]], list[str]] = {}
+    for (component, host), mine in by_host.items():
+        alike.setdefault((component, frozenset(_shown(change) for change in mine)), []).append(host)
+    found = []
+    for (component, _), hosts in alike.items():
+        first = by_host[component, hosts[0]]
+        everywhere = [change for host in hosts for change in by_host[component, host]]
+        found.append(Group(tuple(hosts), component, tuple(first), _variants(everywhere)))
+    return found
+
+
+def _shown(change: Change) -> tuple[str, ...]:
+    # the hostname is each node's own
+    return (change.kind, "" if change.kind == "hostname" else change.name, change.action, change.policy)
+
+
+def _variants(changes: Sequence[Change]) -> dict[tuple[str, str, str], tuple[str, ...]]:
+    found: dict[tuple[str, str, str], list[str]] = {}
+    seen: set[tuple[tuple[str, str, str], str]] = set()
+    for change in changes:
+        # a node's own name in its files is no difference worth a word
+        alike = {(change.what, change.diff), (change.what, change.diff.replace(change.host or "\0", "\0"))}
+        if not alike & seen:
+            found.setdefault(change.what, []).append(change.diff)
+        seen |= alike
+    return {what: tuple(diffs) for what, diffs in found.items()}
+
+
+def _blocked(summary: RunSummary) -> Iterable[Blocked]:
+    for result in summary.results:
+        listed = result.data.get("blocked")
+        for entry in listed if isinstance(listed, list) else []:
+            if isinstance(entry, Mapping):
+                yield Blocked(result.host, str(entry.get("message") or ""), str(entry.get("hint") or ""))
+    for failure in summary.failures:
+        if not failure.unreachable:
+            yield Blocked(failure.host, failure.message, failure.hint)
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}{'' if number == 1 else 's'}"

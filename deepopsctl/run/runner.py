@@ -1,0 +1,376 @@
+"""One run of Ansible, from the request to the outcome. The only user of ansible_runner, whose traps end here."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from deepopsctl import __version__
+from deepopsctl.certificates.validity import period_of, today
+from deepopsctl.cluster.settings_check import require_settings, require_vault_password
+from deepopsctl.content import content_dir, playbook
+from deepopsctl.errors import DeepOpsError
+from deepopsctl.run import claim as claims
+from deepopsctl.run import supervisor
+from deepopsctl.run.combined_playbook import Place, join
+from deepopsctl.run.command_line import RunRequest, arguments, control_dir, environment, write_inputs
+from deepopsctl.run.desired_state import Desired, desired, desired_digest, remember
+from deepopsctl.run.event_parser import parse, plain
+from deepopsctl.run.events import Event, HostResult, Notice, Output, Said, Status
+from deepopsctl.run.interrupts import Interrupts
+from deepopsctl.run.lock import Holder, ansible_lock, cluster_lock
+from deepopsctl.run.outcome import RunOutcome, Verdict
+from deepopsctl.run.progress import Progress
+from deepopsctl.run.requirements import password_mechanism, require_ssh
+from deepopsctl.run.summary import RunSummary, Tally
+from deepopsctl.run.workspace import RunFolder, Workspace, private_file
+
+log = logging.getLogger(__name__)
+
+# How long a run that was stopped may take to let go of the cluster.
+RELEASE_S = 30.0
+# How often a quiet run is looked at for Ctrl-C and timeout: runner's own 5 s is felt.
+LOOK_S = 0.2
+ERROR_LINES = 20
+
+Watch = Callable[[Event], None]
+
+
+def run(request: RunRequest, on_event: Watch) -> RunOutcome:
+    """Run playbooks on a cluster under its lock; every event goes to `on_event` as it happens."""
+    _require_all(request)
+    with cluster_lock(request.directory.runs, f"deepopsctl {request.command}"):
+        outcome = _locked_run(request, on_event)
+        refusal = _refusal(outcome)
+        if refusal and claims.died_here(refusal.holder):
+            on_event(Said("the run that holds the cluster died on this machine: once more, without it"))
+            dead = {**request.claim, "dead": [refusal.holder.get("token")]}
+            outcome = _locked_run(replace(request, claim=dead), on_event)
+            refusal = _refusal(outcome)
+        if refusal:
+            refusal.raise_if_refused()
+        return outcome
+
+
+def _locked_run(request: RunRequest, on_event: Watch) -> RunOutcome:
+    folder = Workspace(request.directory.runs).new_run(request.command, request.keep_runs)
+    work = _Run(request, folder, on_event, ansible_lock(request.directory.runs))
+    try:
+        return work.execute()
+    finally:
+        # variables, limit, environment: nothing of it outlives the run
+        shutil.rmtree(folder.private, ignore_errors=True)
+        if work.holds:
+            _release(request, work.seen)
+        _leave_connections(request)
+
+
+def _refusal(outcome: RunOutcome) -> claims.Answer | None:
+    """The first controller's answer where it kept the run from going on."""
+    answers = (claims.parse_answer(result.data) for result in outcome.summary.results)
+    return next((answer for answer in answers if answer and answer.state == "refused"), None)
+
+
+def _release(request: RunRequest, components: Iterable[str]) -> None:
+    """Let go of the cluster where the run itself did not come to that; what can't be reached is found stale later."""
+    done = [name for name in request.components if name in components]
+    variables = {"deepops_claim_state": "released", "deepops_claim_components": done}
+    again = replace(
+        request, playbook=claims.PLAYBOOK, more=(), limit="", tags="", extra_vars=variables, timeout=RELEASE_S,
+        command="release", verbosity=0,
+    )  # fmt: skip
+    with suppress(DeepOpsError):
+        look(again, lambda _: None)
+
+
+def look(request: RunRequest, on_event: Watch) -> RunOutcome:
+    """Run a playbook that only reads, also beside a run that has the lock; nothing of it is kept, no folder either."""
+    _require_all(request)
+    with tempfile.TemporaryDirectory(prefix="deepopsctl-") as scratch:
+        folder = RunFolder(Path(scratch))
+        try:
+            return _Run(request, folder, on_event, folder.path / "ansible.lock").execute()
+        finally:
+            _leave_connections(request)
+
+
+def _require_all(request: RunRequest) -> None:
+    """Raise for what Ansible would fail at without saying which file it is."""
+    require_ssh()
+    require_settings(request.directory, request.content or content_dir())
+    require_vault_password(request.directory, os.environ)
+
+
+def _leave_connections(request: RunRequest) -> None:
+    with suppress(OSError):
+        # goes only while it is empty: open connections stay for the next run
+        control_dir(request.directory.path, os.environ).rmdir()
+
+
+@dataclass(slots=True)
+class _Run:
+    request: RunRequest
+    folder: RunFolder
+    on_event: Watch
+    lock: Path
+    tally: Tally = field(default_factory=Tally)
+    progress: Progress = field(default_factory=Progress)
+    place: Place = field(default_factory=Place)
+    # said outside any task; bounded, for -vvv says much
+    loose: deque[str] = field(default_factory=lambda: deque(maxlen=500))
+    _wish: Desired | None = None
+    # components of which a node has had a task
+    seen: set[str] = field(default_factory=set)
+    _claim_state: str = ""
+    _controller: str = ""
+    _events: BinaryIO | None = None
+    _log: BinaryIO | None = None
+
+    def execute(self) -> RunOutcome:
+        started = time.monotonic()
+        request, folder = self.request, self.folder
+        content = request.content or content_dir()
+        playbooks, together = (
+            tuple(playbook(name, content) for name in self._with_release(names))
+            for names in (request.playbooks, request.together)
+        )
+        folder.private.mkdir(mode=0o700)
+        folder.write(folder.request, self._request_object())
+        write_inputs(request, self._variables(content), content, folder.private)
+        playbooks = join(playbooks, together, folder.private)
+        with (
+            Interrupts(request.timeout) as interrupts,
+            private_file(folder.events) as self._events,
+            private_file(folder.log) as self._log,
+        ):
+            return_code = self._call_ansible(arguments(request, playbooks, folder.private), content, interrupts)
+        progress, stopped = self.progress, interrupts.reason
+        self._note_unknown()
+        outcome = RunOutcome(
+            folder,
+            request.command,
+            self._summary(return_code, stopped),
+            round(time.monotonic() - started, 2),
+            return_code,
+            stopped,
+            at=progress.title if stopped else "",
+            pending=tuple(sorted(progress.started - progress.done.keys())) if stopped else (),
+        )
+        folder.write(folder.summary, outcome.as_object())
+        if self._wish and request.deploys and not request.check:
+            # whatever the outcome: a node keeps the digest only for the steps that succeeded there
+            remember(self._wish, request.directory.hardware, self._memory)
+            if self._claim_state in ("taken", "released") or (outcome.ok and not request.limit):
+                claims.remember(request.directory)
+        return outcome
+
+    @property
+    def holds(self) -> bool:
+        """Whether the cluster was claimed and not released."""
+        return self._claim_state == "taken"
+
+    @property
+    def _changes_nodes(self) -> bool:
+        return self.request.deploys and not self.request.check
+
+    def _with_release(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        """Playbooks with one more after the components, which goes on for all others where a node fails."""
+        if not self._changes_nodes:
+            return names
+        end = names.index(self.request.components[-1]) + 1
+        return (*names[:end], claims.PLAYBOOK, *names[end:])
+
+    @property
+    def _memory(self) -> Path:
+        return self.request.directory.runs / "desired.json"
+
+    def _summary(self, return_code: int, stopped: Verdict | None) -> RunSummary:
+        summary = self.tally.summary()
+        if stopped or return_code == 0 or summary.failed:
+            return summary
+        # Ansible gave up outside any task; unreachable hosts alone explain its code 4, and nothing else
+        text = _errors(self.loose)
+        if not text and not summary.unreachable:
+            text = "\n".join([*list(self.loose)[-8:], f"ansible-playbook ended with code {return_code}"])
+        return self.tally.summary(text)
+
+    def _variables(self, content: Path) -> dict[str, object]:
+        request = self.request
+        user_vars = [str(v) if isinstance(v, Path) else v for v in request.user_vars]
+        files = [path.read_text(encoding="utf-8") for path in request.user_vars if isinstance(path, Path)]
+        # a certificate is of the period that it was made in: a deploy of a later one renews it
+        period = period_of(today())
+        inputs = desired_digest(content, request.directory.path, [user_vars, files, period])
+        self._wish = desired(inputs, request.directory.hardware, self._memory)
+        return {
+            **request.extra_vars,
+            # not --user: it loses against the inventory's ansible_user
+            **({"ansible_user": request.user} if request.user else {}),
+            "deepops_cluster_dir": str(request.directory.path),
+            "deepops_run_id": self.folder.id,
+            "deepops_digest": self._wish.digest,
+            "deepops_full": request.full,
+            "deepops_components": list(request.components),
+            **({"deepops_claim": self._claim()} if request.deploys or request.playbook == claims.PLAYBOOK else {}),
+        }
+
+    def _claim(self) -> dict[str, object]:
+        request = self.request
+        found = claims.claim(request.directory, request.directory.cluster(), request.command, request.claim)
+        self._controller = str(found["controller"])
+        return found
+
+    def _note_claim(self, event: HostResult) -> None:
+        """What the first controller said of other control machines; a plan lists an older cluster.yml as its own."""
+        for answer in filter(None, map(claims.parse_answer, event.data)):
+            self._claim_state = answer.state
+            texts = list(answer.warnings)
+            if answer.state == "shown" and answer.refused and not event.data[0].get("blocked"):
+                texts.append(f"{answer.message}; {answer.hint}")
+            for text in texts:
+                self.tally.add(Notice("warning", text))
+        if event.task == claims.TASK and event.status is Status.IGNORED:
+            self._note_silence()
+
+    def _note_unknown(self) -> None:
+        if self._changes_nodes and not self._claim_state and self._controller in self.tally.summary().unreachable:
+            self._note_silence()
+
+    def _note_silence(self) -> None:
+        text = f"{self._controller} could not be asked whether another control machine works on this cluster"
+        self.tally.add(Notice("warning", text))
+
+    def _request_object(self) -> dict[str, object]:
+        """For `runs show`. No variables: they may be secrets."""
+        request, me = self.request, Holder.me(self.request.command)
+        return {
+            "schema": 1, "command": request.command, "run": self.folder.id, "playbooks": list(request.playbooks),
+            "limit": request.limit, "tags": request.tags, "check": request.check, "full": request.full,
+            "started": me.since, "pid": me.pid, "user": me.user, "host": me.host, "version": __version__,
+        }  # fmt: skip
+
+    def _call_ansible(self, ansible: list[str], content: Path, interrupts: Interrupts) -> int:
+        from ansible_runner import Runner, RunnerConfig
+
+        private = self.folder.private
+        # Runner.run() and not interface.run(): that one writes variables and passwords to env/*, and believes what it
+        # finds there more than what it is told. The folder is new for every run all the same.
+        config = RunnerConfig(
+            private_data_dir=str(private / "runner"),
+            ident="run",
+            playbook=ansible[-1],
+            envvars=self._environment(content),
+            passwords=_prompts(self.request),
+            quiet=True,
+            fact_cache_type="memory",
+        )
+        config.prepare()
+        # set here, for prepare() drops the `settings` it was given unless there is a file of them
+        config.pexpect_timeout = LOOK_S
+        config.suppress_output_file = True
+        config.cwd = str(private)
+        pid_file = private / "supervisor.pid"
+        # -P: the folder of supervisor.py holds modules named like the standard library's
+        config.command = [
+            sys.executable, "-P", supervisor.__file__, str(self.lock), str(pid_file),
+            *ansible,
+        ]  # fmt: skip
+        runner = Runner(
+            config,
+            event_handler=self._on_raw_event,
+            cancel_callback=lambda: interrupts.end_if_wanted(pid_file),
+            status_handler=self._on_status,
+        )
+        _, return_code = runner.run()
+        return int(return_code)
+
+    def _environment(self, content: Path) -> dict[str, str]:
+        request = self.request
+        found = environment(
+            request.directory, content, self.folder.private, os.environ, request.ssh, request.patience_s
+        )
+        if request.ssh_password is not None:
+            found["ANSIBLE_SSH_PASSWORD_MECHANISM"] = password_mechanism()
+        return found
+
+    def _on_status(self, status: Mapping[str, Any], runner_config: Any) -> None:
+        """Remove runner's `command` file at once: it has the whole environment in it."""
+        if status.get("status") == "running":
+            Path(runner_config.artifact_dir, "command").unlink(missing_ok=True)
+
+    def _on_raw_event(self, raw: Mapping[str, Any]) -> bool:
+        """Take one event; False keeps runner from writing a file for it."""
+        try:
+            self._take(raw)
+        except Exception:
+            # an exception in here would end the run in the middle of a task
+            log.exception("event not understood")
+        return False
+
+    def _take(self, raw: Mapping[str, Any]) -> None:
+        text = plain(str(raw.get("stdout") or ""))
+        if text and self._log:
+            self._log.write(text.encode() + b"\n")
+            self._log.flush()
+        if text and self.request.verbosity:
+            self.on_event(Output(text))
+        if self.place.begins(raw):
+            return
+        event = parse(raw, self.request.component or self.place.of(raw))
+        if text and raw.get("event") in ("verbose", "error"):
+            self.loose.append(text)
+        if event is None:
+            return
+        if isinstance(event, HostResult):
+            event = claims.result_of_node(event)
+        self.tally.add(event)
+        self.progress.add(event)
+        if isinstance(event, HostResult):
+            self.seen.add(event.component)
+            self._note_claim(event)
+        if isinstance(event, HostResult) and self._events:
+            self._events.write(json.dumps(_line(event), ensure_ascii=False).encode() + b"\n")
+            self._events.flush()
+        self.on_event(event)
+
+
+def _line(event: HostResult) -> dict[str, object]:
+    found: dict[str, object] = {
+        "host": event.host, "play": event.play, "task": event.task, "component": event.component,
+        "status": str(event.status), "changed": event.changed, "elapsed_s": event.elapsed_s,
+    }  # fmt: skip
+    if event.message:
+        found["message"] = event.message
+    return found
+
+
+def _errors(loose: Iterable[str]) -> str:
+    """What Ansible said outside any task, from its first error on: a playbook or inventory it can't use."""
+    lines = "\n".join(loose).splitlines()
+    first = next((index for index, line in enumerate(lines) if line.startswith("[ERROR]")), None)
+    return "\n".join(lines[first : first + ERROR_LINES]).removeprefix("[ERROR]: ") if first is not None else ""
+
+
+def _prompts(request: RunRequest) -> dict[str, str]:
+    """Answers to Ansible's own questions, given on its terminal.
+
+    The safest of the ways there are: an argument shows in `ps`, a password file is on a disk until someone removes it
+    and stays there after a kill -9, an environment is inherited by every child. Runner compiles the keys as patterns.
+    """
+    found = {}
+    if request.ssh_password is not None:
+        found[r"^SSH password:\s*?$"] = request.ssh_password
+    if request.become_password is not None:
+        found[r"^BECOME password.*:\s*?$"] = request.become_password
+    return found

@@ -1,0 +1,303 @@
+"""slurm.conf and gres.conf as data: what deepopsctl sets, what a site may add, how a change takes effect.
+
+Pure functions: roles hand in inventory variables and stored hardware, templates print the lines.
+Sources: slurm.conf(5), gres.conf(5), cgroup.conf(5) of Slurm 22.05, 24.11 and 26.05.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+from deepopsctl.gpus import discovery
+from deepopsctl.gpus import gres as gpus_gres
+from deepopsctl.gpus.notation import from_inventory
+from deepopsctl.model.cluster import Gpus
+from deepopsctl.model.job_directories import JobDirectories
+from deepopsctl.slurm.hardware import NodeHardware
+from deepopsctl.slurm.job_hooks import refused_in
+from deepopsctl.slurm.system_directories import is_system_folder
+from deepopsctl.text import node_sets as text_node_sets
+
+Version = tuple[int, int]
+
+# Between the default weights of two kinds of nodes; slurm.conf's own default is 1.
+WEIGHT_STEP = 100
+# an older slurmd does not know the word, by cgroup.conf(5)
+_CGROUPS_DISABLED_SINCE = (24, 5)
+_NO_FEATURES: Mapping[str, str] = MappingProxyType({})
+
+# Keys that follow from cluster.yml or from detection. A site changes those, not these.
+OWNED_KEYS = {
+    "ClusterName": "set `cluster: {name: ...}` in cluster.yml",
+    "SlurmctldHost": "list the controllers in cluster.yml",
+    "NodeName": "list the nodes in cluster.yml",
+    "PartitionName": "list the partitions in cluster.yml",
+    "GresTypes": "declare `gpus:` in cluster.yml",
+    "AccountingStorageType": "accounting is always on",
+    "AccountingStorageHost": "give a machine the role dbd in cluster.yml",
+    "SlurmUser": "the package decides it",
+    "ProctrackType": "it follows from slurm_confinement",
+    "AuthType": "munge is the only choice so far",
+}
+
+
+# Folders that a daemon makes its own: owner, mode and, in the end, what is in them.
+OWN_FOLDERS = {"statesavelocation": "slurmctld's", "slurmdspooldir": "slurmd's"}
+# Files that daemons write.
+OWN_FILES = frozenset({
+    "slurmctldlogfile", "slurmdlogfile", "slurmschedlogfile", "slurmctldpidfile", "slurmdpidfile",
+})  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSet:
+    """A node set of cluster.yml as the inventory carries it (`slurm_nodes`)."""
+
+    names: tuple[str, ...]
+    gpus: Gpus | None
+    features: tuple[str, ...]
+    options: Mapping[str, str]
+
+    @property
+    def gpu_count(self) -> int:
+        """How many GPUs (cards, not slices) each node has."""
+        return self.gpus.count if self.gpus else 0
+
+
+def parse_node_sets(slurm_nodes: Iterable[Mapping[str, object]]) -> tuple[NodeSet, ...]:
+    """The inventory's `slurm_nodes` list as typed node sets."""
+    sets = []
+    for entry in slurm_nodes:
+        gpus = entry.get("gpus") or {}
+        features = entry.get("features") or []
+        options = entry.get("slurm") or {}
+        if not (isinstance(gpus, Mapping) and isinstance(features, Sequence) and isinstance(options, Mapping)):
+            raise TypeError(f"slurm_nodes: {entry.get('names')}: gpus, features or slurm has the wrong form")
+        sets.append(
+            NodeSet(
+                names=text_node_sets.expand(str(entry["names"])),
+                gpus=from_inventory(gpus),
+                features=tuple(str(feature) for feature in features),
+                options={str(key): str(value) for key, value in options.items()},
+            )
+        )
+    return tuple(sets)
+
+
+def owned_keys_in(extra: Mapping[str, object], directories: JobDirectories | None = None) -> list[str]:
+    """Sentences for the keys of a site's `slurm_config` that are not a site's to set."""
+    owned = {key.lower(): (key, hint) for key, hint in OWNED_KEYS.items()}
+    found = [f"{key} is set by deepopsctl: {owned[key.lower()][1]}" for key in sorted(extra) if key.lower() in owned]
+    return found + folder_refusals(extra) + refused_in(extra, directories)
+
+
+def folder_refusals(settings: Mapping[str, object]) -> list[str]:
+    """Sentences for keys that name a folder of the system's, which a daemon would close to others or write over."""
+    return [
+        f"{key}: {value} {refusal}"
+        for key, value in sorted(settings.items())
+        if value is not None and (refusal := folder_refusal(key, str(value)))
+    ]
+
+
+def folder_refusal(key: str, value: str) -> str:
+    """Why a daemon can't have this path as its own, for the keys that name one; '' where it can."""
+    name = key.lower()
+    if name in OWN_FOLDERS and is_system_folder(value):
+        return f"is a folder of the system's or of everybody's, not {OWN_FOLDERS[name]} own"
+    if name in OWN_FILES and value.startswith("/") and (value.endswith("/") or is_system_folder(value)):
+        return "is a folder, and a file is asked for"
+    return ""
+
+
+def merge_settings(base: Mapping[str, object], extra: Mapping[str, object]) -> dict[str, object]:
+    """deepopsctl's settings with the site's over them, whatever the case of the keys; None removes a key."""
+    # of two spellings of one key in `extra` the later one
+    spelt = {key.lower(): key for key in extra}
+    merged = {key: value for key, value in base.items() if key.lower() not in spelt}
+    merged.update({key: extra[key] for key in spelt.values() if extra[key] is not None})
+    return {key: value for key, value in merged.items() if value != ""}
+
+
+def with_configless(settings: Mapping[str, object]) -> dict[str, object]:
+    """The settings with `enable_configless`: compute nodes get their configuration from slurmctld alone."""
+    key = next((key for key in settings if key.lower() == "slurmctldparameters"), "SlurmctldParameters")
+    words = [word for word in format_value(settings.get(key, "")).split(",") if word]
+    if "enable_configless" not in (word.lower() for word in words):
+        words.insert(0, "enable_configless")
+    return {**settings, key: ",".join(words)}
+
+
+def gres_of(node_set: NodeSet) -> str:
+    """Slurm's Gres= value of a node set: `gpu:h100:8`, `gpu:2`, or ''."""
+    return gpus_gres.gres_value(node_set.gpus) if node_set.gpus else ""
+
+
+def gpu_types(node_sets: Iterable[NodeSet]) -> list[str]:
+    """The gres types of all GPUs, sorted; '' stands for GPUs without a type, and nothing for no GPUs."""
+    return sorted({kind for node_set in node_sets if node_set.gpus for kind in gpus_gres.gres_counts(node_set.gpus)})
+
+
+def node_lines(
+    node_sets: Iterable[NodeSet],
+    hardware: Mapping[str, NodeHardware],
+    addresses: Mapping[str, str],
+    reserve_percent: int,
+    further: Mapping[str, str] = _NO_FEATURES,
+) -> list[str]:
+    """Folded NodeName lines; nodes whose hardware is not known yet are left out (see `unknown_nodes`).
+
+    `further` has a feature of single nodes, besides those of their set.
+    """
+    lines = []
+    node_sets = tuple(node_sets)
+    weights = default_weights(node_sets)
+    for node_set in node_sets:
+        groups: dict[tuple[NodeHardware, str], list[str]] = {}
+        for name in node_set.names:
+            if name in hardware:
+                # a node whose GPUs nobody has asked yet is no other node for slurm.conf
+                groups.setdefault((replace(hardware[name], gpus=()), further.get(name, "")), []).append(name)
+        for (values, feature), names in groups.items():
+            fields = _node_fields(node_set, values, names, addresses, reserve_percent)
+            features = [*node_set.features, *([feature] if feature else [])]
+            if features:
+                fields["Features"] = ",".join(features)
+            if weights:
+                fields["Weight"] = weights[gres_of(node_set)]
+            fields["State"] = "UNKNOWN"
+            lines.append(_line(merge_settings(fields, node_set.options)))
+    return lines
+
+
+def default_weights(node_sets: Sequence[NodeSet]) -> dict[str, int]:
+    """Slurm's Weight by gres; empty where all nodes are alike. A job goes to the lightest node that has what it asks.
+
+    Without GPUs weighs least, then few GPUs before many, then the order in which cluster.yml first names the types.
+    """
+    kinds = {gres_of(node_set): node_set.gpu_count for node_set in node_sets}
+    if len(kinds) < 2:
+        return {}
+    ranked = sorted(kinds, key=lambda gres: kinds[gres])
+    # a site's own small weights stay below those of GPU nodes
+    first = 0 if "" in kinds else 1
+    return {gres: (rank + first) * WEIGHT_STEP or 1 for rank, gres in enumerate(ranked)}
+
+
+def _node_fields(
+    node_set: NodeSet,
+    values: NodeHardware,
+    names: Sequence[str],
+    addresses: Mapping[str, str],
+    reserve_percent: int,
+) -> dict[str, object]:
+    fields: dict[str, object] = {"NodeName": text_node_sets.fold(names)}
+    if all(addresses.get(name) for name in names):
+        # Slurm pairs names and addresses in the order in which the folded names expand
+        fields["NodeAddr"] = text_node_sets.fold_in_order(
+            [addresses[name] for name in text_node_sets.expand(text_node_sets.fold(names))]
+        )
+    fields |= {
+        "CPUs": values.cpus,
+        "Boards": values.boards,
+        "SocketsPerBoard": values.sockets // values.boards,
+        "CoresPerSocket": values.cores_per_socket,
+        "ThreadsPerCore": values.threads_per_core,
+        "RealMemory": values.memory_mb * (100 - reserve_percent) // 100,
+    }
+    if gres_of(node_set):
+        fields["Gres"] = gres_of(node_set)
+    return fields
+
+
+def unknown_nodes(node_sets: Iterable[NodeSet], hardware: Mapping[str, NodeHardware]) -> list[str]:
+    """Compute nodes no deploy has reached yet."""
+    return [name for node_set in node_sets for name in node_set.names if name not in hardware]
+
+
+def partition_lines(
+    partitions: Iterable[Mapping[str, object]],
+    hardware: Mapping[str, NodeHardware],
+    reserve_percent: int,
+    node_sets: Iterable[NodeSet] = (),
+) -> list[str]:
+    """PartitionName lines; memory per CPU defaults to the poorest node's share, so that jobs can share nodes."""
+    lines = []
+    options_of = {name: node_set.options for node_set in node_sets for name in node_set.names}
+    for entry in partitions:
+        known = [name for name in text_node_sets.expand(str(entry["nodes"])) if name in hardware]
+        if not known:
+            continue
+        fields: dict[str, object] = {"PartitionName": entry["name"], "Nodes": text_node_sets.fold(known)}
+        if entry.get("default"):
+            fields["Default"] = "YES"
+        fields["MaxTime"] = entry.get("max_time") or "INFINITE"
+        fields["DefMemPerCPU"] = min(
+            _memory_per_cpu(hardware[name], options_of.get(name, {}), reserve_percent) for name in known
+        )
+        fields["State"] = "UP"
+        options = entry.get("options") or {}
+        if not isinstance(options, Mapping):
+            raise TypeError(f"slurm_partitions: {entry['name']}: options must be a mapping")
+        merged = merge_settings(fields, options)
+        if any(key.lower() in ("defmempernode", "defmempergpu") for key in options):
+            merged.pop("DefMemPerCPU", None)  # Slurm takes one of the three
+        lines.append(_line(merged))
+    return lines
+
+
+def _memory_per_cpu(values: NodeHardware, options: Mapping[str, str], reserve_percent: int) -> int:
+    """MiB of a node's memory for each of its CPUs; what cluster.yml says of the node wins over what was found."""
+    given = {key.lower(): int(value) for key, value in options.items() if value.isdecimal()}
+    memory = given.get("realmemory", values.memory_mb * (100 - reserve_percent) // 100)
+    return (memory - given.get("memspeclimit", 0)) // (given.get("cpus") or values.cpus)
+
+
+def gres_lines(node_sets: Iterable[NodeSet], hardware: Mapping[str, NodeHardware]) -> list[str]:
+    """gres.conf lines of the node sets with GPUs: one for devices that are alike, on all nodes that are."""
+    lines = []
+    for node_set in node_sets:
+        alike: dict[Gpus, list[str]] = {}
+        for name in node_set.names:
+            if node_set.gpus and name in hardware:
+                found = discovery.complete(node_set.gpus, hardware[name].gpus, node_set.options)
+                alike.setdefault(found, []).append(name)
+        for gpus, names in alike.items():
+            lines += [
+                _line({"NodeName": text_node_sets.fold(names), **entry}) for entry in gpus_gres.conf_entries(gpus)
+            ]
+    return lines
+
+
+def cgroup_plugin(confinement: str, version: Version) -> str:
+    """CgroupPlugin= of cgroup.conf for what the nodes have (`v1`, `v2`, `auto`, `none`); '' leaves it to slurmd.
+
+    slurmd looks for control groups even where nothing asks for any, and where a container has v1 beside v2 it ends.
+    """
+    if confinement in ("v1", "v2"):
+        return f"cgroup/{confinement}"
+    return "disabled" if confinement == "none" and version >= _CGROUPS_DISABLED_SINCE else ""
+
+
+def parse_version(text: str) -> Version:
+    """(24, 11) from `slurm-wlm 24.11.5` or `24.11.5-4`; (0, 0) when there is none."""
+    for word in text.split():
+        parts = word.split(".")
+        if len(parts) >= 2 and parts[0].isdigit() and parts[1][:2].isdigit():
+            return int(parts[0]), int(parts[1][:2])
+    return 0, 0
+
+
+def _line(fields: Mapping[str, object]) -> str:
+    return " ".join(f"{key}={format_value(value)}" for key, value in fields.items())
+
+
+def format_value(value: object) -> str:
+    """A YAML value the way slurm.conf writes it: booleans as YES/NO, lists with commas."""
+    if isinstance(value, bool):
+        return "YES" if value else "NO"
+    if isinstance(value, list | tuple):
+        return ",".join(str(item) for item in value)
+    return str(value)

@@ -1,0 +1,166 @@
+"""Folders of a job's own: what `job_directories` of cluster.yml asks for, and the Slurm settings that follow from it.
+
+Sources: job_container.conf(5) and slurm.conf(5) of Slurm 22.05 and 24.11, and the plugin's source of both.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Mapping
+
+from deepopsctl.model.job_directories import JobDirectories
+from deepopsctl.text.header import FROM_THE_CLUSTER
+from deepopsctl.text.problems import RefusedError
+
+# The plugin's `Dirs` and `Shared`; before, it has /tmp and /dev/shm private and nothing else.
+CHOOSES_SINCE = (23, 2)
+PLUGIN = "job_container/tmpfs"
+METHODS = ("namespace", "prolog")
+# What slurmd calls around a job, and where the pieces of it are on the nodes.
+PIECES = "/etc/slurm/deepops"
+PROGRAMS = {"Prolog": "prolog", "Epilog": "epilog", "TaskProlog": "task_prolog"}
+
+_PATH = re.compile(r"(/[A-Za-z0-9_.-]+)+")
+# as slurmd reads it: a path, or a pattern for several
+_PROGRAM = re.compile(r"/[A-Za-z0-9_./*?\[\]-]+")
+_TMP, _VAR_TMP = "/tmp", "/var/tmp"  # noqa: S108 - names for Slurm
+# jobs have these for themselves, or nobody has them
+_NO_BASE = (
+    _TMP, _VAR_TMP, "/dev", "/proc", "/sys", "/run", "/etc", "/usr", "/boot",
+    "/root", "/bin", "/sbin", "/lib", "/lib64",
+)  # fmt: skip
+
+
+def from_inventory(given: Mapping[str, object] | None) -> JobDirectories | None:
+    """What `variable` made; None where the cluster has no such setting."""
+    if not given:
+        return None
+    return JobDirectories(
+        str(given["base"]), str(given["method"]), var_tmp=given["var_tmp"] is True, shm=given["shm"] is True
+    )
+
+
+def check_base(text: str, shared: Mapping[str, str]) -> str:
+    """A folder on the nodes' own disks; `shared` has the type of each file system that several nodes mount."""
+    path = text.rstrip("/")
+    if not _PATH.fullmatch(path) or posixpath.normpath(path) != path:
+        raise RefusedError(f"{text} is no absolute path of plain letters", "write base: /scratch")
+    for taken in _NO_BASE:
+        if path == taken or path.startswith(f"{taken}/"):
+            raise RefusedError(f"{text} is in {taken}", "name a folder on a disk of the nodes: base: /scratch")
+    for mount, kind in shared.items():
+        if path == mount or path.startswith(f"{mount}/"):
+            refusal = f"{text} is in {mount}, which several nodes mount ({kind})"
+            raise RefusedError(refusal, "name a folder on a disk of each node's own: base: /scratch")
+    return path
+
+
+def check_method(text: str) -> str:
+    """`namespace` or `prolog`."""
+    if text not in METHODS:
+        raise RefusedError(f"{text} is none of {' and '.join(METHODS)}", "leave it out for namespace")
+    return text
+
+
+def container_conf(given: JobDirectories | None, version: tuple[int, int]) -> str:
+    """The text of job_container.conf for a release of Slurm, (0, 0) where it is not known yet; '' for none."""
+    if given is None or given.method != "namespace":
+        return ""
+    lines = [
+        FROM_THE_CLUSTER.rstrip(),
+        "AutoBasePath=true",
+        f"BasePath={given.folder}",
+    ]
+    if version >= CHOOSES_SINCE or version == (0, 0):
+        # what is mounted on the node while the job runs has to be seen in the job: automounts
+        lines += [f"Dirs={','.join(given.private)}", "Shared=true"]
+    elif given.var_tmp or not given.shm:
+        raise RefusedError(
+            f"Slurm {version[0]}.{version[1]:02d} makes /tmp and /dev/shm private to a job, no more and no less",
+            "leave var_tmp and shm out of job_directories in cluster.yml",
+        )
+    return "\n".join(lines) + "\n"
+
+
+def with_job_directories(settings: Mapping[str, object], given: JobDirectories | None) -> dict[str, object]:
+    """slurm.conf's settings with what job directories need; the programs are ours, which call the site's."""
+    if given is None:
+        return dict(settings)
+    ours: dict[str, object] = {key: f"{PIECES}/{PROGRAMS[key]}" for key in given.programs}
+    if given.method == "namespace":
+        ours["JobContainerType"] = PLUGIN
+    replaced = {key.lower() for key in ours}
+    # what sweeps up knows by a job's own step that the job lives
+    return with_contain({**{key: value for key, value in settings.items() if key.lower() not in replaced}, **ours})
+
+
+def with_contain(settings: Mapping[str, object]) -> dict[str, object]:
+    """The settings with the step that holds a job's place on each node until its end (PrologFlags=Contain)."""
+    given = next((key for key in settings if key.lower() == "prologflags"), "PrologFlags")
+    flags = _words(settings.get(given, ""))
+    if not {"contain", "x11"} & {flag.lower() for flag in flags}:
+        flags.append("Contain")
+    named = {"PrologFlags" if key == given else key: value for key, value in settings.items()}
+    return {**named, "PrologFlags": ",".join(flags)}
+
+
+def refused_in(extra: Mapping[str, object], given: JobDirectories | None) -> list[str]:
+    """Sentences for what a site's `slurm_config` can't say where `job_directories` is on."""
+    if given is None:
+        return []
+    found = []
+    ours = {key.lower() for key in given.programs}
+    for key, value in sorted(extra.items()):
+        if key.lower() == "jobcontainertype" and value is not None:
+            found.append(f"{key} is set by deepopsctl: it follows from job_directories in cluster.yml")
+        elif key.lower() in ours and (sentence := program_refusal(key, value, "job_directories")):
+            found.append(sentence)
+    return found + refused_flags(extra, "job_directories")
+
+
+def refused_flags(extra: Mapping[str, object], because_of: str) -> list[str]:
+    """Why a site's PrologFlags do not go with what needs Contain, `because_of`; slurmctld would not start."""
+    flags = [(key, _words(value)) for key, value in sorted(extra.items()) if key.lower() == "prologflags"]
+    clash = [key for key, words in flags if "nohold" in (word.lower() for word in words)]
+    return [f"{key}: NoHold does not go with {because_of}, which needs Contain" for key in clash]
+
+
+def program_refusal(key: str, value: object, because_of: str) -> str:
+    """Why a site's program can't be called by ours, which `because_of` needs; '' where it can."""
+    if value is None or _PROGRAM.fullmatch(str(value)):
+        return ""
+    return f"{key}: with {because_of} it must be an absolute path or pattern, and {value} is none"
+
+
+def site_programs(extra: Mapping[str, object]) -> dict[str, str]:
+    """What a site's `slurm_config` has run around jobs, for ours to call: {"prolog": "/etc/site/prolog"}."""
+    names = {key.lower(): name for key, name in PROGRAMS.items()}
+    return {names[key.lower()]: str(value) for key, value in extra.items() if key.lower() in names and value}
+
+
+def _words(value: object) -> list[str]:
+    words = [str(word) for word in value] if isinstance(value, list) else str(value or "").split(",")
+    return [word.strip() for word in words if word.strip()]
+
+
+# the map is written before a job and taken away after it
+_KEYS = ("Prolog", "Epilog")
+
+
+def with_job_map(extra: Mapping[str, object]) -> dict[str, object]:
+    """A site's `slurm_config` with our programs in it; where it has its own, ours call them."""
+    kept = {key: value for key, value in extra.items() if key.lower() not in _lower()}
+    return {**kept, **{key: f"{PIECES}/{PROGRAMS[key]}" for key in _KEYS}}
+
+
+def refused_with_job_map(extra: Mapping[str, object]) -> list[str]:
+    """Sentences for programs of a site's that ours can't call."""
+    found = (
+        program_refusal(key, value, "monitoring") for key, value in sorted(extra.items()) if key.lower() in _lower()
+    )
+    return [sentence for sentence in found if sentence]
+
+
+def _lower() -> set[str]:
+    return {key.lower() for key in _KEYS}

@@ -1,0 +1,52 @@
+"""The metrics that slurmctld tells by itself: since when, what switches them on, and what a site's settings make of it.
+
+Source: slurm.conf(5) and the metrics guide of Slurm 26.05, and what 26.05.5 answered: 401 where PrivateData or
+MetricsAuthUsers is set, an empty page without the plugin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from deepopsctl.slurm.conf import Version, format_value
+
+# 25.11 has an endpoint as well, but one that knows nothing of GPUs
+SINCE = (26, 5)
+SETTINGS = {"MetricsType": "metrics/openmetrics"}
+# not jobs-users-accts, which has a series for each state of each user
+PAGES = ("jobs", "nodes", "partitions", "scheduler")
+_UNKNOWN = (0, 0)
+
+
+def settings(version: Version, *, wanted: bool) -> dict[str, str]:
+    """Keys of slurm.conf."""
+    return dict(SETTINGS) if wanted and version >= SINCE else {}
+
+
+def refusal(version: Version, extra: Mapping[str, object], *, wanted: bool) -> str:
+    """Why Prometheus can't read them there; '' where it can, or where nobody wants it to.
+
+    A site that keeps users from each other's jobs does not want them read by anybody who reaches the port: that is for
+    the site to say, not to be worked around.
+    """
+    if not wanted:
+        return ""
+    if _UNKNOWN != version < SINCE:
+        return (
+            f"monitoring_slurm_native: Slurm {version[0]}.{version[1]:02} has no metrics of its own with GPUs in them "
+            f"({SINCE[0]}.{SINCE[1]:02} and later): leave it out, the same names come from deepops-slurmmetrics"
+        )
+    given = {key.lower(): format_value(value).lower() for key, value in extra.items() if value is not None}
+    if given.get("metricsauthusers") and given["metricsauthusers"] != "(null)":
+        return _closed("MetricsAuthUsers", "take it out of slurm_config")
+    ignored = "ignore_private_data" in given.get("metricsparameters", "").split(",")
+    if given.get("privatedata", "none") not in ("", "none") and not ignored:
+        return _closed("PrivateData", "set MetricsParameters: ignore_private_data in slurm_config as well")
+    return ""
+
+
+def _closed(key: str, remedy: str) -> str:
+    return (
+        f"monitoring_slurm_native: with {key} slurmctld shows its metrics to nobody without a token: leave it out, the "
+        f"same names come from deepops-slurmmetrics, or {remedy}"
+    )

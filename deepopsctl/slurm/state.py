@@ -1,0 +1,185 @@
+"""What Slurm says now: typed, from the answer of the module slurm_report, with the questions that commands have."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from deepopsctl.text.node_sets import fold
+
+# Our own drains are known by how their reason begins (DESIGN, section 5): only those are ever resumed by us.
+OUR_REASON = "deepopsctl: "
+# job states in which a job holds the nodes it has
+ON_NODES = frozenset({"RUNNING", "COMPLETING", "SUSPENDED", "CONFIGURING", "STOPPED", "SIGNALING", "STAGE_OUT"})
+_FAULTS = frozenset({"DOWN", "FAIL", "ERROR", "UNKNOWN", "INVAL", "INVALID_REG", "NOT_RESPONDING"})
+_STATE = re.compile(r"[A-Z_]+")
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmNode:
+    """One node as slurmctld has it. `state` is scontrol's (`IDLE+DRAIN`, `DOWN*`), `gres` Slurm's own text."""
+
+    name: str
+    state: str
+    reason: str = ""
+    reason_user: str = ""
+    reason_since: str = ""
+    cpus: int = 0
+    alloc_cpus: int = 0
+    memory_mb: int = 0
+    alloc_memory_mb: int = 0
+    gres: str = ""
+    gpus: int = 0
+    alloc_gpus: int = 0
+    partitions: tuple[str, ...] = ()
+    version: str = ""
+
+    @property
+    def flags(self) -> frozenset[str]:
+        """The parts of the state; a trailing `*` counts as NOT_RESPONDING."""
+        found = frozenset(_STATE.findall(self.state))
+        return found | {"NOT_RESPONDING"} if "*" in self.state else found
+
+    @property
+    def is_drained(self) -> bool:
+        """No new jobs start here; some may still run."""
+        return bool(self.flags & {"DRAIN", "DRAINED", "DRAINING"})
+
+    @property
+    def is_faulty(self) -> bool:
+        """Slurm itself holds the node for broken or lost."""
+        return bool(self.flags & _FAULTS)
+
+    @property
+    def is_ours(self) -> bool:
+        """Drained by deepopsctl."""
+        return self.is_drained and self.reason.startswith(OUR_REASON)
+
+    @property
+    def word(self) -> str:
+        """The state in sinfo's words: idle, mixed, allocated, draining, drained, down ..."""
+        flags, base = self.flags, _STATE.findall(self.state)[:1]
+        word = base[0].lower() if base else "unknown"
+        if "DOWN" in flags:
+            word = "down"
+        elif self.is_drained:
+            word = "draining" if flags & {"ALLOCATED", "MIXED", "COMPLETING"} else "drained"
+        elif flags & {"INVAL", "INVALID_REG"}:
+            word = "invalid"
+        return f"{word}*" if "NOT_RESPONDING" in flags and word != "down" else word
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmJob:
+    """One job; `id` is squeue's (`41`, `41_3`, `41_[1-9]`), `nodes` is empty while it waits."""
+
+    id: str
+    user: str
+    state: str
+    partition: str
+    nodes: tuple[str, ...] = ()
+
+    @property
+    def is_on_nodes(self) -> bool:
+        """It has begun and not ended."""
+        return self.state in ON_NODES
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmState:
+    """The whole answer. Without a controller that is up there are no nodes and no jobs, and `error` says why."""
+
+    installed: bool = False
+    controller_up: bool = False
+    error: str = ""
+    nodes: Mapping[str, SlurmNode] = field(default_factory=lambda: MappingProxyType({}))
+    jobs: tuple[SlurmJob, ...] = ()
+    versions: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+
+    def jobs_on(self, names: Iterable[str]) -> tuple[SlurmJob, ...]:
+        """Jobs that run on any of these nodes."""
+        wanted = frozenset(names)
+        return tuple(job for job in self.jobs if job.is_on_nodes and not wanted.isdisjoint(job.nodes))
+
+    @property
+    def jobs_by_node(self) -> dict[str, tuple[SlurmJob, ...]]:
+        """Jobs that run, by node, in one pass."""
+        found: dict[str, list[SlurmJob]] = {}
+        for job in self.jobs:
+            for name in job.nodes if job.is_on_nodes else ():
+                found.setdefault(name, []).append(job)
+        return {name: tuple(jobs) for name, jobs in found.items()}
+
+    @property
+    def pending(self) -> tuple[SlurmJob, ...]:
+        """Jobs that wait; an array's waiting tasks are one."""
+        return tuple(job for job in self.jobs if job.state == "PENDING")
+
+
+def parse_slurm_state(answer: Mapping[str, object]) -> SlurmState:
+    """The state from what slurm_report returned under `slurm`; unknown fields are let pass."""
+    nodes = [_node(entry) for entry in _entries(answer, "nodes")]
+    versions = answer.get("versions")
+    return SlurmState(
+        installed=bool(answer.get("installed")),
+        controller_up=bool(answer.get("controller_up")),
+        error=str(answer.get("error") or ""),
+        nodes={node.name: node for node in nodes},
+        jobs=tuple(_job(entry) for entry in _entries(answer, "jobs")),
+        versions={str(k): str(v) for k, v in versions.items()} if isinstance(versions, Mapping) else {},
+    )
+
+
+def state_in(answers: Iterable[Mapping[str, object]]) -> SlurmState:
+    """The state among the answers of a run's modules; an empty one where none of them asked Slurm."""
+    asked = (data.get("slurm") for data in answers)
+    return next((parse_slurm_state(answer) for answer in asked if isinstance(answer, Mapping)), SlurmState())
+
+
+def jobs_sentence(jobs: Sequence[SlurmJob], nodes: Iterable[str]) -> str:
+    """`3 jobs on gpu[01-02]`: how many, and on which of these nodes; '' where there are none."""
+    if not jobs:
+        return ""
+    busy = {name for job in jobs for name in job.nodes}
+    return f"{len(jobs)} job{'s' if len(jobs) != 1 else ''} on {fold(name for name in nodes if name in busy)}"
+
+
+def _entries(answer: Mapping[str, object], key: str) -> list[Mapping[str, object]]:
+    listed = answer.get(key)
+    return [entry for entry in listed if isinstance(entry, Mapping)] if isinstance(listed, list) else []
+
+
+def _node(entry: Mapping[str, object]) -> SlurmNode:
+    return SlurmNode(
+        name=str(entry["name"]),
+        state=str(entry["state"]),
+        reason=str(entry.get("reason") or ""),
+        reason_user=str(entry.get("reason_user") or ""),
+        reason_since=str(entry.get("reason_since") or ""),
+        cpus=_number(entry, "cpus"),
+        alloc_cpus=_number(entry, "alloc_cpus"),
+        memory_mb=_number(entry, "memory_mb"),
+        alloc_memory_mb=_number(entry, "alloc_memory_mb"),
+        gres=str(entry.get("gres") or ""),
+        gpus=_number(entry, "gpus"),
+        alloc_gpus=_number(entry, "alloc_gpus"),
+        partitions=_names(entry, "partitions"),
+        version=str(entry.get("version") or ""),
+    )
+
+
+def _job(entry: Mapping[str, object]) -> SlurmJob:
+    words = {key: str(entry.get(key) or "") for key in ("id", "user", "state", "partition")}
+    return SlurmJob(**words, nodes=_names(entry, "nodes"))
+
+
+def _names(entry: Mapping[str, object], key: str) -> tuple[str, ...]:
+    listed = entry.get(key)
+    return tuple(str(name) for name in listed) if isinstance(listed, list) else ()
+
+
+def _number(entry: Mapping[str, object], key: str) -> int:
+    value = entry.get(key)
+    return value if isinstance(value, int) else 0

@@ -1,1 +1,0 @@
-../nodemetrics/textfile.py

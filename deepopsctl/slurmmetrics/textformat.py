@@ -1,1 +1,0 @@
-../nodemetrics/textformat.py

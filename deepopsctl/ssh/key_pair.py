@@ -1,0 +1,80 @@
+"""The key pair the control machine logs in with: made once, by ssh-keygen, without a passphrase."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from deepopsctl.errors import ControlMachineError, InputError
+from deepopsctl.ssh.known_hosts import parse_host_key
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPair:
+    """A private key's path and its public line (`TYPE BASE64 COMMENT`)."""
+
+    private: Path
+    public: str
+    created: bool = False
+
+
+def ensure_key_pair(private: Path, comment: str) -> KeyPair:
+    """The pair at `private`, made if it is missing; ssh insists on the modes, so they are put right."""
+    folder = private.parent
+    folder.mkdir(mode=0o700, exist_ok=True)
+    folder.chmod(0o700)
+    created = not private.exists()
+    if created:
+        _create(private, comment)
+    private.chmod(0o600)
+    return KeyPair(private, public_line(private), created)
+
+
+def public_line(private: Path) -> str:
+    """The public half: from the `.pub` file beside the key, else worked out from the key itself."""
+    beside = private.with_name(private.name + ".pub")
+    if beside.is_file():
+        line = beside.read_text(encoding="utf-8", errors="replace").strip()
+        if parse_host_key(line) and "\n" not in line:
+            return line
+    # an empty passphrase: ssh-keygen must fail, not ask, where the key is encrypted
+    found = _keygen("-y", "-P", "", "-f", str(private))
+    if found.returncode != 0:
+        raise InputError.single(
+            str(private),
+            f"ssh-keygen can't read this key: {_last_line(found.stderr)}",
+            f"put its public half beside it as {beside.name}, or remove the file: `ssh setup` makes a new pair",
+        )
+    return found.stdout.strip()
+
+
+def _create(private: Path, comment: str) -> None:
+    # made aside and renamed into place, the private half last: an interrupted run leaves no half pair
+    with tempfile.TemporaryDirectory(dir=private.parent, prefix=".new-") as folder:
+        fresh = Path(folder) / private.name
+        made = _keygen("-q", "-t", "ed25519", "-N", "", "-C", comment, "-f", str(fresh))
+        if made.returncode != 0:
+            raise ControlMachineError(
+                f"ssh-keygen can't make a key in {private.parent}: {_last_line(made.stderr)}",
+                "is the disk full?",
+            )
+        public = private.name + ".pub"
+        shutil.move(fresh.with_name(public), private.with_name(public))
+        shutil.move(fresh, private)
+
+
+def _keygen(*arguments: str) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(
+            ["ssh-keygen", *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+        )
+    except FileNotFoundError as error:
+        raise ControlMachineError("ssh-keygen is not installed here", "install the package openssh-client") from error
+
+
+def _last_line(text: str) -> str:
+    lines = [line for line in text.splitlines() if line.strip()]
+    return lines[-1].strip() if lines else "no reason given"

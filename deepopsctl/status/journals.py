@@ -1,0 +1,118 @@
+"""Reading what the monitoring host collected of the nodes' journals: journalctl there, through ssh."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import BinaryIO
+
+from deepopsctl.cluster.directory import ClusterDir
+from deepopsctl.cluster.ssh_login import Target, inventory_option, options, quoted
+from deepopsctl.model.cluster import Cluster, Node, Role
+from deepopsctl.node_programs.log_collector.places import files_of
+from deepopsctl.ssh.client_config import port_of
+
+# what a line becomes in JSON, by journald's names
+FIELDS: Mapping[str, str] = {
+    "host": "_HOSTNAME",
+    "unit": "_SYSTEMD_UNIT",
+    "identifier": "SYSLOG_IDENTIFIER",
+    "priority": "PRIORITY",
+    "message": "MESSAGE",
+}
+_CHUNK = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What of the journals is asked for; as journalctl takes it, '' and 0 for no such limit."""
+
+    units: tuple[str, ...] = ()
+    since: str = ""
+    until: str = ""
+    priority: str = ""
+    lines: int = 0
+    follow: bool = False
+    # an object for each line, as `lines_of` reads them
+    objects: bool = False
+
+    def arguments(self) -> list[str]:
+        """The options of journalctl."""
+        given = {"--since": self.since, "--until": self.until, "--priority": self.priority}
+        return [
+            *(f"--unit={unit}" for unit in self.units),
+            *(f"{option}={value}" for option, value in given.items() if value),
+            *([f"--lines={self.lines}"] if self.lines else []),
+            *(["--follow"] if self.follow else []),
+            # --all: long texts would be left out
+            *(["--output=json", "--all", f"--output-fields={','.join(FIELDS.values())}"] if self.objects else []),
+        ]
+
+
+def log_host(cluster: Cluster) -> Node:
+    """The machine that has the journals of all."""
+    return cluster.with_role(Role.MONITORING)[0]
+
+
+def ssh_command(directory: ClusterDir, cluster: Cluster, nodes: Sequence[Node], question: Question) -> list[str]:
+    """What to run here to read the journals of these nodes."""
+    host = log_host(cluster)
+    target = Target(host.name, host.address or host.name, cluster.access.user, port_of(cluster, host))
+    key = Path(cluster.access.key).expanduser() if cluster.access.key else directory.ssh_key
+    login = options({
+        "UserKnownHostsFile": quoted(directory.known_hosts), "StrictHostKeyChecking": "yes", "BatchMode": "yes",
+        "IdentityFile": quoted(directory.path / key), "ConnectTimeout": 10, "LogLevel": "ERROR",
+    })  # fmt: skip
+    jump = cluster.access.jump_host
+    way = shlex.split(inventory_option(jump, str(directory.path / key), str(directory.known_hosts))) if jump else []
+    return ["ssh", "-T", *login, *way, *target.arguments(), shlex.join(_journalctl(cluster, nodes, question))]
+
+
+def pass_on(command: Sequence[str], out: BinaryIO) -> tuple[int, bool]:
+    """Run it and pass on what it prints as it comes: its exit code, and whether there was anything."""
+    some = False
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, bufsize=0) as process:
+        assert process.stdout is not None  # noqa: S101 - it was asked for
+        try:
+            while chunk := process.stdout.read(_CHUNK):
+                some = True
+                out.write(chunk)
+                out.flush()
+        except BaseException:
+            # whoever reads has enough, and the next line may be long in coming
+            process.kill()
+            raise
+    return process.returncode, some
+
+
+def lines_of(printed: bytes) -> list[dict[str, object]]:
+    """The lines that journalctl printed as JSON: `time` in UTC, and FIELDS; '' for what a line has not."""
+    return [_line(json.loads(each)) for each in printed.splitlines() if each]
+
+
+def _line(entry: Mapping[str, object]) -> dict[str, object]:
+    moment = datetime.fromtimestamp(int(str(entry["__REALTIME_TIMESTAMP"])) / 1e6, UTC)
+    found: dict[str, object] = {key: _text(entry.get(name)) for key, name in FIELDS.items()}
+    priority = str(found["priority"])
+    return {"time": moment.isoformat(), **found, "priority": int(priority) if priority.isdigit() else None}
+
+
+def _text(value: object) -> str:
+    """journalctl writes bytes that are no text as a list of numbers, and a field that is there twice as a list."""
+    if isinstance(value, list):
+        if all(isinstance(each, int) for each in value):
+            return bytes(value).decode("utf-8", "replace")
+        return "\n".join(_text(each) for each in value)
+    return "" if value is None else str(value)
+
+
+def _journalctl(cluster: Cluster, nodes: Sequence[Node], question: Question) -> list[str]:
+    # by the node's own files: which line is whose was decided by its certificate, not by what the line says
+    files = [f"--file={files_of(node.name)}" for node in nodes]
+    sudo = [] if cluster.access.user == "root" else ["sudo", "-n"]
+    return [*sudo, "journalctl", "--no-pager", "--quiet", *files, *question.arguments()]

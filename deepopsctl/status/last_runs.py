@@ -1,0 +1,69 @@
+"""The last run, the last deploy and the last validation, from the cluster directory's run folders."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from deepopsctl.checks.check import Totals, parse_check, totals
+from deepopsctl.run.history import PastRun, past_run
+from deepopsctl.run.workspace import RunFolder, Workspace
+from deepopsctl.validation.result import CHECKS_FILE
+
+
+@dataclass(frozen=True, slots=True)
+class LastRuns:
+    """None where there was none, or where it is no longer kept."""
+
+    run: PastRun | None = None
+    deploy: PastRun | None = None
+    validation: PastRun | None = None
+    checks: Totals | None = None
+
+    def as_object(self) -> dict[str, object]:
+        """Their part of `status --json`; an empty object for a run that there was not."""
+        return {
+            "last_run": self.run.as_object() if self.run else {},
+            "last_deploy": self.deploy.as_object() if self.deploy else {},
+            "last_validation": self._validation() if self.validation else {},
+        }
+
+    def _validation(self) -> dict[str, object]:
+        found = self.validation.as_object() if self.validation else {}
+        if self.checks:
+            found["checks"] = {
+                "passed": self.checks.passed,
+                "warned": self.checks.warned,
+                "failed": self.checks.failed,
+                "skipped": self.checks.skipped,
+            }
+        return found
+
+
+def last_runs(workspace: Workspace) -> LastRuns:
+    """Looks at the newest folders first, and at no more than it needs."""
+    folders = workspace.newest_first()
+    deploy = _newest(folders, "deploy")
+    validation = _newest(folders, "validate")
+    return LastRuns(
+        run=past_run(folders[0]) if folders else None,
+        deploy=past_run(deploy) if deploy else None,
+        validation=past_run(validation) if validation else None,
+        checks=_checks(validation) if validation else None,
+    )
+
+
+def _newest(folders: tuple[RunFolder, ...], command: str) -> RunFolder | None:
+    """The newest run of a command; a deploy that only checked is none."""
+    for folder in folders:
+        request = folder.read(folder.request)
+        if request.get("command") == command and not request.get("check"):
+            return folder
+    return None
+
+
+def _checks(folder: RunFolder) -> Totals | None:
+    listed = folder.read(folder.path / CHECKS_FILE).get("checks")
+    if not isinstance(listed, list):
+        return None
+    return totals(parse_check(entry) for entry in listed if isinstance(entry, Mapping))

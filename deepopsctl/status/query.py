@@ -1,0 +1,40 @@
+"""Ask all nodes at once and make the status of what they say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from deepopsctl.cluster.directory import ClusterDir
+from deepopsctl.run.command_line import USUAL_SSH, RunRequest
+from deepopsctl.run.events import Event
+from deepopsctl.run.workspace import Workspace
+from deepopsctl.slurm.hardware import load_hardware
+from deepopsctl.status.cluster import COMMAND, PLAYBOOK, ClusterStatus, examine
+from deepopsctl.status.last_runs import last_runs
+
+
+def status_request(directory: ClusterDir, node_timeout: int) -> RunRequest:
+    """The look at all nodes; one that says nothing for `node_timeout` seconds is one that did not answer."""
+    return RunRequest(
+        directory,
+        PLAYBOOK,
+        command=COMMAND,
+        extra_vars={"deepops_node_timeout": node_timeout},
+        # connections that are open are used as ever; a new one gets half of the time
+        ssh={**USUAL_SSH, "ConnectTimeout": str(max(node_timeout // 2, 1))},
+    )
+
+
+def look_at(request: RunRequest, watch: Callable[[Event], None] | None = None) -> ClusterStatus:
+    """The cluster's status; a look is too short for a progress view, but `watch` may follow it."""
+    from deepopsctl.run.runner import look
+
+    directory = request.directory
+    cluster = directory.cluster()
+    directory.refresh_inventory(cluster)
+    outcome = look(request, watch or _unseen)
+    return examine(outcome, cluster, load_hardware(directory.hardware), last_runs(Workspace(directory.runs)))
+
+
+def _unseen(event: Event) -> None:
+    del event

@@ -1,0 +1,163 @@
+"""Storage in the making: the entries as they were read, checked as a whole against the machines, then frozen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from deepopsctl.model.storage import Mount
+from deepopsctl.policy.builder import Place
+from deepopsctl.storage.nfs import EXPORT_KEYS, split_source
+from deepopsctl.storage.paths import is_below
+from deepopsctl.storage.registry import known_kinds, known_parts
+from deepopsctl.storage.types import Site
+from deepopsctl.text.node_sets import expand, fold_in_order, shorten
+from deepopsctl.text.problems import Problems, RefusedError
+
+EVERYTHING = "all"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One entry: its place, those of its keys, and whether each of its values could be read."""
+
+    place: Place
+    places: Mapping[str, str]
+    mount: Mount
+    is_sound: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Machines:
+    """The machines of the cluster: addresses and roles by name, in order; `servers` serve NFS."""
+
+    addresses: Mapping[str, str]
+    roles: Mapping[str, frozenset[str]]
+    servers: frozenset[str]
+    # a machine could not be read: one that is not there is then not called unknown
+    incomplete: bool = False
+
+
+class StorageDraft:
+    """The section as it was read."""
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+        # an empty list says that nothing is to be mounted any more, no list that nobody is to look
+        self.declared = False
+
+    def finish(self, machines: Machines, problems: Problems) -> tuple[Mount, ...]:
+        """The frozen mounts; what is wrong with them is noted among the problems."""
+        return _Checker(self.entries, machines, problems).check()
+
+
+class _Checker:
+    def __init__(self, entries: Sequence[Entry], machines: Machines, problems: Problems) -> None:
+        self.entries = entries
+        self.machines = machines
+        self.problems = problems
+        self.site = Site(machines.addresses, machines.servers)
+
+    def check(self) -> tuple[Mount, ...]:
+        kinds = known_kinds()
+        names: dict[str, str] = {}
+        done: list[tuple[Entry, Mount]] = []
+        for entry in self.entries:
+            mount = replace(entry.mount, server=kinds[entry.mount.type].server(entry.mount, self.site))
+            mount = replace(mount, nodes=self._nodes(entry, mount))
+            if mount.name in names:
+                self._refuse(entry, "name", RefusedError(f"{mount.name} is already the name of storage at "
+                             f"{names[mount.name]}", "give each entry a name of its own"))  # fmt: skip
+            names.setdefault(mount.name, entry.place.where)
+            if entry.is_sound:
+                self._check_kind(entry, mount)
+            self._check_paths(entry, mount, done)
+            self._check_same_export(entry, mount, done)
+            done.append((entry, mount))
+        self._check_together(done)
+        return tuple(mount for _, mount in done)
+
+    def _check_kind(self, entry: Entry, mount: Mount) -> None:
+        for key, refusal in known_kinds()[mount.type].check(mount, self.site):
+            self._refuse(entry, key, refusal)
+        for name, part in known_parts().items():
+            for key, refusal in part.check(mount, self.site) if name in mount.parts else ():
+                self._refuse(entry, key, refusal)
+
+    def _check_together(self, done: Sequence[tuple[Entry, Mount]]) -> None:
+        entries = {mount.name: entry for entry, mount in done}
+        for name, kind in known_kinds().items():
+            alike = [mount for entry, mount in done if entry.is_sound and mount.type is name]
+            for mount, (key, refusal) in kind.together(alike):
+                self._refuse(entries[mount.name], key, refusal)
+        sound = [mount for entry, mount in done if entry.is_sound]
+        for part in known_parts().values():
+            for mount, (key, refusal) in part.together(sound):
+                self._refuse(entries[mount.name], key, refusal)
+
+    def _nodes(self, entry: Entry, mount: Mount) -> tuple[str, ...]:
+        """The machines that mount it, in the order of cluster.yml."""
+        if not mount.written:
+            return tuple(name for name in self.machines.addresses if name != mount.server)
+        try:
+            words = expand(mount.written)
+        except RefusedError as refusal:
+            self._refuse(entry, "nodes", refusal)
+            return ()
+        label = shorten(mount.written)
+        unknown = [word for word in words if not self._members(word)]
+        if unknown and not self.machines.incomplete:
+            what = f"{label} has no node {shorten(fold_in_order(unknown))}"
+            self._refuse(entry, "nodes", RefusedError(what, "add it under nodes:, shorten the range, or name a role"))
+        if len(set(words)) < len(words):
+            self._refuse(entry, "nodes", RefusedError(f"{label} names a node twice", "list every node once"))
+        wanted = {name for word in words for name in self._members(word)}
+        return tuple(name for name in self.machines.addresses if name in wanted)
+
+    def _members(self, word: str) -> Sequence[str]:
+        """The machine of that name, else those with that role."""
+        if word in self.machines.addresses:
+            return (word,)
+        if word == EVERYTHING:
+            return tuple(self.machines.addresses)
+        return tuple(name for name, roles in self.machines.roles.items() if word in roles)
+
+    def _check_paths(self, entry: Entry, mount: Mount, before: Sequence[tuple[Entry, Mount]]) -> None:
+        """On one machine every path is taken once, and the outer of two comes first."""
+        for other_entry, other in before:
+            shared = [name for name in mount.nodes if name in set(other.nodes)]
+            if not shared:
+                continue
+            where = shorten(fold_in_order(shared))
+            if other.path == mount.path:
+                what = f"{mount.path} is already {other.name}'s on {where}, at {other_entry.place.where}"
+                self._refuse(entry, "path", RefusedError(what, "give each its own path, or other nodes"))
+            elif is_below(other.path, mount.path):
+                what = f"{mount.path} would cover {other.name}'s {other.path} on {where}"
+                self._refuse(entry, "path", RefusedError(what, f"list {mount.name} before {other.name}"))
+
+    def _check_same_export(self, entry: Entry, mount: Mount, before: Sequence[tuple[Entry, Mount]]) -> None:
+        """What is exported once has one set of rules, however often it is mounted."""
+        path = split_source(mount.source)[1] if mount.server else ""
+        for other_entry, other in before if path else ():
+            if other.server != mount.server or split_source(other.source)[1] != path:
+                continue
+            for key in _differing(mount, other):
+                what = f"differs from {other.name}'s at {other_entry.place.where}, which is the same export"
+                self._refuse(entry, f"nfs.{key}", RefusedError(what, "let both say the same"))
+
+    def _refuse(self, entry: Entry, key: str, refusal: RefusedError) -> None:
+        place = key
+        while place and place not in entry.places:
+            # what is missing is missing in what is around it
+            place = place.rpartition(".")[0]
+        where = entry.places.get(place, entry.place.where)
+        label = ".".join(part for part in (entry.place.within, key) if part)
+        self.problems.refuse(where, label, refusal)
+
+
+def _differing(one: Mount, other: Mount) -> Iterator[str]:
+    """Keys in which two entries would have the server do different things."""
+    for key, default in EXPORT_KEYS.items():
+        if one.settings.get(key, default) != other.settings.get(key, default):
+            yield key

@@ -1,0 +1,167 @@
+"""Clients that do not come with the distribution: where their packages are from, and what belongs to the kernel."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from pydantic import Field
+
+from deepopsctl.model.storage import Archive, Mount, Platform, Repository, StorageType
+from deepopsctl.storage.compatibility import parse_version, unknown_version, unsupported_version
+from deepopsctl.storage.types import Fault
+from deepopsctl.text.header import FROM_THE_CLUSTER
+from deepopsctl.text.node_sets import shorten
+from deepopsctl.text.problems import RefusedError
+from deepopsctl.text.sections import Boolean, Section
+from deepopsctl.text.values import suggest
+
+HEADER = FROM_THE_CLUSTER.rstrip()
+INTERFACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,14}")
+
+_URL = re.compile(r"(?:https?|file)://[A-Za-z0-9._~:/@%+-]+")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_FINGERPRINT = re.compile(r"[0-9A-F]{40}")
+# a package's file says its name, version and architecture
+_ARCHIVE = re.compile(r".*/([a-z0-9][a-z0-9+.-]+)_([A-Za-z0-9.+~:%-]+)_([a-z0-9]+)\.deb")
+_WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@:+/-]*")
+
+
+class ClientSection(Section):
+    """Keys of an entry that say how the client gets to the node: the node has one, whatever it mounts with it."""
+
+    version: str = ""
+    modules: str = "dkms"
+    repository: str = ""
+    key: str = ""
+    fingerprint: str = ""
+    archives: dict[str, str] = Field(default_factory=dict)
+    untested: Boolean = False
+
+
+SOURCE_KEYS = tuple(ClientSection.model_fields)
+# Left out, an entry's key is as good as one that stands there with what it would be anyway.
+_UNSAID = {key: ClientSection.model_fields[key].default for key in ("modules", "untested")}
+
+
+def text_of(settings: Mapping[str, object], key: str, otherwise: str = "") -> str:
+    """A value of the mapping named as the type."""
+    return str(settings.get(key, otherwise))
+
+
+def texts_of(settings: Mapping[str, object], key: str) -> tuple[str, ...]:
+    """A list of it."""
+    found = settings.get(key, ())
+    return tuple(str(item) for item in found) if isinstance(found, (list, tuple)) else ()
+
+
+def pairs_of(settings: Mapping[str, object], key: str) -> Mapping[str, object]:
+    """A mapping in it."""
+    found = settings.get(key, {})
+    return found if isinstance(found, dict) else {}
+
+
+def archives_of(settings: Mapping[str, object]) -> tuple[Archive, ...]:
+    """The packages that are given one by one, in the order of their addresses."""
+    return tuple(Archive(url, str(digest)) for url, digest in sorted(pairs_of(settings, "archives").items()))
+
+
+def repository_of(settings: Mapping[str, object]) -> Repository | None:
+    """The repository that an entry names; it is a flat one, unless its type knows better."""
+    url = text_of(settings, "repository").rstrip("/")
+    fingerprint = clean_fingerprint(text_of(settings, "fingerprint"))
+    return Repository(url, text_of(settings, "key"), fingerprint) if url else None
+
+
+def clean_fingerprint(text: str) -> str:
+    """As keys are compared: without blanks, in upper case."""
+    return text.replace(" ", "").upper()
+
+
+def check_source(kind: StorageType, settings: Mapping[str, object], modules: Sequence[str]) -> Iterator[Fault]:
+    """Version, kernel modules, and where the packages come from."""
+    yield from check_version(kind, settings)
+    given = text_of(settings, "modules", modules[0])
+    if given not in modules:
+        yield f"{kind.value}.modules", RefusedError(f"{shorten(given)!r} is no way to them", suggest(given, modules))
+    if settings.get("archives") and settings.get("repository"):
+        what = RefusedError("can't be given beside repository", "packages come from one of both")
+        yield f"{kind.value}.archives", what
+    yield from _check_repository(kind, settings)
+    for url, digest in pairs_of(settings, "archives").items():
+        yield from ((f"{kind.value}.archives", refusal) for refusal in _check_archive(url, str(digest)))
+
+
+def check_version(kind: StorageType, settings: Mapping[str, object]) -> Iterator[Fault]:
+    """A version that is written as one, and known unless the entry says that it needn't be."""
+    version = text_of(settings, "version")
+    if not version:
+        yield kind.value, RefusedError("names no version", f"write {kind.value}: {{version: ...}}")
+        return
+    unknown, is_one = unknown_version(kind, version), parse_version(version) is not None
+    if unknown and not (is_one and settings.get("untested")):
+        hint = "take one that is, or `untested: true`" if is_one else "write 2.17.0 or 8.3"
+        yield f"{kind.value}.version", RefusedError(unknown, hint)
+
+
+def misfit(mount: Mount, platform: Platform) -> str:
+    """Why a node can't have the client of an entry; '' where it can, and where the site answers for that."""
+    if mount.settings.get("untested"):
+        return ""
+    why = unsupported_version(mount.type, text_of(mount.settings, "version"), platform)
+    return f"{why}; `untested: true` in its entry tries it all the same" if why else ""
+
+
+def _check_repository(kind: StorageType, settings: Mapping[str, object]) -> Iterator[Fault]:
+    url, key = text_of(settings, "repository"), text_of(settings, "key")
+    fingerprint = clean_fingerprint(text_of(settings, "fingerprint"))
+    for name, value in (("repository", url), ("key", key)):
+        if value and not _URL.fullmatch(value):
+            yield f"{kind.value}.{name}", RefusedError(f"{shorten(value)!r} is no address", "write https://...")
+    if url and not (key and fingerprint):
+        hint = "give the address of its key and that key's fingerprint (`gpg --show-keys`)"
+        yield f"{kind.value}.repository", RefusedError("nobody vouches for it without key and fingerprint", hint)
+    elif (key or fingerprint) and not url:
+        name = "key" if key else "fingerprint"
+        yield f"{kind.value}.{name}", RefusedError("is given without repository", "leave it out")
+    if fingerprint and not _FINGERPRINT.fullmatch(fingerprint):
+        yield f"{kind.value}.fingerprint", RefusedError("is no fingerprint", "it has 40 hexadecimal digits")
+
+
+def _check_archive(url: str, digest: str) -> Iterator[RefusedError]:
+    if not _URL.fullmatch(url) or not _ARCHIVE.fullmatch(url):
+        yield RefusedError(f"{shorten(url)!r} is no package", "write https://.../NAME_VERSION_ARCH.deb")
+    if not _SHA256.fullmatch(digest):
+        hint = "`sha256sum FILE` says it, 64 hexadecimal digits"
+        yield RefusedError(f"{shorten(url)} has no SHA-256 that could be compared", hint)
+
+
+def check_words(field: str, words: Iterable[str]) -> Iterator[Fault]:
+    """Values that are written into files as they are."""
+    for word in words:
+        if not _WORD.fullmatch(word):
+            hint = "use letters, digits and _ . @ : + / -"
+            yield field, RefusedError(f"{shorten(word)!r} can't be written into its file", hint)
+
+
+def check_number(field: str, text: str, last: int) -> Iterator[Fault]:
+    """'' or a number from 1 to `last`."""
+    if text and not (text.isdecimal() and len(text) < 10 and 1 <= int(text) <= last):
+        yield field, RefusedError(f"{shorten(text)!r} is no number from 1 to {last}", "correct it, or leave it out")
+
+
+def disagreements(kind: StorageType, keys: Sequence[str], mounts: Sequence[Mount]) -> Iterator[tuple[Mount, Fault]]:
+    """Entries of one type that share a machine, and differ in what a machine has but once."""
+    for index, mount in enumerate(mounts):
+        for other in mounts[:index]:
+            differing = [key for key in keys if _said(mount, key) != _said(other, key)]
+            if differing and set(mount.nodes) & set(other.nodes):
+                machine = next(node for node in mount.nodes if node in other.nodes)
+                what = f"is another than in {other.name}, and {machine} mounts both"
+                hint = f"a machine has one client for {kind.value}: write the same in both entries"
+                yield mount, (f"{kind.value}.{differing[0]}", RefusedError(what, hint))
+                break
+
+
+def _said(mount: Mount, key: str) -> object:
+    return mount.settings.get(key) or _UNSAID.get(key) or None

@@ -1,0 +1,48 @@
+"""Slurm's HealthCheckProgram: which nodes have ours, what it looks for, and what becomes of a site's own. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+
+from deepopsctl.model.storage import Mount, NodeFile
+from deepopsctl.storage import systemd_units
+from deepopsctl.storage.node_plan import required_on
+
+PROGRAM = "/usr/local/sbin/deepops-nodecheck"
+CONFIG = "/etc/deepopsctl/nodecheck.json"
+PROGRAM_KEY, INTERVAL_KEY = "HealthCheckProgram", "HealthCheckInterval"
+# a node that lost its storage may get jobs for so long
+INTERVAL_S = 60
+
+
+def with_health_check(config: Mapping[str, object], mounts: Iterable[Mount]) -> dict[str, object]:
+    """A site's `slurm_config` with our program in it where storage is required; the site's own is called by ours."""
+    if not any(mount.required for mount in mounts):
+        return dict(config)
+    found = {key: value for key, value in config.items() if key.lower() != PROGRAM_KEY.lower()}
+    found[PROGRAM_KEY] = PROGRAM
+    if not _value(config, INTERVAL_KEY):
+        found = {key: value for key, value in found.items() if key.lower() != INTERVAL_KEY.lower()}
+        found[INTERVAL_KEY] = INTERVAL_S
+    return found
+
+
+def node_files(mounts: Iterable[Mount], host: str, config: Mapping[str, object], program: str) -> tuple[NodeFile, ...]:
+    """What a compute node has of it; all of them have the program, for slurm.conf names it once for all."""
+    mounts = tuple(mounts)
+    if not any(mount.required for mount in mounts):
+        return ()
+    required = required_on(mounts, host)
+    wanted = [{"name": m.name, "path": m.path, "unit": systemd_units.unit_name(m.path)} for m in required]
+    own = str(_value(config, PROGRAM_KEY) or "")
+    text = json.dumps({"node": host, "mounts": wanted, "program": own}, indent=1) + "\n"
+    files = [NodeFile(PROGRAM, program, "0755"), NodeFile(CONFIG, text)]
+    if required:
+        files.append(NodeFile(systemd_units.SLURMD_DROP_IN, systemd_units.slurmd_drop_in(required)))
+    return tuple(files)
+
+
+def _value(config: Mapping[str, object], wanted: str) -> object:
+    """A key of slurm.conf, whatever its case."""
+    return next((value for key, value in config.items() if key.lower() == wanted.lower()), None)

@@ -1,0 +1,87 @@
+"""Storage that is each node's own: `tmpfs`, memory as a folder, and `local`, a disk or another folder."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from deepopsctl.model.storage import Mount, Needs, Platform
+from deepopsctl.storage.types import Fault, Kind, Site
+from deepopsctl.text.node_sets import shorten
+from deepopsctl.text.problems import RefusedError
+from deepopsctl.text.sections import Boolean, Section
+
+_SIZE = re.compile(r"[1-9][0-9]*(?:[kKmMgGtT]|%)?")
+_MODE = re.compile(r"[01]?[0-7]{3}")
+_DEVICE = re.compile(r"/dev/[A-Za-z0-9/._-]+|(?:UUID|PARTUUID|LABEL|PARTLABEL)=[A-Za-z0-9._-]+")
+_FSTYPE = re.compile(r"[a-z][a-z0-9]*")
+
+
+class TmpfsSection(Section):
+    """`tmpfs` of an entry."""
+
+    size: str = "50%"
+    mode: str = "1777"
+
+
+class LocalSection(Section):
+    """`local` of an entry."""
+
+    fstype: str = ""
+    # nodes see each other's files there: a cluster file system on it, or one folder below all of them
+    shared: Boolean = False
+
+
+def _check_tmpfs(mount: Mount, _site: Site) -> Iterator[Fault]:
+    size, mode = str(mount.settings.get("size", "50%")), str(mount.settings.get("mode", "1777"))
+    if mount.source:
+        yield "source", RefusedError("a tmpfs has none: it is memory", "leave it out")
+    if not _SIZE.fullmatch(size) or (size.endswith("%") and int(size[:-1]) > 100):
+        yield "tmpfs.size", RefusedError(f"{shorten(size)!r} is no size", "write 16G, or 25% of the node's memory")
+    if not _MODE.fullmatch(mode):
+        yield "tmpfs.mode", RefusedError(f"{shorten(mode)!r} is no mode", 'write it in quotes: "1777"')
+
+
+def _check_local(mount: Mount, _site: Site) -> Iterator[Fault]:
+    fstype = str(mount.settings.get("fstype", ""))
+    if not _DEVICE.fullmatch(mount.source) and not mount.source.startswith("/"):
+        what = f"{shorten(mount.source)!r} is neither a disk nor a folder"
+        yield "source", RefusedError(what, "write /dev/disk/by-id/..., UUID=..., LABEL=..., or the path of a folder")
+    elif not _DEVICE.fullmatch(mount.source) and fstype:
+        yield "local.fstype", RefusedError("a folder has none of its own", "leave it out")
+    if fstype and not _FSTYPE.fullmatch(fstype):
+        yield "local.fstype", RefusedError(f"{shorten(fstype)!r} is no file system", "write xfs or ext4")
+    if is_folder(mount.source) and mount.source.rstrip("/") == mount.path:
+        yield "source", RefusedError("is the path itself: there is nothing to mount", "name another folder or a disk")
+
+
+def is_folder(source: str) -> bool:
+    """Whether a `local` entry is another folder of the node."""
+    return source.startswith("/") and not source.startswith("/dev/")
+
+
+def tmpfs_needs(mount: Mount, _platform: Platform) -> Needs:
+    """Memory as a folder."""
+    size, mode = mount.settings.get("size", "50%"), mount.settings.get("mode", "1777")
+    return Needs("tmpfs", "tmpfs", (f"size={size}", f"mode={mode}", *mount.options))
+
+
+def local_needs(mount: Mount, _platform: Platform) -> Needs:
+    """A disk, or another folder of the node."""
+    if is_folder(mount.source):
+        return Needs(mount.source, "none", ("bind", *mount.options))
+    prefix, equals, value = mount.source.partition("=")
+    what = f"/dev/disk/by-{prefix.lower()}/{value}" if equals else mount.source
+    return Needs(what, str(mount.settings.get("fstype", "")) or "auto", mount.options)
+
+
+TMPFS = Kind(
+    TmpfsSection,
+    _check_tmpfs,
+    tmpfs_needs,
+    owned={"size": "tmpfs: {size: ...}", "mode": "tmpfs: {mode: ...}"},
+    needs_source=False,
+)
+LOCAL = Kind(
+    LocalSection, _check_local, local_needs, owned={"bind": "a folder as source", "rbind": "a folder as source"}
+)

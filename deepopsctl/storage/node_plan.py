@@ -1,0 +1,119 @@
+"""What one machine needs for all of its storage, and what a server of ours hands out. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from deepopsctl.model.storage import Client, Mount, Needs, NodeFile, NodeSecret, Platform
+from deepopsctl.storage import systemd_units
+from deepopsctl.storage.nfs import split_source
+from deepopsctl.storage.registry import known_kinds
+
+
+@dataclass(frozen=True, slots=True)
+class NodeMount:
+    """One mount on one machine, ready to be written: unit texts, and what the kernel will say of it."""
+
+    name: str
+    path: str
+    unit: str
+    text: str
+    automount: str
+    required: bool
+    # '' for one that comes with the distribution
+    client: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NodePlan:
+    """Everything that one machine needs."""
+
+    packages: Mapping[str, str]
+    files: tuple[NodeFile, ...]
+    mounts: tuple[NodeMount, ...]
+    problems: tuple[str, ...]
+    secrets: tuple[NodeSecret, ...] = ()
+    clients: tuple[Client, ...] = ()
+    # commands that say whether the servers of a mount answer, by its name
+    checks: Mapping[str, tuple[tuple[str, ...], ...]] = field(default_factory=dict)
+
+
+def plan_node(mounts: Iterable[Mount], host: str, addresses: Mapping[str, str], platform: Platform) -> NodePlan:
+    """The plan of one machine; `addresses` are those of the cluster's machines."""
+    packages: dict[str, str] = {}
+    files: dict[str, NodeFile] = {}
+    secrets: dict[str, NodeSecret] = {}
+    clients: dict[str, Client] = {}
+    checks: dict[str, tuple[tuple[str, ...], ...]] = {}
+    found, problems = [], []
+    for mount in mounts:
+        if host not in mount.nodes:
+            continue
+        needs = needs_on(mount, host, addresses, platform)
+        problems += [f"storage {mount.name}: {problem}" for problem in needs.problems]
+        packages.update(needs.packages)
+        files.update((file.path, file) for file in needs.files)
+        secrets.update((secret.path, secret) for secret in needs.secrets)
+        # entries of one type on one machine agree on it
+        clients.update({needs.client.name: needs.client} if needs.client else {})
+        checks.update({mount.name: needs.checks} if needs.checks else {})
+        if needs.fstype:
+            found.append(_node_mount(mount, needs))
+    return NodePlan(
+        packages,
+        tuple(files.values()),
+        tuple(found),
+        tuple(dict.fromkeys(problems)),
+        tuple(secrets.values()),
+        tuple(clients.values()),
+        checks,
+    )
+
+
+def needs_on(mount: Mount, host: str, addresses: Mapping[str, str], platform: Platform) -> Needs:
+    """What one machine needs for one mount; `fstype` is '' where it has nothing to mount for it."""
+    if mount.server == host:
+        return _bound(mount)
+    return known_kinds()[mount.type].needs(_reached(mount, addresses), platform)
+
+
+def required_on(mounts: Iterable[Mount], host: str) -> list[Mount]:
+    """What a machine must not serve jobs without."""
+    return [mount for mount in mounts if mount.required and host in mount.nodes]
+
+
+def _node_mount(mount: Mount, needs: Needs) -> NodeMount:
+    automount = systemd_units.automount_unit(mount) if mount.automount else ""
+    unit = systemd_units.unit_name(mount.path)
+    client = needs.client.name if needs.client else ""
+    return NodeMount(
+        mount.name, mount.path, unit, systemd_units.mount_unit(mount, needs), automount, mount.required, client
+    )
+
+
+def _bound(mount: Mount) -> Needs:
+    """On the serving machine itself: its own folder, at the path that the others know; NFS to oneself can hang."""
+    folder = split_source(mount.source)[1]
+    if folder == mount.path:
+        return Needs(folder, "")
+    read_only = ("ro",) if mount.settings.get("read_only") or "ro" in mount.options else ()
+    return Needs(folder, "none", ("bind", *read_only))
+
+
+def _reached(mount: Mount, addresses: Mapping[str, str]) -> Mount:
+    """The same with the server's address: names of the cluster are known on a node only after Slurm's deploy."""
+    address = str(mount.settings.get("address", "")) if mount.server else ""
+    address = address or addresses.get(mount.server, "")
+    if not address:
+        return mount
+    server = f"[{address}]" if ":" in address else address
+    return replace(mount, source=f"{server}:{split_source(mount.source)[1]}")
+
+
+def clients_of(mount: Mount, addresses: Mapping[str, str]) -> Sequence[str]:
+    """Who may mount an export of ours: as told, else the machines that do, by address."""
+    told = mount.settings.get("clients", ())
+    if isinstance(told, (list, tuple)) and told:
+        return [str(client) for client in told]
+    return [addresses.get(name) or name for name in mount.nodes if name != mount.server]

@@ -1,0 +1,68 @@
+"""What people run on nodes: `diskusage_report` where something is mounted, `deepops-purge` where that is done.
+
+Each is a package of plain files with a launcher: a node needs nothing but Python 3.9.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from types import ModuleType
+
+from deepopsctl.model.storage import Mount, NodeFile, StorageType
+from deepopsctl.node_programs import disk_usage, scratch_purge
+from deepopsctl.node_programs.disk_usage.rows import CONFIG
+from deepopsctl.node_programs.shipping import program
+from deepopsctl.storage.nfs import split_source
+from deepopsctl.storage.purge import PROGRAM, files, purges_on
+from deepopsctl.storage.quota import QuotaKind, quota_of
+
+REPORT = "/usr/local/bin/diskusage_report"
+
+
+def node_files(mounts: Iterable[Mount], host: str) -> list[NodeFile]:
+    """All of it that a machine gets; none where it has no storage."""
+    entries = list(mounts)
+    found = []
+    if reported := [_reported(mount, host) for mount in entries if _is_reported(mount, host)]:
+        found += _program(disk_usage, REPORT)
+        found.append(NodeFile(CONFIG, json.dumps({"schema": 1, "filesystems": reported}, indent=1) + "\n"))
+    if purges := purges_on(entries, host):
+        found += _program(scratch_purge, PROGRAM)
+        found += [NodeFile(path, text) for purge in purges for path, text in files(purge).items()]
+    return found
+
+
+def timers(mounts: Iterable[Mount], host: str) -> list[str]:
+    """Names of the timers that run there."""
+    return [f"{purge.unit}.timer" for purge in purges_on(mounts, host)]
+
+
+def packages(mounts: Iterable[Mount], host: str) -> Mapping[str, str]:
+    """What the report asks with: `quota`, where an export counts by users."""
+    asked = (mount for mount in mounts if host in mount.nodes and mount.type is StorageType.NFS)
+    return {"quota": ""} if any((quota := quota_of(each)) and quota.kind is QuotaKind.USER for each in asked) else {}
+
+
+def _program(package: ModuleType, launcher: str) -> list[NodeFile]:
+    return [NodeFile(file.path, file.content, file.mode) for file in program(package, launcher)]
+
+
+def _is_reported(mount: Mount, host: str) -> bool:
+    return host in mount.nodes and mount.type is not StorageType.TMPFS
+
+
+def _reported(mount: Mount, host: str) -> dict[str, object]:
+    quota = quota_of(mount)
+    found: dict[str, object] = {
+        "name": mount.name,
+        "path": mount.path,
+        # where it is served it is a folder like others
+        "type": StorageType.LOCAL.value if mount.server == host else mount.type.value,
+        "quota": quota.kind.value if quota else "",
+        # what is served from the very folder that the others mount it at is no mount there
+        "mounted": not (mount.server == host and split_source(mount.source)[1] == mount.path),
+    }
+    if quota and quota.projects:
+        found["projects"] = [{"name": each.name, "path": f"{mount.path}/{each.path}"} for each in quota.projects]
+    return found

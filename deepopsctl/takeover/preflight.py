@@ -1,0 +1,106 @@
+"""Everything that speaks against taking a running Slurm over."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+
+from deepopsctl.gpus.gres import gres_value
+from deepopsctl.model.cluster import Cluster, Gpus
+from deepopsctl.slurm.conf import folder_refusals
+from deepopsctl.takeover.facts import Found
+from deepopsctl.text.node_sets import fold
+
+LOCAL = frozenset({"", "localhost", "127.0.0.1", "::1"})
+
+# where, what is wrong, what to do
+Fault = tuple[str, str, str]
+
+
+def faults(cluster: Cluster, controller: str, primary: Found, found: Mapping[str, Found]) -> Iterator[Fault]:
+    """Every fault that was found; `primary` is what the controller said."""
+    if "slurmctld" not in primary.daemons:
+        yield controller, "no slurmctld runs there", "start it, or just deploy if there is nothing to keep"
+        return
+    if not primary.config:
+        yield controller, "slurmctld does not answer", "see `journalctl -u slurmctld` there"
+        return
+    if not primary.secrets.get("munge_key"):
+        yield controller, "its munge key was not read", "see /etc/munge/munge.key there, then run `takeover` again"
+    mine = sorted(name for name, node in found.items() if node.deployed)
+    if mine:
+        yield fold(mine), "was deployed by deepopsctl already", "there is nothing to take over: `deepopsctl deploy`"
+    yield from _config_faults(cluster, controller, primary.config)
+    yield from _program_faults(found)
+    yield from _agreement_faults(found)
+    host = primary.database.get("storagehost", "")
+    if host.lower() not in LOCAL | {controller.lower()}:
+        yield controller, f"slurmdbd keeps its tables on {host}", "a database on another host is not supported yet"
+    yield from _gpu_faults(cluster, primary)
+
+
+def _config_faults(cluster: Cluster, controller: str, config: Mapping[str, str]) -> Iterator[Fault]:
+    name = config.get("ClusterName", "")
+    if name.lower() != cluster.name:
+        yield "cluster.yml", f"the cluster is called {name} in Slurm, {cluster.name} here", f"cluster: {{name: {name}}}"
+    user = config.get("SlurmUser", "").partition("(")[0]
+    if user and user != "slurm":
+        yield controller, f"slurmctld runs as {user}", "the packages' daemons run as slurm: that can't be taken over"
+    for sentence in folder_refusals({key: config.get(key) for key in ("StateSaveLocation", "SlurmdSpoolDir")}):
+        hint = "give Slurm a folder of its own first: docs/how-to/take-over.md says how the state moves there"
+        yield controller, sentence, hint
+    auth = config.get("AuthType", "auth/munge")
+    if auth != "auth/munge":
+        yield controller, f"AuthType is {auth}", "only munge is supported so far"
+
+
+def _program_faults(found: Mapping[str, Found]) -> Iterator[Fault]:
+    """Daemons that no package brought would be left running beside, or under, the packaged ones."""
+    for daemon in ("slurmctld", "slurmdbd", "slurmd"):
+        alike: dict[str, list[str]] = {}
+        for name, node in found.items():
+            if daemon in node.daemons and not node.packaged.get(daemon):
+                alike.setdefault(node.daemons[daemon], []).append(name)
+        for program, names in alike.items():
+            hint = (
+                "a Slurm that was built by hand can't be taken over yet: docs/how-to/take-over.md says what can be done"
+            )
+            yield fold(names), f"{daemon} is {program or 'unknown'}, which no package brought", hint
+
+
+def _agreement_faults(found: Mapping[str, Found]) -> Iterator[Fault]:
+    running = {name: node for name, node in found.items() if node.daemons}
+    keys = _alike((node.munge_key_hash, name) for name, node in running.items())
+    if len(keys) > 1:
+        yield _split(keys), "have different munge keys", "these are several clusters: give each a directory of its own"
+    users = _alike((str(node.ids["slurm"]), name) for name, node in running.items() if "slurm" in node.ids)
+    if len(users) > 1:
+        yield _split(users), "have different ids for the user slurm", "let all nodes have the same, then take over"
+
+
+def _gpu_faults(cluster: Cluster, primary: Found) -> Iterator[Fault]:
+    """GPUs that slurmctld counts and cluster.yml does not would be taken from the jobs that use them."""
+    for node in cluster.compute:
+        running = primary.nodes.get(node.name, {})
+        live = sorted(re.findall(r"gpu[^,(]*", str(running.get("gres", ""))))
+        if running and live != _gres(node.gpus):
+            yield (
+                node.name,
+                (f"Slurm has {','.join(live) or 'no GPUs'} there, cluster.yml {','.join(_gres(node.gpus)) or 'none'}"),
+                "let gpus: in cluster.yml say the same",
+            )
+
+
+def _gres(gpus: Gpus | None) -> list[str]:
+    return sorted(gres_value(gpus).split(",")) if gpus else []
+
+
+def _alike(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for value, name in pairs:
+        found.setdefault(value, []).append(name)
+    return found
+
+
+def _split(groups: Mapping[str, list[str]]) -> str:
+    return " and ".join(fold(names) for names in groups.values())

@@ -1,0 +1,191 @@
+"""`deepopsctl takeover`: what a running Slurm must keep, judged and written into the cluster directory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from deepopsctl.cluster.directory import ClusterDir
+from deepopsctl.cluster.secrets import change, read
+from deepopsctl.errors import InputError, Problem
+from deepopsctl.files import write_atomic
+from deepopsctl.model.cluster import Cluster, Node, Role
+from deepopsctl.slurm.conf import parse_version
+from deepopsctl.slurm.hardware import NodeHardware, load_hardware, parse_slurmd_report, store_hardware
+from deepopsctl.takeover.facts import Found
+from deepopsctl.takeover.preflight import faults
+from deepopsctl.text.node_sets import fold
+from deepopsctl.text.settings_editor import with_settings
+
+PLAYBOOK = "operate/takeover"
+
+# Running jobs lean on these: where they are, how their resources are counted, how their steps report.
+KEPT = (
+    "StateSaveLocation", "SlurmdSpoolDir", "SelectType", "SelectTypeParameters", "JobAcctGatherType",
+    "AccountingStorageEnforce",
+)  # fmt: skip
+PORTS = {"SlurmctldPort": "6817", "SlurmdPort": "6818"}
+NOTHING = frozenset({"", "none", "(null)", "N/A"})
+# slurm.conf's own share of a node's memory (roles/slurm_conf): what slurmctld counts is this much less than all
+RESERVE_PERCENT = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Takeover:
+    """What is kept, for the cluster directory, and sentences for people."""
+
+    settings: Mapping[str, object]
+    hardware: Mapping[str, NodeHardware]
+    facts: tuple[tuple[str, str], ...]
+    warnings: tuple[str, ...]
+    secrets: Mapping[str, str] = field(repr=False)
+
+    def document(self, *, written: bool) -> dict[str, object]:
+        """The JSON object; secrets are named, not shown."""
+        return {
+            "schema": 1,
+            "command": "takeover",
+            "ok": True,
+            "written": written,
+            "settings": dict(self.settings),
+            "secrets": sorted(self.secrets),
+            "nodes": sorted(self.hardware),
+            "warnings": list(self.warnings),
+        }
+
+
+def judge(cluster: Cluster, found: Mapping[str, Found]) -> Takeover:
+    """What is taken over; an InputError tells everything that speaks against it."""
+    controller = cluster.controllers[0].name
+    primary = found.get(controller, Found())
+    problems = [Problem(*fault) for fault in faults(cluster, controller, primary, found)]
+    if problems:
+        raise InputError(problems)
+    accounting = found.get(cluster.with_role(Role.DBD)[0].name, Found())
+    return Takeover(
+        settings=_settings(primary, accounting),
+        secrets=_secrets(primary, accounting),
+        hardware=_hardware(cluster, primary, found),
+        facts=tuple(_facts(primary, accounting, found)),
+        warnings=tuple(_warnings(cluster, primary, found)),
+    )
+
+
+def keep(directory: ClusterDir, takeover: Takeover) -> tuple[str, ...]:
+    """Write it; returns the names of the files that changed."""
+    changed = []
+    text = directory.settings.read_text("utf-8") if directory.settings.exists() else ""
+    settings = with_settings(text, takeover.settings, str(directory.settings))
+    known = read(directory.secrets, directory.vault_password)
+    if {**known, **takeover.secrets} != known:
+        # secrets first: settings without the key that belongs to them would be half a take-over
+        change(directory.secrets, directory.vault_password, takeover.secrets)
+        changed.append(directory.secrets.name)
+    if settings != text:
+        write_atomic(directory.settings, settings)
+        changed.append(directory.settings.name)
+    if store_hardware(directory.hardware, {**load_hardware(directory.hardware), **takeover.hardware}):
+        changed.append(directory.hardware.name)
+    return tuple(changed)
+
+
+def _settings(primary: Found, accounting: Found) -> dict[str, object]:
+    config = primary.config
+    kept: dict[str, object] = {key: _value(config.get(key, "")) for key in KEPT}
+    kept |= {key: config[key] for key, usual in PORTS.items() if config.get(key, usual) != usual}
+    found: dict[str, object] = {"slurm_taken_over": True, "slurm_config": kept}
+    user, group = primary.ids.get("slurm", [0, 0])
+    if user:
+        found |= {"slurm_user_id": user, "slurm_group_id": group}
+    database = accounting.database
+    if database.get("storageloc"):
+        found["slurm_dbd_database"] = database["storageloc"]
+    if database.get("storageuser"):
+        found["slurm_dbd_user"] = database["storageuser"]
+    return found
+
+
+def _value(text: str) -> str | None:
+    return None if text in NOTHING else text
+
+
+def _secrets(primary: Found, accounting: Found) -> dict[str, str]:
+    found = {"munge_key": primary.secrets.get("munge_key", "")}
+    if accounting.secrets.get("slurm_dbd_password"):
+        found["slurm_dbd_password"] = accounting.secrets["slurm_dbd_password"]
+    return found
+
+
+def _hardware(cluster: Cluster, primary: Found, found: Mapping[str, Found]) -> dict[str, NodeHardware]:
+    """The nodes as slurmctld counts them: with other numbers of cores it would end the jobs there."""
+    counted = {}
+    for node in cluster.compute:
+        live = primary.nodes.get(node.name)
+        if live:
+            numbers = {name: max(1, int(str(live[name]))) for name in _NUMBERS}
+            memory = _all_memory(numbers["memory_mb"], found.get(node.name, Found()))
+            counted[node.name] = NodeHardware(
+                numbers["cpus"],
+                numbers["boards"],
+                numbers["sockets"],
+                numbers["cores_per_socket"],
+                numbers["threads_per_core"],
+                memory,
+            )
+    return counted
+
+
+_NUMBERS = ("cpus", "boards", "sockets", "cores_per_socket", "threads_per_core", "memory_mb")
+
+
+def _all_memory(counted: int, node: Found) -> int:
+    """The memory whose usable share is what slurmctld counts; the machine's own where Slurm was never told."""
+    if counted > 1:
+        return -(-counted * 100 // (100 - RESERVE_PERCENT))
+    try:
+        return parse_slurmd_report(node.slurmd_report, "none").memory_mb
+    except ValueError:
+        return counted
+
+
+def _facts(primary: Found, accounting: Found, found: Mapping[str, Found]) -> Iterator[tuple[str, str]]:
+    config, running = primary.config, [name for name, node in found.items() if node.daemons]
+    version = ".".join(f"{part:02d}" for part in parse_version(f"slurm {config.get('SLURM_VERSION', '')}"))
+    yield "cluster", f"{config.get('ClusterName', '')}, Slurm {config.get('SLURM_VERSION', version)}"
+    yield "jobs", f"{primary.jobs} running; they go on"
+    yield "munge key", f"the same on {fold(running)} (SHA-256 {primary.munge_key_hash[:12]}...)"
+    if "slurm" in primary.ids:
+        yield "user slurm", "id {}, group {}".format(*primary.ids["slurm"])
+    for key in KEPT:
+        yield key, _value(config.get(key, "")) or "none"
+    database = accounting.database
+    if database.get("storageloc") or database.get("storageuser"):
+        yield (
+            "accounting",
+            f"database {database.get('storageloc', 'slurm_acct_db')}, user {database.get('storageuser')}",
+        )
+    else:
+        yield "accounting", "no slurmdbd so far: deploy adds one"
+
+
+def _warnings(cluster: Cluster, primary: Found, found: Mapping[str, Found]) -> Iterator[str]:
+    names = {node.name for node in cluster.compute}
+    gone = sorted(set(primary.nodes) - names)
+    if gone:
+        yield f"{fold(gone)}: not in cluster.yml; deploy takes them out of the cluster, or refuses while jobs run there"
+    new = sorted(names - set(primary.nodes))
+    if new:
+        yield f"{fold(new)}: not in the running cluster; deploy adds them"
+    silent = sorted(_names(cluster.nodes) - set(found))
+    if silent:
+        yield f"{fold(silent)}: did not answer, so their keys and ids were not compared"
+    beside = sorted({name for node in found.values() for name in node.beside})
+    if beside:
+        yield f"{', '.join(beside)}: deepopsctl has no such settings; kept beside the new files on the nodes"
+    made = sorted({path for node in found.values() for path in node.units.values() if path.startswith("/etc/systemd/")})
+    if made:
+        yield f"{', '.join(made)}: units made by hand win over the packages': compare them before you deploy"
+
+
+def _names(nodes: Iterable[Node]) -> set[str]:
+    return {node.name for node in nodes}

@@ -1,0 +1,271 @@
+"""The sections of cluster.yml as pydantic has them, and how their faults are told. The only user of pydantic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Annotated, Any, Literal, TypeVar, get_args
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic_core import ErrorDetails
+
+from deepopsctl.text import values
+from deepopsctl.text.node_sets import shorten
+from deepopsctl.text.problems import Problems, RefusedError
+from deepopsctl.text.yaml_reader import Document, Path
+
+T = TypeVar("T")
+V = TypeVar("V")
+S = TypeVar("S", bound="Section")
+
+
+def _read_boolean(value: object) -> object:
+    words = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+    return words.get(value.lower(), value) if isinstance(value, str) else value
+
+
+Boolean = Annotated[bool, BeforeValidator(_read_boolean)]
+
+
+class Section(BaseModel):
+    """A mapping of cluster.yml: no key but its own."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+
+
+class ClusterSection(Section):
+    """`cluster`."""
+
+    name: str = ""
+    user: str = ""
+    port: str = ""
+    key: str = ""
+    jump_host: str = ""
+    protected: Boolean = False
+
+
+class GpusSection(Section):
+    """One kind of `gpus` of nodes; `gpuspec` reads what is an object here."""
+
+    type: str = ""
+    count: str
+    mig: object = None
+    files: object = None
+    cores: object = None
+    links: object = None
+
+
+class NodeSection(Section):
+    """One of `nodes`."""
+
+    names: str
+    addresses: str = ""
+    roles: list[str] = Field(min_length=1)
+    port: str = ""
+    gpus: object = None
+    autodetect: str = ""
+    features: list[str] = []
+    slurm: dict[str, str] = {}
+
+
+class PartitionSection(Section):
+    """One of `partitions`."""
+
+    name: str
+    nodes: str
+    default: Boolean = False
+    max_time: str = ""
+    options: dict[str, str] = {}
+
+
+class QosSection(Section):
+    """One of `qos`."""
+
+    name: str
+    priority: str = ""
+    preempts: list[str] = []
+    preempt_mode: str = ""
+    grace_time: str = ""
+    exempt_time: str = ""
+    usage_factor: str = ""
+    flags: list[str] = []
+    limits: dict[str, str] = {}
+
+
+class AccountSection(Section):
+    """One of `accounts`."""
+
+    name: str
+    parent: str = "root"
+    description: str = ""
+    fairshare: str = ""
+    qos: list[str] = []
+    default_qos: str = ""
+    limits: dict[str, str] = {}
+    users: list[str] = []
+
+
+class UserSection(Section):
+    """One of `users`: some people in one account."""
+
+    names: list[str] = Field(min_length=1)
+    account: str
+    default: Boolean = False
+    fairshare: str = ""
+    qos: list[str] = []
+    default_qos: str = ""
+    limits: dict[str, str] = {}
+
+
+class PrioritySection(Section):
+    """`priority`."""
+
+    weights: dict[str, str] = {}
+    tres_weights: str = ""
+    decay_half_life: str = ""
+    usage_reset: str = ""
+    max_age: str = ""
+    favor_small: Boolean = False
+
+
+class PreemptionSection(Section):
+    """`preemption`."""
+
+    by: str
+    mode: str = "requeue"
+    exempt_time: str = ""
+
+
+class NvlinkDomainSection(Section):
+    """One of `nvlink_domains`."""
+
+    name: str
+    nodes: str
+
+
+class StorageSection(Section):
+    """One of `storage`; the mappings that belong to its type are read by the type."""
+
+    name: str
+    type: str
+    path: str
+    source: str = ""
+    nodes: str = ""
+    options: list[str] = []
+    required: Boolean = False
+    automount: Boolean = False
+    automount_idle: str = ""
+    user_writable: str = ""
+
+
+class JobDirectoriesSection(Section):
+    """`job_directories`."""
+
+    base: str = ""
+    method: str = ""
+    var_tmp: Boolean | None = None
+    shm: Boolean | None = None
+
+
+class ClusterFile(Section):
+    """The whole file."""
+
+    schema_: Literal["1"] = Field(alias="schema")
+    cluster: object = None
+    nodes: list[object] = Field(min_length=1)
+    partitions: list[object] = []
+    qos: list[object] = []
+    accounts: list[object] = []
+    users: list[object] = []
+    priority: object = None
+    preemption: object = None
+    storage: list[object] = []
+    job_directories: object = None
+    components: list[str] | None = None
+    nvlink_domains: list[object] = []
+
+
+def _keys(model: type[Section], within: Path) -> list[str]:
+    """The keys that a section has, or one of the sections inside it."""
+    for part in within:
+        # a name that somebody chose (`users: {alice: ...}`) leads to no other section
+        if isinstance(part, str) and part in model.model_fields:
+            inner: list[Any] = [model.model_fields[part].annotation]
+            while inner and not (isinstance(inner[0], type) and issubclass(inner[0], Section)):
+                inner = [*get_args(inner[0]), *inner[1:]]
+            model = inner[0] if inner else Section
+    return [info.alias or name for name, info in model.model_fields.items()]
+
+
+def _explain(fault: ErrorDetails, path: Path, known: Sequence[str]) -> tuple[str, str]:
+    """A message and a hint in this project's words for a fault that pydantic found."""
+    field, kind = dotted(path), fault["type"]
+    if kind == "extra_forbidden":
+        return f"{field}: unknown key", values.suggest(str(path[-1]), known)
+    if path == ("schema",):
+        return (
+            f"schema: {'is missing' if kind == 'missing' else 'this version reads schema 1 only'}",
+            "write `schema: 1`",
+        )
+    if kind == "missing":
+        return f"{field}: is missing", "every entry needs it: see docs/reference/cluster-yml.md"
+    hints = {
+        "string_type": ("must be one value, not a list or mapping", "write KEY: VALUE"),
+        "list_type": ("must be a list", "write it in brackets: [a, b]"),
+        "tuple_type": ("must be a list", "write it in brackets: [a, b]"),
+        "dict_type": ("must be keys with values", "write {KEY: VALUE}"),
+        "model_type": ("must be keys with values", "write {KEY: VALUE, ...}"),
+        "too_short": ("is empty", "give at least one"),
+        "bool_type": ("must be true or false", "write true or false"),
+        "bool_parsing": ("must be true or false", "write true or false"),
+        "int_type": ("must be a whole number", "write a number"),
+        "int_parsing": ("must be a whole number", "write a number"),
+    }
+    message, hint = hints.get(kind, (fault["msg"].lower(), "see docs/reference/cluster-yml.md"))
+    return f"{field}: {message}", hint
+
+
+def dotted(path: Path) -> str:
+    """A path as messages write it: `nodes[2].names`."""
+    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).lstrip(".")
+    return shorten(text) or "the file"
+
+
+class SectionReader:
+    """Reads sections of one document, and notes what is wrong with them where it stands."""
+
+    def __init__(self, document: Document, where: str, problems: Problems) -> None:
+        self.document = document
+        self.where = where
+        self.problems = problems
+
+    def fit(self, model: type[S], content: object, path: Path, *, beside: Iterable[str] = ()) -> S | None:
+        """A section as its model has it; None where it has faults, which are noted.
+
+        Keys `beside` the model's own are known, and read by somebody else.
+        """
+        others = frozenset(beside)
+        mine = (
+            {key: item for key, item in content.items() if key not in others} if isinstance(content, dict) else content
+        )
+        try:
+            return model.model_validate(mine)
+        except ValidationError as error:
+            for fault in error.errors(include_url=False):
+                within = tuple(part for part in fault["loc"] if part != "[key]")
+                known = _keys(model, within[:-1]) if fault["type"] == "extra_forbidden" else []
+                place = (*path, *within)
+                words = _explain(fault, place, [*known, *(sorted(others) if len(within) == 1 else ())])
+                self.problems.add(f"{self.where}:{self.document.line(place)}", *words)
+        return None
+
+    def value(self, path: Path, check: Callable[[V], T], given: V, instead: T) -> T:
+        """A value as `check` returns it; `instead` where it is refused, which is noted."""
+        try:
+            return check(given)
+        except RefusedError as refusal:
+            self.problems.refuse(self.at(path), dotted(path), refusal)
+            return instead
+
+    def at(self, path: Path) -> str:
+        """FILE:LINE of something."""
+        return f"{self.where}:{self.document.line(path)}"

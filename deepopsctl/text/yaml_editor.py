@@ -1,0 +1,172 @@
+"""Changes single places of a YAML text and nothing else: comments, order, quotes and line ends stay a person's own.
+
+Works on the positions of YAML's nodes in the text. The text must be one that `yamltext` accepts (no aliases, no tags).
+"""
+
+from __future__ import annotations
+
+import bisect
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import yaml
+
+from deepopsctl.text import yaml_writer
+
+
+@dataclass(slots=True)
+class YamlText:
+    """A text with its nodes, and the edits to be made in it; `result` makes them all at once."""
+
+    text: str
+    root: yaml.Node
+    _dashes: list[int]
+    _commas: list[int]
+    _edits: list[tuple[int, int, str]] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, text: str) -> YamlText:
+        """Parse a text that is known to be good."""
+        # not the C loader: its positions count bytes
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+        if root is None:
+            raise ValueError("there is nothing in it")
+        tokens = list(yaml.scan(text, Loader=yaml.SafeLoader))
+        dashes = [_index(token.start_mark) for token in tokens if isinstance(token, yaml.BlockEntryToken)]
+        commas = [_index(token.start_mark) for token in tokens if isinstance(token, yaml.FlowEntryToken)]
+        return cls(text, root, dashes, commas)
+
+    def result(self) -> str:
+        """The text with all edits made."""
+        found = self.text
+        for start, end, new in sorted(self._edits, reverse=True):
+            found = found[:start] + new + found[end:]
+        return found
+
+    def set_scalar(self, node: yaml.ScalarNode, value: str, *, in_flow: bool) -> None:
+        """Give a scalar another value in the quotes it has, as far as the value allows that."""
+        start, end = _index(node.start_mark), _index(node.end_mark)
+        if node.style in ("|", ">"):
+            self._edits.append((start, end, json.dumps(value, ensure_ascii=False) + self._line_end))
+        else:
+            self._edits.append((start, end, _scalar(value, node.style, in_flow=in_flow)))
+
+    def remove_item(self, sequence: yaml.SequenceNode, index: int) -> None:
+        """Take an item out of a sequence, with its lines where it has them to itself."""
+        item = sequence.value[index]
+        if not sequence.flow_style:
+            self._edits.append((self._line_start(self._dash_of(item)), self._next_line(_real_end(item)), ""))
+            return
+        start, end = _index(item.start_mark), _index(item.end_mark)
+        following = self.text[end:].lstrip()[:1] == ","
+        if following:
+            end = self._commas[bisect.bisect_left(self._commas, end)] + 1
+            end += len(self.text[end:]) - len(self.text[end:].lstrip(" \t"))
+        elif index:
+            # the last one takes the comma before it along
+            start = self._commas[bisect.bisect_left(self._commas, start) - 1]
+        line, after = self._line_start(start), self._next_line(end)
+        if following and not self.text[line:start].strip() and self._is_blank(end, after):
+            start, end = line, after
+        self._edits.append((start, end, ""))
+
+    def remove_key(self, key: str) -> None:
+        """Take a key of the outermost mapping out, with its lines; nothing where it lacks the key."""
+        for name, value in self.root.value if isinstance(self.root, yaml.MappingNode) else ():
+            if name.value == key:
+                start = self._line_start(_index(name.start_mark))
+                self._edits.append((start, self._next_line(max(_index(name.end_mark), _real_end(value))), ""))
+
+    def insert_after(self, sequence: yaml.SequenceNode, index: int, entry: Mapping[str, object]) -> None:
+        """Put a mapping after an item, written the way that item is."""
+        item = sequence.value[index]
+        if sequence.flow_style:
+            end, column = _index(item.end_mark), item.start_mark.column
+            start = self._line_start(_index(item.start_mark))
+            alone = not self.text[start : _index(item.start_mark)].strip()
+            glue = f",{self._line_end}{' ' * column}" if alone and start else ", "
+            self._edits.append((end, end, glue + _flow_like(item, entry)))
+            return
+        dash, place = self._dash_of(item), self._next_line(_real_end(item))
+        indent = self.text[self._line_start(dash) : dash]
+        if isinstance(item, yaml.MappingNode) and not item.flow_style:
+            parts = [f"{yaml_writer.scalar(key)}: {yaml_writer.flow(value)}" for key, value in entry.items()]
+            body = (self._line_end + indent + "  ").join(parts)
+        else:
+            body = _flow_like(item, entry)
+        before = "" if self.text[:place].endswith(("\n", "\r")) else self._line_end
+        after = self._line_end if not before else ""
+        self._edits.append((place, place, f"{before}{indent}- {body}{after}"))
+
+    @property
+    def _line_end(self) -> str:
+        return "\r\n" if "\r\n" in self.text else "\n"
+
+    def _dash_of(self, item: yaml.Node) -> int:
+        return self._dashes[bisect.bisect_left(self._dashes, _index(item.start_mark)) - 1]
+
+    def _line_start(self, index: int) -> int:
+        return self.text.rfind("\n", 0, index) + 1
+
+    def _next_line(self, index: int) -> int:
+        """Where the line after the one of this index begins; a block scalar ends there already."""
+        if index and self.text[index - 1] == "\n":
+            return index
+        found = self.text.find("\n", index)
+        return len(self.text) if found < 0 else found + 1
+
+    def _is_blank(self, start: int, end: int) -> bool:
+        """Whether there is nothing but a comment."""
+        return not self.text[start:end].partition("#")[0].strip()
+
+
+def value_of(mapping: yaml.Node, key: str) -> yaml.Node | None:
+    """The value of a key, None where the mapping lacks it or has nothing there."""
+    if not isinstance(mapping, yaml.MappingNode):
+        return None
+    for name, value in mapping.value:
+        if name.value == key:
+            return None if isinstance(value, yaml.ScalarNode) and not value.value else value
+    return None
+
+
+def items_of(node: yaml.Node | None) -> Sequence[yaml.Node]:
+    """The items of a sequence, none where it is none."""
+    return node.value if isinstance(node, yaml.SequenceNode) else ()
+
+
+def _flow_like(item: yaml.Node, entry: Mapping[str, object]) -> str:
+    """A mapping on one line; with its keys in quotes where the item has them so (JSON is YAML)."""
+    quoted = isinstance(item, yaml.MappingNode) and any(key.style == '"' for key, _ in item.value)
+    return json.dumps(entry, ensure_ascii=False) if quoted else yaml_writer.flow(entry)
+
+
+def _scalar(value: str, style: str | None, *, in_flow: bool) -> str:
+    if style == "'":
+        return "'" + value.replace("'", "''") + "'"
+    if style is None and _is_plain(value, in_flow=in_flow):
+        return value
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _is_plain(value: str, *, in_flow: bool) -> bool:
+    """Whether YAML reads it back as this very string without quotes."""
+    try:
+        node = yaml.compose(f"[{value}]" if in_flow else f"- {value}", Loader=yaml.SafeLoader)
+    except yaml.YAMLError:
+        return False
+    items = items_of(node)
+    return len(items) == 1 and isinstance(items[0], yaml.ScalarNode) and items[0].value == value
+
+
+def _real_end(node: yaml.Node) -> int:
+    """Where a node's last character stands; YAML counts the comments that follow a block as part of it."""
+    if not isinstance(node, yaml.CollectionNode) or node.flow_style or not node.value:
+        return _index(node.end_mark)
+    last = node.value[-1]
+    return _real_end(last[1] if isinstance(last, tuple) else last)
+
+
+def _index(mark: yaml.Mark) -> int:
+    return int(mark.index)

@@ -1,0 +1,1 @@
+"""A finished validation: its result, the history of GPU measurements, burn-in."""

@@ -1,0 +1,49 @@
+"""The GPU suite's half on the control machine: all nodes' results judged together, kept with the run and remembered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from deepopsctl.checks.check import Check, parse_check
+from deepopsctl.cluster.directory import ClusterDir
+from deepopsctl.model.cluster import Cluster
+from deepopsctl.node_programs.gpu_check.judging import judge
+from deepopsctl.run.summary import RunSummary
+from deepopsctl.validation.gpu_history import earlier_results, keep_results
+from deepopsctl.validation.result import Validation
+
+SUITE = "gpu"
+Result = Mapping[str, object]
+
+
+def with_gpus(validation: Validation, cluster: Cluster, directory: ClusterDir) -> tuple[Validation, tuple[str, ...]]:
+    """The validation with what its GPU results say, and what a person should know about earlier ones."""
+    results = results_of(validation.outcome.summary)
+    if not results:
+        return validation, ()
+    earlier = earlier_results(directory)
+    found = judged(results, earlier.results, cluster)
+    told = keep_results(directory, validation.outcome.folder, results, found)
+    facts = replace(validation.facts, checks=(*validation.facts.checks, *found), gpus=results)
+    return replace(validation, facts=facts), (*earlier.warnings, *told)
+
+
+def results_of(summary: RunSummary) -> tuple[Result, ...]:
+    """gpucheck's results, as the suite's module handed them back."""
+    listed = [entry for task in summary.results for entry in _list(task.data.get("gpus"))]
+    return tuple(entry for entry in listed if isinstance(entry, Mapping))
+
+
+def judged(results: tuple[Result, ...], earlier: tuple[Result, ...], cluster: Cluster) -> tuple[Check, ...]:
+    """Every check for these nodes. How many GPUs a node should have is what cluster.yml says."""
+    return tuple(parse_check(entry) for entry in judge(results, earlier, expected_gpus(cluster)))
+
+
+def expected_gpus(cluster: Cluster) -> dict[str, int]:
+    """Cards by node; a type like `1g.10gb` counts slices, and how many cards they are nobody said."""
+    return {node.name: node.gpus.count for node in cluster.nodes if node.gpus and "g." not in node.gpus.type}
+
+
+def _list(value: object) -> list[object]:
+    return value if isinstance(value, list) else []

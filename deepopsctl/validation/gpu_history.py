@@ -1,0 +1,202 @@
+"""What every GPU gave when it was last well: kept in the cluster directory, so that it outlives the runs' folders.
+
+A card is followed by its UUID, whichever node it sits in. For each of its rates two numbers are kept: the best one ever
+seen, and the last one within a few percent of it, with its date. The last one is what a new measurement is compared
+with: "down 12% since 2026-11-03" then names the last day on which the card was well, and a card that loses a little in
+every run does not take its own decline for the measure. Nodes that reduce together are followed by their names.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from deepopsctl.checks.check import Check, Status
+from deepopsctl.cluster.directory import ClusterDir
+from deepopsctl.files import write_atomic
+from deepopsctl.node_programs.gpu_check.between import NAME as BETWEEN_NODES
+from deepopsctl.node_programs.gpu_check.between import bandwidth
+from deepopsctl.node_programs.gpu_check.document import UnreadableError, document, read_results
+from deepopsctl.node_programs.gpu_check.rates import METRICS, value_of
+from deepopsctl.node_programs.gpu_check.verdicts import target_of
+from deepopsctl.run.workspace import RunFolder, Workspace
+from deepopsctl.validation.gpu_records import Card, Nodes, Rate, Result, record
+
+SCHEMA = 1
+# in a run's folder: what `gpucheck --json` prints, so that `gpucheck --judge` and `--earlier` read it as well
+RUN_FILE = "gpu.json"
+_HEAD = {"schema": SCHEMA, "kind": "gpu-history"}
+_DAMAGED = ".damaged"
+
+# by the card's UUID, or the nodes' names
+Cards = Mapping[str, Card | Nodes]
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """What judging compares with, and what could not be read: files by name, and why."""
+
+    results: tuple[Result, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Recalled:
+    """What was found: `damaged` wants to be set aside before it is replaced, `foreign` is not to be touched."""
+
+    cards: Cards
+    warnings: tuple[str, ...] = ()
+    damaged: bool = False
+    foreign: bool = False
+
+
+class _ForeignError(Exception):
+    """A newer deepopsctl wrote the history."""
+
+
+def earlier_results(directory: ClusterDir) -> Earlier:
+    """Earlier good measurements of all cards that this cluster has ever had; call it before `keep_results`."""
+    found = _recall(directory)
+    return Earlier(tuple(result for card in found.cards.values() for result in card.results()), found.warnings)
+
+
+def keep_results(
+    directory: ClusterDir, folder: RunFolder, results: Sequence[Result], checks: Iterable[Check]
+) -> tuple[str, ...]:
+    """Leave the results with the run, and what is good of them in the history; hands back what a person should know."""
+    judged = list(checks)
+    # before this run's own results are there to be recalled
+    before = _recall(directory)
+    folder.write(folder.path / RUN_FILE, document(list(results), [check.to_dict() for check in judged]))
+    after = learn(before.cards, results, judged)
+    unchanged = after == before.cards and directory.gpu_history.exists() and not before.damaged
+    if before.foreign or unchanged:
+        return ()
+    try:
+        return _replace(directory.gpu_history, after, damaged=before.damaged)
+    except OSError as error:
+        return (
+            f"{directory.gpu_history.name} can't be written ({error.strerror}): later runs can't compare with this one",
+        )
+
+
+def _replace(path: Path, cards: Cards, *, damaged: bool) -> tuple[str, ...]:
+    told: tuple[str, ...] = ()
+    if damaged:
+        aside = path.with_name(path.name + _DAMAGED)
+        path.replace(aside)
+        told = (f"{path.name} could not be read: it is {aside.name} now, and was made anew",)
+    if cards:
+        write_atomic(path, render(cards))
+    return told
+
+
+def learn(cards: Cards, results: Iterable[Result], checks: Iterable[Check]) -> dict[str, Card | Nodes]:
+    """The history with new results. What was judged a warning or a failure is no measure for later ones."""
+    bad: dict[str, set[str]] = {}
+    for check in checks:
+        if check.status in (Status.WARN, Status.FAIL):
+            bad.setdefault(check.target, set()).add(check.name)
+    found = dict(cards)
+    for result in results:
+        node, when, gpus = str(result.get("node")), str(result.get("when")), result.get("gpus")
+        for gpu in gpus if isinstance(gpus, list) else ():
+            uuid = gpu.get("uuid")
+            known = found.get(uuid)
+            old = known.rates if isinstance(known, Card) else {}
+            rates = _renewed(old, gpu, when, bad.get(target_of(node, gpu), ()))
+            if uuid and rates:
+                name, serial = (gpu.get(key) or "" for key in ("name", "serial"))
+                found[uuid] = Card(uuid, name, serial, node, gpu["index"], rates)
+        group = result.get("group")
+        together = group.get("all_reduce_nodes") if isinstance(group, dict) else None
+        if together and BETWEEN_NODES not in bad.get(nodes := str(together["nodes"]), ()):
+            found.update(_between(found.get(nodes), nodes, together, when))
+    return found
+
+
+def _between(known: Card | Nodes | None, nodes: str, together: dict[str, Any], when: str) -> dict[str, Nodes]:
+    """What nodes gave together, after another look at them; nothing where it gave no number."""
+    value = float(f"{bandwidth(together) or 0:.5g}")
+    if not value:
+        return {}
+    rate = known.rate.after(value, when) if isinstance(known, Nodes) else Rate(value, value, when)
+    return {nodes: Nodes(nodes, rate)}
+
+
+def _renewed(old: Mapping[str, Rate], gpu: Mapping[str, object], when: str, bad: Container[str]) -> dict[str, Rate]:
+    """A card's rates after another look at it."""
+    rates = dict(old)
+    for metric in METRICS:
+        value = float(f"{value_of(gpu, metric) or 0:.5g}")
+        if value and metric.name not in bad:
+            known = old.get(metric.name)
+            rates[metric.name] = known.after(value, when) if known else Rate(value, value, when)
+    return rates
+
+
+def render(cards: Cards) -> str:
+    """The history as text: a line a card, so that git says which cards changed, and a person may delete one."""
+    ordered = [card.line() for _, card in sorted(cards.items())]
+    return "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in (_HEAD, *ordered))
+
+
+def _recall(directory: ClusterDir) -> _Recalled:
+    """The history; what is missing or can't be read of it is made good by the runs that are still there."""
+    path = directory.gpu_history
+    try:
+        cards, bad = _read(path)
+    except FileNotFoundError:
+        return _Recalled(*_from_runs(directory))
+    except _ForeignError as error:
+        return _Recalled({}, (f"{path.name}: {error}",), foreign=True)
+    except (OSError, ValueError) as error:
+        cards, bad = {}, [str(error)]
+    if not bad:
+        return _Recalled(cards)
+    others, warnings = _from_runs(directory)
+    said = f"{path.name} can't be read ({'; '.join(bad[:3])}): runs that are still there stand in for what is lost"
+    return _Recalled({**others, **cards}, (said, *warnings), damaged=True)
+
+
+def _from_runs(directory: ClusterDir) -> tuple[dict[str, Card | Nodes], tuple[str, ...]]:
+    cards: dict[str, Card | Nodes] = {}
+    warnings = []
+    for folder in reversed(Workspace(directory.runs).newest_first()):
+        kept = folder.path / RUN_FILE
+        if not kept.is_file():
+            continue
+        try:
+            cards = learn(cards, read_results(kept), _checks(kept))
+        except (UnreadableError, ValueError, TypeError, KeyError, AttributeError) as error:
+            warnings.append(f"runs/{folder.id}/{RUN_FILE} is left out: {error}")
+    return cards, tuple(warnings)
+
+
+def _checks(path: Path) -> list[Check]:
+    from deepopsctl.checks.check import parse_check
+
+    listed = json.loads(path.read_text(encoding="utf-8")).get("checks")
+    return [parse_check(entry) for entry in listed or ()]
+
+
+def _read(path: Path) -> tuple[dict[str, Card | Nodes], list[str]]:
+    """The cards in a history, and what is wrong with lines of it; ValueError where it is none."""
+    first, *lines = path.read_text(encoding="utf-8").splitlines() or [""]
+    head = json.loads(first)
+    if not isinstance(head, dict) or not isinstance(head.get("schema"), int) or head.get("kind") != _HEAD["kind"]:
+        raise ValueError("it is no history of GPUs")
+    if head["schema"] > SCHEMA:
+        raise _ForeignError(f"schema {head['schema']}: a newer deepopsctl wrote it; nothing is compared or kept")
+    cards: dict[str, Card | Nodes] = {}
+    bad: list[str] = []
+    for number, line in enumerate(lines, 2):
+        try:
+            name, card = record(json.loads(line))
+            cards[name] = card
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            bad.append(f"line {number}: {error}")
+    return cards, bad

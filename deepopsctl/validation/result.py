@@ -1,0 +1,124 @@
+"""From a finished run to a validation: gather the checks, judge, keep the reports in the run's folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from deepopsctl.checks.check import Check, Status, failed_places, parse_check, totals
+from deepopsctl.errors import ExitCode
+from deepopsctl.files import write_atomic
+from deepopsctl.model.cluster import Cluster
+from deepopsctl.report.model import Facts, document
+from deepopsctl.run.outcome import RunOutcome, Verdict
+from deepopsctl.run.summary import RunSummary
+
+SUITES = ("smoke", "gpu", "storage", "monitoring")
+# loads the cluster: only where it is named, never part of `all`
+EXPLICIT = ("burnin",)
+COMMAND = "validate"
+# what brings libraries to the GPU nodes and removes them; and its variable
+LIBRARIES, LIBRARIES_STATE = "gpu-libraries", "deepops_gpu_libraries_state"
+# the skipped checks that are no failure to prove anything: there is nothing of this kind in the cluster
+NOTHING_THERE = frozenset({"gpu-nodes", "storage-entries", "monitoring-enabled"})
+CHECKS_FILE, REPORT_FILE = "checks.json", "report.html"
+_VERDICTS = {
+    ExitCode.OK: Verdict.OK,
+    ExitCode.FAILED: Verdict.FAILED,
+    ExitCode.UNREACHABLE: Verdict.UNREACHABLE,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Validation:
+    """What came of it."""
+
+    outcome: RunOutcome
+    facts: Facts
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """0, 1 when a check failed, 4 when all that failed is that nodes could not be reached."""
+        return judge(self.outcome.exit_code, self.facts.checks, self.outcome.summary)
+
+    @property
+    def ok(self) -> bool:
+        """True when no check failed and every node was reached."""
+        return self.exit_code is ExitCode.OK
+
+    def document(self) -> dict[str, object]:
+        """The JSON object."""
+        facts = self.facts
+        return document(ok=self.ok, run=facts.run, checks=facts.checks, gpus=facts.gpus, verdict=facts.stopped)
+
+
+def playbook_of(suite: str) -> str:
+    """The playbook of a suite, as the runner names it."""
+    return f"validate/{suite}"
+
+
+def examine(outcome: RunOutcome, cluster: Cluster, suites: tuple[str, ...], started: datetime) -> Validation:
+    """The validation that a finished run made."""
+    facts = Facts(
+        cluster=cluster.name,
+        suites=suites,
+        run=outcome.run_id,
+        when=started,
+        elapsed_s=outcome.elapsed_s,
+        nodes=tuple(node.name for node in cluster.nodes),
+        checks=collect(outcome.summary, suites[0]),
+        stopped=str(outcome.stopped or ""),
+    )
+    return Validation(outcome, facts)
+
+
+def keep(validation: Validation) -> None:
+    """Leave checks.json and report.html beside the run's log, and the verdict where `runs` looks for it."""
+    from deepopsctl.report.html import render_html
+
+    folder = validation.outcome.folder
+    record_verdict(validation.outcome, validation.exit_code)
+    folder.write(folder.path / CHECKS_FILE, validation.document())
+    write_atomic(folder.path / REPORT_FILE, render_html(validation.facts), mode=0o600)
+
+
+def record_verdict(outcome: RunOutcome, code: ExitCode) -> None:
+    """Tell `runs list` what the checks say: the run's own summary knows of tasks only."""
+    verdict = _VERDICTS.get(code, outcome.verdict)
+    document = {**outcome.as_object(), "ok": code is ExitCode.OK, "verdict": str(verdict)}
+    outcome.folder.write(outcome.folder.summary, document)
+
+
+def collect(summary: RunSummary, suite: str) -> tuple[Check, ...]:
+    """The checks of all modules, and one for every node that could not be examined."""
+    found = [check for result in summary.results for check in _checks(result.data)]
+    lost = set(summary.unreachable)
+    for failure in summary.failures:
+        if not failure.host:
+            continue
+        name = "reachable" if failure.host in lost else "suite-ran"
+        message = " ".join(failure.message.split())
+        found.append(Check(suite, name, failure.host, Status.FAIL, "no", "yes", message=message))
+    return tuple(found)
+
+
+def _checks(data: Mapping[str, object]) -> Iterable[Check]:
+    listed = data.get("checks")
+    if isinstance(listed, Sequence) and not isinstance(listed, str):
+        return [parse_check(entry) for entry in listed if isinstance(entry, Mapping)]
+    return []
+
+
+def judge(ran: ExitCode, checks: Sequence[Check], summary: RunSummary) -> ExitCode:
+    """The exit code: the run's own for anything but failures and unreachable nodes, else by the checks."""
+    if ran not in (ExitCode.OK, ExitCode.FAILED, ExitCode.UNREACHABLE):
+        return ran
+    if ran is ExitCode.FAILED or failed_places(checks) - set(summary.unreachable):
+        return ExitCode.FAILED
+    if summary.unreachable:
+        return ExitCode.UNREACHABLE
+    if totals(checks).passed or (checks and all(check.name in NOTHING_THERE for check in checks)):
+        return ExitCode.OK
+    # nothing was proven: that is no success
+    return ExitCode.FAILED

@@ -1,0 +1,41 @@
+"""The report of an earlier validation, read back from its run's folder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from deepopsctl.checks.check import parse_check
+from deepopsctl.report.model import Facts
+from deepopsctl.run.history import PastRun
+from deepopsctl.validation.gpu_history import RUN_FILE
+from deepopsctl.validation.result import CHECKS_FILE
+
+
+def past_facts(run: PastRun) -> Facts | None:
+    """What a validation found; None for other runs, and where its checks can't be read."""
+    listed = run.folder.read(run.folder.path / CHECKS_FILE).get("checks")
+    if not isinstance(listed, list):
+        return None
+    try:
+        checks = tuple(parse_check(entry) for entry in listed)
+    except (ValueError, AttributeError):
+        return None
+    results = run.folder.read(run.folder.path / RUN_FILE).get("results")
+    return Facts(
+        cluster="",
+        suites=tuple(dict.fromkeys(check.suite for check in checks)),
+        run=run.folder.id,
+        when=_started(run),
+        elapsed_s=run.elapsed_s or 0.0,
+        nodes=tuple(run.hosts),
+        checks=checks,
+        gpus=tuple(entry for entry in results if isinstance(entry, Mapping)) if isinstance(results, list) else (),
+    )
+
+
+def _started(run: PastRun) -> datetime:
+    try:
+        return datetime.fromisoformat(str(run.request.get("started")))
+    except ValueError:
+        return datetime.fromtimestamp(run.folder.path.stat().st_mtime).astimezone()

@@ -1,0 +1,184 @@
+"""Prometheus, Alertmanager and node exporters as processes of a test, on ports of this machine that were free."""
+
+from __future__ import annotations
+
+import json
+import resource
+import socket
+import ssl
+import subprocess
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from types import TracebackType
+
+from tests.integration.monitoring.promapi import login
+from tests.support.cluster import wait_until
+
+USER, PASSWORD = "admin", "opensesame"
+# of PASSWORD, with the least rounds that bcrypt knows
+_HASH = "$2b$04$abcdefghijklmnopqrstuuFuhxWRTXIsURoluSTZ1N4tYaWGn9oOi"
+
+
+def free_port() -> int:
+    """A port that nobody listens at."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port: int = found.getsockname()[1]
+        return port
+
+
+class Server:
+    """A process that is there once it is ready to answer, and ends with the test."""
+
+    def __init__(self, argv: Sequence[str], port: int, folder: Path) -> None:
+        self.address = f"127.0.0.1:{port}"
+        self.url = f"http://{self.address}"
+        self._log = folder / "log"
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(list(argv), stdout=log, stderr=log, cwd=folder)
+        wait_until(f"{argv[0]} answers", self._answers, found=self.log)
+
+    def log(self) -> str:
+        """What it has said so far."""
+        return self._log.read_text(errors="replace")
+
+    @contextmanager
+    def disk_full(self) -> Iterator[None]:
+        """As long as it lasts, nothing that it writes to a file arrives: the kernel refuses files above 0 bytes."""
+        before = resource.prlimit(self._process.pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(self._process.pid, resource.RLIMIT_FSIZE, (0, before[1]))
+        try:
+            yield
+        finally:
+            resource.prlimit(self._process.pid, resource.RLIMIT_FSIZE, before)
+
+    def stop(self) -> None:
+        """End it."""
+        self._process.terminate()
+        self._process.wait(60)
+
+    def _answers(self) -> bool:
+        assert self._process.poll() is None, self.log()
+        headers = login(USER, PASSWORD)
+        request = urllib.request.Request(f"{self.url}/-/ready", headers=headers)  # noqa: S310 (our own process)
+        try:
+            urllib.request.urlopen(request, timeout=5).close()  # noqa: S310 (our own process)
+        except urllib.error.HTTPError as error:
+            # an exporter has no such page; a Prometheus that is not ready answers with 503
+            return error.code == HTTPStatus.NOT_FOUND
+        except OSError:
+            return False
+        return True
+
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+def prometheus(folder: Path, config: Mapping[str, object]) -> Server:
+    """A Prometheus that wants PASSWORD."""
+    port = free_port()
+    # JSON is YAML
+    (folder / "prometheus.yml").write_text(json.dumps(config))
+    argv = [
+        "prometheus",
+        f"--config.file={folder}/prometheus.yml",
+        f"--storage.tsdb.path={folder}/data",
+        f"--web.listen-address=127.0.0.1:{port}",
+        f"--web.config.file={_web_config(folder)}",
+        # what fires before Alertmanager was found is sent again soon
+        "--rules.alert.resend-delay=1s",
+    ]
+    return Server(argv, port, folder)
+
+
+def alertmanager(folder: Path, config: Mapping[str, object]) -> Server:
+    """An Alertmanager that wants PASSWORD."""
+    port = free_port()
+    (folder / "alertmanager.yml").write_text(json.dumps(config))
+    argv = [
+        "prometheus-alertmanager",
+        f"--config.file={folder}/alertmanager.yml",
+        f"--storage.path={folder}/data",
+        f"--web.listen-address=127.0.0.1:{port}",
+        f"--web.config.file={_web_config(folder)}",
+        "--cluster.listen-address=",
+    ]
+    return Server(argv, port, folder)
+
+
+def node_exporter(folder: Path) -> Server:
+    """A node exporter whose text files are in this folder."""
+    port = free_port()
+    argv = [
+        "prometheus-node-exporter",
+        f"--web.listen-address=127.0.0.1:{port}",
+        "--collector.disable-defaults",
+        "--collector.time",
+        "--collector.textfile",
+        f"--collector.textfile.directory={folder}",
+    ]
+    return Server(argv, port, folder)
+
+
+def _web_config(folder: Path) -> Path:
+    path = folder / "web.yml"
+    path.write_text(json.dumps({"basic_auth_users": {USER: _HASH}}))
+    return path
+
+
+@dataclass
+class Page:
+    """A small web server: what each path answers with is asked for anew; it keeps what it was sent."""
+
+    answer: Callable[[str], tuple[int, str]]
+    posted: list[str] = field(default_factory=list)
+    host: str = "127.0.0.1"
+    tls: ssl.SSLContext | None = None
+
+    def __enter__(self) -> Page:
+        page = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                self._say()
+
+            def do_POST(self) -> None:
+                page.posted.append(self.rfile.read(int(self.headers["Content-Length"])).decode())
+                self._say()
+
+            def _say(self) -> None:
+                code, text = page.answer(self.path)
+                self.send_response(code)
+                self.send_header("Content-Length", str(len(text.encode())))
+                self.end_headers()
+                self.wfile.write(text.encode())
+
+            def log_message(self, *_arguments: object) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer((self.host, 0), Handler)
+        if self.tls:
+            self._server.socket = self.tls.wrap_socket(self._server.socket, server_side=True)
+        self.port = self._server.server_port
+        self.address = f"{self.host}:{self.port}"
+        self.url = f"http://{self.address}"
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.shutdown()
+        self._server.server_close()

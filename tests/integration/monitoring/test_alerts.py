@@ -1,0 +1,161 @@
+"""Every alert is shown to fire and shown to be silent, says what to do, and is in the reference."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from deepopsctl.monitoring import alert_rules
+from deepopsctl.monitoring.alert_rules import Alert
+from tests.support.paths import ROOT
+
+RULES = ROOT / "roles" / "prometheus" / "files" / "rules"
+TESTS = Path(__file__).with_name("alerts")
+FILES = {path.name: path.read_text(encoding="utf-8") for path in sorted(RULES.glob(alert_rules.FILES))}
+ALERTS = [alert for text in FILES.values() for alert in alert_rules.read(text)]
+OF_ALL = pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert.name)
+# what is called is a function
+METRIC = re.compile(r"\b[a-z][a-z0-9_:]*\b(?!\s*\()")
+Case = tuple[dict[str, Any], dict[str, Any]]
+WORDS = {"and", "or", "unless"}
+
+
+def promtool(folder: Path, rules: Mapping[str, str], tests: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    """`promtool test rules` on copies, of whose annotations the summary is left: the others are the same for all."""
+    for name, text in rules.items():
+        document = yaml.safe_load(text)
+        for rule in (rule for group in document["groups"] for rule in group["rules"]):
+            rule["annotations"] = {"summary": rule["annotations"]["summary"]}
+        (folder / name).write_text(yaml.safe_dump(document), encoding="utf-8")
+    for name, text in tests.items():
+        (folder / f"test-{name}").write_text(text, encoding="utf-8")
+    argv = ["promtool", "test", "rules", *(str(folder / f"test-{name}") for name in tests)]
+    return subprocess.run(argv, capture_output=True, text=True, check=False)
+
+
+def cases_of(texts: Iterable[str]) -> Iterator[Case]:
+    """Each test of an alert, with the group of series that it is in."""
+    for text in texts:
+        for group in yaml.safe_load(text)["tests"]:
+            for test in group.get("alert_rule_test", []):
+                yield group, test
+
+
+def metrics_of(expression: str) -> set[str]:
+    """Names of the series that an expression is about."""
+    plain = re.sub(r'"(\\.|[^"\\])*"', "", expression)
+    plain = re.sub(r"\{[^}]*\}|\b(by|on) \([^)]*\)|\[[^]]*\]|\boffset \w+", " ", plain)
+    return {name for name in METRIC.findall(plain) if name not in WORDS}
+
+
+def untested(alerts: list[Alert], cases: Iterable[Case]) -> list[str]:
+    """What is missing: a sentence for each alert that is not shown to fire, or not to be silent where all is well."""
+    found, cases = [], list(cases)
+    for alert in alerts:
+        mine = [(group, test) for group, test in cases if test["alertname"] == alert.name]
+        if not any(test["exp_alerts"] for _, test in mine):
+            found.append(f"{alert.name} is not shown to fire")
+        if not any(not test["exp_alerts"] and metrics_of(alert.expr) <= given_in(group) for group, test in mine):
+            found.append(f"{alert.name} is not shown to be silent while all that it looks at is there")
+    return found
+
+
+def given_in(group: Mapping[str, Any]) -> set[str]:
+    return {entry["series"].partition("{")[0] for entry in group["input_series"]}
+
+
+# read once: PyYAML takes its time
+TEXTS = {path.name: path.read_text(encoding="utf-8") for path in sorted(TESTS.glob("*.yml"))}
+CASES = list(cases_of(TEXTS.values()))
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_promtool_finds_no_fault_in_the_rules(name: str) -> None:
+    done = subprocess.run(["promtool", "check", "rules", str(RULES / name)], capture_output=True, text=True)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_alerts_fire_when_they_should_and_not_when_they_should_not(tmp_path: Path, name: str) -> None:
+    done = promtool(tmp_path, {name: FILES[name]}, {name: TEXTS[name]})
+
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_no_alert_is_without_a_test_that_fires_and_one_that_does_not() -> None:
+    assert untested(ALERTS, CASES) == []
+    assert set(TEXTS) == set(FILES)
+
+
+def test_an_alert_without_tests_is_named() -> None:
+    new = alert_rules.read(
+        "groups: [{name: x, rules: [{alert: NewOne, expr: 'metric > 3', for: 1m, labels: {severity: info}}]}]"
+    )
+    half = (
+        "tests: [{input_series: [{series: 'other{a=1}'}], alert_rule_test: [{alertname: NewOne, exp_alerts: []}]},"
+        " {input_series: [], alert_rule_test: [{alertname: NewOne, exp_alerts: [{}]}]}]"
+    )
+
+    assert untested(new, CASES) == [
+        "NewOne is not shown to fire",
+        "NewOne is not shown to be silent while all that it looks at is there",
+    ]
+    assert untested(new, cases_of([half])) == ["NewOne is not shown to be silent while all that it looks at is there"]
+
+
+def test_a_rule_that_does_something_else_fails_its_tests(tmp_path: Path) -> None:
+    changed = alert_rules.changed(FILES, {"DiskFull": {"threshold": 0.03}})
+
+    name = "alerts-storage.yml"
+
+    done = promtool(tmp_path, {name: changed[name]}, {name: TEXTS[name]})
+
+    assert done.returncode != 0
+    assert "alertname: DiskFull" in done.stdout + done.stderr
+
+
+def test_what_is_shared_is_the_same_for_all_alerts_of_file_systems() -> None:
+    kinds = re.findall(r'fstype[=!]~"(.*?)"', FILES["alerts-storage.yml"])
+
+    assert len(kinds) >= 7
+    assert len({each.removeprefix("tmpfs|ramfs|") for each in kinds}) == 1
+
+
+@OF_ALL
+def test_an_alert_says_what_it_means_and_what_to_do(alert: Alert) -> None:
+    told = alert.annotations
+
+    assert set(told) == {"summary", "description", "action", "runbook"}
+    assert alert.severity in alert_rules.SEVERITIES
+    assert told["runbook"] == f"{alert_rules.RUNBOOK}#{alert.name.lower()}"
+    # the reference has these two as they are
+    assert "{{" not in told["description"] + told["action"]
+
+
+@OF_ALL
+def test_an_alert_that_drains_knows_its_node(alert: Alert) -> None:
+    if alert.drains:
+        expected = [test for _, test in CASES if test["alertname"] == alert.name and test["exp_alerts"]]
+        assert all("node" in each["exp_labels"] for test in expected for each in test["exp_alerts"])
+
+
+def test_alerts_have_names_of_their_own() -> None:
+    names = [alert.name for alert in ALERTS]
+
+    assert len(names) == len(set(names)) >= 40
+
+
+def test_the_reference_is_what_the_rules_say() -> None:
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "scripts" / "alert-reference"), "--check"], capture_output=True, text=True
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr

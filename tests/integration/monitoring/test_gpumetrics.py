@@ -1,0 +1,215 @@
+"""`deepops-gpumetrics` on the wheels that are pinned, as a node unpacks them, with a stand-in for NVIDIA's library."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import platform
+import re
+import socket
+import ssl
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+
+from deepopsctl.certificates.authority import new_authority
+from deepopsctl.gpus.wheels import cache_folder, fetch_for
+from deepopsctl.monitoring import gpu_exporters
+from deepopsctl.monitoring import tls as monitoring_tls
+from deepopsctl.node_programs import gpu_metrics
+from tests.integration.monitoring.replay import TEXTS
+from tests.integration.monitoring.test_exporter_tls import DAY, MACHINE, Asked, listens, written
+from tests.support.cluster import wait_until
+from tests.support.node_modules import load
+from tests.support.paths import FAKES, ROOT
+
+node_wheels = load("node_wheels")
+STANDIN = FAKES / "nvml_metrics.c"
+PATIENCE_S = 120
+START = "import sys; sys.path.insert(0, {above!r}); from gpu_metrics.cli import main; sys.exit(main())"
+NAMES = re.compile(r"^(\w+)(?:\{| )", re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The pinned wheels, fetched and unpacked as the role does it."""
+    versions = yaml.safe_load((ROOT / "group_vars" / "all" / "versions.yml").read_text(encoding="utf-8"))
+    entries, machine = versions["deepops_nvitop"]["libraries"], platform.machine()
+    found = {
+        str(fetch_for(machine, entry, cache_folder(os.environ))): node_wheels.wheel_for(entry, machine)["sha256"]
+        for entry in entries.values()
+    }
+    folder = tmp_path_factory.mktemp("node") / "nvitop-exporter"
+    node_wheels.unpack(str(folder), found)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the stand-in under the name of NVIDIA's library."""
+    folder = tmp_path_factory.mktemp("driver")
+    argv = ["cc", "-shared", "-fPIC", "-o", str(folder / "libnvidia-ml.so.1"), str(STANDIN)]
+    subprocess.run(argv, check=True, capture_output=True)
+    return folder
+
+
+class Running:
+    """The program, and what it serves."""
+
+    def __init__(self, process: subprocess.Popen[str], port: int, told: Path, log: Path) -> None:
+        self.process, self.port, self.told, self.log = process, port, told, log
+
+    def text(self) -> str:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=PATIENCE_S) as answer:
+            body: bytes = answer.read()
+        return body.decode()
+
+    def until(self, there: Callable[[str], bool]) -> str:
+        """Its text once that is as wanted."""
+        end, text = time.monotonic() + PATIENCE_S, ""
+        while time.monotonic() < end and self.process.poll() is None:
+            try:
+                text = self.text()
+            except OSError:
+                # it does not listen yet
+                text = ""
+            if there(text):
+                return text
+            time.sleep(0.1)
+        raise AssertionError(f"{self.log.read_text(encoding='utf-8')}\n{text}")
+
+
+def certified(folder: Path) -> list[str]:
+    """What a machine's unit says of certificates, for those of a folder of the test's."""
+    settings = {**MACHINE.settings, "gpu_exporter": "nvitop", "gpu_exporter_libraries": ""}
+    unit = gpu_exporters.needs(replace(MACHINE, settings=settings)).files[-1].content
+    said = ("--certificate=", "--key=", "--authority=", "--client=")
+    return [word.replace(monitoring_tls.FOLDER, str(folder)) for word in unit.split() if word.startswith(said)]
+
+
+@contextmanager
+def running(
+    libraries: Path, tmp_path: Path, driver: Path | None, lost: str = "", tls: Path | None = None
+) -> Iterator[Running]:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    told = tmp_path / "told"
+    told.mkdir()
+    if lost:
+        (told / "lost").write_text(lost, encoding="utf-8")
+    environment = {"PATH": os.environ["PATH"], "STANDIN_NVML": str(told), "LD_LIBRARY_PATH": str(driver or tmp_path)}
+    above = str(Path(str(gpu_metrics.__file__)).parents[1])
+    options = ["--libraries", str(libraries), "--address", "127.0.0.1", "--port", str(port), "--interval", "0.2"]
+    options += certified(tls) if tls else []
+    argv = [sys.executable, "-B", "-S", "-c", START.format(above=above), *options]
+    with (tmp_path / "log").open("w", encoding="utf-8") as log:
+        process = subprocess.Popen(argv, env=environment, stderr=log, text=True)
+    try:
+        yield Running(process, port, told, tmp_path / "log")
+    finally:
+        process.kill()
+        process.wait()
+
+
+def has_read(text: str) -> bool:
+    return "gpu_utilization_Percentage{" in text and "deepops_gpu_ecc_uncorrected{" in text
+
+
+def with_value(text: str, name: str, value: float) -> list[str]:
+    """Which GPUs have this value of a metric, by their index."""
+    return re.findall(rf'^{name}\{{.*index="(\d)".*\}} {value:.1f}$', text, re.MULTILINE)
+
+
+def test_it_serves_what_the_made_up_text_says_and_neither_processes_nor_the_machine(
+    libraries: Path, driver: Path, tmp_path: Path
+) -> None:
+    wanted = set(NAMES.findall((TEXTS / "nvitop.prom").read_text(encoding="utf-8")))
+    with running(libraries, tmp_path, driver) as program:
+        # in the middle of the first round some of them are not there yet
+        text = program.until(lambda text: has_read(text) and wanted <= set(NAMES.findall(text)))
+
+    names = set(NAMES.findall(text))
+    assert names == wanted
+    assert not [name for name in names if name.startswith(("host_", "process_"))]
+
+
+def test_an_xid_is_told_of_the_gpu_that_had_it(libraries: Path, driver: Path, tmp_path: Path) -> None:
+    with running(libraries, tmp_path, driver) as program:
+        program.until(has_read)
+        (program.told / "xid").write_text("2 79", encoding="utf-8")
+        text = program.until(lambda text: bool(with_value(text, "deepops_gpu_xid_last", 79)))
+
+    assert with_value(text, "deepops_gpu_xid_last", 79) == ["2"]
+
+
+def test_what_the_driver_wants_done_is_told_of_its_gpu_until_it_is_done(
+    libraries: Path, driver: Path, tmp_path: Path
+) -> None:
+    with running(libraries, tmp_path, driver) as program:
+        program.until(has_read)
+        (program.told / "recovery").write_text("2 1", encoding="utf-8")
+        text = program.until(lambda text: bool(with_value(text, "deepops_gpu_recovery_action", 1)))
+        (program.told / "recovery").unlink()
+        program.until(lambda text: with_value(text, "deepops_gpu_recovery_action", 0) == list("0123"))
+
+    assert with_value(text, "deepops_gpu_recovery_action", 1) == ["2"]
+
+
+def test_a_node_without_a_driver_is_served_as_one_and_said_to_be(libraries: Path, tmp_path: Path) -> None:
+    with running(libraries, tmp_path, driver=None) as program:
+        text = program.until(lambda text: "deepops_gpu_driver_up 0.0" in text)
+        program.until(lambda _: "no NVIDIA driver" in program.log.read_text(encoding="utf-8"))
+
+    assert "gpu_utilization_Percentage{" not in text
+
+
+def test_it_ends_where_a_gpu_is_lost_so_that_it_is_started_anew_without_it(
+    libraries: Path, driver: Path, tmp_path: Path
+) -> None:
+    with running(libraries, tmp_path, driver) as program:
+        program.until(has_read)
+        (program.told / "lost").write_text("1", encoding="utf-8")
+        assert program.process.wait(PATIENCE_S) == 0
+
+    assert "not what they were" in program.log.read_text(encoding="utf-8")
+
+
+def test_a_gpu_that_is_lost_from_the_beginning_takes_no_other_along(
+    libraries: Path, driver: Path, tmp_path: Path
+) -> None:
+    with running(libraries, tmp_path, driver, lost="1") as program:
+        text = program.until(has_read)
+
+    known = re.findall(r'gpu_memory_total_MiB\{.*index="([0-9:]+)".*\} [0-9]', text)
+    assert known == ["0", "2", "3", "3:0", "3:1"]
+
+
+def test_with_certificates_it_answers_to_the_monitoring_host_alone(libraries: Path, tmp_path: Path) -> None:
+    folder = written(MACHINE, tmp_path / "gpu01")
+    monitoring = written(replace(MACHINE, name=MACHINE.monitoring_host), tmp_path / "monitoring")
+    stranger = replace(MACHINE, name=MACHINE.monitoring_host, secrets={"authority": new_authority(DAY)})
+    with running(libraries, tmp_path, driver=None, tls=folder) as program:
+        asked = Asked(program.port, folder)
+        wait_until("it listens", lambda: program.process.poll() is None and listens(program.port))
+
+        assert asked.answer(monitoring) == 200
+        # nobody; another cluster's machine of that name; another machine of this one
+        for shown in (None, written(stranger, tmp_path / "stranger"), folder):
+            with pytest.raises((ssl.SSLError, ConnectionError)):
+                asked.answer(shown)
+        with pytest.raises((http.client.HTTPException, ConnectionError)):
+            # what speaks no TLS
+            program.text()
+        with socket.create_connection(("127.0.0.1", program.port)):
+            # who says nothing keeps nobody waiting
+            assert asked.answer(monitoring) == 200
+        assert "refused 127.0.0.1: its certificate is for gpu01, 127.0.0.1" in program.log.read_text(encoding="utf-8")

@@ -1,0 +1,160 @@
+"""A real Prometheus answers every query of every dashboard, and one that has nothing to show is found.
+
+Node exporters are real; what they tell beside the machine is written by hand (cluster/), GPUs are replayed. What real
+jobs and real daemons tell is asked in tests/lab.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from deepopsctl.monitoring.dashboards.model import Needs
+from deepopsctl.monitoring.queries import Asked, empty_in, for_cluster
+from tests.integration.monitoring.promapi import Prometheus
+from tests.integration.monitoring.replay import MadeUpGpus, serving
+from tests.support.cluster import wait_until
+from tests.support.paths import ROOT
+
+RULES = ROOT / "roles" / "prometheus" / "files" / "rules"
+WRITTEN = Path(__file__).with_name("cluster")
+CLUSTER = "hpc-1"
+ALERT = {"alert": "Trial", "expr": "vector(1)", "labels": {"severity": "info"}}
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port: int = found.getsockname()[1]
+        return port
+
+
+def target(node: str, port: int) -> dict[str, object]:
+    labels = {"cluster": CLUSTER, "node": node, "instance": node}
+    return {"targets": [f"127.0.0.1:{port}"], "labels": labels}
+
+
+class Running:
+    """Prometheus, what it scrapes, and the text files of the node exporters."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.texts = folder / "texts"
+        self._ends = ExitStack()
+
+    def start(self) -> Prometheus:
+        exporters = {path.stem: self._node_exporter(path) for path in sorted(WRITTEN.glob("*.prom"))}
+        gpus = self._ends.enter_context(serving(MadeUpGpus("dcgm")))
+        own = free_port()
+        nodes = [target(node, port) for node, port in exporters.items()]
+        # nobody listens there: a machine that is off
+        nodes.append(target("gpu02", free_port()))
+        jobs = [
+            {"job_name": "node", "honor_labels": True, "static_configs": nodes},
+            {"job_name": "gpu", "static_configs": [target("gpu01", gpus)]},
+            {"job_name": "prometheus", "static_configs": [target("ctl1", own)]},
+        ]
+        often = {"scrape_interval": "1s", "evaluation_interval": "1s"}
+        trial = {"groups": [{"name": "trial", "rules": [ALERT]}]}
+        config = {"global": often, "scrape_configs": jobs, "rule_files": [f"{RULES}/*.yml", "trial.yml"]}
+        (self.folder / "trial.yml").write_text(json.dumps(trial))
+        (self.folder / "prometheus.yml").write_text(json.dumps(config))
+        data = f"--storage.tsdb.path={self.folder}/data"
+        self._run(
+            "prometheus", f"--config.file={self.folder}/prometheus.yml", data, f"--web.listen-address=127.0.0.1:{own}"
+        )
+        return Prometheus(f"http://127.0.0.1:{own}")
+
+    def _node_exporter(self, written: Path) -> int:
+        folder, port = self.texts / written.stem, free_port()
+        folder.mkdir(parents=True)
+        shutil.copy(written, folder)
+        argv = [f"--web.listen-address=127.0.0.1:{port}", f"--collector.textfile.directory={folder}"]
+        self._run("prometheus-node-exporter", *argv)
+        return port
+
+    def _run(self, *argv: str) -> None:
+        log = self._ends.enter_context((self.folder / f"{argv[0]}.log").open("ab"))
+        process = subprocess.Popen(argv, stdout=log, stderr=log)
+        self._ends.callback(process.wait)
+        self._ends.callback(process.terminate)
+
+    def end(self) -> None:
+        self._ends.close()
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    found = Running(tmp_path_factory.mktemp("prometheus"))
+    try:
+        yield found
+    finally:
+        found.end()
+
+
+@pytest.fixture(scope="module")
+def prometheus(running: Running) -> Prometheus:
+    """With a rate of everything that counts."""
+    found = running.start()
+    wait_until("every query gives series", lambda: shows_everything(found), found=lambda: "\n".join(empty(found)))
+    return found
+
+
+def shows_everything(prometheus: Prometheus) -> bool:
+    try:
+        return not empty_in(prometheus)
+    except OSError:
+        # it has only just been started
+        return False
+
+
+def empty(prometheus: Prometheus) -> list[str]:
+    return told([found.asked for found in empty_in(prometheus)])
+
+
+def told(asked: list[Asked]) -> list[str]:
+    return [f"{one.dashboard}: {one.panel}: {one.text}" for one in asked]
+
+
+def test_every_query_of_every_dashboard_gives_series(prometheus: Prometheus) -> None:
+    assert empty(prometheus) == []
+
+
+def test_every_query_of_a_live_cluster_gives_series(prometheus: Prometheus) -> None:
+    asked = for_cluster(CLUSTER, set(Needs))
+
+    assert told([one for one in asked if not prometheus.count(one.text)]) == []
+
+
+def test_a_cluster_without_gpus_and_jobs_is_not_asked_for_theirs() -> None:
+    few = for_cluster(CLUSTER, set())
+
+    assert {asked.needs for asked in few} == {None}
+    assert len(few) > 50
+    assert not [asked.text for asked in few if "gpu:" in asked.text or "job:" in asked.text]
+
+
+def test_a_query_without_series_is_found(running: Running, prometheus: Prometheus) -> None:
+    written = running.texts / "gpu01" / "gpu01.prom"
+    text = written.read_text()
+    try:
+        written.write_text(text.replace("deepops_mount", "deepops_mounted"))
+        wait_until("the mounts are gone", lambda: not prometheus.count("deepops_mount"))
+
+        found = [(empty.asked.dashboard, empty.asked.panel) for empty in empty_in(prometheus)]
+    finally:
+        written.write_text(text)
+
+    assert sorted(found) == [("Storage", title) for title in ("Mounts", "Mounts missing", "What cluster.yml mounts")]
+
+
+def test_a_query_that_prometheus_refuses_is_found_with_its_words(prometheus: Prometheus) -> None:
+    with pytest.raises(ValueError, match="unclosed left parenthesis"):
+        prometheus.count("sum(up")

@@ -1,0 +1,107 @@
+"""Real ansible-core on this machine: plays given as data, with the product's own plugins and roles."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.support.paths import ROOT
+
+# Works wherever this Python does, whatever is on PATH.
+ANSIBLE_PLAYBOOK = (sys.executable, "-m", "ansible", "playbook")
+
+
+@dataclass(frozen=True)
+class TaskResult:
+    """What a task came to on one host, as a callback sees it: no_log values are censored already."""
+
+    task: str
+    host: str
+    status: str
+    data: Mapping[str, Any]
+
+    @property
+    def changed(self) -> bool:
+        """Whether the task says that it changed something."""
+        return bool(self.data.get("changed"))
+
+
+@dataclass(frozen=True)
+class Played:
+    """A finished ansible-playbook."""
+
+    status: int
+    output: str
+    results: tuple[TaskResult, ...]
+
+    def result(self, task: str) -> TaskResult:
+        """The one result of a task."""
+        (found,) = (result for result in self.results if result.task == task)
+        return found
+
+
+def environment(folder: Path, content: Path = ROOT) -> dict[str, str]:
+    """Ansible's settings, as deepopsctl gives them; nothing is read from or written to the user's home."""
+    plugins = content / "plugins"
+    config = folder / "ansible.cfg"
+    config.write_text("[defaults]\n", encoding="utf-8")
+    return {
+        **{key: value for key, value in os.environ.items() if not key.startswith(("ANSIBLE_", "DEEPOPS"))},
+        "ANSIBLE_ACTION_PLUGINS": str(plugins / "action"),
+        "ANSIBLE_CALLBACKS_ENABLED": "results",
+        "ANSIBLE_CALLBACK_PLUGINS": f"{plugins / 'callback'}:{ROOT / 'tests' / 'callback'}",
+        "ANSIBLE_CONFIG": str(config),
+        "ANSIBLE_FILTER_PLUGINS": str(plugins / "filter"),
+        "ANSIBLE_HOME": str(folder / "home"),
+        "ANSIBLE_INJECT_FACT_VARS": "False",
+        "ANSIBLE_LIBRARY": str(plugins / "modules"),
+        "ANSIBLE_LOCALHOST_WARNING": "False",
+        "ANSIBLE_MODULE_UTILS": str(plugins / "module_utils"),
+        "ANSIBLE_NOCOLOR": "1",
+        "ANSIBLE_PIPELINING": "True",
+        "ANSIBLE_REMOTE_TEMP": str(folder / "remote"),
+        "ANSIBLE_ROLES_PATH": str(content / "roles"),
+        "DEEPOPS_TEST_RESULTS": str(folder / "results.jsonl"),
+        "LC_ALL": "C.UTF-8",
+    }
+
+
+def inventory(folder: Path, hosts: Mapping[str, Mapping[str, object]]) -> Path:
+    """An inventory whose hosts are all this machine, with the product's group_vars beside it."""
+    local = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
+    path = folder / "hosts.yml"
+    path.write_text(json.dumps({"all": {"hosts": dict(hosts), "vars": local}}), encoding="utf-8")
+    (folder / "group_vars").symlink_to(ROOT / "group_vars")
+    return path
+
+
+def play(
+    folder: Path,
+    plays: Sequence[Mapping[str, object]],
+    hosts: Mapping[str, Mapping[str, object]],
+    *options: str,
+    settings: Mapping[str, str] | None = None,
+    seconds: int = 300,
+) -> Played:
+    """Run plays; `folder` is a fresh one and keeps all that Ansible writes."""
+    playbook = folder / "playbook.yml"
+    playbook.write_text(json.dumps(plays), encoding="utf-8")
+    done = subprocess.run(
+        [*ANSIBLE_PLAYBOOK, "-i", str(inventory(folder, hosts)), *options, str(playbook)],
+        cwd=folder,
+        env={**environment(folder), **(settings or {})},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=seconds,
+    )
+    results = folder / "results.jsonl"
+    lines = results.read_text(encoding="utf-8").splitlines() if results.exists() else []
+    return Played(done.returncode, done.stdout, tuple(TaskResult(**json.loads(line)) for line in lines))

@@ -1,0 +1,163 @@
+"""One look at every node of a live cluster, over SSH and kept for all tests: what is there, not what should be."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import testinfra
+
+from deepopsctl.cluster.directory import ClusterDir
+from deepopsctl.cluster.ssh_login import inventory_option, options, quoted
+from deepopsctl.doctor.check_builders import Declared
+from deepopsctl.doctor.single_node import DAEMONS
+from deepopsctl.model.cluster import Cluster, Node, Role
+from deepopsctl.run.command_line import control_dir
+from deepopsctl.slurm.hardware import load_hardware
+from deepopsctl.ssh.client import Client
+from deepopsctl.ssh.client_config import port_of
+from tests.support.node_modules import load
+
+SOURCE = (Path(__file__).parent / "node_probe.py").read_text(encoding="utf-8")
+AT_ONCE = 16
+
+MUNGE_KEY = "/etc/munge/munge.key"
+DATABASE_CONF = "/etc/slurm/slurmdbd.conf"
+# on controllers, and where slurmd keeps what it has fetched from them
+WRITTEN, FETCHED = Path("/etc/slurm"), Path("/run/slurm/conf")
+CONFIGURATION = ("slurm.conf", "gres.conf", "cgroup.conf")
+# below the root folder
+GPUS = "dev/nvidia[0-9]*"
+# whichever of them the distribution starts
+SSH_UNITS = ("ssh.service", "ssh.socket", "sshd.service")
+EVERYWHERE = ("munge.service", "chrony.service")
+
+# as the smoke suite asks Slurm
+QUESTIONS: dict[str, list[str]] = load("deepops_smoke.picture").QUESTIONS
+CREDENTIAL = ["munge", "--no-input", "--restrict-uid=0"]
+
+
+@dataclass(frozen=True)
+class Look:
+    """What a node answered; `silence` says why it did not."""
+
+    node: str
+    silence: str = ""
+    units: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    files: Mapping[str, Mapping[str, str] | None] = field(default_factory=dict)
+    devices: Mapping[str, list[str]] = field(default_factory=dict)
+    commands: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def out(self, command: str) -> str:
+        """What a command printed; '' where it failed."""
+        answer = self.commands[command]
+        return str(answer["out"]).strip() if answer["rc"] == 0 else ""
+
+    def file(self, path: Path | str) -> Mapping[str, str]:
+        """Facts of a file; {} where it is missing."""
+        return self.files[str(path)] or {}
+
+
+class Live:
+    """A cluster directory and the machines behind it. Nothing is asked before the first test wants to know."""
+
+    def __init__(self, path: Path) -> None:
+        self.directory = ClusterDir.open(path)
+        self.cluster: Cluster = self.directory.cluster()
+        self.declared = Declared(self.cluster, load_hardware(self.directory.hardware))
+        self.primary = self.cluster.controllers[0].name
+
+    def names(self, *roles: Role) -> list[str]:
+        """Nodes with one of these roles, in the order of cluster.yml."""
+        return [node.name for node in self.cluster.nodes if self.declared.roles(node.name) & set(roles)]
+
+    def daemons(self, name: str) -> tuple[str, ...]:
+        """The units that a node's roles need, as doctor has them."""
+        roles = self.declared.roles(name)
+        found = [f"{unit}.service" for role, units in DAEMONS.items() if role in roles for unit in units]
+        return (*EVERYWHERE, *found)
+
+    @cached_property
+    def looks(self) -> Mapping[str, Look]:
+        """Every node's answer: they are all asked at once, each in one call."""
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            found = pool.map(self._look, self.cluster.nodes)
+            return {look.node: look for look in found}
+
+    def decodes(self, credential: str, on: Iterable[str]) -> dict[str, str]:
+        """What munge says on some nodes to a credential: as the smoke suite reads it."""
+        asked = {"commands": {"unmunge": {"argv": ["unmunge"], "stdin": credential}}}
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            answers = pool.map(lambda name: self._ask(self.declared.node(name), asked), on)
+            return {look.node: _status(look) for look in answers}
+
+    def _look(self, node: Node) -> Look:
+        asked: dict[str, Any] = {
+            "units": [*self.daemons(node.name), *SSH_UNITS],
+            "files": [MUNGE_KEY, DATABASE_CONF, *(str(f / name) for f in (WRITTEN, FETCHED) for name in CONFIGURATION)],
+            "devices": [GPUS],
+            "commands": {name: {"argv": argv} for name, argv in self._questions(node).items()},
+        }
+        return self._ask(node, asked)
+
+    def _questions(self, node: Node) -> dict[str, list[str]]:
+        found = {
+            "munge": CREDENTIAL,
+            "munge again": CREDENTIAL,
+            "version": ["sinfo", "--version"],
+            "host": ["hostname"],
+        }
+        if Role.COMPUTE in node.roles:
+            found |= {"hardware": ["slurmd", "-C"], "version": ["slurmd", "-V"]}
+        if node.name in self.names(Role.LOGIN, Role.CONTROLLER):
+            found["ping"] = QUESTIONS["ping"]
+        return found | QUESTIONS if node.name == self.primary else found
+
+    def _ask(self, node: Node, asked: Mapping[str, Any]) -> Look:
+        try:
+            done = self._host(node).run("python3 -c %s %s", SOURCE, json.dumps(asked))
+        except RuntimeError as error:
+            # testinfra hands over all of ssh's answer
+            words = str(getattr(error.args[0], "stderr", error)).strip().splitlines()
+            return Look(node.name, silence=words[-1] if words else "no answer")
+        if done.rc:
+            words = str(done.stderr).strip().splitlines()
+            return Look(node.name, silence=words[-1] if words else f"python3 ended with {done.rc}")
+        return Look(node.name, **json.loads(done.stdout))
+
+    def _host(self, node: Node) -> Any:
+        """The node as testinfra reaches it: by the cluster's key, its pinned host keys and its jump host."""
+        return testinfra.get_host(f"ssh://{node.name}", ssh_extra_args=self._arguments(node), sudo=True)
+
+    def _arguments(self, node: Node) -> str:
+        access = self.cluster.access
+        key = access.key or str(self.directory.ssh_key)
+        key = key if key.startswith(("/", "~")) else str(self.directory.path / key)
+        sockets = control_dir(self.directory.path, os.environ)
+        port = port_of(self.cluster, node)
+        # ssh takes the first value of an option: these win over the client's own
+        first: dict[str, object] = {
+            "ControlMaster": "auto", "ControlPersist": "60s", "ControlPath": f'"{sockets}/look-%C"',
+            "IdentityFile": quoted(key), "HostName": node.address or node.name, "BatchMode": "yes",
+            **({"User": access.user} if access.user else {}), **({"Port": port} if port else {}),
+        }  # fmt: skip
+        line = shlex.join([*options(first), *Client(self.directory.known_hosts).options()])
+        jump = inventory_option(access.jump_host, key, str(self.directory.known_hosts)) if access.jump_host else ""
+        return f"{line} {jump}".strip()
+
+
+def _status(look: Look) -> str:
+    if look.silence:
+        return look.silence
+    answer = look.commands["unmunge"]
+    for line in str(answer["out"]).splitlines():
+        if line.startswith("STATUS:"):
+            return line.partition(":")[2].strip()
+    return " ".join(str(answer["err"]).split()) or "no answer"

@@ -1,0 +1,111 @@
+"""The judges of `validate` and `doctor`, for what the looks have found: their bounds and words stand in one place."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import warnings
+from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deepopsctl.checks.check import Check, Status, parse_check
+from deepopsctl.cluster.inventory import build_inventory
+from deepopsctl.text import node_sets
+from tests.support.node_modules import load
+from tests.testinfra.collect import GPUS, Live, Look
+
+command = load("deepops_smoke.command")
+expected = load("deepops_smoke.expected")
+picture = load("deepops_smoke.picture")
+slurmtext = load("deepops_smoke.slurmtext")
+
+
+def accept(verdicts: Iterable[Mapping[str, object]]) -> None:
+    """Fail the test with every failed check, warn of warnings, skip where nothing could be judged."""
+    checks = [parse_check(one) for one in verdicts]
+    assert checks, "nothing was judged"
+    failed = [words(check) for check in checks if check.status is Status.FAIL]
+    assert not failed, "\n".join(failed)
+    for check in checks:
+        if check.status is Status.WARN:
+            warnings.warn(words(check), stacklevel=2)
+    if all(check.status is Status.SKIP for check in checks):
+        pytest.skip("; ".join(check.message for check in checks))
+
+
+def words(check: Check) -> str:
+    """A check as one line."""
+    return f"{check.name} {check.target}: {check.message or f'{check.measured}, not {check.expected}'}"
+
+
+def slurm_of(live: Live) -> Any:
+    """Slurm's picture of the cluster as the primary controller gives it, in the smoke suite's form."""
+    look = live.looks[live.primary]
+    if look.silence:
+        pytest.skip(f"the controller {look.node} does not answer: {look.silence}")
+    answers = {
+        name: command.Answer(said["rc"], said["out"], said["err"], 0.0)
+        for name, said in look.commands.items()
+        if name in picture.QUESTIONS
+    }
+    return picture.Picture(
+        slurmtext.config(answers["config"].out),
+        slurmtext.records(answers["nodes"].out, "NodeName"),
+        slurmtext.records(answers["partitions"].out, "PartitionName"),
+        answers,
+    )
+
+
+def wanted_nodes(live: Live) -> Any:
+    """Every compute node as cluster.yml and hardware.yml have it."""
+    stored = [
+        {"names": name, "cpus": known.cpus, "memory_mb": known.memory_mb}
+        for name, known in live.declared.hardware.items()
+    ]
+    return expected.nodes(_shared(live)["slurm_nodes"], stored, _names)
+
+
+def wanted_partitions(live: Live) -> Any:
+    """Every partition of cluster.yml, with its deployed nodes."""
+    known = [node.name for node in wanted_nodes(live).values() if node.cpus]
+    return expected.partitions(_shared(live)["slurm_partitions"], known, _names)
+
+
+def hardware_of(look: Look) -> dict[str, int]:
+    """CPUs, memory and GPU files that a compute node has now."""
+    found = slurmtext.record(look.out("hardware").splitlines()[0]) if look.out("hardware") else {}
+    return {
+        "cpus": slurmtext.number(found, "CPUs"),
+        "memory_mb": slurmtext.number(found, "RealMemory"),
+        "gpu_devices": len(look.devices[GPUS]),
+    }
+
+
+@cache
+def doctors_findings(directory: Path) -> tuple[Check, ...]:
+    """All checks of one `deepopsctl doctor`; it examines every node at once."""
+    tool = Path(sys.executable).parent / "deepopsctl"
+    done = subprocess.run(
+        [str(tool), "-C", str(directory), "doctor", "--json"], capture_output=True, text=True, timeout=300
+    )
+    try:
+        listed = json.loads(done.stdout)["checks"]
+    except ValueError:
+        pytest.fail(f"doctor ended with {done.returncode}: {done.stderr}")
+    return tuple(parse_check(one) for one in listed)
+
+
+def _shared(live: Live) -> Mapping[str, Any]:
+    """The inventory's variables of the cluster as a whole; a large one keeps them at its first controller."""
+    everything: Any = build_inventory(live.cluster)["all"]
+    found: Mapping[str, Any] = (everything["hosts"][live.primary] or {}).get("deepops_shared") or everything["vars"]
+    return found
+
+
+def _names(names: str) -> list[str]:
+    return list(node_sets.expand(names))

@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import click
+import pytest
+
+from deepopsctl.cli.main import COMMANDS, cli
+from tests.support.paths import ROOT
+
+REFERENCE = ROOT / "docs" / "reference" / "cli.md"
+
+
+def commands() -> Iterator[tuple[str, click.Command]]:
+    context = click.Context(cli)
+    for name in COMMANDS:
+        command = cli.get_command(context, name)
+        assert command is not None
+        children = command.commands.items() if isinstance(command, click.Group) else [("", command)]
+        for child, leaf in children:
+            yield f"{name} {child}".strip(), leaf
+
+
+def options() -> list[tuple[str, str]]:
+    return [
+        (name, word)
+        for name, command in commands()
+        for parameter in command.params
+        if isinstance(parameter, click.Option) and not parameter.hidden
+        for word in (*parameter.opts, *parameter.secondary_opts)
+    ]
+
+
+@pytest.mark.parametrize("name", [name for name, _ in commands()])
+def test_every_command_is_in_the_reference(name: str) -> None:
+    assert f"`{name}`" in REFERENCE.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("name", "word"), options())
+def test_every_option_is_in_the_reference(name: str, word: str) -> None:
+    text = REFERENCE.read_text(encoding="utf-8")
+    section = text.partition(f"\n## {name.split(maxsplit=1)[0]}\n")[2].partition("\n## ")[0]
+    everywhere = text.partition("\n## Everywhere\n")[2].partition("\n### ")[0]
+    assert f"{word}`" in section + everywhere or f"{word} " in section

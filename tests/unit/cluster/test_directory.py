@@ -1,0 +1,77 @@
+"""The cluster directory: where things are, and keeping hosts.yml up to date."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from deepopsctl.cluster.directory import ClusterDir
+from deepopsctl.cluster.inventory import render_inventory
+from deepopsctl.cluster.spec import parse_spec
+from deepopsctl.errors import InputError
+
+TEXT = "schema: 1\nnodes:\n  - {names: ctl1, roles: [controller]}\n  - {names: n1, roles: [compute]}\n"
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> ClusterDir:
+    (tmp_path / "cluster.yml").write_text(TEXT)
+    return ClusterDir.open(tmp_path)
+
+
+def test_opens_by_an_absolute_path(directory: ClusterDir, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(directory.path)
+    assert ClusterDir.open(Path()).path == directory.path.resolve()
+
+
+def test_refuses_a_folder_without_cluster_yml_and_says_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="is no cluster directory") as caught:
+        ClusterDir.open(tmp_path)
+    assert "deepopsctl init" in caught.value.hint
+
+
+def test_knows_where_everything_is(directory: ClusterDir) -> None:
+    inside = {
+        "spec": "cluster.yml",
+        "hardware": "hardware.yml",
+        "hosts": "inventory/hosts.yml",
+        "settings": "inventory/group_vars/all/settings.yml",
+        "secrets": "inventory/group_vars/all/secrets.yml",
+        "known_hosts": "known_hosts",
+        "ssh_key": "ssh/id_ed25519",
+        "vault_password": ".vault-password",
+        "runs": "runs",
+    }
+    assert {name: str(getattr(directory, name).relative_to(directory.path)) for name in inside} == inside
+
+
+def test_reads_its_cluster_and_names_the_file_in_faults(directory: ClusterDir) -> None:
+    assert [node.name for node in directory.cluster().nodes] == ["ctl1", "n1"]
+    directory.spec.write_text(TEXT + "extra: 1\n")
+    with pytest.raises(InputError, match=r"^cluster.yml:5: extra: unknown key$"):
+        directory.cluster()
+
+
+def test_writes_the_inventory_only_where_it_differs(directory: ClusterDir) -> None:
+    cluster = directory.cluster()
+    assert directory.refresh_inventory(cluster)
+    before = directory.hosts.stat()
+    assert not directory.refresh_inventory(cluster)
+    assert directory.hosts.stat().st_mtime_ns == before.st_mtime_ns
+    assert directory.hosts.stat().st_ino == before.st_ino
+
+
+def test_mends_an_inventory_that_was_edited_by_hand(directory: ClusterDir) -> None:
+    cluster = directory.cluster()
+    directory.refresh_inventory(cluster)
+    directory.hosts.write_text("all:\n")
+    assert directory.refresh_inventory(cluster)
+    assert directory.hosts.read_text() == render_inventory(cluster)
+
+
+def test_replaces_the_inventory_whole_and_leaves_no_other_file(directory: ClusterDir) -> None:
+    directory.refresh_inventory(directory.cluster())
+    directory.refresh_inventory(parse_spec(TEXT + "  - {names: n2, roles: [compute]}\n", "cluster.yml"))
+    assert "n2:" in directory.hosts.read_text()
+    assert [path.name for path in directory.inventory_dir.iterdir()] == ["hosts.yml"]

@@ -1,0 +1,69 @@
+"""Changing values of a vault leaves everything else in it as a person wrote it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from deepopsctl.cluster.secrets import change, encrypt, read, with_values
+from deepopsctl.errors import ControlMachineError
+
+TEXT = """\
+---
+# by ada
+munge_key: "b2xk"  # of 2024
+munge_key_next: >-
+  folded
+  text
+cluster_authority: |
+  -----BEGIN
+  -----END
+monitoring_alert_secrets: {mail: x}
+"""
+
+
+def test_a_value_is_replaced_removed_or_added_and_the_rest_stays() -> None:
+    text = with_values(TEXT, {"munge_key": "bmV3", "munge_key_next": None, "slurm_dbd_password": "p"})
+
+    assert text.splitlines()[:3] == ["---", "# by ada", 'munge_key: "bmV3"  # of 2024']
+    before = yaml.safe_load(TEXT)
+    del before["munge_key_next"]
+    assert yaml.safe_load(text) == {**before, "munge_key": "bmV3", "slurm_dbd_password": "p"}
+
+
+def test_a_multi_line_value_and_an_empty_one_are_replaced() -> None:
+    text = with_values("a: |\n  x\n  y\nb:\nc: 1\n", {"a": "new", "b": "word"})
+
+    assert yaml.safe_load(text) == {"a": "new", "b": "word", "c": 1}
+
+
+def test_taking_out_what_is_not_there_changes_nothing() -> None:
+    assert with_values(TEXT, {"other": None}) == TEXT
+
+
+@pytest.mark.parametrize("text", ["munge_key: b2xk\n", None])
+def test_a_vault_that_is_missing_or_open_is_refused_before_anything_is_written(
+    tmp_path: Path, text: str | None
+) -> None:
+    path, password = tmp_path / "secrets.yml", tmp_path / "password"
+    password.write_text("pw\n")
+    if text:
+        path.write_text(text)
+
+    with pytest.raises(ControlMachineError, match=r"secrets\.yml"):
+        change(path, password, {"munge_key": "x"})
+
+    assert (path.read_text() if text else None) == text
+
+
+def test_what_was_changed_is_read_back_from_a_private_file(tmp_path: Path) -> None:
+    path, password = tmp_path / "secrets.yml", tmp_path / "password"
+    password.write_text("pw\n")
+    path.write_text(encrypt({"munge_key": "old"}, "pw"))
+
+    change(path, password, {"munge_key": "new"})
+
+    assert read(path, password) == {"munge_key": "new"}
+    assert path.stat().st_mode & 0o777 == 0o600

@@ -1,0 +1,272 @@
+"""Settings are looked at before a run: broken files, nearly known names, and a vault that nothing opens."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from deepopsctl.cluster.create import create_cluster
+from deepopsctl.cluster.directory import ClusterDir
+from deepopsctl.cluster.setting_types import setting_types
+from deepopsctl.cluster.settings_check import known_names, misspelt_settings, require_settings, require_vault_password
+from deepopsctl.content import content_dir
+from deepopsctl.errors import ControlMachineError, InputError
+from tests.data.doctor_samples import cluster
+
+SETTINGS = "inventory/group_vars/all/settings.yml"
+
+# follow from cluster.yml and other settings: no site's to set
+WORKED_OUT = {
+    *("monitoring_host", "monitoring_secrets", "monitoring_settings"),
+    *("slurm_compute_hosts", "slurm_controller_hosts", "slurm_dbd_host", "slurm_packages"),
+}
+
+
+def documented() -> set[str]:
+    """The names in the table of docs/reference/settings.md."""
+    first, _, _ = Path("docs/reference/settings.md").read_text(encoding="utf-8").partition("\n## ")
+    rows = [line.split("|")[1] for line in first.splitlines() if line.startswith("| `")]
+    found = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+    assert found
+    return found
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> ClusterDir:
+    return create_cluster(tmp_path / "hpc", cluster())
+
+
+def test_a_new_cluster_directory_is_in_order(directory: ClusterDir) -> None:
+    require_settings(directory, content_dir())
+    require_vault_password(directory, {})
+
+    assert misspelt_settings(directory, content_dir()) == ()
+
+
+class TestBrokenFiles:
+    @pytest.mark.parametrize(
+        ("text", "where", "message"),
+        [
+            ("a: 1\nslurm_config: {a: b\n", f"{SETTINGS}:3", "no valid YAML: "),
+            ("a: 1\n b: 2\n", f"{SETTINGS}:2", "no valid YAML: "),
+            ("- a\n- b\n", SETTINGS, "holds no variables"),
+            ("a: 1\n---\nb: 2\n", f"{SETTINGS}:2", "no valid YAML: "),
+        ],
+    )
+    def test_they_are_named_with_their_line(self, directory: ClusterDir, text: str, where: str, message: str) -> None:
+        directory.settings.write_text(text)
+
+        with pytest.raises(InputError) as caught:
+            require_settings(directory, content_dir())
+
+        (problem,) = caught.value.problems
+        assert problem.where == where
+        assert problem.message.startswith(message)
+        assert problem.hint
+
+    def test_all_of_them_are_told_at_once(self, directory: ClusterDir) -> None:
+        directory.settings.write_text("a: }")
+        variables = directory.inventory_dir / "host_vars" / "gpu01.yml"
+        variables.parent.mkdir(exist_ok=True)
+        variables.write_bytes(b"name: \xff\n")
+
+        with pytest.raises(InputError) as caught:
+            require_settings(directory, content_dir())
+
+        assert [problem.where for problem in caught.value.problems] == [
+            f"{SETTINGS}:1",
+            "inventory/host_vars/gpu01.yml",
+        ]
+
+    @pytest.mark.parametrize("text", ["", "# only comments\n---\n", "key: !vault |\n  $ANSIBLE_VAULT;1.1\n"])
+    def test_what_ansible_can_read_is_fine(self, directory: ClusterDir, text: str) -> None:
+        directory.settings.write_text(text)
+
+        require_settings(directory, content_dir())
+
+    def test_a_warning_about_names_leaves_broken_files_to_the_error(self, directory: ClusterDir) -> None:
+        directory.settings.write_text("slurm_confg: {")
+
+        assert misspelt_settings(directory, content_dir()) == ()
+
+
+class TestValues:
+    @pytest.mark.parametrize(
+        ("text", "line", "message"),
+        [
+            ("slurm_config: hello\n", 1, "slurm_config is 'hello', which is not a mapping"),
+            ("a: 1\nmonitoring_enabled: maybe\n", 2, "monitoring_enabled is 'maybe', which is not true or false"),
+            ("slurm_time_servers: ntp1\n", 1, "slurm_time_servers is 'ntp1', which is not a list of texts"),
+            ("slurm_time_servers:\n  - {a: b}\n", 2, "slurm_time_servers is a list, which is not a list of texts"),
+            ("slurm_users: [ada]\n", 1, "slurm_users is a list, which is not a list of mappings"),
+            ("slurm_config:\n", 1, "slurm_config is empty, which is not a mapping"),
+            (
+                f"nfs_server_threads: {'9' * 30}\n",
+                1,
+                f"nfs_server_threads is '{'9' * 30}', which is not a whole number",
+            ),
+            ("nfs_server_threads: .inf\n", 1, "nfs_server_threads is '.inf', which is not a whole number"),
+            ("nfs_server_threads: !!int x\n", 1, "nfs_server_threads is 'x', which is not a whole number"),
+            ("nfs_server_threads: many\n", 1, "nfs_server_threads is 'many', which is not a whole number"),
+            ("nvidia_driver_source: [auto]\n", 1, "nvidia_driver_source is a list, which is not one of auto,"),
+            ("slurm_confinement: cgruop\n", 1, "slurm_confinement is 'cgruop', which is not one of auto,"),
+            ("a: 1\nb: 2\na: 3\n", 3, "the key a is given twice"),
+            ("slurm_config:\n  A: 1\n  B: 1\n  A: 2\n", 4, "the key A is given twice"),
+            ("a:\n  - b: {c: 1, c: 2}\n", 2, "the key c is given twice"),
+        ],
+    )
+    def test_one_that_its_setting_can_not_have_is_named_with_its_line(
+        self, directory: ClusterDir, text: str, line: int, message: str
+    ) -> None:
+        directory.settings.write_text(text)
+
+        with pytest.raises(InputError) as caught:
+            require_settings(directory, content_dir())
+
+        (problem,) = caught.value.problems
+        assert problem.where == f"{SETTINGS}:{line}"
+        assert problem.message.startswith(message)
+        assert problem.hint
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            'grafana_enabled: "no"\nmonitoring_enabled: off\nnvidia_dcgm: 0\nmonitoring_drain_limit: "3"\n',
+            'slurm_config: "{{ ours }}"\nslurm_accounts: ["{{ ours }}", b]\ngrafana_enabled: !vault |\n  $ANSIBLE\n',
+            "slurm_config: {A: null, B: [1]}\nslurm_users: [{name: a, account: b}]\nnvidia_driver_branch: 580\n",
+            "x: &x {a: 1}\ny: {<<: *x, <<: *x, a: 2}\nz: [*x, *x]\n",
+        ],
+    )
+    def test_what_ansible_takes_for_it_is_fine(self, directory: ClusterDir, text: str) -> None:
+        directory.settings.write_text(text)
+
+        require_settings(directory, content_dir())
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]\n" for n in range(1, 30)),
+            "self: &self {again: *self}\n",
+            "a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [*a{n - 1}]\n" for n in range(1, 3000)),
+        ],
+    )
+    def test_anchors_without_end_are_refused_at_once(self, directory: ClusterDir, text: str) -> None:
+        directory.settings.write_text(text)
+
+        with pytest.raises(InputError, match="too many values"):
+            require_settings(directory, content_dir())
+
+    def test_files_of_hosts_and_groups_are_looked_at_as_well(self, directory: ClusterDir) -> None:
+        variables = directory.inventory_dir / "host_vars" / "gpu01.yml"
+        variables.parent.mkdir(exist_ok=True)
+        variables.write_text("nvidia_dcgm: perhaps\n")
+
+        with pytest.raises(InputError, match=r"host_vars/gpu01\.yml:1"):
+            require_settings(directory, content_dir())
+
+    def test_hardware_yml_is_looked_at_with_them(self, directory: ClusterDir) -> None:
+        directory.hardware.write_text("nodes: many\n")
+
+        with pytest.raises(InputError, match=r"hardware\.yml"):
+            require_settings(directory, content_dir())
+
+    def test_every_setting_of_the_reference_has_a_type(self) -> None:
+        assert documented() <= set(setting_types(content_dir()))
+
+    def test_every_switch_is_read_as_one_also_where_ansible_is_told_a_text(self) -> None:
+        """`-e grafana_enabled=false` by hand is the text `false`, which is true."""
+        switches = {name for name in documented() if setting_types(content_dir())[name].name == "bool"}
+        paths = [*Path("playbooks").rglob("*.yml"), *Path("group_vars").rglob("*.yml"), *Path("roles").rglob("*.yml")]
+        paths += Path("roles").rglob("*.j2")
+        # templates, conditions, and the lines of a list of these
+        listed = r"^ +- (?:not )?[\w.]+(?: (?:and|or) [^\n]*)?$"
+        inside = re.compile(r"\{\{.*?\}\}|\{%.*?%\}|when: [^\n]*|" + listed, re.DOTALL | re.MULTILINE)
+        words = re.compile(rf"(?<![\w.'-])(?:{'|'.join(switches)})\b(?! is (?:not )?defined)(?![\w'=:/.])(?! \| )")
+        bare = {
+            f"{path}: {found}"
+            for path in paths
+            if path.parent.name not in ("meta", "defaults")
+            for expression in inside.findall(re.sub(r"^\s*#.*|^\s*tags:.*", "", path.read_text("utf-8"), flags=re.M))
+            for found in words.findall(expression)
+        }
+
+        assert switches >= {"grafana_enabled", "nvidia_driver_reboot", "slurm_set_hostname"}
+        assert bare == set()
+
+
+class TestNames:
+    def test_a_nearly_known_one_is_named_with_what_was_meant(self, directory: ClusterDir) -> None:
+        directory.settings.write_text("---\nslurm_confg: {}\nmonitoring_enable: false\nour_own_variable: 1\n")
+
+        found = misspelt_settings(directory, content_dir())
+
+        assert [(problem.where, problem.hint) for problem in found] == [
+            (f"{SETTINGS}:2", "did you mean slurm_config?"),
+            (f"{SETTINGS}:3", "did you mean monitoring_enabled?"),
+        ]
+
+    def test_one_of_the_command_line_as_well(self, directory: ClusterDir) -> None:
+        (problem,) = misspelt_settings(directory, content_dir(), ["grafana_enable", "ours"])
+
+        assert (problem.where, problem.hint) == ("-e", "did you mean grafana_enabled?")
+
+    def test_every_setting_of_the_reference_is_known(self) -> None:
+        assert documented() <= known_names(content_dir())
+
+    def test_every_variable_of_the_product_that_a_site_may_set_is_in_the_reference(self) -> None:
+        text = Path("docs/reference/settings.md").read_text(encoding="utf-8")
+        files = Path("group_vars/all").glob("*.yml")
+        names = {name for path in files for name in re.findall(r"^([a-z]\w+):", path.read_text("utf-8"), re.MULTILINE)}
+
+        assert {name for name in names if not name.startswith("deepops_") and f"`{name}`" not in text} == WORKED_OUT
+
+
+class TestVault:
+    def test_a_missing_password_is_told_with_what_to_do(self, directory: ClusterDir) -> None:
+        directory.vault_password.unlink()
+
+        with pytest.raises(ControlMachineError) as caught:
+            require_vault_password(directory, {})
+
+        assert "ANSIBLE_VAULT_PASSWORD_FILE" in caught.value.hint
+
+    @pytest.mark.parametrize(
+        ("password", "why"), [("wrong", "the password in .vault-password does not open secrets.yml"), ("", "is empty")]
+    )
+    def test_a_wrong_password_is_told_before_ansible_starts(
+        self, directory: ClusterDir, password: str, why: str
+    ) -> None:
+        directory.vault_password.write_text(password)
+
+        with pytest.raises(ControlMachineError, match=why):
+            require_vault_password(directory, {})
+
+    def test_one_that_is_named_in_the_environment_is_tried_unless_it_is_a_program(
+        self, directory: ClusterDir, tmp_path: Path
+    ) -> None:
+        other = tmp_path / "other"
+        other.write_text("wrong\n")
+        environment = {"ANSIBLE_VAULT_PASSWORD_FILE": str(other)}
+
+        with pytest.raises(ControlMachineError, match="the password in other does not open"):
+            require_vault_password(directory, environment)
+        other.chmod(0o700)
+        require_vault_password(directory, environment)
+        other.write_bytes(directory.vault_password.read_bytes())
+        other.chmod(0o600)
+        require_vault_password(directory, environment)
+
+    def test_one_that_is_named_elsewhere_is_ansibles_to_find(self, directory: ClusterDir) -> None:
+        directory.vault_password.unlink()
+
+        require_vault_password(directory, {"ANSIBLE_VAULT_IDENTITY_LIST": "a@b"})
+        (directory.path / "ansible.cfg").write_text("[defaults]\nvault_password_file = x\n")
+        require_vault_password(directory, {})
+
+    def test_plain_secrets_need_none(self, directory: ClusterDir) -> None:
+        directory.vault_password.unlink()
+        directory.secrets.write_text("munge_key: x\n")
+
+        require_vault_password(directory, {})

@@ -1,0 +1,87 @@
+"""Words of cluster.yml that are nearly known ones get a warning with the nearest; two spellings of a key are one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from deepopsctl.cli.main import run
+from deepopsctl.cluster.spec import parse_spec
+from deepopsctl.cluster.spelling import misspelt_values, near_type
+from deepopsctl.errors import ExitCode
+from deepopsctl.model.cluster import Cluster
+from deepopsctl.slurm.conf import merge_settings
+
+CLUSTER = """\
+schema: 1
+cluster: {{name: hpc}}
+nodes:
+  - {{names: ctl1, roles: [controller]}}
+  - {{names: "gpu[01-16]", roles: [compute], gpus: {{type: {type}, count: 8}}, slurm: {{{node}: "10"}}}}
+partitions: [{{name: gpu, nodes: "gpu[01-16]", options: {{{partition}: "5"}}}}]
+"""
+
+
+def cluster(kind: str = "h100", node: str = "Weight", partition: str = "PriorityTier") -> Cluster:
+    return parse_spec(CLUSTER.format(type=kind, node=node, partition=partition), "cluster.yml")
+
+
+def test_each_typing_error_is_named_once_with_the_nearest_word() -> None:
+    found = [f"{each.message}; {each.hint}" for each in misspelt_values(cluster("H1OO", "Wieght", "PriorityTeir"))]
+
+    assert found == [
+        "slurm: Wieght of gpu[01-16] is no key of a node in slurm.conf; did you mean Weight?",
+        "options: PriorityTeir of gpu is no key of a partition in slurm.conf; did you mean PriorityTier?",
+        "gpus: H1OO of gpu[01-16] is no type of GPU that deepopsctl knows; did you mean h100?",
+    ]
+
+
+def test_what_is_right_in_any_case_is_not_warned_of() -> None:
+    assert list(misspelt_values(cluster("H100", "weight", "prioritytier"))) == []
+
+
+@pytest.mark.parametrize("kind", ["", "mi250", "v100l", "a100-80", "a100_3g", "h100nvl", "gpu", "tesla_t4", "mine"])
+def test_names_of_a_sites_own_are_left_alone(kind: str) -> None:
+    assert near_type(kind) == ""
+
+
+@pytest.mark.parametrize(
+    ("kind", "meant"), [("h10", "h100"), ("h1000", "h100"), ("l4os", "l40s"), ("a1OO", "a100"), ("rtx409", "rtx4090")]
+)
+def test_a_digit_too_many_or_few_and_a_letter_like_one_are_typing_errors(kind: str, meant: str) -> None:
+    assert near_type(kind) == meant
+
+
+@pytest.mark.usefixtures("in_a_folder_of_its_own")
+def test_init_and_inventory_warn(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["init", "hpc", "--controller", "c1", "--compute", "n1", "--gpus", "H1OO:8"]) == ExitCode.OK
+    assert "warning: cluster.yml: gpus: H1OO of n1" in capsys.readouterr().err
+    assert run(["-C", "hpc", "inventory"]) == ExitCode.OK
+    assert "did you mean h100?" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("in_a_folder_of_its_own")
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("cluster.yml", CLUSTER.format(type="h100", node='Weight: "5", weight', partition="PriorityTier")),
+        ("cluster.yml", CLUSTER.format(type="h100", node="Weight", partition='QOS: "a", Qos')),
+        ("inventory/group_vars/all/settings.yml", "slurm_config:\n  MaxArraySize: 5\n  maxarraysize: 6\n"),
+    ],
+)
+def test_two_spellings_of_a_key_of_slurms_are_refused(file: str, text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    run(["init", "hpc", "--controller", "c1", "--compute", "n1"])
+    Path("hpc", file).write_text(text)
+
+    assert run(["-C", "hpc", "inventory"]) == ExitCode.INVALID_INPUT
+    assert "are one key to Slurm" in capsys.readouterr().err
+
+
+def test_of_two_spellings_in_slurm_conf_the_later_one_is_written() -> None:
+    assert merge_settings({"A": 1, "B": 2}, {"a": 3, "C": 4, "c": 5}) == {"B": 2, "a": 3, "c": 5}
+
+
+@pytest.fixture
+def in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)

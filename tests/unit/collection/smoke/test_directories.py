@@ -1,0 +1,60 @@
+"""How the two jobs of the check `job-directories` are judged: each fault is named, and none is overlooked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.support.node_modules import load
+
+across = load("deepops_smoke.across")
+directories = load("deepops_smoke.directories")
+
+WANTED = {"folder": "/scratch/slurm-jobs", "private": ["/tmp", "/dev/shm"]}
+GOOD = {"own": "/tmp", "mode": "700", "owner": 1000, "user": 1000}
+
+
+def judge(first: list[dict[str, Any]], second: list[dict[str, Any]], **troubles: Any) -> tuple[str, str]:
+    pair = directories.Pair(
+        across.Answers({"gpu01": first} if first else {}, troubles),
+        across.Answers({"gpu01": second} if second else {}, {}),
+    )
+    found = directories.judge("gpu01", pair, WANTED)
+    return found["status"], found["message"]
+
+
+def test_two_jobs_with_folders_of_their_own_pass() -> None:
+    assert judge([GOOD], [{**GOOD, "seen": []}, {"left": ""}]) == ("pass", "/dev/shm as well")
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "message"),
+    [
+        ({"own": ""}, {}, "SLURM_TMPDIR is not set in a job"),
+        ({"mode": "1777"}, {}, "/tmp has mode 1777"),
+        ({"owner": 0}, {}, "/tmp belongs to uid 0"),
+        ({"error": "Permission denied"}, {}, "/tmp: Permission denied"),
+        ({}, {"own": ""}, "SLURM_TMPDIR is not set in a job"),
+        ({}, {"seen": ["/dev/shm"]}, "a job of the same user sees what another has in /dev/shm"),
+    ],
+)
+def test_each_fault_fails_and_is_named(first: dict[str, Any], second: dict[str, Any], message: str) -> None:
+    assert judge([GOOD | first], [{**GOOD, "seen": [], **second}, {"left": ""}]) == ("fail", message)
+
+
+def test_what_is_still_there_after_its_job_fails() -> None:
+    left = "/scratch/slurm-jobs/17"
+
+    assert judge([GOOD], [{**GOOD, "seen": []}, {"left": left}]) == (
+        "fail",
+        f"{left} is still there after its job's end",
+    )
+
+
+def test_a_job_that_gave_no_answer_says_why() -> None:
+    assert judge([], [], gpu01=across.Trouble("fail", "launch failed")) == ("fail", "launch failed")
+
+
+def test_without_the_second_look_nothing_is_said_to_have_gone() -> None:
+    assert judge([GOOD], [{**GOOD, "seen": []}])[0] == "skip"

@@ -1,0 +1,95 @@
+"""Two GPU jobs at a time, on many nodes: one bad node must not take the others with it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from tests.support.node_modules import load
+
+gpus = load("deepops_smoke.gpus")
+probe = load("deepops_smoke.probe")
+session = load("deepops_smoke.session")
+
+PARTITIONS = {"gpu": {"PartitionName": "gpu", "State": "UP", "Default": "YES", "MaxNodes": "UNLIMITED"}}
+
+
+def node(name: str, used: int = 0) -> dict[str, str]:
+    return {
+        "NodeName": name, "State": "IDLE", "CPUTot": "8", "CPUAlloc": "0", "Gres": "gpu:h100:2", "Partitions": "gpu",
+        "AllocTRES": f"cpu=1,gres/gpu={used}" if used else "", "ThreadsPerCore": "1",
+    }  # fmt: skip
+
+
+class Cluster:
+    """Our session's seam: jobs that span the bad node fail as a whole, as real ones do when a launch fails."""
+
+    queue_timeout = 1.0
+
+    def __init__(self, *bad: str) -> None:
+        self.bad = set(bad)
+        self.jobs: list[tuple[str, list[str]]] = []
+
+    def start(self, what: str, options: Sequence[str], argv: Sequence[str]) -> Held:
+        del argv
+        nodes = next(option for option in options if option.startswith("--nodelist=")).partition("=")[2].split(",")
+        self.jobs.append((what, nodes))
+        index = "0" if what.startswith("pair-a") else "1"
+        env = {"CUDA_VISIBLE_DEVICES": "0", "SLURM_STEP_GPUS": index}
+        lines = [probe.MARK + json.dumps({"node": name, "gpus": {}, "env": env}) for name in nodes]
+        return Held("" if self.bad & set(nodes) else "\n".join(lines))
+
+    def srun(self, what: str, options: Sequence[str], argv: Sequence[str]) -> Any:
+        return self.finish(what, self.start(what, options, argv))
+
+    def finish(self, what: str, held: Held) -> Any:
+        del what
+        return session.Outcome("ended", 0 if held.out else 1, held.out, "" if held.out else "srun: launch failed")
+
+
+class Held:
+    """A started job."""
+
+    def __init__(self, out: str) -> None:
+        self.out = out
+
+    def wait_for(self, mark: str, count: int, timeout: float) -> bool:
+        return self.out.count(mark) >= count and timeout > 0
+
+    def text(self, name: str) -> str:
+        return self.out if name == "out" else ""
+
+    def release(self) -> None:
+        """Nothing is held."""
+
+
+def statuses(cluster: Cluster, nodes: dict[str, dict[str, str]]) -> dict[str, str]:
+    pair = gpus.run_all(cluster, list(nodes), nodes, PARTITIONS)
+    return {name: gpus.judge(name, pair, 2)["status"] for name in nodes}
+
+
+def test_all_nodes_are_tested_by_two_jobs() -> None:
+    cluster = Cluster()
+
+    assert statuses(cluster, {name: node(name) for name in ("n1", "n2", "n3")}) == dict.fromkeys(
+        ("n1", "n2", "n3"), "pass"
+    )
+    assert cluster.jobs == [("pair-a0", ["n1", "n2", "n3"]), ("pair-b0", ["n1", "n2", "n3"])]
+
+
+def test_one_bad_node_fails_alone() -> None:
+    nodes = {name: node(name) for name in ("n1", "n2", "n3")}
+
+    assert statuses(Cluster("n2"), nodes) == {"n1": "pass", "n2": "fail", "n3": "pass"}
+
+
+def test_a_node_with_one_free_gpu_runs_the_first_job_only() -> None:
+    cluster = Cluster()
+
+    assert statuses(cluster, {"n1": node("n1"), "n2": node("n2", used=1)}) == {"n1": "pass", "n2": "pass"}
+    assert cluster.jobs == [("pair-a0", ["n1", "n2"]), ("pair-b0", ["n1"])]
+
+
+def test_without_nodes_there_is_nothing_to_run() -> None:
+    assert statuses(Cluster(), {}) == {}

@@ -1,0 +1,246 @@
+"""Verdicts on what jobs tried: confinement, GPUs, refusals, clocks, munge."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.support.node_modules import load
+
+clock = load("deepops_smoke.clock")
+command = load("deepops_smoke.command")
+confinement = load("deepops_smoke.confinement")
+gpus = load("deepops_smoke.gpus")
+munge = load("deepops_smoke.munge")
+overask = load("deepops_smoke.overask")
+
+CGROUPS = {
+    "TaskPlugin": "task/cgroup,task/affinity", "ConstrainCores": "yes", "ConstrainDevices": "yes",
+    "ConstrainRAMSpace": "yes",
+}  # fmt: skip
+
+
+class TestConfigured:
+    def test_cgroups_with_everything_constrained_pass(self) -> None:
+        assert confinement.configured(CGROUPS, "hpc")["status"] == "pass"
+
+    @pytest.mark.parametrize("key", ["ConstrainCores", "ConstrainDevices", "ConstrainRAMSpace"])
+    def test_one_constraint_missing_fails_and_is_named(self, key: str) -> None:
+        check = confinement.configured({**CGROUPS, key: "no"}, "hpc")
+
+        assert check["status"] == "fail"
+        assert f"{key}=no" in check["message"]
+
+    def test_a_cluster_without_cgroups_is_warned_of(self) -> None:
+        check = confinement.configured({"TaskPlugin": "task/affinity", "ProctrackType": "proctrack/linuxproc"}, "hpc")
+
+        assert check["status"] == "warn"
+        assert "proctrack/linuxproc" in check["message"]
+
+
+class TestCores:
+    @pytest.mark.parametrize(
+        ("own", "allocated", "others", "status"),
+        [
+            ([3], "1", {"0": "EINVAL", "1": "EINVAL"}, "pass"),
+            ([3, 7], "2", {"0": "EINVAL"}, "pass"),
+            ([3], "1", {"0": "EINVAL", "1": "OK"}, "fail"),
+            ([0, 1, 2, 3], "1", {}, "fail"),
+            ([0], "1", {}, "skip"),
+        ],
+    )
+    def test_a_job_keeps_to_its_cpus(self, own: list[int], allocated: str, others: dict[str, str], status: str) -> None:
+        tried = {"own": own, "allocated": allocated, "others": others}
+
+        assert confinement.cores("gpu01", tried)["status"] == status
+
+
+class TestMemory:
+    OOM = "slurmstepd: error: Detected 1 oom_kill event in StepId=7.0"
+
+    def check(self, held: list[int], said: str, resident: int | None = None, end: bool = False) -> Any:
+        lines = [{"held": step, "resident": resident or step, "end": False} for step in held]
+        return confinement.memory("gpu01", [*lines[:-1], {**lines[-1], "end": end}], said)["status"]
+
+    def test_stopped_near_the_limit_passes(self) -> None:
+        assert self.check([0, 50, 90], self.OOM) == "pass"
+        assert self.check([0, 50, 90], "srun: error: gpu01: task 0: Out Of Memory") == "pass"
+
+    def test_never_stopped_fails(self) -> None:
+        assert self.check([0, 100, 300], "", end=True) == "fail"
+
+    def test_stopped_late_fails(self) -> None:
+        assert self.check([0, 100, 250], self.OOM) == "fail"
+
+    def test_kept_small_by_swapping_passes(self) -> None:
+        assert self.check([0, 100, 300], "", resident=98, end=True) == "pass"
+
+    def test_a_job_that_ended_for_another_reason_proves_nothing(self) -> None:
+        assert self.check([0, 50], "srun: error: Node failure on gpu01") == "fail"
+
+
+class TestGpus:
+    @pytest.mark.parametrize(
+        ("with_one", "with_none", "status"),
+        [
+            ({"nvidia0": "ENXIO", "nvidia1": "EPERM"}, {"nvidia0": "EPERM", "nvidia1": "EPERM"}, "pass"),
+            ({"nvidia0": "OK", "nvidia1": "EPERM"}, {"nvidia0": "EPERM", "nvidia1": "EPERM"}, "pass"),
+            ({"nvidia0": "OK"}, {"nvidia0": "EPERM"}, "pass"),
+            ({"nvidia0": "OK", "nvidia1": "OK"}, {"nvidia0": "EPERM", "nvidia1": "EPERM"}, "fail"),
+            ({"nvidia0": "ENXIO", "nvidia1": "ENXIO"}, {}, "fail"),
+            ({"nvidia0": "EPERM", "nvidia1": "EPERM"}, {}, "fail"),
+            ({"nvidia0": "OK"}, {"nvidia0": "OK"}, "fail"),
+            ({}, {}, "fail"),
+        ],
+    )
+    def test_a_job_opens_its_own_gpu_and_no_other(
+        self, with_one: dict[str, str], with_none: dict[str, str], status: str
+    ) -> None:
+        assert confinement.gpus("gpu01", with_one, with_none)["status"] == status
+
+    @pytest.mark.parametrize(
+        ("with_one", "with_none"),
+        [
+            ({"nvidia0": "EACCES", "nvidia1": "EACCES"}, {"nvidia0": "EACCES", "nvidia1": "EACCES"}),
+            ({"nvidia0": "OK", "nvidia1": "EACCES"}, {"nvidia0": "EPERM", "nvidia1": "EACCES"}),
+            ({"nvidia0": "EPERM", "nvidia1": "EACCES"}, {}),
+        ],
+    )
+    def test_what_the_file_mode_refuses_says_nothing_of_the_cgroup(
+        self, with_one: dict[str, str], with_none: dict[str, str]
+    ) -> None:
+        found = confinement.gpus("gpu01", with_one, with_none)
+        assert found["status"] == "warn"
+        assert "could open" not in found["message"]
+        assert "/dev/nvidia1" in found["message"]
+
+    def test_one_that_was_opened_is_no_less_open_for_another_that_was_not(self) -> None:
+        found = confinement.gpus("gpu01", {"nvidia0": "OK", "nvidia1": "OK", "nvidia2": "EACCES"}, {})
+        assert found["status"] == "fail"
+        assert "nvidia2" not in found["message"]
+
+    def job(self, index: str, visible: str = "0") -> dict[str, Any]:
+        return {"env": {"SLURM_STEP_GPUS": index, "CUDA_VISIBLE_DEVICES": visible}, "gpus": {}}
+
+    def test_two_jobs_with_two_gpus_pass_though_both_are_number_0_to_their_jobs(self) -> None:
+        assert gpus.assignment("gpu01", self.job("0"), self.job("1"), 2)["status"] == "pass"
+
+    def test_two_jobs_with_the_same_gpu_fail(self) -> None:
+        assert gpus.assignment("gpu01", self.job("1"), self.job("1"), 2)["status"] == "fail"
+
+    @pytest.mark.parametrize("visible", ["", "0,1"])
+    def test_a_job_must_be_told_of_exactly_one_gpu(self, visible: str) -> None:
+        assert gpus.assignment("gpu01", self.job("0", visible), self.job("1"), 2)["status"] == "fail"
+
+    def test_without_slurms_index_the_device_files_tell_which_gpu_it_was(self) -> None:
+        first = {"env": {"CUDA_VISIBLE_DEVICES": "0"}, "gpus": {"nvidia0": "OK", "nvidia1": "EPERM"}}
+        second = {"env": {"CUDA_VISIBLE_DEVICES": "0"}, "gpus": {"nvidia0": "EPERM", "nvidia1": "ENXIO"}}
+
+        assert (gpus.device(first), gpus.device(second)) == ("0", "1")
+        assert gpus.assignment("gpu01", first, second, 2)["status"] == "pass"
+        assert gpus.assignment("gpu01", first, first, 2)["status"] == "fail"
+
+    def test_one_free_gpu_of_several_is_tested_alone_and_said(self) -> None:
+        check = gpus.assignment("gpu01", self.job("3"), {}, 8)
+
+        assert check["status"] == "pass"
+        assert "only one GPU was free" in check["message"]
+
+
+PARTITION = {"PartitionName": "gpu", "MaxTime": "02:00:00"}
+NODES = ({"CPUTot": "64", "RealMemory": "200000", "Gres": "gpu:h100:8"}, {"CPUTot": "32", "RealMemory": "1000"})
+MADE = {"credential": "MUNGE:x:", "error": ""}
+SHIFTS = {0: "pass", 0.9: "pass", -0.9: "pass", 1.2: "warn", -5: "warn", 59: "warn", 61: "fail", -400: "fail"}
+
+
+class TestOverAsking:
+    REFUSED = "sbatch: error: Batch job submission failed: Requested node configuration is not available"
+
+    def request(self, what: str) -> Any:
+        return next(entry for entry in overask.requests(PARTITION, NODES) if entry.what == what)
+
+    def judge(self, what: str, rc: int, err: str = "", pending: str = "", **config: str) -> Any:
+        return overask.judge(self.request(what), "gpu", command.Answer(rc, "7", err, 0.1), config, pending)
+
+    def test_one_more_than_the_best_node_has_is_asked_for(self) -> None:
+        asked = {entry.what: " ".join(entry.options) for entry in overask.requests(PARTITION, NODES)}
+
+        assert asked == {
+            "nodes": "--nodes=3",
+            "cpus": "--nodes=1 --ntasks=1 --cpus-per-task=65",
+            "memory": "--nodes=1 --ntasks=1 --mem=201024M",
+            "gpus": "--nodes=1 --ntasks=1 --gres=gpu:9",
+            "time": "--time=03:00:00",
+        }
+
+    def test_without_gpus_one_is_too_many(self) -> None:
+        requests = overask.requests({"MaxTime": "UNLIMITED"}, [{"CPUTot": "4", "RealMemory": "1000"}])
+
+        assert {entry.what: entry.options for entry in requests}["gpus"][-1] == "--gres=gpu:1"
+        assert "no time limit" in {entry.what: entry.reason for entry in requests}["time"]
+
+    @pytest.mark.parametrize("what", ["nodes", "cpus", "memory", "gpus", "time"])
+    def test_refused_in_slurms_words_passes_and_keeps_them(self, what: str) -> None:
+        check = self.judge(what, 1, self.REFUSED)
+
+        assert check["status"] == "pass"
+        assert "Requested node configuration is not available" in check["message"]
+
+    @pytest.mark.parametrize("what", ["nodes", "cpus", "memory", "gpus", "time"])
+    @pytest.mark.parametrize("pending", ["", "Resources", "Priority", "JobHeldUser"])
+    def test_accepted_fails(self, what: str, pending: str) -> None:
+        assert self.judge(what, 0, pending=pending, EnforcePartLimits="NO")["status"] == "fail"
+
+    @pytest.mark.parametrize(("enforced", "status"), [("NO", "warn"), ("ALL", "fail"), ("ANY", "fail")])
+    @pytest.mark.parametrize("pending", ["PartitionConfig", "PartitionTimeLimit"])
+    def test_accepted_for_ever_is_a_warning_where_limits_are_not_enforced(
+        self, enforced: str, status: str, pending: str
+    ) -> None:
+        assert self.judge("time", 0, pending=pending, EnforcePartLimits=enforced)["status"] == status
+
+    def test_refused_for_another_reason_proves_nothing(self) -> None:
+        invalid = "sbatch: error: Batch job submission failed: Invalid account or account/partition combination"
+
+        assert self.judge("cpus", 1, invalid)["status"] == "skip"
+
+
+class TestClock:
+    def lead(self, before: float, remote: float, after: float) -> Any:
+        return clock.offset({"before": before, "remote": str(remote), "after": after})
+
+    @pytest.mark.parametrize(("shift", "status"), SHIFTS.items())
+    def test_thresholds(self, shift: float, status: str) -> None:
+        lead = clock.between(self.lead(100, 100.01 + shift, 100.02), self.lead(100, 100.01, 100.02))
+
+        assert clock.judge("gpu01", lead, "ctl1")["status"] == status
+
+    def test_a_slow_round_trip_is_no_evidence_against_a_clock(self) -> None:
+        lead = clock.between(self.lead(100, 103, 105), self.lead(100, 100, 100))
+
+        assert clock.judge("gpu01", lead, "ctl1")["status"] == "pass"
+        assert lead.text() == "+0.500 ± 2.500"
+
+    def test_the_direction_is_told(self) -> None:
+        assert "behind ctl1's" in clock.judge("gpu01", clock.Offset(-70, -69), "ctl1")["message"]
+        assert "ahead of ctl1's" in clock.judge("gpu01", clock.Offset(69, 70), "ctl1")["message"]
+
+    @pytest.mark.parametrize("reading", [{}, {"before": 1, "remote": "", "after": 2}, {"before": 1, "after": 2}])
+    def test_without_a_reading_nothing_is_claimed(self, reading: dict[str, Any]) -> None:
+        assert clock.offset(reading) is None
+        assert clock.judge("gpu01", None, "ctl1")["status"] == "skip"
+
+
+class TestMunge:
+    @pytest.mark.parametrize(
+        ("made", "here", "there", "status"),
+        [
+            (MADE, "Success (0)", "Success (0)", "pass"),
+            (MADE, "Success (0)", "", "pass"),
+            (MADE, "Invalid credential", "", "fail"),
+            (MADE, "Success (0)", "Expired credential (15)", "fail"),
+            ({"credential": "", "error": "munged is not running"}, "", "", "fail"),
+        ],
+    )
+    def test_both_directions_count(self, made: dict[str, str], here: str, there: str, status: str) -> None:
+        assert munge.across("gpu01", made, here, there, "ctl1")["status"] == status

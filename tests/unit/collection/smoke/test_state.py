@@ -1,0 +1,195 @@
+"""Is Slurm's picture of nodes and partitions the declared one?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.support.node_modules import load
+
+expected = load("deepops_smoke.expected")
+state = load("deepops_smoke.state")
+
+WANT = expected.Node("gpu01", cpus=64, memory_mb=200_000, gpu_type="h100", gpus=8)
+
+
+def node(**changes: str) -> dict[str, str]:
+    found = {
+        "NodeName": "gpu01", "State": "IDLE", "CPUTot": "64", "RealMemory": "196000", "Gres": "gpu:h100:8(S:0-1)",
+        "Partitions": "gpu", "Reason": "(null)",
+    }  # fmt: skip
+    return {**found, **changes}
+
+
+def partition(**changes: str) -> dict[str, str]:
+    return {"PartitionName": "gpu", "State": "UP", "Default": "YES", "MaxTime": "2-00:00:00", **changes}
+
+
+@pytest.mark.parametrize("text", ["IDLE", "MIXED", "ALLOCATED", "IDLE+PLANNED", "MIXED+COMPLETING"])
+def test_a_node_that_runs_jobs_passes(text: str) -> None:
+    assert state.node_state("gpu01", node(State=text))["status"] == "pass"
+    assert state.is_up(node(State=text))
+
+
+@pytest.mark.parametrize("text", ["IDLE*", "DOWN", "IDLE+DRAIN", "ALLOCATED+DRAIN", "INVAL", "DOWN+NOT_RESPONDING"])
+def test_a_node_that_runs_none_fails_with_slurms_reason(text: str) -> None:
+    check = state.node_state("gpu01", node(State=text, Reason="bad fan [root@2026-11-21T09:00:01] Comment=x"))
+
+    assert check["status"] == "fail"
+    assert "Slurm's reason: bad fan [root@2026-11-21T09:00:01]" in check["message"]
+    assert "Comment" not in check["message"]
+    assert not state.is_up(node(State=text))
+
+
+def test_a_node_that_slurm_does_not_know_fails() -> None:
+    assert state.node_state("gpu01", None)["measured"] == "not registered"
+
+
+@pytest.mark.parametrize("text", ["IDLE+RESERVED", "IDLE+MAINT", "IDLE+REBOOT_REQUESTED"])
+def test_a_node_that_is_kept_for_later_is_a_warning(text: str) -> None:
+    assert state.node_state("gpu01", node(State=text))["status"] == "warn"
+
+
+@pytest.mark.parametrize(
+    ("slurm", "today", "status"), [("64", 64, "pass"), ("64", 62, "fail"), ("32", 64, "fail"), ("64", 0, "pass")]
+)
+def test_cpus_are_compared_with_the_store_and_with_the_node_of_today(slurm: str, today: int, status: str) -> None:
+    assert state.node_cpus(WANT, node(CPUTot=slurm), {"cpus": today})["status"] == status
+
+
+@pytest.mark.parametrize(
+    ("slurm", "today", "status"),
+    [
+        ("196000", 200_000, "pass"),
+        ("196000", 195_000, "pass"),
+        ("196000", 131_072, "fail"),
+        ("210000", 220_000, "fail"),
+        ("100000", 200_000, "warn"),
+        ("196000", 0, "pass"),
+    ],
+)
+def test_slurm_promises_no_more_memory_than_there_is(slurm: str, today: int, status: str) -> None:
+    assert state.node_memory(WANT, node(RealMemory=slurm), {"memory_mb": today})["status"] == status
+
+
+def test_memory_set_by_the_site_must_be_exactly_that() -> None:
+    want = WANT._replace(memory_mb=190_000, exact_memory=True)
+
+    assert state.node_memory(want, node(RealMemory="190000"), {})["status"] == "pass"
+    assert state.node_memory(want, node(RealMemory="189000"), {})["status"] == "fail"
+
+
+def test_a_node_that_was_never_seen_is_not_judged() -> None:
+    unknown = expected.Node("gpu01")
+
+    assert state.node_cpus(unknown, node(), {})["status"] == "skip"
+    assert state.node_memory(unknown, node(), {})["status"] == "skip"
+
+
+@pytest.mark.parametrize(
+    ("gres", "devices", "status"),
+    [
+        ("gpu:h100:8(S:0-1)", 8, "pass"),
+        ("gpu:h100:8", None, "pass"),
+        ("gpu:h100:8", 7, "fail"),
+        ("gpu:a100:8", 8, "fail"),
+        ("gpu:h100:4", 8, "fail"),
+        ("(null)", 8, "fail"),
+    ],
+)
+def test_gpus_are_compared_by_type_and_count_and_with_device_files(gres: str, devices: int | None, status: str) -> None:
+    assert state.node_gpus(WANT, node(Gres=gres), {"gpu_devices": devices})["status"] == status
+
+
+@pytest.mark.parametrize(
+    ("gres", "devices", "status"),
+    [
+        ("gpu:a40:2(S:0),gpu:l40s:1(S:0-1)", 3, "pass"),
+        ("gpu:l40s:1,gpu:a40:2", 3, "pass"),
+        ("gpu:a40:2,gpu:l40s:1", 2, "fail"),
+        ("gpu:a40:3", 3, "fail"),
+        ("(null)", 3, "fail"),
+    ],
+)
+def test_gpus_of_several_kinds_are_compared_kind_by_kind(gres: str, devices: int, status: str) -> None:
+    want = expected.Node("gpu01", gpus=3, gres="gpu:a40:2,gpu:l40s:1")
+
+    assert state.node_gpus(want, node(Gres=gres), {"gpu_devices": devices})["status"] == status
+
+
+def test_slices_are_counted_as_slurm_has_them_and_cards_as_device_files() -> None:
+    want = expected.Node("gpu01", gpu_type="a100", gpus=2, gres="gpu:a100:1,gpu:a100_1g.5gb:7")
+    gres = "gpu:a100:1,gpu:a100_1g.5gb:7"
+
+    assert state.node_gpus(want, node(Gres=gres), {"gpu_devices": 2})["status"] == "pass"
+    assert state.node_gpus(want, node(Gres=gres), {"gpu_devices": 1})["status"] == "fail"
+
+
+def test_a_gpu_that_nobody_declared_is_a_failure() -> None:
+    assert state.node_gpus(expected.Node("cpu01"), node(Gres="gpu:2"), {})["status"] == "fail"
+    assert state.node_gpus(expected.Node("cpu01"), node(Gres="(null)"), {})["status"] == "pass"
+
+
+class TestPartition:
+    WANT = expected.Partition("gpu", ["gpu01"], True, 2880)
+
+    def check(self, has: dict[str, dict[str, str]], nodes: dict[str, Any] | None = None) -> Any:
+        return state.partition_checks([self.WANT], has, nodes or {"gpu01": node()})[0]
+
+    def test_as_declared_passes(self) -> None:
+        assert self.check({"gpu": partition()})["status"] == "pass"
+
+    @pytest.mark.parametrize(
+        ("changes", "text"),
+        [
+            ({"State": "DOWN"}, "state DOWN, not UP"),
+            ({"Default": "NO"}, "is not default"),
+            ({"MaxTime": "01:00:00"}, "time limit 01:00:00, not 2-00:00:00"),
+            ({"MaxTime": "UNLIMITED"}, "time limit UNLIMITED, not 2-00:00:00"),
+        ],
+    )
+    def test_each_difference_is_named(self, changes: dict[str, str], text: str) -> None:
+        check = self.check({"gpu": partition(**changes)})
+
+        assert check["status"] == "fail"
+        assert check["message"] == text
+
+    def test_missing_and_additional_nodes_are_named(self) -> None:
+        check = self.check({"gpu": partition()}, {"gpu02": node(), "gpu01": node(Partitions="night")})
+
+        assert check["message"] == "lacks gpu01; has gpu02 in addition"
+
+    def test_a_missing_partition_fails(self) -> None:
+        assert self.check({})["measured"] == "missing"
+
+    def test_a_partition_that_nobody_declared_is_a_warning(self) -> None:
+        checks = state.partition_checks([], {"old": partition(PartitionName="old")}, {})
+
+        assert [(check["target"], check["status"]) for check in checks] == [("old", "warn")]
+
+
+class TestExpected:
+    @staticmethod
+    def expand(names: str) -> list[str]:
+        return {"gpu[01-02]": ["gpu01", "gpu02"]}.get(names, [names])
+
+    def test_hardware_and_declaration_come_together(self) -> None:
+        declared = [{"names": "gpu[01-02]", "gpus": {"type": "h100", "count": 8}}]
+        hardware = [{"names": "gpu01", "cpus": 64, "memory_mb": 200_000}]
+
+        assert expected.nodes(declared, hardware, self.expand) == {
+            "gpu01": WANT,
+            "gpu02": expected.Node("gpu02", gpu_type="h100", gpus=8),
+        }
+
+    def test_what_the_site_sets_wins_whatever_the_case_of_its_key(self) -> None:
+        declared = [{"names": "gpu01", "slurm": {"realmemory": "1000", "CPUs": 4}}]
+        found = expected.nodes(declared, [{"names": "gpu01", "cpus": 64, "memory_mb": 9}], self.expand)["gpu01"]
+
+        assert (found.cpus, found.memory_mb, found.exact_memory) == (4, 1000, True)
+
+    def test_a_partition_expects_only_nodes_that_were_deployed(self) -> None:
+        declared = [{"name": "gpu", "nodes": "gpu[01-02]", "default": True, "options": {"MaxTime": "60"}}]
+
+        assert expected.partitions(declared, ["gpu01"], self.expand) == [expected.Partition("gpu", ["gpu01"], True, 60)]

@@ -1,0 +1,199 @@
+"""Whether a repository is named on a node already, whose key a file has, and what is ours to take away."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support import node_modules as nodeside
+from tests.unit.collection.test_nvidia_node import FINGERPRINT, KEY
+
+apt_source = nodeside.load("apt_source")
+node_owned = nodeside.load("node_owned")
+node_packages = nodeside.load("node_packages")
+node_record = nodeside.load("node_record")
+nvidia_cdi = nodeside.load("nvidia_cdi")
+
+URI = "https://developer.download.nvidia.com/compute/cuda/repos/debian12/x86_64/"
+OURS = "deepopsctl-nvidia-cuda.sources"
+
+
+class TestNamedElsewhere:
+    @pytest.fixture
+    def folder(self, tmp_path: Path) -> Path:
+        (tmp_path / "sources.list.d").mkdir()
+        return tmp_path
+
+    def found(self, folder: Path, name: str, text: str) -> str:
+        (folder / name).write_text(text, encoding="utf-8")
+        path: str = apt_source.named_elsewhere(URI, str(folder / "sources.list.d" / OURS), str(folder))
+        return path.removeprefix(f"{folder}/")
+
+    @pytest.mark.parametrize(
+        "line",
+        [
+            f"deb {URI} /",
+            f"deb [signed-by=/usr/share/keyrings/cuda-archive-keyring.gpg] {URI.rstrip('/')} /",
+            f"# NVIDIA's own\ndeb [arch=amd64 trusted=no] {URI.replace('https', 'http')} / # here",
+        ],
+    )
+    def test_in_the_one_line_form(self, folder: Path, line: str) -> None:
+        assert self.found(folder, "sources.list", f"{line}\n") == "sources.list"
+
+    @pytest.mark.parametrize(
+        "stanza",
+        [
+            f"Types: deb\nURIs: {URI}\nSuites: /\n",
+            f"Types: deb\nURIs:\n https://example.com/a\n {URI}\nSuites: /\n",
+            f"Types: deb\nURIs: https://example.com/a\nSuites: a\n\nTypes: deb\nURIs: {URI}\nSuites: /\n",
+        ],
+    )
+    def test_in_the_deb822_form(self, folder: Path, stanza: str) -> None:
+        assert self.found(folder, "sources.list.d/cuda.sources", stanza) == "sources.list.d/cuda.sources"
+
+    @pytest.mark.parametrize(
+        ("name", "text"),
+        [
+            ("sources.list", f"# deb {URI} /\n"),
+            ("sources.list", f"deb {URI}more/ /\n"),
+            ("sources.list", f"deb-src {URI} /\n"),
+            ("sources.list.d/cuda.sources", f"Enabled: no\nTypes: deb\nURIs: {URI}\nSuites: /\n"),
+            ("sources.list.d/cuda.sources.save", f"Types: deb\nURIs: {URI}\nSuites: /\n"),
+            (f"sources.list.d/{OURS}", f"Types: deb\nURIs: {URI}\nSuites: /\n"),
+        ],
+    )
+    def test_what_apt_does_not_read_as_this_source_is_none(self, folder: Path, name: str, text: str) -> None:
+        assert self.found(folder, name, text) == ""
+
+
+class TestKey:
+    def test_only_the_key_with_the_fingerprint_is_it(self) -> None:
+        assert apt_source.is_the_key(KEY.encode(), FINGERPRINT)
+        assert not apt_source.is_the_key(KEY.encode(), FINGERPRINT[::-1])
+        assert not apt_source.is_the_key(b"<html>", FINGERPRINT)
+        assert not apt_source.is_the_key(None, FINGERPRINT)
+
+    def test_it_is_fetched_and_another_is_refused(self, tmp_path: Path) -> None:
+        path = tmp_path / "key.asc"
+        path.write_text(KEY, encoding="utf-8")
+
+        assert apt_source.fetch_key(path.as_uri(), FINGERPRINT, "hint") == KEY.encode()
+        with pytest.raises(apt_source.SourceError, match=f"is not the key with the fingerprint {'0' * 40}"):
+            apt_source.fetch_key(path.as_uri(), "0" * 40, "hint")
+
+    def test_one_that_can_not_be_had_says_what_to_do(self, tmp_path: Path) -> None:
+        with pytest.raises(apt_source.SourceError, match="cannot fetch") as caught:
+            apt_source.fetch_key((tmp_path / "none").as_uri(), FINGERPRINT, "use a mirror")
+
+        assert caught.value.hint == "use a mirror"
+
+
+NOTHING: dict[str, list[str]] = {kind: [] for kind in node_owned.KINDS}
+
+
+class TestOwned:
+    @pytest.fixture(autouse=True)
+    def state(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(node_record, "STATE", str(tmp_path))
+
+    def test_nothing_is_ours_until_it_is_remembered(self) -> None:
+        assert node_owned.load("nvidia", "cuda") == NOTHING
+        node_owned.save("nvidia", "cuda", {**NOTHING, "packages": ["a"], "files": ["/b"]})
+        assert node_owned.load("nvidia", "cuda") == {**NOTHING, "packages": ["a"], "files": ["/b"]}
+        assert node_owned.load("nvidia", "container") == NOTHING
+
+    def test_a_record_of_before_has_no_more_than_it_says(self, tmp_path: Path) -> None:
+        (tmp_path / "owned").mkdir()
+        (tmp_path / "owned" / "nvidia.cuda.json").write_text('{"packages": ["a"], "files": []}', encoding="utf-8")
+
+        assert node_owned.load("nvidia", "cuda") == {**NOTHING, "packages": ["a"]}
+        assert node_owned.is_left_of("nvidia")
+        assert not node_owned.is_left_of("storage")
+
+    @pytest.mark.parametrize("text", ["", "[]", '{"packages": []}', '{"packages": null, "files": []}', "\x00"])
+    def test_a_broken_record_makes_nothing_ours(self, tmp_path: Path, text: str) -> None:
+        (tmp_path / "owned").mkdir()
+        (tmp_path / "owned" / "nvidia.cuda.json").write_text(text, encoding="utf-8")
+
+        assert node_owned.load("nvidia", "cuda") == NOTHING
+        assert not node_owned.is_left_of("nvidia")
+
+    def test_a_toolkit_without_a_package_was_installed_by_hand(self, tmp_path: Path) -> None:
+        (tmp_path / "nvcc").touch()
+        by_hand = {"there": str(tmp_path / "nvcc"), "gone": str(tmp_path / "none")}
+
+        def look(packaged: bool) -> list[str]:
+            names = ["there", "gone", "bare"]
+            found: list[str] = node_owned.packages_in_the_way(names, by_hand, lambda _path: packaged)
+            return found
+
+        assert look(packaged=False) == ["there"]
+        assert look(packaged=True) == []
+
+
+class TestRemoval:
+    """What goes with a package, by what apt itself says: here it is a script that says it."""
+
+    APT_GET = """#!/bin/sh
+case "$*" in
+    *--auto-remove*) echo "Remv toolkit [1]"; echo "Remv compiler [1]"; echo "Remv old-kernel [1]"; {more} ;;
+    *) echo "Remv old-kernel [1]" ;;
+esac
+"""
+
+    def removable(self, folder: Path, monkeypatch: pytest.MonkeyPatch, more: str = ":", chosen: str = "") -> list[str]:
+        for name, text in {
+            "apt-get": self.APT_GET.format(more=more),
+            "apt-mark": f"#!/bin/sh\necho {chosen}\n",
+        }.items():
+            (folder / name).write_text(text, encoding="utf-8")
+            (folder / name).chmod(0o755)
+        monkeypatch.setenv("PATH", str(folder), prepend=":")
+        found: list[str] = node_packages.removable_with(["toolkit"])
+        return found
+
+    def test_what_came_with_it_goes_and_what_apt_would_remove_anyway_stays(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        assert self.removable(tmp_path, monkeypatch, chosen="toolkit") == ["toolkit", "compiler"]
+
+    def test_nothing_goes_where_a_package_that_somebody_chose_would(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        more = "echo 'Remv their-program [1]'"
+
+        assert self.removable(tmp_path, monkeypatch, more, chosen="toolkit their-program") == []
+
+    def test_an_apt_that_refuses_is_an_error_and_not_nothing(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with pytest.raises(node_packages.PackageError, match="E: broken"):
+            self.removable(tmp_path, monkeypatch, "echo 'E: broken'; exit 100")
+
+
+class TestSpecification:
+    LISTED = "GPU 0: NVIDIA H100 (UUID: GPU-1a-2b)\n  MIG 1g.10gb Device 0: (UUID: MIG-3c-4d)\n"
+    WHOLE = "/usr/lib/libcuda.so.580.95.05 GPU-1a-2b MIG-3c-4d"
+
+    def test_it_names_the_driver_and_all_gpus(self) -> None:
+        assert nvidia_cdi.stale(self.WHOLE, "580.95.05", self.LISTED) == ""
+
+    def test_none_another_driver_or_an_unnamed_slice_make_it_stale(self) -> None:
+        assert nvidia_cdi.stale("", "580.95.05", self.LISTED) == "there is none"
+        assert nvidia_cdi.stale(self.WHOLE, "580.105.08", self.LISTED) == "it is not of driver 580.105.08"
+        without = self.WHOLE.replace("MIG-3c-4d", "")
+        assert nvidia_cdi.stale(without, "580.95.05", self.LISTED) == "it does not name MIG-3c-4d"
+
+    def test_without_a_driver_none_is_needed(self) -> None:
+        assert nvidia_cdi.stale("", "", "") == ""
+
+    def test_docker_lacks_the_runtime_until_its_settings_name_it(self) -> None:
+        assert nvidia_cdi.docker_lacks_runtime("")
+        assert nvidia_cdi.docker_lacks_runtime('{"runtimes": {"crun": {"path": "crun"}}}')
+        assert not nvidia_cdi.docker_lacks_runtime('{"runtimes": {"nvidia": {"path": "nvidia-container-runtime"}}}')
+
+    @pytest.mark.parametrize(("text", "words"), [("{", "Expecting property name"), ("[]", "it is no object")])
+    def test_settings_that_docker_could_not_read_are_an_error(self, text: str, words: str) -> None:
+        with pytest.raises(ValueError, match=words):
+            nvidia_cdi.docker_lacks_runtime(text)

@@ -1,0 +1,227 @@
+"""What `node_doctor` sees: files as real machines have them, and this machine's own locks and sockets."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+
+from tests.support.node_modules import load
+
+AUDIT = """\
+The following packages have been unpacked but not yet configured.
+They must be configured using dpkg --configure or the configure
+menu option in dselect for them to work:
+ half                 x
+ libhalf1:amd64       shared library with a longer description
+
+The following packages are missing the md5sums control file in the
+database, they need to be reinstalled:
+ odd                  y
+
+"""
+
+
+def device(folder: Path, address: str, **values: str) -> None:
+    (folder / address).mkdir(parents=True)
+    for name, value in values.items():
+        (folder / address / name).write_text(f"{value}\n")
+
+
+class TestGpus:
+    def test_only_nvidias_display_controllers_count(self, tmp_path: Path) -> None:
+        h100 = {"vendor": "0x10de", "device": "0x2330"}
+        device(tmp_path, "0000:18:00.0", **{"class": "0x030200"}, **h100)
+        device(tmp_path, "0000:2a:00.0", **{"class": "0x030000"}, **h100)
+        device(tmp_path, "0000:2a:00.1", **{"class": "0x040300"}, **h100)
+        device(tmp_path, "0000:03:00.0", **{"class": "0x030000"}, vendor="0x1a03", device="0x2000")
+        device(tmp_path, "0000:05:00.0", **{"class": "0x068000"}, vendor="0x10de", device="0x22a3")
+
+        assert load("deepops_doctor.machine").gpus(str(tmp_path))["bus"] == ["0x2330", "0x2330"]
+
+    def test_a_machine_without_a_pci_bus_has_none(self, tmp_path: Path) -> None:
+        assert load("deepops_doctor.machine").gpus(str(tmp_path / "none"))["bus"] == []
+
+    def test_the_modules_of_a_deploy_and_whether_they_run(self, tmp_path: Path) -> None:
+        folder = tmp_path / "etc/modules-load.d"
+        folder.mkdir(parents=True)
+        (folder / "deepopsctl-nvidia.conf").write_text("# ours\nnvidia\nnvidia-uvm\n")
+        (folder / "deepopsctl-gdrdrv.conf").write_text("# ours\ngdrdrv\n")
+        (folder / "others.conf").write_text("fuse\n")
+        for name in ("nvidia", "nvidia_uvm"):
+            (tmp_path / "sys/module" / name).mkdir(parents=True)
+
+        found = load("deepops_doctor.machine").boot_modules(str(tmp_path))
+
+        assert found == {"gdrdrv": False, "nvidia": True, "nvidia-uvm": True}
+
+
+class TestSecureBoot:
+    @pytest.mark.parametrize(
+        ("data", "state"), [(b"\x06\0\0\0\x01", "on"), (b"\x06\0\0\0\0", "off"), (b"\x06\0\0\0", "off")]
+    )
+    def test_the_fifth_byte_says_it(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, data: bytes, state: str
+    ) -> None:
+        machine = load("deepops_doctor.machine")
+        (tmp_path / "variable").write_bytes(data)
+        monkeypatch.setattr(machine, "EFI", str(tmp_path))
+        monkeypatch.setattr(machine, "SECURE_BOOT", str(tmp_path / "variable"))
+
+        assert machine.secure_boot() == state
+
+    def test_a_variable_that_can_not_be_read_is_unknown(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        machine = load("deepops_doctor.machine")
+        monkeypatch.setattr(machine, "EFI", str(tmp_path))
+        monkeypatch.setattr(machine, "SECURE_BOOT", str(tmp_path / "none"))
+
+        assert machine.secure_boot() == "unknown"
+
+
+class TestPackages:
+    def test_every_package_that_dpkg_complains_of_is_named(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        packages = load("deepops_doctor.packages")
+        monkeypatch.setattr(packages, "output", lambda argv, timeout=0: AUDIT)
+
+        assert packages.audit() == ["half", "libhalf1:amd64", "odd"]
+
+    def test_a_lock_is_seen_with_its_holder_and_is_not_taken(self, tmp_path: Path) -> None:
+        packages = load("deepops_doctor.packages")
+        lock = tmp_path / "lock"
+        hold = (
+            f"import fcntl; f = open({str(lock)!r}, 'w'); fcntl.lockf(f, fcntl.LOCK_EX); print(1, flush=True); input()"
+        )
+        with subprocess.Popen(
+            [sys.executable, "-c", hold], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ) as process:
+            assert process.stdout is not None
+            process.stdout.readline()
+            found = packages.first_lock([str(tmp_path / "none"), str(lock)])
+            process.communicate("\n")
+
+        assert (found["pid"], found["path"]) == (process.pid, str(lock))
+        assert found["command"].startswith("python")
+        assert packages.first_lock([str(lock)]) is None
+
+
+class TestServices:
+    def test_who_listens_is_found_by_the_socket(self) -> None:
+        services = load("deepops_doctor.services")
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            port = server.getsockname()[1]
+            (found,) = services.listeners([port], services.processes())
+
+        assert (found["port"], found["pid"]) == (port, os.getpid())
+        assert found["command"]
+        assert services.listeners([port], services.processes()) == []
+
+    def test_a_socket_of_nobody_we_may_see_has_no_name(self) -> None:
+        services = load("deepops_doctor.services")
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            (found,) = services.listeners([server.getsockname()[1]], {})
+
+        assert (found["pid"], found["command"]) == (0, "")
+
+
+class TestNames:
+    def test_only_what_differs_is_reported(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        network = load("deepops_doctor.network")
+        known = {"ctl1": ["192.0.2.1"], "gpu01": ["192.0.2.9"]}
+        monkeypatch.setattr(network, "resolve", lambda name: known.get(name, []))
+
+        found = network.names({"ctl1": "192.0.2.1", "gpu01": "192.0.2.11", "gpu02": "192.0.2.12"}, seconds=60)
+
+        assert (found["asked"], found["silent"]) == (3, [])
+        assert found["otherwise"] == {"gpu01": ["192.0.2.9"]}
+        assert found["unresolved"] == ["gpu02"]
+
+    def test_names_are_resolved_as_programs_do_it(self) -> None:
+        assert "127.0.0.1" in load("deepops_doctor.network").resolve("localhost")
+
+    def test_a_resolver_that_hangs_is_not_waited_for(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        import threading
+
+        network, never = load("deepops_doctor.network"), threading.Event()
+        monkeypatch.setattr(network, "resolve", lambda name: ["192.0.2.1"] if name == "quick" else never.wait())
+
+        answers, silent = network.look_up(["quick", "slow"], 2)
+        never.set()
+
+        assert (answers, silent) == ({"quick": ["192.0.2.1"]}, ["slow"])
+
+    def test_addresses_that_hosts_gives_to_others_are_told(self, tmp_path: Path) -> None:
+        hosts = tmp_path / "hosts"
+        hosts.write_text("127.0.0.1 localhost\n10.0.0.1 ctl1 # the head\n10.0.0.11 gpu02 gpu02.example.com\n")
+        expected = {"ctl1": "10.0.0.1", "gpu01": "10.0.0.11", "gpu02": ""}
+
+        found = load("deepops_doctor.network").reverse(expected, str(hosts))
+
+        assert found == {"10.0.0.11": ["gpu02", "gpu02.example.com"]}
+
+
+class TestAddresses:
+    LINKS = """[
+      {"ifname": "lo", "mtu": 65536, "addr_info": [{"local": "127.0.0.1", "prefixlen": 8, "scope": "host"}]},
+      {"ifname": "eno1", "mtu": 9000, "addr_info": [
+        {"local": "10.0.0.11", "prefixlen": 24, "scope": "global"},
+        {"local": "fe80::1", "prefixlen": 64, "scope": "link"},
+        {"local": "2001:db8::5", "prefixlen": 64, "scope": "global", "temporary": true}]},
+      {"ifname": "docker0", "mtu": 1500, "addr_info": [{"local": "172.17.0.1", "prefixlen": 16, "scope": "global"}]},
+      {}
+    ]"""
+
+    def test_what_other_machines_know_it_by(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        network = load("deepops_doctor.network")
+        monkeypatch.setattr(network, "output", lambda argv: self.LINKS)
+
+        assert network.addresses() == [
+            {"interface": "eno1", "address": "10.0.0.11", "network": "10.0.0.0/24", "mtu": 9000}
+        ]
+
+    @pytest.mark.parametrize("text", ["", 'Option "-json" is unknown'])
+    def test_an_ip_command_that_can_not_say_is_no_error(self, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+        network = load("deepops_doctor.network")
+        monkeypatch.setattr(network, "output", lambda argv: text)
+
+        assert network.addresses() == []
+
+
+def test_a_tool_that_is_missing_or_hangs_says_nothing() -> None:
+    command = load("deepops_doctor.command")
+
+    assert command.output(["/nonexistent/tool"]) == ""
+    assert command.output(["sleep", "60"], timeout=0.2) == ""
+    assert command.output(["sh", "-c", "echo yes; exit 3"]) == "yes\n"
+
+
+def test_this_machine_can_be_reported_whole() -> None:
+    found = load("deepops_doctor.report").report({"localhost": "127.0.0.1"}, [6817], [])
+
+    assert found["memory_mb"] > 100
+    assert found["cpus"] >= 1
+    assert {disk["path"] for disk in found["disks"]} == {"/", "/var", "/tmp"}
+    assert found["clock"]["begin"] <= found["clock"]["end"]
+
+
+def test_a_repository_that_nobody_answers_at_is_told_and_one_in_use_not_asked(tmp_path: Path) -> None:
+    def entry(url: str, *unless: Path) -> dict[str, object]:
+        return {"what": "Grafana", "url": url, "unless": [str(path) for path in unless]}
+
+    nowhere = "http://127.0.0.1:9"
+    with HTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        # it knows no HEAD: any answer is one
+        there = f"http://127.0.0.1:{server.server_port}"
+        found = load("deepops_doctor.outsiders").unreachable(
+            [entry(there), entry(nowhere), entry(f"{nowhere}/in-use", tmp_path), entry("http://[", tmp_path / "no")]
+        )
+        server.shutdown()
+
+    assert [each["url"] for each in found] == [nowhere, "http://["]
+    assert "refused" in found[0]["why"]

@@ -1,0 +1,47 @@
+"""The suite for live clusters (tests/testinfra) never runs by accident, and says what it needs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.support.paths import ROOT
+
+SUITE = "tests/testinfra"
+
+
+def pytest_says(*arguments: str) -> subprocess.CompletedProcess[str]:
+    argv = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments]
+    return subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=120)
+
+
+def test_it_refuses_to_run_without_a_cluster() -> None:
+    done = pytest_says(SUITE)
+
+    assert done.returncode == 4
+    assert "--cluster DIR" in done.stderr
+
+
+def test_it_takes_no_part_in_a_run_of_all_tests() -> None:
+    # its own tests only: collecting all others takes long
+    beside = [f"--ignore=tests/{path.name}" for path in (ROOT / "tests").iterdir() if path.name != "testinfra"]
+
+    done = pytest_says("--collect-only", "-q", *beside, "tests")
+
+    assert "no tests collected" in done.stdout
+
+
+def test_it_names_a_folder_that_is_no_cluster(tmp_path: Path) -> None:
+    done = pytest_says(SUITE, "--cluster", str(tmp_path))
+
+    assert done.returncode == 4
+    assert "is no cluster directory" in done.stderr
+
+
+def test_it_has_tests_for_every_node_of_a_cluster() -> None:
+    done = pytest_says("--collect-only", "-q", SUITE, "--cluster", "inventory/example")
+
+    assert "test_the_services_of_its_roles_run[gpu04]" in done.stdout
+    assert "test_its_commands_reach_the_controller[login1]" in done.stdout
+    assert "test_its_commands_reach_the_controller[gpu04]" not in done.stdout

@@ -1,0 +1,75 @@
+"""What a module says of its arguments is what it takes: `ansible-doc` shows the one, Ansible checks the other."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.support.node_modules import load
+from tests.support.paths import ROOT
+
+MODULES = sorted((ROOT / "plugins" / "modules").glob("*.py"))
+# what Ansible takes where a key is left out
+UNSAID: Mapping[str, object] = {"type": "str", "required": False, "default": None, "choices": None, "elements": None}
+
+
+class AskedError(Exception):
+    """Carries the arguments that a module asks Ansible for."""
+
+    def __init__(self, argument_spec: Mapping[str, Any], **_more: object) -> None:
+        super().__init__()
+        self.spec = argument_spec
+
+
+def asked_by(argument_spec: Mapping[str, Any], **_more: object) -> None:
+    raise AskedError(argument_spec)
+
+
+def arguments_of(path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """(documented, asked for)."""
+    monkeypatch.setattr(load("deepops_smoke.asmodule"), "AnsibleModule", asked_by)
+    spec = importlib.util.spec_from_file_location(f"module_{path.stem}", path)
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    monkeypatch.setattr(module, "AnsibleModule", asked_by, raising=False)
+    with pytest.raises(AskedError) as caught:
+        module.main()
+    return yaml.safe_load(module.DOCUMENTATION).get("options") or {}, caught.value.spec
+
+
+def differences(told: Mapping[str, Any], asked: Mapping[str, Any], where: str = "") -> list[str]:
+    found = [f"{where}{name}" for name in sorted(set(told) ^ set(asked))]
+    for name in sorted(set(told) & set(asked)):
+        for key, unsaid in UNSAID.items():
+            one, other = told[name].get(key, unsaid), asked[name].get(key, unsaid)
+            if one != other:
+                found.append(f"{where}{name}.{key}: {one} is told, {other} is so")
+        # what a filter makes as a whole is told in prose
+        if "suboptions" in told[name]:
+            found += differences(told[name]["suboptions"], asked[name].get("options", {}), f"{where}{name}.")
+    return found
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
+def test_a_module_takes_what_it_documents(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert differences(*arguments_of(path, monkeypatch)) == []
+
+
+def test_each_kind_of_difference_is_named() -> None:
+    told = {"a": {"type": "int"}, "b": {}, "d": {"choices": ["x"]}, "e": {"suboptions": {"f": {"required": True}}}}
+    asked = {"a": {}, "c": {}, "d": {"choices": ["y"]}, "e": {"options": {"f": {}}}}
+
+    assert differences(told, asked) == [
+        "b",
+        "c",
+        "a.type: int is told, str is so",
+        "d.choices: ['x'] is told, ['y'] is so",
+        "e.f.required: True is told, False is so",
+    ]

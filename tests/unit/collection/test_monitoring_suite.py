@@ -1,0 +1,166 @@
+"""The monitoring suite's verdicts on what it was told; tests/integration asks real servers."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any
+
+from deepopsctl.checks.catalogue.smoke import catalogue_of
+from deepopsctl.validation.result import NOTHING_THERE, SUITES
+from tests.support.node_modules import load
+
+alerting = load("deepops_monitoring.alerting")
+jobs = load("deepops_monitoring.jobs")
+logged = load("deepops_monitoring.logged")
+scraped = load("deepops_monitoring.scraped")
+session = load("deepops_smoke.session")
+suite = load("deepops_monitoring.suite")
+web = load("deepops_monitoring.web")
+
+WHO = {"user": "ubuntu", "account": "default"}
+NOWHERE = web.Service("http://127.0.0.1:1", "admin", "opensesame")
+
+
+class TestAJobInTheMetrics:
+    def judged(self, labels: dict[str, str] | None) -> dict[str, str]:
+        check: dict[str, str] = jobs._one(self.trial(), "gpu01", labels, "42", WHO, 12.3)
+        return check
+
+    def trial(self, **more: bool) -> Any:
+        return jobs.Trial(None, None, "hpc", ("gpu01",), 90.0, **more)
+
+    def test_passes_with_its_user_and_account(self) -> None:
+        assert self.judged({**WHO, "jobid": "42"})["status"] == "pass"
+
+    def test_fails_without(self) -> None:
+        assert self.judged({"user": "ubuntu"})["message"] == "job 42 has account none instead of default"
+        assert self.judged({"user": "root", "account": "x"})["message"] == (
+            "job 42 has user root instead of ubuntu and account x instead of default"
+        )
+
+    def test_that_is_not_there_is_named_with_its_number(self) -> None:
+        assert self.judged(None)["message"] == "job 42 ran there for 12 s and is not in the metrics"
+
+    def test_is_asked_for_without_its_use_where_jobs_have_no_control_groups(self) -> None:
+        unmeasured = self.trial(measured=False)
+        assert "deepops_job_cpus" in jobs._question(self.trial(), "42")
+        assert jobs._question(unmeasured, "42") == 'deepops_job_info{jobid="42"}'
+        told = jobs._one(unmeasured, "gpu01", WHO, "42", WHO, 12.3)
+        assert told["status"] == "pass"
+        assert "no control groups" in told["message"]
+
+
+class TestTargets:
+    WANTED = tuple(scraped.Wanted("ctl1", "slurm", "192.0.2.1:6817", page) for page in ("jobs", "nodes"))
+
+    def target(self, page: str, health: str) -> dict[str, Any]:
+        now = datetime.now(UTC).isoformat()
+        labels = {"node": "ctl1", "job": "slurm", "page": page}
+        url = f"http://192.0.2.1:6817/metrics/{page}"
+        told = {"labels": labels, "health": health, "scrapeUrl": url, "lastScrape": now}
+        return {**told, "lastScrapeDuration": 0.1, "lastError": "" if health == "up" else "refused"}
+
+    def test_at_one_address_are_judged_page_by_page(self) -> None:
+        pages = [self.target("jobs", "down"), self.target("nodes", "up")]
+        found = scraped.look(SimpleNamespace(targets=lambda: pages))
+        told = [scraped._one(wanted, found.get(wanted.key), time.time()) for wanted in self.WANTED]
+
+        assert [check["target"] for check in told] == ["ctl1/slurm/jobs", "ctl1/slurm/nodes"]
+        assert [check["status"] for check in told] == ["fail", "pass"]
+
+    def judged(self, *rounds: str) -> list[str]:
+        """What is said of them, and of others, where the first was so in each round of scrapes: two looks at it."""
+        looks = iter([health for health in rounds for _ in range(2)])
+        prometheus = SimpleNamespace(targets=lambda: [self.target("jobs", next(looks)), self.target("nodes", "up")])
+        return [check["status"] for check in scraped.judge(prometheus, "hpc", self.WANTED, ["ctl1"])]
+
+    def test_that_answer_are_looked_at_once(self) -> None:
+        assert self.judged("up") == ["pass", "pass", "pass"]
+
+    def test_that_answered_too_late_once_are_up(self) -> None:
+        assert self.judged("down", "up") == ["pass", "pass", "pass"]
+
+    def test_that_are_down_are_so_twice(self) -> None:
+        assert self.judged("down", "down") == ["fail", "pass", "pass"]
+
+    def test_that_take_too_long_are_told_as_that(self) -> None:
+        late = {**self.target("jobs", "down"), "scrapeTimeout": "10s"}
+        late["lastError"] = 'Get "http://192.0.2.1:6817/metrics/jobs": context deadline exceeded'
+
+        told = scraped._one(self.WANTED[0], late, time.time())
+
+        assert told["message"] == "http://192.0.2.1:6817/metrics/jobs: no answer within 10s: is the machine too busy?"
+
+    def test_of_a_page_that_nobody_expects_are_told_by_it(self) -> None:
+        found = scraped.look(SimpleNamespace(targets=lambda: [self.target("jobs", "up"), self.target("users", "up")]))
+
+        told = scraped._unexpected("hpc", found, {wanted.key for wanted in self.WANTED})
+
+        assert told["message"] == "not in cluster.yml: ctl1/slurm/users"
+
+
+class TestRunningJobs:
+    def test_agree_where_slurm_has_had_so_many_while_we_looked(self) -> None:
+        found = jobs.counted("hpc", 4, [3, 5])
+
+        assert (found["status"], found["measured"], found["expected"]) == ("pass", "4", "3 to 5")
+
+    def test_that_slurm_never_had_are_told(self) -> None:
+        found = jobs.counted("hpc", 5, [3, 3])
+
+        assert found["status"] == "fail"
+        assert found["message"] == "squeue has said 3, and Prometheus 5"
+
+
+class TestLogs:
+    def test_have_arrived_where_a_line_of_this_validation_has_the_nodes_name(self) -> None:
+        text = "validation abc gpu01\nvalidation xyz gpu02\nvalidation abc gpu031\n"
+
+        assert logged.arrived(text, "validation abc", ("gpu01", "gpu02", "gpu03")) == ["gpu01"]
+
+    def test_that_did_not_come_are_told_with_what_journalctl_says(self) -> None:
+        assert logged._one("gpu01", {"gpu01": 0.4}, 30.0, "")["status"] == "pass"
+        told = logged._one("gpu02", {"gpu01": 0.4}, 30.0, "Permission denied")
+        assert told["message"] == "a line that the node logged has not come within 30 s: Permission denied"
+
+
+class TestTheWholeSuite:
+    def inputs(self, **changes: Any) -> Any:
+        given: dict[str, Any] = dict.fromkeys(("judged", "compute", "wanted", "queries"), ())
+        given |= {"rules": {}, "textfiles": {}, "route": alerting.Route("severity", "none", "nobody"), **changes}
+        return suite.Inputs(cluster="hpc", monitor="ctl1", **given)
+
+    def test_skips_the_rest_and_says_why_where_prometheus_does_not_answer(self) -> None:
+        services = suite.Services(NOWHERE, NOWHERE)
+        found = suite.run(self.inputs(), services, session.Session("abc", "ubuntu", suite="monitoring"))
+
+        assert found[0]["name"] == "prometheus-answers"
+        assert found[0]["status"] == "fail"
+        assert {check["name"] for check in found[1:]} == set(suite.NEEDS_PROMETHEUS)
+        assert {check["status"] for check in found[1:]} == {"skip"}
+        assert "opensesame" not in json.dumps(found)
+
+    def test_trouble_with_one_part_is_told_and_stops_no_other(self) -> None:
+        def wrong() -> list[dict[str, str]]:
+            raise KeyError("never")
+
+        found = suite._safely("rules-healthy", "hpc", wrong)
+
+        assert (found[0]["status"], found[0]["message"]) == ("fail", "KeyError('never')")
+
+
+def test_every_check_is_in_the_reports_catalogue() -> None:
+    found = ("alerting", "dashboards", "jobs", "logged", "ruled", "scraped", "suite")
+    values = [value for name in found for value in vars(load(f"deepops_monitoring.{name}")).values()]
+    checks = {value for value in values if isinstance(value, str) and re.fullmatch(r"[a-z]+(-[a-z]+)+", value)}
+
+    assert checks - {logged.TAG} | {"monitoring-enabled"} == set(catalogue_of("monitoring")) - {
+        "reachable",
+        "suite-ran",
+    }
+    assert "monitoring-enabled" in NOTHING_THERE
+    assert "monitoring" in SUITES

@@ -1,0 +1,161 @@
+"""What a node says of its components for `status`: records compared with reality, one question for all of them."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support import node_modules as nodeside
+
+node_drift = nodeside.load("node_drift")
+node_owned = nodeside.load("node_owned")
+node_packages = nodeside.load("node_packages")
+node_record = nodeside.load("node_record")
+node_units = nodeside.load("node_units")
+
+DIGEST = "d"
+
+
+@pytest.fixture
+def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """A node without packages and units, that remembers what dpkg and systemd were asked for."""
+    calls: list[list[str]] = []
+
+    def answer(names: list[str]) -> dict[str, Any]:
+        calls.append(names)
+        return {}
+
+    monkeypatch.setattr(node_record, "STATE", str(tmp_path))
+    monkeypatch.setattr(node_packages, "installed", answer)
+    monkeypatch.setattr(node_units, "show", answer)
+    return calls
+
+
+def record(component: str, step: str, digest: str = DIGEST, **items: Any) -> None:
+    node_record.save(component, step, digest, dict(node_record.items(), **items))
+
+
+def wanted(**steps: list[str]) -> list[dict[str, Any]]:
+    return [{"component": component, "steps": listed} for component, listed in steps.items()]
+
+
+def test_each_component_is_compared_with_its_own_records(asked: list[list[str]]) -> None:
+    record("slurm", "common", packages={"munge": "1"}, units={"munge.service": True})
+    record("monitoring", "node", "older")
+
+    found = node_drift.compare(wanted(slurm=["common", "slurmd"], monitoring=["node"], nvidia=["driver"]), DIGEST)
+
+    assert found["slurm"]["differences"] == ["package munge is missing, was 1", "munge.service is unknown"]
+    assert (found["slurm"]["missing"], found["slurm"]["stale"]) == (["slurmd"], [])
+    assert (found["monitoring"]["differences"], found["monitoring"]["stale"]) == ([], ["node"])
+    assert (found["nvidia"]["wanted"], found["nvidia"]["deployed"]) == (True, False)
+
+
+def test_dpkg_and_systemd_are_asked_once_whatever_the_number_of_records(asked: list[list[str]]) -> None:
+    record("slurm", "common", packages={"munge": "1"}, units={"munge.service": True})
+    record("slurm", "slurmd", packages={"slurmd": "2", "munge": "1"}, units={"slurmd.service": True})
+    record("monitoring", "node", packages={"prometheus-node-exporter": "3"})
+
+    node_drift.compare(wanted(slurm=["common", "slurmd"], monitoring=["node"]), DIGEST)
+
+    assert asked == [["munge", "prometheus-node-exporter", "slurmd"], ["munge.service", "slurmd.service"]]
+
+
+def test_a_step_that_is_to_go_is_looked_at_until_it_has_gone(asked: list[list[str]]) -> None:
+    steps = ["mounts"]
+    record("storage", "mounts")
+    record("storage", "nfs_exports", "older")
+    assert not node_drift.reasons("storage", DIGEST, steps)
+
+    node_record.begin("storage", "nfs_exports")
+
+    assert [reason.partition(": ")[2] for reason in node_drift.reasons("storage", DIGEST, steps)] == ["nfs_exports"]
+    assert node_drift.compare(wanted(storage=steps), DIGEST)["storage"]["stale"] == ["nfs_exports"]
+
+    record("storage", "nfs_exports", "")
+
+    assert not node_drift.reasons("storage", DIGEST, steps)
+    assert not node_drift.compare(wanted(storage=steps), DIGEST)["storage"]["stale"]
+
+
+@pytest.mark.parametrize(
+    "leave",
+    [
+        lambda: record("monitoring", "node"),
+        lambda: node_owned.save("monitoring", "node", {"packages": ["prometheus"]}),
+    ],
+    ids=["a record", "a package of ours"],
+)
+def test_what_is_left_of_a_component_that_is_not_wanted_is_told(
+    asked: list[list[str]], leave: Callable[[], None]
+) -> None:
+    not_wanted = wanted(monitoring=[])
+
+    assert not node_drift.compare(not_wanted, DIGEST)["monitoring"]["left"]
+    leave()
+    found = node_drift.compare(not_wanted, DIGEST)["monitoring"]
+
+    assert (found["wanted"], found["left"], found["differences"]) == (False, True, [])
+
+
+@pytest.mark.parametrize(
+    ("tried_at", "says"),
+    [
+        # as systemd shows a unit that was never started, with or without conditions
+        ("0", ["a.service is inactive"]),
+        ("7347369814", []),
+    ],
+)
+def test_a_unit_that_nobody_has_tried_to_start_is_not_one_that_its_condition_keeps_back(
+    tried_at: str, says: list[str]
+) -> None:
+    shown = {
+        "ActiveState": "inactive",
+        "UnitFileState": "enabled",
+        "ConditionResult": "no",
+        "ConditionTimestampMonotonic": tried_at,
+    }
+
+    assert node_drift.unit_differences({"a.service": True}, {"a.service": shown}, {}) == says
+
+
+@pytest.mark.parametrize(
+    ("restarts", "age_s", "says"),
+    [
+        (0, 1, []),
+        # it was killed, and is back
+        (1, 1, []),
+        (2, 1, ["a.service does not stay up: systemd restarts it"]),
+        # its server was away for a week, and is there again
+        (40_000, 120, []),
+    ],
+)
+def test_a_unit_that_systemd_starts_again_and_again_is_not_as_it_should_be(
+    restarts: int, age_s: int, says: list[str]
+) -> None:
+    shown = {
+        "ActiveState": "active",
+        "UnitFileState": "enabled",
+        "NRestarts": str(restarts),
+        "ActiveEnterTimestampMonotonic": str(int((time.monotonic() - age_s) * 1e6)),
+    }
+
+    assert node_drift.unit_differences({"a.service": True}, {"a.service": shown}, {}) == says
+
+
+def test_a_daemon_that_runs_and_does_not_listen_is_not_as_it_should_be() -> None:
+    shown = {"ActiveState": "active", "UnitFileState": "enabled"}
+    with socket.socket() as daemon:
+        daemon.bind(("127.0.0.1", 0))
+        port = daemon.getsockname()[1]
+        deaf = node_drift.unit_differences({"a.service": True}, {"a.service": shown}, {"a.service": port})
+        daemon.listen()
+        heard = node_drift.unit_differences({"a.service": True}, {"a.service": shown}, {"a.service": port})
+
+    assert deaf == [f"a.service runs but does not listen on port {port}"]
+    assert heard == []

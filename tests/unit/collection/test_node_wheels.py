@@ -1,0 +1,156 @@
+"""Wheels unpacked on a node: whole or not at all, found again, mended, removed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import zipfile
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.node_modules import MODULE_UTILS
+from tests.support.paths import ROOT
+
+MODULE = ROOT / "plugins" / "modules" / "node_wheels.py"
+# the state of a node is where the test says; the way to module_utils is what Ansible's own packing makes
+RUN = """
+import sys, json, runpy
+from ansible import module_utils
+from ansible.module_utils import basic
+module_utils.__path__.append({utils!r})
+from ansible.module_utils import node_record
+node_record.STATE = {state!r}
+basic._ANSIBLE_ARGS = json.dumps({{"ANSIBLE_MODULE_ARGS": json.loads(sys.argv[1])}}).encode()
+basic._ANSIBLE_PROFILE = "legacy"
+runpy.run_path({module!r}, run_name="__main__")
+"""
+
+
+class Node:
+    """A node's folders, and the module run on it."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.folder = root, root / "lib" / "thing-1"
+
+    def run(self, libraries: dict[str, Any], wheels: dict[str, str], **more: Any) -> dict[str, Any]:
+        given = {"component": "c", "step": "s", "digest": "d", "path": str(self.folder), **more}
+        text = RUN.format(utils=str(MODULE_UTILS), state=str(self.root / "state"), module=str(MODULE))
+        argv = [sys.executable, "-c", text, json.dumps({**given, "libraries": libraries, "wheels": wheels})]
+        done = subprocess.run(argv, capture_output=True, text=True, check=False)
+        document: dict[str, Any] = json.loads(done.stdout)
+        return document
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Node:
+    return Node(tmp_path)
+
+
+def wheel(path: Path, files: dict[str, str]) -> tuple[dict[str, Any], str]:
+    """An entry as in versions.yml, and where the wheel is."""
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, text in files.items():
+            archive.writestr(name, text)
+    digest = sha256(path.read_bytes()).hexdigest()
+    return {"package": path.stem, "version": "1", "wheels": {"any": {"platform": "any", "sha256": digest}}}, str(path)
+
+
+@pytest.fixture
+def one(tmp_path: Path) -> tuple[dict[str, Any], str]:
+    return wheel(tmp_path / "one.whl", {"one/__init__.py": "x = 1", "one/data.bin": "no", "one.dist-info/LICENSE": "l"})
+
+
+def test_a_node_says_which_wheels_it_lacks_and_unpacks_what_is_brought(
+    node: Node, one: tuple[dict[str, Any], str]
+) -> None:
+    asked = node.run({"one": one[0]}, {})
+    done = node.run({"one": one[0]}, {"one": one[1]})
+    again = node.run({"one": one[0]}, {})
+
+    assert (asked["missing"], asked["changed"]) == (["one"], False)
+    assert done["changed"]
+    assert (again["missing"], again["changed"]) == ([], False)
+    found = {path.relative_to(node.folder).as_posix() for path in node.folder.rglob("*") if path.is_file()}
+    assert found == {"one/__init__.py", "one.dist-info/LICENSE", "WHEELS.json"}
+    assert node.folder.stat().st_mode & 0o777 == 0o755
+
+
+def test_a_file_that_was_edited_is_noticed_and_mended(node: Node, one: tuple[dict[str, Any], str]) -> None:
+    node.run({"one": one[0]}, {"one": one[1]})
+    (node.folder / "one" / "__init__.py").write_text("x = 2", encoding="utf-8")
+
+    assert node.run({"one": one[0]}, {})["missing"] == ["one"]
+    assert node.run({"one": one[0]}, {"one": one[1]})["changed"]
+    assert (node.folder / "one" / "__init__.py").read_text(encoding="utf-8") == "x = 1"
+
+
+def test_the_record_holds_every_file_so_that_the_gate_sees_them(node: Node, one: tuple[dict[str, Any], str]) -> None:
+    node.run({"one": one[0]}, {"one": one[1]})
+
+    record = json.loads((node.root / "state" / "records" / "c.s.json").read_text(encoding="utf-8"))
+    assert str(node.folder / "one" / "__init__.py") in record["items"]["files"]
+
+
+def test_another_wheel_than_the_pinned_one_leaves_the_node_as_it_was(
+    node: Node, one: tuple[dict[str, Any], str], tmp_path: Path
+) -> None:
+    other = wheel(tmp_path / "other.whl", {"one/__init__.py": "x = 3"})
+    node.run({"one": one[0]}, {"one": one[1]})
+    (node.folder / "one" / "__init__.py").write_text("x = 2", encoding="utf-8")
+
+    refused = node.run({"one": one[0]}, {"one": other[1]})
+
+    assert "not the wheel that is pinned" in refused["msg"]
+    assert (node.folder / "one" / "__init__.py").read_text(encoding="utf-8") == "x = 2"
+    assert list(node.folder.parent.iterdir()) == [node.folder]
+
+
+def test_a_wheel_that_leads_out_of_its_folder_is_refused(node: Node, tmp_path: Path) -> None:
+    bad = wheel(tmp_path / "bad.whl", {"../../evil.py": "x"})
+
+    assert "has a file" in node.run({"bad": bad[0]}, {"bad": bad[1]})["msg"]
+    assert not (node.root / "evil.py").exists()
+
+
+def test_another_version_takes_the_place_of_the_one_before(node: Node, one: tuple[dict[str, Any], str]) -> None:
+    node.run({"one": one[0]}, {"one": one[1]})
+    before, node.folder = node.folder, node.folder.with_name("thing-2")
+
+    done = node.run({"one": one[0]}, {"one": one[1]})
+
+    assert [(entry["action"], entry["name"]) for entry in done["changes"]] == [
+        ("write", str(node.folder)),
+        ("remove", str(before)),
+    ]
+    assert not before.exists()
+
+
+def test_what_is_no_longer_wanted_goes_with_its_record(node: Node, one: tuple[dict[str, Any], str]) -> None:
+    node.run({"one": one[0]}, {"one": one[1]})
+
+    gone = node.run({}, {}, path="")
+
+    assert [entry["action"] for entry in gone["changes"]] == ["remove"]
+    assert not node.folder.exists()
+    assert not (node.root / "state" / "records" / "c.s.json").exists()
+    assert node.run({}, {}, path="")["changed"] is False
+
+
+def test_check_mode_says_what_would_come_and_brings_nothing(node: Node, one: tuple[dict[str, Any], str]) -> None:
+    asked = node.run({"one": one[0]}, {}, _ansible_check_mode=True)
+
+    assert (asked["changed"], [entry["action"] for entry in asked["changes"]]) == (True, ["write"])
+    assert not node.folder.exists()
+
+
+def test_a_processor_without_a_wheel_is_told_of(node: Node, one: tuple[dict[str, Any], str]) -> None:
+    foreign = {**one[0], "wheels": {"sparc": one[0]["wheels"]["any"]}}
+
+    refused = node.run({"one": foreign}, {})
+
+    assert "there is no wheel of one for" in refused["msg"]
+    assert "monitoring_gpu_exporter" in refused["hint"]

@@ -1,0 +1,163 @@
+"""cluster.yml, the driver and slurmd compared: what they say in the forms that nvidia-smi and scontrol give it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deepopsctl.gpus.gres import expected_gpus
+from deepopsctl.gpus.notation import default_files
+from deepopsctl.model.cluster import GpuKind, Gpus, MigSlices
+from tests.support import node_modules as nodeside
+
+agreement = nodeside.load("nvidia_agreement")
+
+H100 = "NVIDIA H100 80GB HBM3"
+NODE = "NodeName=gpu01 Arch=x86_64 CoresPerSocket=56 Gres={gres} OS=Linux State={state} ThreadsPerCore=2{reason}"
+FEWER = " Reason=gres/gpu count reported lower than configured (7 < 8) [slurm@2026-11-22T01:02:03]"
+
+
+def driver(*products: str) -> Any:
+    """A driver that lists these, in the order of their minors."""
+    return agreement.Driver(dict(enumerate(products)))
+
+
+def slurmd(gres: str, state: str = "IDLE", reason: str = "") -> Any:
+    """What slurmd registered."""
+    return agreement.Registered(NODE.format(gres=gres, state=state, reason=reason), "gpu01")
+
+
+def differs(gpus: Gpus, said: Any, registered: Any) -> str:
+    """The sentence."""
+    found: str = agreement.sentence(expected_gpus(gpus), said, registered)
+    return found
+
+
+EIGHT = Gpus("h100", 8)
+GOOD = slurmd("gpu:h100:8(S:0-1)")
+
+
+class TestAgreement:
+    def test_all_three_agree(self) -> None:
+        assert differs(EIGHT, driver(*[H100] * 8), GOOD) == ""
+
+    def test_a_gpu_that_fell_off_the_bus_is_named_with_all_three_values(self) -> None:
+        assert differs(EIGHT, driver(*[H100] * 7), GOOD) == (
+            "its GPUs are not what they should be: cluster.yml says h100:8, the driver 7 x NVIDIA H100 80GB HBM3, "
+            "slurmd gpu:h100:8"
+        )
+
+    def test_another_model_is_named(self) -> None:
+        assert "the driver 8 x NVIDIA H200," in differs(EIGHT, driver(*["NVIDIA H200"] * 8), GOOD)
+
+    def test_what_slurm_refuses_is_in_its_words(self) -> None:
+        found = differs(EIGHT, driver(*[H100] * 8), slurmd("gpu:h100:8", "IDLE+INVALID_REG+DRAIN", FEWER))
+        assert found.endswith("slurmd gpu:h100:8 (gres/gpu count reported lower than configured (7 < 8))")
+
+    def test_a_reason_that_outlived_its_fault_is_none(self) -> None:
+        assert differs(EIGHT, driver(*[H100] * 8), slurmd("gpu:h100:8", "IDLE+DRAIN", FEWER)) == ""
+
+    def test_slurm_with_another_number_differs(self) -> None:
+        assert differs(EIGHT, driver(*[H100] * 8), slurmd("gpu:h100:4")).endswith("slurmd gpu:h100:4")
+        assert differs(EIGHT, driver(*[H100] * 8), slurmd("(null)")).endswith("slurmd none")
+
+    def test_simulated_gpus_have_no_driver_and_are_compared_with_slurmd_alone(self) -> None:
+        assert differs(EIGHT, agreement.Driver(), GOOD) == ""
+        assert "the driver nothing (there is none)" in differs(EIGHT, agreement.Driver(), slurmd("gpu:h100:4"))
+
+    def test_a_driver_that_does_not_answer_where_it_should_differs(self) -> None:
+        silent = agreement.Driver(
+            silent="none (nvidia-smi: Failed to initialize NVML: Driver/library version mismatch)"
+        )
+        assert "version mismatch" in differs(EIGHT, silent, GOOD)
+
+    def test_more_gpus_than_declared_are_worth_a_warning(self) -> None:
+        more = driver(*[H100] * 8)
+        assert differs(Gpus("h100", 6), more, slurmd("gpu:h100:6")) == ""
+        assert agreement.surplus(expected_gpus(Gpus("h100", 6)), more).startswith(
+            "2 of its GPUs are not in cluster.yml"
+        )
+
+    def test_a_node_that_nobody_knows_is_compared_with_the_driver_alone(self) -> None:
+        unknown = agreement.Registered("slurm_load_node error: Unable to contact slurm controller", "gpu01")
+        assert differs(EIGHT, driver(*[H100] * 8), unknown) == ""
+        assert "slurmd nothing" in differs(EIGHT, driver(H100), unknown)
+
+
+class TestKinds:
+    MIXED = Gpus("", 4, (GpuKind("a40", 2, default_files(0, 2)), GpuKind("l40s", 2, default_files(2, 2))))
+    SLURM = slurmd("gpu:a40:2,gpu:l40s:2")
+
+    def test_each_card_is_compared_with_the_file_it_has(self) -> None:
+        a40, l40s = "NVIDIA A40", "NVIDIA L40S"
+        assert differs(self.MIXED, driver(a40, a40, l40s, l40s), self.SLURM) == ""
+        assert differs(self.MIXED, driver(l40s, l40s, a40, a40), self.SLURM) != ""
+
+    def test_autodetect_finds_the_files_itself(self) -> None:
+        found = Gpus("", 4, self.MIXED.kinds, "nvml")
+        assert differs(found, driver("NVIDIA L40S", "NVIDIA A40", "NVIDIA L40S", "NVIDIA A40"), self.SLURM) == ""
+        assert differs(found, driver("NVIDIA L40S", "NVIDIA A40", "NVIDIA A40", "NVIDIA A40"), self.SLURM) != ""
+
+    def test_slices_count_in_slurm_and_cards_with_the_driver(self) -> None:
+        layout = (MigSlices("1g.5gb", 7, tuple(range(7, 14))),)
+        cut = Gpus("a100", 2, (GpuKind("a100", 2, default_files(0, 2), (layout, layout)),))
+        cards = driver("NVIDIA A100-SXM4-40GB", "NVIDIA A100-SXM4-40GB")
+        assert differs(cut, cards, slurmd("gpu:a100_1g.5gb:14")) == ""
+        assert differs(cut, cards, slurmd("gpu:a100_1g.5gb:13")) != ""
+
+    @pytest.mark.parametrize(
+        ("kind", "product", "fits"),
+        [
+            ("h100", "NVIDIA H100 64GB HBM2e", True),
+            ("h100", "NVIDIA GH200 480GB", False),
+            ("l4", "NVIDIA L40S", False),
+            ("a100_80gb", "NVIDIA A100-SXM4-80GB", True),
+            ("a100_80gb", "NVIDIA A100-SXM4-40GB", False),
+            ("rtx4090", "NVIDIA GeForce RTX 4090", True),
+            ("rtx4090", "NVIDIA GeForce RTX 4090 D", True),
+            ("ourownword", "NVIDIA H100 80GB HBM3", True),
+            ("", "NVIDIA H100 80GB HBM3", True),
+        ],
+    )
+    def test_a_product_fits_a_type(self, kind: str, product: str, fits: bool) -> None:
+        gres = f"gpu:{kind}:1" if kind else "gpu:1"
+        assert (differs(Gpus(kind, 1), driver(product), slurmd(gres)) == "") is fits
+
+
+class TestReading:
+    LINES = "NVIDIA A40, 00000000:17:00.0\nNVIDIA L40S, 00000000:CA:00.0\n"
+
+    def test_the_kernel_module_says_which_file_a_gpu_has(self, tmp_path: Path) -> None:
+        for address, minor in (("0000:17:00.0", 1), ("0000:ca:00.0", 0)):
+            folder = tmp_path / "proc/driver/nvidia/gpus" / address
+            folder.mkdir(parents=True)
+            (folder / "information").write_text(f"Model: \t\t NVIDIA\nDevice Minor: \t {minor}\n")
+        assert agreement.read_cards(self.LINES, str(tmp_path)) == {1: "NVIDIA A40", 0: "NVIDIA L40S"}
+
+    def test_without_it_the_order_counts(self, tmp_path: Path) -> None:
+        assert agreement.read_cards(self.LINES, str(tmp_path)) == {0: "NVIDIA A40", 1: "NVIDIA L40S"}
+
+    @pytest.mark.parametrize(("bus", "container", "silent"), [(False, False, ""), (True, True, ""), (True, False, "x")])
+    def test_a_driver_that_fails_counts_where_there_is_a_gpu_to_drive(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bus: bool, container: bool, silent: str
+    ) -> None:
+        program = tmp_path / "nvidia-smi"
+        program.write_text("#!/bin/sh\necho 'NVIDIA-SMI has failed because it could not talk to the driver'\nexit 9\n")
+        program.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+        if bus:
+            folder = tmp_path / "sys/bus/pci/devices/0000:17:00.0"
+            folder.mkdir(parents=True)
+            for name, text in (("vendor", "0x10de"), ("class", "0x030200"), ("device", "0x2330")):
+                (folder / name).write_text(text)
+        if container:
+            (tmp_path / "run/systemd").mkdir(parents=True)
+            (tmp_path / "run/systemd/container").write_text("podman")
+
+        found = agreement.ask_driver(str(tmp_path))
+
+        assert found.cards is None
+        assert bool(found.silent) is bool(silent)
+        assert "NVIDIA-SMI has failed" in found.silent or not silent

@@ -1,0 +1,49 @@
+"""What the module nvidia_driver holds, by apt's and dpkg's words."""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import Any
+
+import pytest
+
+from tests.support import node_modules as nodeside
+from tests.support.paths import ROOT
+
+nodeside.load("node_packages")
+_SPEC = importlib.util.spec_from_file_location("nvidia_driver", ROOT / "plugins" / "modules" / "nvidia_driver.py")
+assert _SPEC
+assert _SPEC.loader
+driver: Any = importlib.util.module_from_spec(_SPEC)
+_SPEC.loader.exec_module(driver)
+
+INSTALLED = {
+    "linux-modules-nvidia-580-server-open-generic": "6.8.0-88.89",
+    "libnvidia-compute-580-server": "580.95.05-0ubuntu0.24.04.1",
+    "nvidia-utils-580-server": "580.95.05-0ubuntu0.24.04.1",
+    "linux-image-6.8.0-88-generic": "6.8.0-88.89",
+    "linux-image-generic": "6.8.0-88.89",
+    "linux-headers-generic": "6.8.0-88.89",
+    "linux-base": "4.5",
+}
+KERNEL = {"linux-image-6.8.0-88-generic", "linux-image-generic", "linux-headers-generic"}
+
+
+class _Module:
+    check_mode = True
+
+
+@pytest.mark.parametrize("kernel", [True, False])
+def test_the_kernel_is_held_with_modules_that_were_built_for_it(kernel: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    def installed(patterns: list[str]) -> dict[str, str]:
+        return {name: version for name, version in INSTALLED.items() if patterns == ["*"] or name.startswith("linux-")}
+
+    monkeypatch.setattr(driver.node_packages, "installed", installed)
+    monkeypatch.setattr(driver.nvidia_node, "output_of", lambda argv: "")
+    wanted = {"hold": list(INSTALLED)[:3], "kernel": kernel, "load": False, "notice": "", "devices": []}
+
+    changes, reboot, _state, _warning = driver.bring_into_use(_Module(), wanted)
+
+    held = {entry["name"] for entry in changes if entry["action"] == "hold"}
+    assert held == set(list(INSTALLED)[:3]) | (KERNEL if kernel else set())
+    assert reboot == ""

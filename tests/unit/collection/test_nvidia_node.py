@@ -1,0 +1,227 @@
+"""What a node says of its GPUs, on trees like those of /sys and /proc; and how a repository's key is told."""
+
+from __future__ import annotations
+
+import base64
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.support import node_modules as nodeside
+
+node_packages = nodeside.load("node_packages")
+nvidia_node = nodeside.load("nvidia_node")
+openpgp = nodeside.load("openpgp")
+
+# made by gpg for this test; its fingerprint is gpg's word
+KEY = """\
+-----BEGIN PGP PUBLIC KEY BLOCK-----
+
+mDMEawIj1RYJKwYBBAHaRw8BAQdAM5bNtSWIrpE88Jo9/1naxGDEfY2GGdIgAfNY
+JAq9JI60F1Rlc3QgPHRlc3RAZXhhbXBsZS5jb20+iJAEExYIADgWIQTbhJ7+qZwn
+L6k8tQlmESMArD4/PwUCawIj1QIbAwULCQgHAgYVCgkICwIEFgIDAQIeAQIXgAAK
+CRBmESMArD4/P/KdAP9BgsWjNA6yzgZ9w4am7bUNtzJGNIiL5PwgWsIHBPHQzwD/
+Uw/U+V0FZBxmRV6UHrXt9qmXh/cSVcoFoCsAPw+cpgQ=
+=TAyt
+-----END PGP PUBLIC KEY BLOCK-----
+"""
+FINGERPRINT = "DB849EFEA99C272FA93CB50966112300AC3E3F3F"
+
+DEB822 = """\
+# See sources.list(5)
+Types: deb deb-src
+URIs: http://deb.example.com/debian mirror+file:///etc/apt/mirrors/debian.list
+Suites: {codename} {codename}-updates
+Components: main
+Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg
+
+Types: deb-src
+URIs: http://deb.example.com/debian
+Suites: {codename}
+Components: main
+
+Enabled: no
+Types: deb
+URIs: http://old.example.com/debian
+Suites: {codename}
+Components: main
+"""
+ONE_LINE = """\
+# deb http://old.example.com/debian {codename} main
+deb [arch=amd64 signed-by=/k.gpg] http://security.example.com/debian-security {codename}-security main contrib # ours
+deb http://deb.example.com/debian other main
+deb https://apt.example.com/tool {codename} main
+deb http://deb.example.com/debian {codename} contrib
+"""
+
+
+def device(root: Path, address: str, vendor: str, kind: str, number: str) -> None:
+    """One device of the PCI bus."""
+    folder = root / "sys/bus/pci/devices" / address
+    folder.mkdir(parents=True)
+    for name, text in (("vendor", vendor), ("class", kind), ("device", number)):
+        (folder / name).write_text(f"{text}\n")
+
+
+def test_finds_gpus_and_nvswitches_and_nothing_else(tmp_path: Path) -> None:
+    device(tmp_path, "0000:1b:00.0", "0x10de", "0x030200", "0x2330")
+    device(tmp_path, "0009:01:00.0", "0x10de", "0x030000", "0x2684")
+    device(tmp_path, "0009:01:00.1", "0x10de", "0x040300", "0x22ba")
+    device(tmp_path, "0000:05:00.0", "0x10de", "0x068000", "0x22a3")
+    device(tmp_path, "0000:02:00.0", "0x1a03", "0x030000", "0x2000")
+
+    assert nvidia_node.devices(tmp_path) == {
+        "gpus": [{"address": "0000:1b:00.0", "device": "0x2330"}, {"address": "0009:01:00.0", "device": "0x2684"}],
+        "nvswitches": 1,
+    }
+
+
+def test_a_machine_without_a_pci_bus_has_none(tmp_path: Path) -> None:
+    assert nvidia_node.devices(tmp_path) == {"gpus": [], "nvswitches": 0}
+
+
+def test_tells_the_running_driver_and_its_flavour(tmp_path: Path) -> None:
+    for name, text in (
+        ("sys/module/nvidia/version", "580.95.05\n"),
+        ("proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05\n"),
+    ):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text(text)
+
+    assert nvidia_node.loaded(tmp_path) == {"version": "580.95.05", "open": True}
+
+
+def test_no_driver_runs_on_a_fresh_machine(tmp_path: Path) -> None:
+    assert nvidia_node.loaded(tmp_path) == {"version": "", "open": False}
+    assert nvidia_node.library_version(tmp_path) == ""
+
+
+@pytest.mark.parametrize("place", ["usr/lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu/nvidia/current"])
+def test_the_user_space_is_as_old_as_its_library(tmp_path: Path, place: str) -> None:
+    folder = tmp_path / place
+    folder.mkdir(parents=True)
+    (folder / "libnvidia-ml.so.1").touch()
+    (folder / "libnvidia-ml.so.550.163.01").touch()
+
+    assert nvidia_node.library_version(tmp_path) == "550.163.01"
+
+
+@pytest.mark.parametrize(("value", "on"), [(b"\x06\x00\x00\x00\x01", True), (b"\x06\x00\x00\x00\x00", False)])
+def test_reads_secure_boot_from_the_firmware(tmp_path: Path, value: bytes, on: bool) -> None:
+    path = tmp_path / nvidia_node.SECURE_BOOT
+    path.parent.mkdir(parents=True)
+    path.write_bytes(value)
+
+    assert nvidia_node.secure_boot(tmp_path) is on
+
+
+def test_a_machine_without_uefi_has_no_secure_boot(tmp_path: Path) -> None:
+    assert nvidia_node.secure_boot(tmp_path) is False
+
+
+def test_an_uninstaller_that_no_package_owns_is_the_run_installers(tmp_path: Path) -> None:
+    assert nvidia_node.run_installer(tmp_path) == ""
+
+    (tmp_path / "usr/bin").mkdir(parents=True)
+    (tmp_path / "usr/bin/nvidia-uninstall").touch()
+
+    assert nvidia_node.run_installer(tmp_path) == "/usr/bin/nvidia-uninstall"
+
+
+def test_contrib_and_non_free_come_from_where_the_node_has_main(tmp_path: Path) -> None:
+    found = re.search("^VERSION_CODENAME=(.+)$", Path("/etc/os-release").read_text(encoding="utf-8"), re.MULTILINE)
+    codename = found[1] if found else "stable"
+    own = tmp_path / "sources.list.d" / "deepopsctl-nvidia.sources"
+    own.parent.mkdir()
+    for path, text in (
+        (tmp_path / "sources.list", ONE_LINE),
+        (own.parent / "debian.sources", DEB822),
+        (own, DEB822.replace("deb.example.com", "own.example.com")),
+        (own.parent / "saved.save", DEB822.replace("deb.example.com", "saved.example.com")),
+    ):
+        path.write_text(text.format(codename=codename), encoding="utf-8")
+
+    key = "/usr/share/keyrings/debian-archive-keyring.gpg"
+    every, but_contrib = ["contrib", "non-free", "non-free-firmware"], ["non-free", "non-free-firmware"]
+    assert nvidia_node.debian_sources(str(tmp_path), str(own)) == [
+        ["http://security.example.com/debian-security", f"{codename}-security", "/k.gpg", but_contrib],
+        ["http://deb.example.com/debian", codename, "", but_contrib],
+        ["http://deb.example.com/debian", f"{codename}-updates", key, every],
+        ["mirror+file:///etc/apt/mirrors/debian.list", codename, key, every],
+        ["mirror+file:///etc/apt/mirrors/debian.list", f"{codename}-updates", key, every],
+    ]
+
+
+def test_a_driver_is_all_of_nvidias_packages_of_one_version_whatever_their_revision() -> None:
+    installed = """\
+libcuda1 550.163.01-2 installed
+libnvidia-ml1 550.163.01-2 installed
+nvidia-persistenced 550.163.01-1 installed
+nvidia-support 20240109+1 installed
+nvidia-container-toolkit 1.17.8-1 installed
+linux-headers-amd64 6.12.107-1 installed
+nvidia-settings 550.163.01-1 config-files
+"""
+    there = node_packages.installed_in(installed)
+
+    assert nvidia_node.driver_packages(there, ["libcuda1", "linux-headers-amd64", "nvidia-smi"]) == [
+        "libcuda1", "libnvidia-ml1", "nvidia-persistenced",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("state", "drained"),
+    [
+        ("IDLE+DRAIN", True),
+        ("DOWN+DRAIN", True),
+        ("DOWN+COMPLETING+DRAIN", False),
+        ("DOWN*+DRAIN", False),
+        ("DOWN+DRAIN*", False),
+        ("DOWN", False),
+        ("IDLE+DRAIN*", True),
+        ("IDLE", False),
+        ("MIXED+DRAIN", False),
+        ("ALLOCATED+DRAIN", False),
+        ("IDLE+COMPLETING+DRAIN", False),
+    ],
+)
+def test_only_a_drained_node_without_jobs_may_be_rebooted(state: str, drained: bool) -> None:
+    assert nvidia_node.is_drained(f"NodeName=gpu01 CPUAlloc=0 State={state} ThreadsPerCore=1") is drained
+
+
+def test_a_node_that_slurm_does_not_know_is_not_drained() -> None:
+    assert nvidia_node.is_drained("") is False
+
+
+class TestFingerprint:
+    def test_is_gpgs_of_a_key_in_armour_and_of_one_without(self) -> None:
+        raw = base64.b64decode("".join(KEY.splitlines()[2:-2]))
+
+        assert openpgp.fingerprints(KEY.encode()) == [FINGERPRINT]
+        assert openpgp.fingerprints(raw) == [FINGERPRINT]
+
+    def test_a_second_key_behind_the_first_is_seen(self) -> None:
+        raw = openpgp.dearmored(KEY.encode())
+
+        assert openpgp.fingerprints(raw + raw) == [FINGERPRINT, FINGERPRINT]
+
+    @pytest.mark.parametrize(
+        "data",
+        [
+            b"<html>blocked by policy</html>",
+            KEY.encode()[:200],
+            (KEY + KEY).encode(),
+            KEY.replace("mDME", "!!!!").encode(),
+            openpgp.dearmored(KEY.encode())[:40],
+        ],
+    )
+    def test_what_is_no_whole_key_is_refused(self, data: bytes) -> None:
+        with pytest.raises(ValueError, match=r"^it"):
+            openpgp.fingerprints(data)
+
+    def test_another_bit_makes_another_key(self) -> None:
+        raw = bytearray(openpgp.dearmored(KEY.encode()))
+        raw[20] ^= 1
+
+        assert openpgp.fingerprints(bytes(raw)) != [FINGERPRINT]

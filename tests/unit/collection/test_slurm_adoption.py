@@ -1,0 +1,136 @@
+"""What a take-over's deploy refuses on the controller, and which Slurm it takes for a foreign one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support import node_modules as nodeside
+
+adoption = nodeside.load("slurm_adoption")
+running = nodeside.load("slurm_running")
+
+LIVE = {"ClusterName": "hand", "StateSaveLocation": "/srv/state", "SelectType": "select/cons_tres"}
+CONF = """\
+# Written by deepopsctl
+SlurmctldHost=ctl1
+ClusterName=hand
+StateSaveLocation=/srv/state/
+SelectType=select/cons_tres
+NodeName=gpu[01-02] CPUs=2 Boards=1 SocketsPerBoard=2 CoresPerSocket=1 ThreadsPerCore=1 RealMemory=500 Gres=gpu:2
+"""
+SHOWN = "\n".join(
+    f"NodeName={name} Arch=x86_64 CoresPerSocket=1 CPUAlloc=1 CPUTot=2 Sockets=2 Boards=1 ThreadsPerCore=1 "
+    "State=MIXED Reason=was Sockets=9 once [root@2026-11-01T00:00:00]"
+    for name in ("gpu01", "gpu02")
+)
+QUEUE = "7|ada|RUNNING|main|gpu01\n8|ada|PENDING|main|\n"
+
+
+def test_the_same_settings_and_cores_cost_no_job() -> None:
+    assert adoption.lost_settings(LIVE, CONF) == []
+    assert adoption.lost_jobs(SHOWN, QUEUE, CONF) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        ("ClusterName=hand", "ClusterName=other", "ClusterName is hand, the new slurm.conf says other"),
+        ("/srv/state/", "/var/lib/x", "StateSaveLocation is /srv/state, the new slurm.conf says /var/lib/x"),
+        ("SelectType=select/cons_tres\n", "", "SelectType is select/cons_tres, the new slurm.conf says nothing"),
+    ],
+)
+def test_settings_that_slurmctld_would_forget_its_jobs_over_are_named(old: str, new: str, sentence: str) -> None:
+    assert adoption.lost_settings(LIVE, CONF.replace(old, new)) == [sentence]
+
+
+@pytest.mark.parametrize("none", ["(null)", "switch/none"])
+def test_channels_that_the_running_slurm_has_not_are_named_and_their_absence_is_not(none: str) -> None:
+    live, channels = {**LIVE, "SwitchType": none}, f"SwitchType=switch/nvidia_imex\n{CONF}"
+
+    assert adoption.lost_settings(live, CONF) == []
+    assert adoption.lost_settings(live, channels) == [
+        f"SwitchType is {none}, the new slurm.conf says switch/nvidia_imex"
+    ]
+    assert adoption.lost_settings({**live, "SwitchType": "switch/nvidia_imex"}, channels) == []
+
+
+def test_a_node_with_a_job_may_neither_leave_nor_be_counted_anew() -> None:
+    assert adoption.lost_jobs(SHOWN, QUEUE, CONF.replace("gpu[01-02]", "gpu02")) == [
+        "gpu01 is not in cluster.yml, and runs 7"
+    ]
+    assert adoption.lost_jobs(SHOWN, QUEUE, CONF.replace("SocketsPerBoard=2", "SocketsPerBoard=1")) == [
+        "gpu01 runs 7, and its cores would be counted anew"
+    ]
+
+
+def test_settings_of_a_file_are_read_in_any_case_and_the_last_one_wins() -> None:
+    text = b'clustername = Hand # ours\n  StoragePass="a#b"\nSlurmUser=x\nSlurmUser=slurm\n'
+
+    assert running.settings(text.replace(b"a#b", b"ab")) == {
+        "clustername": "Hand", "storagepass": "ab", "slurmuser": "slurm",
+    }  # fmt: skip
+
+
+def test_a_configuration_is_found_where_deepops_puts_it_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "slurm.conf").write_text("x")
+    monkeypatch.setattr(running, "FOLDERS", (str(tmp_path / "a"), str(tmp_path / "b")))
+
+    assert running.first_file("slurm.conf") == (str(tmp_path / "b" / "slurm.conf"), b"x")
+    assert running.first_file("gres.conf") == ("", b"")
+
+
+def test_a_node_without_records_was_not_deployed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nodeside.load("node_record"), "STATE", str(tmp_path))
+    assert not running.deployed("slurm")
+
+    (tmp_path / "records").mkdir()
+    (tmp_path / "records" / "slurm.common.json").write_text("{}")
+
+    assert running.deployed("slurm")
+    assert not running.deployed("monitoring")
+
+
+class TestForeign:
+    """A Slurm that is on a node already."""
+
+    @pytest.fixture
+    def folder(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+        """Where slurm.conf may be, on a node without daemons and records."""
+        monkeypatch.setattr(nodeside.load("node_record"), "STATE", str(tmp_path / "state"))
+        monkeypatch.setattr(running, "FOLDERS", (str(tmp_path),))
+        monkeypatch.setattr(running, "MUNGE_KEY", str(tmp_path / "munge.key"))
+        monkeypatch.setattr(running, "daemons", dict)
+        return tmp_path
+
+    def test_a_bare_node_has_none(self, folder: Path) -> None:
+        assert running.foreign("slurm") == {}
+
+    def test_a_configuration_is_told_with_its_cluster_and_key(self, folder: Path) -> None:
+        (folder / "slurm.conf").write_text("ClusterName=Hand\n")
+        (folder / "munge.key").write_text("key")
+
+        assert running.foreign("slurm") == {
+            "what": f"has {folder}/slurm.conf",
+            "cluster": "hand",
+            "munge_key": "2c70e12b7a0646f92279f427c7b38e7334d8e5389cff167a1dc30e73f826b683",
+        }
+
+    def test_daemons_are_told_without_a_configuration_too(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(running, "daemons", lambda: {"slurmd": "/x", "slurmctld": "/y"})
+
+        assert running.foreign("slurm") == {"what": "runs slurmctld and slurmd", "cluster": "", "munge_key": ""}
+
+    def test_what_deepopsctl_wrote_is_its_own(self, folder: Path) -> None:
+        (folder / "slurm.conf").write_text("# Written by deepopsctl\nClusterName=hand\n")
+
+        assert running.foreign("slurm") == {}
+
+    def test_a_node_of_an_earlier_deploy_is_its_own(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(running, "daemons", lambda: {"slurmd": "/x"})
+        (folder / "state" / "records").mkdir(parents=True)
+        (folder / "state" / "records" / "slurm.common.json").write_text("{}")
+
+        assert running.foreign("slurm") == {}

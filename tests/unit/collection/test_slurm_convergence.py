@@ -1,0 +1,152 @@
+"""What the end of a deploy makes of Slurm's own words: recorded on Debian 13 (24.11) and 12 (22.05)."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.support import node_modules as nodeside
+
+slurm = nodeside.load("slurm_convergence")
+units = nodeside.load("node_units")
+
+IDLE = "NodeName=gpu01 Arch=x86_64 Version=24.11.5 RealMemory=23622 State=IDLE ThreadsPerCore=1 AllocTRES= "
+DOWN = "NodeName=gpu02 State=DOWN+NOT_RESPONDING ThreadsPerCore=1 Reason=Not responding [slurm@2026-11-21T19:30:01] "
+REBOOTED = "NodeName=gpu03 State=DOWN TmpDisk=0 Reason=Node unexpectedly rebooted [slurm@2026-11-21T19:30:01] "
+TAKEN_OUT = "NodeName=gpu04 State=DOWN TmpDisk=0 Reason=bad DIMM in slot 7 [root@2026-11-21T19:30:01] Comment=asked "
+INVALID = "NodeName=gpu05 State=IDLE+DRAIN+INVALID_REG Reason=gres/gpu count reported lower than configured (1 < 2) [slurm@2026-11-21T19:30:01] "  # noqa: E501 (as Slurm writes it)
+DRAINED = "NodeName=gpu06 State=IDLE+DRAIN Reason=bad fan [root@2026-11-21T19:30:01] "
+BOTH = "NodeName=gpu07 State=DOWN+DRAIN Reason=Node unexpectedly rebooted [slurm@2026-11-21T19:30:01] "
+OUTPUT = "\n".join([IDLE, DOWN, REBOOTED, TAKEN_OUT, INVALID, DRAINED, BOTH])
+
+CREDENTIAL = """STATUS:          {}
+ENCODE_HOST:     ctl1 (10.89.7.10)
+ENCODE_TIME:     2026-11-21 19:11:04 +0000 (1795288264)
+DECODE_TIME:     2026-11-21 19:11:04 +0000 ({})
+LENGTH:          0
+"""
+
+
+class TestNodes:
+    @pytest.mark.parametrize(
+        ("name", "bad", "rebooted"),
+        [
+            ("gpu01", False, False),
+            ("gpu02", True, False),
+            ("gpu03", True, True),
+            ("gpu04", False, False),
+            ("gpu05", True, False),
+            ("gpu06", False, False),
+            # `state=resume` would end the drain as well
+            ("gpu07", True, False),
+        ],
+    )
+    def test_slurms_own_reasons_count_and_peoples_do_not(self, name: str, bad: bool, rebooted: bool) -> None:
+        node = slurm.parse_nodes(OUTPUT)[name]
+
+        assert (node.bad, node.rebooted) == (bad, rebooted)
+
+    def test_what_does_not_respond_is_unheard(self) -> None:
+        found = slurm.parse_nodes(OUTPUT)
+
+        assert [name for name, node in found.items() if node.unheard] == ["gpu02"]
+        # as Slurm 22.05 has it, and after a restart of slurmctld
+        assert slurm.NodeState("DOWN*").unheard
+        assert slurm.NodeState("IDLE+NOT_RESPONDING").unheard
+
+    def test_the_reason_is_without_who_gave_it(self) -> None:
+        found = slurm.parse_nodes(OUTPUT)
+
+        assert found["gpu02"].sentence() == "slurmctld has it as DOWN+NOT_RESPONDING (Not responding)"
+        assert (found["gpu04"].reason, found["gpu04"].reason_user) == ("bad DIMM in slot 7", "root")
+        assert found["gpu05"].reason == "gres/gpu count reported lower than configured (1 < 2)"
+
+    def test_an_error_is_no_node(self) -> None:
+        assert slurm.parse_nodes("slurm_load_node error: Unable to contact slurm controller (connect failure)") == {}
+
+
+class TestOutOfService:
+    def test_a_machine_without_slurm_has_nothing_to_say(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("PATH", "/nonexistent")
+
+        assert slurm.out_of_service(["gpu01"]) == ("", {})
+
+    def test_nobody_is_asked_about_no_node(self) -> None:
+        assert slurm.out_of_service([]) == ("", {})
+
+
+class TestVersions:
+    @pytest.mark.parametrize(
+        ("running", "installed", "replaced", "sentence"),
+        [
+            ("24.11.5", "24.11.5-4", False, ""),
+            ("24.11.5", "24.11.5-4+deb13u1", False, ""),
+            ("22.05.8", "1:22.05.8-4+deb12u3", False, ""),
+            ("24.11.4", "24.11.5-4", True, "slurmd still runs 24.11.4 though 24.11.5 is installed"),
+            (
+                "24.11.5",
+                "24.11.5-4",
+                True,
+                "slurmd still runs the program that was there before 24.11.5-4 was installed",
+            ),
+            ("24.11.5", "", True, ""),
+        ],
+    )
+    def test_what_runs_is_what_is_installed(self, running: str, installed: str, replaced: bool, sentence: str) -> None:
+        assert slurm.version_sentence("slurmd", running, installed, replaced) == sentence
+
+    def test_releases_compare_as_slurm_compares_them(self) -> None:
+        assert slurm.release("24.11.5") > slurm.release("24.05.8") > slurm.release("22.05.8")
+        assert slurm.release("24.11.5") == slurm.release("24.11.4")
+
+    def test_a_program_that_was_replaced_while_it_runs_is_noticed(self, tmp_path: Path) -> None:
+        program = tmp_path / "sleep"
+        shutil.copy("/bin/sleep", program)
+        with subprocess.Popen([program, "600"]) as running:
+            try:
+                before = units.runs_a_replaced_program(running.pid)
+                shutil.copy("/bin/sleep", tmp_path / "new")
+                (tmp_path / "new").replace(program)
+                assert (before, units.runs_a_replaced_program(running.pid)) == (False, True)
+            finally:
+                running.kill()
+
+
+class TestCredentials:
+    @pytest.mark.parametrize("status", ["Success (0)", "Replayed credential (17)"])
+    def test_one_that_decodes_is_no_reason(self, status: str) -> None:
+        assert slurm.credential_sentence(CREDENTIAL.format(status, 1795288264), "ctl1") == ""
+
+    def test_another_key_is_named(self) -> None:
+        said = slurm.credential_sentence("unmunge: Error: Invalid credential", "ctl1")
+
+        assert said == "its munge runs with another key than ctl1's"
+
+    @pytest.mark.parametrize(
+        ("status", "seconds", "sentence"),
+        [
+            ("Rewound credential (16)", -600, "600 s behind ctl1's"),
+            ("Expired credential (15)", 900, "900 s ahead of ctl1's"),
+        ],
+    )
+    def test_another_clock_is_named_with_its_distance(self, status: str, seconds: int, sentence: str) -> None:
+        assert sentence in slurm.credential_sentence(CREDENTIAL.format(status, 1795288264 + seconds), "ctl1")
+
+    def test_anything_else_is_in_munges_words(self) -> None:
+        said = slurm.credential_sentence('unmunge: Error: Failed to access "/run/munge/munge.socket.2"', "ctl1")
+
+        assert said == 'munge: Failed to access "/run/munge/munge.socket.2"'
+
+
+class TestOutputs:
+    def test_the_last_error_of_a_journal_is_without_its_prefix(self) -> None:
+        journal = "slurmd: error: cannot open x\nslurmd: fatal: no configuration\nslurmd.service: Failed."
+
+        assert slurm.last_error(journal) == "no configuration"
+
+    def test_a_command_that_hangs_or_is_not_there_says_so(self) -> None:
+        assert slurm.run(["sleep", "60"], seconds=1) == (124, "no answer within 1 s")
+        assert slurm.run(["/nonexistent/scontrol"])[0] == 127

@@ -1,0 +1,89 @@
+"""Which nodes are asked what at the end of a deploy."""
+
+from __future__ import annotations
+
+from importlib.util import module_from_spec, spec_from_file_location
+from typing import Any
+
+import pytest
+
+from tests.support.paths import ROOT
+
+PROOF = {"version": "24.11.5", "failed": False}
+TEXTS = {"slurm_conf_text": "ClusterName=hpc\n", "slurm_conf_gres": "", "slurm_conf_cgroup": "x\n"}
+GATED = {"node_gate_result": {"clean": False}}
+
+
+@pytest.fixture(scope="module")
+def filters() -> Any:
+    spec = spec_from_file_location("slurm_filters", ROOT / "plugins" / "filter" / "slurm.py")
+    assert spec
+    assert spec.loader
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_files_are_expected_only_where_the_controller_was_proven(filters: Any) -> None:
+    nodes = {"gpu01": TEXTS}
+
+    proven = filters.slurm_fetched_files("ctl1", {"ctl1": {**GATED, "slurm_converged_result": PROOF}, **nodes}, "gpu01")
+    assert sorted(proven) == ["cgroup.conf", "slurm.conf"]
+    assert all(len(digest) == 64 for digest in proven.values())
+    assert filters.slurm_fetched_files("ctl1", {"ctl1": {}, **nodes}, "gpu01") == {}
+
+
+def test_nodes_are_not_asked_to_agree_with_a_controller_that_failed(filters: Any) -> None:
+    assert filters.slurm_can_be_asked("ctl1", {"ctl1": {**GATED, "slurm_converged_result": PROOF}})
+    assert not filters.slurm_can_be_asked("ctl1", {"ctl1": GATED})
+    assert not filters.slurm_can_be_asked("ctl1", {"ctl1": {**GATED, "slurm_converged_result": {"failed": True}}})
+    # a run with --limit, without the controller
+    assert filters.slurm_can_be_asked("ctl1", {"ctl1": {}})
+
+
+def test_only_nodes_without_work_are_asked_for_on_the_controller(filters: Any) -> None:
+    clean = {"node_gate_result": {"clean": True}}
+    hosts = {"gpu01": clean, "gpu02": GATED, "gpu03": {}, "gpu04": clean}
+
+    # Slurm has gpu04 out of service: it was brought in
+    assert filters.slurm_left_alone(list(hosts), hosts, ["gpu02", "gpu04"]) == ["gpu01"]
+
+
+def test_slurmd_is_told_the_port_only_where_it_is_not_slurms_own(filters: Any) -> None:
+    assert filters.slurm_conf_servers(["ctl1", "192.0.2.1"], 6817) == ["ctl1", "192.0.2.1"]
+    assert filters.slurm_conf_servers(["ctl1", "2001:db8::1"], "7000") == ["ctl1:7000", "[2001:db8::1]:7000"]
+
+
+def test_a_munge_key_has_one_hash_however_its_base64_is_broken_into_lines(filters: Any) -> None:
+    # printf key | sha256sum
+    assert filters.munge_key_hash("a2V5") == "2c70e12b7a0646f92279f427c7b38e7334d8e5389cff167a1dc30e73f826b683"
+    assert filters.munge_key_hash("a2\nV5\n") == filters.munge_key_hash("a2V5")
+
+
+def foreign_nodes(filters: Any, **slurms: dict[str, str]) -> Any:
+    """What is said of nodes on which the gate found these."""
+    hosts: dict[str, Any] = {name: {"node_gate_result": {"foreign": slurm}} for name, slurm in slurms.items()}
+    hosts["silent"] = {}
+    return filters.slurm_foreign_nodes(list(hosts), hosts, "Lab", "a2V5")
+
+
+def test_nodes_with_the_same_foreign_slurm_are_named_together(filters: Any) -> None:
+    slurm = {"what": "runs slurmd", "cluster": "old", "munge_key": filters.munge_key_hash("a2V5")}
+
+    assert foreign_nodes(filters, gpu01=slurm, gpu02=slurm, gpu03={}) == [
+        "gpu[01-02] runs slurmd of the cluster old, not Lab"
+    ]
+
+
+def test_a_slurm_with_another_munge_key_is_foreign(filters: Any) -> None:
+    slurm = {"what": "has /etc/slurm/slurm.conf", "cluster": "", "munge_key": ""}
+
+    assert foreign_nodes(filters, gpu01=slurm) == [
+        "gpu01 has /etc/slurm/slurm.conf with another munge key than this cluster's"
+    ]
+
+
+def test_a_slurm_of_this_name_and_munge_key_is_this_clusters(filters: Any) -> None:
+    slurm = {"what": "runs slurmd", "cluster": "lab", "munge_key": filters.munge_key_hash("a2V5")}
+
+    assert foreign_nodes(filters, gpu01=slurm) == []

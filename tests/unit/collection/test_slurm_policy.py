@@ -1,0 +1,203 @@
+"""What sacctmgr printed, as data, and the difference to what is wanted; outputs recorded on Slurm 22.05 and 24.11."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.support import node_modules as nodeside
+from tests.support.paths import TESTS
+
+slurm_policy = nodeside.load("slurm_policy")
+slurm_policy_diff = nodeside.load("slurm_policy_diff")
+
+DATA = TESTS / "data" / "policy"
+KINDS = ("qos", "accounts", "users", "associations")
+each_release = pytest.mark.parametrize("release", ["22.05", "24.11"])
+
+State = dict[str, dict[str, dict[str, str]]]
+
+
+def recorded(release: str) -> State:
+    """QOS, associations and users as sacctmgr printed them."""
+    outputs = {kind: (DATA / release / f"{kind}.txt").read_text(encoding="utf-8") for kind in KINDS}
+    found: State = slurm_policy.state(outputs)
+    return found
+
+
+def wanted(kind: str, key: str, **given: str) -> State:
+    empty: State = {"qos": {}, "associations": {}, "users": {}}
+    return empty | {kind: {key: slurm_policy.settings(kind, given)}}
+
+
+def difference(wish: State, present: State, owned: dict[str, dict[str, list[str]]] | None = None) -> Any:
+    return slurm_policy_diff.difference(wish, present, owned or {})
+
+
+class TestState:
+    @each_release
+    def test_a_qos_has_every_column_in_one_form(self, release: str) -> None:
+        assert recorded(release)["qos"]["high"] == {
+            "Priority": "100", "Preempt": "low", "PreemptExemptTime": "120", "GraceTime": "60",
+            "Flags": "denyonlimit,noreserve", "UsageFactor": "0.5", "GrpTRES[mem]": "1048576", "GrpTRES[node]": "4",
+            "GrpTRESMins[cpu]": "1000", "GrpTRESMins[gres/gpu]": "60", "GrpTRESRunMins[cpu]": "9", "GrpJobs": "5",
+            "GrpJobsAccrue": "6", "GrpSubmit": "7", "GrpWall": "90", "MaxTRES[cpu]": "4", "MaxTRES[mem]": "1536000",
+            "MaxTRESPerNode[cpu]": "3", "MaxTRESMins[cpu]": "4", "MaxWall": "2160", "MaxTRESPU[gres/gpu]": "2",
+            **({"MaxTRESPU[cpu]": "4"} if release == "24.11" else {}), "MaxTRESPA[cpu]": "4", "MaxJobsPU": "3",
+            "MaxJobsPA": "4", "MaxJobsAccruePU": "5", "MaxJobsAccruePA": "6", "MaxSubmitPU": "7", "MaxSubmitPA": "8",
+            "MinTRES[cpu]": "1",
+        }  # fmt: skip
+
+    @each_release
+    def test_what_was_never_set_is_not_there(self, release: str) -> None:
+        assert recorded(release)["associations"]["default"] == {"Descr": "default"}
+        assert recorded(release)["associations"]["default/ubuntu"] == {}
+
+    @each_release
+    def test_accounts_and_users_have_their_own_settings_only(self, release: str) -> None:
+        found = recorded(release)
+
+        assert found["associations"]["kid"] == {"ParentName": "newp", "DefaultQOS": "normal", "Descr": "kid"}
+        assert found["associations"]["sub/alice"] == {"Share": "parent", "MaxTRES[cpu]": "2", "MaxJobs": "4"}
+        assert found["users"]["carol"] == {"DefaultAccount": "kid"}
+
+
+class TestNormalForm:
+    @pytest.mark.parametrize(
+        ("text", "minutes"),
+        [("90", 90), ("01:30:00", 90), ("90:30", 91), ("1-12", 2160), ("1-12:00:00", 2160), ("2-00:30", 2910)],
+    )
+    def test_a_time_is_minutes_rounded_up_as_slurm_does(self, text: str, minutes: int) -> None:
+        assert slurm_policy.minutes(text) == minutes
+
+    @pytest.mark.parametrize(("text", "expected"), [("1T", "1048576"), ("1024G", "1048576"), ("2000", "2000")])
+    def test_memory_is_the_same_in_every_unit(self, text: str, expected: str) -> None:
+        assert slurm_policy.megabytes(text) == expected
+
+    @pytest.mark.parametrize(
+        ("kind", "given"),
+        [
+            ("qos", {"Priority": "0"}),
+            ("qos", {"UsageFactor": "1.000000"}),
+            ("qos", {"PreemptMode": "cluster"}),
+            ("qos", {"GraceTime": "00:00:00"}),
+            ("qos", {"MaxWall": "UNLIMITED"}),
+            ("qos", {"MaxJobsPU": "-1"}),
+            ("qos", {"GrpTRES": "cpu=-1"}),
+            ("associations", {"Share": "1"}),
+            ("associations", {"ParentName": "root"}),
+        ],
+    )
+    def test_slurms_defaults_count_as_not_set(self, kind: str, given: dict[str, str]) -> None:
+        assert slurm_policy.settings(kind, given) == {}
+
+
+class TestDifference:
+    @each_release
+    @pytest.mark.parametrize(
+        ("kind", "key", "given"),
+        [
+            ("qos", "high", {"MaxWall": "36:00:00", "GrpTRES": "node=4,mem=1024G", "Flags": "NoReserve,DenyOnLimit"}),
+            ("qos", "high", {"UsageFactor": ".5", "GraceTime": "60", "PreemptExemptTime": "2:00:00", "Preempt": "low"}),
+            ("associations", "newp", {"QOS": "normal,high", "DefaultQOS": "high", "Share": "3", "Descr": "A b"}),
+            ("associations", "phys", {"MaxWall": "2-0", "GrpTRES": "gres/gpu=4", "ParentName": "root"}),
+            ("users", "carol", {"DefaultAccount": "kid"}),
+        ],
+    )
+    def test_what_slurm_has_in_other_words_is_no_difference(
+        self, release: str, kind: str, key: str, given: dict[str, str]
+    ) -> None:
+        assert difference(wanted(kind, key, **given), recorded(release)) == []
+
+    @each_release
+    def test_only_what_differs_is_set(self, release: str) -> None:
+        wish = wanted("qos", "high", Priority="100", MaxWall="2-0", GrpTRES="node=4,cpu=64")
+
+        assert difference(wish, recorded(release)) == [
+            ("qos", "high", False, {"MaxWall": "2880", "GrpTRES[cpu]": "64"})
+        ]
+
+    @each_release
+    def test_a_limit_that_was_ours_and_is_declared_no_more_is_taken_away(self, release: str) -> None:
+        owned = {"qos": {"high": ["MaxWall", "GrpTRES[mem]", "GrpJobs"]}}
+
+        change = difference(wanted("qos", "high", GrpJobs="5"), recorded(release), owned)
+
+        assert change == [("qos", "high", False, {"MaxWall": "", "GrpTRES[mem]": ""})]
+        assert slurm_policy.options("qos", change[0][3]) == ["MaxWallDurationPerJob=-1", "GrpTRES=mem=-1"]
+
+    @each_release
+    def test_what_nobody_declares_is_left_alone(self, release: str) -> None:
+        owned = {"qos": {"high": ["MaxWall"]}, "associations": {"phys": ["MaxWall"]}}
+
+        assert difference(wanted("qos", "normal"), recorded(release), owned) == []
+
+    @each_release
+    def test_a_user_whom_slurm_keeps_in_lower_case_is_there(self, release: str) -> None:
+        wish = wanted("associations", "default/Ubuntu")
+
+        assert difference(wish, recorded(release)) == []
+        assert "ubuntu" not in slurm_policy_diff.foreign(wish, recorded(release))["users"]
+
+    @each_release
+    def test_a_site_is_told_what_is_its_own(self, release: str) -> None:
+        wish = wanted("associations", "newp")
+
+        assert slurm_policy_diff.foreign(wish, recorded(release))["qos"] == ["high", "low", "qq", "qr"]
+        assert {"kid", "phys", "sub"} <= set(slurm_policy_diff.foreign(wish, recorded(release))["accounts"])
+        assert {"alice", "bob", "carol"} <= set(slurm_policy_diff.foreign(wish, recorded(release))["users"])
+
+    @each_release
+    def test_a_limit_set_by_hand_on_something_declared_is_told_and_stays(self, release: str) -> None:
+        wish = wanted("associations", "phys", MaxWall="2-0")
+
+        assert difference(wish, recorded(release)) == []
+        assert slurm_policy_diff.by_hand(wish, recorded(release), {}) == ["account phys: GrpTRES[gres/gpu]=4"]
+
+
+class TestCommands:
+    def words(self, wish: State, present: State | None = None) -> list[str]:
+        empty: State = {"qos": {}, "associations": {}, "users": {}}
+        changes = difference(wish, present or empty)
+        return [" ".join(words) for _changes, words in slurm_policy_diff.commands(changes, "hpc")]
+
+    def test_a_new_qos_is_added_with_all_it_has(self) -> None:
+        wish = wanted("qos", "high", Priority="9", GrpTRES="cpu=4,gres/gpu=2", MaxWall="1-0")
+
+        assert self.words(wish) == ["add qos high Priority=9 GrpTRES=cpu=4,gres/gpu=2 MaxWallDurationPerJob=1440"]
+
+    def test_users_who_are_added_alike_share_a_call(self) -> None:
+        wish: State = {"qos": {}, "users": {"a": {"DefaultAccount": "x"}}, "associations": {"x/a": {}, "x/b": {}}}
+        wish["associations"]["x/c"] = {"MaxJobs": "2"}
+
+        assert self.words(wish) == [
+            "add user a,b account=x cluster=hpc",
+            "add user c account=x cluster=hpc MaxJobs=2",
+            "modify user where name=a cluster=hpc set DefaultAccount=x",
+        ]
+
+    def test_a_limit_of_a_user_is_modified_in_its_account_and_cluster_alone(self) -> None:
+        wish = wanted("associations", "x/a", MaxJobs="3")
+        present: State = {"qos": {}, "users": {}, "associations": {"x/a": {}}}
+
+        assert self.words(wish, present) == ["modify user where name=a account=x cluster=hpc set MaxJobs=3"]
+
+
+def test_a_change_is_told_with_old_and_new_values() -> None:
+    present = recorded("24.11")
+    wish = wanted("qos", "high", MaxWall="2-0", GrpTRES="mem=2T", GrpJobs="7")
+    changes = difference(wish, present)
+
+    (row,) = [slurm_policy_diff.row(change, present) for change in changes]
+
+    assert row == {
+        "kind": "qos",
+        "name": "high",
+        "action": "modify",
+        "detail": "GrpJobs: 5 -> 7, GrpTRES[mem]: 1024G -> 2048G, MaxWall: 1-12:00:00 -> 2-00:00:00",
+    }
+    assert slurm_policy_diff.sentence(row).startswith("modified QOS high (GrpJobs: 5 -> 7")
+    assert slurm_policy_diff.lines(changes, present, after=False).splitlines() == [
+        "QOS high", "  GrpJobs = 5", "  GrpTRES[mem] = 1024G", "  MaxWall = 1-12:00:00",
+    ]  # fmt: skip

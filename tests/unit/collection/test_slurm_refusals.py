@@ -1,0 +1,101 @@
+"""What Slurm can't do under the jobs that are there: which change asks for which jobs. The lab asks a real squeue."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from deepopsctl.slurm.effects import changes
+from tests.support import node_modules as nodeside
+
+slurm_refusals = nodeside.load("slurm_refusals")
+
+OLD = """\
+ClusterName=hpc
+SelectType=select/cons_tres
+SlurmctldTimeout=120
+NodeName=gpu[01-02] CPUs=64 Weight=1
+PartitionName=gpu Nodes=gpu[01-02] MaxTime=5
+PartitionName=old Nodes=gpu01
+"""
+
+
+class Answers:
+    """What squeue said, for any question; the questions are kept."""
+
+    def __init__(self, output: str = "41\n", *, worked: bool = True) -> None:
+        self.questions: list[tuple[str, ...]] = []
+        self._answer = (worked, output)
+
+    def __call__(self, *command: str) -> tuple[bool, str]:
+        self.questions.append(command)
+        return self._answer
+
+
+def refused(ask: Answers, old: str, new: str, *not_yet: str) -> list[Any]:
+    """What is refused when a piece of the file becomes another."""
+    changed = OLD.replace(old, new)
+    assert changed != OLD
+    return list(slurm_refusals.of(slurm_refusals.certain(changes(OLD, changed), not_yet), ask))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "question"),
+    [
+        ("CPUs=64", "CPUs=32", "--nodelist=gpu[01-02]"),
+        ("NodeName=gpu[01-02]", "NodeName=gpu01", "--nodelist=gpu02"),
+        ("PartitionName=old Nodes=gpu01\n", "", "--partition=old"),
+        ("cons_tres", "linear", ""),
+    ],
+)
+def test_what_would_end_jobs_is_refused_and_names_them(old: str, new: str, question: str) -> None:
+    ask = Answers()
+
+    ((message, hint),) = refused(ask, old, new)
+
+    assert message.endswith(": 41")
+    assert hint
+    assert question in ask.questions[0] or not question
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("Weight=1", "Weight=2"), ("MaxTime=5", "MaxTime=9"), ("SlurmctldTimeout=120", "SlurmctldTimeout=60")],
+)
+def test_what_keeps_jobs_asks_nothing(old: str, new: str) -> None:
+    ask = Answers()
+    assert refused(ask, old, new) == []
+    assert ask.questions == []
+
+
+def test_a_name_that_all_state_hangs_on_is_refused_without_asking() -> None:
+    ask = Answers()
+    assert refused(ask, "ClusterName=hpc", "ClusterName=other")[0][0] == "changing ClusterName would lose running jobs"
+    assert ask.questions == []
+
+
+def test_nodes_that_are_only_not_there_yet_are_not_taken_out() -> None:
+    ask = Answers()
+    assert refused(ask, "NodeName=gpu[01-02]", "NodeName=gpu01", "gpu02") == []
+    assert ask.questions == []
+
+
+def test_without_jobs_nothing_is_in_the_way() -> None:
+    assert refused(Answers(""), "CPUs=64", "CPUs=32") == []
+
+
+def test_a_controller_that_says_nothing_is_in_the_way() -> None:
+    silent = Answers("Unable to contact slurm controller", worked=False)
+    assert "Unable to contact slurm controller" in refused(silent, "CPUs=64", "CPUs=32")[0][0]
+
+
+def test_another_job_container_waits_for_the_jobs_that_run_and_for_no_others() -> None:
+    ask = Answers()
+
+    ((message, hint),) = refused(ask, "ClusterName=hpc\n", "ClusterName=hpc\nJobContainerType=job_container/tmpfs\n")
+
+    assert message == "changing JobContainerType would break jobs that are running: 41"
+    assert "their next steps would fail" in hint
+    assert slurm_refusals.HOLDING in ask.questions[0]
+    assert refused(Answers(""), "ClusterName=hpc\n", "ClusterName=hpc\nJobContainerType=x\n") == []

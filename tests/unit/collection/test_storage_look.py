@@ -1,0 +1,292 @@
+"""What a node's own look says of its mounts: the kernel's table against what was declared, and what it tries."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.node_modules import load
+
+acts = load("deepops_storagecheck.acts")
+inputs = load("deepops_storagecheck.inputs")
+limits = load("deepops_storagecheck.limits")
+look = load("deepops_storagecheck.look")
+mounts = load("deepops_storagecheck.mounts")
+
+# as a Debian 13 node with NFS, a bind mount, an automount that was triggered and one that was not shows them
+TABLE = r"""23 1 254:1 / / rw,relatime shared:1 - ext4 /dev/vda1 rw,errors=remount-ro
+97 23 0:45 / /home rw,noatime shared:50 - nfs4 10.0.0.1:/srv/home rw,vers=4.2,rsize=262144,wsize=1048576,hard,proto=tcp,timeo=600,sec=sys,local_lock=none,addr=10.0.0.1
+98 23 254:1 /srv/scratch /scratch rw,relatime shared:1 - ext4 /dev/vda1 rw,errors=remount-ro
+99 23 0:50 / /first rw,relatime shared:60 - autofs systemd-1 rw,fd=50,pgrp=1,timeout=0,minproto=5,maxproto=5,direct
+100 23 0:51 / /second rw,relatime shared:61 - autofs systemd-1 rw,fd=51
+101 100 0:46 / /second rw,relatime shared:51 - nfs 10.0.0.2:/data ro,vers=3,acregmin=5,acregmax=5,acdirmin=5,acdirmax=5,nolock,nconnect=4
+102 23 0:47 / /fast/with\040blank rw,nosuid shared:52 - tmpfs tmpfs rw,size=16777216k,mode=700
+103 23 0:48 / /lustre rw shared:53 - lustre 10.0.0.3@tcp:/fs rw,flock
+104 23 0:49 / /gluster rw shared:54 - fuse.glusterfs 10.0.0.4:vol rw,user_id=0
+"""  # noqa: E501 (as the kernel writes it)
+MOUNTED = mounts.parse(TABLE)
+
+
+def at(path: str) -> Any:
+    found = mounts.on_top(MOUNTED, path)
+    assert found
+    return found
+
+
+class TestTheTable:
+    def test_the_upper_one_of_two_counts_and_a_trigger_alone_counts_as_nothing(self) -> None:
+        assert at("/second").type == "nfs"
+        assert mounts.on_top(MOUNTED, "/first") is None
+        assert mounts.on_top(MOUNTED, "/nowhere") is None
+
+    def test_blanks_in_paths_are_read(self) -> None:
+        assert at("/fast/with blank").type == "tmpfs"
+
+    def test_the_file_system_below_an_unmounted_path_is_named(self) -> None:
+        assert mounts.below(MOUNTED, "/home/ada") == "/home"
+        assert mounts.below(MOUNTED, "/data") == "/"
+
+
+class TestKind:
+    @pytest.mark.parametrize(
+        ("path", "fstype", "source"),
+        [
+            ("/home", "nfs", "10.0.0.1:/srv/home"),
+            ("/home", "nfs", "10.0.0.1:/srv/home/"),
+            ("/scratch", "none", "/srv/scratch"),
+            ("/fast/with blank", "tmpfs", "tmpfs"),
+            ("/lustre", "lustre", "10.0.0.3@tcp:/fs"),
+            ("/gluster", "glusterfs", "10.0.0.4:/vol"),
+        ],
+    )
+    def test_the_right_one_is_right(self, path: str, fstype: str, source: str) -> None:
+        assert mounts.wrong_kind(at(path), fstype, source) is None
+
+    def test_another_type_is_named(self) -> None:
+        wrong = mounts.wrong_kind(at("/lustre"), "nfs", "10.0.0.3:/fs")
+
+        assert (wrong.measured, wrong.expected) == ("lustre", "nfs")
+
+    def test_another_source_is_named(self) -> None:
+        wrong = mounts.wrong_kind(at("/home"), "nfs", "10.0.0.9:/srv/home")
+
+        assert (wrong.measured, wrong.expected) == ("10.0.0.1:/srv/home", "10.0.0.9:/srv/home")
+
+
+class TestOptions:
+    def wrong(self, path: str, *asked: str) -> list[str]:
+        return [difference.message for difference in mounts.missing_options(at(path), asked)]
+
+    def test_options_in_force_and_those_that_no_kernel_shows_are_right(self) -> None:
+        asked = ("vers=4.2", "vers=4", "noatime", "hard", "rw", "wsize=1048576", "_netdev", "nofail", "bg", "retry=5")
+
+        assert self.wrong("/home", *asked, "x-systemd.automount", "nconnect=1", "user_xattr") == []
+
+    @pytest.mark.parametrize(
+        ("asked", "message"),
+        [
+            ("ro", "ro was asked for and is not in force"),
+            ("noexec", "noexec was asked for and is not in force"),
+            ("soft", "soft was asked for and is not in force"),
+            ("rsize=1048576", "rsize=1048576 was asked for, rsize=262144 is in force"),
+            ("vers=3", "vers=3 was asked for, vers=4.2 is in force"),
+            ("nfsvers=3", "nfsvers=3 was asked for, vers=4.2 is in force"),
+            ("timeo=100", "timeo=100 was asked for, timeo=600 is in force"),
+            (
+                "nconnect=8",
+                "nconnect=8 was asked for and is not in force: the client shares an earlier connection to that server",
+            ),
+        ],
+    )
+    def test_one_that_is_not_in_force_is_named(self, asked: str, message: str) -> None:
+        assert self.wrong("/home", asked) == [message]
+
+    def test_the_opposite_of_what_was_asked_for_is_named(self) -> None:
+        assert self.wrong("/second", "rw") == ["rw was asked for, ro is in force"]
+        assert self.wrong("/fast/with blank", "suid") == ["suid was asked for, nosuid is in force"]
+
+    def test_actimeo_stands_for_four(self) -> None:
+        assert self.wrong("/second", "actimeo=5") == []
+        assert len(self.wrong("/second", "actimeo=9")) == 4
+
+    def test_sizes_and_modes_are_compared_as_numbers(self) -> None:
+        assert self.wrong("/fast/with blank", "size=16G", "mode=0700") == []
+        assert self.wrong("/fast/with blank", "size=8G", "mode=1777") != []
+
+    def test_a_lustre_without_locks_is_named(self) -> None:
+        assert self.wrong("/lustre", "localflock") == ["localflock was asked for and is not in force"]
+
+
+class TestPromises:
+    def test_nfs_may_keep_names_for_a_minute_or_as_long_as_it_was_told(self) -> None:
+        assert mounts.name_bound(at("/home")) == 60
+        assert mounts.name_bound(at("/second")) == 5
+
+    def test_others_are_coherent(self) -> None:
+        assert mounts.name_bound(at("/lustre")) == mounts.data_bound(at("/home")) == 0
+
+    def test_without_close_to_open_data_may_be_late_as_well(self) -> None:
+        assert mounts.data_bound(at("/home")._replace(options=("nocto", "acregmax=7"))) == 7
+
+
+def entry(path: Path, **changes: Any) -> Any:
+    settings = {"fstype": "nfs", "source": "10.0.0.1:/x", "squash": "root", "shared": True, **changes}
+    return inputs.Expected("data", "nfs", str(path), **settings)
+
+
+def looked(
+    entries: Sequence[Any], table: str, writes: bool = False, user: str = "nobody"
+) -> tuple[dict[str, Any], Any]:
+    found = look.Node("gpu01", user, 15.0, "abc", lambda: table, writes).look(entries)
+    assert {check["target"] for check in found.checks} <= {"gpu01/data"}
+    return {check["name"]: check for check in found.checks}, found.seen
+
+
+def line(path: Path) -> str:
+    return f"97 23 0:45 / {path} rw,noatime - nfs4 10.0.0.1:/x rw,vers=4.2\n"
+
+
+@pytest.fixture
+def open_folder(tmp_path: Path) -> Path:
+    """A folder in which everybody may write, as the export of a server may be."""
+    for folder in (tmp_path, *tmp_path.parents[:2]):
+        folder.chmod(0o755)
+    made = tmp_path / "export"
+    made.mkdir()
+    made.chmod(0o1777)
+    return made
+
+
+as_root = pytest.mark.skipif(os.getuid() != 0, reason="becomes another user")
+
+
+class TestANode:
+    def test_what_is_not_mounted_is_told_with_where_files_go_instead_and_nothing_is_tried(self, tmp_path: Path) -> None:
+        checks, seen = looked([entry(tmp_path)], TABLE)
+
+        assert set(checks) == {look.MOUNTED}
+        assert checks[look.MOUNTED]["status"] == "fail"
+        assert checks[look.MOUNTED]["message"] == f"nothing is mounted at {tmp_path}: what is written there goes to /"
+        assert seen == {}
+
+    @as_root
+    def test_a_good_one_is_handed_on_with_its_promise(self, open_folder: Path) -> None:
+        checks, seen = looked([entry(open_folder, options=("noatime",))], line(open_folder))
+
+        assert {checks[name]["status"] for name in (look.MOUNTED, look.OPTIONS, look.ANSWERS)} == {"pass"}
+        assert seen["data"].name_bound == 60
+
+    @as_root
+    def test_root_that_is_root_on_the_server_fails(self, open_folder: Path) -> None:
+        """As on any folder of this machine: nobody squashes root here."""
+        checks, _seen = looked([entry(open_folder)], line(open_folder))
+
+        assert checks[look.SQUASH]["status"] == "fail"
+        assert "take a user's file" in checks[look.SQUASH]["message"]
+        assert "mode 0700" in checks[look.SQUASH]["message"]
+        assert list(open_folder.iterdir()) == []
+
+    @as_root
+    def test_on_a_server_of_somebody_elses_it_is_a_warning(self, open_folder: Path) -> None:
+        checks, _seen = looked([entry(open_folder, squash="")], line(open_folder))
+
+        assert checks[look.SQUASH]["status"] == "warn"
+
+    @as_root
+    def test_where_root_was_asked_for_it_is_skipped_with_that(self, open_folder: Path) -> None:
+        checks, _seen = looked([entry(open_folder, squash="none")], line(open_folder))
+
+        assert checks[look.SQUASH]["status"] == "skip"
+
+    @as_root
+    def test_a_machine_without_jobs_writes_as_the_user_and_leaves_nothing(self, open_folder: Path) -> None:
+        checks, _seen = looked([entry(open_folder, squash="none")], line(open_folder), writes=True)
+
+        assert checks["storage-write"]["status"] == "pass"
+        assert list(open_folder.iterdir()) == []
+
+    @as_root
+    def test_a_folder_that_only_root_may_write_to_is_told(self, open_folder: Path) -> None:
+        open_folder.chmod(0o755)
+
+        checks, _seen = looked([entry(open_folder)], line(open_folder), writes=True)
+
+        assert checks["storage-write"]["status"] == "fail"
+        assert str(open_folder) in checks["storage-write"]["message"]
+        assert checks[look.SQUASH]["status"] == "skip"
+
+    def test_a_wrong_option_and_a_wrong_source_are_told_and_tried_all_the_same(self, tmp_path: Path) -> None:
+        wanted = entry(tmp_path, source="10.0.0.2:/x", options=("ro",))
+
+        checks, seen = looked([wanted], line(tmp_path))
+
+        assert checks[look.MOUNTED]["measured"] == "10.0.0.1:/x"
+        assert checks[look.OPTIONS]["message"] == "ro was asked for and is not in force"
+        assert list(seen) == ["data"]
+
+    def test_a_bound_folder_is_compared_with_its_source(self, tmp_path: Path) -> None:
+        source, other = tmp_path / "source", tmp_path / "other"
+        source.mkdir()
+        other.mkdir()
+        table = f"98 23 254:1 /x {source} rw - ext4 /dev/vda1 rw\n"
+
+        right, _ = looked([entry(source, fstype="none", source=str(source), options=("ro",))], table)
+        wrong, _ = looked([entry(source, fstype="none", source=str(other), options=("ro",))], table)
+
+        assert right[look.MOUNTED]["status"] == "pass"
+        assert wrong[look.MOUNTED]["status"] == "fail"
+
+    @pytest.mark.parametrize(
+        ("wrong", "status", "message"),
+        [([], "pass", ""), (["/srv: user ada: space 1024 KiB"], "fail", "/srv: user ada: space 1024 KiB")],
+    )
+    def test_the_server_tells_limits_that_are_not_in_force(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: list[str], status: str, message: str
+    ) -> None:
+        monkeypatch.setattr(limits, "differences", lambda wanted: wrong if wanted == {"kind": "user"} else None)
+
+        checks, _seen = looked([entry(tmp_path, fstype="", quota={"kind": "user"})], TABLE)
+
+        assert (checks[look.QUOTA]["status"], checks[look.QUOTA]["message"]) == (status, message)
+
+    def test_of_a_server_without_a_mount_of_its_own_only_the_quota_is_told(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(limits, "differences", lambda wanted: [])
+        wanted = entry(tmp_path / "none", fstype="none", quota={"kind": "user"}, only_quota=True)
+
+        checks, seen = looked([wanted], TABLE, writes=True)
+
+        assert {name: check["status"] for name, check in checks.items()} == {look.QUOTA: "pass"}
+        assert seen == {}
+
+    def test_a_file_system_that_can_have_no_quotas_is_told(self, tmp_path: Path) -> None:
+        """The folder of this test is on one without, or on a kernel that was not told to count."""
+        quota = {"name": "data", "path": str(tmp_path), "kind": "user", "grace": 0, "default": [0, 1, 0, 0]}
+        wanted = entry(tmp_path, fstype="", quota={**quota, "users": {}, "projects": []})
+
+        checks, _seen = looked([wanted], look.table())
+
+        assert checks[look.QUOTA]["status"] == "fail"
+        assert checks[look.QUOTA]["measured"] == "no quotas"
+
+    def test_one_that_hangs_costs_its_limit_and_stops_no_other(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+
+        monkeypatch.setattr(acts, "answers", lambda path: time.sleep(300) if "/one/" in path else {})
+        entries = [entry(tmp_path / "one", options=("ro",)), entry(tmp_path / "two", options=("ro",))]
+        node = look.Node(
+            "gpu01", "nobody", 10, "abc", lambda: "".join(line(tmp_path / n) for n in ("one", "two")), False
+        )
+
+        found = node.look([entries[0], entries[1]._replace(name="two")])
+
+        hung = [check for check in found.checks if check["target"] == "gpu01/data" and check["status"] == "fail"]
+        assert "no answer within 10 s: the file system hangs" in [check["message"] for check in hung]
+        assert list(found.seen) == ["two"]

@@ -1,0 +1,454 @@
+"""Quotas on the machine that serves: which limits, on which file systems, and the kernel's interface."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import struct
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support import node_modules as nodeside
+from tests.support.paths import ROOT
+
+planning = nodeside.load("quota_planning")
+projects = nodeside.load("quota_projects")
+kernel = nodeside.load("quota_kernel")
+setting = nodeside.load("quota_setting")
+HintedError = nodeside.load("node_failure").HintedError
+
+DEFAULT, MORE, NONE = [45, 50, 0, 500], [0, 2000, 0, 0], [0, 0, 0, 0]
+TABLE = """\
+22 1 254:1 / / rw,relatime shared:1 - ext4 /dev/vda1 rw
+40 22 254:16 / /srv rw,relatime shared:2 - xfs /dev/vdb rw,attr2,inode64
+41 40 254:32 / /srv/home rw,relatime shared:3 - ext4 /dev/mapper/home rw,usrquota
+42 22 0:50 / /srv/with\\040blank rw - btrfs /dev/vdc rw
+"""
+
+
+def export(**more: Any) -> dict[str, Any]:
+    return {"kind": "user", "grace": 604800, "default": DEFAULT, "users": {}, "projects": [], **more}
+
+
+@pytest.mark.parametrize(
+    ("path", "point"),
+    [
+        ("/srv/home/a", "/srv/home"),
+        ("/srv/homes", "/srv"),
+        ("/srv", "/srv"),
+        ("/data", "/"),
+        ("/srv/with blank", "/srv/with blank"),
+    ],
+)
+def test_finds_the_file_system_of_a_folder(path: str, point: str) -> None:
+    assert planning.file_system_of(path, TABLE).point == point
+
+
+def where(kind: str) -> Any:
+    return planning.FileSystem("/srv", "/dev/vdb", kind)
+
+
+@pytest.mark.parametrize(
+    ("fstype", "state", "words", "hint"),
+    [
+        ("btrfs", kernel.State(True, True, (0, 0)), "btrfs", "serve it from XFS or ext4"),
+        ("xfs", kernel.OFF, "counts no space by project", "a remount is not enough"),
+        ("xfs", kernel.State(True, False, (0, 0)), "counts no space by project", "put prjquota into its mount options"),
+        ("ext4", kernel.OFF, "counts no space by project", "`tune2fs -O quota,project -Q prjquota /dev/vdb`"),
+    ],
+)
+def test_refuses_file_systems_that_cannot_with_what_to_do(fstype: str, state: Any, words: str, hint: str) -> None:
+    with pytest.raises(HintedError, match=words) as refused:
+        planning.check(where(fstype), "project", state)
+
+    assert hint in refused.value.hint
+
+
+def test_limits_that_hold_are_left_and_ext4_that_counts_is_told_to_let_them_hold() -> None:
+    assert planning.check(where("xfs"), "user", kernel.State(True, True, (0, 0))) is False
+    assert planning.check(where("ext4"), "user", kernel.State(True, False, (0, 0))) is True
+
+
+ACCOUNTS = {"root": 0, "daemon": 1, "alice": 1001, "bob": 1002, "nobody": 65534}
+
+
+def test_on_ext4_the_default_is_set_for_every_account_of_a_person() -> None:
+    found = planning.wanted_limits(export(users={"bob": MORE}), "ext4", ACCOUNTS, [0, 1, 1003, 65534], [])
+
+    assert found == {1001: DEFAULT, 1002: MORE, 1003: DEFAULT}
+
+
+def test_on_xfs_the_default_is_the_file_systems_own() -> None:
+    found = planning.wanted_limits(export(users={"bob": MORE}), "xfs", ACCOUNTS, [1003], [1001])
+
+    # whoever had limits by an earlier deploy has the default again
+    assert found == {0: DEFAULT, 1002: MORE, 1001: NONE}
+
+
+def test_limits_that_are_taken_back_are_removed_and_others_left() -> None:
+    found = planning.wanted_limits(export(default=NONE), "ext4", ACCOUNTS, [1003], [1001])
+
+    assert found == {1001: NONE}
+
+
+def test_a_user_that_the_machine_does_not_know_is_refused_by_name() -> None:
+    with pytest.raises(HintedError, match="no account here: carol dave") as refused:
+        planning.wanted_limits(export(users={"dave": MORE, "carol": MORE, "1005": MORE}), "ext4", ACCOUNTS, [], [])
+
+    assert "give their numbers" in refused.value.hint
+
+
+def test_projects_have_limits_by_their_number() -> None:
+    given = export(kind="project", projects=[{"name": "a", "id": 100007, "path": "/srv/a", "limits": MORE}])
+
+    assert planning.wanted_limits(given, "ext4", ACCOUNTS, [], [100001]) == {100007: MORE, 100001: NONE}
+
+
+def test_only_what_differs_is_set() -> None:
+    there = {1001: DEFAULT, 1002: NONE}
+
+    assert planning.to_set({1001: DEFAULT, 1002: MORE}, there.__getitem__) == {1002: MORE}
+
+
+FSTAB = """\
+# /srv was on another disk
+UUID=1 / ext4 errors=remount-ro 0 1
+/dev/vdb\t/srv   ext4\tdefaults,noatime  0 2
+"""
+
+
+def test_a_mount_option_is_added_to_its_line_of_fstab_and_nothing_else_changes() -> None:
+    after = planning.fstab_with(FSTAB, "/srv", "usrquota")
+
+    assert after == FSTAB.replace("defaults,noatime", "defaults,noatime,usrquota")
+    assert planning.fstab_with(after, "/srv", "usrquota") == after
+    assert planning.fstab_with(FSTAB, "/elsewhere", "usrquota") is None
+
+
+def test_options_that_look_like_other_columns_are_told_apart() -> None:
+    text = "ext4 /ext4 ext4 ext4 0 0\n"
+
+    assert planning.fstab_with(text, "/ext4", "prjquota") == "ext4 /ext4 ext4 ext4,prjquota 0 0\n"
+
+
+# --- tables of projects
+
+
+MINE = [
+    {"name": "prof-b", "id": 4242, "path": "/srv/project/rrg/prof-b"},
+    {"name": "def-prof", "id": 100005, "path": "/srv/project/def-prof"},
+]
+
+
+def test_lines_of_ours_stand_between_markers_and_go_without_a_trace() -> None:
+    theirs = b"# by hand\nold:7\n"
+    folders, numbers = projects.tables(MINE)
+
+    after = projects.with_lines(theirs, numbers)
+
+    assert folders == ["100005:/srv/project/def-prof", "4242:/srv/project/rrg/prof-b"]
+    assert after == b"# by hand\nold:7\n# BEGIN deepopsctl\ndef-prof:100005\nprof-b:4242\n# END deepopsctl\n"
+    assert projects.with_lines(after, numbers) == after
+    assert projects.with_lines(after, []) == theirs
+    assert projects.with_lines(None, []) == b""
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [(b"def-prof:7\n", ["def-prof:7"]), (b"x:4242\n", ["x:4242"]), (b"prof-b:4242\n", []), (b"#x:4242\n", [])],
+)
+def test_names_and_numbers_of_others_are_not_taken(line: bytes, found: list[str]) -> None:
+    assert projects.taken(line, MINE) == found
+
+
+# --- the whole, with a kernel that remembers
+
+
+class Remembering:
+    """A kernel's quotas of one kind, for all file systems of a test."""
+
+    def __init__(self) -> None:
+        self.known: dict[tuple[str, str], dict[int, list[int]]] = {}
+        self.graces: dict[tuple[str, str], int] = {}
+        self.lax: set[str] = set()
+
+    def __call__(self, _device: str, point: str, kind: str) -> Any:
+        return _OfOne(self, point, kind)
+
+
+class _OfOne:
+    def __init__(self, all_of_them: Remembering, point: str, kind: str) -> None:
+        self.all, self.key = all_of_them, (point, kind)
+
+    def state(self) -> Any:
+        grace = self.all.graces.get(self.key, 0)
+        return kernel.State(True, self.key[0] not in self.all.lax, (grace, grace))
+
+    def enforce(self) -> None:
+        self.all.lax.discard(self.key[0])
+
+    def set_grace(self, seconds: int) -> None:
+        self.all.graces[self.key] = seconds
+
+    def limits(self, number: int) -> list[int]:
+        return self.all.known.get(self.key, {}).get(number, NONE)
+
+    def numbers(self) -> list[int]:
+        return sorted(self.all.known.get(self.key, {}))
+
+    def set_limits(self, number: int, limits: list[int]) -> None:
+        self.all.known.setdefault(self.key, {})[number] = limits
+
+
+class Server:
+    """A machine with an XFS at /srv (below a folder of the test), as one deploy after the other finds it."""
+
+    def __init__(self, root: Path, fstype: str = "xfs") -> None:
+        self.root, self.kernel = root, Remembering()
+        self.folder = root / "srv/home"
+        self.folder.mkdir(parents=True)
+        (root / "etc").mkdir()
+        table = f"22 1 8:1 / / rw - ext4 /dev/sda1 rw\n23 22 8:16 / {root}/srv rw - {fstype} /dev/sdb rw\n"
+        self.machine = setting.Machine(str(root), self.kernel, table)
+
+    def deploy(self, *exports: dict[str, Any], dry: bool = False) -> list[dict[str, str]]:
+        noted = nodeside.load("node_changes").Noted(dry)
+        setting.converge([{"path": str(self.folder), **each} for each in exports], self.machine, noted)
+        changes: list[dict[str, str]] = noted.changes
+        return changes
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Server:
+    return Server(tmp_path)
+
+
+def test_a_second_deploy_changes_nothing(server: Server) -> None:
+    given = export(users={"1005": MORE})
+
+    first, second = server.deploy(given), server.deploy(given)
+
+    assert [change["detail"] for change in first] == [
+        "grace of 168 h",
+        "user default: soft 45 KiB, space 50 KiB, files 500",
+        "user 1005: space 2000 KiB",
+    ]
+    assert second == []
+
+
+def test_a_trial_run_says_the_same_and_sets_nothing(server: Server) -> None:
+    told = server.deploy(export(), dry=True)
+
+    assert server.kernel.known == {}
+    assert not list((server.root / "var").glob("**/*"))
+    assert told == server.deploy(export())
+
+
+def test_what_goes_from_cluster_yml_loses_the_limits_that_came_by_it_and_no_others(server: Server) -> None:
+    server.deploy(export(users={"1005": MORE}))
+    by_hand = {1007: MORE}
+    server.kernel.known[str(server.root / "srv"), "user"].update(by_hand)
+
+    server.deploy()
+
+    assert server.kernel.known[str(server.root / "srv"), "user"] == {0: NONE, 1005: NONE, 1007: MORE}
+    assert server.deploy() == []
+
+
+def test_limits_changed_by_hand_are_mended(server: Server) -> None:
+    server.deploy(export())
+    server.kernel.known[str(server.root / "srv"), "user"][0] = MORE
+
+    assert [change["detail"] for change in server.deploy(export())] == [
+        "user default: soft 45 KiB, space 50 KiB, files 500"
+    ]
+
+
+def test_ext4_that_only_counts_is_told_now_and_for_the_next_boot(tmp_path: Path) -> None:
+    server = Server(tmp_path, "ext4")
+    server.kernel.lax.add(str(tmp_path / "srv"))
+    fstab = tmp_path / "etc/fstab"
+    fstab.write_text(f"/dev/sdb {tmp_path}/srv ext4 defaults 0 2\n")
+
+    server.deploy(export())
+
+    assert server.kernel.lax == set()
+    assert fstab.read_text() == f"/dev/sdb {tmp_path}/srv ext4 defaults,usrquota 0 2\n"
+
+
+def test_all_file_systems_are_looked_at_before_any_is_touched(server: Server) -> None:
+    server.machine.table += f"24 22 8:32 / {server.root}/data rw - btrfs /dev/sdc rw\n"
+
+    with pytest.raises(HintedError, match="btrfs"):
+        server.deploy(export(), export(path=f"{server.root}/data"))
+
+    assert server.kernel.known == {}
+
+
+def test_a_plan_knows_the_file_system_of_a_folder_that_is_made_later(server: Server) -> None:
+    told = server.deploy(export(path=f"{server.root}/srv/later"), dry=True)
+
+    assert {change["name"] for change in told} == {f"{server.root}/srv"}
+
+
+def test_two_exports_of_one_file_system_cannot_differ(server: Server) -> None:
+    with pytest.raises(HintedError, match=r"are on one file system .* with different limits"):
+        server.deploy(export(), export(default=MORE))
+
+
+def test_projects_wait_for_their_folders(server: Server) -> None:
+    noted = nodeside.load("node_changes").Noted(dry=False)
+    project = {**MINE[0], "limits": MORE, "path": f"{server.folder}/b"}
+    given = export(kind="project", path=str(server.folder), projects=[project])
+
+    files, waiting = setting.converge([given], server.machine, noted)
+
+    assert waiting == [f"{server.folder}/b"]
+    assert server.kernel.known[str(server.root / "srv"), "project"] == {4242: MORE}
+    assert [Path(path).read_text() for path in files] == [
+        f"# BEGIN deepopsctl\n4242:{server.folder}/b\n# END deepopsctl\n",
+        "# BEGIN deepopsctl\nprof-b:4242\n# END deepopsctl\n",
+    ]
+
+
+# --- the kernel
+
+
+def test_reads_what_the_kernel_answers() -> None:
+    raw = bytearray(80)
+    struct.pack_into("=H", raw, 2, 1 | 2 | 16)
+    struct.pack_into("=2i", raw, 60, 604800, 3600)
+
+    assert kernel.parse_state(bytes(raw), 0) == kernel.State(True, True, (604800, 3600))
+    assert kernel.parse_state(bytes(raw), 2) == kernel.State(True, False, (604800, 3600))
+
+
+def run_beside(image: Path, point: Path, program: str) -> subprocess.CompletedProcess[str]:
+    """Run Python with an image mounted at a point, in a mount namespace of its own; skips where it can't be mounted."""
+    script = 'mount -o loop "$1" "$2" || exit 77; "$3" -c "$4" "$2"'
+    done = subprocess.run(
+        ["unshare", "--mount", "bash", "-c", script, "bash", image, point, sys.executable, program],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    if done.returncode == 77:
+        pytest.skip(f"it can't be mounted on a loop device here: {done.stderr.strip()}")
+    return done
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("mkfs.ext4"), reason="only root mounts")
+def test_a_real_ext4_without_quotas_is_refused(tmp_path: Path) -> None:
+    """The whole question, to a real file system on a loop device in a mount namespace of its own."""
+    image, point = tmp_path / "image", tmp_path / "point"
+    point.mkdir()
+    subprocess.run(["truncate", "--size=32M", image], check=True)
+    subprocess.run(["mkfs.ext4", "-q", image], check=True)
+    program = (
+        "import sys; from tests.support import node_modules as nodeside\n"
+        "planning, kernel = nodeside.load('quota_planning'), nodeside.load('quota_kernel')\n"
+        "where = planning.file_system_of(sys.argv[1], open('/proc/self/mountinfo').read())\n"
+        "try:\n"
+        "    planning.check(where, 'user', kernel.Kernel(where.device, where.point, 'user').state())\n"
+        "except nodeside.load('node_failure').HintedError as error:\n"
+        "    print(error, '|', error.hint)\n"
+    )
+    done = run_beside(image, point, program)
+
+    assert f"{point} (ext4 on /dev/loop" in done.stdout, done.stderr
+    assert "counts no space by user" in done.stdout
+    assert "tune2fs -O quota -Q usrquota /dev/loop" in done.stdout
+
+
+@pytest.mark.skipif(
+    os.geteuid() != 0 or not shutil.which("mkfs.xfs"), reason="only root mounts, and only with xfsprogs"
+)
+def test_folders_become_projects_on_a_real_xfs(tmp_path: Path) -> None:
+    image, point = tmp_path / "image", tmp_path / "point"
+    point.mkdir()
+    subprocess.run(["truncate", "--size=400M", image], check=True)
+    subprocess.run(["mkfs.xfs", "-q", image], check=True)
+    program = (
+        "import os, sys; from pathlib import Path; from tests.support import node_modules as nodeside\n"
+        "projects = nodeside.load('quota_projects')\n"
+        "root = Path(sys.argv[1]) / 'def-prof'; (root / 'a/b').mkdir(parents=True); (root / 'a/file').touch()\n"
+        "os.mkfifo(root / 'pipe'); (root / 'link').symlink_to('/etc/passwd'); (root.parent / 'outside').mkdir()\n"
+        "(root / 'out').symlink_to(root.parent / 'outside')\n"
+        "def number(path):\n"
+        "    handle = os.open(path, os.O_RDONLY)\n"
+        "    try: return projects.of_handle(handle)\n"
+        "    finally: os.close(handle)\n"
+        "print(projects.has(root, 77), projects.assign(root, 77), projects.has(root, 77), projects.assign(root, 77))\n"
+        "(root / 'a/b/new').touch()\n"
+        "paths = [root / 'a/file', root / 'a/b', root.parent / 'outside']\n"
+        "print(number(root / 'a/b/new')[0], *map(number, paths))\n"
+    )
+    done = run_beside(image, point, program)
+
+    assert done.stdout.splitlines() == ["False 4 True 0", "77 (77, False) (77, True) (0, False)"], done.stderr
+
+
+HEADERS = """
+#include <stdio.h>
+#include <stddef.h>
+#include <linux/quota.h>
+#include <linux/dqblk_xfs.h>
+#include <linux/fs.h>
+int main(void) {
+  printf("%zu %zu %zu %zu ", sizeof(struct if_dqblk), offsetof(struct if_nextdqblk, dqb_id), sizeof(struct if_dqinfo),
+         sizeof(struct fs_quota_stat));
+  printf("%zu %zu %zu ", offsetof(struct fs_quota_stat, qs_flags), offsetof(struct fs_quota_stat, qs_btimelimit),
+         offsetof(struct if_dqblk, dqb_ihardlimit));
+  printf("%u %u %u %u %u %u ", Q_QUOTAON, Q_SETINFO, Q_GETQUOTA, Q_SETQUOTA, Q_GETNEXTQUOTA, Q_XGETQSTAT);
+  printf("%u %u %u ", QIF_BLIMITS | QIF_ILIMITS, IIF_BGRACE, IIF_IGRACE);
+  printf("%u %u %zu %zu %u\\n", (unsigned)FS_IOC_FSGETXATTR, (unsigned)FS_IOC_FSSETXATTR, sizeof(struct fsxattr),
+         offsetof(struct fsxattr, fsx_projid), FS_XFLAG_PROJINHERIT);
+}
+"""
+
+
+def test_numbers_are_those_of_the_kernels_headers(tmp_path: Path) -> None:
+    source = tmp_path / "numbers.c"
+    source.write_text(HEADERS)
+    if (
+        not shutil.which("gcc")
+        or subprocess.run(["gcc", source, "-o", tmp_path / "numbers"], capture_output=True).returncode
+    ):
+        pytest.skip("no compiler, or no headers of the kernel")
+
+    said = subprocess.run([tmp_path / "numbers"], capture_output=True, text=True, check=True).stdout
+
+    assert [int(word) for word in said.split()] == [
+        kernel._DQBLK.size,
+        68,
+        kernel._DQINFO.size,
+        kernel._QSTAT_SIZE,
+        kernel._FLAGS_AT,
+        kernel._GRACES_AT,
+        24,
+        kernel._Q_QUOTAON,
+        kernel._Q_SETINFO,
+        kernel._Q_GETQUOTA,
+        kernel._Q_SETQUOTA,
+        kernel._Q_GETNEXTQUOTA,
+        kernel._Q_XGETQSTAT,
+        kernel._LIMITS,
+        kernel._BGRACE,
+        kernel._IGRACE,
+        projects._GET,
+        projects._SET,
+        projects._SIZE,
+        projects._PROJECT,
+        projects._INHERIT,
+    ]
+
+
+def test_limits_go_to_the_kernel_and_come_back() -> None:
+    packed = kernel._DQBLK.pack(50, 45, 0, 500, 0, 0, 0, 0, kernel._LIMITS)
+
+    assert kernel.parse_limits(packed) == DEFAULT

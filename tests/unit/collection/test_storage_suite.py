@@ -1,0 +1,354 @@
+"""The storage suite without a cluster: agents as processes of this machine, on folders that they share or don't."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.cluster import wait_until
+from tests.support.node_modules import load
+
+acts = load("deepops_storagecheck.acts")
+children = load("deepops_storagecheck.children")
+crewing = load("deepops_storagecheck.crew")
+inputs = load("deepops_storagecheck.inputs")
+packing = load("deepops_storagecheck.packing")
+rates = load("deepops_storagecheck.rates")
+ratetrials = load("deepops_storagecheck.ratetrials")
+scenes = load("deepops_storagecheck.scene")
+command = load("deepops_smoke.command")
+session = load("deepops_smoke.session")
+suite = load("deepops_storagecheck.suite")
+trials = load("deepops_storagecheck.trials")
+
+NODES = ("n1", "n2", "n3")
+BOUNDS = inputs.Bounds(size_mib=1, seconds=0.1, answer_s=20.0, files=20)
+
+
+@pytest.fixture(scope="module")
+def crew() -> Iterator[Any]:
+    """Three agents on this machine; no job is needed for them."""
+    found = crewing.Crew(session.Session("abc123", "nobody", suite="storage"))
+    for name in NODES:
+        found.enlist(name)
+    yield found
+    found.dismiss()
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Long enough to see that a rename takes place."""
+    monkeypatch.setattr(trials, "_RENAMING_S", 0.3)
+
+
+def scene(crew: Any, path: Path, nodes: tuple[str, ...] = NODES, **changes: Any) -> Any:
+    settings = {"shared": True, **changes}
+    entry = inputs.Expected("data", settings.pop("type", "nfs"), str(path), "srv:/data", "nfs", **settings)
+    return scenes.Scene(entry, nodes, dict.fromkeys(nodes, inputs.Seen()), crew, "abc123", BOUNDS)
+
+
+def tried(scene: Any) -> dict[tuple[str, str], dict[str, str]]:
+    """All trials of an entry, by check and target."""
+    suite._tried(scene, suite.Inputs("hpc", "login1", NODES, {}, {}, BOUNDS))
+    suite._clean(scene)
+    return {(check["name"], check["target"]): check for check in scene.checks}
+
+
+def test_nodes_that_share_a_folder_pass_everything_and_leave_nothing(crew: Any, tmp_path: Path) -> None:
+    found = tried(scene(crew, tmp_path))
+
+    # how fast one is beside another is this busy machine's own matter
+    quick = {kind.name for kind in ratetrials.KINDS}
+    assert {check["status"] for (name, _), check in found.items() if name not in quick} == {"pass"}, found
+    assert {name for name, _target in found} == {
+        trials.WRITE, *trials.TOGETHER, *(name for kind in ratetrials.KINDS for name in (kind.name, kind.together)),
+    }  # fmt: skip
+    assert {target for name, target in found if name == trials.WRITE} == {f"n{n}/data" for n in (1, 2, 3)}
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_node_of_its_own_is_measured_and_compared_with_nobody(crew: Any, tmp_path: Path) -> None:
+    found = tried(scene(crew, tmp_path, ("n1",)))
+
+    assert found[trials.WRITE, "n1/data"]["status"] == "pass"
+    assert {found[name, "n1/data"]["status"] for name in trials.TOGETHER} == {"skip"}
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_one_that_sees_another_folder_is_named(crew: Any, tmp_path: Path) -> None:
+    """The second agent is told to look elsewhere, as a node would with another file system under the same path."""
+    other = tmp_path / "other"
+    other.mkdir()
+    where = scene(crew, tmp_path / "data")
+    (tmp_path / "data").mkdir()
+    straying = where.order
+
+    def order(act: str, to: Any, limit: float = 0, **given: Any) -> Any:
+        each = {**given.pop("each", {})}
+        for node in NODES:
+            each[node] = {**each.get(node, {}), "place": str(other if node == "n2" else tmp_path / "data")}
+        fixed = {key: _moved(value, tmp_path / "data") for key, value in given.items()}
+        return straying(act, to, limit, each=each, **fixed)
+
+    where.order = order
+    (other / where.name).mkdir()
+    (other / where.name / "locked").write_text("")
+    found = tried(where)
+
+    failed = {name for (name, target), check in found.items() if check["status"] == "fail" and target == "n2/data"}
+    assert {trials.VISIBLE, trials.NAMES, trials.RENAME, trials.LOCK, trials.FLOCK} <= failed, found
+    assert found[trials.LOCK, "n2/data"]["message"] == "it got the lock that n1 was holding"
+    assert found[trials.VISIBLE, "n3/data"]["status"] == "fail"
+    assert found[trials.WRITE, "n1/data"]["status"] == "pass"
+
+
+def _moved(value: Any, shared: Path) -> Any:
+    if isinstance(value, list):
+        return value
+    return value.replace(str(shared), "{place}") if isinstance(value, str) else value
+
+
+def test_a_folder_that_nobody_may_write_to_is_told(crew: Any, tmp_path: Path) -> None:
+    found = tried(scene(crew, tmp_path, user_writable=str(tmp_path / "missing")))
+
+    assert {check["status"] for check in found.values()} == {"fail"}
+    assert str(tmp_path / "missing") in found[trials.WRITE, "n1/data"]["message"]
+
+
+def test_a_mount_that_should_be_read_only_and_is_not_fails(crew: Any, tmp_path: Path) -> None:
+    where = scene(crew, tmp_path, options=("ro",))
+    ordered = where.order
+    names: set[str] = set()
+
+    def order(act: str, to: Any, limit: float = 0, **given: Any) -> Any:
+        names.update(given["name"].format(node=node) for node in to)
+        return ordered(act, to, limit, **given)
+
+    where.order = order
+    trials.read_only(where)
+
+    assert {(check["status"], check["measured"]) for check in where.checks} == {("fail", "written")}
+    assert len(names) == len(NODES), "two nodes that write one name at the same time get in each other's way"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_trouble_with_one_entry_is_told_and_stops_no_other(
+    crew: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_given: Any) -> None:
+        raise KeyError("never")
+
+    monkeypatch.setattr(trials, "visible", fail)
+    entry = scene(crew, tmp_path).entry
+    everywhere = {node: {"data": inputs.Seen()} for node in NODES}
+    given = suite.Inputs("hpc", "login1", NODES, dict.fromkeys(NODES, (entry,)), everywhere, BOUNDS)
+
+    found = suite._entry(given, entry, crew, "abc123")
+
+    assert (found[-1]["target"], found[-1]["message"]) == ("data", "KeyError('never')")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_node_that_hangs_costs_its_limit_is_named_once_and_stops_no_other(crew: Any, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "hangs")
+    where = scene(crew, tmp_path)
+
+    first = where.do("read", NODES, 10.0, path="{place}", each=_only("n2", tmp_path / "hangs", tmp_path / "x"))
+    second = where.do("base", [node for node in NODES if node in where.nodes], path=str(tmp_path), wanted="")
+
+    assert set(first) == set(second) == {"n1", "n3"}
+    assert [check["target"] for check in where.checks] == ["n2/data"]
+    assert where.checks[0]["name"] == "storage-answers"
+    assert where.checks[0]["message"] == "no answer within 10 s: the file system hangs"
+
+
+def _only(one: str, its: Path, theirs: Path) -> dict[str, dict[str, str]]:
+    return {node: {"place": str(its if node == one else theirs)} for node in NODES}
+
+
+@pytest.mark.parametrize("how", ["input ends", "TERM"])
+def test_an_agent_whose_job_ends_removes_what_it_made(tmp_path: Path, how: str) -> None:
+    running = session.Running(packing.argv("n1"), command.clean_environment())
+    team = crewing.Team(["n1"], running)
+    wait_until("the agent speaks", lambda: team.has("hello", ["n1"]))
+    pid = team.said["hello", "n1"]["pid"]
+    mine = tmp_path / (acts.PREFIX + "abc123")
+    orders = [
+        crewing.Order("mine", ["n1"], 5, {"folders": [str(mine), str(tmp_path / "somebody")]}),
+        crewing.Order("make", ["n1"], 5, {"folder": str(mine)}),
+        crewing.Order("write", ["n1"], 5, {"path": f"{mine}/f", "label": "x", "version": 1}),
+        crewing.Order("hold", ["n1"], 5, {"path": f"{mine}/f", "kind": "fcntl", "key": "k"}),
+    ]
+    (tmp_path / "somebody").mkdir()
+    running.send("".join(order.line(number) for number, order in enumerate(orders)), more=True)
+    wait_until("all is done", lambda: team.has(3, ["n1"]))
+    assert mine.is_dir()
+
+    if how == "TERM":
+        os.kill(pid, signal.SIGTERM)
+    else:
+        running.release()
+
+    assert running.ended(30) == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["somebody"]
+
+
+class TestChildren:
+    def test_an_answer_comes_back(self) -> None:
+        assert children.attempt(lambda: {"a": 1}, 20) == {"a": 1}
+
+    def test_an_error_is_told_with_its_name_and_file(self) -> None:
+        found = children.attempt(lambda: {"never": Path("/nowhere").stat()}, 20)
+
+        assert found == {"error": "No such file or directory (/nowhere)", "errno": "ENOENT"}
+
+    def test_one_that_does_not_answer_is_given_up_with_what_it_started(self, tmp_path: Path) -> None:
+        started = tmp_path / "pid"
+        script = f"echo $$ > {started}; exec sleep 300"
+        found = children.attempt(lambda: {"never": subprocess.run(["sh", "-c", script])}, 2)
+
+        assert found == {"hung": 2}
+        pid = int(started.read_text())
+        wait_until("its child is gone", lambda: not _runs(pid))
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return "Z (zombie)" not in Path(f"/proc/{pid}/status").read_text()
+    except FileNotFoundError:
+        return False
+
+
+class TestRenames:
+    def test_a_name_that_is_missing_is_counted(self, tmp_path: Path) -> None:
+        found = acts.follow(str(tmp_path / "f"), 0.05)
+
+        assert found["missing"] == found["reads"] > 0
+
+    @pytest.mark.parametrize("data", [b"", acts.content("v", 1)[:1000], acts.content("v", 1)[:-6] + b"v 2\nv "])
+    def test_a_file_that_is_not_whole_is_counted(self, tmp_path: Path, data: bytes) -> None:
+        (tmp_path / "f").write_bytes(data)
+        found = acts.follow(str(tmp_path / "f"), 0.05)
+
+        assert found["torn"] == found["reads"] > 0
+
+    def test_a_file_that_is_replaced_by_rename_is_always_there_and_whole(self, tmp_path: Path) -> None:
+        path = str(tmp_path / "f")
+        acts.replace(path, 0.05)
+        writer = children.Child(lambda: acts.replace(path, 0.5))
+        try:
+            found = acts.follow(path, 0.5)
+        finally:
+            writer.end()
+
+        assert found["reads"] > 0
+        assert (found["missing"], found["torn"], found["stale"]) == (0, 0, 0)
+
+
+class TestRates:
+    @pytest.mark.parametrize("direct", [True, False])
+    def test_our_own_loop_measures_writing_and_reading(self, tmp_path: Path, direct: bool) -> None:
+        path = str(tmp_path / "f")
+        try:
+            wrote = rates._own("write", path, 2, 5, direct)
+        except OSError:
+            pytest.skip("this file system knows no direct transfer")
+        read = rates._own("read", path, 2, 5, direct)
+
+        assert wrote["rate"] > 0
+        assert read["rate"] > 0
+        assert Path(path).stat().st_size == 2 * 1024 * 1024
+
+    def test_fio_is_preferred_and_its_result_is_read(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        text = '{"jobs": [{"job_runtime": 2000, "write": {"io_bytes": 67108864, "runtime": 1000}}]}'
+        _fio(tmp_path, f"echo 'fio: a note'; echo '{text}'", monkeypatch)
+
+        assert rates.write_rate(str(tmp_path / "f"), 64, 5) == {"rate": 32.0, "by": "fio", "direct": True}
+
+    def test_a_file_system_without_direct_transfer_is_measured_otherwise(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        text = '{"jobs": [{"job_runtime": 1000, "write": {"io_bytes": 1048576, "runtime": 1000}}]}'
+        _fio(tmp_path, f"case \"$*\" in *direct=1*) exit 1;; esac; echo '{text}'", monkeypatch)
+
+        assert rates.write_rate(str(tmp_path / "f"), 64, 5) == {"rate": 1.0, "by": "fio", "direct": False}
+
+    def test_what_fio_says_when_it_fails_is_told(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        _fio(tmp_path, "echo 'No space left on device' >&2; exit 1", monkeypatch)
+
+        with pytest.raises(OSError, match="fio ended with 1: No space left"):
+            rates.write_rate(str(tmp_path / "f"), 64, 5)
+
+
+def _fio(folder: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = folder / "fio"
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    monkeypatch.setattr(rates.shutil, "which", lambda name, path="": str(folder / name))
+
+
+class TestOddNodes:
+    def judged(self, **found: float) -> dict[str, dict[str, str]]:
+        where = scene(None, Path("/data"), tuple(found))
+        told = {node: {"rate": rate, "by": "fio", "direct": True} for node, rate in found.items()}
+        ratetrials._judge(where, ratetrials.WRITING, told, alone=True)
+        return {check["target"].partition("/")[0]: check for check in where.checks}
+
+    def test_nodes_alike_pass(self) -> None:
+        assert {check["status"] for check in self.judged(a=900, b=1000, c=1100).values()} == {"pass"}
+
+    def test_a_slow_one_is_a_warning_with_its_share(self) -> None:
+        found = self.judged(a=1000, b=500, c=1000)
+
+        assert [found[name]["status"] for name in "abc"] == ["pass", "warn", "pass"]
+        assert found["b"]["message"] == "b writes at 50% of what the others do (fio)"
+        assert (found["b"]["measured"], found["b"]["expected"]) == ("500", "at least 600")
+
+    def test_one_that_crawls_fails(self) -> None:
+        assert self.judged(a=1000, b=100, c=1000)["b"]["status"] == "fail"
+
+    def test_of_two_the_slower_is_a_warning_however_slow(self) -> None:
+        found = self.judged(a=1000, b=100)
+
+        assert [found[name]["status"] for name in "ab"] == ["pass", "warn"]
+
+    def test_only_those_well_below_the_others_are_measured_again(self) -> None:
+        found = {"a": {"rate": 1000}, "b": {"rate": 500}, "c": {"rate": 900}, "d": {"error": "no room"}}
+
+        assert ratetrials._odd(found) == ["b"]
+        assert ratetrials._odd({"a": {"rate": 1000}}) == []
+
+
+class TestLocks:
+    def judged(self, during: str, after: str, kind: str = "nfs") -> dict[str, str]:
+        where = scene(None, Path("/data"), type=kind)
+        trials._judge_lock(where, trials.LOCK, "n2", "n1", {"lock": during}, {"lock": after})
+        (found,) = where.checks
+        return dict(found)
+
+    def test_excluded_then_free_passes(self) -> None:
+        assert self.judged("held", "free")["status"] == "pass"
+
+    def test_a_lock_that_does_not_exclude_fails(self) -> None:
+        assert self.judged("free", "free")["status"] == "fail"
+
+    def test_where_the_file_systems_configuration_decides_it_is_a_warning(self) -> None:
+        assert self.judged("free", "free", "beegfs")["status"] == "warn"
+
+    def test_a_lock_that_is_never_given_back_fails(self) -> None:
+        assert self.judged("held", "held")["measured"] == "still held"
+
+    @pytest.mark.parametrize("option", ["nolock", "local_lock=all", "localflock"])
+    def test_locks_that_are_local_by_an_option_are_skipped_with_it(self, option: str) -> None:
+        where = scene(None, Path("/data"), options=(option,))
+
+        trials.locks(where, NODES)
+
+        assert {check["status"] for check in where.checks} == {"skip"}
+        assert option in where.checks[0]["message"]

@@ -1,0 +1,288 @@
+"""Which driver a node gets: by its hardware, its platform, cluster.yml and the settings; and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+
+from deepopsctl.gpus.driver import DriverPlan, Settings, plan_driver
+from deepopsctl.model.cluster import Gpus
+from tests.support.paths import ROOT
+
+CATALOGUE = yaml.safe_load((ROOT / "group_vars/all/versions.yml").read_text(encoding="utf-8"))["deepops_nvidia_drivers"]
+KERNEL = "6.12.57+deb13-amd64"
+HEADERS = {"installed": False, "available": True, "package": f"linux-headers-{KERNEL}", "meta": "linux-headers-amd64"}
+
+
+def found(gpus: int = 1, device: str = "0x2330", **more: object) -> dict[str, Any]:
+    """What nvidia_facts says of a fresh machine with so many GPUs."""
+    return {
+        "gpus": [{"address": f"0000:{number:02x}:00.0", "device": device} for number in range(gpus)],
+        "nvswitches": 0,
+        "loaded": {"version": "", "open": False},
+        "library": "",
+        "kernel": KERNEL,
+        "headers": HEADERS,
+        "architecture": "x86_64",
+        "container": False,
+        "dgx": False,
+        "ours": False,
+        "idle": True,
+        "nouveau": False,
+        "run_installer": "",
+        "secure_boot": False,
+        "mok_enrolled": False,
+        "sources": [],
+        **more,
+    }
+
+
+def plan(
+    kind: str = "h100",
+    count: int = 1,
+    platform: str = "Debian 13",
+    on: dict[str, Any] | None = None,
+    **settings: Any,
+) -> DriverPlan:
+    """The plan for a node with GPUs of one kind."""
+    return plan_driver(on or found(count), platform, Gpus(kind, count), Settings(**settings), CATALOGUE)
+
+
+def problem(made: DriverPlan) -> str:
+    """The one thing in the way, with what to do."""
+    ((message, hint),) = made.problems
+    assert hint
+    return message
+
+
+class TestSource:
+    def test_nvidias_repository_is_the_default(self) -> None:
+        made = plan()
+
+        assert (made.source, made.branch, made.modules) == ("repository", "580", "open")
+        assert made.repository["path"] == "debian13"
+        assert made.packages == (
+            "nvidia-driver-cuda", "nvidia-persistenced", "nvidia-kernel-open-dkms",
+            f"linux-headers-{KERNEL}", "linux-headers-amd64",
+        )  # fmt: skip
+
+    def test_debians_own_have_debians_branch(self) -> None:
+        made = plan(source="distro")
+
+        assert (made.branch, made.modules) == ("550", "proprietary")
+        assert made.packages[:4] == ("libcuda1", "nvidia-smi", "nvidia-persistenced", "nvidia-kernel-dkms")
+        assert made.repository == {}
+
+    def test_ubuntus_own_need_no_headers_and_no_key_of_the_sites(self) -> None:
+        headers = {**HEADERS, "meta": "linux-headers-aws", "available": False}
+        on = found(secure_boot=True, headers=headers, kernel="6.8.0-1015-aws")
+        made = plan(platform="Ubuntu 24.04", source="distro", on=on)
+
+        assert made.problems == ()
+        assert "linux-modules-nvidia-580-server-open-aws" in made.packages
+        assert not any("headers" in name for name in made.packages)
+
+    def test_dgx_os_is_looked_at_only(self) -> None:
+        on = found(dgx=True, loaded={"version": "580.95.05", "open": True})
+
+        assert plan(on=on) == DriverPlan("present", source="present")
+
+    def test_a_golden_image_without_its_driver_is_an_error(self) -> None:
+        assert problem(plan(source="present")) == (
+            "a driver should be there that deepopsctl did not install, and none runs"
+        )
+
+    def test_a_golden_image_of_another_branch_is_an_error(self) -> None:
+        on = found(loaded={"version": "570.10", "open": True})
+
+        assert problem(plan(source="present", branch="580", on=on)) == "driver 570.10 runs, branch 580 is wanted"
+
+    def test_a_driver_that_somebody_else_installed_is_left_as_it_is(self) -> None:
+        running: dict[str, Any] = {"loaded": {"version": "535.1.2", "open": False}, "library": "535.1.2"}
+
+        assert plan(on=found(**running)) == DriverPlan("present", source="present")
+        assert plan(on=found(**running, ours=True)).replaces == "535.1.2"
+
+    def test_a_driver_that_was_upgraded_under_the_running_one_needs_a_reboot(self) -> None:
+        on = found(loaded={"version": "535.1.2", "open": False}, library="535.3.4")
+
+        assert problem(plan(on=on)) == "the kernel runs driver 535.1.2, and 535.3.4 is installed"
+
+    def test_an_unknown_platform_is_refused_with_those_that_are_known(self) -> None:
+        made = plan(platform="Debian 11")
+
+        assert problem(made) == "no driver of the source `repository` is known for Debian 11"
+        assert "Debian 12, Debian 13, Ubuntu 22.04, Ubuntu 24.04" in made.problems[0][1]
+
+
+class TestDevices:
+    def test_a_node_without_one_is_left_alone(self) -> None:
+        made = plan(count=2, on=found(0))
+
+        assert made == DriverPlan("none", "cluster.yml declares 2 GPUs, and no NVIDIA device is on the PCI bus")
+
+    def test_an_image_gets_it_without_one_and_loads_nothing(self) -> None:
+        made = plan(on=found(0), without_device=True)
+
+        assert made.state == "install"
+        assert "nvidia-kernel-open-dkms" in made.packages
+        assert not made.loads
+
+    def test_a_container_gets_no_kernel_modules_and_no_headers(self) -> None:
+        made = plan(on=found(container=True), source="distro")
+
+        assert made.modules == "none"
+        assert made.packages == ("libcuda1", "nvidia-smi", "nvidia-persistenced")
+        assert not made.loads
+
+
+class TestModules:
+    @pytest.mark.parametrize(
+        ("kind", "branch", "wanted"),
+        [
+            ("v100", "580", "proprietary"),
+            ("p100", "580", "proprietary"),
+            ("a100", "580", "open"),
+            ("h100", "595", "open"),
+            ("b200", "580", "open"),
+            ("gh200", "580", "open"),
+        ],
+    )
+    def test_they_follow_the_generation(self, kind: str, branch: str, wanted: str) -> None:
+        assert plan(kind, branch=branch).modules == wanted
+
+    def test_before_560_the_proprietary_ones_are_the_default_and_the_open_ones_a_wish(self) -> None:
+        assert plan("a100", source="distro").modules == "proprietary"
+        assert "nvidia-open-kernel-dkms" in plan("a100", source="distro", modules="open").packages
+
+    def test_an_untyped_gpu_is_told_by_its_pci_id(self) -> None:
+        assert plan("", on=found(device="0x1db6")).modules == "proprietary"
+        assert plan("", on=found(device="0x20b2")).modules == "open"
+
+    def test_the_wrong_ones_are_refused(self) -> None:
+        assert problem(plan("v100", modules="open")) == "v100 needs the proprietary kernel modules, not open"
+        assert problem(plan("b200", modules="proprietary")) == "b200 needs the open kernel modules, not proprietary"
+
+    def test_a_branch_that_dropped_the_gpu_is_refused(self) -> None:
+        assert problem(plan("v100", branch="595")) == "branch 595 no longer drives v100"
+
+
+class TestFabric:
+    def test_nvswitches_on_the_bus_bring_the_fabric_manager(self) -> None:
+        made = plan(count=8, on=found(8, nvswitches=4))
+
+        assert "nvidia-fabricmanager" in made.packages
+        assert "nvlsm" not in made.packages
+        assert made.units == ("nvidia-persistenced.service", "nvidia-fabricmanager.service")
+
+    def test_an_hgx_board_with_hidden_switches_brings_the_subnet_manager_too(self) -> None:
+        made = plan("b200", 8)
+
+        # without ibstat, of infiniband-diags, the fabric manager does not start there
+        assert {"nvidia-fabricmanager", "nvlsm", "infiniband-diags"} <= set(made.packages)
+        assert made.subnet
+        assert not plan(count=8, on=found(8, nvswitches=4)).subnet
+
+    def test_ubuntus_fabric_manager_is_of_the_same_source_as_the_driver(self) -> None:
+        on = found(8, nvswitches=4)
+
+        # NVIDIA's has no number from 580 on, and Ubuntu's own goes with Ubuntu's own driver
+        assert "nvidia-fabricmanager" in plan(count=8, on=on, platform="Ubuntu 24.04").packages
+        made = plan(count=8, on=on, platform="Ubuntu 24.04", source="distro")
+        assert "nvidia-fabricmanager-580" in made.packages
+
+    def test_a_distribution_without_a_subnet_manager_is_refused_for_a_board_that_needs_one(self) -> None:
+        made = plan("b200", 8, platform="Ubuntu 24.04", source="distro")
+
+        assert problem(made).endswith("need NVIDIA's subnet manager, which Ubuntu 24.04 does not package")
+
+    def test_a_pcie_machine_has_none(self) -> None:
+        assert plan(count=8).units == ("nvidia-persistenced.service",)
+
+    def test_debian_has_none_to_give(self) -> None:
+        made = plan(on=found(8, nvswitches=4), source="distro")
+
+        assert problem(made).startswith("this machine has NVSwitches, and Debian 13 packages no fabric manager")
+        assert made.problems[0][1] == "set nvidia_driver_source: repository"
+
+
+class TestKernel:
+    def test_modules_that_were_built_for_one_kernel_hold_it(self) -> None:
+        # the driver's packages are held: another kernel would come without modules
+        assert plan(platform="Ubuntu 24.04", source="distro").with_kernel
+        # DKMS builds them for the next kernel, whose headers come with it
+        assert not plan(platform="Ubuntu 24.04").with_kernel
+        # a container has its host's
+        assert not plan(platform="Ubuntu 24.04", on=found(1, container=True), source="distro").with_kernel
+
+
+class TestObstacles:
+    def test_a_branch_that_the_platform_does_not_have(self) -> None:
+        made = plan(source="distro", branch="580")
+
+        assert problem(made) == "Debian 13 has no driver branch 580 in the source `distro`"
+        assert "550" in made.problems[0][1]
+
+    def test_headers_that_nobody_has(self) -> None:
+        made = plan(on=found(headers={**HEADERS, "available": False}))
+
+        assert problem(made) == f"the package sources have no headers for the running kernel {KERNEL}"
+
+    def test_headers_that_are_there_need_no_package(self) -> None:
+        made = plan(on=found(headers={"installed": True, "available": False, "package": "", "meta": ""}))
+
+        assert made.problems == ()
+        assert not any("headers" in name for name in made.packages)
+
+    def test_a_driver_of_the_run_installer(self) -> None:
+        made = plan(source="repository", on=found(run_installer="/usr/bin/nvidia-uninstall", library="590.44.01"))
+
+        assert problem(made) == "a driver of NVIDIA's .run installer is there (/usr/bin/nvidia-uninstall)"
+
+    def test_a_driver_of_another_branch(self) -> None:
+        made = plan(source="repository", on=found(library="550.163.01"))
+
+        assert problem(made) == (
+            "driver 550.163.01 is installed, branch 580 is wanted, and deepopsctl did not install it"
+        )
+        assert made.replaces == ""
+
+    def test_another_branch_under_jobs(self) -> None:
+        busy = found(library="550.163.01", ours=True, idle=False)
+
+        assert "jobs run or may start here" in problem(plan(source="repository", on=busy))
+        assert "nvidia_driver_drain" in plan(source="repository", on=busy).problems[0][1]
+
+
+class TestAnotherBranch:
+    def test_it_replaces_a_driver_of_ours_on_an_idle_node(self) -> None:
+        made = plan(source="repository", branch="595", on=found(library="580.95.05", ours=True))
+
+        assert (made.problems, made.replaces, made.branch) == ((), "580.95.05", "595")
+
+    def test_it_may_wait_for_jobs_where_the_site_lets_deploy_drain(self) -> None:
+        busy = found(library="580.95.05", ours=True, idle=False)
+
+        assert plan(source="repository", branch="595", drain=True, on=busy).problems == ()
+
+    def test_the_branch_that_is_there_replaces_nothing(self) -> None:
+        assert plan(on=found(library="580.95.05", ours=True, idle=False)).replaces == ""
+
+
+class TestObstaclesOfTheFirmware:
+    def test_secure_boot_without_an_enrolled_key(self) -> None:
+        assert problem(plan(on=found(secure_boot=True))).startswith("Secure Boot is on")
+        assert plan(on=found(secure_boot=True, mok_enrolled=True)).problems == ()
+
+
+class TestCatalogue:
+    @pytest.mark.parametrize("source", CATALOGUE)
+    def test_every_platform_can_be_planned_with_every_branch(self, source: str) -> None:
+        for platform, entry in CATALOGUE[source].items():
+            for branch in entry["branches"]:
+                made = plan(platform=platform, source=source, branch=branch)
+
+                assert made.problems == (), (platform, branch)
+                assert not any("{" in name for name in made.packages)

@@ -1,0 +1,189 @@
+"""Libraries for measurements: fetched once, checked by hash, unpacked whole or not at all, removed on request."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+import zipfile
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from deepopsctl.cli.main import cli
+from deepopsctl.errors import DeepOpsError
+from deepopsctl.gpus import wheels
+from deepopsctl.gpus.wheels import Wheel, cache_folder, fetch
+from tests.support.node_modules import MODULE_UTILS, load
+from tests.support.paths import ROOT
+
+paths = load("deepops_gpu.paths")
+MODULE = ROOT / "plugins" / "modules" / "gpu_libraries.py"
+MEMBER = "nvidia/nccl/lib/libnccl.so.2"
+
+
+@pytest.fixture
+def wheel(tmp_path: Path) -> Path:
+    """A wheel with one library in it."""
+    path = tmp_path / "nccl.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(MEMBER, b"library")
+        archive.writestr("nvidia/nccl/include/nccl.h", b"header")
+    return path
+
+
+def pinned(wheel: Path, member: str = MEMBER, digest: str = "") -> dict[str, Any]:
+    hashes = {"sha256": digest or sha256(wheel.read_bytes()).hexdigest(), "platform": "any"}
+    machines = dict.fromkeys(("x86_64", "aarch64"), hashes)
+    return {"nccl": {"package": "nvidia-nccl", "version": "1.2", "files": [member], "wheels": machines}}
+
+
+def keep(folder: Path, libraries: dict[str, Any], state: str = "present", **more: Any) -> dict[str, Any]:
+    """Call the module as Ansible does."""
+    arguments = {"ANSIBLE_MODULE_ARGS": {"state": state, "folder": str(folder), "libraries": libraries, **more}}
+    start = (
+        "import sys, runpy\nfrom ansible import module_utils\n"
+        f"module_utils.__path__.append({str(MODULE_UTILS)!r})\nrunpy.run_path({str(MODULE)!r}, run_name='__main__')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", start], input=json.dumps(arguments), capture_output=True, text=True, check=False
+    )
+    assert done.stdout, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+class TestOnTheNode:
+    def test_what_is_missing_is_told_then_unpacked_once(self, tmp_path: Path, wheel: Path) -> None:
+        folder, libraries = tmp_path / "kept", pinned(wheel)
+
+        asked = keep(folder, libraries)
+        brought = keep(folder, libraries, wheels={"nccl": str(wheel)})
+        again = keep(folder, libraries)
+
+        assert (asked["changed"], asked["missing"]) == (False, ["nccl"])
+        assert (brought["changed"], brought["missing"]) == (True, [])
+        assert (again["changed"], again["missing"]) == (False, [])
+        there = Path(paths.loaded(str(folder), libraries, "nccl"))
+        assert there.read_bytes() == b"library"
+        assert there.stat().st_mode & 0o777 == 0o644
+        assert sorted(path.name for path in there.parent.iterdir()) == [".sha256", "libnccl.so.2"]
+
+    def test_a_library_that_was_damaged_or_is_another_version_is_missing(self, tmp_path: Path, wheel: Path) -> None:
+        folder, libraries = tmp_path / "kept", pinned(wheel)
+        keep(folder, libraries, wheels={"nccl": str(wheel)})
+        Path(paths.loaded(str(folder), libraries, "nccl")).unlink()
+
+        assert keep(folder, libraries)["missing"] == ["nccl"]
+        assert keep(folder, pinned(wheel, digest="0" * 64))["missing"] == ["nccl"]
+
+    @pytest.mark.parametrize(
+        ("change", "text"),
+        [({"digest": "0" * 64}, "not the wheel that is pinned"), ({"member": "nvidia/other.so"}, "no item named")],
+    )
+    def test_a_wrong_wheel_leaves_nothing(self, tmp_path: Path, wheel: Path, change: Any, text: str) -> None:
+        folder = tmp_path / "kept"
+
+        found = keep(folder, pinned(wheel, **change), wheels={"nccl": str(wheel)})
+
+        assert found["failed"]
+        assert text in found["msg"]
+        assert not folder.exists() or list(folder.iterdir()) == []
+
+    def test_they_are_removed_once(self, tmp_path: Path, wheel: Path) -> None:
+        folder = tmp_path / "kept"
+        keep(folder, pinned(wheel), wheels={"nccl": str(wheel)})
+
+        assert keep(folder, pinned(wheel), "absent")["changed"] is True
+        assert not folder.exists()
+        assert keep(folder, pinned(wheel), "absent")["changed"] is False
+
+    def test_check_mode_changes_nothing_and_says_what_would(self, tmp_path: Path, wheel: Path) -> None:
+        found = keep(tmp_path / "kept", pinned(wheel), _ansible_check_mode=True)
+
+        assert (found["changed"], found["missing"]) == (True, ["nccl"])
+        assert not (tmp_path / "kept").exists()
+
+
+class TestFetching:
+    def test_a_wheel_is_fetched_once_and_anew_when_it_was_damaged(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        calls = []
+
+        def download(wanted: Wheel, folder: Path) -> Path:
+            calls.append(wanted)
+            (folder / "x.whl").write_bytes(b"wheel")
+            return folder / "x.whl"
+
+        monkeypatch.setattr(wheels, "_download", download)
+        wanted = Wheel("nvidia-nccl", "1.2", "any", sha256(b"wheel").hexdigest())
+
+        first, second = fetch(wanted, tmp_path), fetch(wanted, tmp_path)
+        first.write_bytes(b"cut off")
+        third = fetch(wanted, tmp_path)
+
+        assert first == second == third
+        assert third.read_bytes() == b"wheel"
+        assert len(calls) == 2
+        assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".fetching")] == []
+
+    def test_pip_is_asked_for_that_version_and_hash_only(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        asked = []
+
+        def run(argv: list[str], **_options: Any) -> subprocess.CompletedProcess[str]:
+            asked.append((argv, Path(argv[-1]).read_text()))
+            return subprocess.CompletedProcess(argv, 1, "", "ERROR: No matching distribution found")
+
+        monkeypatch.setattr(subprocess, "run", run)
+
+        with pytest.raises(DeepOpsError, match=r"could not fetch nvidia-nccl 1\.2: ERROR: No matching") as raised:
+            fetch(Wheel("nvidia-nccl", "1.2", "manylinux_2_27_x86_64", "ab" * 32), tmp_path)
+
+        ((argv, wanted),) = asked
+        assert wanted == f"nvidia-nccl==1.2 --hash=sha256:{'ab' * 32}\n"
+        assert {"--no-deps", "--require-hashes", "--only-binary=:all:", "manylinux_2_27_x86_64"} <= set(argv)
+        assert "pip download" in raised.value.hint
+
+    def test_the_users_cache_is_used(self) -> None:
+        assert cache_folder({"XDG_CACHE_HOME": "/c"}) == Path("/c/deepopsctl/wheels")
+        assert cache_folder({"HOME": "/home/a"}) == Path("/home/a/.cache/deepopsctl/wheels")
+
+
+def test_both_libraries_are_pinned_for_both_machines() -> None:
+    found = yaml.safe_load((ROOT / "group_vars/all/versions.yml").read_text())["deepops_gpu_libraries"]
+
+    assert set(found) == {"cublas", "nccl"}
+    for library in found.values():
+        assert set(library["wheels"]) == {"x86_64", "aarch64"}
+        assert all(len(wheel["sha256"]) == 64 for wheel in library["wheels"].values())
+
+
+def test_the_action_brings_what_the_module_calls_missing() -> None:
+    spec = importlib.util.spec_from_file_location("gpu_libraries_action", ROOT / "plugins/action/gpu_libraries.py")
+    assert spec is not None
+    assert spec.loader is not None
+    action = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(action)
+
+    with pytest.raises(DeepOpsError, match="no wheel of nvidia-nccl for riscv64"):
+        action.ActionModule._fetched({"package": "nvidia-nccl", "wheels": {}}, "riscv64")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["smoke", "--with-libraries"], "for the suite gpu"),
+        (["gpu", "--with-libraries", "--remove-libraries"], "exclude each other"),
+    ],
+)
+def test_the_options_belong_to_the_gpu_suite(arguments: list[str], text: str) -> None:
+    done = CliRunner().invoke(cli, ["validate", *arguments])
+
+    assert done.exit_code == 2
+    assert text in done.output

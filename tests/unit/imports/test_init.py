@@ -1,0 +1,403 @@
+"""`deepopsctl init` and `inventory` as a person meets them: files, output, exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from ansible.parsing.vault import VaultLib, VaultSecret
+
+from deepopsctl.cli.main import run
+from deepopsctl.cluster.directory import ClusterDir
+from deepopsctl.errors import ExitCode
+
+SCRIPT = Path(sys.executable).with_name("deepopsctl")
+MACHINES = ["--controller", "ctl1=192.0.2.1", "--compute", "gpu[1-2]=192.0.2.[11-12]", "--gpus", "h100:8"]
+
+
+@pytest.fixture(autouse=True)
+def working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def init(*arguments: str) -> ClusterDir:
+    assert run(["init", "hpc", *MACHINES, *arguments]) == ExitCode.OK
+    return ClusterDir.open(Path("hpc"))
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def secrets(directory: ClusterDir) -> dict[str, str]:
+    password = directory.vault_password.read_bytes().strip()
+    vault = VaultLib([("default", VaultSecret(password))])
+    found: dict[str, str] = yaml.safe_load(vault.decrypt(directory.secrets.read_bytes()))
+    return found
+
+
+def test_makes_a_complete_cluster_directory() -> None:
+    directory = init()
+    assert set(files(directory.path)) == {
+        ".gitignore",
+        ".vault-password",
+        "cluster.yml",
+        "inventory/group_vars/all/secrets.yml",
+        "inventory/group_vars/all/settings.yml",
+        "inventory/hosts.yml",
+        "known_hosts",
+    }
+    assert directory.runs.is_dir()
+    assert (directory.inventory_dir / "host_vars").is_dir()
+
+
+def test_writes_cluster_yml_for_people() -> None:
+    lines = init("--user", "ubuntu").spec.read_text().splitlines()
+    assert lines[0].startswith("# The machines of this cluster")
+    assert [line for line in lines if not line.startswith("#")] == [
+        "",
+        "schema: 1",
+        "cluster: {name: hpc, user: ubuntu}",
+        "",
+        "nodes:",
+        '  - {names: ctl1, addresses: "192.0.2.1", roles: [controller]}',
+        '  - {names: "gpu[1-2]", addresses: "192.0.2.[11-12]", roles: [compute], gpus: {type: h100, count: 8}}',
+        "",
+        "partitions:",
+        '  - {name: gpu, nodes: "gpu[1-2]", default: true}',
+        "",
+        "components: [nvidia, slurm, monitoring]",
+    ]
+
+
+def test_private_files_are_private() -> None:
+    directory = init()
+    assert mode(directory.vault_password) == 0o600
+    assert mode(directory.secrets) == 0o600
+    assert mode(directory.ssh_key.parent) == 0o700
+    assert mode(directory.runs) == 0o700
+    assert mode(directory.spec) == 0o644
+
+
+def test_secrets_are_random_and_encrypted() -> None:
+    directory = init()
+    assert directory.secrets.read_text().startswith("$ANSIBLE_VAULT;1.1;AES256\n")
+    first = secrets(directory)
+    passwords = {"slurm_dbd_password", "monitoring_web_password", "grafana_admin_password"}
+    assert set(first) == {"munge_key", "cluster_authority", *passwords}
+    assert len(first["munge_key"]) == 172
+    assert run(["init", "other", *MACHINES]) == ExitCode.OK
+    second = secrets(ClusterDir.open(Path("other")))
+    assert all(first[name] != second[name] for name in first)
+
+
+def test_a_vault_of_before_gets_what_is_missing_and_keeps_what_a_person_put_there(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    directory = init()
+    password = directory.vault_password.read_bytes().strip()
+    vault = VaultLib([("default", VaultSecret(password))])
+    mine = "munge_key: mine\n# for the archive\nstorage_secrets: {archive: {key: x}}\n"
+    directory.secrets.write_bytes(vault.encrypt(mine))
+
+    assert run(["-C", "hpc", "inventory"]) == ExitCode.OK
+
+    assert vault.decrypt(directory.secrets.read_bytes()).decode().startswith(mine)
+    assert secrets(directory).keys() > {"munge_key", "storage_secrets", "monitoring_web_password"}
+    assert "secrets.yml: added slurm_dbd_password, " in capsys.readouterr().err
+    before = directory.secrets.read_bytes()
+    assert run(["-C", "hpc", "inventory"]) == ExitCode.OK
+    assert directory.secrets.read_bytes() == before
+
+
+def test_a_vault_that_another_password_opens_is_left_alone() -> None:
+    directory = init()
+    directory.vault_password.write_text("another\n")
+    before = directory.secrets.read_bytes()
+
+    assert directory.refresh_secrets() == ()
+    assert directory.secrets.read_bytes() == before
+
+
+def test_settings_of_a_node_list_are_where_the_clusters_own_begin() -> None:
+    Path("nodes.yml").write_text(
+        "schema: 1\nsettings: {monitoring_enabled: false}\nnodes:\n"
+        "  - {names: ctl1, roles: [controller]}\n  - {names: gpu01, roles: [compute]}\n",
+        encoding="utf-8",
+    )
+
+    assert run(["init", "hpc", "--from", "nodes.yml"]) == ExitCode.OK
+
+    directory = ClusterDir.open(Path("hpc"))
+    assert yaml.safe_load(directory.settings.read_text()) == {"monitoring_enabled": False}
+    # no GPUs, no storage, and monitoring is switched off
+    assert directory.cluster().components == ("slurm",)
+    assert not (directory.path / "import-report.md").exists()
+
+
+def test_settings_are_an_explained_empty_file() -> None:
+    text = init().settings.read_text()
+    assert yaml.safe_load(text) is None
+    assert "slurm_config" in text
+
+
+def test_prints_who_is_in_which_group(capsys: pytest.CaptureFixture[str]) -> None:
+    init()
+    captured = capsys.readouterr()
+    assert "slurm_compute         2  gpu[1-2]" in captured.out
+    assert captured.err.splitlines()[0] == f"cluster hpc: 3 nodes in {Path('hpc').resolve()}"
+    assert captured.err.splitlines()[1].startswith("next: deepopsctl -C ")
+
+
+def test_prints_one_json_object(capsys: pytest.CaptureFixture[str]) -> None:
+    init("--json")
+    assert json.loads(capsys.readouterr().out) == {
+        "schema": 1,
+        "command": "init",
+        "ok": True,
+        "directory": str(Path("hpc").resolve()),
+        "nodes": 3,
+        "not_carried": [],
+        "to_check": [],
+        "changed": [],
+        "components": ["nvidia", "slurm", "monitoring"],
+        "groups": {
+            "slurm_controller": ["ctl1"],
+            "slurm_compute": ["gpu1", "gpu2"],
+            "slurm_login": [],
+            "slurm_dbd": ["ctl1"],
+            "nfs_server": ["ctl1"],
+            "monitoring": ["ctl1"],
+        },
+    }
+
+
+def test_faults_are_printed_all_and_nothing_is_written(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    code = run(["init", "hpc", "--controller", "ctl1-", "--compute", "n[3-1]", "--json"])
+    captured = capsys.readouterr()
+    assert code == ExitCode.INVALID_INPUT
+    document = json.loads(captured.out)
+    assert (document["schema"], document["ok"]) == (1, False)
+    assert [error["where"] for error in document["errors"]] == ["--controller", "--compute"]
+    assert "error: --compute: n[3-1]: the range 3-1 runs backwards\nhint: write 1-3\n" in captured.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_refuses_a_directory_that_holds_a_cluster(capsys: pytest.CaptureFixture[str]) -> None:
+    directory = init()
+    before = files(directory.path)
+    assert run(["init", "hpc", *MACHINES]) == ExitCode.INVALID_INPUT
+    assert "hpc: already holds a cluster" in capsys.readouterr().err
+    assert files(directory.path) == before
+
+
+def test_force_replaces_the_machines_and_keeps_everything_else() -> None:
+    directory = init()
+    kept = {
+        "inventory/group_vars/all/settings.yml": b"slurm_config: {MaxArraySize: 5}\n",
+        "known_hosts": b"ctl1 ssh-ed25519 AAAA\n",
+        "ssh/id_ed25519": b"key",
+        "hardware.yml": b"schema: 1\n",
+        "runs/1/log": b"log",
+        "inventory/host_vars/ctl1.yml": b"a: 1\n",
+    }
+    for name, content in kept.items():
+        path = directory.path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    before = files(directory.path)
+    assert run(["init", "hpc", "--controller", "new1", "--compute", "n1", "--force"]) == ExitCode.OK
+    after = files(directory.path)
+    assert {name for name in before if after[name] != before[name]} == {"cluster.yml", "inventory/hosts.yml"}
+    assert b"new1" in after["cluster.yml"]
+    (copy,) = set(after) - set(before)
+    assert re.fullmatch(r"cluster\.yml\.\d{8}-\d{6}", copy)
+    assert after[copy] == before["cluster.yml"]
+
+
+def test_force_that_changes_nothing_leaves_no_copy() -> None:
+    directory = init()
+    before = files(directory.path)
+
+    init("--force")
+
+    assert set(files(directory.path)) == set(before)
+
+
+def test_force_mends_a_truncated_cluster_file() -> None:
+    directory = init()
+    directory.spec.write_text("schema: 1\nnodes:\n  - {na")
+    assert run(["-C", "hpc", "inventory"]) == ExitCode.INVALID_INPUT
+    init("--force")
+    assert run(["-C", "hpc", "inventory"]) == ExitCode.OK
+
+
+def test_force_changes_nothing_where_the_input_is_at_fault() -> None:
+    directory = init()
+    before = files(directory.path)
+    assert run(["init", "hpc", "--controller", "b-", "--compute", "n1", "--force"]) == ExitCode.INVALID_INPUT
+    assert files(directory.path) == before
+
+
+@pytest.mark.parametrize("arguments", [[], ["--force"]])
+def test_refuses_a_folder_that_holds_something_else(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    Path("hpc").mkdir()
+    Path("hpc/thesis.tex").write_text("mine")
+    assert run(["init", "hpc", *MACHINES, *arguments]) == ExitCode.INVALID_INPUT
+    assert "hpc: is not empty: it holds thesis.tex" in capsys.readouterr().err
+    assert [path.name for path in Path("hpc").iterdir()] == ["thesis.tex"]
+
+
+def test_refuses_a_file_as_directory(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("hpc").write_text("")
+    assert run(["init", "hpc", *MACHINES]) == ExitCode.INVALID_INPUT
+    assert "hpc: is a file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["it's", "50%", "$HOME", 'a"b'])
+def test_refuses_a_path_that_ssh_would_misread(name: str, tmp_path: Path) -> None:
+    assert run(["init", name, *MACHINES]) == ExitCode.INVALID_INPUT
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_fills_a_fresh_git_repository_and_keeps_secrets_out_of_it() -> None:
+    Path("hpc/.git").mkdir(parents=True)
+    Path("hpc/.gitignore").write_text("*.swp")
+    directory = init()
+    assert (directory.path / ".git").is_dir()
+    assert (directory.path / ".gitignore").read_text() == "*.swp\n.vault-password\nssh/\nruns/\n"
+
+
+def test_fills_the_current_folder_without_replacing_it(tmp_path: Path) -> None:
+    inode = tmp_path.stat().st_ino
+    assert run(["init", ".", *MACHINES]) == ExitCode.OK
+    assert tmp_path.stat().st_ino == inode
+    assert Path("cluster.yml").is_file()
+
+
+def test_leaves_nothing_behind_where_the_disk_is_full(tmp_path: Path) -> None:
+    # a limit of 8 KiB a file stops the writing of hosts.yml half-way, as a full disk would
+    command = f"ulimit -f 8; {SCRIPT} init hpc --controller ctl1 --compute 'n[1-2000]'"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert done.returncode == ExitCode.INVALID_INPUT
+    assert done.stderr.startswith("error: hpc: can't be written: File too large")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_broken_ansible_configuration_is_named(tmp_path: Path) -> None:
+    environment = {"PATH": os.defpath, "ANSIBLE_CONFIG": os.devnull}
+    arguments = [str(SCRIPT), "init", "hpc", *MACHINES]
+    done = subprocess.run(arguments, capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == ExitCode.CONTROL_MACHINE
+    assert done.stderr.startswith("error: Ansible can't be loaded: ")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_says_why_a_folder_cannot_be_made(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("file").write_text("")
+    assert run(["init", "file/hpc", *MACHINES]) == ExitCode.INVALID_INPUT
+    assert "error: file/hpc: can't be written: " in capsys.readouterr().err
+
+
+def test_makes_the_folders_above() -> None:
+    assert run(["init", "clusters/site/hpc", *MACHINES]) == ExitCode.OK
+    assert ClusterDir.open(Path("clusters/site/hpc")).cluster().name == "hpc"
+
+
+def test_names_what_was_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("hosts").write_text("192.0.2.1 ctl1\n192.0.2.9 printer1\n192.0.2.8 printer2\n")
+    init("--from", "hosts")
+    assert capsys.readouterr().err.splitlines()[0] == "left out, no option names them: printer[1-2]"
+
+
+def test_reads_a_node_list_from_standard_input() -> None:
+    command = [str(SCRIPT), "init", "hpc", "--from", "-", "--controller", "ctl1"]
+    done = subprocess.run(command, input=b"ctl1\nn[1-2]\n", capture_output=True, check=False)
+    assert done.returncode == ExitCode.OK, done.stderr
+    assert [node.name for node in ClusterDir.open(Path("hpc")).cluster().nodes] == ["ctl1", "n1", "n2"]
+
+
+def test_inventory_follows_cluster_yml(capsys: pytest.CaptureFixture[str]) -> None:
+    directory = init()
+    text = directory.spec.read_text()
+    directory.spec.write_text(text.replace("partitions:", "  - {names: login1, roles: [login]}\npartitions:"))
+    capsys.readouterr()
+    assert run(["-C", "hpc", "inventory"]) == ExitCode.OK
+    captured = capsys.readouterr()
+    assert "slurm_login           1  login1" in captured.out
+    assert captured.err == "inventory/hosts.yml written anew: 4 nodes\n"
+    assert run(["-C", "hpc", "inventory"]) == ExitCode.OK
+    assert capsys.readouterr().err == "inventory/hosts.yml is up to date: 4 nodes\n"
+
+
+def test_inventory_prints_one_json_object(capsys: pytest.CaptureFixture[str]) -> None:
+    init()
+    capsys.readouterr()
+    assert run(["-C", "hpc", "inventory", "--json"]) == ExitCode.OK
+    document = json.loads(capsys.readouterr().out)
+    assert (document["command"], document["nodes"], document["groups"]["slurm_compute"]) == (
+        "inventory",
+        3,
+        ["gpu1", "gpu2"],
+    )
+
+
+def test_inventory_leaves_hosts_yml_alone_where_cluster_yml_is_at_fault() -> None:
+    directory = init()
+    before = directory.hosts.read_bytes()
+    directory.spec.write_text(directory.spec.read_text() + "  - {name: p, nodes: gpu9}\n")
+    assert run(["-C", "hpc", "inventory"]) == ExitCode.INVALID_INPUT
+    assert directory.hosts.read_bytes() == before
+
+
+def test_inventory_outside_a_cluster_directory_says_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["inventory"]) == ExitCode.INVALID_INPUT
+    assert "hint: give one with -C DIR or $DEEPOPSCTL_CLUSTER" in capsys.readouterr().err
+
+
+# root reads everything, unless it is without these
+_NOT_ALL = (
+    "setpriv",
+    "--bounding-set",
+    "-dac_override,-dac_read_search",
+    "--inh-caps",
+    "-dac_override,-dac_read_search",
+)
+
+
+@pytest.mark.parametrize(
+    ("file", "command", "code"),
+    [
+        ("cluster.yml", ("inventory",), ExitCode.INVALID_INPUT),
+        ("inventory/group_vars/all/settings.yml", ("inventory",), ExitCode.INVALID_INPUT),
+        ("inventory/group_vars/all/secrets.yml", ("deploy", "slurm"), ExitCode.INVALID_INPUT),
+        (".vault-password", ("deploy", "slurm"), ExitCode.CONTROL_MACHINE),
+        ("inventory/hosts.yml", ("inventory",), ExitCode.CONTROL_MACHINE),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_named_with_its_exit_code(
+    file: str, command: tuple[str, ...], code: ExitCode
+) -> None:
+    directory = init()
+    (directory.path / file).chmod(0)
+    program = [sys.executable, "-m", "deepopsctl", "-C", str(directory.path), *command]
+
+    done = subprocess.run(
+        [*(_NOT_ALL if os.geteuid() == 0 else ()), *program], capture_output=True, text=True, stdin=subprocess.DEVNULL
+    )
+
+    assert done.returncode == code, done.stderr
+    assert f"{file}: " in done.stderr
+    assert "Permission denied" in done.stderr

@@ -1,0 +1,270 @@
+"""Node list files in every form: detection, reading, and every fault with its line."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+
+from deepopsctl.cluster.builder import Draft
+from deepopsctl.errors import InputError
+from deepopsctl.gpus.gres import say_gpus
+from deepopsctl.imports.detect import Form, detect
+from deepopsctl.imports.read import draft_text, read_nodes
+from deepopsctl.model.cluster import Gpus, Role
+from deepopsctl.text.problems import Problems
+
+HOSTS = """\
+127.0.0.1 localhost
+127.0.1.1 here
+::1 ip6-localhost ip6-loopback
+ff02::1 ip6-allnodes
+255.255.255.255 broadcasthost
+192.0.2.1\tctl1.example.com ctl1   # the controller
+192.0.2.11 gpu01 node1
+2001:db8::12 gpu02
+"""
+
+CSV = """\
+name,address,role,gpus,gpu_type,features,port
+# the controller also serves logins
+ctl1,192.0.2.1,controller+login,,,,
+"gpu[01-02]","192.0.2.[11-12]",compute,8,h100,ib+nvlink,2222
+cpu1,192.0.2.21,compute,0,,,
+
+"""
+
+
+def read(text: str) -> Draft:
+    """The draft of a node list without faults."""
+    problems = Problems()
+    draft = draft_text(text, "nodes", problems)
+    problems.raise_if_any()
+    return draft
+
+
+def machines(text: str) -> list[tuple[str, str]]:
+    return [(machine.name, machine.address) for machine in read(text).machines.values()]
+
+
+def faults(text: str) -> list[str]:
+    with pytest.raises(InputError) as caught:
+        read(text)
+    assert all(problem.hint for problem in caught.value.problems)
+    return [f"{problem.where} {problem.message}" for problem in caught.value.problems]
+
+
+@pytest.mark.parametrize(
+    ("text", "form"),
+    [
+        ("gpu[01-16]\n", Form.HOSTLIST),
+        ("# comment\n\nctl1=192.0.2.1\n", Form.HOSTLIST),
+        ("hosta,hostb\n", Form.HOSTLIST),
+        ("n1,n2,n3\n", Form.HOSTLIST),
+        ("192.0.2.1 ctl1\n", Form.HOSTS_FILE),
+        ("::1 localhost\n", Form.HOSTS_FILE),
+        ("2001:db8::1\tctl1\n", Form.HOSTS_FILE),
+        ("name,address,role\n", Form.TABLE),
+        ("# machines\nName;IP;Role\n", Form.TABLE),
+        ("hostname\tip\n", Form.TABLE),
+        ("name\nctl1\n", Form.TABLE),
+        ("nam,adress,rolle\n", Form.TABLE),
+        ("schema: 1\n", Form.YAML),
+        ("---\n# x\nschema: 1\n", Form.YAML),
+        ('{"schema": 1}', Form.YAML),
+        ('"schema": 1', Form.YAML),
+        ("nodes:\n", Form.YAML),
+        ("- a\n", Form.YAML),
+        ("[slurm-master]\nctl1\n", Form.DEEPOPS_INI),
+        ("ctl1 ansible_host=192.0.2.1\n[all:vars]\n", Form.DEEPOPS_INI),
+        ("ClusterName=hpc\n", Form.SLURM_CONF),
+        ("# slurm.conf\nSlurmUser=slurm\nNodeName=n[1-2] CPUs=4\n", Form.SLURM_CONF),
+        ("nodename = n1\n", Form.SLURM_CONF),
+        ("", Form.HOSTLIST),
+    ],
+)
+def test_tells_the_forms_apart_by_content(text: str, form: Form) -> None:
+    assert detect(text) is form
+
+
+def test_reads_a_hostlist_file() -> None:
+    text = "# all\nctl1=192.0.2.1\n\ngpu[01-02] = 192.0.2.12,192.0.2.11 # swapped\nlogin1,login2\n"
+    assert machines(text) == [
+        ("ctl1", "192.0.2.1"),
+        ("gpu01", "192.0.2.12"),
+        ("gpu02", "192.0.2.11"),
+        ("login1", ""),
+        ("login2", ""),
+    ]
+
+
+def test_reports_every_faulty_line_of_a_hostlist() -> None:
+    assert faults("n[1-3\nok1\n@all\nn1-\na b\nok2=\nok1\n{{ x }}\nn[1-2]=192.0.2.1\n") == [
+        "nodes:1 n[1-3: a bracket is not closed",
+        "nodes:3 @all: groups (@) and wildcards (*, ?) are not looked up",
+        "nodes:4 'n1-' is no hostname",
+        "nodes:5 a b: ' ' can't be part of a node expression",
+        "nodes:6 no address after =",
+        "nodes:7 ok1 is already given at nodes:2",
+        "nodes:8 the template marker {{ is not allowed",
+        "nodes:9 n[1-2] stands for 2 names and 192.0.2.1 for 1 address",
+    ]
+
+
+def test_reads_a_hosts_file_without_the_lines_every_machine_has() -> None:
+    assert machines(HOSTS) == [("ctl1", "192.0.2.1"), ("gpu01", "192.0.2.11"), ("gpu02", "2001:db8::12")]
+
+
+def test_reports_every_faulty_line_of_a_hosts_file() -> None:
+    assert faults("192.0.2.1 ctl1\nctl2 192.0.2.2\n192.0.2.3\n192.0.2.4 ctl1\n192.0.2.5 a-\n") == [
+        "nodes:2 'ctl2' is no IP address",
+        "nodes:3 no name for 192.0.2.3",
+        "nodes:4 ctl1 is already given at nodes:1",
+        "nodes:5 'a-' is no hostname",
+    ]
+
+
+def test_reads_a_table() -> None:
+    found = read(CSV).machines
+    assert [(name, machine.address) for name, machine in found.items()] == [
+        ("ctl1", "192.0.2.1"),
+        ("gpu01", "192.0.2.11"),
+        ("gpu02", "192.0.2.12"),
+        ("cpu1", "192.0.2.21"),
+    ]
+    assert found["ctl1"].roles == {Role.CONTROLLER, Role.LOGIN}
+    assert found["gpu02"].gpus == Gpus("h100", 8)
+    assert (found["gpu02"].features, found["gpu02"].port) == (("ib", "nvlink"), 2222)
+    assert found["cpu1"].gpus is None
+
+
+def test_reads_several_kinds_of_gpus_from_a_table() -> None:
+    found = read("name,gpus,gpu_type\nn1,2+1,a40+l40s\n")
+    gpus = found.machines["n1"].gpus
+    assert gpus is not None
+    assert say_gpus(gpus) == "a40:2+l40s:1"
+
+
+def test_several_kinds_of_gpus_need_as_many_numbers_as_types() -> None:
+    assert faults("name,gpus,gpu_type\nn1,2+2,a40\nn2,2,a40+l40s\nn3,1+1,a40+a40\n") == [
+        "nodes:2 gpus: 2 numbers for 1 types",
+        "nodes:3 gpus: 1 numbers for 2 types",
+        "nodes:4 gpus: a40 is given twice",
+    ]
+
+
+@pytest.mark.parametrize(("delimiter", "line_end"), [("\t", "\n"), (";", "\r\n"), (",", "\r\n")])
+def test_reads_what_spreadsheets_export(tmp_path: Path, delimiter: str, line_end: str) -> None:
+    path = tmp_path / "nodes"
+    text = delimiter.join(["Hostname", "IP address", "Roles"]) + line_end
+    text += delimiter.join(["ctl1", "192.0.2.1", "Controller"]) + line_end
+    path.write_bytes(b"\xef\xbb\xbf" + text.encode())
+    (machine,) = read_nodes(path, None, Problems()).machines.values()
+    assert (machine.name, machine.address) == ("ctl1", "192.0.2.1")
+    assert machine.roles == {Role.CONTROLLER}
+
+
+def test_excels_own_first_line_is_no_line_of_the_table() -> None:
+    text = "sep=;\nname;address\nctl1;192.0.2.1\nbad_;192.0.2.2\n"
+
+    assert machines(text.replace("bad_", "ctl2")) == [("ctl1", "192.0.2.1"), ("ctl2", "192.0.2.2")]
+    (fault,) = faults(text)
+    assert fault.startswith("nodes:4 ")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["name,address\nctl1,192.0.2.1/24\n", "192.0.2.1/24 ctl1\n", "ctl1=192.0.2.1/24\n", "ctl[1-2]=192.0.2.[1-2]/24\n"],
+)
+def test_a_network_is_not_taken_for_an_address(text: str) -> None:
+    (fault,) = faults(text)
+
+    assert fault.endswith("/24 has the length of a network prefix")
+
+
+def test_a_tab_that_breaks_yaml_is_named() -> None:
+    (fault,) = faults("nodes:\n\t- {names: ctl1}\n")
+
+    assert fault == "nodes:2 no valid YAML: a tab indents this line"
+
+
+def test_reports_every_faulty_row_of_a_table() -> None:
+    rows = [
+        "name,address,role,gpus,gpu_type,port",
+        "n1,192.0.2.300,controler,many,h100,x",
+        "n2,192.0.2.2,compute,,h100,",
+        "n3,192.0.2.3,compute,,,,,too,many",
+        "n4,{{ address }},compute,,,",
+        ",192.0.2.5,compute,,,",
+        '"n6,192.0.2.6',
+    ]
+    assert faults("\n".join(rows)) == [
+        "nodes:2 role: 'controler' is no role",
+        "nodes:2 port: 'x' is no port",
+        "nodes:2 gpus: 'many' is no number of GPUs",
+        "nodes:2 192.0.2.300 is no IP address",
+        "nodes:3 gpus: gpu_type h100 without a number",
+        "nodes:4 has 9 cells, the header 6",
+        "nodes:5 the template marker {{ is not allowed",
+        "nodes:6 no names are given",
+        "nodes:7 no valid CSV: unexpected end of data",
+    ]
+
+
+def test_refuses_unknown_columns_and_suggests_the_nearest() -> None:
+    with pytest.raises(InputError) as caught:
+        read("name,adress,rack,name\nctl1,192.0.2.1,r1,x\n")
+    assert [(problem.message, problem.hint) for problem in caught.value.problems] == [
+        ("the column 'name' is given twice", "keep one of them"),
+        ("unknown column 'adress'", "did you mean address?"),
+        ("unknown column 'rack'", "known: name, address, role, gpus, gpu_type, features, port"),
+    ]
+
+
+def test_refuses_a_table_without_names() -> None:
+    assert faults("address,role\n192.0.2.1,compute\n") == ["nodes:1 no column `name`"]
+
+
+def test_reads_a_cluster_file() -> None:
+    text = "schema: 1\ncluster: {name: hpc}\nnodes: [{names: ctl1, roles: [controller]}]\n"
+    assert read(text).name == "hpc"
+    assert machines(text) == [("ctl1", "")]
+
+
+def test_reads_standard_input() -> None:
+    draft = read_nodes(None, io.BytesIO(b"ctl1\n"), Problems())
+    assert list(draft.machines) == ["ctl1"]
+
+
+@pytest.mark.parametrize(
+    ("data", "fault"),
+    [
+        (b"", "stdin: the file is empty"),
+        (b"a\nb\xff\n", "stdin:2: byte 0xff is not UTF-8"),
+        ("ctl1\n".encode("utf-16"), "stdin: is UTF-16 or binary, not text in UTF-8"),
+        (b"PK\x03\x04\x14\0", "stdin: is a spreadsheet or an archive (xlsx, ods, zip), not text"),
+        (b"\x1f\x8b\x08\0", "stdin: is compressed, not text"),
+        ("ctl1\n".encode("utf-16-be"), "stdin: is UTF-16 or binary, not text in UTF-8"),
+    ],
+)
+def test_refuses_what_is_no_text(data: bytes, fault: str) -> None:
+    problems = Problems()
+    draft = read_nodes(None, io.BytesIO(data), problems)
+    assert draft.incomplete
+    with pytest.raises(InputError) as caught:
+        problems.raise_if_any()
+    assert str(caught.value) == fault
+
+
+def test_counts_lines_as_an_editor_does() -> None:
+    problems = Problems()
+    read_nodes(None, io.BytesIO(b"a\r\nb\x0bc\rn1-\n"), problems)
+    with pytest.raises(InputError) as caught:
+        problems.raise_if_any()
+    assert [problem.where for problem in caught.value.problems] == ["stdin:2", "stdin:3"]
+
+
+def test_refuses_more_machines_than_any_cluster_has_without_expanding_them_all() -> None:
+    found = faults("\n".join(f"r{row}n[1-9999]" for row in range(500)))
+    assert found == ["nodes:3 more than 20,000 machines in all"]

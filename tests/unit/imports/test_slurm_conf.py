@@ -1,0 +1,417 @@
+"""An existing slurm.conf becomes a cluster; what does not fit is named, never dropped."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+
+from deepopsctl.cluster.builder import Draft
+from deepopsctl.cluster.writer import render_spec
+from deepopsctl.errors import InputError
+from deepopsctl.gpus.gres import say_gpus
+from deepopsctl.imports.read import draft_text
+from deepopsctl.imports.request import InitRequest, InitResult, read_request
+from deepopsctl.imports.slurm_changes import OURS
+from deepopsctl.model.cluster import Gpus, Role
+from deepopsctl.slurm.releases import KEYS, NODE_KEYS, PARTITION_KEYS
+from deepopsctl.text.problems import Problems
+from tests.support.paths import DATA, ROOT
+
+EXAMPLE = ROOT / "inventory" / "slurm-conf"
+HEAD = "ClusterName=alpha\nSlurmctldHost=ctl1(192.0.2.1)\n"
+TAIL = "NodeName=n[1-2] CPUs=4\nPartitionName=p Nodes=ALL\n"
+
+
+def read(text: str) -> Draft:
+    problems = Problems()
+    draft = draft_text(text, "slurm.conf", problems)
+    problems.raise_if_any()
+    return draft
+
+
+def faults(text: str) -> list[str]:
+    with pytest.raises(InputError) as caught:
+        read(text).finish()
+    assert all(problem.hint for problem in caught.value.problems)
+    return [f"{problem.where}: {problem.message}" for problem in caught.value.problems]
+
+
+def left(draft: Draft | InitResult) -> list[str]:
+    return [note.name for note in draft.carryover.not_carried]
+
+
+def config(text: str) -> object:
+    return read(HEAD + text + TAIL).carryover.settings.get("slurm_config")
+
+
+def test_the_example_is_imported_whole() -> None:
+    result = read_request(InitRequest(Path("x"), source=EXAMPLE, addresses=EXAMPLE / "hosts"))
+
+    cluster = result.cluster
+    assert cluster.name == "alpha"
+    assert [(node.name, node.address) for node in cluster.nodes][:2] == [("ctl1", "192.0.2.1"), ("gpu01", "192.0.2.11")]
+    assert cluster.nodes[0].roles == {Role.CONTROLLER, Role.DBD}
+    gpu, cpu = cluster.nodes[1], cluster.nodes[-1]
+    assert gpu.gpus
+    assert (say_gpus(gpu.gpus), {kind.cores for kind in gpu.gpus.kinds}) == ("h100:8", {("0-31",) * 8})
+    assert gpu.slurm == {"RealMemory": "500000", "Weight": "100"}
+    assert (cpu.address, cpu.features, cpu.slurm["Weight"]) == ("192.0.2.22", ("himem",), "1")
+    assert [(p.name, p.nodes, p.default, p.max_time) for p in cluster.partitions] == [
+        ("gpu", ("gpu01", "gpu02", "gpu03", "gpu04"), True, "1-00:00:00"),
+        ("cpu", ("cpu1", "cpu2"), False, "INFINITE"),
+    ]
+    assert result.carryover.settings == {
+        "slurm_config": {
+            "StateSaveLocation": "/srv/slurm/state",
+            "SlurmdSpoolDir": "/srv/slurm/spool",
+            "SelectType": "select/cons_tres",
+            "SelectTypeParameters": "CR_Core_Memory",
+            "SchedulerParameters": "bf_continue,bf_max_job_test=1000",
+            "Prolog": "/etc/slurm/prolog.sh",
+        }
+    }
+    assert left(result) == ["TopologyPlugin", "DownNodes=gpu04"]
+    assert [note.name for note in result.carryover.to_check] == ["Prolog", "CPUs", "Cores"]
+
+
+def test_keys_are_read_in_any_case_and_several_on_a_line() -> None:
+    draft = read(
+        "CLUSTERNAME=Alpha slurmctldhost=c1.example.com\nnodename=n1 WEIGHT=3\npartitionname=p nodes=n1 default=yes"
+    )
+
+    cluster = draft.finish()
+    assert cluster.name == "alpha"
+    assert (cluster.nodes[0].name, cluster.nodes[0].address) == ("c1", "c1.example.com")
+    assert cluster.partitions[0].default
+
+
+def test_old_names_of_the_controllers_are_read_too() -> None:
+    draft = read("ControlMachine=a\nControlAddr=192.0.2.1\nBackupController=b\nBackupAddr=192.0.2.2\nNodeName=n1\n")
+
+    assert [(m.name, m.address) for m in draft.machines.values()] == [
+        ("a", "192.0.2.1"),
+        ("b", "192.0.2.2"),
+        ("n1", ""),
+    ]
+
+
+def test_a_controller_that_is_a_compute_node_is_one_machine() -> None:
+    draft = read("SlurmctldHost=n1\nNodeName=n[1-2] NodeAddr=192.0.2.[1-2] Gres=gpu:2\n")
+
+    first = draft.machines["n1"]
+    assert first.roles == {Role.CONTROLLER, Role.COMPUTE}
+    assert (first.address, first.gpus) == ("192.0.2.1", Gpus("", 2))
+
+
+def test_a_node_may_have_several_kinds_of_gpus() -> None:
+    draft = read(f"{HEAD}NodeName=x1 Gres=gpu:a40:2,gpu:l40s:1\n{TAIL}")
+
+    gpus = draft.machines["x1"].gpus
+    assert gpus is not None
+    assert say_gpus(gpus) == "a40:2+l40s:1"
+    assert left(draft) == []
+
+
+def test_what_deepopsctl_sets_itself_is_no_loss_where_both_agree() -> None:
+    draft = read(f"{HEAD}AuthType=auth/munge\nProctrackType=proctrack/cgroup\nSlurmUser=slurm\nGresTypes=gpu\n{TAIL}")
+
+    assert left(draft) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ("SlurmUser=hpcadm", "SlurmUser"),
+        ("StateSaveLocation=/tmp", "StateSaveLocation"),
+        ("slurmdspooldir=/var/spool/", "slurmdspooldir"),
+        ("SlurmctldLogFile=/var/log/", "SlurmctldLogFile"),
+        ("GresTypes=gpu,mps", "GresTypes"),
+        ("FastSchedule=1", "FastSchedule"),
+        ("JobCompPass=x", "JobCompPass"),
+        ("TopologyPlugin=topology/tree", "TopologyPlugin"),
+        ("SlurmctldPidFile=/run/x.pid", "SlurmctldPidFile"),
+        ('MailDomain="a b"', "MailDomain"),
+        ("Epilog={{x}}", "Epilog"),
+        ("FrontendName=f1", "FrontendName=f1"),
+        ("NodeName=c[1-9] State=CLOUD", "NodeName=c[1-9]"),
+        ("NodeName=x1 Gres=gpu:a:1,gpu:2", "Gres=gpu:2"),
+        ("NodeName=x1 Gres=gpu:a:1,gpu:a:2", "Gres=gpu:a:2"),
+        ("NodeName=x1 Gres=shard:8", "Gres=shard:8"),
+        ("NodeName=x1 State=DRAIN", "State=DRAIN"),
+        ("NodeName=x1 Port=7000", "Port"),
+        ("NodeName=x1 Feature=a&b", "Feature=a&b"),
+        ("PartitionName=none Nodes=", "PartitionName=none"),
+    ],
+)
+def test_what_can_not_be_carried_is_named(line: str, name: str) -> None:
+    draft = read(f"{HEAD}{line}\n{TAIL}")
+
+    assert left(draft) == [name]
+    assert draft.carryover.not_carried[0].where == "slurm.conf:3"
+    assert draft.carryover.not_carried[0].reason
+
+
+def test_other_keys_go_into_slurm_config_in_slurms_own_spelling() -> None:
+    assert config("statesavelocation=/x\nMaxArraySize=5\n") == {"StateSaveLocation": "/x", "MaxArraySize": "5"}
+
+
+def test_a_node_set_and_features_choose_the_nodes_of_a_partition() -> None:
+    cluster = read(f"{HEAD}NodeName=a1 Feature=x\nNodeName=b1\nNodeSet=s Feature=x\nPartitionName=p Nodes=s\n").finish()
+
+    assert cluster.partitions[0].nodes == ("a1",)
+
+
+def test_a_default_line_holds_for_the_lines_after_it() -> None:
+    draft = read(f"{HEAD}NodeName=a1\nNodeName=DEFAULT Weight=7\nNodeName=b1\nNodeName=c1 Weight=8\n")
+
+    assert [draft.machines[name].slurm for name in ("a1", "b1", "c1")] == [{}, {"Weight": "7"}, {"Weight": "8"}]
+
+
+def test_a_default_memory_of_the_cluster_becomes_one_of_its_partitions() -> None:
+    cluster = read(f"{HEAD}DefMemPerCPU=100\n{TAIL}").finish()
+
+    assert cluster.partitions[0].options == {"DefMemPerCPU": "100"}
+
+
+def test_every_fault_is_told_with_its_line() -> None:
+    assert faults("ClusterName=a b\nSlurmctldHost=c1\nNodeName=n[1-900]-\nNodeName=m[1-2] NodeAddr=192.0.2.1\n") == [
+        "slurm.conf:1: 'b' is no KEY=VALUE",
+        "slurm.conf:3: 'n1-' is no hostname (and 899 more like it)",
+        "slurm.conf:4: m[1-2] stands for 2 names and 192.0.2.1 for 1 address",
+    ]
+
+
+def test_a_node_in_two_lines_is_a_fault() -> None:
+    assert faults(f"{HEAD}NodeName=n1\nNodeName=n[1-2]\n") == ["slurm.conf:4: n1 is already given at slurm.conf:3"]
+
+
+def test_includes_are_followed_and_a_missing_one_is_a_fault(tmp_path: Path) -> None:
+    (tmp_path / "nodes.conf").write_text("NodeName=n1\n")
+    conf = tmp_path / "slurm.conf"
+    conf.write_text("ClusterName=a\nSlurmctldHost=c1\ninclude /etc/slurm/nodes.conf\nInclude gone.conf\n")
+
+    with pytest.raises(InputError) as caught:
+        read_request(InitRequest(tmp_path, source=conf))
+
+    assert [problem.message for problem in caught.value.problems] == ["Include gone.conf: there is no such file"]
+
+
+def test_a_circle_of_includes_ends(tmp_path: Path) -> None:
+    conf = tmp_path / "slurm.conf"
+    conf.write_text("ClusterName=a\nInclude slurm.conf\n")
+
+    with pytest.raises(InputError) as caught:
+        read_request(InitRequest(tmp_path, source=conf))
+
+    assert "more than 100 files are included" in [problem.message for problem in caught.value.problems]
+
+
+def test_files_beside_it_that_are_not_read_are_named(tmp_path: Path) -> None:
+    (tmp_path / "slurm.conf").write_text(HEAD + TAIL)
+    (tmp_path / "plugstack.conf").write_text("optional pyxis.so\n")
+    (tmp_path / "topology.conf").write_text("# nothing\n")
+
+    result = read_request(InitRequest(tmp_path, source=tmp_path))
+
+    assert left(result) == ["plugstack.conf"]
+
+
+def test_an_address_file_without_any_of_the_names_is_a_fault(tmp_path: Path) -> None:
+    (tmp_path / "slurm.conf").write_text("ClusterName=a\nSlurmctldHost=c1\n" + TAIL)
+    (tmp_path / "hosts").write_text("192.0.2.1 other\n")
+
+    with pytest.raises(InputError, match="has no address of any machine here"):
+        read_request(InitRequest(tmp_path, source=tmp_path, addresses=tmp_path / "hosts"))
+
+
+SITES = sorted((DATA / "sites").iterdir())
+
+
+@pytest.mark.parametrize("site", SITES, ids=lambda site: site.name)
+def test_what_comes_along_is_known_to_every_slurm(site: Path) -> None:
+    """tests/lab/test_imports.py starts slurmctld on them."""
+    result = read_request(InitRequest(Path("x"), source=site))
+
+    config = result.carryover.settings.get("slurm_config", {})
+    assert isinstance(config, dict)
+    assert set(config) <= KEYS
+    for node in result.cluster.compute:
+        assert {key.lower() for key in node.slurm} <= NODE_KEYS
+    for partition in result.cluster.partitions:
+        assert {key.lower() for key in partition.options} <= PARTITION_KEYS
+
+
+@pytest.mark.parametrize(
+    ("line", "carried"),
+    [
+        ("SelectType=select/cons_res", {"SelectType": "select/cons_tres"}),
+        ("SelectType=select/linear", {"SelectType": "select/linear", "SelectTypeParameters": None}),
+        (
+            "SelectType=SELECT/linear\nSelectTypeParameters=CR_Socket_Memory",
+            {"SelectType": "select/linear", "SelectTypeParameters": "CR_Memory"},
+        ),
+        ("SelectTypeParameters=CR_CPU,ENFORCE_BINDING_GRES", {"SelectTypeParameters": "CR_CPU"}),
+        ("TaskPlugin=affinity", {"TaskPlugin": "task/affinity"}),
+        ("TaskPlugin=cgroup,task/affinity", None),
+        ("TaskPluginParam=Sched", None),
+        ("TaskPluginParam=autobind=threads,Sched", {"TaskPluginParam": "autobind=threads"}),
+        ("PrologFlags=X11,NoHold", {"PrologFlags": "X11"}),
+        ("PriorityFlags=FAIR_TREE,MAX_TRES,NO_FAIR_TREE", {"PriorityFlags": "MAX_TRES,NO_FAIR_TREE"}),
+        ("PreemptMode=REQUEUE", None),
+        ("PreemptType=preempt/qos", None),
+        (
+            "PreemptType=preempt/qos\nPreemptMode=SUSPEND",
+            {"PreemptType": "preempt/qos", "PreemptMode": "SUSPEND,GANG"},
+        ),
+        ("JobSubmitPlugins=lua,job_submit/throttle", {"JobSubmitPlugins": "throttle"}),
+        ("AuthInfo=socket=/x,cred_expire=120", {"AuthInfo": "cred_expire=120"}),
+        ("SlurmctldDebug=chatty", None),
+        ("DebugFlags=Backfill,TimeCray", {"DebugFlags": "Backfill"}),
+        ("MCSPlugin=mcs/group", None),
+        ("SelectTypeParameters=CR_Memory,CR_LLN", {"SelectTypeParameters": "CR_Core_Memory,CR_LLN"}),
+        ("TreeWidth=0\nJobAcctGatherParams=UsePss,OverMemoryKill", None),
+        (
+            "JobAcctGatherType=jobacct_gather/linux\nJobAcctGatherParams=UsePss,NoOverMemoryKill",
+            {"JobAcctGatherType": "jobacct_gather/linux", "JobAcctGatherParams": "UsePss"},
+        ),
+        ("MinJobAge=0\nPriorityDecayHalfLife=0", None),
+        ("PriorityWeightTRES=CPU=10,GRES/gpu=5", {"PriorityWeightTRES": "CPU=10"}),
+        (
+            "Licenses=a:5\nAccountingStorageTRES=license/a,gres/gpu",
+            {"Licenses": "a:5", "AccountingStorageTRES": "license/a"},
+        ),
+        ("HealthCheckTimeout=9\nFastSchedule=1\nPriorityTeir=3\nAuthAltTypes=auth/jwt", None),
+        ("Epilog=\nSwitchType=switch/none\nPreemptType=preempt/none", None),
+    ],
+)
+def test_a_value_that_not_every_slurm_takes_is_translated_or_left_out(line: str, carried: object) -> None:
+    assert config(f"{line}\n") == carried
+
+
+def test_every_key_that_is_left_out_is_named_with_what_to_do() -> None:
+    draft = read(f"{HEAD}PriorityTeir=3\nHealthCheckTimeout=9\nPrologSlurmctld=/x\nJobSubmitPlugins=lua\n{TAIL}")
+
+    assert left(draft) == ["PriorityTeir", "HealthCheckTimeout", "PrologSlurmctld", "JobSubmitPlugins=lua"]
+    assert all(note.reason and note.hint for note in draft.carryover.not_carried)
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ("PartitionName=q Nodes=ALL QOS=x", "QOS"),
+        ("PartitionName=q Nodes=ALL Exclusive=topo", "Exclusive"),
+        ("PartitionName=q Nodes=ALL PreemptMode=requeue", "PreemptMode of q"),
+        ("PartitionName=q Nodes=ALL Alternate=gone", "Alternate of q"),
+        ("PartitionName=q Nodes=ALL TRESBillingWeights=CPU=1,GRES/gpu=8", "TRESBillingWeights of q"),
+        ("NodeName=x1 RestrictedCoresPerGPU=2", "RestrictedCoresPerGPU"),
+    ],
+)
+def test_what_would_keep_slurmctld_from_starting_is_not_in_a_partition_or_node(line: str, name: str) -> None:
+    assert left(read(f"{HEAD}{TAIL}{line}\n")) == [name]
+
+
+def test_a_partition_keeps_the_qos_that_every_new_database_has() -> None:
+    draft = read(f"{HEAD}{TAIL}PartitionName=q Nodes=ALL QOS=normal AllowQos=ALL\n")
+
+    assert draft.finish().partitions[-1].options == {"QOS": "normal", "AllowQos": "ALL"}
+    assert left(draft) == []
+
+
+def test_the_old_priority_of_a_partition_becomes_both_of_todays() -> None:
+    draft = read(f"{HEAD}{TAIL}PartitionName=q Nodes=ALL PriorityTier=2 Priority=50\n")
+
+    assert draft.finish().partitions[-1].options == {"PriorityTier": "2", "PriorityJobFactor": "50"}
+    assert left(draft) == []
+
+
+def test_what_took_the_place_of_a_removed_key_is_named() -> None:
+    draft = read(f"{HEAD}AccountingStoreJobComment=YES\n{TAIL}")
+
+    assert [note.hint for note in draft.carryover.not_carried] == ["AccountingStoreFlags: job_comment is its name now"]
+
+
+def test_the_nodes_own_features_win_over_those_of_a_default_line() -> None:
+    draft = read(f"{HEAD}NodeName=DEFAULT Features=all Procs=4\nNodeName=a1 Feature=mine\nNodeName=b1\n")
+
+    assert [draft.machines[name].features for name in ("a1", "b1")] == [("mine",), ("all",)]
+
+
+def test_all_nodes_stay_all_nodes() -> None:
+    cluster = read(f"{HEAD}{TAIL}").finish()
+
+    assert cluster.partitions[0].everything
+    assert "nodes: all" in render_spec(cluster)
+
+
+def test_of_two_default_partitions_the_last_is() -> None:
+    draft = read(f"{HEAD}{TAIL}PartitionName=a Nodes=n1 Default=YES\nPartitionName=b Nodes=n2 Default=YES\n")
+
+    assert [partition.default for partition in draft.finish().partitions] == [False, False, True]
+    assert "Default" in [note.name for note in draft.carryover.to_check]
+
+
+def test_a_backup_controller_is_named() -> None:
+    draft = read("SlurmctldHost=c1\nSlurmctldHost=c2\nNodeName=n1\n")
+
+    assert left(draft) == ["backup controller c2"]
+    assert draft.machines["c2"].roles == {Role.CONTROLLER}
+
+
+def test_full_names_and_underscores_are_names_of_nodes() -> None:
+    text = "NodeName=n[1-2].example.com\nNodeName=big_1\nPartitionName=p Nodes=n1.example.com,big_1,N2.example.com\n"
+    cluster = read(f"{HEAD}{text}").finish()
+
+    assert [(node.name, node.address) for node in cluster.compute] == [
+        ("n1", "n1.example.com"), ("n2", "n2.example.com"), ("big_1", ""),
+    ]  # fmt: skip
+    assert cluster.partitions[0].nodes == ("n1", "big_1", "n2")
+
+
+def test_a_name_that_can_not_be_the_clusters_is_given_by_an_option(tmp_path: Path) -> None:
+    (tmp_path / "slurm.conf").write_text("ClusterName=buddy-2.5\nSlurmctldHost=c1\n" + TAIL)
+    request = InitRequest(tmp_path / "new", source=tmp_path)
+
+    assert read_request(replace(request, name="buddy")).cluster.name == "buddy"
+    with pytest.raises(InputError) as caught:
+        read_request(request)
+    assert "--name" in caught.value.problems[0].hint
+
+
+def test_localhost_has_a_hint_that_helps() -> None:
+    with pytest.raises(InputError) as caught:
+        read("SlurmctldHost=c1\nNodeName=localhost\n").finish()
+
+    assert "hostname -s" in caught.value.problems[0].hint
+
+
+def test_what_deepopsctl_sets_in_another_way_is_told() -> None:
+    draft = read(f"{HEAD}ProctrackType=proctrack/pgid\nReturnToService=0\nPriorityType=priority/multifactor\n{TAIL}")
+
+    changed = {note.name: note.reason for note in draft.carryover.changed}
+    assert {"AccountingStorageEnforce", "TaskPlugin", "DefMemPerCPU"} <= changed.keys()
+    assert "not proctrack/pgid" in changed["ProctrackType"]
+    assert not {"ReturnToService", "PriorityType", "Weight"} & changed.keys()
+
+
+def test_weights_that_deepopsctl_adds_are_told() -> None:
+    draft = read(f"{HEAD}NodeName=g1 Gres=gpu:a:1\n{TAIL}")
+
+    alike = read(f"{HEAD}NodeName=g[1-2] Gres=gpu:a:1\n")
+    given = read(f"{HEAD}NodeName=DEFAULT Weight=5\nNodeName=g1 Gres=gpu:a:1\n{TAIL}")
+
+    assert "Weight" in [note.name for note in draft.carryover.changed]
+    assert "Weight" not in [note.name for each in (alike, given) for note in each.carryover.changed]
+
+
+def test_every_key_that_deepopsctl_sets_is_told_or_follows_from_the_cluster() -> None:
+    from_the_cluster = {
+        "ClusterName", "SlurmUser", "AuthType", "StateSaveLocation", "SlurmdSpoolDir", "SlurmctldPidFile",
+        "SlurmdPidFile", "SwitchType", "TopologyPlugin", "GresTypes", "AccountingStorageHost", "AccountingStorageTRES",
+        "MetricsType", "SchedulerType", "JobAcctGatherFrequency",
+    }  # fmt: skip
+
+    ours = yaml.safe_load((EXAMPLE.parents[1] / "roles/slurm_conf/vars/main.yml").read_text())["__slurm_conf_base"]
+    assert set(ours) - from_the_cluster == set(OURS)

@@ -1,0 +1,87 @@
+"""The command line of `deepopsctl lab`, as far as it goes without podman."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from deepopsctl.cli.main import cli, run
+from deepopsctl.errors import ExitCode
+
+
+@pytest.mark.parametrize("command", ["up", "down", "status"])
+def test_help_needs_no_podman(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    result = CliRunner().invoke(cli, ["lab", command, "--help"])
+    assert result.exit_code == 0
+    assert "--name" in result.stdout
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--gpus", "h100"], ["--gpus", "h100:99"], ["--compute", "0"], ["--compute", "151"], ["--os", "debian11"]],
+)
+def test_wrong_options_are_usage_errors(arguments: list[str]) -> None:
+    assert run(["lab", "up", *arguments]) == ExitCode.USAGE
+
+
+def test_a_wrong_name_is_invalid_input_and_json_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["lab", "up", "--name", "../x", "--json"]) == ExitCode.INVALID_INPUT
+    document = json.loads(capsys.readouterr().out)
+    assert document["ok"] is False
+    assert document["errors"][0]["where"] == "--name"
+
+
+def test_a_machine_without_podman_is_told_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert run(["lab", "status"]) == ExitCode.CONTROL_MACHINE
+    assert "apt-get install --no-install-recommends podman" in capsys.readouterr().err
+
+
+def test_a_folder_that_is_not_there_is_refused_before_anything_starts(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["lab", "up", "--output", "/nowhere/at/all/nodes.yml"]) == ExitCode.INVALID_INPUT
+    assert "there is no folder /nowhere/at/all" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another user")
+@pytest.mark.parametrize("command", ["up", "down", "status"])
+def test_a_user_goes_on_by_sudo_with_files_of_the_user(command: str) -> None:
+    nobody = 65534
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        home = Path(folder)
+        home.chmod(0o755)
+        (home / "sudo").write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n', encoding="utf-8")
+        (home / "sudo").chmod(0o755)
+        (home / "state").mkdir()
+        os.chown(home / "state", nobody, nobody)
+        environment = {"PATH": f"{home}:/usr/bin:/bin", "XDG_STATE_HOME": str(home / "state"), "NO_COLOR": "1"}
+        environment |= {"DEEPOPSCTL_LAB_UP_COMPUTE": "3", "DEEPOPSCTL_OTHER": "stays"}
+        # checkouts are often below a folder that is root's alone: the user takes over once all is imported
+        script = (
+            "import os, sys\nimport deepopsctl.lab.create, deepopsctl.lab.manage, deepopsctl.lab.image\n"
+            "from deepopsctl.cli.commands import lab\nfrom deepopsctl.cli.main import run\n"
+            f"os.setgid({nobody}); os.setuid({nobody})\n"
+            "sys.exit(run(sys.argv[1:]))"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", script, "lab", command], env=environment, capture_output=True, text=True, check=False
+        )
+        owner = (home / "state" / "deepopsctl" / "labs").stat().st_uid
+
+    assert done.returncode == 0, done.stderr
+    words = done.stdout.splitlines()
+    assert words[:2] == ["--", "env"]
+    assert f"XDG_STATE_HOME={home / 'state'}" in words
+    assert "DEEPOPSCTL_LAB_UP_COMPUTE=3" in words
+    assert "DEEPOPSCTL_OTHER=stays" not in words
+    assert words[-2:] == ["lab", command]
+    assert owner == nobody

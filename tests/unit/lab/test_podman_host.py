@@ -1,0 +1,141 @@
+"""What a machine's podman and kernel need of the lab: decided from recorded facts."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from deepopsctl.errors import ControlMachineError, ExitCode
+from deepopsctl.lab.podman import PodmanError, last_words
+from deepopsctl.lab.podman_host import OwnProcess, PodmanHost, check_room, decide, parse_capabilities, parse_info
+from tests.support.paths import TESTS
+
+DATA = TESTS / "data" / "lab"
+ALL_CAPABILITIES = (1 << 41) - 1
+SYS_RESOURCE = 1 << 24
+NET_RAW = 1 << 13
+ROOT = OwnProcess(nofile=1_048_576, nproc=-1, capabilities=ALL_CAPABILITIES)
+CONFINED = OwnProcess(nofile=20_000, nproc=96_365, capabilities=ALL_CAPABILITIES & ~SYS_RESOURCE)
+
+
+def recorded(name: str) -> PodmanHost:
+    return parse_info(json.loads((DATA / name).read_text(encoding="utf-8")))
+
+
+@pytest.fixture
+def hybrid() -> PodmanHost:
+    return recorded("podman_info_runc_v1.json")
+
+
+@pytest.fixture
+def modern() -> PodmanHost:
+    return recorded("podman_info_crun_v2.json")
+
+
+def test_reads_podman_4_on_a_hybrid_machine(hybrid: PodmanHost) -> None:
+    assert hybrid == PodmanHost(version=(4, 3), runtime="runc", cgroups="v1", rootless=False)
+
+
+def test_reads_podman_5_on_a_cgroup_v2_machine(modern: PodmanHost) -> None:
+    assert modern == PodmanHost(version=(5, 4), runtime="crun", cgroups="v2", rootless=False)
+
+
+def test_info_without_the_expected_fields_is_an_error_that_names_the_field() -> None:
+    with pytest.raises(PodmanError, match="ociRuntime"):
+        parse_info({"host": {"security": {}}, "version": {"Version": "9.0.0"}})
+
+
+def test_podmans_own_runtime_is_used_where_it_serves(hybrid: PodmanHost, modern: PodmanHost) -> None:
+    assert decide(hybrid, ROOT, runc_installed=True).global_options == ()
+    assert decide(modern, ROOT, runc_installed=False).global_options == ()
+
+
+def test_runc_is_chosen_over_crun_on_cgroup_v1(hybrid: PodmanHost) -> None:
+    with_crun = replace(hybrid, runtime="crun")
+    assert decide(with_crun, ROOT, runc_installed=True).global_options == ("--runtime=runc",)
+
+
+def test_crun_alone_on_cgroup_v1_is_refused_with_what_to_install(hybrid: PodmanHost) -> None:
+    with pytest.raises(ControlMachineError) as caught:
+        decide(replace(hybrid, runtime="crun"), ROOT, runc_installed=False)
+    assert caught.value.exit_code == ExitCode.CONTROL_MACHINE
+    assert "apt-get install" in caught.value.hint
+    assert "runc" in caught.value.hint
+
+
+def test_rootless_podman_is_refused_with_the_way_out(hybrid: PodmanHost) -> None:
+    with pytest.raises(ControlMachineError, match="as root") as caught:
+        decide(replace(hybrid, rootless=True), ROOT, runc_installed=True)
+    assert "sudo deepopsctl lab up" in caught.value.hint
+
+
+def test_podman_3_is_refused(hybrid: PodmanHost) -> None:
+    with pytest.raises(ControlMachineError, match=r"podman 3\.4 is too old"):
+        decide(replace(hybrid, version=(3, 4)), ROOT, runc_installed=True)
+
+
+def test_the_cgroup_tree_is_opened_and_nothing_else_is_unmasked(hybrid: PodmanHost) -> None:
+    options = decide(hybrid, ROOT, runc_installed=True).run_options
+    assert "--cap-add=SYS_ADMIN" in options
+    assert "--security-opt=unmask=/sys/fs/cgroup" in options
+    assert not any("seccomp" in option or "privileged" in option for option in options)
+
+
+def test_nodes_get_what_device_programs_and_private_networks_need(hybrid: PodmanHost, modern: PodmanHost) -> None:
+    for host in (hybrid, modern):
+        assert "--cap-add=NET_ADMIN" in decide(host, ROOT, runc_installed=True).run_options
+    assert "--cgroupns=private" in decide(modern, ROOT, runc_installed=False).run_options
+
+
+def test_nodes_have_fuse_where_this_machine_has_it(hybrid: PodmanHost) -> None:
+    with_fuse = replace(ROOT, fuse=True)
+
+    assert "--device=/dev/fuse" in decide(hybrid, with_fuse, runc_installed=True).run_options
+    assert "--device=/dev/fuse" not in decide(hybrid, ROOT, runc_installed=True).run_options
+
+
+def test_a_process_that_may_raise_its_limits_leaves_podmans_own(hybrid: PodmanHost) -> None:
+    assert not any("ulimit" in option for option in decide(hybrid, ROOT, runc_installed=True).run_options)
+
+
+def test_a_process_that_may_not_asks_for_no_more_than_it_has(hybrid: PodmanHost) -> None:
+    options = decide(hybrid, CONFINED, runc_installed=True).run_options
+    assert "--ulimit=nofile=20000:20000" in options
+    assert "--ulimit=nproc=32768:32768" in options
+
+
+def test_unlimited_is_asked_for_as_podmans_own_ceiling(hybrid: PodmanHost) -> None:
+    own = OwnProcess(nofile=-1, nproc=4096, capabilities=0)
+    options = decide(hybrid, own, runc_installed=True).run_options
+    assert "--ulimit=nofile=1048576:1048576" in options
+    assert "--ulimit=nproc=4096:4096" in options
+
+
+def test_only_capabilities_this_process_has_are_handed_on(hybrid: PodmanHost) -> None:
+    options = decide(hybrid, OwnProcess(-1, -1, SYS_RESOURCE | NET_RAW), runc_installed=True).run_options
+    assert "--cap-add=NET_RAW" in options
+    assert "--cap-add=SYS_PTRACE" not in options
+
+
+def test_effective_capabilities_are_read_from_proc() -> None:
+    status = "Name:\tx\nCapPrm:\t0000000000000001\nCapEff:\t000001fffeffffff\n"
+    assert not OwnProcess(0, 0, parse_capabilities(status)).may(24)
+    assert OwnProcess(0, 0, parse_capabilities(status)).may(21)
+
+
+def test_as_many_nodes_as_inotify_allows_are_let_through() -> None:
+    check_room(32, inotify_instances=128)
+
+
+def test_more_nodes_than_inotify_allows_are_refused_with_the_command_to_type() -> None:
+    with pytest.raises(ControlMachineError, match="enough for 32") as caught:
+        check_room(33, inotify_instances=128)
+    assert "sysctl -w fs.inotify.max_user_instances=1024" in caught.value.hint
+
+
+def test_last_words_leave_out_what_has_no_bearing() -> None:
+    noise = 'level=warning msg="Error validating CNI config file /etc/x"\n\nfirst\nsecond\n'
+    assert last_words(noise) == "first / second"
+    assert last_words("\n") == ""

@@ -1,0 +1,132 @@
+"""Who is told of which alert: a site's settings become a configuration that Alertmanager takes, or a sentence."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from deepopsctl.monitoring.alert_routing import Wanted, routing
+
+SECRETS = {"chat": "https://hooks.example.com/T0/B0", "mail": "geheim", "pager": "geheimer"}
+WHOLE = """
+receivers:
+  ops: {email: [ops@example.com, two@example.com]}
+  chat: {slack: {secret: chat, channel: "#gpu"}}
+  pager: {webhook: {url: "https://pager.example.com/hook", user: hpc, password_secret: pager}}
+  duty: {alertmanager: {pagerduty_configs: [{routing_key: x}]}}
+routes:
+  - {watchdog: true, receivers: [pager], repeat: 1m}
+  - {severity: critical, receivers: [pager, ops]}
+  - {match: {alertname: "Gpu.*", node: "gpu0\\\\d"}, receivers: chat, repeat: 1d, continue: true}
+  - {severity: [warning, info], receivers: [duty]}
+email: {server: "mail.example.com:587", from: hpc@example.com, user: hpc, secret: mail}
+grouping: {wait: 1s}
+"""
+
+
+def wanted(text: str) -> Wanted:
+    return Wanted(**yaml.safe_load(text), secrets=SECRETS)
+
+
+def amtool(tmp_path: Path, text: str, *words: str) -> str:
+    path = tmp_path / "alertmanager.yml"
+    path.write_text(text, encoding="utf-8")
+    argv = ["amtool", *words] if words else ["amtool", "check-config", str(path)]
+    done = subprocess.run(
+        [word.replace("CONFIG", str(path)) for word in argv], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout.strip()
+
+
+def receivers_of(tmp_path: Path, text: str, *labels: str) -> str:
+    """Whom Alertmanager itself would tell of an alert."""
+    return amtool(tmp_path, text, "config", "routes", "test", "--config.file", "CONFIG", *labels)
+
+
+@pytest.mark.parametrize("text", ["{}", WHOLE])
+def test_alertmanager_takes_what_is_written(tmp_path: Path, text: str) -> None:
+    found = routing(wanted(text))
+
+    assert found.problems == ()
+    assert "SUCCESS" in amtool(tmp_path, found.text)
+
+
+def test_without_receivers_nobody_is_told(tmp_path: Path) -> None:
+    assert receivers_of(tmp_path, routing(Wanted()).text, "alertname=DiskFull", "severity=critical") == "nobody"
+
+
+def test_without_routes_everything_goes_to_everybody_but_the_watchdog(tmp_path: Path) -> None:
+    text = routing(wanted("receivers: {a: {webhook: {url: http://x.example.com}}, b: {slack: {secret: chat}}}")).text
+
+    assert receivers_of(tmp_path, text, "alertname=DiskFull", "severity=info") == "a, b"
+    assert receivers_of(tmp_path, text, "alertname=Watchdog", "severity=none") == "nobody"
+
+
+@pytest.mark.parametrize(
+    ("labels", "told"),
+    [
+        ("alertname=Watchdog severity=none", "pager"),
+        ("alertname=NodeDown severity=critical", "pager, ops"),
+        ("alertname=GpuXid severity=warning node=gpu07", "chat,duty"),
+        ("alertname=GpuXid severity=warning node=gpu17", "duty"),
+        ("alertname=Other severity=odd", "nobody"),
+    ],
+)
+def test_the_first_route_that_fits_is_taken(tmp_path: Path, labels: str, told: str) -> None:
+    assert receivers_of(tmp_path, routing(wanted(WHOLE)).text, *labels.split()) == told
+
+
+def test_a_node_that_is_down_holds_back_its_other_alerts() -> None:
+    rules = yaml.safe_load(routing(Wanted()).text)["inhibit_rules"]
+
+    assert {
+        "source_matchers": ['alertname="NodeDown"'],
+        "target_matchers": ['alertname!="NodeDown"'],
+        "equal": ["cluster", "node"],
+    } in rules
+
+
+def test_secrets_are_in_the_text_and_nowhere_else() -> None:
+    given = wanted(WHOLE)
+
+    found = routing(given)
+    assert all(secret in found.text for secret in SECRETS.values())
+    assert not any(secret in repr((given, found)) for secret in SECRETS.values())
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("receivers: {a: {pigeon: 1}}", "pigeon is no way to tell anybody"),
+        ("receivers: {a: {}}", "says no way"),
+        ("receivers: {nobody: {webhook: {url: http://x}}}", "choose another name"),
+        ("receivers: {a: {email: [x@example.com]}}", "email needs a server"),
+        ("{receivers: {a: {email: [x]}}, email: {server: m, from: x}}", "email is a list of addresses"),
+        ("email: {server: m}", "monitoring_alert_email has no from"),
+        ("email: {server: m, from: x, secret: none}", "the vault has no secret none"),
+        ("receivers: {a: {slack: {secret: gone}}}", "the vault has no secret gone"),
+        ("receivers: {a: {slack: {channel: x}}}", "give its address as url, or secret"),
+        ("receivers: {a: {webhook: {url: ftp://x}}}", "does not begin with http"),
+        ("receivers: {a: {webhook: {url: http://x, pasword: y}}}", "pasword is not known"),
+        ("receivers: {a: {alertmanager: {pagerduty: []}}}", "pagerduty is no list of Alertmanager's"),
+        ("routes: [{severity: critical}]", "number 1 names no receivers"),
+        ("routes: [{receivers: [a]}]", "monitoring_alert_receivers has no a"),
+        ("{receivers: {a: {webhook: {url: http://x}}}, routes: [{receivers: [a], severity: fatal}]}", "severity fatal"),
+        ("{receivers: {a: {webhook: {url: http://x}}}, routes: [{receivers: [a], match: [x]}]}", "match is no mapping"),
+        (
+            "{receivers: {a: {webhook: {url: http://x}}}, routes: [{receivers: [a], repeats: 1h}]}",
+            "repeats is not known",
+        ),
+        ("grouping: {every: 1h}", "every is not known"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_in_a_sentence(text: str, said: str) -> None:
+    found = routing(wanted(text))
+
+    assert found.text == ""
+    assert len(found.problems) == 1
+    assert said in found.problems[0]

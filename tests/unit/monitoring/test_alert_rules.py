@@ -1,0 +1,112 @@
+"""What a site changes of the alerts, and what it can't."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from deepopsctl.monitoring import alert_rules
+from tests.support.paths import ROOT
+
+RULES = ROOT / "roles" / "prometheus" / "files" / "rules"
+FILES = {
+    name: (RULES / name).read_text(encoding="utf-8")
+    for name in ("alerts-nodes.yml", "alerts-storage.yml", "alerts-monitoring.yml")
+}
+
+
+def of(files: dict[str, str], name: str) -> alert_rules.Alert | None:
+    return next((alert for text in files.values() for alert in alert_rules.read(text) if alert.name == name), None)
+
+
+def test_without_changes_the_files_stay_word_for_word() -> None:
+    assert alert_rules.changed(FILES, {}) == FILES
+
+
+def test_a_change_of_one_alert_leaves_all_others_as_they_are() -> None:
+    changed = alert_rules.changed(FILES, {"DiskFull": {"threshold": 0.1, "for": "15m", "severity": "info"}})
+
+    found, before = of(changed, "DiskFull"), of(FILES, "DiskFull")
+    assert found
+    assert before
+    assert (found.threshold, found.wait, found.severity) == (0.1, "15m", "info")
+    assert found.expr.rpartition("<")[0] == before.expr.rpartition("<")[0]
+    assert changed["alerts-nodes.yml"] == FILES["alerts-nodes.yml"]
+    assert [alert for alert in alert_rules.read(changed["alerts-storage.yml"]) if alert != found] == [
+        alert for alert in alert_rules.read(FILES["alerts-storage.yml"]) if alert != before
+    ]
+
+
+def test_an_alert_can_be_taken_away_drain_or_ask_something_else() -> None:
+    changed = alert_rules.changed(
+        FILES,
+        {
+            "ClockOff": {"enabled": False},
+            "MountMissing": {"drain": False},
+            "NodeDown": {"drain": True, "expr": "up == 0"},
+        },
+    )
+
+    mount, node = of(changed, "MountMissing"), of(changed, "NodeDown")
+    assert of(changed, "ClockOff") is None
+    assert mount
+    assert not mount.drains
+    assert node
+    assert (node.drains, node.blinds, node.expr) == (True, True, "up == 0")
+
+
+def test_changed_files_are_still_ones_that_prometheus_takes(tmp_path: Path) -> None:
+    changed = alert_rules.changed(
+        FILES, {alert.name: {"for": "5s"} for text in FILES.values() for alert in alert_rules.read(text)}
+    )
+    for name, text in changed.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+
+    done = subprocess.run(
+        ["promtool", "check", "rules", *map(str, tmp_path.glob("*.yml"))], capture_output=True, text=True
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert {alert.wait for text in changed.values() for alert in alert_rules.read(text)} == {"5s"}
+    # expressions of several lines stay readable
+    assert (
+        "\n        expr: |-\n" in changed["alerts-storage.yml"] or "\n    expr: |-\n" in changed["alerts-storage.yml"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ("{DiskFul: {for: 5m}}", "there is no such alert; did you mean DiskFull?"),
+        ("{DiskFull: {wait: 5m}}", "wait can't be changed; known: enabled, for"),
+        ("{DiskFull: {for: 5 minutes}}", "for: 5 minutes is no time"),
+        ("{DiskFull: {threshold: ten}}", "threshold: ten is no number"),
+        ("{NodeDown: {threshold: 3}}", "it has no threshold"),
+        ("{DiskFull: {severity: fatal}}", "severity is one of critical, warning, info, none"),
+        ("{DiskFull: {drain: 1}}", "drain is true or false"),
+        ("{DiskFull: 5}", "is no mapping"),
+        ("{Watchdog: {enabled: false}}", "it stays"),
+        ("[DiskFull]", "monitoring_alerts is no mapping"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_in_a_sentence(changes: str, said: str) -> None:
+    found = alert_rules.why_not(FILES, yaml.safe_load(changes))
+
+    assert len(found) == 1
+    assert said in found[0]
+
+
+def test_what_makes_sense_is_not_refused() -> None:
+    changes = {
+        "DiskFull": {"enabled": True, "for": "1h30m", "threshold": 0.2, "severity": "info", "drain": True, "expr": "up"}
+    }
+
+    assert alert_rules.why_not(FILES, changes) == []
+
+
+def test_knows_how_long_nobody_may_notice_that_data_is_missing() -> None:
+    assert alert_rules.longest_blindness(FILES) == 300
+    assert alert_rules.longest_blindness(alert_rules.changed(FILES, {"NodeDown": {"for": "2h"}})) == 7200

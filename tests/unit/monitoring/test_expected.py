@@ -1,0 +1,82 @@
+"""What `validate monitoring` is told to expect of a cluster."""
+
+from __future__ import annotations
+
+import yaml
+
+from deepopsctl.monitoring import alert_routing, expected
+from deepopsctl.monitoring.resources import Machine
+from deepopsctl.slurm.native_metrics import PAGES
+from tests.support.paths import ROOT
+
+RULES = ROOT / "roles" / "prometheus" / "files" / "rules"
+
+
+def machine(name: str, address: str, *groups: str, **more: object) -> Machine:
+    given = {"platform": "Debian 13", "controller": "ctl1", "monitoring_host": "mon1", "secrets": {"web_password": "x"}}
+    return Machine(name, "hpc", frozenset({"slurm_cluster", *groups}), address, **{**given, **more})  # type: ignore[arg-type]  # any of its fields
+
+
+CLUSTER = (
+    machine("ctl1", "192.0.2.1", "slurm_controller", "slurm_dbd"),
+    machine("mon1", "192.0.2.2", "monitoring"),
+    machine("gpu01", "192.0.2.11", "slurm_compute", "nvidia_gpu"),
+)
+
+
+def test_every_machine_has_a_node_exporter_at_its_own_address() -> None:
+    found = {(entry["node"], entry["job"]): entry["address"] for entry in expected.targets(CLUSTER)}
+
+    for each in CLUSTER:
+        assert found[each.name, "node"] == f"{each.address}:9100"
+    assert {node for node, job in found if job in ("prometheus", "alertmanager")} == {"mon1"}
+
+
+def test_slurmctlds_pages_are_targets_of_their_own() -> None:
+    native = machine("ctl1", "192.0.2.1", "slurm_controller", settings={"slurm_native": True})
+
+    found = [entry for entry in expected.targets((native,)) if entry["job"] == "slurm"]
+
+    assert {entry["address"] for entry in found} == {"192.0.2.1:6817"}
+    assert [entry["page"] for entry in found] == list(PAGES)
+
+
+def test_text_files_are_expected_where_their_programs_run() -> None:
+    found = expected.textfiles(CLUSTER)
+
+    assert "nodemetrics-jobs.prom" in found["gpu01"]
+    assert "slurmmetrics.prom" in found["ctl1"]
+    assert "slurmmetrics.prom" not in found["gpu01"]
+
+
+def test_rules_are_counted_by_their_files() -> None:
+    found = expected.rules(RULES)
+
+    assert found["jobs.yml"] == 8
+    assert set(found) == {path.name for path in RULES.glob("*.yml")}
+
+
+def test_queries_that_need_a_job_are_marked_and_those_of_drained_nodes_are_not_asked() -> None:
+    found = expected.asked("hpc", CLUSTER)
+
+    assert {entry["job"] for entry in found} == {True, False}
+    assert all("$" not in str(entry["text"]) for entry in found)
+
+
+def test_the_trial_of_alerts_takes_a_way_that_alertmanager_has() -> None:
+    everybody = {"people": {"email": ["ops@example.com"]}}
+    mail = {"server": "192.0.2.9:25", "from": "hpc@example.com"}
+    made = alert_routing.routing(alert_routing.Wanted(receivers=everybody, email=mail))
+    way = expected.NOWHERE
+    wanted = {"receiver": way["receiver"], "matchers": [f'{way["label"]}="{way["value"]}"']}
+
+    routes = yaml.safe_load(made.text)["route"]["routes"]
+    assert routes.index(wanted) == 0, made
+
+
+def test_it_says_where_the_servers_answer_and_no_secret() -> None:
+    found = expected.everything(CLUSTER, RULES)
+
+    assert (found["prometheus"], found["alertmanager"]) == ("http://192.0.2.2:9090", "http://192.0.2.2:9093")
+    assert found["journals"] == ""
+    assert "web_password" not in str(found)

@@ -1,0 +1,142 @@
+"""What a node's burn-in says about it, on constructed results."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from deepopsctl.node_programs.gpu_check.burnjudge import judge_burn
+from tests.data.burn_samples import QUIET, UNKNOWN, burn_result, burnt, rate, watched
+
+NO_DRIVER: dict[str, Any] = {"gpus": [], "problem": "libnvidia-ml.so.1 can't be loaded: no NVIDIA driver here?"}
+
+
+def judged(expected: int = 2, **changes: Any) -> dict[tuple[str, str], dict[str, str]]:
+    found = judge_burn(burn_result(**changes), expected)
+    return {(check["name"], check["target"]): check for check in found}
+
+
+def statuses(found: dict[tuple[str, str], dict[str, str]]) -> set[str]:
+    return {check["status"] for check in found.values()}
+
+
+def test_ten_good_minutes_pass_every_check() -> None:
+    found = judged()
+
+    assert statuses(found) == {"pass"}
+    assert {check["suite"] for check in found.values()} == {"burnin"}
+    assert found["burn-gpu", "gpu01/1"]["measured"] == "9000000 MiB verified"
+
+
+def test_a_load_that_ended_early_passes_nothing_and_says_how_far_it_came() -> None:
+    found = judged(ended="cancelled or preempted (SIGTERM)", ran_s=40.2)
+
+    assert statuses(found) == {"skip"}
+    assert found["burn-completed", "gpu01"]["message"] == ("ended after 40 of 600 s: cancelled or preempted (SIGTERM)")
+
+
+def test_what_was_wrong_before_an_early_end_stays_a_failure() -> None:
+    ill = {"core": 1, "status": "wrong", "message": "hashing, round 7: 00 instead of 41", "where": "cpu"}
+    cpu = {**burn_result()["cpu"], "ills": [ill]}
+
+    found = judged(ended="cancelled or preempted (SIGTERM)", ran_s=40.2, cpu=cpu)
+
+    assert found["burn-cpu", "gpu01"]["status"] == "fail"
+    assert "core 1: hashing, round 7" in found["burn-cpu", "gpu01"]["message"]
+    assert statuses(found) == {"fail", "skip"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "name", "status", "says"),
+    [
+        ({"memory": {"mib": 8, "verified_mib": 4, "ills": [
+            {"core": 3, "status": "wrong", "message": "memory: 1 of 4194304 bytes are wrong", "where": "memory"},
+        ]}}, "burn-memory", "fail", "gpu01 core 3: memory: 1 of"),
+        ({"memory": {"mib": 0, "verified_mib": 0, "ills": []}}, "burn-memory", "skip", "no memory to spare"),
+        ({"counters": {**QUIET, "memory_uncorrected": 1}}, "burn-hardware", "fail", "1 uncorrected memory errors"),
+        ({"counters": {**QUIET, "machine_checks": 2}}, "burn-hardware", "fail", "2 machine checks"),
+        ({"counters": {**QUIET, "memory_corrected": 5}}, "burn-hardware", "warn", "a DIMM grows weak"),
+        ({"counters": UNKNOWN}, "burn-hardware", "skip", "no error counter"),
+        ({"counters": UNKNOWN}, "burn-cpu-heat", "skip", "no counter"),
+        ({"counters": {**QUIET, "throttled": 12}}, "burn-cpu-heat", "warn", "throttled 12 times"),
+        ({"kernel_log": {"obstacle": "can't be read by a user"}}, "burn-kernel-log", "skip", "by a user"),
+        ({"kernel_log": {"lines": ["NVRM: Xid (PCI:0000:1b:00): 79"]}}, "burn-kernel-log", "fail", "Xid"),
+    ],
+)  # fmt: skip
+def test_a_node_s_own_trouble_is_named(changes: dict[str, Any], name: str, status: str, says: str) -> None:
+    check = judged(**changes)[name, "gpu01"]
+
+    assert (check["status"], says in check["message"]) == (status, True), check
+
+
+class TestRates:
+    def test_cores_that_slow_down_are_a_warning(self) -> None:
+        cpu = {**burn_result()["cpu"], "rates": [{"core": 0, **rate(10.0, 7.0)}, {"core": 1, **rate(10.0, 7.0)}]}
+
+        assert judged(cpu=cpu)["burn-cpu-rate", "gpu01"]["status"] == "warn"
+
+    def test_a_core_slower_than_the_others_is_named(self) -> None:
+        rates = [{"core": core, **rate(10.0 if core != 5 else 6.0)} for core in range(8)]
+
+        check = judged(cpu={**burn_result()["cpu"], "rates": rates})["burn-cpu-rate", "gpu01"]
+
+        assert check["status"] == "warn"
+        assert "cores 5 are" in check["message"]
+
+    @pytest.mark.parametrize(("last", "status"), [(595.0, "pass"), (520.0, "warn"), (400.0, "fail")])
+    def test_a_gpu_that_slows_as_it_heats_is_named(self, last: float, status: str) -> None:
+        check = judged(gpus=[burnt(0), burnt(1, bf16=rate(600.0, last))])["burn-gpu-rate", "gpu01/1"]
+
+        assert check["status"] == status
+        assert ("serial 1650000000001" in check["message"]) is (status != "pass")
+
+    def test_the_odd_gpu_of_a_node_is_named(self) -> None:
+        found = judged(gpus=[burnt(0), burnt(1), burnt(2, bf16=rate(500.0))], expected=3)
+
+        assert found["burn-gpu-rate", "gpu01/2"]["status"] == "warn"
+        assert "the odd one" in found["burn-gpu-rate", "gpu01/2"]["message"]
+        assert found["burn-gpu-rate", "gpu01/0"]["status"] == "pass"
+
+    def test_a_short_load_says_nothing_about_heat(self) -> None:
+        found = judged(asked_s=10.0, ran_s=10.0, gpus=[burnt(0, bf16=rate(600.0, 100.0)), burnt(1)])
+
+        assert found["burn-gpu-rate", "gpu01/0"]["status"] == "skip"
+        assert found["burn-cpu-rate", "gpu01"]["status"] == "skip"
+        assert found["burn-gpu", "gpu01/0"]["status"] == "pass"
+
+
+class TestGpus:
+    @pytest.mark.parametrize(
+        ("changes", "name", "status"),
+        [
+            ({"status": "wrong", "message": "bf16: 1 of 9 results are wrong"}, "burn-gpu", "fail"),
+            ({"status": "error", "message": "the loading process hung"}, "burn-gpu", "fail"),
+            ({"watched": watched(lost="the GPU has fallen off the bus")}, "burn-gpu", "fail"),
+            ({"rates": {}}, "burn-gpu", "skip"),
+            ({"watched": watched(slowdowns={"thermal (hardware)": 0.1})}, "burn-gpu-heat", "fail"),
+            ({"watched": watched(slowdowns={"thermal (software)": 0.1})}, "burn-gpu-heat", "warn"),
+            ({"watched": watched(temperature=87)}, "burn-gpu-heat", "fail"),
+            ({"watched": watched(errors={"corrected": 0, "uncorrected": 1, "remapped": 0})}, "burn-gpu-errors", "fail"),
+            ({"watched": watched(errors={"corrected": 4, "uncorrected": 0, "remapped": 0})}, "burn-gpu-errors", "warn"),
+            ({"watched": watched(errors={})}, "burn-gpu-errors", "skip"),
+        ],
+    )
+    def test_an_ill_gpu_is_named(self, changes: dict[str, Any], name: str, status: str) -> None:
+        check = judged(gpus=[burnt(0, **changes), burnt(1)])[name, "gpu01/0"]
+
+        assert check["status"] == status
+        assert status == "skip" or "serial 1650000000000" in check["message"]
+
+    def test_a_missing_driver_fails_where_gpus_are_expected_and_is_skipped_elsewhere(self) -> None:
+        assert judged(expected=2, **NO_DRIVER)["burn-gpu", "gpu01"]["status"] == "fail"
+        assert judged(expected=0, **NO_DRIVER)["burn-gpu", "gpu01"]["status"] == "skip"
+
+    def test_simulated_gpus_are_skipped_whatever_was_expected(self) -> None:
+        found = judged(expected=2, **NO_DRIVER, simulated="simulated GPUs of a lab: nothing to measure")
+
+        assert found["burn-gpu", "gpu01"]["status"] == "skip"
+        assert found["burn-gpu", "gpu01"]["message"] == "simulated GPUs of a lab: nothing to measure"
+
+    def test_too_few_gpus_fail(self) -> None:
+        assert judged(expected=8)["burn-gpu", "gpu01"]["message"] == "gpu01 has 2 GPUs, and should have 8"

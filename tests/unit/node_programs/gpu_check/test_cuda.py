@@ -1,0 +1,226 @@
+"""Our side of libcuda, cuBLAS and NCCL: every measurement run against stand-ins in C, healthy and with faults.
+
+That shows that calls are made as cuda.h has them and that wrong results are noticed. It is no proof of CUDA: the rates
+are nonsense, and no PTX is compiled (docs/reference/gpucheck.md says what was proven).
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from typing import Any
+
+import pytest
+
+from deepopsctl.node_programs.gpu_check import libraries, links, ondevice, worker
+from deepopsctl.node_programs.gpu_check.cuda import Cuda, CudaError, Gpu, NoCudaError
+from deepopsctl.node_programs.gpu_check.ondevice import Bench
+from tests.support.paths import FAKES
+
+SOURCES = [FAKES / name for name in ("cuda.c", "libraries.c")]
+UUID = "GPU-10101010-1010-1010-1010-101010101010"
+TESTS = list(worker.ON_ONE)
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The stand-ins, compiled."""
+    compiler = shutil.which("gcc") or shutil.which("cc")
+    if compiler is None:
+        pytest.skip("no C compiler on this machine")
+    folder = tmp_path_factory.mktemp("cuda")
+    made = {source.stem: str(folder / f"lib{source.stem}.so") for source in SOURCES}
+    for source in SOURCES:
+        argv = [compiler, "-shared", "-fPIC", "-O2", "-Wall", "-Werror", "-o", made[source.stem], str(source)]
+        subprocess.run(argv, check=True)
+    return made
+
+
+@pytest.fixture
+def library(compiled: dict[str, str]) -> str:
+    """The stand-in for libcuda."""
+    return compiled["cuda"]
+
+
+@pytest.fixture
+def extras(compiled: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> str:
+    """The stand-in for cuBLAS and NCCL, with little to do."""
+    monkeypatch.setattr(libraries, "_SIDE", 64)
+    monkeypatch.setattr(libraries, "_NCCL_SIZES", (4096, 65536))
+    return compiled["libraries"]
+
+
+@pytest.fixture(autouse=True)
+def small_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Megabytes, not gigabytes: the copies are the processor's here."""
+    monkeypatch.setattr(links, "SIZES", (64 * 1024, 2**20))
+    monkeypatch.setattr(links, "_BATCH_BYTES", 2**20)
+    monkeypatch.setattr(ondevice, "_LEAST_BYTES", 2**20)
+
+
+@pytest.fixture
+def fault(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Choose what goes wrong."""
+    return lambda name: monkeypatch.setenv("FAKE_CUDA", name)
+
+
+def measure(library: str, *tests: str) -> dict[str, Any]:
+    return worker.on_one(Cuda(library), {"uuid": UUID, "pci": "", "tests": tests or TESTS, "cublas": ""})
+
+
+def statuses(found: dict[str, Any]) -> dict[str, str]:
+    return {name: result["status"] for name, result in found.items()}
+
+
+class TestHealthy:
+    def test_every_measurement_gives_its_numbers(self, library: str) -> None:
+        found = measure(library)
+
+        assert statuses(found) == dict.fromkeys(TESTS, "measured")
+        # 4 MiB read and written, and a tenth of a second
+        assert found["memory_bandwidth"]["copy_gb_s"] == pytest.approx(2 * 2**22 / 0.1 / 1e9)
+        assert found["memory_bandwidth"]["triad_gb_s"] == pytest.approx(3 * 2**22 / 0.1 / 1e9)
+        assert found["memory_test"] == {"status": "measured", "tested_mib": 14, "patterns": 5}
+        assert [point["bytes"] for point in found["host_link"]["h2d"]] == [65536, 2**20]
+
+    def test_operations_are_counted_as_the_kernels_make_them(self, library: str) -> None:
+        found = measure(library, "fp32", "bf16")
+        threads, rounds = 2 * 4 * 256, 64
+
+        assert found["fp32"]["fp32_tflop_s"] == pytest.approx(threads * 8 * (8 * rounds + 1) * 2 / 0.1 / 1e12)
+        warps, one = threads // 32, 16 * 8 * 16 * 2
+        assert found["bf16"]["bf16_tflop_s"] == pytest.approx(warps * 8 * (2 * rounds + 1) * one / 0.1 / 1e12)
+
+    def test_all_pairs_of_gpus_are_measured(self, library: str) -> None:
+        found = worker.across(Cuda(library), {"tests": ["peers"], "gpus": 2})
+
+        assert [(pair["from"], pair["to"], pair["direct"]) for pair in found["peers"]["pairs"]] == [
+            (0, 1, True),
+            (1, 0, True),
+        ]
+
+
+class TestFaults:
+    def test_a_lost_bit_is_a_wrong_result_in_every_measurement(self, library: str, fault: Any) -> None:
+        fault("flip")
+
+        found = measure(library, "memory_bandwidth", "host_link", "fp32", "bf16")
+
+        assert set(statuses(found).values()) == {"wrong"}
+        assert found["memory_bandwidth"]["message"] == (f"copy: 1 of {2**20} words are wrong, the first at byte 160")
+        assert found["fp32"]["message"] == "fp32: 1 of 2048 results are wrong"
+
+    def test_a_lost_bit_between_gpus_is_a_wrong_result(self, library: str, fault: Any) -> None:
+        fault("flip")
+
+        found = worker.across(Cuda(library), {"tests": ["peers"], "gpus": 2})
+
+        assert found["peers"]["status"] == "wrong"
+
+    def test_a_memory_test_that_cannot_fail_is_no_test(self, library: str, fault: Any) -> None:
+        fault("blind")
+
+        found = measure(library, "memory_test")
+
+        assert found["memory_test"] == {
+            "status": "wrong",
+            "message": "the memory test did not find the error that it had planted",
+        }
+
+    def test_after_an_error_the_rest_is_skipped(self, library: str, fault: Any) -> None:
+        fault("lost")
+
+        found = measure(library, "memory_bandwidth", "fp32", "bf16")
+
+        assert statuses(found) == {"memory_bandwidth": "measured", "fp32": "error", "bf16": "skip"}
+        assert "719" in found["fp32"]["message"]
+
+    def test_an_old_gpu_skips_what_it_cannot(self, library: str, fault: Any) -> None:
+        fault("old")
+
+        found = measure(library, "bf16")
+
+        assert found["bf16"] == {
+            "status": "skip",
+            "message": "compute capability 7.0: bf16 matrices came with 8.0",
+        }
+
+    def test_a_gpu_without_room_is_skipped_with_what_is_free(
+        self, library: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(ondevice, "_LEAST_BYTES", 2**26)
+
+        found = measure(library, "memory_bandwidth")
+
+        assert found["memory_bandwidth"] == {"status": "skip", "message": "only 16 MiB of its memory are free"}
+
+    def test_another_gpu_than_nvmls_is_not_measured(self, library: str) -> None:
+        job = {"uuid": "GPU-of-nobody", "pci": "", "tests": ["fp32"], "cublas": ""}
+
+        found = worker.on_one(Cuda(library), job)
+
+        assert found["fp32"]["message"] == f"CUDA gives {UUID} where NVML has GPU-of-nobody"
+
+    def test_a_gpu_that_cuda_does_not_open_is_said(self, library: str) -> None:
+        found = worker.across(Cuda(library), {"tests": ["peers"], "gpus": 8})
+
+        assert found["peers"] == {"status": "skip", "message": "CUDA opens 2 of 8 GPUs"}
+
+    def test_a_compiler_of_the_driver_that_refuses_is_quoted(self, library: str, fault: Any) -> None:
+        fault("jit")
+
+        with pytest.raises(
+            CudaError, match=r"CUDA_ERROR_INVALID_PTX \(218\): ptxas application ptx input, line 7; made up"
+        ):
+            Bench(Gpu(Cuda(library)))
+
+    def test_a_driver_without_gpus_says_so(self, library: str, fault: Any) -> None:
+        fault("no-device")
+
+        with pytest.raises(CudaError, match=r"cuInit: CUDA_ERROR_NO_DEVICE \(100\)"):
+            Cuda(library)
+
+    def test_a_machine_without_the_library_is_told_apart(self) -> None:
+        with pytest.raises(NoCudaError, match="no NVIDIA driver here"):
+            Cuda("libcuda-of-nobody.so.1")
+
+    def test_a_cublas_that_cannot_be_loaded_is_a_skip(self, library: str) -> None:
+        job = {"uuid": UUID, "pci": "", "tests": ["bf16_gemm"], "cublas": "/nowhere/libcublas.so"}
+
+        found = worker.on_one(Cuda(library), job)
+
+        assert found["bf16_gemm"]["status"] == "skip"
+        assert "/nowhere/libcublas.so can't be loaded" in found["bf16_gemm"]["message"]
+
+
+class TestLibraries:
+    def test_a_matrix_product_is_measured_and_checked(self, library: str, extras: str) -> None:
+        job = {"uuid": UUID, "pci": "", "tests": ["bf16_gemm"], "cublas": extras}
+
+        found = worker.on_one(Cuda(library), job)
+
+        assert found["bf16_gemm"]["status"] == "measured"
+        assert found["bf16_gemm"]["bf16_gemm_tflop_s"] == pytest.approx(2 * 64**3 / 0.1 / 1e12)
+
+    def test_all_gpus_reduce_together_and_the_sums_are_checked(self, library: str, extras: str) -> None:
+        found = worker.across(Cuda(library), {"tests": ["all_reduce"], "gpus": 2, "nccl": extras})
+
+        assert found["all_reduce"]["status"] == "measured"
+        assert found["all_reduce"]["ranks"] == 2
+        assert [point["bytes"] for point in found["all_reduce"]["all_reduce"]] == [4096, 65536]
+
+    def test_a_wrong_sum_is_a_wrong_result(self, library: str, extras: str, fault: Any) -> None:
+        fault("flip")
+
+        found = worker.across(Cuda(library), {"tests": ["all_reduce"], "gpus": 2, "nccl": extras})
+
+        assert found["all_reduce"]["status"] == "wrong"
+        assert found["all_reduce"]["message"].startswith("all-reduce, rank 0: 1 of 16384 words are wrong")
+
+    def test_a_library_that_is_another_one_is_a_skip(self, library: str) -> None:
+        job = {"uuid": UUID, "pci": "", "tests": ["bf16_gemm"], "cublas": library}
+
+        found = worker.on_one(Cuda(library), job)
+
+        assert found["bf16_gemm"]["status"] == "skip"
+        assert "has no cublasCreate_v2: is it the right library?" in found["bf16_gemm"]["message"]

@@ -1,0 +1,146 @@
+"""DCGM's diagnosis: what is read of it, how it is judged. Its texts are made after published ones of DCGM 4 and 3."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deepopsctl.node_programs.gpu_check import dcgm
+from deepopsctl.node_programs.gpu_check.dcgm import diagnosed, diagnosis, read
+from deepopsctl.node_programs.gpu_check.judging import judge
+from tests.data.gpu_check_samples import result
+
+# without persistence every GPU fails so: a setting, by DCGM's own words (severity 5)
+SETTING = {"error_category": 8, "error_id": 29, "error_severity": 5, "warning": "Persistence mode is disabled."}
+BROKEN = {"error_id": 12, "error_severity": 2, "warning": "Uncorrectable ECC memory error detected"}
+
+
+def dcgm4(**warnings: list[dict[str, Any]]) -> str:
+    """`dcgmi diag --run 1 --json` of DCGM 4 on a node with two GPUs; what a test warns of is GPU 1's."""
+    tests = [
+        {
+            "name": name,
+            "results": [
+                {"entity_group": "GPU", "entity_group_id": 1, "entity_id": 0, "status": "Pass"},
+                {"entity_group": "GPU", "entity_group_id": 1, "entity_id": 1, "status": "Fail", "warnings": said}
+                if said
+                else {"entity_group": "GPU", "entity_group_id": 1, "entity_id": 1, "status": "Pass"},
+            ],
+            "test_summary": {"status": "Fail" if said else "Pass"},
+        }
+        for name, said in {"software": [], "memory": [], **warnings}.items()
+    ]
+    skipped = {"name": "nvbandwidth", "results": [{"entity_group": "GPU", "entity_id": 0, "status": "Skip"}]}
+    parts = [{"category": "Deployment", "tests": [*tests, skipped]}]
+    return json.dumps({"DCGM Diagnostic": {"test_categories": parts}, "metadata": {"version": "4.6.0"}})
+
+
+DCGM3 = json.dumps(
+    {
+        "DCGM GPU Diagnostic": {
+            "test_categories": [
+                {
+                    "category": "Deployment",
+                    "tests": [
+                        {"name": "Denylist", "results": [{"gpu_ids": "0,1", "status": "Pass"}]},
+                        {
+                            "name": "Page Retirement",
+                            "results": [{"gpu_ids": "1", "status": "Fail", "warnings": "rows"}],
+                        },
+                    ],
+                }
+            ],
+            "version": "3.3.9",
+        }
+    }
+)
+
+
+def check_of(text: str) -> dict[str, str]:
+    (found,) = diagnosed({"node": "gpu01", "dcgm": read(text)})
+    return found
+
+
+def test_a_node_without_a_finding_passes_with_the_number_of_its_tests() -> None:
+    check = check_of(dcgm4())
+
+    assert (check["name"], check["target"], check["status"], check["measured"]) == ("gpu-dcgm", "gpu01", "pass", "2")
+    assert read(dcgm4())["version"] == "4.6.0"
+
+
+def test_a_fault_fails_and_is_named_with_its_gpu() -> None:
+    check = check_of(dcgm4(memory=[BROKEN]))
+
+    assert (check["status"], check["measured"]) == ("fail", "1")
+    assert check["message"] == "gpu01: memory, GPU 1: Uncorrectable ECC memory error detected"
+
+
+def test_a_setting_of_the_node_is_a_warning_unless_there_is_a_fault_as_well() -> None:
+    assert check_of(dcgm4(software=[SETTING]))["status"] == "warn"
+    assert check_of(dcgm4(software=[SETTING], memory=[BROKEN]))["status"] == "fail"
+
+
+def test_many_findings_are_three_and_a_number() -> None:
+    message = check_of(dcgm4(software=[SETTING] * 8))["message"]
+
+    assert message.count("Persistence") == 3
+    assert message.endswith("and 5 more")
+
+
+def test_what_has_no_severity_is_a_fault_and_the_older_form_is_read() -> None:
+    check = check_of(DCGM3)
+
+    assert (check["status"], check["message"]) == ("fail", "gpu01: Page Retirement, GPU 1: rows")
+    assert read(DCGM3)["version"] == "3.3.9"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Error: unable to establish a connection to the specified host: localhost\n",
+        '{"DCGM Diagnostic": {"runtime_error": "busy"}}',
+        "",
+        "[]",
+    ],
+)
+def test_a_host_engine_that_does_not_answer_is_skipped_with_what_was_said(said: str) -> None:
+    check = check_of(said)
+
+    assert check["status"] == "skip"
+    assert check["message"].startswith("dcgmi diag: ")
+
+
+def test_nothing_is_listed_where_dcgm_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    assert diagnosis() == {}
+    assert not [check for check in judge([result()]) if check["name"] == "gpu-dcgm"]
+
+
+def test_the_host_engines_socket_is_named_to_whoever_may_open_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = tmp_path / "dcgmi"
+    command.write_text('#!/bin/sh\necho "$*"\n')
+    command.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setattr(dcgm, "SOCKET", str(tmp_path / "engine"))
+    (tmp_path / "engine").touch()
+
+    assert diagnosis() == {"problem": f"dcgmi diag: diag --host unix://{tmp_path}/engine --run 1 --json"}
+
+
+def test_its_command_is_asked_for_the_level_that_loads_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    command = tmp_path / "dcgmi"
+    # its exit code is not 0 where a test failed
+    command.write_text(f"#!/bin/sh\n[ \"$*\" = 'diag --run 1 --json' ] && echo '{dcgm4(memory=[BROKEN])}'; exit 226\n")
+    command.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+
+    found = diagnosis()
+
+    assert [finding["status"] for finding in found["findings"]] == ["fail"]
+    assert "gpu-dcgm" in {check["name"] for check in judge([result(dcgm=found)])}

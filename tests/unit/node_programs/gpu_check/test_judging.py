@@ -1,0 +1,371 @@
+"""From results to checks. The results are constructed (gpucheck_samples): they prove the judging, not the measuring."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from deepopsctl.checks.check import parse_check
+from deepopsctl.gpus.models import find_product
+from deepopsctl.node_programs.gpu_check.bounds import FIGURES, SHARES, figures_of, pcie_gb_s
+from deepopsctl.node_programs.gpu_check.judging import judge
+from deepopsctl.node_programs.gpu_check.verdicts import status_of
+from tests.data.gpu_check_samples import TESTS, gpu, measured, pairs, result, without_driver
+
+Checks = list[dict[str, str]]
+
+
+def named(checks: Checks, name: str, target: str = "gpu01/3") -> dict[str, str]:
+    (found,) = [check for check in checks if check["name"] == name and check["target"] == target]
+    return found
+
+
+def with_third(**changes: Any) -> Checks:
+    """The checks of a node whose GPU 3 is changed."""
+    return judge([result(gpus=[gpu(index, **(changes if index == 3 else {})) for index in range(8)])])
+
+
+def rdma(count: int, gb_s: float = 50.0) -> dict[str, Any]:
+    """Ports of that rate, and an Ethernet port beside them."""
+    ports = [{"name": f"mlx5_{number}:1", "gb_s": gb_s} for number in range(count)]
+    return {"rdma": ports, "ethernet": [{"name": "eth0", "gb_s": 1.25}]}
+
+
+class TestBetweenNodes:
+    def judged(self, **found: Any) -> dict[str, str]:
+        first = result("gpu01")
+        first["group"]["all_reduce_nodes"] = {"nodes": "gpu[01-02]", **found}
+        return named(judge([first, result("gpu02")]), "gpu-all-reduce-nodes", "gpu[01-02]")
+
+    def over(self, network: dict[str, Any], gb_s: float, *earlier: float, **changes: Any) -> dict[str, str]:
+        """Two nodes with that network."""
+        looks = []
+        for number, value in enumerate((*earlier, gb_s)):
+            node = result("gpu01", network=network, when=f"2026-11-{number + 1:02d}T08:00:00+00:00", **changes)
+            points = {"status": "measured", "ranks": 16, "all_reduce": [{"bytes": 2**30, "gb_s": value}]}
+            node["group"]["all_reduce_nodes"] = {"nodes": "gpu[01-02]", **points}
+            looks.append(node)
+        return named(judge(looks[-1:], looks[:-1]), "gpu-all-reduce-nodes", "gpu[01-02]")
+
+    def test_right_sums_pass_where_nobody_knows_the_network(self) -> None:
+        check = self.judged(status="measured", ranks=16, all_reduce=[{"bytes": 4096, "gb_s": 38.5}])
+
+        assert (check["status"], check["measured"], check["unit"]) == ("pass", "38.5", "GB/s")
+        assert "16 ranks" in check["message"]
+        assert "no bound" in check["message"]
+
+    @pytest.mark.parametrize(("gb_s", "status"), [(380.0, "pass"), (199.0, "warn"), (99.0, "fail")])
+    def test_the_ports_of_the_gpus_are_the_measure(self, gb_s: float, status: str) -> None:
+        # eight GPUs: two of the ten ports are for storage
+        check = self.over(rdma(10), gb_s)
+
+        assert (check["status"], check["expected"]) == (status, "at least 200")
+        assert "of the 400 GB/s of 8 RDMA ports of the node" in check["message"]
+        assert check["message"].startswith("gpu[01-02]: ") == (status != "pass")
+
+    def test_slower_ports_beside_fast_ones_do_not_count(self) -> None:
+        ports = rdma(4)
+        ports["rdma"].append({"name": "mlx5_9:1", "gb_s": 12.5})
+
+        assert self.over(ports, 190.0)["expected"] == "at least 100"
+
+    def test_without_rdma_the_fastest_ethernet_port_is_the_measure(self) -> None:
+        ports = {"rdma": [], "ethernet": [{"name": "eth0", "gb_s": 1.25}, {"name": "eth1", "gb_s": 12.5}]}
+
+        assert [self.over(ports, gb_s)["status"] for gb_s in (4.0, 2.0, 1.0)] == ["pass", "warn", "fail"]
+        assert self.over(ports, 4.0)["expected"] == "at least 3.75"
+
+    def test_no_network_makes_nodes_quicker_than_they_are_inside(self) -> None:
+        points = {"status": "measured", "ranks": 8, "all_reduce": [{"bytes": 2**30, "gb_s": 20.0}]}
+        alone = [gpu(0, measured=measured(h2d=12.0))]
+
+        assert (
+            "of the 20 GB/s of all-reduce within" in self.over(rdma(8), 15.0, group={"all_reduce": points})["message"]
+        )
+        assert "of the 12 GB/s of the GPUs' links" in self.over(rdma(1), 11.0, gpus=alone, group={})["message"]
+
+    def test_the_same_nodes_are_compared_with_their_past(self) -> None:
+        check = self.over({}, 40.0, 60.0, 50.0)
+
+        assert check["status"] == "warn"
+        assert "down 20% since 2026-11-02" in check["message"]
+        assert self.over({}, 49.0, 50.0)["status"] == "pass"
+
+    def test_wrong_sums_fail_and_what_was_not_possible_is_skipped(self) -> None:
+        assert self.judged(status="wrong", message="rank 3: 1 word")["status"] == "fail"
+        assert self.judged(status="skip", message="the first node's id did not arrive")["status"] == "skip"
+
+
+class TestHealthy:
+    def test_a_healthy_node_has_no_warning_and_no_failure(self) -> None:
+        checks = judge([result("gpu01"), result("gpu02")])
+
+        assert {check["status"] for check in checks} == {"pass", "skip"}
+        assert status_of(checks) == "pass"
+
+    def test_every_check_has_the_form_that_validate_reports(self) -> None:
+        checks = [parse_check(check) for check in judge([result("gpu01"), without_driver()])]
+
+        assert {check.suite for check in checks} == {"gpu"}
+
+    def test_what_was_not_measured_is_skipped_and_never_passed(self) -> None:
+        skips = {name: {"status": "skip", "message": "no libcuda"} for name in TESTS}
+        checks = with_third(measured=skips, load=None)
+        names = (
+            "gpu-memory-copy",
+            "gpu-memory-test",
+            "gpu-to-device",
+            "gpu-fp32",
+            "gpu-bf16",
+            "gpu-clocks",
+            "gpu-pcie",
+        )
+
+        assert {named(checks, name)["status"] for name in names} == {"skip"}
+        assert named(checks, "gpu-fp32")["message"] == "no libcuda"
+
+    def test_a_node_without_a_driver_is_skipped_and_fails_where_gpus_are_expected(self) -> None:
+        assert [check["status"] for check in judge([without_driver()])] == ["skip"]
+        assert [check["status"] for check in judge([without_driver()], (), {"cpu01": 8})] == ["fail", "fail"]
+
+    def test_a_gpu_that_tells_nothing_gets_no_pass_for_it(self) -> None:
+        mute = dict.fromkeys(
+            ("ecc", "rows", "pcie", "power", "temperature", "persistence", "mig", "nvlinks", "fabric", "clocks", "load")
+        )
+        checks = [check for check in with_third(**mute, measured=None) if check["target"] == "gpu01/3"]
+
+        assert {check["name"] for check in checks if check["status"] == "pass"} == {"gpu-opens", "gpu-model"}
+
+
+ECC = {"mode": {"now": True, "after_reboot": True}, "corrected": 4, "corrected_ever": 4, "uncorrected_ever": 1}
+ROWS = {"corrected": 0, "uncorrected": 1}
+LOAD = {"sm": 1200, "power": 500.0, "temperature": 60, "generation": 5, "width": 16, "slowdowns": [], "samples": 9}
+PCIE = {"generation": 1, "width": 16, "max_generation": 5, "max_width": 16, "gpu_generation": 5, "replays": 0}
+
+
+class TestHealth:
+    @pytest.mark.parametrize(
+        ("name", "status", "changes", "says"),
+        [
+            ("gpu-ecc", "fail", {"ecc": {**ECC, "uncorrected": 1}}, "uncorrected memory errors"),
+            (
+                "gpu-ecc",
+                "warn",
+                {"ecc": {**ECC, "uncorrected": 0, "mode": {"now": False, "after_reboot": False}}},
+                "off",
+            ),
+            ("gpu-ecc", "pass", {"ecc": {**ECC, "uncorrected": 0}}, ""),
+            ("gpu-rows", "fail", {"rows": {**ROWS, "pending": False, "failed": True}}, "has to be replaced"),
+            ("gpu-rows", "warn", {"rows": {**ROWS, "pending": True, "failed": False}}, "reset it when it is idle"),
+            ("gpu-rows", "warn", {"rows": None, "retirement_pending": True}, "reboot when it is idle"),
+            ("gpu-pcie", "fail", {"load": {**LOAD, "width": 8}}, "too few lanes"),
+            ("gpu-pcie", "fail", {"load": {**LOAD, "generation": 1}}, "stays slow under load"),
+            (
+                "gpu-pcie",
+                "warn",
+                {"load": {**LOAD, "generation": 4}, "pcie": {**PCIE, "max_generation": 4}},
+                "holds it",
+            ),
+            ("gpu-clocks", "fail", {"load": {**LOAD, "slowdowns": ["thermal (hardware)"]}}, "cooling"),
+            ("gpu-clocks", "warn", {"load": {**LOAD, "slowdowns": ["thermal (software)"]}}, "held back"),
+            ("gpu-clocks", "pass", {"load": {**LOAD, "slowdowns": ["power cap"]}}, "power cap"),
+            (
+                "gpu-power",
+                "warn",
+                {"power": {"draw": 70.0, "limit": 500.0, "default_limit": 700.0}},
+                "nvidia-smi -pl 700",
+            ),
+            ("gpu-temperature", "fail", {"load": {**LOAD, "temperature": 87}}, "too hot"),
+            ("gpu-temperature", "warn", {"load": {**LOAD, "temperature": 84}}, "close to"),
+            ("gpu-persistence", "warn", {"persistence": False}, "nvidia-persistenced"),
+            ("gpu-mig", "warn", {"mig": {"now": False, "after_reboot": True}}, "next reset"),
+            ("gpu-nvlink", "warn", {"nvlinks": [True] * 17 + [False]}, "down: link 17;"),
+            ("gpu-nvlink", "warn", {"nvlinks": [False] * 18}, "no NVLink is up"),
+            ("gpu-fabric", "fail", {"fabric": {"state": "in progress", "status": 0, "ills": []}}, "fabricmanager"),
+            ("gpu-fabric", "fail", {"fabric": {"state": "completed", "status": 999, "ills": []}}, "error 999"),
+            (
+                "gpu-fabric",
+                "fail",
+                {"fabric": {"state": "completed", "status": 0, "ills": ["unhealthy route"]}},
+                "trouble",
+            ),
+            ("gpu-nvlink", "skip", {"name": "NVIDIA H100 PCIe", "nvlinks": [False] * 12}, "no bridge"),
+        ],
+    )
+    def test_what_the_driver_says_is_judged(self, name: str, status: str, changes: dict[str, Any], says: str) -> None:
+        found = named(with_third(**changes), name)
+
+        assert found["status"] == status
+        assert says in found["message"]
+
+    def test_a_failure_names_node_index_and_serial(self) -> None:
+        found = named(with_third(ecc={**ECC, "uncorrected": 1}), "gpu-ecc")
+
+        assert found["message"].startswith("gpu01 GPU 3 (NVIDIA H100 80GB HBM3, serial 1650000000003")
+
+    def test_a_gpu_that_fell_off_the_bus_fails(self) -> None:
+        checks = judge([result(gpus=[gpu(0), {"index": 1, "error": "the GPU has fallen off the bus"}])])
+
+        assert named(checks, "gpu-opens", "gpu01/1")["status"] == "fail"
+
+
+class TestCount:
+    @pytest.mark.parametrize(("number", "status"), [(8, "pass"), (9, "fail"), (7, "fail")])
+    def test_a_node_has_as_many_gpus_as_it_should(self, number: int, status: str) -> None:
+        assert named(judge([result()], (), {"gpu01": number}), "gpu-count", "gpu01")["status"] == status
+
+    def test_a_gpu_that_does_not_open_does_not_count(self) -> None:
+        node = result(gpus=[gpu(0), {"index": 1, "error": "the GPU has fallen off the bus"}])
+
+        found = named(judge([node], (), {"gpu01": 2}), "gpu-count", "gpu01")
+
+        assert (found["status"], found["message"]) == ("fail", "gpu01 has 1 GPUs, and should have 2")
+
+    def test_where_nobody_knows_the_number_nothing_is_counted(self) -> None:
+        assert "gpu-count" not in {check["name"] for check in judge([result()])}
+
+
+class TestRates:
+    def test_half_the_memory_bandwidth_fails_by_the_models_bounds(self) -> None:
+        found = named(with_third(measured=measured(copy=1500.0)), "gpu-memory-copy")
+
+        assert found["status"] == "fail"
+        assert found["expected"] == "at least 2680"
+        assert "45% of the 3350 GB/s" in found["message"]
+        assert "serial 1650000000003" in found["message"]
+
+    def test_a_gpu_within_its_bounds_but_behind_its_peers_is_the_odd_one(self) -> None:
+        found = named(with_third(measured=measured(copy=2690.0)), "gpu-memory-copy")
+
+        assert found["status"] == "warn"
+        assert "10% below the median of the 7 other GPUs" in found["message"]
+
+    @pytest.mark.parametrize("others", [1, 2, 3])
+    def test_a_gpu_is_never_its_own_peer(self, others: int) -> None:
+        slow = gpu(3, measured=measured(copy=2690.0))
+        checks = judge([result(gpus=[*(gpu(number + 4) for number in range(others)), slow])])
+
+        assert named(checks, "gpu-memory-copy")["status"] == "warn"
+        assert "of this model (3000): the odd one" in named(checks, "gpu-memory-copy")["message"]
+        assert named(checks, "gpu-memory-copy", "gpu01/4")["status"] == "pass"
+
+    def test_peers_are_found_on_other_nodes_too(self) -> None:
+        slow = result("gpu03", [gpu(0, measured=measured(copy=2690.0))])
+        checks = judge([result("gpu01", [gpu(0)]), result("gpu02", [gpu(1)]), slow])
+
+        assert "median of the 2 other" in named(checks, "gpu-memory-copy", "gpu03/0")["message"]
+        assert named(checks, "gpu-memory-copy", "gpu01/0")["status"] == "pass"
+
+    def test_a_slow_host_link_is_judged_by_its_own_slot(self) -> None:
+        narrow = gpu(3, pcie={**PCIE, "max_generation": 3}, measured=measured(h2d=12.6))
+        found = named(judge([result(gpus=[narrow])]), "gpu-to-device")
+
+        assert found["status"] == "pass"
+        assert "80% of the 15.76 GB/s" in found["message"]
+
+    @pytest.mark.parametrize("status", ["wrong", "error"])
+    def test_wrong_results_and_dead_workers_fail_whatever_the_speed(self, status: str) -> None:
+        broken = {**measured(), "fp32": {"status": status, "message": "fp32: 3 of 8 results are wrong"}}
+        found = named(with_third(measured=broken), "gpu-fp32")
+
+        assert found["status"] == "fail"
+        assert "3 of 8 results are wrong" in found["message"]
+
+    def test_an_unknown_model_warns_once_and_is_compared_with_its_peers(self) -> None:
+        new = [gpu(index, name="NVIDIA Z900") for index in range(3)]
+        checks = judge([result(gpus=[*new, gpu(3, name="NVIDIA Z900", measured=measured(copy=100.0))])])
+
+        assert named(checks, "gpu-model")["status"] == "warn"
+        assert named(checks, "gpu-memory-copy")["status"] == "warn"
+        assert named(checks, "gpu-memory-copy", "gpu01/0")["status"] == "pass"
+
+    def test_an_unknown_model_alone_is_skipped_with_its_numbers(self) -> None:
+        found = named(judge([result(gpus=[gpu(3, name="NVIDIA Z900")])]), "gpu-memory-copy")
+
+        assert (found["status"], found["measured"]) == ("skip", "3000")
+
+    def test_a_metric_without_a_bound_is_compared_with_peers_only(self) -> None:
+        found = named(judge([result(gpus=[gpu(3, name="NVIDIA B200"), gpu(4, name="NVIDIA B200")])]), "gpu-bf16")
+
+        assert (found["status"], found["expected"], found["message"]) == ("pass", "", "as the other GPU of this model")
+
+
+class TestPast:
+    def test_a_card_that_got_slower_says_since_when(self) -> None:
+        before = result("other", [gpu(3)], when="2026-11-03T08:00:00+00:00")
+        now = result(gpus=[gpu(3, measured=measured(copy=2690.0))])
+
+        found = named(judge([now], [before]), "gpu-memory-copy")
+
+        assert found["status"] == "warn"
+        assert "down 10% since 2026-11-03" in found["message"]
+
+    def test_the_newest_earlier_result_counts_and_never_the_result_itself(self) -> None:
+        old = result(gpus=[gpu(3, measured=measured(copy=9999.0))], when="2026-10-01T08:00:00+00:00")
+        newer = result(gpus=[gpu(3)], when="2026-11-03T08:00:00+00:00")
+        now = result(gpus=[gpu(3)])
+
+        found = named(judge([now], [now, newer, old]), "gpu-memory-copy")
+
+        assert found["status"] == "pass"
+        assert "up 0% since 2026-11-03" in found["message"]
+
+
+class TestGroup:
+    def test_the_gpu_in_all_slow_pairs_is_named(self) -> None:
+        listed = [{**pair, "gb_s": 120.0} if 5 in (pair["from"], pair["to"]) else pair for pair in pairs(8)]
+        group = {"peers": {"status": "measured", "pairs": listed}}
+
+        found = named(judge([result(group=group)]), "gpu-peers", "gpu01")
+
+        assert found["status"] == "fail"
+        assert found["message"].startswith(
+            "gpu01 GPU 5 (NVIDIA H100 80GB HBM3, serial 1650000000005) is in all of them"
+        )
+
+    def test_without_a_fabric_pairs_are_shown_and_not_judged(self) -> None:
+        group = {"peers": {"status": "measured", "pairs": pairs(2, 11.0)}}
+        found = named(
+            judge([result(gpus=[gpu(0, fabric=None), gpu(1, fabric=None)], group=group)]), "gpu-peers", "gpu01"
+        )
+
+        assert (found["status"], found["expected"]) == ("pass", "arrives unharmed")
+
+    def test_a_slow_all_reduce_is_judged_by_the_fabric(self) -> None:
+        points = {"status": "measured", "ranks": 8, "all_reduce": [{"bytes": 2**30, "gb_s": 250.0}]}
+        found = named(judge([result(group={"all_reduce": points})]), "gpu-all-reduce", "gpu01")
+
+        assert (found["status"], found["expected"]) == ("warn", "at least 315")
+
+    def test_a_node_with_another_driver_is_named(self) -> None:
+        versions = {"driver": "550.1", "nvml": "12.550.1", "cuda": "12.4"}
+        checks = judge([result("gpu01"), result("gpu02"), result("gpu03", versions=versions)])
+
+        found = named(checks, "gpu-driver-agrees", "gpu03")
+        assert (found["status"], found["expected"]) == ("warn", "580.95.05")
+        assert named(checks, "gpu-driver-agrees", "gpu01")["status"] == "pass"
+        assert named(checks, "gpu-cuda-agrees", "gpu03")["status"] == "warn"
+
+    def test_a_library_of_another_version_than_the_driver_is_a_warning(self) -> None:
+        versions = {"driver": "580.95.05", "nvml": "13.580.126.09", "cuda": "13.0"}
+
+        assert named(judge([result(versions=versions)]), "gpu-driver", "gpu01")["status"] == "warn"
+
+
+class TestBounds:
+    def test_every_product_is_one_of_the_model_table(self) -> None:
+        assert [row.product for row in FIGURES if find_product(row.product) is None] == []
+
+    def test_no_product_is_there_twice(self) -> None:
+        assert len({row.product for row in FIGURES}) == len(FIGURES)
+
+    def test_a_name_of_an_old_driver_is_found(self) -> None:
+        assert figures_of("A100-SXM4-40GB") == figures_of("NVIDIA A100-SXM4-40GB") is not None
+
+    def test_a_warning_comes_before_a_failure(self) -> None:
+        assert [name for name, shares in SHARES.items() if not 0 < shares.fail < shares.warn < 1] == []
+
+    def test_a_link_carries_what_its_lanes_do(self) -> None:
+        assert pcie_gb_s(4, 16) == pytest.approx(31.5, abs=0.01)
+        assert pcie_gb_s(None, 16) == pcie_gb_s(9, 16) == 0

@@ -1,0 +1,45 @@
+"""The network as a kernel shows it, from a folder that looks like /sys."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from deepopsctl.node_programs.gpu_check.network import network
+
+
+def port(root: Path, device: str, rate: str, state: str = "4: ACTIVE", layer: str = "InfiniBand") -> None:
+    folder = root / "sys/class/infiniband" / device / "ports" / "1"
+    folder.mkdir(parents=True)
+    for name, text in (("rate", rate), ("state", state), ("link_layer", layer)):
+        (folder / name).write_text(text + "\n")
+
+
+def card(root: Path, name: str, speed: str, state: str = "up", hardware: bool = True) -> None:
+    folder = root / "sys/class/net" / name
+    folder.mkdir(parents=True)
+    (folder / "speed").write_text(speed + "\n")
+    (folder / "operstate").write_text(state + "\n")
+    if hardware:
+        (folder / "device").symlink_to(root)
+
+
+def test_ports_that_are_up_are_told_with_what_they_carry(tmp_path: Path) -> None:
+    port(tmp_path, "mlx5_0", "400 Gb/sec (4X NDR)")
+    port(tmp_path, "mlx5_1", "100 Gb/sec (4X EDR)", layer="Ethernet")
+    port(tmp_path, "mlx5_2", "400 Gb/sec (4X NDR)", state="1: DOWN")
+    port(tmp_path, "efa_0", "100 Gb/sec (4X EDR)", layer="Unspecified")
+
+    assert network(tmp_path)["rdma"] == [{"name": "mlx5_0:1", "gb_s": 50.0}, {"name": "mlx5_1:1", "gb_s": 12.5}]
+
+
+def test_ethernet_is_hardware_with_a_cable(tmp_path: Path) -> None:
+    card(tmp_path, "eno1", "25000")
+    card(tmp_path, "eno2", "-1")
+    card(tmp_path, "eno3", "25000", state="down")
+    card(tmp_path, "docker0", "10000", hardware=False)
+
+    assert network(tmp_path) == {"rdma": [], "ethernet": [{"name": "eno1", "gb_s": 3.125}]}
+
+
+def test_a_machine_that_shows_nothing_has_nothing(tmp_path: Path) -> None:
+    assert network(tmp_path) == {"rdma": [], "ethernet": []}

@@ -1,0 +1,129 @@
+"""The ctypes side of NVML: layouts against the public header's facts, and calls into a stand-in library.
+
+Neither is proof of NVML itself: that takes a GPU (docs/reference/gpucheck.md says what was proven).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deepopsctl.node_programs.gpu_check import nvmlabi as abi
+from deepopsctl.node_programs.gpu_check.inventory import driver_facts, inventory
+from deepopsctl.node_programs.gpu_check.nvml import LIBRARY, MissingError, Nvml, NvmlError
+from tests.support.paths import FAKES
+
+SOURCE = FAKES / "nvml.c"
+
+
+class TestLayout:
+    @pytest.mark.parametrize(
+        ("kind", "size"), [(abi.PciInfo, 68), (abi.Memory, 40), (abi.FabricInfo, 36)], ids=["pci", "memory", "fabric"]
+    )
+    def test_a_structure_has_the_size_that_c_gives_it(self, kind: type[ctypes.Structure], size: int) -> None:
+        assert ctypes.sizeof(kind) == size
+
+    def test_fields_are_where_the_header_has_them(self) -> None:
+        assert (abi.PciInfo.domain.offset, abi.PciInfo.bus.offset, abi.PciInfo.bus_id.offset) == (16, 20, 36)
+        assert (abi.Memory.total.offset, abi.Memory.used.offset) == (8, 32)
+        assert (abi.FabricInfo.status.offset, abi.FabricInfo.state.offset, abi.FabricInfo.health.offset) == (20, 28, 32)
+
+    def test_versions_are_numbered_as_nvml_numbers_them(self) -> None:
+        memory: Any = abi.versioned(abi.Memory, 2)
+        fabric: Any = abi.versioned(abi.FabricInfo, 2)
+
+        assert (memory.version, fabric.version) == (0x2000028, 0x2000024)
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The stand-in, compiled."""
+    compiler = shutil.which("gcc") or shutil.which("cc")
+    if compiler is None:
+        pytest.skip("no C compiler on this machine")
+    made = tmp_path_factory.mktemp("nvml") / LIBRARY
+    subprocess.run([compiler, "-shared", "-fPIC", "-Wall", "-Werror", "-o", str(made), str(SOURCE)], check=True)
+    return str(made)
+
+
+class TestCalls:
+    def test_structures_are_laid_out_as_the_compiler_lays_them_out(self, library: str) -> None:
+        sizes = ctypes.CDLL(library).sizes
+
+        assert [sizes(which) for which in range(3)] == [
+            ctypes.sizeof(kind) for kind in (abi.Memory, abi.PciInfo, abi.FabricInfo)
+        ]
+
+    def test_versions_are_read(self, library: str) -> None:
+        assert driver_facts(Nvml(library)) == {"driver": "580.95.05", "nvml": "13.580.95.05", "cuda": "13.0"}
+
+    def test_values_arrive_whole(self, library: str) -> None:
+        found = inventory(Nvml(library))[0]
+
+        assert found["name"] == "NVIDIA H100 80GB HBM3"
+        assert found["memory_mib"] == 81559
+        assert found["pci"] == "0000:1b:02.0"
+        assert found["ecc"]["uncorrected_ever"] == 2**40 + 11
+        assert found["ecc"]["mode"] == {"now": True, "after_reboot": False}
+        assert found["rows"] == {"corrected": 1, "uncorrected": 2, "pending": True, "failed": False}
+        assert found["fabric"] == {"state": "completed", "status": 0, "ills": ["unhealthy route"]}
+        assert found["nvlinks"] == [True, True, True, False]
+        assert found["power"] == {"draw": 70.125, "limit": None, "default_limit": None}
+
+    def test_an_older_drivers_name_of_a_function_serves_as_well(self, library: str) -> None:
+        assert inventory(Nvml(library))[0]["clocks"]["slowdowns"] == ["power cap", "thermal (hardware)"]
+
+    def test_processes_are_counted_without_asking_who_they_are(self, library: str) -> None:
+        assert [gpu.get("processes") for gpu in inventory(Nvml(library))] == [0, 2, None]
+
+    def test_what_a_gpu_does_not_know_is_none(self, library: str) -> None:
+        found = inventory(Nvml(library))[0]
+
+        assert found["persistence"] is None
+        assert found["serial"] is None
+
+    def test_a_lost_gpu_is_listed_with_its_trouble(self, library: str) -> None:
+        lost = inventory(Nvml(library))[2]
+
+        assert lost["index"] == 2
+        assert "fallen off the bus" in lost["error"]
+
+    @pytest.mark.parametrize(("code", "says"), [("9", "not loaded"), ("18", "waits for a reboot"), ("999", "made up")])
+    def test_a_driver_that_does_not_start_says_why(
+        self, library: str, monkeypatch: pytest.MonkeyPatch, code: str, says: str
+    ) -> None:
+        monkeypatch.setenv("FAKE_NVML_INIT", code)
+
+        with pytest.raises(NvmlError, match=says):
+            Nvml(library)
+
+    def test_a_machine_without_the_library_is_told_apart(self) -> None:
+        with pytest.raises(MissingError, match="no NVIDIA driver here"):
+            Nvml("libnvidia-ml-of-nobody.so.1")
+
+
+def test_without_cuda_the_driver_is_asked_and_nothing_is_measured(library: str) -> None:
+    environment = {**os.environ, "LD_LIBRARY_PATH": str(Path(library).parent)}
+    argv = [sys.executable, "-m", "deepopsctl.node_programs.gpu_check", "--json"]
+
+    ran = subprocess.run(argv, capture_output=True, text=True, env=environment)
+
+    found = json.loads(ran.stdout)
+    first, busy, lost = found["results"][0]["gpus"]
+    assert ran.returncode == 1
+    # where a real libcuda is, it knows no such GPU: an error. Never a number, never a pass
+    assert {result["status"] for result in first["measured"].values()} <= {"skip", "error"}
+    assert "2 processes compute on it" in busy["measured"]["fp32"]["message"]
+    assert "the driver can't open it" in lost["measured"]["fp32"]["message"]
+    by_name = {check["name"]: check["status"] for check in found["checks"] if check["target"].endswith("/0")}
+    assert "pass" not in {by_name[name] for name in ("gpu-memory-test", "gpu-memory-copy", "gpu-fp32", "gpu-bf16")}
+    assert by_name["gpu-clocks"] == "skip"
+    assert ran.stderr.startswith("measuring GPU 0: NVIDIA H100 80GB HBM3")

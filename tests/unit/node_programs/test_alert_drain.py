@@ -1,0 +1,268 @@
+"""Drain by alert: what is drained, what is given back, and above all what is not."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from deepopsctl.node_programs.alert_drain import cli, slurm
+from deepopsctl.node_programs.alert_drain.alertmanager import AskError, read
+from deepopsctl.node_programs.alert_drain.decide import Alert, Limits, Memory, Node, decide
+from deepopsctl.node_programs.alert_drain.rounds import Rounds, render
+from deepopsctl.node_programs.alert_drain.settings import Settings, SettingsError, load
+from deepopsctl.node_programs.alert_drain.slurm import SlurmError
+from deepopsctl.node_programs.alert_drain.textfile import write
+
+OURS = "deepopsctl: alert GpuLost"
+LIMITS = Limits(nodes=2, resume_after_s=600)
+
+
+def alert(
+    node: str, name: str = "GpuLost", *, drains: bool = True, blinds: bool = False, told: bool = True, since: str = "1"
+) -> Alert:
+    return Alert(name, node, drains, blinds, told, since)
+
+
+def nodes(*, well: bool = True, **reasons: str) -> dict[str, Node]:
+    """gpu01 to gpu09, drained for these reasons."""
+    names = [f"gpu0{number}" for number in range(1, 10)]
+    return {name: Node(name, name in reasons, reasons.get(name, ""), well) for name in names}
+
+
+class TestDraining:
+    def test_a_node_with_an_alert_that_drains_is_drained_for_it(self) -> None:
+        found = decide([alert("gpu01"), alert("gpu02", "DiskFull", drains=False)], nodes(), Memory(), LIMITS, 0)
+
+        assert found.drains == {"gpu01": OURS}
+
+    def test_the_alert_that_came_first_is_the_reason(self) -> None:
+        alerts = [
+            alert("gpu01", "Later", since="2026-11-22T10:00:01Z"),
+            alert("gpu01", "First", since="2026-11-22T10:00:00Z"),
+        ]
+
+        assert decide(alerts, nodes(), Memory(), LIMITS, 0).drains == {"gpu01": "deepopsctl: alert First"}
+
+    @pytest.mark.parametrize("reason", ["new fan", "deepopsctl: node add", OURS, ""])
+    def test_a_node_that_is_drained_already_keeps_its_reason(self, reason: str) -> None:
+        assert decide([alert("gpu01")], nodes(gpu01=reason), Memory(), LIMITS, 0).drains == {}
+
+    def test_a_silenced_alert_drains_nobody(self) -> None:
+        assert decide([alert("gpu01", told=False)], nodes(), Memory(), LIMITS, 0).drains == {}
+
+    def test_what_is_no_node_of_slurms_is_left_alone(self) -> None:
+        found = decide([alert("ctl1"), alert("")], nodes(), Memory(), LIMITS, 0)
+
+        assert (found.drains, found.held_back) == ({}, [])
+
+    def test_a_rule_that_is_wrong_drains_no_cluster(self) -> None:
+        found = decide([alert(name) for name in nodes()], nodes(), Memory(), LIMITS, 0)
+
+        assert list(found.drains) == ["gpu01", "gpu02"]
+        assert len(found.held_back) == 7
+
+    def test_what_alerts_drained_before_counts_for_the_limit_and_what_others_drained_does_not(self) -> None:
+        alerts = [alert(name) for name in nodes()]
+
+        found = decide(alerts, nodes(gpu01=OURS, gpu02="new fan"), Memory(), LIMITS, 0)
+        assert list(found.drains) == ["gpu03"]
+        assert decide(alerts, nodes(gpu01=OURS, gpu02=OURS, gpu03=OURS), Memory(), LIMITS, 0).drains == {}
+
+    def test_a_limit_of_nothing_drains_nothing(self) -> None:
+        assert decide([alert("gpu01")], nodes(), Memory(), Limits(0, 600), 0).drains == {}
+
+
+class TestResuming:
+    def after(self, *rounds: tuple[float, list[Alert]], reason: str = OURS, well: bool = True) -> list[str]:
+        """What is resumed in the last of these rounds: (seconds, alerts)."""
+        memory, found = Memory(), []
+        for now, alerts in rounds:
+            found = list(decide(alerts, nodes(gpu01=reason, well=well), memory, LIMITS, now).resumes)
+        return found
+
+    def test_a_node_is_given_back_when_its_alert_has_ended_for_long_enough(self) -> None:
+        assert self.after((0, []), (599, [])) == []
+        assert self.after((0, []), (599, []), (600, [])) == ["gpu01"]
+
+    def test_one_round_proves_nothing(self) -> None:
+        assert self.after((100_000, [])) == []
+
+    def test_an_alert_that_comes_back_begins_the_wait_anew(self) -> None:
+        assert self.after((0, []), (300, [alert("gpu01")]), (600, [])) == []
+        assert self.after((0, []), (300, [alert("gpu01")]), (600, []), (1200, [])) == ["gpu01"]
+
+    @pytest.mark.parametrize(
+        "against",
+        [
+            alert("gpu01"),
+            # silenced, or held back because the node is down: it has not ended
+            alert("gpu01", told=False),
+            # another that drains
+            alert("gpu01", "MountMissing"),
+            # nobody can see whether it has ended, on this node or on any
+            alert("gpu01", "TargetDown", drains=False, blinds=True),
+            alert("gpu01", "NodeDown", drains=False, blinds=True, told=False),
+            alert("", "SlurmMetricsMissing", drains=False, blinds=True),
+        ],
+    )
+    def test_a_node_stays_drained_while(self, against: Alert) -> None:
+        assert self.after((0, [against]), (600, [against]), (1200, [against])) == []
+        assert self.after((0, []), (600, [against])) == []
+
+    def test_what_is_wrong_with_another_node_keeps_none(self) -> None:
+        others = [alert("gpu02"), alert("gpu02", "TargetDown", drains=False, blinds=True)]
+
+        assert self.after((0, others), (600, others)) == ["gpu01"]
+
+    @pytest.mark.parametrize(
+        "reason", ["new fan", "deepopsctl: node add", "", "alert GpuLost", "deepopsctl: storage x is not mounted"]
+    )
+    def test_somebody_elses_drain_is_never_ended(self, reason: str) -> None:
+        assert self.after((0, []), (600, []), reason=reason) == []
+
+    def test_a_node_that_slurm_has_as_down_is_not_given_back(self) -> None:
+        assert self.after((0, []), (600, []), well=False) == []
+
+    def test_it_is_said_why_a_node_stays_drained(self) -> None:
+        found = decide([alert("gpu01")], nodes(gpu01=OURS, gpu02=OURS), Memory(), LIMITS, 0)
+
+        assert found.waiting == {"gpu01": "GpuLost has not ended", "gpu02": "all is well, but not for long enough"}
+
+
+def entry(name: str, state: str = "active", **labels: str) -> dict[str, object]:
+    return {"labels": {"alertname": name, **labels}, "status": {"state": state}, "startsAt": "2026-11-22T10:00:00Z"}
+
+
+WATCHDOG = entry("Watchdog", cluster="hpc")
+
+
+class TestAlertmanagersAnswer:
+    def test_is_read(self) -> None:
+        text = json.dumps([WATCHDOG, entry("GpuLost", "suppressed", cluster="hpc", node="gpu01", drain="true")])
+
+        assert read(text.encode(), "hpc")[1] == Alert("GpuLost", "gpu01", True, False, False, "2026-11-22T10:00:00Z")
+
+    def test_another_clusters_alerts_are_nothing_to_us(self) -> None:
+        text = json.dumps([WATCHDOG, entry("GpuLost", cluster="other", node="gpu01", drain="true")])
+
+        assert [each.name for each in read(text.encode(), "hpc")] == ["Watchdog"]
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "[]",
+            # an Alertmanager that has just started has heard of nothing yet
+            json.dumps([entry("GpuLost", cluster="hpc", node="gpu01", drain="true")]),
+            json.dumps([entry("Watchdog", cluster="other")]),
+            "",
+            "<html>Bad gateway</html>",
+            '{"status": "error"}',
+            '[{"labels": {}}]',
+            "[null]",
+            json.dumps([WATCHDOG])[:-3],
+        ],
+    )
+    def test_what_is_no_whole_answer_is_an_error_and_never_no_alerts(self, text: str) -> None:
+        with pytest.raises(AskError):
+            read(text.encode(), "hpc")
+
+
+SCONTROL = """#!/bin/sh
+echo "$@" >> {log}
+test "$2" = show && cat {shown}
+exit {status}
+"""
+SHOWN = (
+    "NodeName=gpu01 Arch=x86_64 State=IDLE+DRAIN Reason=deepopsctl: alert GpuLost [root@2026-11-22T10:00:00]\n"
+    "NodeName=gpu02 State=MIXED Partitions=gpu\n"
+    "NodeName=gpu03 State=DOWN*+DRAIN+NOT_RESPONDING Reason=State=IDLE is what I want [alice@2026-11-22T10:00:00]\n"
+    "NodeName=gpu04 State=IDLE+DRAIN+REBOOT_ISSUED Reason=deepopsctl: alert GpuLost : reboot issued "
+    "[root@2026-11-22T10:00:00]\n"
+)
+
+
+@pytest.fixture
+def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What a scontrol was told that only answers; Slurm itself is in the lab's test."""
+    log, shown = tmp_path / "log", tmp_path / "shown"
+    shown.write_text(SHOWN)
+    program = tmp_path / "scontrol"
+    program.write_text(SCONTROL.format(log=log, shown=shown, status=0))
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    return log
+
+
+class TestSlurmsText:
+    def test_is_read(self, asked: Path) -> None:
+        assert slurm.nodes() == {
+            "gpu01": Node("gpu01", True, OURS, True),
+            "gpu02": Node("gpu02", False, "", True),
+            "gpu03": Node("gpu03", True, "State=IDLE is what I want", False),
+            # away: whether its alert has ended nobody can see
+            "gpu04": Node("gpu04", True, f"{OURS} : reboot issued", False),
+        }
+
+    def test_a_drain_that_is_no_longer_ours_is_not_ended(self, asked: Path) -> None:
+        assert slurm.resume("gpu01")
+        assert not slurm.resume("gpu03")
+        assert "nodename=gpu03" not in asked.read_text()
+
+    def test_a_refusal_says_what_scontrol_said(self, asked: Path) -> None:
+        asked.with_name("scontrol").write_text("#!/bin/sh\necho slurm_update error: Invalid user id\nexit 1\n")
+
+        with pytest.raises(SlurmError, match="Invalid user id"):
+            slurm.drain("gpu01", OURS)
+
+    def test_no_slurm_is_an_error(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        monkeypatch.setenv("PATH", str(tmp_path))
+
+        with pytest.raises(SlurmError):
+            slurm.nodes()
+
+
+def settings(tmp_path: Path, **more: object) -> Path:
+    path = tmp_path / "alertdrain.json"
+    given = {"url": "http://127.0.0.1:1", "cluster": "hpc", "limit": 2, "resume_after_s": 600}
+    path.write_text(json.dumps({**given, "textfile": str(tmp_path / "out.prom"), **more}))
+    return path
+
+
+class TestTheProgram:
+    def test_does_nothing_while_nobody_can_be_asked(self, asked: Path, tmp_path: Path) -> None:
+        rounds = Rounds(load(str(settings(tmp_path))))
+        rounds.memory.clear["gpu01"] = 0.0
+
+        assert not rounds.round()
+        assert not asked.exists()
+        # what was known before the silence counts no more
+        assert rounds.memory.clear == {}
+        assert "deepops_alertdrain_up 0\n" in render(rounds.values(up=False))
+
+    def test_its_file_has_what_the_alerts_ask_for(self) -> None:
+        rounds = Rounds(Settings("http://127.0.0.1:1", "hpc", 2, 600))
+
+        text = render(rounds.values(up=True))
+        assert "# TYPE deepops_alertdrain_held_back gauge\ndeepops_alertdrain_held_back 0\n" in text
+        assert "# TYPE deepops_alertdrain_drains_total counter\n" in text
+
+    def test_a_file_that_can_not_be_written_leaves_the_old_one_and_nothing_beside_it(self, tmp_path: Path) -> None:
+        write(tmp_path / "a.prom", "x 1\n")
+        # a full disk, every 30 s: each of them would leave a file
+        with pytest.raises(UnicodeEncodeError):
+            write(tmp_path / "a.prom", "x 2 \udc80\n")
+
+        assert [path.name for path in tmp_path.iterdir()] == ["a.prom"]
+        assert (tmp_path / "a.prom").read_text() == "x 1\n"
+
+    @pytest.mark.parametrize("more", [{"limits": 1}, {"url": "file:///etc/passwd"}])
+    def test_a_configuration_that_makes_no_sense_is_refused(self, tmp_path: Path, more: dict[str, object]) -> None:
+        with pytest.raises(SettingsError):
+            load(str(settings(tmp_path, **more)))
+        assert cli.main(["--config", str(tmp_path / "alertdrain.json")]) == cli.INVALID
+
+    def test_a_password_is_in_no_word_about_the_settings(self, tmp_path: Path) -> None:
+        assert "geheim" not in repr(load(str(settings(tmp_path, password="geheim"))))

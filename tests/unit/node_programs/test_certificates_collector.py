@@ -1,0 +1,190 @@
+"""Until when a node's certificates are good, read with nothing but Python's standard library."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509.oid import NameOID
+
+from deepopsctl.certificates import validity
+from deepopsctl.certificates.authority import Authority, new_authority
+from deepopsctl.monitoring import node_metrics, tls
+from deepopsctl.monitoring.node_certificate import AUTHORITY, CERTIFICATE
+from deepopsctl.monitoring.resources import Machine
+from deepopsctl.node_programs.node_metrics.certificates import KIND, ends_at, look
+from deepopsctl.node_programs.node_metrics.places import CONFIG
+
+
+def certificate(end: datetime, key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey) -> x509.Certificate:
+    name = x509.Name(
+        [x509.NameAttribute(NameOID.COMMON_NAME, "a" * 60), x509.NameAttribute(NameOID.LOCALITY_NAME, "b" * 100)]
+    )
+    builder = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
+    builder = builder.serial_number(7).not_valid_before(end - timedelta(3650)).not_valid_after(end)
+    return builder.sign(key, hashes.SHA256())
+
+
+def told(*paths: Path | str) -> dict[tuple[str, str], float]:
+    return {(sample.name, Path(sample.labels["path"]).name): sample.value for sample in look(map(str, paths))}
+
+
+@pytest.mark.parametrize("year", [1999, 2026, 2049, 2050, 2126])
+@pytest.mark.parametrize("key", [ec.generate_private_key(ec.SECP256R1()), rsa.generate_private_key(65537, 2048)])
+def test_the_end_of_any_certificate_is_read(year: int, key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey) -> None:
+    end = datetime(year, 2, 28, 23, 59, 58, tzinfo=UTC)
+
+    assert ends_at(certificate(end, key).public_bytes(Encoding.DER)) == end.timestamp()
+
+
+def test_of_a_file_with_several_the_first_to_end_counts(tmp_path: Path) -> None:
+    key = ec.generate_private_key(ec.SECP256R1())
+    ends = [datetime(2031, 1, 1, tzinfo=UTC), datetime(2030, 1, 1, tzinfo=UTC)]
+    chain = tmp_path / "chain.pem"
+    chain.write_bytes(b"# a chain\n" + b"".join(certificate(end, key).public_bytes(Encoding.PEM) for end in ends))
+
+    assert told(chain)["deepops_certificate_expires_seconds", "chain.pem"] == ends[1].timestamp()
+
+
+def test_the_clusters_own_certificates_are_read(tmp_path: Path) -> None:
+    today = validity.today()
+    authority = Authority(new_authority(today))
+    (tmp_path / "authority.crt").write_text(authority.certificate, encoding="utf-8")
+    (tmp_path / "node.crt").write_text(authority.identify("gpu01", ["192.0.2.1"], today).certificate, encoding="utf-8")
+
+    found = told(f"{tmp_path}/*.crt")
+
+    node = found["deepops_certificate_expires_seconds", "node.crt"]
+    assert node == validity.of_period(validity.period_of(today)).end.timestamp()
+    assert found["deepops_certificate_expires_seconds", "authority.crt"] > node
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"no certificate",
+        b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
+        b"-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n",
+        b"-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n",
+    ],
+)
+def test_what_can_not_be_read_is_told_and_hides_no_other(tmp_path: Path, content: bytes) -> None:
+    broken, missing, good = tmp_path / "broken.pem", tmp_path / "missing.pem", tmp_path / "good.pem"
+    broken.write_bytes(content)
+    key = ec.generate_private_key(ec.SECP256R1())
+    good.write_bytes(certificate(datetime(2030, 1, 1, tzinfo=UTC), key).public_bytes(Encoding.PEM))
+
+    found = told(broken, missing, good)
+
+    readable = {name: value for (metric, name), value in found.items() if metric == "deepops_certificate_readable"}
+    assert readable == {"broken.pem": 0, "missing.pem": 0, "good.pem": 1}
+    assert ("deepops_certificate_expires_seconds", "broken.pem") not in found
+
+
+def test_a_pattern_that_fits_nothing_is_no_fault(tmp_path: Path) -> None:
+    assert told(f"{tmp_path}/*.pem") == {}
+
+
+def test_every_sample_is_one_of_the_metrics(tmp_path: Path) -> None:
+    samples = KIND.make({"paths": [str(tmp_path / "missing.pem")]})()
+
+    assert {sample.name for sample in samples} <= set(KIND.metrics)
+
+
+@pytest.fixture
+def made_by_gpg() -> Iterator[Callable[..., bytes]]:
+    """What gpg exports of keys that it has made, one for each time that they are to last."""
+    # not the test's own folder: its path is too long for the agent's socket
+    home = Path(tempfile.mkdtemp(prefix="gpg-"))
+    common = ["gpg", "--homedir", str(home), "--batch", "--quiet", "--passphrase", ""]
+
+    def run(*arguments: str) -> bytes:
+        return subprocess.run([*common, *arguments], check=True, capture_output=True, timeout=300).stdout
+
+    def make(*lasting: str, armor: bool = True, then: str = "") -> bytes:
+        for number, each in enumerate(lasting):
+            run("--quick-generate-key", f"Key {number} <key@example.com>", "ed25519", "sign", each)
+        if then:
+            listed = run("--list-keys", "--with-colons").decode().splitlines()
+            (fingerprint,) = [line.split(":")[9] for line in listed if line.startswith("fpr:")]
+            # a moment later by the clock, which signatures have in seconds
+            run("--faked-system-time", f"{int(time.time()) + 5}!", "--quick-set-expire", fingerprint, then)
+        return run(*(["--armor"] if armor else []), "--export")
+
+    yield make
+    subprocess.run(["gpgconf", "--homedir", str(home), "--kill", "all"], check=False, timeout=300)
+    shutil.rmtree(home)
+
+
+Made = Callable[..., bytes]
+DAY_S = 86400
+
+
+@pytest.mark.parametrize("armor", [True, False], ids=["armoured", "binary"])
+def test_the_end_of_a_repositorys_key_is_read(made_by_gpg: Made, tmp_path: Path, armor: bool) -> None:
+    (tmp_path / "deepopsctl-x.asc").write_bytes(made_by_gpg("2y", armor=armor))
+
+    found = told(f"{tmp_path}/deepopsctl-*")
+
+    left = found["deepops_certificate_expires_seconds", "deepopsctl-x.asc"] - time.time()
+    assert 729 * DAY_S < left <= 731 * DAY_S
+    assert found["deepops_certificate_readable", "deepopsctl-x.asc"] == 1
+
+
+def test_a_key_for_ever_has_no_end_and_is_readable(made_by_gpg: Made, tmp_path: Path) -> None:
+    (tmp_path / "key.asc").write_bytes(made_by_gpg("0"))
+
+    assert told(tmp_path / "key.asc") == {("deepops_certificate_readable", "key.asc"): 1}
+
+
+def test_of_several_keys_the_first_to_end_counts(made_by_gpg: Made, tmp_path: Path) -> None:
+    (tmp_path / "key.asc").write_bytes(made_by_gpg("0", "3y", "1y"))
+
+    left = told(tmp_path / "key.asc")["deepops_certificate_expires_seconds", "key.asc"] - time.time()
+    assert 364 * DAY_S < left <= 366 * DAY_S
+
+
+def test_a_key_that_was_prolonged_is_good_until_the_new_end(made_by_gpg: Made, tmp_path: Path) -> None:
+    (tmp_path / "key.asc").write_bytes(made_by_gpg("1y", then="5y"))
+
+    left = told(tmp_path / "key.asc")["deepops_certificate_expires_seconds", "key.asc"] - time.time()
+    assert left > 4 * 365 * DAY_S
+
+
+@pytest.mark.parametrize("content", [b"", b"nothing", b"-----BEGIN PGP PUBLIC KEY BLOCK-----\n\nAAAA\n"])
+def test_what_is_neither_certificate_nor_key_can_not_be_read(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "key.asc").write_bytes(content)
+
+    assert told(tmp_path / "key.asc") == {("deepops_certificate_readable", "key.asc"): 0}
+
+
+def watched(groups: frozenset[str], name: str = "gpu01", **settings: object) -> list[str]:
+    machine = Machine(name, "hpc", groups, "192.0.2.1", "Debian 13", monitoring_host="ctl1", settings=settings)
+    configs = [file for file in node_metrics.needs(machine).files if file.path == CONFIG]
+    found = [json.loads(file.content)["collectors"].get("certificates", {"paths": []}) for file in configs]
+    return [path for each in found for path in each["paths"]]
+
+
+def test_what_a_machine_shows_to_others_is_watched_there_and_nothing_else() -> None:
+    compute, gpus = frozenset({"slurm_compute"}), frozenset({"slurm_compute", "nvidia_gpu"})
+
+    assert watched(compute) == []
+    assert watched(compute, logs=True, certificates=["/srv/*.pem"]) == [AUTHORITY, CERTIFICATE, "/srv/*.pem"]
+    assert watched(compute, exporter_tls=True) == [tls.AUTHORITY, tls.CERTIFICATE]
+    assert watched(gpus) == ["/etc/apt/keyrings/deepopsctl-*"]
+    assert watched(compute, name="ctl1", grafana_certificate="/etc/ssl/grafana.pem") == [
+        "/etc/ssl/grafana.pem",
+        "/etc/apt/keyrings/deepopsctl-*",
+    ]

@@ -1,0 +1,329 @@
+"""What `job-report` makes of sacct's and sstat's output, recorded and hostile."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import pytest
+
+from deepopsctl.monitoring.job_report import needs
+from deepopsctl.monitoring.resources import Machine
+from deepopsctl.node_programs.job_report import records, summary, values
+from deepopsctl.node_programs.job_report.advice import advise
+from deepopsctl.node_programs.job_report.asking import UnansweredError, jobs
+from deepopsctl.node_programs.job_report.cli import main
+from deepopsctl.node_programs.job_report.measures import measure
+from deepopsctl.node_programs.job_report.records import Job
+from deepopsctl.node_programs.job_report.summary import GpuUse, NodeUse, Summary
+from deepopsctl.node_programs.job_report.text import render
+
+GIB = 1 << 30
+# a job of 2 h on one node, as sacct of 24.11 prints it with these fields
+ROW = {
+    "JobID": "4711",
+    "JobIDRaw": "4711",
+    "User": "alice",
+    "Account": "phys",
+    "Partition": "gpu",
+    "State": "COMPLETED",
+    "ExitCode": "0:0",
+    "Start": "1795341296",
+    "End": "1795348496",
+    "ElapsedRaw": "7200",
+    "TimelimitRaw": "480",
+    "AllocCPUS": "32",
+    "NNodes": "1",
+    "NodeList": "gpu01",
+    "AllocTRES": "billing=32,cpu=32,gres/gpu:h100=2,gres/gpu=2,mem=128G,node=1",
+    "TotalCPU": "04:12:00",
+    "TRESUsageInTot": "",
+    "AdminComment": "",
+}
+STEP = {"JobID": "4711.0", "TRESUsageInTot": "cpu=04:10:00,energy=0,fs/disk=12,mem=3145728K,pages=3,vmem=0"}
+
+
+def line(**changed: str) -> str:
+    return records.DELIMITER.join({**ROW, **changed}[field] for field in records.FIELDS) + "\n"
+
+
+def job(**changed: str) -> Job:
+    (found,) = records.read(line(**changed) + line(**STEP))
+    return found
+
+
+def summed(*gpus: GpuUse, nodes: Sequence[NodeUse] = ()) -> str:
+    return summary.write(Summary(tuple(nodes), gpus))
+
+
+class Slurm:
+    """Answers by the command's name."""
+
+    def __init__(self, **answers: str) -> None:
+        self.answers = answers
+        self.asked: list[Sequence[str]] = []
+
+    def __call__(self, argv: Sequence[str]) -> str:
+        self.asked.append(argv)
+        if argv[-1] == "--format=JobID,JobName":
+            return self.answers.get("names", f"4711{records.DELIMITER}train\n")
+        if argv[0] not in self.answers:
+            raise UnansweredError(f"{argv[0]}: Access/permission denied")
+        return self.answers[argv[0]]
+
+
+class TestNumbers:
+    @pytest.mark.parametrize(
+        ("text", "expected"),
+        [("12", 12), ("12K", 12288), ("1.5G", 3 * GIB // 2), ("4Gn", None), ("-1", None), ("1e9", None), ("", None)],
+    )
+    def test_sizes(self, text: str, expected: int | None) -> None:
+        assert values.size(text) == expected
+
+    @pytest.mark.parametrize(
+        ("text", "expected"),
+        [
+            ("00:01.500", 1.5),
+            ("1-02:03:04", 93784),
+            ("02:03:04", 7384),
+            ("INVALID", None),
+            ("", None),
+            ("1:2:3:4", None),
+        ],
+    )
+    def test_times(self, text: str, expected: float | None) -> None:
+        assert values.seconds(text) == expected
+
+    @pytest.mark.parametrize(
+        ("seconds", "expected"), [(45, "45s"), (723, "12m 03s"), (7500, "2h 05m"), (277200, "3d 05h")]
+    )
+    def test_times_for_people(self, seconds: float, expected: str) -> None:
+        assert values.say_time(seconds) == expected
+
+    def test_a_little_is_not_nothing(self) -> None:
+        assert values.say_share(1, 1000) == "<1 %"
+        assert values.say_share(0, 1000) == "0 %"
+        assert values.say_count(0.034) == "0.03"
+
+
+class TestSacct:
+    def test_tells_used_and_asked(self) -> None:
+        report = measure(job())
+
+        assert report.time is not None
+        assert (report.time.used, report.time.asked) == (7200, 28800)
+        assert report.cpu is not None
+        assert (report.cpu.used, report.cpu.asked) == (2.1, 32)
+        assert report.memory is not None
+        assert (report.memory.used, report.memory.asked) == (3 * GIB, 128 * GIB)
+        assert report.job.gpus == 2
+
+    def test_of_an_array_has_a_job_for_each_task(self) -> None:
+        text = line(JobID="10_1", JobIDRaw="11") + line(JobID="10_1.batch") + line(JobID="10_2", JobIDRaw="12")
+
+        assert [(job.id, job.number) for job in records.read(text)] == [("10_1", "11"), ("10_2", "12")]
+
+    def test_lets_no_name_of_a_job_pretend_to_be_another_field(self) -> None:
+        name = "x" + records.DELIMITER + "y\n" + line(JobID="4712", User="root") + "\x1b[31m"
+        other = line(JobID="4712", JobIDRaw="4712", User="root")
+        (found,) = jobs(
+            "4711", Slurm(sacct=line() + other + line(User="root"), names=f"4711{records.DELIMITER}{name}\n")
+        )
+
+        assert found.user == "alice"
+        assert found.name == "x?y"
+
+    @pytest.mark.parametrize("text", ["", "\n\n", "4711\n", "x" * 100, "\x1f" * 18, "4711.batch" + "\x1f" * 18, "\0"])
+    def test_with_lines_of_nonsense_has_no_job(self, text: str) -> None:
+        assert records.read(text) == []
+
+    @pytest.mark.parametrize("field", [field for field in records.FIELDS if not field.startswith("JobID")])
+    @pytest.mark.parametrize("value", ["", "Unknown", "-5", "\x1b[2J", "=,=", "9" * 300, "{"])
+    def test_with_nonsense_in_a_field_still_gives_a_report(self, field: str, value: str) -> None:
+        text = render(measure(job(**{field: value})))
+
+        assert "Job 4711" in text
+        assert "\x1b" not in text
+
+    def test_of_a_job_that_never_ran_says_so(self) -> None:
+        text = render(measure(job(State="PENDING", Start="Unknown", End="Unknown", ElapsedRaw="0", AllocTRES="")))
+
+        assert "It has not run" in text
+        assert "used" in text
+
+
+class TestTheReport:
+    def test_is_a_table_of_used_and_asked_with_advice(self) -> None:
+        comment = summed(
+            GpuUse("gpu01", "0", 0.853, 1.0, 11 * GIB, 80 * GIB), GpuUse("gpu01", "1", 0.0, 0.0, GIB / 2, 80 * GIB)
+        )
+        text = render(measure(job(AdminComment=comment)))
+
+        lines = [line.split("  ")[0] + "|" + " ".join(line.split()[1:]) for line in text.splitlines() if "[" in line]
+        assert lines == [
+            "Time|2h 00m 8h 00m 25 % [#####...............]",
+            "CPUs|2.1 32 7 % [#...................]",
+            "Memory|3 GiB 128 GiB 2 % [....................]",
+            "GPUs|0.9 2 43 % [#########...........]",
+            "GPU memory|memory 11.5 GiB 160 GiB 7 % [#...................]",
+        ]
+        assert "gpu01:0" in text
+        assert "of 2 GPUs, 1 was never used (gpu01:1): ask for 1" in text
+        assert "asked for 32 CPUs, used 2.1: 3 would have been enough" in text
+        assert "--mem=4G would have been enough" in text
+        assert "with a shorter --time" in text
+
+    def test_gives_no_advice_where_the_job_used_what_it_asked_for(self) -> None:
+        fitting = job(AllocCPUS="2", TimelimitRaw="130", AllocTRES="cpu=2,mem=4G")
+
+        assert advise(measure(fitting)) == []
+        assert "Next time" not in render(measure(fitting))
+
+    def test_gives_none_for_a_job_that_had_hardly_begun(self) -> None:
+        assert advise(measure(job(ElapsedRaw="30", TotalCPU="00:01"))) == []
+        assert "too short" in render(measure(job(ElapsedRaw="30", TotalCPU="00:01")))
+
+    @pytest.mark.parametrize(
+        ("changed", "expected"),
+        [
+            ({"State": "OUT_OF_MEMORY"}, "needed more memory than 128 GiB"),
+            ({"State": "TIMEOUT"}, "did not end within 8h 00m"),
+            ({"TotalCPU": "02:00:00"}, "one CPU was busy"),
+            ({"AllocTRES": "cpu=32,mem=3G"}, "nearly all the memory"),
+        ],
+    )
+    def test_says_what_went_wrong(self, changed: dict[str, str], expected: str) -> None:
+        assert any(expected in sentence for sentence in advise(measure(job(**changed))))
+
+    def test_of_several_nodes_names_the_one_with_most_memory(self) -> None:
+        comment = summed(nodes=[NodeUse("gpu01", 1.0, 2 * GIB), NodeUse("gpu02", 1.1, 60 * GIB)])
+        report = measure(job(NNodes="2", NodeList="gpu[01-02]", AdminComment=comment))
+
+        assert report.memory is not None
+        assert report.memory.used == 62 * GIB
+        assert "Most memory on one node: gpu02." in render(report)
+
+    def test_says_what_nobody_knows_of_gpus(self) -> None:
+        assert "monitoring has left no summary" in render(measure(job()))
+        assert "told after its end" in render(measure(job(State="RUNNING", End="Unknown")))
+
+
+class TestTheSummary:
+    def test_comes_back_as_it_was_written(self) -> None:
+        given = Summary((NodeUse("gpu01", 2.5, 1e9),), (GpuUse("gpu01", "0.7", 0.5, None, None, 8e10),))
+
+        assert summary.read(summary.write(given)) == given
+
+    def test_is_read_with_the_backticks_that_slurmdbd_makes_of_quotation_marks(self) -> None:
+        given = Summary((NodeUse("gpu01", 2.5, 1e9),))
+
+        assert summary.read(summary.write(given).replace('"', "`")) == given
+        assert summary.is_ours(summary.write(given).replace('"', "`"))
+
+    def test_has_bounds_and_counts_what_goes_beyond(self) -> None:
+        nodes = [NodeUse(f"gpu{number:04}", 99.99, 1e12) for number in range(1000)]
+        gpus = [GpuUse(node.node, str(gpu), 0.999, 0.999, 1e11, 1e11) for node in nodes for gpu in range(8)]
+        text = summary.write(Summary(tuple(nodes), tuple(gpus)))
+        found = summary.read(text)
+
+        assert len(text) < summary.LONGEST
+        assert found is not None
+        assert (found.more_nodes, found.more_gpus) == (1000 - 32, 8000 - 64)
+
+    @pytest.mark.parametrize(
+        "comment",
+        [
+            "checked by bob",
+            "{",
+            "[]",
+            '{"a":1}',
+            '{"deepopsctl":1}',
+            '{"deepopsctl":2,"nodes":[],"gpus":[]}',
+            '{"deepopsctl":1,"nodes":[["n",NaN,1]],"gpus":[]}',
+            '{"deepopsctl":1,"nodes":[["n",Infinity,1]],"gpus":[]}',
+            '{"deepopsctl":1,"nodes":[[1,1,1]],"gpus":[]}',
+            '{"deepopsctl":1,"nodes":[["n",true,1]],"gpus":[]}',
+            '{"deepopsctl":1,"nodes":5,"gpus":[]}',
+            '{"deepopsctl":1,"nodes":[],"gpus":[["n","0",1]]}',
+            '{"deepopsctl":1,"nodes":[],"gpus":[["n","0",1,1,1,-1]]}',
+            '{"deepopsctl":1,"nodes":[],"gpus":[],"more":[1]}',
+            "[" * 8000,
+            '{"deepopsctl":' + "[" * 5000,
+        ],
+    )
+    def test_that_is_none_is_none(self, comment: str) -> None:
+        assert summary.read(comment) is None
+
+    def test_of_somebody_else_is_not_ours(self) -> None:
+        assert not summary.is_ours('{"a":1}')
+        assert not summary.is_ours("JS1:H4sIAAAA")
+        assert summary.is_ours('{"deepopsctl":2}')
+
+
+class TestTheCommand:
+    def test_asks_only_the_accounting_of_a_job_that_ended(self, capsys: pytest.CaptureFixture[str]) -> None:
+        slurm = Slurm(sacct=line())
+
+        assert main(["4711"], slurm) == 0
+        assert {argv[0] for argv in slurm.asked} == {"sacct"}
+        assert "Job 4711  train" in capsys.readouterr().out
+
+    def test_adds_what_a_running_job_uses_now(self, capsys: pytest.CaptureFixture[str]) -> None:
+        live = "4711.batch|cpu=01:00:00,mem=2G\n4711.extern|cpu=00:00:00,mem=1K\nrubbish\n"
+        slurm = Slurm(sacct=line(State="RUNNING", TotalCPU="00:00:00", End="Unknown"), sstat=live)
+
+        assert main(["4711", "--json"], slurm) == 0
+        (found,) = json.loads(capsys.readouterr().out)["jobs"]
+        assert found["running"]
+        assert found["cpu"] == {"used": 0.5, "asked": 32}
+        assert found["memory"]["used"] == 2 * GIB
+
+    def test_says_less_of_a_running_job_of_somebody_else(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["4711"], Slurm(sacct=line(State="RUNNING", TotalCPU="00:00:00"))) == 0
+        assert "RUNNING" in capsys.readouterr().out
+
+    def test_says_that_there_is_no_such_job(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["4711"], Slurm(sacct="")) == 1
+        assert "job 4711" in capsys.readouterr().err
+
+    def test_says_why_slurm_does_not_answer(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["4711"], Slurm()) == 1
+        assert capsys.readouterr().err == "error: sacct: Access/permission denied\n"
+
+    @pytest.mark.parametrize("wanted", ["", "all", "-1", "1;2", "1,2", "12345678901", "1 2", "--help=1", "4711.batch"])
+    def test_takes_nothing_but_a_number(self, wanted: str, capsys: pytest.CaptureFixture[str]) -> None:
+        with pytest.raises(SystemExit) as ended:
+            main([wanted], Slurm())
+
+        assert ended.value.code == 2
+
+    def test_gives_one_object_with_everything(self, capsys: pytest.CaptureFixture[str]) -> None:
+        comment = summed(GpuUse("gpu01", "0", 0.85, 1.0, 1e10, 8e10), nodes=[NodeUse("gpu01", 2.1, 3e9)])
+        main(["4711", "--json"], Slurm(sacct=line(AdminComment=comment)))
+
+        found = json.loads(capsys.readouterr().out)
+        assert (found["schema"], found["command"], found["ok"]) == (1, "job-report", True)
+        assert found["jobs"][0]["time"] == {"used": 7200.0, "asked": 28800}
+        assert found["jobs"][0]["per_gpu"] == [
+            {"node": "gpu01", "gpu": "0", "use": 0.85, "most": 1.0, "memory": 1e10, "total": 8e10}
+        ]
+        assert found["jobs"][0]["per_node"] == [{"node": "gpu01", "cores": 2.1, "memory": 3e9}]
+
+
+class TestWhereItIs:
+    @pytest.mark.parametrize("group", ["slurm_controller", "slurm_compute", "slurm_login"])
+    def test_is_wherever_slurms_commands_are(self, group: str) -> None:
+        found = {file.path: file.mode for file in needs(Machine("n1", "c", frozenset([group]), "192.0.2.1", "")).files}
+
+        assert found["/usr/local/bin/job-report"] == "0755"
+        assert "/usr/local/lib/deepopsctl/job_report/cli.py" in found
+
+    @pytest.mark.parametrize(("switch", "expected"), [(True, 1), (False, 0)])
+    def test_goes_to_the_end_of_jobs_output_where_that_is_switched_on(self, switch: bool, expected: int) -> None:
+        settings = {"job_endings": switch}
+        machine = Machine("n1", "c", frozenset(["slurm_compute"]), "192.0.2.1", "", settings=settings)
+
+        assert sum("epilog.d" in file.path for file in needs(machine).files) == expected
+
+    def test_is_nowhere_else(self) -> None:
+        assert needs(Machine("n1", "c", frozenset(["monitoring"]), "192.0.2.1", "")).files == ()

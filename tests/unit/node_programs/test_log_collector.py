@@ -1,0 +1,331 @@
+"""The log host's own programs: the door, with real TLS on loopback, and what keeps the collection within its bounds."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import ssl
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from deepopsctl.certificates import validity
+from deepopsctl.certificates.authority import Authority, Identity, new_authority
+from deepopsctl.node_programs.log_collector import door, tidy
+from deepopsctl.node_programs.log_collector.bounds import DAY_S, Bounds, Journal, to_close, too_much, too_old
+from deepopsctl.node_programs.log_collector.members import Members
+from deepopsctl.node_programs.log_collector.places import address_of, files_of
+
+NOW = 1_800_000_000.0
+MONTH = Bounds(30 * DAY_S, 1000)
+AUTHORITY = Authority(new_authority(validity.today()))
+GPU01 = AUTHORITY.identify("gpu01", [], validity.today())
+EXPIRED = AUTHORITY.identify("gpu01", [], validity.today() - timedelta(days=800))
+STRANGER = Authority(new_authority(validity.today())).identify("gpu01", [], validity.today())
+
+
+def journal(
+    node: str, age_days: float, size: int = 10, *, closed: bool = True, first_days: float | None = None
+) -> Journal:
+    first = NOW - DAY_S * (age_days if first_days is None else first_days)
+    return Journal(f"{node}@{age_days}", node, size, first, NOW - DAY_S * age_days, closed)
+
+
+def test_what_is_closed_and_older_than_is_kept_goes() -> None:
+    old, young, written = journal("a", 31), journal("a", 29), journal("a", 40, closed=False)
+
+    assert too_old([old, young, written], MONTH, NOW) == [old]
+
+
+def test_a_file_that_is_written_to_is_closed_after_a_quarter_of_the_time() -> None:
+    due, fresh = journal("a", 0, closed=False, first_days=8), journal("b", 0, closed=False, first_days=7)
+    silent = journal("c", 20, closed=False)
+
+    assert to_close([due, fresh, silent], MONTH, NOW) == [due, silent]
+
+
+def test_entries_are_kept_for_a_day_at_least_before_their_file_is_closed() -> None:
+    assert to_close([journal("a", 0, closed=False, first_days=0.9)], Bounds(DAY_S, 1000), NOW) == []
+
+
+def test_below_the_size_nothing_goes() -> None:
+    assert too_much([journal("a", 1, 500), journal("b", 1, 500)], 1000) == ([], [])
+
+
+def test_who_fills_the_room_pays_with_its_oldest_file() -> None:
+    quiet = [journal("quiet", 20, 100), journal("quiet", 1, 100)]
+    mad = [journal("mad", 1, 400), journal("mad", 3, 400), journal("mad", 2, 400)]
+
+    gone, closing = too_much([*quiet, *mad], 1000)
+
+    assert gone == [mad[1]]
+    assert closing == []
+
+
+def test_where_that_is_not_enough_what_is_written_to_is_closed() -> None:
+    written = journal("mad", 0, 2000, closed=False)
+    older = journal("mad", 1, 100)
+
+    assert too_much([written, older, journal("quiet", 9, 100)], 1000) == ([older], [written])
+
+
+def header(first_us: int) -> bytes:
+    return struct.pack("<8s64x16s80xQ8xQ", b"LPKSHHRH", bytes(range(16)), 7, first_us) + bytes(200)
+
+
+@dataclass
+class Systemd:
+    """Notes what it was told."""
+
+    told: list[str] = field(default_factory=list)
+
+    def __call__(self, verb: str, unit: str) -> None:
+        self.told.append(f"{verb} {unit}")
+
+
+def make(folder: Path, name: str, content: bytes, age_days: float = 0) -> Path:
+    path = folder / name
+    path.write_bytes(content)
+    os.utime(path, (NOW - age_days * DAY_S,) * 2)
+    return path
+
+
+def test_an_old_file_is_closed_while_nobody_writes_and_gets_systemds_own_name(tmp_path: Path) -> None:
+    make(tmp_path, "remote-127.16.0.1.journal", header(int((NOW - 9 * DAY_S) * 1e6)))
+    make(tmp_path, "remote-127.16.0.2.journal", header(int((NOW - DAY_S) * 1e6)))
+    systemd = Systemd()
+
+    tidy.tidy(str(tmp_path), Bounds(30 * DAY_S, 10**12), NOW, systemd)
+
+    assert sorted(path.name for path in tmp_path.glob("*.journal")) == [
+        f"remote-127.16.0.1@000102030405060708090a0b0c0d0e0f-{7:016x}-{int((NOW - 9 * DAY_S) * 1e6):016x}.journal",
+        "remote-127.16.0.2.journal",
+    ]
+    assert systemd.told == ["stop deepops-logs-store.service", "start deepops-logs-store.service"]
+
+
+def test_nothing_is_stopped_where_nothing_is_due(tmp_path: Path) -> None:
+    make(tmp_path, "remote-127.16.0.2.journal", header(int((NOW - DAY_S) * 1e6)))
+    systemd = Systemd()
+
+    assert tidy.tidy(str(tmp_path), Bounds(30 * DAY_S, 10**12), NOW, systemd) == []
+    assert systemd.told == []
+
+
+def test_a_node_whose_clock_is_wrong_has_its_file_closed_once_a_day_and_not_each_time(tmp_path: Path) -> None:
+    systemd = Systemd()
+    for _ in range(2):
+        make(tmp_path, "remote-127.16.0.1.journal", header(1))
+        tidy.tidy(str(tmp_path), Bounds(30 * DAY_S, 10**12), NOW, systemd)
+
+    assert systemd.told.count("stop deepops-logs-store.service") == 1
+
+
+def test_a_clock_that_jumps_ahead_empties_nothing(tmp_path: Path) -> None:
+    """What comes after the jump has its date from it: the newest entry says nothing of the clock."""
+    bounds = Bounds(30 * DAY_S, 10**12)
+    closed = make(tmp_path, "remote-127.16.0.1@1-2-3.journal", header(int((NOW - 9 * DAY_S) * 1e6)), age_days=2)
+    written = make(tmp_path, "remote-127.16.0.1.journal", header(int(NOW * 1e6)))
+    tidy.tidy(str(tmp_path), bounds, NOW, Systemd())
+
+    for run in range(300):
+        wrong = NOW + 3650 * DAY_S + run * 300
+        os.utime(written, (wrong, wrong))
+        done = tidy.tidy(str(tmp_path), bounds, wrong, Systemd())
+        assert not [line for line in done if line.startswith(("removed", "closed"))]
+
+    assert closed.exists()
+    assert written.exists()
+
+
+def test_a_clock_that_is_wrong_at_the_first_run_empties_nothing(tmp_path: Path) -> None:
+    closed = make(tmp_path, "remote-127.16.0.1@1-2-3.journal", header(int((NOW - 9 * DAY_S) * 1e6)), age_days=2)
+
+    (said,) = tidy.tidy(str(tmp_path), Bounds(30 * DAY_S, 10**12), (NOW + 3650 * DAY_S) // 3600 * 3600, Systemd())
+
+    assert closed.exists()
+    assert "the clock is 3651 days ahead" in said
+
+
+def test_after_a_clock_that_was_wrong_journals_age_again(tmp_path: Path) -> None:
+    bounds = Bounds(30 * DAY_S, 10**12)
+    old = make(tmp_path, "remote-127.16.0.1@1-2-3.journal", header(1), age_days=29)
+    make(tmp_path, "remote-127.16.0.2.journal", header(int((NOW - 9 * DAY_S) * 1e6)))
+    tidy.tidy(str(tmp_path), bounds, NOW, Systemd())
+    tidy.tidy(str(tmp_path), bounds, NOW + 3650 * DAY_S, Systemd())
+
+    for run in range(2 * 288):
+        tidy.tidy(str(tmp_path), bounds, NOW + run * 300, Systemd())
+
+    assert not old.exists()
+    assert list(tmp_path.glob("remote-127.16.0.2@*"))
+
+
+def test_what_is_no_journal_is_closed_under_the_name_for_damaged_ones(tmp_path: Path) -> None:
+    make(tmp_path, "remote-127.16.0.1.journal", b"damaged", age_days=20)
+    make(tmp_path, "remote-127.16.0.2.journal", header(int(NOW * 1e6)))
+
+    tidy.tidy(str(tmp_path), Bounds(30 * DAY_S, 10**12), NOW, Systemd())
+
+    (closed,) = tmp_path.glob("remote-127.16.0.1*")
+    assert closed.name.startswith("remote-127.16.0.1@")
+    assert closed.name.endswith(".journal~")
+
+
+def test_a_node_that_fills_the_room_is_closed_and_removed_in_one_go(tmp_path: Path) -> None:
+    mad = make(tmp_path, "remote-127.16.0.1.journal", header(int(NOW * 1e6)) + bytes(400_000))
+    quiet = make(tmp_path, "remote-127.16.0.2.journal", header(int(NOW * 1e6)))
+
+    tidy.tidy(str(tmp_path), Bounds(30 * DAY_S, 100_000), NOW, Systemd())
+
+    assert not mad.exists()
+    assert [path.name for path in tmp_path.glob("remote-*")] == [quiet.name]
+
+
+def test_the_store_is_started_again_where_a_file_can_not_be_closed(tmp_path: Path) -> None:
+    make(tmp_path, "remote-127.16.0.1.journal", header(1))
+    systemd = Systemd()
+
+    def remove_first(verb: str, unit: str) -> None:
+        systemd(verb, unit)
+        (tmp_path / "remote-127.16.0.1.journal").unlink(missing_ok=True)
+
+    with pytest.raises(FileNotFoundError):
+        tidy.tidy(str(tmp_path), Bounds(30 * DAY_S, 10**12), NOW, remove_first)
+
+    assert systemd.told[-1] == "start deepops-logs-store.service"
+
+
+def test_each_node_has_an_address_of_its_own_and_keeps_it() -> None:
+    names = [f"gpu{number:04}" for number in range(1000)]
+
+    assert len({address_of(name) for name in names}) == len(names)
+    assert all(address_of(name).startswith("127.") and not address_of(name).startswith("127.0.") for name in names)
+    assert files_of("gpu01") == "/var/log/journal/remote/remote-127.34.181.71[.@]*"
+
+
+@contextmanager
+def opened_door(tmp_path: Path) -> Iterator[tuple[int, list[str]]]:
+    """A door with a stand-in for the store behind it, which answers what it hears and notes from whom."""
+    heard: list[str] = []
+    paths = {name: str(tmp_path / name) for name in ("certificate", "key", "authority")}
+    host = AUTHORITY.identify("ctl1", ["127.0.0.1"], validity.today())
+    contents = {"certificate": host.certificate, "key": host.key, "authority": AUTHORITY.certificate}
+    for name, path in paths.items():
+        Path(path).write_text(contents[name], encoding="utf-8")
+    (tmp_path / "members").write_text("ctl1\ngpu01\n", encoding="utf-8")
+    members = Members(str(tmp_path / "members"))
+    listener = socket.create_server(("127.0.0.1", 0))
+    ready: list[tuple[asyncio.AbstractEventLoop, asyncio.Task[None]]] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heard.append(writer.get_extra_info("peername")[0])
+        while line := await reader.readline():
+            writer.write(b"heard " + line)
+            await writer.drain()
+        writer.close()
+
+    async def main() -> None:
+        store = await asyncio.start_server(answer, "127.0.0.1", 0)
+        port = store.sockets[0].getsockname()[1]
+        serving = asyncio.ensure_future(door.serve(listener, door.context(**paths), members, ("127.0.0.1", port)))
+        ready.append((asyncio.get_running_loop(), serving))
+        await asyncio.wait([serving])
+        store.close()
+
+    thread = Thread(target=asyncio.run, args=(main(),))
+    thread.start()
+    try:
+        yield listener.getsockname()[1], heard
+    finally:
+        loop, serving = ready[0]
+        loop.call_soon_threadsafe(serving.cancel)
+        thread.join()
+
+
+def said(port: int, identity: Identity | None, tmp_path: Path) -> bytes:
+    """What comes back through the door; b"" from one that closes it. One that does neither is an error of the test."""
+    tls = ssl.create_default_context(cadata=AUTHORITY.certificate)
+    if identity:
+        both = tmp_path / "both.pem"
+        both.write_text(identity.key + identity.certificate, encoding="utf-8")
+        tls.load_cert_chain(both)
+    with socket.create_connection(("127.0.0.1", port), timeout=30) as plain:
+        try:
+            with tls.wrap_socket(plain, server_hostname="127.0.0.1") as stream:
+                stream.sendall(b"hello\n")
+                return stream.recv(100)
+        except (ssl.SSLError, ConnectionError):
+            return b""
+
+
+def test_a_node_with_a_certificate_is_let_in_under_its_own_address(tmp_path: Path) -> None:
+    with opened_door(tmp_path) as (port, heard):
+        assert said(port, GPU01, tmp_path) == b"heard hello\n"
+    assert heard == [address_of("gpu01")]
+
+
+@pytest.mark.parametrize("identity", [None, STRANGER, EXPIRED], ids=["none", "of another cluster", "of last year"])
+def test_whoever_has_no_certificate_of_the_cluster_stays_outside(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], identity: Identity | None
+) -> None:
+    with opened_door(tmp_path) as (port, heard):
+        assert said(port, identity, tmp_path) == b""
+        assert said(port, GPU01, tmp_path) == b"heard hello\n"
+    assert len(heard) == 1
+    assert "127.0.0.1 was refused: [SSL" in capsys.readouterr().err
+
+
+def test_who_talks_no_tls_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with opened_door(tmp_path) as (port, heard):
+        with socket.create_connection(("127.0.0.1", port)) as plain:
+            plain.sendall(b"POST /upload HTTP/1.1\r\n\r\n")
+            plain.recv(100)
+        assert said(port, GPU01, tmp_path) == b"heard hello\n"
+    assert len(heard) == 1
+    assert "was refused" in capsys.readouterr().err
+
+
+def test_who_comes_and_says_nothing_is_in_nobodys_way(tmp_path: Path) -> None:
+    with opened_door(tmp_path) as (port, _), socket.create_connection(("127.0.0.1", port)):
+        assert said(port, GPU01, tmp_path) == b"heard hello\n"
+
+
+def test_a_machine_that_left_the_cluster_is_refused_by_name_though_its_certificate_is_good(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gpu09 = AUTHORITY.identify("gpu09", [], validity.today())
+    with opened_door(tmp_path) as (port, heard):
+        assert said(port, gpu09, tmp_path) == b""
+        (tmp_path / "members").write_text("gpu01\ngpu09\n", encoding="utf-8")
+        assert said(port, gpu09, tmp_path) == b"heard hello\n"
+    assert heard == [address_of("gpu09")]
+    assert "gpu09 (127.0.0.1) was refused: it is no machine of this cluster" in capsys.readouterr().err
+
+
+def test_who_is_taken_out_while_it_sends_is_heard_no_more(tmp_path: Path) -> None:
+    both = tmp_path / "gpu01.pem"
+    both.write_text(GPU01.key + GPU01.certificate, encoding="utf-8")
+    tls = ssl.create_default_context(cadata=AUTHORITY.certificate)
+    tls.load_cert_chain(both)
+    with (
+        opened_door(tmp_path) as (port, _),
+        socket.create_connection(("127.0.0.1", port)) as plain,
+        tls.wrap_socket(plain, server_hostname="127.0.0.1") as stream,
+    ):
+        stream.sendall(b"one\n")
+        assert stream.recv(100) == b"heard one\n"
+        (tmp_path / "members").write_text("ctl1\n", encoding="utf-8")
+        stream.sendall(b"two\n")
+        assert stream.recv(100) == b""
+
+
+def test_without_the_list_of_machines_nobody_is_let_in(tmp_path: Path) -> None:
+    assert not Members(str(tmp_path / "gone")).has("gpu01")

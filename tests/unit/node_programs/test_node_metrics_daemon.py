@@ -1,0 +1,212 @@
+"""The daemon: each collector by itself, its text file, and what it says of itself."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deepopsctl.monitoring.node_metrics import COLLECTORS, needs
+from deepopsctl.monitoring.resources import Machine
+from deepopsctl.node_programs.node_metrics.daemon import Daemon, once
+from deepopsctl.node_programs.node_metrics.kinds import KINDS
+from deepopsctl.node_programs.node_metrics.samples import GAUGE, Kind, Metric, Sample, render
+from deepopsctl.node_programs.node_metrics.textfile import write
+from tests.support.paths import ROOT
+
+METRICS = {"deepops_a": Metric(GAUGE, "An a."), "deepops_b": Metric(GAUGE, 'A "b"\\.')}
+
+
+def kind_of(collect: Callable[[], Iterable[Sample]]) -> Kind:
+    return Kind(METRICS, lambda _settings: collect)
+
+
+def until(happened: Callable[[], bool]) -> None:
+    for _ in range(3000):
+        if happened():
+            return
+        time.sleep(0.01)
+    pytest.fail("it did not happen in 30 s")
+
+
+class Running:
+    """A daemon with an interval of a few milliseconds."""
+
+    def __init__(self, folder: Path, **collectors: Callable[[], Iterable[Sample]]) -> None:
+        self.folder = folder
+        kinds = {name: kind_of(collect) for name, collect in collectors.items()}
+        self.daemon = Daemon(str(folder), 0.02, kinds, {name: {} for name in kinds})
+        self.thread = threading.Thread(target=self.daemon.run)
+        self.thread.start()
+
+    def __enter__(self) -> Running:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.daemon.stop()
+        self.thread.join()
+
+    def text(self, name: str) -> str:
+        path = self.folder / f"nodemetrics-{name}.prom"
+        return path.read_text() if path.exists() else ""
+
+
+class TestTheText:
+    def test_has_the_samples_of_a_metric_together(self) -> None:
+        samples = [Sample("deepops_b", 1), Sample("deepops_a", 2.5, {"x": "1"}), Sample("deepops_b", 3, {"x": "2"})]
+
+        assert render(METRICS, samples) == (
+            "# HELP deepops_a An a.\n# TYPE deepops_a gauge\n"
+            'deepops_a{x="1"} 2.5\n'
+            '# HELP deepops_b A "b"\\\\.\n# TYPE deepops_b gauge\n'
+            'deepops_b 1\ndeepops_b{x="2"} 3\n'
+        )
+
+    def test_keeps_every_digit_of_bytes_and_times(self) -> None:
+        assert render(METRICS, [Sample("deepops_a", 1795341296123456)]).endswith(" 1795341296123456\n")
+
+    @pytest.mark.parametrize(
+        ("value", "expected"),
+        [('a"b', r"a\"b"), ("a\nb\x1b", "a?b?"), ("a\\b", r"a\\b"), ("\udcff{}", "?{}"), ("ü", "ü")],
+    )
+    def test_escapes_what_a_label_can_have(self, value: str, expected: str) -> None:
+        assert f'{{x="{expected}"}} 1' in render(METRICS, [Sample("deepops_a", 1, {"x": value})])
+
+    def test_of_a_metric_that_nobody_described_is_an_error(self) -> None:
+        with pytest.raises(KeyError, match="deepops_c"):
+            render(METRICS, [Sample("deepops_c", 1)])
+
+    def test_replaces_a_file_at_once_for_all_to_read(self, tmp_path: Path) -> None:
+        path = tmp_path / "x.prom"
+        write(str(path), "old\n")
+        write(str(path), "new\n")
+
+        assert path.read_text() == "new\n"
+        assert oct(path.stat().st_mode & 0o777) == "0o644"
+        assert [entry.name for entry in tmp_path.iterdir()] == ["x.prom"]
+
+
+class TestTheDaemon:
+    def test_writes_a_file_for_each_collector_and_takes_them_away(self, tmp_path: Path) -> None:
+        with Running(tmp_path, good=lambda: [Sample("deepops_a", 1)]) as running:
+            until(lambda: 'up{collector="good"} 1\n' in running.text("self"))
+            # a round of 0.02 s may be late, which takes its file away until the next
+            until(lambda: "deepops_a 1\n" in running.text("good"))
+
+        assert list(tmp_path.iterdir()) == []
+
+    def test_goes_on_with_the_others_where_one_fails(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        def fail() -> Iterable[Sample]:
+            raise OSError("no such thing")
+
+        with Running(tmp_path, bad=fail, good=lambda: [Sample("deepops_a", 1)]) as running:
+            until(lambda: 'up{collector="good"} 1\n' in running.text("self"))
+            assert 'up{collector="bad"} 0\n' in running.text("self")
+            assert running.text("bad") == ""
+        # once, not with each look
+        assert capsys.readouterr().err.count("bad: OSError: no such thing") == 1
+
+    def test_shows_nothing_old_of_one_that_begins_to_fail(self, tmp_path: Path) -> None:
+        fails = threading.Event()
+
+        def collect() -> Iterable[Sample]:
+            if fails.is_set():
+                raise OSError("gone")
+            return [Sample("deepops_a", 1)]
+
+        with Running(tmp_path, one=collect) as running:
+            until(lambda: running.text("one") != "")
+            fails.set()
+            until(lambda: running.text("one") == "" and 'up{collector="one"} 0\n' in running.text("self"))
+            fails.clear()
+            until(lambda: running.text("one") != "" and 'up{collector="one"} 1\n' in running.text("self"))
+
+    def test_does_not_wait_for_one_that_hangs(self, tmp_path: Path) -> None:
+        ends, looks = threading.Event(), iter([False])
+
+        def hang() -> Iterable[Sample]:
+            if next(looks, True):
+                ends.wait(60)
+            return [Sample("deepops_a", 1)]
+
+        with Running(tmp_path, stuck=hang, good=lambda: [Sample("deepops_b", 1)]) as running:
+            until(lambda: 'up{collector="good"} 1\n' in running.text("self"))
+            until(lambda: 'up{collector="stuck"} 0\n' in running.text("self") and running.text("stuck") == "")
+            ends.set()
+
+
+class TestTheProgram:
+    def test_ends_when_it_is_told_to_and_leaves_nothing(self, tmp_path: Path) -> None:
+        config = tmp_path / "nodemetrics.json"
+        folder = tmp_path / "textfiles"
+        folder.mkdir()
+        jobs = {"cgroup": str(tmp_path), "map": str(tmp_path / "jobs"), "dcgm": str(tmp_path / "gpus")}
+        config.write_text(json.dumps({"folder": str(folder), "interval_s": 0.05, "collectors": {"jobs": jobs}}))
+        program = [
+            sys.executable,
+            "-c",
+            "from deepopsctl.node_programs.node_metrics.cli import main; main()",
+            "--config",
+            str(config),
+        ]
+        running = subprocess.Popen(program, cwd=ROOT)
+        until((folder / "nodemetrics-self.prom").exists)
+        running.terminate()
+
+        assert running.wait(30) == 0
+        assert list(folder.iterdir()) == []
+
+    @pytest.mark.parametrize("text", ["", "[]", "{}", '{"collectors": 1}'])
+    def test_says_which_file_it_can_not_use(
+        self, tmp_path: Path, text: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        from deepopsctl.node_programs.node_metrics.cli import main
+
+        path = tmp_path / "nodemetrics.json"
+        path.write_text(text)
+
+        assert main(["--config", str(path)]) == 3
+        assert str(path) in capsys.readouterr().err
+
+
+def machine(*groups: str) -> Machine:
+    return Machine("n1", "c", frozenset(groups), "192.0.2.1", "Debian 13", gpus=("0", "1.7"))
+
+
+class TestWhatANodeGets:
+    def test_every_collector_has_somebody_who_tells_it_its_settings(self) -> None:
+        assert set(COLLECTORS) == set(KINDS)
+
+    def test_a_compute_node_gets_the_job_map_as_well(self) -> None:
+        found = {file.path: file for file in needs(machine("slurm_compute")).files}
+
+        config: Mapping[str, Any] = json.loads(found["/etc/deepopsctl/nodemetrics.json"].content)
+        assert config["collectors"]["jobs"] == {
+            "map": "/run/deepops/jobs",
+            "dcgm": "/run/deepops/gpus",
+            "gpus": ["0", "1.7"],
+        }
+        assert found["/etc/slurm/deepops/prolog.d/20-job-map"].content.endswith("deepops-nodemetrics job-begin\n")
+        assert found["/etc/slurm/deepops/epilog.d/20-job-map"].mode == "0755"
+        assert "/usr/local/lib/deepopsctl/node_metrics/jobs.py" in found
+
+    def test_another_machine_gets_no_job_map(self) -> None:
+        assert not [file.path for file in needs(machine("slurm_login")).files if "job-map" in file.path]
+
+    def test_what_runs_restarts_for_its_own_files_and_no_others(self) -> None:
+        found = needs(machine("slurm_compute"))
+
+        (unit,) = found.units
+        assert unit.name == "deepops-nodemetrics.service"
+        assert set(unit.restart_on) == {file.path for file in found.files if "job-map" not in file.path}
+
+
+def test_looks_once_where_a_person_asks() -> None:
+    assert once({"x": kind_of(lambda: [Sample("deepops_a", 1)])}, {"x": {}}).endswith("deepops_a 1\n")

@@ -1,0 +1,1018 @@
+"""The purge of a scratch folder, on real trees, hostile ones above all. Time is moved, not waited for."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import stat
+import subprocess
+import sys
+import time
+import tracemalloc
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from deepopsctl.node_programs.scratch_purge import cli, deleting, records, walk
+from deepopsctl.node_programs.scratch_purge.ageing import Ages
+from deepopsctl.node_programs.scratch_purge.excluding import Excluded
+from deepopsctl.node_programs.scratch_purge.records import Record, quoted
+from deepopsctl.node_programs.scratch_purge.run import BusyError, Summary, alone, apply, list_due
+from deepopsctl.node_programs.scratch_purge.settings import Settings, SettingsError, from_object
+from deepopsctl.node_programs.scratch_purge.tree import TreeError, Way
+from deepopsctl.node_programs.scratch_purge.warned import Warned
+
+DAY = 86400
+AGE = 60 * DAY
+# files made now are older than their age then
+LATER = int(time.time()) + AGE + DAY
+AGES = Ages(ignore_reads=False)
+
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away and mounts")
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    folder = tmp_path / "scratch"
+    folder.mkdir(mode=0o1777)
+    return folder
+
+
+def settings(root: Path, **more: object) -> Settings:
+    beside = root.parent
+    given = {
+        "name": "scratch",
+        "root": str(root),
+        "age": AGE,
+        "state": str(beside / "state"),
+        "logs": str(beside / "logs"),
+    }
+    return from_object({**given, **more})
+
+
+def make(path: Path, content: str = "old") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content)
+    return path
+
+
+def young(path: Path) -> Path:
+    """Used the day before LATER."""
+    os.utime(path, (LATER - DAY, LATER - 90 * DAY), follow_symlinks=False)
+    return path
+
+
+def listed(given: Settings, now: int = LATER) -> list[bytes]:
+    found: list[Record] = []
+    list_due(given, now, found.append)
+    return [record.path for record in found]
+
+
+def left(root: Path) -> set[str]:
+    return {os.fsdecode(path.relative_to(root)) for path in root.rglob("*") if not path.is_dir() or path.is_symlink()}
+
+
+# --- what is due
+
+
+def test_lists_what_was_not_used_for_the_age_and_changes_nothing(root: Path) -> None:
+    make(root / "alice/old.dat")
+    young(make(root / "alice/young.dat"))
+
+    found = listed(settings(root, mode="delete"))
+
+    assert found == [b"alice/old.dat"]
+    assert left(root) == {"alice/old.dat", "alice/young.dat"}
+
+
+def test_the_newest_of_use_and_change_counts(root: Path) -> None:
+    read = make(root / "read")
+    changed = make(root / "changed")
+    renamed = make(root / "renamed")
+    os.utime(read, (LATER - DAY, 0))
+    os.utime(changed, (0, LATER - DAY))
+    # both times say 1970, but the inode was changed just now, in real time
+    os.utime(renamed, (0, 0))
+
+    assert listed(settings(root)) == [b"renamed"]
+    assert listed(settings(root), now=int(time.time()) + DAY) == []
+
+
+@pytest.mark.parametrize("times", [(LATER + 1000 * DAY, 0), (0, LATER + 1000 * DAY), (LATER + 2 * 3600, 0)])
+def test_a_time_in_the_future_keeps_a_file(root: Path, times: tuple[int, int]) -> None:
+    """It was used on a server whose clock is ahead, or while we look: who can tell."""
+    os.utime(make(root / "alice/ahead"), times)
+
+    summary = apply(settings(root, mode="delete"), LATER)
+
+    assert left(root) == {"alice/ahead"}
+    assert summary.looked_at.get("dated in the future", 0) == (max(times) > LATER + DAY)
+
+
+def test_a_file_used_hours_after_the_run_began_is_left_alone(root: Path) -> None:
+    """A run over a large tree takes hours."""
+    make(root / "alice/one")
+    two = make(root / "alice/two")
+
+    outcomes = attacked(root, lambda: os.utime(two, (LATER + 5 * 3600, 0)), settings(root))
+
+    assert outcomes[1].kept == "used since it was listed"
+    assert two.exists()
+
+
+def test_mode_list_never_deletes(root: Path) -> None:
+    make(root / "alice/old.dat")
+
+    summary = apply(settings(root), LATER)
+
+    assert (summary.due, summary.deleted) == (1, 0)
+    assert left(root) == {"alice/old.dat"}
+
+
+def test_deletes_exactly_what_it_lists(root: Path) -> None:
+    for number in range(300):
+        path = make(root / f"user{number % 7}/{number % 13}/file{number}")
+        if number % 3 == 0:
+            young(path)
+    given = settings(root, mode="delete", exclude=["user3", "*7"])
+    before, due = left(root), {os.fsdecode(path) for path in listed(given)}
+
+    summary = apply(given, LATER)
+
+    assert len(due) > 50
+    assert before - left(root) == due
+    assert summary.deleted == len(due)
+    assert summary.ok
+
+
+def test_logs_what_it_deleted(root: Path) -> None:
+    make(root / "alice/old.dat")
+
+    apply(settings(root, mode="delete"), LATER)
+
+    (log,) = (root.parent / "logs").iterdir()
+    (line,) = log.read_text().splitlines()
+    assert line.endswith(": alice/old.dat")
+    assert stat.S_IMODE(log.parent.stat().st_mode) == 0o700
+
+
+@pytest.mark.parametrize(
+    ("pattern", "kept"),
+    [
+        ("*.keep", {"a/x.keep"}),
+        ("deep", {"a/deep/z"}),
+        ("a/deep", {"a/deep/z"}),
+        ("/a/deep/", {"a/deep/z"}),
+        ("*/deep/z", {"a/deep/z"}),
+        # a star stays in its folder, and a path begins at the root
+        ("*/z", set()),
+        ("deep/z", set()),
+    ],
+)
+def test_what_is_excluded_stays(root: Path, pattern: str, kept: set[str]) -> None:
+    make(root / "a/x.keep")
+    make(root / "a/deep/z")
+    make(root / "b")
+
+    apply(settings(root, mode="delete", exclude=[pattern]), LATER)
+
+    assert left(root) == kept
+
+
+def test_empty_folders_go_only_where_it_is_said_and_never_on_the_first_level(root: Path) -> None:
+    for name in ("alice/old/older", "bob"):
+        (root / name).mkdir(parents=True)
+    keeping, removing = settings(root, mode="delete"), settings(root, mode="delete", empty_folders=True)
+
+    assert listed(keeping) == []
+    assert listed(removing) == [b"alice/old/older"]
+    apply(removing, LATER)
+
+    assert [path.name for path in sorted(root.rglob("*"))] == ["alice", "old", "bob"]
+    # it was emptied just now, and is as old as that
+    assert listed(removing, now=int(time.time()) + DAY) == []
+
+
+# --- names
+
+
+NAMES = [
+    b"new\nline",
+    b"\xff\xfe broken",
+    b"quote'double\"",
+    b"-rf",
+    b"back\\slash",
+    b" blank ",
+    "grün".encode(),
+    b"*",
+    b"~",
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_any_name_is_listed_and_deleted(root: Path, name: bytes) -> None:
+    make(root / "alice" / os.fsdecode(name) / os.fsdecode(name))
+    given = settings(root, mode="delete")
+
+    found = listed(given)
+    summary = apply(given, LATER)
+
+    assert found == [b"alice/%s/%s" % (name, name)]
+    assert (summary.deleted, summary.problems) == (1, [])
+    (line,) = next((root.parent / "logs").iterdir()).read_text().splitlines()
+    assert line.isprintable()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_shown_is_what_a_shell_reads(name: bytes) -> None:
+    shown = subprocess.run(["bash", "-c", f"printf %s {quoted(name)}"], capture_output=True, check=True).stdout
+
+    assert shown == name
+
+
+def nest(root: Path, levels: int) -> None:
+    """A file below so many folders with the longest of names: deeper than a path may be long."""
+    here = os.open(root, os.O_RDONLY)
+    for _ in range(levels):
+        os.mkdir("d" * 255, dir_fd=here)
+        lower = os.open("d" * 255, os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = lower
+    os.close(os.open("file", os.O_CREAT, dir_fd=here))
+    os.close(here)
+
+
+def test_the_longest_names_and_paths_longer_than_a_path_may_be(root: Path) -> None:
+    nest(root, 40)
+
+    summary = apply(settings(root, mode="delete"), LATER)
+
+    assert (summary.deleted, summary.problems) == (1, [])
+
+
+def test_deeper_than_there_can_be_open_folders_is_said_and_left(root: Path) -> None:
+    make(root / "/".join("d" * 30) / "file")
+    with Way(str(root), deepest=20) as way:
+        looking = walk.Walk(way, Excluded(()), AGES, LATER)
+
+        assert list(looking) == []
+        assert looking.seen.problems[0].endswith("not entered: more than 20 levels deep")
+
+
+# --- links, mounts, devices
+
+
+def test_links_go_and_what_they_point_at_stays(root: Path, tmp_path: Path) -> None:
+    victim = make(tmp_path / "outside/precious")
+    (root / "alice").mkdir()
+    (root / "alice/file").symlink_to(victim)
+    (root / "alice/folder").symlink_to(victim.parent)
+    (root / "alice/loop").symlink_to(root)
+    (root / "alice/nowhere").symlink_to("/nonexistent")
+
+    summary = apply(settings(root, mode="delete"), LATER)
+
+    assert summary.deleted == 4
+    assert victim.read_text() == "old"
+
+
+@pytest.mark.parametrize("link", ["scratch", "above"])
+def test_refuses_a_root_that_is_reached_by_a_link(tmp_path: Path, link: str) -> None:
+    make(tmp_path / "real/scratch/precious")
+    (tmp_path / "above").symlink_to(tmp_path / "real")
+    (tmp_path / "scratch").symlink_to(tmp_path / "real/scratch")
+    through = {"scratch": tmp_path / "scratch", "above": tmp_path / "above/scratch"}[link]
+
+    with pytest.raises(TreeError, match="a link or no folder"):
+        listed(settings(through))
+
+
+def test_hard_links_lose_a_name_and_free_nothing_until_the_last(root: Path, tmp_path: Path) -> None:
+    home = make(tmp_path / "home/result", "x" * 5000)
+    (root / "alice").mkdir()
+    os.link(home, root / "alice/result")
+
+    summary = apply(settings(root, mode="delete"), LATER)
+
+    assert (summary.deleted, summary.deleted_bytes) == (1, 0)
+    assert home.read_text() == "x" * 5000
+
+
+def test_all_names_of_a_file_go_in_one_run(root: Path) -> None:
+    first = make(root / "alice/first", "x" * 5000)
+    for name in ("second", "third"):
+        os.link(first, root / "alice" / name)
+    given = settings(root, mode="delete")
+
+    due, summary = listed(given), apply(given, LATER)
+
+    assert (len(due), summary.deleted, summary.kept) == (3, 3, {})
+    assert left(root) == set()
+
+
+def test_a_hard_link_that_is_used_meanwhile_keeps_the_other(root: Path) -> None:
+    one = make(root / "alice/one")
+    os.link(one, root / "alice/two")
+
+    outcomes = attacked(root, lambda: os.utime(root / "alice/two", (LATER - 5, 0)), settings(root))
+
+    assert [outcome.kept for outcome in outcomes] == ["", "used since it was listed"]
+
+
+@as_root
+def test_a_users_folder_with_the_name_of_ours_hides_nothing(root: Path) -> None:
+    make(root / ".to_delete/hidden")
+    os.chown(root / ".to_delete", 61001, 61001)
+
+    assert listed(settings(root, mode="delete")) == [b".to_delete/hidden"]
+
+
+def test_sockets_pipes_and_devices_are_counted_and_left(root: Path) -> None:
+    (root / "alice").mkdir()
+    os.mkfifo(root / "alice/pipe")
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(root / "alice/socket"))
+        if os.geteuid() == 0:
+            os.mknod(root / "alice/null", 0o666 | stat.S_IFCHR, os.makedev(1, 3))
+
+        summary = apply(settings(root, mode="delete", empty_folders=True), LATER)
+
+    assert summary.looked_at["special"] >= 2
+    assert summary.deleted == 0
+    assert (root / "alice/pipe").is_fifo()
+
+
+@as_root
+@pytest.mark.parametrize("kind", ["tmpfs", "bind"])
+def test_does_not_enter_what_is_mounted_inside(root: Path, tmp_path: Path, kind: str) -> None:
+    """A bind mount of the same file system has the same device number: its mount tells."""
+    victim = make(tmp_path / "home/precious")
+    (root / "alice/there").mkdir(parents=True)
+    make(root / "alice/old")
+    config = tmp_path / "purge.json"
+    config.write_text(json.dumps(settings(root, mode="delete").__dict__ | {"age": 3600}))
+    mount = {
+        "tmpfs": f"mount -t tmpfs none {root}/alice/there && touch {root}/alice/there/precious",
+        "bind": f"mount --bind {victim.parent} {root}/alice/there",
+    }[kind]
+    script = f"{mount} && {sys.executable} -c '{_TWO_HOURS_ON}' {config} --apply --json && ls {root}/alice/there"
+
+    done = subprocess.run(["unshare", "--mount", "bash", "-ec", script], capture_output=True, text=True)
+
+    assert done.returncode == 0, done.stderr
+    first, inside = done.stdout.splitlines()
+    assert json.loads(first)["deleted"] == 1
+    why = {"tmpfs": "another file system", "bind": "a mount point"}[kind]
+    assert [note.startswith(f"alice/there: not entered: {why}") for note in json.loads(first)["notes"]] == [True]
+    assert inside == "precious"
+    assert victim.exists()
+
+
+_TWO_HOURS_ON = (
+    "import sys, time; real = time.time; time.time = lambda: real() + 7200; "
+    "from deepopsctl.node_programs.scratch_purge.cli import main; sys.exit(main(sys.argv[1:]))"
+)
+
+
+@as_root
+@pytest.mark.parametrize(
+    "place",
+    [
+        "mkdir -p {root}/home && mount --bind {root}/home /home",
+        "mount --bind {root} /home",
+        "mount --bind {root}/alice /var/spool",
+        "mount -t tmpfs none {root} && mkdir {root}/h && mount --bind {root}/h /home",
+        "sed '$a a:x:61001:61001::{root}/alice:' /etc/passwd >{root}/../new && mount --bind {root}/../new /etc/passwd",
+    ],
+)
+def test_refuses_a_tree_that_holds_homes_or_the_system_under_another_name(
+    root: Path, tmp_path: Path, place: str
+) -> None:
+    """The server of /home has it elsewhere: as a bind mount, as another mount of the same disk, in accounts."""
+    make(root / "alice/old")
+    config = tmp_path / "purge.json"
+    config.write_text(json.dumps(settings(root, mode="delete").__dict__ | {"age": 3600}))
+    script = f"{place.format(root=root)} && {sys.executable} -c '{_TWO_HOURS_ON}' {config} --apply"
+
+    done = subprocess.run(["unshare", "--mount", "bash", "-ec", script], capture_output=True, text=True)
+
+    assert done.returncode == cli.PROBLEMS, done.stderr
+    assert "is no scratch and is never purged" in done.stderr
+
+
+@as_root
+def test_refuses_what_does_not_note_reads_unless_that_is_meant(root: Path, tmp_path: Path) -> None:
+    config = tmp_path / "purge.json"
+    program = f"{sys.executable} -c '{_TWO_HOURS_ON}' {config} --apply --json"
+    # the second was read, by its time, a moment ago, and changed long before
+    fill = f"mkdir {root}/alice && touch {root}/alice/old && touch -a -d '+2 hours' {root}/alice/old"
+    script = f"mount -t tmpfs -o noatime none {root} && {fill} && {program}"
+
+    def run(**more: object) -> subprocess.CompletedProcess[str]:
+        given = settings(root, mode="delete", age=3600, **more)
+        config.write_text(json.dumps(given.__dict__))
+        return subprocess.run(["unshare", "--mount", "bash", "-ec", script], capture_output=True, text=True)
+
+    refused, told, purged = run(), run(ignore_reads=True, warn=3600), run(ignore_reads=True)
+
+    assert refused.returncode == cli.PROBLEMS
+    assert "(tmpfs, noatime) does not note when a file is read" in refused.stderr
+    assert "ignore_reads: true" in refused.stderr
+    assert json.loads(told.stdout)["warned"] == 1
+    assert json.loads(purged.stdout)["deleted"] == 1
+
+
+def test_users_are_told_to_touch_and_whether_reading_counts(root: Path, mailer: Path) -> None:
+    make(root / "alice/one")
+    given = settings(root, mode="delete", warn=DAY, mail="local", sendmail=str(mailer), ignore_reads=True)
+
+    apply(given, LATER)
+
+    mail = (mailer.parent / "mails").read_text()
+    assert "what was not changed for 60 days is deleted" in mail
+    assert "To keep a file, `touch` it or copy it" in mail
+    assert "To read it keeps nothing" in mail
+    assert "    {} alice/one".format(time.strftime("%Y-%m-%d", time.localtime(LATER + DAY))) in mail
+    assert "touch it" in (root / ".to_delete/root").read_text()
+
+
+def test_refuses_a_folder_that_should_be_a_mount_and_is_none(root: Path) -> None:
+    make(root / "alice/old")
+
+    with pytest.raises(TreeError, match="is not mounted"):
+        apply(settings(root, mode="delete", mounted=True), LATER)
+
+    assert left(root) == {"alice/old"}
+
+
+@as_root
+def test_a_folder_that_cannot_be_read_is_a_problem_and_no_end(root: Path) -> None:
+    """Root reads everything, except where a server says that root is nobody: so it is without these capabilities."""
+    make(root / "alice/closed/secret")
+    make(root / "bob/old")
+    os.chown(root / "alice/closed", 1234, 1234)
+    (root / "alice/closed").chmod(0)
+    config = root.parent / "purge.json"
+    config.write_text(json.dumps(settings(root, age=3600).__dict__))
+    without = "-dac_override,-dac_read_search"
+
+    done = subprocess.run(
+        [
+            "setpriv",
+            "--bounding-set",
+            without,
+            "--inh-caps",
+            without,
+            sys.executable,
+            "-c",
+            _TWO_HOURS_ON,
+            config,
+            "--json",
+        ],
+        capture_output=True,
+        text=True,
+    )
+
+    assert done.returncode == cli.PROBLEMS, done.stderr
+    found = json.loads(done.stdout)
+    assert found["problems"] == ["alice/closed: Permission denied"]
+    assert found["due"] == 1
+
+
+# --- races
+
+
+def attacked(root: Path, attack: Callable[[], object], given: Settings) -> list[deleting.Outcome]:
+    """List, let the owner do something between two deletions, go on deleting."""
+    found: list[Record] = []
+    list_due(given, LATER, found.append)
+    found.sort(key=lambda record: record.path)
+
+    def one_by_one() -> Iterator[Record]:
+        for number, record in enumerate(found):
+            if number == 1:
+                attack()
+            yield record
+
+    with Way(str(root), 1000) as way:
+        return list(deleting.delete(way, one_by_one(), AGES))
+
+
+@pytest.fixture
+def victim(tmp_path: Path) -> Path:
+    """A folder outside with the names that are listed inside."""
+    for name in ("one", "two"):
+        make(tmp_path / "outside/work" / name, "precious")
+    return tmp_path / "outside/work"
+
+
+def test_a_folder_replaced_by_a_link_is_not_followed(root: Path, victim: Path) -> None:
+    make(root / "alice/work/one")
+    make(root / "alice/work/two")
+
+    def attack() -> None:
+        (root / "alice/work").rename(root / "alice/away")
+        (root / "alice/work").symlink_to(victim)
+
+    outcomes = attacked(root, attack, settings(root))
+
+    assert [outcome.kept for outcome in outcomes] == ["", "moved out of its folder"]
+    assert left(victim) == {"one", "two"}
+    assert (root / "alice/away/two").exists()
+
+
+def test_a_folder_moved_out_of_the_tree_while_it_is_open_is_left_alone(root: Path, tmp_path: Path) -> None:
+    make(root / "alice/work/one")
+    make(root / "alice/work/two")
+
+    outcomes = attacked(root, lambda: (root / "alice").rename(tmp_path / "taken"), settings(root))
+
+    assert [outcome.kept for outcome in outcomes] == ["", "moved out of its folder"]
+    assert (tmp_path / "taken/work/two").exists()
+
+
+def test_another_file_of_the_name_is_left_alone(root: Path) -> None:
+    make(root / "alice/one")
+    two = make(root / "alice/two")
+
+    def attack() -> None:
+        # not unlinked: its number must not come back
+        two.rename(root / "alice/zzz")
+        make(two, "new")
+
+    outcomes = attacked(root, attack, settings(root))
+
+    assert outcomes[1].kept == "replaced since it was listed"
+    assert two.read_text() == "new"
+
+
+def test_a_file_used_since_it_was_listed_is_left_alone(root: Path) -> None:
+    make(root / "alice/one")
+    two = make(root / "alice/two")
+
+    outcomes = attacked(root, lambda: os.utime(two, (LATER - 5, LATER - 5)), settings(root))
+
+    assert outcomes[1].kept == "used since it was listed"
+    assert two.exists()
+
+
+def test_a_file_that_became_a_folder_and_one_that_is_gone_are_no_trouble(root: Path) -> None:
+    make(root / "alice/one")
+    two, three = make(root / "alice/two"), make(root / "alice/three")
+
+    def attack() -> None:
+        two.rename(root / "alice/zzz")
+        two.mkdir()
+        three.unlink()
+
+    outcomes = attacked(root, attack, settings(root))
+
+    assert {outcome.kept for outcome in outcomes} == {"", "gone", "replaced since it was listed"}
+    assert not any(outcome.is_trouble for outcome in outcomes)
+
+
+def test_an_owner_who_swaps_folders_all_the_time_gets_nothing_outside_deleted(root: Path, victim: Path) -> None:
+    """A second process exchanges a folder and a link to the victim as quickly as it can."""
+    swap = (
+        "import os, sys\n"
+        "os.chdir(sys.argv[1])\n"
+        "while True:\n"
+        "    for old, new in (('work', 'away'), ('link', 'work'), ('work', 'link'), ('away', 'work')):\n"
+        "        os.rename(old, new)\n"
+    )
+    (root / "alice").mkdir()
+    (root / "alice/link").symlink_to(victim)
+    make(root / "alice/work/one")
+    attacker = subprocess.Popen([sys.executable, "-c", swap, str(root / "alice")])
+    # links themselves may go, and end the attack: they are kept here
+    given = settings(root, mode="delete", exclude=["link"])
+    try:
+        for _ in range(150):
+            make_in_either(root / "alice")
+            apply(given, LATER)
+    finally:
+        attacker.kill()
+        attacker.wait()
+
+    assert left(victim) == {"one", "two"}
+
+
+def make_in_either(folder: Path) -> None:
+    """Put files back through whichever name the folder has; never through the link."""
+    for name in ("work", "away"):
+        try:
+            handle = os.open(folder / name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        except OSError:
+            continue
+        for file in ("one", "two"):
+            os.close(os.open(file, os.O_CREAT | os.O_WRONLY, dir_fd=handle))
+        os.close(handle)
+
+
+# --- notice
+
+
+def test_nobody_loses_a_file_before_the_whole_notice(root: Path) -> None:
+    make(root / "alice/old.dat")
+    given = settings(root, mode="delete", warn=7 * DAY)
+
+    runs = [apply(given, LATER + day * DAY) for day in range(9)]
+
+    assert [run.deleted for run in runs] == [0] * 7 + [1, 0]
+    assert [run.warned for run in runs] == [1] * 7 + [0, 0]
+
+
+def test_files_that_are_moved_in_when_they_are_old_already_get_their_notice(root: Path, tmp_path: Path) -> None:
+    given = settings(root, mode="delete", warn=7 * DAY)
+    for day in range(9):
+        apply(given, LATER + day * DAY)
+    make(tmp_path / "data/precious")
+    (root / "alice").mkdir()
+    (tmp_path / "data").rename(root / "alice/data")
+
+    runs = [apply(given, LATER + (9 + day) * DAY) for day in range(8)]
+
+    assert [run.deleted for run in runs] == [0] * 7 + [1]
+
+
+def test_a_clock_that_jumps_starts_the_notice_anew(root: Path) -> None:
+    make(root / "alice/old.dat")
+    given = settings(root, mode="delete", warn=7 * DAY)
+    apply(given, LATER)
+
+    jumped = apply(given, LATER + 1000 * DAY)
+
+    assert jumped.deleted == 0
+    assert "nothing goes before 7 days of notice" in jumped.notes[0]
+
+
+def test_after_a_jump_of_the_clock_a_run_deletes_nothing_though_nobody_is_told_before(root: Path) -> None:
+    make(root / "alice/old.dat")
+    given = settings(root, mode="delete", warn=0)
+    apply(given, int(time.time()))
+
+    jumped = apply(given, LATER)
+
+    assert (jumped.due, jumped.deleted) == (1, 0)
+    assert jumped.notes == ["nothing deleted: the last run is not of these days; the next one deletes"]
+    assert apply(given, LATER + DAY).deleted == 1
+
+
+def test_a_run_that_is_cut_off_remembers_no_notice(root: Path) -> None:
+    (root.parent / "state").mkdir()
+    first = Warned(str(root.parent / "state/warned"), LATER)
+    first.note(1, 0)
+    first.close()
+
+    second = Warned(str(root.parent / "state/warned"), LATER + DAY)
+
+    assert second.note(1, 0) == LATER + DAY
+    second.close()
+
+
+def test_a_file_used_within_its_notice_starts_anew(root: Path) -> None:
+    path = make(root / "alice/old.dat")
+    given = settings(root, mode="delete", warn=7 * DAY)
+    apply(given, LATER)
+    os.utime(path, (LATER + DAY, LATER + DAY))
+
+    runs = [apply(given, LATER + day * DAY) for day in range(1, 9)]
+
+    assert [run.deleted for run in runs] == [0] * 8
+    assert path.exists()
+
+
+@as_root
+def test_every_user_finds_a_list_of_what_goes(root: Path) -> None:
+    alice, bob = make(root / "alice/one"), make(root / "alice/bobs\nfile")
+    os.chown(alice, 61001, 61001)
+    os.chown(bob, 61002, 61002)
+    given = settings(root, mode="delete", warn=7 * DAY)
+
+    summary = apply(given, LATER)
+
+    lists = root / walk.NOTICES.decode()
+    assert summary.users_warned == 2
+    assert sorted(path.name for path in lists.iterdir()) == ["61001", "61002"]
+    assert stat.S_IMODE(lists.stat().st_mode) == 0o711
+    mine = (lists / "61002").stat()
+    assert (mine.st_uid, stat.S_IMODE(mine.st_mode)) == (61002, 0o400)
+    goes = time.strftime("%Y-%m-%d", time.localtime(LATER + 7 * DAY))
+    assert (lists / "61002").read_text().splitlines()[1:] == [f"{goes} $'alice/bobs\\012file'"]
+    # the lists are none of the tree's files, and go with what they tell of
+    bob.unlink()
+    assert apply(given, LATER + DAY).looked_at["files"] == 1
+    assert [path.name for path in lists.iterdir()] == ["61001"]
+
+
+@as_root
+@pytest.mark.parametrize("what", ["folder", "folder closed to others", "file", "link", "root's, but open to all"])
+def test_nobody_stops_the_purge_by_taking_the_place_of_the_lists(root: Path, tmp_path: Path, what: str) -> None:
+    """What a user put there is moved aside, and nothing is written through it."""
+    make(root / "alice/old")
+    (tmp_path / "elsewhere").mkdir(mode=0o777)
+    taken = root / walk.NOTICES.decode()
+    if what == "link":
+        taken.symlink_to(tmp_path / "elsewhere")
+    elif what == "file":
+        make(taken)
+    else:
+        make(taken / "his")
+        taken.chmod(0o711 if what.endswith("closed to others") else 0o777)
+    if not what.startswith("root"):
+        os.chown(taken, 61001, 61001, follow_symlinks=False)
+    given = settings(root, mode="delete", warn=7 * DAY)
+
+    runs = [apply(given, LATER + day * DAY) for day in range(9)]
+
+    assert [run.deleted for run in runs][7] > 0
+    assert not (root / "alice/old").exists()
+    status = taken.lstat()
+    assert (stat.S_ISDIR(status.st_mode), status.st_uid, stat.S_IMODE(status.st_mode)) == (True, 0, 0o711)
+    assert "the place of the lists: what was there is .to_delete." in " ".join(runs[0].notes)
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+@as_root
+def test_nobody_stops_the_purge_by_mounting_in_the_place_of_the_lists(root: Path, tmp_path: Path) -> None:
+    taken = root / walk.NOTICES.decode()
+    taken.mkdir()
+    make(root / "alice/old")
+    config = tmp_path / "purge.json"
+    config.write_text(json.dumps(settings(root, mode="delete").__dict__ | {"age": 3600, "warn": 3600}))
+    script = (
+        f"mount -t tmpfs -o uid=61001 none {taken}; touch {taken}/his;"
+        f"{sys.executable} -c '{_TWO_HOURS_ON}' {config} --apply --json; stat -c %u {taken}; ls {taken}"
+    )
+
+    done = subprocess.run(["unshare", "--mount", "bash", "-c", script], capture_output=True, text=True)
+
+    first, owner, lists = done.stdout.splitlines()
+    assert (json.loads(first)["problems"], owner, lists) == ([], "0", "root")
+
+
+@as_root
+def test_a_user_who_takes_the_place_of_the_lists_again_and_again_stops_nothing(root: Path) -> None:
+    again = (
+        "import os, sys\n"
+        "os.chdir(sys.argv[1]); os.setgid(61001); os.setuid(61001)\n"
+        "while True:\n"
+        "    try: os.close(os.open('.to_delete', os.O_CREAT | os.O_EXCL))\n"
+        "    except OSError: pass\n"
+    )
+    make(root / "alice/old")
+    (root / ".to_delete").mkdir()
+    root.parent.chmod(0o755)
+    attacker = subprocess.Popen([sys.executable, "-c", again, str(root)])
+    given = settings(root, mode="delete", warn=7 * DAY)
+    try:
+        for day in range(8):
+            # as where somebody else had it from the beginning
+            (root / ".to_delete").rename(root / f"kept{day}")
+            apply(given, LATER + day * DAY)
+    finally:
+        attacker.kill()
+        attacker.wait()
+
+    assert not (root / "alice/old").exists()
+
+
+@as_root
+def test_where_a_list_cannot_be_written_only_its_user_keeps_what_is_new(root: Path, tmp_path: Path) -> None:
+    """The disk is full of what one user wrote: what others were told of goes, and makes room."""
+    config = tmp_path / "purge.json"
+    given = settings(root, mode="delete", warn=3600, age=3600).__dict__
+    config.write_text(json.dumps(given | {"exclude": ["filling"]}))
+    hours = "import sys, time; real = time.time; time.time = lambda: real() + {} * 3600; "
+    program = "from deepopsctl.node_programs.scratch_purge.cli import main; sys.exit(main(sys.argv[1:]))"
+
+    def step(later: int) -> str:
+        return f"{sys.executable} -c '{hours.format(later)}{program}' {config} --apply --json"
+
+    script = (
+        f"mount -t tmpfs -o size=256k,mode=1777 none {root}; mkdir {root}/alice; echo x >{root}/alice/told;"
+        f"{step(2)}; cat /dev/zero >{root}/filling 2>/dev/null; "
+        f"touch {root}/alice/new; chown 61001 {root}/alice/new; {step(4)}; ls {root}/alice;"
+        f"rm {root}/filling; {step(6)}; ls {root}/alice; {step(8)}; ls {root}/alice"
+    )
+
+    done = subprocess.run(["unshare", "--mount", "bash", "-c", script], capture_output=True, text=True)
+
+    lines = done.stdout.splitlines()
+    told, full, room, last = (json.loads(line) for line in lines if line.startswith("{"))
+    assert (told["deleted"], told["problems"]) == (0, [])
+    assert (full["deleted"], full["problems"]) == (1, ["no list for 61001: No space left on device"])
+    assert (room["deleted"], room["problems"], last["deleted"]) == (0, [], 1)
+    assert lines.count("new") == 2
+
+
+@as_root
+def test_lists_stay_small_whatever_users_name_their_files(root: Path) -> None:
+    """A thousand empty files in 300 nested folders once made 71 MiB of lists."""
+    here = os.open(root, os.O_RDONLY)
+    for _ in range(300):
+        os.mkdir("d" * 200, dir_fd=here)
+        lower = os.open("d" * 200, os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = lower
+    for number in range(1200):
+        os.close(os.open(f"file{number}", os.O_CREAT, dir_fd=here))
+    os.close(here)
+    os.chown(make(root / "alice/hers"), 61001, 61001)
+    given = settings(root, mode="delete", warn=DAY)
+
+    told = apply(given, LATER)
+    mine, hers = (root / ".to_delete" / name for name in ("root", "61001"))
+    size, other = mine.stat().st_size, hers.read_text()
+    rest = mine.read_text().splitlines()[-1]
+    gone = apply(given, LATER + DAY)
+
+    assert (told.warned, gone.deleted, gone.problems) == (1201, 1201, [])
+    assert size < (1 << 20) + 1000
+    assert rest.startswith("# and ")
+    found = subprocess.run(
+        ["bash", "-c", rest.partition(": ")[2]],
+        capture_output=True,
+        text=True,
+        env={"LC_ALL": "C", "PATH": os.environ["PATH"]},
+    )
+    assert (found.returncode, found.stderr) == (0, "")
+    assert "alice/hers" in other
+    assert (root.parent / "state/due").stat().st_size < 300_000
+    assert sum(log.stat().st_size for log in (root.parent / "logs").iterdir()) < 3 << 20
+
+
+@pytest.fixture
+def mailer(tmp_path: Path) -> Path:
+    program = tmp_path / "sendmail"
+    program.write_text(f"#!/bin/sh\ncat >> {tmp_path}/mails\necho >> {tmp_path}/mails\n")
+    program.chmod(0o755)
+    return program
+
+
+@as_root
+def test_mails_each_user_twice_a_notice_at_most(root: Path, mailer: Path) -> None:
+    make(root / "alice/one")
+    os.chown(make(root / "alice/nobodys"), 61001, 61001)
+    given = settings(root, mode="delete", warn=8 * DAY, mail="hpc.example.com", sendmail=str(mailer))
+
+    runs = [apply(given, LATER + day * DAY) for day in range(8)]
+
+    assert [run.mails for run in runs] == [1, 0, 0, 0, 1, 0, 0, 0]
+    first = (mailer.parent / "mails").read_text().split("To: ")[1]
+    assert first.startswith("root@hpc.example.com\nSubject: 1 of your files in ")
+    assert f"{root}/.to_delete/root" in first
+    assert all(run.ok for run in runs)
+
+
+def test_says_once_that_there_is_no_mailer_and_goes_on(root: Path) -> None:
+    make(root / "alice/one")
+    given = settings(root, mode="delete", warn=DAY, mail="local", sendmail="/nonexistent/sendmail")
+
+    first = apply(given, LATER)
+    second = apply(given, LATER + DAY)
+
+    assert first.problems == ["no mail was sent: there is no /nonexistent/sendmail here"]
+    assert second.deleted == 1
+
+
+# --- the program
+
+
+def test_two_runs_at_a_time_are_one_too_many(root: Path) -> None:
+    given = settings(root)
+
+    with alone(given), pytest.raises(BusyError, match="another run of scratch"):
+        listed(given)
+
+
+def test_what_grows_with_the_tree_is_not_held_in_memory(root: Path) -> None:
+    """Ten times the files, in one folder: the same memory, but for what Python itself keeps."""
+
+    def peak(count: int) -> int:
+        folder = os.open(root / "alice", os.O_RDONLY)
+        for number in range(count):
+            os.close(os.open(f"file{number:07}", os.O_CREAT, dir_fd=folder))
+        os.close(folder)
+        tracemalloc.start()
+        apply(settings(root, mode="delete", warn=DAY), LATER)
+        found = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return found
+
+    (root / "alice").mkdir()
+    apply(settings(root, mode="delete", warn=DAY), LATER)
+    few, many = peak(400), peak(4000)
+
+    # 3600 more, of which not even a path and a number are kept; lists of users wait up to a megabyte
+    assert many < few + (1 << 20)
+
+
+def test_thousands_of_nested_folders_with_long_names_do_not_fill_the_memory(root: Path) -> None:
+    """Their paths together have 290 MB."""
+    nest(root, 1500)
+    tracemalloc.start()
+    try:
+        summary = apply(settings(root, mode="delete", warn=0), LATER)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+        subprocess.run(["rm", "-rf", root / ("d" * 255)], check=True)
+
+    assert summary.deleted == 1
+    assert peak < 20 << 20
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"root": "/"}, "the whole machine"),
+        ({"root": "/etc"}, "belongs to the system"),
+        ({"root": "/usr/local/scratch"}, "belongs to the system"),
+        ({"root": "/var"}, "belongs to the system"),
+        ({"root": "/var/lib/mysql"}, "belongs to the system"),
+        ({"root": "/home"}, "homes of users"),
+        ({"root": "/data/home"}, "homes of users"),
+        ({"root": "/export/Homes"}, "homes of users"),
+        ({"root": "/var/mail"}, "belongs to the system"),
+        ({"root": "/var/spool/mail"}, "belongs to the system"),
+        ({"root": "/var/spool/slurmctld/scratch"}, "belongs to the system"),
+        ({"root": "/opt"}, "belongs to the system"),
+        ({"root": "/srv"}, "belongs to the system"),
+        ({"root": "/tmp"}, "belongs to the system"),
+        ({"root": "/nix/store"}, "belongs to the system"),
+        ({"root": "/scratch/../etc"}, "plain form"),
+        ({"root": "scratch"}, "plain form"),
+        ({"age": 60}, "an hour at least"),
+        ({"warn": AGE + 1}, "warn not more than age"),
+        ({"mode": "remove"}, "mode is one of"),
+        ({"age": "60d"}, "whole seconds"),
+        ({"ages": 1}, "unknown: ages"),
+    ],
+)
+def test_refuses_settings_that_could_delete_what_nobody_meant(given: dict[str, object], words: str) -> None:
+    with pytest.raises(SettingsError, match=words):
+        from_object({"name": "scratch", "root": "/scratch", "age": AGE, **given})
+
+
+@pytest.mark.parametrize("root", ["/scratch", "/var/scratch", "/srv/nfs/scratch", "/home/scratch", "/opt/scratch"])
+def test_takes_roots_that_can_be_meant(root: str) -> None:
+    assert from_object({"name": "scratch", "root": root, "age": AGE}).root == root
+
+
+def test_the_program_lists_for_people_and_for_programs(
+    root: Path, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(root / "alice/two\nlines")
+    config = root.parent / "purge.json"
+    config.write_text(json.dumps(settings(root).__dict__))
+    monkeypatch.setattr(time, "time", lambda: LATER)
+
+    assert cli.main([str(config)]) == cli.OK
+    plain = capfdbinary.readouterr()
+    assert cli.main([str(config), "--print0"]) == cli.OK
+    zero = capfdbinary.readouterr()
+    assert cli.main([str(config), "--json"]) == cli.OK
+    found = json.loads(capfdbinary.readouterr().out)
+
+    assert plain.out.endswith(b"  $'alice/two\\012lines'\n")
+    assert b"1 due" in plain.err
+    assert zero.out == b"alice/two\nlines\0"
+    assert (found["command"], found["due"], found["deleted"]) == ("deepops-purge", 1, 0)
+
+
+def test_a_configuration_that_is_none_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "purge.json").write_text('{"name": "scratch"}')
+
+    assert cli.main([str(tmp_path / "purge.json")]) == cli.INVALID
+    assert str(tmp_path / "purge.json") in capsys.readouterr().err
+
+
+def test_open_folders_are_closed_again(root: Path) -> None:
+    make(root / "a/b/c/old")
+    before = len([*Path("/proc/self/fd").iterdir()])
+
+    summary = apply(settings(root, mode="delete", warn=DAY), LATER)
+
+    assert isinstance(summary, Summary)
+    assert len([*Path("/proc/self/fd").iterdir()]) == before
+
+
+def test_records_come_back_as_they_were_written(tmp_path: Path) -> None:
+    given = [
+        Record(b"f", b"a/\n b\xff", 5, 2**63 + 7, 4096, 1000, 2),
+        Record(b"l", b"a/\n b\xff2", 5, 1, 0, 0, 1),
+        Record(b"f", b"a", 5, 1, 0, 0, 1),
+        Record(b"d", b"a/b/c", 0, 1, 0, 0, 1),
+        Record(b"d", b"a/b", 0, 1, 0, 0, 1),
+    ]
+
+    with records.create(str(tmp_path / "list")) as stream:
+        writer = records.Writer(stream)
+        for record in given:
+            writer.write(record)
+        stream.seek(0)
+
+        assert list(records.read(stream)) == given

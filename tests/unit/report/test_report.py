@@ -1,0 +1,330 @@
+"""Reports: the same checks as table, JSON, JUnit and HTML, for few nodes and for many."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from deepopsctl.checks.catalogue.gpu import BURNIN, GPU
+from deepopsctl.checks.catalogue.monitoring import MONITORING
+from deepopsctl.checks.catalogue.smoke import CATALOGUE, GROUPS, PER_NODE, catalogue_of, entry
+from deepopsctl.checks.catalogue.storage import STORAGE
+from deepopsctl.checks.check import Check, Status
+from deepopsctl.node_programs.gpu_check.judging import judge
+from deepopsctl.report.grouping import fold_checks
+from deepopsctl.report.html import render_html
+from deepopsctl.report.junit import render_junit
+from deepopsctl.report.matrix import FEW, build_matrix
+from deepopsctl.report.model import document
+from deepopsctl.report.table import table, verdict
+from tests.data.gpu_check_samples import result as gpu_result
+from tests.data.report_samples import facts, failed, healthy_node, large, passed, skipped, small
+from tests.support.paths import ROOT
+
+EVIL = "<script>alert('x')</script> & \"q\" \x1b[31m\x00 ü 日"
+
+
+def parse(text: str) -> ET.Element:
+    return ET.fromstring(text)  # noqa: S314 (our own)
+
+
+class TestFolding:
+    def test_equal_nodes_are_one_row(self) -> None:
+        rows = fold_checks([passed("services", f"gpu{n:03d}", "slurmd active", "slurmd active") for n in range(1, 501)])
+
+        assert [(row.where, row.measured) for row in rows] == [("gpu[001-500]", "slurmd active")]
+
+    def test_another_outcome_is_another_row_the_worst_first(self) -> None:
+        rows = fold_checks([passed("services", "gpu01"), failed("services", "gpu02", "none", "munge", "munge is dead")])
+
+        assert [(row.where, row.status) for row in rows] == [("gpu02", Status.FAIL), ("gpu01", Status.PASS)]
+
+    def test_two_different_failures_are_two_rows(self) -> None:
+        checks = [failed("node-state", node, "down", "idle", f"reason: {node} {why}") for node, why in
+                  (("gpu01", "fan"), ("gpu02", "fan"), ("gpu03", "disk"))]  # fmt: skip
+
+        assert [row.where for row in fold_checks(checks)] == ["gpu[01-02]", "gpu03"]
+
+    def test_messages_that_differ_in_the_nodes_name_only_are_the_same(self) -> None:
+        rows = fold_checks([skipped("clock", node, f"{node} is silent") for node in ("gpu01", "gpu02")])
+
+        assert [(row.where, row.message) for row in rows] == [("gpu[01-02]", "the node is silent")]
+
+    def test_measured_numbers_become_a_range(self) -> None:
+        rows = fold_checks([passed("clock", f"gpu0{n}", f"+0.0{n} ± 0.001", "within 1", "s") for n in (3, 1, 2)])
+
+        assert rows[0].measured == "+0.01 to +0.03 s"
+
+    def test_nodes_that_answer_with_their_own_names_fold(self) -> None:
+        rows = fold_checks([passed("node-answers", node, node, node) for node in ("gpu01", "gpu02")])
+
+        assert [(row.where, row.measured) for row in rows] == [("gpu[01-02]", "its own name")]
+
+    def test_a_name_that_is_no_node_set_is_shown_as_it_is(self) -> None:
+        assert fold_checks([passed("partition", "gpu*all")])[0].where
+
+    def test_a_check_that_the_catalogue_does_not_know_is_still_reported(self) -> None:
+        row = fold_checks([passed("dcgm-level-2", "gpu01")])[0]
+
+        assert row.entry.group == "Other"
+        assert row.entry.title == "dcgm level 2"
+
+
+class TestCatalogue:
+    def test_every_entry_says_what_it_proves_and_what_to_do(self) -> None:
+        for name, what in (CATALOGUE | GPU | BURNIN | STORAGE | MONITORING).items():
+            assert what.proves.endswith("."), name
+            assert what.advice, name
+            assert not what.advice.endswith("."), name
+        assert set(CATALOGUE | GPU | BURNIN | STORAGE | MONITORING) >= PER_NODE
+
+    def test_the_reference_page_has_every_check(self) -> None:
+        page = (ROOT / "docs/reference/validate-smoke.md").read_text()
+
+        assert [name for name in CATALOGUE if f"`{name}`" not in page] == []
+
+    def test_every_check_of_gpucheck_has_its_entry(self) -> None:
+        made = {check["name"] for check in judge([gpu_result(), gpu_result("gpu02")], (), {"gpu01": 8})}
+        page = (ROOT / "docs/reference/gpucheck.md").read_text()
+
+        assert sorted(made - set(catalogue_of("gpu"))) == []
+        assert [name for name in GPU if f"`{name}`" not in page] == []
+
+    def test_groups_keep_the_order_of_the_catalogue(self) -> None:
+        assert GROUPS[0] == "Machines"
+        assert len(GROUPS) == len(set(GROUPS))
+
+
+class TestTable:
+    def test_failures_come_last_with_what_to_do(self) -> None:
+        lines = [line.plain() for line in table(large(), 100)]
+
+        assert lines.index("To do") > lines.index("Accounting")
+        tail = "\n".join(lines[lines.index("To do") :])
+        assert tail.index("warn  clock: gpu100") < tail.index("fail  node state: gpu[042-043,341]")
+        assert "Slurm's reason: Not responding" in tail
+        assert f"do: {entry('node-state').advice.split(',')[0]}" in tail
+
+    def test_five_hundred_nodes_fit_on_a_screen(self) -> None:
+        assert len(table(large(), 100)) < 80
+
+    @pytest.mark.parametrize("width", [60, 80, 160])
+    def test_no_line_is_wider_than_the_terminal(self, width: int) -> None:
+        assert max(len(line.plain()) for line in table(large(), width)) <= width
+
+    def test_a_good_cluster_has_no_to_do(self) -> None:
+        lines = table(facts(healthy_node("gpu01"), ("gpu01",)))
+
+        assert "To do" not in [line.text for line in lines]
+
+    def test_the_verdict_counts(self) -> None:
+        assert verdict(small()) == "ok, with warnings: 37 passed, 1 warning in 6.1 s"
+        assert verdict(large()).startswith("failed: ")
+        assert verdict(facts([skipped("clock", "gpu01", "busy")], ("gpu01",))).startswith("nothing tested: ")
+
+    def test_one_that_was_stopped_says_so_whatever_had_passed(self) -> None:
+        stopped = replace(facts(healthy_node("gpu01"), ("gpu01",)), stopped="interrupted")
+
+        assert verdict(stopped).startswith("interrupted after 6.1 s: ")
+        assert "Not finished (interrupted)" in render_html(stopped)
+        assert 'errors="1"' in render_junit(stopped)
+        assert "interrupted: not everything was checked" in render_junit(stopped)
+
+
+class TestJson:
+    def test_the_object_has_the_documented_keys(self) -> None:
+        made = document(ok=False, run="r1", checks=small().checks)
+
+        assert list(made) == ["schema", "command", "ok", "run", "checks"]
+        assert made["schema"] == 1
+        keys = ["suite", "name", "target", "status", "measured", "expected", "unit", "message"]
+        assert all(list(check) == keys for check in json.loads(json.dumps(made))["checks"])
+
+
+class TestJunit:
+    def test_counts_agree_with_the_cases(self) -> None:
+        sample = large(400)
+        suite = parse(render_junit(sample)).find("testsuite")
+
+        assert suite is not None
+        cases = suite.findall("testcase")
+        assert int(suite.get("tests", "0")) == len(cases) == len(sample.checks)
+        assert int(suite.get("failures", "0")) == sum(case.find("failure") is not None for case in cases)
+        assert int(suite.get("skipped", "0")) == sum(case.find("skipped") is not None for case in cases)
+
+    def test_a_failure_says_what_was_measured_and_what_to_do(self) -> None:
+        check = failed("node-cpus", "gpu01", "120", "128", "fewer CPUs")
+        failure = parse(render_junit(facts([check], ("gpu01",)))).find(".//failure")
+
+        assert failure is not None
+        assert failure.get("message") == "fewer CPUs; measured 120, expected 128"
+        assert "to do: if the machine was changed" in (failure.text or "")
+
+    def test_a_warning_passes_and_is_told_in_the_output(self) -> None:
+        case = parse(render_junit(small())).find(".//testcase[system-out]")
+
+        assert case is not None
+        assert case.find("failure") is None
+        assert "EnforcePartLimits" in (case.findtext("system-out") or "")
+
+    def test_what_nodes_say_can_not_break_the_file(self) -> None:
+        failure = parse(render_junit(facts([failed("clock", "gpu01", EVIL, "1", EVIL)], ("gpu01",)))).find(".//failure")
+
+        assert failure is not None
+        assert "<script>" in failure.get("message", "")
+
+
+class TestMatrix:
+    def test_few_nodes_have_a_row_each_in_the_order_of_the_cluster(self) -> None:
+        matrix = build_matrix(small(), "smoke")
+
+        assert [row.label for row in matrix.rows] == ["gpu01", "gpu02"]
+        assert matrix.squares == ()
+        assert sum(span for _group, span in matrix.groups) == len(matrix.columns)
+
+    def test_many_nodes_share_rows_the_odd_ones_first(self) -> None:
+        matrix = build_matrix(large(), "smoke")
+
+        assert [(row.label, row.status) for row in matrix.rows][:3] == [
+            ("gpu008", Status.FAIL),
+            ("gpu[042-043,341]", Status.FAIL),
+            ("gpu100", Status.WARN),
+        ]
+        assert sum(row.count for row in matrix.rows) == len(matrix.squares) == 500
+        assert len(matrix.rows) < 10
+
+    def test_a_cell_of_a_single_node_tells_what_was_measured(self) -> None:
+        cell = build_matrix(small(), "smoke").rows[0].cells[0]
+
+        assert cell is not None
+        assert cell.tip == "services active: pass\nmunge, slurmd active, expected munge, slurmd active"
+
+    def test_a_check_that_does_not_apply_leaves_its_cell_empty(self) -> None:
+        matrix = build_matrix(facts([*healthy_node("gpu01"), passed("services", "ctl1")], ("ctl1", "gpu01")), "smoke")
+
+        assert matrix.rows[0].label == "ctl1"
+        assert [cell is not None for cell in matrix.rows[0].cells].count(True) == 1
+
+    def test_the_limit_between_few_and_many_is_exact(self) -> None:
+        def rows(count: int) -> int:
+            nodes = tuple(f"n{number}" for number in range(count))
+            return len(build_matrix(facts([check for n in nodes for check in healthy_node(n)], nodes), "smoke").rows)
+
+        assert rows(FEW) == FEW
+        assert rows(FEW + 1) == 1
+
+
+class TestSkipped:
+    REASON = "no NCCL on the nodes: validate gpu --with-libraries brings it to them, and measures all-reduce over nodes"
+
+    def lines(self, *checks: Check) -> list[str]:
+        return [line.plain() for line in table(facts(list(checks), ("gpu01",)), 80) if not line.heading]
+
+    def test_checks_that_were_skipped_for_one_reason_share_a_line(self) -> None:
+        names = ("cpu-confinement", "memory-confinement", "gpu-confinement")
+
+        assert self.lines(*(skipped(name, "gpu01", "no cgroups") for name in names)) == [
+            "  skip  3 checks              gpu01          no cgroups"
+        ]
+
+    def test_the_reason_is_whole_for_it_says_what_to_do(self) -> None:
+        found = self.lines(skipped("gpu-confinement", "gpu01", self.REASON))
+
+        assert len(found) > 1
+        assert " ".join(" ".join(found).split()).endswith(self.REASON)
+        assert max(map(len, found)) <= 80
+
+
+class _Page(HTMLParser):
+    """Collects what would be fetched, and whether tags are balanced."""
+
+    VOID = frozenset({"meta", "col", "br", "link", "img"})
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fetched: list[str] = []
+        self.open: list[str] = []
+        self.tags: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.fetched += [value or "" for name, value in attrs if name in ("src", "href")]
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag, f"{tag} closes nothing"
+
+
+def page(text: str) -> _Page:
+    found = _Page()
+    found.feed(text)
+    assert found.open == []
+    return found
+
+
+class TestHtml:
+    @pytest.mark.parametrize("sample", [small(), large()], ids=["small", "large"])
+    def test_the_page_needs_nothing_else(self, sample: object) -> None:
+        text = render_html(sample)  # type: ignore[arg-type]  # a Validation in all but name
+        found = page(text)
+
+        assert found.fetched == []
+        assert "url(" not in text
+        assert "@import" not in text
+        assert "script" not in found.tags
+
+    def test_it_says_how_to_look_in_light_in_the_dark_and_on_paper(self) -> None:
+        text = render_html(small())
+
+        assert "prefers-color-scheme: dark" in text
+        assert "@media print" in text
+
+    def test_what_nodes_say_is_escaped(self) -> None:
+        checks = [failed("clock", "gpu01", EVIL, EVIL, EVIL), passed("partition", "<b>p</b>", EVIL)]
+        text = render_html(facts(checks, ("gpu01",), cluster="<i>hpc</i>"))
+
+        assert "<script>" not in text
+        assert "<b>p</b>" not in text
+        assert "<i>hpc</i>" not in text
+        page(text)
+
+    def test_the_headline_names_the_nodes_that_failed(self) -> None:
+        assert "7 checks failed, on gpu[008,042-043,341]." in render_html(large())
+
+    def test_many_that_failed_are_counted_and_nodes_are_called_so_only_where_all_are(self) -> None:
+        nodes = tuple(f"machine-number-{number}-{number}" for number in range(1, 9))
+        checks = [failed("clock", node, "1", "0", "off") for node in nodes]
+        panels = [failed("dashboard-queries", "Cluster overview", "3", "14", "no series for Jobs")]
+
+        assert "8 checks failed, on 8 nodes." in render_html(facts(checks, nodes))
+        assert "9 checks failed, on 9 places." in render_html(facts(checks + panels, nodes))
+
+    def test_five_hundred_nodes_make_a_page_one_can_mail(self) -> None:
+        assert len(render_html(large()).encode()) < 200_000
+
+    def test_every_outcome_has_a_mark_that_is_not_only_a_colour(self) -> None:
+        marks = set(re.findall(r'class="mark (\w+)"[^>]*>(.)<', render_html(large())))
+
+        assert marks == {("pass", "✓"), ("warn", "!"), ("fail", "✕"), ("skip", "–")}
+
+    def test_a_validation_without_any_check_still_makes_a_page(self) -> None:
+        assert "Nothing could be tested." in render_html(facts([], ("gpu01",)))
+
+    def test_code_in_advice_is_set_as_code(self) -> None:
+        check = replace(failed("node-state", "gpu01", "down", "idle", "`rm -rf <x>`"), message="")
+
+        assert "<code>scontrol update nodename=NODE state=resume</code>" in render_html(facts([check], ("gpu01",)))
+
+
+def test_a_report_of_a_suite_that_is_newer_than_the_catalogue_is_complete() -> None:
+    sample = facts([Check("gpu", "hbm-bandwidth", "gpu01", Status.FAIL, "900", "3000", "GB/s")], ("gpu01",))
+
+    assert "hbm bandwidth" in render_html(sample)
+    assert any("hbm bandwidth" in line.text for line in table(sample))
+    assert "gpu.hbm-bandwidth" in render_junit(sample)

@@ -1,0 +1,352 @@
+"""One control machine at a time, and no older cluster.yml: what the first controller answers, and who is dead."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deepopsctl.cluster.directory import ClusterDir
+from deepopsctl.cluster.spec import parse_spec
+from deepopsctl.run.claim import (
+    RELEASE,
+    TASK,
+    Answer,
+    OutdatedError,
+    claim,
+    died_here,
+    pack,
+    parse_answer,
+    remember,
+    result_of_node,
+)
+from deepopsctl.run.events import HostResult, Status
+from deepopsctl.run.lock import ClusterBusyError, cluster_lock
+from tests.support import node_modules as nodeside
+
+control = nodeside.load("control_claim")
+record = nodeside.load("node_record")
+
+OLD, NEW = ["node ctl1", "node gpu01", "partition gpu"], ["node ctl1", "node gpu01", "node gpu02", "partition gpu"]
+TEXT = """\
+schema: 1
+cluster: {name: hpc}
+nodes:
+  - {names: ctl1, roles: [controller]}
+  - {names: gpu01, roles: [compute]}
+partitions:
+  - {name: gpu, nodes: gpu01}
+qos:
+  - {name: long}
+"""
+
+
+@pytest.fixture(autouse=True)
+def controller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty state folder of a controller."""
+    monkeypatch.setattr(record, "STATE", str(tmp_path / "state"))
+    return tmp_path / "state"
+
+
+def asked(
+    clone: str, text: str = "old", names: list[str] | None = None, values: Mapping[str, str] = {}, **change: Any
+) -> dict[str, Any]:
+    """The claim of a clone of the cluster directory, each on a control machine of its own."""
+    return {
+        "id": clone, "machine": clone, "token": f"{clone}-run", "directory": "/srv/hpc", "user": "alice", "host": clone,
+        "pid": 7, "command": "deepopsctl deploy", "since": "2026-11-24T08:00:00+00:00", "hash": text,
+        "parts": pack(dict.fromkeys(names or (NEW if text == "new" else OLD), "1") | dict(values)), "dead": [],
+        "break_lock": False, "replace_newer": False, "seen": [], **change,
+    }  # fmt: skip
+
+
+def run(clone: str, *given: Any, **change: Any) -> None:
+    """A whole run of a clone."""
+    mine = asked(clone, *given, **change)
+    control.take(mine)
+    control.release(mine, ["slurm"])
+
+
+def refused(clone: str, *given: Any, **change: Any) -> Any:
+    with pytest.raises(control.RefusedError) as caught:
+        control.take(asked(clone, *given, **change))
+    return caught.value
+
+
+class TestTheLock:
+    def test_the_second_is_told_who_where_since_when_and_what_to_do(self) -> None:
+        control.take(asked("a"), now=1000)
+        with pytest.raises(control.RefusedError) as caught:
+            control.take(asked("b"), now=1060)
+
+        assert str(caught.value) == (
+            "another control machine works on this cluster: deepopsctl deploy, started by alice on a "
+            "(pid 7, in /srv/hpc) at 2026-11-24T08:00:00+00:00; its last sign was 60 s ago"
+        )
+        assert "--break-lock" in caught.value.hint
+        assert (caught.value.kind, caught.value.holder["token"]) == ("busy", "a-run")
+
+    def test_who_has_ended_is_in_nobody_s_way(self) -> None:
+        run("a")
+        run("b")
+
+    def test_one_run_may_claim_for_each_of_its_components_and_keeps_its_beginning(self, controller: Path) -> None:
+        control.take(asked("a"), now=1000)
+        control.take(asked("a", since="later"), now=1060)
+
+        lock = json.loads((controller / "cluster" / "lock.json").read_text())
+        assert (lock["since"], lock["last"]) == ("2026-11-24T08:00:00+00:00", 1060)
+
+    def test_the_next_run_of_the_same_directory_passes_over_one_that_was_killed(self) -> None:
+        control.take(asked("a"))
+
+        assert control.take(asked("a", token="the-next-run")) == []
+
+    @pytest.mark.parametrize("change", [{"dead": ["a-run"]}, {"break_lock": True}])
+    def test_a_dead_holder_is_passed_over(self, change: dict[str, Any]) -> None:
+        control.take(asked("a"))
+        control.take(asked("b", **change))
+
+        # it was not dead after all: it leaves the other's lock alone, and says so
+        (warning,) = control.release(asked("a"), [])
+        assert "started by alice on b" in warning
+        assert refused("a").kind == "busy"
+
+    def test_nobody_waits_for_ever_for_one_that_gives_no_sign(self) -> None:
+        control.take(asked("a"), now=1000)
+
+        (warning,) = control.take(asked("b"), now=1001 + control.STALE_S)
+
+        assert "no sign of it for 2 h" in warning
+
+    def test_a_clock_that_was_set_back_locks_nobody_out_for_longer(self) -> None:
+        control.take(asked("a"), now=10**9)
+        assert "was 0 s ago" in str(control.inspect(asked("b"), now=1000)[0][0])
+
+    @pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"token": "x"}'])
+    def test_a_torn_file_stops_nobody_for_ever(self, controller: Path, text: str) -> None:
+        folder = controller / "cluster"
+        folder.mkdir(parents=True)
+        for name in ("lock.json", "applied.json"):
+            (folder / name).write_text(text)
+
+        control.take(asked("a", break_lock=True))
+
+
+class TestTheAppliedClusterYml:
+    def test_an_older_clone_is_told_what_it_would_remove(self) -> None:
+        run("a", "old")
+        run("a", "new")
+
+        error = refused("b", "old")
+
+        assert error.kind == "outdated"
+        assert "older than the one that alice on a applied from /srv/hpc" in str(error)
+        assert "it would remove node gpu02" in str(error)
+        assert "--replace-newer" in error.hint
+
+    def test_an_older_clone_is_told_what_it_would_bring_back(self) -> None:
+        run("a", "new")
+        run("a", "old")
+
+        assert "it would bring back node gpu02" in str(refused("b", "new"))
+
+    def test_an_older_clone_with_the_same_nodes_is_older_all_the_same(self) -> None:
+        run("a", "old")
+        run("a", "other values", OLD)
+
+        assert "the same nodes and partitions, with older values of other keys" in str(refused("b", "old"))
+
+    def test_a_clone_that_was_edited_apart_is_told_what_it_lacks(self) -> None:
+        run("a", "new")
+
+        assert "not a successor of the one that alice on a applied" in str(refused("b", "mine", OLD))
+
+    def test_a_clone_that_was_edited_apart_is_told_what_it_would_set_back(self) -> None:
+        run("a", "old")
+        run("a", "moved", OLD, {"node gpu01": "2", "partition gpu": "2"})
+
+        error = refused("b", "mine", [*OLD, "node gpu09"], {"partition gpu": "3"})
+
+        assert "it would undo changes of node gpu01" in str(error)
+
+    def test_a_clone_that_was_edited_apart_is_told_what_it_would_bring_back(self) -> None:
+        run("a", "new")
+        run("a", "old")
+
+        assert "it would bring back node gpu02" in str(refused("b", "mine", [*NEW, "node gpu09"]))
+
+    def test_a_clone_that_has_all_of_it_and_more_goes_on(self) -> None:
+        run("a", "new")
+        run("b", "more", [*NEW, "node gpu03"])
+
+        assert refused("a", "new").kind == "outdated"
+
+    def test_who_has_the_same_text_may_edit_it_as_they_like(self) -> None:
+        run("a", "new")
+        run("b", "new")
+        run("b", "old")
+        run("b", "new")
+        run("b", "old")
+
+    def test_who_only_asked_while_it_had_the_same_text_may_edit_it_too(self) -> None:
+        run("a", "new")
+        control.note_clone(asked("b", "new"))
+        control.note_clone(asked("c", "old"))
+
+        assert refused("c", "old", seen=["x"]).kind == "outdated"
+        run("b", "mine", OLD)
+
+    def test_who_saw_the_cluster_run_the_same_text_may_edit_it_too(self) -> None:
+        run("a", "new")
+        run("b", "mine", OLD, seen=["", "new"])
+
+    def test_who_applied_it_last_may_go_back(self) -> None:
+        run("a", "old")
+        run("a", "new")
+        run("a", "old")
+
+    def test_an_option_applies_it_all_the_same_and_is_the_newest_from_then_on(self) -> None:
+        run("a", "old")
+        run("a", "new")
+        run("b", "old", replace_newer=True)
+
+        run("b", "old")
+        assert refused("a", "new").kind == "outdated"
+
+    def test_a_run_that_was_refused_changes_nothing(self, controller: Path) -> None:
+        run("a", "new")
+        before = (controller / "cluster" / "applied.json").read_bytes()
+
+        refused("b", "mine", OLD)
+
+        assert (controller / "cluster" / "applied.json").read_bytes() == before
+        assert not (controller / "cluster" / "lock.json").exists()
+
+    def test_looking_changes_nothing_and_finds_all_of_it(self, controller: Path) -> None:
+        run("a", "new")
+        control.take(asked("a", "new"))
+
+        refusals, _ = control.inspect(asked("b", "mine", OLD))
+
+        assert [refusal.kind for refusal in refusals] == ["busy", "outdated"]
+        assert (controller / "cluster" / "lock.json").exists()
+
+    def test_a_new_controller_knows_nothing_and_asks_nothing(self, controller: Path) -> None:
+        assert control.inspect(asked("b", "old")) == ([], [])
+        assert not controller.exists()
+
+    def test_what_is_deployed_is_what_runs_noted_and_what_left_records(self, controller: Path) -> None:
+        (controller / "records").mkdir(parents=True)
+        (controller / "records" / "monitoring.node.json").write_text("{}")
+        mine = asked("a")
+        control.take(mine)
+        assert control.components() == ["monitoring"]
+
+        control.release(mine, ["slurm", "nvidia"])
+
+        assert control.components() == ["monitoring", "nvidia", "slurm"]
+
+
+class TestTheControlMachine:
+    @pytest.fixture
+    def directory(self, tmp_path: Path) -> ClusterDir:
+        (tmp_path / "hpc").mkdir()
+        (tmp_path / "hpc" / "cluster.yml").write_text(TEXT)
+        return ClusterDir.open(tmp_path / "hpc")
+
+    def made(self, directory: ClusterDir) -> dict[str, Any]:
+        return claim(directory, parse_spec(TEXT, "cluster.yml"), "deploy", {})
+
+    def test_a_claim_has_what_the_controller_asks_for(self, directory: ClusterDir) -> None:
+        mine = self.made(directory)
+
+        assert mine.keys() == {*asked("a"), "controller"}
+        assert [*control.unpack(mine["parts"])] == ["node ctl1", "node gpu01", "partition gpu", "QOS long"]
+        assert json.loads(json.dumps(mine)) == mine
+
+    def test_a_directory_knows_what_it_saw_applied_and_what_its_git_history_has(self, directory: ClusterDir) -> None:
+        def git(*words: str) -> None:
+            name = ("-c", "user.name=alice", "-c", "user.email=alice@example.com")
+            subprocess.run(["git", *name, *words], cwd=directory.path, check=True, capture_output=True)
+
+        git("init", "--quiet")
+        hashes = []
+        for number in range(3):
+            directory.spec.write_text(f"{TEXT}# {number}\n")
+            git("add", "cluster.yml")
+            git("commit", "--quiet", "--message", str(number))
+            hashes.append(self.made(directory)["hash"])
+        remember(directory)
+        directory.spec.write_text(f"{TEXT}# being edited\n")
+
+        mine = self.made(directory)
+
+        assert mine["hash"] not in hashes
+        assert mine["seen"] == [hashes[2], *reversed(hashes)]
+
+    def test_two_copies_of_a_directory_are_two(self, directory: ClusterDir, tmp_path: Path) -> None:
+        other = tmp_path / "copy"
+        other.mkdir()
+        (other / "cluster.yml").write_text(TEXT)
+        one, two = self.made(directory), self.made(ClusterDir.open(other))
+
+        assert (one["id"] == two["id"], one["hash"] == two["hash"], one["machine"] == two["machine"]) == (
+            False,
+            True,
+            True,
+        )
+
+    def test_each_hold_on_the_cluster_has_a_word_of_its_own(self, directory: ClusterDir) -> None:
+        words = []
+        for _ in range(2):
+            with cluster_lock(directory.runs, "deepopsctl deploy"), cluster_lock(directory.runs, "deepopsctl deploy"):
+                words.append(self.made(directory)["token"])
+
+        assert len({*words, ""}) == 3
+
+    def test_a_holder_on_this_machine_is_dead_when_its_lock_is_free(self, directory: ClusterDir) -> None:
+        mine = self.made(directory)
+        with cluster_lock(directory.runs, "deepopsctl deploy"):
+            assert not died_here(mine)
+        assert died_here(mine)
+        assert not died_here({**mine, "machine": "another"})
+
+    def test_a_holder_whose_directory_is_gone_is_dead_when_its_process_is(self, directory: ClusterDir) -> None:
+        gone = {**self.made(directory), "directory": "/nowhere"}
+
+        assert not died_here({**gone, "pid": os.getpid()})
+        assert died_here({**gone, "pid": 2**22 + 1})
+
+    @pytest.mark.parametrize(("kind", "error"), [("busy", ClusterBusyError), ("outdated", OutdatedError), ("", None)])
+    def test_a_refusal_is_an_error_with_its_hint(self, kind: str, error: type[Exception] | None) -> None:
+        answer = parse_answer({"claim": {"state": "refused", "refused": kind, "message": "m", "hint": "h"}})
+        assert isinstance(answer, Answer)
+        if error is None:
+            answer.raise_if_refused()
+            return
+        with pytest.raises(error) as caught:
+            answer.raise_if_refused()
+        assert getattr(caught.value, "hint") == "h"  # noqa: B009 (typed as any exception)
+
+    @pytest.mark.parametrize("data", [{}, {"claim": None}, {"claim": []}, {"slurm": {}}])
+    def test_other_answers_are_none(self, data: dict[str, Any]) -> None:
+        assert parse_answer(data) is None
+
+
+@pytest.mark.parametrize("task", [TASK, RELEASE])
+def test_a_controller_that_does_not_answer_makes_no_other_node_unreachable(task: str) -> None:
+    event = HostResult("gpu01", "slurm", "Nodes", task, Status.UNREACHABLE, 3.0, message="no route to ctl1")
+
+    assert result_of_node(event).status is Status.IGNORED
+
+
+def test_a_node_that_does_not_answer_itself_stays_unreachable() -> None:
+    event = HostResult("gpu01", "slurm", "Nodes", "Install packages", Status.UNREACHABLE, 3.0)
+
+    assert result_of_node(event) is event

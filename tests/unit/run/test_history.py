@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from deepopsctl.run.events import Totals
+from deepopsctl.run.history import past_run, past_runs
+from deepopsctl.run.workspace import RunFolder, Workspace
+
+REQUEST = {"command": "deploy", "pid": 0, "user": "ada", "started": "2026-11-21T09:30:12+00:00"}
+SUMMARY = {
+    "ok": False,
+    "verdict": "failed",
+    "elapsed_s": 41.2,
+    "hosts": {
+        "n1": {"ok": 3, "changed": 1, "failed": 1, "unreachable": 0, "skipped": 0},
+        "n2": {"ok": 0, "changed": 0, "failed": 0, "unreachable": 1, "skipped": 0},
+    },
+    "failures": [
+        {"host": "n1", "component": "slurm", "task": "t", "message": "m", "hint": ""},
+        {"host": "n2", "component": "slurm", "task": "t", "message": "gone", "hint": ""},
+    ],
+}
+EVENT = {
+    "host": "n1",
+    "component": "slurm",
+    "play": "p",
+    "task": "t",
+    "status": "changed",
+    "changed": True,
+    "elapsed_s": 1,
+}
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunFolder:
+    folder = RunFolder(tmp_path / "runs" / "20261121-093012-deploy")
+    folder.path.mkdir(parents=True)
+    folder.write(folder.request, REQUEST)
+    return folder
+
+
+def test_a_finished_run_is_what_its_summary_says(run: RunFolder) -> None:
+    run.write(run.summary, SUMMARY)
+    found = past_run(run)
+    assert found.state == "failed"
+    assert found.hosts["n1"] == Totals(ok=3, changed=1, failed=1)
+    assert [failure.unreachable for failure in found.failures] == [False, True]
+    assert found.as_object() == {
+        "run": run.id, "command": "deploy", "state": "failed", "started": REQUEST["started"], "user": "ada",
+        "elapsed_s": 41.2, "nodes": 2, "changed": 1, "failed": 1, "unreachable": 1,
+    }  # fmt: skip
+
+
+def test_a_killed_run_is_told_from_its_events_even_if_the_last_is_cut_off(run: RunFolder) -> None:
+    failed = {**EVENT, "host": "n2", "status": "failed", "changed": False, "message": "no"}
+    run.events.write_text("\n".join([json.dumps(EVENT), json.dumps(failed), '{"host": "n3", "st']))
+    found = past_run(run)
+    assert found.state == "killed"
+    assert found.hosts == {"n1": Totals(ok=1, changed=1), "n2": Totals(failed=1)}
+    assert [failure.message for failure in found.failures] == ["no"]
+    assert found.elapsed_s is None
+
+
+def test_an_empty_folder_is_a_killed_run(run: RunFolder) -> None:
+    run.request.unlink()
+    assert past_runs(Workspace(run.path.parent))[0].state == "killed"
+    assert past_run(run).details()["ok"] is False

@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from deepopsctl.errors import ExitCode
+from deepopsctl.run import lock
+from deepopsctl.run.lock import ClusterBusyError, ansible_lock, cluster_lock, is_held_by
+
+HOLD_CLUSTER = """
+import sys, time
+from pathlib import Path
+from deepopsctl.run.lock import cluster_lock
+with cluster_lock(Path(sys.argv[1]), "deepopsctl deploy"):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+HOLD_FILE = """
+import fcntl, sys, time
+stream = open(sys.argv[1], "w")
+fcntl.flock(stream, fcntl.LOCK_EX)
+print("held", flush=True)
+time.sleep(60)
+"""
+
+
+@contextmanager
+def another_process(program: str, path: Path) -> Iterator[subprocess.Popen[str]]:
+    line = [sys.executable, "-c", program, str(path)]
+    with subprocess.Popen(line, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "held\n"
+            yield process
+        finally:
+            process.kill()
+
+
+def test_the_lock_can_be_taken_again_and_again(tmp_path: Path) -> None:
+    for _ in range(2):
+        with cluster_lock(tmp_path / "runs", "deepopsctl deploy"):
+            assert is_held_by(tmp_path / "runs", os.getpid())
+    assert not is_held_by(tmp_path / "runs", os.getpid())
+
+
+def test_the_second_is_told_who_holds_it_and_since_when(tmp_path: Path) -> None:
+    with another_process(HOLD_CLUSTER, tmp_path) as process, pytest.raises(ClusterBusyError) as caught:  # noqa: SIM117 (taking the lock raises)
+        with cluster_lock(tmp_path, "deepopsctl deploy"):
+            pass
+    assert caught.value.exit_code == ExitCode.FAILED
+    assert f"(pid {process.pid})" in caught.value.message
+    assert "deepopsctl deploy, started by" in caught.value.message
+    assert " at 20" in caught.value.message
+
+
+def test_a_killed_holder_lets_go(tmp_path: Path) -> None:
+    with another_process(HOLD_CLUSTER, tmp_path) as process:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        with cluster_lock(tmp_path, "deepopsctl deploy"):
+            pass
+
+
+def test_an_ansible_that_is_left_over_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lock, "ENDING_S", 0.2)
+    with another_process(HOLD_FILE, ansible_lock(tmp_path)) as process:
+        with pytest.raises(ClusterBusyError, match="the Ansible of an earlier run"):  # noqa: SIM117 (as above)
+            with cluster_lock(tmp_path, "deepopsctl deploy"):
+                pass
+        process.kill()
+        process.wait()
+        with cluster_lock(tmp_path, "deepopsctl deploy"):
+            pass
+
+
+def test_a_failure_inside_lets_go(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError), cluster_lock(tmp_path, "deepopsctl deploy"):
+        raise ZeroDivisionError
+    with cluster_lock(tmp_path, "deepopsctl deploy"):
+        pass
+
+
+def test_the_lock_of_another_folder_does_not_matter(tmp_path: Path) -> None:
+    with cluster_lock(tmp_path / "a", "deepopsctl deploy"), cluster_lock(tmp_path / "b", "deepopsctl deploy"):
+        assert is_held_by(tmp_path / "b", os.getpid())

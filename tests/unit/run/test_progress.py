@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+from deepopsctl.run.events import Difference, Event, HostResult, HostStarted, PlayStarted, Recap, Status, TaskStarted
+from deepopsctl.run.progress import Progress, title
+
+
+def ended(host: str, status: Status, message: str = "") -> HostResult:
+    return HostResult(host, "slurm", "Nodes", "Install", status, 1.0, message=message)
+
+
+def lines(*events: Event, task: str = "Install") -> list[str]:
+    progress = Progress()
+    stream = [PlayStarted("slurm", "Nodes"), TaskStarted("slurm", "Nodes", task, 0.0), *events, Recap()]
+    return [line for event in stream for line in progress.add(event)]
+
+
+def test_a_task_gets_one_line_when_it_has_ended() -> None:
+    found = lines(ended("a", Status.OK), ended("b", Status.CHANGED), ended("c", Status.SKIPPED))
+    assert found == ["slurm: Install: 2 nodes ok, 1 changed, 1 skipped"]
+
+
+def test_a_task_that_was_skipped_everywhere_gets_none() -> None:
+    assert lines(ended("a", Status.SKIPPED)) == []
+
+
+def test_ansibles_check_of_arguments_gets_none_while_it_is_content() -> None:
+    task = "slurm_conf : Validating arguments against arg spec 'main' - Write slurm.conf"
+    assert lines(ended("a", Status.OK), task=task) == []
+    assert lines(ended("a", Status.OK), ended("b", Status.SKIPPED), task=task) == []
+    assert len(lines(ended("a", Status.FAILED), task=task)) == 2
+
+
+def test_a_failure_is_said_at_once_by_its_first_line() -> None:
+    found = lines(ended("a", Status.FAILED, "no disk\nmore"), ended("b", Status.UNREACHABLE, "gone"))
+    assert found == [
+        "slurm: Install: a failed: no disk",
+        "slurm: Install: b unreachable: gone",
+        "slurm: Install: 1 node failed, 1 unreachable",
+    ]
+
+
+def test_the_same_difference_on_many_nodes_is_shown_once() -> None:
+    changes = [Difference(f"gpu0{number}", "slurm", "Install", "+new") for number in (1, 2)]
+    assert lines(*changes, ended("gpu01", Status.CHANGED))[-1] == "gpu[01-02]:\n+new"
+
+
+def test_it_knows_who_has_begun_and_not_ended() -> None:
+    progress = Progress()
+    for event in (
+        TaskStarted("slurm", "Nodes", "role : Install", 0.0),
+        HostStarted("a", "Install"),
+        HostStarted("b", "Install"),
+    ):
+        progress.add(event)
+    progress.add(ended("a", Status.OK))
+    assert progress.started - progress.done.keys() == {"b"}
+    assert progress.title == "slurm: Install"
+
+
+def test_a_title_leaves_out_what_is_empty() -> None:
+    assert title("slurm", "munge : Write the key") == "slurm: Write the key"
+    assert title("", "Task") == "Task"
+    assert title("slurm", "") == "slurm"
+
+
+def test_a_routine_task_is_told_by_the_play_that_it_stands_in() -> None:
+    progress = Progress()
+    progress.add(TaskStarted("slurm", "Prepare the nodes", "role : Validating arguments against arg spec 'main'", 0.0))
+    assert progress.doing == "Prepare the nodes"
+    progress.add(TaskStarted("slurm", "Prepare the nodes", "role : Install", 0.0))
+    assert progress.doing == "Install"
+
+
+def test_a_node_that_gave_no_answer_is_not_told_as_failed() -> None:
+    progress = Progress()
+    for event in (ended("a", Status.FAILED), ended("b", Status.UNREACHABLE), ended("c", Status.OK)):
+        progress.add(event)
+    assert (progress.lost(Status.FAILED), progress.lost(Status.UNREACHABLE)) == (("a",), ("b",))

@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+from deepopsctl.run.events import Event, HostResult, Notice, Recap, Status, TaskStarted, Totals
+from deepopsctl.run.summary import TaskResult, reduce
+
+
+def ended(host: str, task: str, status: Status, at: float = 0.0, message: str = "") -> HostResult:
+    changed = status is Status.CHANGED
+    return HostResult(host, "slurm", "Nodes", task, status, 1.0, at=at, changed=changed, message=message)
+
+
+def test_nothing_happened() -> None:
+    summary = reduce([])
+    assert summary.hosts == {}
+    assert summary.as_object() == {"hosts": {}, "failures": [], "slowest": [], "warnings": [], "changes": []}
+
+
+def test_ok_includes_changed_and_ignored_as_in_ansible() -> None:
+    statuses = [Status.OK, Status.CHANGED, Status.IGNORED, Status.SKIPPED]
+    summary = reduce(ended("a", f"t{index}", status) for index, status in enumerate(statuses))
+    assert summary.hosts["a"] == Totals(ok=3, changed=1, skipped=1, ignored=1)
+
+
+def test_ansibles_own_count_wins() -> None:
+    recap = Recap({"a": Totals(ok=7)})
+    assert reduce([ended("a", "t", Status.OK), recap]).hosts == {"a": Totals(ok=7)}
+
+
+def test_rescued_failures_are_dropped_and_the_last_ones_stay() -> None:
+    events: list[Event] = [
+        ended("a", "rescued", Status.FAILED, at=1, message="first"),
+        ended("a", "real", Status.FAILED, at=2, message="second"),
+        ended("b", "rescued", Status.FAILED, at=1, message="third"),
+        Recap({"a": Totals(failed=1, rescued=1), "b": Totals(ok=4, rescued=1)}),
+    ]
+    assert [(failure.host, failure.task) for failure in reduce(events).failures] == [("a", "real")]
+
+
+def test_without_a_recap_every_failure_counts() -> None:
+    assert len(reduce([ended("a", "t", Status.FAILED)]).failures) == 1
+
+
+def test_failures_come_before_unreachable_hosts_and_in_order_of_time() -> None:
+    events = [
+        ended("a", "t", Status.UNREACHABLE, at=1),
+        ended("b", "t", Status.FAILED, at=3),
+        ended("c", "t", Status.FAILED, at=2),
+    ]
+    failures = reduce(events).failures
+    assert [failure.host for failure in failures] == ["c", "b", "a"]
+    assert [failure.unreachable for failure in failures] == [False, False, True]
+
+
+def test_a_modules_hint_wins_over_the_table() -> None:
+    message = "No space left on device"
+    own = HostResult("a", "slurm", "", "t", Status.FAILED, 1.0, message=message, hint="buy a disk")
+    other = ended("b", "t", Status.FAILED, message=message)
+    assert [failure.hint for failure in reduce([own, other]).failures] == [
+        "buy a disk",
+        "make room on the node: `df -h` shows where",
+    ]
+
+
+def test_a_task_is_as_slow_as_its_last_host() -> None:
+    events: list[Event] = [
+        TaskStarted("slurm", "Nodes", "Install", at=100.0),
+        ended("a", "Install", Status.OK, at=101.0),
+        ended("b", "Install", Status.OK, at=107.5),
+        TaskStarted("slurm", "Nodes", "Start", at=107.5),
+        ended("a", "Start", Status.OK, at=108.0),
+    ]
+    assert reduce(events).slowest == (("slurm: Install", 7.5), ("slurm: Start", 0.5))
+
+
+def test_warnings_are_said_once_and_empty_groups_of_ours_are_none() -> None:
+    events = [
+        Notice("warning", "[WARNING]: odd\nthing"),
+        Notice("warning", "[WARNING]: odd thing"),
+        Notice("deprecation", "[DEPRECATION WARNING]: old way"),
+        Notice("error", "[ERROR]: not a warning"),
+        Notice("warning", "[WARNING]: Could not match supplied host pattern, ignoring: deepops_slurm_todo"),
+    ]
+    assert reduce(events).warnings == ("odd thing", "old way")
+
+
+def test_data_of_modules_is_collected() -> None:
+    event = HostResult("a", "slurm", "", "Check", Status.OK, 1.0, data=({"checks": []},))
+    assert reduce([event]).results == (TaskResult("a", "Check", {"checks": []}),)
+
+
+def test_what_a_module_leaves_out_is_a_failure_and_no_warning_of_a_host_that_goes_on() -> None:
+    left = HostResult(
+        "a", "monitoring", "", "source", Status.OK, 1.0, hint="name a mirror", left_out="cannot fetch x",
+        warnings=("cannot fetch x", "another"),
+    )  # fmt: skip
+
+    summary = reduce([left, ended("a", "next", Status.CHANGED), Recap({"a": Totals(ok=2, changed=1)})])
+
+    (failure,) = summary.failures
+    assert (failure.host, failure.task, failure.message, failure.hint, failure.unreachable) == (
+        "a", "source", "cannot fetch x", "name a mirror", False,
+    )  # fmt: skip
+    assert summary.hosts["a"].failed == 0
+    assert summary.warnings == ("a: another",)

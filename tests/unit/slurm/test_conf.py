@@ -1,0 +1,342 @@
+"""slurm.conf and gres.conf as data: what is written for which nodes, and what a site may change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from deepopsctl.slurm.conf import (
+    NodeSet,
+    cgroup_plugin,
+    format_value,
+    gres_lines,
+    gres_of,
+    merge_settings,
+    node_lines,
+    owned_keys_in,
+    parse_node_sets,
+    parse_version,
+    partition_lines,
+    unknown_nodes,
+    with_configless,
+)
+from deepopsctl.slurm.hardware import NodeHardware
+
+SMALL = NodeHardware(cpus=4, boards=1, sockets=1, cores_per_socket=4, threads_per_core=1, memory_mb=8000)
+LARGE = NodeHardware(cpus=64, boards=1, sockets=2, cores_per_socket=16, threads_per_core=2, memory_mb=512000)
+BOARDS = NodeHardware(cpus=16, boards=2, sockets=4, cores_per_socket=4, threads_per_core=1, memory_mb=1000)
+
+
+def nodes(names: str, **more: object) -> tuple[NodeSet, ...]:
+    return parse_node_sets([{"names": names, **more}])
+
+
+def fields(line: str) -> dict[str, str]:
+    return dict(word.split("=", 1) for word in line.split())
+
+
+def only_node_line(
+    names: str,
+    hardware: Mapping[str, NodeHardware],
+    addresses: Mapping[str, str] | None = None,
+    **more: object,
+) -> dict[str, str]:
+    (line,) = node_lines(nodes(names, **more), hardware, addresses or {}, 0)
+    return fields(line)
+
+
+def only_partition_line(
+    hardware: Mapping[str, NodeHardware], node_sets: tuple[NodeSet, ...] = (), **entry: object
+) -> dict[str, str]:
+    (line,) = partition_lines([{"name": "p", **entry}], hardware, 0, node_sets)
+    return fields(line)
+
+
+def test_memory_that_is_kept_from_jobs_is_shared_out_to_no_cpu() -> None:
+    kept = nodes("n1", slurm={"MemSpecLimit": "4000"})
+
+    assert only_partition_line({"n1": SMALL}, kept, nodes="n1")["DefMemPerCPU"] == "1000"
+
+
+class TestWeights:
+    def weights(self, *node_sets: tuple[NodeSet, ...]) -> dict[str, str]:
+        every = [node_set for group in node_sets for node_set in group]
+        hardware = {name: SMALL for node_set in every for name in node_set.names}
+        shown = [fields(line) for line in node_lines(every, hardware, {}, 0)]
+        return {line["NodeName"]: line["Weight"] for line in shown if "Weight" in line}
+
+    def test_nodes_that_are_alike_have_none(self) -> None:
+        assert self.weights(nodes("c1"), nodes("c2", features=["ib"])) == {}
+
+    def test_a_job_without_gpus_goes_to_a_node_without_first_and_to_the_most_gpus_last(self) -> None:
+        eight = nodes("h1", gpus={"type": "h100", "count": 8})
+        four = nodes("a1", gpus={"type": "a100", "count": 4})
+
+        assert self.weights(eight, four, nodes("c1")) == {"h1": "200", "a1": "100", "c1": "1"}
+
+    def test_types_with_as_many_gpus_weigh_in_the_order_of_cluster_yml(self) -> None:
+        a100, h100 = (nodes(f"{kind}1", gpus={"type": kind, "count": 4}) for kind in ("a100", "h100"))
+
+        assert self.weights(h100, a100) == {"h1001": "100", "a1001": "200"}
+
+    def test_a_sites_own_weight_wins(self) -> None:
+        gpus = nodes("g1", gpus={"count": 1}, slurm={"weight": "7"})
+        (line,) = node_lines((*gpus, *nodes("c1")), {"g1": SMALL}, {}, 0)
+
+        assert "weight=7" in line
+        assert "Weight=" not in line
+
+
+class TestNodeLines:
+    def test_nodes_with_equal_hardware_share_one_folded_line(self) -> None:
+        lines = node_lines(nodes("gpu[01-04]"), dict.fromkeys(("gpu01", "gpu02", "gpu03", "gpu04"), SMALL), {}, 0)
+
+        assert [fields(line)["NodeName"] for line in lines] == ["gpu[01-04]"]
+
+    def test_a_node_with_other_hardware_gets_a_line_of_its_own(self) -> None:
+        hardware = {"n1": SMALL, "n2": LARGE, "n3": SMALL}
+
+        lines = node_lines(nodes("n[1-3]"), hardware, {}, 0)
+
+        assert [(fields(line)["NodeName"], fields(line)["CPUs"]) for line in lines] == [("n[1,3]", "4"), ("n2", "64")]
+
+    def test_node_sets_stay_apart_even_with_equal_hardware(self) -> None:
+        sets = nodes("n1", features=["ib"]) + nodes("n2")
+
+        lines = node_lines(sets, {"n1": SMALL, "n2": SMALL}, {}, 0)
+
+        assert [fields(line).get("Features") for line in lines] == ["ib", None]
+
+    def test_the_whole_hardware_is_written(self) -> None:
+        assert only_node_line("n1", {"n1": LARGE}) == {
+            "NodeName": "n1",
+            "CPUs": "64",
+            "Boards": "1",
+            "SocketsPerBoard": "2",
+            "CoresPerSocket": "16",
+            "ThreadsPerCore": "2",
+            "RealMemory": "512000",
+            "State": "UNKNOWN",
+        }
+
+    def test_sockets_are_counted_by_board(self) -> None:
+        line = only_node_line("n1", {"n1": BOARDS})
+
+        assert (line["Boards"], line["SocketsPerBoard"]) == ("2", "2")
+
+    def test_a_share_of_the_memory_stays_with_the_operating_system(self) -> None:
+        (line,) = node_lines(nodes("n1"), {"n1": SMALL}, {}, 2)
+
+        assert fields(line)["RealMemory"] == "7840"
+
+    def test_addresses_follow_the_order_in_which_slurm_expands_the_names(self) -> None:
+        addresses = {"n1": "192.0.2.9", "n2": "192.0.2.5", "n3": "192.0.2.6"}
+
+        line = only_node_line("n3,n1,n2", dict.fromkeys(addresses, SMALL), addresses)
+
+        assert line["NodeName"] == "n[1-3]"
+        assert line["NodeAddr"] == "192.0.2.9,192.0.2.[5-6]"
+
+    def test_without_an_address_for_every_node_of_a_line_names_must_resolve(self) -> None:
+        line = only_node_line("n[1-2]", dict.fromkeys(("n1", "n2"), SMALL), {"n1": "192.0.2.1"})
+
+        assert "NodeAddr" not in line
+
+    def test_slurm_keys_of_cluster_yml_win_whatever_their_case(self) -> None:
+        line = only_node_line("n1", {"n1": SMALL}, slurm={"realmemory": "7000", "Weight": 10})
+
+        assert line["realmemory"] == "7000"
+        assert line["Weight"] == "10"
+        assert "RealMemory" not in line
+
+    def test_a_node_nobody_has_reached_is_left_out_and_named(self) -> None:
+        sets = nodes("n[1-3]")
+
+        lines = node_lines(sets, {"n2": SMALL}, {}, 0)
+
+        assert [fields(line)["NodeName"] for line in lines] == ["n2"]
+        assert unknown_nodes(sets, {"n2": SMALL}) == ["n1", "n3"]
+
+    def test_a_node_set_of_the_wrong_form_is_refused_by_its_names(self) -> None:
+        with pytest.raises(TypeError, match=r"n\[1-2\]"):
+            parse_node_sets([{"names": "n[1-2]", "gpus": 8}])
+
+
+class TestGres:
+    @pytest.mark.parametrize(
+        ("gpus", "gres", "line"),
+        [
+            ({"type": "h100", "count": 8}, "gpu:h100:8", "NodeName=n1 Name=gpu Type=h100 File=/dev/nvidia[0-7]"),
+            ({"type": "", "count": 2}, "gpu:2", "NodeName=n1 Name=gpu File=/dev/nvidia[0-1]"),
+            ({"type": "a100", "count": 1}, "gpu:a100:1", "NodeName=n1 Name=gpu Type=a100 File=/dev/nvidia0"),
+        ],
+        ids=["typed", "untyped", "single"],
+    )
+    def test_gpus_are_declared_in_both_files(self, gpus: object, gres: str, line: str) -> None:
+        sets = nodes("n1", gpus=gpus)
+
+        assert gres_of(sets[0]) == gres
+        assert only_node_line("n1", {"n1": SMALL}, gpus=gpus)["Gres"] == gres
+        assert gres_lines(sets, {"n1": SMALL}) == [line]
+
+    def test_nodes_without_gpus_have_no_gres(self) -> None:
+        assert "Gres" not in only_node_line("n1", {"n1": SMALL})
+        assert gres_lines(nodes("n1"), {"n1": SMALL}) == []
+
+    def test_nodes_of_one_set_share_a_line_even_where_their_hardware_differs(self) -> None:
+        sets = nodes("n[1-3]", gpus={"type": "h100", "count": 2})
+
+        assert gres_lines(sets, {"n1": SMALL, "n2": LARGE, "n3": SMALL}) == [
+            "NodeName=n[1-3] Name=gpu Type=h100 File=/dev/nvidia[0-1]"
+        ]
+
+    def test_a_node_nobody_has_reached_has_no_devices_yet(self) -> None:
+        sets = nodes("n[1-2]", gpus={"type": "h100", "count": 2})
+
+        assert gres_lines(sets, {"n2": SMALL}) == ["NodeName=n2 Name=gpu Type=h100 File=/dev/nvidia[0-1]"]
+        assert gres_lines(sets, {}) == []
+
+
+class TestPartitions:
+    def test_memory_per_cpu_is_the_poorest_nodes_share(self) -> None:
+        line = only_partition_line({"n1": SMALL, "n2": LARGE}, nodes="n[1-2]")
+
+        assert line["DefMemPerCPU"] == "2000"
+
+    def test_memory_per_cpu_leaves_out_what_the_operating_system_keeps(self) -> None:
+        (line,) = partition_lines([{"name": "p", "nodes": "n1"}], {"n1": SMALL}, 50)
+
+        assert fields(line)["DefMemPerCPU"] == "1000"
+
+    @pytest.mark.parametrize(
+        ("keys", "share"),
+        [({"RealMemory": "2000"}, "500"), ({"cpus": "8"}, "1000"), ({"REALMEMORY": "900", "CPUs": "3"}, "300")],
+    )
+    def test_memory_per_cpu_follows_what_cluster_yml_says_of_the_node(self, keys: dict[str, str], share: str) -> None:
+        line = only_partition_line({"n1": SMALL}, nodes("n1", slurm=keys), nodes="n1")
+
+        assert line["DefMemPerCPU"] == share
+
+    def test_the_plain_partition_is_up_and_has_no_time_limit(self) -> None:
+        assert only_partition_line({"n1": SMALL}, nodes="n1") == {
+            "PartitionName": "p",
+            "Nodes": "n1",
+            "MaxTime": "INFINITE",
+            "DefMemPerCPU": "2000",
+            "State": "UP",
+        }
+
+    def test_default_and_time_limit_are_taken_over(self) -> None:
+        line = only_partition_line({"n1": SMALL}, nodes="n1", default=True, max_time="2-00:00:00")
+
+        assert (line["Default"], line["MaxTime"]) == ("YES", "2-00:00:00")
+
+    def test_options_win_whatever_their_case(self) -> None:
+        line = only_partition_line({"n1": SMALL}, nodes="n1", options={"state": "DRAIN", "OverSubscribe": "NO"})
+
+        assert line["state"] == "DRAIN"
+        assert line["OverSubscribe"] == "NO"
+        assert "State" not in line
+
+    @pytest.mark.parametrize("key", ["DefMemPerGPU", "defmempernode"])
+    def test_another_default_of_memory_takes_the_place_of_memory_per_cpu(self, key: str) -> None:
+        line = only_partition_line({"n1": SMALL}, nodes="n1", options={key: "4096"})
+
+        assert line[key] == "4096"
+        assert "DefMemPerCPU" not in line
+
+    def test_a_partition_without_a_single_known_node_is_left_out(self) -> None:
+        assert partition_lines([{"name": "p", "nodes": "n[1-2]"}], {"n3": SMALL}, 0) == []
+
+    def test_a_partition_lists_only_known_nodes(self) -> None:
+        assert only_partition_line({"n2": SMALL, "n3": SMALL}, nodes="n[1-3]")["Nodes"] == "n[2-3]"
+
+    def test_options_of_the_wrong_form_are_refused_by_the_partitions_name(self) -> None:
+        with pytest.raises(TypeError, match="slurm_partitions: p"):
+            partition_lines([{"name": "p", "nodes": "n1", "options": ["State=UP"]}], {"n1": SMALL}, 0)
+
+
+class TestSettings:
+    @pytest.mark.parametrize("key", ["ClusterName", "clustername", "CLUSTERNAME"])
+    def test_owned_keys_are_refused_by_name_in_any_case(self, key: str) -> None:
+        (sentence,) = owned_keys_in({key: "other", "MaxJobCount": 5})
+
+        assert sentence.startswith(f"{key} is set by deepopsctl: ")
+        assert "cluster.yml" in sentence
+
+    def test_every_owned_key_is_named_at_once(self) -> None:
+        found = owned_keys_in({"PartitionName": "x", "NodeName": "y", "SlurmctldTimeout": 5})
+
+        assert [sentence.split()[0] for sentence in found] == ["NodeName", "PartitionName"]
+
+    def test_the_sites_settings_win_whatever_their_case(self) -> None:
+        assert merge_settings({"SlurmctldTimeout": 120, "MaxJobCount": 1}, {"slurmctldtimeout": 300}) == {
+            "MaxJobCount": 1,
+            "slurmctldtimeout": 300,
+        }
+
+    def test_none_removes_a_setting(self) -> None:
+        assert merge_settings({"SlurmctldTimeout": 120, "MaxJobCount": 1}, {"SlurmctldTimeout": None}) == {
+            "MaxJobCount": 1
+        }
+
+    def test_empty_settings_are_not_written(self) -> None:
+        assert merge_settings({"GresTypes": "", "ReturnToService": 0}, {}) == {"ReturnToService": 0}
+
+    @pytest.mark.parametrize(
+        ("site", "written"),
+        [
+            ({}, "enable_configless"),
+            ({"SlurmctldParameters": "idle_on_node_suspend"}, "enable_configless,idle_on_node_suspend"),
+            ({"slurmctldparameters": ["a", "b"]}, "enable_configless,a,b"),
+            ({"SlurmctldParameters": "a,Enable_Configless"}, "a,Enable_Configless"),
+            ({"SlurmctldParameters": None}, "enable_configless"),
+        ],
+        ids=["untouched", "text", "list", "named by the site", "removed"],
+    )
+    def test_a_site_cannot_take_the_configuration_from_its_nodes(self, site: dict[str, object], written: str) -> None:
+        merged = with_configless(merge_settings({"SlurmctldParameters": "enable_configless"}, site))
+
+        assert {key.lower(): value for key, value in merged.items()} == {"slurmctldparameters": written}
+
+    @pytest.mark.parametrize(
+        ("value", "text"), [(True, "YES"), (False, "NO"), (["a", "b"], "a,b"), (30, "30"), ("x", "x")]
+    )
+    def test_yaml_values_are_written_as_slurm_reads_them(self, value: object, text: str) -> None:
+        assert format_value(value) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [
+        ("24.11.5-4+deb13u1", (24, 11)),
+        ("slurm-wlm 22.05.8", (22, 5)),
+        ("slurm 26.05.0-0rc1", (26, 5)),
+        ("22.05", (22, 5)),
+        ("", (0, 0)),
+        ("no version here", (0, 0)),
+        ("x.y.z", (0, 0)),
+        ("24", (0, 0)),
+    ],
+)
+def test_reads_slurms_release_from_what_packages_and_daemons_say(text: str, version: tuple[int, int]) -> None:
+    assert parse_version(text) == version
+
+
+@pytest.mark.parametrize(
+    ("confinement", "version", "plugin"),
+    [
+        ("v1", (24, 11), "cgroup/v1"),
+        ("v2", (22, 5), "cgroup/v2"),
+        ("auto", (26, 5), ""),
+        ("none", (26, 5), "disabled"),
+        ("none", (24, 5), "disabled"),
+        ("none", (23, 11), ""),
+        ("none", (0, 0), ""),
+    ],
+)
+def test_slurmd_looks_for_no_control_groups_where_none_confine(
+    confinement: str, version: tuple[int, int], plugin: str
+) -> None:
+    assert cgroup_plugin(confinement, version) == plugin

@@ -1,0 +1,192 @@
+"""hardware.yml: what a node reported is kept, folded, and survives the node being down."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from deepopsctl.errors import InputError
+from deepopsctl.slurm.hardware import (
+    NodeHardware,
+    dump_hardware,
+    foresee_hardware,
+    load_hardware,
+    parse_slurmd_report,
+    store_hardware,
+)
+
+SMALL = NodeHardware(cpus=4, boards=1, sockets=1, cores_per_socket=4, threads_per_core=1, memory_mb=8000)
+LARGE = NodeHardware(cpus=64, boards=1, sockets=2, cores_per_socket=16, threads_per_core=2, memory_mb=512000)
+
+REPORT = """\
+NodeName=gpu01 CPUs=64 Boards=1 SocketsPerBoard=2 CoresPerSocket=16 ThreadsPerCore=2 RealMemory=512000
+UpTime=1-02:03:04
+"""
+GOOD_LINE = "cpus: 4, boards: 1, sockets: 1, cores_per_socket: 4, threads_per_core: 1, memory_mb: 8000, cgroup: v2"
+
+
+def lines(text: str) -> list[str]:
+    return [line.strip() for line in text.splitlines() if "names:" in line]
+
+
+# of a node whose slurmd, installed later, reported CPUs=2 CoresPerSocket=2 RealMemory=24105
+LSCPU = """\
+Architecture:                            x86_64
+CPU op-mode(s):                          32-bit, 64-bit
+CPU(s):                                  2
+On-line CPU(s) list:                     0,1
+Thread(s) per core:                      1
+Core(s) per socket:                      2
+Socket(s):                               1
+NUMA node0 CPU(s):                       0,1
+"""
+MEMINFO = "MemTotal:       24684096 kB\nMemFree:         2033040 kB\n"
+
+
+class TestForesight:
+    def test_what_slurmd_will_report_is_known_before_it_is_there(self) -> None:
+        report = "CPUs=2 Boards=1 SocketsPerBoard=1 CoresPerSocket=2 ThreadsPerCore=1 RealMemory=24105"
+        assert foresee_hardware(LSCPU, MEMINFO, "v2") == parse_slurmd_report(report, "v2")
+
+    def test_what_is_missing_is_named(self) -> None:
+        with pytest.raises(ValueError, match=r"says 'Socket\(s\)'"):
+            foresee_hardware(LSCPU.replace("Socket(s)", "Cluster(s)"), MEMINFO, "v2")
+
+
+class TestReport:
+    def test_slurmds_own_report_is_read(self) -> None:
+        assert parse_slurmd_report(REPORT, "v2") == LARGE
+
+    def test_sockets_are_those_of_the_whole_node(self) -> None:
+        assert parse_slurmd_report(REPORT.replace("Boards=1", "Boards=4"), "v2").sockets == 8
+
+    def test_a_report_without_boards_has_one(self) -> None:
+        assert parse_slurmd_report(REPORT.replace("Boards=1 ", ""), "v2") == LARGE
+
+    def test_a_report_that_lacks_something_says_what(self) -> None:
+        with pytest.raises(ValueError, match="did not report RealMemory"):
+            parse_slurmd_report(REPORT.replace("RealMemory", "Memory"), "v2")
+
+    def test_a_report_of_nothing_is_refused(self) -> None:
+        with pytest.raises(ValueError, match="memory_mb is 0"):
+            parse_slurmd_report(REPORT.replace("512000", "0"), "v2")
+
+
+class TestStore:
+    def test_a_store_reads_back_as_it_was_written(self, tmp_path: Path) -> None:
+        hardware = {"gpu01": LARGE, "gpu02": SMALL, "login1": SMALL, "gpu03": LARGE}
+        path = tmp_path / "hardware.yml"
+
+        store_hardware(path, hardware)
+
+        assert load_hardware(path) == hardware
+
+    def test_nodes_with_equal_hardware_are_folded_into_one_line(self) -> None:
+        text = dump_hardware({"n10": SMALL, "n9": SMALL, "n8": SMALL, "gpu1": LARGE})
+
+        assert [line.split('"')[1] for line in lines(text)] == ["gpu1", "n[8-10]"]
+
+    def test_the_text_does_not_depend_on_the_order_of_discovery(self) -> None:
+        assert dump_hardware({"a": SMALL, "b": LARGE}) == dump_hardware({"b": LARGE, "a": SMALL})
+
+    def test_a_file_that_is_not_there_is_an_empty_store(self, tmp_path: Path) -> None:
+        assert load_hardware(tmp_path / "hardware.yml") == {}
+
+    def test_an_empty_store_reads_back(self, tmp_path: Path) -> None:
+        path = tmp_path / "hardware.yml"
+
+        store_hardware(path, {})
+
+        assert load_hardware(path) == {}
+
+    def test_an_unchanged_store_is_not_written_again(self, tmp_path: Path) -> None:
+        path = tmp_path / "hardware.yml"
+
+        assert store_hardware(path, {"n1": SMALL})
+        before = path.stat().st_ino
+
+        assert not store_hardware(path, {"n1": SMALL})
+        assert path.stat().st_ino == before
+
+    def test_writing_leaves_one_readable_file_and_nothing_else(self, tmp_path: Path) -> None:
+        path = tmp_path / "hardware.yml"
+
+        store_hardware(path, {"n1": SMALL})
+        store_hardware(path, {"n1": LARGE})
+
+        assert list(tmp_path.iterdir()) == [path]
+        assert stat.S_IMODE(path.stat().st_mode) == 0o644
+
+    def test_a_node_that_is_down_keeps_its_line_when_another_is_found(self, tmp_path: Path) -> None:
+        path = tmp_path / "hardware.yml"
+        store_hardware(path, {"gpu01": LARGE, "gpu02": LARGE})
+
+        store_hardware(path, {**load_hardware(path), "gpu03": SMALL})
+
+        assert load_hardware(path) == {"gpu01": LARGE, "gpu02": LARGE, "gpu03": SMALL}
+
+    def test_the_header_says_how_to_have_a_node_looked_at_again(self) -> None:
+        assert "delete its line" in dump_hardware({})
+
+
+class TestDamage:
+    @pytest.mark.parametrize(
+        ("text", "where", "message"),
+        [
+            ("nodes:\n  - {names: [\n", "hardware.yml:3", "no valid YAML"),
+            # as a merge of two branches may leave it
+            ("nodes: []\nnodes: []\n", "hardware.yml:2", "the key nodes is given twice"),
+            ("- a list\n", "hardware.yml", "needs `nodes:` with a list"),
+            ("nodes: gpu01\n", "hardware.yml", "needs `nodes:` with a list"),
+            (
+                'nodes:\n  - {names: "n1", cpus: 4}\n',
+                "hardware.yml",
+                "nodes[0]: boards, sockets, cores_per_socket, threads_per_core, memory_mb, cgroup are missing",
+            ),
+            (f"nodes:\n  - {{{GOOD_LINE}}}\n", "hardware.yml", "nodes[0]: names is missing"),
+            ("nodes:\n  - gpu01\n", "hardware.yml", "nodes[0]: is no line of a node"),
+            (
+                f'nodes:\n  - {{names: "n[1-", {GOOD_LINE}}}\n',
+                "hardware.yml",
+                "nodes[0]: n[1-: a bracket is not closed",
+            ),
+            (
+                f'nodes:\n  - {{names: "n1", {GOOD_LINE.replace("8000", "much")}}}\n',
+                "hardware.yml",
+                "nodes[0]: memory_mb is 'much', which is no number above 0",
+            ),
+            (
+                f'nodes:\n  - {{names: "n1", {GOOD_LINE.replace("cpus: 4", "cpus: 0")}}}\n',
+                "hardware.yml",
+                "nodes[0]: cpus is 0, which is no number above 0",
+            ),
+            (
+                f'nodes:\n  - {{names: "n1", {GOOD_LINE.replace("v2", "v3")}}}\n',
+                "hardware.yml",
+                "nodes[0]: cgroup is one of v1, v2, none, not v3",
+            ),
+        ],
+        ids=["yaml", "twice", "list", "text", "field", "names", "entry", "range", "word", "zero", "cgroup"],
+    )
+    def test_a_damaged_file_is_refused_with_place_and_way_out(
+        self, tmp_path: Path, text: str, where: str, message: str
+    ) -> None:
+        path = tmp_path / "hardware.yml"
+        path.write_text(text, encoding="utf-8")
+
+        with pytest.raises(InputError) as caught:
+            load_hardware(path)
+
+        (problem,) = caught.value.problems
+        assert problem.where == where
+        assert message in problem.message
+        assert "restore it from git" in problem.hint
+
+    def test_a_file_in_another_encoding_is_refused(self, tmp_path: Path) -> None:
+        path = tmp_path / "hardware.yml"
+        path.write_bytes("nodes: [] # für".encode("latin-1"))
+
+        with pytest.raises(InputError, match="no valid YAML"):
+            load_hardware(path)

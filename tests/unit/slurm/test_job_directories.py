@@ -1,0 +1,181 @@
+"""`job_directories` of cluster.yml: what is refused with its line, and the Slurm settings that follow."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from deepopsctl.cluster.inventory import build_inventory
+from deepopsctl.cluster.spec import parse_spec
+from deepopsctl.cluster.writer import render_spec
+from deepopsctl.errors import InputError
+from deepopsctl.model.job_directories import JobDirectories
+from deepopsctl.slurm.job_hooks import (
+    container_conf,
+    from_inventory,
+    refused_in,
+    site_programs,
+    with_job_directories,
+)
+from deepopsctl.text.problems import RefusedError
+
+SPEC = """\
+schema: 1
+nodes:
+  - {names: ctl1, addresses: 192.0.2.1, roles: [controller]}
+  - {names: "gpu[01-02]", addresses: "192.0.2.[11-12]", roles: [compute]}
+"""
+STORAGE = """\
+storage:
+  - {name: home, type: nfs, source: "192.0.2.9:/home", path: /home}
+  - {name: scratch, type: local, source: /dev/nvme0n1, path: /scratch, nodes: "gpu[01-02]"}
+"""
+NEW, OLD = (24, 11), (22, 5)
+
+
+def given(section: str, more: str = "") -> JobDirectories | None:
+    return parse_spec(f"{SPEC}{more}job_directories: {section}\n", "cluster.yml").job_directories
+
+
+def refusal(section: str, more: str = "") -> str:
+    with pytest.raises(InputError) as caught:
+        given(section, more)
+    return "; ".join(f"{problem.where}: {problem.message}" for problem in caught.value.problems)
+
+
+class TestForm:
+    def test_a_cluster_without_the_section_has_none(self) -> None:
+        cluster = parse_spec(SPEC, "cluster.yml")
+
+        assert cluster.job_directories is None
+        assert "slurm_job_directories" not in str(build_inventory(cluster))
+
+    def test_an_empty_section_means_all_defaults(self) -> None:
+        assert given("{}") == JobDirectories(base="/var/spool", method="namespace", var_tmp=False, shm=True)
+
+    def test_all_of_it_may_be_said(self) -> None:
+        found = given("{base: /scratch/, var_tmp: true, shm: false}", STORAGE)
+
+        assert found == JobDirectories("/scratch", "namespace", var_tmp=True, shm=False)
+        assert found.folder == "/scratch/slurm-jobs"
+        assert found.private == ("/tmp", "/var/tmp")
+
+    def test_what_the_inventory_carries_is_read_back(self) -> None:
+        cluster = parse_spec(f"{SPEC}job_directories: {{method: prolog}}\n", "cluster.yml")
+        inventory: Any = build_inventory(cluster)
+
+        variable = inventory["all"]["vars"]["slurm_job_directories"]
+
+        assert variable["folder"] == "/var/spool/slurm-jobs"
+        assert from_inventory(variable) == cluster.job_directories
+        assert from_inventory({}) is None
+
+    @pytest.mark.parametrize("section", ["{}", "{base: /scratch, var_tmp: true, shm: false}", "{method: prolog}"])
+    def test_what_is_written_is_read_back(self, section: str) -> None:
+        cluster = parse_spec(f"{SPEC}job_directories: {section}\n", "cluster.yml")
+
+        assert parse_spec(render_spec(cluster), "again").job_directories == cluster.job_directories
+
+    @pytest.mark.parametrize(
+        ("base", "message"),
+        [
+            ("scratch", "scratch is no absolute path of plain letters"),
+            ("/a/../b", "/a/../b is no absolute path of plain letters"),
+            ("/a b", "/a b is no absolute path of plain letters"),
+            ("/", "/ is no absolute path of plain letters"),
+            ("/tmp/jobs", "/tmp/jobs is in /tmp"),
+            ("/dev/shm", "/dev/shm is in /dev"),
+            ("/home/jobs", "/home/jobs is in /home, which several nodes mount (nfs)"),
+        ],
+    )
+    def test_folders_that_are_no_nodes_own_are_refused(self, base: str, message: str) -> None:
+        assert f"cluster.yml:8: job_directories.base: {message}" in refusal(f'{{base: "{base}"}}', STORAGE)
+
+    def test_a_folder_beside_a_mount_is_no_part_of_it(self) -> None:
+        found = given("{base: /homes}", STORAGE)
+
+        assert found
+        assert found.base == "/homes"
+
+    def test_all_faults_are_told_at_once(self) -> None:
+        found = refusal("{base: scratch, method: prologue, colour: red}")
+        assert "job_directories.colour: unknown key" in found
+
+        found = refusal("{base: scratch, method: prologue}")
+        assert "job_directories.base: scratch" in found
+        assert "job_directories.method: prologue is none of namespace and prolog" in found
+
+    def test_what_only_a_namespace_makes_private_is_refused_with_a_prolog(self) -> None:
+        assert "job_directories.shm: says what method: namespace makes private" in refusal(
+            "{method: prolog, shm: true}"
+        )
+
+
+class TestSettings:
+    def test_the_plugin_gets_its_file_and_its_keys(self) -> None:
+        wanted = JobDirectories(base="/scratch", var_tmp=True)
+
+        assert container_conf(wanted, NEW).splitlines()[1:] == [
+            "AutoBasePath=true",
+            "BasePath=/scratch/slurm-jobs",
+            "Dirs=/tmp,/var/tmp,/dev/shm",
+            "Shared=true",
+        ]
+        assert with_job_directories({"PrologFlags": "Alloc", "MaxJobCount": 1}, wanted) == {
+            "MaxJobCount": 1,
+            "JobContainerType": "job_container/tmpfs",
+            "Epilog": "/etc/slurm/deepops/epilog",
+            "TaskProlog": "/etc/slurm/deepops/task_prolog",
+            "PrologFlags": "Alloc,Contain",
+        }
+
+    def test_an_old_slurm_gets_only_the_keys_that_it_knows(self) -> None:
+        assert "Dirs" not in container_conf(JobDirectories(), OLD)
+        assert "Shared" not in container_conf(JobDirectories(), OLD)
+
+    @pytest.mark.parametrize("wanted", [JobDirectories(var_tmp=True), JobDirectories(shm=False)])
+    def test_what_an_old_slurm_cannot_is_refused(self, wanted: JobDirectories) -> None:
+        with pytest.raises(RefusedError, match=r"Slurm 22.05 makes /tmp and /dev/shm private to a job"):
+            container_conf(wanted, OLD)
+
+    def test_without_the_plugin_the_prolog_is_ours_too(self) -> None:
+        wanted = JobDirectories(method="prolog")
+
+        found = with_job_directories({"prolog": "/site/prolog"}, wanted)
+
+        assert container_conf(wanted, NEW) == ""
+        assert found["Prolog"] == "/etc/slurm/deepops/prolog"
+        assert "prolog" not in found
+        assert "JobContainerType" not in found
+
+    @pytest.mark.parametrize(
+        ("flags", "expected"), [("X11", "X11"), ("Alloc, contain", "Alloc,contain"), ("", "Contain")]
+    )
+    def test_the_flags_of_a_site_stay(self, flags: str, expected: str) -> None:
+        assert with_job_directories({"prologflags": flags}, JobDirectories())["PrologFlags"] == expected
+
+    def test_without_job_directories_nothing_is_owned(self) -> None:
+        settings = {"Prolog": "relative", "JobContainerType": "job_container/tmpfs", "PrologFlags": "NoHold"}
+
+        assert with_job_directories(settings, None) == settings
+        assert refused_in(settings, None) == []
+
+    def test_what_a_site_cannot_say_beside_them_is_refused_by_name(self) -> None:
+        settings = {"JobContainerType": "x", "prologflags": "NoHold", "Epilog": "epilog.sh", "Prolog": "prolog.sh"}
+
+        found = refused_in(settings, JobDirectories())
+
+        assert [sentence.partition(" ")[0].rstrip(":") for sentence in found] == [
+            "Epilog",
+            "JobContainerType",
+            "prologflags",
+        ]
+        # the prolog stays the site's own matter where ours has nothing to do there
+        assert any("Prolog:" in sentence for sentence in refused_in(settings, JobDirectories(method="prolog")))
+
+    def test_a_sites_own_programs_are_called_by_ours(self) -> None:
+        assert site_programs({"epilog": "/site/epilog.d/*", "TaskProlog": None, "MaxJobCount": 1}) == {
+            "epilog": "/site/epilog.d/*"
+        }
+        assert refused_in({"Epilog": "/site/epilog.d/*"}, JobDirectories()) == []

@@ -1,0 +1,346 @@
+"""What slurmd calls around jobs on the nodes: the rendered programs themselves, on folders of this machine."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import jinja2
+import pytest
+
+from tests.support.paths import ROOT
+
+TEMPLATES = ROOT / "roles" / "node_common" / "templates"
+# of jobs that run and don't: no cluster whose processes may be seen on this machine has such numbers
+JOB, OVER, OTHER = "4242424242", "4111111117", "4111111118"
+
+
+def render(name: str, **values: object) -> str:
+    environment = jinja2.Environment(  # noqa: S701 - no HTML
+        loader=jinja2.FileSystemLoader(TEMPLATES), undefined=jinja2.StrictUndefined, keep_trailing_newline=True,
+        trim_blocks=True,
+    )  # fmt: skip
+    return environment.get_template(name).render(values)
+
+
+def program(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o755)
+    return path
+
+
+def run(path: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    given = {"SLURM_JOB_ID": JOB, "SLURM_JOB_UID": str(os.getuid()), "SLURM_JOB_GID": str(os.getgid()), **environment}
+    path_variable = {"PATH": f"{path.parent}/bin:{os.environ['PATH']}"}
+    return subprocess.run([path, *arguments], env=path_variable | given, capture_output=True, text=True, timeout=60)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    found = tmp_path / "slurm-jobs"
+    found.mkdir()
+    return found
+
+
+def directories(tmp_path: Path, method: str) -> Path:
+    values = {"folder": str(tmp_path / "slurm-jobs"), "method": method}
+    text = render("job-directories.j2", node_common_job_directories=values, inventory_hostname="gpu01")
+    return program(tmp_path / "job-directories", text)
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Path:
+    return directories(tmp_path, "prolog")
+
+
+def of_task(tmp_path: Path, method: str) -> Path:
+    values = {"folder": str(tmp_path / "slurm-jobs"), "method": method}
+    return program(tmp_path / "of-task", render("job-directory-of-task.j2", node_common_job_directories=values))
+
+
+@contextmanager
+def process_called(name: str, path: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that goes by this name."""
+    process = subprocess.Popen(["bash", "-c", f"exec -a '{name}' {path} 600"])
+    deadline = time.monotonic() + 30
+    while name.encode() not in Path(f"/proc/{process.pid}/cmdline").read_bytes().split(b"\0"):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    yield process
+    process.kill()
+    process.wait()
+
+
+def among_mounts(script: str) -> str:
+    """What a shell script prints that mounts things, which are gone with it."""
+    if os.geteuid() != 0 or subprocess.run(["unshare", "--mount", "true"], capture_output=True).returncode:
+        pytest.skip("no mounts can be made here")
+    done = subprocess.run(["unshare", "--mount", "bash", "-ec", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture
+def slurmstepd(tmp_path: Path) -> Path:
+    """A program of this name."""
+    return Path(shutil.copy(shutil.which("sleep") or "", tmp_path / "slurmstepd"))
+
+
+@pytest.fixture
+def step(slurmstepd: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that calls itself as slurmstepd does."""
+    with process_called(f"slurmstepd: [{JOB}.extern]", slurmstepd) as process:
+        yield process
+
+
+class TestOwnFolder:
+    def test_it_is_there_for_the_user_alone_and_goes_with_the_job(self, made: Path, folder: Path) -> None:
+        assert run(made, "make").returncode == 0
+        status = (folder / JOB).stat()
+        assert stat.S_IMODE(status.st_mode) == 0o700
+        assert status.st_uid == os.getuid()
+
+        (folder / JOB / "77").mkdir()
+        (folder / JOB / "77" / "file").write_text("data")
+        assert run(made, "remove").returncode == 0
+        assert list(folder.iterdir()) == []
+
+    def test_a_requeued_job_starts_with_an_empty_one(self, made: Path, folder: Path) -> None:
+        (folder / JOB).mkdir()
+        (folder / JOB / "of before").write_text("")
+
+        assert run(made, "make").returncode == 0
+        assert [path.name for path in folder.iterdir()] == [JOB]
+        assert list((folder / JOB).iterdir()) == []
+
+    def test_that_of_a_job_that_runs_stays_as_it_is(
+        self, made: Path, folder: Path, step: subprocess.Popen[bytes]
+    ) -> None:
+        (folder / JOB).mkdir()
+        (folder / JOB / "data").write_text("")
+
+        assert run(made, "make").returncode == 0
+        assert (folder / JOB / "data").exists()
+        assert step.poll() is None
+
+    def test_links_in_it_are_not_followed(self, made: Path, folder: Path, tmp_path: Path) -> None:
+        (tmp_path / "precious").mkdir()
+        (tmp_path / "precious" / "file").write_text("")
+        run(made, "make")
+        (folder / JOB / "link").symlink_to(tmp_path / "precious")
+
+        run(made, "remove")
+
+        assert (tmp_path / "precious" / "file").exists()
+        assert list(folder.iterdir()) == []
+
+    def test_a_link_in_the_place_of_the_folder_is_refused(self, made: Path, folder: Path, tmp_path: Path) -> None:
+        folder.rmdir()
+        (tmp_path / "elsewhere" / JOB).mkdir(parents=True)
+        folder.symlink_to(tmp_path / "elsewhere")
+
+        for action in ("make", "remove", "sweep"):
+            done = run(made, action)
+            assert (done.returncode, done.stderr) == (1, f"{folder} is not a directory\n")
+        assert (tmp_path / "elsewhere" / JOB).exists()
+
+    def test_a_folder_that_others_may_write_to_is_refused(self, made: Path, folder: Path) -> None:
+        (folder / OVER).mkdir()
+        folder.chmod(0o1777)
+
+        for action in ("make", "remove", "sweep"):
+            assert run(made, action).stderr == f"{folder} must belong to root, and nobody else may write there\n"
+        assert [path.name for path in folder.iterdir()] == [OVER]
+
+    def test_a_number_that_is_none_is_refused(self, made: Path, folder: Path) -> None:
+        for job in ("", ".", "../x", "1/2", "7\n8"):
+            assert run(made, "make", SLURM_JOB_ID=job).returncode == 1
+        assert list(folder.iterdir()) == []
+
+    @pytest.mark.parametrize("method", ["prolog", "namespace"])
+    def test_nothing_is_unmounted_or_removed_through_what_a_user_made(self, tmp_path: Path, method: str) -> None:
+        made, folder = directories(tmp_path, method), tmp_path / "slurm-jobs"
+        # what is mounted in `part` is of the same file system: rm's --one-file-system does not see it
+        done = among_mounts(
+            f"""
+            cd {tmp_path}; mkdir -p home part slurm-jobs/{JOB}/in slurm-jobs/{OVER}/in slurm-jobs/{OTHER}
+            mount -t tmpfs none home; touch home/file part/file slurm-jobs/{JOB}/data
+            chown 65534 slurm-jobs/*
+            ln -s {tmp_path}/home slurm-jobs/{JOB}/.ns
+            mount --bind home slurm-jobs/{JOB}/in
+            mount --bind part slurm-jobs/{OVER}/in
+            mount --bind home slurm-jobs/{OTHER}
+            {made} sweep
+            mountpoint home; ls home part
+            SLURM_JOB_ID={OTHER} SLURM_JOB_UID=0 SLURM_JOB_GID=0 {made} make; echo status=$?
+            """
+        )
+
+        assert "home is a mountpoint\nhome:\nfile\n\npart:\nfile\n" in done
+        assert "stays: a part of the same file system is mounted in it" in done
+        # nor does it keep a job that starts again from its node
+        assert f"{folder}/{OTHER} stays: something is mounted there\nstatus=0" in done
+        assert not list(folder.glob(f"*{JOB}/data"))
+
+
+class TestSweep:
+    def test_what_a_crash_left_goes_and_what_runs_stays(
+        self, made: Path, folder: Path, step: subprocess.Popen[bytes]
+    ) -> None:
+        for name in (JOB, OVER, f".gone.5.{OTHER}", "lost+found", "17x"):
+            (folder / name / "deep").mkdir(parents=True)
+
+        assert run(made, "sweep").returncode == 0
+
+        assert sorted(path.name for path in folder.iterdir()) == ["17x", JOB, "lost+found"]
+        assert step.poll() is None
+
+    def test_a_number_that_begins_like_a_running_jobs_is_another_job(
+        self, made: Path, folder: Path, step: subprocess.Popen[bytes]
+    ) -> None:
+        (folder / JOB[:-1]).mkdir()
+        (folder / f"{JOB}1").mkdir()
+
+        run(made, "sweep")
+
+        assert list(folder.iterdir()) == []
+        assert step.poll() is None
+
+    def test_folders_inside_a_jobs_own_are_never_looked_at(
+        self, made: Path, folder: Path, step: subprocess.Popen[bytes]
+    ) -> None:
+        # a job's folder by the number, and in it one by a number that no job has
+        (folder / JOB / OVER).mkdir(parents=True)
+
+        run(made, "sweep")
+
+        assert (folder / JOB / OVER).exists()
+        assert step.poll() is None
+
+    def test_the_plugins_folder_of_the_node_is_swept_too(self, tmp_path: Path, folder: Path) -> None:
+        (folder / "gpu01" / OVER).mkdir(parents=True)
+
+        run(directories(tmp_path, "namespace"), "sweep")
+
+        assert list((folder / "gpu01").iterdir()) == []
+
+    def test_a_program_with_roots_rights_that_a_user_calls_so_is_no_step(
+        self, made: Path, folder: Path, slurmstepd: Path
+    ) -> None:
+        slurmstepd.chmod(0o4755)
+        (folder / JOB).mkdir()
+        with process_called(f"slurmstepd: [{JOB}.batch]", slurmstepd):
+            assert run(made, "sweep").returncode == 0
+        assert list(folder.iterdir()) == []
+
+    def test_the_epilog_leaves_new_folders_of_other_jobs_alone(self, made: Path, folder: Path) -> None:
+        # a prolog has just made it, the job has no step yet
+        (folder / OVER).mkdir()
+        # its user may have said what he likes of its time
+        os.utime(folder / OVER, (0, 0))
+
+        run(made, "remove")
+
+        assert [path.name for path in folder.iterdir()] == [OVER]
+
+
+class TestTell:
+    def test_tasks_are_told_where_it_is(self, tmp_path: Path, folder: Path) -> None:
+        (folder / JOB).mkdir()
+        own = f"export SLURM_TMPDIR={folder / JOB}"
+
+        assert run(of_task(tmp_path, "prolog")).stdout.splitlines() == [own, f"export TMPDIR={folder / JOB}"]
+        assert run(of_task(tmp_path, "prolog"), TMPDIR=str(folder)).stdout.splitlines() == [own]
+
+    def test_a_job_of_before_the_setting_is_told_nothing(self, tmp_path: Path) -> None:
+        assert run(of_task(tmp_path, "prolog")).stdout == ""
+        if Path("/tmp").stat().st_uid != os.getuid():
+            assert run(of_task(tmp_path, "namespace")).stdout == ""
+
+
+class TestPieces:
+    @pytest.fixture(autouse=True)
+    def commands(self, tmp_path: Path) -> Path:
+        """What the programs call besides the pieces: it writes down how."""
+        log = tmp_path / "log"
+        for name in ("logger", "scontrol"):
+            program(tmp_path / "bin" / name, f'#!/bin/sh\necho "{name} $*" >>{log}\n')
+        return log
+
+    @staticmethod
+    def prolog(tmp_path: Path, kind: str = "prolog", **site: str) -> Path:
+        return program(tmp_path / kind, render("pieces.j2", kind=kind, node_common_job_programs=site))
+
+    def test_they_run_in_the_order_of_their_names(self, tmp_path: Path) -> None:
+        for name in ("20-b", "10-a"):
+            program(tmp_path / "prolog.d" / name, "#!/bin/sh\necho ${0##*/}\n")
+        (tmp_path / "prolog.d" / "30-no-program").write_text("echo no\n")
+
+        done = run(self.prolog(tmp_path))
+
+        assert (done.returncode, done.stdout) == (0, "10-a\n20-b\n")
+
+    def test_without_any_they_do_nothing(self, tmp_path: Path) -> None:
+        assert run(self.prolog(tmp_path)).returncode == 0
+
+    def test_one_that_fails_is_told_and_the_job_goes_on(self, tmp_path: Path, commands: Path) -> None:
+        program(tmp_path / "prolog.d" / "10-a", "#!/bin/sh\nexit 3\n")
+        program(tmp_path / "prolog.d" / "20-b", "#!/bin/sh\necho on\n")
+
+        done = run(self.prolog(tmp_path))
+
+        assert (done.returncode, done.stdout.splitlines()) == (0, ["prolog 10-a ended with status 3", "on"])
+        assert commands.read_text() == f"logger --tag deepopsctl-prolog job {JOB}: prolog 10-a ended with status 3\n"
+
+    def test_one_that_is_required_drains_its_node_with_a_reason(self, tmp_path: Path, commands: Path) -> None:
+        program(tmp_path / "prolog.d" / "10-a.required", "#!/bin/sh\nexit 3\n")
+        program(tmp_path / "prolog.d" / "20-b", "#!/bin/sh\necho on\n")
+
+        done = run(self.prolog(tmp_path), SLURMD_NODENAME="gpu01")
+
+        assert (done.returncode, done.stdout) == (1, "prolog 10-a.required ended with status 3\n")
+        assert commands.read_text().splitlines()[1:] == [
+            "scontrol -o show node gpu01",
+            "scontrol update nodename=gpu01 state=drain reason=deepopsctl: prolog 10-a.required ended with status 3",
+        ]
+
+    def test_one_that_takes_too_long_is_ended_and_named(self, tmp_path: Path) -> None:
+        path = self.prolog(tmp_path)
+        path.write_text(path.read_text().replace("--kill-after=5 60 ", "--kill-after=1 0.2 "))
+        program(tmp_path / "prolog.d" / "10-slow", "#!/bin/sh\nexec sleep 60\n")
+
+        assert run(path).stdout == "prolog 10-slow took longer than 60 s\n"
+
+    def test_a_sites_own_program_goes_on_being_called_and_heeded(self, tmp_path: Path) -> None:
+        site = program(tmp_path / "site", "#!/bin/sh\necho site\nexit 4\n")
+        for kind, said in (("prolog", "ours\nsite\n"), ("epilog", "site\nours\n")):
+            program(tmp_path / f"{kind}.d" / "10-a", "#!/bin/sh\necho ours\n")
+
+            done = run(self.prolog(tmp_path, kind, **{kind: str(site)}))
+
+            assert (done.returncode, done.stdout) == (4, said)
+
+    def test_before_a_task_the_output_of_all_reaches_slurm(self, tmp_path: Path) -> None:
+        site = program(tmp_path / "site", "#!/bin/sh\necho export B=2\n")
+        text = render("task_prolog.j2", node_common_job_programs={"task_prolog": str(site)})
+        path = program(tmp_path / "task_prolog", text.replace("/usr/bin/logger", "true"))
+        program(tmp_path / "task_prolog.d" / "10-a", "#!/bin/sh\necho export A=1\n")
+        program(tmp_path / "task_prolog.d" / "20-b", "#!/bin/sh\nexit 1\n")
+
+        done = run(path)
+
+        assert (done.returncode, done.stdout) == (0, "export A=1\nexport B=2\n")
+
+
+@pytest.mark.skipif(not shutil.which("shellcheck"), reason="shellcheck is not installed")
+def test_shellcheck_finds_nothing(tmp_path: Path) -> None:
+    for path in (of_task(tmp_path, "prolog"), of_task(tmp_path, "namespace"), TestPieces.prolog(tmp_path)):
+        done = subprocess.run(["shellcheck", path], capture_output=True, text=True)
+        assert done.stdout == ""

@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from deepopsctl.model.cluster import Access, Cluster, Node, Role
+from deepopsctl.ssh.client_config import controller_config, users_config
+from deepopsctl.ssh.controller import controller_known_hosts
+from deepopsctl.ssh.known_hosts import HostKey, KnownHosts
+
+CONTROLLER = Node("ctl1", frozenset({Role.CONTROLLER}), "192.0.2.1")
+COMPUTE = (
+    Node("gpu01", frozenset({Role.COMPUTE}), "2001:db8::11", port=2222),
+    Node("gpu02", frozenset({Role.COMPUTE})),
+)
+LOGIN = Node("login1", frozenset({Role.LOGIN}), "192.0.2.2")
+KEY = HostKey("ssh-ed25519", "AAAAC3NzaC1lZDI1NTE5AAAAIHuKFJrFKlSN1oTvwmMQw0JpOPrYQo3qzbSgVhRTMEeP")
+
+
+def cluster(*nodes: Node, jump_host: str = "", port: int = 0) -> Cluster:
+    return Cluster("hpc", Access("ubuntu", port=port, jump_host=jump_host), nodes, ())
+
+
+def resolved(text: str, host: str, folder: Path) -> dict[str, str]:
+    """What ssh itself makes of a configuration for one host."""
+    file = folder / "config"
+    file.write_text(text)
+    done = subprocess.run(["ssh", "-G", "-F", str(file), host], capture_output=True, text=True, check=True)
+    return dict(line.split(" ", 1) for line in done.stdout.splitlines() if " " in line)
+
+
+def test_users_reach_login_nodes_directly_and_others_through_them(tmp_path: Path) -> None:
+    text = users_config(cluster(CONTROLLER, *COMPUTE, LOGIN), Path("/clusters/hpc/known_hosts"), "ada")
+    login, gpu01, gpu02 = (resolved(text, name, tmp_path) for name in ("login1", "gpu01", "gpu02"))
+    assert (login["hostname"], login["user"]) == ("192.0.2.2", "ada")
+    assert "proxyjump" not in login
+    assert (gpu01["hostname"], gpu01["port"], gpu01["proxyjump"]) == ("2001:db8::11", "2222", "login1")
+    assert (gpu02["hostname"], gpu02["user"], gpu02["proxyjump"]) == ("gpu02", "ada", "login1")
+    assert "hpc.known_hosts" in gpu02["userknownhostsfile"]
+
+
+def test_without_login_nodes_the_controller_is_the_door(tmp_path: Path) -> None:
+    text = users_config(cluster(CONTROLLER, *COMPUTE), Path("known_hosts"))
+    assert "User " not in text
+    assert resolved(text, "gpu01", tmp_path)["proxyjump"] == "ctl1"
+    assert "proxyjump" not in resolved(text, "ctl1", tmp_path)
+
+
+def test_a_jump_host_stands_before_the_door(tmp_path: Path) -> None:
+    text = users_config(cluster(CONTROLLER, *COMPUTE, jump_host="ada@bastion.example.com:2022"), Path("known_hosts"))
+    assert resolved(text, "ctl1", tmp_path)["proxyjump"] == "ada@bastion.example.com:2022"
+    assert resolved(text, "gpu01", tmp_path)["proxyjump"] == "ctl1"
+
+
+def test_a_machine_with_both_roles_is_a_door_of_its_own(tmp_path: Path) -> None:
+    both = Node("head", frozenset({Role.CONTROLLER, Role.LOGIN}), "192.0.2.1")
+    text = users_config(cluster(both, *COMPUTE), Path("known_hosts"))
+    assert "proxyjump" not in resolved(text, "head", tmp_path)
+    assert resolved(text, "gpu02", tmp_path)["proxyjump"] == "head"
+
+
+@pytest.mark.parametrize("host", ["gpu01", "2001:db8::11"])
+def test_the_controller_knows_nodes_by_name_and_by_address(tmp_path: Path, host: str) -> None:
+    found = resolved(controller_config(cluster(CONTROLLER, *COMPUTE), "deepopsctl-hpc"), host, tmp_path)
+    assert (found["hostname"], found["port"], found["user"]) == ("2001:db8::11", "2222", "ubuntu")
+    assert found["identityfile"] == "~/.ssh/deepopsctl-hpc"
+    assert "deepopsctl-hpc.known_hosts" in found["userknownhostsfile"]
+
+
+def test_the_clusters_port_is_every_nodes_port(tmp_path: Path) -> None:
+    text = controller_config(cluster(CONTROLLER, *COMPUTE, port=2022), "deepopsctl-hpc")
+    assert resolved(text, "ctl1", tmp_path)["port"] == "2022"
+    assert resolved(text, "gpu01", tmp_path)["port"] == "2222"
+
+
+def test_the_controller_gets_the_pinned_keys_under_names_and_addresses(tmp_path: Path) -> None:
+    pins = KnownHosts(tmp_path / "pins")
+    pins.pin(["192.0.2.1", "ctl1"], [KEY])
+    pins.pin(["[2001:db8::11]:2222"], [KEY])
+    file = tmp_path / "known_hosts"
+    file.write_text(controller_known_hosts(cluster(CONTROLLER, *COMPUTE), pins))
+    assert KnownHosts(file).keys("ctl1") == KnownHosts(file).keys("192.0.2.1") == {KEY}
+    assert KnownHosts(file).keys("[gpu01]:2222") == KnownHosts(file).keys("[2001:db8::11]:2222") == {KEY}
+    assert not KnownHosts(file).keys("gpu02")

@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import pytest
+
+from deepopsctl.ssh.exit_status import Failure, last_words, read_answer
+
+CHANGED = """\
+@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@
+@    WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!     @
+@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@
+Host key for 192.0.2.1 has changed and you have requested strict checking.
+Host key verification failed.
+"""
+
+
+@pytest.mark.parametrize(
+    ("errors", "failure"),
+    [
+        (CHANGED, Failure.HOST_KEY),
+        (
+            "No ED25519 host key is known for gpu01 and you have requested strict checking.\r\n",
+            Failure.HOST_KEY,
+        ),
+        ("ubuntu@192.0.2.1: Permission denied (publickey,password).\r\n", Failure.DENIED),
+        ("Received disconnect from 192.0.2.1 port 22:2: Too many authentication failures", Failure.DENIED),
+        ("ssh: connect to host 192.0.2.1 port 22: Connection refused", Failure.UNREACHABLE),
+        ("ssh: connect to host 192.0.2.1 port 22: No route to host", Failure.UNREACHABLE),
+        ("ssh: connect to host 192.0.2.1 port 22: Connection timed out", Failure.UNREACHABLE),
+        ("ssh: Could not resolve hostname gpu01: Name or service not known", Failure.UNREACHABLE),
+        ("Connection timed out during banner exchange", Failure.UNREACHABLE),
+        ("kex_exchange_identification: Connection closed by remote host", Failure.UNREACHABLE),
+        ("Bad configuration option: bogus", Failure.COMMAND),
+    ],
+)
+def test_tells_failures_apart(errors: str, failure: Failure) -> None:
+    assert read_answer(255, "", errors).failure is failure
+
+
+def test_knows_which_methods_a_node_still_offers() -> None:
+    errors = "ubuntu@192.0.2.1: Permission denied (publickey,keyboard-interactive)."
+    assert read_answer(255, "", errors).methods == {"publickey", "keyboard-interactive"}
+
+
+def test_a_command_that_fails_is_no_failed_login() -> None:
+    answer = read_answer(3, "@deepopsctl error no home", "")
+    assert (answer.failure, answer.output) == (Failure.COMMAND, "@deepopsctl error no home")
+
+
+def test_explains_connections_that_are_dropped_at_once() -> None:
+    answer = read_answer(255, "", "kex_exchange_identification: read: Connection reset by peer\r\n")
+    assert "after failed logins" in answer.reason
+
+
+@pytest.mark.parametrize(
+    ("errors", "words"),
+    [
+        ("ssh: connect to host 192.0.2.1 port 22: No route to host\r\n", "no route to host"),
+        ("debug1: x\nsomething\nWarning: Permanently added 'x' to the list of known hosts.\n", "something"),
+        ("SELinux says no", "SELinux says no"),
+        ("", ""),
+    ],
+)
+def test_quotes_the_last_line_that_says_something(errors: str, words: str) -> None:
+    assert last_words(errors) == words

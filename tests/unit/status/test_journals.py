@@ -1,0 +1,151 @@
+"""How the journals of nodes are asked for on the monitoring host."""
+
+from __future__ import annotations
+
+import io
+import json
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+
+from deepopsctl.cli.main import run
+from deepopsctl.cluster.directory import ClusterDir
+from deepopsctl.cluster.selection import select_nodes
+from deepopsctl.errors import ExitCode
+from deepopsctl.node_programs.log_collector.places import files_of
+from deepopsctl.status.journals import FIELDS, Question, lines_of, log_host, pass_on, ssh_command
+
+SPEC = """\
+schema: 1
+cluster: {name: hpc, user: ubuntu}
+nodes:
+  - {names: ctl1, addresses: 192.0.2.1, roles: [controller]}
+  - {names: mon1, addresses: 192.0.2.2, roles: [monitoring]}
+  - {names: "gpu[01-04]", addresses: "192.0.2.[11-14]", roles: [compute]}
+"""
+
+
+def asked(folder: Path, spec: str, nodes: str, question: Question) -> tuple[list[str], list[str]]:
+    """The command for ssh, and what it runs there."""
+    (folder / "cluster.yml").write_text(spec, encoding="utf-8")
+    directory = ClusterDir.open(folder)
+    cluster = directory.cluster()
+    command = ssh_command(directory, cluster, select_nodes([nodes], cluster), question)
+    return command[:-1], shlex.split(command[-1])
+
+
+def test_the_machine_that_is_named_for_monitoring_is_asked(tmp_path: Path) -> None:
+    ssh, _ = asked(tmp_path, SPEC, "gpu01", Question())
+
+    assert ssh[-4:] == ["-l", "ubuntu", "--", "192.0.2.2"]
+    assert f'UserKnownHostsFile="{tmp_path}/known_hosts"' in ssh
+    assert f'IdentityFile="{tmp_path}/ssh/id_ed25519"' in ssh
+
+
+def test_without_one_the_first_controller_is_asked(tmp_path: Path) -> None:
+    (tmp_path / "cluster.yml").write_text(SPEC.replace("monitoring", "login"), encoding="utf-8")
+
+    assert log_host(ClusterDir.open(tmp_path).cluster()).name == "ctl1"
+
+
+def test_nodes_are_told_apart_by_the_files_that_their_certificates_gave_them(tmp_path: Path) -> None:
+    _, remote = asked(tmp_path, SPEC, "gpu[02-03]", Question())
+
+    assert remote[:2] == ["sudo", "-n"]
+    assert [word for word in remote if word.startswith("--file")] == [
+        f"--file={files_of('gpu02')}",
+        f"--file={files_of('gpu03')}",
+    ]
+
+
+def test_what_was_asked_for_is_journalctls_to_judge_and_no_shells(tmp_path: Path) -> None:
+    question = Question(("slurmd", "a b; reboot"), since="-1h", until="2026-11-22 10:00", priority="err", lines=5)
+
+    _, remote = asked(tmp_path, SPEC, "gpu01", question)
+
+    assert remote[-6:] == [
+        "--unit=slurmd",
+        "--unit=a b; reboot",
+        "--since=-1h",
+        "--until=2026-11-22 10:00",
+        "--priority=err",
+        "--lines=5",
+    ]
+
+
+def test_jump_hosts_are_on_the_way(tmp_path: Path) -> None:
+    ssh, _ = asked(tmp_path, SPEC.replace("user: ubuntu", "user: root, jump_host: bastion"), "gpu01", Question())
+
+    assert any(word.startswith("ProxyCommand=ssh") and "bastion" in word for word in ssh)
+
+
+def test_a_node_that_there_is_not_is_refused_by_name(tmp_path: Path) -> None:
+    (tmp_path / "cluster.yml").write_text(SPEC, encoding="utf-8")
+
+    assert run(["-C", str(tmp_path), "logs", "gpu09"]) == ExitCode.INVALID_INPUT
+
+
+def test_objects_are_asked_for_whole_and_with_no_more_than_is_told() -> None:
+    assert Question(lines=2, objects=True).arguments() == [
+        "--lines=2", "--output=json", "--all",
+        "--output-fields=_HOSTNAME,_SYSTEMD_UNIT,SYSLOG_IDENTIFIER,PRIORITY,MESSAGE",
+    ]  # fmt: skip
+
+
+def test_a_line_has_its_time_in_utc_and_what_journald_knows_of_it() -> None:
+    values = ("gpu01", "slurmd.service", "slurmd", "3", "no such user\u2028\u2026")
+    entry = {"__REALTIME_TIMESTAMP": "1795341296123456", **dict(zip(FIELDS.values(), values, strict=True))}
+
+    assert lines_of(json.dumps(entry, ensure_ascii=False).encode() + b"\n") == [
+        {
+            "time": "2026-11-22T09:54:56.123456+00:00",
+            "host": "gpu01",
+            "unit": "slurmd.service",
+            "identifier": "slurmd",
+            "priority": 3,
+            "message": "no such user\u2028\u2026",
+        }
+    ]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [([72, 105, 255], "Hi\ufffd"), (["one", [116, 119, 111]], "one\ntwo"), (None, ""), ("\u2026", "\u2026")],
+    ids=["bytes", "twice", "none", "text"],
+)
+def test_a_message_is_text_however_journalctl_writes_it(given: object, message: str) -> None:
+    (line,) = lines_of(json.dumps({"__REALTIME_TIMESTAMP": "1000000", "MESSAGE": given}).encode())
+
+    assert (line["message"], line["unit"], line["priority"]) == (message, "", None)
+
+
+def test_nothing_makes_no_lines() -> None:
+    assert lines_of(b"") == []
+
+
+@pytest.mark.parametrize(("text", "code"), [("", 0), ("a\nb\n", 0), ("", 255), ("half", 1)])
+def test_what_is_printed_is_passed_on_and_known_to_be_there(text: str, code: int) -> None:
+    out = io.BytesIO()
+
+    done = pass_on([sys.executable, "-c", f"print({text!r}, end=''); exit({code})"], out)
+
+    assert done == (code, bool(text))
+    assert out.getvalue() == text.encode()
+
+
+def test_who_has_read_enough_waits_for_no_more() -> None:
+    class Closed(io.BytesIO):
+        def write(self, _: object) -> int:
+            raise BrokenPipeError
+
+    with pytest.raises(BrokenPipeError):
+        pass_on([sys.executable, "-c", "import os, time; os.write(1, b'x'); time.sleep(600)"], Closed())
+
+
+def test_what_has_no_end_makes_no_object(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "cluster.yml").write_text(SPEC, encoding="utf-8")
+
+    assert run(["-C", str(tmp_path), "logs", "gpu01", "--follow", "--json"]) == ExitCode.USAGE
+    assert "--follow has none" in json.loads(capsys.readouterr().out)["errors"][0]["message"]

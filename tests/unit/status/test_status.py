@@ -1,0 +1,429 @@
+"""From what the nodes and Slurm said to the status: states, findings, exit code, document, text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deepopsctl.errors import DeepOpsError, ExitCode, InterruptedRunError
+from deepopsctl.model.cluster import Access, Cluster, Gpus, Node, Role
+from deepopsctl.run.events import Totals
+from deepopsctl.run.outcome import RunOutcome, Verdict
+from deepopsctl.run.summary import Failure, RunSummary, TaskResult
+from deepopsctl.run.workspace import RunFolder, Workspace
+from deepopsctl.slurm.hardware import NodeHardware
+from deepopsctl.status.cluster import ClusterStatus, examine
+from deepopsctl.status.components import Deploy
+from deepopsctl.status.findings import Kind
+from deepopsctl.status.last_runs import LastRuns, last_runs
+from deepopsctl.status.nodes import Amount, Answer
+from deepopsctl.status.table import component_rows, finding_lines, head, last_lines, node_rows, verdict, version_lines
+
+IN_STEP = {
+    "wanted": True, "left": False, "deployed": True,
+    "missing": [], "stale": [], "digests": ["a" * 64], "differences": [],
+}  # fmt: skip
+NOT_WANTED = {**IN_STEP, "wanted": False, "deployed": False, "digests": []}
+NEVER = {**IN_STEP, "deployed": False, "missing": ["node"], "digests": []}
+VERSIONS = {"os": "Debian 13", "kernel": "6.12.48", "slurm": "24.11.5"}
+IDLE = {"state": "IDLE", "cpus": 8, "memory_mb": 32768, "gpus": 2, "gres": "gpu:a100:2", "version": "24.11.5"}
+GPUS = tuple(f"gpu{number:02d}" for number in range(1, 5))
+NAMES = ("ctl1", *GPUS)
+CLUSTER = Cluster(
+    "hpc",
+    Access("ubuntu"),
+    (
+        Node("ctl1", frozenset({Role.CONTROLLER})),
+        *(Node(name, frozenset({Role.COMPUTE}), gpus=Gpus("a100", 2)) for name in GPUS),
+    ),
+    (),
+)
+HARDWARE = {name: NodeHardware(8, 1, 1, 8, 1, 32768) for name in NAMES}
+
+
+def slurm(changes: Mapping[str, Mapping[str, object]] | None = None, jobs: list[object] | None = None) -> object:
+    """slurm_report's answer: idle nodes, with changes by name."""
+    nodes = [{"name": name, **IDLE, **(changes or {}).get(name, {})} for name in GPUS]
+    versions = {"slurm": "24.11.5", "slurmctld": "24.11.5"}
+    return {"installed": True, "controller_up": True, "nodes": nodes, "jobs": jobs or [], "versions": versions}
+
+
+def said(
+    versions: Mapping[str, str] = VERSIONS, others: Mapping[str, object] | None = None, **change: object
+) -> object:
+    """node_report's answer: Slurm in step but for a change, and other components as they are given."""
+    return {"components": {**(others or {}), "slurm": {**IN_STEP, **change}}, "versions": versions}
+
+
+def outcome(
+    nodes: Mapping[str, Mapping[str, Any]] | None = None,
+    answer: object = None,
+    failures: tuple[Failure, ...] = (),
+) -> RunOutcome:
+    """A look: every node in step, with changes of Slurm by name; those that failed gave no answer.
+
+    Other components stand under their own names.
+    """
+    lost = {failure.host for failure in failures}
+    data = {name: {"node": said(**(nodes or {}).get(name, {}))} for name in NAMES if name not in lost}
+    if "ctl1" in data:
+        data["ctl1"]["slurm"] = answer or slurm()
+    hosts = {name: Totals(unreachable=1) if name in lost else Totals(ok=1) for name in NAMES}
+    results = tuple(TaskResult(name, "Ask every node", found) for name, found in data.items())
+    return RunOutcome(RunFolder(Path("x")), "status", RunSummary(hosts, failures, (), (), results), 1.0, 0)
+
+
+def status(given: RunOutcome) -> ClusterStatus:
+    return examine(given, CLUSTER, HARDWARE, LastRuns())
+
+
+def silent(host: str) -> Failure:
+    return Failure(host, "status", "Ask every node", "ssh: No route to host", "is it up?", unreachable=True)
+
+
+def kinds(found: ClusterStatus) -> list[tuple[str, str]]:
+    return [(str(finding.kind), finding.where) for finding in found.findings]
+
+
+class TestWell:
+    def test_nodes_that_are_as_wanted_give_0_and_no_finding(self) -> None:
+        found = status(outcome())
+
+        assert (found.exit_code, found.findings) == (ExitCode.OK, ())
+        assert {node.deploy for node in found.nodes} == {Deploy.IN_STEP}
+        assert verdict(found) == "all is well"
+
+    def test_alike_nodes_share_a_row_with_their_sums(self) -> None:
+        jobs: list[object] = [
+            {"id": "7", "user": "u", "name": "j", "state": "RUNNING", "partition": "gpu", "nodes": ["gpu01", "gpu02"]},
+            {"id": "8", "user": "u", "name": "j", "state": "PENDING", "partition": "gpu", "nodes": []},
+        ]
+        mixed = {
+            name: {"state": "MIXED", "alloc_cpus": 4, "alloc_gpus": 1, "alloc_memory_mb": 8192} for name in GPUS[:2]
+        }
+        found = status(outcome(answer=slurm(mixed, jobs)))
+
+        assert node_rows(found.nodes) == [
+            ("ctl1", "controller", "-", "-", "-", "-", "-", "in step"),
+            ("gpu[01-02]", "compute", "mixed", "1", "8/16", "16/64", "2/4", "in step"),
+            ("gpu[03-04]", "compute", "idle", "0", "0/16", "0/64", "0/4", "in step"),
+        ]
+        assert head(found) == "hpc: 5 nodes, Slurm 24.11.5, 1 job runs, 1 waits"
+
+    def test_the_document_has_what_the_contract_names(self) -> None:
+        document = json.loads(json.dumps(status(outcome()).document()))
+
+        assert {"schema", "command", "ok", "cluster", "nodes", "versions", "last_run", "last_validation"} <= set(
+            document
+        )
+        assert document["command"] == "status"
+        assert {"name", "roles", "state", "reason", "cpus", "memory_mb", "gpus", "jobs"} <= set(document["nodes"][0])
+        assert document["versions"]["slurm"] == {"24.11.5": "ctl1,gpu[01-04]"}
+        assert document["versions"]["deploy"] == {"a" * 12: "ctl1,gpu[01-04]"}
+
+
+class TestFindings:
+    def test_what_was_changed_by_hand_is_a_problem_that_names_it(self) -> None:
+        found = status(outcome({"gpu02": {"differences": ["/etc/slurm/x was changed"], "stale": ["slurmd"]}}))
+
+        assert found.exit_code is ExitCode.FAILED
+        assert [node.deploy for node in found.nodes][2] is Deploy.DRIFTED
+        (finding,) = found.findings
+        assert (finding.where, finding.message) == ("gpu02", "slurm drifted: /etc/slurm/x was changed")
+
+    @pytest.mark.parametrize("change", [{"stale": ["slurmd"]}, {"missing": ["slurmd"]}])
+    def test_a_node_that_is_behind_is_only_a_note(self, change: dict[str, list[str]]) -> None:
+        found = status(outcome({"gpu01": change}))
+
+        assert found.exit_code is ExitCode.OK
+        assert kinds(found) == [("note", "gpu01")]
+
+    def test_before_the_first_deploy_there_is_one_note_and_nothing_wrong(self) -> None:
+        bare = {"deployed": False, "missing": ["common"], "digests": []}
+        answer = {"installed": False, "controller_up": False, "error": "scontrol is not installed"}
+        found = status(outcome(dict.fromkeys(NAMES, bare), answer))
+
+        assert found.exit_code is ExitCode.OK
+        assert [finding.message for finding in found.findings] == ["nothing is deployed yet"]
+        assert head(found) == "hpc: 5 nodes, no Slurm yet"
+        # from cluster.yml and hardware.yml
+        assert (found.nodes[1].gpus, found.nodes[1].cpus) == (Amount(None, 2), Amount(None, 8))
+
+    def test_a_slurmctld_that_does_not_answer_is_a_problem(self) -> None:
+        found = status(outcome(answer={"installed": True, "controller_up": False, "error": "connect failure"}))
+
+        assert found.exit_code is ExitCode.FAILED
+        assert [finding.message for finding in found.findings] == ["slurmctld does not answer: connect failure"]
+        assert head(found) == "hpc: 5 nodes, slurmctld does not answer"
+        assert node_rows(found.nodes)[1][2:7] == ("-", "-", "-/32", "-/128", "-/8")
+
+    @pytest.mark.parametrize(
+        ("state", "reason", "user", "kind", "text"),
+        [
+            ("DOWN*", "Not responding", "slurm", Kind.PROBLEM, "down: Not responding"),
+            ("IDLE+DRAIN", "Kill task failed", "slurm", Kind.PROBLEM, "drained by Slurm: Kill task failed"),
+            ("MIXED+DRAIN", "bad DIMM", "alice", Kind.NOTE, "draining by alice: bad DIMM"),
+            ("IDLE+DRAIN", "deepopsctl: new fan", "root", Kind.NOTE, "drained: deepopsctl: new fan"),
+        ],
+    )
+    def test_a_node_out_of_service_is_told_with_who_and_why(
+        self, state: str, reason: str, user: str, kind: Kind, text: str
+    ) -> None:
+        found = status(outcome(answer=slurm({"gpu03": {"state": state, "reason": reason, "reason_user": user}})))
+
+        (finding,) = found.findings
+        assert (finding.kind, finding.where, finding.message) == (kind, "gpu03", text)
+
+    def test_a_node_that_rebooted_is_not_sent_to_deploy(self) -> None:
+        change = {"state": "DOWN", "reason": "Node unexpectedly rebooted", "reason_user": "slurm"}
+        (finding,) = status(outcome(answer=slurm({"gpu03": change}))).findings
+
+        assert finding.hint == "find out why, then: scontrol update nodename=gpu03 state=resume"
+
+    def test_nodes_out_of_service_share_a_hint_that_names_them_all(self) -> None:
+        ours = {"state": "IDLE+DRAIN", "reason": "deepopsctl: new fan", "reason_user": "root"}
+        down = {"state": "DOWN", "reason": "burnt", "reason_user": "alice"}
+        found = status(outcome(answer=slurm({"gpu01": down, "gpu02": ours, "gpu03": ours})))
+
+        assert [finding.hint for finding in found.findings] == [
+            "somebody put it down; when it is mended: scontrol update nodename=gpu01 state=resume",
+            "`deepopsctl node resume gpu[02-03]` gives it back",
+        ]
+
+    def test_a_node_that_only_slurm_has_is_a_note(self) -> None:
+        answer = slurm()
+        assert isinstance(answer, dict)
+        answer["nodes"].append({"name": "gpu09", **IDLE})
+        found = status(outcome(answer=answer))
+
+        assert (found.exit_code, kinds(found)) == (ExitCode.OK, [("note", "gpu09")])
+
+    def test_a_deployed_node_that_slurm_does_not_know_is_a_problem(self) -> None:
+        answer = slurm()
+        assert isinstance(answer, dict)
+        answer["nodes"] = answer["nodes"][:3]
+
+        assert kinds(status(outcome(answer=answer))) == [("problem", "gpu04")]
+
+    def test_the_worst_comes_first_and_nodes_with_the_same_share_it(self) -> None:
+        drifted = {"differences": ["slurmd.service is inactive"]}
+        found = status(
+            outcome(
+                {"gpu01": drifted, "gpu02": drifted, "ctl1": {"stale": ["common"]}},
+                failures=(silent("gpu03"), silent("gpu04")),
+            )
+        )
+
+        assert kinds(found) == [("problem", "gpu[01-02]"), ("no answer", "gpu[03-04]"), ("note", "ctl1")]
+        assert verdict(found) == "1 problem, 2 of 5 nodes did not answer"
+
+
+class TestComponents:
+    def beside(self, **components: Mapping[str, object]) -> dict[str, object]:
+        return {"others": components}
+
+    def test_each_says_which_nodes_run_what_was_deployed_and_which_do_not(self) -> None:
+        driver = {"differences": ["package nvidia-open is missing, was 580"]}
+        found = status(
+            outcome(
+                {
+                    "ctl1": self.beside(nvidia=NOT_WANTED),
+                    "gpu01": self.beside(nvidia=IN_STEP),
+                    "gpu02": self.beside(nvidia={**IN_STEP, **driver}),
+                    "gpu03": self.beside(nvidia={**IN_STEP, "stale": ["driver"]}),
+                },
+                failures=(silent("gpu04"),),
+            )
+        )
+
+        assert component_rows(found) == [
+            ("nvidia", "in step", "gpu01"),
+            ("", "behind", "gpu03"),
+            ("", "drifted", "gpu02"),
+            ("", "unknown", "gpu04"),
+            ("slurm", "in step", "ctl1,gpu[01-03]"),
+            ("", "unknown", "gpu04"),
+        ]
+        assert [str(node.deploy) for node in found.nodes] == ["in step", "in step", "drifted", "behind", "unknown"]
+        assert found.findings[0].message == "nvidia drifted: package nvidia-open is missing, was 580"
+        assert "`deepopsctl deploy nvidia`" in found.findings[0].hint
+        assert kinds(found) == [("problem", "gpu02"), ("no answer", "gpu04"), ("note", "gpu03")]
+
+    def test_the_document_has_them_of_the_cluster_and_of_each_node(self) -> None:
+        drifted = {**IN_STEP, "differences": ["/etc/x was removed"]}
+        document = json.loads(json.dumps(status(outcome({"ctl1": self.beside(monitoring=drifted)})).document()))
+
+        assert document["components"]["slurm"] == {"in step": "ctl1,gpu[01-04]"}
+        assert document["components"]["monitoring"] == {"drifted": "ctl1"}
+        assert document["nodes"][0]["components"]["monitoring"] == {
+            "deploy": "drifted",
+            "differences": ["/etc/x was removed"],
+        }
+        assert document["nodes"][0]["differences"] == ["/etc/x was removed"]
+
+    def test_one_that_is_deployed_nowhere_is_the_site_s_choice(self) -> None:
+        found = status(outcome({name: self.beside(nvidia=NEVER) for name in GPUS}))
+
+        assert (found.exit_code, found.findings) == (ExitCode.OK, ())
+        assert {node.deploy for node in found.nodes} == {Deploy.IN_STEP}
+        assert ("nvidia", "not deployed", "gpu[01-04]") in component_rows(found)
+
+    def test_a_list_in_cluster_yml_is_compared_with_what_is_deployed(self) -> None:
+        listed = replace(CLUSTER, components=("nvidia", "slurm"))
+        here = {name: self.beside(nvidia=NEVER, monitoring=NEVER, storage=IN_STEP) for name in GPUS}
+        found = examine(outcome(here), listed, HARDWARE, LastRuns())
+
+        assert [finding.message for finding in found.findings] == [
+            "nvidia is listed in `components:`, but not deployed yet",
+            "storage is deployed, but `components:` of cluster.yml does not list it",
+        ]
+        assert found.exit_code is ExitCode.OK
+        assert [row[0] for row in component_rows(found)] == ["nvidia", "storage", "slurm"]
+        assert found.document()["listed_components"] == ["nvidia", "slurm"]
+
+    def test_one_that_only_some_nodes_have_is_a_note_on_the_others(self) -> None:
+        found = status(outcome({"gpu01": self.beside(nvidia=IN_STEP), "gpu02": self.beside(nvidia=NEVER)}))
+
+        assert found.exit_code is ExitCode.OK
+        (finding,) = found.findings
+        assert (finding.where, finding.message) == ("gpu02", "nvidia is not deployed here yet")
+        assert found.nodes[2].deploy is Deploy.BEHIND
+
+    def test_what_is_still_there_though_nothing_wants_it_is_a_note(self) -> None:
+        left = {**NOT_WANTED, "left": True}
+        found = status(outcome({"gpu01": self.beside(monitoring=left, nvidia=left)}))
+
+        # a driver stays where no GPUs are declared any more
+        (finding,) = found.findings
+        assert (finding.where, finding.message) == ("gpu01", "monitoring is still there, but no longer wanted")
+
+    def test_a_silent_node_without_gpus_is_not_counted_among_the_gpu_nodes(self) -> None:
+        found = status(outcome({"gpu01": self.beside(nvidia=IN_STEP)}, failures=(silent("ctl1"),)))
+
+        assert component_rows(found) == [
+            ("nvidia", "in step", "gpu01"),
+            ("slurm", "in step", "gpu[01-04]"),
+            ("", "unknown", "ctl1"),
+        ]
+
+
+class TestSilence:
+    def test_nodes_that_do_not_answer_alone_give_4(self) -> None:
+        found = status(outcome(answer=slurm({"gpu04": {"state": "DOWN*"}}), failures=(silent("gpu04"),)))
+
+        assert found.exit_code is ExitCode.UNREACHABLE
+        assert found.nodes[4].answer is Answer.NONE
+        assert found.nodes[4].deploy is Deploy.UNKNOWN
+        assert found.findings[0].message == "ssh: No route to host; Slurm has it as down"
+        assert not found.document()["ok"]
+
+    def test_nodes_that_are_silent_for_one_reason_share_it_though_each_has_its_own_address(self) -> None:
+        def lost(number: int) -> Failure:
+            said = f"ssh: connect to host 10.0.1.{number} port 22: No route to host\nmore"
+            return replace(silent(f"gpu0{number}"), message=said)
+
+        found = status(outcome(failures=(lost(3), lost(4))))
+
+        assert kinds(found) == [("no answer", "gpu[03-04]")]
+        assert found.findings[0].message.startswith("ssh: connect to host ADDRESS port 22: No route to host; Slurm")
+
+    def test_a_node_that_hangs_did_not_answer_either(self) -> None:
+        hangs = Failure("gpu04", "status", "Ask every node", "Task failed: Timed out after 10 second(s).", "")
+        found = status(outcome(failures=(hangs,)))
+
+        assert found.exit_code is ExitCode.UNREACHABLE
+        assert node_rows(found.nodes)[-1][-1] == "no answer"
+
+    def test_a_node_that_can_not_be_asked_is_a_problem(self) -> None:
+        sudo = Failure("gpu04", "status", "Ask every node", "Missing sudo password", "give -K")
+        found = status(outcome(failures=(sudo,)))
+
+        assert found.exit_code is ExitCode.FAILED
+        assert node_rows(found.nodes)[-1][-1] == "failed"
+
+    def test_a_silent_controller_leaves_slurm_unknown(self) -> None:
+        found = status(outcome(failures=(silent("ctl1"),)))
+
+        assert found.exit_code is ExitCode.UNREACHABLE
+        assert head(found) == "hpc: 5 nodes, Slurm could not be asked"
+        assert kinds(found) == [("no answer", "ctl1")]
+
+    def test_an_error_of_ansible_itself_is_raised(self) -> None:
+        broken = replace(outcome(), summary=RunSummary({}, (Failure("", "", "", "no vault", "hint"),), (), (), ()))
+
+        with pytest.raises(DeepOpsError, match="no vault"):
+            status(broken)
+
+    def test_a_look_that_was_stopped_is_no_status(self) -> None:
+        with pytest.raises(InterruptedRunError):
+            status(replace(outcome(), stopped=Verdict.INTERRUPTED))
+
+
+class TestText:
+    def test_versions_that_differ_name_their_nodes_and_those_that_agree_do_not(self) -> None:
+        old = {"versions": {"os": "Debian 12", "kernel": "6.12.48", "slurm": "22.05.8"}}
+
+        assert list(version_lines(status(outcome({"gpu04": old})))) == [
+            "slurm     24.11.5 on ctl1,gpu[01-03]; 22.05.8 on gpu04",
+            "slurmctld 24.11.5 on ctl1",
+            "os        Debian 13 on ctl1,gpu[01-03]; Debian 12 on gpu04",
+            "kernel    6.12.48",
+            "deploy    aaaaaaaaaaaa",
+        ]
+
+    def test_a_long_finding_is_wrapped_below_its_beginning(self) -> None:
+        (finding,) = status(outcome({"gpu01": {"differences": ["word " * 30]}})).findings
+        first, *more = list(finding_lines([finding], 60))
+
+        assert first.kind is Kind.PROBLEM
+        assert first.text.startswith("problem: gpu01: slurm drifted: word")
+        assert all(len(line.text) <= 60 for line in more[:-1])
+        assert all(line.text.startswith("    ") for line in more)
+
+    def test_no_runs_are_said_to_be_none(self) -> None:
+        lines = list(last_lines(LastRuns(), datetime.now(UTC)))
+
+        assert lines[0] == "last run         none yet"
+        assert lines[1].startswith("last validation  none yet; `deepopsctl validate`")
+
+
+class TestLastRuns:
+    NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+
+    def run(self, folder: Path, name: str, ago: timedelta, **request: object) -> Path:
+        path = folder / name
+        path.mkdir(parents=True)
+        command = name.split("-", 2)[2]
+        asked = {"command": command, "started": (self.NOW - ago).isoformat(), **request}
+        (path / "run.json").write_text(json.dumps(asked))
+        (path / "summary.json").write_text(json.dumps({"ok": True, "verdict": "ok", "elapsed_s": 4.0, "hosts": {}}))
+        return path
+
+    def test_the_last_of_each_kind_is_found_and_a_check_is_no_deploy(self, tmp_path: Path) -> None:
+        self.run(tmp_path, "20260301-090000-deploy", timedelta(hours=3))
+        validation = self.run(tmp_path, "20260301-100000-validate", timedelta(hours=2))
+        checks = [{"suite": "smoke", "name": "services", "target": "ctl1", "status": "pass"}]
+        (validation / "checks.json").write_text(json.dumps({"checks": checks}))
+        self.run(tmp_path, "20260301-110000-deploy", timedelta(hours=1), check=True)
+        self.run(tmp_path, "20260301-115900-node-drain", timedelta(minutes=1))
+
+        found = last_runs(Workspace(tmp_path))
+
+        assert list(last_lines(found, self.NOW)) == [
+            "last run         20260301-115900-node-drain: ok after 4.0 s, 1 min ago",
+            "last deploy      20260301-090000-deploy: ok after 4.0 s, 3 h ago",
+            "last validation  20260301-100000-validate: ok after 4.0 s, 2 h ago: 1 passed",
+        ]
+        document = found.as_object()
+        validated = document["last_validation"]
+        assert isinstance(validated, dict)
+        assert validated["checks"] == {"passed": 1, "warned": 0, "failed": 0, "skipped": 0}
+
+    def test_without_runs_there_are_empty_objects(self, tmp_path: Path) -> None:
+        assert last_runs(Workspace(tmp_path)).as_object() == {"last_run": {}, "last_deploy": {}, "last_validation": {}}

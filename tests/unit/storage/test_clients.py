@@ -1,0 +1,432 @@
+"""Clients of Lustre, BeeGFS, CephFS and GlusterFS: what cluster.yml may say, and what a node gets for it."""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import replace
+
+import pytest
+
+from deepopsctl.cluster.spec import parse_spec
+from deepopsctl.cluster.writer import render_spec
+from deepopsctl.errors import InputError
+from deepopsctl.model.storage import Mount, Needs, Platform, StorageType
+from deepopsctl.storage import beegfs, cephfs, glusterfs, lustre
+from deepopsctl.storage.compatibility import PAIRS, SINCE, unsupported, unsupported_version
+from deepopsctl.storage.node_plan import plan_node
+from deepopsctl.storage.registry import known_kinds
+from deepopsctl.storage.secret_files import content_base64, why_unusable
+
+HEAD = """\
+schema: 1
+nodes:
+  - {names: ctl1, addresses: "192.0.2.1", roles: [controller]}
+  - {names: "gpu[1-2]", addresses: "192.0.2.[11-12]", roles: [compute]}
+  - {names: login1, addresses: "192.0.2.2", roles: [login]}
+storage:
+"""
+KEY = "https://mirror.example.com/key.asc"
+FINGERPRINT = "0123456789ABCDEF0123456789ABCDEF01234567"
+MIRROR = f"repository: https://mirror.example.com/x/, key: {KEY}, fingerprint: {FINGERPRINT}"
+LUSTRE = (
+    "name: scratch, type: lustre, path: /scratch, options: [flock], source: 192.0.2.51@o2ib:192.0.2.52@o2ib:/fs, "
+    f"lustre: {{version: 2.17.0, {MIRROR}, networks: {{o2ib0: [ib0, ib1], tcp: [eth0]}}, "
+    "routes: {tcp9: [192.0.2.60@o2ib, 192.0.2.61@o2ib]}, module_options: {ko2iblnd: {peer_credits: 32}}}"
+)
+BEEGFS = (
+    "name: work, type: beegfs, path: /work, source: 192.0.2.70, nodes: gpu1, "
+    "beegfs: {version: 8.3, interfaces: [ib0, eth0], client: {tuneFileCacheType: native}}"
+)
+CEPHFS = (
+    "name: home, type: cephfs, path: /home, source: '192.0.2.81,192.0.2.82:/volumes/home', "
+    "cephfs: {user: hpc, fs: main}"
+)
+GLUSTERFS = "name: soft, type: glusterfs, path: /soft, source: '192.0.2.91,192.0.2.92:/gv0', options: [ro]"
+UBUNTU = Platform("Ubuntu 24.04", "6.8.0-35-generic")
+DEBIAN = Platform("Debian 13", "6.12.48+deb13-amd64")
+
+
+def spec(*entries: str) -> str:
+    return HEAD + "".join(f"  - {{{entry}}}\n" for entry in entries)
+
+
+def mount(entry: str) -> Mount:
+    return parse_spec(spec(entry), "cluster.yml").storage[0]
+
+
+def needs(entry: str, platform: Platform) -> Needs:
+    found = mount(entry)
+    return known_kinds()[found.type].needs(found, platform)
+
+
+def faults(*entries: str) -> list[str]:
+    with pytest.raises(InputError) as caught:
+        parse_spec(spec(*entries), "cluster.yml")
+    return [problem.message.replace("storage[0].", "") for problem in caught.value.problems]
+
+
+def files(found: Needs) -> dict[str, str]:
+    return {file.path: file.content.partition("\n")[2] for file in found.files}
+
+
+@pytest.mark.parametrize("entry", [LUSTRE, BEEGFS, CEPHFS, GLUSTERFS])
+def test_what_is_written_of_a_client_reads_back_as_the_same(entry: str) -> None:
+    cluster = parse_spec(spec(entry), "cluster.yml")
+
+    assert parse_spec(render_spec(cluster), "cluster.yml").storage == cluster.storage
+
+
+def test_lnet_comes_by_options_of_its_module() -> None:
+    found = needs(LUSTRE, UBUNTU)
+
+    assert files(found) == {
+        lustre.MODPROBE: 'options lnet networks="o2ib0(ib0,ib1),tcp0(eth0)" '
+        'routes="tcp9 192.0.2.60@o2ib; tcp9 192.0.2.61@o2ib"\noptions ko2iblnd peer_credits=32\n'
+    }
+    assert found.requires == ()
+
+
+def test_lnet_comes_by_its_service_and_then_by_no_option_of_its_module() -> None:
+    found = needs(LUSTRE.replace("lustre: {", "lustre: {lnet: service, "), UBUNTU)
+
+    assert files(found)[lustre.LNET_CONF] == (
+        "net:\n  - net type: o2ib0\n    local NI(s):\n      - interfaces:\n          0: ib0\n      - interfaces:\n"
+        "          0: ib1\n  - net type: tcp0\n    local NI(s):\n      - interfaces:\n          0: eth0\n"
+        "route:\n  - net: tcp9\n    gateway: 192.0.2.60@o2ib\n  - net: tcp9\n    gateway: 192.0.2.61@o2ib\n"
+    )
+    assert files(found)[lustre.MODPROBE] == "options ko2iblnd peer_credits=32\n"
+    assert found.requires == ("lnet.service",)
+
+
+def test_lustre_is_built_by_dkms_or_comes_for_exactly_this_kernel() -> None:
+    built = needs(LUSTRE, UBUNTU).client
+    matched = needs(LUSTRE.replace("lustre: {", "lustre: {modules: packages, "), UBUNTU).client
+
+    assert built is not None
+    assert matched is not None
+    assert built.packages == ("lustre-client-modules-dkms", "lustre-client-utils")
+    assert built.builds
+    assert matched.packages == ("lustre-client-modules-6.8.0-35-generic", "lustre-client-utils")
+    assert not matched.builds
+
+
+def test_the_mount_of_lustre_is_its_source_and_nothing_hidden() -> None:
+    found = needs(LUSTRE, UBUNTU)
+
+    assert (found.what, found.fstype, found.options) == ("192.0.2.51@o2ib:192.0.2.52@o2ib:/fs", "lustre", ("flock",))
+    assert found.problems == ()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "fault"),
+    [
+        ("192.0.2.51@o2ib:192.0.2.52@o2ib:/fs", "server:/fs", "source: 'server:/fs' is no file system of Lustre"),
+        ("192.0.2.51@o2ib:", "192.0.2.51@tcp7:", "source: the node has no way to 192.0.2.51@tcp7"),
+        ("192.0.2.60@o2ib", "192.0.2.60@tcp4", "lustre.routes: 192.0.2.60@tcp4 is on no network of the node"),
+        ("networks: {o2ib0: [ib0, ib1], tcp: [eth0]}, ", "", "lustre.routes: needs networks"),
+        ("tcp: [eth0]", "eth: [eth0]", "lustre.networks: 'eth' is no network"),
+        ("[ib0, ib1]", '["ib0) x(y"]', "lustre.networks: 'ib0) x(y' is no interface"),
+        ("[ib0, ib1]", "[]", "lustre.networks: has a network with nothing behind it"),
+        ("ko2iblnd: {peer_credits: 32}", "lnet: {networks: tcp0}", "lustre.module_options: networks is written by"),
+        ("peer_credits: 32", '"a b": "1; x"', "lustre.module_options: 'a b' can't be written into its file"),
+        ("version: 2.17.0, ", "", "lustre: names no version"),
+        ("2.17.0", "2.14.0", "lustre.version: version 2.14.0 is in no series that we know (2.15, 2.16, 2.17)"),
+        ("2.17.0", "2.15.1", "lustre.version: version 2.15.1 is older than 2.15.4"),
+        ("2.17.0", "new", "lustre.version: 'new' is no version"),
+        (MIRROR, "modules: dkms", "lustre: its packages come from nowhere"),
+        (f", fingerprint: {FINGERPRINT}", "", "lustre.repository: nobody vouches for it without key and fingerprint"),
+        (FINGERPRINT, "0123", "lustre.fingerprint: is no fingerprint"),
+        (MIRROR, "archives: {'https://x.example.com/a.deb': abc}", "lustre.archives: 'https://x.example.com/a.deb' is"),
+        (
+            MIRROR,
+            "archives: {'https://x.example.com/a_1_amd64.deb': abc}",
+            "lustre.archives: https://x.example.com/a_1",
+        ),
+        ("version: 2.17.0", "version: 2.17.0, modules: rpm", "lustre.modules: 'rpm' is no way to them"),
+        ("version: 2.17.0", "version: 2.17.0, lnet: both", "lustre.lnet: 'both' is no way to set up LNet"),
+    ],
+)
+def test_a_wrong_entry_of_lustre_is_refused_by_what_is_wrong(old: str, new: str, fault: str) -> None:
+    assert old in LUSTRE
+
+    assert [found for found in faults(LUSTRE.replace(old, new)) if found.startswith(fault)]
+
+
+def test_two_file_systems_of_a_machine_have_one_client_and_one_lnet() -> None:
+    other = LUSTRE.replace("name: scratch", "name: more").replace("/scratch", "/more")
+
+    assert parse_spec(spec(LUSTRE, other), "cluster.yml").storage
+    assert faults(LUSTRE, other.replace("[eth0]", "[eth1]")) == [
+        "storage[1].lustre.networks: is another than in scratch, and ctl1 mounts both"
+    ]
+    elsewhere = other.replace("[eth0]", "[eth1]").replace("path: /more", "path: /more, nodes: login1")
+    assert parse_spec(spec(LUSTRE.replace("path: /scratch", "path: /scratch, nodes: gpu1"), elsewhere), "x").storage
+
+
+def test_client_8_of_beegfs_has_one_port_for_each_server_and_its_secret_in_a_file() -> None:
+    found = needs(BEEGFS, DEBIAN)
+
+    assert files(found) == {
+        "/etc/beegfs/beegfs-client-work.conf": (
+            "sysMgmtdHost = 192.0.2.70\nconnMgmtdPort = 8008\nconnClientPort = 8004\n"
+            "connAuthFile = /etc/beegfs/conn-work.auth\nconnDisableAuthentication = false\n"
+            "connInterfacesFile = /etc/beegfs/interfaces-work\nconnRDMAInterfacesFile =\ntuneFileCacheType = native\n"
+        ),
+        "/etc/beegfs/interfaces-work": "eth0\n",
+    }
+    assert [(secret.path, secret.name, secret.mode) for secret in found.secrets] == [
+        ("/etc/beegfs/conn-work.auth", "work", "0400")
+    ]
+    assert found.options == ("cfgFile=/etc/beegfs/beegfs-client-work.conf",)
+    assert found.requires == ("modprobe@beegfs.service",)
+
+
+def test_a_client_of_beegfs_counts_for_quotas_where_the_entry_has_some() -> None:
+    def conf(text: str) -> str:
+        return files(needs(text, DEBIAN))["/etc/beegfs/beegfs-client-work.conf"]
+
+    counted = f"{BEEGFS}, quota: {{kind: user}}"
+
+    assert "\nquotaEnabled = true\n" in conf(counted)
+    assert "quotaEnabled" not in conf(BEEGFS)
+    assert "\nquotaEnabled = false\n" in conf(counted.replace("tuneFileCacheType: native", "quotaEnabled: false"))
+
+
+def test_interfaces_of_beegfs_stand_one_a_line_without_a_remark() -> None:
+    contents = {file.path: file.content for file in needs(BEEGFS, DEBIAN).files}
+
+    assert contents["/etc/beegfs/interfaces-work"] == "ib0\neth0\n"
+
+
+def test_client_7_of_beegfs_has_a_port_for_each_protocol_and_a_helper_with_the_secret() -> None:
+    found = needs(BEEGFS.replace("8.3", "7.4.6"), Platform("Debian 12", "6.1.0-41-amd64"))
+
+    conf = files(found)["/etc/beegfs/beegfs-client-work.conf"]
+    assert "connMgmtdPortTCP = 8008\nconnMgmtdPortUDP = 8008\nconnClientPortUDP = 8004\n" in conf
+    assert "connAuthFile = /etc/beegfs/conn-work.auth" in files(found)["/etc/beegfs/beegfs-helperd.conf"]
+    assert found.requires == ("beegfs-helperd.service", "modprobe@beegfs.service")
+    assert found.client is not None
+    assert found.client.packages == ("beegfs-client-dkms", "beegfs-helperd", "beegfs-utils")
+    assert found.problems == ()
+
+
+def test_the_service_of_beegfs_builds_the_module_and_mounts_nothing() -> None:
+    entry = BEEGFS.replace("8.3", "8.3, modules: service, build_arguments: [OFED_INCLUDE_PATH=/usr/src/ofa/include]")
+    found = needs(entry, DEBIAN)
+
+    assert files(found)["/etc/beegfs/beegfs-mounts.conf"] == ""
+    assert (
+        "buildArgs=-j OFED_INCLUDE_PATH=/usr/src/ofa/include\n"
+        in files(found)["/etc/beegfs/beegfs-client-autobuild.conf"]
+    )
+    assert found.requires == ("beegfs-client.service",)
+    assert found.client is not None
+    assert found.client.packages == ("beegfs-client", "beegfs-tools")
+
+
+def test_beegfs_comes_from_its_own_repository_unless_a_mirror_is_named() -> None:
+    own = needs(BEEGFS.replace("8.3", "8.3.1"), DEBIAN).client
+    older = needs(BEEGFS.replace("8.3", "7.4.6"), Platform("Debian 12", "6.1.0-41-amd64")).client
+    mirrored = needs(BEEGFS.replace("8.3", f"8.3, {MIRROR}"), DEBIAN).client
+
+    assert own is not None
+    assert own.repository is not None
+    assert mirrored is not None
+    assert mirrored.repository is not None
+    assert (own.repository.url, own.repository.suite) == ("https://www.beegfs.io/release/beegfs_8.3", "trixie")
+    assert own.repository.fingerprint == beegfs.FINGERPRINT
+    assert older is not None
+    assert older.repository is not None
+    assert (older.repository.url, older.repository.suite) == ("https://www.beegfs.io/release/beegfs_7.4.6", "bookworm")
+    assert mirrored.repository.url == "https://mirror.example.com/x"
+    assert mirrored.repository.components == "non-free"
+    assert (mirrored.repository.key, mirrored.repository.fingerprint) == (KEY, FINGERPRINT)
+
+
+def test_two_file_systems_of_beegfs_on_a_machine_need_two_ports() -> None:
+    other = BEEGFS.replace("name: work", "name: more").replace("/work", "/more")
+
+    assert faults(BEEGFS, other) == ["storage[1].beegfs.client_port: 8004 is the port of work on the same machine, too"]
+    assert parse_spec(spec(BEEGFS, other.replace("8.3", "8.3, client_port: 8014")), "x").storage
+    assert parse_spec(spec(BEEGFS, other.replace("nodes: gpu1", "nodes: gpu2")), "x").storage
+
+
+def test_the_helper_of_client_7_knows_one_secret() -> None:
+    first = BEEGFS.replace("8.3", "7.4.6, secret: one")
+    other = (
+        first.replace("name: work", "name: more").replace("/work", "/more").replace("7.4.6", "7.4.6, client_port: 8014")
+    )
+
+    assert parse_spec(spec(first, other), "x").storage
+    assert faults(first, other.replace("secret: one", "secret: two")) == [
+        "storage[1].beegfs.secret: is another than in work, and gpu1 mounts both"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "fault"),
+    [
+        ("source: 192.0.2.70", "source: 'a:/b'", "source: 'a:/b' is no file system of BeeGFS"),
+        ("source: 192.0.2.70", "source: 'a:99999'", "source: '99999' is no number from 1 to 65535"),
+        ("tuneFileCacheType: native", "connAuthFile: /x", "beegfs.client: connAuthFile is written by deepopsctl"),
+        ("tuneFileCacheType: native", 'a: "x\\ny"', "beegfs.client: 'a' is no key of the client"),
+        ("tuneFileCacheType: native", 'logLevel: "3\\n connAuthFile=/x"', "beegfs.client: "),
+        ("8.3", "8.3, build_arguments: [X=1]", "beegfs.build_arguments: is for the service that builds the module"),
+        ("8.3", "7.4.2", "beegfs.version: version 7.4.2 is older than 7.4.6"),
+        ("8.3", "7.4", "beegfs.version: BeeGFS has a repository for each release of 7"),
+        ("[ib0, eth0]", '["ib0 x"]', "beegfs.interfaces: 'ib0 x' is no interface"),
+        ("interfaces", "interface", "beegfs.interface: unknown key"),
+    ],
+)
+def test_a_wrong_entry_of_beegfs_is_refused_by_what_is_wrong(old: str, new: str, fault: str) -> None:
+    assert old in BEEGFS
+
+    assert [found for found in faults(BEEGFS.replace(old, new, 1)) if found.startswith(fault)]
+
+
+def test_the_kernel_mounts_cephfs_with_the_key_in_a_file() -> None:
+    found = needs(CEPHFS, DEBIAN)
+
+    assert found.what == "192.0.2.81:6789,192.0.2.82:6789:/volumes/home"
+    assert found.options == ("name=hpc", "secretfile=/etc/ceph/deepopsctl-home.secret", "fs=main")
+    assert [(secret.name, secret.before) for secret in found.secrets] == [("home", "")]
+    assert found.packages == {"ceph-common": ""}
+
+
+def test_the_newer_protocol_of_ceph_has_a_port_of_its_own() -> None:
+    found = needs(CEPHFS.replace("fs: main", "ms_mode: prefer-secure"), DEBIAN)
+
+    assert found.what == "192.0.2.81:3300,192.0.2.82:3300:/volumes/home"
+    assert "ms_mode=prefer-secure" in found.options
+
+
+def test_ceph_fuse_finds_monitors_and_key_in_a_configuration_of_its_own() -> None:
+    found = needs(CEPHFS.replace("fs: main", "fs: main, driver: fuse"), DEBIAN)
+
+    assert (found.what, found.fstype) == ("none", "fuse.ceph")
+    assert found.options == ("ceph.id=hpc", "ceph.conf=/etc/ceph/deepopsctl-home.conf")
+    assert files(found)["/etc/ceph/deepopsctl-home.conf"] == (
+        "[global]\nmon_host = v1:192.0.2.81:6789,v1:192.0.2.82:6789\n"
+        "[client]\nkeyring = /etc/ceph/deepopsctl-home.keyring\nclient_mountpoint = /volumes/home\nclient_fs = main\n"
+    )
+    assert [secret.before for secret in found.secrets] == ["[client.hpc]\n\tkey = "]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "fault"),
+    [
+        ("'192.0.2.81,192.0.2.82:/volumes/home'", "'/volumes'", "source: '/volumes' is no CephFS"),
+        ("user: hpc, ", "", "cephfs: names no Ceph user"),
+        ("user: hpc", "user: client.hpc", "cephfs.user: 'client.hpc' is no name of a Ceph user"),
+        ("fs: main", "driver: nfs", "cephfs.driver: 'nfs' is not known"),
+        ("path: /home", "path: /home, options: [secret=abc]", "options[0]: secret is written by deepopsctl"),
+        ("path: /home", "path: /home, options: [secretfile=/x]", "options[0]: secretfile is written by deepopsctl"),
+    ],
+)
+def test_a_wrong_entry_of_cephfs_is_refused_by_what_is_wrong(old: str, new: str, fault: str) -> None:
+    assert old in CEPHFS
+
+    assert [found for found in faults(CEPHFS.replace(old, new)) if found.startswith(fault)]
+
+
+def test_glusterfs_asks_the_other_servers_where_the_first_is_away() -> None:
+    found = needs(GLUSTERFS, DEBIAN)
+
+    assert (found.what, found.fstype) == ("192.0.2.91:/gv0", "glusterfs")
+    assert found.options == ("backup-volfile-servers=192.0.2.92", "log-level=WARNING", "ro")
+
+
+def test_a_wrong_entry_of_glusterfs_is_refused_by_what_is_wrong() -> None:
+    entry = GLUSTERFS.replace("options: [ro]", "glusterfs: {log_level: loud}")
+
+    assert faults(entry) == ["glusterfs.log_level: 'loud' is no level"]
+    assert faults(GLUSTERFS.replace(":/gv0", "")) == ["source: '192.0.2.91,192.0.2.92' is no volume of GlusterFS"]
+
+
+@pytest.mark.parametrize(
+    ("entry", "platform", "why"),
+    [
+        (LUSTRE, DEBIAN, "lustre 2.17 has no client for Debian 13 (there is one for: Ubuntu 22.04, Ubuntu 24.04)"),
+        (
+            LUSTRE,
+            replace(UBUNTU, kernel="6.14.0-9-generic"),
+            "lustre 2.17 has no client for the kernel 6.14.0-9-generic",
+        ),
+        (LUSTRE, replace(UBUNTU, kernel="6.80.0"), "lustre 2.17 has no client for the kernel 6.80.0"),
+        (BEEGFS.replace("8.3", "7.4.6"), DEBIAN, "beegfs 7.4 has no client for Debian 13"),
+        (CEPHFS, Platform("Rocky 9", "5.14.0"), "cephfs has no client for Rocky 9"),
+        (GLUSTERFS, Platform("Rocky 9", "5.14.0"), "glusterfs has no client for Rocky 9"),
+    ],
+)
+def test_a_client_that_does_not_fit_the_node_is_a_problem_before_anything_is_done(
+    entry: str, platform: Platform, why: str
+) -> None:
+    assert [problem for problem in needs(entry, platform).problems if problem.startswith(why)]
+
+
+def test_a_site_may_take_what_nobody_has_tested() -> None:
+    entry = LUSTRE.replace("2.17.0", "2.18.0, untested: true")
+
+    assert needs(entry, DEBIAN).problems == ()
+
+
+def test_a_site_may_not_take_what_is_no_version() -> None:
+    assert faults(LUSTRE.replace("2.17.0", "new, untested: true")) == ["lustre.version: 'new' is no version"]
+
+
+def test_every_series_of_the_table_has_rows_and_every_row_fits_itself() -> None:
+    assert {(pair.type, pair.series) for pair in PAIRS if pair.series} == set(SINCE)
+    for (kind, series), since in SINCE.items():
+        version = ".".join(map(str, since))
+        for pair in PAIRS:
+            for kernel in pair.kernels if (pair.type, pair.series) == (kind, series) else ():
+                assert unsupported_version(kind, version, Platform(pair.platform, f"{kernel}.0-1")) == ""
+    assert all(pair.source.startswith(("https://", "lustre/ChangeLog")) for pair in PAIRS)
+    assert unsupported(StorageType.NFS, "", DEBIAN) == ""
+
+
+def test_a_machine_gets_each_client_once_and_the_secrets_of_all_its_mounts() -> None:
+    other = (
+        BEEGFS.replace("name: work", "name: more").replace("/work", "/more").replace("8.3", "8.3, client_port: 8014")
+    )
+    storage = parse_spec(spec(BEEGFS, other, CEPHFS, LUSTRE), "x").storage
+
+    plan = plan_node(storage, "gpu1", {}, replace(UBUNTU, kernel="6.8.0-31-generic"))
+
+    assert [client.name for client in plan.clients] == ["beegfs", "lustre"]
+    assert [secret.name for secret in plan.secrets] == ["work", "more", "home"]
+    assert plan.checks == {"scratch": (("lfs", "check", "servers"), ("lfs", "df", "/scratch"))}
+    assert plan.problems == ()
+    assert plan_node(storage, "nobody", {}, UBUNTU).clients == ()
+
+
+def test_the_files_of_secrets_have_them_as_their_readers_want_them() -> None:
+    key = "AQBTEST0000000000000000000000000000000test=="
+    ring = needs(CEPHFS.replace("fs: main", "driver: fuse"), DEBIAN).secrets[0]
+    word = needs(CEPHFS, DEBIAN).secrets[0]
+    binary = needs(BEEGFS, DEBIAN).secrets[0]
+    vault = {"home": key, "work": base64.b64encode(bytes(range(128))).decode()}
+
+    assert base64.b64decode(content_base64(ring, vault)) == f"[client.hpc]\n\tkey = {key}\n".encode()
+    assert base64.b64decode(content_base64(word, vault)) == f"{key}\n".encode()
+    assert base64.b64decode(content_base64(binary, vault)) == bytes(range(128))
+    assert why_unusable((ring, word, binary), vault) == []
+
+
+def test_a_secret_that_is_missing_or_of_another_form_is_named_and_never_shown() -> None:
+    found = [needs(entry, DEBIAN).secrets[0] for entry in (CEPHFS, BEEGFS)]
+
+    assert [sentence.partition(":")[0] for sentence in why_unusable(found, {})] == [
+        "the vault has no secret home", "the vault has no secret work",
+    ]  # fmt: skip
+    wrong = why_unusable(found, {"home": "hunter2", "work": "hunter2"})
+    assert [sentence.partition(" (")[0].partition(" as ")[0] for sentence in wrong] == [
+        "the secret home is not a key", "the secret work is not the file in base64",
+    ]  # fmt: skip
+    assert "hunter2" not in "".join(wrong)
+
+
+def test_no_word_of_an_entry_reaches_a_shell_or_another_line() -> None:
+    for module, entry in ((cephfs, CEPHFS), (glusterfs, GLUSTERFS)):
+        assert module.split_source(mount(entry).source + ";id") in (((), ""),)
+        assert module.split_source(mount(entry).source + "\n") in (((), ""),)

@@ -1,0 +1,349 @@
+"""What runs on a node for its storage: the mount table, changes in use, the node check; and what servers hand out."""
+
+from __future__ import annotations
+
+import importlib.util
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from deepopsctl.model.storage import Mount
+from deepopsctl.storage.exports import Export, exports_of, uses_rdma
+from deepopsctl.storage.health_check import CONFIG, PROGRAM, node_files, with_health_check
+from deepopsctl.storage.systemd_units import SLURMD_DROP_IN
+from tests.support import node_modules as nodeside
+from tests.support.paths import ROOT
+from tests.unit.storage.test_node_plan import ADDRESSES, mounts, plan
+from tests.unit.storage.test_spec import WHOLE
+
+nfs_holders = nodeside.load("nfs_holders")
+nfs_lines = nodeside.load("nfs_lines")
+node_mounts = nodeside.load("node_mounts")
+CHECK = ROOT / "roles" / "storage" / "files" / "deepops-nodecheck"
+TABLE = r"""
+22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw
+30 22 0:30 / /data rw - autofs systemd-1 rw,fd=40
+31 30 0:31 / /data rw,noatime shared:9 - nfs4 filer:/vol/1 rw,vers=4.2
+32 22 8:1 /srv/with\040blank /scratch rw shared:1 - ext4 /dev/sda1 rw
+33 22 0:30 / /lazy rw - autofs systemd-1 rw,fd=41
+"""
+
+
+def mount(options: str, what: str = "tmpfs", fstype: str = "tmpfs") -> Any:
+    return node_mounts.parse_unit(f"# x\n[Mount]\nWhat={what}\nWhere=/a\nType={fstype}\nOptions={options},nofail\n")
+
+
+class TestTable:
+    def test_what_is_on_top_of_a_path_counts(self) -> None:
+        table = node_mounts.parse_table(TABLE)
+
+        assert table["/data"] == ("/data", "/", "filer:/vol/1", "nfs4")
+        assert table["/scratch"].root == "/srv/with blank"
+
+    def test_what_only_waits_for_its_first_use_is_not_mounted(self) -> None:
+        assert "/lazy" not in node_mounts.parse_table(TABLE)
+
+    def test_the_table_of_this_machine_can_be_read(self) -> None:
+        assert "/" in node_mounts.mounted()
+
+    def test_a_units_own_text_reads_back(self) -> None:
+        home = node_mounts.parse_unit(plan("gpu1").mounts[0].text)
+
+        assert home == ("192.0.2.1:/srv/home", "nfs", ["vers=4.2", "nconnect=4", "ro"])
+
+
+class TestChanges:
+    @pytest.mark.parametrize(
+        ("before", "after", "told"),
+        [
+            ("rw", "ro", "remount,ro"),
+            ("ro,noatime", "noatime", "remount,rw,noatime"),
+            ("noatime", "nosuid", "remount,relatime,nosuid"),
+            ("size=1G", "size=2G", "remount,size=2G"),
+        ],
+    )
+    def test_the_kernel_is_told_also_what_is_no_longer_wanted(self, before: str, after: str, told: str) -> None:
+        assert node_mounts.is_live(mount(before), mount(after))
+        assert node_mounts.remount_options(mount(before), mount(after)) == told
+
+    @pytest.mark.parametrize(("before", "after"), [("mode=1777", "mode=0755"), ("size=1G,huge=always", "size=1G")])
+    def test_other_options_need_an_unmount(self, before: str, after: str) -> None:
+        assert not node_mounts.is_live(mount(before), mount(after))
+
+    def test_another_source_needs_an_unmount(self) -> None:
+        assert not node_mounts.is_live(mount("ro", "a:/x", "nfs"), mount("ro", "b:/x", "nfs"))
+        assert not node_mounts.is_live(mount("vers=4.2", "a:/x", "nfs"), mount("vers=4.1", "a:/x", "nfs"))
+
+    def test_an_automount_that_gives_up_later_is_another_one(self) -> None:
+        text = plan("gpu1").mounts[1].automount
+        newer = "# Written by another version of deepopsctl.\n" + text.partition("\n")[2]
+
+        assert node_mounts.waits_for(newer) == node_mounts.waits_for(text)
+        assert node_mounts.waits_for(text.replace("=10m", "=20m")) != node_mounts.waits_for(text)
+        assert node_mounts.waits_for("") == []
+
+    def test_a_file_and_a_link_are_in_the_way_of_a_mount(self, tmp_path: Path) -> None:
+        (tmp_path / "file").write_text("")
+        (tmp_path / "link").symlink_to("/")
+
+        assert "is no folder" in node_mounts.in_the_way(str(tmp_path / "file"))
+        assert "is a link to /" in node_mounts.in_the_way(str(tmp_path / "link"))
+        assert not node_mounts.in_the_way(str(tmp_path))
+        assert not node_mounts.in_the_way(str(tmp_path / "new"))
+
+    def test_who_uses_a_folder_is_named(self, tmp_path: Path) -> None:
+        with (tmp_path / "open").open("w"):
+            assert "(" in node_mounts.users(str(tmp_path))
+        assert node_mounts.users(str(tmp_path)) == ""
+
+
+class TestHealthCheck:
+    def required(self) -> tuple[Mount, ...]:
+        return mounts()
+
+    def test_slurm_has_no_check_where_nothing_is_required(self) -> None:
+        free = mounts(WHOLE.replace("required: true", "required: false"))
+
+        assert with_health_check({"ReturnToService": 2}, free) == {"ReturnToService": 2}
+        assert node_files(free, "gpu1", {}, "x") == ()
+
+    def test_a_sites_own_program_is_called_by_ours_and_its_interval_kept(self) -> None:
+        config = {"healthcheckprogram": "/usr/sbin/nhc", "HEALTHCHECKINTERVAL": 300}
+        files = {file.path: file.content for file in node_files(self.required(), "gpu1", config, "program")}
+
+        assert with_health_check(config, self.required()) == {
+            "HEALTHCHECKINTERVAL": 300,
+            "HealthCheckProgram": PROGRAM,
+        }
+        assert '"program": "/usr/sbin/nhc"' in files[CONFIG]
+        assert files[PROGRAM] == "program"
+
+    def test_every_compute_node_has_the_program_and_waits_only_for_its_own(self) -> None:
+        narrowed = mounts(WHOLE.replace("path: /home,", "path: /home, nodes: gpu1,"))
+
+        assert {file.path for file in node_files(narrowed, "gpu1", {}, "")} == {CONFIG, PROGRAM, SLURMD_DROP_IN}
+        assert {file.path for file in node_files(narrowed, "gpu2", {}, "")} == {CONFIG, PROGRAM}
+
+    @pytest.fixture
+    def check(self) -> Any:
+        loader = SourceFileLoader("nodecheck_program", str(CHECK))
+        spec = importlib.util.spec_from_loader(loader.name, loader)
+        assert spec
+        module = importlib.util.module_from_spec(spec)
+        loader.exec_module(module)
+        return module
+
+    def test_the_program_knows_what_is_mounted(self, check: Any, tmp_path: Path) -> None:
+        assert check.is_mounted("/proc")
+        assert not check.is_mounted(str(tmp_path))
+        assert check.answers("/proc")
+        assert not check.answers(str(tmp_path / "gone"))
+
+    def test_a_server_that_is_silent_once_is_forgiven(self, check: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        entry = {"name": "home", "path": "/proc", "unit": "proc.mount"}
+        monkeypatch.setattr(check, "answers", lambda path: False)
+        silent: set[str] = set()
+
+        assert [check.fault(entry, silent) for _ in range(2)] == [
+            "",
+            "deepopsctl: storage home does not answer at /proc",
+        ]
+
+        monkeypatch.setattr(check, "answers", lambda path: True)
+        assert check.fault(entry, silent) == ""
+        assert silent == set()
+
+    @pytest.mark.parametrize(
+        ("reason", "ours"),
+        [
+            ("deepopsctl: storage home is not mounted at /home", True),
+            ("deepopsctl: storage home does not answer at /home and 1 more", True),
+            ("deepopsctl: node replace", False),
+            ("deepopsctl: its storage; deploy ends this", False),
+            ("disk is dying", False),
+        ],
+    )
+    def test_the_program_ends_no_drain_but_its_own(self, check: Any, reason: str, ours: bool) -> None:
+        line = f"NodeName=gpu1 State=IDLE+DRAIN ThreadsPerCore=1 Reason={reason} [root@2026-11-22T07:00:00] X=1\n"
+
+        assert check.STATE.search(line)[1] == "IDLE+DRAIN"
+        assert bool(check.OURS.match(check.REASON.search(line)[1])) is ours
+
+
+class TestServing:
+    def test_an_export_is_for_the_addresses_of_those_that_mount_it(self) -> None:
+        line = "/srv/home " + " ".join(
+            f"{client}(rw,sync,no_subtree_check,root_squash)" for client in ("192.0.2.11", "gpu2", "gpu3", "login1")
+        )
+
+        assert exports_of(mounts(), "ctl1", ADDRESSES) == (Export("/srv/home", line),)
+        assert exports_of(mounts(), "gpu1", ADDRESSES) == ()
+
+    def test_what_two_entries_mount_is_exported_once_to_all_of_them(self) -> None:
+        text = WHOLE.replace("path: /home,", "path: /home, nodes: gpu1,") + (
+            '  - {name: again, type: nfs, source: "ctl1:/srv/home", path: /again, nodes: "gpu1,gpu2"}\n'
+        )
+
+        (export,) = exports_of(mounts(text), "ctl1", ADDRESSES)
+
+        assert export.line.count("192.0.2.11(") == 1
+        assert export.line.split(" ")[2].startswith("gpu2(")
+
+    @pytest.mark.parametrize(
+        ("nfs", "rules"),
+        [
+            ("squash: none", "rw,sync,no_subtree_check,no_root_squash"),
+            ("squash: all, read_only: true", "ro,sync,no_subtree_check,all_squash"),
+        ],
+    )
+    def test_root_is_nobody_unless_that_is_asked_for(self, nfs: str, rules: str) -> None:
+        (export,) = exports_of(mounts(WHOLE.replace("nconnect: 4", f"{nfs}, clients: [192.0.2.0/24]")), "ctl1", {})
+
+        assert export.line == f"/srv/home 192.0.2.0/24({rules})"
+
+    def test_nothing_is_ever_exported_to_everybody(self) -> None:
+        (export,) = exports_of(mounts(), "ctl1", {})
+
+        assert "*" not in export.line
+        assert " (" not in export.line
+
+    def test_nobody_loses_an_export_before_it_is_unmounted(self) -> None:
+        before = nfs_lines.lines_of("# ours\n/a 192.0.2.1(rw) 192.0.2.2(rw)\n/b 192.0.2.1(rw)\n")
+        wanted = {"/a": "/a 192.0.2.2(ro) 192.0.2.3(ro)"}
+
+        assert nfs_lines.closing(before, wanted) == {
+            "/a": "/a 192.0.2.2(ro) 192.0.2.3(ro) 192.0.2.1(rw)",
+            "/b": "/b 192.0.2.1(rw)",
+        }
+        assert nfs_lines.closing(wanted, wanted) == {}
+
+    def test_what_the_server_has_is_compared_by_addresses(self) -> None:
+        shown = "/a  192.0.2.0/24(sync,wdelay,hide)\n/a  2001:db8::1(sync)\n"
+
+        assert nfs_lines.has_all(shown, {"/a": "/a 192.0.2.0/24(rw) 2001:db8:0::1(rw) gpu1(rw)"})
+        assert not nfs_lines.has_all(shown, {"/a": "/a 192.0.2.9(rw)"})
+        assert not nfs_lines.has_all("", {"/b": "/b 192.0.2.0/24(rw)"})
+
+    @pytest.fixture
+    def filters(self) -> Any:
+        path = CHECK.parents[3] / "plugins" / "filter" / "storage.py"
+        loader = SourceFileLoader("storage_filters", str(path))
+        spec = importlib.util.spec_from_loader(loader.name, loader)
+        assert spec
+        module = importlib.util.module_from_spec(spec)
+        loader.exec_module(module)
+        return module
+
+    def test_an_export_stays_for_nodes_that_were_not_told(self, filters: Any) -> None:
+        hosts = {
+            "clean": {"group_names": ["deepops_storage_done"]},
+            "told": {"group_names": [], "storage_result": {"kept": []}},
+            "busy": {"group_names": [], "storage_result": {"kept": ["home"]}},
+            "failed": {"group_names": [], "storage_result": {"kept": [], "failed": True}},
+            # its gate was another component's
+            "away": {"group_names": [], "node_gate_result": {"clean": True}},
+        }
+
+        assert filters.storage_untold(list(hosts), hosts) == ["busy", "failed", "away"]
+
+    def test_what_a_node_has_mounted_by_hand_is_handed_on_with_its_address(self, filters: Any) -> None:
+        stray = {"path": "/mnt", "export": "/a", "server": "192.0.2.1", "client": ""}
+        hosts: dict[str, Any] = {
+            "old": {"storage_result": {"strays": [stray]}},
+            "new": {"storage_result": {"strays": [{**stray, "client": "10.2.0.5"}]}},
+            "away": {},
+            "skipped": {"storage_result": {"skipped": True}},
+        }
+
+        assert filters.storage_strays(list(hosts), hosts, {"old": "192.0.2.5"}) == [
+            {**stray, "node": "old", "client": "192.0.2.5"},
+            {**stray, "node": "new", "client": "10.2.0.5"},
+        ]
+
+    def test_the_server_listens_on_rdma_where_a_mount_wants_it(self) -> None:
+        assert not uses_rdma(mounts(), "ctl1")
+        assert uses_rdma(mounts(WHOLE.replace("nconnect: 4", "rdma: true")), "ctl1")
+
+
+# as Linux 6.12 writes it; one by IPv6, and one that was never confirmed to have an address
+INFO = """clientid: 0x22d7004e65f1b8d3
+address: "%s"
+status: confirmed
+courtesy client: no
+seconds from last renew: 15
+name: "Linux NFSv4.2 pc"
+minor version: 2
+callback state: UP
+callback address: 192.0.2.200:0
+"""
+
+
+class TestHolders:
+    """Who is warned of when an export is narrowed or goes."""
+
+    BEFORE: ClassVar = {"/a": "/a 192.0.2.0/24(rw) 2001:db8::/64(rw)", "/b": "/b 192.0.2.9(rw)"}
+
+    def losing(self, wanted: dict[str, str], *holders: Any) -> list[tuple[str, str]]:
+        found = nfs_holders.losing(self.BEFORE, wanted, holders)
+        return [(folder, holder.who) for folder in found for holder in found[folder]]
+
+    def client(self, address: str, export: str = "") -> Any:
+        return nfs_holders.Holder(address, address, export, "")
+
+    def test_the_kernels_clients_are_known_by_their_addresses(self, tmp_path: Path) -> None:
+        for number, address in enumerate(("192.0.2.9:837", "[2001:db8::9]:665", "192.0.2.9:838")):
+            (tmp_path / str(number)).mkdir()
+            (tmp_path / str(number) / "info").write_text(INFO % address)
+        (tmp_path / "7").mkdir()
+
+        assert nfs_holders.of_kernel(str(tmp_path)) == [self.client("192.0.2.9"), self.client("2001:db8::9")]
+        assert nfs_holders.of_kernel(str(tmp_path / "none")) == []
+
+    def test_mountds_list_says_what_they_mounted_as_long_as_they_have_it(self, tmp_path: Path) -> None:
+        table = tmp_path / "rmtab"
+        table.write_text("192.0.2.9:/a/sub:0x00000001\n192.0.2.8:/a:0x00000000\n2001:db8::9:/b:0x00000002\n?\n")
+
+        assert nfs_holders.of_mountd(str(table)) == [
+            self.client("192.0.2.9", "/a/sub"),
+            self.client("2001:db8::9", "/b"),
+        ]
+        assert nfs_holders.of_mountd(str(tmp_path / "none")) == []
+
+    def test_who_is_let_in_no_more_loses_it(self) -> None:
+        addresses = ("192.0.2.8", "192.0.2.9", "192.0.2.10", "2001:db8::9", "10.0.0.1")
+        clients = [self.client(address) for address in addresses]
+        narrowed = {"/a": "/a 192.0.2.8/31(ro)", "/b": "/b 192.0.2.9(ro)"}
+
+        assert self.losing(narrowed, *clients) == [("/a", "192.0.2.10"), ("/a", "2001:db8::9")]
+        assert self.losing({}, clients[1]) == [("/a", "192.0.2.9"), ("/b", "192.0.2.9")]
+        assert self.losing(self.BEFORE, *clients) == []
+
+    def test_who_is_known_to_have_another_folder_loses_nothing(self) -> None:
+        others = self.client("192.0.2.9", "/ab"), self.client("192.0.2.9", "/c")
+
+        assert self.losing({}, *others) == []
+        assert self.losing({}, *others, self.client("192.0.2.9", "/a/sub")) == [("/a", "192.0.2.9")]
+
+    def test_a_node_that_mounted_it_by_hand_is_told_with_where(self) -> None:
+        table = (
+            "31 22 0:31 / /data rw - nfs4 192.0.2.1:/a rw,vers=4.2,clientaddr=192.0.2.9,addr=192.0.2.1\n"
+            "32 31 0:32 / /data/sub rw - nfs4 192.0.2.1:/a/sub rw,clientaddr=192.0.2.9,addr=192.0.2.1\n"
+            "33 22 0:31 /x /mnt/by\\040hand rw - nfs4 [2001:db8::1]:/a rw,clientaddr=192.0.2.9,addr=192.0.2.1\n"
+            "34 22 0:33 / /datas rw - nfs filer:/a rw,vers=3,addr=192.0.2.7,mountaddr=192.0.2.7\n"
+            "35 22 8:1 / /mnt rw - ext4 /dev/sda1 rw\n"
+        )
+
+        strays = node_mounts.strays(table, ["/data"])
+
+        assert strays == [
+            {"path": "/mnt/by hand", "export": "/a", "server": "192.0.2.1", "client": "192.0.2.9"},
+            {"path": "/datas", "export": "/a", "server": "192.0.2.7", "client": ""},
+        ]
+        (holder,) = nfs_holders.of_nodes([{**stray, "node": "gpu1"} for stray in strays], ["192.0.2.1"])
+        assert self.losing({}, holder) == [("/a", "gpu1")]
+        assert nfs_holders.sentence("/a", holder) == (
+            "/a is no longer for gpu1: gpu1 has it mounted at /mnt/by hand, not by deepopsctl; "
+            "what is not unmounted there fails, and can hang its shutdown"
+        )

@@ -1,0 +1,169 @@
+"""What one machine needs for its storage: units as systemd reads them, and everything around them."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from deepopsctl.cluster.inventory import build_inventory
+from deepopsctl.cluster.spec import parse_spec
+from deepopsctl.model.storage import Mount, Platform
+from deepopsctl.storage.exports import exports_of
+from deepopsctl.storage.node_plan import NodePlan, clients_of, plan_node, required_on
+from deepopsctl.storage.systemd_units import escape, slurmd_drop_in
+from deepopsctl.storage.writer import from_variable, variable
+from tests.unit.storage.test_spec import HEAD, WHOLE
+
+LUSTRE = (
+    HEAD
+    + """\
+  - {name: scratch, type: lustre, source: "192.0.2.21@tcp:/scratch", path: /scratch, nodes: gpu1, options: [flock],
+     lustre: {version: 2.17.0, archives: {"https://x.example.com/lustre-client-utils_2.17.0_amd64.deb": "%s"}}}
+"""
+    % ("0" * 64)
+)
+ADDRESSES = {"ctl1": "192.0.2.1", "gpu1": "192.0.2.11", "login1": ""}
+DEBIAN13 = Platform("Debian 13", "6.12.57+deb13-amd64")
+
+
+def mounts(text: str = WHOLE) -> tuple[Mount, ...]:
+    """As a role has them."""
+    return from_variable(variable(parse_spec(text, "cluster.yml").storage))
+
+
+def plan(host: str, text: str = WHOLE) -> NodePlan:
+    return plan_node(mounts(text), host, ADDRESSES, DEBIAN13)
+
+
+def setting(text: str, key: str) -> str:
+    """A setting of a unit."""
+    (found,) = (line.partition("=")[2] for line in text.splitlines() if line.startswith(f"{key}="))
+    return found
+
+
+def test_roles_get_what_cluster_yml_says() -> None:
+    spec = parse_spec(WHOLE, "cluster.yml")
+    known = {mount.name: mount for mount in spec.storage}
+
+    for mount in from_variable(variable(spec.storage)):
+        assert set(mount.nodes) == set(known[mount.name].nodes)
+        assert mount.settings == known[mount.name].settings
+        assert (mount.source, mount.path, mount.server) == (
+            known[mount.name].source,
+            known[mount.name].path,
+            known[mount.name].server,
+        )
+    assert build_inventory(spec)
+
+
+def test_a_machine_gets_its_own_mounts_and_no_others() -> None:
+    assert [mount.name for mount in plan("gpu1").mounts] == ["home", "data", "disk", "fast"]
+    assert [mount.name for mount in plan("gpu3").mounts] == ["home", "data", "fast"]
+    assert plan("ctl1") == NodePlan({}, (), (), ())
+
+
+def test_a_mount_unit_waits_for_the_network_and_holds_up_nothing() -> None:
+    home = plan("gpu1").mounts[0]
+
+    assert home.unit == "home.mount"
+    assert setting(home.text, "What") == "192.0.2.1:/srv/home"
+    assert setting(home.text, "Options") == "vers=4.2,nconnect=4,ro,_netdev"
+    assert "network-online.target" in setting(home.text, "After").split()
+    # as without it: at shutdown it goes before the network does
+    assert setting(home.text, "DefaultDependencies") == "no"
+    assert setting(home.text, "Conflicts") == setting(home.text, "Before") == "umount.target"
+    assert setting(home.text, "WantedBy") == "remote-fs.target"
+
+
+def test_what_is_mounted_at_first_use_is_started_by_its_other_unit() -> None:
+    data = plan("gpu1").mounts[1]
+
+    assert "[Install]" not in data.text
+    assert setting(data.automount, "Where") == "/data"
+    assert setting(data.automount, "WantedBy") == "remote-fs.target"
+    assert setting(data.automount, "TimeoutIdleSec") == "10m"
+
+
+def test_no_helper_is_told_what_only_systemd_reads() -> None:
+    """mount.lustre hands options that it does not know to the kernel, which then mounts nothing."""
+    known = {"_netdev", "defaults", "auto", "ro", "rw", "noatime", "nosuid", "nodev", "noexec", "flock"}
+    (scratch,) = plan("gpu1", LUSTRE).mounts
+
+    assert set(setting(scratch.text, "Options").split(",")) <= known
+
+
+def test_local_storage_needs_no_network() -> None:
+    disk, fast = plan("gpu1").mounts[2:]
+
+    assert setting(disk.text, "What") == "/dev/disk/by-label/disk"
+    assert setting(fast.text, "Options") == "size=16G,mode=1777"
+    assert "network" not in disk.text + fast.text
+    assert setting(disk.text, "After") == "local-fs-pre.target"
+    assert "Options" not in disk.text
+
+
+def test_the_serving_machine_binds_its_own_folder() -> None:
+    (home,) = plan("ctl1", WHOLE.replace("path: /home,", "path: /home, nodes: all,")).mounts
+    served_as_is = WHOLE.replace('"ctl1:/srv/home", path: /home,', '"ctl1:/home", path: /home, nodes: all,')
+
+    assert (setting(home.text, "What"), setting(home.text, "Type")) == ("/srv/home", "none")
+    assert setting(home.text, "Options") == "bind,ro"
+    assert plan("ctl1", served_as_is).mounts == ()
+
+
+def test_an_export_is_for_the_machines_that_mount_it() -> None:
+    home = mounts()[0]
+    told = mounts(WHOLE.replace("{nconnect: 4}", "{clients: [192.0.2.0/24]}"))[0]
+
+    assert clients_of(home, ADDRESSES) == ["192.0.2.11", "gpu2", "gpu3", "login1"]
+    assert clients_of(told, ADDRESSES) == ["192.0.2.0/24"]
+
+
+def test_a_server_is_reached_by_its_address_on_the_storage_network() -> None:
+    text = WHOLE.replace("{nconnect: 4}", "{address: 10.2.0.1, clients: [10.2.0.0/16], rdma: true}")
+    (export,) = exports_of(mounts(text), "ctl1", ADDRESSES)
+
+    assert setting(plan("gpu1", text).mounts[0].text, "What") == "10.2.0.1:/srv/home"
+    assert export.line.startswith("/srv/home 10.2.0.0/16(")
+
+
+def test_a_client_that_nobody_makes_for_a_platform_is_refused_with_those_it_is_made_for() -> None:
+    found = plan_node(mounts(), "gpu3", ADDRESSES, Platform("Rocky 9"))
+
+    assert [problem.partition(" (")[0] for problem in found.problems] == [
+        "storage home: nfs has no client for Rocky 9",
+        "storage data: nfs has no client for Rocky 9",
+    ]
+    assert "Debian 13" in found.problems[0]
+
+
+def test_slurmd_waits_for_what_is_required_and_needs_none_of_it() -> None:
+    text = slurmd_drop_in(required_on(mounts(), "gpu1"))
+
+    assert setting(text, "After") == setting(text, "Wants") == "home.mount"
+    assert "Requires" not in text
+
+
+@pytest.mark.parametrize("path", ["/home", "/data/new-x", "/.hidden/a", "/a+b/c=d", "/a@b:c", "/a_b.c"])
+def test_units_are_named_as_systemd_names_them(path: str) -> None:
+    if not shutil.which("systemd-escape"):
+        pytest.skip("systemd is not installed here")
+    done = subprocess.run(["systemd-escape", "--path", path], stdout=subprocess.PIPE, text=True, check=True)
+
+    assert escape(path) == done.stdout.strip()
+
+
+def test_systemd_finds_nothing_wrong_with_the_units(tmp_path: Path) -> None:
+    if not shutil.which("systemd-analyze"):
+        pytest.skip("systemd is not installed here")
+    for mount in plan("gpu1").mounts:
+        (tmp_path / mount.unit).write_text(mount.text)
+        if mount.automount:
+            (tmp_path / mount.unit.replace(".mount", ".automount")).write_text(mount.automount)
+    argv = ["systemd-analyze", "verify", "--man=no", *(str(path) for path in sorted(tmp_path.iterdir()))]
+    done = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+    assert str(tmp_path) not in done.stdout

@@ -1,0 +1,341 @@
+"""`quota` and `purge` of storage in cluster.yml: what is refused, and what servers and nodes are told."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from deepopsctl.cluster.spec import parse_spec
+from deepopsctl.errors import InputError
+from deepopsctl.model.storage import Mount
+from deepopsctl.node_programs.scratch_purge.settings import from_object
+from deepopsctl.storage.purge import files, purge_of, purges_on
+from deepopsctl.storage.quota import Limits, QuotaKind, number_of, quota_of, served
+from deepopsctl.storage.sizes import parse_count, parse_size, parse_time
+from deepopsctl.storage.writer import from_variable, storage_lines, variable
+
+HEAD = """\
+schema: 1
+nodes:
+  - {names: ctl1, addresses: 192.0.2.1, roles: [controller]}
+  - {names: nfs1, addresses: 192.0.2.2, roles: [nfs_server]}
+  - {names: "gpu[1-2]", roles: [compute]}
+partitions: [{name: gpu, nodes: "gpu[1-2]"}]
+storage:
+"""
+HOME = """\
+  - name: home
+    type: nfs
+    source: nfs1:/srv/home
+    path: /home
+    quota:
+      default: {space: 50G, space_soft: 45G, files: 500k}
+      users: {alice: {space: 2T}}
+"""
+PROJECT = """\
+  - name: project
+    type: nfs
+    source: nfs1:/srv/project
+    path: /project
+    quota:
+      kind: project
+      default: {space: 1T}
+      grace: 2w
+      projects: {def-prof: {}, prof-b: {path: rrg/prof-b, id: 4242, space: 10T, files: 5M}}
+"""
+SCRATCH = """\
+  - name: scratch
+    type: nfs
+    source: "192.0.2.99:/scratch"
+    path: /scratch
+    quota: {kind: user}
+    purge: {age: 60d, mode: delete, warn: 14d, mail: hpc.example.com, exclude: ["*.keep", shared/data]}
+"""
+
+
+def read(text: str) -> tuple[Mount, ...]:
+    """As a role has them."""
+    return from_variable(variable(parse_spec(HEAD + text, "cluster.yml").storage))
+
+
+def faults(text: str) -> list[str]:
+    with pytest.raises(InputError) as refused:
+        read(text)
+    return [f"{problem.where}: {problem.message}" for problem in refused.value.problems]
+
+
+# --- what people write
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("500M", 500 << 20), ("50G", 50 << 30), ("50GB", 50 << 30), ("50GiB", 50 << 30), ("2T", 2 << 40)]
+)
+def test_sizes_are_powers_of_1024(text: str, size: int) -> None:
+    assert parse_size(text) == size
+
+
+@pytest.mark.parametrize(("text", "count"), [("100000", 100_000), ("500k", 500_000), ("2M", 2_000_000)])
+def test_counts_are_powers_of_1000(text: str, count: int) -> None:
+    assert parse_count(text) == count
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("12h", 43200), ("60d", 60 * 86400), ("8w", 56 * 86400)])
+def test_times(text: str, seconds: int) -> None:
+    assert parse_time(text) == seconds
+
+
+def test_reads_limits_of_users() -> None:
+    (home,) = read(HOME)
+    quota = quota_of(home)
+
+    assert quota is not None
+    assert (quota.kind, quota.grace) == (QuotaKind.USER, 7 * 86400)
+    assert quota.default == Limits(50 << 30, 45 << 30, 500_000)
+    assert quota.users == {"alice": Limits(2 << 40)}
+
+
+def test_a_project_without_limits_of_its_own_has_the_default() -> None:
+    (entry,) = read(PROJECT)
+    quota = quota_of(entry)
+
+    assert quota is not None
+    assert [(each.name, each.path, each.limits) for each in quota.projects] == [
+        ("def-prof", "def-prof", Limits(1 << 40)),
+        ("prof-b", "rrg/prof-b", Limits(10 << 40, 0, 5_000_000)),
+    ]
+    assert quota.projects[1].number == 4242
+
+
+def test_the_number_of_a_project_does_not_depend_on_the_others() -> None:
+    assert number_of("def-prof") == number_of("def-prof") >= 100_000
+    assert len({number_of(f"project{index}") for index in range(1000)}) == 1000
+
+
+def test_a_server_is_told_its_own_exports_in_the_order_of_setquota() -> None:
+    mounts = read(HOME + PROJECT + SCRATCH)
+
+    home, project = served(mounts, "nfs1")
+
+    assert served(mounts, "ctl1") == []
+    assert (home["path"], home["default"]) == ("/srv/home", [45 << 20, 50 << 20, 0, 500_000])
+    assert home["users"] == {"alice": [0, 2 << 30, 0, 0]}
+    assert project["projects"] == [
+        {
+            "name": "def-prof",
+            "id": number_of("def-prof"),
+            "path": "/srv/project/def-prof",
+            "limits": [0, 1 << 30, 0, 0],
+        },
+        {"name": "prof-b", "id": 4242, "path": "/srv/project/rrg/prof-b", "limits": [0, 10 << 30, 0, 5_000_000]},
+    ]
+
+
+def test_cluster_yml_is_written_as_it_was_read() -> None:
+    spec = parse_spec(HEAD + HOME + PROJECT + SCRATCH, "cluster.yml")
+    again = parse_spec(
+        HEAD.replace("storage:\n", "") + "\n".join(storage_lines(spec.storage, declared=True)), "cluster.yml"
+    )
+
+    assert again.storage == spec.storage
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "fault"),
+    [
+        ("50G", "50 gigs", "cluster.yml:13: storage[0].quota.default.space: '50 gigs' is no size"),
+        ("500k", "many", "cluster.yml:13: storage[0].quota.default.files: 'many' is no number of files"),
+        ("45G", "60G", "cluster.yml:13: storage[0].quota.default.space_soft: is more than space"),
+        ("alice", "alice.b: {space: x}, alice", "cluster.yml:14: storage[0].quota.users.alice.b.space: 'x' is no size"),
+        ("alice", "root", "cluster.yml:14: storage[0].quota.users: root has no limits"),
+        ("space: 2T", "room: 2T", "cluster.yml:14: storage[0].quota.users.alice.room"),
+        (
+            "default:",
+            "kind: group\n      default:",
+            "cluster.yml:13: storage[0].quota.kind: 'group' is no kind of quota",
+        ),
+        ("default:", "grace: soon\n      default:", "cluster.yml:13: storage[0].quota.grace: 'soon' is no time"),
+        ("default:", "kind: project\n      default:", "cluster.yml:15: storage[0].quota.users: are for kind: user"),
+        ("nfs1:/srv", "192.0.2.99:/srv", "cluster.yml:12: storage[0].quota: limits can only be set where we serve"),
+    ],
+)
+def test_refuses_quotas_that_cannot_be(before: str, after: str, fault: str) -> None:
+    (found,) = faults(HOME.replace(before, after, 1))
+
+    assert found.startswith(fault)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "fault"),
+    [
+        ("rrg/prof-b", "../prof-b", "'../prof-b' is no folder below /project"),
+        ("rrg/prof-b", "def-prof/b", "is in the same folder as def-prof"),
+        ("rrg/prof-b", "def-prof", "is in the same folder as def-prof"),
+        ("id: 4242", f"id: {number_of('def-prof')}", "is already that of def-prof"),
+        ("id: 4242", "id: 0", "'0' is no number of a project"),
+        ("id: 4242", f"id: {2**32}", "is no number of a project"),
+        ("prof-b:", '"a:b":', "'a:b' is no project"),
+    ],
+)
+def test_refuses_projects_that_cannot_be(before: str, after: str, fault: str) -> None:
+    found = faults(PROJECT.replace(before, after, 1))
+
+    assert len(found) == 1
+    assert fault in found[0]
+
+
+# --- purge
+
+
+def test_a_purge_is_told_everything_in_seconds() -> None:
+    (scratch,) = read(SCRATCH)
+    purge = purge_of(scratch)
+
+    assert purge is not None
+    assert (purge.node, purge.unit) == ("ctl1", "deepops-purge-scratch")
+    assert purge.settings == {
+        "name": "scratch",
+        "root": "/scratch",
+        "age": 60 * 86400,
+        "mode": "delete",
+        "warn": 14 * 86400,
+        "mail": "hpc.example.com",
+        "exclude": ["*.keep", "shared/data"],
+        "empty_folders": False,
+        "ignore_reads": False,
+        "mounted": True,
+    }
+
+
+def test_what_we_serve_is_purged_where_it_is_served() -> None:
+    mounts = read(PROJECT.partition("    quota")[0] + "    purge: {age: 30d}\n")
+
+    assert purges_on(mounts, "ctl1") == []
+    (purge,) = purges_on(mounts, "nfs1")
+    assert (purge.settings["root"], purge.settings["mounted"], purge.settings["mode"]) == (
+        "/srv/project",
+        False,
+        "list",
+    )
+
+
+def test_a_machine_can_be_named_for_the_purge() -> None:
+    mounts = read(SCRATCH.replace("age: 60d", "age: 60d, node: gpu2"))
+
+    assert [purge.name for purge in purges_on(mounts, "gpu2")] == ["scratch"]
+    assert purges_on(mounts, "ctl1") == []
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "fault"),
+    [
+        ("60d", "sixty", "purge.age: 'sixty' is no time"),
+        ("60d", "3d", "purge.age: is too short"),
+        ("14d", "90d", "purge.warn: is more than the age"),
+        ("delete", "remove", "purge.mode: 'remove' is no mode"),
+        ("hpc.example.com", "all users", "purge.mail: 'all users' is no mail domain"),
+        ('"*.keep"', '"../x"', "purge.exclude: '../x' matches nothing"),
+        ('"*.keep"', '"/"', "purge.exclude: '/' matches nothing"),
+        ("warn: 14d", "node: elsewhere", "purge.node: elsewhere neither mounts nor serves scratch"),
+        ("age: 60d, ", "", "purge.age"),
+        ("path: /scratch", "path: /home", "purge: /home: holds the homes of users"),
+        ("path: /scratch", "path: /var/mail", "purge: /var/mail: belongs to the system"),
+        ("99:/scratch", "99:/export/home", "purge: /export/home: holds the homes of users"),
+        # what a machine of the cluster exports is purged there, whatever clients call it
+        (
+            '"192.0.2.99:/scratch"\n    path: /scratch',
+            "nfs1:/srv/users\n    path: /home",
+            "/home: holds the homes of users",
+        ),
+        ('"192.0.2.99:/scratch"', "nfs1:/srv/home", "purge: /srv/home: holds the homes of users"),
+        ('"192.0.2.99:/scratch"', "nfs1:/srv", "purge: /srv: belongs to the system"),
+        (
+            'type: nfs\n    source: "192.0.2.99:/scratch"',
+            "type: glusterfs\n    source: g1:/vol",
+            "glusterfs does not note",
+        ),
+    ],
+)
+def test_refuses_purges_that_nobody_can_mean(before: str, after: str, fault: str) -> None:
+    found = faults(SCRATCH.replace(before, after, 1))
+
+    assert len(found) == 1
+    assert fault in found[0]
+
+
+ALL = """\
+  - {name: all, type: nfs, source: "nfs1:/data", path: /data, purge: {age: 30d}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("other", "fault"),
+    [
+        ("type: nfs, source: 'nfs1:/data/people', path: /home", "people in it is other's, mounted at /home"),
+        ("type: nfs, source: '192.0.2.2:/data/p/x', path: /project", "p/x in it is other's, mounted at /project"),
+        ("type: nfs, source: 'nfs1:/data', path: /home", "it is other's as well, mounted at /home: holds the homes"),
+        ("type: local, source: /data/people, path: /home", "people in it is other's, mounted at /home"),
+    ],
+)
+def test_a_tree_from_which_other_storage_is_served_is_no_scratch(other: str, fault: str) -> None:
+    (found,) = faults(ALL + f"  - {{name: other, {other}}}\n")
+
+    assert fault in found
+
+
+def test_what_others_are_served_can_be_excluded_from_a_purge() -> None:
+    other = "  - {name: other, type: nfs, source: 'nfs1:/data/people', path: /home}\n"
+
+    assert len(read(ALL.replace("age: 30d", "age: 30d, exclude: [people]") + other)) == 2
+
+
+def test_reads_need_not_be_noted_where_they_are_not_counted() -> None:
+    mount = "name: s, type: local, local: {shared: true}, source: /gpfs/s, path: /s, options: [noatime]"
+    gpfs = f"  - {{{mount}, purge: {{age: 30d}}}}\n"
+
+    assert "noatime: it is not noted when a file is read" in faults(gpfs)[0]
+    (purge,) = purges_on(read(gpfs.replace("age: 30d", "age: 30d, ignore_reads: true")), "ctl1")
+    assert purge.settings["ignore_reads"] is True
+
+
+def test_memory_has_no_quota_and_no_purge() -> None:
+    found = faults("  - {name: fast, type: tmpfs, path: /fast, quota: {kind: user}, purge: {age: 30d}}\n")
+
+    assert len(found) == 2
+    assert all("can't be set for type tmpfs" in fault for fault in found)
+
+
+def test_of_a_nodes_own_disks_only_what_nodes_share_is_purged() -> None:
+    text = "  - {name: gpfs, type: local, source: /gpfs/scratch, path: /scratch, purge: {age: 30d}"
+
+    assert "every node has its own here" in faults(text + "}\n")[0]
+    assert [purge.settings["mounted"] for purge in purges_on(read(text + ", local: {shared: true}}\n"), "ctl1")] == [
+        True
+    ]
+
+
+def test_the_program_takes_what_it_is_told(tmp_path: Path) -> None:
+    (purge,) = purges_on(read(SCRATCH), "ctl1")
+    texts = files(purge)
+
+    settings = from_object(json.loads(texts["/etc/deepopsctl/purge/scratch.json"]))
+
+    assert (settings.root, settings.warns) == ("/scratch", True)
+
+
+def test_systemd_finds_nothing_wrong_with_the_units(tmp_path: Path) -> None:
+    if not shutil.which("systemd-analyze"):
+        pytest.skip("systemd is not installed here")
+    (purge,) = purges_on(read(SCRATCH), "ctl1")
+    for path, text in files(purge).items():
+        (tmp_path / Path(path).name).write_text(text.replace("/usr/local/sbin/deepops-purge", "/bin/true"))
+    units = [str(path) for path in tmp_path.iterdir() if path.suffix != ".json"]
+    done = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", *units], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+
+    assert str(tmp_path) not in done.stdout
+    assert done.returncode == 0

@@ -1,0 +1,100 @@
+"""What nodes get of programs: files that run there on Python alone, and what they are told."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from deepopsctl.model.storage import NodeFile
+from deepopsctl.storage.user_tools import node_files, packages, timers
+from tests.unit.storage.test_quota import HOME, PROJECT, SCRATCH, read
+
+PYTHON = "/usr/bin/python3"
+
+
+def texts(host: str, text: str = HOME + PROJECT + SCRATCH) -> dict[str, NodeFile]:
+    return {file.path: file for file in node_files(read(text), host)}
+
+
+def installed(root: Path, host: str) -> None:
+    """The files below a folder, where launchers find them."""
+    for path, file in texts(host).items():
+        target = root / path.lstrip("/")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(file.content.replace('"/usr/local', f'"{root}/usr/local'))
+        target.chmod(int(file.mode, 8))
+
+
+def test_a_node_that_mounts_something_has_the_report() -> None:
+    found = texts("gpu1")
+
+    assert found["/usr/local/bin/diskusage_report"].mode == "0755"
+    assert not any("purge" in path for path in found)
+    assert json.loads(found["/etc/deepopsctl/diskusage.json"].content)["filesystems"] == [
+        {"name": "home", "path": "/home", "type": "nfs", "quota": "user", "mounted": True},
+        {
+            "name": "project",
+            "path": "/project",
+            "type": "nfs",
+            "quota": "project",
+            "mounted": True,
+            "projects": [
+                {"name": "def-prof", "path": "/project/def-prof"},
+                {"name": "prof-b", "path": "/project/rrg/prof-b"},
+            ],
+        },
+        {"name": "scratch", "path": "/scratch", "type": "nfs", "quota": "user", "mounted": True},
+    ]
+
+
+@pytest.mark.parametrize(("path", "mounted"), [("/home", True), ("/srv/home", False)])
+def test_a_server_knows_whether_its_own_folder_is_mounted_anywhere(path: str, mounted: bool) -> None:
+    text = HOME.replace("path: /home", f"path: {path}\n    nodes: all")
+
+    (home,) = json.loads(texts("nfs1", text)["/etc/deepopsctl/diskusage.json"].content)["filesystems"]
+
+    assert (home["path"], home["type"], home["mounted"]) == (path, "local", mounted)
+
+
+def test_one_machine_has_the_purge_and_its_timer() -> None:
+    mounts = read(SCRATCH)
+
+    assert "/usr/local/sbin/deepops-purge" in texts("ctl1")
+    assert timers(mounts, "ctl1") == ["deepops-purge-scratch.timer"]
+    assert timers(mounts, "gpu1") == []
+
+
+def test_a_machine_without_storage_gets_nothing() -> None:
+    assert texts("nfs1", HOME) == {}
+    assert packages(read(HOME), "nfs1") == {}
+
+
+def test_quota_is_installed_where_exports_count_by_users() -> None:
+    assert packages(read(HOME), "gpu1") == {"quota": ""}
+    assert packages(read(PROJECT), "gpu1") == {}
+
+
+@pytest.mark.skipif(not Path(PYTHON).exists(), reason="no Python of the system")
+def test_the_programs_run_from_their_files_alone(tmp_path: Path) -> None:
+    installed(tmp_path, "ctl1")
+    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": "/nonexistent", "PYTHONHOME": "/nonexistent"}
+    report: list[Path | str] = [
+        tmp_path / "usr/local/bin/diskusage_report",
+        "--config",
+        tmp_path / "etc/deepopsctl/diskusage.json",
+    ]
+    purge: list[Path] = [tmp_path / "usr/local/sbin/deepops-purge", tmp_path / "etc/deepopsctl/purge/scratch.json"]
+    (tmp_path / "etc/deepopsctl/diskusage.json").write_text('{"filesystems": []}')
+
+    shown = subprocess.run(report, capture_output=True, text=True, env=environment)
+    refused = subprocess.run(purge, capture_output=True, text=True, env=environment)
+
+    assert (shown.returncode, shown.stdout, shown.stderr) == (0, "Description  Space  # of files\n", "")
+    # no /scratch here
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert refused.stderr.startswith("error: ")
+    assert not list(tmp_path.rglob("__pycache__"))

@@ -1,0 +1,225 @@
+"""What a take-over keeps, and what speaks against one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from deepopsctl.cli.main import run
+from deepopsctl.cluster.directory import ClusterDir
+from deepopsctl.cluster.secrets import decrypt
+from deepopsctl.errors import InputError
+from deepopsctl.imports.request import InitRequest, read_request
+from deepopsctl.model.cluster import Cluster
+from deepopsctl.slurm.hardware import load_hardware
+from deepopsctl.takeover.facts import Found, read_found
+from deepopsctl.takeover.takeover import Takeover, judge, keep
+from deepopsctl.text.settings_editor import with_settings
+
+MACHINES = {"controller": ("ctl1",), "compute": ("gpu[01-02]",), "gpus": ("a100:2",), "name": "hand"}
+GPU_NODE = {
+    "cpus": 2, "boards": 1, "sockets": 2, "cores_per_socket": 1, "threads_per_core": 1, "memory_mb": 500,
+    "gres": "gpu:a100:2(S:0)",
+}  # fmt: skip
+COMPUTE = Found(
+    daemons={"slurmd": "/usr/sbin/slurmd"},
+    packaged={"slurmd": True},
+    units={"slurmd": "/usr/lib/systemd/system/slurmd.service"},
+    ids={"slurm": [22078, 22078], "munge": [105, 108]},
+    munge_key_hash="ab" * 32,
+)
+CONTROLLER = replace(
+    COMPUTE,
+    daemons={"slurmctld": "/usr/sbin/slurmctld", "slurmdbd": "/usr/sbin/slurmdbd"},
+    packaged={"slurmctld": True, "slurmdbd": True},
+    database={"storageloc": "hand_acct", "storageuser": "handmade", "storagehost": "localhost"},
+    config={
+        "ClusterName": "hand", "SlurmUser": "slurm(22078)", "SLURM_VERSION": "24.11.5",
+        "StateSaveLocation": "/srv/state",
+        "SlurmdSpoolDir": "/srv/spool", "SelectType": "select/cons_tres", "SelectTypeParameters": "CR_CORE",
+        "JobAcctGatherType": "(null)", "AccountingStorageEnforce": "none", "SlurmctldPort": "6817",
+        "SlurmdPort": "7003",
+    },
+    nodes={"gpu01": GPU_NODE, "gpu02": GPU_NODE},
+    jobs=1,
+    secrets={"munge_key": "b2xk", "slurm_dbd_password": "by-hand"},
+)  # fmt: skip
+FOUND = {"ctl1": CONTROLLER, "gpu01": COMPUTE, "gpu02": COMPUTE}
+
+
+def cluster(**options: Any) -> Cluster:
+    return read_request(InitRequest(Path("hpc"), **{**MACHINES, **options})).cluster
+
+
+def faults(found: Mapping[str, Found], **options: Any) -> list[str]:
+    with pytest.raises(InputError) as caught:
+        judge(cluster(**options), found)
+    assert all(problem.hint for problem in caught.value.problems)
+    return [f"{problem.where}: {problem.message}" for problem in caught.value.problems]
+
+
+def changed(name: str, **fields: Any) -> dict[str, Found]:
+    return {**FOUND, name: replace(FOUND[name], **fields)}
+
+
+def test_what_running_jobs_lean_on_is_kept() -> None:
+    found = judge(cluster(), FOUND)
+
+    assert found.settings == {
+        "slurm_taken_over": True,
+        "slurm_config": {
+            "StateSaveLocation": "/srv/state",
+            "SlurmdSpoolDir": "/srv/spool",
+            "SelectType": "select/cons_tres",
+            "SelectTypeParameters": "CR_CORE",
+            # nothing is what the old cluster has: deepopsctl's own values would change it
+            "JobAcctGatherType": None,
+            "AccountingStorageEnforce": None,
+            "SlurmdPort": "7003",
+        },
+        "slurm_user_id": 22078,
+        "slurm_group_id": 22078,
+        "slurm_dbd_database": "hand_acct",
+        "slurm_dbd_user": "handmade",
+    }
+    assert found.secrets == {"munge_key": "b2xk", "slurm_dbd_password": "by-hand"}
+    assert found.warnings == ()
+
+
+def test_several_kinds_of_gpus_agree_in_any_order() -> None:
+    several = cluster(gpus=("a40:1", "l40s:1"))
+    node = {**GPU_NODE, "gres": "gpu:l40s:1(S:0),gpu:a40:1(S:0)"}
+
+    found = changed("ctl1", nodes={"gpu01": node, "gpu02": node})
+
+    assert judge(several, found).hardware.keys() == {"gpu01", "gpu02"}
+
+
+def test_cores_and_memory_are_counted_as_slurmctld_counts_them() -> None:
+    hardware = judge(cluster(), FOUND).hardware["gpu01"]
+
+    assert (hardware.cpus, hardware.sockets, hardware.cores_per_socket) == (2, 2, 1)
+    # what slurm.conf gets is 98 % of it
+    assert hardware.memory_mb * 98 // 100 == 500
+
+
+def test_memory_that_slurm_was_never_told_is_the_machines_own() -> None:
+    nodes = {"gpu01": {**GPU_NODE, "memory_mb": 1}, "gpu02": GPU_NODE}
+    report = "NodeName=gpu01 CPUs=2 Boards=1 SocketsPerBoard=1 CoresPerSocket=2 ThreadsPerCore=1 RealMemory=7900"
+    found = {**changed("gpu01", slurmd_report=report), "ctl1": replace(CONTROLLER, nodes=nodes)}
+
+    assert judge(cluster(), found).hardware["gpu01"].memory_mb == 7900
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "fault"),
+    [
+        ("ctl1", {"daemons": {}}, "ctl1: no slurmctld runs there"),
+        ("ctl1", {"config": {}}, "ctl1: slurmctld does not answer"),
+        ("gpu02", {"deployed": True}, "gpu02: was deployed by deepopsctl already"),
+        ("gpu02", {"munge_key_hash": "cd"}, "ctl1,gpu01 and gpu02: have different munge keys"),
+        ("gpu01", {"ids": {"slurm": [1, 1]}}, "ctl1,gpu02 and gpu01: have different ids for the user slurm"),
+        (
+            "gpu01",
+            {"daemons": {"slurmd": "/usr/local/sbin/slurmd"}, "packaged": {"slurmd": False}},
+            "gpu01: slurmd is /usr/local/sbin/slurmd, which no package brought",
+        ),
+        ("ctl1", {"database": {"storagehost": "db9"}}, "ctl1: slurmdbd keeps its tables on db9"),
+        (
+            "ctl1",
+            {"config": {**CONTROLLER.config, "ClusterName": "other"}},
+            "cluster.yml: the cluster is called other in Slurm, hand here",
+        ),
+        (
+            "ctl1",
+            {"config": {**CONTROLLER.config, "StateSaveLocation": "/var/spool"}},
+            "ctl1: StateSaveLocation: /var/spool is a folder of the system's or of everybody's, not slurmctld's own",
+        ),
+        (
+            "ctl1",
+            {"config": {**CONTROLLER.config, "SlurmUser": "hpc(7)"}},
+            "ctl1: slurmctld runs as hpc",
+        ),
+        (
+            "ctl1",
+            {"nodes": {"gpu01": {**GPU_NODE, "gres": "gpu:4"}, "gpu02": GPU_NODE}},
+            "gpu01: Slurm has gpu:4 there, cluster.yml gpu:a100:2",
+        ),
+    ],
+)
+def test_what_can_not_be_kept_is_refused(name: str, fields: dict[str, Any], fault: str) -> None:
+    assert faults(changed(name, **fields)) == [fault]
+
+
+def test_differences_that_cost_nothing_are_warnings() -> None:
+    nodes = {"gpu01": GPU_NODE, "old9": GPU_NODE}
+    found = {"ctl1": replace(CONTROLLER, nodes=nodes, beside=("topology.conf",)), "gpu01": COMPUTE}
+
+    assert [warning.partition(":")[0] for warning in judge(cluster(), found).warnings] == [
+        "old9", "gpu02", "gpu02", "topology.conf",
+    ]  # fmt: skip
+
+
+def test_it_is_written_into_settings_vault_and_hardware_and_only_once(tmp_path: Path) -> None:
+    assert run(["init", str(tmp_path / "hpc"), "--controller", "ctl1", "--compute", "gpu[01-02]"]) == 0
+    directory = ClusterDir.open(tmp_path / "hpc")
+    taken = judge(cluster(), FOUND)
+
+    assert keep(directory, taken) == ("secrets.yml", "settings.yml", "hardware.yml")
+    assert keep(directory, taken) == ()
+
+    password = directory.vault_password.read_text().strip()
+    assert decrypt(directory.secrets.read_text(), password).items() >= taken.secrets.items()
+    text = directory.settings.read_text()
+    assert "by-hand" not in text
+    assert yaml.safe_load(text) == taken.settings
+    assert "# Further keys of slurm.conf" in text
+    assert set(load_hardware(directory.hardware)) == {"gpu01", "gpu02"}
+
+
+def test_secrets_are_in_no_document_and_no_picture_of_an_object() -> None:
+    taken = judge(cluster(), FOUND)
+
+    assert "by-hand" not in f"{taken}{CONTROLLER}{json.dumps(taken.document(written=True))}"
+    assert isinstance(taken, Takeover)
+
+
+def test_what_nodes_said_is_read_and_what_is_not_known_is_left(tmp_path: Path) -> None:
+    (tmp_path / "gpu01.json").write_text(json.dumps({"jobs": 3, "changed": False, "slurm_conf": "/x"}))
+
+    assert read_found(tmp_path) == {"gpu01": Found(jobs=3)}
+
+
+class TestSettings:
+    def test_values_go_behind_a_file_of_comments(self) -> None:
+        text = with_settings("# explained\n---\n# slurm_x: 1\n", {"slurm_config": {"A": "b", "C": None}, "n": 1})
+
+        assert text.startswith("# explained\n---\n# slurm_x: 1\n")
+        assert yaml.safe_load(text) == {"slurm_config": {"A": "b", "C": None}, "n": 1}
+
+    def test_comments_order_and_other_values_of_an_edited_file_stay(self) -> None:
+        text = with_settings(
+            "# top\n---\nslurm_config:\n  statesavelocation: /a  # old\n  Other: 1\nmine: [1]\n",
+            {"slurm_config": {"StateSaveLocation": "/b"}, "slurm_taken_over": True},
+        )
+
+        assert text == (
+            "# top\n---\nslurm_config:\n  statesavelocation: /b  # old\n  Other: 1\nmine: [1]\nslurm_taken_over: true\n"
+        )
+
+    def test_what_is_there_already_changes_nothing(self) -> None:
+        text = "a:   {b: c}   # as I like it\n"
+
+        assert with_settings(text, {"a": {"b": "c"}}) == text
+
+    @pytest.mark.parametrize("text", ["a: [", "- a\n"])
+    def test_a_broken_file_is_refused_with_a_hint(self, text: str) -> None:
+        with pytest.raises(InputError) as caught:
+            with_settings(text, {"a": 1})
+        assert caught.value.hint
