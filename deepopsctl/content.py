@@ -7,6 +7,8 @@ from pathlib import Path
 
 from deepopsctl.errors import ControlMachineError
 
+# where Ansible looks for the content, which is a collection, below a directory of `collections_path`
+COLLECTION = "ansible_collections/deepopsctl/cluster"
 # of a task or a role, on one line as all of ours are
 _TAGS = re.compile(r"\btags: \[([^\]]*)\]")
 # `import_playbook: slurm.yml`, with or without the collection's name in front
@@ -19,7 +21,7 @@ def content_dir(override: Path | None = None) -> Path:
     An installed package carries it inside itself; in a checkout it is the root of the repository.
     """
     package = Path(__file__).resolve().parent
-    candidates = [override.resolve()] if override else [package / "_content", package.parent]
+    candidates = [override.resolve()] if override else [package / "_content" / COLLECTION, package.parent]
     for candidate in candidates:
         if (candidate / "playbooks").is_dir():
             return candidate

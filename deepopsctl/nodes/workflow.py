@@ -12,8 +12,7 @@ from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.content import components
 from deepopsctl.errors import DeepOpsError, ExitCode
 from deepopsctl.model.cluster import Cluster, Node, Role
-from deepopsctl.run.claim import PLAYBOOK as CLAIM
-from deepopsctl.run.claim import OutdatedError, died_here, parse_answer
+from deepopsctl.run.claim import PLAYBOOK as CLAIM, OutdatedError, died_here, parse_answer
 from deepopsctl.run.command_line import RunRequest
 from deepopsctl.run.events import Event, Totals
 from deepopsctl.run.lock import ClusterBusyError

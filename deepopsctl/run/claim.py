@@ -1,6 +1,7 @@
 """What a run tells the first controller of itself, so that one control machine works on a cluster at a time.
 
-The answers are given there (plugins/module_utils/control_claim.py), in the first call of a run that has work to do.
+The answers are given there (plugins/module_utils/node/control_claim.py), in the first call of a run that has work to
+do.
 """
 
 from __future__ import annotations

@@ -18,12 +18,16 @@ from types import MappingProxyType
 
 from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.cluster.inventory import GROUPS
+from deepopsctl.content import COLLECTION
 from deepopsctl.errors import ControlMachineError
 from deepopsctl.files import write_atomic
 from deepopsctl.run.workspace import KEEP
 
 # A Variables file of the user's (`-e @FILE`), or values (`-e KEY=VALUE`); later ones win, as in Ansible.
 Variables = Mapping[str, object] | Path
+
+# Ansible's own value of `collections_path`: a site's collections are there.
+USUAL_COLLECTIONS = "~/.ansible/collections:/usr/share/ansible/collections"
 
 # How long a node that is logged in to may take to answer sudo: Ansible's own 12 s are too few for one whose processors
 # are all busy, and call it unreachable. Whether a node is there at all is known sooner, by ConnectTimeout: ssh takes
@@ -132,6 +136,9 @@ def write_inputs(request: RunRequest, variables: Mapping[str, object], content: 
     inventory.mkdir(parents=True, mode=0o700)
     # The product's variables come first and lose; Ansible finds group_vars only beside an inventory file.
     (inventory / "group_vars").symlink_to(content / "group_vars")
+    collection = private / "collections" / COLLECTION
+    collection.parent.mkdir(parents=True, mode=0o700)
+    collection.symlink_to(content)
     groups: dict[str, object] = {group: {} for group in GROUPS}
     stub = {"all": {"children": {"slurm_cluster": {"children": groups}}}}
     write_atomic(inventory / "hosts.yml", json.dumps(stub), mode=0o600)
@@ -169,15 +176,12 @@ def environment(
     patience_s: int = PATIENCE_S,
 ) -> dict[str, str]:
     """What this run adds to the environment; ansible.cfg for everyone else is in the repository's root."""
-    plugins = content / "plugins"
     own_settings = directory.path / "ansible.cfg"
     found = {
         "ANSIBLE_CONFIG": str(own_settings if own_settings.is_file() else private / "ansible.cfg"),
-        "ANSIBLE_LIBRARY": str(plugins / "modules"),
-        "ANSIBLE_MODULE_UTILS": str(plugins / "module_utils"),
-        "ANSIBLE_FILTER_PLUGINS": str(plugins / "filter"),
-        "ANSIBLE_ACTION_PLUGINS": str(plugins / "action"),
-        "ANSIBLE_CALLBACK_PLUGINS": str(plugins / "callback"),
+        "ANSIBLE_COLLECTIONS_PATH": _collections(own_settings, private, inherited),
+        # a collection's own callbacks are only called where a setting names them, which would hide a site's
+        "ANSIBLE_CALLBACK_PLUGINS": str(content / "plugins" / "callback"),
         "ANSIBLE_ROLES_PATH": str(content / "roles"),
         "ANSIBLE_LOCAL_TEMP": str(private / "tmp"),
         "ANSIBLE_INVENTORY_ENABLED": "yaml",
@@ -202,20 +206,31 @@ def environment(
         # Ansible refuses to start under a locale this machine has not generated
         "LC_ALL": "C.UTF-8",
     }
-    if "ANSIBLE_TIMEOUT" not in inherited and not _sets_timeout(own_settings):
+    if "ANSIBLE_TIMEOUT" not in inherited and not _options(own_settings, "timeout"):
         found["ANSIBLE_TIMEOUT"] = str(patience_s)
     if "ANSIBLE_VAULT_PASSWORD_FILE" not in inherited and directory.vault_password.is_file():
         found["ANSIBLE_VAULT_PASSWORD_FILE"] = str(directory.vault_password)
     return found
 
 
-def _sets_timeout(settings: Path) -> bool:
-    """Whether the cluster's own ansible.cfg says how patient to be."""
+def _collections(settings: Path, private: Path, inherited: Mapping[str, str]) -> str:
+    """Directories with collections: this run's link to the content, then those of the site."""
+    own = [
+        str(settings.parent / Path(path).expanduser())
+        for text in _options(settings, "collections_path")
+        for path in text.split(":")
+    ]
+    site = inherited.get("ANSIBLE_COLLECTIONS_PATH") or ":".join(own) or USUAL_COLLECTIONS
+    return f"{private / 'collections'}:{site}"
+
+
+def _options(settings: Path, option: str) -> list[str]:
+    """The values of an option in the cluster's own ansible.cfg."""
     parser = configparser.ConfigParser(interpolation=None, strict=False)
     # a file that can't be read is Ansible's to complain of
     with suppress(configparser.Error, UnicodeDecodeError):
         parser.read(settings, encoding="utf-8")
-    return any(parser.has_option(section, "timeout") for section in ("defaults", "ssh_connection"))
+    return [parser[name][option] for name in ("defaults", "ssh_connection") if parser.has_option(name, option)]
 
 
 def ssh_arguments(known_hosts: Path, ssh: Mapping[str, str] = USUAL_SSH) -> str:

@@ -21,8 +21,7 @@ from deepopsctl.certificates.validity import period_of, today
 from deepopsctl.cluster.settings_check import require_settings, require_vault_password
 from deepopsctl.content import content_dir, playbook
 from deepopsctl.errors import DeepOpsError
-from deepopsctl.run import claim as claims
-from deepopsctl.run import supervisor
+from deepopsctl.run import claim as claims, supervisor
 from deepopsctl.run.combined_playbook import Place, join
 from deepopsctl.run.command_line import RunRequest, arguments, control_dir, environment, write_inputs
 from deepopsctl.run.desired_state import Desired, desired, desired_digest, remember

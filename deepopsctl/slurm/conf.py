@@ -10,8 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from deepopsctl.gpus import discovery
-from deepopsctl.gpus import gres as gpus_gres
+from deepopsctl.gpus import discovery, gres as gpus_gres
 from deepopsctl.gpus.notation import from_inventory
 from deepopsctl.model.cluster import Gpus
 from deepopsctl.model.job_directories import JobDirectories

@@ -17,8 +17,7 @@ from typing import Any
 from deepopsctl.checks.check import Check, Status
 from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.files import write_atomic
-from deepopsctl.node_programs.gpu_check.between import NAME as BETWEEN_NODES
-from deepopsctl.node_programs.gpu_check.between import bandwidth
+from deepopsctl.node_programs.gpu_check.between import NAME as BETWEEN_NODES, bandwidth
 from deepopsctl.node_programs.gpu_check.document import UnreadableError, document, read_results
 from deepopsctl.node_programs.gpu_check.rates import METRICS, value_of
 from deepopsctl.node_programs.gpu_check.verdicts import target_of

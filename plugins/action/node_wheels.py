@@ -42,7 +42,7 @@ class ActionModule(ActionBase):
 
     def _without(self, error: DeepOpsError) -> dict[str, Any]:
         """A deploy leaves out what needs them, and ends with a failure; anything else fails."""
-        if self._task.action != "node_wheels":
+        if self._task.action.rpartition(".")[2] != "node_wheels":
             raise AnsibleActionFail("; ".join(filter(None, (error.message, error.hint)))) from error
         return {"changed": False, "changes": [], "deepops_left_out": {"message": error.message, "hint": error.hint}}
 

@@ -61,7 +61,7 @@ class ActionModule(ActionBase):
 
     def _call(self, arguments: dict[str, Any]) -> dict[str, Any]:
         answer: dict[str, Any] = self._execute_module(
-            module_name="slurm_burnin", module_args=arguments, task_vars=self._vars
+            module_name="deepopsctl.cluster.slurm_burnin", module_args=arguments, task_vars=self._vars
         )
         # it repeats the arguments: the whole program, once more in every log
         answer.pop("invocation", None)

@@ -24,6 +24,12 @@ description: Prints nothing and hears of no result. It works before the first wo
 """
 
 ACTIONS = ("normal", "validate_argument_spec", "assert", "group_by", "set_fact")
+COLLECTION = "deepopsctl.cluster"
+# any of them: to find one, Ansible loads all of a collection's filters
+FILTER = f"{COLLECTION}.fold_nodes"
+PLUGINS = Path(__file__).resolve().parent.parent
+PARSED: set[tuple[str, ...]] = set()
+UTILS = ("ansible_collections", *COLLECTION.split("."), "plugins", "module_utils")
 
 
 class CallbackModule(CallbackBase):
@@ -39,11 +45,16 @@ class CallbackModule(CallbackBase):
         with contextlib.suppress(Exception):
             parse_module_utils()
 
+    def v2_playbook_on_task_start(self, task: Any, is_conditional: bool) -> None:
+        with contextlib.suppress(Exception):
+            parse_imports(str(task.action))
+
 
 def load_plugins() -> None:
     """Filters and tests with all that they import, and what nearly every task uses."""
     for jinja in (loader.filter_loader, loader.test_loader):
         list(jinja.all())
+    loader.filter_loader.get(FILTER)
     for plugins, names in (
         (loader.action_loader, ACTIONS),
         (loader.connection_loader, ("ssh",)),
@@ -64,3 +75,30 @@ def parse_module_utils() -> None:
         if file and name.startswith("ansible.module_utils."):
             parse(name, Path(file).read_bytes())
     module_common._compile_module_ast = parse
+
+
+def parse_imports(action: str) -> None:
+    """Parse what a module of the collection imports from it; each file once a run, and none that no task needs."""
+    collection, _, name = action.rpartition(".")
+    module = PLUGINS / "modules" / f"{name}.py"
+    if collection != COLLECTION or not module.is_file():
+        return
+    tree = module_common._compile_module_ast(name, module.read_bytes())
+    parse_submodules(module_common.ModuleDepFinder(f"ansible_collections.{COLLECTION}.plugins.modules.{name}", tree))
+
+
+def parse_submodules(finder: Any) -> None:
+    """Parse the files of module_utils that a source imports, and what these import."""
+    for parts in finder.submodules:
+        if parts[: len(UTILS)] != UTILS or parts in PARSED:
+            continue
+        PARSED.add(parts)
+        path = PLUGINS.joinpath("module_utils", *parts[len(UTILS) :])
+        # a name from a module, not a module
+        if not path.is_dir() and not path.with_suffix(".py").is_file():
+            path = path.parent
+        package = path.is_dir()
+        file = path / "__init__.py" if package else path.with_suffix(".py")
+        name = ".".join((*UTILS, *path.relative_to(PLUGINS / "module_utils").parts))
+        tree = module_common._compile_module_ast(name, file.read_bytes())
+        parse_submodules(module_common.ModuleDepFinder(name, tree, package))

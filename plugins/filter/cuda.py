@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from deepopsctl.gpus import cuda, notation
-from deepopsctl.gpus import driver as gpus_driver
+from deepopsctl.gpus import cuda, driver as gpus_driver, notation
 
 FILE_MODE = "0644"
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from deepopsctl.gpus import dcgm, discovery, gdrcopy, gres, imex, mig_layout, notation
-from deepopsctl.gpus import driver as gpus_driver
+from deepopsctl.gpus import dcgm, discovery, driver as gpus_driver, gdrcopy, gres, imex, mig_layout, notation
 from deepopsctl.text import node_sets as text_node_sets
 
 

@@ -8,8 +8,7 @@ from hashlib import sha256
 
 from ansible.errors import AnsibleFilterError
 
-from deepopsctl.slurm import conf as slurm_conf
-from deepopsctl.slurm import effects, job_hooks, native_metrics, topology
+from deepopsctl.slurm import conf as slurm_conf, effects, job_hooks, native_metrics, topology
 from deepopsctl.slurm.hardware import NodeHardware
 from deepopsctl.slurm.system_directories import is_system_folder
 from deepopsctl.text import node_sets as text_node_sets

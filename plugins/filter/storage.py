@@ -7,8 +7,6 @@ from dataclasses import asdict
 from deepopsctl.model.storage import Platform
 from deepopsctl.storage import (
     exports as server_exports,
-)
-from deepopsctl.storage import (
     health_check,
     node_plan,
     quota,
@@ -68,7 +66,7 @@ def storage_outside(entries, host):
 
 
 def _addresses(client):
-    # as module_utils/storage_sources.py has them
+    # as module_utils/storage/client_sources.py has them
     if client.archives:
         cache = f"/var/cache/deepopsctl/storage-{client.name}"
         return [{"url": a.url, "unless": [f"{cache}/{a.url.rsplit('/', 1)[1]}"]} for a in client.archives]

@@ -33,7 +33,7 @@ author: deepopsctl
 
 EXAMPLES = r"""
 - name: NVIDIA's repository
-  apt_source:
+  deepopsctl.cluster.apt_source:
     component: nvidia
     step: cuda_source
     path: /etc/apt/sources.list.d/example.sources
@@ -54,8 +54,15 @@ elsewhere: {description: The other file that names the repository., type: str, r
 
 import os
 
-from ansible.module_utils import apt_source, node_changes, node_failure, node_files, node_record, nvidia_node
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
+    apt_repository as apt_source,
+    changes as node_changes,
+    errors as node_failure,
+    files as node_files,
+    record as node_record,
+)
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.nvidia import facts as nvidia_node
 
 
 class Source:

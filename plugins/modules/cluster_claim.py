@@ -24,7 +24,7 @@ author: deepopsctl
 
 EXAMPLES = r"""
 - name: Claim the cluster for this run
-  cluster_claim: {state: taken, claim: "{{ deepops_claim }}"}
+  deepopsctl.cluster.cluster_claim: {state: taken, claim: "{{ deepops_claim }}"}
 """
 
 RETURN = r"""
@@ -36,8 +36,8 @@ deepops:
   returned: always
 """
 
-from ansible.module_utils import control_claim
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import control_claim
 
 
 def answer(state, refusal=None, warnings=(), components=()):

@@ -19,7 +19,7 @@ author: deepopsctl
 
 EXAMPLES = r"""
 - name: Remove the libraries
-  gpu_libraries:
+  deepopsctl.cluster.gpu_libraries:
     state: absent
     folder: /var/cache/deepopsctl/gpu-libraries
     libraries: "{{ deepops_gpu_libraries }}"
@@ -34,9 +34,9 @@ import os
 import shutil
 import zipfile
 
-from ansible.module_utils import node_wheels
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.deepops_gpu import paths
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_gpu import paths
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import wheels as node_wheels
 
 SPEC = {
     "state": {"type": "str", "choices": ["present", "absent"], "required": True},

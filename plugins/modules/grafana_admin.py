@@ -26,7 +26,7 @@ author: deepopsctl
 
 EXAMPLES = r"""
 - name: Grafana's administrator
-  grafana_admin:
+  deepopsctl.cluster.grafana_admin:
     component: monitoring
     step: grafana_admin
     digest: "{{ deepops_digest }}"
@@ -49,8 +49,13 @@ import time
 import urllib.error
 import urllib.request
 
-from ansible.module_utils import node_changes, node_failure, node_record, node_units
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
+    changes as node_changes,
+    errors as node_failure,
+    record as node_record,
+    services as node_units,
+)
 
 TIMEOUT_S = 20
 # X509_V_FLAG_PARTIAL_CHAIN: the file may have the certificate alone, without who signed it

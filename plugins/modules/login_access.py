@@ -26,7 +26,7 @@ author: deepopsctl
 
 EXAMPLES = r"""
 - name: Restrict SSH logins to users with a job
-  login_access:
+  deepopsctl.cluster.login_access:
     component: slurm
     step: login_access
     digest: "{{ deepops_digest }}"
@@ -46,16 +46,16 @@ import os
 import pwd
 import subprocess
 
-from ansible.module_utils import (
-    login_files,
-    node_failure,
-    node_files,
-    node_packages,
-    node_record,
-    node_step,
-    node_step_units,
-)
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
+    errors as node_failure,
+    files as node_files,
+    login_files,
+    packages_apt as node_packages,
+    record as node_record,
+    resources as node_step,
+    service_resources as node_step_units,
+)
 
 SSHD = "/etc/pam.d/sshd"
 NONINTERACTIVE = "/etc/pam.d/common-session-noninteractive"

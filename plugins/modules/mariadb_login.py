@@ -21,7 +21,7 @@ author: deepopsctl
 
 EXAMPLES = r"""
 - name: Let the exporter in
-  mariadb_login: {component: monitoring, user: prometheus, state: present}
+  deepopsctl.cluster.mariadb_login: {component: monitoring, user: prometheus, state: present}
 """
 
 RETURN = r"""
@@ -30,8 +30,12 @@ changes: {description: What was done., type: list, elements: dict, returned: alw
 
 import re
 
-from ansible.module_utils import mariadb, node_changes, node_owned
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
+    changes as node_changes,
+    ownership as node_owned,
+)
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import mariadb
 
 STEP = "login"
 

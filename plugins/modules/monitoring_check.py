@@ -40,12 +40,12 @@ author: deepopsctl
 
 EXAMPLES = r"""
 - name: Run the monitoring suite
-  monitoring_check:
+  deepopsctl.cluster.monitoring_check:
     cluster: hpc
     monitor: ctl1
     judged: [ctl1, gpu01]
     compute: [gpu01]
-    expected: "{{ deepops_monitoring_cluster | monitoring_expected(groups, rules_folder) }}"
+    expected: "{{ deepops_monitoring_cluster | deepopsctl.cluster.monitoring_expected(groups, rules_folder) }}"
     password: "{{ monitoring_web_password }}"
 """
 
@@ -58,9 +58,16 @@ import getpass
 import os
 from typing import Any, Dict
 
-from ansible.module_utils.deepops_gpu import hangup
-from ansible.module_utils.deepops_monitoring import alerting, dashboards, scraped, suite, telling, web
-from ansible.module_utils.deepops_smoke import asmodule, session
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_gpu import hangup
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_monitoring import (
+    alerting,
+    dashboards,
+    scraped,
+    suite,
+    telling,
+    web,
+)
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke import asmodule, session
 
 SPEC = {
     "enabled": {"type": "bool", "default": True},

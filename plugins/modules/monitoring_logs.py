@@ -19,7 +19,7 @@ author: deepopsctl
 
 EXAMPLES = r"""
 - name: Look for what the nodes have logged
-  monitoring_logs:
+  deepopsctl.cluster.monitoring_logs:
     line: validation 7d1f3a
     judged: [ctl1, gpu01]
     folder: /var/log/journal/remote
@@ -30,7 +30,7 @@ deepops: {description: The checks., type: dict, returned: always}
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.deepops_monitoring import logged
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_monitoring import logged
 
 SPEC = {
     "line": {"type": "str", "required": True},

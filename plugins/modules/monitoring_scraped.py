@@ -22,8 +22,8 @@ author: deepopsctl
 
 EXAMPLES = r"""
 - name: Verify that Prometheus scrapes its targets
-  monitoring_scraped:
-    plan: "{{ deepops_monitoring_watched | monitoring_scraped_plan(groups, ['ctl1', 'gpu01']) }}"
+  deepopsctl.cluster.monitoring_scraped:
+    plan: "{{ deepops_monitoring_watched | deepopsctl.cluster.monitoring_scraped_plan(groups, ['ctl1', 'gpu01']) }}"
     password: "{{ monitoring_web_password }}"
 """
 
@@ -32,7 +32,7 @@ targets: {description: How many there are., type: int, returned: success}
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.deepops_monitoring import scraped, web
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_monitoring import scraped, web
 
 
 def main():

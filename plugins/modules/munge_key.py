@@ -23,7 +23,7 @@ author: deepopsctl
 
 EXAMPLES = r"""
 - name: Stage the new munge key
-  munge_key: {action: stage, key: "{{ munge_key_next }}"}
+  deepopsctl.cluster.munge_key: {action: stage, key: "{{ munge_key_next }}"}
 """
 
 RETURN = r"""
@@ -34,9 +34,16 @@ credential: {description: A credential that only root can decode and Slurm accep
 import base64
 import time
 
-from ansible.module_utils import node_changes, node_failure, node_files, node_record, node_units, slurm_convergence
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.slurm_running import MUNGE_KEY
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
+    changes as node_changes,
+    errors as node_failure,
+    files as node_files,
+    record as node_record,
+    services as node_units,
+)
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import readiness as slurm_convergence
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm.detect import MUNGE_KEY
 
 UNIT = "munge.service"
 NEXT, PREVIOUS = MUNGE_KEY + ".deepopsctl-next", MUNGE_KEY + ".deepopsctl-previous"

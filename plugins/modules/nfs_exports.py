@@ -50,7 +50,7 @@ author: deepopsctl
 
 EXAMPLES = r"""
 - name: Export the homes
-  nfs_exports:
+  deepopsctl.cluster.nfs_exports:
     component: storage
     step: nfs_exports
     digest: "{{ deepops_digest }}"
@@ -69,17 +69,19 @@ kept:
 import os
 import subprocess
 
-from ansible.module_utils import (
-    nfs_holders,
-    nfs_lines,
-    node_changes,
-    node_failure,
-    node_files,
-    node_record,
-    node_units,
-)
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.node_failure import run
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
+    changes as node_changes,
+    errors as node_failure,
+    files as node_files,
+    record as node_record,
+    services as node_units,
+)
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node.errors import run
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.storage import (
+    nfs_clients as nfs_holders,
+    nfs_exports as nfs_lines,
+)
 
 SETTINGS = "/etc/nfs.conf.d/deepopsctl.conf"
 UNIT = "nfs-server.service"

@@ -19,7 +19,7 @@ author: deepopsctl
 
 EXAMPLES = r"""
 - name: Fetch the node's result
-  node_burnin:
+  deepopsctl.cluster.node_burnin:
     node: gpu01
     token: 3f09ac
     seconds: 600
@@ -34,7 +34,7 @@ import glob
 import os
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.deepops_burnin import queue, results
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_burnin import queue, results
 
 SPEC = {
     "node": {"type": "str", "required": True},

@@ -7,7 +7,8 @@ DOCUMENTATION = r"""
 module: node_converged
 short_description: Verify that the units of a component stay up
 description:
-  - Reads the records that M(node_state) and others left of the component, and watches the units in them. Each must have
+  - Reads the records that M(deepopsctl.cluster.node_state) and others left of the component, and watches the units in
+    them. Each must have
     run for some seconds without a restart, and listen on the port that it was deployed with.
   - Waits only where a unit was started a moment ago. A unit that systemd restarts over and over is named with the last
     lines of its log, and its step is done again by the next deploy.
@@ -25,7 +26,7 @@ author: deepopsctl
 
 EXAMPLES = r"""
 - name: Verify that what was deployed stays up
-  node_converged:
+  deepopsctl.cluster.node_converged:
     component: monitoring
     steps: [node, prometheus]
 """
@@ -34,8 +35,12 @@ RETURN = r"""
 units: {description: The units that were watched., type: list, elements: str, returned: success}
 """
 
-from ansible.module_utils import node_record, node_settled, node_units
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
+    record as node_record,
+    services as node_units,
+    stable_services as node_settled,
+)
 
 LINES = 5
 

@@ -26,7 +26,7 @@ author: deepopsctl
 
 EXAMPLES = r"""
 - name: Look at the node
-  node_doctor:
+  deepopsctl.cluster.node_doctor:
     names: "ctl1=192.0.2.1 gpu01=192.0.2.11"
     ports: {slurmd: 6818}
 """
@@ -36,7 +36,7 @@ deepops: {description: 'The facts, under the key C(doctor).', type: dict, return
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.deepops_doctor import report
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_doctor import report
 
 
 def main() -> None:

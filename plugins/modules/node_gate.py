@@ -7,7 +7,8 @@ DOCUMENTATION = r"""
 module: node_gate
 short_description: Compare a node with the record of its last good deploy
 description:
-  - Reads the records that M(node_state) and M(slurm_config) left, and compares them with reality, which is
+  - Reads the records that M(deepopsctl.cluster.node_state) and M(deepopsctl.cluster.slurm_config) left, and compares
+    them with reality, which is
     package versions, file hashes with owners and modes, and the state of the units.
   - Returns the few facts that roles choose their variables by, so that no facts need to be gathered.
 options:
@@ -39,7 +40,7 @@ author: deepopsctl
 
 EXAMPLES = r"""
 - name: Compare the node with its last good deploy
-  node_gate:
+  deepopsctl.cluster.node_gate:
     component: slurm
     digest: "{{ deepops_digest }}"
     steps: [packages, hosts, munge, slurmd]
@@ -61,14 +62,16 @@ foreign:
   returned: always
 """
 
-from ansible.module_utils import (
-    node_drift,
-    node_platform,
-    node_record,
-    slurm_convergence,
-    slurm_running,
-)
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
+    drift as node_drift,
+    platform as node_platform,
+    record as node_record,
+)
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import (
+    detect as slurm_running,
+    readiness as slurm_convergence,
+)
 
 
 def settled(given, clean):

@@ -12,7 +12,7 @@ description:
     something is refused, unless it is the same.
   - Options that the kernel can change in use are changed so. Whatever else needs an unmount waits until nobody uses
     the mount. On a compute node that means that no job runs there and none may start meanwhile, so it is drained for
-    that moment. What has to wait is returned in RV(kept), and no record is left for M(node_gate).
+    that moment. What has to wait is returned in RV(kept), and no record is left for M(deepopsctl.cluster.node_gate).
   - A mount that hides the authorized_keys of the user who calls this by sudo is taken back.
 options:
   component: {description: Component this step belongs to., type: str, required: true}
@@ -31,7 +31,8 @@ options:
       text: {description: Its text., type: str, required: true}
       automount: {description: Text of the automount unit; empty for none., type: str, default: ""}
       required: {description: Whether the node is no good without it., type: bool, default: false}
-      client: {description: The client of M(storage_client) that it needs; empty for none., type: str, default: ""}
+      client: {description: The client of M(deepopsctl.cluster.storage_client) that it needs; empty for none., type:
+        str, default: ""}
   missing_clients:
     description: Clients that could not be installed; their mounts are not started.
     type: list
@@ -59,7 +60,7 @@ author: deepopsctl
 
 EXAMPLES = r"""
 - name: Mount what the node is to have
-  node_mounts:
+  deepopsctl.cluster.node_mounts:
     component: storage
     step: mounts
     digest: "{{ deepops_digest }}"
@@ -77,16 +78,26 @@ strays: {description: NFS that is mounted by other means than ours., type: list,
 import base64
 import os
 
-from ansible.module_utils import (
-    mount_change,
-    node_failure,
-    node_files,
-    node_mounts,
-    node_record,
-    node_units,
-)
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.mount_step import InUseError, Step, automount_of, drop_unit, file_of, systemctl, text_of
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
+    errors as node_failure,
+    files as node_files,
+    record as node_record,
+    services as node_units,
+)
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.storage import (
+    mount as mount_change,
+    mount_table as node_mounts,
+)
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.storage.mount_context import (
+    InUseError,
+    Step,
+    automount_of,
+    drop_unit,
+    file_of,
+    systemctl,
+    text_of,
+)
 
 
 def path_of(text):

@@ -38,7 +38,8 @@ options:
       content: {description: The text., type: str, required: true}
       mode: {description: Octal mode as a string., type: str, default: "0644"}
   restarts:
-    description: Units that run what the packages bring; the next M(node_state) restarts them for another version.
+    description: Units that run what the packages bring; the next M(deepopsctl.cluster.node_state) restarts them for
+      another version.
     type: list
     elements: str
     default: []
@@ -52,7 +53,7 @@ author: deepopsctl
 
 EXAMPLES = r"""
 - name: CUDA 12.8, and no other that came this way
-  node_owned:
+  deepopsctl.cluster.node_owned:
     component: nvidia
     step: cuda
     digest: "{{ deepops_digest }}"
@@ -68,17 +69,17 @@ import fnmatch
 import os
 import re
 
-from ansible.module_utils import (
-    node_changes,
-    node_failure,
-    node_files,
-    node_owned,
-    node_packages,
-    node_record,
-    node_taking,
-    node_units,
-)
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
+    changes as node_changes,
+    errors as node_failure,
+    files as node_files,
+    ownership as node_owned,
+    packages_apt as node_packages,
+    record as node_record,
+    removal as node_taking,
+    services as node_units,
+)
 
 
 class Step:

@@ -25,15 +25,21 @@ author: deepopsctl
 
 EXAMPLES = r"""
 - name: Empty the node
-  node_quiet: {node: gpu07, state: empty, reason: new driver}
+  deepopsctl.cluster.node_quiet: {node: gpu07, state: empty, reason: new driver}
 """
 
 RETURN = r"""
 changes: {description: What was done., type: list, elements: dict, returned: always}
 """
 
-from ansible.module_utils import node_changes, node_failure, node_quiet, node_record, nvidia_agreement
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
+    changes as node_changes,
+    errors as node_failure,
+    record as node_record,
+)
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.nvidia import gpu_check as nvidia_agreement
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import quiet as node_quiet
 
 
 def main():

@@ -7,9 +7,11 @@ DOCUMENTATION = r"""
 module: node_report
 short_description: Say what a node is, for C(deepopsctl status)
 description:
-  - Read-only. Compares the records of the last good deploy of every component with the node, as M(node_gate) does, and
+  - Read-only. Compares the records of the last good deploy of every component with the node, as
+    M(deepopsctl.cluster.node_gate) does, and
     names the versions.
-  - On the primary controller the same call asks Slurm, as M(slurm_report) does - one task a node is all a status costs.
+  - On the primary controller the same call asks Slurm, as M(deepopsctl.cluster.slurm_report) does - one task a node is
+    all a status costs.
 options:
   digest: {description: Hash of the desired state., type: str, required: true}
   components:
@@ -27,7 +29,7 @@ author: deepopsctl
 
 EXAMPLES = r"""
 - name: Ask every node
-  node_report:
+  deepopsctl.cluster.node_report:
     digest: "{{ deepops_digest }}"
     components:
       - {component: slurm, steps: [common, slurmd]}
@@ -40,8 +42,12 @@ deepops:
   returned: always
 """
 
-from ansible.module_utils import node_drift, node_platform, slurm_asking
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
+    drift as node_drift,
+    platform as node_platform,
+)
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import query as slurm_asking
 
 
 def main():

@@ -15,7 +15,7 @@ author: deepopsctl
 
 EXAMPLES = r"""
 - name: Take the node out
-  node_retire:
+  deepopsctl.cluster.node_retire:
     units: [slurmd.service]
     component: slurm
 """
@@ -28,8 +28,11 @@ import glob
 import os
 import subprocess
 
-from ansible.module_utils import node_record, node_units
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
+    record as node_record,
+    services as node_units,
+)
 
 
 def stop(units, check):

@@ -8,7 +8,7 @@ module: node_smoke
 short_description: Check one node's services and munge, and report what other nodes are compared with
 description:
   - Runs as the connecting user. Returns checks in the form of C(deepopsctl validate --json), and a report with a munge
-    credential, hardware and versions that M(slurm_smoke) compares across nodes.
+    credential, hardware and versions that M(deepopsctl.cluster.slurm_smoke) compares across nodes.
   - An action plugin of the same name reads the node's clock within the bounds of a round trip and adds it.
 options:
   node: {description: The node's name in Slurm., type: str, required: true}
@@ -19,7 +19,7 @@ author: deepopsctl
 
 EXAMPLES = r"""
 - name: Look at the node
-  node_smoke:
+  deepopsctl.cluster.node_smoke:
     node: "{{ inventory_hostname }}"
     units: [munge, slurmd]
     compute: true
@@ -31,7 +31,7 @@ report: {description: Facts to be compared across nodes., type: dict, returned: 
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.deepops_smoke import nodereport
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke import nodereport
 
 
 def main() -> None:

@@ -12,7 +12,7 @@ description:
   - A unit is restarted only when one of its I(restart_on) files changed, or an earlier call was cut off
     between the change and the restart. It is remembered on disk before the file changes.
   - Check mode and diff are honest; the content of a I(secret_base64) is in neither.
-  - What was achieved is recorded on the node, keyed by I(digest), for M(node_gate).
+  - What was achieved is recorded on the node, keyed by I(digest), for M(deepopsctl.cluster.node_gate).
 options:
   component: {description: Component this step belongs to., type: str, required: true}
   step: {description: Name of the step, usually the role., type: str, required: true}
@@ -101,7 +101,7 @@ author: deepopsctl
 
 EXAMPLES = r"""
 - name: Install munge with the cluster's key
-  node_state:
+  deepopsctl.cluster.node_state:
     component: slurm
     step: munge
     digest: "{{ deepops_digest }}"
@@ -128,8 +128,15 @@ import os
 import signal
 import subprocess
 
-from ansible.module_utils import node_failure, node_record, node_step, node_step_units, node_taking, node_units
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
+    errors as node_failure,
+    record as node_record,
+    removal as node_taking,
+    resources as node_step,
+    service_resources as node_step_units,
+    services as node_units,
+)
 
 
 def run_probes(probes):

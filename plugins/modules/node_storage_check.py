@@ -22,7 +22,7 @@ author: deepopsctl
 
 EXAMPLES = r"""
 - name: Look at the node's storage
-  node_storage_check:
+  deepopsctl.cluster.node_storage_check:
     node: "{{ inventory_hostname }}"
     mounts: "{{ storage_mounts }}"
 """
@@ -35,7 +35,7 @@ seen: {description: What trials may go on with, by entry., type: dict, returned:
 import os
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.deepops_storagecheck import inputs, look
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_storagecheck import inputs, look
 
 SPEC = {
     "node": {"type": "str", "required": True},

@@ -25,7 +25,7 @@ author: deepopsctl
 
 EXAMPLES = r"""
 - name: What deepops-gpumetrics runs on
-  node_wheels:
+  deepopsctl.cluster.node_wheels:
     component: monitoring
     step: gpu_libraries
     digest: "{{ deepops_digest }}"
@@ -44,8 +44,14 @@ import os
 import shutil
 import zipfile
 
-from ansible.module_utils import node_changes, node_failure, node_owned, node_record, node_wheels
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
+    changes as node_changes,
+    errors as node_failure,
+    ownership as node_owned,
+    record as node_record,
+    wheels as node_wheels,
+)
 
 
 class Step:

@@ -19,8 +19,8 @@ author: deepopsctl
 
 EXAMPLES = r"""
 - name: Compare the GPUs
-  nvidia_agreement:
-    expected: "{{ slurm_nodes | nvidia_expected(inventory_hostname) }}"
+  deepopsctl.cluster.nvidia_agreement:
+    expected: "{{ slurm_nodes | deepopsctl.cluster.nvidia_expected(inventory_hostname) }}"
     node: "{{ inventory_hostname }}"
 """
 
@@ -28,8 +28,8 @@ RETURN = r"""
 differs: {description: What disagrees, with all three values; empty where nothing does., type: str, returned: always}
 """
 
-from ansible.module_utils import nvidia_agreement
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.nvidia import gpu_check as nvidia_agreement
 
 
 def main():

@@ -9,8 +9,8 @@ short_description: Exchange the packages of NVIDIA's driver for those of another
 description:
   - Refuses a node on which a job runs or can start. Stops the daemons that hold the GPUs, exchanges all packages of the
     driver in one transaction (also for older ones), and unloads the kernel modules. They are loaded, and the packages
-    held again, by M(nvidia_driver), which also starts the daemons.
-  - Kernel modules that are in use stay loaded; M(nvidia_driver) says then that a reboot is needed.
+    held again, by M(deepopsctl.cluster.nvidia_driver), which also starts the daemons.
+  - Kernel modules that are in use stay loaded; M(deepopsctl.cluster.nvidia_driver) says then that a reboot is needed.
 options:
   node: {description: The node's name in Slurm., type: str, required: true}
   branch: {description: The branch that is wanted., type: str, required: true}
@@ -22,7 +22,7 @@ author: deepopsctl
 
 EXAMPLES = r"""
 - name: Bring the driver to another branch
-  nvidia_branch:
+  deepopsctl.cluster.nvidia_branch:
     node: gpu07
     branch: "595"
     before: 580.95.05
@@ -37,18 +37,20 @@ in_use: {description: Why the old kernel modules are still loaded., type: str, r
 import os
 import subprocess
 
-from ansible.module_utils import (
-    node_changes,
-    node_failure,
-    node_idle,
-    node_packages,
-    node_record,
-    node_units,
-    nvidia_exchange,
-    nvidia_node,
-)
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.node_failure import run
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
+    changes as node_changes,
+    errors as node_failure,
+    packages_apt as node_packages,
+    record as node_record,
+    services as node_units,
+)
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node.errors import run
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.nvidia import (
+    branch as nvidia_exchange,
+    facts as nvidia_node,
+)
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import idle as node_idle
 
 
 def stop_daemons():

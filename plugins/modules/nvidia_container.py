@@ -20,7 +20,7 @@ author: deepopsctl
 
 EXAMPLES = r"""
 - name: Let containers see the GPUs
-  nvidia_container:
+  deepopsctl.cluster.nvidia_container:
     component: nvidia
     step: container
     digest: "{{ deepops_digest }}"
@@ -33,10 +33,16 @@ changes: {description: What was done., type: list, elements: dict, returned: alw
 
 import os
 
-from ansible.module_utils import node_changes, node_failure, node_record, node_units, nvidia_cdi, nvidia_node
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.deepops_doctor import command
-from ansible.module_utils.node_failure import run
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_doctor import command
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
+    changes as node_changes,
+    errors as node_failure,
+    record as node_record,
+    services as node_units,
+)
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node.errors import run
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.nvidia import cdi as nvidia_cdi, facts as nvidia_node
 
 REFRESH = "nvidia-cdi-refresh.service"
 UNITS = ("nvidia-cdi-refresh.path", REFRESH)

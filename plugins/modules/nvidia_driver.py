@@ -30,7 +30,7 @@ author: deepopsctl
 
 EXAMPLES = r"""
 - name: Bring the driver into use
-  nvidia_driver:
+  deepopsctl.cluster.nvidia_driver:
     component: nvidia
     step: driver
     digest: "{{ deepops_digest }}"
@@ -52,19 +52,21 @@ import glob
 import os
 import subprocess
 
-from ansible.module_utils import (
-    node_changes,
-    node_failure,
-    node_idle,
-    node_kernel,
-    node_packages,
-    node_record,
-    node_units,
-    nvidia_exchange,
-    nvidia_node,
-)
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.node_failure import run
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
+    changes as node_changes,
+    errors as node_failure,
+    kernel as node_kernel,
+    packages_apt as node_packages,
+    record as node_record,
+    services as node_units,
+)
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node.errors import run
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.nvidia import (
+    branch as nvidia_exchange,
+    facts as nvidia_node,
+)
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import idle as node_idle
 
 INITRAMFS = "/usr/sbin/update-initramfs"
 

@@ -23,7 +23,7 @@ author: deepopsctl
 
 EXAMPLES = r"""
 - name: Look at the GPUs
-  nvidia_facts:
+  deepopsctl.cluster.nvidia_facts:
     own_source: /etc/apt/sources.list.d/deepopsctl-nvidia.sources
     own_pin: /etc/apt/preferences.d/deepopsctl-nvidia
     node: gpu07
@@ -34,8 +34,9 @@ RETURN = r"""
 nvidia: {description: What was found., type: dict, returned: always}
 """
 
-from ansible.module_utils import node_idle, nvidia_node
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.nvidia import facts as nvidia_node
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import idle as node_idle
 
 
 def main():

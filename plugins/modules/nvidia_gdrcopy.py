@@ -20,7 +20,7 @@ author: deepopsctl
 
 EXAMPLES = r"""
 - name: GDRCopy
-  nvidia_gdrcopy: {component: nvidia, step: gdrcopy, wanted: true, digest: "{{ deepops_digest }}"}
+  deepopsctl.cluster.nvidia_gdrcopy: {component: nvidia, step: gdrcopy, wanted: true, digest: "{{ deepops_digest }}"}
 """
 
 RETURN = r"""
@@ -29,8 +29,15 @@ changes: {description: What was done., type: list, elements: dict, returned: alw
 
 import os
 
-from ansible.module_utils import node_changes, node_failure, node_files, node_record, nvidia_node, slurm_commands
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
+    changes as node_changes,
+    errors as node_failure,
+    files as node_files,
+    record as node_record,
+)
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.nvidia import facts as nvidia_node
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import commands as slurm_commands
 
 NAME = "gdrdrv"
 FILE = "/etc/modules-load.d/deepopsctl-gdrdrv.conf"

@@ -23,7 +23,7 @@ author: deepopsctl
 
 EXAMPLES = r"""
 - name: IMEX
-  nvidia_imex:
+  deepopsctl.cluster.nvidia_imex:
     component: nvidia
     step: imex
     node: nvl01
@@ -42,18 +42,18 @@ deepops:
 import os
 import subprocess
 
-from ansible.module_utils import (
-    node_changes,
-    node_failure,
-    node_files,
-    node_idle,
-    node_owned,
-    node_record,
-    node_taking,
-    node_units,
-    nvidia_node,
-)
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
+    changes as node_changes,
+    errors as node_failure,
+    files as node_files,
+    ownership as node_owned,
+    record as node_record,
+    removal as node_taking,
+    services as node_units,
+)
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.nvidia import facts as nvidia_node
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import idle as node_idle
 
 FOLDER = "/etc/nvidia-imex"
 FILE = FOLDER + "/nodes_config.cfg"

@@ -18,7 +18,7 @@ author: deepopsctl
 
 EXAMPLES = r"""
 - name: The key that signs the repository
-  nvidia_keyring:
+  deepopsctl.cluster.nvidia_keyring:
     path: /etc/apt/keyrings/example.asc
     url: https://repository.example.com/key.asc
     fingerprint: 0123456789ABCDEF0123456789ABCDEF01234567
@@ -32,8 +32,12 @@ deepops_left_out:
 changes: {description: The file, where it was written., type: list, elements: dict, returned: always}
 """
 
-from ansible.module_utils import apt_source, node_changes, node_failure
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
+    apt_repository as apt_source,
+    changes as node_changes,
+    errors as node_failure,
+)
 
 HINT = (
     "the node needs a way there (proxy: https_proxy in /etc/environment), or a mirror: "

@@ -34,7 +34,7 @@ author: deepopsctl
 
 EXAMPLES = r"""
 - name: Cut the GPUs
-  nvidia_mig:
+  deepopsctl.cluster.nvidia_mig:
     component: nvidia
     step: mig
     digest: "{{ deepops_digest }}"
@@ -56,18 +56,20 @@ import json
 import os
 import subprocess
 
-from ansible.module_utils import (
-    node_changes,
-    node_failure,
-    node_files,
-    node_idle,
-    node_record,
-    node_units,
-    nvidia_mig_driver,
-    nvidia_mig_judging,
-    nvidia_node,
-)
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
+    changes as node_changes,
+    errors as node_failure,
+    files as node_files,
+    record as node_record,
+    services as node_units,
+)
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.nvidia import (
+    facts as nvidia_node,
+    mig as nvidia_mig_driver,
+    mig_check as nvidia_mig_judging,
+)
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import idle as node_idle
 
 UNIT = "deepopsctl-mig.service"
 UNIT_FILE = "/etc/systemd/system/" + UNIT

@@ -23,7 +23,7 @@ author: deepopsctl
 
 EXAMPLES = r"""
 - name: GPUDirect RDMA
-  nvidia_rdma: {component: nvidia, step: rdma, digest: "{{ deepops_digest }}"}
+  deepopsctl.cluster.nvidia_rdma: {component: nvidia, step: rdma, digest: "{{ deepops_digest }}"}
 """
 
 RETURN = r"""
@@ -31,8 +31,15 @@ changes: {description: What was done., type: list, elements: dict, returned: alw
 path: {description: How RDMA devices reach the GPUs, in words., type: str, returned: always}
 """
 
-from ansible.module_utils import node_changes, node_failure, node_files, node_record, nvidia_rdma_paths, slurm_commands
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
+    changes as node_changes,
+    errors as node_failure,
+    files as node_files,
+    record as node_record,
+)
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.nvidia import rdma as nvidia_rdma_paths
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import commands as slurm_commands
 
 FILE = "/etc/modules-load.d/deepopsctl-nvidia-peermem.conf"
 TEXT = node_files.HEADER + "nvidia-peermem\n"

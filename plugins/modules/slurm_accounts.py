@@ -43,7 +43,7 @@ author: deepopsctl
 
 EXAMPLES = r"""
 - name: Let the deploying user run jobs
-  slurm_accounts:
+  deepopsctl.cluster.slurm_accounts:
     cluster: hpc
     accounts: [default]
     users: [{name: ubuntu, account: default}]
@@ -62,8 +62,12 @@ import subprocess
 import tempfile
 import time
 
-from ansible.module_utils import node_record, slurm_policy, slurm_policy_diff
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import record as node_record
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import (
+    accounting as slurm_policy,
+    accounting_diff as slurm_policy_diff,
+)
 
 # which settings the last call made: only those are ever taken away
 OWNED = os.path.join(node_record.STATE, "slurm_policy.json")

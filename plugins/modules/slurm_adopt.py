@@ -24,7 +24,7 @@ author: deepopsctl
 
 EXAMPLES = r"""
 - name: Adopt the running Slurm
-  slurm_adopt:
+  deepopsctl.cluster.slurm_adopt:
     slurm_conf: "{{ slurm_conf_text }}"
     gres_conf: "{{ slurm_conf_gres }}"
     cgroup_conf: "{{ slurm_conf_cgroup }}"
@@ -35,20 +35,20 @@ actions: {description: What was done., type: list, elements: str, returned: alwa
 changes: {description: The same as data., type: list, elements: dict, returned: always}
 """
 
-from ansible.module_utils import (
-    node_files,
-    slurm_adoption,
-    slurm_asking,
-    slurm_commands,
-    slurm_files,
-    slurm_in_force,
-    slurm_reading,
-    slurm_running,
-)
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.deepops_smoke import slurmtext
-from ansible.module_utils.slurm_effects import Effect
-from ansible.module_utils.slurm_in_force import UNIT
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke import slurmtext
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import files as node_files
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import (
+    adoption as slurm_adoption,
+    apply_config as slurm_in_force,
+    commands as slurm_commands,
+    config_files as slurm_files,
+    detect as slurm_running,
+    parse as slurm_reading,
+    query as slurm_asking,
+)
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm.apply_config import UNIT
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm.effects import Effect
 
 SUFFIX = ".before-deepopsctl"
 START_TIMEOUT_S = 120

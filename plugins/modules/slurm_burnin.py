@@ -30,7 +30,7 @@ author: deepopsctl
 
 EXAMPLES = r"""
 - name: End a burn-in
-  slurm_burnin:
+  deepopsctl.cluster.slurm_burnin:
     phase: stop
     token: 3f09ac
 """
@@ -46,8 +46,8 @@ problem: {description: Why the queue could not be asked., type: str, returned: "
 import getpass
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.deepops_burnin import plan, queue
-from ansible.module_utils.deepops_smoke import command
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_burnin import plan, queue
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke import command
 
 SPEC = {
     "phase": {"type": "str", "required": True, "choices": ["start", "look", "drop", "stop"]},

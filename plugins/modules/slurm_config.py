@@ -44,7 +44,7 @@ author: deepopsctl
 
 EXAMPLES = r"""
 - name: Put the Slurm configuration in force
-  slurm_config:
+  deepopsctl.cluster.slurm_config:
     component: slurm
     step: slurm_config
     slurm_conf: "{{ slurm_conf_text }}"
@@ -68,21 +68,23 @@ changes:
 
 import os
 
-from ansible.module_utils import (
-    node_changes,
-    node_failure,
-    node_files,
-    node_record,
-    slurm_commands,
-    slurm_effects,
-    slurm_files,
-    slurm_in_force,
-    slurm_refusals,
-    slurm_running,
-)
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.slurm_effects import Effect
-from ansible.module_utils.slurm_in_force import UNIT
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
+    changes as node_changes,
+    errors as node_failure,
+    files as node_files,
+    record as node_record,
+)
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import (
+    apply_config as slurm_in_force,
+    commands as slurm_commands,
+    config_files as slurm_files,
+    detect as slurm_running,
+    effects as slurm_effects,
+    unsafe_changes as slurm_refusals,
+)
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm.apply_config import UNIT
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm.effects import Effect
 
 SPEC = {
     **node_record.STEP,

@@ -8,7 +8,7 @@ module: slurm_converged
 short_description: Wait until slurmctld and slurmdbd run what was deployed
 description:
   - The deploy is over when the daemons run what was asked, not when the last file is written. This is the
-    controller's part, M(slurmd_converged) is the nodes'.
+    controller's part, M(deepopsctl.cluster.slurmd_converged) is the nodes'.
   - Compares the configuration that slurmctld runs with the one on disk, the versions that run with the installed
     ones, asks slurmdbd whether the cluster is registered, and slurmctld for the nodes that the deploy left alone.
   - Nodes that somebody drained or set down stay so. Those that Slurm itself set down because they restarted
@@ -27,7 +27,7 @@ author: deepopsctl
 
 EXAMPLES = r"""
 - name: Wait until slurmctld runs what was deployed
-  slurm_converged: {cluster: hpc, nodes: [gpu01, gpu02]}
+  deepopsctl.cluster.slurm_converged: {cluster: hpc, nodes: [gpu01, gpu02]}
 """
 
 RETURN = r"""
@@ -39,10 +39,14 @@ changes: {description: What was done., type: list, elements: dict, returned: alw
 
 import time
 
-from ansible.module_utils import node_packages, node_record, node_units
-from ansible.module_utils import slurm_convergence as slurm
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.deepops_smoke import slurmtext
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke import slurmtext
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
+    packages_apt as node_packages,
+    record as node_record,
+    services as node_units,
+)
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import readiness as slurm
 
 CONTROLLER, ACCOUNTING = "slurmctld.service", "slurmdbd.service"
 

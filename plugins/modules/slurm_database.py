@@ -18,7 +18,7 @@ author: deepopsctl
 
 EXAMPLES = r"""
 - name: Make slurmdbd's database
-  slurm_database: {database: slurm_acct_db, user: slurm, password: "{{ slurm_dbd_password }}"}
+  deepopsctl.cluster.slurm_database: {database: slurm_acct_db, user: slurm, password: "{{ slurm_dbd_password }}"}
 """
 
 RETURN = r"""
@@ -30,9 +30,9 @@ import os
 import re
 import tempfile
 
-from ansible.module_utils import node_changes
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.mariadb import is_installed, sql
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import changes as node_changes
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm.mariadb import is_installed, sql
 
 DATA = "/var/lib/mysql"
 

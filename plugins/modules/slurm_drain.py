@@ -21,7 +21,7 @@ author: deepopsctl
 
 EXAMPLES = r"""
 - name: Drain a node
-  slurm_drain: {nodes: [gpu03], state: drain, reason: "new fan"}
+  deepopsctl.cluster.slurm_drain: {nodes: [gpu03], state: drain, reason: "new fan"}
 """
 
 RETURN = r"""
@@ -34,8 +34,11 @@ changes: {description: What was done., type: list, elements: dict, returned: alw
 
 import time
 
-from ansible.module_utils import slurm_asking, slurm_draining
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import (
+    drain as slurm_draining,
+    query as slurm_asking,
+)
 
 
 def update(names, wanted, reason):

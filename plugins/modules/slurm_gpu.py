@@ -21,14 +21,14 @@ options:
   gpu_timeout: {description: The longest for one GPU (seconds)., type: float, default: 120}
   queue_timeout: {description: Seconds a job may wait for resources., type: int, default: 20}
   reservation: {description: A reservation for all jobs; empty for none., type: str, default: ""}
-  libraries: {description: cuBLAS and NCCL as M(gpu_libraries) keeps them., type: dict, default: {}}
+  libraries: {description: cuBLAS and NCCL as M(deepopsctl.cluster.gpu_libraries) keeps them., type: dict, default: {}}
   libraries_folder: {description: Where it keeps them on the GPU nodes., type: path, default: ""}
 author: deepopsctl
 """
 
 EXAMPLES = r"""
 - name: Run the GPU suite
-  slurm_gpu:
+  deepopsctl.cluster.slurm_gpu:
     cluster: hpc
     tested: [gpu01, gpu02]
     nodes: "{{ slurm_nodes }}"
@@ -43,8 +43,8 @@ import getpass
 import os
 from typing import Any, Dict
 
-from ansible.module_utils.deepops_gpu import hangup, inputs, paths, suite
-from ansible.module_utils.deepops_smoke import asmodule
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_gpu import hangup, inputs, paths, suite
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke import asmodule
 
 SPEC = {
     "cluster": {"type": "str", "required": True},

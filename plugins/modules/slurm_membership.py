@@ -27,12 +27,13 @@ author: deepopsctl
 
 EXAMPLES = r"""
 - name: Keep jobs away until the node is tried
-  slurm_membership: {action: hold, nodes: [gpu03], user: ubuntu}
+  deepopsctl.cluster.slurm_membership: {action: hold, nodes: [gpu03], user: ubuntu}
 """
 
 RETURN = r"""
 deepops:
-  description: C(slurm) as M(slurm_report) has it, and C(membership) with C(reserved), the nodes on trial.
+  description: C(slurm) as M(deepopsctl.cluster.slurm_report) has it, and C(membership) with C(reserved), the nodes on
+    trial.
   type: dict
   returned: always
 changes: {description: What was done., type: list, elements: dict, returned: always}
@@ -41,8 +42,11 @@ changes: {description: What was done., type: list, elements: dict, returned: alw
 import re
 import time
 
-from ansible.module_utils import slurm_asking, slurm_draining
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import (
+    drain as slurm_draining,
+    query as slurm_asking,
+)
 
 OURS = slurm_draining.PREFIX + "node "
 RESERVATION = "deepopsctl-trial"

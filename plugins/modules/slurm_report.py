@@ -16,7 +16,7 @@ author: deepopsctl
 
 EXAMPLES = r"""
 - name: Ask Slurm
-  slurm_report:
+  deepopsctl.cluster.slurm_report:
 """
 
 RETURN = r"""
@@ -26,8 +26,8 @@ deepops:
   returned: always
 """
 
-from ansible.module_utils import slurm_asking
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import query as slurm_asking
 
 
 def main():

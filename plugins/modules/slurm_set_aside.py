@@ -17,7 +17,7 @@ author: deepopsctl
 
 EXAMPLES = r"""
 - name: Set aside the configuration of before
-  slurm_set_aside: {replaced: false}
+  deepopsctl.cluster.slurm_set_aside: {replaced: false}
 """
 
 RETURN = r"""
@@ -28,8 +28,9 @@ changes: {description: The same as data., type: list, elements: dict, returned: 
 import os
 import stat
 
-from ansible.module_utils import node_files, slurm_running
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import files as node_files
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import detect as slurm_running
 
 NAMES = ("slurm.conf", "gres.conf", "cgroup.conf", "plugstack.conf", "slurmdbd.conf")
 SUFFIX = ".before-deepopsctl"

@@ -18,7 +18,8 @@ options:
   nodes: {description: C(slurm_nodes) of the inventory., type: list, elements: dict, required: true}
   partitions: {description: C(slurm_partitions) of the inventory., type: list, elements: dict, required: true}
   hardware: {description: The C(nodes) of hardware.yml., type: list, elements: dict, default: []}
-  reports: {description: What M(node_smoke) returned as RV(report), by node., type: dict, default: {}}
+  reports: {description: What M(deepopsctl.cluster.node_smoke) returned as RV(report), by node., type: dict, default:
+    {}}
   job_directories:
     description: The inventory's C(slurm_job_directories); empty where jobs have no folders of their own.
     type: dict
@@ -31,7 +32,7 @@ author: deepopsctl
 
 EXAMPLES = r"""
 - name: Run the smoke suite
-  slurm_smoke:
+  deepopsctl.cluster.slurm_smoke:
     cluster: hpc
     submit_host: "{{ inventory_hostname }}"
     tested: [gpu01, gpu02]
@@ -48,7 +49,14 @@ import getpass
 import os
 from typing import Any, Dict
 
-from ansible.module_utils.deepops_smoke import asmodule, command, conductor, expected, inputs, session
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke import (
+    asmodule,
+    command,
+    conductor,
+    expected,
+    inputs,
+    session,
+)
 
 SPEC = {
     "cluster": {"type": "str", "required": True},

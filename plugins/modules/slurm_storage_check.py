@@ -19,7 +19,8 @@ options:
   submit_host: {description: This machine's name in the inventory., type: str, required: true}
   compute: {description: The compute nodes to test., type: list, elements: str, required: true}
   wanted: {description: "Entries of C(storage), each with its C(nodes).", type: list, elements: dict, required: true}
-  seen: {description: What M(node_storage_check) returned as RV(seen), by node., type: dict, required: true}
+  seen: {description: What M(deepopsctl.cluster.node_storage_check) returned as RV(seen), by node., type: dict,
+    required: true}
   size_mb: {description: How much each node writes to measure a rate (MiB); 0 for no rates., type: int, default: 64}
   seconds: {description: How long each rate is measured., type: float, default: 5}
   timeout: {description: The longest that a file system may take to answer (seconds)., type: float, default: 15}
@@ -30,7 +31,7 @@ author: deepopsctl
 
 EXAMPLES = r"""
 - name: Run the storage suite
-  slurm_storage_check:
+  deepopsctl.cluster.slurm_storage_check:
     cluster: hpc
     submit_host: "{{ inventory_hostname }}"
     compute: [gpu01, gpu02]
@@ -47,9 +48,14 @@ import getpass
 import os
 from typing import Any, Dict
 
-from ansible.module_utils.deepops_gpu import hangup
-from ansible.module_utils.deepops_smoke import asmodule, session
-from ansible.module_utils.deepops_storagecheck import crew, inputs, suite, telling
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_gpu import hangup
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke import asmodule, session
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_storagecheck import (
+    crew,
+    inputs,
+    suite,
+    telling,
+)
 
 SPEC = {
     "cluster": {"type": "str", "required": True},

@@ -25,13 +25,13 @@ author: deepopsctl
 
 EXAMPLES = r"""
 - name: Look at the Slurm that runs
-  slurm_takeover:
+  deepopsctl.cluster.slurm_takeover:
     component: slurm
     controller: true
     folder: /run/user/1000/takeover
 
 - name: Read the munge key
-  slurm_takeover:
+  deepopsctl.cluster.slurm_takeover:
     component: slurm
     folder: /run/user/1000/takeover
     secrets: [munge_key]
@@ -50,9 +50,13 @@ import pwd
 import re
 import subprocess
 
-from ansible.module_utils import node_files, slurm_asking, slurm_running
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.deepops_smoke import slurmtext
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke import slurmtext
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import files as node_files
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import (
+    detect as slurm_running,
+    query as slurm_asking,
+)
 
 # what deepopsctl writes itself, and what other files on the nodes would be lost to sight
 BESIDE = ("plugstack.conf", "topology.conf", "job_container.conf", "acct_gather.conf")

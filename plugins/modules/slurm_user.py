@@ -17,7 +17,7 @@ author: deepopsctl
 
 EXAMPLES = r"""
 - name: Make Slurm's user
-  slurm_user: {uid: 22078}
+  deepopsctl.cluster.slurm_user: {uid: 22078}
 """
 
 RETURN = r"""

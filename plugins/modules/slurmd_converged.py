@@ -29,7 +29,7 @@ author: deepopsctl
 
 EXAMPLES = r"""
 - name: Wait until slurmd runs what was deployed
-  slurmd_converged:
+  deepopsctl.cluster.slurmd_converged:
     component: slurm
     step: converged
     node: gpu01
@@ -46,10 +46,16 @@ changes: {description: What was done., type: list, elements: dict, returned: alw
 import os
 import time
 
-from ansible.module_utils import node_failure, node_packages, node_record, node_units, nvidia_agreement
-from ansible.module_utils import slurm_convergence as slurm
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.deepops_smoke import slurmtext
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke import slurmtext
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
+    errors as node_failure,
+    packages_apt as node_packages,
+    record as node_record,
+    services as node_units,
+)
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.nvidia import gpu_check as nvidia_agreement
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import readiness as slurm
 
 UNIT = "slurmd.service"
 DRIVER = "/sys/module/nvidia/version"

@@ -44,7 +44,7 @@ author: deepopsctl
 
 EXAMPLES = r"""
 - name: Packages of the client that fit the running kernel
-  storage_client:
+  deepopsctl.cluster.storage_client:
     component: storage
     step: client_ready
     state: ready
@@ -70,17 +70,17 @@ packages: {description: What the node needs installed; each with its version., t
 
 import os
 
-from ansible.module_utils import (
-    apt_source,
-    node_changes,
-    node_failure,
-    node_kernel,
-    node_owned,
-    node_packages,
-    node_record,
-    storage_sources,
-)
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
+    apt_repository as apt_source,
+    changes as node_changes,
+    errors as node_failure,
+    kernel as node_kernel,
+    ownership as node_owned,
+    packages_apt as node_packages,
+    record as node_record,
+)
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.storage import client_sources as storage_sources
 
 KNOWN = ("lustre", "beegfs")
 # of what the holds are ours: kept apart from the steps, which are two

@@ -32,11 +32,11 @@ author: deepopsctl
 
 EXAMPLES = r"""
 - name: Limits of the exports
-  storage_quota:
+  deepopsctl.cluster.storage_quota:
     component: storage
     step: quota
     digest: "{{ deepops_digest }}"
-    exports: "{{ storage_mounts | storage_quotas(inventory_hostname) }}"
+    exports: "{{ storage_mounts | deepopsctl.cluster.storage_quotas(inventory_hostname) }}"
 """
 
 RETURN = r"""
@@ -46,17 +46,17 @@ waiting: {description: Folders of projects that are not there yet., type: list, 
 
 import os
 
-from ansible.module_utils import (
-    node_changes,
-    node_failure,
-    node_files,
-    node_packages,
-    node_record,
-    node_units,
-    quota_setting,
-    slurm_commands,
-)
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
+    changes as node_changes,
+    errors as node_failure,
+    files as node_files,
+    packages_apt as node_packages,
+    record as node_record,
+    services as node_units,
+)
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import commands as slurm_commands
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.storage import quota as quota_setting
 
 PACKAGES = ("quota", "rpcbind")
 DISTRIBUTIONS = "quotarpc.service"

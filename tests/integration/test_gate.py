@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from deepopsctl.content import components
-from tests.integration.test_node_state import module_utils_with_record_in
+from tests.integration.test_node_state import collections_with_record_in
 from tests.support.local_ansible import Played, play
 from tests.support.paths import ROOT
 
@@ -42,7 +42,7 @@ def deployed(node: str) -> list[dict[str, Any]]:
     return [
         {
             "name": f"{name} on {node}",
-            "node_state": {"component": name, "step": f"step-{node}", "digest": "d1"},
+            "deepopsctl.cluster.node_state": {"component": name, "step": f"step-{node}", "digest": "d1"},
             "when": f"inventory_hostname == '{node}'",
             "environment": NODE,
         }
@@ -79,7 +79,7 @@ def gate(component: str) -> dict[str, Any]:
 def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
     """A run of three components on nodes that need something of one, or of none."""
     folder = tmp_path_factory.mktemp("gate")
-    utils = module_utils_with_record_in(folder, folder / "state", "NODE")
+    own = collections_with_record_in(folder, folder / "state", "NODE")
     hosts: dict[str, dict[str, object]] = {node: {"node_gate_run": steps(node)} for node in NODES}
     tasks = [task for node in NODES for task in deployed(node)]
     plays: list[dict[str, Any]] = [
@@ -92,7 +92,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
             "tasks": [{"name": "Groups", "ansible.builtin.debug": {"var": "group_names"}}],
         },
     ]
-    found = play(folder, plays, hosts, "-e", "deepops_digest=d1", settings={"ANSIBLE_MODULE_UTILS": str(utils)})
+    found = play(folder, plays, hosts, "-e", "deepops_digest=d1", settings={"ANSIBLE_COLLECTIONS_PATH": str(own)})
     assert found.status == 0, found.output
     return found
 

@@ -37,8 +37,8 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
     key = {"path": str(folder / "key.asc"), "url": f"{NOWHERE}/key.asc", "fingerprint": "0" * 40}
     wheels = {"component": "none", "step": "none", "path": str(folder / "wheels"), "libraries": {"none": LIBRARY}}
     tasks = [
-        {"name": "A key", "nvidia_keyring": key},
-        {"name": "Wheels", "node_wheels": wheels, "check_mode": False},
+        {"name": "A key", "deepopsctl.cluster.nvidia_keyring": key},
+        {"name": "Wheels", "deepopsctl.cluster.node_wheels": wheels, "check_mode": False},
         {"name": "What comes after", "ansible.builtin.debug": {"msg": "goes on"}},
     ]
     plays = [{"hosts": "all", "gather_facts": False, "roles": [container], "tasks": tasks}]

@@ -24,7 +24,7 @@ echo '/srv/old 192.0.2.0/24(rw,sync)' >{EXPORTS}
 """
 SCRIPT = f"""
 printf '192.0.2.9:/srv/old:0x00000001\\n192.0.2.1:/srv/old:0x00000001\\n' >/var/lib/nfs/rmtab
-"$2" localhost -c local --check -m nfs_exports -a "$3"
+"$2" localhost -c local --check -m deepopsctl.cluster.nfs_exports -a "$3"
 cat {EXPORTS}
 """
 # the server's own tool, first one that refuses; a line of another program's file would make it do that
@@ -34,7 +34,7 @@ export PATH="$1/bin:$PATH"
 for status in 1 0 0; do
     printf '#!/bin/sh\\necho "asked $*" >>%s\\nexit %s\\n' "$1/asked" "$status" >"$1/bin/exportfs"
     chmod +x "$1/bin/exportfs"
-    "$2" localhost -c local -m nfs_exports -a "$3" || true
+    "$2" localhost -c local -m deepopsctl.cluster.nfs_exports -a "$3" || true
 done
 test ! -e {EXPORTS}
 """
@@ -47,7 +47,7 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root has mounts 
 def apart(script: str, folder: Path, given: dict[str, Any]) -> subprocess.CompletedProcess[str]:
     """Run a script with the folder, Ansible's command and the module's arguments, where /srv/old is exported."""
     ansible = str(Path(sys.executable).parent / "ansible")
-    plugins = {"ANSIBLE_LIBRARY": "plugins/modules", "ANSIBLE_MODULE_UTILS": "plugins/module_utils"}
+    plugins = {"ANSIBLE_COLLECTIONS_PATH": ".collections"}
     return subprocess.run(
         ["unshare", "--mount", "bash", "-ec", APART + script, "bash", str(folder), ansible, json.dumps(given)],
         cwd=ROOT, env={**os.environ, **plugins, "ANSIBLE_LOCAL_TEMP": str(folder)}, capture_output=True, text=True,

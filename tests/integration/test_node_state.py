@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.local_ansible import Played, TaskResult, play
+from tests.support.local_ansible import Played, TaskResult, collections, play
 from tests.support.node_modules import MODULE_UTILS
 
 SECRET = "correct-horse-battery-staple"
@@ -58,19 +58,22 @@ class Node:
         return [reason.replace(f"{self.folder}/", "") for reason in gate["reasons"]]
 
 
-def module_utils_with_record_in(folder: Path, state: Path, variable: str = "") -> Path:
-    """A copy of module_utils whose one difference is where the node's record is kept.
+def collections_with_record_in(folder: Path, state: Path, variable: str = "") -> Path:
+    """The collection with a copy of module_utils whose one difference is where the node's record is kept.
 
     With the name of an environment variable each value of it has a record of its own there.
     """
-    copied = folder / "module_utils"
+    content = folder / "content"
+    copied = content / "plugins" / "module_utils"
     shutil.copytree(MODULE_UTILS, copied, ignore=shutil.ignore_patterns("__pycache__"))
-    module = copied / "node_record.py"
+    for part in ("action", "filter", "modules"):
+        (content / "plugins" / part).symlink_to(MODULE_UTILS.with_name(part))
+    module = copied / "node" / "record.py"
     text = module.read_text(encoding="utf-8")
     assert text.count('"/var/lib/deepopsctl"') == 1
     where = f"{str(state)!r}" + (f' + "/" + os.environ[{variable!r}]' if variable else "")
     module.write_text(text.replace('"/var/lib/deepopsctl"', where), encoding="utf-8")
-    return copied
+    return collections(folder / "own", content)
 
 
 def secret(text: str) -> dict[str, str]:
@@ -106,13 +109,16 @@ def tasks_for(folder: Path) -> list[dict[str, Any]]:
     def state(name: str, *, check: bool = False, **changes: object) -> dict[str, Any]:
         return {
             "name": name,
-            "node_state": {**desired, **changes},
+            "deepopsctl.cluster.node_state": {**desired, **changes},
             "check_mode": check,
             "ignore_errors": True,
         }
 
     def gate(name: str, digest: str = "d1", steps: tuple[str, ...] = ("files",)) -> dict[str, Any]:
-        return {"name": name, "node_gate": {"component": "test", "digest": digest, "steps": list(steps)}}
+        return {
+            "name": name,
+            "deepopsctl.cluster.node_gate": {"component": "test", "digest": digest, "steps": list(steps)},
+        }
 
     def edit(name: str, **file: str) -> dict[str, Any]:
         return {"name": name, "ansible.builtin.copy": file}
@@ -190,7 +196,7 @@ def tasks_for(folder: Path) -> list[dict[str, Any]]:
 
     def owned(name: str, *, check: bool = False, **changes: object) -> dict[str, Any]:
         wanted = {"component": "owned", "step": "things", "digest": "d1", "owned": True, **changes}
-        return {"name": name, "node_state": wanted, "check_mode": check, "ignore_errors": True}
+        return {"name": name, "deepopsctl.cluster.node_state": wanted, "check_mode": check, "ignore_errors": True}
 
     owning = [
         {"name": "there before", "ansible.builtin.file": {"path": f"{folder}/own/kept", "state": "directory"}},
@@ -203,7 +209,10 @@ def tasks_for(folder: Path) -> list[dict[str, Any]]:
         owned("none, in check mode", check=True, plan={}),
         owned("none", plan={}),
         owned("none again", plan={}),
-        {"name": "gate, nothing left", "node_gate": {"component": "owned", "digest": "d1", "steps": []}},
+        {
+            "name": "gate, nothing left",
+            "deepopsctl.cluster.node_gate": {"component": "owned", "digest": "d1", "steps": []},
+        },
     ]
     return [
         *in_check_mode,
@@ -230,9 +239,9 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Node:
     (folder / "somebodys").mkdir()
     if is_root:
         shutil.chown(folder / "somebodys", "nobody")
-    utils = module_utils_with_record_in(work, folder / "state")
+    own = collections_with_record_in(work, folder / "state")
     plays = [{"name": "Node", "hosts": "n1", "gather_facts": False, "tasks": tasks_for(folder)}]
-    played = play(work, plays, {"n1": {}}, "--diff", "-vvv", settings={"ANSIBLE_MODULE_UTILS": str(utils)})
+    played = play(work, plays, {"n1": {}}, "--diff", "-vvv", settings={"ANSIBLE_COLLECTIONS_PATH": str(own)})
     assert played.status == 0, played.output
     return Node(folder, played)
 

@@ -58,7 +58,9 @@ def test_a_failed_task_names_host_component_task_and_what_the_program_said(site:
 
 
 def test_a_module_says_what_to_do_and_hands_data_back(site: Site) -> None:
-    outcome = site.run("- name: Card\n  card: {fail: \"{{ inventory_hostname == 'n2' }}\", key: hush}\n")
+    outcome = site.run(
+        "- name: Card\n  deepopsctl.cluster.card: {fail: \"{{ inventory_hostname == 'n2' }}\", key: hush}\n"
+    )
     (failure,) = outcome.summary.failures
     assert failure.hint == "change the card"
     assert {result.host for result in outcome.summary.results} == {"ctl1", "n1", "n2"}
@@ -268,7 +270,7 @@ def test_a_result_of_many_nodes_is_not_lost(site: Site) -> None:
     """Runner's callback drops results above 700 kB unless it is told otherwise."""
     module = MODULE.replace("[1, 2]", "['x' * 2_000_000]")
     (site.content / "plugins" / "modules" / "card.py").write_text(module)
-    outcome = site.run("- name: Card\n  card: {key: hush}\n", limit="n1")
+    outcome = site.run("- name: Card\n  deepopsctl.cluster.card: {key: hush}\n", limit="n1")
     (result,) = outcome.summary.results
     assert result.data == {"checks": ["x" * 2_000_000]}
 
@@ -286,7 +288,7 @@ def test_another_batch_systems_variables_do_not_disturb(site: Site) -> None:
 def test_a_look_works_beside_a_run_and_leaves_no_folder(site: Site) -> None:
     site.run("- name: Fine\n  command: 'true'\n")
     before = sorted(path.name for path in site.directory.runs.iterdir())
-    site.write_playbook("slurm", play("- name: Card\n  card: {key: hush}\n"))
+    site.write_playbook("slurm", play("- name: Card\n  deepopsctl.cluster.card: {key: hush}\n"))
 
     with cluster_lock(site.directory.runs, "deepopsctl deploy"):
         outcome = look(RunRequest(site.directory, "slurm", content=site.content, command="status"), lambda event: None)

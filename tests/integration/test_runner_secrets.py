@@ -23,7 +23,7 @@ TASKS = """
   no_log: true
   ignore_errors: true
 - name: Parameter
-  card: {key: '{{ param }}', fail: true}
+  deepopsctl.cluster.card: {key: '{{ param }}', fail: true}
   ignore_errors: true
 - name: Variable
   command: echo {{ password }}

@@ -80,7 +80,7 @@ class Story:
         """The task, as roles/slurm_conf has it."""
         return {
             "name": self.name,
-            "slurm_gather": {
+            "deepopsctl.cluster.slurm_gather": {
                 "cluster_dir": str(clusters / self.folder),
                 "node_sets": [
                     {

@@ -22,14 +22,21 @@ spec = spec_from_file_location("warm_up", sys.argv[1])
 warm_up = module_from_spec(spec)
 spec.loader.exec_module(warm_up)
 import ansible.cli.playbook
+from ansible.plugins.loader import init_plugin_loader
+init_plugin_loader()
 warm_up.load_plugins()
 warm_up.parse_module_utils()
 from ansible.executor import module_common
 from ansible.plugins import loader
+before = module_common._compile_module_ast.cache_info().currsize
+warm_up.parse_imports("deepopsctl.cluster.node_gate")
+gate = module_common._compile_module_ast.cache_info().currsize - before
 print(json.dumps({
     "filters": sorted(plugin.ansible_name for plugin in loader.filter_loader.all()),
     "loaded": sorted(name for name in sys.modules if name.startswith(("ansible.plugins.", "deepopsctl."))),
-    "parsed": module_common._compile_module_ast.cache_info().currsize,
+    "parsed": before,
+    "gate": gate,
+    "collection": sorted(name for name in sys.modules if ".cluster.plugins.filter." in name),
 }))
 """
 # says in which process it is loaded
@@ -64,7 +71,7 @@ def warm(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 def test_our_filters_are_loaded_with_what_they_import(warm: dict[str, Any]) -> None:
-    assert any(name.endswith("slurm_node_lines") for name in warm["filters"])
+    assert any(name.endswith(".slurm") for name in warm["collection"])
     assert "deepopsctl.slurm.conf" in warm["loaded"]
 
 
@@ -75,6 +82,10 @@ def test_the_plugins_of_every_task_are_loaded(warm: dict[str, Any], plugin: str)
 
 def test_what_ansible_sends_with_every_module_is_parsed(warm: dict[str, Any]) -> None:
     assert warm["parsed"] > 40
+
+
+def test_what_the_gate_imports_is_parsed_and_no_more(warm: dict[str, Any]) -> None:
+    assert 10 < warm["gate"] < 30
 
 
 def test_a_filter_is_loaded_once_a_run_however_many_workers_use_it(tmp_path: Path) -> None:

@@ -19,7 +19,9 @@ import pytest
 from tests.support.local_ansible import environment
 from tests.support.paths import ROOT
 
-BUILD_INPUTS = ("LICENSE", "README.md", "pyproject.toml", "deepopsctl", "playbooks", "roles", "group_vars", "plugins")
+CONTENT = ("playbooks", "roles", "group_vars", "plugins", "meta")
+BUILD_INPUTS = ("LICENSE", "README.md", "pyproject.toml", "deepopsctl", *CONTENT)
+PLACE = "deepopsctl/_content/ansible_collections/deepopsctl/cluster"
 
 
 @dataclass(frozen=True)
@@ -125,14 +127,14 @@ class TestFiles:
             return set(archive.namelist())
 
     def test_all_content_is_in_it(self, names: set[str]) -> None:
-        for part in ("playbooks", "roles", "group_vars", "plugins"):
+        for part in CONTENT:
             files = {
                 path.relative_to(ROOT).as_posix()
                 for path in (ROOT / part).rglob("*")
                 if path.is_file() and "__pycache__" not in path.parts
             }
             assert files
-            assert {f"deepopsctl/_content/{name}" for name in files} <= names
+            assert {f"{PLACE}/{name}" for name in files} <= names
 
     def test_all_of_the_package_is_in_it(self, names: set[str]) -> None:
         files = {
@@ -148,13 +150,12 @@ class TestFiles:
         assert [name for name in names if "__pycache__" in name or "/tests/" in name or name.endswith(".pyc")] == []
 
     def test_what_is_a_link_in_the_checkout_is_a_file_in_it(self, wheel: Path) -> None:
-        name = "plugins/module_utils/slurm_effects.py"
-        assert (ROOT / name).is_symlink()
+        (link,) = [path for path in (ROOT / "deepopsctl").rglob("*effects.py") if path.is_symlink()]
 
         with zipfile.ZipFile(wheel) as archive:
-            text = archive.read(f"deepopsctl/_content/{name}")
+            text = archive.read(link.relative_to(ROOT).as_posix())
 
-        assert text == (ROOT / "deepopsctl" / "slurm" / "effects.py").read_bytes()
+        assert text == (ROOT / "plugins" / "module_utils" / "slurm" / "effects.py").read_bytes()
 
 
 class TestInstalled:
@@ -162,7 +163,7 @@ class TestInstalled:
         content = installed.content()
 
         assert content.is_relative_to(installed.environment)
-        assert not (content / "plugins" / "module_utils" / "slurm_effects.py").is_symlink()
+        assert content.parts[-3:] == ("ansible_collections", "deepopsctl", "cluster")
 
     def test_init_makes_a_cluster_that_its_own_playbooks_load(self, installed: Installed) -> None:
         machines = ["--controller", "ctl1=192.0.2.1", "--compute", "gpu[01-02]=192.0.2.[11-12]", "--gpus", "h100:8"]
@@ -192,7 +193,7 @@ class TestInstalled:
         printed = installed.run(
             "python",
             *("-m", "ansible", "adhoc", "localhost", "-m", "ansible.builtin.debug"),
-            *("-a", "msg={{ ['n1', 'n2', 'n3'] | fold_nodes }}"),
+            *("-a", "msg={{ ['n1', 'n2', 'n3'] | deepopsctl.cluster.fold_nodes }}"),
             settings=environment(installed.folder, content),
         )
 

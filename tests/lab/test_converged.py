@@ -15,8 +15,7 @@ import pytest
 from tests.lab.faults import assert_heals, holds, running_job
 from tests.lab.harness import LabCluster
 from tests.support.cluster import DEEPOPSCTL, PATIENCE_S, wait_until
-from tests.support.node_modules import MODULE_UTILS
-from tests.support.paths import ROOT
+from tests.support.node_modules import COLLECTIONS
 
 # how long is waited for what will not come; what may come on a busy machine has its usual time
 HASTY = ("--full", "-e", "slurmd_converged_timeout=12")
@@ -230,7 +229,13 @@ echo 1 > /run/slurmctld.pid"""
 def install(cluster: LabCluster, package: str, version: str, archive: str) -> tuple[int, str]:
     """Install a file of ctl1's as roles do; the exit code and what was said."""
     task = {"packages": {package: version}, "archives": {package: f"/root/trial/{archive}"}}
-    words = ["-b", "-m", "node_owned", "-a", json.dumps({"component": "trial", "step": package, **task})]
+    words = [
+        "-b",
+        "-m",
+        "deepopsctl.cluster.node_owned",
+        "-a",
+        json.dumps({"component": "trial", "step": package, **task}),
+    ]
     done = subprocess.run(
         [
             Path(DEEPOPSCTL).with_name("ansible"),
@@ -242,7 +247,7 @@ def install(cluster: LabCluster, package: str, version: str, archive: str) -> tu
             *words,
         ],
         cwd=cluster.directory,
-        env={**os.environ, "ANSIBLE_LIBRARY": f"{ROOT}/plugins/modules", "ANSIBLE_MODULE_UTILS": str(MODULE_UTILS)},
+        env={**os.environ, "ANSIBLE_COLLECTIONS_PATH": str(COLLECTIONS)},
         capture_output=True,
         text=True,
         timeout=PATIENCE_S,

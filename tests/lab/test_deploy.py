@@ -252,6 +252,6 @@ def test_no_secret_is_in_any_run_folder_or_journal(cluster: LabCluster) -> None:
     journals = {node: cluster.root(node, "journalctl --no-pager --quiet") for node in ("ctl1", "gpu01", "gpu02")}
 
     assert texts
-    assert all("ansible-node_state" in text for text in journals.values())
+    assert all("ansible-deepopsctl.cluster.node_state" in text for text in journals.values())
     leaks = [place for place, text in {**texts, **journals}.items() if any(secret in text for secret in secrets)]
     assert leaks == []

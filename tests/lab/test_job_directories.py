@@ -221,7 +221,7 @@ class TestProlog:
         cluster.root("gpu01", "umount /srv/precious; rm -r /srv/precious /srv/of-root")
 
     def test_only_a_step_of_slurms_keeps_a_deploy_from_a_node(self, cluster: LabCluster) -> None:
-        put(cluster, "gpu01", "/run/steps.py", Path(MODULE_UTILS, "nvidia_mig_driver.py").read_bytes())
+        put(cluster, "gpu01", "/run/steps.py", Path(MODULE_UTILS, "nvidia/mig.py").read_bytes())
         has_steps = "import sys; sys.path.append('/run'); import steps; print(steps.has_steps())"
 
         def asked() -> str:

@@ -28,7 +28,11 @@ BUILTIN = {
     for folder in package.__path__
     for path in Path(folder).glob("*.py")
 } | {f"ansible.builtin.{name}" for name in ("import_playbook", "include_role", "import_role", "include_tasks")}
-OURS = {path.stem for kind in ("modules", "action") for path in (ROOT / "plugins" / kind).glob("*.py")}
+OURS = {
+    f"deepopsctl.cluster.{path.stem}"
+    for kind in ("modules", "action")
+    for path in (ROOT / "plugins" / kind).glob("*.py")
+}
 
 
 def all_tasks() -> Iterator[tuple[str, Task]]:
@@ -167,11 +171,11 @@ class TestGate:
         assert self.expected(*groups) == set().union(*(self.steps(role) for role in (*everywhere, *roles)))
 
 
-def test_ansible_lint_allows_every_module_of_ours_and_no_other() -> None:
-    allowed = load(".ansible-lint")["only_builtins_allow_modules"]
+def test_ansible_lint_allows_the_collection_and_nothing_else() -> None:
+    settings = load(".ansible-lint")
 
-    assert set(allowed) == OURS
-    assert len(allowed) == len(set(allowed))
+    assert settings["only_builtins_allow_collections"] == ["deepopsctl.cluster"]
+    assert "only_builtins_allow_modules" not in settings
 
 
 @each_playbook

@@ -30,7 +30,8 @@ def expected(host: str, cluster: str = CLUSTER) -> set[str]:
     """The steps that the gate wants of a node."""
     settings = load("group_vars/all/storage.yml")
     environment = jinja2.nativetypes.NativeEnvironment()
-    environment.filters |= runpy.run_path(str(ROOT / "plugins" / "filter" / "storage.py"))["FilterModule"]().filters()
+    filters = runpy.run_path(str(ROOT / "plugins" / "filter" / "storage.py"))["FilterModule"]().filters()
+    environment.filters |= {f"deepopsctl.cluster.{name}": function for name, function in filters.items()}
     known: dict[str, Any] = {
         "storage_mounts": variable(parse_spec(cluster, "cluster.yml").storage),
         "inventory_hostname": host,

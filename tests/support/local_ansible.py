@@ -48,21 +48,17 @@ class Played:
 
 def environment(folder: Path, content: Path = ROOT) -> dict[str, str]:
     """Ansible's settings, as deepopsctl gives them; nothing is read from or written to the user's home."""
-    plugins = content / "plugins"
     config = folder / "ansible.cfg"
     config.write_text("[defaults]\n", encoding="utf-8")
     return {
         **{key: value for key, value in os.environ.items() if not key.startswith(("ANSIBLE_", "DEEPOPS"))},
-        "ANSIBLE_ACTION_PLUGINS": str(plugins / "action"),
         "ANSIBLE_CALLBACKS_ENABLED": "results",
-        "ANSIBLE_CALLBACK_PLUGINS": f"{plugins / 'callback'}:{ROOT / 'tests' / 'callback'}",
+        "ANSIBLE_CALLBACK_PLUGINS": f"{content / 'plugins' / 'callback'}:{ROOT / 'tests' / 'callback'}",
+        "ANSIBLE_COLLECTIONS_PATH": str(collections(folder / "product", content)),
         "ANSIBLE_CONFIG": str(config),
-        "ANSIBLE_FILTER_PLUGINS": str(plugins / "filter"),
         "ANSIBLE_HOME": str(folder / "home"),
         "ANSIBLE_INJECT_FACT_VARS": "False",
-        "ANSIBLE_LIBRARY": str(plugins / "modules"),
         "ANSIBLE_LOCALHOST_WARNING": "False",
-        "ANSIBLE_MODULE_UTILS": str(plugins / "module_utils"),
         "ANSIBLE_NOCOLOR": "1",
         "ANSIBLE_PIPELINING": "True",
         "ANSIBLE_REMOTE_TEMP": str(folder / "remote"),
@@ -70,6 +66,15 @@ def environment(folder: Path, content: Path = ROOT) -> dict[str, str]:
         "DEEPOPS_TEST_RESULTS": str(folder / "results.jsonl"),
         "LC_ALL": "C.UTF-8",
     }
+
+
+def collections(folder: Path, content: Path) -> Path:
+    """A directory that has the content as the collection deepopsctl.cluster."""
+    link = folder / "ansible_collections" / "deepopsctl" / "cluster"
+    if not link.exists():
+        link.parent.mkdir(parents=True)
+        link.symlink_to(content)
+    return folder
 
 
 def inventory(folder: Path, hosts: Mapping[str, Mapping[str, object]]) -> Path:

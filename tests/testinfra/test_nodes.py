@@ -10,7 +10,7 @@ from tests.support.node_modules import load
 from tests.testinfra.collect import DATABASE_CONF, MUNGE_KEY, SSH_UNITS, Live, Look
 from tests.testinfra.judge import doctors_findings, words
 
-node_units = load("node_units")
+node_units = load("node.services")
 
 
 @pytest.fixture

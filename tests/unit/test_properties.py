@@ -7,8 +7,7 @@ import string
 import tempfile
 from pathlib import Path
 
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from deepopsctl.cli.main import run
 from deepopsctl.cluster.inventory import build_inventory, group_members, render_inventory

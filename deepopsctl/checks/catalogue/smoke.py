@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from deepopsctl.checks.catalogue.doctor import DOCTOR
-from deepopsctl.checks.catalogue.doctor import SUITE as DOCTORS_SUITE
+from deepopsctl.checks.catalogue.doctor import DOCTOR, SUITE as DOCTORS_SUITE
 from deepopsctl.checks.catalogue.entry import Entry
-from deepopsctl.checks.catalogue.gpu import BURNIN, BURNIN_SUITE, GPU
-from deepopsctl.checks.catalogue.gpu import SUITE as GPU_SUITE
-from deepopsctl.checks.catalogue.monitoring import MONITORING
-from deepopsctl.checks.catalogue.monitoring import PER_NODE as MONITORING_PER_NODE
-from deepopsctl.checks.catalogue.monitoring import SUITE as MONITORING_SUITE
-from deepopsctl.checks.catalogue.storage import STORAGE
-from deepopsctl.checks.catalogue.storage import SUITE as STORAGE_SUITE
+from deepopsctl.checks.catalogue.gpu import BURNIN, BURNIN_SUITE, GPU, SUITE as GPU_SUITE
+from deepopsctl.checks.catalogue.monitoring import (
+    MONITORING,
+    PER_NODE as MONITORING_PER_NODE,
+    SUITE as MONITORING_SUITE,
+)
+from deepopsctl.checks.catalogue.storage import STORAGE, SUITE as STORAGE_SUITE
 
 _LOGS = "see `journalctl -u {unit}` on {where}; `deepopsctl deploy` starts what should run"
 

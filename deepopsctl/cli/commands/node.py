@@ -122,8 +122,7 @@ def remove(settings: Settings, /, names: str, *, as_json: bool, **given: Any) ->
 def replace(settings: Settings, /, name: str, *, as_json: bool, **given: Any) -> int:
     """Let another machine take over a name: new host key, hardware looked at anew, deploy, validate, then jobs."""
     from deepopsctl.cli.interactive import open_console, show_report
-    from deepopsctl.nodes.replace import Exchange
-    from deepopsctl.nodes.replace import replace as replace_member
+    from deepopsctl.nodes.replace import Exchange, replace as replace_member
 
     console, directory, base = open_console(settings, "node-replace", given)
     with console.attentive():

@@ -37,8 +37,7 @@ def rotate(settings: Settings, /, what: tuple[str, ...], *, as_json: bool, **giv
     """
     from deepopsctl.cli.interactive import open_console, show_report
     from deepopsctl.cluster.selection import select_nodes
-    from deepopsctl.nodes.rotate_secrets import Rotation, Secret
-    from deepopsctl.nodes.rotate_secrets import rotate as rotate_secrets
+    from deepopsctl.nodes.rotate_secrets import Rotation, Secret, rotate as rotate_secrets
 
     console, directory, base = open_console(settings, "secrets-rotate", given)
     left_out = select_nodes(given["leave_out"], directory.cluster())

@@ -143,8 +143,7 @@ def validate(ctx: click.Context, /, suites: tuple[str, ...], *, as_json: bool, *
 
 
 def _wanted(suites: tuple[str, ...]) -> tuple[str, ...]:
-    from deepopsctl.validation.result import EXPLICIT
-    from deepopsctl.validation.result import SUITES as ALL
+    from deepopsctl.validation.result import EXPLICIT, SUITES as ALL
 
     usual = tuple(suite for suite in ALL if not suites or "all" in suites or suite in suites)
     return usual + tuple(suite for suite in EXPLICIT if suite in suites)

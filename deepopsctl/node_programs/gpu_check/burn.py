@@ -17,8 +17,7 @@ from .burnsensors import KernelLog, counters, difference, temperature
 from .burnwatch import GpuWatch
 from .burnworkers import Worker, thinned, trend
 from .inventory import driver_facts, inventory
-from .measuring import Order as Measuring
-from .measuring import obstacle
+from .measuring import Order as Measuring, obstacle
 from .nvml import MissingError, Nvml, NvmlError
 from .simulated import simulated
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Dict, List, Mapping, NamedTuple, Sequence
 
-from ansible.module_utils.deepops_smoke import placement, slurmtext, state
-from ansible.module_utils.deepops_smoke.slurmtext import Record
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke import placement, slurmtext, state
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.slurmtext import Record
 
 # MaxArraySize of a Slurm that does not tell its own
 USUAL_ARRAY = 1001

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, Dict, List, Optional, Sequence
 
-from ansible.module_utils.deepops_gpu.packed import loader
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_gpu.packed import loader
 
 _BEGINNING = '{"schema": 1, "command": "gpucheck-burn"'
 _WIDTH = 120

@@ -6,9 +6,9 @@ import os
 import time
 from typing import Any, Dict, List, NamedTuple, Sequence
 
-from ansible.module_utils.deepops_smoke import command, picture
-from ansible.module_utils.deepops_smoke.session import Session, job_name
-from ansible.module_utils.deepops_smoke.verdict import one_line
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke import command, picture
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.session import Session, job_name
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.verdict import one_line
 
 from . import plan, program
 from .plan import Batch, Plan, Wish

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence
 
-from ansible.module_utils.deepops_smoke import checkform
-from ansible.module_utils.deepops_smoke.checkform import FAIL, SKIP, Check
-from ansible.module_utils.deepops_smoke.verdict import one_line
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke import checkform
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.checkform import FAIL, SKIP, Check
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.verdict import one_line
 
 from . import program
 

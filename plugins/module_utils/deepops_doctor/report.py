@@ -7,7 +7,7 @@ import platform
 import time
 from typing import Any, Dict, List
 
-from ansible.module_utils import node_platform
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import platform as node_platform
 
 from . import machine, network, outsiders, packages, services
 

@@ -8,7 +8,7 @@ import os
 import re
 from typing import Any, Dict, Iterable, List
 
-from ansible.module_utils import mariadb
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import mariadb
 
 from .command import output, read
 

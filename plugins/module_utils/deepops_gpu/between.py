@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
-from ansible.module_utils.deepops_smoke import across, command, slurmtext
-from ansible.module_utils.deepops_smoke.placement import Placement
-from ansible.module_utils.deepops_smoke.session import Running, Session
-from ansible.module_utils.deepops_smoke.slurmtext import Record
-from ansible.module_utils.deepops_smoke.verdict import SKIP
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke import across, command, slurmtext
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.placement import Placement
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.session import Running, Session
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.slurmtext import Record
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.verdict import SKIP
 
 from . import measuring, program
 from .inputs import Inputs

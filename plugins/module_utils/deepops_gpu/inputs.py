@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Mapping, NamedTuple, Sequence
 
-from ansible.module_utils.deepops_smoke import slurmtext
-from ansible.module_utils.deepops_smoke.slurmtext import Record
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke import slurmtext
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.slurmtext import Record
 
 # what is measured after the GPUs one by one, and a process that hangs in the driver (seconds)
 _REST_S = 60

@@ -4,12 +4,26 @@ from __future__ import annotations
 
 from typing import Dict, List, NamedTuple, Optional, Sequence
 
-from ansible.module_utils.deepops_smoke import across, confinement, gpus, placement, probe
-from ansible.module_utils.deepops_smoke.across import Data, Trouble
-from ansible.module_utils.deepops_smoke.placement import Placement
-from ansible.module_utils.deepops_smoke.session import Session
-from ansible.module_utils.deepops_smoke.slurmtext import Record
-from ansible.module_utils.deepops_smoke.verdict import FAIL, PASS, WARN, Verdict, failed, skipped, verdict
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke import (
+    across,
+    confinement,
+    gpus,
+    placement,
+    probe,
+)
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.across import Data, Trouble
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.placement import Placement
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.session import Session
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.slurmtext import Record
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.verdict import (
+    FAIL,
+    PASS,
+    WARN,
+    Verdict,
+    failed,
+    skipped,
+    verdict,
+)
 
 NAMES = ("gpu-allocation", "gpu-isolation", "gpu-visible")
 SLICED = "cut into MIG slices: jobs share a GPU's device file, and each sees its slice only"

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
-from ansible.module_utils.deepops_smoke import across, placement, slurmtext
-from ansible.module_utils.deepops_smoke.placement import Placement
-from ansible.module_utils.deepops_smoke.session import Session
-from ansible.module_utils.deepops_smoke.slurmtext import Record
-from ansible.module_utils.deepops_smoke.verdict import FAIL, PASS, Verdict, one_line, skipped, verdict
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke import across, placement, slurmtext
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.placement import Placement
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.session import Session
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.slurmtext import Record
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.verdict import (
+    FAIL,
+    PASS,
+    Verdict,
+    one_line,
+    skipped,
+    verdict,
+)
 
 from . import program
 from .inputs import Inputs

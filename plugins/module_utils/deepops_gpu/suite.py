@@ -7,11 +7,16 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Dict, List, NamedTuple, Sequence
 
-from ansible.module_utils.deepops_smoke import confinement, picture, placement, slurmtext
-from ansible.module_utils.deepops_smoke.picture import Picture
-from ansible.module_utils.deepops_smoke.placement import Placement
-from ansible.module_utils.deepops_smoke.session import Running, Session
-from ansible.module_utils.deepops_smoke.verdict import Verdict, failed, skipped
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke import (
+    confinement,
+    picture,
+    placement,
+    slurmtext,
+)
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.picture import Picture
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.placement import Placement
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.session import Running, Session
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.verdict import Verdict, failed, skipped
 
 from . import between, isolation, measuring
 from .inputs import Inputs

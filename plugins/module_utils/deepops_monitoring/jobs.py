@@ -6,9 +6,9 @@ import getpass
 import time
 from typing import Dict, List, Mapping, NamedTuple, Sequence, Set, Tuple
 
-from ansible.module_utils.deepops_smoke import command, placement
-from ansible.module_utils.deepops_smoke.picture import Picture
-from ansible.module_utils.deepops_smoke.session import LOOK_S, Running, Session
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke import command, placement
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.picture import Picture
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.session import LOOK_S, Running, Session
 
 from .telling import FAIL, PASS, SKIP, Verdict, check, names, one_line, skip, until
 from .web import Prometheus

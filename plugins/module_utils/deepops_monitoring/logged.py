@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Dict, List, Sequence
 
-from ansible.module_utils.deepops_smoke import command
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke import command
 
 from .telling import FAIL, PASS, Verdict, check, one_line, until
 

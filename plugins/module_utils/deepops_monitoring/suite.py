@@ -5,8 +5,8 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from typing import Callable, List, Mapping, NamedTuple, Optional, Sequence
 
-from ansible.module_utils.deepops_smoke import picture
-from ansible.module_utils.deepops_smoke.session import Session
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke import picture
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.session import Session
 
 from . import alerting, dashboards, jobs, ruled, scraped
 from .alerting import Route

@@ -6,8 +6,15 @@ import time
 from functools import partial
 from typing import Callable, Iterable, TypeVar
 
-from ansible.module_utils.deepops_smoke import checkform
-from ansible.module_utils.deepops_smoke.verdict import FAIL, PASS, SKIP, WARN, Verdict, one_line
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke import checkform
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.verdict import (
+    FAIL,
+    PASS,
+    SKIP,
+    WARN,
+    Verdict,
+    one_line,
+)
 
 SUITE = "monitoring"
 T = TypeVar("T")

@@ -6,10 +6,10 @@ import json
 import time
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from ansible.module_utils.deepops_smoke import across, command
-from ansible.module_utils.deepops_smoke.across import Trouble
-from ansible.module_utils.deepops_smoke.placement import Placement
-from ansible.module_utils.deepops_smoke.session import Outcome, Running, Session
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke import across, command
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.across import Trouble
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.placement import Placement
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.session import Outcome, Running, Session
 
 from . import packing
 from .agent import HELLO, MARK

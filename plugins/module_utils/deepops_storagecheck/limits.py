@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, List, Mapping
 
-from ansible.module_utils import node_changes, quota_setting
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import changes as node_changes
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.storage import quota as quota_setting
 
 
 def differences(wanted: Mapping[str, Any]) -> List[str]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from typing import Dict, List, Mapping, NamedTuple, Sequence
 
-from ansible.module_utils.deepops_smoke import picture, placement, slurmtext
-from ansible.module_utils.deepops_smoke.session import Session
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke import picture, placement, slurmtext
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.session import Session
 
 from . import ratetrials, trials
 from .crew import Crew

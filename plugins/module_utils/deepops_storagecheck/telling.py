@@ -5,8 +5,15 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, Mapping
 
-from ansible.module_utils.deepops_smoke import checkform
-from ansible.module_utils.deepops_smoke.verdict import FAIL, PASS, SKIP, WARN, Verdict, one_line
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke import checkform
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke.verdict import (
+    FAIL,
+    PASS,
+    SKIP,
+    WARN,
+    Verdict,
+    one_line,
+)
 
 SUITE = "storage"
 NOTHING = "storage-entries"

@@ -16,8 +16,7 @@ from pathlib import Path
 import pytest
 
 from deepopsctl.certificates.authority import new_authority
-from deepopsctl.monitoring import scrape_config, targets
-from deepopsctl.monitoring import tls as monitoring_tls
+from deepopsctl.monitoring import scrape_config, targets, tls as monitoring_tls
 from deepopsctl.monitoring.resources import Machine, Needs
 from tests.support.cluster import wait_until
 

@@ -22,8 +22,7 @@ import yaml
 
 from deepopsctl.certificates.authority import new_authority
 from deepopsctl.gpus.wheels import cache_folder, fetch_for
-from deepopsctl.monitoring import gpu_exporters
-from deepopsctl.monitoring import tls as monitoring_tls
+from deepopsctl.monitoring import gpu_exporters, tls as monitoring_tls
 from deepopsctl.node_programs import gpu_metrics
 from tests.integration.monitoring.replay import TEXTS
 from tests.integration.monitoring.test_exporter_tls import DAY, MACHINE, Asked, listens, written
@@ -31,7 +30,7 @@ from tests.support.cluster import wait_until
 from tests.support.node_modules import load
 from tests.support.paths import FAKES, ROOT
 
-node_wheels = load("node_wheels")
+node_wheels = load("node.wheels")
 STANDIN = FAKES / "nvml_metrics.c"
 PATIENCE_S = 120
 START = "import sys; sys.path.insert(0, {above!r}); from gpu_metrics.cli import main; sys.exit(main())"

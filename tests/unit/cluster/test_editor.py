@@ -5,8 +5,7 @@ from __future__ import annotations
 import difflib
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from deepopsctl.cluster.editor import Newcomers, add_nodes, remove_nodes, set_address
 from deepopsctl.cluster.spec import parse_spec

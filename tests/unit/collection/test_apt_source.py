@@ -9,11 +9,11 @@ import pytest
 from tests.support import node_modules as nodeside
 from tests.unit.collection.test_nvidia_node import FINGERPRINT, KEY
 
-apt_source = nodeside.load("apt_source")
-node_owned = nodeside.load("node_owned")
-node_packages = nodeside.load("node_packages")
-node_record = nodeside.load("node_record")
-nvidia_cdi = nodeside.load("nvidia_cdi")
+apt_source = nodeside.load("node.apt_repository")
+node_owned = nodeside.load("node.ownership")
+node_packages = nodeside.load("node.packages_apt")
+node_record = nodeside.load("node.record")
+nvidia_cdi = nodeside.load("nvidia.cdi")
 
 URI = "https://developer.download.nvidia.com/compute/cuda/repos/debian12/x86_64/"
 OURS = "deepopsctl-nvidia-cuda.sources"

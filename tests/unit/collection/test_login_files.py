@@ -6,7 +6,7 @@ import pytest
 
 from tests.support import node_modules as nodeside
 
-files = nodeside.load("login_files")
+files = nodeside.load("node.login_files")
 
 STACK = """\
 # PAM configuration for the Secure Shell service

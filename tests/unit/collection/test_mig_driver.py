@@ -20,8 +20,8 @@ from deepopsctl.gpus.mig_profiles import slice_files
 from tests.support import node_modules as nodeside
 from tests.support.paths import FAKES
 
-driver = nodeside.load("nvidia_mig_driver")
-judging = nodeside.load("nvidia_mig_judging")
+driver = nodeside.load("nvidia.mig")
+judging = nodeside.load("nvidia.mig_check")
 
 STANDIN = FAKES
 LGI = """\
@@ -367,7 +367,7 @@ class TestSilence:
 def test_the_file_runs_by_itself_as_the_unit_runs_it(machine: Machine, tmp_path: Path) -> None:
     layout = tmp_path / "mig.json"
     layout.write_text(json.dumps({"gpus": [wish(0, *SEVEN), wish(1)]}), encoding="utf-8")
-    source = (nodeside.MODULE_UTILS / "nvidia_mig_driver.py").read_text(encoding="utf-8")
+    source = (nodeside.MODULE_UTILS / "nvidia/mig.py").read_text(encoding="utf-8")
     program = tmp_path / "mig.py"
     # jobs of other clusters' containers may run on this machine
     source = source.replace(driver.LAYOUT, str(layout)).replace('PROC = "/proc"', f"PROC = {str(tmp_path)!r}")

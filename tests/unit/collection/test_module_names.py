@@ -9,10 +9,9 @@ from types import ModuleType
 
 import pytest
 
-from tests.support.node_modules import load
+from tests.support.node_modules import PACKAGE
 from tests.support.paths import ROOT
 
-load("node_files")
 SOURCES = sorted(path for folder in ("modules", "module_utils") for path in (ROOT / "plugins" / folder).rglob("*.py"))
 
 
@@ -23,7 +22,7 @@ def imported(tree: ast.Module, package: str) -> dict[str, ModuleType]:
         if not isinstance(node, ast.ImportFrom):
             continue
         origin = f"{package}.{node.module or ''}".rstrip(".") if node.level else node.module or ""
-        if not origin.startswith("ansible.module_utils"):
+        if not origin.startswith(("ansible.module_utils", PACKAGE)):
             continue
         module = import_module(origin)
         for alias in node.names:
@@ -49,7 +48,7 @@ def missing(source: str, package: str) -> list[str]:
 
 def package_of(path: Path) -> str:
     below = path.relative_to(ROOT / "plugins").parts[1:-1]
-    return ".".join(("ansible", "module_utils", *below))
+    return ".".join((PACKAGE, *below))
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.relative_to(ROOT / "plugins").as_posix())
@@ -58,6 +57,6 @@ def test_what_is_taken_from_another_module_is_there(path: Path) -> None:
 
 
 def test_what_is_not_there_is_named() -> None:
-    source = "from ansible.module_utils import node_files\n\nnode_files.ensure, node_files.nothing_like_it\n"
+    source = f"from {PACKAGE}.node import files\n\nfiles.ensure, files.nothing_like_it\n"
 
-    assert missing(source, "ansible.module_utils") == ["node_files.nothing_like_it"]
+    assert missing(source, PACKAGE) == ["files.nothing_like_it"]

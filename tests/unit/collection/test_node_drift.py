@@ -12,11 +12,11 @@ import pytest
 
 from tests.support import node_modules as nodeside
 
-node_drift = nodeside.load("node_drift")
-node_owned = nodeside.load("node_owned")
-node_packages = nodeside.load("node_packages")
-node_record = nodeside.load("node_record")
-node_units = nodeside.load("node_units")
+node_drift = nodeside.load("node.drift")
+node_owned = nodeside.load("node.ownership")
+node_packages = nodeside.load("node.packages_apt")
+node_record = nodeside.load("node.record")
+node_units = nodeside.load("node.services")
 
 DIGEST = "d"
 

@@ -35,7 +35,7 @@ RETURNED = {("slurm_converged", "credential"), ("munge_key", "credential")}
 
 def set_aside(path: Path) -> None:
     """What slurm_set_aside does to a file that deepopsctl replaces."""
-    load("node_files")
+    load("node.files")
     spec = importlib.util.spec_from_file_location("slurm_set_aside", ROOT / "plugins/modules/slurm_set_aside.py")
     assert spec
     assert spec.loader
@@ -86,7 +86,8 @@ def _tasks(found: Any) -> Iterator[dict[str, Any]]:
 def test_a_module_that_returns_a_secret_is_called_with_no_log(path: Path) -> None:
     names = {name for name in returned(path) if SECRET.search(name) and (path.stem, name) not in RETURNED}
     # a module may return them in some calls only: those that ask for them by an option of that name
-    tasks = [task for task in tasks_of(path.stem) if names & set(task[path.stem])] if names else []
+    module = f"deepopsctl.cluster.{path.stem}"
+    tasks = [task for task in tasks_of(module) if names & set(task[module])] if names else []
 
     assert not names or tasks
     assert all(task.get("no_log") is True for task in tasks)

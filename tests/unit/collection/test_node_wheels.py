@@ -12,17 +12,16 @@ from typing import Any
 
 import pytest
 
-from tests.support.node_modules import MODULE_UTILS
+from tests.support.node_modules import COLLECTIONS
 from tests.support.paths import ROOT
 
 MODULE = ROOT / "plugins" / "modules" / "node_wheels.py"
 # the state of a node is where the test says; the way to module_utils is what Ansible's own packing makes
 RUN = """
 import sys, json, runpy
-from ansible import module_utils
 from ansible.module_utils import basic
-module_utils.__path__.append({utils!r})
-from ansible.module_utils import node_record
+sys.path.append({collections!r})
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import record as node_record
 node_record.STATE = {state!r}
 basic._ANSIBLE_ARGS = json.dumps({{"ANSIBLE_MODULE_ARGS": json.loads(sys.argv[1])}}).encode()
 basic._ANSIBLE_PROFILE = "legacy"
@@ -38,7 +37,7 @@ class Node:
 
     def run(self, libraries: dict[str, Any], wheels: dict[str, str], **more: Any) -> dict[str, Any]:
         given = {"component": "c", "step": "s", "digest": "d", "path": str(self.folder), **more}
-        text = RUN.format(utils=str(MODULE_UTILS), state=str(self.root / "state"), module=str(MODULE))
+        text = RUN.format(collections=str(COLLECTIONS), state=str(self.root / "state"), module=str(MODULE))
         argv = [sys.executable, "-c", text, json.dumps({**given, "libraries": libraries, "wheels": wheels})]
         done = subprocess.run(argv, capture_output=True, text=True, check=False)
         document: dict[str, Any] = json.loads(done.stdout)

@@ -12,7 +12,7 @@ from deepopsctl.gpus.notation import default_files
 from deepopsctl.model.cluster import GpuKind, Gpus, MigSlices
 from tests.support import node_modules as nodeside
 
-agreement = nodeside.load("nvidia_agreement")
+agreement = nodeside.load("nvidia.gpu_check")
 
 H100 = "NVIDIA H100 80GB HBM3"
 NODE = "NodeName=gpu01 Arch=x86_64 CoresPerSocket=56 Gres={gres} OS=Linux State={state} ThreadsPerCore=2{reason}"

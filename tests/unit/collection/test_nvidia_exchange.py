@@ -6,9 +6,9 @@ import pytest
 
 from tests.support import node_modules as nodeside
 
-exchange = nodeside.load("nvidia_exchange")
-node_packages = nodeside.load("node_packages")
-nvidia_node = nodeside.load("nvidia_node")
+exchange = nodeside.load("nvidia.branch")
+node_packages = nodeside.load("node.packages_apt")
+nvidia_node = nodeside.load("nvidia.facts")
 
 DEBIAN = {
     "libcuda1": "580.95.05-1",

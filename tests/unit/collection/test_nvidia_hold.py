@@ -10,7 +10,7 @@ import pytest
 from tests.support import node_modules as nodeside
 from tests.support.paths import ROOT
 
-nodeside.load("node_packages")
+nodeside.load("node.packages_apt")
 _SPEC = importlib.util.spec_from_file_location("nvidia_driver", ROOT / "plugins" / "modules" / "nvidia_driver.py")
 assert _SPEC
 assert _SPEC.loader

@@ -10,9 +10,9 @@ import pytest
 
 from tests.support import node_modules as nodeside
 
-node_packages = nodeside.load("node_packages")
-nvidia_node = nodeside.load("nvidia_node")
-openpgp = nodeside.load("openpgp")
+node_packages = nodeside.load("node.packages_apt")
+nvidia_node = nodeside.load("nvidia.facts")
+openpgp = nodeside.load("node.openpgp")
 
 # made by gpg for this test; its fingerprint is gpg's word
 KEY = """\

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support import node_modules as nodeside
 
-paths = nodeside.load("nvidia_rdma_paths")
+paths = nodeside.load("nvidia.rdma")
 
 OPEN = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05"
 PROPRIETARY = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.261.03"

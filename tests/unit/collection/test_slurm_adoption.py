@@ -8,8 +8,8 @@ import pytest
 
 from tests.support import node_modules as nodeside
 
-adoption = nodeside.load("slurm_adoption")
-running = nodeside.load("slurm_running")
+adoption = nodeside.load("slurm.adoption")
+running = nodeside.load("slurm.detect")
 
 LIVE = {"ClusterName": "hand", "StateSaveLocation": "/srv/state", "SelectType": "select/cons_tres"}
 CONF = """\
@@ -83,7 +83,7 @@ def test_a_configuration_is_found_where_deepops_puts_it_too(tmp_path: Path, monk
 
 
 def test_a_node_without_records_was_not_deployed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nodeside.load("node_record"), "STATE", str(tmp_path))
+    monkeypatch.setattr(nodeside.load("node.record"), "STATE", str(tmp_path))
     assert not running.deployed("slurm")
 
     (tmp_path / "records").mkdir()
@@ -99,7 +99,7 @@ class TestForeign:
     @pytest.fixture
     def folder(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         """Where slurm.conf may be, on a node without daemons and records."""
-        monkeypatch.setattr(nodeside.load("node_record"), "STATE", str(tmp_path / "state"))
+        monkeypatch.setattr(nodeside.load("node.record"), "STATE", str(tmp_path / "state"))
         monkeypatch.setattr(running, "FOLDERS", (str(tmp_path),))
         monkeypatch.setattr(running, "MUNGE_KEY", str(tmp_path / "munge.key"))
         monkeypatch.setattr(running, "daemons", dict)

@@ -10,8 +10,8 @@ import pytest
 
 from tests.support import node_modules as nodeside
 
-slurm = nodeside.load("slurm_convergence")
-units = nodeside.load("node_units")
+slurm = nodeside.load("slurm.readiness")
+units = nodeside.load("node.services")
 
 IDLE = "NodeName=gpu01 Arch=x86_64 Version=24.11.5 RealMemory=23622 State=IDLE ThreadsPerCore=1 AllocTRES= "
 DOWN = "NodeName=gpu02 State=DOWN+NOT_RESPONDING ThreadsPerCore=1 Reason=Not responding [slurm@2026-11-21T19:30:01] "

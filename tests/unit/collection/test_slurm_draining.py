@@ -9,7 +9,7 @@ import pytest
 from deepopsctl.slurm.state import OUR_REASON, SlurmNode
 from tests.support import node_modules as nodeside
 
-draining = nodeside.load("slurm_draining")
+draining = nodeside.load("slurm.drain")
 OURS = "deepopsctl: new fan"
 
 

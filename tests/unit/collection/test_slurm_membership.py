@@ -12,8 +12,8 @@ from deepopsctl.nodes.workflow import OURS, RESERVATION
 from tests.support import node_modules as nodeside
 from tests.support.paths import ROOT
 
-asking = nodeside.load("slurm_asking")
-nodeside.load("slurm_draining")
+asking = nodeside.load("slurm.query")
+nodeside.load("slurm.drain")
 command = nodeside.load("deepops_smoke.command")
 state = nodeside.load("deepops_smoke.state")
 

@@ -9,8 +9,8 @@ import pytest
 from tests.support import node_modules as nodeside
 from tests.support.paths import TESTS
 
-slurm_policy = nodeside.load("slurm_policy")
-slurm_policy_diff = nodeside.load("slurm_policy_diff")
+slurm_policy = nodeside.load("slurm.accounting")
+slurm_policy_diff = nodeside.load("slurm.accounting_diff")
 
 DATA = TESTS / "data" / "policy"
 KINDS = ("qos", "accounts", "users", "associations")

@@ -9,7 +9,7 @@ import pytest
 from deepopsctl.slurm.effects import changes
 from tests.support import node_modules as nodeside
 
-slurm_refusals = nodeside.load("slurm_refusals")
+slurm_refusals = nodeside.load("slurm.unsafe_changes")
 
 OLD = """\
 ClusterName=hpc

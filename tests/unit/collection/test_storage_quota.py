@@ -15,11 +15,11 @@ import pytest
 from tests.support import node_modules as nodeside
 from tests.support.paths import ROOT
 
-planning = nodeside.load("quota_planning")
-projects = nodeside.load("quota_projects")
-kernel = nodeside.load("quota_kernel")
-setting = nodeside.load("quota_setting")
-HintedError = nodeside.load("node_failure").HintedError
+planning = nodeside.load("storage.quota_plan")
+projects = nodeside.load("storage.quota_projects")
+kernel = nodeside.load("storage.quota_kernel")
+setting = nodeside.load("storage.quota")
+HintedError = nodeside.load("node.errors").HintedError
 
 DEFAULT, MORE, NONE = [45, 50, 0, 500], [0, 2000, 0, 0], [0, 0, 0, 0]
 TABLE = """\
@@ -216,7 +216,7 @@ class Server:
         self.machine = setting.Machine(str(root), self.kernel, table)
 
     def deploy(self, *exports: dict[str, Any], dry: bool = False) -> list[dict[str, str]]:
-        noted = nodeside.load("node_changes").Noted(dry)
+        noted = nodeside.load("node.changes").Noted(dry)
         setting.converge([{"path": str(self.folder), **each} for each in exports], self.machine, noted)
         changes: list[dict[str, str]] = noted.changes
         return changes
@@ -301,7 +301,7 @@ def test_two_exports_of_one_file_system_cannot_differ(server: Server) -> None:
 
 
 def test_projects_wait_for_their_folders(server: Server) -> None:
-    noted = nodeside.load("node_changes").Noted(dry=False)
+    noted = nodeside.load("node.changes").Noted(dry=False)
     project = {**MINE[0], "limits": MORE, "path": f"{server.folder}/b"}
     given = export(kind="project", path=str(server.folder), projects=[project])
 
@@ -351,11 +351,11 @@ def test_a_real_ext4_without_quotas_is_refused(tmp_path: Path) -> None:
     subprocess.run(["mkfs.ext4", "-q", image], check=True)
     program = (
         "import sys; from tests.support import node_modules as nodeside\n"
-        "planning, kernel = nodeside.load('quota_planning'), nodeside.load('quota_kernel')\n"
+        "planning, kernel = nodeside.load('storage.quota_plan'), nodeside.load('storage.quota_kernel')\n"
         "where = planning.file_system_of(sys.argv[1], open('/proc/self/mountinfo').read())\n"
         "try:\n"
         "    planning.check(where, 'user', kernel.Kernel(where.device, where.point, 'user').state())\n"
-        "except nodeside.load('node_failure').HintedError as error:\n"
+        "except nodeside.load('node.errors').HintedError as error:\n"
         "    print(error, '|', error.hint)\n"
     )
     done = run_beside(image, point, program)
@@ -375,7 +375,7 @@ def test_folders_become_projects_on_a_real_xfs(tmp_path: Path) -> None:
     subprocess.run(["mkfs.xfs", "-q", image], check=True)
     program = (
         "import os, sys; from pathlib import Path; from tests.support import node_modules as nodeside\n"
-        "projects = nodeside.load('quota_projects')\n"
+        "projects = nodeside.load('storage.quota_projects')\n"
         "root = Path(sys.argv[1]) / 'def-prof'; (root / 'a/b').mkdir(parents=True); (root / 'a/file').touch()\n"
         "os.mkfifo(root / 'pipe'); (root / 'link').symlink_to('/etc/passwd'); (root.parent / 'outside').mkdir()\n"
         "(root / 'out').symlink_to(root.parent / 'outside')\n"

@@ -10,12 +10,12 @@ import pytest
 
 from tests.support import node_modules as nodeside
 
-node_changes = nodeside.load("node_changes")
-node_drift = nodeside.load("node_drift")
-node_kernel = nodeside.load("node_kernel")
-node_packages = nodeside.load("node_packages")
-node_record = nodeside.load("node_record")
-sources = nodeside.load("storage_sources")
+node_changes = nodeside.load("node.changes")
+node_drift = nodeside.load("node.drift")
+node_kernel = nodeside.load("node.kernel")
+node_packages = nodeside.load("node.packages_apt")
+node_record = nodeside.load("node.record")
+sources = nodeside.load("storage.client_sources")
 
 RELEASE = "6.12.48+deb13-amd64"
 

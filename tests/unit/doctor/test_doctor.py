@@ -529,7 +529,7 @@ def test_the_table_gives_the_advice_of_the_very_case() -> None:
 
 def test_ports_are_those_of_the_roles() -> None:
     (play,) = yaml.safe_load((ROOT / "playbooks/doctor.yml").read_text())
-    asked = play["tasks"][0]["node_doctor"]["ports"]
+    asked = play["tasks"][0]["deepopsctl.cluster.node_doctor"]["ports"]
 
     for role in ("slurmd", "slurmdbd"):
         default = yaml.safe_load((ROOT / f"roles/{role}/defaults/main.yml").read_text())[f"{role}_port"]

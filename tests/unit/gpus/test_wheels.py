@@ -19,7 +19,7 @@ from deepopsctl.cli.main import cli
 from deepopsctl.errors import DeepOpsError
 from deepopsctl.gpus import wheels
 from deepopsctl.gpus.wheels import Wheel, cache_folder, fetch
-from tests.support.node_modules import MODULE_UTILS, load
+from tests.support.node_modules import COLLECTIONS, load
 from tests.support.paths import ROOT
 
 paths = load("deepops_gpu.paths")
@@ -47,8 +47,8 @@ def keep(folder: Path, libraries: dict[str, Any], state: str = "present", **more
     """Call the module as Ansible does."""
     arguments = {"ANSIBLE_MODULE_ARGS": {"state": state, "folder": str(folder), "libraries": libraries, **more}}
     start = (
-        "import sys, runpy\nfrom ansible import module_utils\n"
-        f"module_utils.__path__.append({str(MODULE_UTILS)!r})\nrunpy.run_path({str(MODULE)!r}, run_name='__main__')"
+        f"import sys, runpy\nsys.path.append({str(COLLECTIONS)!r})\n"
+        f"runpy.run_path({str(MODULE)!r}, run_name='__main__')"
     )
     done = subprocess.run(
         [sys.executable, "-c", start], input=json.dumps(arguments), capture_output=True, text=True, check=False

@@ -99,7 +99,7 @@ def test_what_is_written_reads_back_as_the_same_policy() -> None:
 
 
 def test_every_limit_is_known_on_the_nodes() -> None:
-    tables = nodeside.load("slurm_policy")
+    tables = nodeside.load("slurm.accounting")
 
     assert set(QOS_LIMITS) <= set(tables.QOS)
     assert set(ASSOCIATION_LIMITS) <= set(tables.ASSOCIATION)

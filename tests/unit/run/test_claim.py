@@ -29,8 +29,8 @@ from deepopsctl.run.events import HostResult, Status
 from deepopsctl.run.lock import ClusterBusyError, cluster_lock
 from tests.support import node_modules as nodeside
 
-control = nodeside.load("control_claim")
-record = nodeside.load("node_record")
+control = nodeside.load("node.control_claim")
+record = nodeside.load("node.record")
 
 OLD, NEW = ["node ctl1", "node gpu01", "partition gpu"], ["node ctl1", "node gpu01", "node gpu02", "partition gpu"]
 TEXT = """\

@@ -99,6 +99,7 @@ def test_the_files_are_there_and_for_the_owner_only(tmp_path: Path) -> None:
     assert json.loads((private / "vars-0.json").read_text()) == {"a": "ü"}
     assert json.loads((private / "vars.json").read_text()) == {"deepops_digest": "d"}
     assert (private / "inventory" / "group_vars").readlink() == Path("/content/group_vars")
+    assert (private / "collections/ansible_collections/deepopsctl/cluster").readlink() == Path("/content")
     files = [path for path in private.rglob("*") if path.is_file()]
     assert {path.stat().st_mode & 0o777 for path in files} == {0o600}
 
@@ -135,6 +136,18 @@ def test_a_cluster_may_have_ansible_settings_and_another_vault_password(tmp_path
     assert found["ANSIBLE_VAULT_PASSWORD_FILE"] == f"{tmp_path}/.vault-password"
     inherited = {"ANSIBLE_VAULT_PASSWORD_FILE": "/mine"}
     assert "ANSIBLE_VAULT_PASSWORD_FILE" not in environment(directory, Path("/content"), tmp_path / "p", inherited)
+
+
+def test_a_sites_own_collections_are_found_after_the_product(tmp_path: Path) -> None:
+    def found(**inherited: str) -> str:
+        return environment(ClusterDir(tmp_path), Path("/content"), tmp_path / "p", inherited)[
+            "ANSIBLE_COLLECTIONS_PATH"
+        ]
+
+    assert found() == f"{tmp_path}/p/collections:~/.ansible/collections:/usr/share/ansible/collections"
+    assert found(ANSIBLE_COLLECTIONS_PATH="/mine") == f"{tmp_path}/p/collections:/mine"
+    (tmp_path / "ansible.cfg").write_text("[defaults]\ncollections_path = own:/shared\n")
+    assert found() == f"{tmp_path}/p/collections:{tmp_path}/own:/shared"
 
 
 def test_a_busy_node_is_waited_for_unless_the_site_says_otherwise(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from tests.support import node_modules as nodeside
 from tests.support.paths import TESTS
 
 DATA = TESTS / "data" / "slurm"
-READING = nodeside.load("slurm_reading")
+READING = nodeside.load("slurm.parse")
 
 
 @pytest.fixture(params=["22.05", "24.11"])

@@ -18,9 +18,9 @@ from tests.support.paths import ROOT
 from tests.unit.storage.test_node_plan import ADDRESSES, mounts, plan
 from tests.unit.storage.test_spec import WHOLE
 
-nfs_holders = nodeside.load("nfs_holders")
-nfs_lines = nodeside.load("nfs_lines")
-node_mounts = nodeside.load("node_mounts")
+nfs_holders = nodeside.load("storage.nfs_clients")
+nfs_lines = nodeside.load("storage.nfs_exports")
+node_mounts = nodeside.load("storage.mount_table")
 CHECK = ROOT / "roles" / "storage" / "files" / "deepops-nodecheck"
 TABLE = r"""
 22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from deepopsctl.lab.rootfs import FILES as LAB_FILES
-from deepopsctl.lab.rootfs import MASKED_UNITS, WARM_APT, RootFile
+from deepopsctl.lab.rootfs import FILES as LAB_FILES, MASKED_UNITS, WARM_APT, RootFile
 
 USER = "vagrant"
 FILE_SYSTEM_LABEL = "root"

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from tests.lab.faults import holds
-from tests.lab.harness import SETTINGS as SETTINGS_FILE
-from tests.lab.harness import edit
+from tests.lab.harness import SETTINGS as SETTINGS_FILE, edit
 from tests.support.cluster import wait_until
 from tests.vm.stages.vmcluster import CONTROLLER, NODE, VmCluster
 

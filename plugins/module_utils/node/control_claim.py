@@ -1,0 +1,217 @@
+"""One control machine at a time, and none with an older cluster.yml: the record of that on the first controller.
+
+`lock.json` says who works on the cluster now, `applied.json` which cluster.yml was applied last, and all those before.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import fcntl
+import json
+import os
+import time
+import zlib
+
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import record as node_record
+
+# a holder on another machine can't be asked: this long after its last sign of life it counts as dead
+STALE_S = 7200
+# earlier hashes of cluster.yml, clones of one directory, and earlier values of one part, that are remembered
+LINEAGE, CLONES, VALUES = 500, 100, 20
+SHOWN = 8
+
+
+class RefusedError(Exception):
+    """This run must not go on; `kind` is `busy` or `outdated`."""
+
+    def __init__(self, kind, message, hint, holder=None):
+        super().__init__(message)
+        self.kind = kind
+        self.hint = hint
+        self.holder = holder or {}
+
+
+def _folder():
+    return os.path.join(node_record.STATE, "cluster")
+
+
+def _read(name):
+    try:
+        with open(os.path.join(_folder(), name), "rb") as stream:
+            found = json.loads(stream.read())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _write(name, document):
+    node_record.write_atomically(os.path.join(_folder(), name), json.dumps(document, sort_keys=True).encode())
+
+
+@contextlib.contextmanager
+def _alone():
+    """Two that ask at the same moment are answered one after the other."""
+    os.makedirs(_folder(), mode=0o700, exist_ok=True)
+    handle = os.open(os.path.join(_folder(), ".guard"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def unpack(text):
+    """The parts that the control machine packed, with hashes of their values: `node gpu01`, `partition gpu`."""
+    return json.loads(zlib.decompress(base64.b64decode(text))) if text else {}
+
+
+def inspect(claim, now=None):
+    """(refusals, warnings) that a run with this claim would meet; nothing is changed."""
+    now = time.time() if now is None else now
+    refusals, warnings = [], []
+    for look in (lambda: _overdue(claim, now), lambda: _successor(claim, _read("applied.json"))):
+        try:
+            warnings += [text for text in [look()] if isinstance(text, str) and text]
+        except RefusedError as error:
+            refusals.append(error)
+    return refusals, warnings
+
+
+def take(claim, now=None):
+    """Make the cluster this run's, and its cluster.yml the one that is applied; returns warnings."""
+    now = time.time() if now is None else now
+    with _alone():
+        warning = _overdue(claim, now)
+        applied = _successor(claim, _read("applied.json"))
+        before = _read("lock.json")
+        holder = {key: claim[key] for key in ("id", "token", "machine", "directory", "user", "host", "pid", "command")}
+        since = before["since"] if before.get("token") == claim["token"] else claim["since"]
+        _write("lock.json", dict(holder, since=since, last=now))
+        _write("applied.json", applied)
+    return [warning] if warning else []
+
+
+def note_clone(claim):
+    """Remember a clone that has the cluster.yml applied last: whatever it is edited to next follows that one."""
+    with _alone():
+        applied = _read("applied.json")
+        if (applied.get("tip") or {}).get("hash") == claim["hash"]:
+            _write("applied.json", _successor(claim, applied))
+
+
+def release(claim, components, now=None):
+    """Let go of the cluster, and note what was deployed; returns warnings."""
+    now = time.time() if now is None else now
+    with _alone():
+        holder, applied = _read("lock.json"), _read("applied.json")
+        if components:
+            applied["components"] = dict(applied.get("components") or {}, **dict.fromkeys(components, now))
+            _write("applied.json", applied)
+        if holder.get("token") == claim["token"]:
+            os.unlink(os.path.join(_folder(), "lock.json"))
+            return []
+    if holder and holder.get("id") != claim["id"]:
+        return ["%s took the cluster over while this run was at work: run deploy again" % _run_of(holder)]
+    return []
+
+
+def components():
+    """What was deployed from any control machine, and what has left records on this node."""
+    folder = os.path.join(node_record.STATE, "records")
+    names = os.listdir(folder) if os.path.isdir(folder) else []
+    recorded = {name.split(".")[0] for name in names if name.endswith(".json")}
+    return sorted(recorded | set(_read("applied.json").get("components") or {}))
+
+
+def _overdue(claim, now):
+    """A warning where a dead holder is passed over; raises where one works."""
+    holder = _read("lock.json")
+    if not holder.get("token") or holder.get("id") == claim["id"] or holder["token"] in claim["dead"]:
+        return ""
+    silent_s = max(now - float(holder.get("last") or 0), 0)
+    if claim["break_lock"]:
+        return "the lock of %s was broken" % _run_of(holder)
+    if silent_s > STALE_S:
+        return "the lock of %s was passed over: no sign of it for %s" % (_run_of(holder), _duration(silent_s))
+    raise RefusedError(
+        "busy",
+        "another control machine works on this cluster: %s; its last sign was %s ago"
+        % (_run_of(holder), _duration(silent_s)),
+        "wait until it has ended, or stop it there with Ctrl-C; if it has died, `deepopsctl deploy --break-lock`"
+        " goes on (so does every run after %s without a sign of it)" % _duration(STALE_S),
+        holder,
+    )
+
+
+def _successor(claim, applied):
+    """What is applied once this run has begun; raises where that would undo what another clone has applied."""
+    tip, lineage = applied.get("tip") or {}, list(applied.get("lineage") or [])
+    parts, former = unpack(claim["parts"]), dict(applied.get("former") or {})
+    clones = [claim["id"]]
+    if tip.get("hash") == claim["hash"]:
+        clones = [*(known for known in tip.get("clones") or [] if known != claim["id"]), claim["id"]][-CLONES:]
+    elif tip and not _follows(claim, tip) and not claim["replace_newer"]:
+        _must_not_undo(tip, parts, former, claim["hash"] in lineage)
+    made = {
+        "hash": claim["hash"],
+        "parts": parts,
+        "clones": clones,
+        **{key: claim[key] for key in ("since", "user", "host", "directory", "command")},
+    }
+    if tip.get("hash") == claim["hash"]:
+        made = dict(tip, clones=clones)
+    for name, value in (tip.get("parts") or {}).items():
+        if parts.get(name) != value:
+            former[name] = [known for known in former.get(name, []) if known != value][-VALUES:] + [value]
+    lineage = [known for known in lineage if known != claim["hash"]] + [claim["hash"]]
+    return dict(applied, tip=made, former=former, lineage=lineage[-LINEAGE:])
+
+
+def _follows(claim, tip):
+    """Whether this clone had what was applied last before it was edited."""
+    return claim["id"] in (tip.get("clones") or []) or tip.get("hash") in claim["seen"]
+
+
+def _must_not_undo(tip, parts, former, is_older):
+    there = tip.get("parts") or {}
+    lost = sorted(set(there) - set(parts))
+    # one that the cluster had, and has not any more
+    back = sorted(name for name, value in parts.items() if name not in there and value in former.get(name, []))
+    changed = sorted(name for name in set(there) & set(parts) if parts[name] != there[name])
+    reset = [name for name in changed if parts[name] in former.get(name, [])]
+    if not (is_older or lost or back or reset):
+        return
+    what = ["would %s %s" % (verb, _few(names)) for verb, names in
+            (("remove", lost), ("bring back", back), ("undo changes of", reset)) if names]  # fmt: skip
+    what = what or ["has the same nodes and partitions, with older values of other keys"]
+    raise RefusedError(
+        "outdated",
+        "cluster.yml here is %s the one that %s on %s applied from %s at %s: it %s"
+        % (
+            "older than" if is_older else "not a successor of",
+            *(tip.get(key, "?") for key in ("user", "host", "directory", "since")),
+            " and ".join(what),
+        ),
+        "bring it up to date (git pull, or copy that cluster.yml);"
+        " `deepopsctl deploy --replace-newer` applies it as it is",
+    )
+
+
+def _run_of(holder):
+    """`deepopsctl deploy, started by alice on admin1 (pid 4711, in /srv/hpc) at ...`."""
+    return "%s, started by %s on %s (pid %s, in %s) at %s" % tuple(
+        holder.get(key, "?") for key in ("command", "user", "host", "pid", "directory", "since")
+    )
+
+
+def _few(names):
+    more = len(names) - SHOWN
+    return ", ".join(names[:SHOWN]) + (" and %d more" % more if more > 0 else "")
+
+
+def _duration(seconds):
+    for size, word in ((86400, "days"), (3600, "h"), (60, "min")):
+        if seconds >= 2 * size:
+            return "%d %s" % (seconds // size, word)
+    return "%d s" % seconds

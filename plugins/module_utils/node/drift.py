@@ -1,0 +1,127 @@
+"""A node's records of its last good deploy, compared with what is there now."""
+
+from __future__ import annotations
+
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
+    ownership as node_owned,
+    packages_apt as node_packages,
+    record as node_record,
+    services as node_units,
+    stable_services as node_settled,
+)
+
+
+def differences(record):
+    """Sentences for everything that is no longer as recorded."""
+    return _differences(record["items"], present([record]))
+
+
+def present(records):
+    """What there is now of all packages and units of some records, asked once."""
+    everything = [record["items"] for record in records]
+    return {
+        "packages": node_packages.installed(sorted({name for items in everything for name in items["packages"]})),
+        "held": node_packages.held() if any(items.get("held") for items in everything) else set(),
+        "units": node_units.show(sorted({name for items in everything for name in items["units"]})),
+    }
+
+
+def _differences(items, now):
+    found = []
+    packages = now["packages"]
+    for name, version in items["packages"].items():
+        if packages.get(name) != version:
+            found.append("package %s is %s, was %s" % (name, packages.get(name, "missing"), version))
+    for path, facts in items["files"].items():
+        sentence = file_difference(path, facts, node_record.file_facts(path))
+        found += [sentence] if sentence else []
+    for path, facts in items["directories"].items():
+        if node_record.directory_facts(path) != facts:
+            found.append("%s has another owner or mode, or is gone" % path)
+    wanted = items.get("held")
+    free = sorted(set(wanted) - now["held"]) if wanted else []
+    found += ["package %s is held no more" % name for name in free]
+    return found + unit_differences(items["units"], now["units"], items.get("ports", {}))
+
+
+def file_difference(path, then, now):
+    """What became of a file, '' for nothing."""
+    if now == then:
+        return ""
+    if now is None:
+        return "%s was removed" % path
+    return "%s was changed" % path if then is None or now[0] != then[0] else "%s has another owner or mode" % path
+
+
+def unit_differences(units, shown, ports):
+    """Sentences for units that should run and don't, or the reverse; `shown` is what systemd says of them."""
+    found = []
+    for name, running in units.items():
+        properties = shown.get(name, {})
+        active = properties.get("ActiveState") == "active"
+        if running and not active and not node_settled.is_blocked(properties):
+            found.append("%s is %s" % (name, properties.get("ActiveState", "unknown")))
+        elif running and node_settled.is_restless(properties):
+            found.append("%s does not stay up: systemd restarts it" % name)
+        elif running and active and name in ports and not node_units.is_listening(ports[name]):
+            found.append("%s runs but does not listen on port %d" % (name, ports[name]))
+        elif running and not node_units.is_enabled(properties):
+            found.append("%s is not enabled" % name)
+        elif not running and properties.get("ActiveState") == "active":
+            found.append("%s runs" % name)
+        if node_record.is_pending(name):
+            found.append("%s still has to restart" % name)
+        if node_record.is_pending("%s.reload" % name):
+            found.append("%s still has to read its files anew" % name)
+    return found
+
+
+def is_left_of(component):
+    """Whether a component that is to have nothing here has something all the same."""
+    return bool(node_record.steps(component)) or node_owned.is_left_of(component)
+
+
+def compare(components, digest):
+    """Of each component its parts, for a report: every difference is listed, whether or not the wish has changed since.
+
+    `components` is a list of {component, steps}; one without steps is not wanted here.
+    """
+    records = {
+        entry["component"]: {step: node_record.load(entry["component"], step) for step in entry["steps"]}
+        for entry in components
+    }
+    now = present([record for steps in records.values() for record in steps.values() if record])
+    return {component: _compared(component, steps, digest, now) for component, steps in records.items()}
+
+
+def _compared(component, records, digest, now):
+    known = [record for record in records.values() if record]
+    return {
+        "wanted": bool(records),
+        "left": not records and is_left_of(component),
+        "deployed": bool(known),
+        "missing": [step for step, record in records.items() if not record],
+        "stale": [
+            *(step for step, record in records.items() if record and record["digest"] != digest),
+            *(node_record.unfinished(component, records) if records else []),
+        ],
+        "digests": sorted({record["digest"] for record in known}),
+        "differences": list(
+            dict.fromkeys(sentence for record in known for sentence in _differences(record["items"], now))
+        ),
+    }
+
+
+def reasons(component, digest, steps):
+    """Why the node needs the component's steps; empty when it does not."""
+    if not digest:
+        return ["a full run was asked for"]
+    records = {step: node_record.load(component, step) for step in steps}
+    if not any(records.values()):
+        return ["never deployed"]
+    stale = [step for step, record in records.items() if not record or record["digest"] != digest]
+    stale += node_record.unfinished(component, steps)
+    if stale:
+        return ["the desired state changed, or the last deploy did not finish: %s" % ", ".join(stale)]
+    now = present(list(records.values()))
+    return [sentence for record in records.values() for sentence in _differences(record["items"], now)]

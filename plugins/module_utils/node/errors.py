@@ -1,0 +1,61 @@
+"""A module that meets trouble on its node fails with what happened and what to do, not with a traceback."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import files as node_files
+
+
+class HintedError(Exception):
+    """Something on the node refuses; the hint says what to do."""
+
+    def __init__(self, message, hint=""):
+        super().__init__(message)
+        self.hint = hint
+
+
+def run(argv, environment=None):
+    """Run a command that has to work; where it does not, told() says what it said."""
+    subprocess.run(
+        argv,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env=dict(os.environ, **(environment or {})),
+        check=True,
+    )
+
+
+def tried(argv, limit_s):
+    """Run a command that may fail, for no longer than that: (worked, what it said)."""
+    try:
+        done = subprocess.run(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            universal_newlines=True,
+            timeout=limit_s,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return False, "no answer within %d s" % limit_s
+    return done.returncode == 0, done.stdout.strip()
+
+
+@contextlib.contextmanager
+def told(fail, words="%s"):
+    """Call `fail(message, hint=...)`, a module's fail_json, for what is raised inside; `words` around the message."""
+    try:
+        yield
+    except HintedError as error:
+        fail(words % error, hint=error.hint)
+    except OSError as error:
+        message, hint = node_files.trouble(error)
+        fail(words % message, hint=hint)
+    except subprocess.CalledProcessError as error:
+        said = (error.stdout or b"").decode(errors="replace").strip()[-600:]
+        fail(words % "%s: %s" % (" ".join(error.cmd), said), hint="run it on the node to see more")

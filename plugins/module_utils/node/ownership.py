@@ -1,0 +1,43 @@
+"""What deepopsctl brought to a node by a setting, so that it, and it alone, goes when the setting does."""
+
+from __future__ import annotations
+
+import glob
+import json
+import os
+
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import record as node_record
+
+KINDS = ("packages", "files", "units", "directories", "logins")
+
+
+def _path(component, step):
+    return os.path.join(node_record.STATE, "owned", "%s.%s.json" % (component, step))
+
+
+def load(component, step):
+    """{packages, files, units, directories, logins}: names and paths that are ours."""
+    try:
+        with open(_path(component, step), "rb") as stream:
+            kept = json.loads(stream.read())
+        return {kind: list(kept.get(kind, [])) for kind in KINDS}
+    except (OSError, ValueError, AttributeError, TypeError):
+        return {kind: [] for kind in KINDS}
+
+
+def is_left_of(component):
+    """Whether anything that any step of a component brought is still here."""
+    steps = glob.glob(_path(component, "*"))
+    return any(any(load(component, os.path.basename(path).split(".")[-2]).values()) for path in steps)
+
+
+def save(component, step, owned):
+    """Remember it; before a package is installed, so that a cut-off run loses none."""
+    if owned == load(component, step):
+        return
+    node_record.write_atomically(_path(component, step), json.dumps(owned, sort_keys=True).encode())
+
+
+def packages_in_the_way(names, by_hand, is_known):
+    """Those of the packages whose file is there without them: somebody installed the same by hand."""
+    return [name for name in names if os.path.exists(by_hand.get(name, "")) and not is_known(by_hand[name])]

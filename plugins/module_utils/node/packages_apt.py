@@ -1,0 +1,287 @@
+"""Debian packages: what is installed, and one transaction for what is missing."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import subprocess
+import time
+
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
+    errors as node_failure,
+    record as node_record,
+    services as node_units,
+)
+
+ENVIRONMENT = {"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8", "APT_LISTCHANGES_FRONTEND": "none"}
+APT = [
+    "apt-get",
+    "--yes",
+    "--quiet",
+    "-o",
+    "Dpkg::Options::=--force-confold",
+]
+# an apt that only asks writes nothing, not even its own cache
+NO_CACHE = ["-o", "Dir::Cache::pkgcache=", "-o", "Dir::Cache::srcpkgcache="]
+# how long another package manager may work on a node that has just started
+LOCK_WAIT_S = 300
+LOCKED = re.compile(
+    r"Could not get lock|Unable to acquire the dpkg frontend lock|Unable to lock|is another process using it"
+)
+INTERRUPTED = "dpkg was interrupted"
+_REMOVED = re.compile(r"^(?:Remv|Purg) (\S+)", re.MULTILINE)
+_CANDIDATE = re.compile(r"^(\S+):\n  Installed: .*\n  Candidate: (?!\(none\))(\S+)$", re.MULTILINE)
+# What a cluster lives by. Debian's slurmctld cancels all jobs when it is removed; a purge deletes its state, that of
+# slurm-wlm-basic-plugins /etc/slurm.
+VITAL = re.compile(r"slurm(ctld|d|dbd|-client|-wlm.*|-smd.*)|munge|mariadb-server.*")
+VITAL_PATTERNS = ("slurmctld", "slurmd", "slurmdbd", "slurm-*", "munge", "mariadb-server*")
+DAEMONS = ("munge", "mariadb", "slurmdbd", "slurmctld", "slurmd")
+POLICY = "/usr/sbin/policy-rc.d"
+POLICY_HEADER = "#!/bin/sh\n# Written by deepopsctl while it installs packages\n"
+POLICY_TEXT = """\
+# Their scripts leave the daemons of the cluster alone; a deploy restarts them in its own order, those that have to.
+# Without effect once the process that installs has ended, however it ended.
+[ "$(cut -d ' ' -f 22 /proc/{pid}/stat 2>/dev/null)" = {start} ] || exit 104
+case ${{1%.service}} in
+{daemons}) exit 101 ;;
+esac
+exit 104
+"""
+
+
+class PackageError(node_failure.HintedError):
+    """The package manager refused."""
+
+
+def _run(argv, errors=subprocess.STDOUT):
+    return subprocess.run(
+        argv,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=errors,
+        universal_newlines=True,
+        env=dict(os.environ, **ENVIRONMENT),
+        check=False,
+    )
+
+
+def output(argv):
+    """What a command that only asks prints, however it ends: it complains of each name that it does not know."""
+    return _run(argv, subprocess.DEVNULL).stdout
+
+
+def installed(names):
+    """{name: version} of those that are installed and configured; names may be patterns."""
+    query = ["dpkg-query", "--show", "--showformat=${Package} ${Version} ${db:Status-Status}\n"]
+    return installed_in(output(query + list(names))) if names else {}
+
+
+def installed_in(shown):
+    """The same from what `dpkg-query` prints."""
+    rows = (line.split() for line in shown.splitlines())
+    return {row[0]: row[1] for row in rows if len(row) == 3 and row[2] == "installed"}
+
+
+def versions(names):
+    """{name: [version]} that the package lists of this node have, newest first."""
+    found = {}
+    for name, version in versions_in(output(["apt-cache", "madison"] + list(names))):
+        if version not in found.setdefault(name, []):
+            found[name].append(version)
+    return found
+
+
+def versions_in(shown):
+    """(name, version) of each line of `apt-cache madison`."""
+    rows = [[part.strip() for part in line.split("|")] for line in shown.splitlines()]
+    return [(row[0], row[1]) for row in rows if len(row) == 3]
+
+
+def in_upstream(names, upstream):
+    """{name: version} of those that the package lists of this node have in an upstream version."""
+    return in_upstream_of(versions(names), upstream) if names and upstream else {}
+
+
+def in_upstream_of(known, upstream):
+    """The same from {name: [version]}: the newest revision of it."""
+    fitting = {name: [v for v in found if upstream_of(v) == upstream] for name, found in known.items()}
+    return {name: found[0] for name, found in fitting.items() if found}
+
+
+def upstream_of(version):
+    """`580.95.05` of `1:580.95.05-0ubuntu1`."""
+    return version.rpartition(":")[2].rpartition("-")[0]
+
+
+def candidates(names):
+    """{name: version} that the package lists of this node have; it writes nothing, not even apt's own cache."""
+    return candidates_in(output(["apt-cache"] + NO_CACHE + ["policy"] + list(names)))
+
+
+def candidates_in(shown):
+    """The same from the output of `apt-cache policy`."""
+    return dict(_CANDIDATE.findall(shown))
+
+
+def install(names, lock_wait=LOCK_WAIT_S):
+    """Install packages, refreshing the lists only when they do not know a name. Raises PackageError."""
+    deadline = time.monotonic() + lock_wait
+    finish_interrupted_transaction()
+    wanted = ["install", "--no-install-recommends"] + list(names)
+    result = _apt(wanted, deadline)
+    if result.returncode and INTERRUPTED in result.stdout:
+        # whoever held the lock until now was killed
+        finish_interrupted_transaction()
+        result = _apt(wanted, deadline)
+    if result.returncode and re.search(
+        r"Unable to locate|no installation candidate|was not found|Failed to fetch|404", result.stdout
+    ):
+        _checked(["update"], deadline)
+        result = _apt(wanted, deadline)
+    if result.returncode:
+        raise PackageError(_summary(result.stdout), _hint(result.stdout))
+
+
+def refresh(options, lock_wait=LOCK_WAIT_S):
+    """Fetch package lists. Raises PackageError."""
+    _checked(["update"] + list(options), time.monotonic() + lock_wait)
+
+
+def remove(names, lock_wait=LOCK_WAIT_S):
+    """Remove packages with their configuration, and nothing else. Raises PackageError."""
+    finish_interrupted_transaction()
+    _checked(["purge"] + list(names), time.monotonic() + lock_wait)
+
+
+def removable_with(names):
+    """The named packages with what came for them alone; [] where somebody's own package needs one.
+
+    Changes nothing. Raises PackageError.
+    """
+    # what apt would remove without them is somebody else's
+    before = _simulated(["autoremove"])
+    found = [name for name in _simulated(["remove", "--auto-remove"] + list(names)) if name not in before]
+    return [] if chosen(found) - set(names) else found
+
+
+def held():
+    """Packages that apt leaves as they are."""
+    return set(output(["apt-mark", "showhold"]).split())
+
+
+def mark(how, names):
+    """`hold` or `unhold` packages. Raises CalledProcessError."""
+    subprocess.run(["apt-mark", how] + list(names), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=True)
+
+
+def chosen(names):
+    """Those that a person, or a tool, asked for; the others came because these need them."""
+    return set(output(["apt-mark", "showmanual"] + list(names)).split()) if names else set()
+
+
+def _simulated(arguments):
+    """Packages that apt-get would remove. Raises PackageError."""
+    done = _run(["apt-get", "--simulate"] + NO_CACHE + arguments)
+    if done.returncode:
+        raise PackageError(_summary(done.stdout), _hint(done.stdout))
+    return _REMOVED.findall(done.stdout)
+
+
+def known(prefix):
+    """Names of packages that the package lists have."""
+    return sorted(output(["apt-cache", "--generate", "pkgnames", prefix]).split())
+
+
+def is_packaged(path):
+    """Whether a package brought this file."""
+    return bool(output(["dpkg-query", "--search", path]))
+
+
+def finish_interrupted_transaction():
+    """What a power cut or kill in the middle of dpkg left half-configured is finished first."""
+    if os.listdir("/var/lib/dpkg/updates") or output(["dpkg", "--audit"]).strip():
+        with _daemons_left_alone():
+            _run(["dpkg", "--configure", "--pending", "--force-confold"])
+
+
+def _refuse_removals(arguments):
+    """Raises PackageError where apt would remove what the cluster lives by, also as somebody else's conflict."""
+    if not installed(VITAL_PATTERNS):
+        return
+    lost = [
+        name for name in _REMOVED.findall(output(APT + ["--simulate"] + NO_CACHE + arguments)) if VITAL.fullmatch(name)
+    ]
+    if lost:
+        raise PackageError(
+            "apt would remove %s, which can cancel all jobs" % " ".join(lost),
+            "see `apt-get --simulate %s` on the node: another package conflicts with them" % " ".join(arguments),
+        )
+
+
+@contextlib.contextmanager
+def _daemons_left_alone():
+    """No package's script restarts a daemon of the cluster; what runs a replaced program is noted to be restarted."""
+    header = POLICY_HEADER.encode()
+    try:
+        with open(POLICY, "rb") as stream:
+            foreign = not stream.read().startswith(header)
+    except OSError:
+        foreign = False
+    if foreign:
+        # a site's own policy decides
+        yield
+        return
+    with open("/proc/self/stat") as stream:
+        start = stream.read().split()[21]
+    text = POLICY_TEXT.format(pid=os.getpid(), start=start, daemons="|".join(DAEMONS))
+    node_record.write_atomically(POLICY, header + text.encode(), 0o755)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(POLICY)
+        for name in DAEMONS:
+            pid = node_units.main_pid(name + ".service")
+            if pid and node_units.runs_a_replaced_program(pid):
+                node_record.mark_pending(name + ".service", "another version of its package")
+
+
+def _apt(arguments, deadline):
+    """Run apt-get, and wait for other package managers until the deadline: apt itself waits for one of its locks."""
+    while True:
+        if arguments[0] != "update":
+            _refuse_removals(arguments)
+        with _daemons_left_alone():
+            result = _run(APT + arguments)
+        locked = result.returncode and LOCKED.search(result.stdout)
+        if not locked or time.monotonic() > deadline:
+            return result
+        time.sleep(1)
+
+
+def _checked(arguments, deadline):
+    result = _apt(arguments, deadline)
+    if result.returncode:
+        raise PackageError(_summary(result.stdout), _hint(result.stdout))
+
+
+def _summary(output):
+    errors = [line for line in output.splitlines() if line.startswith(("E:", "dpkg: error", "W: Failed"))]
+    return "\n".join(errors[-6:] or output.splitlines()[-6:])
+
+
+def _hint(output):
+    if LOCKED.search(output):
+        return "another package manager works on this node; wait until it is done, then deploy again"
+    if "No space left" in output or "enough free space" in output:
+        return "free disk space on this node (df -h / /var), then deploy again"
+    if re.search("GPG error|is not signed|invalid signature|NO_PUBKEY", output):
+        return "nothing is taken from there: the repository is not signed by the key that it should be signed by"
+    if re.search("Unable to locate|no installation candidate|was not found", output):
+        return "this node's package sources do not carry it: see /etc/apt/sources.list.d"
+    if "Packages were downgraded" in output:
+        return "a newer version is installed: ask for that one, or remove it by hand"
+    if "Failed to fetch" in output or "Temporary failure resolving" in output:
+        return "this node cannot reach its package mirror: check the network, DNS and proxy there"
+    return "try `apt-get -f install` on the node, then deploy again"

@@ -1,0 +1,1 @@
+"""NVIDIA GPUs on the node: driver, MIG, CDI, RDMA."""

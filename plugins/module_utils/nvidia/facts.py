@@ -1,0 +1,239 @@
+"""What a node says of its NVIDIA hardware, its kernel and the driver that is there; reads, never writes."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+import subprocess
+
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_doctor import command
+
+VENDOR = "0x10de"
+# PCI classes: VGA and 3D controllers are GPUs; NVSwitch is a bridge of the class "other"
+GPU_CLASSES = ("0x0300", "0x0302")
+NVSWITCH_CLASS = "0x0680"
+CONTAINER = "/run/systemd/container"
+DGX_RELEASE = "/etc/dgx-release"
+# NVIDIA's .run installer leaves these; packages have none of them
+RUN_INSTALLER = ("/usr/bin/nvidia-uninstall", "/usr/bin/nvidia-installer")
+SECURE_BOOT = "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
+MOK = "/var/lib/dkms/mok.pub"
+# Debian's files have names of their own, which modprobe's settings lead to and modinfo does not know
+MODULE_FILES = ("nvidia", "nvidia-current", "nvidia-current-open")
+# beside the others; Debian keeps it in a folder of its own
+LIBRARIES = ("usr/lib/*/libnvidia-ml.so.*", "usr/lib/*/nvidia/*/libnvidia-ml.so.*")
+# kernel modules, firmware and user space of one driver: what must stay on one version
+_DRIVER_PACKAGE = re.compile(
+    r"nvidia|^cuda-drivers|^(libcuda1|libcudadebugger1|libnvcuvid1|libnvoptix1|libnvsdm|libxnvctrl\d+)(-|$)"
+)
+# what NVIDIA's driver and its firmware are in; contrib and non-free need main
+NON_FREE = ("contrib", "non-free", "non-free-firmware")
+# a mirror of Debian, or a list of some as its cloud images have it
+_DEBIAN = re.compile(r"/debian(-security)?(\.list)?/?$|\bdebian\.org/?$")
+_VERSION = re.compile(r"\b(\d{3}\.\d+(?:\.\d+)?)\b")
+
+
+def output_of(argv):
+    """What a command prints, '' where it fails or is not there."""
+    try:
+        done = subprocess.run(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            universal_newlines=True,
+            timeout=60,
+            check=False,
+            env=dict(os.environ, LC_ALL="C"),
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout if done.returncode == 0 else ""
+
+
+def devices(root="/"):
+    """NVIDIA's GPUs and NVSwitches on the PCI bus: {gpus: [{address, device}], nvswitches: number}."""
+    gpus, switches = [], 0
+    for folder in sorted(glob.glob(os.path.join(root, "sys/bus/pci/devices/*"))):
+        if command.read(os.path.join(folder, "vendor")) != VENDOR:
+            continue
+        kind = command.read(os.path.join(folder, "class"))[:6]
+        if kind in GPU_CLASSES:
+            gpus.append({"address": os.path.basename(folder), "device": command.read(os.path.join(folder, "device"))})
+        switches += kind == NVSWITCH_CLASS
+    return {"gpus": gpus, "nvswitches": switches}
+
+
+def loaded(root="/"):
+    """The kernel module that runs: {version, open}; version is '' where none does."""
+    return {
+        "version": command.read(os.path.join(root, "sys/module/nvidia/version")),
+        "open": "Open Kernel Module" in command.read(os.path.join(root, "proc/driver/nvidia/version")),
+    }
+
+
+def built_version():
+    """Version of the kernel module that the running kernel could load; '' without one."""
+    found = [output_of(["modinfo", "--field", "version", name]).strip() for name in MODULE_FILES]
+    return next((version for version in found if version), "")
+
+
+def library_version(root="/"):
+    """Version of the installed user space, by its NVML library; '' without one."""
+    paths = [path for pattern in LIBRARIES for path in sorted(glob.glob(os.path.join(root, pattern)))]
+    found = [_VERSION.search(os.path.basename(path)) for path in paths]
+    return next((match.group(1) for match in found if match), "")
+
+
+def secure_boot(root="/"):
+    """True where the firmware lets only signed kernel modules in."""
+    try:
+        with open(os.path.join(root, SECURE_BOOT), "rb") as stream:
+            # four bytes of attributes come first
+            return stream.read()[4:5] == b"\x01"
+    except OSError:
+        return False
+
+
+def mok_enrolled():
+    """True where the key that dkms signs with is one that the firmware trusts."""
+    return "is already enrolled" in output_of(["mokutil", "--test-key", MOK]) if os.path.exists(MOK) else False
+
+
+def of_the_driver(names):
+    """Those that are NVIDIA's; kernel headers are the kernel's, and follow it."""
+    return [name for name in names if _DRIVER_PACKAGE.search(name)]
+
+
+def driver_packages(installed, names):
+    """The named packages of the driver among {name: version} of the installed ones, and all others of its version."""
+    # the revision is each source package's own
+    there = {name: version.rpartition("-")[0] for name, version in installed.items()}
+    versions = {there[name] for name in of_the_driver(names) if name in there}
+    return sorted(name for name in of_the_driver(there) if there[name] in versions)
+
+
+def is_drained(node):
+    """True where no job is and none can start on a node, by `scontrol show node`."""
+    found = re.search(r"\bState=(\S+)", node)
+    state = found.group(1) if found else ""
+    flags = set(state.rstrip("*").split("+"))
+    # Slurm ends the jobs of a node that is down; one that does not answer (*) has perhaps not heard of it
+    empty = "IDLE" in flags or ("DOWN" in flags and "*" not in state)
+    # a node that just ends a job is COMPLETING, besides
+    return empty and "DRAIN" in flags and "COMPLETING" not in flags
+
+
+def foretold(names):
+    """The packages of the driver that installing these would bring; themselves where apt does not know them yet."""
+    shown = output_of(["apt-get", "--simulate", "--no-install-recommends", "install"] + list(names))
+    return foretold_in(shown, names)
+
+
+def foretold_in(shown, names):
+    """The same from what `apt-get --simulate install` prints: those of the driver's version."""
+    rows = re.findall(r"^Inst (\S+) (?:\[\S+\] )?\((\S+)", shown, re.MULTILINE)
+    known = {name.partition(":")[0]: version for name, version in rows}
+    return driver_packages(known, names) or sorted(of_the_driver(names))
+
+
+def run_installer(root="/"):
+    """The file by which NVIDIA's .run installer is known; '' where it was not used."""
+    for path in RUN_INSTALLER:
+        there = os.path.join(root, path.lstrip("/"))
+        if os.path.exists(there) and not output_of(["dpkg-query", "--search", path]):
+            return path
+    return ""
+
+
+def headers(release):
+    """{installed, available, meta}: headers of the running kernel, and the package that follows its flavour."""
+    found = re.match(r"^[0-9.]+(?:-\d+)?(?:\+[^-]+)?-(.+)$", release)
+    meta = "linux-headers-%s" % found.group(1) if found else ""
+    exact = "linux-headers-%s" % release
+    known = output_of(["apt-cache", "--generate", "pkgnames", "linux-headers-"]).split()
+    return {
+        "installed": os.path.exists("/lib/modules/%s/build/Makefile" % release),
+        "available": exact in known,
+        "package": exact,
+        "meta": meta if meta in known else "",
+    }
+
+
+def debian_sources(folder, own):
+    """[[uri, suite, signed_by, [missing component]]] of Debian's `main` on this node; not from the file `own`."""
+    paths = sorted(glob.glob(os.path.join(folder, "sources.list.d", "*")))
+    codename = _codename(command.read("/etc/os-release"))
+    found, keys = {}, {}
+    for path in [os.path.join(folder, "sources.list")] + paths:
+        read = {".list": _one_line_entries, ".sources": _stanzas}.get(os.path.splitext(path)[1])
+        for uri, suite, components, key in read(command.read(path)) if read and path != own else []:
+            named = re.sub("-(updates|security)$", "", suite) in (codename, "stable", "oldstable")
+            if named and _DEBIAN.search(uri):
+                found.setdefault((uri, suite), set()).update(components)
+                keys.setdefault((uri, suite), key)
+    lacking = {entry: [name for name in NON_FREE if name not in there] for entry, there in found.items()}
+    return [
+        [entry[0], entry[1], keys[entry], missing]
+        for entry, missing in lacking.items()
+        if "main" in found[entry] and missing
+    ]
+
+
+def _codename(release):
+    found = re.search("^VERSION_CODENAME=(.+)$", release, re.MULTILINE)
+    return found.group(1) if found else "stable"
+
+
+def _one_line_entries(text):
+    """`deb [signed-by=KEY] URI SUITE COMPONENT...`."""
+    for line in text.splitlines():
+        found = re.match(r"deb\s+(?:\[([^]]*)\]\s+)?(\S+)\s+(\S+)\s+([^#]+)", line.strip())
+        if found:
+            key = re.search(r"signed-by=(\S+)", found.group(1) or "")
+            yield found.group(2), found.group(3), found.group(4).split(), key.group(1) if key else ""
+
+
+def _stanzas(text):
+    """The deb822 form; a key that stands in the file itself is left out, and with it the stanza."""
+    for block in re.split(r"\n\s*\n", text):
+        lines = [line for line in block.splitlines() if not line.startswith("#")]
+        fields = {}
+        for line in lines:
+            name, separator, value = line.partition(":")
+            if separator and not line[:1].isspace():
+                fields[name.strip().lower()] = value.strip()
+        inline_key = "signed-by" in fields and not fields["signed-by"]
+        if "deb" not in fields.get("types", "").split() or fields.get("enabled") == "no" or inline_key:
+            continue
+        for uri in fields.get("uris", "").split():
+            for suite in fields.get("suites", "").split():
+                yield uri, suite, fields.get("components", "").split(), fields.get("signed-by", "")
+
+
+def old_dcgm():
+    """Version of DCGM's package of before version 4; '' where it is not installed."""
+    shown = output_of(["dpkg-query", "--show", "--showformat=${db:Status-Status} ${Version}", "datacenter-gpu-manager"])
+    status, _, version = shown.partition(" ")
+    return version if status == "installed" else ""
+
+
+def facts(own_source, own_pin, idle):
+    """All of it, as the driver's plan wants it; `idle` says whether a job runs or can start."""
+    release = os.uname().release
+    found = dict(devices(), loaded=loaded(), library=library_version(), kernel=release, headers=headers(release))
+    found.update(
+        architecture=os.uname().machine,
+        container=os.path.exists(CONTAINER),
+        dgx=os.path.exists(DGX_RELEASE),
+        ours=os.path.exists(own_pin),
+        idle=idle,
+        nouveau=os.path.isdir("/sys/module/nouveau"),
+        run_installer=run_installer(),
+        old_dcgm=old_dcgm(),
+        secure_boot=secure_boot(),
+        mok_enrolled=mok_enrolled(),
+        sources=debian_sources("/etc/apt", own_source),
+    )
+    return found

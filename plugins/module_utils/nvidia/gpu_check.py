@@ -1,0 +1,161 @@
+"""Whether a node's GPUs are what cluster.yml says: the driver's word and slurmd's beside it."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_doctor import command
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_smoke import slurmtext
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.nvidia import facts as nvidia_node
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import commands as slurm_commands
+
+QUERY = ("nvidia-smi", "--query-gpu=name,pci.bus_id", "--format=csv,noheader")
+# a GPU without persistence mode takes seconds to wake, and a machine may have sixteen
+ANSWER_S = 60
+HINT = (
+    "a GPU that fell off the bus may come back with a reboot (`dmesg | grep -i xid` on the drained node); "
+    "else correct `gpus:` in cluster.yml and deploy"
+)
+
+
+class Driver:
+    """What the driver says: {minor or position: product}; `silent` is why it says nothing where it should."""
+
+    def __init__(self, cards=None, silent=""):
+        self.cards = cards
+        self.silent = silent
+
+    @property
+    def words(self):
+        """`7 x NVIDIA H100 80GB HBM3`."""
+        if not self.cards:
+            return self.silent or ("nothing (there is none)" if self.cards is None else "none")
+        names = list(self.cards.values())
+        return " + ".join("%d x %s" % (names.count(name), name) for name in sorted(set(names)))
+
+
+def ask_driver(root="/"):
+    """The driver's GPUs; no cards (None) where there is no driver to ask: simulated GPUs have none."""
+    status, output = slurm_commands.run(list(QUERY), ANSWER_S)
+    if status == 0:
+        return Driver(read_cards(output, root))
+    devices = [] if os.path.exists(os.path.join(root, nvidia_node.CONTAINER[1:])) else nvidia_node.devices(root)["gpus"]
+    if not devices or status == slurm_commands.MISSING:
+        return Driver()
+    words = [line.strip() for line in output.splitlines() if line.strip()]
+    return Driver(silent="none (nvidia-smi: %s)" % (words[0] if words else "failed"))
+
+
+def read_cards(output, root="/"):
+    """{minor: product} from nvidia-smi's lines; by position where the kernel module does not say the minors."""
+    found = {}
+    for position, line in enumerate(line for line in output.splitlines() if "," in line):
+        name, _comma, address = (part.strip() for part in line.rpartition(","))
+        found[_minor(address, root, position)] = name
+    return found
+
+
+def _minor(address, root, position):
+    """The N of /dev/nvidiaN: nvidia-smi writes the PCI domain with eight digits, the kernel with four."""
+    domain, _colon, rest = address.lower().partition(":")
+    path = "proc/driver/nvidia/gpus/%s:%s/information" % (domain[-4:], rest)
+    found = re.search(r"^Device Minor:\s*(\d+)", command.read(os.path.join(root, path)), re.MULTILINE)
+    return int(found.group(1)) if found else position
+
+
+def accepts(card, product):
+    """Whether a GPU that the driver calls `product` is of the type that cluster.yml gives the card."""
+    if product in card["products"] or not card["products"]:
+        return True
+    if product in card["others"]:
+        return False
+    tokens = re.findall("[a-z0-9]+", product.lower())
+    # `rtx4090` in NVIDIA GeForce RTX 4090, and no `l4` in NVIDIA L40S
+    runs = {"".join(tokens[first:last]) for first in range(len(tokens)) for last in range(first + 1, len(tokens) + 1)}
+    return card["type"].lower() in runs
+
+
+def _driver_differs(cards, driver):
+    if driver.silent:
+        return True
+    if driver.cards is None:
+        return False
+    if len(driver.cards) < len(cards):
+        return True
+    rest = dict(driver.cards)
+    for card in cards:
+        if card["minor"] is not None:
+            if card["minor"] not in rest or not accepts(card, rest.pop(card["minor"])):
+                return True
+            continue
+        fitting = [number for number, product in rest.items() if accepts(card, product)]
+        if not fitting:
+            return True
+        rest.pop(fitting[0])
+    return False
+
+
+class Registered:
+    """What slurmd has told slurmctld, from `scontrol --oneliner show node`."""
+
+    def __init__(self, output, name):
+        entry = slurmtext.records(output, "NodeName").get(name, {})
+        gres = slurmtext.present(entry.get("Gres"))
+        self.known = bool(entry)
+        self.devices = slurmtext.gpu_count(gres)
+        self.words = re.sub(r"\([^)]*\)", "", gres) or "none"
+        # the reason stays when the fault is gone, the flag does not
+        reason = re.search(r"gres/gpu.*?(?= \[|$)", entry.get("Reason", ""))
+        self.refused = bool(reason) and "INVAL" in entry.get("State", "")
+        if self.refused:
+            self.words += " (%s)" % reason.group(0)
+        if not entry:
+            self.words = "nothing (slurmctld does not answer)"
+
+
+def sentence(expected, driver, slurmd):
+    """What disagrees, with all three values; '' where nothing does."""
+    miscounted = slurmd.known and slurmd.devices != expected["devices"]
+    if not (_driver_differs(expected["cards"], driver) or slurmd.refused or miscounted):
+        return ""
+    return "its GPUs are not what they should be: cluster.yml says %s, the driver %s, slurmd %s" % (
+        expected["words"],
+        driver.words,
+        slurmd.words,
+    )
+
+
+def surplus(expected, driver):
+    """A warning for GPUs that nobody will get; '' where there are none."""
+    more = len(driver.cards or ()) - len(expected["cards"])
+    return "%d of its GPUs are not in cluster.yml: nobody gets them" % more if more > 0 else ""
+
+
+class Comparison:
+    """The comparison on this node; the driver is asked once, however often slurmd is."""
+
+    def __init__(self, expected, name):
+        self.expected = expected
+        self.name = name
+        self.driver = None
+
+    def sentence(self, shown=None):
+        """What disagrees; `shown` is what slurmctld says of the node, where that is known."""
+        if not self.expected:
+            return ""
+        if shown is None:
+            _status, shown = slurm_commands.run(["scontrol", "--oneliner", "show", "node", self.name], ANSWER_S)
+        if self.driver is None:
+            self.driver = ask_driver()
+        return sentence(self.expected, self.driver, Registered(shown, self.name))
+
+    @property
+    def lasting(self):
+        """Whether the driver differs: slurmd may still be about to register, a driver says the same tomorrow."""
+        return self.driver is not None and _driver_differs(self.expected["cards"], self.driver)
+
+    def warnings(self):
+        """GPUs that nobody will get."""
+        text = surplus(self.expected, self.driver) if self.driver else ""
+        return [text] if text else []

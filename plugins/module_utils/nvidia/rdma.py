@@ -1,0 +1,76 @@
+"""How RDMA devices reach the memory of GPUs (GPUDirect RDMA): by the kernel's DMA-BUF, or by nvidia-peermem.
+
+NVIDIA recommends DMA-BUF, which takes its open kernel modules and Linux 5.12. Without them nvidia-peermem takes its
+place, which needs a function of MLNX_OFED or DOCA-OFED that Linux itself does not have.
+Sources: NVIDIA's documentation of GPUDirect RDMA in the GPU Operator (prerequisites of both), nv_peer_memory issue 84.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.deepops_doctor import command
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.nvidia import facts as nvidia_node
+
+DMA_BUF_SINCE = (5, 12)
+PEER_FUNCTION = "ib_register_peer_memory_client"
+# the second is the name of before driver 470
+PEER_MODULES = ("nvidia_peermem", "nv_peer_mem")
+
+
+def look(root="/"):
+    """What there is: RDMA devices, the kernel, NVIDIA's modules, what nvidia-peermem needs, and whether it runs."""
+    folder = os.path.join(root, "sys/class/infiniband")
+    return {
+        "container": os.path.exists(os.path.join(root, nvidia_node.CONTAINER.lstrip("/"))),
+        "devices": sorted(os.listdir(folder)) if os.path.isdir(folder) else [],
+        "kernel": command.read(os.path.join(root, "proc/sys/kernel/osrelease")),
+        "driver": nvidia_node.loaded(root),
+        "peer_function": _has_symbol(os.path.join(root, "proc/kallsyms"), PEER_FUNCTION),
+        "peermem": any(os.path.isdir(os.path.join(root, "sys/module", name)) for name in PEER_MODULES),
+    }
+
+
+def _has_symbol(path, name):
+    try:
+        with open(path) as stream:
+            return any(line.split()[2:3] == [name] for line in stream)
+    except OSError:
+        return False
+
+
+def decide(wanted, there):
+    """{load, why, problem}: whether nvidia-peermem is to be loaded; `wanted` is auto, always or never."""
+    nothing = _nothing_to_do(wanted, there)
+    if nothing:
+        return {"load": False, "why": nothing, "problem": ""}
+    lacking = _lacking_for_dma_buf(there)
+    if wanted == "auto" and not lacking:
+        return {"load": False, "why": "RDMA devices reach the GPUs by DMA-BUF", "problem": ""}
+    if there["peermem"] or there["peer_function"]:
+        why = "by nvidia-peermem: %s" % (lacking or "it is asked for")
+        return {"load": True, "why": "RDMA devices reach the GPUs %s" % why, "problem": ""}
+    without = "nvidia-peermem needs MLNX_OFED or DOCA-OFED, which is not there"
+    problem = (
+        without if not lacking else "%s can't reach the GPUs: %s, and %s" % (there["devices"][0], lacking, without)
+    )
+    return {"load": False, "why": problem, "problem": problem}
+
+
+def _nothing_to_do(wanted, there):
+    if there["container"]:
+        return "a container has its host's kernel"
+    if wanted == "never":
+        return "nvidia-peermem is not wanted"
+    if not there["devices"]:
+        return "no RDMA device on this machine"
+    return "" if there["driver"]["version"] else "no driver runs"
+
+
+def _lacking_for_dma_buf(there):
+    """What DMA-BUF lacks here, '' where it serves."""
+    if not there["driver"]["open"]:
+        return "DMA-BUF needs NVIDIA's open kernel modules"
+    numbers = tuple(int(number) for number in re.findall(r"\d+", there["kernel"])[:2])
+    return "" if numbers >= DMA_BUF_SINCE else "DMA-BUF needs Linux 5.12, here is %s" % there["kernel"]

@@ -1,0 +1,181 @@
+"""Have slurmctld use a configuration, with the smallest effect that will do; the old one again where it refuses."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import namedtuple
+
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
+    files as node_files,
+    record as node_record,
+    services as node_units,
+)
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import commands as slurm_commands
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm.effects import Effect
+
+UNIT = "slurmctld.service"
+RECONFIGURE = "slurmctld.reconfigure"
+
+
+# what slurmctld needed, why it does not run with the files, and whether it hung and was started anew for that
+Applied = namedtuple("Applied", ["action", "error", "hung"])
+
+
+class NotAcceptedError(Exception):
+    """slurmctld does not run with the new configuration; the hint says which one is in force."""
+
+    def __init__(self, message, hint):
+        super().__init__(message)
+        self.hint = hint
+
+
+def controller_answers(seconds):
+    """True once this host's slurmctld answers as primary or backup."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        status, output = slurm_commands.run(["scontrol", "ping"], 20)
+        if status == 0 and " UP" in output.upper():
+            return True
+        if node_units.show([UNIT])[UNIT].get("ActiveState") == "failed":
+            return False
+        time.sleep(0.2)
+    return False
+
+
+def due_action(effect):
+    """What slurmctld needs: '' for nothing, reconfigure, restart or start."""
+    if node_units.show([UNIT])[UNIT].get("ActiveState") != "active":
+        return "start"
+    if effect <= Effect.RECONFIGURE:
+        return "reconfigure" if effect == Effect.RECONFIGURE else ""
+    return "restart"
+
+
+def reconfigure(start_timeout):
+    """Have slurmctld, and through it every slurmd, read the files: why not, and whether it does not answer any more.
+
+    A slurmctld 24.11 was seen to hang in this, right after its start, with "Socket timed out on send/recv operation";
+    the release notes of Slurm 25.11.7 name a deadlock of shutdown and reconfigure with its accounting.
+    """
+    status, output = slurm_commands.run(["scontrol", "reconfigure"], 120)
+    if not status:
+        return "", False
+    return output, not controller_answers(start_timeout)
+
+
+def restart(start_timeout):
+    """Start slurmctld anew with the files on disk; returns why it does not answer."""
+    slurm_commands.run(["systemctl", "reset-failed", UNIT], 60)
+    # one that hangs is killed by systemd after TimeoutStopSec, 90 s unless the site says otherwise
+    status, output = slurm_commands.run(["systemctl", "restart", UNIT], 180)
+    if status or not controller_answers(start_timeout):
+        return "slurmctld does not answer: %s\n%s" % (output, node_units.last_words(UNIT))
+    return ""
+
+
+def apply(effect, first, start_timeout):
+    """Make slurmctld use the files on disk, by a restart where it hangs."""
+    action, hung = due_action(effect), False
+    if action == "":
+        return Applied("", "", hung)
+    if action == "reconfigure":
+        error, hung = reconfigure(start_timeout)
+        if not hung:
+            return Applied(action, error, hung)
+        action = "restart"
+    for _attempt in range(2):
+        error = restart(start_timeout)
+        if error or first:
+            return Applied(action, error, hung)
+        # configless slurmds fetch the new files only when they are told to
+        error, hangs = reconfigure(start_timeout)
+        if not hangs:
+            return Applied(action, "", hung)
+        hung = True
+    return Applied(action, "slurmctld hangs whenever it is told to read its configuration: %s" % error, hung)
+
+
+def install(files, effect):
+    """Write the files, all or none, after noting on disk what has to follow."""
+    prepared = {}
+    try:
+        for path, content in files.items():
+            if node_files.read(path) != content.encode():
+                prepared[path] = node_files.prepare(path, content.encode(), (0, 0), 0o644)
+        if effect == Effect.RECONFIGURE:
+            node_record.mark_pending(RECONFIGURE, "configuration")
+        elif effect > Effect.RECONFIGURE:
+            node_record.mark_pending(UNIT, "configuration")
+        for path, temporary in prepared.items():
+            node_files.put_in_place(temporary, path)
+    finally:
+        for temporary in prepared.values():
+            node_files.discard(temporary)
+
+
+def with_pending(effect):
+    """The effect, raised by what an interrupted call left undone."""
+    if node_record.is_pending(UNIT):
+        return max(effect, Effect.RESTART_SLURMCTLD)
+    if node_record.is_pending(RECONFIGURE):
+        return max(effect, Effect.RECONFIGURE)
+    return effect
+
+
+def restore(old):
+    """The files as they were before; nothing reads them yet."""
+    for path, content in old.items():
+        if content is None:
+            os.unlink(path)
+        else:
+            node_files.write(path, content, (0, 0), 0o644, [])
+
+
+def put_back(old, effect, start_timeout):
+    """Have the old configuration in force again; returns a clause that says so, or what came of it."""
+    restore(old)
+    if apply(max(effect, Effect.RECONFIGURE), True, start_timeout).error:
+        return "the old files are back, but slurmctld does not answer with them either"
+    return "the old configuration is in force again"
+
+
+def clear_pending():
+    node_record.clear_pending(UNIT)
+    node_record.clear_pending(RECONFIGURE)
+
+
+def stand_by(files, dry):
+    """Keep the files ready on a controller that does not serve; returns what slurmctld needs."""
+    facts = node_units.show([UNIT])[UNIT]
+    serves = facts.get("ActiveState") == "active" or facts.get("UnitFileState") == "enabled"
+    if not dry:
+        install(files, Effect.NONE)
+        if serves:
+            away = ["systemctl", "disable", "--now", "--quiet", UNIT]
+            slurm_commands.run(away, 120, environment=node_units.ENVIRONMENT)
+    return ["stop"] if serves else []
+
+
+def serve(files, effect, keys, first, start_timeout):
+    """Install and apply; returns what was Applied. Raises NotAcceptedError with the old files back in force."""
+    old = {path: node_files.read(path) for path in files}
+    if not node_units.is_enabled(node_units.show([UNIT])[UNIT]):
+        slurm_commands.run(["systemctl", "enable", "--quiet", UNIT], 60, environment=node_units.ENVIRONMENT)
+    install(files, effect)
+    applied = apply(effect, first, start_timeout)
+    if applied.error:
+        hint = "see `journalctl -u slurmctld` on the controller"
+        if not first:
+            hint = "%s; correct %s and deploy again" % (put_back(old, effect, start_timeout), ", ".join(keys))
+        clear_pending()
+        raise NotAcceptedError("Slurm did not accept the new configuration: %s" % applied.error, hint)
+    clear_pending()
+    return applied
+
+
+def would_serve(effect):
+    """What slurmctld would need; a unit that does not run yet is enabled with its start."""
+    facts = node_units.show([UNIT])[UNIT]
+    action = due_action(effect)
+    return [action] if action == "start" or node_units.is_enabled(facts) else [action, "enable"]

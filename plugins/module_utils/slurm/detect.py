@@ -1,0 +1,81 @@
+"""The Slurm that is on a node already: its daemons, its configuration, whose it is. Only reads."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import files as node_files, record as node_record
+
+DAEMONS = ("slurmctld", "slurmdbd", "slurmd")
+FOLDERS = ("/etc/slurm", "/etc/slurm-llnl", "/usr/local/etc", "/usr/local/slurm/etc", "/opt/slurm/etc")
+MUNGE_KEY = "/etc/munge/munge.key"
+OURS = b"# Written by deepopsctl"
+
+
+def daemons():
+    """{name: path of the program} of Slurm's daemons that run here."""
+    found = {}
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            name = (node_files.read("/proc/%s/comm" % entry) or b"").decode(errors="replace").strip()
+            if name in DAEMONS:
+                found[name] = _program(entry)
+    return found
+
+
+def _program(pid):
+    try:
+        # a program whose package was upgraded under it reads `... (deleted)`
+        return os.readlink("/proc/%s/exe" % pid).replace(" (deleted)", "")
+    except OSError:
+        return ""
+
+
+def first_file(name):
+    """Path and content of a configuration file in the first of the usual folders that has it; ('', b'') for none."""
+    for folder in FOLDERS:
+        path = os.path.join(folder, name)
+        content = node_files.read(path)
+        if content is not None:
+            return path, content
+    return "", b""
+
+
+def settings(content):
+    """KEY=VALUE lines as a dict with keys in lower case; the last one wins."""
+    found = {}
+    for line in content.decode(errors="replace").splitlines():
+        match = re.match(r"\s*([A-Za-z][A-Za-z0-9_]*)\s*=\s*(.*?)\s*$", line.partition("#")[0])
+        if match:
+            found[match.group(1).lower()] = match.group(2).strip('"')
+    return found
+
+
+def munge_key_hash():
+    """SHA-256 of this node's munge key, '' without one."""
+    content = node_files.read(MUNGE_KEY)
+    return hashlib.sha256(content).hexdigest() if content else ""
+
+
+def foreign(component):
+    """What there is to know of a Slurm that no deploy of ours made; {} when there is none."""
+    if deployed(component):
+        return {}
+    running = sorted(daemons())
+    path, content = first_file("slurm.conf")
+    if not running and (not content or content.startswith(OURS)):
+        return {}
+    return {
+        "what": "runs %s" % " and ".join(running) if running else "has %s" % path,
+        "cluster": settings(content).get("clustername", "").lower(),
+        "munge_key": munge_key_hash(),
+    }
+
+
+def deployed(component):
+    """Whether deepopsctl has deployed a component here, or begun to."""
+    folder = os.path.join(node_record.STATE, "records")
+    names = os.listdir(folder) if os.path.isdir(folder) else []
+    return any(name.startswith("%s." % component) for name in names)

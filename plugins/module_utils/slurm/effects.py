@@ -1,0 +1,271 @@
+"""How a change of slurm.conf reaches the daemons. Runs on the controller and on the control machine.
+
+Source: slurm.conf(5) of Slurm 22.05 to 26.05. What it says of the keys below: SelectType, "all job information
+(running and pending) will be lost"; SwitchType, "records of all jobs in any state may be lost"; a partition in use
+that is deleted, "jobs using the partition are canceled"; node configuration needs the daemons restarted or
+reconfigured. slurmctld then ends the jobs whose nodes have other sockets, cores or generic resources than before.
+job_container.conf(5), of changes under running jobs: "can be disruptive"; further steps of those jobs fail.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Sequence
+from enum import IntEnum
+from typing import NamedTuple
+
+
+class Effect(IntEnum):
+    """How a changed key reaches the daemons; the strongest of all changes wins."""
+
+    NONE = 0
+    RECONFIGURE = 1
+    RESTART_SLURMCTLD = 2
+    RESTART_SLURMD = 3
+    DRAIN_FIRST = 4
+    REFUSED = 5
+
+
+# What people read. Ansible's module hands these on, so they are part of the JSON.
+POLICIES = {
+    Effect.NONE: "none",
+    Effect.RECONFIGURE: "reconfigure",
+    Effect.RESTART_SLURMCTLD: "restart slurmctld",
+    Effect.RESTART_SLURMD: "restart slurmd",
+    Effect.DRAIN_FIRST: "drain first",
+    Effect.REFUSED: "unsupported",
+}
+
+# Everything not listed here takes effect by `scontrol reconfigure`.
+EFFECTS = {
+    "ClusterName": Effect.REFUSED,  # slurmctld refuses to start over another cluster's state
+    "StateSaveLocation": Effect.REFUSED,  # the jobs' state would be left behind
+    "AuthType": Effect.REFUSED,  # all daemons at once, and running steps are cut off
+    "CredType": Effect.REFUSED,  # likewise
+    "SelectType": Effect.DRAIN_FIRST,
+    "SwitchType": Effect.DRAIN_FIRST,
+    "JobContainerType": Effect.DRAIN_FIRST,
+    **dict.fromkeys(
+        (
+            "AccountingStorageTRES",
+            "AuthAltTypes",
+            "AuthInfo",
+            "GresTypes",
+            "JobCompType",
+            "NodeName",
+            "PreemptType",
+            "PriorityType",
+            "SchedulerType",
+            "SelectTypeParameters",
+            "SlurmctldHost",
+            "SlurmctldParameters",
+            "SlurmctldPort",
+            "TopologyPlugin",
+        ),
+        Effect.RESTART_SLURMCTLD,
+    ),
+    **dict.fromkeys(
+        (
+            "JobAcctGatherType",
+            "LaunchParameters",
+            "MpiDefault",
+            "PluginDir",
+            "ProctrackType",
+            "PrologFlags",
+            "SlurmdPort",
+            "SlurmdSpoolDir",
+            "TaskPlugin",
+        ),
+        Effect.RESTART_SLURMD,
+    ),
+}
+
+# Their change ends no job, but its next step fails: the job has no folder where the plugin then looks for it.
+CONTAINERS = frozenset(("JobContainerType", "job_container.conf"))
+# What a slurmd picks up at its start only, although it is changed while no jobs run.
+_AT_START = frozenset(("jobcontainertype",))
+
+# Attributes of a node that its jobs were placed by: with another value, slurmctld ends them.
+PLACING = frozenset((
+    "boards", "corespeccount", "corespersocket", "cpus", "cpuspeclist", "gres", "procs", "sockets", "socketsperboard",
+    "threadspercore",
+))  # fmt: skip
+# Lines that stand for a thing each: key and attributes.
+THINGS = ("NodeName", "PartitionName")
+_REPEATED = ("nodename", "partitionname", "slurmctldhost")
+_EFFECTS = {key.lower(): effect for key, effect in EFFECTS.items()}
+_ATTRIBUTE = re.compile(r"(\w+)=(\"[^\"]*\"|\S*)")
+_RANGE = re.compile(r"([0-9]+)-([0-9]+)")
+
+
+class Change(NamedTuple):
+    """One changed setting. `old` or `new` is '' where there is none; `names` are the nodes or partitions of a line."""
+
+    key: str
+    old: str
+    new: str
+    effect: Effect
+    names: tuple[str, ...] = ()
+
+    @property
+    def action(self) -> str:
+        """What happens to the key."""
+        return "modify" if self.old and self.new else "add" if self.new else "remove"
+
+
+def parse_conf(text: str) -> dict[str, str]:
+    """Keys of a slurm.conf, in lower case as Slurm reads them in any; lines that may repeat are joined."""
+    found: dict[str, str] = {}
+    for key, value in _settings(text):
+        found[key] = found.get(key, "") + value + "\n" if key in _REPEATED else value
+    return found
+
+
+def _settings(text: str) -> Iterator[tuple[str, str]]:
+    for raw in text.splitlines():
+        key, separator, value = raw.partition("#")[0].strip().partition("=")
+        if separator:
+            yield key.strip().lower(), value.strip()
+
+
+def changes(old: str, new: str) -> list[Change]:
+    """What differs between two slurm.conf, in the order of their keys; nodes and partitions by attribute."""
+    before, after = parse_conf(old), parse_conf(new)
+    keys = {key for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
+    found = [
+        Change(
+            _spelling(key, f"{new}\n{old}"),
+            ", ".join(before.get(key, "").split("\n")).rstrip(", "),
+            ", ".join(after.get(key, "").split("\n")).rstrip(", "),
+            _EFFECTS.get(key, Effect.RECONFIGURE),
+        )
+        for key in keys - {thing.lower() for thing in THINGS}
+    ]
+    found += _node_changes(things(old, "NodeName"), things(new, "NodeName"), f"{new}\n{old}")
+    found += _partition_changes(things(old, "PartitionName"), things(new, "PartitionName"), f"{new}\n{old}")
+    return sorted(found, key=lambda change: change.key.lower())
+
+
+def strongest(found: Sequence[Change]) -> tuple[Effect, list[str]]:
+    """How changes take effect together, and the keys that they are of."""
+    effect = max((change.effect for change in found), default=Effect.NONE)
+    return effect, list(dict.fromkeys(change.key.split()[0].partition("=")[0] for change in found))
+
+
+def things(text: str, kind: str) -> dict[str, dict[str, str]]:
+    """{name: {attribute: value}} of all NodeName or PartitionName lines; attributes are in lower case."""
+    found: dict[str, dict[str, str]] = {}
+    defaults: dict[str, str] = {}
+    for key, value in _settings(text):
+        if key != kind.lower():
+            continue
+        expression, _, rest = value.partition(" ")
+        attributes = {name.lower(): content for name, content in _ATTRIBUTE.findall(rest)}
+        if expression.upper() == "DEFAULT":
+            defaults.update(attributes)
+            continue
+        for name in expand(expression):
+            found.setdefault(name, {}).update({**defaults, **attributes})
+    return found
+
+
+def _node_changes(old: dict[str, dict[str, str]], new: dict[str, dict[str, str]], text: str) -> Iterator[Change]:
+    alike: dict[tuple[str, str, str, Effect], list[str]] = {}
+    for name in old.keys() | new.keys():
+        if name not in new:
+            alike.setdefault(("", _line(old[name], text), "", Effect.DRAIN_FIRST), []).append(name)
+        elif name not in old:
+            alike.setdefault(("", "", _line(new[name], text), Effect.RESTART_SLURMCTLD), []).append(name)
+        else:
+            for attribute, before, after in _differing(old[name], new[name]):
+                effect = Effect.DRAIN_FIRST if attribute in PLACING else Effect.RESTART_SLURMCTLD
+                alike.setdefault((attribute, before, after, effect), []).append(name)
+    for (attribute, before, after, effect), names in alike.items():
+        names.sort()
+        key = f"NodeName={fold(names)} {_spelling(attribute, text)}".rstrip()
+        yield Change(key, before, after, effect, tuple(names))
+
+
+def _partition_changes(old: dict[str, dict[str, str]], new: dict[str, dict[str, str]], text: str) -> Iterator[Change]:
+    for name in old.keys() | new.keys():
+        if name not in new:
+            yield Change(f"PartitionName={name}", _line(old[name], text), "", Effect.DRAIN_FIRST, (name,))
+        elif name not in old:
+            yield Change(f"PartitionName={name}", "", _line(new[name], text), Effect.RECONFIGURE, (name,))
+        else:
+            for attribute, before, after in _differing(old[name], new[name]):
+                key = f"PartitionName={name} {_spelling(attribute, text)}"
+                yield Change(key, before, after, Effect.RECONFIGURE, (name,))
+
+
+def _differing(old: dict[str, str], new: dict[str, str]) -> Iterator[tuple[str, str, str]]:
+    for attribute in sorted(old.keys() | new.keys()):
+        if old.get(attribute) != new.get(attribute):
+            yield attribute, old.get(attribute, ""), new.get(attribute, "")
+
+
+def _line(attributes: dict[str, str], text: str) -> str:
+    return " ".join(f"{_spelling(name, text)}={value}" for name, value in attributes.items()) or "(defaults)"
+
+
+def expand(expression: str) -> list[str]:
+    """The names of a Slurm hostlist, `gpu[01-03,07],login1`; the nodes have no ClusterShell."""
+    names: list[str] = []
+    for part in re.findall(r"(?:[^,\[]|\[[^\]]*\])+", expression):
+        found = [""]
+        for piece in re.split(r"(\[[^\]]*\])", part):
+            ends = _numbers(piece[1:-1]) if piece.startswith("[") else [piece]
+            found = [f"{beginning}{end}" for beginning in found for end in ends]
+        names += found
+    return names
+
+
+def _numbers(text: str) -> list[str]:
+    found: list[str] = []
+    for item in text.split(","):
+        ends = _RANGE.fullmatch(item)
+        if ends:
+            width = len(ends[1])
+            found += [f"{number:0{width}d}" for number in range(int(ends[1]), int(ends[2]) + 1)]
+        else:
+            found.append(item)
+    return found
+
+
+def fold(names: list[str]) -> str:
+    """Sorted names as a short hostlist: those that end in rising numbers in one bracket."""
+    groups: dict[tuple[str, int], list[int]] = {}
+    plain: list[str] = []
+    for name in names:
+        digits = re.search(r"[0-9]+$", name)
+        if digits:
+            groups.setdefault((name[: digits.start()], len(digits[0])), []).append(int(digits[0]))
+        else:
+            plain.append(name)
+    return ",".join([*plain, *(_bracket(prefix, width, numbers) for (prefix, width), numbers in groups.items())])
+
+
+def _bracket(prefix: str, width: int, numbers: list[int]) -> str:
+    ranges: list[list[int]] = []
+    for number in sorted(numbers):
+        if ranges and number == ranges[-1][1] + 1:
+            ranges[-1][1] = number
+        else:
+            ranges.append([number, number])
+    texts = [f"{a:0{width}d}" if a == b else f"{a:0{width}d}-{b:0{width}d}" for a, b in ranges]
+    return f"{prefix}{texts[0]}" if len(numbers) == 1 else f"{prefix}[{','.join(texts)}]"
+
+
+def _spelling(key: str, text: str) -> str:
+    """A key or attribute as the file writes it."""
+    found = re.search(rf"(?:^|[ \t])({re.escape(key)})[ \t]*=", text, re.IGNORECASE | re.MULTILINE)
+    return found.group(1) if key and found else key
+
+
+def slurmd_generation(conf: str, cgroup_conf: str, container_conf: str = "") -> str:
+    """A short hash of what only a restarted slurmd picks up; slurmd restarts when it changes."""
+    relevant = _AT_START | {key.lower() for key, effect in EFFECTS.items() if effect is Effect.RESTART_SLURMD}
+    settings = sorted(f"{key}={value}" for key, value in parse_conf(conf).items() if key in relevant)
+    files = [cgroup_conf, container_conf] if container_conf else [cgroup_conf]
+    return hashlib.sha256("\n".join([*settings, *files]).encode()).hexdigest()[:12]

@@ -1,0 +1,73 @@
+"""Ask slurmctld; that it does not answer, or is not there yet, is an answer."""
+
+from __future__ import annotations
+
+import time
+
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import (
+    commands as slurm_commands,
+    parse as slurm_reading,
+)
+
+# above Slurm's own MessageTimeout (10 s): it says what is wrong better than a signal does
+COMMAND_TIMEOUT = 30
+SHOW_NODES = ("scontrol", "--oneliner", "--details", "show", "node")
+SHOW_JOBS = ("squeue", "--noheader", "--all", "--sort=i", "--format=%s" % slurm_reading.JOB_FORMAT)
+
+
+def ask(*command, timeout=COMMAND_TIMEOUT):
+    """(worked, output); None instead of worked where the command is not installed."""
+    status, output = slurm_commands.run(command, timeout)
+    if status == slurm_commands.MISSING:
+        return None, "%s is not installed" % command[0]
+    if status == slurm_commands.TIMED_OUT:
+        return False, "%s did not answer within %d s" % (command[0], timeout)
+    return status == 0, output
+
+
+def report(wait=0, timeout=COMMAND_TIMEOUT):
+    """The whole answer; `wait` seconds are spent on a slurmctld that says no, `timeout` on one that says nothing."""
+    deadline = time.monotonic() + wait
+    while True:
+        # a ping is refused at once where slurmctld is down; every other command goes on trying for ten seconds
+        answered, shown = ask("scontrol", "ping", timeout=timeout)
+        if answered:
+            answered, shown = ask(*SHOW_NODES, timeout=timeout)
+        listed, queue = ask(*SHOW_JOBS, timeout=timeout) if answered else (False, "")
+        if (answered and listed) or answered is None or time.monotonic() >= deadline:
+            break
+        time.sleep(0.5)
+    up, nodes, jobs, error = bool(answered and listed), [], [], ""
+    try:
+        nodes, jobs = (slurm_reading.nodes(shown), slurm_reading.jobs(queue)) if up else ([], [])
+    except slurm_reading.UnreadableError as unreadable:
+        up, error = False, str(unreadable)
+    return {
+        "installed": answered is not None,
+        "controller_up": up,
+        "error": "" if up else error or sentence(queue if answered else shown),
+        "nodes": nodes,
+        "jobs": jobs,
+        "versions": versions(up) if answered is not None else {},
+    }
+
+
+def sentence(text):
+    """What a command said, in one line without the stars that `scontrol ping` adds."""
+    return " ".join(line.strip() for line in text.splitlines() if line.strip("* ") and not line.startswith("**"))
+
+
+def versions(up):
+    """What is installed, and what runs: they differ between an upgrade of the packages and the restart."""
+    found = installed_version()
+    if up:
+        _worked, config = ask("scontrol", "show", "config")
+        running = slurm_reading.running_version(config)
+        found.update({"slurmctld": running} if running else {})
+    return found
+
+
+def installed_version():
+    """{slurm: version} of the tools on this machine, {} without any; Debian writes `slurm-wlm 24.11.5`."""
+    worked, shown = ask("scontrol", "--version")
+    return {"slurm": shown.split()[-1]} if worked and shown.split() else {}

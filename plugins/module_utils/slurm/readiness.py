@@ -1,0 +1,139 @@
+"""What Slurm's commands say about a daemon that should run a new configuration, and the sentences for what is wrong."""
+
+from __future__ import annotations
+
+import re
+
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import (
+    commands as slurm_commands,
+    parse as slurm_reading,
+)
+
+# longer than a busy slurmctld takes, shorter than anybody waits for one that hangs
+ANSWER_S = 15
+# a node in one of these states, or with one of these flags, has not registered as configured
+BAD = re.compile(r"DOWN|UNKNOWN|INVAL|FAIL(?!ING)|NOT_RESPONDING|NO_RESPOND|\*")
+UNHEARD = re.compile(r"RESPON|\*")
+REBOOTED = "Node unexpectedly rebooted"
+# what munge says of a credential that another clock made
+CLOCK = re.compile(r"Expired|Rewound")
+
+
+class NodeState:
+    """A node as slurmctld has it."""
+
+    def __init__(self, state, reason="", reason_user=""):
+        self.state = state
+        self.reason = reason
+        self.reason_user = reason_user
+
+    @property
+    def by_a_person(self):
+        """True when somebody, and not Slurm itself, gave the reason of this state."""
+        return self.reason_user not in ("", "slurm")
+
+    @property
+    def bad(self):
+        """True when the node does not serve as it should, and nobody asked for that."""
+        return bool(BAD.search(self.state)) and not (self.by_a_person and _only_down(self.state))
+
+    @property
+    def rebooted(self):
+        """True when all that keeps it from serving is that Slurm saw it restart unannounced."""
+        drained = "DRAIN" in self.state
+        return _only_down(self.state) and not drained and self.reason.startswith(REBOOTED) and not self.by_a_person
+
+    @property
+    def unheard(self):
+        """True when slurmctld has had no answer from it: it asks again only after a third of SlurmdTimeout."""
+        return bool(UNHEARD.search(self.state))
+
+    def sentence(self):
+        """`slurmctld has it as DOWN (Not responding)`."""
+        return "slurmctld has it as %s%s" % (self.state, " (%s)" % self.reason if self.reason else "")
+
+
+def _only_down(state):
+    """DOWN and registered: `scontrol update state=down`, or Slurm's after a restart of the machine."""
+    return state.split("+")[0] == "DOWN" and "INVAL" not in state and not UNHEARD.search(state)
+
+
+def run(argv, text=None, seconds=ANSWER_S):
+    """(exit status, combined output) of one of Slurm's or munge's commands."""
+    return slurm_commands.run(argv, seconds, text)
+
+
+def parse_nodes(output):
+    """{node: NodeState} from `scontrol --oneliner show node`."""
+    return {
+        node["name"]: NodeState(node["state"], node["reason"], node["reason_user"])
+        for node in slurm_reading.nodes(output)
+    }
+
+
+def out_of_service(names):
+    """(what is wrong with slurmctld, {node: NodeState} of those that it knows and Slurm itself keeps from serving)."""
+    if not names:
+        return "", {}
+    status, output = run(["scontrol", "--oneliner", "show", "node"])
+    if status:
+        # not installed yet is no trouble
+        return "" if status == slurm_commands.MISSING else "slurmctld does not answer: %s" % last_line(output), {}
+    nodes = parse_nodes(output)
+    return "", {name: nodes[name] for name in names if name in nodes and nodes[name].bad}
+
+
+def last_line(output):
+    """What a command says at the end: why it gives up."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    return re.sub(r"^(\S+: )?(error|fatal): ", "", lines[-1]) if lines else "no answer"
+
+
+def last_error(journal):
+    """The last line of a daemon's journal that says what is wrong, else its last line."""
+    lines = [line for line in journal.splitlines() if re.search(r"error:|fatal:", line)]
+    return last_line("\n".join(lines) or journal)
+
+
+def upstream(version):
+    """`24.11.5` from the package's `1:24.11.5-4+deb13u1`."""
+    return re.sub(r"^\d+:|[-+~].*$", "", version)
+
+
+def release(version):
+    """(24, 11), which is what Slurm's daemons compare; () for what is no version."""
+    return tuple(int(part) for part in re.findall(r"\d+", version)[:2])
+
+
+def version_sentence(daemon, running, installed, replaced):
+    """What is wrong between the daemon that runs and the package that is installed; '' when nothing is."""
+    if not running or not installed:
+        return ""
+    if upstream(installed) != running:
+        return "%s still runs %s though %s is installed" % (daemon, running, upstream(installed))
+    if replaced:
+        return "%s still runs the program that was there before %s was installed" % (daemon, installed)
+    return ""
+
+
+def credential():
+    """For the nodes to decode. Made as nobody, for root only: Slurm takes nothing that nobody signed."""
+    status, output = run(["runuser", "-u", "nobody", "--", "munge", "--no-input", "--restrict-uid=0"])
+    return output if status == 0 else ""
+
+
+def credential_sentence(output, controller):
+    """What `unmunge` says about a credential of the controller's, as a reason; '' when it is fine."""
+    status = re.search(r"^STATUS:\s+(.*?)\s*(?:\(\d+\))?$", output, re.MULTILINE)
+    words = status.group(1) if status else last_line(output).replace("unmunge: Error: ", "")
+    # tried twice is as good as once
+    if words in ("Success", "Replayed credential"):
+        return ""
+    times = [int(seconds) for seconds in re.findall(r"^(?:EN|DE)CODE_TIME:.*\((\d+)\)$", output, re.MULTILINE)]
+    if CLOCK.search(words) and len(times) == 2:
+        ahead = times[1] - times[0]
+        where = "ahead of" if ahead > 0 else "behind"
+        return "its clock is about %d s %s %s's: munge refuses what the other signs" % (abs(ahead), where, controller)
+    if words == "Invalid credential":
+        return "its munge runs with another key than %s's" % controller
+    return "munge: %s" % words

@@ -1,0 +1,64 @@
+"""Which changes of slurm.conf Slurm can't make under the jobs that are there."""
+
+from __future__ import annotations
+
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import query as slurm_asking
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm.effects import CONTAINERS, Effect, fold
+
+# jobs that hold nodes; pending ones find other nodes
+HOLDING = "--states=RUNNING,COMPLETING,SUSPENDED,CONFIGURING"
+
+
+def of(changes, ask=slurm_asking.ask):
+    """(message, hint) for each change that would end or forget jobs; `ask` runs a command."""
+    found = []
+    for change in changes:
+        if change.effect == Effect.REFUSED:
+            hint = "put the old value back; moving a live cluster's name, state or login is not supported"
+            found.append(("changing %s would lose running jobs" % change.key, hint))
+        elif change.effect == Effect.DRAIN_FIRST:
+            found += _needs_drain(change, ask)
+    return found
+
+
+def certain(changes, not_yet):
+    """Without those that may only seem so, because nodes are still missing in the new text."""
+    if not not_yet:
+        return changes
+    seeming = [change for change in changes if change.action == "remove" and change.names]
+    found = [change for change in changes if change not in seeming]
+    for change in seeming:
+        names = tuple(name for name in change.names if name not in not_yet)
+        if change.key.startswith("NodeName=") and names:
+            found.append(change._replace(key="NodeName=%s" % fold(list(names)), names=names))
+    return found
+
+
+def _needs_drain(change, ask):
+    names = fold(list(change.names)) if change.key.startswith("NodeName=") else ",".join(change.names)
+    if change.key.startswith("NodeName="):
+        argv, where = [HOLDING, "--nodelist=%s" % names], "run on %s" % names
+        hint = "drain and wait (scontrol update nodename=%s state=drain reason=change), then deploy again" % names
+    elif change.key in CONTAINERS:
+        argv, where = [HOLDING], "are running"
+        hint = "their next steps would fail: drain (scontrol update nodename=ALL state=drain reason=new), then deploy"
+    elif change.names:
+        argv, where = ["--partition=%s" % names], "are in partition %s" % names
+        hint = "close it and wait (scontrol update partitionname=%s state=drain), then deploy again" % names
+    else:
+        argv, where = [], "are there"
+        hint = "Slurm would forget them all: let them end (scontrol update state=drain), then deploy again"
+    worked, output = ask("squeue", "--noheader", "--all", "--format=%A", *argv)
+    if not worked:
+        words = "changing %s may end jobs, and Slurm does not say which: %s" % (change.key, " ".join(output.split()))
+        return [(words, "see that slurmctld runs and answers (scontrol ping), then deploy again")]
+    jobs = sorted(set(output.split()), key=lambda job: (len(job), job))
+    if not jobs:
+        return []
+    harm = "break" if change.key in CONTAINERS else "end"
+    return [("changing %s would %s jobs that %s: %s" % (change.key, harm, where, _some(jobs)), hint)]
+
+
+def _some(jobs, most=10):
+    more = len(jobs) - most
+    return ", ".join(jobs[:most]) + (" and %d more" % more if more > 0 else "")

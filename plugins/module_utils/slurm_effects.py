@@ -1,1 +1,0 @@
-../../deepopsctl/slurm/effects.py

@@ -1,0 +1,1 @@
+"""Mounts, NFS exports and quotas on the node."""

@@ -1,0 +1,167 @@
+"""Where the packages of a storage client come from: a signed repository, or single packages that are checked."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+
+from ansible.module_utils.urls import open_url
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
+    apt_repository as apt_source,
+    errors as node_failure,
+    files as node_files,
+    packages_apt as node_packages,
+)
+
+SOURCES = "/etc/apt/sources.list.d/deepopsctl-storage-%s.sources"
+KEYRINGS = "/etc/apt/keyrings/deepopsctl-storage-%s.asc"
+ARCHIVES = "/var/cache/deepopsctl/storage-%s"
+_PART = 1 << 20
+
+
+class ArchiveError(node_failure.HintedError):
+    """A package can't be had, or is another than the one that was named."""
+
+
+_HINT = "let the node reach it, or change the address: `repository`, `key` or `archives` of the entry in cluster.yml"
+
+
+def paths(name):
+    """The files of a client's source that the gate compares; those that are not there are no part of it."""
+    return [path for path in (SOURCES % name, KEYRINGS % name) if os.path.exists(path)]
+
+
+def ensure(noted, name, repository, archives, lock_wait):
+    """The source of one client as it is wanted, with its package lists; what can't be used is put back."""
+    path = SOURCES % name
+    before = node_files.read(path)
+    written = False
+    if repository:
+        written = apt_source.ensure_key(noted, KEYRINGS % name, repository["key"], repository["fingerprint"], _HINT)
+        text = stanza(repository, KEYRINGS % name)
+    elif archives:
+        written = ensure_archives(noted, ARCHIVES % name, archives)
+        text = "Types: deb\nURIs: file:%s/\nSuites: ./\nTrusted: yes\n" % (ARCHIVES % name)
+    else:
+        node_files.take_away(noted, path)
+    if repository or archives:
+        written = bool(node_files.ensure(noted, path, (node_files.HEADER + text).encode("utf-8"))) or written
+    # what the source of before needed
+    if not repository:
+        node_files.take_away(noted, KEYRINGS % name)
+    if not archives:
+        drop_archives(noted, ARCHIVES % name)
+    if (repository or archives) and not noted.dry and (written or not apt_source.has_lists(path)):
+        refresh(path, before, lock_wait)
+
+
+def refresh(path, before, lock_wait):
+    """Fetch the package lists; with a source that can't be used, apt would refuse all other work as well."""
+    try:
+        apt_source.refresh(path, lock_wait)
+    except apt_source.SourceError:
+        if before is None:
+            os.unlink(path)
+        else:
+            node_files.write(path, before, node_files.owner_ids("root", "root"), apt_source.MODE, [])
+        raise
+
+
+def stanza(repository, keyring):
+    """A source as apt reads it."""
+    parts = ["Types: deb", "URIs: %s" % repository["url"], "Suites: %s" % repository["suite"]]
+    parts += ["Components: %s" % repository["components"]] if repository["components"] else []
+    return "\n".join(parts + ["Signed-By: %s" % keyring]) + "\n"
+
+
+def drop_archives(noted, folder):
+    """Remove the packages, and their folder."""
+    for entry in sorted(os.listdir(folder)) if os.path.isdir(folder) else []:
+        node_files.take_away(noted, os.path.join(folder, entry))
+    if os.path.isdir(folder) and not noted.dry:
+        os.rmdir(folder)
+
+
+def ensure_archives(noted, folder, archives):
+    """The packages, each with its hash, and their index; True where any of it was not there."""
+    wanted = {os.path.basename(archive["url"]): archive for archive in archives}
+    missing = [name for name in wanted if _digest(os.path.join(folder, name)) != wanted[name]["sha256"]]
+    for name in missing:
+        path = os.path.join(folder, name)
+        if noted.dry:
+            # a plan reports what a deploy could not fetch
+            _open(wanted[name]["url"]).close()
+        else:
+            os.makedirs(folder, mode=0o755, exist_ok=True)
+            fetch(wanted[name]["url"], wanted[name]["sha256"], path)
+        noted.did("file", path, "write", detail="sha256 %s" % wanted[name]["sha256"])
+    there = os.listdir(folder) if os.path.isdir(folder) else []
+    gone = [name for name in there if name.endswith(".deb") and name not in wanted]
+    for name in gone:
+        node_files.take_away(noted, os.path.join(folder, name))
+    if noted.dry:
+        return bool(missing or gone)
+    text = "".join(index_entry(folder, name) for name in sorted(wanted))
+    return bool(node_files.ensure(noted, os.path.join(folder, "Packages"), text.encode("utf-8"))) or bool(missing)
+
+
+def fetch(url, sha256, path):
+    """Download a file that must have this hash; nothing is left of another."""
+    temporary = path + ".new"
+    try:
+        _download(url, temporary)
+        found = _digest(temporary)
+        if found == sha256:
+            os.chmod(temporary, 0o644)
+            os.replace(temporary, path)
+    finally:
+        if os.path.exists(temporary):
+            os.unlink(temporary)
+    if found != sha256:
+        raise ArchiveError(
+            "%s is another file: its SHA-256 is %s" % (url, found),
+            "compare it with the one of the file that you made, and correct `archives` in cluster.yml",
+        )
+
+
+def _download(url, path):
+    with _open(url) as source, open(path, "wb") as stream:
+        shutil.copyfileobj(source, stream, _PART)
+
+
+def _open(url):
+    # urllib raises many kinds, Ansible's wrapper of it still others
+    try:
+        return open_url(url, timeout=60)
+    except Exception as error:
+        raise ArchiveError("cannot fetch %s: %s" % (url, error), _HINT) from error
+
+
+def index_entry(folder, name):
+    """A package's entry in the index of its folder."""
+    path = os.path.join(folder, name)
+    control = node_packages.output(["dpkg-deb", "--field", path]).strip()
+    return "%s\nFilename: ./%s\nSize: %d\nSHA256: %s\n\n" % (control, name, os.path.getsize(path), _digest(path))
+
+
+def _digest(path):
+    found = hashlib.sha256()
+    try:
+        with open(path, "rb") as stream:
+            for part in iter(lambda: stream.read(_PART), b""):
+                found.update(part)
+    except OSError:
+        return ""
+    return found.hexdigest()
+
+
+def is_of_version(version, wanted):
+    """Whether a package's version is of a release: `20:8.3.1-1` is of 8.3, and `8.30-1` is not."""
+    bare = version.split(":", 1)[-1]
+    return bare == wanted or (bare.startswith(wanted) and not bare[len(wanted)].isdigit())
+
+
+def choose(available, wanted):
+    """The newest of a package's versions, newest first, that is of a release; '' where none is."""
+    return next((version for version in available if is_of_version(version, wanted)), "")

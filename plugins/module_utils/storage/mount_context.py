@@ -1,0 +1,127 @@
+"""One call of node_mounts: what is wanted, what is ours, what was done and what had to wait."""
+
+from __future__ import annotations
+
+import os
+
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
+    changes as node_changes,
+    errors as node_failure,
+    files as node_files,
+    ownership as node_owned,
+)
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import idle as node_idle, quiet as node_quiet
+from ansible_collections.deepopsctl.cluster.plugins.module_utils.storage import mount_table as node_mounts
+
+# a server that is away answers a mount after the unit's own 90 s, at the latest
+PATIENCE_S = 120
+
+
+class InUseError(Exception):
+    """Somebody uses a mount that has to go."""
+
+
+def systemctl(*words):
+    """(worked, what it said)."""
+    return node_failure.tried(["systemctl"] + list(words), PATIENCE_S)
+
+
+class Quiet:
+    """The node without jobs, for as long as mounts are taken away; drained once, and given back."""
+
+    def __init__(self, dry, node, reason, wait):
+        self.dry = dry
+        self.node = node
+        self.reason = node_quiet.reason_of(reason)
+        self.wait = wait
+        self.sought = False
+        self.stays = False
+
+    def seek(self):
+        """No job runs here, and none starts. Raises InUseError."""
+        self.sought = True
+        busy = node_idle.why_busy(self.node)
+        if not busy:
+            return
+        if busy == node_idle.RUNNING and not self.wait:
+            raise InUseError(busy)
+        if self.dry:
+            return
+        try:
+            node_quiet.empty(self.node, self.reason, self.wait, dry=False)
+        except node_quiet.BusyError as error:
+            # who waits for jobs keeps the node drained, so that the next deploy finds it empty
+            self.stays = bool(self.wait)
+            raise InUseError(str(error)) from error
+
+    def end(self, warn):
+        """Give the node back if it is drained for our reason, by this call or by one that was cut off."""
+        if not self.sought or self.stays or self.dry:
+            return
+        try:
+            node_quiet.give_back(self.node, self.reason, lambda: "", dry=False)
+        except node_quiet.BusyError as error:
+            warn("%s: %s" % (self.node, error))
+
+
+class Step:
+    """One call: what is wanted, what is ours, what was done and what had to wait."""
+
+    def __init__(self, module):
+        self.module = module
+        self.wanted = module.params
+        self.noted = node_changes.Noted(module.check_mode)
+        self.owned = node_owned.load(self.wanted["component"], self.wanted["step"])
+        self.table = node_mounts.mounted()
+        self.quiet = Quiet(
+            module.check_mode, self.wanted["node"], self.wanted["drain_reason"], self.wanted["drain_wait"]
+        )
+        self.kept = {}
+        self.failed = {}
+        self.strays = []
+
+    @property
+    def dry(self):
+        return self.noted.dry
+
+    def own(self, path):
+        """Remember that a file is ours, before it is there: a cut-off run loses none."""
+        if path not in self.owned["files"]:
+            self.owned["files"].append(path)
+            self.remember()
+
+    def disown(self, path):
+        node_files.take_away(self.noted, path)
+        if path in self.owned["files"] and not self.dry:
+            self.owned["files"].remove(path)
+            self.remember()
+
+    def remember(self):
+        if not self.dry:
+            node_owned.save(self.wanted["component"], self.wanted["step"], self.owned)
+
+    def keep(self, name, reason):
+        self.kept[name] = reason
+        self.module.warn("storage %s stays as it is: %s; the next deploy without that changes it" % (name, reason))
+
+
+def file_of(unit):
+    return os.path.join(node_mounts.FOLDER, unit)
+
+
+def automount_of(unit):
+    return unit[: -len(".mount")] + ".automount"
+
+
+def text_of(path):
+    content = node_files.read(path)
+    return None if content is None else content.decode("utf-8", "replace")
+
+
+def drop_unit(step, unit):
+    """Disable a unit and remove its file."""
+    if file_of(unit) not in step.owned["files"]:
+        return
+    if not step.dry:
+        systemctl("disable", "--quiet", unit)
+    step.disown(file_of(unit))

@@ -1,1 +1,0 @@
-../../deepopsctl/slurm/system_directories.py
