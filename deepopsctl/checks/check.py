@@ -43,9 +43,9 @@ class Check:
 
     def to_dict(self) -> dict[str, str]:
         """The object of DESIGN's JSON schema."""
-        found = {key: str(value) for key, value in asdict(self).items()}
+        document = {key: str(value) for key, value in asdict(self).items()}
         # only where there is more to say than the check's own advice
-        return found if self.hint else {key: value for key, value in found.items() if key != "hint"}
+        return document if self.hint else {key: value for key, value in document.items() if key != "hint"}
 
 
 FIELDS = tuple(Check.__dataclass_fields__)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from deepopsctl.cli.output import show_doubt
+from deepopsctl.cli.output import show_warning
 from deepopsctl.content import components
 from deepopsctl.errors import Problem
 from deepopsctl.model.cluster import Cluster
@@ -29,13 +29,13 @@ def check_names(words: tuple[str, ...], content: Path) -> None:
 def choose(words: tuple[str, ...], cluster: Cluster, content: Path) -> tuple[str, ...]:
     """The components in the order they build on each other; warns where cluster.yml and the command line differ."""
     known, listed = components(content), cluster.components
-    for problem in _doubts(words, cluster, known):
-        show_doubt(problem)
+    for problem in _warnings(words, cluster, known):
+        show_warning(problem)
     wanted = words or (known if listed is None else listed)
     return tuple(name for name in known if name in wanted)
 
 
-def _doubts(words: tuple[str, ...], cluster: Cluster, known: tuple[str, ...]) -> Iterator[Problem]:
+def _warnings(words: tuple[str, ...], cluster: Cluster, known: tuple[str, ...]) -> Iterator[Problem]:
     listed = cluster.components
     if listed is None:
         if not words:

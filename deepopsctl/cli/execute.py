@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from deepopsctl.cli.output import emit_json, say, show_doubt
+from deepopsctl.cli.output import emit_json, info, show_warning
 from deepopsctl.cli.views.progress import show_progress
 from deepopsctl.cli.views.run import first_line, report_lines
 from deepopsctl.cluster.settings_check import misspelt_settings
@@ -20,7 +20,7 @@ def run_and_report(request: RunRequest, hosts: tuple[str, ...] | None, *, verbos
     if as_json:
         emit_json(outcome.as_object())
     for line in report_lines(outcome, request):
-        say(line)
+        info(line)
     return int(outcome.exit_code)
 
 
@@ -31,9 +31,9 @@ def run_watched(request: RunRequest, hosts: tuple[str, ...] | None, *, verbosity
     if request.deploys:
         given = [name for mine in request.user_vars if not isinstance(mine, Path) for name in mine]
         for problem in misspelt_settings(request.directory, request.content or content_dir(), given):
-            show_doubt(problem)
+            show_warning(problem)
         for problem in misspelt_values(request.directory.cluster()):
-            show_doubt(problem)
-    say(first_line(request, hosts))
+            show_warning(problem)
+    info(first_line(request, hosts))
     with show_progress(len(hosts) if hosts is not None else None, verbosity) as watch:
         return run(request, watch)

@@ -8,14 +8,14 @@ from pathlib import Path
 import click
 
 
-def allow_after_command(command: click.Command) -> click.Command:
+def accept_after_subcommand(command: click.Command) -> click.Command:
     """Let a command, and those below it, take -C and -v as well, unless it has such an option of its own."""
     if isinstance(command, click.Group):
         for name, child in command.commands.items():
-            command.commands[name] = allow_after_command(child)
-    taken = {word for parameter in command.params for word in parameter.opts}
+            command.commands[name] = accept_after_subcommand(child)
+    own_options = {word for parameter in command.params for word in parameter.opts}
     for option in _options():
-        if not taken & set(option.opts):
+        if not own_options & set(option.opts):
             command.params.append(option)
     return command
 

@@ -14,7 +14,7 @@ import click
 
 from deepopsctl.checks.check import totals
 from deepopsctl.cli.main import Settings
-from deepopsctl.cli.output import emit_json, say, show_problem
+from deepopsctl.cli.output import emit_json, info, show_problem
 from deepopsctl.cli.passwords import Passwords, read_passwords, terminable
 from deepopsctl.cli.views.progress import show_progress
 from deepopsctl.cli.views.run import failure_lines, node_table, shown_path
@@ -41,9 +41,9 @@ class Console:
     own_keys: bool = True
     confirmed: str = ""
 
-    def say(self, text: str) -> None:
+    def info(self, text: str) -> None:
         """A line; those that are not indented begin a step."""
-        say(text if text.startswith(" ") else click.style("==> ", fg=_STEP, bold=True) + text)
+        info(text if text.startswith(" ") else click.style("==> ", fg=_STEP, bold=True) + text)
 
     def confirm(self, question: str, cluster: Cluster) -> None:
         """Ask, unless --yes said so already; a protected cluster's name is asked for in any case."""
@@ -54,12 +54,12 @@ class Console:
             click.confirm(question, abort=True, err=True)
 
     def _confirm_name(self, question: str, name: str) -> None:
-        given = self.confirmed
-        if not given:
+        answer = self.confirmed
+        if not answer:
             self._need_terminal(question, f"--confirm {name}")
-            given = click.prompt(f"{question} it is protected; its name", err=True)
-        if given != name:
-            raise click.UsageError(f"{given!r} is not the name of this cluster, which is protected: nothing was done")
+            answer = click.prompt(f"{question} it is protected; its name", err=True)
+        if answer != name:
+            raise click.UsageError(f"{answer!r} is not the name of this cluster, which is protected: nothing was done")
 
     @staticmethod
     def _need_terminal(question: str, option: str) -> None:
@@ -73,7 +73,7 @@ class Console:
         with show_progress(len(hosts), self.verbosity) as watch:
             outcome = run(request, watch)
         for line in failure_lines(outcome.summary.failures):
-            say(line)
+            info(line)
         return outcome
 
     def set_up_ssh(self, cluster: Cluster, nodes: tuple[Node, ...], accept: frozenset[str]) -> SetupResult:
@@ -86,12 +86,12 @@ class Console:
             self.own_keys, self.identity, self.passwords.sudo, accept, patience_s=PATIENCE_S,
         )  # fmt: skip
         if nodes:
-            self.say(f"ssh: log in to {', '.join(node.name for node in nodes)}")
+            self.info(f"ssh: log in to {', '.join(node.name for node in nodes)}")
         result = run_setup(request, lambda _: None)
         for line in table_lines(result)[1:]:
-            say(f"  {line}")
+            info(f"  {line}")
         for warning in result.warnings:
-            say(click.style("warning: ", fg="yellow") + warning)
+            info(click.style("warning: ", fg="yellow") + warning)
         return result
 
     @contextmanager
@@ -101,22 +101,24 @@ class Console:
             yield
 
 
-def open_console(settings: Settings, command: str, given: Mapping[str, Any]) -> tuple[Console, ClusterDir, RunRequest]:
+def open_console(
+    settings: Settings, command: str, options: Mapping[str, Any]
+) -> tuple[Console, ClusterDir, RunRequest]:
     """The console, the cluster directory and what all runs of a command have in common."""
     directory = ClusterDir.open(settings.directory)
     cluster = directory.cluster()
     directory.refresh_inventory(cluster)
     directory.refresh_secrets()
     user = cluster.access.user or "your own user"
-    file, ask = given.get("password_file"), bool(given.get("ask_pass"))
-    passwords = read_passwords(user, file, ask_pass=ask, ask_become_pass=given["ask_become_pass"])
+    file, ask = options.get("password_file"), bool(options.get("ask_pass"))
+    passwords = read_passwords(user, file, ask_pass=ask, ask_become_pass=options["ask_become_pass"])
     verbosity = settings.verbosity if settings.verbosity > 2 else 0
     base = RunRequest(
         directory, "", command=command, content=settings.content, verbosity=verbosity, become_password=passwords.sudo
     )
     console = Console(
-        directory, passwords, settings.verbosity, given["yes"], given.get("identity"),
-        not (ask or file is not None), given.get("confirm") or "",
+        directory, passwords, settings.verbosity, options["yes"], options.get("identity"),
+        not (ask or file is not None), options.get("confirm") or "",
     )  # fmt: skip
     return console, directory, base
 
@@ -126,11 +128,11 @@ def show_report(report: Report, directory: ClusterDir, *, as_json: bool) -> int:
     if as_json:
         emit_json(report.as_object())
     for line in node_table(report.hosts.items()):
-        say(line)
+        info(line)
     for warning in dict.fromkeys(report.warnings):
-        say(click.style("warning: ", fg="yellow") + warning)
+        info(click.style("warning: ", fg="yellow") + warning)
     if report.checks:
-        say(f"validation: {totals(report.checks).sentence()}")
+        info(f"validation: {totals(report.checks).sentence()}")
     if report.stopped:
         show_problem(report.stopped.message, report.stopped.hint)
     good = report.exit_code is ExitCode.OK
@@ -139,5 +141,5 @@ def show_report(report: Report, directory: ClusterDir, *, as_json: bool) -> int:
     first = report.outcomes[0].run_id if report.outcomes else ""
     runs = f"; details: deepopsctl -C {quote(shown_path(directory.path))} runs show {first}"
     closing = f": {report.closing}" if report.closing else ""
-    say(f"{report.command}: {word} after {report.elapsed_s:.1f} s{closing}{runs if first else ''}")
+    info(f"{report.command}: {word} after {report.elapsed_s:.1f} s{closing}{runs if first else ''}")
     return int(report.exit_code)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import click
 
 from deepopsctl import __version__
-from deepopsctl.cli.global_options import allow_after_command
+from deepopsctl.cli.global_options import accept_after_subcommand
 
 if TYPE_CHECKING:
     from deepopsctl.errors import DeepOpsError
@@ -65,7 +65,7 @@ class LazyGroup(click.Group):
         command = getattr(importlib.import_module(f"deepopsctl.cli.commands.{cmd_name}"), cmd_name)
         if not isinstance(command, click.Command):
             raise TypeError(f"commands/{cmd_name}.py has no command of this name")
-        return allow_after_command(command)
+        return accept_after_subcommand(command)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -52,8 +52,8 @@ class Seconds(click.FloatRange):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """As a number of Python's."""
-        found = super().convert(value, param, ctx)
-        return self.fail(f"{value!r} is no number of seconds", param, ctx) if found != found else found
+        number = super().convert(value, param, ctx)
+        return self.fail(f"{value!r} is no number of seconds", param, ctx) if number != number else number
 
 
 def login_name(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:

@@ -26,7 +26,7 @@ _CONTROL = re.compile("[\x7f-\x9f\ud800-\udfff\u061c\u200e\u200f\u2028-\u202e\u2
 def emit_json(document: Mapping[str, object]) -> None:
     """Print exactly one JSON object on stdout."""
     text = json.dumps(document, ensure_ascii=False)
-    click.echo(_CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
+    click.echo(_CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text))
 
 
 def errors_object(error: DeepOpsError) -> dict[str, object]:
@@ -38,8 +38,8 @@ def errors_object(error: DeepOpsError) -> dict[str, object]:
 
 def refusal_object(problems: Iterable[tuple[str, str, str]]) -> dict[str, object]:
     """The same from (where, message, hint)."""
-    found = [{"where": where, "message": message, "hint": hint} for where, message, hint in problems]
-    return {"schema": SCHEMA, "ok": False, "errors": found}
+    errors = [{"where": where, "message": message, "hint": hint} for where, message, hint in problems]
+    return {"schema": SCHEMA, "ok": False, "errors": errors}
 
 
 def show_error(error: DeepOpsError) -> None:
@@ -53,35 +53,35 @@ def show_error(error: DeepOpsError) -> None:
 
 def folded(problems: Sequence[Problem]) -> Iterator[Problem]:
     """Of problems that differ in numbers and names alone the first few, the last of which says how many there are."""
-    kinds = Counter(_kind(problem) for problem in problems)
+    counts = Counter(_pattern(problem) for problem in problems)
     seen: Counter[tuple[str, ...]] = Counter()
     for problem in problems:
-        kind = _kind(problem)
-        seen[kind] += 1
-        left = kinds[kind] - _FEW
-        if seen[kind] == _FEW and left > 0:
+        pattern = _pattern(problem)
+        seen[pattern] += 1
+        left = counts[pattern] - _FEW
+        if seen[pattern] == _FEW and left > 0:
             yield replace(problem, message=f"{problem.message} (and {left} more like it: --json has all)")
-        elif seen[kind] <= _FEW:
+        elif seen[pattern] <= _FEW:
             yield problem
 
 
-def _kind(problem: Problem) -> tuple[str, ...]:
+def _pattern(problem: Problem) -> tuple[str, ...]:
     return tuple(_VARYING.sub("#", text) for text in (problem.where, problem.message, problem.hint))
 
 
 def show_problem(message: str, hint: str = "") -> None:
     """One `error:` line and its `hint:` line."""
-    say(click.style("error: ", fg="red", bold=True) + printable(message))
+    info(click.style("error: ", fg="red", bold=True) + printable(message))
     if hint:
-        say(click.style("hint: ", fg="cyan") + printable(hint))
+        info(click.style("hint: ", fg="cyan") + printable(hint))
 
 
-def show_doubt(problem: Problem) -> None:
+def show_warning(problem: Problem) -> None:
     """One `warning:` line for what may be meant so, and probably is not."""
-    say(click.style("warning: ", fg="yellow") + printable(f"{problem.where}: {problem.message}; {problem.hint}"))
+    info(click.style("warning: ", fg="yellow") + printable(f"{problem.where}: {problem.message}; {problem.hint}"))
 
 
-def say(text: str) -> None:
+def info(text: str) -> None:
     """A line for people, on stderr."""
     click.echo(coloured(text), err=True, color=color())
 

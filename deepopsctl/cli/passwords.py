@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from deepopsctl.cli.output import say
+from deepopsctl.cli.output import info
 
 if TYPE_CHECKING:
     pass
@@ -43,7 +43,7 @@ def _prompt(text: str, default: str | None = None) -> str:
     if not sys.stdin.isatty():
         raise click.UsageError("there is no terminal to ask for a password on: give --password-file FILE")
     # the terminal may be busy with the counter line
-    say("")
+    info("")
     answer: str = click.prompt(text, default=default, hide_input=True, show_default=False, err=True)
     return answer
 

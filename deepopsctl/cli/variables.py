@@ -20,12 +20,12 @@ Types = Mapping[str, SettingType]
 _HINT = "write KEY=VALUE, KEY='a value with blanks', '{key: value}' or @FILE, each as one word of the shell"
 
 
-def parse_extra_vars(given: Iterable[str], content: Path) -> tuple[Variables, ...]:
+def parse_extra_vars(values: Iterable[str], content: Path) -> tuple[Variables, ...]:
     """`KEY=VALUE ...`, JSON or YAML in brackets, `@FILE`; in the order given, later ones win.
 
     VALUE becomes what its setting is: for Ansible it is text, of which `false` is as true as any other.
     """
-    texts = [text.strip() for text in given]
+    texts = [text.strip() for text in values]
     types = setting_types(content) if texts else {}
     return tuple(_parse(text, types) for text in texts)
 
@@ -71,10 +71,10 @@ def _file(name: str, types: Types) -> Path:
 def _parse_yaml(text: str, types: Types) -> Variables:
     _check(text, "-e", types)
     try:
-        found = yaml.safe_load(text)
+        document = yaml.safe_load(text)
     except (yaml.YAMLError, ValueError) as error:
         raise InputError.single("-e", f"not understood: {' '.join(str(error).split())}", _HINT) from error
-    pairs = ((str(key), value) for key, value in found.items())
+    pairs = ((str(key), value) for key, value in document.items())
     return {key: _typed(key, value, types) if isinstance(value, str) else value for key, value in pairs}
 
 
@@ -85,4 +85,4 @@ def _check(text: str, where: str, types: Types) -> None:
         problems = [Problem(where, "is no mapping of names to values", _HINT)]
     if problems:
         # an option has no lines
-        raise InputError(replace(found, where="-e") if where == "-e" else found for found in problems)
+        raise InputError(replace(problem, where="-e") if where == "-e" else problem for problem in problems)

@@ -53,8 +53,8 @@ MUNGE = (
 
 def open_ones(version: str, advisories: tuple[Advisory, ...]) -> list[Advisory]:
     """What a version has, newest first: of a Debian package (`24.11.5-4+deb13u1`), or upstream's own (`24.11.5`)."""
-    found = [each for each in advisories if _has(version, each)]
-    return sorted(found, key=lambda each: each.date, reverse=True)
+    matches = [each for each in advisories if _has(version, each)]
+    return sorted(matches, key=lambda each: each.date, reverse=True)
 
 
 def is_a_version(version: str) -> bool:

@@ -17,10 +17,10 @@ from deepopsctl.doctor.check_builders import failed, passed, warned
 from deepopsctl.doctor.facts import ControlFacts, Requirement
 
 PACKAGES = ("ansible-core", "ansible-runner")
-US = "deepopsctl"
+PACKAGE_NAME = "deepopsctl"
 
 
-def look_here(directory: ClusterDir, environment: Mapping[str, str]) -> ControlFacts:
+def read_control_facts(directory: ClusterDir, environment: Mapping[str, str]) -> ControlFacts:
     """Everything about this machine that a run depends on."""
     return ControlFacts(
         python=python(platform.python_version()),
@@ -34,7 +34,7 @@ def look_here(directory: ClusterDir, environment: Mapping[str, str]) -> ControlF
 
 def python(version: str) -> Requirement:
     """This Python against what deepopsctl's own metadata wants."""
-    wanted = str(metadata.metadata(US)["Requires-Python"] or "")
+    wanted = str(metadata.metadata(PACKAGE_NAME)["Requires-Python"] or "")
     return Requirement("Python", version, wanted, _fits(version, wanted))
 
 
@@ -42,8 +42,8 @@ def package(name: str) -> Requirement:
     """An installed package against what deepopsctl's own metadata wants."""
     from packaging.requirements import Requirement as Wish
 
-    wishes = (Wish(text) for text in metadata.requires(US) or ())
-    wanted = next((str(wish.specifier) for wish in wishes if wish.name == name), "")
+    requirements = (Wish(text) for text in metadata.requires(PACKAGE_NAME) or ())
+    wanted = next((str(requirement.specifier) for requirement in requirements if requirement.name == name), "")
     try:
         installed = metadata.version(name)
     except metadata.PackageNotFoundError:
@@ -61,9 +61,9 @@ def ssh_version() -> str:
     """`OpenSSH 9.2p1`; '' without an ssh client."""
     if shutil.which("ssh") is None:
         return ""
-    said = subprocess.run(["ssh", "-V"], capture_output=True, text=True, check=False, timeout=20).stderr
-    found = re.search(r"OpenSSH_(\S+?)[,\s]", said)
-    return f"OpenSSH {found[1]}" if found else said.strip() or "ssh"
+    output = subprocess.run(["ssh", "-V"], capture_output=True, text=True, check=False, timeout=20).stderr
+    match = re.search(r"OpenSSH_(\S+?)[,\s]", output)
+    return f"OpenSSH {match[1]}" if match else output.strip() or "ssh"
 
 
 def open_files(directory: ClusterDir) -> tuple[str, ...]:
@@ -87,7 +87,7 @@ TARGET = "control"
 LEAST_MB, ENOUGH_MB = 100, 1000
 
 
-def judge_here(seen: ControlFacts) -> tuple[Check, ...]:
+def check_control_host(seen: ControlFacts) -> tuple[Check, ...]:
     """Everything but the clock, which only the nodes can tell."""
     return tuple(_checks(seen))
 

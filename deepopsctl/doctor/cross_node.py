@@ -20,19 +20,19 @@ Nodes = Sequence[NodeFacts]
 
 def machine_ids(nodes: Nodes, _: Declared) -> Iterator[Check]:
     """Copies of one installation, and names that lead to the same machine."""
-    alike = _groups(nodes, lambda node: node.machine_id)
+    by_machine_id = _groups(nodes, lambda node: node.machine_id)
     for node in nodes:
-        twins = [other for other in alike[node.machine_id] if other is not node]
+        twins = [other for other in by_machine_id[node.machine_id] if other is not node]
         if not node.machine_id:
             yield failed("machine-id", node.name, "/etc/machine-id is empty or missing")
         elif not twins:
             yield passed("machine-id", node.name, "its own")
         elif node.addresses and any(_addresses(other) == _addresses(node) for other in twins):
-            message = f"{fold(sorted(other.name for other in alike[node.machine_id]))} are the same machine"
+            message = f"{fold(sorted(other.name for other in by_machine_id[node.machine_id]))} are the same machine"
             hint = "give each node its own address in cluster.yml"
             yield failed("machine-id", node.name, message, hint=hint)
         else:
-            names = fold(sorted(other.name for other in alike[node.machine_id]))
+            names = fold(sorted(other.name for other in by_machine_id[node.machine_id]))
             yield failed("machine-id", node.name, f"{names} have the same /etc/machine-id: they are copies")
 
 
@@ -73,11 +73,11 @@ def names(nodes: Nodes, declared: Declared) -> Iterator[Check]:
 
 
 def _wrong(node: NodeFacts, own: Mapping[str, frozenset[str]]) -> Iterator[str]:
-    for name, found in node.names.otherwise.items():
-        itself = name == node.name and all(ip_address(address.partition("%")[0]).is_loopback for address in found)
+    for name, resolved in node.names.otherwise.items():
+        itself = name == node.name and all(ip_address(address.partition("%")[0]).is_loopback for address in resolved)
         # a node may have several networks: any of its own addresses will do
-        if not itself and not own.get(name, frozenset()) & set(found):
-            yield f"{name} is {', '.join(found)}"
+        if not itself and not own.get(name, frozenset()) & set(resolved):
+            yield f"{name} is {', '.join(resolved)}"
 
 
 def _misnamed(node: NodeFacts, declared: Declared) -> Iterator[str]:
@@ -140,12 +140,12 @@ def mtus(nodes: Nodes, _: Declared) -> Iterator[Check]:
         for network, mtu in {(entry.network, entry.mtu) for entry in node.addresses}:
             sizes[network][mtu] += 1
     for node in nodes:
-        odd = [entry for entry in node.addresses if _odd(entry.mtu, sizes[entry.network])]
-        if odd:
+        outliers = [entry for entry in node.addresses if _is_outlier(entry.mtu, sizes[entry.network])]
+        if outliers:
             words = "; ".join(
                 f"{entry.interface} has {entry.mtu}, others in {entry.network} have "
                 f"{_others(entry.mtu, sizes[entry.network])}"
-                for entry in odd
+                for entry in outliers
             )
             yield failed("mtu", node.name, words)
         elif node.addresses:
@@ -154,7 +154,7 @@ def mtus(nodes: Nodes, _: Declared) -> Iterator[Check]:
             yield skipped("mtu", node.name, "the node does not say")
 
 
-def _odd(mtu: int, sizes: Counter[int]) -> bool:
+def _is_outlier(mtu: int, sizes: Counter[int]) -> bool:
     """Not the most frequent one; where two are equally frequent, nobody knows which is right."""
     most = max(sizes.values())
     return len(sizes) > 1 and (sizes[mtu] < most or list(sizes.values()).count(most) > 1)
@@ -204,26 +204,26 @@ def _elsewhere(owners: Mapping[str, Sequence[str]], value: str) -> str:
 def kernels(nodes: Nodes, declared: Declared) -> Iterator[Check]:
     """One kernel in a partition."""
     for partition, members in _partitions(nodes, declared):
-        yield _alike("kernel", partition, {node.name: node.kernel for node in members})
+        yield _same_version("kernel", partition, {node.name: node.kernel for node in members})
 
 
 def drivers(nodes: Nodes, declared: Declared) -> Iterator[Check]:
     """One driver on the GPU nodes of a partition."""
     for partition, members in _partitions(nodes, declared):
-        found = {node.name: node.gpus.driver for node in members if declared.node(node.name).gpus}
-        without = sorted(name for name, version in found.items() if not version)
-        if not found:
+        versions = {node.name: node.gpus.driver for node in members if declared.node(node.name).gpus}
+        without = sorted(name for name, version in versions.items() if not version)
+        if not versions:
             continue
-        if len(without) == len(found):
+        if len(without) == len(versions):
             yield skipped("gpu-driver", partition, "no node has one")
         elif without:
             message = f"{fold(without)} {'has' if len(without) == 1 else 'have'} none, other nodes have one"
             yield failed("gpu-driver", partition, message, hint="install the same driver there")
         else:
-            yield _alike("gpu-driver", partition, found)
+            yield _same_version("gpu-driver", partition, versions)
 
 
-def _alike(name: str, partition: str, versions: Mapping[str, str]) -> Check:
+def _same_version(name: str, partition: str, versions: Mapping[str, str]) -> Check:
     if len(set(versions.values())) == 1:
         return passed(name, partition, next(iter(versions.values())))
     owners: dict[str, list[str]] = defaultdict(list)
@@ -247,7 +247,7 @@ def _addresses(node: NodeFacts) -> frozenset[str]:
 
 
 def _groups(nodes: Nodes, key: Callable[[NodeFacts], str]) -> dict[str, list[NodeFacts]]:
-    found: dict[str, list[NodeFacts]] = defaultdict(list)
+    groups: dict[str, list[NodeFacts]] = defaultdict(list)
     for node in nodes:
-        found[key(node)].append(node)
-    return found
+        groups[key(node)].append(node)
+    return groups

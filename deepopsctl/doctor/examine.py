@@ -11,16 +11,16 @@ from deepopsctl.checks.check import Check, Status
 from deepopsctl.doctor import cross_node, hardware, single_node
 from deepopsctl.doctor.check_builders import Declared, failed, passed
 from deepopsctl.doctor.facts import NodeFacts, parse_facts
-from deepopsctl.doctor.reachability import judge_failure
+from deepopsctl.doctor.reachability import check_failure
 from deepopsctl.errors import ExitCode
 from deepopsctl.model.cluster import Cluster
 from deepopsctl.report.model import Facts, document
 from deepopsctl.run.outcome import RunOutcome
 from deepopsctl.run.summary import RunSummary
-from deepopsctl.validation.result import CHECKS_FILE, judge, record_verdict
+from deepopsctl.validation.result import CHECKS_FILE, exit_code_of, record_outcome
 
 COMMAND = "doctor"
-ALONE: tuple[Callable[[NodeFacts, Declared], Check | None], ...] = (
+NODE_CHECKS: tuple[Callable[[NodeFacts, Declared], Check | None], ...] = (
     single_node.python,
     single_node.sudo,
     single_node.hostname,
@@ -43,7 +43,7 @@ ALONE: tuple[Callable[[NodeFacts, Declared], Check | None], ...] = (
     hardware.gpu_modules,
     hardware.secure_boot,
 )
-ACROSS: tuple[Callable[[cross_node.Nodes, Declared], Iterable[Check]], ...] = (
+CROSS_NODE_CHECKS: tuple[Callable[[cross_node.Nodes, Declared], Iterable[Check]], ...] = (
     cross_node.machine_ids,
     cross_node.addresses,
     cross_node.names,
@@ -69,7 +69,7 @@ class Examination:
         """0; 1 for a failed check; 4 where nodes could not be reached and nothing else failed; 5 for this machine."""
         if self.outcome is None:
             return ExitCode.CONTROL_MACHINE
-        return judge(self.outcome.exit_code, self.facts.checks, self.outcome.summary)
+        return exit_code_of(self.outcome.exit_code, self.facts.checks, self.outcome.summary)
 
     @property
     def ok(self) -> bool:
@@ -104,7 +104,7 @@ def examine(
     outcome: RunOutcome | None, here: tuple[Check, ...], declared: Declared, started: datetime, elapsed_s: float
 ) -> Examination:
     """The findings about this machine, and those that a finished run makes."""
-    checks = (*here, *(judge_nodes(outcome.summary, declared) if outcome else ()))
+    checks = (*here, *(check_nodes(outcome.summary, declared) if outcome else ()))
     facts = Facts(
         cluster=declared.cluster.name,
         suites=(SUITE,),
@@ -118,7 +118,7 @@ def examine(
     return Examination(facts, outcome)
 
 
-def judge_nodes(summary: RunSummary, declared: Declared) -> tuple[Check, ...]:
+def check_nodes(summary: RunSummary, declared: Declared) -> tuple[Check, ...]:
     """Every check of every node that was asked, in the order of cluster.yml."""
     return tuple(_checks(summary, declared))
 
@@ -129,7 +129,7 @@ def _checks(summary: RunSummary, declared: Declared) -> Iterator[Check]:
         raw = result.data.get("doctor")
         if isinstance(raw, Mapping):
             reports[result.host] = raw
-    yield from (judge_failure(failure) for failure in summary.failures if failure.host)
+    yield from (check_failure(failure) for failure in summary.failures if failure.host)
     nodes = []
     for name in (node.name for node in declared.cluster.nodes if node.name in reports):
         yield passed("reachable", name, "answers")
@@ -137,22 +137,22 @@ def _checks(summary: RunSummary, declared: Declared) -> Iterator[Check]:
             nodes.append(parse_facts(name, reports[name]))
         except ValueError as error:
             yield failed("examined", name, str(error))
-    yield from judge_seen(nodes, declared)
+    yield from check_facts(nodes, declared)
 
 
-def judge_seen(nodes: Sequence[NodeFacts], declared: Declared) -> Iterator[Check]:
+def check_facts(nodes: Sequence[NodeFacts], declared: Declared) -> Iterator[Check]:
     """Every check of nodes that were examined: each alone, then all beside each other."""
     for node in nodes:
-        yield from (check for judge_one in ALONE if (check := judge_one(node, declared)))
-    for judge_all in ACROSS if nodes else ():
-        yield from judge_all(nodes, declared)
+        yield from (check for check_node in NODE_CHECKS if (check := check_node(node, declared)))
+    for check_across in CROSS_NODE_CHECKS if nodes else ():
+        yield from check_across(nodes, declared)
 
 
-def keep(examination: Examination) -> None:
+def save(examination: Examination) -> None:
     """Leave checks.json beside the run's log, and the verdict where `runs` looks for it."""
     if examination.outcome:
-        record_verdict(examination.outcome, examination.exit_code)
-        examination.outcome.folder.write(examination.outcome.folder.path / CHECKS_FILE, examination.document())
+        record_outcome(examination.outcome, examination.exit_code)
+        examination.outcome.run_dir.write(examination.outcome.run_dir.path / CHECKS_FILE, examination.document())
 
 
 def _advised(check: Check) -> Check:

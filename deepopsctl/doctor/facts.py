@@ -86,7 +86,7 @@ class Settings:
     set_hostname: bool
     confinement: str
     families: tuple[str, ...]
-    proven: Mapping[str, tuple[str, ...]]
+    tested: Mapping[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ class NodeFacts:
     firewalls: tuple[str, ...]
     slurm_daemons: tuple[str, ...]
     slurm_version: str
-    ours: bool
+    managed: bool
     settings: Settings
     versions: Mapping[str, str]
     users: Mapping[str, str]
@@ -189,7 +189,7 @@ class _Raw:
         return tuple(_Raw(entry) for entry in self.values[key])
 
     def lists(self, key: str) -> dict[str, tuple[str, ...]]:
-        return {str(name): _texts(found) for name, found in self.part(key).values.items()}
+        return {str(name): _texts(values) for name, values in self.part(key).values.items()}
 
 
 def _texts(values: object) -> tuple[str, ...]:
@@ -235,7 +235,7 @@ def _parse(name: str, raw: _Raw) -> NodeFacts:
         firewalls=raw.texts("firewalls"),
         slurm_daemons=slurm.texts("daemons"),
         slurm_version=slurm.text("version"),
-        ours=slurm.yes("ours"),
+        managed=slurm.yes("ours"),
         settings=_settings(raw.part("settings")),
         versions=_words(raw.part("versions")),
         users=_words(raw.part("users")),

@@ -68,36 +68,38 @@ def cgroup(node: NodeFacts, declared: Declared) -> Check | None:
 
 def gpus(node: NodeFacts, declared: Declared) -> Check | None:
     """GPUs on the PCI bus; device files alone prove nothing."""
-    wish, found = declared.node(node.name).gpus, len(node.gpus.bus)
-    if not wish:
-        if not found or not _computes(declared, node.name):
+    declared_gpus, count = declared.node(node.name).gpus, len(node.gpus.bus)
+    if not declared_gpus:
+        if not count or not _computes(declared, node.name):
             return None
-        return warned("gpus", node.name, "cluster.yml declares no GPUs for it: nobody will get them", str(found), "0")
-    if found == wish.count:
-        return passed("gpus", node.name, str(found), str(wish.count))
-    if found > wish.count:
+        return warned("gpus", node.name, "cluster.yml declares no GPUs for it: nobody will get them", str(count), "0")
+    if count == declared_gpus.count:
+        return passed("gpus", node.name, str(count), str(declared_gpus.count))
+    if count > declared_gpus.count:
         message = "there are more than cluster.yml declares: the rest is not used"
-        return warned("gpus", node.name, message, str(found), str(wish.count))
-    if found:
-        return failed("gpus", node.name, "there are fewer than cluster.yml declares", str(found), str(wish.count))
-    if node.container and node.gpus.files == wish.count:
+        return warned("gpus", node.name, message, str(count), str(declared_gpus.count))
+    if count:
+        return failed(
+            "gpus", node.name, "there are fewer than cluster.yml declares", str(count), str(declared_gpus.count)
+        )
+    if node.container and node.gpus.files == declared_gpus.count:
         message = "device files only, none on the PCI bus: simulated?"
-        return warned("gpus", node.name, message, f"{node.gpus.files} device files", str(wish.count))
-    return failed("gpus", node.name, "no NVIDIA GPU is on the PCI bus", "0", str(wish.count))
+        return warned("gpus", node.name, message, f"{node.gpus.files} device files", str(declared_gpus.count))
+    return failed("gpus", node.name, "no NVIDIA GPU is on the PCI bus", "0", str(declared_gpus.count))
 
 
 def gpu_model(node: NodeFacts, declared: Declared) -> Check | None:
     """The declared type is what the driver calls each GPU."""
-    wish = declared.node(node.name).gpus
-    if not wish or not wish.type:
+    declared_gpus = declared.node(node.name).gpus
+    if not declared_gpus or not declared_gpus.type:
         return None
     if not node.gpus.models:
         return skipped("gpu-model", node.name, "only a loaded NVIDIA driver knows it")
     models = ", ".join(dict.fromkeys(node.gpus.models))
-    if all(may_be(model, wish.type) for model in node.gpus.models):
-        return passed("gpu-model", node.name, models, wish.type)
-    message = f"cluster.yml calls them {wish.type}, the driver {models}"
-    return warned("gpu-model", node.name, message, models, wish.type)
+    if all(may_be(model, declared_gpus.type) for model in node.gpus.models):
+        return passed("gpu-model", node.name, models, declared_gpus.type)
+    message = f"cluster.yml calls them {declared_gpus.type}, the driver {models}"
+    return warned("gpu-model", node.name, message, models, declared_gpus.type)
 
 
 def gpu_modules(node: NodeFacts, declared: Declared) -> Check | None:

@@ -32,21 +32,21 @@ _PYTHON = re.compile(
 _HUNG = re.compile(r"timed out after|Timed out|task .* timeout", re.IGNORECASE)
 
 
-def judge_failure(failure: Failure) -> Check:
+def check_failure(failure: Failure) -> Check:
     """The check that failed."""
-    said = " ".join(failure.message.split())
+    text = " ".join(failure.message.split())
     if failure.unreachable:
-        return _unreachable(failure, said)
-    if _PYTHON.search(said):
-        return failed("python", failure.host, said, "none that will do", hint=failure.hint)
-    if _HUNG.search(said):
+        return _unreachable(failure, text)
+    if _PYTHON.search(text):
+        return failed("python", failure.host, text, "none that will do", hint=failure.hint)
+    if _HUNG.search(text):
         hint = "log in and see what hangs (`uptime`, `dmesg`, a dead network file system)"
         return failed("examined", failure.host, "it lets us in and then does not answer", hint=hint)
-    return failed("examined", failure.host, said, hint=failure.hint)
+    return failed("examined", failure.host, text, hint=failure.hint)
 
 
-def _unreachable(failure: Failure, said: str) -> Check:
+def _unreachable(failure: Failure, text: str) -> Check:
     for pattern, sentence, hint in _REASONS:
-        if re.search(pattern, said, re.IGNORECASE):
-            return failed("reachable", failure.host, sentence, hint=hint or hint_for(said))
-    return failed("reachable", failure.host, said, hint=failure.hint)
+        if re.search(pattern, text, re.IGNORECASE):
+            return failed("reachable", failure.host, sentence, hint=hint or hint_for(text))
+    return failed("reachable", failure.host, text, hint=failure.hint)

@@ -12,7 +12,7 @@ from deepopsctl.run.hints import hint_for
 # MiB: below the first a deploy fails, below the second a person should know
 BOUNDS = {"/": (500, 2000), "/var": (500, 2000), "/tmp": (50, 200)}  # noqa: S108 (a folder to look at)
 LEAST_INODES = 0.02
-OURS = {
+EXPECTED_PROGRAMS = {
     "slurmctld": {"slurmctld"},
     "slurmd": {"slurmd"},
     "slurmdbd": {"slurmdbd"},
@@ -44,14 +44,14 @@ def python(node: NodeFacts, _: Declared) -> Check:
 def system(node: NodeFacts, _: Declared) -> Check:
     """Distribution and version, by the tables of group_vars."""
     has, settings = f"{node.distribution} {node.version}", node.settings
-    proven = ", ".join(f"{name} {' and '.join(versions)}" for name, versions in settings.proven.items())
+    tested = ", ".join(f"{name} {' and '.join(versions)}" for name, versions in settings.tested.items())
     if node.family not in settings.families:
         families = ", ".join(settings.families)
-        return failed("os", node.name, f"only relatives of {families} are supported", has, proven)
-    versions = settings.proven.get(node.distribution, ())
+        return failed("os", node.name, f"only relatives of {families} are supported", has, tested)
+    versions = settings.tested.get(node.distribution, ())
     if node.version in versions or node.version.partition(".")[0] in versions:
-        return passed("os", node.name, has, proven)
-    return warned("os", node.name, f"nobody has proven deepopsctl on {has}", has, proven)
+        return passed("os", node.name, has, tested)
+    return warned("os", node.name, f"nobody has proven deepopsctl on {has}", has, tested)
 
 
 def hostname(node: NodeFacts, declared: Declared) -> Check:
@@ -114,12 +114,12 @@ def disk(node: NodeFacts, _: Declared) -> Check:
 
 
 def _fatal(entry: Disk) -> list[str]:
-    found = [f"{entry.path} is read-only"] if entry.read_only else []
+    problems = [f"{entry.path} is read-only"] if entry.read_only else []
     if entry.free_mb < BOUNDS[entry.path][0]:
-        found.append(f"{entry.path} has {entry.free_mb} MiB left, {BOUNDS[entry.path][0]} are needed")
+        problems.append(f"{entry.path} has {entry.free_mb} MiB left, {BOUNDS[entry.path][0]} are needed")
     if entry.inodes and entry.free_inodes < entry.inodes * LEAST_INODES:
-        found.append(f"{entry.path} has {entry.free_inodes} inodes left")
-    return found
+        problems.append(f"{entry.path} has {entry.free_inodes} inodes left")
+    return problems
 
 
 def time_service(node: NodeFacts, _: Declared) -> Check:
@@ -127,7 +127,7 @@ def time_service(node: NodeFacts, _: Declared) -> Check:
     if node.container:
         return skipped("time-service", node.name, "a container has its machine's clock")
     daemons = ", ".join(node.time_daemons)
-    if not daemons and node.ours:
+    if not daemons and node.managed:
         return failed("time-service", node.name, "no daemon sets the clock")
     if not daemons:
         return skipped("time-service", node.name, "none yet: `deploy` installs chrony")
@@ -143,17 +143,19 @@ def ports(node: NodeFacts, declared: Declared) -> Check:
     roles = declared.roles(node.name)
     daemons = [daemon for role, listed in DAEMONS.items() if role in roles for daemon in listed]
     wanted = {node.ports[daemon]: daemon for daemon in daemons if daemon in node.ports}
-    taken = [entry for entry in node.listeners if entry.port in wanted]
-    foreign = [entry for entry in taken if entry.command and entry.command not in OURS[wanted[entry.port]]]
+    in_use = [entry for entry in node.listeners if entry.port in wanted]
+    foreign = [
+        entry for entry in in_use if entry.command and entry.command not in EXPECTED_PROGRAMS[wanted[entry.port]]
+    ]
     if foreign:
         words = ", ".join(
             f"{entry.command} (pid {entry.pid}) listens on {entry.port}, {wanted[entry.port]}'s port"
             for entry in foreign
         )
         return failed("ports", node.name, words)
-    if any(not entry.command for entry in taken):
+    if any(not entry.command for entry in in_use):
         return skipped("ports", node.name, "only root sees who listens, and sudo does not work")
-    used = ", ".join(dict.fromkeys(entry.command for entry in taken))
+    used = ", ".join(dict.fromkeys(entry.command for entry in in_use))
     return passed("ports", node.name, f"used by {used}" if used else "free")
 
 
@@ -167,7 +169,7 @@ def firewall(node: NodeFacts, _: Declared) -> Check:
 
 def foreign_slurm(node: NodeFacts, _: Declared) -> Check:
     """Slurm on a node that no deploy has been to."""
-    if node.ours or not (node.slurm_daemons or node.slurm_version):
+    if node.managed or not (node.slurm_daemons or node.slurm_version):
         return passed("foreign-slurm", node.name, "none")
     running = f", {' and '.join(node.slurm_daemons)} run" if node.slurm_daemons else ""
     what = f"Slurm {node.slurm_version}".strip()
@@ -183,7 +185,7 @@ def database(node: NodeFacts, declared: Declared) -> Check | None:
         return skipped("database", node.name, "no MariaDB answers there")
     if has.get("innodb_snapshot_isolation") == "ON":
         words = "innodb_snapshot_isolation is ON: a conflict of two writes can stop slurmdbd"
-        return (failed if node.ours else warned)("database", node.name, words, "ON", "OFF")
+        return (failed if node.managed else warned)("database", node.name, words, "ON", "OFF")
     low = [f"{name} is {has[name]}, {least} is needed" for name, least in DATABASE.items() if int(has[name]) < least]
     if has["bind_address"] not in LOOPBACK:
         low.append(
@@ -197,18 +199,18 @@ def database(node: NodeFacts, declared: Declared) -> Check | None:
 def security(node: NodeFacts, _: Declared) -> Check:
     """Vulnerabilities that the installed Slurm and munge are known to have."""
     packaged = {version for name, version in node.versions.items() if name.startswith("slurm")}
-    found = [("Slurm", version) for version in packaged or {node.slurm_version}]
-    found.append(("munge", node.versions.get("munge", "")))
-    found = sorted((name, version) for name, version in found if is_a_version(version))
-    if not found:
+    versions = [("Slurm", version) for version in packaged or {node.slurm_version}]
+    versions.append(("munge", node.versions.get("munge", "")))
+    versions = sorted((name, version) for name, version in versions if is_a_version(version))
+    if not versions:
         return skipped("security", node.name, "neither Slurm nor munge is installed yet")
     words = []
-    for name, version in found:
+    for name, version in versions:
         known = open_ones(version, MUNGE if name == "munge" else SLURM)
         if known:
             listed = "; ".join(f"{each.names} ({each.date})" for each in known[:3])
             words.append(f"{name} {version} has {listed}{' ...' if len(known) > 3 else ''}")
-    has = ", ".join(f"{name} {version}" for name, version in found)
+    has = ", ".join(f"{name} {version}" for name, version in versions)
     if words:
         return warned("security", node.name, "; ".join(words), has, f"nothing that was known on {AS_OF}")
     return passed("security", node.name, has, f"nothing that was known on {AS_OF}")

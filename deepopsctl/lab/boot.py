@@ -19,7 +19,7 @@ from deepopsctl.lab.rootfs import USER
 # a node boots in a second; on an emulated CPU it took 100
 DEADLINE_S = 180.0
 PAUSE_S = 0.1
-LOOK_EVERY_S = 3.0
+CHECK_INTERVAL_S = 3.0
 
 # stdin: `user:password`; $1: seconds to wait. Prints the units that failed, then systemd's state.
 WAIT_FOR_SYSTEMD = """chpasswd || exit 1
@@ -42,14 +42,14 @@ MAKE_SUDO_ASK = "rm -f /etc/sudoers.d/lab\n"
 def wait_for_ssh(container: str, address: str, stopped: Event, *, deadline_s: float = DEADLINE_S) -> None:
     """Wait until sshd at `address` greets, the container dies, or `stopped` is set."""
     started = time.monotonic()
-    look_at = LOOK_EVERY_S
+    next_check = CHECK_INTERVAL_S
     last = ""
     while (waited := time.monotonic() - started) < deadline_s and not stopped.is_set():
         last = _greeting(address)
         if last.startswith("SSH-"):
             return
-        if waited > look_at:
-            look_at += LOOK_EVERY_S
+        if waited > next_check:
+            next_check += CHECK_INTERVAL_S
             if not _state(container).startswith("running"):
                 break
         stopped.wait(PAUSE_S)
@@ -76,14 +76,14 @@ def finish_node(container: str, password: str, *, sudo_asks: bool, deadline_s: f
 def _not_up(container: str, symptom: str) -> DeepOpsError:
     """The error of a node that did not come up, with what podman and the node itself say."""
     state = _state(container)
-    said = podman_output("logs", "--tail", "10", container, timeout_s=20)
+    log = podman_output("logs", "--tail", "10", container, timeout_s=20)
     if state.startswith("running"):
-        said += podman_output("exec", container, "systemctl", "status", "--no-pager", "ssh.service", timeout_s=20)
+        log += podman_output("exec", container, "systemctl", "status", "--no-pager", "ssh.service", timeout_s=20)
         hint = "a firewall on this machine may keep it from its containers"
     else:
         hint = "try once more; if it stays so, build the image anew with --rebuild"
     return DeepOpsError(
-        f"{container} did not come up: {symptom}; container {state}; its log: {last_words(said, 5) or 'empty'}", hint
+        f"{container} did not come up: {symptom}; container {state}; its log: {last_words(log, 5) or 'empty'}", hint
     )
 
 

@@ -10,7 +10,7 @@ from typing import cast
 from deepopsctl.lab.layout import LabNode
 from deepopsctl.lab.podman import PodmanError, podman, podman_json, podman_succeeds
 from deepopsctl.lab.podman_host import Engine
-from deepopsctl.lab.state import LabFolder
+from deepopsctl.lab.state import LabDir
 
 LABEL = "deepopsctl.lab"
 NODE_LABEL = "deepopsctl.node"
@@ -55,13 +55,13 @@ def list_containers(lab: str = "") -> tuple[Container, ...]:
         if not ids:
             break
         try:
-            found = cast("list[dict[str, object]]", podman_json("inspect", "--type", "container", *ids))
+            inspected = cast("list[dict[str, object]]", podman_json("inspect", "--type", "container", *ids))
         except PodmanError:
             # between the two calls somebody may have removed another lab
             if attempt == ATTEMPTS:
                 raise
             continue
-        return tuple(parse_container(item) for item in found)
+        return tuple(parse_container(item) for item in inspected)
     return ()
 
 
@@ -89,8 +89,8 @@ def ensure_network(lab: str) -> IPv4Network:
     if not podman_succeeds("network", "exists", name):
         # no DNS: nodes resolve through the host's own servers, and the deploy brings their /etc/hosts
         podman("network", "create", "--disable-dns", "--label", f"{LABEL}={lab}", name)
-    found = cast("list[dict[str, object]]", podman_json("network", "inspect", name))
-    subnets = cast("list[dict[str, str]]", found[0]["subnets"])
+    inspected = cast("list[dict[str, object]]", podman_json("network", "inspect", name))
+    subnets = cast("list[dict[str, str]]", inspected[0]["subnets"])
     network = IPv4Network(next(entry["subnet"] for entry in subnets if "." in entry["subnet"]))
     if network.prefixlen > LONGEST_PREFIX:
         raise PodmanError(
@@ -101,7 +101,7 @@ def ensure_network(lab: str) -> IPv4Network:
 
 
 def run_argv(
-    engine: Engine, lab: str, image: str, node: LabNode, network: IPv4Network, folder: LabFolder
+    engine: Engine, lab: str, image: str, node: LabNode, network: IPv4Network, lab_dir: LabDir
 ) -> tuple[str, ...]:
     """podman's arguments that start one node."""
     gpus = range(node.gpus.count if node.gpus else 0)
@@ -123,8 +123,8 @@ def run_argv(
         # ping for everybody, as Debian's own sysctl settings have it
         "--sysctl=net.ipv4.ping_group_range=0 2147483647",
         *engine.run_options,
-        f"--volume={folder.shared}:{SHARED}",
-        *(f"--device={folder.devices}/nvidia{k}:/dev/nvidia{k}" for k in gpus),
+        f"--volume={lab_dir.shared}:{SHARED}",
+        *(f"--device={lab_dir.devices}/nvidia{k}:/dev/nvidia{k}" for k in gpus),
         image,
     )
 

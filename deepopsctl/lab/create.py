@@ -22,13 +22,13 @@ from deepopsctl.lab.containers import (
     remove_network,
     run_argv,
 )
-from deepopsctl.lab.image import Recipe, Say, build_image, ensure_image, own_mirror
+from deepopsctl.lab.image import Notify, Recipe, build_image, ensure_image, own_mirror
 from deepopsctl.lab.layout import LabNode, LabRequest
-from deepopsctl.lab.parallel import Crew
+from deepopsctl.lab.parallel import NodePool
 from deepopsctl.lab.podman import podman
 from deepopsctl.lab.podman_host import Engine, check_room, detect, inotify_instances
 from deepopsctl.lab.rootfs import USER
-from deepopsctl.lab.state import LabFolder, LabRecord, LabStore, write_private
+from deepopsctl.lab.state import LabDir, LabRecord, LabStore, write_private
 
 NVIDIA_MAJOR = 195
 
@@ -51,49 +51,51 @@ class Task:
     """One `lab up`: the lab as it was (None: it is new) and as it shall be."""
 
     engine: Engine
-    folder: LabFolder
+    lab_dir: LabDir
     before: LabRecord | None
     record: LabRecord
     missing: tuple[LabNode, ...]
     stopped: tuple[LabNode, ...]
     image: str
-    say: Say
+    notify: Notify
 
 
-def up(store: LabStore, request: LabRequest, say: Say, *, output: Path | None = None, rebuild: bool = False) -> Lab:
+def up(
+    store: LabStore, request: LabRequest, notify: Notify, *, output: Path | None = None, rebuild: bool = False
+) -> Lab:
     """Bring a lab to at least the nodes asked for; nodes that run are left alone."""
     started = time.monotonic()
     layout.check_name(request.name)
-    folder = store.folder(request.name)
-    node_list = output.absolute() if output else folder.node_list
+    lab_dir = store.lab_dir(request.name)
+    node_list = output.absolute() if output else lab_dir.node_list
     if output and not node_list.parent.is_dir():
         raise InputError.single("--output", f"there is no folder {node_list.parent}", "make it first")
     engine = detect()
     with store.lock(request.name):
-        before = folder.load()
+        before = lab_dir.load()
         record = _target(request, before)
         everywhere = list_containers()
-        present = _present(request.name, folder, before, everywhere)
+        present = _present(request.name, lab_dir, before, everywhere)
         elsewhere = sum(container.lab != request.name for container in everywhere if container.runs)
         check_room(elsewhere + len(record.nodes), inotify_instances())
         task = Task(
             engine=engine,
-            folder=folder,
+            lab_dir=lab_dir,
             before=before,
             record=record,
             missing=tuple(node for node in record.nodes if node.name not in present),
             stopped=tuple(n for n in record.nodes if n.name in present and not present[n.name].runs),
-            image=_image(store, record.os, say, rebuild=rebuild),
-            say=say,
+            image=_image(store, record.os, notify, rebuild=rebuild),
+            notify=notify,
         )
-        nodes = _bring_up(task, node_list)
+        nodes = _start_lab(task, node_list)
     return Lab(
         name=record.name,
         os=record.os,
         nodes=nodes,
         added=tuple(node.name for node in task.missing),
         node_list=node_list,
-        password_file=folder.password,
+        password_file=lab_dir.password,
         elapsed_s=time.monotonic() - started,
     )
 
@@ -117,40 +119,40 @@ def _target(request: LabRequest, before: LabRecord | None) -> LabRecord:
 
 
 def _present(
-    name: str, folder: LabFolder, before: LabRecord | None, everywhere: Sequence[Container]
+    name: str, lab_dir: LabDir, before: LabRecord | None, everywhere: Sequence[Container]
 ) -> dict[str, Container]:
     """The lab's containers by node; leftovers of an `up` that was killed are removed."""
-    found = [container for container in everywhere if container.lab == name]
-    if found and not folder.path.exists():
+    containers = [container for container in everywhere if container.lab == name]
+    if containers and not lab_dir.path.exists():
         raise DeepOpsError(
-            f"a lab {name!r} has containers but no state folder {folder.path}: it may be somebody else's",
+            f"a lab {name!r} has containers but no state folder {lab_dir.path}: it may be somebody else's",
             f"choose another --name, or remove it with `deepopsctl lab down --name {name}`",
         )
     known = {node.name for node in before.nodes} if before else set()
-    remove_containers(container.id for container in found if container.node not in known)
-    return {container.node: container for container in found if container.node in known}
+    remove_containers(container.id for container in containers if container.node not in known)
+    return {container.node: container for container in containers if container.node in known}
 
 
-def _image(store: LabStore, os_name: str, say: Say, *, rebuild: bool) -> str:
+def _image(store: LabStore, os_name: str, notify: Notify, *, rebuild: bool) -> str:
     recipe = Recipe.for_os(os_name, own_mirror())
     # one process builds for all; who comes meanwhile waits and finds the image there
     with store.wait_lock(f".image-{os_name}"):
         if rebuild:
-            build_image(recipe, say)
-        return ensure_image(recipe, say)
+            build_image(recipe, notify)
+        return ensure_image(recipe, notify)
 
 
-def _bring_up(task: Task, node_list: Path) -> tuple[tuple[LabNode, str], ...]:
-    crew = Crew()
+def _start_lab(task: Task, node_list: Path) -> tuple[tuple[LabNode, str], ...]:
+    pool = NodePool()
     try:
-        nodes = _start(task, crew)
+        nodes = _start(task, pool)
         node_list.write_text(_node_list(task.record, nodes), encoding="utf-8")
-        task.folder.save(task.record)
-        task.folder.hand_over(node_list)
+        task.lab_dir.save(task.record)
+        task.lab_dir.hand_over(node_list)
     except BaseException:  # Ctrl-C too: nothing half-made stays behind
-        _undo(task, crew)
+        _undo(task, pool)
         raise
-    crew.join()
+    pool.join()
     return nodes
 
 
@@ -158,73 +160,73 @@ def _node_list(record: LabRecord, nodes: tuple[tuple[LabNode, str], ...]) -> str
     return layout.render_node_list(record.name, USER, nodes, monitoring=record.monitoring)
 
 
-def _start(task: Task, crew: Crew) -> tuple[tuple[LabNode, str], ...]:
+def _start(task: Task, pool: NodePool) -> tuple[tuple[LabNode, str], ...]:
     """Start what does not run and wait until it is usable; returns all nodes with their addresses."""
     record = task.record
-    password = _prepare_folder(task.folder, record)
+    password = _prepare_directory(task.lab_dir, record)
     network = ensure_network(record.name)
     if task.stopped:
-        task.say(f"starting again: {', '.join(node.name for node in task.stopped)}")
+        task.notify(f"starting again: {', '.join(node.name for node in task.stopped)}")
         podman("start", *(container_name(record.name, node.name) for node in task.stopped))
     if task.missing:
         count = len(task.missing)
-        task.say(f"starting {count} node{'s' if count > 1 else ''} of lab {record.name!r} ({record.os})")
-    crew.each(
-        lambda node: podman(*run_argv(task.engine, record.name, task.image, node, network, task.folder)),
+        task.notify(f"starting {count} node{'s' if count > 1 else ''} of lab {record.name!r} ({record.os})")
+    pool.each(
+        lambda node: podman(*run_argv(task.engine, record.name, task.image, node, network, task.lab_dir)),
         task.missing,
     )
     addresses = {container.node: container.address for container in list_containers(record.name)}
-    crew.each(
-        lambda node: wait_for_ssh(container_name(record.name, node.name), addresses[node.name], crew.stopped),
+    pool.each(
+        lambda node: wait_for_ssh(container_name(record.name, node.name), addresses[node.name], pool.stopped),
         record.nodes,
     )
-    _wait_for_systemd(task, crew, password, (*task.missing, *task.stopped))
+    _wait_for_systemd(task, pool, password, (*task.missing, *task.stopped))
     return tuple((node, addresses[node.name]) for node in record.nodes)
 
 
-def _wait_for_systemd(task: Task, crew: Crew, password: str, nodes: Sequence[LabNode]) -> None:
+def _wait_for_systemd(task: Task, pool: NodePool, password: str, nodes: Sequence[LabNode]) -> None:
     names = [container_name(task.record.name, node.name) for node in nodes]
-    failed = crew.each(lambda name: finish_node(name, password, sudo_asks=task.record.sudo_asks), names)
+    failed = pool.each(lambda name: finish_node(name, password, sudo_asks=task.record.sudo_asks), names)
     for name, units in zip(names, failed, strict=True):
         if units:
-            task.say(f"warning: {name} is up, but these units failed: {', '.join(units)}")
+            task.notify(f"warning: {name} is up, but these units failed: {', '.join(units)}")
 
 
-def _undo(task: Task, crew: Crew) -> None:
+def _undo(task: Task, pool: NodePool) -> None:
     """Remove what this `up` began; never hides the reason it is called for."""
     name = task.record.name
-    task.say("removing what was started")
+    task.notify("removing what was started")
     try:
-        crew.halt()
+        pool.halt()
         new = {node.name for node in task.missing}
         for _ in range(2):  # twice: a container may have been on its way in the first time
             # by label, not by name: a container of that name may be why this `up` failed, and somebody else's
             remove_containers(container.id for container in list_containers(name) if container.node in new)
-            crew.join()
+            pool.join()
         if task.before is None:
             remove_network(name)
-            task.folder.remove()
+            task.lab_dir.remove()
     except DeepOpsError as err:
-        task.say(f"not all of it: {err.message}; `deepopsctl lab down --name {name}` removes the rest")
+        task.notify(f"not all of it: {err.message}; `deepopsctl lab down --name {name}` removes the rest")
 
 
-def _prepare_folder(folder: LabFolder, record: LabRecord) -> str:
+def _prepare_directory(lab_dir: LabDir, record: LabRecord) -> str:
     """Make the lab's folder, password, shared folder and device files; returns the password."""
-    folder.path.mkdir(parents=True, exist_ok=True, mode=0o700)
-    if not folder.password.exists():
-        write_private(folder.password, secrets.token_urlsafe(12) + "\n")
+    lab_dir.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if not lab_dir.password.exists():
+        write_private(lab_dir.password, secrets.token_urlsafe(12) + "\n")
     # for everybody, as /tmp is; below a folder that is root's alone
-    folder.shared.mkdir(exist_ok=True)
-    folder.shared.chmod(0o1777)
+    lab_dir.shared.mkdir(exist_ok=True)
+    lab_dir.shared.chmod(0o1777)
     if record.gpus:
-        _make_devices(folder.devices, record.gpus.count)
-    return folder.password.read_text(encoding="utf-8").strip()
+        _make_devices(lab_dir.devices, record.gpus.count)
+    return lab_dir.password.read_text(encoding="utf-8").strip()
 
 
-def _make_devices(folder: Path, count: int) -> None:
-    folder.mkdir(exist_ok=True, mode=0o700)
+def _make_devices(directory: Path, count: int) -> None:
+    directory.mkdir(exist_ok=True, mode=0o700)
     for minor in range(count):
-        device = folder / f"nvidia{minor}"
+        device = directory / f"nvidia{minor}"
         if not device.exists():
             # The real driver's numbers: without it, opening one says "no such device or address", while a
             # job that may not use it gets "operation not permitted". That tells the two apart.

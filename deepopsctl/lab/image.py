@@ -18,7 +18,7 @@ from deepopsctl.errors import ControlMachineError, DeepOpsError, InputError
 from deepopsctl.lab.podman import INSTALL_HINT, last_words, podman, podman_json, podman_succeeds
 from deepopsctl.lab.rootfs import FILES, FINISH, INIT_PATH, write_rootfs
 
-Say = Callable[[str], None]
+Notify = Callable[[str], None]
 
 REPOSITORY = "localhost/deepopsctl-lab"
 LABEL = "deepopsctl.lab.image"
@@ -88,7 +88,7 @@ class Recipe:
 def own_mirror() -> str:
     """The Debian mirror that this machine itself uses; '' where it has none (then mmdebstrap knows one)."""
     try:
-        found = subprocess.run(
+        uris = subprocess.run(
             [*APT_SOURCES, "Created-By: Packages", "Origin: Debian", "Label: Debian"],
             capture_output=True,
             text=True,
@@ -96,44 +96,44 @@ def own_mirror() -> str:
         ).stdout.split()
     except OSError:
         return ""
-    return found[0].rstrip("/") if found else ""
+    return uris[0].rstrip("/") if uris else ""
 
 
-def ensure_image(recipe: Recipe, say: Say) -> str:
+def ensure_image(recipe: Recipe, notify: Notify) -> str:
     """The image's name; built first unless it is there."""
     if not podman_succeeds("image", "exists", recipe.reference):
-        build_image(recipe, say)
+        build_image(recipe, notify)
     return recipe.reference
 
 
-def build_image(recipe: Recipe, say: Say) -> None:
+def build_image(recipe: Recipe, notify: Notify) -> None:
     """Build the image anew, whether it is there or not."""
     if not shutil.which("mmdebstrap"):
         raise ControlMachineError("mmdebstrap is not installed on this machine", INSTALL_HINT)
-    say(f"building the {recipe.os} node image, once for all labs (half a minute or more)")
-    with tempfile.TemporaryDirectory(prefix="deepopsctl-lab-") as folder:
-        files, tarball = Path(folder, "files"), Path(folder, "root.tar")
+    notify(f"building the {recipe.os} node image, once for all labs (half a minute or more)")
+    with tempfile.TemporaryDirectory(prefix="deepopsctl-lab-") as scratch:
+        files, tarball = Path(scratch, "files"), Path(scratch, "root.tar")
         write_rootfs(files, FILES)
-        run_mmdebstrap(recipe.mmdebstrap_argv(files, tarball), say)
-        say("storing the image")
+        run_mmdebstrap(recipe.mmdebstrap_argv(files, tarball), notify)
+        notify("storing the image")
         changes = (f'--change=CMD ["/{INIT_PATH}"]', f"--change=LABEL {LABEL}={recipe.os}")
         podman("import", *changes, str(tarball), recipe.reference, timeout_s=300)
-    remove_images(f"label={LABEL}={recipe.os}", keep=recipe.reference)
+    remove_images(f"label={LABEL}={recipe.os}", excluded=recipe.reference)
 
 
-def remove_images(chosen: str = f"label={LABEL}", keep: str = "") -> tuple[list[str], list[str]]:
+def remove_images(chosen: str = f"label={LABEL}", excluded: str = "") -> tuple[list[str], list[str]]:
     """Remove node images, all or those of a podman filter; returns those removed and those still in use."""
-    found = podman_json("images", "--filter", chosen, "--format", "json")
+    images = podman_json("images", "--filter", chosen, "--format", "json")
     removed: list[str] = []
-    kept: list[str] = []
-    for image in found if isinstance(found, list) else []:
+    in_use: list[str] = []
+    for image in images if isinstance(images, list) else []:
         for name in image.get("Names") or [image["Id"]]:
-            if name != keep:
-                (removed if podman_succeeds("rmi", str(name)) else kept).append(str(name))
-    return removed, kept
+            if name != excluded:
+                (removed if podman_succeeds("rmi", str(name)) else in_use).append(str(name))
+    return removed, in_use
 
 
-def run_mmdebstrap(argv: tuple[str, ...], say: Say) -> None:
+def run_mmdebstrap(argv: tuple[str, ...], notify: Notify) -> None:
     """Run mmdebstrap; on Ctrl-C it removes what it began."""
     tail: deque[str] = deque(maxlen=30)
     # An own session, as in podman.py: on Ctrl-C it is ended in order and removes its temporary tree.
@@ -150,7 +150,7 @@ def run_mmdebstrap(argv: tuple[str, ...], say: Say) -> None:
         for line in process.stderr or ():
             tail.append(line.rstrip())
             if line.startswith(TELLING):
-                say(f"  {line[3:].rstrip()}")
+                notify(f"  {line[3:].rstrip()}")
         code = process.wait()
     finally:
         if process.poll() is None:

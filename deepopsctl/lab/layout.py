@@ -60,12 +60,12 @@ class LabNode:
 
 def parse_gpus(text: str) -> Gpus:
     """Read `TYPE:COUNT`; ValueError says what is wrong."""
-    kind, _, count = text.partition(":")
-    if not _GPU_TYPE.fullmatch(kind) or not count.isascii() or not count.isdigit():
+    gpu_type, _, count = text.partition(":")
+    if not _GPU_TYPE.fullmatch(gpu_type) or not count.isascii() or not count.isdigit():
         raise ValueError(f"{text!r} is not TYPE:COUNT, for example h100:2")
     if not 1 <= int(count) <= MAX_GPUS:
         raise ValueError(f"{text!r}: a node can have 1 to {MAX_GPUS} simulated GPUs")
-    return Gpus(kind, int(count))
+    return Gpus(gpu_type, int(count))
 
 
 def check_name(name: str) -> None:
@@ -99,18 +99,18 @@ def contradictions(
     request: LabRequest, *, os: str, gpus: Gpus | None, sudo_asks: bool, single: bool
 ) -> tuple[Problem, ...]:
     """What of a request cannot be had in a lab that exists with these properties."""
-    found = []
+    problems = []
     hint = f"`deepopsctl lab down --name {request.name}` first, or choose another --name"
     if request.os and request.os != os:
-        found.append(Problem("--os", f"lab {request.name!r} runs {os}", hint))
+        problems.append(Problem("--os", f"lab {request.name!r} runs {os}", hint))
     if request.gpus and request.gpus != gpus:
         has = f"{gpus.type}:{gpus.count} on its compute nodes" if gpus else "no GPUs"
-        found.append(Problem("--gpus", f"lab {request.name!r} has {has}", hint))
+        problems.append(Problem("--gpus", f"lab {request.name!r} has {has}", hint))
     if request.single and not single:
-        found.append(Problem("--single", f"the controller of lab {request.name!r} does not compute", hint))
+        problems.append(Problem("--single", f"the controller of lab {request.name!r} does not compute", hint))
     if request.sudo_asks and not sudo_asks:
-        found.append(Problem("--sudo-password", f"sudo asks for no password in lab {request.name!r}", hint))
-    return tuple(found)
+        problems.append(Problem("--sudo-password", f"sudo asks for no password in lab {request.name!r}", hint))
+    return tuple(problems)
 
 
 def render_node_list(name: str, user: str, nodes: Iterable[tuple[LabNode, str]], *, monitoring: bool = False) -> str:

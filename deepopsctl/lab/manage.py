@@ -39,11 +39,11 @@ def down(store: LabStore, name: str) -> int:
     layout.check_name(name)
     detect()
     with store.lock(name):
-        found = list_containers(name)
-        remove_containers(container.id for container in found)
+        containers = list_containers(name)
+        remove_containers(container.id for container in containers)
         remove_network(name)
-        store.folder(name).remove()
-    return len(found)
+        store.lab_dir(name).remove()
+    return len(containers)
 
 
 def status(store: LabStore) -> tuple[LabStatus, ...]:
@@ -55,24 +55,24 @@ def status(store: LabStore) -> tuple[LabStatus, ...]:
 
 
 def _lab_status(store: LabStore, name: str, containers: list[Container]) -> LabStatus:
-    folder = store.folder(name)
-    record = folder.load()
+    lab_dir = store.lab_dir(name)
+    record = lab_dir.load()
     return LabStatus(
         name=name,
         os=record.os if record else "",
         nodes=node_statuses(record, containers),
-        node_list=folder.node_list if record and folder.node_list.exists() else None,
-        password_file=folder.password if record else None,
+        node_list=lab_dir.node_list if record and lab_dir.node_list.exists() else None,
+        password_file=lab_dir.password if record else None,
     )
 
 
 def node_statuses(record: LabRecord | None, containers: list[Container]) -> tuple[NodeStatus, ...]:
     """The nodes a lab should have, in its order, then containers it does not know."""
-    found = {container.node: container for container in containers}
+    by_node = {container.node: container for container in containers}
     rows = []
     for node in record.nodes if record else ():
-        container = found.pop(node.name, None)
+        container = by_node.pop(node.name, None)
         address, state = (container.address, container.state) if container else ("", "missing")
         rows.append(NodeStatus(node.name, tuple(str(role) for role in node.roles), node.gpus, address, state))
-    strays = sorted(found.values(), key=lambda container: container.node)
+    strays = sorted(by_node.values(), key=lambda container: container.node)
     return (*rows, *(NodeStatus(c.node, (), None, c.address, c.state) for c in strays))

@@ -14,7 +14,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-class Crew:
+class NodePool:
     """Runs the same work on many nodes; `stopped` tells work that waits to give up."""
 
     def __init__(self) -> None:

@@ -157,10 +157,10 @@ done
 {WARM_APT}"""
 
 
-def write_rootfs(folder: Path, files: Mapping[str, RootFile]) -> None:
+def write_rootfs(directory: Path, files: Mapping[str, RootFile]) -> None:
     """Lay the files out below `folder`, with their modes."""
     for name, file in files.items():
-        path = folder / name
+        path = directory / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(file.content, encoding="utf-8")
         path.chmod(file.mode)

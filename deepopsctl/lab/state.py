@@ -38,7 +38,7 @@ class LabRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class LabFolder:
+class LabDir:
     """The files of one lab."""
 
     path: Path
@@ -109,9 +109,9 @@ class LabStore:
         base = Path(state_home) if state_home.startswith("/") else Path.home() / ".local" / "state"
         return cls(base / "deepopsctl" / "labs")
 
-    def folder(self, name: str) -> LabFolder:
+    def lab_dir(self, name: str) -> LabDir:
         """The folder of one lab, which need not exist."""
-        return LabFolder(self.root / name)
+        return LabDir(self.root / name)
 
     def names(self) -> tuple[str, ...]:
         """Labs that have a folder here."""

@@ -11,21 +11,29 @@ from deepopsctl.files import write_atomic
 from deepopsctl.model.cluster import Cluster, Node
 from deepopsctl.nodes.admit import admit
 from deepopsctl.nodes.cluster_file import SpecFile
-from deepopsctl.nodes.new_nodes import Wish, describe, machines_of, newcomers, split_known
-from deepopsctl.nodes.workflow import OURS, Flow, Glance, Operator, Report, StoppedError, bystanders
+from deepopsctl.nodes.new_nodes import AddRequest, describe, parse_hosts, resolve_new_nodes, split_known
+from deepopsctl.nodes.workflow import (
+    DRAIN_REASON_PREFIX,
+    ClusterSnapshot,
+    Flow,
+    Operator,
+    Report,
+    StoppedError,
+    untouched_nodes,
+)
 from deepopsctl.run.command_line import RunRequest
 from deepopsctl.run.lock import cluster_lock
 from deepopsctl.text.node_sets import fold
 
 
-def add(directory: ClusterDir, wish: Wish, base: RunRequest, operator: Operator) -> Report:
+def add(directory: ClusterDir, request: AddRequest, base: RunRequest, operator: Operator) -> Report:
     """Do it all; run again, it goes on where it was stopped."""
-    machines = machines_of(wish.names)
-    report = Report("node add", tuple(name for name, _ in machines))
+    hosts = parse_hosts(request.names)
+    report = Report("node add", tuple(name for name, _ in hosts))
     flow = Flow(directory, base, operator, report)
     with cluster_lock(directory.runs, "deepopsctl node add"):
         try:
-            _Add(flow, wish, machines).run()
+            _Add(flow, request, hosts).run()
         except StoppedError as stop:
             report.stopped = stop
     return report
@@ -34,38 +42,38 @@ def add(directory: ClusterDir, wish: Wish, base: RunRequest, operator: Operator)
 @dataclass(slots=True)
 class _Add:
     flow: Flow
-    wish: Wish
-    machines: tuple[tuple[str, str], ...]
+    request: AddRequest
+    hosts: tuple[tuple[str, str], ...]
 
     def run(self) -> None:
         flow = self.flow
         cluster = flow.directory.cluster()
         flow.survey(cluster)
-        fresh, there = split_known(cluster, self.machines)
+        fresh, there = split_known(cluster, self.hosts)
         waiting = self._unfinished(cluster, [name for name, _ in there]) if there else []
         if not fresh and not waiting:
             return
         spec = SpecFile.open(flow.directory)
         if fresh:
-            new = newcomers(cluster, self.wish, fresh)
-            flow.operator.say(f"{fold(name for name, _ in fresh)}, {describe(new)}")
+            new = resolve_new_nodes(cluster, self.request, fresh)
+            flow.operator.info(f"{fold(name for name, _ in fresh)}, {describe(new)}")
             cluster = spec.write(add_nodes(spec.text, new))
         names = {*waiting, *(name for name, _ in fresh)}
         nodes = tuple(node for node in cluster.nodes if node.name in names)
         self._set_up_ssh(cluster, nodes, spec)
         admit(flow, cluster, nodes, "add")
         flow.report.closing = f"{fold(names)} {'is' if len(names) == 1 else 'are'} in service"
-        others = bystanders(cluster, names)
+        others = untouched_nodes(cluster, names)
         if others and any(node.address for node in nodes):
             flow.report.closing += f"; {fold(others)} learn the name with the next `deepopsctl deploy`"
 
     def _unfinished(self, cluster: Cluster, names: list[str]) -> list[str]:
         """Those of the cluster's nodes that an earlier `node add` did not bring into service."""
-        seen = self.flow.look(cluster)
+        seen = self.flow.query(cluster)
         compute = {node.name for node in cluster.compute}
         # only a deploy can tell whether one that runs no jobs is ready
-        found = [name for name in names if name not in compute or _is_on_its_way(name, seen)]
-        fine = [seen.slurm.nodes[name] for name in names if name not in found]
+        unfinished = [name for name in names if name not in compute or _is_on_its_way(name, seen)]
+        fine = [seen.slurm.nodes[name] for name in names if name not in unfinished]
         sick = [node for node in fine if node.is_faulty]
         if sick:
             raise StoppedError(
@@ -77,7 +85,7 @@ class _Add:
             words = ", ".join(f"{node.name} ({node.word})" for node in fine)
             verb = "is" if len(fine) == 1 else "are"
             self.flow.report.closing = f"{words} {verb} in the cluster already: nothing to do"
-        return found
+        return unfinished
 
     def _set_up_ssh(self, cluster: Cluster, nodes: tuple[Node, ...], spec: SpecFile) -> None:
         """Log in to all of them, or leave cluster.yml and known_hosts as they were."""
@@ -88,7 +96,7 @@ class _Add:
             result = self.flow.operator.set_up_ssh(cluster, nodes, frozenset())
         finally:
             if result is None or not result.ok:
-                was = "cluster.yml is as it was" if spec.put_back() else "nothing was changed"
+                was = "cluster.yml is as it was" if spec.restore() else "nothing was changed"
                 write_atomic(known_hosts, pins)
         if result.ok:
             return
@@ -100,7 +108,7 @@ class _Add:
         )
 
 
-def _is_on_its_way(name: str, seen: Glance) -> bool:
+def _is_on_its_way(name: str, seen: ClusterSnapshot) -> bool:
     """Whether an earlier try left it unknown to Slurm, on trial or refused; what others drained is theirs to resume."""
     node = seen.slurm.nodes.get(name)
-    return node is None or name in seen.reserved or (node.is_drained and node.reason.startswith(OURS))
+    return node is None or name in seen.reserved or (node.is_drained and node.reason.startswith(DRAIN_REASON_PREFIX))

@@ -6,9 +6,9 @@ from datetime import datetime
 
 from deepopsctl.errors import ExitCode
 from deepopsctl.model.cluster import Cluster, Node, Role
-from deepopsctl.nodes.workflow import MEMBERSHIP, PATIENCE_S, RESERVATION, Flow, StoppedError, must_be_well
+from deepopsctl.nodes.workflow import MEMBERSHIP, PATIENCE_S, RESERVATION, Flow, StoppedError, require_success
 from deepopsctl.text.node_sets import fold
-from deepopsctl.validation.result import Validation, examine, keep
+from deepopsctl.validation.result import Validation, examine, save
 
 SUITE = "smoke"
 
@@ -23,16 +23,16 @@ def admit(flow: Flow, cluster: Cluster, nodes: tuple[Node, ...], verb: str) -> N
     names = [node.name for node in nodes]
     compute = [node.name for node in nodes if Role.COMPUTE in node.roles]
     again = f"mend it, then run the same command again: it goes on from here (deepopsctl node {verb})"
-    flow.operator.say(f"deploy on {fold(names)}, and on the nodes that have to know")
+    flow.operator.info(f"deploy on {fold(names)}, and on the nodes that have to know")
     outcome = flow.deploy(cluster, names, "operate/quiet", membership_nodes=compute)
     stands = f"{fold(names)} stays in cluster.yml and takes no jobs"
-    flow.must_serve(outcome, cluster, nodes, stands, again)
+    flow.require_service(outcome, cluster, nodes, stands, again)
     if compute:
         _try_out(flow, cluster, nodes, compute, verb)
 
 
 def _try_out(flow: Flow, cluster: Cluster, nodes: tuple[Node, ...], compute: list[str], verb: str) -> None:
-    flow.operator.say(f"validate {fold(compute)}, in a reservation that keeps other jobs away")
+    flow.operator.info(f"validate {fold(compute)}, in a reservation that keeps other jobs away")
     started = datetime.now().astimezone()
     first = cluster.controllers[0]
     outcome = flow.run(
@@ -47,17 +47,17 @@ def _try_out(flow: Flow, cluster: Cluster, nodes: tuple[Node, ...], compute: lis
     again = "run the same command again when that is mended"
     held = f"{fold(compute)} is in the cluster and takes no jobs (reservation {RESERVATION})"
     if outcome.stopped or first.name in outcome.summary.failed or first.name in outcome.summary.unreachable:
-        must_be_well(outcome, (first,), held, again)
+        require_success(outcome, (first,), held, again)
     validation = examine(outcome, cluster, (SUITE,), started)
-    keep(validation)
+    save(validation)
     flow.report.checks = validation.facts.checks
     if validation.ok:
         done = flow.membership(cluster, "admit", compute)
-        must_be_well(done, (first,), held, again)
+        require_success(done, (first,), held, again)
         return
     why = f"node {verb}, validation failed, see run {outcome.run_id}"
     done = flow.membership(cluster, "refuse", compute, membership_reason=why)
-    must_be_well(done, (first,), held, again)
+    require_success(done, (first,), held, again)
     raise _refusal(validation, compute, outcome.run_id)
 
 

@@ -33,7 +33,7 @@ class SpecFile:
         self.directory.refresh_inventory(cluster)
         return cluster
 
-    def put_back(self) -> bool:
+    def restore(self) -> bool:
         """The text of the beginning; says whether there was anything to put back."""
         if not self.written:
             return False

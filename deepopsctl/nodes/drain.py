@@ -22,19 +22,19 @@ PLAYBOOK, REPORT, GPUS = "operate/drain", "operate/report", "operate/gpus"
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 2.0, 20.0
 
 
-class Wish(StrEnum):
+class DrainAction(StrEnum):
     """What a person wants of the nodes."""
 
     DRAIN = "drain"
     RESUME = "resume"
 
 
-_DONE = {Wish.DRAIN: "drained", Wish.RESUME: "resumed"}
+_DONE = {DrainAction.DRAIN: "drained", DrainAction.RESUME: "resumed"}
 _UNCHANGED = {"none": "unchanged", "kept": "kept", "refused": "refused"}
 
 
 @dataclass(frozen=True, slots=True)
-class Drained:
+class DrainedNode:
     """One node: `action` is drained, resumed, unchanged, kept (somebody else's drain) or refused."""
 
     name: str
@@ -49,12 +49,12 @@ class Drained:
 
 
 @dataclass(frozen=True, slots=True)
-class Draining:
+class DrainResult:
     """What came of a drain or resume; refused nodes are failures of the outcome."""
 
-    wish: Wish
+    action: DrainAction
     outcome: RunOutcome
-    nodes: tuple[Drained, ...]
+    nodes: tuple[DrainedNode, ...]
     slurm: SlurmState
 
     @property
@@ -65,9 +65,9 @@ class Draining:
     @property
     def word(self) -> str:
         """What was done, as a participle."""
-        return _DONE[self.wish]
+        return _DONE[self.action]
 
-    def without_jobs(self) -> Draining:
+    def without_jobs(self) -> DrainResult:
         """The same after the wait."""
         return replace(self, nodes=tuple(replace(node, jobs=()) for node in self.nodes))
 
@@ -76,7 +76,7 @@ class Draining:
         states = self.slurm.nodes
         return {
             **self.outcome.as_object(),
-            "command": f"node {self.wish}",
+            "command": f"node {self.action}",
             "nodes": [
                 {
                     "name": node.name,
@@ -92,20 +92,20 @@ class Draining:
 
 
 def drain_request(
-    directory: ClusterDir, wish: Wish, names: Sequence[str], reason: str = "", gpus: Sequence[str] = ()
+    directory: ClusterDir, action: DrainAction, names: Sequence[str], reason: str = "", gpus: Sequence[str] = ()
 ) -> RunRequest:
     """The run that does it, on the primary controller; of the nodes `gpus`, the GPUs are compared before a resume."""
-    compared = list(gpus) if wish is Wish.RESUME else []
+    compared = list(gpus) if action is DrainAction.RESUME else []
     first, *more = (GPUS, PLAYBOOK) if compared else (PLAYBOOK,)
     return RunRequest(
         directory,
         first,
         more=tuple(more),
         component="slurm",
-        command=f"node-{wish}",
+        command=f"node-{action}",
         extra_vars={
             "deepops_drain_nodes": list(names),
-            "deepops_drain_state": str(wish),
+            "deepops_drain_state": str(action),
             "deepops_gpu_nodes": compared,
             # Ansible would take braces in it for a template
             "deepops_drain_reason": b64encode(reason.encode()).decode(),
@@ -113,16 +113,16 @@ def drain_request(
     )
 
 
-def examine_draining(outcome: RunOutcome, wish: Wish) -> Draining:
+def read_drain_result(outcome: RunOutcome, action: DrainAction) -> DrainResult:
     """What the run did; the summary in its folder learns of the nodes that were refused."""
     data = next((result.data for result in outcome.summary.results if "drain" in result.data), {})
     listed, slurm = data.get("drain"), state_in([data])
     jobs = slurm.jobs_by_node
     entries = [entry for entry in listed if isinstance(entry, Mapping)] if isinstance(listed, list) else []
     nodes = tuple(
-        Drained(
+        DrainedNode(
             name := str(entry.get("name")),
-            _UNCHANGED.get(str(entry.get("action")), _DONE[wish]),
+            _UNCHANGED.get(str(entry.get("action")), _DONE[action]),
             str(entry.get("message")),
             jobs.get(name, ()),
         )
@@ -132,16 +132,16 @@ def examine_draining(outcome: RunOutcome, wish: Wish) -> Draining:
     if refused:
         summary = replace(outcome.summary, failures=(*outcome.summary.failures, *refused))
         outcome = replace(outcome, summary=summary)
-        outcome.folder.write(outcome.folder.summary, outcome.as_object())
-    return Draining(wish, outcome, nodes, slurm)
+        outcome.run_dir.write(outcome.run_dir.summary, outcome.as_object())
+    return DrainResult(action, outcome, nodes, slurm)
 
 
-def _failures(refused: Sequence[Drained]) -> tuple[Failure, ...]:
+def _failures(refused: Sequence[DrainedNode]) -> tuple[Failure, ...]:
     """A failure for each node; those with the same reason share a hint that names them all."""
-    alike: dict[str, list[str]] = {}
+    names_by_message: dict[str, list[str]] = {}
     for node in refused:
-        alike.setdefault(node.message, []).append(node.name)
-    hints = {message: _hint(message, fold(names)) for message, names in alike.items()}
+        names_by_message.setdefault(node.message, []).append(node.name)
+    hints = {message: _hint(message, fold(names)) for message, names in names_by_message.items()}
     return tuple(Failure(node.name, "slurm", "Resume the node", node.message, hints[node.message]) for node in refused)
 
 
@@ -160,23 +160,23 @@ def _hint(message: str, names: str) -> str:
 
 
 def wait_for_jobs(
-    request: RunRequest, names: Iterable[str], timeout: float, tell: Callable[[tuple[SlurmJob, ...]], None]
+    request: RunRequest, names: Iterable[str], timeout: float, on_change: Callable[[tuple[SlurmJob, ...]], None]
 ) -> None:
     """Return when no job runs on the nodes; `tell` hears of those that do whenever they change."""
-    from deepopsctl.run.runner import look
+    from deepopsctl.run.runner import run_readonly
 
     wanted, deadline, pause = tuple(names), time.monotonic() + timeout, FIRST_PAUSE_S
     asked = replace(request, playbook=REPORT, more=(), command="node-wait", extra_vars={})
-    told: tuple[SlurmJob, ...] = ()
+    reported: tuple[SlurmJob, ...] = ()
     while True:
-        outcome = look(asked, _unseen)
+        outcome = run_readonly(asked, _unseen)
         state = state_in(result.data for result in outcome.summary.results)
         jobs = state.jobs_on(wanted)
         if state.controller_up and not jobs:
             return
-        if jobs and jobs != told:
-            tell(jobs)
-            told = jobs
+        if jobs and jobs != reported:
+            on_change(jobs)
+            reported = jobs
         if timeout and time.monotonic() + pause > deadline:
             raise _late(timeout, wanted, jobs, state)
         time.sleep(pause)

@@ -35,7 +35,7 @@ def forget(directory: ClusterDir, cluster: Cluster, names: Iterable[str]) -> Non
 
 
 @dataclass(frozen=True, slots=True)
-class Faces:
+class HostKeyComparison:
     """The best host key of a machine as it was pinned and as it shows itself now."""
 
     pinned: str
@@ -47,7 +47,7 @@ class Faces:
         return self.pinned == self.shown
 
 
-def compare(directory: ClusterDir, cluster: Cluster, node: Node, patience_s: float) -> Faces | None:
+def compare(directory: ClusterDir, cluster: Cluster, node: Node, patience_s: float) -> HostKeyComparison | None:
     """What is pinned for a node and what the machine at its address shows; None where only a jump host can tell."""
     if cluster.access.jump_host:
         return None
@@ -65,18 +65,18 @@ def compare(directory: ClusterDir, cluster: Cluster, node: Node, patience_s: flo
             time.sleep(1)
             continue
         pinned = {key for label in labels_of(target, route) for key in hostkeys.pins.keys(label)}
-        kinds = {key.type for key in pinned} & {key.type for key in offered}
-        alike = (best(key for key in keys if key.type in kinds or not kinds) for keys in (pinned, offered))
-        return Faces(*alike)
+        types = {key.type for key in pinned} & {key.type for key in offered}
+        best_keys = (best(key for key in keys if key.type in types or not types) for keys in (pinned, offered))
+        return HostKeyComparison(*best_keys)
 
 
 def close_connections(directory: ClusterDir) -> None:
     """End the connections that are kept for the next task: they may lead to a machine that is gone."""
-    folder = control_dir(directory.path, os.environ)
-    for socket in folder.iterdir():
+    socket_dir = control_dir(directory.path, os.environ)
+    for socket in socket_dir.iterdir():
         if socket.is_socket():
             command = ["ssh", "-O", "exit", "-o", f"ControlPath={quoted(socket)}", "unused"]
             subprocess.run(command, capture_output=True, timeout=20, check=False)
             socket.unlink(missing_ok=True)
     with suppress(OSError):
-        folder.rmdir()
+        socket_dir.rmdir()

@@ -17,7 +17,7 @@ from deepopsctl.text.problems import RefusedError
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class AddRequest:
     """What a person asked for. None: like the nodes they resemble; `gpus` of `none` is no GPUs."""
 
     names: str
@@ -27,30 +27,30 @@ class Wish:
     partitions: tuple[str, ...] = ()
 
 
-def machines_of(text: str) -> tuple[tuple[str, str], ...]:
+def parse_hosts(text: str) -> tuple[tuple[str, str], ...]:
     """Names with addresses ('' where none are given) in NAMES or NAMES=ADDRESSES."""
     names, equals, addresses = text.partition("=")
     try:
         values.check_template(text)
-        found = pair(names, addresses) if equals else tuple((name, "") for name in expand(names))
-        for name, address in found:
+        hosts = pair(names, addresses) if equals else tuple((name, "") for name in expand(names))
+        for name, address in hosts:
             values.check_name(name)
             if address:
                 values.check_address(address)
     except RefusedError as refusal:
         raise InputError.single("NAMES", refusal.message, refusal.hint) from refusal
-    if len({name for name, _ in found}) < len(found):
+    if len({name for name, _ in hosts}) < len(hosts):
         raise InputError.single("NAMES", f"{text} names a node twice", "name every node once")
-    return found
+    return hosts
 
 
-def newcomers(cluster: Cluster, wish: Wish, machines: Sequence[tuple[str, str]]) -> Newcomers:
+def resolve_new_nodes(cluster: Cluster, request: AddRequest, hosts: Sequence[tuple[str, str]]) -> Newcomers:
     """The machines with their roles, GPUs, features and partitions."""
-    sibling = _sibling(cluster, wish, machines)
-    model = _model(sibling, wish)
-    beside = sibling.name if sibling else ""
-    wanted = _partitions(cluster, wish, sibling, model)
-    return Newcomers(tuple(machines), model, beside, wanted)
+    sibling = _sibling(cluster, request, hosts)
+    model = _model(sibling, request)
+    like = sibling.name if sibling else ""
+    wanted = _partitions(cluster, request, sibling, model)
+    return Newcomers(tuple(hosts), model, like, wanted)
 
 
 def describe(new: Newcomers) -> str:
@@ -64,28 +64,28 @@ def describe(new: Newcomers) -> str:
     return (f"like {new.beside}: " if new.beside else "") + ", ".join(parts)
 
 
-def _sibling(cluster: Cluster, wish: Wish, machines: Sequence[tuple[str, str]]) -> Node | None:
+def _sibling(cluster: Cluster, request: AddRequest, hosts: Sequence[tuple[str, str]]) -> Node | None:
     """The node that the new ones resemble: the one named by --like, else the last with such a name."""
-    if wish.like:
-        found = next((node for node in cluster.nodes if node.name == wish.like), None)
-        if found is None:
+    if request.like:
+        sibling = next((node for node in cluster.nodes if node.name == request.like), None)
+        if sibling is None:
             known = fold_in_order(node.name for node in cluster.nodes)
-            raise InputError.single("--like", f"the cluster has no node {wish.like}", f"its nodes: {known}")
-        return found
-    stems = {_stem(name) for name, _ in machines}
-    alike = [node for node in cluster.compute if _stem(node.name) in stems]
-    return alike[-1] if alike else None
+            raise InputError.single("--like", f"the cluster has no node {request.like}", f"its nodes: {known}")
+        return sibling
+    stems = {_stem(name) for name, _ in hosts}
+    similar = [node for node in cluster.compute if _stem(node.name) in stems]
+    return similar[-1] if similar else None
 
 
-def _model(sibling: Node | None, wish: Wish) -> Node:
+def _model(sibling: Node | None, request: AddRequest) -> Node:
     model = sibling or Node("", frozenset({Role.COMPUTE}))
     if sibling and {Role.CONTROLLER, Role.DBD} & sibling.roles:
         raise InputError.single("--like", f"{sibling.name} is a controller", "controllers are added in cluster.yml")
     try:
-        if wish.gpus is not None:
-            model = replace(model, gpus=_gpus(wish.gpus))
-        if wish.features is not None:
-            words = [word.strip() for word in wish.features.split(",") if word.strip()]
+        if request.gpus is not None:
+            model = replace(model, gpus=_gpus(request.gpus))
+        if request.features is not None:
+            words = [word.strip() for word in request.features.split(",") if word.strip()]
             model = replace(model, features=tuple(values.check_feature(word) for word in words))
     except RefusedError as refusal:
         raise InputError.single("--gpus or --features", refusal.message, refusal.hint) from refusal
@@ -95,29 +95,31 @@ def _model(sibling: Node | None, wish: Wish) -> Node:
 def _gpus(text: str) -> Gpus | None:
     if text.lower() == "none":
         return None
-    kind, colon, count = text.rpartition(":")
-    if not colon or not kind:
+    gpu_type, colon, count = text.rpartition(":")
+    if not colon or not gpu_type:
         raise RefusedError(f"{text!r} is no TYPE:COUNT", "write h100:8, or none")
-    return parse_gpus(kind, count)
+    return parse_gpus(gpu_type, count)
 
 
-def _partitions(cluster: Cluster, wish: Wish, sibling: Node | None, model: Node) -> tuple[str, ...]:
+def _partitions(cluster: Cluster, request: AddRequest, sibling: Node | None, model: Node) -> tuple[str, ...]:
     """Where the new nodes belong: as told, or where the sibling is. Partitions of `all` have them in any case."""
     known = [partition.name for partition in cluster.partitions]
-    unknown = [name for name in wish.partitions if name not in known]
+    unknown = [name for name in request.partitions if name not in known]
     if unknown:
         raise InputError.single(
             "--partition", f"there is no partition {', '.join(unknown)}", f"there are: {', '.join(known)}"
         )
-    if wish.partitions or Role.COMPUTE not in model.roles:
-        return wish.partitions
+    if request.partitions or Role.COMPUTE not in model.roles:
+        return request.partitions
     everything = frozenset(node.name for node in cluster.compute)
-    found = [p.name for p in cluster.partitions if (sibling and sibling.name in p.nodes) or everything <= set(p.nodes)]
-    if not found:
+    partitions = [
+        p.name for p in cluster.partitions if (sibling and sibling.name in p.nodes) or everything <= set(p.nodes)
+    ]
+    if not partitions:
         raise InputError.single(
             "--partition", "which partition are the new nodes for?", f"give --partition; there are: {', '.join(known)}"
         )
-    return tuple(found)
+    return tuple(partitions)
 
 
 def _stem(name: str) -> str:
@@ -125,12 +127,12 @@ def _stem(name: str) -> str:
 
 
 def split_known(
-    cluster: Cluster, machines: Iterable[tuple[str, str]]
+    cluster: Cluster, hosts: Iterable[tuple[str, str]]
 ) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
     """(machines that the cluster does not have, machines it has); an address that differs is refused."""
     known = {node.name: node for node in cluster.nodes}
     fresh, there = [], []
-    for name, address in machines:
+    for name, address in hosts:
         if name not in known:
             fresh.append((name, address))
             continue

@@ -11,30 +11,30 @@ from deepopsctl.files import write_atomic
 from deepopsctl.model.cluster import Cluster, Node, Role
 from deepopsctl.nodes.cluster_file import SpecFile
 from deepopsctl.nodes.host_keys import close_connections, forget
-from deepopsctl.nodes.new_nodes import machines_of
-from deepopsctl.nodes.wait_for_jobs import Emptying, Leave
-from deepopsctl.nodes.workflow import Flow, Operator, Report, StoppedError, bystanders, must_be_well
+from deepopsctl.nodes.new_nodes import parse_hosts
+from deepopsctl.nodes.wait_for_jobs import DrainOptions, NodeDrain
+from deepopsctl.nodes.workflow import Flow, Operator, Report, StoppedError, require_success, untouched_nodes
 from deepopsctl.run.command_line import RunRequest
 from deepopsctl.run.lock import cluster_lock
 from deepopsctl.text.node_sets import fold, fold_in_order
 
 # what makes a node more than its own: the data and the daemons of a whole cluster are there
-ROOTED = (Role.CONTROLLER, Role.DBD, Role.NFS_SERVER, Role.MONITORING)
+IRREMOVABLE_ROLES = (Role.CONTROLLER, Role.DBD, Role.NFS_SERVER, Role.MONITORING)
 
 
-def remove(directory: ClusterDir, leave: Leave, base: RunRequest, operator: Operator) -> Report:
+def remove(directory: ClusterDir, options: DrainOptions, base: RunRequest, operator: Operator) -> Report:
     """Do it all; until the nodes are empty nothing is removed."""
     cluster = directory.cluster()
-    nodes = chosen(cluster, leave.names)
+    nodes = chosen(cluster, options.names)
     report = Report("node remove", tuple(node.name for node in nodes))
-    work = _Remove(Flow(directory, base, operator, report), leave, cluster, nodes)
+    removal = _Remove(Flow(directory, base, operator, report), options, cluster, nodes)
     try:
         with cluster_lock(directory.runs, "deepopsctl node remove"):
-            work.drain()
+            removal.drain()
         # without the lock: others may work on the cluster while jobs go on to their end
-        work.emptying.wait()
+        removal.node_drain.wait()
         with cluster_lock(directory.runs, "deepopsctl node remove"):
-            work.take_out()
+            removal.finish()
     except StoppedError as stop:
         report.stopped = stop
     return report
@@ -42,19 +42,19 @@ def remove(directory: ClusterDir, leave: Leave, base: RunRequest, operator: Oper
 
 def chosen(cluster: Cluster, text: str) -> tuple[Node, ...]:
     """The nodes that are meant: of this cluster, and none that the cluster stands on."""
-    names = [name for name, _ in machines_of(text.partition("=")[0])]
+    names = [name for name, _ in parse_hosts(text.partition("=")[0])]
     known = {node.name: node for node in cluster.nodes}
     unknown = [name for name in names if name not in known]
     if unknown:
         raise InputError.single(
             "NAMES", f"the cluster has no node {fold_in_order(unknown)}", f"its nodes: {fold(known)}"
         )
-    rooted = [name for name in names if any(role in known[name].roles for role in ROOTED)]
-    if rooted:
-        roles = ", ".join(role.value for role in ROOTED if role in known[rooted[0]].roles)
+    irremovable = [name for name in names if any(role in known[name].roles for role in IRREMOVABLE_ROLES)]
+    if irremovable:
+        roles = ", ".join(role.value for role in IRREMOVABLE_ROLES if role in known[irremovable[0]].roles)
         raise InputError.single(
             "NAMES",
-            f"{rooted[0]} is {roles}: this command is for compute and login nodes",
+            f"{irremovable[0]} is {roles}: this command is for compute and login nodes",
             "move that role to another machine in cluster.yml first",
         )
     return tuple(known[name] for name in names)
@@ -63,7 +63,7 @@ def chosen(cluster: Cluster, text: str) -> tuple[Node, ...]:
 @dataclass(slots=True)
 class _Remove:
     flow: Flow
-    leave: Leave
+    options: DrainOptions
     cluster: Cluster
     nodes: tuple[Node, ...]
 
@@ -73,34 +73,34 @@ class _Remove:
         return [node.name for node in self.nodes]
 
     @property
-    def emptying(self) -> Emptying:
+    def node_drain(self) -> NodeDrain:
         """How those of them that run jobs are emptied."""
         compute = [node.name for node in self.nodes if Role.COMPUTE in node.roles]
-        return Emptying(self.flow, self.cluster, compute, "remove", self.leave)
+        return NodeDrain(self.flow, self.cluster, compute, "remove", self.options)
 
     def drain(self) -> None:
         """Agree with the person, then let no new job start there."""
         self.flow.survey(self.cluster)
         # every fault of the edit shows before anything is touched
         remove_nodes(SpecFile.open(self.flow.directory).text, self.names)
-        self.emptying.show_jobs()
+        self.node_drain.show_jobs()
         self.flow.confirm(f"remove {fold(self.names)} from {self.cluster.name}?", self.cluster)
-        self.emptying.drain()
+        self.node_drain.drain()
 
-    def take_out(self) -> None:
+    def finish(self) -> None:
         """All the rest, on nodes that are still empty."""
         flow, names = self.flow, self.names
         self.cluster = flow.directory.cluster()
         self.nodes = chosen(self.cluster, ",".join(names))
         spec = SpecFile.open(flow.directory)
         text = remove_nodes(spec.text, names)
-        self.emptying.make_sure()
-        flow.operator.say(f"stop the cluster's services on {fold(names)}")
+        self.node_drain.require_no_jobs()
+        flow.operator.info(f"stop the cluster's services on {fold(names)}")
         self._retire(names)
-        flow.operator.say(f"take {fold(names)} out of the configuration")
+        flow.operator.info(f"take {fold(names)} out of the configuration")
         self._forget(spec, text, names)
         flow.report.closing = f"{fold(names)} left the cluster"
-        others = bystanders(self.cluster, names)
+        others = untouched_nodes(self.cluster, names)
         if others and any(node.address for node in self.nodes):
             flow.report.closing += (
                 f"; /etc/hosts of {fold(others)} {'names' if len(others) == 1 else 'name'} "
@@ -115,7 +115,7 @@ class _Remove:
         lost = outcome.summary.unreachable
         rest = [node for node in self.nodes if node.name not in lost]
         back = f"run the command again; `deepopsctl node resume {fold(names)}` puts it back in service"
-        must_be_well(outcome, rest, f"{fold(names)} stays drained and in cluster.yml", back)
+        require_success(outcome, rest, f"{fold(names)} stays drained and in cluster.yml", back)
         if lost:
             self.flow.report.warnings.append(
                 f"{fold(lost)} did not answer: its slurmd and the munge key are still there; erase it before it is used"
@@ -129,7 +129,7 @@ class _Remove:
         flow = self.flow
         outcome = flow.deploy(after, ())
         try:
-            flow.must_serve(
+            flow.require_service(
                 outcome,
                 after,
                 (),
@@ -137,7 +137,7 @@ class _Remove:
                 "mend it and run the command again",
             )
         except StoppedError:
-            spec.put_back()
+            spec.restore()
             if stored:
                 write_atomic(hardware, stored)
             raise

@@ -14,8 +14,8 @@ from deepopsctl.nodes.admit import admit
 from deepopsctl.nodes.cluster_file import SpecFile
 from deepopsctl.nodes.host_keys import close_connections, compare, forget
 from deepopsctl.nodes.remove import chosen
-from deepopsctl.nodes.wait_for_jobs import Emptying, Leave
-from deepopsctl.nodes.workflow import PATIENCE_S, Flow, Operator, Report, StoppedError, bystanders
+from deepopsctl.nodes.wait_for_jobs import DrainOptions, NodeDrain
+from deepopsctl.nodes.workflow import PATIENCE_S, Flow, Operator, Report, StoppedError, untouched_nodes
 from deepopsctl.run.command_line import RunRequest
 from deepopsctl.run.lock import cluster_lock
 from deepopsctl.slurm.hardware import load_hardware, store_hardware
@@ -24,7 +24,7 @@ from deepopsctl.text.node_sets import fold
 
 
 @dataclass(frozen=True, slots=True)
-class Exchange:
+class ReplaceRequest:
     """What a person asked for; `address` is '' where the new machine has the old one's."""
 
     name: str
@@ -32,23 +32,23 @@ class Exchange:
     timeout_s: int
 
 
-def replace(directory: ClusterDir, exchange: Exchange, base: RunRequest, operator: Operator) -> Report:
+def replace(directory: ClusterDir, request: ReplaceRequest, base: RunRequest, operator: Operator) -> Report:
     """Do it all; run again, it goes on where it was stopped."""
     cluster = directory.cluster()
-    (node, *more) = chosen(cluster, exchange.name)
+    (node, *more) = chosen(cluster, request.name)
     if more:
-        raise InputError.single("NAME", f"{exchange.name} are several nodes", "one machine is replaced at a time")
+        raise InputError.single("NAME", f"{request.name} are several nodes", "one machine is replaced at a time")
     report = Report("node replace", (node.name,))
     flow = Flow(directory, base, operator, report)
     names = [node.name] if Role.COMPUTE in node.roles else []
-    emptying = Emptying(flow, cluster, names, "replace", Leave(node.name, exchange.timeout_s))
-    work = _Replace(flow, exchange, cluster, node, emptying)
+    node_drain = NodeDrain(flow, cluster, names, "replace", DrainOptions(node.name, request.timeout_s))
+    replacement = _Replace(flow, request, cluster, node, node_drain)
     try:
         with cluster_lock(directory.runs, "deepopsctl node replace"):
-            work.drain()
-        emptying.wait()
+            replacement.drain()
+        node_drain.wait()
         with cluster_lock(directory.runs, "deepopsctl node replace"):
-            work.take_over()
+            replacement.finish()
     except StoppedError as stop:
         report.stopped = stop
     return report
@@ -57,58 +57,58 @@ def replace(directory: ClusterDir, exchange: Exchange, base: RunRequest, operato
 @dataclass(slots=True)
 class _Replace:
     flow: Flow
-    exchange: Exchange
+    request: ReplaceRequest
     before: Cluster
     node: Node
-    emptying: Emptying
+    node_drain: NodeDrain
 
     def drain(self) -> None:
         """Agree with the person on the machine, then let no new job start there."""
         self.flow.survey(self.before)
         if self._moves:
             # a fault of the edit shows before anything is touched
-            set_address(SpecFile.open(self.flow.directory).text, self.node.name, self.exchange.address)
-        self.emptying.show_jobs()
-        self._show_machine(dataclasses.replace(self.node, address=self.exchange.address or self.node.address))
+            set_address(SpecFile.open(self.flow.directory).text, self.node.name, self.request.address)
+        self.node_drain.show_jobs()
+        self._show_host_key(dataclasses.replace(self.node, address=self.request.address or self.node.address))
         self.flow.confirm(f"let this machine be {self.node.name} of {self.before.name}?", self.before)
-        self.emptying.drain()
+        self.node_drain.drain()
 
-    def take_over(self) -> None:
+    def finish(self) -> None:
         """The new machine under the old name."""
         flow, name = self.flow, self.node.name
-        self.emptying.make_sure()
+        self.node_drain.require_no_jobs()
         spec = SpecFile.open(flow.directory)
-        cluster = spec.write(set_address(spec.text, name, self.exchange.address) if self._moves else spec.text)
+        cluster = spec.write(set_address(spec.text, name, self.request.address) if self._moves else spec.text)
         self._set_up_ssh(cluster, spec)
         self._deploy(cluster)
         flow.report.closing = f"{name} is another machine now, and in service"
-        others = bystanders(cluster, [name])
+        others = untouched_nodes(cluster, [name])
         if others and self._moves:
             flow.report.closing += f"; {fold(others)} learn its address with the next `deepopsctl deploy`"
 
     @property
     def _moves(self) -> bool:
-        return bool(self.exchange.address) and self.exchange.address != self.node.address
+        return bool(self.request.address) and self.request.address != self.node.address
 
-    def _show_machine(self, new: Node) -> None:
+    def _show_host_key(self, new: Node) -> None:
         """Who answers at the address, so that a person can compare it with what the machine's console says."""
         try:
-            faces = compare(self.flow.directory, self.before, new, PATIENCE_S)
+            comparison = compare(self.flow.directory, self.before, new, PATIENCE_S)
         except NoAnswerError as error:
             raise StoppedError(
                 f"{new.name} does not answer at {new.address or new.name}: {error.message}; nothing was changed",
                 "is the new machine on, with sshd running and that address?",
                 ExitCode.UNREACHABLE,
             ) from error
-        say = self.flow.operator.say
-        if faces is None:
-            say(f"{new.name} is behind a jump host: the host key it shows is taken")
-        elif faces.same:
-            say(f"{new.name} shows the host key that is pinned ({faces.shown}): the same machine, or one with its keys")
+        info = self.flow.operator.info
+        if comparison is None:
+            info(f"{new.name} is behind a jump host: the host key it shows is accepted")
+        elif comparison.same:
+            info(f"{new.name} shows the pinned host key ({comparison.shown}): the same host, or one with its keys")
         else:
-            say(f"{new.name} at {new.address or new.name} shows another host key:")
-            say(f"  pinned  {faces.pinned}")
-            say(f"  shown   {faces.shown}")
+            info(f"{new.name} at {new.address or new.name} shows another host key:")
+            info(f"  pinned  {comparison.pinned}")
+            info(f"  shown   {comparison.shown}")
 
     def _set_up_ssh(self, cluster: Cluster, spec: SpecFile) -> None:
         name = self.node.name
@@ -121,12 +121,12 @@ class _Replace:
             node = next(node for node in cluster.nodes if node.name == name)
             result = self.flow.operator.set_up_ssh(cluster, (node,), frozenset({name}))
         except BaseException:
-            spec.put_back()
+            spec.restore()
             write_atomic(known_hosts, pins)
             raise
         if result.ok:
             return
-        spec.put_back()
+        spec.restore()
         write_atomic(known_hosts, pins)
         bad = next((node for node in result.nodes if not node.ok), None)
         raise StoppedError(

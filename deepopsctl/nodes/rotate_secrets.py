@@ -17,7 +17,7 @@ from deepopsctl.cluster import secrets
 from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.errors import InputError
 from deepopsctl.model.cluster import Cluster, Node, Role
-from deepopsctl.nodes.workflow import Flow, Operator, Report, StoppedError, companions, must_be_well
+from deepopsctl.nodes.workflow import Flow, Operator, Report, StoppedError, dependent_nodes, require_success
 from deepopsctl.run.command_line import RunRequest
 from deepopsctl.run.lock import cluster_lock
 from deepopsctl.run.outcome import RunOutcome
@@ -48,10 +48,10 @@ def rotate(directory: ClusterDir, rotation: Rotation, base: RunRequest, operator
     cluster = directory.cluster()
     _require_center(cluster, rotation.left_out)
     report = Report("secrets rotate", tuple(node.name for node in cluster.nodes))
-    work = _Rotate(Flow(directory, base, operator, report), cluster, rotation)
+    rotation_run = _Rotate(Flow(directory, base, operator, report), cluster, rotation)
     try:
         with cluster_lock(directory.runs, "deepopsctl secrets rotate"):
-            work.run()
+            rotation_run.run()
     except StoppedError as stop:
         report.stopped = stop
     return report
@@ -77,7 +77,7 @@ class _Rotate:
         directory = self.flow.directory
         self.resumed = NEXT in secrets.read(directory.secrets, directory.vault_password)
         with_key = self.resumed or Secret.MUNGE_KEY in self.rotation.secrets
-        nodes = self._nodes if with_key else companions(self.cluster)
+        nodes = self._nodes if with_key else dependent_nodes(self.cluster)
         # neither another run nor a newer clone, whose vault has another key
         self.flow.survey(self.cluster)
         self._refuse_to_lose_jobs()
@@ -109,7 +109,7 @@ class _Rotate:
         if not self.rotation.left_out:
             return
         names = [node.name for node in self.rotation.left_out]
-        jobs = self.flow.look(self.cluster).slurm.jobs_on(names)
+        jobs = self.flow.query(self.cluster).slurm.jobs_on(names)
         if jobs:
             listed = ", ".join(f"{job.id} ({job.user})" for job in jobs)
             raise StoppedError(
@@ -119,35 +119,35 @@ class _Rotate:
 
     def _compare(self, nodes: tuple[Node, ...]) -> None:
         """The deploy at the end must change nothing else."""
-        self.flow.operator.say("compare the nodes with their last deploy")
+        self.flow.operator.info("compare the nodes with their last deploy")
         outcome = self._run(nodes, "operate/rotate-check")
         hint = f"`deepopsctl deploy slurm` first; {_LEAVE_OUT}"
-        must_be_well(outcome, nodes, "nothing was changed", hint)
+        require_success(outcome, nodes, "nothing was changed", hint)
 
     def _drain_left_out(self) -> None:
         names = [node.name for node in self.rotation.left_out if Role.COMPUTE in node.roles]
         if not names:
             return
-        self.flow.operator.say(f"drain {fold(names)}")
+        self.flow.operator.info(f"drain {fold(names)}")
         controller = self.cluster.controllers[0]
         variables = {"deepops_drain_nodes": names, "deepops_drain_state": "drain", "deepops_gpu_nodes": []}
         reason = b64encode(REASON.encode()).decode()
         outcome = self.flow.run(
             self.cluster, ("operate/drain",), [controller.name], deepops_drain_reason=reason, **variables
         )
-        must_be_well(outcome, (controller,), "nothing was changed", "`deepopsctl status` shows more")
+        require_success(outcome, (controller,), "nothing was changed", "`deepopsctl status` shows more")
 
     def _stage(self, nodes: tuple[Node, ...]) -> None:
         """What can fail, fails here. The new key is in the vault first: without it nobody could finish."""
         directory = self.flow.directory
         if not self.resumed:
             secrets.change(directory.secrets, directory.vault_password, {NEXT: secrets.new_munge_key()})
-        self.flow.operator.say("bring the new munge key to the nodes, beside the old one")
+        self.flow.operator.info("bring the new munge key to the nodes, beside the old one")
         outcome = self._run(nodes, "operate/rotate-stage")
-        must_be_well(outcome, nodes, "the old key is in force everywhere", f"then run it again; {_LEAVE_OUT}")
+        require_success(outcome, nodes, "the old key is in force everywhere", f"then run it again; {_LEAVE_OUT}")
 
     def _swap(self, nodes: tuple[Node, ...]) -> None:
-        self.flow.operator.say("change the munge key, with slurmctld and slurmdbd off")
+        self.flow.operator.info("change the munge key, with slurmctld and slurmdbd off")
         outcome = self._run(nodes, "operate/rotate-swap")
         if outcome.stopped:
             raise StoppedError(
@@ -156,17 +156,17 @@ class _Rotate:
                 outcome.exit_code,
             )
         try:
-            must_be_well(outcome, nodes, "the old key is in force again", f"then run it again; {_LEAVE_OUT}")
+            require_success(outcome, nodes, "the old key is in force again", f"then run it again; {_LEAVE_OUT}")
         except StoppedError:
             self._go_back(nodes)
             raise
 
     def _go_back(self, nodes: tuple[Node, ...]) -> None:
         """The vault has the old key: a deploy brings it back and starts what was stopped."""
-        self.flow.operator.say("go back to the old munge key")
+        self.flow.operator.info("go back to the old munge key")
         outcome = self._run(nodes, "slurm")
-        center = [node for node in companions(self.cluster) if node in nodes]
-        must_be_well(outcome, center, "slurmctld may be off", "`deepopsctl deploy slurm` goes back to the old key")
+        center = [node for node in dependent_nodes(self.cluster) if node in nodes]
+        require_success(outcome, center, "slurmctld may be off", "`deepopsctl deploy slurm` goes back to the old key")
         # the next rotation begins anew
         secrets.change(self.flow.directory.secrets, self.flow.directory.vault_password, {NEXT: None})
 
@@ -181,9 +181,9 @@ class _Rotate:
         secrets.change(directory.secrets, directory.vault_password, values)
 
     def _end(self, nodes: tuple[Node, ...], *, with_key: bool) -> None:
-        self.flow.operator.say("deploy what is new, and verify that every node runs with it")
+        self.flow.operator.info("deploy what is new, and verify that every node runs with it")
         outcome = self._run(nodes, *(("operate/rotate-start",) if with_key else ()), "slurm")
-        must_be_well(outcome, nodes, "secrets.yml has the new ones already", "`deepopsctl deploy slurm` finishes it")
+        require_success(outcome, nodes, "secrets.yml has the new ones already", "`deepopsctl deploy slurm` finishes it")
         left_out = [node.name for node in self.rotation.left_out]
         if with_key and left_out:
             self.flow.report.warnings.append(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from deepopsctl.errors import ExitCode, RunTimeoutError
 from deepopsctl.model.cluster import Cluster
 from deepopsctl.nodes.drain import wait_for_jobs
-from deepopsctl.nodes.workflow import Flow, StoppedError, glance, must_be_well
+from deepopsctl.nodes.workflow import Flow, StoppedError, read_snapshot, require_success
 from deepopsctl.slurm.state import SlurmJob
 from deepopsctl.text.node_sets import fold
 
@@ -16,7 +16,7 @@ SHOWN_JOBS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Leave:
+class DrainOptions:
     """What a person asked for: seconds to wait for jobs, and whether to cancel them instead."""
 
     names: str
@@ -25,65 +25,65 @@ class Leave:
 
 
 @dataclass(frozen=True, slots=True)
-class Emptying:
+class NodeDrain:
     """The nodes, for which verb, and how long it may take."""
 
     flow: Flow
     cluster: Cluster
     names: Sequence[str]
     verb: str
-    leave: Leave
+    options: DrainOptions
 
     def show_jobs(self) -> None:
         """Which jobs are concerned, and what happens to them."""
         if not self.names:
             return
-        jobs = self.flow.look(self.cluster).slurm.jobs_on(self.names)
-        for line in _lines(jobs, self.names, self.leave):
-            self.flow.operator.say(line)
+        jobs = self.flow.query(self.cluster).slurm.jobs_on(self.names)
+        for line in _lines(jobs, self.names, self.options):
+            self.flow.operator.info(line)
 
     def drain(self) -> None:
         """Let no new job start; with --force, end those that run."""
         if self.names:
-            self.flow.operator.say(f"drain {fold(self.names)}")
-            self._vacate(force=self.leave.force)
+            self.flow.operator.info(f"drain {fold(self.names)}")
+            self._drain(force=self.options.force)
 
     def wait(self) -> None:
         """Until no job is left there, or the time is up: then the nodes stay drained and nothing else was done."""
-        if self.names and not self.leave.force:
+        if self.names and not self.options.force:
             self.flow.idle(self._wait)
 
-    def make_sure(self) -> None:
+    def require_no_jobs(self) -> None:
         """Nobody gave the nodes back meanwhile."""
-        if self.names and (left := self._vacate(force=False)):
+        if self.names and (left := self._drain(force=False)):
             raise self._late(left)
 
-    def _vacate(self, *, force: bool) -> tuple[SlurmJob, ...]:
+    def _drain(self, *, force: bool) -> tuple[SlurmJob, ...]:
         how = {"membership_reason": f"node {self.verb}", "membership_timeout": 0, "membership_force": force}
         outcome = self.flow.membership(self.cluster, "vacate", self.names, **how)
         stands = f"{fold(self.names)} may be drained; nothing else was changed"
-        must_be_well(outcome, self.cluster.controllers[:1], stands, self._back)
-        return glance(outcome).slurm.jobs_on(self.names)
+        require_success(outcome, self.cluster.controllers[:1], stands, self._back)
+        return read_snapshot(outcome).slurm.jobs_on(self.names)
 
     def _wait(self) -> None:
         left: list[tuple[SlurmJob, ...]] = []
 
-        def tell(jobs: tuple[SlurmJob, ...]) -> None:
+        def show_jobs(jobs: tuple[SlurmJob, ...]) -> None:
             left.append(jobs)
-            self.flow.operator.say(
+            self.flow.operator.info(
                 f"  {job_words(jobs)} still there (Ctrl-C ends the wait, {fold(self.names)} stays drained)"
             )
 
         try:
             # 0 would be for ever
-            wait_for_jobs(self.flow.base, self.names, max(self.leave.timeout_s, 0.001), tell)
+            wait_for_jobs(self.flow.base, self.names, max(self.options.timeout_s, 0.001), show_jobs)
         except RunTimeoutError as error:
             raise self._late(left[-1] if left else ()) from error
 
     def _late(self, jobs: Sequence[SlurmJob]) -> StoppedError:
-        told = f"{job_words(jobs)} still there" if jobs else "the controller did not answer"
+        reason = f"{job_words(jobs)} still there" if jobs else "the controller did not answer"
         return StoppedError(
-            f"nothing was {self.verb}d: {told} after {self.leave.timeout_s} s; "
+            f"nothing was {self.verb}d: {reason} after {self.options.timeout_s} s; "
             f"{fold(self.names)} stays drained, so that no new job starts",
             f"run the command again to go on waiting; {self._back}",
             ExitCode.TIMEOUT,
@@ -101,7 +101,7 @@ def job_words(jobs: Sequence[SlurmJob]) -> str:
     return f"job{'s' * (len(jobs) > 1)} {', '.join(words)}{more} {'is' if len(jobs) == 1 else 'are'}"
 
 
-def _lines(jobs: Sequence[SlurmJob], names: Sequence[str], leave: Leave) -> Iterator[str]:
+def _lines(jobs: Sequence[SlurmJob], names: Sequence[str], options: DrainOptions) -> Iterator[str]:
     if not jobs:
         yield f"no job on {fold(names)}"
         return
@@ -110,5 +110,5 @@ def _lines(jobs: Sequence[SlurmJob], names: Sequence[str], leave: Leave) -> Iter
     if len(jobs) > SHOWN_JOBS:
         yield f"  and {len(jobs) - SHOWN_JOBS} more"
     whose = "it is" if len(jobs) == 1 else "they are"
-    end = f"{whose} CANCELLED (--force)" if leave.force else f"at most {leave.timeout_s} s are waited for their end"
+    end = f"{whose} CANCELLED (--force)" if options.force else f"at most {options.timeout_s} s are waited for their end"
     yield f"{len(jobs)} job{'s' * (len(jobs) > 1)} on {fold(names)}: {end}"

@@ -27,17 +27,17 @@ MEMBERSHIP = "operate/membership"
 SLURM = "slurm"
 RESERVATION = "deepopsctl-trial"
 # how the reasons of our own drains begin: only these are ended by these commands
-OURS = f"{OUR_REASON}node "
+DRAIN_REASON_PREFIX = f"{OUR_REASON}node "
 # a machine that took over an address is found by the others once their neighbour tables have aged
 PATIENCE_S = 60
 # these are visited whichever node comes or goes; all other compute nodes are left alone
-COMPANIONS = (Role.CONTROLLER, Role.DBD, Role.LOGIN, Role.MONITORING, Role.NFS_SERVER)
+DEPENDENT_ROLES = (Role.CONTROLLER, Role.DBD, Role.LOGIN, Role.MONITORING, Role.NFS_SERVER)
 
 
 class Operator(Protocol):
     """The person at the terminal, and how runs are shown to them."""
 
-    def say(self, text: str) -> None:
+    def info(self, text: str) -> None:
         """A line for them."""
 
     def confirm(self, question: str, cluster: Cluster) -> None:
@@ -90,13 +90,13 @@ class Report:
     @property
     def hosts(self) -> dict[str, Totals]:
         """Ansible's counts of all runs together: a node that is not here was not visited."""
-        found: dict[str, Totals] = {}
+        totals_by_host: dict[str, Totals] = {}
         for outcome in self.outcomes:
             for host, totals in outcome.summary.hosts.items():
-                before = found.get(host, Totals())
+                before = totals_by_host.get(host, Totals())
                 sums = {name: getattr(before, name) + getattr(totals, name) for name in COUNTS}
-                found[host] = replace(totals, **sums)
-        return found
+                totals_by_host[host] = replace(totals, **sums)
+        return totals_by_host
 
     @property
     def failures(self) -> tuple[Failure, ...]:
@@ -107,7 +107,7 @@ class Report:
         """The JSON object."""
         slowest = [entry for outcome in self.outcomes for entry in outcome.summary.slowest]
         sentences = [sentence for outcome in self.outcomes for sentence in outcome.summary.warnings]
-        found: dict[str, object] = {
+        document: dict[str, object] = {
             "schema": SCHEMA,
             "command": self.command,
             "ok": self.exit_code is ExitCode.OK,
@@ -126,10 +126,10 @@ class Report:
             "warnings": [*dict.fromkeys([*sentences, *self.warnings])],
         }
         if self.checks:
-            found["checks"] = [check.to_dict() for check in self.checks]
+            document["checks"] = [check.to_dict() for check in self.checks]
         if self.stopped:
-            found["stopped"] = {"message": self.stopped.message, "hint": self.stopped.hint}
-        return found
+            document["stopped"] = {"message": self.stopped.message, "hint": self.stopped.hint}
+        return document
 
 
 @dataclass(slots=True)
@@ -169,14 +169,16 @@ class Flow:
 
     def deploy(self, cluster: Cluster, names: Iterable[str], *before: str, **extra: object) -> RunOutcome:
         """What is deployed, on these nodes and the companions; unreachable companions stop nothing."""
-        wanted = [*names, *(node.name for node in companions(cluster))]
+        wanted = [*names, *(node.name for node in dependent_nodes(cluster))]
         return self.run(cluster, (*before, *self.deployed), wanted, **extra)
 
-    def must_serve(self, outcome: RunOutcome, cluster: Cluster, nodes: Iterable[Node], stands: str, hint: str) -> None:
+    def require_service(
+        self, outcome: RunOutcome, cluster: Cluster, nodes: Iterable[Node], stands: str, hint: str
+    ) -> None:
         """Stop unless these nodes and the controller are fit for jobs; what comes on top of Slurm is no reason to."""
         known = components(self.base.content)
         on_top = frozenset(known[known.index(SLURM) + 1 :])
-        must_be_well(outcome, (*nodes, *cluster.controllers[:1]), stands, hint, on_top)
+        require_success(outcome, (*nodes, *cluster.controllers[:1]), stands, hint, on_top)
 
     def survey(self, cluster: Cluster) -> None:
         """Learn from the first controller what is deployed, and that neither another run nor a newer clone is there."""
@@ -194,19 +196,21 @@ class Flow:
         variables = {"membership_step": step, "membership_nodes": sorted(names), **extra}
         return self.run(cluster, (MEMBERSHIP,), [cluster.controllers[0].name], **variables)
 
-    def look(self, cluster: Cluster) -> Glance:
+    def query(self, cluster: Cluster) -> ClusterSnapshot:
         """What Slurm says now; leaves no run behind. A controller that can't tell stops the work."""
         first = cluster.controllers[0]
         variables = {"membership_step": "look", "membership_nodes": []}
-        return glance(self._ask(replace(self.base, playbook=MEMBERSHIP, limit=first.name, extra_vars=variables), first))
+        return read_snapshot(
+            self._ask(replace(self.base, playbook=MEMBERSHIP, limit=first.name, extra_vars=variables), first)
+        )
 
     def _ask(self, request: RunRequest, first: Node) -> RunOutcome:
         """A run that only reads, of the primary controller alone."""
-        from deepopsctl.run.runner import look
+        from deepopsctl.run.runner import run_readonly
 
-        outcome = look(request, _unseen)
-        told = "; ".join(failure.message for failure in outcome.summary.failures) or "no answer"
-        must_be_well(outcome, (first,), f"{told}; nothing was changed", "`deepopsctl status` shows more")
+        outcome = run_readonly(request, _unseen)
+        error_text = "; ".join(failure.message for failure in outcome.summary.failures) or "no answer"
+        require_success(outcome, (first,), f"{error_text}; nothing was changed", "`deepopsctl status` shows more")
         return outcome
 
 
@@ -215,29 +219,29 @@ def _unseen(event: Event) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Glance:
+class ClusterSnapshot:
     """What Slurm says, and which nodes are on trial."""
 
     slurm: SlurmState
     reserved: frozenset[str]
 
 
-def glance(outcome: RunOutcome) -> Glance:
+def read_snapshot(outcome: RunOutcome) -> ClusterSnapshot:
     """The picture that a step of slurm_membership brought back."""
     reserved = data_of(outcome, "membership").get("reserved")
     names = reserved if isinstance(reserved, list) else []
-    return Glance(parse_slurm_state(data_of(outcome, "slurm")), frozenset(str(name) for name in names))
+    return ClusterSnapshot(parse_slurm_state(data_of(outcome, "slurm")), frozenset(str(name) for name in names))
 
 
-def companions(cluster: Cluster) -> tuple[Node, ...]:
+def dependent_nodes(cluster: Cluster) -> tuple[Node, ...]:
     """The nodes that a change of membership concerns besides the ones that come or go."""
-    wanted = {node.name for role in COMPANIONS for node in cluster.with_role(role)}
+    wanted = {node.name for role in DEPENDENT_ROLES for node in cluster.with_role(role)}
     return tuple(node for node in cluster.nodes if node.name in wanted)
 
 
-def bystanders(cluster: Cluster, names: Iterable[str]) -> tuple[str, ...]:
+def untouched_nodes(cluster: Cluster, names: Iterable[str]) -> tuple[str, ...]:
     """The nodes that see no task."""
-    busy = {*names, *(node.name for node in companions(cluster))}
+    busy = {*names, *(node.name for node in dependent_nodes(cluster))}
     return tuple(node.name for node in cluster.nodes if node.name not in busy)
 
 
@@ -252,16 +256,16 @@ def data_of(outcome: RunOutcome, key: str) -> Mapping[str, object]:
 
 def deployed_from_here(workspace: Workspace) -> frozenset[str]:
     """Components that earlier runs of this cluster directory deployed to their end."""
-    found: set[str] = set()
-    for folder in workspace.newest_first():
-        request = folder.read(folder.request)
+    names: set[str] = set()
+    for run_dir in workspace.newest_first():
+        request = run_dir.read(run_dir.request)
         playbooks = request.get("playbooks")
-        if isinstance(playbooks, list) and not request.get("check") and folder.read(folder.summary).get("ok"):
-            found |= {str(name) for name in playbooks}
-    return frozenset(found)
+        if isinstance(playbooks, list) and not request.get("check") and run_dir.read(run_dir.summary).get("ok"):
+            names |= {str(name) for name in playbooks}
+    return frozenset(names)
 
 
-def must_be_well(
+def require_success(
     outcome: RunOutcome, nodes: Iterable[Node], stands: str, hint: str, apart: Collection[str] = frozenset()
 ) -> None:
     """Stop unless these nodes came through a run; what others did is no reason to, nor components `apart`."""

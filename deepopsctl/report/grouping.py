@@ -68,10 +68,10 @@ def _fold_gpus(targets: Iterable[str]) -> str:
     for target in targets:
         node, _, index = target.partition("/")
         indices.setdefault(node, []).extend([int(index)] if index else [])
-    alike: dict[tuple[int, ...], list[str]] = {}
+    nodes_by_indices: dict[tuple[int, ...], list[str]] = {}
     for node, listed in indices.items():
-        alike.setdefault(tuple(sorted(listed)), []).append(node)
-    return ",".join(fold(nodes) + _indices(listed) for listed, nodes in alike.items())
+        nodes_by_indices.setdefault(tuple(sorted(listed)), []).append(node)
+    return ",".join(fold(nodes) + _indices(listed) for listed, nodes in nodes_by_indices.items())
 
 
 def _fold_storage(targets: Iterable[str]) -> str:

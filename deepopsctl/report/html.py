@@ -58,8 +58,8 @@ def _headline(facts: Facts) -> str:
     where = fold_names(sorted({check.target for check in facts.checks if check.status is Status.FAIL}))
     places = failed_places(facts.checks)
     # a dashboard, a partition or the whole cluster may fail as well
-    kind = "nodes" if places <= set(facts.nodes) else "places"
-    place = where if len(where) <= AT_A_GLANCE else f"{len(places)} {kind}"
+    noun = "nodes" if places <= set(facts.nodes) else "places"
+    place = where if len(where) <= AT_A_GLANCE else f"{len(places)} {noun}"
     return f"{facts.totals.failed} {'check' if facts.totals.failed == 1 else 'checks'} failed, on {place}."
 
 
@@ -75,12 +75,12 @@ def _shares(facts: Facts) -> tuple[tuple[Status, str, int], ...]:
 
 def _sections(rows: tuple[Row, ...]) -> tuple[tuple[str, tuple[tuple[Row, ...], ...]], ...]:
     """Rows by group, and within a group by check."""
-    found = []
+    sections = []
     for group in dict.fromkeys([*GROUPS, *(row.entry.group for row in rows)]):
         names = dict.fromkeys(row.name for row in rows if row.entry.group == group)
         if names:
-            found.append((group, tuple(tuple(row for row in rows if row.name == name) for name in names)))
-    return tuple(found)
+            sections.append((group, tuple(tuple(row for row in rows if row.name == name) for name in names)))
+    return tuple(sections)
 
 
 @cache
@@ -92,8 +92,8 @@ def _template() -> Template:
         """Words between backticks as code; everything escaped first."""
         return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))  # noqa: S704 (escaped a moment ago)
 
-    folder = files("deepopsctl.report").joinpath("templates")
-    texts = {name: folder.joinpath(name).read_text(encoding="utf-8") for name in TEMPLATES}
+    templates = files("deepopsctl.report").joinpath("templates")
+    texts = {name: templates.joinpath(name).read_text(encoding="utf-8") for name in TEMPLATES}
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, loader=DictLoader(texts)
     )

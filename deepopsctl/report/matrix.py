@@ -37,7 +37,7 @@ class MatrixRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Square:
+class NodeTile:
     """One node on the map."""
 
     name: str
@@ -46,13 +46,13 @@ class Square:
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """The whole picture; `groups` are headings with the number of columns they span; `squares` only for many nodes."""
+    """The whole picture; `groups` are headings with the number of columns they span; `tiles` only for many nodes."""
 
     groups: tuple[tuple[str, int], ...]
     suite: str
     columns: tuple[Entry, ...]
     rows: tuple[MatrixRow, ...]
-    squares: tuple[Square, ...]
+    tiles: tuple[NodeTile, ...]
 
 
 def build_matrices(facts: Facts) -> tuple[Matrix, ...]:
@@ -76,7 +76,7 @@ def build_matrix(facts: Facts, suite: str) -> Matrix:
         groups=tuple((group, len(list(members))) for group, members in groupby(column.group for column in columns)),
         columns=columns,
         rows=_shared(tested, names) if many else tuple(rows),
-        squares=tuple(Square(row.label, row.status) for row in rows) if many else (),
+        tiles=tuple(NodeTile(row.label, row.status) for row in rows) if many else (),
     )
 
 
@@ -98,8 +98,8 @@ def _cell(checks: Sequence[Check], *, alone: bool) -> Cell:
         return Cell(status, title)
     if len(checks) == 1:
         return Cell(status, "\n".join(filter(None, [title, _measured(first), first.message])))
-    odd = [check for check in checks if check.status in (Status.WARN, Status.FAIL)]
-    return Cell(status, "\n".join([title, *(f"{check.target}: {check.message or _measured(check)}" for check in odd)]))
+    bad = [check for check in checks if check.status in (Status.WARN, Status.FAIL)]
+    return Cell(status, "\n".join([title, *(f"{check.target}: {check.message or _measured(check)}" for check in bad)]))
 
 
 def _measured(check: Check) -> str:
@@ -109,9 +109,9 @@ def _measured(check: Check) -> str:
 
 def _shared(tested: dict[str, _Checks], names: Sequence[str]) -> tuple[MatrixRow, ...]:
     """One row for all nodes with the same outcomes."""
-    alike: dict[tuple[Status | None, ...], list[str]] = {}
+    nodes_by_outcome: dict[tuple[Status | None, ...], list[str]] = {}
     for node, checks in tested.items():
         key = tuple(worst(checks[name]) if name in checks else None for name in names)
-        alike.setdefault(key, []).append(node)
-    rows = [_row(nodes, tested[nodes[0]], names) for nodes in alike.values()]
+        nodes_by_outcome.setdefault(key, []).append(node)
+    rows = [_row(nodes, tested[nodes[0]], names) for nodes in nodes_by_outcome.values()]
     return tuple(sorted(rows, key=lambda row: row.status.severity))

@@ -24,14 +24,14 @@ def document(
 
     `verdict` (`interrupted`, `timeout`) is there only where the run ended before all checks were made.
     """
-    found: dict[str, object] = {
+    fields: dict[str, object] = {
         "schema": SCHEMA,
         "command": command,
         "ok": ok,
         "run": run,
         "checks": [check.to_dict() for check in checks],
     }
-    return {**found, **({"verdict": verdict} if verdict else {}), **({"gpus": list(gpus)} if gpus else {})}
+    return {**fields, **({"verdict": verdict} if verdict else {}), **({"gpus": list(gpus)} if gpus else {})}
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ def words(text: str, x: float, y: float, anchor: str = "", class_: str = "") -> 
     return tag("text", escape(text), x=x, y=y, text_anchor=anchor, class_=class_)
 
 
-def picture(title: str, description: str, size: tuple[int, int], parts: Iterable[str]) -> str:
+def svg_image(title: str, description: str, size: tuple[int, int], parts: Iterable[str]) -> str:
     """The whole picture. Screen readers hear title and description; `viewBox` scales it."""
     return tag(
         "svg", tag("title", escape(title)), tag("desc", escape(description)) if description else "", *parts,

@@ -52,7 +52,7 @@ def table(facts: Facts, width: int = 110) -> tuple[Line, ...]:
     return tuple(lines)
 
 
-def verdict(facts: Facts) -> str:
+def summary_line(facts: Facts) -> str:
     """The last line: `ok: 43 passed, 2 skipped in 6.1 s`."""
     words = {Status.PASS: "ok", Status.WARN: "ok, with warnings", Status.FAIL: "failed", Status.SKIP: "nothing tested"}
     counted = facts.totals
@@ -63,10 +63,10 @@ def verdict(facts: Facts) -> str:
 
 def _group(rows: Sequence[Row], width: int) -> Iterator[Line]:
     """A line a check; those that were skipped on the same nodes for one reason share theirs."""
-    alike: dict[tuple[object, ...], list[Row]] = {}
+    groups: dict[tuple[object, ...], list[Row]] = {}
     for number, row in enumerate(rows):
-        alike.setdefault((row.where, row.gist) if row.status is Status.SKIP else (number,), []).append(row)
-    for members in alike.values():
+        groups.setdefault((row.where, row.gist) if row.status is Status.SKIP else (number,), []).append(row)
+    for members in groups.values():
         first = members[0]
         title = first.entry.title if len(members) == 1 else f"{len(members)} checks"
         head = _head(title, first.where, width)
@@ -100,7 +100,7 @@ def _detail(row: Row, width: int) -> Iterator[Line]:
 
 
 def _sentences(row: Row) -> Sequence[str]:
-    found = [row.message] if row.message else []
+    sentences = [row.message] if row.message else []
     if row.measured or row.expected:
-        found.append(f"measured: {row.measured or 'nothing'}; expected: {row.expected or 'something else'}")
-    return [*found, f"do: {row.advice}"]
+        sentences.append(f"measured: {row.measured or 'nothing'}; expected: {row.expected or 'something else'}")
+    return [*sentences, f"do: {row.advice}"]

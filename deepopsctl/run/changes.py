@@ -33,8 +33,8 @@ class Change:
     def as_object(self) -> dict[str, object]:
         """Its JSON; optional fields only where they say something."""
         names = ("host", "component", "kind", "name", "action")
-        found: dict[str, object] = {name: getattr(self, name) for name in names}
-        return found | {name: value for name in ("detail", "policy", "diff", "new") if (value := getattr(self, name))}
+        entry: dict[str, object] = {name: getattr(self, name) for name in names}
+        return entry | {name: value for name in ("detail", "policy", "diff", "new") if (value := getattr(self, name))}
 
 
 def parse_changes(result: Raw, host: str, component: str, task: str, *, changed: bool) -> tuple[Change, ...]:

@@ -64,18 +64,18 @@ class Answer:
 
 def parse_answer(data: Mapping[str, object]) -> Answer | None:
     """What cluster_claim returned under `deepops`; None where something else did."""
-    found = data.get("claim")
-    if not isinstance(found, Mapping):
+    answer = data.get("claim")
+    if not isinstance(answer, Mapping):
         return None
-    holder = found.get("holder")
+    holder = answer.get("holder")
     return Answer(
-        state=str(found.get("state") or ""),
-        refused=str(found.get("refused") or ""),
-        message=str(found.get("message") or ""),
-        hint=str(found.get("hint") or ""),
+        state=str(answer.get("state") or ""),
+        refused=str(answer.get("refused") or ""),
+        message=str(answer.get("message") or ""),
+        hint=str(answer.get("hint") or ""),
         holder=holder if isinstance(holder, Mapping) else {},
-        warnings=_texts(found.get("warnings")),
-        components=_texts(found.get("components")),
+        warnings=_texts(answer.get("warnings")),
+        components=_texts(answer.get("components")),
     )
 
 
@@ -88,19 +88,19 @@ def result_of_node(event: HostResult) -> HostResult:
 
 def claim(directory: ClusterDir, cluster: Cluster, command: str, options: Mapping[str, object]) -> dict[str, object]:
     """The variable `deepops_claim` of a run."""
-    me = Holder.me(f"deepopsctl {command.replace('node-', 'node ', 1)}")
-    place = str(directory.path)
+    holder = Holder.me(f"deepopsctl {command.replace('node-', 'node ', 1)}")
+    directory_path = str(directory.path)
     return {
         "controller": cluster.controllers[0].name,
-        "id": _hash(f"{_machine()} {place}"),
-        "machine": _machine(),
+        "id": _hash(f"{_control_host_id()} {directory_path}"),
+        "machine": _control_host_id(),
         "token": token_of(directory.runs),
-        "directory": place,
-        "user": me.user,
-        "host": me.host,
-        "pid": me.pid,
-        "command": me.command,
-        "since": me.since,
+        "directory": directory_path,
+        "user": holder.user,
+        "host": holder.host,
+        "pid": holder.pid,
+        "command": holder.command,
+        "since": holder.since,
         "hash": _blob(directory.spec),
         "seen": [_first_line(directory.runs / _SEEN), *_versions(directory.spec)],
         "parts": pack(_parts(cluster)),
@@ -111,7 +111,7 @@ def claim(directory: ClusterDir, cluster: Cluster, command: str, options: Mappin
     }
 
 
-def remember(directory: ClusterDir) -> None:
+def record_applied(directory: ClusterDir) -> None:
     """Note that the cluster runs this cluster.yml: whoever edits it from now on knows what they change."""
     write_atomic(directory.runs / _SEEN, _blob(directory.spec) + "\n", 0o600)
 
@@ -123,7 +123,7 @@ def pack(parts: Mapping[str, str]) -> str:
 
 def died_here(holder: Mapping[str, object]) -> bool:
     """Whether the holder of the lock was a run on this machine that is no more."""
-    if holder.get("machine") != _machine():
+    if holder.get("machine") != _control_host_id():
         return False
     runs = Path(str(holder.get("directory"))) / "runs"
     try:
@@ -133,7 +133,7 @@ def died_here(holder: Mapping[str, object]) -> bool:
         return not Path("/proc", str(holder.get("pid"))).exists()
 
 
-def _machine() -> str:
+def _control_host_id() -> str:
     """This control machine; containers may share all but the namespace of their processes."""
     parts = [socket.gethostname(), _first_line(Path("/etc/machine-id"))]
     try:
@@ -157,7 +157,7 @@ def _parts(cluster: Cluster) -> dict[str, str]:
         ("node", cluster.nodes), ("partition", cluster.partitions), ("storage", cluster.storage),
         ("QOS", policy.qos), ("account", policy.accounts),
     )  # fmt: skip
-    return {f"{kind} {part.name}": _hash(repr(part))[:8] for kind, parts in groups for part in parts}
+    return {f"{type_name} {part.name}": _hash(repr(part))[:8] for type_name, parts in groups for part in parts}
 
 
 def _hash(text: str) -> str:
@@ -178,8 +178,8 @@ def _versions(path: Path) -> list[str]:
     except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError):
         return []
     # `:100644 100644 OLD NEW M	cluster.yml`
-    found = (line.split()[2:4] for line in done.stdout.splitlines() if line.startswith(":"))
-    return list(dict.fromkeys(blob for old, new in found for blob in (new, old) if blob.strip("0")))
+    pairs = (line.split()[2:4] for line in done.stdout.splitlines() if line.startswith(":"))
+    return list(dict.fromkeys(blob for old, new in pairs for blob in (new, old) if blob.strip("0")))
 
 
 def _texts(value: object) -> tuple[str, ...]:

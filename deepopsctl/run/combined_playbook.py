@@ -14,14 +14,14 @@ from deepopsctl.files import write_atomic
 _JOINED = "together"
 _NAME = "Begin: "
 # nobody is in this group, and summaries leave out that it is empty
-_NOBODY = "deepops_nobody"
+EMPTY_GROUP = "deepops_nobody"
 
 
-def join(playbooks: Sequence[Path], together: Sequence[Path], folder: Path) -> tuple[Path, ...]:
+def join(playbooks: Sequence[Path], together: Sequence[Path], directory: Path) -> tuple[Path, ...]:
     """The playbooks to run, with one in `folder` in the place of those that belong together."""
     if len(together) < 2:
         return tuple(playbooks)
-    path = folder / f"{_JOINED}.yml"
+    path = directory / f"{_JOINED}.yml"
     _write(together, path)
     first = list(playbooks).index(together[0])
     return (*playbooks[:first], path, *playbooks[first + len(together) :])
@@ -30,18 +30,18 @@ def join(playbooks: Sequence[Path], together: Sequence[Path], folder: Path) -> t
 def _write(playbooks: Sequence[Path], path: Path) -> None:
     plays: list[dict[str, object]] = []
     for playbook in playbooks:
-        plays.append({"name": f"{_NAME}{playbook.stem}", "hosts": _NOBODY, "gather_facts": False})
+        plays.append({"name": f"{_NAME}{playbook.stem}", "hosts": EMPTY_GROUP, "gather_facts": False})
         plays.append({"name": playbook.stem, "ansible.builtin.import_playbook": str(playbook)})
     write_atomic(path, json.dumps(plays), mode=0o600)
 
 
-class Place:
+class PlaybookTracker:
     """Follows the events of a run: which of the playbooks they are of."""
 
     def __init__(self) -> None:
         self._now = ""
 
-    def begins(self, raw: Mapping[str, object]) -> bool:
+    def update(self, raw: Mapping[str, object]) -> bool:
         """Take an event; True where it only says that a playbook begins."""
         data = raw.get("event_data")
         play = str(data.get("play") or "") if isinstance(data, Mapping) else ""
@@ -49,7 +49,7 @@ class Place:
             self._now = play.removeprefix(_NAME)
         return play.startswith(_NAME)
 
-    def of(self, raw: Mapping[str, object]) -> str:
+    def playbook_of(self, raw: Mapping[str, object]) -> str:
         """The name of the playbook that an event is of."""
         data = raw.get("event_data")
         stem = PurePath(str(data.get("playbook") or "")).stem if isinstance(data, Mapping) else ""

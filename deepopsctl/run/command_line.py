@@ -21,7 +21,7 @@ from deepopsctl.cluster.inventory import GROUPS
 from deepopsctl.content import COLLECTION
 from deepopsctl.errors import ControlMachineError
 from deepopsctl.files import write_atomic
-from deepopsctl.run.workspace import KEEP
+from deepopsctl.run.workspace import DEFAULT_KEEP_RUNS
 
 # A Variables file of the user's (`-e @FILE`), or values (`-e KEY=VALUE`); later ones win, as in Ansible.
 Variables = Mapping[str, object] | Path
@@ -75,7 +75,7 @@ class RunRequest:
     ssh_password: str | None = field(default=None, repr=False)
     become_password: str | None = field(default=None, repr=False)
     command: str = "deploy"
-    keep_runs: int = KEEP
+    keep_runs: int = DEFAULT_KEEP_RUNS
     more: tuple[str, ...] = ()
     user_vars: tuple[Variables, ...] = ()
     content: Path | None = None
@@ -110,15 +110,15 @@ class RunRequest:
 def arguments(request: RunRequest, playbooks: tuple[Path, ...], private: Path) -> list[str]:
     """The arguments of ansible-playbook; variables and limit go by file: no secret is ever on a command line."""
     hosts = private / "cluster" / "inventory" / "hosts.yml" if request.inventory else request.directory.hosts
-    found = ["-i", str(private / "inventory" / "hosts.yml"), "-i", str(hosts)]
+    argv = ["-i", str(private / "inventory" / "hosts.yml"), "-i", str(hosts)]
     if request.limit:
         # in the folder that Ansible starts in: it splits this argument at blanks
-        found += ["--limit", "@limit"]
+        argv += ["--limit", "@limit"]
     for index, variables in enumerate(request.user_vars):
         path = variables if isinstance(variables, Path) else private / f"vars-{index}.json"
-        found += ["-e", f"@{path}"]
-    found += ["-e", f"@{private / 'vars.json'}", "--forks", str(request.forks or default_forks())]
-    found += ["--tags", request.tags] if request.tags else []
+        argv += ["-e", f"@{path}"]
+    argv += ["-e", f"@{private / 'vars.json'}", "--forks", str(request.forks or default_forks())]
+    argv += ["--tags", request.tags] if request.tags else []
     for wanted, option in (
         (request.check, "--check"),
         (request.diff, "--diff"),
@@ -126,8 +126,8 @@ def arguments(request: RunRequest, playbooks: tuple[Path, ...], private: Path) -
         (request.become_password is not None, "--ask-become-pass"),
         (request.verbosity > 0, f"-{'v' * request.verbosity}"),
     ):
-        found += [option] if wanted else []
-    return found + [str(path) for path in playbooks]
+        argv += [option] if wanted else []
+    return argv + [str(path) for path in playbooks]
 
 
 def write_inputs(request: RunRequest, variables: Mapping[str, object], content: Path, private: Path) -> None:
@@ -155,15 +155,18 @@ def write_inputs(request: RunRequest, variables: Mapping[str, object], content: 
     (private / "tmp").mkdir(mode=0o700)
 
 
-def _write_inventory(request: RunRequest, folder: Path) -> None:
+def _write_inventory(request: RunRequest, directory: Path) -> None:
     """A stand-in for the cluster directory: this run's own inventory, and links to all that it may name."""
     own = request.directory
-    inventory = folder / "inventory"
+    inventory = directory / "inventory"
     inventory.mkdir(parents=True, mode=0o700)
     write_atomic(inventory / "hosts.yml", request.inventory, mode=0o600)
-    for source, target, kept in ((own.path, folder, own.inventory_dir), (own.inventory_dir, inventory, own.hosts)):
+    for source, target, excluded in (
+        (own.path, directory, own.inventory_dir),
+        (own.inventory_dir, inventory, own.hosts),
+    ):
         for path in source.iterdir():
-            if path not in (kept, own.runs):
+            if path not in (excluded, own.runs):
                 (target / path.name).symlink_to(path)
 
 
@@ -177,7 +180,7 @@ def environment(
 ) -> dict[str, str]:
     """What this run adds to the environment; ansible.cfg for everyone else is in the repository's root."""
     own_settings = directory.path / "ansible.cfg"
-    found = {
+    variables = {
         "ANSIBLE_CONFIG": str(own_settings if own_settings.is_file() else private / "ansible.cfg"),
         "ANSIBLE_COLLECTIONS_PATH": _collections(own_settings, private, inherited),
         # a collection's own callbacks are only called where a setting names them, which would hide a site's
@@ -207,10 +210,10 @@ def environment(
         "LC_ALL": "C.UTF-8",
     }
     if "ANSIBLE_TIMEOUT" not in inherited and not _options(own_settings, "timeout"):
-        found["ANSIBLE_TIMEOUT"] = str(patience_s)
+        variables["ANSIBLE_TIMEOUT"] = str(patience_s)
     if "ANSIBLE_VAULT_PASSWORD_FILE" not in inherited and directory.vault_password.is_file():
-        found["ANSIBLE_VAULT_PASSWORD_FILE"] = str(directory.vault_password)
-    return found
+        variables["ANSIBLE_VAULT_PASSWORD_FILE"] = str(directory.vault_password)
+    return variables
 
 
 def _collections(settings: Path, private: Path, inherited: Mapping[str, str]) -> str:
@@ -243,14 +246,14 @@ def ssh_arguments(known_hosts: Path, ssh: Mapping[str, str] = USUAL_SSH) -> str:
 
 def control_dir(cluster: Path, inherited: Mapping[str, str]) -> Path:
     """A private folder for ssh's sockets, one a cluster: their paths may have a hundred characters at most."""
-    mark = sha256(str(cluster).encode()).hexdigest()[:8]
+    suffix = sha256(str(cluster).encode()).hexdigest()[:8]
     base = Path(inherited.get("XDG_RUNTIME_DIR") or tempfile.gettempdir())
     if not base.is_dir() or len(str(base)) > 40:
         base = Path("/tmp")  # noqa: S108 (the folder below is checked: ours, and closed to others)
-    path = base / f"deepopsctl-{os.getuid()}-{mark}"
+    path = base / f"deepopsctl-{os.getuid()}-{suffix}"
     path.mkdir(mode=0o700, exist_ok=True)
-    found = path.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+    status = path.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o077:
         raise ControlMachineError(f"{path} is not a private folder of yours", "someone else made it: remove it")
     return path
 

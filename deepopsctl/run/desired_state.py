@@ -30,7 +30,7 @@ def desired_digest(content: Path, directory: Path, variables: Sequence[object]) 
 
 
 @dataclass(frozen=True, slots=True)
-class Desired:
+class DesiredState:
     """The wish of a run: the digest that nodes are compared with, and what it was made from."""
 
     digest: str
@@ -38,25 +38,25 @@ class Desired:
     hardware: str
 
 
-def desired(inputs: str, hardware: Path, memory: Path) -> Desired:
+def resolve_desired_state(inputs: str, hardware: Path, memory: Path) -> DesiredState:
     """The wish made of the inputs and hardware.yml; the last run's own where it alone wrote hardware.yml since."""
     now = _hash_of(hardware)
-    last = _recall(memory)
+    last = _load(memory)
     if last is not None and (last.inputs, last.hardware) == (inputs, now):
         return last
-    return Desired(hashlib.sha256(f"{inputs} {now}".encode()).hexdigest(), inputs, now)
+    return DesiredState(hashlib.sha256(f"{inputs} {now}".encode()).hexdigest(), inputs, now)
 
 
-def remember(wish: Desired, hardware: Path, memory: Path) -> None:
+def save_desired_state(state: DesiredState, hardware: Path, memory: Path) -> None:
     """Keep the wish of a run, with hardware.yml as that run left it."""
-    kept = {"digest": wish.digest, "inputs": wish.inputs, "hardware": _hash_of(hardware)}
-    write_atomic(memory, json.dumps(kept) + "\n", mode=0o600)
+    document = {"digest": state.digest, "inputs": state.inputs, "hardware": _hash_of(hardware)}
+    write_atomic(memory, json.dumps(document) + "\n", mode=0o600)
 
 
-def _recall(memory: Path) -> Desired | None:
+def _load(memory: Path) -> DesiredState | None:
     try:
-        kept = json.loads(memory.read_text(encoding="utf-8"))
-        return Desired(str(kept["digest"]), str(kept["inputs"]), str(kept["hardware"]))
+        document = json.loads(memory.read_text(encoding="utf-8"))
+        return DesiredState(str(document["digest"]), str(document["inputs"]), str(document["hardware"]))
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

@@ -13,10 +13,10 @@ from deepopsctl.run.events import (
     Event,
     HostResult,
     HostStarted,
+    ModuleMessage,
     Notice,
     PlayStarted,
     Recap,
-    Said,
     Status,
     TaskStarted,
     Totals,
@@ -51,7 +51,7 @@ _UNSENT = re.compile(
     r"^.*Data could not be sent to remote host '([^']*)'\. Make sure this host can be reached over SSH\b.*", re.S
 )
 # how our own action plugins begin a line that people are to see at once
-_SAID = "deepopsctl: "
+_MESSAGE_PREFIX = "deepopsctl: "
 _BANNER = re.compile(r"\A\s*(TASK|RUNNING HANDLER) \[.*\n")
 _PRINTED_CHANGED = re.compile(r"^changed: \[", re.MULTILINE)
 
@@ -61,27 +61,27 @@ def parse(raw: Raw, component: str = "") -> Event | None:
 
     `component` names the run's only playbook; without it the playbook's file name does.
     """
-    kind, data = _text(raw.get("event")), _mapping(printable_tree(raw.get("event_data")))
+    event_type, data = _text(raw.get("event")), _mapping(printable_tree(raw.get("event_data")))
     component = component or PurePath(_text(data.get("playbook"))).stem
     play, task = _text(data.get("play")), _text(data.get("task"))
-    if kind in _ENDED:
-        return _host_result(raw, data, component, _ENDED[kind])
-    if kind == "playbook_on_play_start":
+    if event_type in _ENDED:
+        return _host_result(raw, data, component, _ENDED[event_type])
+    if event_type == "playbook_on_play_start":
         return PlayStarted(component, play)
-    if kind == "playbook_on_task_start":
+    if event_type == "playbook_on_task_start":
         return TaskStarted(component, play, task, _time(raw.get("created")))
-    if kind == "runner_on_start":
+    if event_type == "runner_on_start":
         return HostStarted(_text(data.get("host")), task)
-    if kind == "runner_on_file_diff":
+    if event_type == "runner_on_file_diff":
         return _difference(raw, data, component)
-    if kind == "playbook_on_stats":
+    if event_type == "playbook_on_stats":
         return _recap(data)
-    if kind == "verbose":
+    if event_type == "verbose":
         text = plain(_text(raw.get("stdout")))
-        return Said(text[len(_SAID) :]) if text.startswith(_SAID) else None
-    if kind in _NOTICES:
+        return ModuleMessage(text[len(_MESSAGE_PREFIX) :]) if text.startswith(_MESSAGE_PREFIX) else None
+    if event_type in _NOTICES:
         text = plain(_text(raw.get("stdout")))
-        return Notice(_NOTICES[kind], text) if text else None
+        return Notice(_NOTICES[event_type], text) if text else None
     return None
 
 
@@ -121,7 +121,7 @@ def _host_result(raw: Raw, data: Raw, component: str, status: Status) -> HostRes
         message=_fault_message(faults) if stopped else "",
         hint=next(filter(None, hints), ""),
         left_out=_text(left_out.get("message")),
-        data=tuple(found for part in parts if (found := _mapping(part.get("deepops")))),
+        data=tuple(module_data for part in parts if (module_data := _mapping(part.get("deepops")))),
         warnings=tuple(_warnings(parts)),
         changes=parse_changes(result, host, component, task, changed=changed),
     )
@@ -153,12 +153,14 @@ def _fault_message(faults: Sequence[Raw]) -> str:
 def _message(fault: Raw) -> str:
     if "censored" in fault:
         return CENSORED
-    told = _CUT.sub(r"the connection to \1 broke in the middle of the task", plain(_text(fault.get("msg"))).strip())
-    told = _UNSENT.sub(r"the connection to \1 ended before the task was sent", told)
-    message = _WRAPPING.sub("", told) or "failed without a message"
+    error_text = _CUT.sub(
+        r"the connection to \1 broke in the middle of the task", plain(_text(fault.get("msg"))).strip()
+    )
+    error_text = _UNSENT.sub(r"the connection to \1 ended before the task was sent", error_text)
+    message = _WRAPPING.sub("", error_text) or "failed without a message"
     outputs = ("stderr", "module_stderr", "stdout", "module_stdout")
-    said = next((text for key in outputs if (text := _said(fault, key))), "")
-    return f"{message.rstrip('.')}: {said}" if said and said not in message else message
+    output = next((text for key in outputs if (text := _last_output_lines(fault, key))), "")
+    return f"{message.rstrip('.')}: {output}" if output and output not in message else message
 
 
 def _item(fault: Raw) -> str:
@@ -166,7 +168,7 @@ def _item(fault: Raw) -> str:
     return f"{label}: " if label and "censored" not in fault else ""
 
 
-def _said(fault: Raw, key: str) -> str:
+def _last_output_lines(fault: Raw, key: str) -> str:
     """The last lines of an output: that is where programs say why they stop."""
     lines = [line.rstrip() for line in _text(fault.get(key)).splitlines() if line.strip()]
     return "\n".join(lines[-8:])
@@ -187,9 +189,9 @@ def _recap(data: Raw) -> Recap:
     keys = {"ok": "ok", "changed": "changed", "failures": "failed", "dark": "unreachable", "skipped": "skipped"}
     keys |= {"rescued": "rescued", "ignored": "ignored"}
     hosts: dict[str, dict[str, int]] = {_text(host): {} for host in _mapping(data.get("processed"))}
-    for theirs, ours in keys.items():
-        for host, count in _mapping(data.get(theirs)).items():
-            hosts.setdefault(host, {})[ours] = int(_number(count))
+    for ansible_name, name in keys.items():
+        for host, count in _mapping(data.get(ansible_name)).items():
+            hosts.setdefault(host, {})[name] = int(_number(count))
     return Recap({host: Totals(**counts) for host, counts in hosts.items()})
 
 

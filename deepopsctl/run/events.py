@@ -90,7 +90,7 @@ class Notice:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class ModuleMessage:
     """What a task that takes its time has to say before its end."""
 
     text: str
@@ -123,4 +123,4 @@ class Output:
     text: str
 
 
-Event = PlayStarted | TaskStarted | HostStarted | HostResult | Difference | Notice | Said | Recap | Output
+Event = PlayStarted | TaskStarted | HostStarted | HostResult | Difference | Notice | ModuleMessage | Recap | Output

@@ -10,14 +10,14 @@ from deepopsctl.run.events import HostResult, Status, Totals
 from deepopsctl.run.lock import is_held_by
 from deepopsctl.run.outcome import SCHEMA
 from deepopsctl.run.summary import Failure, reduce
-from deepopsctl.run.workspace import RunFolder, Workspace
+from deepopsctl.run.workspace import RunDir, Workspace
 
 
 @dataclass(frozen=True, slots=True)
 class PastRun:
     """One run: what was asked and what came of it. `state` is a verdict, `running` or `killed`."""
 
-    folder: RunFolder
+    run_dir: RunDir
     request: Mapping[str, object]
     summary: Mapping[str, object]
     state: str
@@ -26,8 +26,8 @@ class PastRun:
     def hosts(self) -> dict[str, Totals]:
         """Ansible's count for each host."""
         hosts = self.summary.get("hosts")
-        found = hosts.items() if isinstance(hosts, dict) else ()
-        return {str(host): Totals(**counts) for host, counts in found if isinstance(counts, dict)}
+        entries = hosts.items() if isinstance(hosts, dict) else ()
+        return {str(host): Totals(**counts) for host, counts in entries if isinstance(counts, dict)}
 
     @property
     def failures(self) -> tuple[Failure, ...]:
@@ -49,7 +49,7 @@ class PastRun:
         """The entry of `runs list --json`."""
         hosts = self.hosts.values()
         return {
-            "run": self.folder.id,
+            "run": self.run_dir.id,
             "command": self.request.get("command", ""),
             "state": self.state,
             "started": self.request.get("started", ""),
@@ -70,29 +70,29 @@ class PastRun:
             "state": self.state,
             "request": dict(self.request),
             "summary": dict(self.summary),
-            "log": str(self.folder.log),
-            "events": str(self.folder.events),
+            "log": str(self.run_dir.log),
+            "events": str(self.run_dir.events),
         }
 
 
 def past_runs(workspace: Workspace) -> tuple[PastRun, ...]:
     """All runs, the newest first."""
-    return tuple(past_run(folder) for folder in workspace.newest_first())
+    return tuple(past_run(run_dir) for run_dir in workspace.newest_first())
 
 
-def past_run(folder: RunFolder) -> PastRun:
+def past_run(run_dir: RunDir) -> PastRun:
     """One run. A killed one has no summary: its events tell how far it came."""
-    request, summary = folder.read(folder.request), folder.read(folder.summary)
+    request, summary = run_dir.read(run_dir.request), run_dir.read(run_dir.summary)
     if summary:
-        return PastRun(folder, request, summary, str(summary.get("verdict", "ok" if summary.get("ok") else "failed")))
+        return PastRun(run_dir, request, summary, str(summary.get("verdict", "ok" if summary.get("ok") else "failed")))
     pid = request.get("pid")
-    state = "running" if isinstance(pid, int) and is_held_by(folder.path.parent, pid) else "killed"
-    return PastRun(folder, request, reduce(_events(folder)).as_object(), state)
+    state = "running" if isinstance(pid, int) and is_held_by(run_dir.path.parent, pid) else "killed"
+    return PastRun(run_dir, request, reduce(_events(run_dir)).as_object(), state)
 
 
-def _events(folder: RunFolder) -> Iterator[HostResult]:
+def _events(run_dir: RunDir) -> Iterator[HostResult]:
     try:
-        lines = folder.events.read_text(encoding="utf-8").splitlines()
+        lines = run_dir.events.read_text(encoding="utf-8").splitlines()
     except OSError:
         return
     for line in lines:

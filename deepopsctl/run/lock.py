@@ -64,7 +64,7 @@ def cluster_lock(runs: Path, command: str) -> Iterator[None]:
     runs.mkdir(mode=0o700, parents=True, exist_ok=True)
     handle = os.open(runs / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        if not _take(handle):
+        if not _acquire(handle):
             raise _busy(handle)
         _wait_for_ansible(runs)
         os.ftruncate(handle, 0)
@@ -119,7 +119,7 @@ def _is_locked(handle: int) -> bool:
     return False
 
 
-def _take(handle: int) -> bool:
+def _acquire(handle: int) -> bool:
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -132,7 +132,7 @@ def _wait_for_ansible(runs: Path) -> None:
     handle = os.open(ansible_lock(runs), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     deadline = time.monotonic() + ENDING_S
     try:
-        while not _take(handle):
+        while not _acquire(handle):
             if time.monotonic() > deadline:
                 raise ClusterBusyError(
                     f"the Ansible of an earlier run still works on {runs.parent}",

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from deepopsctl.errors import ExitCode
 from deepopsctl.run.summary import RunSummary
-from deepopsctl.run.workspace import RunFolder
+from deepopsctl.run.workspace import RunDir
 
 SCHEMA = 1
 
@@ -35,7 +35,7 @@ _EXIT_CODES = {
 class RunOutcome:
     """A finished run. `stopped` says why it ended early; then `at` names the task, `pending` its unfinished hosts."""
 
-    folder: RunFolder
+    run_dir: RunDir
     command: str
     summary: RunSummary
     elapsed_s: float
@@ -47,7 +47,7 @@ class RunOutcome:
     @property
     def run_id(self) -> str:
         """The run's name, for `deepopsctl runs show`."""
-        return self.folder.id
+        return self.run_dir.id
 
     @property
     def verdict(self) -> Verdict:

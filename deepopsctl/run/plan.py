@@ -147,12 +147,14 @@ def examine(outcome: RunOutcome) -> Plan:
     return Plan(outcome, summary.changes, tuple(_blocked(summary)), state_in(result.data for result in summary.results))
 
 
-def keep(plan: Plan) -> None:
+def save(plan: Plan) -> None:
     """Leave plan.json beside the run's log, and the verdict where `runs` looks for it."""
-    folder, outcome = plan.outcome.folder, plan.outcome
+    run_dir, outcome = plan.outcome.run_dir, plan.outcome
     verdict = Verdict.FAILED if outcome.ok and plan.blocked else outcome.verdict
-    folder.write(folder.path / PLAN_FILE, plan.document())
-    folder.write(folder.summary, {**outcome.as_object(), "ok": plan.exit_code is ExitCode.OK, "verdict": str(verdict)})
+    run_dir.write(run_dir.path / PLAN_FILE, plan.document())
+    run_dir.write(
+        run_dir.summary, {**outcome.as_object(), "ok": plan.exit_code is ExitCode.OK, "verdict": str(verdict)}
+    )
 
 
 def group(changes: Iterable[Change]) -> list[Group]:
@@ -160,15 +162,15 @@ def group(changes: Iterable[Change]) -> list[Group]:
     by_host: dict[tuple[str, str], list[Change]] = {}
     for change in changes:
         by_host.setdefault((change.component, change.host), []).append(change)
-    alike: dict[tuple[str, frozenset[tuple[str, ...]]], list[str]] = {}
+    hosts_by_changes: dict[tuple[str, frozenset[tuple[str, ...]]], list[str]] = {}
     for (component, host), mine in by_host.items():
-        alike.setdefault((component, frozenset(_shown(change) for change in mine)), []).append(host)
-    found = []
-    for (component, _), hosts in alike.items():
+        hosts_by_changes.setdefault((component, frozenset(_shown(change) for change in mine)), []).append(host)
+    groups = []
+    for (component, _), hosts in hosts_by_changes.items():
         first = by_host[component, hosts[0]]
         everywhere = [change for host in hosts for change in by_host[component, host]]
-        found.append(Group(tuple(hosts), component, tuple(first), _variants(everywhere)))
-    return found
+        groups.append(Group(tuple(hosts), component, tuple(first), _variants(everywhere)))
+    return groups
 
 
 def _shown(change: Change) -> tuple[str, ...]:
@@ -177,15 +179,15 @@ def _shown(change: Change) -> tuple[str, ...]:
 
 
 def _variants(changes: Sequence[Change]) -> dict[tuple[str, str, str], tuple[str, ...]]:
-    found: dict[tuple[str, str, str], list[str]] = {}
+    variants: dict[tuple[str, str, str], list[str]] = {}
     seen: set[tuple[tuple[str, str, str], str]] = set()
     for change in changes:
         # a node's own name in its files is no difference worth a word
-        alike = {(change.what, change.diff), (change.what, change.diff.replace(change.host or "\0", "\0"))}
-        if not alike & seen:
-            found.setdefault(change.what, []).append(change.diff)
-        seen |= alike
-    return {what: tuple(diffs) for what, diffs in found.items()}
+        equivalents = {(change.what, change.diff), (change.what, change.diff.replace(change.host or "\0", "\0"))}
+        if not equivalents & seen:
+            variants.setdefault(change.what, []).append(change.diff)
+        seen |= equivalents
+    return {what: tuple(diffs) for what, diffs in variants.items()}
 
 
 def _blocked(summary: RunSummary) -> Iterable[Blocked]:

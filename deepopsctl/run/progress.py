@@ -11,9 +11,9 @@ from deepopsctl.run.events import (
     Event,
     HostResult,
     HostStarted,
+    ModuleMessage,
     PlayStarted,
     Recap,
-    Said,
     Status,
     TaskStarted,
 )
@@ -40,7 +40,7 @@ class Progress:
     component: str = ""
     play: str = ""
     task: str = ""
-    said: str = ""
+    module_message: str = ""
     started: set[str] = field(default_factory=set)
     done: dict[str, Status] = field(default_factory=dict)
     failed: dict[str, Status] = field(default_factory=dict)
@@ -55,11 +55,11 @@ class Progress:
     @property
     def doing(self) -> str:
         """What happens now, for a person: a routine task says less than the play that it stands in."""
-        return self.said or (self.play if _ROUTINE.match(self.task) else title("", self.task))
+        return self.module_message or (self.play if _ROUTINE.match(self.task) else title("", self.task))
 
     def lost(self, status: Status) -> tuple[str, ...]:
         """The nodes that failed, or gave no answer, until now."""
-        return tuple(host for host, found in self.failed.items() if found is status)
+        return tuple(host for host, host_status in self.failed.items() if host_status is status)
 
     def add(self, event: Event) -> list[str]:
         """Take an event; the lines that are now complete."""
@@ -71,9 +71,9 @@ class Progress:
         if isinstance(event, PlayStarted | TaskStarted):
             self.component, self.play = event.component, event.play
         if isinstance(event, TaskStarted):
-            self.task, self.said = event.task, ""
-        elif isinstance(event, Said):
-            self.said = event.text
+            self.task, self.module_message = event.task, ""
+        elif isinstance(event, ModuleMessage):
+            self.module_message = event.text
             yield event.text
         elif isinstance(event, HostStarted):
             self.started.add(event.host)

@@ -29,9 +29,9 @@ def password_mechanism() -> str:
 
 def mechanism_for(version: str, *, has_sshpass: bool) -> str:
     """The same from what `ssh -V` prints; an ssh that can't be asked and no sshpass is an error."""
-    found = re.search(r"OpenSSH_(\d+)\.(\d+)", version)
-    if found is None or (int(found[1]), int(found[2])) >= ASKPASS_SINCE:
+    match = re.search(r"OpenSSH_(\d+)\.(\d+)", version)
+    if match is None or (int(match[1]), int(match[2])) >= ASKPASS_SINCE:
         return "ssh_askpass"
     if not has_sshpass:
-        raise ControlMachineError(f"the ssh of this machine ({found[0]}) needs sshpass for -k", "install sshpass")
+        raise ControlMachineError(f"the ssh of this machine ({match[0]}) needs sshpass for -k", "install sshpass")
     return "sshpass"

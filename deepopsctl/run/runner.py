@@ -22,25 +22,25 @@ from deepopsctl.cluster.settings_check import require_settings, require_vault_pa
 from deepopsctl.content import content_dir, playbook
 from deepopsctl.errors import DeepOpsError
 from deepopsctl.run import claim as claims, supervisor
-from deepopsctl.run.combined_playbook import Place, join
+from deepopsctl.run.combined_playbook import PlaybookTracker, join
 from deepopsctl.run.command_line import RunRequest, arguments, control_dir, environment, write_inputs
-from deepopsctl.run.desired_state import Desired, desired, desired_digest, remember
+from deepopsctl.run.desired_state import DesiredState, desired_digest, resolve_desired_state, save_desired_state
 from deepopsctl.run.event_parser import parse, plain
-from deepopsctl.run.events import Event, HostResult, Notice, Output, Said, Status
+from deepopsctl.run.events import Event, HostResult, ModuleMessage, Notice, Output, Status
 from deepopsctl.run.interrupts import Interrupts
 from deepopsctl.run.lock import Holder, ansible_lock, cluster_lock
 from deepopsctl.run.outcome import RunOutcome, Verdict
 from deepopsctl.run.progress import Progress
 from deepopsctl.run.requirements import password_mechanism, require_ssh
 from deepopsctl.run.summary import RunSummary, Tally
-from deepopsctl.run.workspace import RunFolder, Workspace, private_file
+from deepopsctl.run.workspace import RunDir, Workspace, private_file
 
 log = logging.getLogger(__name__)
 
 # How long a run that was stopped may take to let go of the cluster.
 RELEASE_S = 30.0
 # How often a quiet run is looked at for Ctrl-C and timeout: runner's own 5 s is felt.
-LOOK_S = 0.2
+POLL_INTERVAL_S = 0.2
 ERROR_LINES = 20
 
 Watch = Callable[[Event], None]
@@ -53,7 +53,7 @@ def run(request: RunRequest, on_event: Watch) -> RunOutcome:
         outcome = _locked_run(request, on_event)
         refusal = _refusal(outcome)
         if refusal and claims.died_here(refusal.holder):
-            on_event(Said("the run that holds the cluster died on this machine: once more, without it"))
+            on_event(ModuleMessage("the run that holds the cluster died on this machine: once more, without it"))
             dead = {**request.claim, "dead": [refusal.holder.get("token")]}
             outcome = _locked_run(replace(request, claim=dead), on_event)
             refusal = _refusal(outcome)
@@ -63,16 +63,16 @@ def run(request: RunRequest, on_event: Watch) -> RunOutcome:
 
 
 def _locked_run(request: RunRequest, on_event: Watch) -> RunOutcome:
-    folder = Workspace(request.directory.runs).new_run(request.command, request.keep_runs)
-    work = _Run(request, folder, on_event, ansible_lock(request.directory.runs))
+    run_dir = Workspace(request.directory.runs).new_run(request.command, request.keep_runs)
+    ansible_run = _Run(request, run_dir, on_event, ansible_lock(request.directory.runs))
     try:
-        return work.execute()
+        return ansible_run.execute()
     finally:
         # variables, limit, environment: nothing of it outlives the run
-        shutil.rmtree(folder.private, ignore_errors=True)
-        if work.holds:
-            _release(request, work.seen)
-        _leave_connections(request)
+        shutil.rmtree(run_dir.private, ignore_errors=True)
+        if ansible_run.holds:
+            _release(request, ansible_run.seen)
+        _remove_empty_control_dir(request)
 
 
 def _refusal(outcome: RunOutcome) -> claims.Answer | None:
@@ -90,18 +90,18 @@ def _release(request: RunRequest, components: Iterable[str]) -> None:
         command="release", verbosity=0,
     )  # fmt: skip
     with suppress(DeepOpsError):
-        look(again, lambda _: None)
+        run_readonly(again, lambda _: None)
 
 
-def look(request: RunRequest, on_event: Watch) -> RunOutcome:
+def run_readonly(request: RunRequest, on_event: Watch) -> RunOutcome:
     """Run a playbook that only reads, also beside a run that has the lock; nothing of it is kept, no folder either."""
     _require_all(request)
     with tempfile.TemporaryDirectory(prefix="deepopsctl-") as scratch:
-        folder = RunFolder(Path(scratch))
+        run_dir = RunDir(Path(scratch))
         try:
-            return _Run(request, folder, on_event, folder.path / "ansible.lock").execute()
+            return _Run(request, run_dir, on_event, run_dir.path / "ansible.lock").execute()
         finally:
-            _leave_connections(request)
+            _remove_empty_control_dir(request)
 
 
 def _require_all(request: RunRequest) -> None:
@@ -111,7 +111,7 @@ def _require_all(request: RunRequest) -> None:
     require_vault_password(request.directory, os.environ)
 
 
-def _leave_connections(request: RunRequest) -> None:
+def _remove_empty_control_dir(request: RunRequest) -> None:
     with suppress(OSError):
         # goes only while it is empty: open connections stay for the next run
         control_dir(request.directory.path, os.environ).rmdir()
@@ -120,15 +120,15 @@ def _leave_connections(request: RunRequest) -> None:
 @dataclass(slots=True)
 class _Run:
     request: RunRequest
-    folder: RunFolder
+    run_dir: RunDir
     on_event: Watch
     lock: Path
     tally: Tally = field(default_factory=Tally)
     progress: Progress = field(default_factory=Progress)
-    place: Place = field(default_factory=Place)
+    tracker: PlaybookTracker = field(default_factory=PlaybookTracker)
     # said outside any task; bounded, for -vvv says much
-    loose: deque[str] = field(default_factory=lambda: deque(maxlen=500))
-    _wish: Desired | None = None
+    loose_output: deque[str] = field(default_factory=lambda: deque(maxlen=500))
+    _desired: DesiredState | None = None
     # components of which a node has had a task
     seen: set[str] = field(default_factory=set)
     _claim_state: str = ""
@@ -138,26 +138,26 @@ class _Run:
 
     def execute(self) -> RunOutcome:
         started = time.monotonic()
-        request, folder = self.request, self.folder
+        request, run_dir = self.request, self.run_dir
         content = request.content or content_dir()
         playbooks, together = (
             tuple(playbook(name, content) for name in self._with_release(names))
             for names in (request.playbooks, request.together)
         )
-        folder.private.mkdir(mode=0o700)
-        folder.write(folder.request, self._request_object())
-        write_inputs(request, self._variables(content), content, folder.private)
-        playbooks = join(playbooks, together, folder.private)
+        run_dir.private.mkdir(mode=0o700)
+        run_dir.write(run_dir.request, self._request_object())
+        write_inputs(request, self._variables(content), content, run_dir.private)
+        playbooks = join(playbooks, together, run_dir.private)
         with (
             Interrupts(request.timeout) as interrupts,
-            private_file(folder.events) as self._events,
-            private_file(folder.log) as self._log,
+            private_file(run_dir.events) as self._events,
+            private_file(run_dir.log) as self._log,
         ):
-            return_code = self._call_ansible(arguments(request, playbooks, folder.private), content, interrupts)
+            return_code = self._call_ansible(arguments(request, playbooks, run_dir.private), content, interrupts)
         progress, stopped = self.progress, interrupts.reason
         self._note_unknown()
         outcome = RunOutcome(
-            folder,
+            run_dir,
             request.command,
             self._summary(return_code, stopped),
             round(time.monotonic() - started, 2),
@@ -166,12 +166,12 @@ class _Run:
             at=progress.title if stopped else "",
             pending=tuple(sorted(progress.started - progress.done.keys())) if stopped else (),
         )
-        folder.write(folder.summary, outcome.as_object())
-        if self._wish and request.deploys and not request.check:
+        run_dir.write(run_dir.summary, outcome.as_object())
+        if self._desired and request.deploys and not request.check:
             # whatever the outcome: a node keeps the digest only for the steps that succeeded there
-            remember(self._wish, request.directory.hardware, self._memory)
+            save_desired_state(self._desired, request.directory.hardware, self._memory)
             if self._claim_state in ("taken", "released") or (outcome.ok and not request.limit):
-                claims.remember(request.directory)
+                claims.record_applied(request.directory)
         return outcome
 
     @property
@@ -199,9 +199,9 @@ class _Run:
         if stopped or return_code == 0 or summary.failed:
             return summary
         # Ansible gave up outside any task; unreachable hosts alone explain its code 4, and nothing else
-        text = _errors(self.loose)
+        text = _errors(self.loose_output)
         if not text and not summary.unreachable:
-            text = "\n".join([*list(self.loose)[-8:], f"ansible-playbook ended with code {return_code}"])
+            text = "\n".join([*list(self.loose_output)[-8:], f"ansible-playbook ended with code {return_code}"])
         return self.tally.summary(text)
 
     def _variables(self, content: Path) -> dict[str, object]:
@@ -211,14 +211,14 @@ class _Run:
         # a certificate is of the period that it was made in: a deploy of a later one renews it
         period = period_of(today())
         inputs = desired_digest(content, request.directory.path, [user_vars, files, period])
-        self._wish = desired(inputs, request.directory.hardware, self._memory)
+        self._desired = resolve_desired_state(inputs, request.directory.hardware, self._memory)
         return {
             **request.extra_vars,
             # not --user: it loses against the inventory's ansible_user
             **({"ansible_user": request.user} if request.user else {}),
             "deepops_cluster_dir": str(request.directory.path),
-            "deepops_run_id": self.folder.id,
-            "deepops_digest": self._wish.digest,
+            "deepops_run_id": self.run_dir.id,
+            "deepops_digest": self._desired.digest,
             "deepops_full": request.full,
             "deepops_components": list(request.components),
             **({"deepops_claim": self._claim()} if request.deploys or request.playbook == claims.PLAYBOOK else {}),
@@ -226,9 +226,9 @@ class _Run:
 
     def _claim(self) -> dict[str, object]:
         request = self.request
-        found = claims.claim(request.directory, request.directory.cluster(), request.command, request.claim)
-        self._controller = str(found["controller"])
-        return found
+        variables = claims.claim(request.directory, request.directory.cluster(), request.command, request.claim)
+        self._controller = str(variables["controller"])
+        return variables
 
     def _note_claim(self, event: HostResult) -> None:
         """What the first controller said of other control machines; a plan lists an older cluster.yml as its own."""
@@ -240,13 +240,13 @@ class _Run:
             for text in texts:
                 self.tally.add(Notice("warning", text))
         if event.task == claims.TASK and event.status is Status.IGNORED:
-            self._note_silence()
+            self._warn_claim_unknown()
 
     def _note_unknown(self) -> None:
         if self._changes_nodes and not self._claim_state and self._controller in self.tally.summary().unreachable:
-            self._note_silence()
+            self._warn_claim_unknown()
 
-    def _note_silence(self) -> None:
+    def _warn_claim_unknown(self) -> None:
         text = f"{self._controller} could not be asked whether another control machine works on this cluster"
         self.tally.add(Notice("warning", text))
 
@@ -254,7 +254,7 @@ class _Run:
         """For `runs show`. No variables: they may be secrets."""
         request, me = self.request, Holder.me(self.request.command)
         return {
-            "schema": 1, "command": request.command, "run": self.folder.id, "playbooks": list(request.playbooks),
+            "schema": 1, "command": request.command, "run": self.run_dir.id, "playbooks": list(request.playbooks),
             "limit": request.limit, "tags": request.tags, "check": request.check, "full": request.full,
             "started": me.since, "pid": me.pid, "user": me.user, "host": me.host, "version": __version__,
         }  # fmt: skip
@@ -262,7 +262,7 @@ class _Run:
     def _call_ansible(self, ansible: list[str], content: Path, interrupts: Interrupts) -> int:
         from ansible_runner import Runner, RunnerConfig
 
-        private = self.folder.private
+        private = self.run_dir.private
         # Runner.run() and not interface.run(): that one writes variables and passwords to env/*, and believes what it
         # finds there more than what it is told. The folder is new for every run all the same.
         config = RunnerConfig(
@@ -276,7 +276,7 @@ class _Run:
         )
         config.prepare()
         # set here, for prepare() drops the `settings` it was given unless there is a file of them
-        config.pexpect_timeout = LOOK_S
+        config.pexpect_timeout = POLL_INTERVAL_S
         config.suppress_output_file = True
         config.cwd = str(private)
         pid_file = private / "supervisor.pid"
@@ -296,12 +296,12 @@ class _Run:
 
     def _environment(self, content: Path) -> dict[str, str]:
         request = self.request
-        found = environment(
-            request.directory, content, self.folder.private, os.environ, request.ssh, request.patience_s
+        variables = environment(
+            request.directory, content, self.run_dir.private, os.environ, request.ssh, request.patience_s
         )
         if request.ssh_password is not None:
-            found["ANSIBLE_SSH_PASSWORD_MECHANISM"] = password_mechanism()
-        return found
+            variables["ANSIBLE_SSH_PASSWORD_MECHANISM"] = password_mechanism()
+        return variables
 
     def _on_status(self, status: Mapping[str, Any], runner_config: Any) -> None:
         """Remove runner's `command` file at once: it has the whole environment in it."""
@@ -311,24 +311,24 @@ class _Run:
     def _on_raw_event(self, raw: Mapping[str, Any]) -> bool:
         """Take one event; False keeps runner from writing a file for it."""
         try:
-            self._take(raw)
+            self._handle(raw)
         except Exception:
             # an exception in here would end the run in the middle of a task
             log.exception("event not understood")
         return False
 
-    def _take(self, raw: Mapping[str, Any]) -> None:
+    def _handle(self, raw: Mapping[str, Any]) -> None:
         text = plain(str(raw.get("stdout") or ""))
         if text and self._log:
             self._log.write(text.encode() + b"\n")
             self._log.flush()
         if text and self.request.verbosity:
             self.on_event(Output(text))
-        if self.place.begins(raw):
+        if self.tracker.update(raw):
             return
-        event = parse(raw, self.request.component or self.place.of(raw))
+        event = parse(raw, self.request.component or self.tracker.playbook_of(raw))
         if text and raw.get("event") in ("verbose", "error"):
-            self.loose.append(text)
+            self.loose_output.append(text)
         if event is None:
             return
         if isinstance(event, HostResult):
@@ -345,18 +345,18 @@ class _Run:
 
 
 def _line(event: HostResult) -> dict[str, object]:
-    found: dict[str, object] = {
+    entry: dict[str, object] = {
         "host": event.host, "play": event.play, "task": event.task, "component": event.component,
         "status": str(event.status), "changed": event.changed, "elapsed_s": event.elapsed_s,
     }  # fmt: skip
     if event.message:
-        found["message"] = event.message
-    return found
+        entry["message"] = event.message
+    return entry
 
 
-def _errors(loose: Iterable[str]) -> str:
+def _errors(loose_output: Iterable[str]) -> str:
     """What Ansible said outside any task, from its first error on: a playbook or inventory it can't use."""
-    lines = "\n".join(loose).splitlines()
+    lines = "\n".join(loose_output).splitlines()
     first = next((index for index, line in enumerate(lines) if line.startswith("[ERROR]")), None)
     return "\n".join(lines[first : first + ERROR_LINES]).removeprefix("[ERROR]: ") if first is not None else ""
 
@@ -367,9 +367,9 @@ def _prompts(request: RunRequest) -> dict[str, str]:
     The safest of the ways there are: an argument shows in `ps`, a password file is on a disk until someone removes it
     and stays there after a kill -9, an environment is inherited by every child. Runner compiles the keys as patterns.
     """
-    found = {}
+    answers = {}
     if request.ssh_password is not None:
-        found[r"^SSH password:\s*?$"] = request.ssh_password
+        answers[r"^SSH password:\s*?$"] = request.ssh_password
     if request.become_password is not None:
-        found[r"^BECOME password.*:\s*?$"] = request.become_password
-    return found
+        answers[r"^BECOME password.*:\s*?$"] = request.become_password
+    return answers

@@ -139,12 +139,12 @@ class Tally:
             hosts={host: self._recap.get(host, self._counts.get(host, Totals())) for host in self._hosts()},
             failures=failures,
             slowest=self._slowest(),
-            warnings=tuple(self._told_once()),
+            warnings=tuple(self._unique_warnings()),
             results=tuple(self._data),
             changes=tuple(self._changes.values()),
         )
 
-    def _told_once(self) -> Iterable[str]:
+    def _unique_warnings(self) -> Iterable[str]:
         """Warnings, but for those about what is left out: that is a failure."""
         failures = {_one_line(event.left_out) for event in self._left_out}
         return (warning for warning in self._warnings if not any(failure in warning for failure in failures))
@@ -154,7 +154,7 @@ class Tally:
 
     def _failures(self) -> tuple[Failure, ...]:
         """Failures that no `rescue` mended. A host stops at its first real failure, so the rescued ones came before."""
-        found = []
+        results = []
         for host in self._hosts():
             for status in (Status.FAILED, Status.UNREACHABLE):
                 mine = [result for result in self._results if result.host == host and result.status is status]
@@ -162,15 +162,15 @@ class Tally:
                     totals = self._recap[host]
                     count = totals.failed if status is Status.FAILED else totals.unreachable
                     mine = mine[len(mine) - min(count, len(mine)) :]
-                found += mine
-        found += self._left_out
-        found.sort(key=lambda result: (result.status is Status.UNREACHABLE, result.at))
+                results += mine
+        results += self._left_out
+        results.sort(key=lambda result: (result.status is Status.UNREACHABLE, result.at))
         return tuple(
             Failure(
                 result.host, result.component, result.task, result.left_out or result.message,
                 result.hint or hint_for(result.left_out or result.message), result.status is Status.UNREACHABLE,
             )
-            for result in found
+            for result in results
         )  # fmt: skip
 
     def _slowest(self) -> tuple[tuple[str, float], ...]:

@@ -139,12 +139,12 @@ def _descendants(root: int) -> list[int]:
                 state, parent = text[text.rindex(")") + 2 :].split()[:2]
                 if state != "Z":
                     children.setdefault(int(parent), []).append(int(entry.name))
-    found, todo = [], [root]
+    pids, todo = [], [root]
     while todo:
         below = [pid for pid in children.get(todo.pop(), ()) if not _is_shared_connection(pid)]
-        found += below
+        pids += below
         todo += below
-    return found
+    return pids
 
 
 def _is_shared_connection(pid: int) -> bool:

@@ -15,12 +15,12 @@ from typing import BinaryIO
 from deepopsctl.errors import InputError
 from deepopsctl.files import write_atomic
 
-KEEP = 50
+DEFAULT_KEEP_RUNS = 50
 _RUN_ID = re.compile(r"\d{8}-\d{6}-[a-z][a-z0-9-]*?(-\d+)?")
 
 
 @dataclass(frozen=True, slots=True)
-class RunFolder:
+class RunDir:
     """Everything one run wrote. Only its owner may look inside: logs hold what the nodes said."""
 
     path: Path
@@ -74,7 +74,7 @@ class Workspace:
 
     runs: Path
 
-    def new_run(self, command: str, keep: int = KEEP) -> RunFolder:
+    def new_run(self, command: str, max_runs: int = DEFAULT_KEEP_RUNS) -> RunDir:
         """A fresh private folder; call it with the cluster's lock held."""
         stamp = f"{datetime.now().astimezone():%Y%m%d-%H%M%S}-{command}"
         path = self.runs / stamp
@@ -83,39 +83,39 @@ class Workspace:
                 break
             path = self.runs / f"{stamp}-{number}"
         path.mkdir(mode=0o700, parents=True)
-        self._clean(keep)
+        self._clean(max_runs)
         self._point_latest_at(path)
-        return RunFolder(path)
+        return RunDir(path)
 
-    def newest_first(self) -> tuple[RunFolder, ...]:
+    def newest_first(self) -> tuple[RunDir, ...]:
         """All runs, the newest first."""
         if not self.runs.is_dir():
             return ()
         names = [path for path in self.runs.iterdir() if _RUN_ID.fullmatch(path.name)]
         # `...-deploy-2` came after `...-deploy`, and `-10` after `-9`
-        return tuple(RunFolder(path) for path in sorted(names, key=_age, reverse=True))
+        return tuple(RunDir(path) for path in sorted(names, key=_age, reverse=True))
 
-    def find(self, prefix: str = "") -> RunFolder:
+    def find(self, prefix: str = "") -> RunDir:
         """The run whose id begins with `prefix`; the last one where none is given."""
         runs = self.newest_first()
         if not runs:
             raise InputError.single(str(self.runs), "there are no runs yet", "`deepopsctl deploy` makes the first")
         if prefix in ("", "latest"):
             return runs[0]
-        found = [run for run in runs if run.id == prefix] or [run for run in runs if run.id.startswith(prefix)]
-        if len(found) == 1:
-            return found[0]
-        if found:
-            names = ", ".join(run.id for run in found[:5])
-            raise InputError.single("", f"{prefix} fits {len(found)} runs: {names}", "write more of the id")
+        matches = [run for run in runs if run.id == prefix] or [run for run in runs if run.id.startswith(prefix)]
+        if len(matches) == 1:
+            return matches[0]
+        if matches:
+            names = ", ".join(run.id for run in matches[:5])
+            raise InputError.single("", f"{prefix} fits {len(matches)} runs: {names}", "write more of the id")
         raise InputError.single("", f"there is no run {prefix}", "`deepopsctl runs list` shows them")
 
-    def _clean(self, keep: int) -> None:
+    def _clean(self, max_runs: int) -> None:
         """Remove runs beyond `keep`, and what killed runs left of their private files."""
         runs = self.newest_first()
-        for run in runs[keep:]:
+        for run in runs[max_runs:]:
             shutil.rmtree(run.path, ignore_errors=True)
-        for run in runs[1:keep]:
+        for run in runs[1:max_runs]:
             shutil.rmtree(run.private, ignore_errors=True)
 
     def _point_latest_at(self, path: Path) -> None:
@@ -136,6 +136,6 @@ def private_file(path: Path) -> BinaryIO:
 
 
 def _age(path: Path) -> tuple[str, int]:
-    found = _RUN_ID.fullmatch(path.name)
-    number = int(found[1][1:]) if found and found[1] else 1
+    match = _RUN_ID.fullmatch(path.name)
+    number = int(match[1][1:]) if match and match[1] else 1
     return path.name[:15], number

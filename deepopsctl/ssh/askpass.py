@@ -35,8 +35,8 @@ class AskPass:
 
     def __init__(self, fallback: Path) -> None:
         parent = None if _may_execute(Path(tempfile.gettempdir())) else fallback
-        self.folder = Path(tempfile.mkdtemp(prefix="deepopsctl-", dir=parent))
-        self._helper = self.folder / "askpass"
+        self.directory = Path(tempfile.mkdtemp(prefix="deepopsctl-", dir=parent))
+        self._helper = self.directory / "askpass"
         self._helper.write_text(_HELPER, encoding="utf-8")
         self._helper.chmod(0o700)
 
@@ -44,14 +44,14 @@ class AskPass:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self, exception_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        shutil.rmtree(self.folder, ignore_errors=True)
+        shutil.rmtree(self.directory, ignore_errors=True)
 
     @contextmanager
     def answer(self, password: str, user: str, host: str) -> Iterator[dict[str, str]]:
         """Environment variables with which an ssh process logs in to user@host with this password."""
-        with tempfile.TemporaryDirectory(dir=self.folder, ignore_cleanup_errors=True) as private:
+        with tempfile.TemporaryDirectory(dir=self.directory, ignore_cleanup_errors=True) as private:
             pipe = Path(private) / "pipe"
             os.mkfifo(pipe, 0o600)
             # read and write: opening a pipe for writing alone waits for a reader
@@ -70,5 +70,5 @@ class AskPass:
                 os.close(descriptor)
 
 
-def _may_execute(folder: Path) -> bool:
-    return not os.statvfs(folder).f_flag & os.ST_NOEXEC
+def _may_execute(directory: Path) -> bool:
+    return not os.statvfs(directory).f_flag & os.ST_NOEXEC

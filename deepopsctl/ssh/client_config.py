@@ -23,8 +23,8 @@ class HostEntry:
 
 def users_config(cluster: Cluster, known_hosts: Path, user: str = "") -> str:
     """What a user puts in ~/.ssh/config: login nodes directly, the others through the first of them."""
-    doors = cluster.with_role(Role.LOGIN) or cluster.controllers[:1]
-    entries = [_users_entry(cluster, node, _jump(cluster, node, doors), user) for node in cluster.nodes]
+    login_nodes = cluster.with_role(Role.LOGIN) or cluster.controllers[:1]
+    entries = [_users_entry(cluster, node, _jump(cluster, node, login_nodes), user) for node in cluster.nodes]
     return (
         f'# SSH to the nodes of the cluster "{cluster.name}", made by `deepopsctl ssh config`.\n'
         f"# Save it as ~/.ssh/{cluster.name}.config and begin ~/.ssh/config with: Include {cluster.name}.config\n"
@@ -59,8 +59,8 @@ def _users_entry(cluster: Cluster, node: Node, jump: str, user: str) -> HostEntr
     return HostEntry((node.name,), (*options, ("UserKnownHostsFile", known)))
 
 
-def _jump(cluster: Cluster, node: Node, doors: tuple[Node, ...]) -> str:
-    return cluster.access.jump_host if node in doors else doors[0].name
+def _jump(cluster: Cluster, node: Node, login_nodes: tuple[Node, ...]) -> str:
+    return cluster.access.jump_host if node in login_nodes else login_nodes[0].name
 
 
 def _patterns(node: Node) -> tuple[str, ...]:

@@ -36,7 +36,7 @@ def controller_known_hosts(cluster: Cluster, pins: KnownHosts) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class ControllerAccess:
     """What the controller said: whether its files changed, which nodes it could not log in to, and why."""
 
     changed: bool
@@ -58,7 +58,7 @@ class Reach:
         return result
 
 
-def open_way(session: Session, cluster: Cluster, names: Iterable[str]) -> Reach:
+def set_up_controller_access(session: Session, cluster: Cluster, names: Iterable[str]) -> ControllerAccess:
     """Put configuration and host keys on the controller, and log in from there to every given node."""
     tools = session.tools
     base = base_name(cluster)
@@ -69,7 +69,7 @@ def open_way(session: Session, cluster: Cluster, names: Iterable[str]) -> Reach:
     changed = bool(report.all("changed"))
     # the report tells which logins failed
     if not answer.ok and not report.all("reached") and not report.all("missed"):
-        return Reach(changed, {}, report.last("error") or answer.reason)
+        return ControllerAccess(changed, {}, report.last("error") or answer.reason)
     pairs = (line.partition(" ") for line in report.all("missed"))
     missed = {name: last_words(reason) or "no reason given" for name, _, reason in pairs}
-    return Reach(changed, missed)
+    return ControllerAccess(changed, missed)

@@ -27,13 +27,13 @@ class Route:
 
 def read_route(output: str, environment: Mapping[str, str]) -> Route:
     """The route in the output of `ssh -G`."""
-    found: dict[str, list[str]] = {}
+    values: dict[str, list[str]] = {}
     for line in output.splitlines():
         key, _, value = line.partition(" ")
-        found.setdefault(key, []).append(value)
+        values.setdefault(key, []).append(value)
 
     def last(key: str, default: str = "") -> str:
-        return found.get(key, [default])[-1]
+        return values.get(key, [default])[-1]
 
     return Route(
         user=last("user"),
@@ -42,7 +42,7 @@ def read_route(output: str, environment: Mapping[str, str]) -> Route:
         alias=last("hostkeyalias"),
         direct=all(last(key, "none") == "none" for key in ("proxycommand", "proxyjump")),
         keys=(
-            any(Path(file).expanduser().exists() for file in found.get("identityfile", ()))
+            any(Path(file).expanduser().exists() for file in values.get("identityfile", ()))
             or last("identityagent", environment.get("SSH_AUTH_SOCK", "")) not in ("", "none")
             or last("pkcs11provider", "none") != "none"
             or (last("gssapiauthentication") == "yes" and _has_ticket(environment))

@@ -19,7 +19,7 @@ from deepopsctl.ssh.exit_status import Failure
 from deepopsctl.ssh.known_hosts import HostKey, KnownHosts, best, host_label, parse_host_key
 
 # each kind is asked for on its own where ssh-keyscan can't go (through a jump host)
-_KINDS = (
+_KEY_TYPES = (
     "ssh-ed25519",
     "ecdsa-sha2-nistp256,ecdsa-sha2-nistp384,ecdsa-sha2-nistp521",
     "rsa-sha2-512,rsa-sha2-256,ssh-rsa",
@@ -83,17 +83,17 @@ class HostKeys:
 
     def _scan(self, route: Route) -> tuple[set[HostKey], str]:
         answer = self.client.scan(route.host, route.port)
-        found = (parse_host_key(line.partition(" ")[2]) for line in answer.output.splitlines() if line[:1] != "#")
-        return {key for key in found if key}, answer.reason
+        keys = (parse_host_key(line.partition(" ")[2]) for line in answer.output.splitlines() if line[:1] != "#")
+        return {key for key in keys if key}, answer.reason
 
     def _probe(self, target: Target) -> tuple[set[HostKey], str]:
         keys: set[HostKey] = set()
         reason = ""
-        for kind in _KINDS:
-            with tempfile.TemporaryDirectory() as folder:
-                file = Path(folder) / "known_hosts"
+        for key_types in _KEY_TYPES:
+            with tempfile.TemporaryDirectory() as scratch:
+                file = Path(scratch) / "known_hosts"
                 first: dict[str, object] = {
-                    "HostKeyAlgorithms": kind,
+                    "HostKeyAlgorithms": key_types,
                     "StrictHostKeyChecking": "accept-new",
                     "UserKnownHostsFile": quoted(file),
                     "BatchMode": "yes",
@@ -125,8 +125,8 @@ def _agreed(target: Target, file: KnownHosts, label: str, offered: frozenset[Hos
 
 
 def _changed(target: Target, file: Path, known: frozenset[HostKey], offered: frozenset[HostKey]) -> HostKeyError:
-    kinds = {key.type for key in known} & {key.type for key in offered}
-    before, now = (best(key for key in keys if key.type in kinds or not kinds) for keys in (known, offered))
+    types = {key.type for key in known} & {key.type for key in offered}
+    before, now = (best(key for key in keys if key.type in types or not types) for keys in (known, offered))
     return HostKeyError(
         f"{file} has {before}, the machine now shows {now}",
         f"if {target.name} was really reinstalled: `ssh setup --accept-new-keys {target.name}`; "

@@ -23,9 +23,9 @@ class KeyPair:
 
 def ensure_key_pair(private: Path, comment: str) -> KeyPair:
     """The pair at `private`, made if it is missing; ssh insists on the modes, so they are put right."""
-    folder = private.parent
-    folder.mkdir(mode=0o700, exist_ok=True)
-    folder.chmod(0o700)
+    directory = private.parent
+    directory.mkdir(mode=0o700, exist_ok=True)
+    directory.chmod(0o700)
     created = not private.exists()
     if created:
         _create(private, comment)
@@ -35,26 +35,26 @@ def ensure_key_pair(private: Path, comment: str) -> KeyPair:
 
 def public_line(private: Path) -> str:
     """The public half: from the `.pub` file beside the key, else worked out from the key itself."""
-    beside = private.with_name(private.name + ".pub")
-    if beside.is_file():
-        line = beside.read_text(encoding="utf-8", errors="replace").strip()
+    public_file = private.with_name(private.name + ".pub")
+    if public_file.is_file():
+        line = public_file.read_text(encoding="utf-8", errors="replace").strip()
         if parse_host_key(line) and "\n" not in line:
             return line
     # an empty passphrase: ssh-keygen must fail, not ask, where the key is encrypted
-    found = _keygen("-y", "-P", "", "-f", str(private))
-    if found.returncode != 0:
+    completed = _keygen("-y", "-P", "", "-f", str(private))
+    if completed.returncode != 0:
         raise InputError.single(
             str(private),
-            f"ssh-keygen can't read this key: {_last_line(found.stderr)}",
-            f"put its public half beside it as {beside.name}, or remove the file: `ssh setup` makes a new pair",
+            f"ssh-keygen can't read this key: {_last_line(completed.stderr)}",
+            f"put its public half beside it as {public_file.name}, or remove the file: `ssh setup` makes a new pair",
         )
-    return found.stdout.strip()
+    return completed.stdout.strip()
 
 
 def _create(private: Path, comment: str) -> None:
     # made aside and renamed into place, the private half last: an interrupted run leaves no half pair
-    with tempfile.TemporaryDirectory(dir=private.parent, prefix=".new-") as folder:
-        fresh = Path(folder) / private.name
+    with tempfile.TemporaryDirectory(dir=private.parent, prefix=".new-") as scratch:
+        fresh = Path(scratch) / private.name
         made = _keygen("-q", "-t", "ed25519", "-N", "", "-C", comment, "-f", str(fresh))
         if made.returncode != 0:
             raise ControlMachineError(

@@ -34,14 +34,14 @@ class HostKey:
 
 def parse_host_key(text: str) -> HostKey | None:
     """The key in `TYPE BASE64 [COMMENT]`; None where there is none."""
-    found = _KEY.match(text.strip())
-    if not found:
+    match = _KEY.match(text.strip())
+    if not match:
         return None
     try:
-        base64.b64decode(found["blob"], validate=True)
+        base64.b64decode(match["blob"], validate=True)
     except binascii.Error:
         return None
-    return HostKey(found["type"], found["blob"])
+    return HostKey(match["type"], match["blob"])
 
 
 def host_label(host: str, port: int = 0) -> str:
@@ -51,8 +51,8 @@ def host_label(host: str, port: int = 0) -> str:
 
 def best(keys: Iterable[HostKey]) -> str:
     """Kind and fingerprint of the key that ssh itself would rather use: ed25519, then ecdsa, then rsa."""
-    found = sorted(keys, key=lambda key: ("ed25519" not in key.type, key))
-    return f"{found[0].type} {found[0].fingerprint}" if found else "none"
+    ordered = sorted(keys, key=lambda key: ("ed25519" not in key.type, key))
+    return f"{ordered[0].type} {ordered[0].fingerprint}" if ordered else "none"
 
 
 class KnownHosts:
@@ -89,15 +89,15 @@ class KnownHosts:
         wanted = list(dict.fromkeys(labels))
         with self._lock:
             lines = (_without(line, wanted) for line in self._text().splitlines())
-            kept = [line for line in lines if line]
-            kept += [f"{','.join(reversed(wanted))} {key.type} {key.blob}" for key in sorted(keys)]
-            write_atomic(self.path, "".join(f"{line}\n" for line in kept))
+            remaining = [line for line in lines if line]
+            remaining += [f"{','.join(reversed(wanted))} {key.type} {key.blob}" for key in sorted(keys)]
+            write_atomic(self.path, "".join(f"{line}\n" for line in remaining))
             self._read()
 
     def _keys(self, label: str) -> frozenset[HostKey]:
-        found = set(self._plain.get(label, ()))
-        found.update(key for salt, digest, key in self._hashed if _hash(label, salt) == digest)
-        return frozenset(found)
+        keys = set(self._plain.get(label, ()))
+        keys.update(key for salt, digest, key in self._hashed if _hash(label, salt) == digest)
+        return frozenset(keys)
 
     def _add(self, labels: Iterable[str], key: HostKey) -> None:
         for label in labels:
@@ -155,5 +155,5 @@ def _without(line: str, labels: list[str]) -> str:
     salted = _parse_hashed(names)
     if salted:
         return "" if any(_hash(label, salted[0]) == salted[1] for label in labels) else line
-    kept = [name for name in names.split(",") if name.lower() not in labels]
-    return f"{','.join(kept)} {rest}" if kept else ""
+    remaining = [name for name in names.split(",") if name.lower() not in labels]
+    return f"{','.join(remaining)} {rest}" if remaining else ""

@@ -37,7 +37,7 @@ class Password:
 
     value: str = ""
     ask: Callable[[], str] | None = None
-    proven: bool = False
+    accepted: bool = False
     refused_by: str = ""
 
     def get(self) -> str:
@@ -47,11 +47,11 @@ class Password:
             self.ask = None
         return self.value
 
-    def learn(self, session: Attempt) -> None:
+    def record_answer(self, session: Attempt) -> None:
         """Note what a node said; one yes counts more than one no, nodes may have passwords of their own."""
         if session.accepted:
-            self.proven = True
-        elif session.accepted is False and not self.proven:
+            self.accepted = True
+        elif session.accepted is False and not self.accepted:
             self.refused_by = session.facts.name
 
 
@@ -87,7 +87,7 @@ class Round:
                 session = pending.pop(future)
                 if future in with_password:
                     self._trying -= 1
-                    self.password.learn(session)
+                    self.password.record_answer(session)
                 result = future.result()
                 if result is None:
                     self._waiting.append(session)
@@ -108,6 +108,6 @@ class Round:
 
     def _released(self) -> Iterator[Attempt]:
         """Sessions that may use the password now: the first alone, the others once it was accepted."""
-        while self._waiting and (self.password.proven or self._trying == 0):
+        while self._waiting and (self.password.accepted or self._trying == 0):
             self._trying += 1
             yield self._waiting.popleft()

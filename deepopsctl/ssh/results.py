@@ -62,8 +62,8 @@ class SetupResult:
     @property
     def exit_code(self) -> ExitCode:
         """0, or 4 if nodes could not be reached and nothing else went wrong, or 1."""
-        machines = [*self.nodes, *([self.jump_host] if self.jump_host else [])]
-        bad = {machine.status for machine in machines if not machine.ok}
+        hosts = [*self.nodes, *([self.jump_host] if self.jump_host else [])]
+        bad = {host.status for host in hosts if not host.ok}
         if not bad:
             return ExitCode.OK
         return ExitCode.UNREACHABLE if bad == {Status.UNREACHABLE} else ExitCode.FAILED

@@ -141,11 +141,11 @@ class Session:
         self.controller_key = report.last("public")
         self.sudo_refused = report.last("sudo-password") == "refused"
         if not verified:
-            proof = self.tools.client.login(self.target, self._cluster_key, NOTHING)
-            if proof.failure is Failure.DENIED:
-                return messages.unverified(self.facts, proof, report)
-            if not proof.ok:
-                return self._settle(proof, verified=True)
+            verification = self.tools.client.login(self.target, self._cluster_key, NOTHING)
+            if verification.failure is Failure.DENIED:
+                return messages.unverified(self.facts, verification, report)
+            if not verification.ok:
+                return self._settle(verification, verified=True)
         return self._worked(report)
 
     def _worked(self, report: Report) -> NodeResult:

@@ -20,7 +20,7 @@ from deepopsctl.run.lock import cluster_lock
 from deepopsctl.ssh.askpass import AskPass
 from deepopsctl.ssh.client import Client
 from deepopsctl.ssh.client_config import port_of
-from deepopsctl.ssh.controller import Reach, base_name, open_way
+from deepopsctl.ssh.controller import ControllerAccess, base_name, set_up_controller_access
 from deepopsctl.ssh.host_keys import HostKeys
 from deepopsctl.ssh.key_pair import KeyPair, ensure_key_pair, public_line
 from deepopsctl.ssh.known_hosts import KnownHosts, host_label
@@ -112,22 +112,22 @@ class _Setup:
         results |= self.round.run([self._session(node, controller.controller_key) for node in others])
         if controller.controller_key:
             ready = [name for name, result in results.items() if result.ok]
-            reach = self._reach(controller, ready)
-            results = {name: reach.apply(result, first.name) for name, result in results.items()}
+            access = self._set_up_controller(controller, ready)
+            results = {name: access.apply(result, first.name) for name, result in results.items()}
         self._find_clones()
         return SetupResult(tuple(results[node.name] for node in self.request.nodes), jump, tuple(self.warnings))
 
-    def _reach(self, controller: Session, names: list[str]) -> Reach:
+    def _set_up_controller(self, controller: Session, names: list[str]) -> ControllerAccess:
         """Let the controller log in everywhere; once more where it found nobody, as long as there is patience."""
         deadline = time.monotonic() + self.request.patience_s
-        reach = open_way(controller, self.request.cluster, names)
-        while lost := [name for name, reason in reach.missed.items() if _NOBODY.search(reason)]:
+        access = set_up_controller_access(controller, self.request.cluster, names)
+        while lost := [name for name, reason in access.missed.items() if _NOBODY.search(reason)]:
             if time.monotonic() > deadline:
                 break
-            again = open_way(controller, self.request.cluster, lost)
-            missed = {name: reason for name, reason in reach.missed.items() if name not in lost} | again.missed
-            reach = replace(again, changed=reach.changed or again.changed, missed=missed)
-        return reach
+            again = set_up_controller_access(controller, self.request.cluster, lost)
+            missed = {name: reason for name, reason in access.missed.items() if name not in lost} | again.missed
+            access = replace(again, changed=access.changed or again.changed, missed=missed)
+        return access
 
     def _session(self, node: Node, *more_keys: str, own_key: bool = False) -> Session:
         cluster = self.request.cluster
@@ -160,7 +160,7 @@ class _Setup:
             result = self.round.run([session])[target.name]
             if not result.ok:
                 return result
-            control = self.tools.askpass.folder / f"jump{number}"
+            control = self.tools.askpass.directory / f"jump{number}"
             auth = jump_login(str(self.tools.key.private))
             self.tools.client.share(target, auth, control)
             # one connection for all: sshd takes ten new ones at a time (MaxStartups)

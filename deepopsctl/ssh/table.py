@@ -12,9 +12,9 @@ _HEAD = ("NODES", "STATUS", "SUDO", "NOTE")
 
 def table_lines(result: SetupResult) -> list[str]:
     """A row for all nodes with the same news; failures last, where they are seen."""
-    machines = [*([result.jump_host] if result.jump_host else []), *result.nodes]
+    hosts = [*([result.jump_host] if result.jump_host else []), *result.nodes]
     groups: dict[tuple[str, str, str], list[str]] = {}
-    for node in sorted(machines, key=lambda machine: not machine.ok):
+    for node in sorted(hosts, key=lambda host: not host.ok):
         groups.setdefault((node.status, node.sudo or "-", node.message or "-"), []).append(node.name)
     rows = [_HEAD, *((fold_in_order(names), *key) for key, names in groups.items())]
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
@@ -23,15 +23,15 @@ def table_lines(result: SetupResult) -> list[str]:
 
 def hints(result: SetupResult) -> list[str]:
     """What to do, each said once, with the nodes it is for."""
-    machines = [*([result.jump_host] if result.jump_host else []), *result.nodes]
+    hosts = [*([result.jump_host] if result.jump_host else []), *result.nodes]
     groups: dict[str, list[str]] = {}
-    for node in machines:
+    for node in hosts:
         if node.hint:
             groups.setdefault(node.hint, []).append(node.name)
     return [f"{fold_in_order(names)}: {hint}" for hint, names in groups.items()]
 
 
-def verdict_line(result: SetupResult) -> str:
+def summary_line(result: SetupResult) -> str:
     """The last line: how many nodes are ready, and what became of the others."""
     counts = Counter(node.status for node in result.nodes)
     changed = sum(node.changed for node in result.nodes)
@@ -41,7 +41,7 @@ def verdict_line(result: SetupResult) -> str:
 
 def result_object(result: SetupResult) -> dict[str, object]:
     """The JSON object of `ssh setup`."""
-    found: dict[str, object] = {
+    document: dict[str, object] = {
         "schema": 1,
         "command": "ssh setup",
         "ok": result.ok,
@@ -49,8 +49,8 @@ def result_object(result: SetupResult) -> dict[str, object]:
         "warnings": list(result.warnings),
     }
     if result.jump_host:
-        found["jump_host"] = _node_object(result.jump_host)
-    return found
+        document["jump_host"] = _node_object(result.jump_host)
+    return document
 
 
 def _node_object(node: NodeResult) -> dict[str, object]:

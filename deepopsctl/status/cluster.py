@@ -11,8 +11,8 @@ from deepopsctl.run.outcome import SCHEMA, RunOutcome
 from deepopsctl.run.summary import Failure
 from deepopsctl.slurm.hardware import NodeHardware
 from deepopsctl.slurm.state import SlurmState, state_in
-from deepopsctl.status.components import Deploy, in_a_word, may_have
-from deepopsctl.status.findings import Finding, Kind, findings
+from deepopsctl.status.components import Deploy, may_have, overall_deploy
+from deepopsctl.status.findings import Finding, Severity, findings
 from deepopsctl.status.last_runs import LastRuns
 from deepopsctl.status.nodes import Answer, NodeStatus, with_answer
 from deepopsctl.text.node_sets import fold
@@ -41,43 +41,45 @@ class ClusterStatus:
     @property
     def exit_code(self) -> ExitCode:
         """1 when something is wrong, 4 when all that is wrong is that nodes did not answer."""
-        kinds = {finding.kind for finding in self.findings}
-        if Kind.PROBLEM in kinds:
+        severities = {finding.severity for finding in self.findings}
+        if Severity.PROBLEM in severities:
             return ExitCode.FAILED
-        return ExitCode.UNREACHABLE if Kind.SILENT in kinds else ExitCode.OK
+        return ExitCode.UNREACHABLE if Severity.SILENT in severities else ExitCode.OK
 
     @property
     def versions(self) -> dict[str, dict[str, tuple[str, ...]]]:
-        """What runs where: kind -> version -> nodes, the most common first."""
-        found: dict[str, dict[str, list[str]]] = {kind: {} for kind in VERSIONS}
+        """What runs where: name -> version -> nodes, the most common first."""
+        nodes_by_version: dict[str, dict[str, list[str]]] = {name: {} for name in VERSIONS}
         for node in self.nodes:
             digests = {"deploy": "+".join(digest[:DIGEST_DIGITS] for digest in node.digests)}
-            for kind, version in {**node.versions, **digests}.items():
+            for name, version in {**node.versions, **digests}.items():
                 if version:
-                    found.setdefault(kind, {}).setdefault(version, []).append(node.name)
+                    nodes_by_version.setdefault(name, {}).setdefault(version, []).append(node.name)
         if running := self.slurm.versions.get("slurmctld"):
-            found["slurmctld"][running] = [node.name for node in self.nodes if "controller" in node.roles][:1]
+            nodes_by_version["slurmctld"][running] = [node.name for node in self.nodes if "controller" in node.roles][
+                :1
+            ]
         return {
-            kind: {version: tuple(names) for version, names in sorted(sets.items(), key=lambda item: -len(item[1]))}
-            for kind, sets in found.items()
+            name: {version: tuple(names) for version, names in sorted(sets.items(), key=lambda item: -len(item[1]))}
+            for name, sets in nodes_by_version.items()
             if sets
         }
 
     @property
     def components(self) -> dict[str, dict[Deploy, tuple[str, ...]]]:
         """Each component's nodes by how they stand to its last deploy; one that gave no answer is unknown."""
-        found: dict[str, dict[Deploy, list[str]]] = {}
+        nodes_by_state: dict[str, dict[Deploy, list[str]]] = {}
         # those with the most of them know the order best
         for node in sorted(self.nodes, key=lambda node: -len(node.components)):
             for component in node.components:
-                found.setdefault(component.name, {}).setdefault(component.deploy, []).append(node.name)
+                nodes_by_state.setdefault(component.name, {}).setdefault(component.deploy, []).append(node.name)
         for node in self.nodes:
-            for name, sets in found.items():
+            for name, sets in nodes_by_state.items():
                 if node.answer is not Answer.OK and may_have(node.node, name):
                     sets.setdefault(Deploy.UNKNOWN, []).append(node.name)
         return {
             name: {deploy: tuple(sets[deploy]) for deploy in Deploy if deploy in sets}
-            for name, sets in found.items()
+            for name, sets in nodes_by_state.items()
             # what is neither listed nor deployed anywhere is nothing of this cluster's
             if self.listed is None or name in self.listed or not sets.keys() <= {Deploy.NEVER, Deploy.UNKNOWN}
         }
@@ -103,7 +105,7 @@ class ClusterStatus:
                 for name, sets in self.components.items()
             },
             "versions": {
-                kind: {version: fold(names) for version, names in sets.items()} for kind, sets in self.versions.items()
+                item: {version: fold(names) for version, names in sets.items()} for item, sets in self.versions.items()
             },
             **self.last.as_object(),
             "findings": [finding.as_object() for finding in self.findings],
@@ -133,7 +135,7 @@ def examine(
         nodes.append(with_answer(status, answers[name]) if name in answers else _silent(status, failed.get(name)))
     deployed = frozenset(part.name for node in nodes for part in node.components if part.deploy is not Deploy.NEVER)
     nodes = [
-        replace(node, deploy=in_a_word(node.components, deployed)) if node.answer is Answer.OK else node
+        replace(node, deploy=overall_deploy(node.components, deployed)) if node.answer is Answer.OK else node
         for node in nodes
     ]
     found = findings(nodes, slurm, deployed, cluster.components)
@@ -147,8 +149,8 @@ def _silent(status: NodeStatus, failure: Failure | None) -> NodeStatus:
     # the first line says why; the node is named beside it, so that its address would only keep alike ones apart
     text = failure.anywhere.partition("\n")[0] if failure.unreachable else " ".join(failure.message.split())
     hangs = TIMED_OUT in text
-    kind = Answer.NONE if failure.unreachable or hangs else Answer.FAILED
+    answer = Answer.NONE if failure.unreachable or hangs else Answer.FAILED
     if hangs:
         hint = "it is overloaded, or hangs; --node-timeout gives it more time"
-        return replace(status, answer=kind, message="no answer in time", hint=hint)
-    return replace(status, answer=kind, message=text, hint=failure.hint)
+        return replace(status, answer=answer, message="no answer in time", hint=hint)
+    return replace(status, answer=answer, message=text, hint=failure.hint)

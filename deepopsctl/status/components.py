@@ -10,7 +10,7 @@ from types import MappingProxyType
 from deepopsctl.model.cluster import Node, Role
 
 # what a deploy takes away again once nothing wants it, and how; what is not here stays, and is nobody's business
-TAKEN_AWAY = MappingProxyType({
+REMOVED_BY = MappingProxyType({
     "storage": "`deepopsctl deploy storage` takes it away, where cluster.yml has a `storage:` (`storage: []` will do)",
     "monitoring": "`deepopsctl deploy monitoring` takes it away",
 })  # fmt: skip
@@ -45,13 +45,13 @@ def parse_components(data: object) -> tuple[ComponentStatus, ...]:
     """What node_report returned under `components`, without those that are neither wanted nor there."""
     if not isinstance(data, Mapping):
         return ()
-    found = (_parse(str(name), entry) for name, entry in data.items() if isinstance(entry, Mapping))
-    return tuple(component for component in found if component)
+    parsed = (_parse(str(name), entry) for name, entry in data.items() if isinstance(entry, Mapping))
+    return tuple(component for component in parsed if component)
 
 
 def _parse(name: str, data: Mapping[str, object]) -> ComponentStatus | None:
     if not data.get("wanted"):
-        return ComponentStatus(name, Deploy.LEFT) if data.get("left") and name in TAKEN_AWAY else None
+        return ComponentStatus(name, Deploy.LEFT) if data.get("left") and name in REMOVED_BY else None
     differences = _texts(data, "differences")
     if not data.get("deployed"):
         deploy = Deploy.NEVER
@@ -64,14 +64,14 @@ def _parse(name: str, data: Mapping[str, object]) -> ComponentStatus | None:
     return ComponentStatus(name, deploy, differences, _texts(data, "digests"))
 
 
-def in_a_word(components: Iterable[ComponentStatus], deployed: Collection[str]) -> Deploy:
+def overall_deploy(components: Iterable[ComponentStatus], deployed: Collection[str]) -> Deploy:
     """The whole node: the worst of its components. One that is deployed nowhere is the site's choice."""
-    found = {part.deploy for part in components if part.deploy is not Deploy.NEVER or part.name in deployed}
-    if found <= {Deploy.NEVER}:
+    states = {part.deploy for part in components if part.deploy is not Deploy.NEVER or part.name in deployed}
+    if states <= {Deploy.NEVER}:
         return Deploy.NEVER
-    if Deploy.DRIFTED in found:
+    if Deploy.DRIFTED in states:
         return Deploy.DRIFTED
-    return Deploy.IN_STEP if found == {Deploy.IN_STEP} else Deploy.BEHIND
+    return Deploy.IN_STEP if states == {Deploy.IN_STEP} else Deploy.BEHIND
 
 
 def may_have(node: Node, component: str) -> bool:

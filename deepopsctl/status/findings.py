@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from deepopsctl.slurm.state import SlurmNode, SlurmState
-from deepopsctl.status.components import TAKEN_AWAY, Deploy
+from deepopsctl.status.components import REMOVED_BY, Deploy
 from deepopsctl.status.nodes import Answer, NodeStatus
 from deepopsctl.text.node_sets import fold
 
@@ -18,7 +18,7 @@ _NODES = "NODES"
 _RESUME = f"scontrol update nodename={_NODES} state=resume"
 
 
-class Kind(StrEnum):
+class Severity(StrEnum):
     """How much it matters: only a problem makes the exit code 1, only silence makes it 4."""
 
     PROBLEM = "problem"
@@ -30,7 +30,7 @@ class Kind(StrEnum):
 class Finding:
     """One thing about one or more nodes; `nodes` is empty where it is about the cluster."""
 
-    kind: Kind
+    severity: Severity
     nodes: tuple[str, ...]
     message: str
     hint: str = ""
@@ -42,7 +42,7 @@ class Finding:
 
     def as_object(self) -> dict[str, object]:
         """Its entry in `status --json`."""
-        return {"kind": str(self.kind), "nodes": list(self.nodes), "message": self.message, "hint": self.hint}
+        return {"kind": str(self.severity), "nodes": list(self.nodes), "message": self.message, "hint": self.hint}
 
 
 def findings(
@@ -52,30 +52,30 @@ def findings(
 
     `deployed` are the components that some node has, `listed` those of cluster.yml, None where it lists none.
     """
-    alike: dict[tuple[Kind, str, str], list[str]] = {}
+    merged_nodes: dict[tuple[Severity, str, str], list[str]] = {}
     of_nodes = (one for node in nodes for one in (*_of(node, slurm), *_of_components(node, deployed)))
     of_all = (*_of_the_cluster(nodes, slurm), *(() if listed is None else _of_the_list(nodes, deployed, listed)))
-    for found in (*of_all, *of_nodes):
-        alike.setdefault((found.kind, found.message, found.hint), []).extend(found.nodes)
-    order = list(Kind)
+    for entry in (*of_all, *of_nodes):
+        merged_nodes.setdefault((entry.severity, entry.message, entry.hint), []).extend(entry.nodes)
+    order = list(Severity)
     merged = [
-        Finding(kind, tuple(names), message, hint.replace(_NODES, fold(names) if names else ""))
-        for (kind, message, hint), names in alike.items()
+        Finding(severity, tuple(names), message, hint.replace(_NODES, fold(names) if names else ""))
+        for (severity, message, hint), names in merged_nodes.items()
     ]
-    return tuple(sorted(merged, key=lambda finding: order.index(finding.kind)))
+    return tuple(sorted(merged, key=lambda finding: order.index(finding.severity)))
 
 
 def _of_the_cluster(nodes: Sequence[NodeStatus], slurm: SlurmState) -> Iterator[Finding]:
     answered = [node for node in nodes if node.answer is Answer.OK]
     if answered and all(node.deploy is Deploy.NEVER for node in answered):
-        yield Finding(Kind.NOTE, (), "nothing is deployed yet", "`deepopsctl deploy` makes the cluster")
+        yield Finding(Severity.NOTE, (), "nothing is deployed yet", "`deepopsctl deploy` makes the cluster")
     elif not slurm.controller_up and slurm.error:
         hint = "see `journalctl -u slurmctld` on the controller; `deepopsctl deploy` starts what should run"
-        yield Finding(Kind.PROBLEM, (), f"slurmctld does not answer: {slurm.error}", hint)
+        yield Finding(Severity.PROBLEM, (), f"slurmctld does not answer: {slurm.error}", hint)
     strange = set(slurm.nodes) - {node.name for node in nodes if node.is_compute}
     if strange:
         message = "Slurm has it, but it is no compute node of cluster.yml"
-        yield Finding(Kind.NOTE, tuple(sorted(strange)), message, "`deepopsctl deploy` takes it out of Slurm")
+        yield Finding(Severity.NOTE, tuple(sorted(strange)), message, "`deepopsctl deploy` takes it out of Slurm")
 
 
 def _of_the_list(nodes: Sequence[NodeStatus], deployed: Collection[str], listed: Collection[str]) -> Iterator[Finding]:
@@ -86,20 +86,20 @@ def _of_the_list(nodes: Sequence[NodeStatus], deployed: Collection[str], listed:
     for name in parts:
         if name in listed and name not in deployed:
             message = f"{name} is listed in `components:`, but not deployed yet"
-            yield Finding(Kind.NOTE, (), message, f"`deepopsctl deploy {name}`")
+            yield Finding(Severity.NOTE, (), message, f"`deepopsctl deploy {name}`")
         elif name in deployed and name not in listed:
             message = f"{name} is deployed, but `components:` of cluster.yml does not list it"
-            yield Finding(Kind.NOTE, (), message, "add it there, so that `deepopsctl deploy` keeps it up to date")
+            yield Finding(Severity.NOTE, (), message, "add it there, so that `deepopsctl deploy` keeps it up to date")
 
 
 def _of(node: NodeStatus, slurm: SlurmState) -> Iterable[Finding]:
     here = (node.name,)
     if node.answer is Answer.NONE:
         held = f"; Slurm has it as {node.state}" if node.state else ""
-        yield Finding(Kind.SILENT, here, f"{node.message}{held}", node.hint)
+        yield Finding(Severity.SILENT, here, f"{node.message}{held}", node.hint)
         return
     if node.answer is Answer.FAILED:
-        yield Finding(Kind.PROBLEM, here, node.message, node.hint)
+        yield Finding(Severity.PROBLEM, here, node.message, node.hint)
     if node.is_compute:
         yield from _of_slurm(node, slurm)
 
@@ -110,39 +110,43 @@ def _of_components(node: NodeStatus, deployed: Collection[str]) -> Iterator[Find
     for part in node.components:
         if part.deploy is Deploy.DRIFTED:
             yield Finding(
-                Kind.PROBLEM,
+                Severity.PROBLEM,
                 here,
                 f"{part.name} drifted: {'; '.join(part.differences)}",
                 f"`deepopsctl deploy {part.name}` puts it right; with --check --diff it only says what it would do",
             )
         elif part.deploy is Deploy.LEFT:
-            yield Finding(Kind.NOTE, here, f"{part.name} is still there, but no longer wanted", TAKEN_AWAY[part.name])
+            yield Finding(
+                Severity.NOTE, here, f"{part.name} is still there, but no longer wanted", REMOVED_BY[part.name]
+            )
         elif part.deploy is Deploy.NEVER and part.name in deployed and node.deploy is not Deploy.NEVER:
-            yield Finding(Kind.NOTE, here, f"{part.name} is not deployed here yet", f"`deepopsctl deploy {part.name}`")
+            yield Finding(
+                Severity.NOTE, here, f"{part.name} is not deployed here yet", f"`deepopsctl deploy {part.name}`"
+            )
     if any(part.deploy is Deploy.BEHIND for part in node.components):
-        yield Finding(Kind.NOTE, here, "behind: what is wanted has changed since its deploy", "`deepopsctl deploy`")
+        yield Finding(Severity.NOTE, here, "behind: what is wanted has changed since its deploy", "`deepopsctl deploy`")
 
 
 def _of_slurm(node: NodeStatus, slurm: SlurmState) -> Iterator[Finding]:
     here, known = (node.name,), node.slurm
     if known is None:
         if slurm.controller_up and node.deploy is Deploy.NEVER:
-            yield Finding(Kind.NOTE, here, "not deployed yet", "`deepopsctl deploy`")
+            yield Finding(Severity.NOTE, here, "not deployed yet", "`deepopsctl deploy`")
         elif slurm.controller_up:
-            yield Finding(Kind.PROBLEM, here, "Slurm does not know it", "`deepopsctl deploy` makes it known")
+            yield Finding(Severity.PROBLEM, here, "Slurm does not know it", "`deepopsctl deploy` makes it known")
         return
     who = "Slurm" if known.reason_user in SLURM_USERS else known.reason_user or "somebody"
     since = f" since {known.reason_since.replace('T', ' ')}" if known.reason_since else ""
     reason = known.reason or "no reason given"
     if known.is_faulty:
-        yield Finding(Kind.PROBLEM, here, f"{known.word}{since}: {reason}", _fault_hint(known))
+        yield Finding(Severity.PROBLEM, here, f"{known.word}{since}: {reason}", _fault_hint(known))
     elif known.is_ours:
         hint = f"`deepopsctl node resume {_NODES}` gives it back"
-        yield Finding(Kind.NOTE, here, f"{known.word}{since}: {reason}", hint)
+        yield Finding(Severity.NOTE, here, f"{known.word}{since}: {reason}", hint)
     elif known.is_drained:
-        kind = Kind.PROBLEM if who == "Slurm" else Kind.NOTE
+        severity = Severity.PROBLEM if who == "Slurm" else Severity.NOTE
         hint = f"mend it, then: {_RESUME}" if who == "Slurm" else ""
-        yield Finding(kind, here, f"{known.word} by {who}{since}: {reason}", hint)
+        yield Finding(severity, here, f"{known.word} by {who}{since}: {reason}", hint)
 
 
 def _fault_hint(known: SlurmNode) -> str:

@@ -43,10 +43,10 @@ class Question:
 
     def arguments(self) -> list[str]:
         """The options of journalctl."""
-        given = {"--since": self.since, "--until": self.until, "--priority": self.priority}
+        limits = {"--since": self.since, "--until": self.until, "--priority": self.priority}
         return [
             *(f"--unit={unit}" for unit in self.units),
-            *(f"{option}={value}" for option, value in given.items() if value),
+            *(f"{option}={value}" for option, value in limits.items() if value),
             *([f"--lines={self.lines}"] if self.lines else []),
             *(["--follow"] if self.follow else []),
             # --all: long texts would be left out
@@ -97,9 +97,9 @@ def lines_of(printed: bytes) -> list[dict[str, object]]:
 
 def _line(entry: Mapping[str, object]) -> dict[str, object]:
     moment = datetime.fromtimestamp(int(str(entry["__REALTIME_TIMESTAMP"])) / 1e6, UTC)
-    found: dict[str, object] = {key: _text(entry.get(name)) for key, name in FIELDS.items()}
-    priority = str(found["priority"])
-    return {"time": moment.isoformat(), **found, "priority": int(priority) if priority.isdigit() else None}
+    fields: dict[str, object] = {key: _text(entry.get(name)) for key, name in FIELDS.items()}
+    priority = str(fields["priority"])
+    return {"time": moment.isoformat(), **fields, "priority": int(priority) if priority.isdigit() else None}
 
 
 def _text(value: object) -> str:

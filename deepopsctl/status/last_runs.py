@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from deepopsctl.checks.check import Totals, parse_check, totals
 from deepopsctl.run.history import PastRun, past_run
-from deepopsctl.run.workspace import RunFolder, Workspace
+from deepopsctl.run.workspace import RunDir, Workspace
 from deepopsctl.validation.result import CHECKS_FILE
 
 
@@ -29,41 +29,41 @@ class LastRuns:
         }
 
     def _validation(self) -> dict[str, object]:
-        found = self.validation.as_object() if self.validation else {}
+        entry = self.validation.as_object() if self.validation else {}
         if self.checks:
-            found["checks"] = {
+            entry["checks"] = {
                 "passed": self.checks.passed,
                 "warned": self.checks.warned,
                 "failed": self.checks.failed,
                 "skipped": self.checks.skipped,
             }
-        return found
+        return entry
 
 
 def last_runs(workspace: Workspace) -> LastRuns:
     """Looks at the newest folders first, and at no more than it needs."""
-    folders = workspace.newest_first()
-    deploy = _newest(folders, "deploy")
-    validation = _newest(folders, "validate")
+    run_dirs = workspace.newest_first()
+    deploy = _newest(run_dirs, "deploy")
+    validation = _newest(run_dirs, "validate")
     return LastRuns(
-        run=past_run(folders[0]) if folders else None,
+        run=past_run(run_dirs[0]) if run_dirs else None,
         deploy=past_run(deploy) if deploy else None,
         validation=past_run(validation) if validation else None,
         checks=_checks(validation) if validation else None,
     )
 
 
-def _newest(folders: tuple[RunFolder, ...], command: str) -> RunFolder | None:
+def _newest(run_dirs: tuple[RunDir, ...], command: str) -> RunDir | None:
     """The newest run of a command; a deploy that only checked is none."""
-    for folder in folders:
-        request = folder.read(folder.request)
+    for run_dir in run_dirs:
+        request = run_dir.read(run_dir.request)
         if request.get("command") == command and not request.get("check"):
-            return folder
+            return run_dir
     return None
 
 
-def _checks(folder: RunFolder) -> Totals | None:
-    listed = folder.read(folder.path / CHECKS_FILE).get("checks")
+def _checks(run_dir: RunDir) -> Totals | None:
+    listed = run_dir.read(run_dir.path / CHECKS_FILE).get("checks")
     if not isinstance(listed, list):
         return None
     return totals(parse_check(entry) for entry in listed if isinstance(entry, Mapping))

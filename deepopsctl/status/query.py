@@ -25,14 +25,14 @@ def status_request(directory: ClusterDir, node_timeout: int) -> RunRequest:
     )
 
 
-def look_at(request: RunRequest, watch: Callable[[Event], None] | None = None) -> ClusterStatus:
+def query_status(request: RunRequest, watch: Callable[[Event], None] | None = None) -> ClusterStatus:
     """The cluster's status; a look is too short for a progress view, but `watch` may follow it."""
-    from deepopsctl.run.runner import look
+    from deepopsctl.run.runner import run_readonly
 
     directory = request.directory
     cluster = directory.cluster()
     directory.refresh_inventory(cluster)
-    outcome = look(request, watch or _unseen)
+    outcome = run_readonly(request, watch or _unseen)
     return examine(outcome, cluster, load_hardware(directory.hardware), last_runs(Workspace(directory.runs)))
 
 

@@ -11,7 +11,7 @@ from operator import add
 
 from deepopsctl.run.history import PastRun
 from deepopsctl.status.cluster import ClusterStatus
-from deepopsctl.status.findings import Finding, Kind
+from deepopsctl.status.findings import Finding, Severity
 from deepopsctl.status.last_runs import LastRuns
 from deepopsctl.status.nodes import Amount, Answer, NodeStatus
 from deepopsctl.text.node_sets import fold, shorten
@@ -25,10 +25,10 @@ INDENT = "    "
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line; `kind` says what word it begins with, for its colour."""
+    """A line; `severity` is the word that it begins with, for its colour."""
 
     text: str
-    kind: Kind | None = None
+    severity: Severity | None = None
 
 
 def head(status: ClusterStatus) -> str:
@@ -51,10 +51,10 @@ def head(status: ClusterStatus) -> str:
 
 def node_rows(nodes: Sequence[NodeStatus]) -> list[tuple[str, ...]]:
     """Rows under HEADER, nodes that are alike folded, in the order of cluster.yml."""
-    alike: dict[tuple[str, ...], list[NodeStatus]] = {}
+    groups: dict[tuple[str, ...], list[NodeStatus]] = {}
     for node in nodes:
         last = str(node.deploy) if node.answer is Answer.OK else str(node.answer)
-        alike.setdefault(("+".join(node.roles), node.state or "-", last), []).append(node)
+        groups.setdefault(("+".join(node.roles), node.state or "-", last), []).append(node)
     return [
         (
             shorten(fold(node.name for node in members), NAMES_WIDTH),
@@ -66,7 +66,7 @@ def node_rows(nodes: Sequence[NodeStatus]) -> list[tuple[str, ...]]:
             _share(reduce(add, (node.gpus for node in members))),
             last,
         )
-        for (roles, state, last), members in alike.items()
+        for (roles, state, last), members in groups.items()
     ]
 
 
@@ -83,9 +83,9 @@ def finding_lines(findings: Sequence[Finding], width: int) -> Iterator[Line]:
     """Every finding with its nodes and what to do."""
     for finding in findings:
         where = f"{shorten(finding.where, NAMES_WIDTH)}: " if finding.nodes else ""
-        text = f"{finding.kind}: {where}{finding.message}"
+        text = f"{finding.severity}: {where}{finding.message}"
         first, *more = textwrap.wrap(text, width, subsequent_indent=INDENT, break_on_hyphens=False) or [text]
-        yield Line(first, finding.kind)
+        yield Line(first, finding.severity)
         yield from (Line(line) for line in more)
         if finding.hint:
             yield Line(f"{INDENT}hint: {finding.hint}")
@@ -97,11 +97,11 @@ def version_lines(status: ClusterStatus) -> Iterator[str]:
     if len(versions.get("slurm", {})) <= 1 and versions.get("slurmctld", {}).keys() == versions.get("slurm", {}).keys():
         # what runs is what is installed: nothing to tell
         versions.pop("slurmctld", None)
-    for kind, sets in versions.items():
-        if len(sets) == 1 and kind != "slurmctld":
-            yield f"{kind:<10}{next(iter(sets))}"
+    for item, sets in versions.items():
+        if len(sets) == 1 and item != "slurmctld":
+            yield f"{item:<10}{next(iter(sets))}"
         else:
-            yield f"{kind:<10}" + "; ".join(
+            yield f"{item:<10}" + "; ".join(
                 f"{version} on {shorten(fold(names), NAMES_WIDTH)}" for version, names in sets.items()
             )
 
@@ -109,7 +109,7 @@ def version_lines(status: ClusterStatus) -> Iterator[str]:
 def last_lines(last: LastRuns, now: datetime) -> Iterator[str]:
     """The last run, the last deploy where that was another one, the last validation."""
     yield f"{'last run':<17}{_run(last.run, now) if last.run else 'none yet'}"
-    if last.deploy and last.run and last.deploy.folder.id != last.run.folder.id:
+    if last.deploy and last.run and last.deploy.run_dir.id != last.run.run_dir.id:
         yield f"{'last deploy':<17}{_run(last.deploy, now)}"
     if last.validation:
         counted = f": {last.checks.sentence()}" if last.checks else ""
@@ -118,13 +118,13 @@ def last_lines(last: LastRuns, now: datetime) -> Iterator[str]:
         yield f"{'last validation':<17}none yet; `deepopsctl validate` proves that the cluster works"
 
 
-def verdict(status: ClusterStatus) -> str:
+def summary_line(status: ClusterStatus) -> str:
     """The last line."""
-    counts = {kind: sum(finding.kind is kind for finding in status.findings) for kind in Kind}
+    counts = {severity: sum(finding.severity is severity for finding in status.findings) for severity in Severity}
     silent = sum(node.answer is Answer.NONE for node in status.nodes)
     parts = []
-    if counts[Kind.PROBLEM]:
-        parts.append(f"{counts[Kind.PROBLEM]} problem{_s(counts[Kind.PROBLEM])}")
+    if counts[Severity.PROBLEM]:
+        parts.append(f"{counts[Severity.PROBLEM]} problem{_s(counts[Severity.PROBLEM])}")
     if silent:
         parts.append(f"{silent} of {len(status.nodes)} nodes did not answer")
     return ", ".join(parts) or "all is well"
@@ -132,7 +132,7 @@ def verdict(status: ClusterStatus) -> str:
 
 def _run(run: PastRun, now: datetime) -> str:
     elapsed = f" after {run.elapsed_s:.1f} s" if run.elapsed_s is not None else ""
-    return f"{run.folder.id}: {run.state}{elapsed}{_age(str(run.request.get('started', '')), now)}"
+    return f"{run.run_dir.id}: {run.state}{elapsed}{_age(str(run.request.get('started', '')), now)}"
 
 
 def _age(started: str, now: datetime) -> str:

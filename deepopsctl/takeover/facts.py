@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class NodeFacts:
     """What one node said (plugins/modules/slurm_takeover.py)."""
 
     daemons: Mapping[str, str] = field(default_factory=dict)
@@ -27,11 +27,11 @@ class Found:
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
-def read_found(folder: Path) -> dict[str, Found]:
+def read_facts(directory: Path) -> dict[str, NodeFacts]:
     """What the nodes said, by name."""
-    names = Found.__dataclass_fields__
-    found = {}
-    for path in sorted(folder.glob("*.json")):
+    names = NodeFacts.__dataclass_fields__
+    facts = {}
+    for path in sorted(directory.glob("*.json")):
         document = json.loads(path.read_text(encoding="utf-8"))
-        found[path.stem] = Found(**{name: document[name] for name in names if name in document})
-    return found
+        facts[path.stem] = NodeFacts(**{name: document[name] for name in names if name in document})
+    return facts

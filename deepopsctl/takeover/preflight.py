@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from deepopsctl.gpus.gres import gres_value
 from deepopsctl.model.cluster import Cluster, Gpus
 from deepopsctl.slurm.conf import folder_refusals
-from deepopsctl.takeover.facts import Found
+from deepopsctl.takeover.facts import NodeFacts
 from deepopsctl.text.node_sets import fold
 
 LOCAL = frozenset({"", "localhost", "127.0.0.1", "::1"})
@@ -17,7 +17,9 @@ LOCAL = frozenset({"", "localhost", "127.0.0.1", "::1"})
 Fault = tuple[str, str, str]
 
 
-def faults(cluster: Cluster, controller: str, primary: Found, found: Mapping[str, Found]) -> Iterator[Fault]:
+def find_problems(
+    cluster: Cluster, controller: str, primary: NodeFacts, facts: Mapping[str, NodeFacts]
+) -> Iterator[Fault]:
     """Every fault that was found; `primary` is what the controller said."""
     if "slurmctld" not in primary.daemons:
         yield controller, "no slurmctld runs there", "start it, or just deploy if there is nothing to keep"
@@ -27,12 +29,12 @@ def faults(cluster: Cluster, controller: str, primary: Found, found: Mapping[str
         return
     if not primary.secrets.get("munge_key"):
         yield controller, "its munge key was not read", "see /etc/munge/munge.key there, then run `takeover` again"
-    mine = sorted(name for name, node in found.items() if node.deployed)
+    mine = sorted(name for name, node in facts.items() if node.deployed)
     if mine:
         yield fold(mine), "was deployed by deepopsctl already", "there is nothing to take over: `deepopsctl deploy`"
     yield from _config_faults(cluster, controller, primary.config)
-    yield from _program_faults(found)
-    yield from _agreement_faults(found)
+    yield from _program_faults(facts)
+    yield from _agreement_faults(facts)
     host = primary.database.get("storagehost", "")
     if host.lower() not in LOCAL | {controller.lower()}:
         yield controller, f"slurmdbd keeps its tables on {host}", "a database on another host is not supported yet"
@@ -54,31 +56,31 @@ def _config_faults(cluster: Cluster, controller: str, config: Mapping[str, str])
         yield controller, f"AuthType is {auth}", "only munge is supported so far"
 
 
-def _program_faults(found: Mapping[str, Found]) -> Iterator[Fault]:
+def _program_faults(facts: Mapping[str, NodeFacts]) -> Iterator[Fault]:
     """Daemons that no package brought would be left running beside, or under, the packaged ones."""
     for daemon in ("slurmctld", "slurmdbd", "slurmd"):
-        alike: dict[str, list[str]] = {}
-        for name, node in found.items():
+        names_by_program: dict[str, list[str]] = {}
+        for name, node in facts.items():
             if daemon in node.daemons and not node.packaged.get(daemon):
-                alike.setdefault(node.daemons[daemon], []).append(name)
-        for program, names in alike.items():
+                names_by_program.setdefault(node.daemons[daemon], []).append(name)
+        for program, names in names_by_program.items():
             hint = (
                 "a Slurm that was built by hand can't be taken over yet: docs/how-to/take-over.md says what can be done"
             )
             yield fold(names), f"{daemon} is {program or 'unknown'}, which no package brought", hint
 
 
-def _agreement_faults(found: Mapping[str, Found]) -> Iterator[Fault]:
-    running = {name: node for name, node in found.items() if node.daemons}
-    keys = _alike((node.munge_key_hash, name) for name, node in running.items())
+def _agreement_faults(facts: Mapping[str, NodeFacts]) -> Iterator[Fault]:
+    running = {name: node for name, node in facts.items() if node.daemons}
+    keys = _group_by_value((node.munge_key_hash, name) for name, node in running.items())
     if len(keys) > 1:
         yield _split(keys), "have different munge keys", "these are several clusters: give each a directory of its own"
-    users = _alike((str(node.ids["slurm"]), name) for name, node in running.items() if "slurm" in node.ids)
+    users = _group_by_value((str(node.ids["slurm"]), name) for name, node in running.items() if "slurm" in node.ids)
     if len(users) > 1:
         yield _split(users), "have different ids for the user slurm", "let all nodes have the same, then take over"
 
 
-def _gpu_faults(cluster: Cluster, primary: Found) -> Iterator[Fault]:
+def _gpu_faults(cluster: Cluster, primary: NodeFacts) -> Iterator[Fault]:
     """GPUs that slurmctld counts and cluster.yml does not would be taken from the jobs that use them."""
     for node in cluster.compute:
         running = primary.nodes.get(node.name, {})
@@ -95,11 +97,11 @@ def _gres(gpus: Gpus | None) -> list[str]:
     return sorted(gres_value(gpus).split(",")) if gpus else []
 
 
-def _alike(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+def _group_by_value(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    groups: dict[str, list[str]] = {}
     for value, name in pairs:
-        found.setdefault(value, []).append(name)
-    return found
+        groups.setdefault(value, []).append(name)
+    return groups
 
 
 def _split(groups: Mapping[str, list[str]]) -> str:

@@ -12,8 +12,8 @@ from deepopsctl.files import write_atomic
 from deepopsctl.model.cluster import Cluster, Node, Role
 from deepopsctl.slurm.conf import parse_version
 from deepopsctl.slurm.hardware import NodeHardware, load_hardware, parse_slurmd_report, store_hardware
-from deepopsctl.takeover.facts import Found
-from deepopsctl.takeover.preflight import faults
+from deepopsctl.takeover.facts import NodeFacts
+from deepopsctl.takeover.preflight import find_problems
 from deepopsctl.text.node_sets import fold
 from deepopsctl.text.settings_editor import with_settings
 
@@ -54,24 +54,24 @@ class Takeover:
         }
 
 
-def judge(cluster: Cluster, found: Mapping[str, Found]) -> Takeover:
+def plan_takeover(cluster: Cluster, facts: Mapping[str, NodeFacts]) -> Takeover:
     """What is taken over; an InputError tells everything that speaks against it."""
     controller = cluster.controllers[0].name
-    primary = found.get(controller, Found())
-    problems = [Problem(*fault) for fault in faults(cluster, controller, primary, found)]
+    primary = facts.get(controller, NodeFacts())
+    problems = [Problem(*fault) for fault in find_problems(cluster, controller, primary, facts)]
     if problems:
         raise InputError(problems)
-    accounting = found.get(cluster.with_role(Role.DBD)[0].name, Found())
+    accounting = facts.get(cluster.with_role(Role.DBD)[0].name, NodeFacts())
     return Takeover(
         settings=_settings(primary, accounting),
         secrets=_secrets(primary, accounting),
-        hardware=_hardware(cluster, primary, found),
-        facts=tuple(_facts(primary, accounting, found)),
-        warnings=tuple(_warnings(cluster, primary, found)),
+        hardware=_hardware(cluster, primary, facts),
+        facts=tuple(_facts(primary, accounting, facts)),
+        warnings=tuple(_warnings(cluster, primary, facts)),
     )
 
 
-def keep(directory: ClusterDir, takeover: Takeover) -> tuple[str, ...]:
+def apply(directory: ClusterDir, takeover: Takeover) -> tuple[str, ...]:
     """Write it; returns the names of the files that changed."""
     changed = []
     text = directory.settings.read_text("utf-8") if directory.settings.exists() else ""
@@ -89,41 +89,41 @@ def keep(directory: ClusterDir, takeover: Takeover) -> tuple[str, ...]:
     return tuple(changed)
 
 
-def _settings(primary: Found, accounting: Found) -> dict[str, object]:
+def _settings(primary: NodeFacts, accounting: NodeFacts) -> dict[str, object]:
     config = primary.config
-    kept: dict[str, object] = {key: _value(config.get(key, "")) for key in KEPT}
-    kept |= {key: config[key] for key, usual in PORTS.items() if config.get(key, usual) != usual}
-    found: dict[str, object] = {"slurm_taken_over": True, "slurm_config": kept}
+    slurm_config: dict[str, object] = {key: _value(config.get(key, "")) for key in KEPT}
+    slurm_config |= {key: config[key] for key, usual in PORTS.items() if config.get(key, usual) != usual}
+    settings: dict[str, object] = {"slurm_taken_over": True, "slurm_config": slurm_config}
     user, group = primary.ids.get("slurm", [0, 0])
     if user:
-        found |= {"slurm_user_id": user, "slurm_group_id": group}
+        settings |= {"slurm_user_id": user, "slurm_group_id": group}
     database = accounting.database
     if database.get("storageloc"):
-        found["slurm_dbd_database"] = database["storageloc"]
+        settings["slurm_dbd_database"] = database["storageloc"]
     if database.get("storageuser"):
-        found["slurm_dbd_user"] = database["storageuser"]
-    return found
+        settings["slurm_dbd_user"] = database["storageuser"]
+    return settings
 
 
 def _value(text: str) -> str | None:
     return None if text in NOTHING else text
 
 
-def _secrets(primary: Found, accounting: Found) -> dict[str, str]:
-    found = {"munge_key": primary.secrets.get("munge_key", "")}
+def _secrets(primary: NodeFacts, accounting: NodeFacts) -> dict[str, str]:
+    secrets = {"munge_key": primary.secrets.get("munge_key", "")}
     if accounting.secrets.get("slurm_dbd_password"):
-        found["slurm_dbd_password"] = accounting.secrets["slurm_dbd_password"]
-    return found
+        secrets["slurm_dbd_password"] = accounting.secrets["slurm_dbd_password"]
+    return secrets
 
 
-def _hardware(cluster: Cluster, primary: Found, found: Mapping[str, Found]) -> dict[str, NodeHardware]:
+def _hardware(cluster: Cluster, primary: NodeFacts, facts: Mapping[str, NodeFacts]) -> dict[str, NodeHardware]:
     """The nodes as slurmctld counts them: with other numbers of cores it would end the jobs there."""
     counted = {}
     for node in cluster.compute:
         live = primary.nodes.get(node.name)
         if live:
             numbers = {name: max(1, int(str(live[name]))) for name in _NUMBERS}
-            memory = _all_memory(numbers["memory_mb"], found.get(node.name, Found()))
+            memory = _all_memory(numbers["memory_mb"], facts.get(node.name, NodeFacts()))
             counted[node.name] = NodeHardware(
                 numbers["cpus"],
                 numbers["boards"],
@@ -138,7 +138,7 @@ def _hardware(cluster: Cluster, primary: Found, found: Mapping[str, Found]) -> d
 _NUMBERS = ("cpus", "boards", "sockets", "cores_per_socket", "threads_per_core", "memory_mb")
 
 
-def _all_memory(counted: int, node: Found) -> int:
+def _all_memory(counted: int, node: NodeFacts) -> int:
     """The memory whose usable share is what slurmctld counts; the machine's own where Slurm was never told."""
     if counted > 1:
         return -(-counted * 100 // (100 - RESERVE_PERCENT))
@@ -148,8 +148,8 @@ def _all_memory(counted: int, node: Found) -> int:
         return counted
 
 
-def _facts(primary: Found, accounting: Found, found: Mapping[str, Found]) -> Iterator[tuple[str, str]]:
-    config, running = primary.config, [name for name, node in found.items() if node.daemons]
+def _facts(primary: NodeFacts, accounting: NodeFacts, facts: Mapping[str, NodeFacts]) -> Iterator[tuple[str, str]]:
+    config, running = primary.config, [name for name, node in facts.items() if node.daemons]
     version = ".".join(f"{part:02d}" for part in parse_version(f"slurm {config.get('SLURM_VERSION', '')}"))
     yield "cluster", f"{config.get('ClusterName', '')}, Slurm {config.get('SLURM_VERSION', version)}"
     yield "jobs", f"{primary.jobs} running; they go on"
@@ -168,7 +168,7 @@ def _facts(primary: Found, accounting: Found, found: Mapping[str, Found]) -> Ite
         yield "accounting", "no slurmdbd so far: deploy adds one"
 
 
-def _warnings(cluster: Cluster, primary: Found, found: Mapping[str, Found]) -> Iterator[str]:
+def _warnings(cluster: Cluster, primary: NodeFacts, facts: Mapping[str, NodeFacts]) -> Iterator[str]:
     names = {node.name for node in cluster.compute}
     gone = sorted(set(primary.nodes) - names)
     if gone:
@@ -176,13 +176,13 @@ def _warnings(cluster: Cluster, primary: Found, found: Mapping[str, Found]) -> I
     new = sorted(names - set(primary.nodes))
     if new:
         yield f"{fold(new)}: not in the running cluster; deploy adds them"
-    silent = sorted(_names(cluster.nodes) - set(found))
+    silent = sorted(_names(cluster.nodes) - set(facts))
     if silent:
         yield f"{fold(silent)}: did not answer, so their keys and ids were not compared"
-    beside = sorted({name for node in found.values() for name in node.beside})
-    if beside:
-        yield f"{', '.join(beside)}: deepopsctl has no such settings; kept beside the new files on the nodes"
-    made = sorted({path for node in found.values() for path in node.units.values() if path.startswith("/etc/systemd/")})
+    unsupported = sorted({name for node in facts.values() for name in node.beside})
+    if unsupported:
+        yield f"{', '.join(unsupported)}: deepopsctl has no such settings; kept beside the new files on the nodes"
+    made = sorted({path for node in facts.values() for path in node.units.values() if path.startswith("/etc/systemd/")})
     if made:
         yield f"{', '.join(made)}: units made by hand win over the packages': compare them before you deploy"
 

@@ -35,16 +35,16 @@ class Burnin:
         }
 
     @property
-    def by_hand(self) -> str:
+    def cancel_command(self) -> str:
         """How a person ends it."""
         return f"scancel --name=deepopsctl-burnin-{self.token}-load"
 
 
-def keep_results(outcome: RunOutcome) -> None:
+def save_results(outcome: RunOutcome) -> None:
     """Leave what gpucheck measured on every node beside the checks."""
     listed = [entry for task in outcome.summary.results for entry in _list(task.data.get(SUITE))]
     if listed:
-        outcome.folder.write(outcome.folder.path / RESULTS_FILE, {"schema": 1, "results": listed})
+        outcome.run_dir.write(outcome.run_dir.path / RESULTS_FILE, {"schema": 1, "results": listed})
 
 
 def _list(value: object) -> list[object]:
@@ -53,7 +53,7 @@ def _list(value: object) -> list[object]:
 
 def end(request: RunRequest, burnin: Burnin) -> bool:
     """Cancel the jobs of a burn-in whose run was stopped, and remove what they wrote; False where that did not work."""
-    from deepopsctl.run.runner import look
+    from deepopsctl.run.runner import run_readonly
 
     asked = replace(
         request,
@@ -63,7 +63,7 @@ def end(request: RunRequest, burnin: Burnin) -> bool:
         extra_vars={"validate_burnin_token": burnin.token},
         timeout=_ENDING_S,
     )
-    return look(asked, _unseen).ok
+    return run_readonly(asked, _unseen).ok
 
 
 def _unseen(event: Event) -> None:

@@ -10,7 +10,7 @@ from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.model.cluster import Cluster
 from deepopsctl.node_programs.gpu_check.judging import judge
 from deepopsctl.run.summary import RunSummary
-from deepopsctl.validation.gpu_history import earlier_results, keep_results
+from deepopsctl.validation.gpu_history import earlier_results, save_results
 from deepopsctl.validation.result import Validation
 
 SUITE = "gpu"
@@ -23,10 +23,10 @@ def with_gpus(validation: Validation, cluster: Cluster, directory: ClusterDir) -
     if not results:
         return validation, ()
     earlier = earlier_results(directory)
-    found = judged(results, earlier.results, cluster)
-    told = keep_results(directory, validation.outcome.folder, results, found)
-    facts = replace(validation.facts, checks=(*validation.facts.checks, *found), gpus=results)
-    return replace(validation, facts=facts), (*earlier.warnings, *told)
+    checks = evaluate_gpus(results, earlier.results, cluster)
+    warnings = save_results(directory, validation.outcome.run_dir, results, checks)
+    facts = replace(validation.facts, checks=(*validation.facts.checks, *checks), gpus=results)
+    return replace(validation, facts=facts), (*earlier.warnings, *warnings)
 
 
 def results_of(summary: RunSummary) -> tuple[Result, ...]:
@@ -35,7 +35,7 @@ def results_of(summary: RunSummary) -> tuple[Result, ...]:
     return tuple(entry for entry in listed if isinstance(entry, Mapping))
 
 
-def judged(results: tuple[Result, ...], earlier: tuple[Result, ...], cluster: Cluster) -> tuple[Check, ...]:
+def evaluate_gpus(results: tuple[Result, ...], earlier: tuple[Result, ...], cluster: Cluster) -> tuple[Check, ...]:
     """Every check for these nodes. How many GPUs a node should have is what cluster.yml says."""
     return tuple(parse_check(entry) for entry in judge(results, earlier, expected_gpus(cluster)))
 

@@ -21,7 +21,7 @@ from deepopsctl.node_programs.gpu_check.between import NAME as BETWEEN_NODES, ba
 from deepopsctl.node_programs.gpu_check.document import UnreadableError, document, read_results
 from deepopsctl.node_programs.gpu_check.rates import METRICS, value_of
 from deepopsctl.node_programs.gpu_check.verdicts import target_of
-from deepopsctl.run.workspace import RunFolder, Workspace
+from deepopsctl.run.workspace import RunDir, Workspace
 from deepopsctl.validation.gpu_records import Card, Nodes, Rate, Result, record
 
 SCHEMA = 1
@@ -43,7 +43,7 @@ class Earlier:
 
 
 @dataclass(frozen=True, slots=True)
-class _Recalled:
+class StoredHistory:
     """What was found: `damaged` wants to be set aside before it is replaced, `foreign` is not to be touched."""
 
     cards: Cards
@@ -58,19 +58,19 @@ class _ForeignError(Exception):
 
 def earlier_results(directory: ClusterDir) -> Earlier:
     """Earlier good measurements of all cards that this cluster has ever had; call it before `keep_results`."""
-    found = _recall(directory)
-    return Earlier(tuple(result for card in found.cards.values() for result in card.results()), found.warnings)
+    stored = _load(directory)
+    return Earlier(tuple(result for card in stored.cards.values() for result in card.results()), stored.warnings)
 
 
-def keep_results(
-    directory: ClusterDir, folder: RunFolder, results: Sequence[Result], checks: Iterable[Check]
+def save_results(
+    directory: ClusterDir, run_dir: RunDir, results: Sequence[Result], checks: Iterable[Check]
 ) -> tuple[str, ...]:
     """Leave the results with the run, and what is good of them in the history; hands back what a person should know."""
-    judged = list(checks)
+    evaluated = list(checks)
     # before this run's own results are there to be recalled
-    before = _recall(directory)
-    folder.write(folder.path / RUN_FILE, document(list(results), [check.to_dict() for check in judged]))
-    after = learn(before.cards, results, judged)
+    before = _load(directory)
+    run_dir.write(run_dir.path / RUN_FILE, document(list(results), [check.to_dict() for check in evaluated]))
+    after = update_history(before.cards, results, evaluated)
     unchanged = after == before.cards and directory.gpu_history.exists() and not before.damaged
     if before.foreign or unchanged:
         return ()
@@ -83,38 +83,38 @@ def keep_results(
 
 
 def _replace(path: Path, cards: Cards, *, damaged: bool) -> tuple[str, ...]:
-    told: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
     if damaged:
         aside = path.with_name(path.name + _DAMAGED)
         path.replace(aside)
-        told = (f"{path.name} could not be read: it is {aside.name} now, and was made anew",)
+        warnings = (f"{path.name} could not be read: it is {aside.name} now, and was made anew",)
     if cards:
         write_atomic(path, render(cards))
-    return told
+    return warnings
 
 
-def learn(cards: Cards, results: Iterable[Result], checks: Iterable[Check]) -> dict[str, Card | Nodes]:
+def update_history(cards: Cards, results: Iterable[Result], checks: Iterable[Check]) -> dict[str, Card | Nodes]:
     """The history with new results. What was judged a warning or a failure is no measure for later ones."""
     bad: dict[str, set[str]] = {}
     for check in checks:
         if check.status in (Status.WARN, Status.FAIL):
             bad.setdefault(check.target, set()).add(check.name)
-    found = dict(cards)
+    updated = dict(cards)
     for result in results:
         node, when, gpus = str(result.get("node")), str(result.get("when")), result.get("gpus")
         for gpu in gpus if isinstance(gpus, list) else ():
             uuid = gpu.get("uuid")
-            known = found.get(uuid)
+            known = updated.get(uuid)
             old = known.rates if isinstance(known, Card) else {}
             rates = _renewed(old, gpu, when, bad.get(target_of(node, gpu), ()))
             if uuid and rates:
                 name, serial = (gpu.get(key) or "" for key in ("name", "serial"))
-                found[uuid] = Card(uuid, name, serial, node, gpu["index"], rates)
+                updated[uuid] = Card(uuid, name, serial, node, gpu["index"], rates)
         group = result.get("group")
         together = group.get("all_reduce_nodes") if isinstance(group, dict) else None
         if together and BETWEEN_NODES not in bad.get(nodes := str(together["nodes"]), ()):
-            found.update(_between(found.get(nodes), nodes, together, when))
-    return found
+            updated.update(_between(updated.get(nodes), nodes, together, when))
+    return updated
 
 
 def _between(known: Card | Nodes | None, nodes: str, together: dict[str, Any], when: str) -> dict[str, Nodes]:
@@ -143,35 +143,35 @@ def render(cards: Cards) -> str:
     return "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in (_HEAD, *ordered))
 
 
-def _recall(directory: ClusterDir) -> _Recalled:
+def _load(directory: ClusterDir) -> StoredHistory:
     """The history; what is missing or can't be read of it is made good by the runs that are still there."""
     path = directory.gpu_history
     try:
         cards, bad = _read(path)
     except FileNotFoundError:
-        return _Recalled(*_from_runs(directory))
+        return StoredHistory(*_from_runs(directory))
     except _ForeignError as error:
-        return _Recalled({}, (f"{path.name}: {error}",), foreign=True)
+        return StoredHistory({}, (f"{path.name}: {error}",), foreign=True)
     except (OSError, ValueError) as error:
         cards, bad = {}, [str(error)]
     if not bad:
-        return _Recalled(cards)
+        return StoredHistory(cards)
     others, warnings = _from_runs(directory)
-    said = f"{path.name} can't be read ({'; '.join(bad[:3])}): runs that are still there stand in for what is lost"
-    return _Recalled({**others, **cards}, (said, *warnings), damaged=True)
+    message = f"{path.name} can't be read ({'; '.join(bad[:3])}): runs that are still there stand in for what is lost"
+    return StoredHistory({**others, **cards}, (message, *warnings), damaged=True)
 
 
 def _from_runs(directory: ClusterDir) -> tuple[dict[str, Card | Nodes], tuple[str, ...]]:
     cards: dict[str, Card | Nodes] = {}
     warnings = []
-    for folder in reversed(Workspace(directory.runs).newest_first()):
-        kept = folder.path / RUN_FILE
-        if not kept.is_file():
+    for run_dir in reversed(Workspace(directory.runs).newest_first()):
+        path = run_dir.path / RUN_FILE
+        if not path.is_file():
             continue
         try:
-            cards = learn(cards, read_results(kept), _checks(kept))
+            cards = update_history(cards, read_results(path), _checks(path))
         except (UnreadableError, ValueError, TypeError, KeyError, AttributeError) as error:
-            warnings.append(f"runs/{folder.id}/{RUN_FILE} is left out: {error}")
+            warnings.append(f"runs/{run_dir.id}/{RUN_FILE} is left out: {error}")
     return cards, tuple(warnings)
 
 

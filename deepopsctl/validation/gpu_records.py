@@ -76,10 +76,10 @@ class Nodes:
 
     def results(self) -> Iterator[Result]:
         """As a result of gpucheck's."""
-        found = {"status": "measured", "nodes": self.nodes, "all_reduce": [{"bytes": 0, "gb_s": self.rate.value}]}
+        all_reduce = {"status": "measured", "nodes": self.nodes, "all_reduce": [{"bytes": 0, "gb_s": self.rate.value}]}
         yield {
             "schema": SCHEMA, "node": self.nodes, "when": self.rate.when, "versions": {}, "gpus": [],
-            "group": {"all_reduce_nodes": found},
+            "group": {"all_reduce_nodes": all_reduce},
         }  # fmt: skip
 
     def line(self) -> dict[str, object]:

@@ -40,7 +40,7 @@ class Validation:
     @property
     def exit_code(self) -> ExitCode:
         """0, 1 when a check failed, 4 when all that failed is that nodes could not be reached."""
-        return judge(self.outcome.exit_code, self.facts.checks, self.outcome.summary)
+        return exit_code_of(self.outcome.exit_code, self.facts.checks, self.outcome.summary)
 
     @property
     def ok(self) -> bool:
@@ -73,34 +73,34 @@ def examine(outcome: RunOutcome, cluster: Cluster, suites: tuple[str, ...], star
     return Validation(outcome, facts)
 
 
-def keep(validation: Validation) -> None:
+def save(validation: Validation) -> None:
     """Leave checks.json and report.html beside the run's log, and the verdict where `runs` looks for it."""
     from deepopsctl.report.html import render_html
 
-    folder = validation.outcome.folder
-    record_verdict(validation.outcome, validation.exit_code)
-    folder.write(folder.path / CHECKS_FILE, validation.document())
-    write_atomic(folder.path / REPORT_FILE, render_html(validation.facts), mode=0o600)
+    run_dir = validation.outcome.run_dir
+    record_outcome(validation.outcome, validation.exit_code)
+    run_dir.write(run_dir.path / CHECKS_FILE, validation.document())
+    write_atomic(run_dir.path / REPORT_FILE, render_html(validation.facts), mode=0o600)
 
 
-def record_verdict(outcome: RunOutcome, code: ExitCode) -> None:
+def record_outcome(outcome: RunOutcome, code: ExitCode) -> None:
     """Tell `runs list` what the checks say: the run's own summary knows of tasks only."""
     verdict = _VERDICTS.get(code, outcome.verdict)
     document = {**outcome.as_object(), "ok": code is ExitCode.OK, "verdict": str(verdict)}
-    outcome.folder.write(outcome.folder.summary, document)
+    outcome.run_dir.write(outcome.run_dir.summary, document)
 
 
 def collect(summary: RunSummary, suite: str) -> tuple[Check, ...]:
     """The checks of all modules, and one for every node that could not be examined."""
-    found = [check for result in summary.results for check in _checks(result.data)]
+    checks = [check for result in summary.results for check in _checks(result.data)]
     lost = set(summary.unreachable)
     for failure in summary.failures:
         if not failure.host:
             continue
         name = "reachable" if failure.host in lost else "suite-ran"
         message = " ".join(failure.message.split())
-        found.append(Check(suite, name, failure.host, Status.FAIL, "no", "yes", message=message))
-    return tuple(found)
+        checks.append(Check(suite, name, failure.host, Status.FAIL, "no", "yes", message=message))
+    return tuple(checks)
 
 
 def _checks(data: Mapping[str, object]) -> Iterable[Check]:
@@ -110,7 +110,7 @@ def _checks(data: Mapping[str, object]) -> Iterable[Check]:
     return []
 
 
-def judge(ran: ExitCode, checks: Sequence[Check], summary: RunSummary) -> ExitCode:
+def exit_code_of(ran: ExitCode, checks: Sequence[Check], summary: RunSummary) -> ExitCode:
     """The exit code: the run's own for anything but failures and unreachable nodes, else by the checks."""
     if ran not in (ExitCode.OK, ExitCode.FAILED, ExitCode.UNREACHABLE):
         return ran

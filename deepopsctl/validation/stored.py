@@ -14,18 +14,18 @@ from deepopsctl.validation.result import CHECKS_FILE
 
 def past_facts(run: PastRun) -> Facts | None:
     """What a validation found; None for other runs, and where its checks can't be read."""
-    listed = run.folder.read(run.folder.path / CHECKS_FILE).get("checks")
+    listed = run.run_dir.read(run.run_dir.path / CHECKS_FILE).get("checks")
     if not isinstance(listed, list):
         return None
     try:
         checks = tuple(parse_check(entry) for entry in listed)
     except (ValueError, AttributeError):
         return None
-    results = run.folder.read(run.folder.path / RUN_FILE).get("results")
+    results = run.run_dir.read(run.run_dir.path / RUN_FILE).get("results")
     return Facts(
         cluster="",
         suites=tuple(dict.fromkeys(check.suite for check in checks)),
-        run=run.folder.id,
+        run=run.run_dir.id,
         when=_started(run),
         elapsed_s=run.elapsed_s or 0.0,
         nodes=tuple(run.hosts),
@@ -38,4 +38,4 @@ def _started(run: PastRun) -> datetime:
     try:
         return datetime.fromisoformat(str(run.request.get("started")))
     except ValueError:
-        return datetime.fromtimestamp(run.folder.path.stat().st_mtime).astimezone()
+        return datetime.fromtimestamp(run.run_dir.path.stat().st_mtime).astimezone()

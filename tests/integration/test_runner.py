@@ -11,7 +11,7 @@ from deepopsctl.errors import ControlMachineError, ExitCode
 from deepopsctl.run.command_line import RunRequest
 from deepopsctl.run.events import Event, HostResult, TaskStarted
 from deepopsctl.run.lock import cluster_lock
-from deepopsctl.run.runner import look, run
+from deepopsctl.run.runner import run, run_readonly
 from deepopsctl.run.summary import reduce
 from deepopsctl.status.cluster import TIMED_OUT
 from tests.integration.sites import MODULE, Site, cut_off, make_site, play
@@ -90,7 +90,7 @@ def test_a_node_that_is_lost_in_one_component_keeps_no_other_from_the_next(site:
     assert outcome.exit_code == ExitCode.UNREACHABLE
     assert outcome.summary.unreachable == ("n2",)
     assert outcome.summary.hosts["n1"].ok == 2
-    lines = [json.loads(line) for line in outcome.folder.events.read_text().splitlines()]
+    lines = [json.loads(line) for line in outcome.run_dir.events.read_text().splitlines()]
     assert {(line["component"], line["task"]) for line in lines if line["host"] == "n1"} == {
         ("first", "One"),
         ("slurm", "Two"),
@@ -260,7 +260,7 @@ def test_check_mode_changes_nothing_and_diff_shows_a_file_once(site: Site, tmp_p
 
 def test_events_are_one_line_a_host_task_and_never_whole_results(site: Site) -> None:
     outcome = site.run("- name: Long\n  command: seq 1000\n- name: Bad\n  command: 'false'\n", limit="n1")
-    lines = [json.loads(line) for line in outcome.folder.events.read_text().splitlines()]
+    lines = [json.loads(line) for line in outcome.run_dir.events.read_text().splitlines()]
     assert [line["status"] for line in lines] == ["changed", "failed"]
     assert set(lines[0]) == {"host", "play", "task", "component", "status", "changed", "elapsed_s"}
     assert "non-zero return code" in lines[1]["message"]
@@ -276,7 +276,7 @@ def test_a_result_of_many_nodes_is_not_lost(site: Site) -> None:
 
 
 def test_only_the_newest_runs_are_kept(site: Site) -> None:
-    runs = [site.run("- name: Fine\n  debug: {msg: x}\n", limit="n1", keep_runs=2).folder.path for _ in range(3)]
+    runs = [site.run("- name: Fine\n  debug: {msg: x}\n", limit="n1", keep_runs=2).run_dir.path for _ in range(3)]
     assert [path.exists() for path in runs] == [False, True, True]
 
 
@@ -291,11 +291,13 @@ def test_a_look_works_beside_a_run_and_leaves_no_folder(site: Site) -> None:
     site.write_playbook("slurm", play("- name: Card\n  deepopsctl.cluster.card: {key: hush}\n"))
 
     with cluster_lock(site.directory.runs, "deepopsctl deploy"):
-        outcome = look(RunRequest(site.directory, "slurm", content=site.content, command="status"), lambda event: None)
+        outcome = run_readonly(
+            RunRequest(site.directory, "slurm", content=site.content, command="status"), lambda event: None
+        )
 
     assert outcome.ok
     assert {result.host for result in outcome.summary.results} == {"ctl1", "n1", "n2"}
-    assert not outcome.folder.path.exists()
+    assert not outcome.run_dir.path.exists()
     assert sorted(path.name for path in site.directory.runs.iterdir()) == before
 
 

@@ -10,7 +10,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from deepopsctl.lab.image import SUITES, Say, run_mmdebstrap
+from deepopsctl.lab.image import SUITES, Notify, run_mmdebstrap
 from tests.vm.box.build import cache_folder
 
 # Debian's default for this branch. Its open modules of 550.163.01-2 do not compile for Debian 13's own kernel 6.12.107,
@@ -28,7 +28,7 @@ cp /var/lib/dkms/{MODULE}/"$version"/%s/*/module/*.ko* /var/tmp/modules/
 """
 
 
-def built_modules(os_name: str, kernel: str, say: Say) -> Path:
+def built_modules(os_name: str, kernel: str, say: Notify) -> Path:
     """A folder with the modules for a kernel of a Debian release; they are built unless they are there. Takes root."""
     folder = cache_folder().with_name("modules") / kernel
     if folder.is_dir():

@@ -180,8 +180,8 @@ def catalogue_of(suite: str) -> dict[str, Entry]:
 
 def entry(name: str, suite: str = "smoke") -> Entry:
     """The entry of a check; one made from its name where a suite is newer than its table."""
-    found = catalogue_of(suite).get(name)
-    return found or Entry(_OTHER.group, name.replace("-", " "), "", _OTHER.advice)
+    known = catalogue_of(suite).get(name)
+    return known or Entry(_OTHER.group, name.replace("-", " "), "", _OTHER.advice)
 
 
 def position(name: str, suite: str = "smoke") -> int:

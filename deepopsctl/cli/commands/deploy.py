@@ -43,7 +43,7 @@ ANSIBLES_TAGS = frozenset({"all", "tagged", "untagged", "always", "never"})
 @connection_options
 @json_option
 @click.pass_obj
-def deploy(settings: Settings, /, components: tuple[str, ...], *, as_json: bool, **given: Any) -> int:
+def deploy(settings: Settings, /, components: tuple[str, ...], *, as_json: bool, **options: Any) -> int:
     """Install and configure components on the nodes; without COMPONENT, those that cluster.yml lists.
 
     COMPONENT is `nvidia` (driver and software of the GPUs), `storage`, `slurm` or `monitoring`.
@@ -63,29 +63,29 @@ def deploy(settings: Settings, /, components: tuple[str, ...], *, as_json: bool,
     directory = ClusterDir.open(settings.directory)
     cluster = directory.cluster()
     wanted = choose(components, cluster, content)
-    tags = known_tags(given["tags"], wanted, content)
-    limit = resolve_limit(given["limit"] or "", cluster)
-    user_vars = parse_extra_vars(given["extra_vars"], content)
+    tags = known_tags(options["tags"], wanted, content)
+    limit = resolve_limit(options["limit"] or "", cluster)
+    user_vars = parse_extra_vars(options["extra_vars"], content)
     directory.refresh_inventory(cluster)
     directory.refresh_secrets()
-    passwords = ask_passwords(ssh=given["ask_pass"], become=given["ask_become_pass"])
+    passwords = ask_passwords(ssh=options["ask_pass"], become=options["ask_become_pass"])
     request = RunRequest(
         directory,
         wanted[0],
         more=wanted[1:],
         limit=limit.text,
         tags=tags,
-        check=given["check"],
-        diff=given["diff"],
-        full=given["full"],
-        timeout=given["timeout"],
-        forks=given["forks"] or 0,
-        user=given["user"] or "",
-        keep_runs=given["keep_runs"],
+        check=options["check"],
+        diff=options["diff"],
+        full=options["full"],
+        timeout=options["timeout"],
+        forks=options["forks"] or 0,
+        user=options["user"] or "",
+        keep_runs=options["keep_runs"],
         user_vars=user_vars,
         verbosity=settings.verbosity if settings.verbosity > 2 else 0,
         content=content,
-        claim={"break_lock": given["break_lock"], "replace_newer": given["replace_newer"]},
+        claim={"break_lock": options["break_lock"], "replace_newer": options["replace_newer"]},
         **passwords,
     )
     return run_and_report(request, limit.hosts, verbosity=settings.verbosity, as_json=as_json)

@@ -81,7 +81,7 @@ _NODES = "NAMES[=ADDRESSES]"
     help="Replace cluster.yml of an existing cluster; a copy of it is kept; secrets, settings, keys and runs stay.",
 )
 @json_option
-def init(target: Path, source: str | None, *, force: bool, as_json: bool, **given: Any) -> None:
+def init(target: Path, source: str | None, *, force: bool, as_json: bool, **options: Any) -> None:
     """Turn node lists into a cluster directory.
 
     \b
@@ -92,7 +92,7 @@ def init(target: Path, source: str | None, *, force: bool, as_json: bool, **give
 
     What can't be carried over is listed by name, here and in import-report.md.
     """
-    from deepopsctl.cli.output import say
+    from deepopsctl.cli.output import info
     from deepopsctl.cluster.create import check_target, create_cluster, replace_cluster
     from deepopsctl.imports.request import InitRequest, read_request
 
@@ -100,13 +100,13 @@ def init(target: Path, source: str | None, *, force: bool, as_json: bool, **give
         check_target(target)
     stdin = sys.stdin.buffer if source == "-" else None
     path = Path(source) if source and source != "-" else None
-    if path and not any(given[name] for name in ("group", "controller", "compute")) and sys.stdin.isatty():
-        given["group"] = _ask_for_groups(path)
-    result = read_request(InitRequest(target, source=path, stdin=stdin, **given))
+    if path and not any(options[name] for name in ("group", "controller", "compute")) and sys.stdin.isatty():
+        options["group"] = _ask_for_groups(path)
+    result = read_request(InitRequest(target, source=path, stdin=stdin, **options))
     arguments = (target, result.cluster, result.carryover, source or "")
     made, copies = replace_cluster(*arguments) if force else (create_cluster(*arguments), [])
     for copy in copies:
-        say(f"what was there before is in {copy}")
+        info(f"what was there before is in {copy}")
     _report(made, result, as_json=as_json)
 
 
@@ -115,22 +115,22 @@ def _ask_for_groups(source: Path) -> tuple[str, ...]:
     from deepopsctl.imports.request import unknown_groups
     from deepopsctl.model.cluster import Role
 
-    found = []
+    groups = []
     for name, count in unknown_groups(source).items():
         question = f"What are the {count} hosts of the group {name}?"
         role = click.prompt(question, type=click.Choice([*Role, "none"]), default="none", err=True)
-        found += [f"{role}={name}"] if role != "none" else []
-    return tuple(found)
+        groups += [f"{role}={name}"] if role != "none" else []
+    return tuple(groups)
 
 
 def _report(made: ClusterDir, result: InitResult, *, as_json: bool) -> None:
-    from deepopsctl.cli.output import emit_json, say, show_doubt
+    from deepopsctl.cli.output import emit_json, info, show_warning
     from deepopsctl.cli.views.cluster import cluster_object, group_lines, import_lines
     from deepopsctl.cluster.spelling import misspelt_values
     from deepopsctl.text.node_sets import fold_in_order
 
     if result.left_out:
-        say(f"left out, no option names them: {fold_in_order(result.left_out)}")
+        info(f"left out, no option names them: {fold_in_order(result.left_out)}")
     if as_json:
         carryover = result.carryover
         document = cluster_object("init", made.path, result.cluster)
@@ -142,8 +142,8 @@ def _report(made: ClusterDir, result: InitResult, *, as_json: bool) -> None:
     for line in group_lines(result.cluster):
         click.echo(line)
     for line in import_lines(result.carryover, made.path):
-        say(line)
+        info(line)
     for problem in misspelt_values(result.cluster):
-        show_doubt(problem)
-    say(f"cluster {result.cluster.name}: {len(result.cluster.nodes)} nodes in {made.path}")
-    say(f"next: deepopsctl -C {quote(str(made.path))} ssh setup")
+        show_warning(problem)
+    info(f"cluster {result.cluster.name}: {len(result.cluster.nodes)} nodes in {made.path}")
+    info(f"next: deepopsctl -C {quote(str(made.path))} ssh setup")

@@ -13,7 +13,7 @@ from deepopsctl.cli.options import json_option
 @click.pass_obj
 def inventory(settings: Settings, *, as_json: bool) -> None:
     """Check cluster.yml and settings, write inventory/hosts.yml anew where needed, and show who is in which group."""
-    from deepopsctl.cli.output import emit_json, say, show_doubt
+    from deepopsctl.cli.output import emit_json, info, show_warning
     from deepopsctl.cli.views.cluster import cluster_object, group_lines
     from deepopsctl.cluster.directory import ClusterDir
     from deepopsctl.cluster.settings_check import misspelt_settings, require_settings
@@ -32,7 +32,7 @@ def inventory(settings: Settings, *, as_json: bool) -> None:
     for line in group_lines(cluster):
         click.echo(line)
     for problem in (*misspelt_settings(directory, content), *misspelt_values(cluster)):
-        show_doubt(problem)
+        show_warning(problem)
     if added:
-        say(f"{directory.secrets.name}: added {', '.join(added)}")
-    say(f"inventory/hosts.yml {'written anew' if written else 'is up to date'}: {len(cluster.nodes)} nodes")
+        info(f"{directory.secrets.name}: added {', '.join(added)}")
+    info(f"inventory/hosts.yml {'written anew' if written else 'is up to date'}: {len(cluster.nodes)} nodes")

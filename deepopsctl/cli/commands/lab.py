@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import click
 
 from deepopsctl.cli.options import json_option
-from deepopsctl.cli.output import SCHEMA, emit_json, say
+from deepopsctl.cli.output import SCHEMA, emit_json, info
 from deepopsctl.errors import ControlMachineError, InputError
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def up(
     request = LabRequest(name, compute, login, system or "", _parse_gpus(gpus), sudo_password, single, monitoring)
     _become_root()
     with _orderly_interrupt():
-        made = lab_up.up(LabStore.default(), request, say, output=output, rebuild=rebuild)
+        made = lab_up.up(LabStore.default(), request, info, output=output, rebuild=rebuild)
     _describe(made)
     if as_json:
         emit_json(_up_object(made))
@@ -98,15 +98,15 @@ def down(*, name: str, every: bool, images: bool) -> None:
 
     _become_root()
     store = LabStore.default()
-    for one in [found.name for found in manage.status(store)] if every else [name]:
-        count = manage.down(store, one)
-        say(f"lab {one!r} is gone ({count} nodes)" if count else f"there is no lab {one!r}")
+    for lab_name in [each.name for each in manage.status(store)] if every else [name]:
+        count = manage.down(store, lab_name)
+        info(f"lab {lab_name!r} is gone ({count} nodes)" if count else f"there is no lab {lab_name!r}")
     if images:
-        removed, kept = remove_images()
+        removed, in_use = remove_images()
         for image in removed:
-            say(f"image {image} is gone")
-        for image in kept:
-            say(f"image {image} is in use by another lab and stays")
+            info(f"image {image} is gone")
+        for image in in_use:
+            info(f"image {image} is in use by another lab and stays")
 
 
 @lab.command()
@@ -118,20 +118,20 @@ def status(*, name: str | None, as_json: bool) -> None:
     from deepopsctl.lab.state import LabStore
 
     _become_root()
-    found = manage.status(LabStore.default())
+    labs = manage.status(LabStore.default())
     if name is not None:
-        names = ", ".join(one.name for one in found) or "none"
-        found = tuple(one for one in found if one.name == name)
-        if not found:
+        names = ", ".join(one.name for one in labs) or "none"
+        labs = tuple(one for one in labs if one.name == name)
+        if not labs:
             raise InputError.single("--name", f"there is no lab {name!r}", f"labs here: {names}")
     if as_json:
-        rows = [_status_object(one) for one in found]
+        rows = [_status_object(one) for one in labs]
         emit_json({"schema": SCHEMA, "command": "lab status", "ok": True, "labs": rows})
         return
-    for one in found:
+    for one in labs:
         _print_status(one)
-    if not found:
-        say("no labs; `deepopsctl lab up` starts one")
+    if not labs:
+        info("no labs; `deepopsctl lab up` starts one")
 
 
 def _become_root() -> None:
@@ -145,11 +145,13 @@ def _become_root() -> None:
     root = LabStore.default().root
     # root makes no folder of the user's: whoever owns this one gets the files of every lab
     root.mkdir(parents=True, exist_ok=True, mode=0o700)
-    kept = [word for word in (f"{name}={value}" for name, value in os.environ.items()) if word.startswith(ENVIRONMENT)]
+    passed_on = [
+        word for word in (f"{name}={value}" for name, value in os.environ.items()) if word.startswith(ENVIRONMENT)
+    ]
     # no compiled files of root's in the user's checkout
     own = (f"XDG_STATE_HOME={root.parents[1]}", "PYTHONDONTWRITEBYTECODE=1")
     sys.stdout.flush()
-    os.execvp("sudo", ["sudo", "--", "env", *kept, *own, sys.executable, *sys.argv])  # noqa: S606 (this very command, as root)
+    os.execvp("sudo", ["sudo", "--", "env", *passed_on, *own, sys.executable, *sys.argv])  # noqa: S606 (this very command, as root)
 
 
 @contextmanager
@@ -181,15 +183,15 @@ def _parse_gpus(text: str | None) -> Gpus | None:
 
 
 def _describe(made: Lab) -> None:
-    say(f"lab {made.name!r} ({made.os}) is up after {made.elapsed_s:.1f} s")
+    info(f"lab {made.name!r} ({made.os}) is up after {made.elapsed_s:.1f} s")
     for node, address in made.nodes:
         gpus = f"{node.gpus.count} x {node.gpus.type}, simulated" if node.gpus else ""
-        say(f"  {node.name:<8} {address:<15} {', '.join(node.roles):<11} {gpus}".rstrip())
-    say("next:")
-    say(f"  deepopsctl init DIR --from {quote(str(made.node_list))}")
-    say(f"  deepopsctl -C DIR ssh setup --password-file {quote(str(made.password_file))}")
-    say("  deepopsctl -C DIR deploy")
-    say("  deepopsctl -C DIR validate")
+        info(f"  {node.name:<8} {address:<15} {', '.join(node.roles):<11} {gpus}".rstrip())
+    info("next:")
+    info(f"  deepopsctl init DIR --from {quote(str(made.node_list))}")
+    info(f"  deepopsctl -C DIR ssh setup --password-file {quote(str(made.password_file))}")
+    info("  deepopsctl -C DIR deploy")
+    info("  deepopsctl -C DIR validate")
 
 
 def _up_object(made: Lab) -> dict[str, object]:

@@ -20,38 +20,38 @@ from deepopsctl.cli.options import json_option, names_nodes
 @click.option("-f", "--follow", is_flag=True, help="Go on with new lines as they come, until Ctrl-C.")
 @json_option
 @click.pass_obj
-def logs(settings: Settings, /, *, nodes: tuple[str, ...], lines: int | None, as_json: bool, **given: Any) -> int:
+def logs(settings: Settings, /, *, nodes: tuple[str, ...], lines: int | None, as_json: bool, **options: Any) -> int:
     """What NODES have logged, also while they are down: journalctl on the monitoring host, with its options."""
     import io
     import sys
 
-    from deepopsctl.cli.output import SCHEMA, emit_json, say
+    from deepopsctl.cli.output import SCHEMA, emit_json, info
     from deepopsctl.cluster.directory import ClusterDir
     from deepopsctl.cluster.selection import select_nodes
     from deepopsctl.status.journals import Question, lines_of, log_host, pass_on, ssh_command
     from deepopsctl.text.node_sets import fold
 
-    if as_json and given["follow"]:
+    if as_json and options["follow"]:
         raise click.UsageError("--json prints one object at the end, and --follow has none")
     directory = ClusterDir.open(settings.directory)
     cluster = directory.cluster()
-    asked = select_nodes(nodes, cluster)
-    command = ssh_command(directory, cluster, asked, Question(lines=lines or 0, objects=as_json, **given))
-    kept = io.BytesIO()
+    selected = select_nodes(nodes, cluster)
+    command = ssh_command(directory, cluster, selected, Question(lines=lines or 0, objects=as_json, **options))
+    buffer = io.BytesIO()
     try:
-        code, some = pass_on(command, kept if as_json else sys.stdout.buffer)
+        code, some = pass_on(command, buffer if as_json else sys.stdout.buffer)
     except KeyboardInterrupt:
-        if given["follow"]:
+        if options["follow"]:
             # how following ends
             return 0
         raise
     host = log_host(cluster).name
     _refuse(code, host)
     if as_json:
-        found = lines_of(kept.getvalue())
-        emit_json({"schema": SCHEMA, "command": "logs", "ok": True, "collected_on": host, "lines": found})
+        entries = lines_of(buffer.getvalue())
+        emit_json({"schema": SCHEMA, "command": "logs", "ok": True, "collected_on": host, "lines": entries})
     elif not some:
-        say(f"{host} has no such line of {fold(node.name for node in asked)}")
+        info(f"{host} has no such line of {fold(node.name for node in selected)}")
     return 0
 
 

@@ -11,7 +11,7 @@ from deepopsctl.cli.main import Settings
 from deepopsctl.cli.options import Seconds, ask_passwords, connection_options, json_option, names_nodes
 
 if TYPE_CHECKING:
-    from deepopsctl.nodes.drain import Draining, Wish
+    from deepopsctl.nodes.drain import DrainAction, DrainResult
     from deepopsctl.run.command_line import RunRequest
     from deepopsctl.slurm.state import SlurmJob
 
@@ -68,7 +68,7 @@ _wait_option = click.option(
 @_yes_option
 @json_option
 @click.pass_obj
-def add(settings: Settings, /, names: str, *, as_json: bool, **given: Any) -> int:
+def add(settings: Settings, /, names: str, *, as_json: bool, **options: Any) -> int:
     """Add machines: cluster.yml, SSH, deploy, validate, then jobs. Other compute nodes are left alone.
 
     What is not said is taken from the nodes with such a name (gpu03 is like gpu02). Run it again after a failure: it
@@ -76,12 +76,12 @@ def add(settings: Settings, /, names: str, *, as_json: bool, **given: Any) -> in
     """
     from deepopsctl.cli.interactive import open_console, show_report
     from deepopsctl.nodes.add import add as add_members
-    from deepopsctl.nodes.new_nodes import Wish
+    from deepopsctl.nodes.new_nodes import AddRequest
 
-    console, directory, base = open_console(settings, "node-add", given)
-    wish = Wish(names, given["gpus"], given["features"], given["like"], given["partition"])
+    console, directory, base = open_console(settings, "node-add", options)
+    request = AddRequest(names, options["gpus"], options["features"], options["like"], options["partition"])
     with console.attentive():
-        report = add_members(directory, wish, base, console)
+        report = add_members(directory, request, base, console)
     return show_report(report, directory, as_json=as_json)
 
 
@@ -94,18 +94,20 @@ def add(settings: Settings, /, names: str, *, as_json: bool, **given: Any) -> in
 @_confirm_option
 @json_option
 @click.pass_obj
-def remove(settings: Settings, /, names: str, *, as_json: bool, **given: Any) -> int:
+def remove(settings: Settings, /, names: str, *, as_json: bool, **options: Any) -> int:
     """Remove machines: drain, wait for their jobs, stop the services, take them out of everything.
 
     Nothing is removed while a job runs there. Machines that do not answer are removed with a warning.
     """
     from deepopsctl.cli.interactive import open_console, show_report
     from deepopsctl.nodes.remove import remove as remove_members
-    from deepopsctl.nodes.wait_for_jobs import Leave
+    from deepopsctl.nodes.wait_for_jobs import DrainOptions
 
-    console, directory, base = open_console(settings, "node-remove", given)
+    console, directory, base = open_console(settings, "node-remove", options)
     with console.attentive():
-        report = remove_members(directory, Leave(names, given["timeout"], force=given["force"]), base, console)
+        report = remove_members(
+            directory, DrainOptions(names, options["timeout"], force=options["force"]), base, console
+        )
     return show_report(report, directory, as_json=as_json)
 
 
@@ -119,14 +121,14 @@ def remove(settings: Settings, /, names: str, *, as_json: bool, **given: Any) ->
 @_confirm_option
 @json_option
 @click.pass_obj
-def replace(settings: Settings, /, name: str, *, as_json: bool, **given: Any) -> int:
+def replace(settings: Settings, /, name: str, *, as_json: bool, **options: Any) -> int:
     """Let another machine take over a name: new host key, hardware looked at anew, deploy, validate, then jobs."""
     from deepopsctl.cli.interactive import open_console, show_report
-    from deepopsctl.nodes.replace import Exchange, replace as replace_member
+    from deepopsctl.nodes.replace import ReplaceRequest, replace as replace_member
 
-    console, directory, base = open_console(settings, "node-replace", given)
+    console, directory, base = open_console(settings, "node-replace", options)
     with console.attentive():
-        report = replace_member(directory, Exchange(name, given["address"], given["timeout"]), base, console)
+        report = replace_member(directory, ReplaceRequest(name, options["address"], options["timeout"]), base, console)
     return show_report(report, directory, as_json=as_json)
 
 
@@ -158,21 +160,21 @@ for member_verb in (add, remove, replace):
 @connection_options
 @json_option
 @click.pass_obj
-def drain(settings: Settings, /, nodes: tuple[str, ...], *, as_json: bool, **given: Any) -> int:
+def drain(settings: Settings, /, nodes: tuple[str, ...], *, as_json: bool, **options: Any) -> int:
     """Start no new jobs on NODES; those that run go on to their end.
 
     A node that somebody else drained keeps their reason.
     """
-    from deepopsctl.nodes.drain import Wish
+    from deepopsctl.nodes.drain import DrainAction
     from deepopsctl.text.printable import printable
 
     # one line, as Slurm shows it
-    given["reason"] = printable(" ".join(given["reason"].split()))
-    if not given["reason"]:
+    options["reason"] = printable(" ".join(options["reason"].split()))
+    if not options["reason"]:
         raise click.BadParameter("say why: whoever finds the node drained will want to know", param_hint="--reason")
-    if len(given["reason"]) > LONGEST_REASON:
+    if len(options["reason"]) > LONGEST_REASON:
         raise click.BadParameter(f"use at most {LONGEST_REASON} characters", param_hint="--reason")
-    return _change(settings, Wish.DRAIN, nodes, given, as_json=as_json)
+    return _change(settings, DrainAction.DRAIN, nodes, options, as_json=as_json)
 
 
 @node.command(short_help="Let jobs start again where `node drain` ended that.")
@@ -180,43 +182,45 @@ def drain(settings: Settings, /, nodes: tuple[str, ...], *, as_json: bool, **giv
 @connection_options
 @json_option
 @click.pass_obj
-def resume(settings: Settings, /, nodes: tuple[str, ...], *, as_json: bool, **given: Any) -> int:
+def resume(settings: Settings, /, nodes: tuple[str, ...], *, as_json: bool, **options: Any) -> int:
     """Let jobs start on NODES again that `node drain` took out of service.
 
     A node that somebody else drained, that is down, or whose GPUs are not what cluster.yml says, is refused by name;
     the others are resumed.
     """
-    from deepopsctl.nodes.drain import Wish
+    from deepopsctl.nodes.drain import DrainAction
 
-    return _change(settings, Wish.RESUME, nodes, given, as_json=as_json)
+    return _change(settings, DrainAction.RESUME, nodes, options, as_json=as_json)
 
 
-def _change(settings: Settings, wish: Wish, words: Sequence[str], given: dict[str, Any], *, as_json: bool) -> int:
+def _change(
+    settings: Settings, action: DrainAction, words: Sequence[str], options: dict[str, Any], *, as_json: bool
+) -> int:
     from dataclasses import replace
 
     from deepopsctl.cli.execute import run_watched
-    from deepopsctl.cli.output import emit_json, say
+    from deepopsctl.cli.output import emit_json, info
     from deepopsctl.cluster.directory import ClusterDir
     from deepopsctl.cluster.selection import select_compute
-    from deepopsctl.nodes.drain import drain_request, examine_draining
+    from deepopsctl.nodes.drain import drain_request, read_drain_result
 
     directory = ClusterDir.open(settings.directory)
     cluster = directory.cluster()
     names = select_compute(words, cluster)
     directory.refresh_inventory(cluster)
-    passwords = ask_passwords(ssh=given["ask_pass"], become=given["ask_become_pass"])
+    passwords = ask_passwords(ssh=options["ask_pass"], become=options["ask_become_pass"])
     gpus = [node.name for node in cluster.nodes if node.gpus and node.name in names]
     request = replace(
-        drain_request(directory, wish, names, given.get("reason") or "", gpus),
+        drain_request(directory, action, names, options.get("reason") or "", gpus),
         content=settings.content,
-        user=given["user"] or "",
+        user=options["user"] or "",
         **passwords,
     )
-    done = examine_draining(run_watched(request, names, verbosity=settings.verbosity), wish)
+    done = read_drain_result(run_watched(request, names, verbosity=settings.verbosity), action)
     for line in _lines(done, request):
-        say(line)
-    if given.get("wait") and done.outcome.ok and done.jobs:
-        _wait(request, names, given["timeout"])
+        info(line)
+    if options.get("wait") and done.outcome.ok and done.jobs:
+        _wait(request, names, options["timeout"])
         done = done.without_jobs()
     if as_json:
         emit_json(done.document())
@@ -224,34 +228,36 @@ def _change(settings: Settings, wish: Wish, words: Sequence[str], given: dict[st
 
 
 def _wait(request: RunRequest, names: Sequence[str], timeout: float) -> None:
-    from deepopsctl.cli.output import say
+    from deepopsctl.cli.output import info
     from deepopsctl.nodes.drain import wait_for_jobs
     from deepopsctl.text.node_sets import fold
 
-    def tell(jobs: Sequence[SlurmJob]) -> None:
-        say(f"waiting on {fold(names)} for {_jobs(jobs, 'job', 'jobs')} (Ctrl-C ends the wait, the nodes stay drained)")
+    def show_jobs(jobs: Sequence[SlurmJob]) -> None:
+        info(
+            f"waiting on {fold(names)} for {_jobs(jobs, 'job', 'jobs')} (Ctrl-C ends the wait, the nodes stay drained)"
+        )
 
-    wait_for_jobs(request, names, timeout, tell)
-    say(f"no job runs on {fold(names)} any more")
+    wait_for_jobs(request, names, timeout, show_jobs)
+    info(f"no job runs on {fold(names)} any more")
 
 
-def _lines(done: Draining, request: RunRequest) -> Iterator[str]:
+def _lines(done: DrainResult, request: RunRequest) -> Iterator[str]:
     """What became of every node, alike ones together; then the jobs, what was refused, and the verdict."""
-    from deepopsctl.cli.views.run import failure_lines, verdict_line
+    from deepopsctl.cli.views.run import failure_lines, summary_line
     from deepopsctl.text.node_sets import fold
 
-    alike: dict[tuple[str, str], list[str]] = {}
-    for found in done.nodes:
-        if found.action != "refused":
-            alike.setdefault((found.action, found.message), []).append(found.name)
-    for (action, message), names in alike.items():
+    names_by_action: dict[tuple[str, str], list[str]] = {}
+    for drained in done.nodes:
+        if drained.action != "refused":
+            names_by_action.setdefault((drained.action, drained.message), []).append(drained.name)
+    for (action, message), names in names_by_action.items():
         yield f"{click.style(action, bold=True)}: {fold(names)}" + (f": {message}" if message else "")
-    if done.jobs and done.wish == "drain":
+    if done.jobs and done.action == "drain":
         yield f"    {_jobs(done.jobs, 'job goes on to its end', 'jobs go on to their end')}"
     yield from failure_lines(done.outcome.summary.failures)
-    changed = sum(found.changed for found in done.nodes)
+    changed = sum(drained.changed for drained in done.nodes)
     what = f"{changed} of {len(done.nodes)} nodes {done.word}" if changed else "nothing changed"
-    yield verdict_line(done.outcome, request, what, word="" if done.nodes else "not done")
+    yield summary_line(done.outcome, request, what, word="" if done.nodes else "not done")
 
 
 def _jobs(jobs: Sequence[SlurmJob], one: str, many: str, most: int = 10) -> str:

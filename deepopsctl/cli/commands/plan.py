@@ -29,7 +29,7 @@ from deepopsctl.cli.options import (
 @connection_options
 @json_option
 @click.pass_obj
-def plan(settings: Settings, /, components: tuple[str, ...], *, as_json: bool, **given: Any) -> int:
+def plan(settings: Settings, /, components: tuple[str, ...], *, as_json: bool, **options: Any) -> int:
     """Say what `deploy` would do, and which running jobs it would come near; change nothing.
 
     COMPONENT is `nvidia`, `storage`, `slurm` or `monitoring`, as for `deploy`.
@@ -39,7 +39,7 @@ def plan(settings: Settings, /, components: tuple[str, ...], *, as_json: bool, *
     """
     from deepopsctl.cli.components import check_names, choose
     from deepopsctl.cli.execute import run_watched
-    from deepopsctl.cli.output import emit_json, say, show
+    from deepopsctl.cli.output import emit_json, info, show
     from deepopsctl.cli.variables import parse_extra_vars
     from deepopsctl.cli.views.plan import plan_lines
     from deepopsctl.cli.views.run import shown_path
@@ -48,14 +48,14 @@ def plan(settings: Settings, /, components: tuple[str, ...], *, as_json: bool, *
     from deepopsctl.cluster.selection import resolve_limit
     from deepopsctl.content import content_dir
     from deepopsctl.run.command_line import RunRequest
-    from deepopsctl.run.plan import COMMAND, JOBS_PLAYBOOK, PLAN_FILE, examine, keep
+    from deepopsctl.run.plan import COMMAND, JOBS_PLAYBOOK, PLAN_FILE, examine, save
 
     content = content_dir(settings.content)
     check_names(components, content)
     directory = ClusterDir.open(settings.directory)
     cluster = directory.cluster()
     wanted = choose(components, cluster, content)
-    limit = resolve_limit(given["limit"] or "", cluster)
+    limit = resolve_limit(options["limit"] or "", cluster)
     request = RunRequest(
         directory,
         wanted[0],
@@ -63,21 +63,21 @@ def plan(settings: Settings, /, components: tuple[str, ...], *, as_json: bool, *
         more=(*wanted[1:], JOBS_PLAYBOOK),
         limit=limit.text,
         check=True,
-        full=given["full"],
-        timeout=given["timeout"],
-        forks=given["forks"] or 0,
-        user=given["user"] or "",
-        user_vars=parse_extra_vars(given["extra_vars"], content),
+        full=options["full"],
+        timeout=options["timeout"],
+        forks=options["forks"] or 0,
+        user=options["user"] or "",
+        user_vars=parse_extra_vars(options["extra_vars"], content),
         verbosity=settings.verbosity if settings.verbosity > 2 else 0,
         content=content,
         inventory=render_inventory(cluster),
-        **ask_passwords(ssh=given["ask_pass"], become=given["ask_become_pass"]),
+        **ask_passwords(ssh=options["ask_pass"], become=options["ask_become_pass"]),
     )
-    found = examine(run_watched(request, limit.hosts, verbosity=settings.verbosity))
-    keep(found)
+    result = examine(run_watched(request, limit.hosts, verbosity=settings.verbosity))
+    save(result)
     if as_json:
-        emit_json(found.document())
-    for line in plan_lines(found, whole=given["diff"], record=shown_path(found.outcome.folder.path / PLAN_FILE)):
-        (say if as_json else show)(line)
-    changes = given["exit_code"] and bool(found.changes)
-    return int(found.exit_code) or int(changes)
+        emit_json(result.document())
+    for line in plan_lines(result, whole=options["diff"], record=shown_path(result.outcome.run_dir.path / PLAN_FILE)):
+        (info if as_json else show)(line)
+    changes = options["exit_code"] and bool(result.changes)
+    return int(result.exit_code) or int(changes)

@@ -24,18 +24,18 @@ def runs() -> None:
 @click.pass_obj
 def list_runs(settings: Settings, /, *, as_json: bool) -> None:
     """All runs that are kept, the newest first."""
-    from deepopsctl.cli.output import SCHEMA, emit_json, say, show, table
+    from deepopsctl.cli.output import SCHEMA, emit_json, info, show, table
     from deepopsctl.cluster.directory import ClusterDir
     from deepopsctl.run.history import past_runs
     from deepopsctl.run.workspace import Workspace
 
-    found = past_runs(Workspace(ClusterDir.open(settings.directory).runs))
-    entries = [run.as_object() for run in found]
+    history = past_runs(Workspace(ClusterDir.open(settings.directory).runs))
+    entries = [run.as_object() for run in history]
     if as_json:
         emit_json({"schema": SCHEMA, "command": "runs list", "ok": True, "runs": entries})
         return
-    if not found:
-        say("there are no runs yet")
+    if not history:
+        info("there are no runs yet")
         return
     names = ("run", "state", "elapsed_s", "nodes", "changed", "failed", "unreachable", "user")
     rows = [["" if entry[name] is None else str(entry[name]) for name in names] for entry in entries]
@@ -54,11 +54,11 @@ def show_run(settings: Settings, /, run: str, *, as_json: bool) -> None:
     from deepopsctl.run.history import past_run
     from deepopsctl.run.workspace import Workspace
 
-    found = past_run(Workspace(ClusterDir.open(settings.directory).runs).find(run))
+    past = past_run(Workspace(ClusterDir.open(settings.directory).runs).find(run))
     if as_json:
-        emit_json(found.details())
+        emit_json(past.details())
         return
-    for line in _details(found):
+    for line in _details(past):
         show(line)
 
 
@@ -72,7 +72,7 @@ def _details(run: PastRun) -> Iterator[str]:
     elapsed = f" after {run.elapsed_s:.1f} s" if run.elapsed_s is not None else ""
     names = request.get("playbooks")
     playbooks = [str(name) for name in names] if isinstance(names, list) else []
-    yield click.style(run.folder.id, bold=True) + f": {run.state}{elapsed}"
+    yield click.style(run.run_dir.id, bold=True) + f": {run.state}{elapsed}"
     yield " ".join([str(request.get("command", "?")), *playbooks])
     options = [name if request[name] is True else f"{name} {request[name]}" for name in _OPTIONS if request.get(name)]
     if options:
@@ -87,10 +87,10 @@ def _details(run: PastRun) -> Iterator[str]:
     facts = past_facts(run)
     if facts:
         yield from check_lines(facts)
-        report = run.folder.path / REPORT_FILE
+        report = run.run_dir.path / REPORT_FILE
         if report.is_file():
             yield f"report: {shown_path(report)}"
-    yield f"log: {shown_path(run.folder.log)}"
+    yield f"log: {shown_path(run.run_dir.log)}"
 
 
 _OPTIONS = ("limit", "tags", "check", "full")

@@ -29,7 +29,7 @@ def secrets() -> None:
 )
 @json_option
 @click.pass_obj
-def rotate(settings: Settings, /, what: tuple[str, ...], *, as_json: bool, **given: Any) -> int:
+def rotate(settings: Settings, /, what: tuple[str, ...], *, as_json: bool, **options: Any) -> int:
     """Replace the munge key and the password of the accounting database; without a name, both.
 
     Jobs that run go on; slurmctld is off for the seconds in which the nodes change their keys. Where a node does not
@@ -39,8 +39,8 @@ def rotate(settings: Settings, /, what: tuple[str, ...], *, as_json: bool, **giv
     from deepopsctl.cluster.selection import select_nodes
     from deepopsctl.nodes.rotate_secrets import Rotation, Secret, rotate as rotate_secrets
 
-    console, directory, base = open_console(settings, "secrets-rotate", given)
-    left_out = select_nodes(given["leave_out"], directory.cluster())
+    console, directory, base = open_console(settings, "secrets-rotate", options)
+    left_out = select_nodes(options["leave_out"], directory.cluster())
     rotation = Rotation(frozenset(Secret(name) for name in what or WHAT), left_out)
     with console.attentive():
         report = rotate_secrets(directory, rotation, base, console)

@@ -11,7 +11,7 @@ import click
 
 from deepopsctl.cli.main import Settings
 from deepopsctl.cli.options import json_option, limit_option, login_name, names_nodes
-from deepopsctl.cli.output import SCHEMA, emit_json, say
+from deepopsctl.cli.output import SCHEMA, emit_json, info
 from deepopsctl.cli.passwords import read_passwords, terminable
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def setup(
         directory, cluster, nodes, passwords.login, passwords.ask, not (ask_pass or password_file), identity,
         passwords.sudo, new, controller_key, connect_timeout,
     )  # fmt: skip
-    say(f"ssh setup: {len(nodes)} node{'s' * (len(nodes) != 1)} of {cluster.name} as {user}")
+    info(f"ssh setup: {len(nodes)} node{'s' * (len(nodes) != 1)} of {cluster.name} as {user}")
     with terminable():
         result = run_setup(request, counter(len(nodes)))
     _show(result, as_json=as_json)
@@ -137,7 +137,7 @@ def counter(total: int) -> Callable[[NodeResult], None]:
 
 
 def _show(result: SetupResult, *, as_json: bool) -> None:
-    from deepopsctl.ssh.table import hints, result_object, table_lines, verdict_line
+    from deepopsctl.ssh.table import hints, result_object, summary_line, table_lines
 
     if as_json:
         emit_json(result_object(result))
@@ -145,7 +145,7 @@ def _show(result: SetupResult, *, as_json: bool) -> None:
         for line in table_lines(result):
             click.echo(line)
     for warning in result.warnings:
-        say(click.style("warning: ", fg="yellow") + warning)
+        info(click.style("warning: ", fg="yellow") + warning)
     for hint in hints(result):
-        say(click.style("hint: ", fg="cyan") + hint)
-    say(verdict_line(result))
+        info(click.style("hint: ", fg="cyan") + hint)
+    info(summary_line(result))

@@ -27,7 +27,7 @@ _COLOURS = {"problem": "red", "no answer": "yellow", "note": "cyan"}
 @connection_options
 @json_option
 @click.pass_obj
-def status(settings: Settings, /, *, as_json: bool, node_timeout: int, **given: Any) -> int:
+def status(settings: Settings, /, *, as_json: bool, node_timeout: int, **options: Any) -> int:
     """What the cluster is now: nodes, jobs, components, versions, and what was changed by hand since the last deploy.
 
     Nothing is changed, and a run that works on the cluster is not in the way. Exit code 1 says that something is
@@ -38,49 +38,49 @@ def status(settings: Settings, /, *, as_json: bool, node_timeout: int, **given: 
     from deepopsctl.cli.output import emit_json
     from deepopsctl.cli.views.progress import show_progress
     from deepopsctl.cluster.directory import ClusterDir
-    from deepopsctl.status.query import look_at, status_request
+    from deepopsctl.status.query import query_status, status_request
 
-    passwords = ask_passwords(ssh=given["ask_pass"], become=given["ask_become_pass"])
+    passwords = ask_passwords(ssh=options["ask_pass"], become=options["ask_become_pass"])
     request = status_request(ClusterDir.open(settings.directory), node_timeout)
-    request = replace(request, content=settings.content, user=given["user"] or "", **passwords)
+    request = replace(request, content=settings.content, user=options["user"] or "", **passwords)
     if settings.verbosity > 2:
         with show_progress(None, settings.verbosity) as watch:
-            found = look_at(replace(request, verbosity=settings.verbosity), watch)
+            cluster_status = query_status(replace(request, verbosity=settings.verbosity), watch)
     else:
-        found = look_at(request)
+        cluster_status = query_status(request)
     if as_json:
-        emit_json(found.document())
+        emit_json(cluster_status.document())
     else:
-        _show(found)
-    return int(found.exit_code)
+        _show(cluster_status)
+    return int(cluster_status.exit_code)
 
 
-def _show(found: ClusterStatus) -> None:
+def _show(cluster_status: ClusterStatus) -> None:
     from datetime import UTC, datetime
     from shutil import get_terminal_size
 
-    from deepopsctl.cli.output import say, show, table
+    from deepopsctl.cli.output import info, show, table
     from deepopsctl.status import table as text
 
     width = max(get_terminal_size((100, 24)).columns, 60)
-    show(click.style(text.head(found), bold=True))
+    show(click.style(text.head(cluster_status), bold=True))
     show("")
-    for line in table(text.HEADER, text.node_rows(found.nodes), text.RIGHT):
+    for line in table(text.HEADER, text.node_rows(cluster_status.nodes), text.RIGHT):
         show(line)
     show("")
-    if rows := text.component_rows(found):
+    if rows := text.component_rows(cluster_status):
         for line in table(text.COMPONENTS_HEADER, rows):
             show(line)
         show("")
-    for entry in text.finding_lines(found.findings, width):
-        word = str(entry.kind) if entry.kind else ""
+    for entry in text.finding_lines(cluster_status.findings, width):
+        word = str(entry.severity) if entry.severity else ""
         show(click.style(word, fg=_COLOURS.get(word), bold=True) + entry.text.removeprefix(word))
-    if found.findings:
+    if cluster_status.findings:
         show("")
-    if versions := list(text.version_lines(found)):
+    if versions := list(text.version_lines(cluster_status)):
         for line in (*versions, ""):
             show(line)
-    for line in text.last_lines(found.last, datetime.now(UTC)):
+    for line in text.last_lines(cluster_status.last, datetime.now(UTC)):
         show(line)
-    colour = {0: "green", 4: "yellow"}.get(int(found.exit_code), "red")
-    say(click.style(f"status: {text.verdict(found)}", fg=colour, bold=True))
+    colour = {0: "green", 4: "yellow"}.get(int(cluster_status.exit_code), "red")
+    info(click.style(f"status: {text.summary_line(cluster_status)}", fg=colour, bold=True))

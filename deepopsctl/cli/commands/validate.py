@@ -12,7 +12,7 @@ import click
 
 from deepopsctl.cli.main import Settings
 from deepopsctl.cli.options import Seconds, ask_passwords, connection_options, json_option, limit_option
-from deepopsctl.cli.output import emit_json, say
+from deepopsctl.cli.output import emit_json, info
 
 if TYPE_CHECKING:
     from deepopsctl.cluster.directory import ClusterDir
@@ -38,10 +38,10 @@ _USUAL, _SHORTEST_S, _LONGEST_S = "10m", 10, 7 * 86_400
 
 
 def _duration(ctx: click.Context, param: click.Parameter, text: str) -> int:
-    found = seconds(ctx, param, text)
-    if not _SHORTEST_S <= found <= _LONGEST_S:
+    duration = seconds(ctx, param, text)
+    if not _SHORTEST_S <= duration <= _LONGEST_S:
         raise click.BadParameter(f"{text}: a burn-in takes 10s to 7d", ctx, param)
-    return found
+    return duration
 
 
 def burnin_options(function: F) -> F:
@@ -58,30 +58,32 @@ def burnin_options(function: F) -> F:
     return function
 
 
-def wish(ctx: click.Context, wanted: tuple[str, ...], given: Mapping[str, Any]) -> Burnin | None:
+def burn_in_request(ctx: click.Context, wanted: tuple[str, ...], options: Mapping[str, Any]) -> Burnin | None:
     """What the options ask for; None where no burn-in is wanted, and then none of them may be given."""
     from deepopsctl.validation.burn_in import Burnin
 
     if SUITE in wanted:
-        return Burnin(given["duration"], given["partition"], given["qos"])
+        return Burnin(options["duration"], options["partition"], options["qos"])
     for name in ("duration", "partition", "qos"):
         if ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
             raise click.UsageError(f"--{name} is for the burn-in only: deepopsctl validate burnin --{name} ...")
     return None
 
 
-def leave(outcome: RunOutcome, request: RunRequest, burnin: Burnin | None) -> None:
+def finish_burn_in(outcome: RunOutcome, request: RunRequest, burnin: Burnin | None) -> None:
     """After a run: keep what was measured. After one that was stopped: cancel its jobs, or tell a person how."""
-    from deepopsctl.validation.burn_in import end, keep_results
+    from deepopsctl.validation.burn_in import end, save_results
 
     if burnin is None:
         return
-    keep_results(outcome)
+    save_results(outcome)
     if not outcome.stopped:
         return
-    say("burn-in: cancelling its jobs")
+    info("burn-in: cancelling its jobs")
     if not end(request, burnin):
-        say(f"burn-in: its jobs may go on; on a machine with Slurm's tools, as the cluster's user: {burnin.by_hand}")
+        info(
+            f"burn-in: its jobs may go on; on a host with Slurm's tools, as the cluster's user: {burnin.cancel_command}"
+        )
 
 
 # validation.SUITES, without importing it: --help answers at once
@@ -101,7 +103,7 @@ _file_option = click.Path(path_type=Path, dir_okay=False, writable=True)
 @connection_options
 @json_option
 @click.pass_context
-def validate(ctx: click.Context, /, suites: tuple[str, ...], *, as_json: bool, **given: Any) -> int:
+def validate(ctx: click.Context, /, suites: tuple[str, ...], *, as_json: bool, **options: Any) -> int:
     """Prove that the cluster works, by jobs that a user could have submitted.
 
     SUITE is `smoke`, `gpu` (tests and measures every GPU), `storage` (tries what cluster.yml mounts from all nodes),
@@ -116,27 +118,27 @@ def validate(ctx: click.Context, /, suites: tuple[str, ...], *, as_json: bool, *
     from deepopsctl.cluster.directory import ClusterDir
     from deepopsctl.cluster.selection import resolve_limit
     from deepopsctl.validation.gpu import with_gpus
-    from deepopsctl.validation.result import examine, keep
+    from deepopsctl.validation.result import examine, save
 
     settings: Settings = ctx.obj
     wanted = _wanted(suites)
-    libraries = _libraries(wanted, given)
-    burnin = wish(ctx, wanted, given)
+    libraries = _libraries(wanted, options)
+    burnin = burn_in_request(ctx, wanted, options)
     directory = ClusterDir.open(settings.directory)
     cluster = directory.cluster()
     directory.refresh_inventory(cluster)
-    limit = resolve_limit(given["limit"] or "", cluster)
-    request = _request(settings, directory, limit.text, wanted, given, libraries)
+    limit = resolve_limit(options["limit"] or "", cluster)
+    request = _request(settings, directory, limit.text, wanted, options, libraries)
     if burnin:
         request = replace(request, extra_vars={**request.extra_vars, **burnin.variables()})
     started = datetime.now().astimezone()
     outcome = run_watched(request, limit.hosts, verbosity=settings.verbosity)
-    leave(outcome, request, burnin)
-    validation, told = with_gpus(examine(outcome, cluster, wanted, started), cluster, directory)
-    keep(validation)
-    _report(validation, given["junit"], given["html"])
-    for text in told:
-        say(f"note: {text}")
+    finish_burn_in(outcome, request, burnin)
+    validation, warnings = with_gpus(examine(outcome, cluster, wanted, started), cluster, directory)
+    save(validation)
+    _report(validation, options["junit"], options["html"])
+    for text in warnings:
+        info(f"note: {text}")
     if as_json:
         emit_json(validation.document())
     return int(validation.exit_code)
@@ -149,14 +151,14 @@ def _wanted(suites: tuple[str, ...]) -> tuple[str, ...]:
     return usual + tuple(suite for suite in EXPLICIT if suite in suites)
 
 
-def _libraries(suites: tuple[str, ...], given: dict[str, Any]) -> str:
+def _libraries(suites: tuple[str, ...], options: dict[str, Any]) -> str:
     """What becomes of cuBLAS and NCCL on the GPU nodes: `present`, `absent`, or '' for as they are."""
-    bring, remove = given["with_libraries"], given["remove_libraries"]
-    if (bring or remove) and "gpu" not in suites:
+    install, remove = options["with_libraries"], options["remove_libraries"]
+    if (install or remove) and "gpu" not in suites:
         raise click.UsageError("--with-libraries and --remove-libraries are for the suite gpu")
-    if bring and remove:
+    if install and remove:
         raise click.UsageError("--with-libraries and --remove-libraries exclude each other")
-    return "present" if bring else "absent" if remove else ""
+    return "present" if install else "absent" if remove else ""
 
 
 def _request(
@@ -164,7 +166,7 @@ def _request(
     directory: ClusterDir,
     limit: str,
     suites: tuple[str, ...],
-    given: dict[str, Any],
+    options: dict[str, Any],
     libraries: str,
 ) -> RunRequest:
     from deepopsctl.run.command_line import RunRequest
@@ -182,9 +184,9 @@ def _request(
         limit=limit,
         content=settings.content,
         verbosity=settings.verbosity if settings.verbosity > 2 else 0,
-        timeout=given["timeout"],
-        user=given["user"] or "",
-        **ask_passwords(ssh=given["ask_pass"], become=given["ask_become_pass"]),
+        timeout=options["timeout"],
+        user=options["user"] or "",
+        **ask_passwords(ssh=options["ask_pass"], become=options["ask_become_pass"]),
     )
 
 
@@ -202,8 +204,8 @@ def _report(validation: Validation, junit: Path | None, html: Path | None) -> No
             _write(path, render, facts)
     show_checks(facts)
     for line in failure_lines(failure for failure in validation.outcome.summary.failures if not failure.host):
-        say(line)
-    say(f"report: {html or validation.outcome.folder.path / REPORT_FILE}")
+        info(line)
+    info(f"report: {html or validation.outcome.run_dir.path / REPORT_FILE}")
 
 
 def _write(path: Path, render: Callable[[Facts], str], facts: Facts) -> None:

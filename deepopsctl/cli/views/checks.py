@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from deepopsctl.cli.output import say
+from deepopsctl.cli.output import info
 
 if TYPE_CHECKING:
     from deepopsctl.report.model import Facts
@@ -18,14 +18,14 @@ _COLOURS = {"fail": "red", "warn": "yellow", "skip": "bright_black", "pass": "gr
 def show_checks(facts: Facts) -> None:
     """Print them, as wide as the terminal is."""
     for line in check_lines(facts):
-        say(line)
+        info(line)
 
 
 def check_lines(facts: Facts) -> Iterator[str]:
     """The lines, in colour."""
     from shutil import get_terminal_size
 
-    from deepopsctl.report.table import table, verdict
+    from deepopsctl.report.table import summary_line, table
 
     for line in table(facts, max(get_terminal_size((110, 24)).columns, 60)):
         if line.heading:
@@ -37,4 +37,4 @@ def check_lines(facts: Facts) -> Iterator[str]:
             yield line.text
     yield ""
     counted = "fail" if facts.stopped else facts.totals.status
-    yield click.style(verdict(facts), fg=_COLOURS[counted], bold=True)
+    yield click.style(summary_line(facts), fg=_COLOURS[counted], bold=True)

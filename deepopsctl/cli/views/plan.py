@@ -48,7 +48,7 @@ _POLICIES = {"reconfigure": "", "drain first": "red", "unsupported": "red"}
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
+class _Layout:
     """Columns that there are, and whether differences are shown whole."""
 
     width: int
@@ -57,11 +57,11 @@ class _Look:
 
 def plan_lines(plan: Plan, *, whole: bool, record: str) -> Iterator[str]:
     """The plan for a person; the last line is the verdict."""
-    look = _Look(max(60, min(get_terminal_size((100, 24)).columns, 120)) - _MARGIN, whole)
+    layout = _Layout(max(60, min(get_terminal_size((100, 24)).columns, 120)) - _MARGIN, whole)
     for group in plan.groups:
         yield click.style(f"{group.component} {group.where}", bold=True) + _how_many(group)
         for title, changes in _sections(group.changes):
-            yield from _section(title, changes, group, look)
+            yield from _section(title, changes, group, layout)
         yield ""
     for entry in plan.blocked:
         yield _styled("blocked: ", "red") + (f"{entry.host}: " if entry.host else "") + entry.message
@@ -84,34 +84,36 @@ def _how_many(group: Group) -> str:
 
 
 def _sections(changes: Iterable[Change]) -> list[tuple[str, list[Change]]]:
-    found: dict[str, list[Change]] = {}
+    sections: dict[str, list[Change]] = {}
     for change in changes:
-        found.setdefault(_SECTIONS.get(change.kind, change.kind), []).append(change)
+        sections.setdefault(_SECTIONS.get(change.kind, change.kind), []).append(change)
     order = list(dict.fromkeys(_SECTIONS.values()))
-    return sorted(found.items(), key=lambda pair: order.index(pair[0]) if pair[0] in order else len(order))
+    return sorted(sections.items(), key=lambda pair: order.index(pair[0]) if pair[0] in order else len(order))
 
 
-def _section(title: str, changes: Sequence[Change], group: Group, look: _Look) -> Iterator[str]:
-    lines = _VIEWS.get(title, _others)(changes, group, look)
+def _section(title: str, changes: Sequence[Change], group: Group, layout: _Layout) -> Iterator[str]:
+    lines = _VIEWS.get(title, _others)(changes, group, layout)
     for number, line in enumerate(lines):
         yield f"  {title if number == 0 else '':<{_MARGIN - 2}}{line}".rstrip()
 
 
-def _packages(changes: Sequence[Change], group: Group, look: _Look) -> Iterator[str]:
+def _packages(changes: Sequence[Change], group: Group, layout: _Layout) -> Iterator[str]:
     del group
     names = ", ".join(f"{change.name} {change.detail}".strip().replace(" ", "\0") for change in changes)
-    for number, line in enumerate(textwrap.wrap(names, look.width - 2, break_long_words=False, break_on_hyphens=False)):
+    for number, line in enumerate(
+        textwrap.wrap(names, layout.width - 2, break_long_words=False, break_on_hyphens=False)
+    ):
         yield (_sign("+") if number == 0 else " ") + " " + line.replace("\0", " ")
 
 
-def _files(changes: Sequence[Change], group: Group, look: _Look) -> Iterator[str]:
-    folders: dict[str, list[Change]] = {} if look.whole else _new_by_folder(changes)
+def _files(changes: Sequence[Change], group: Group, layout: _Layout) -> Iterator[str]:
+    new_files: dict[str, list[Change]] = {} if layout.whole else _new_by_directory(changes)
     for change in changes:
-        folder = change.name.rpartition("/")[0]
-        members = folders.get(folder, [])
+        directory = change.name.rpartition("/")[0]
+        members = new_files.get(directory, [])
         if members and change is members[0]:
             count = sum(_count(group.variants[member.what][0].splitlines()) for member in members)
-            yield f"{_sign('+')} {folder}/{_note([f'{len(members)} new files, {count} lines'])}"
+            yield f"{_sign('+')} {directory}/{_note([f'{len(members)} new files, {count} lines'])}"
         if change in members:
             continue
         diffs = group.variants[change.what]
@@ -120,37 +122,37 @@ def _files(changes: Sequence[Change], group: Group, look: _Look) -> Iterator[str
         notes = ["secret: not shown"] if secret else [] if not change.new else [f"new, {_lines(lines)}"]
         notes += [change.detail] if change.detail else []
         yield f"{_sign('+' if change.new else _signed(change))} {change.name}{_note(notes)}"
-        if not secret and (look.whole or not change.new):
-            for line in _diff(lines, look):
+        if not secret and (layout.whole or not change.new):
+            for line in _diff(lines, layout):
                 yield f"    {line}"
             if len(diffs) > 1:
                 others = "nodes differ in their" if len(group.hosts) > 2 else "node differs in its"
                 yield f"    ({group.hosts[0]}'s; the other {others} own way)"
 
 
-def _new_by_folder(changes: Sequence[Change]) -> dict[str, list[Change]]:
+def _new_by_directory(changes: Sequence[Change]) -> dict[str, list[Change]]:
     """New files of which there is nothing to say but their number, by folder; only where there are many."""
-    found: dict[str, list[Change]] = {}
+    files: dict[str, list[Change]] = {}
     for change in changes:
         if change.new and not change.detail and change.diff.strip() != "(secret)":
-            found.setdefault(change.name.rpartition("/")[0], []).append(change)
-    return {folder: members for folder, members in found.items() if len(members) >= MANY_NEW_FILES}
+            files.setdefault(change.name.rpartition("/")[0], []).append(change)
+    return {directory: members for directory, members in files.items() if len(members) >= MANY_NEW_FILES}
 
 
-def _diff(lines: Sequence[str], look: _Look) -> Iterator[str]:
-    shown = lines if look.whole or len(lines) <= MAX_DIFF_LINES + 2 else lines[:MAX_DIFF_LINES]
+def _diff(lines: Sequence[str], layout: _Layout) -> Iterator[str]:
+    shown = lines if layout.whole or len(lines) <= MAX_DIFF_LINES + 2 else lines[:MAX_DIFF_LINES]
     for text in shown:
-        line = text if look.whole or len(text) <= look.width - 4 else f"{text[: look.width - 7]}..."
+        line = text if layout.whole or len(text) <= layout.width - 4 else f"{text[: layout.width - 7]}..."
         yield click.style(line, fg={"+": "green", "-": "red", "@": "cyan"}.get(line[:1]))
     if len(shown) < len(lines):
         yield f"... {_lines(lines[len(shown) :])} more (--diff shows them)"
 
 
-def _keys(changes: Sequence[Change], group: Group, look: _Look) -> Iterator[str]:
+def _keys(changes: Sequence[Change], group: Group, layout: _Layout) -> Iterator[str]:
     del group
     name_width = max(len(change.name) for change in changes)
     policy_width = max(len(change.policy) for change in changes)
-    room = look.width - 2 - name_width - 2 - policy_width - 2
+    room = layout.width - 2 - name_width - 2 - policy_width - 2
     for change in changes:
         policy = _styled(change.policy.ljust(policy_width), _POLICIES.get(change.policy, "yellow"))
         # values are never cut: a list of plugins means all of its names
@@ -159,15 +161,15 @@ def _keys(changes: Sequence[Change], group: Group, look: _Look) -> Iterator[str]
         yield from (f"{'':<{2 + name_width + 2 + policy_width + 2}}{line}" for line in more)
 
 
-def _others(changes: Sequence[Change], group: Group, look: _Look) -> Iterator[str]:
-    del look
+def _others(changes: Sequence[Change], group: Group, layout: _Layout) -> Iterator[str]:
+    del layout
     name_width = max(len(_name(change, group)) for change in changes)
     for change in changes:
         text = f"{_name(change, group):<{name_width}}  {change.action}{_note([change.detail] if change.detail else [])}"
         yield f"{_sign(_signed(change))} {text}"
 
 
-_VIEWS: dict[str, Callable[[Sequence[Change], Group, _Look], Iterator[str]]] = {
+_VIEWS: dict[str, Callable[[Sequence[Change], Group, _Layout], Iterator[str]]] = {
     "packages": _packages,
     "files": _files,
     "slurm.conf": _keys,

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from deepopsctl.cli.output import say
+from deepopsctl.cli.output import info
 from deepopsctl.run.events import Event, Output
 from deepopsctl.run.progress import Progress
 
@@ -26,7 +26,7 @@ def show_progress(total: int | None, verbosity: int = 0) -> Iterator[Watch]:
         with live_view(total, verbosity) as watch:
             yield watch
     else:
-        yield plain_lines(say)
+        yield plain_lines(info)
 
 
 def plain_lines(write: Callable[[str], None]) -> Watch:
@@ -42,4 +42,4 @@ def plain_lines(write: Callable[[str], None]) -> Watch:
 
 def _ansible_output(event: Event) -> None:
     if isinstance(event, Output):
-        say(event.text)
+        info(event.text)

@@ -43,11 +43,11 @@ def report_lines(outcome: RunOutcome, request: RunRequest) -> Iterator[str]:
     if outcome.stopped:
         yield _undone(outcome)
     if not outcome.ok:
-        yield f"log: {shown_path(outcome.folder.log)}"
-    yield verdict_line(outcome, request, _changes(outcome, request))
+        yield f"log: {shown_path(outcome.run_dir.log)}"
+    yield summary_line(outcome, request, _changes(outcome, request))
 
 
-def verdict_line(outcome: RunOutcome, request: RunRequest, what: str, word: str = "") -> str:
+def summary_line(outcome: RunOutcome, request: RunRequest, what: str, word: str = "") -> str:
     """The last line: how it ended, what was done, the run's id and the command that shows details."""
     shown = click.style(word or _word(outcome), fg=_COLORS.get(outcome.verdict, "red"), bold=True)
     return (
@@ -63,29 +63,29 @@ def _word(outcome: RunOutcome) -> str:
 
 def node_table(hosts: Iterable[tuple[str, Totals]]) -> list[str]:
     """What was done to which nodes; those with the same numbers in one row."""
-    alike: dict[tuple[int, ...], list[str]] = {}
+    groups: dict[tuple[int, ...], list[str]] = {}
     for host, totals in hosts:
         numbers = (totals.ok, totals.changed, totals.failed, totals.unreachable)
-        alike.setdefault(numbers, []).append(host)
-    if len(alike) > MAX_ROWS:
-        alike = _by_outcome(alike)
-    if not alike:
+        groups.setdefault(numbers, []).append(host)
+    if len(groups) > MAX_ROWS:
+        groups = _by_outcome(groups)
+    if not groups:
         return []
-    rows = [(_short(fold(names)), *(str(number) for number in numbers)) for numbers, names in alike.items()]
+    rows = [(_short(fold(names)), *(str(number) for number in numbers)) for numbers, names in groups.items()]
     return table(("nodes", "ok", "changed", "failed", "unreachable"), rows, right=range(1, 5))
 
 
 def failure_lines(failures: Iterable[Failure]) -> Iterator[str]:
     """Every failure once, with all nodes that have it: node, component, task, message, what to do."""
-    alike: dict[tuple[str, str, str, str, bool], list[Failure]] = {}
+    groups: dict[tuple[str, str, str, str, bool], list[Failure]] = {}
     for failure in failures:
         key = (failure.component, failure.task, failure.anywhere, failure.hint, failure.unreachable)
-        alike.setdefault(key, []).append(failure)
-    for (component, task, message, hint, unreachable), found in alike.items():
-        names = _short(fold(failure.host for failure in found if failure.host)) or "ansible"
+        groups.setdefault(key, []).append(failure)
+    for (component, task, message, hint, unreachable), members in groups.items():
+        names = _short(fold(failure.host for failure in members if failure.host)) or "ansible"
         word = click.style("unreachable" if unreachable else "failed", fg="red", bold=True)
         yield f"{word}: {names}" + (f": {title(component, task)}" if task else "")
-        yield from (f"    {line}" for line in (message if len(found) > 1 else found[0].message).splitlines())
+        yield from (f"    {line}" for line in (message if len(members) > 1 else members[0].message).splitlines())
         if hint:
             yield f"    {click.style('hint:', fg='cyan')} {hint}"
 
@@ -117,13 +117,13 @@ def _changes(outcome: RunOutcome, request: RunRequest) -> str:
     return f"{changed} of {len(outcome.summary.hosts)} nodes {verb}" if changed else "nothing changed"
 
 
-def _by_outcome(alike: dict[tuple[int, ...], list[str]]) -> dict[tuple[int, ...], list[str]]:
+def _by_outcome(groups: dict[tuple[int, ...], list[str]]) -> dict[tuple[int, ...], list[str]]:
     """Few rows: the numbers only say whether there are any, as the largest of their kind."""
     merged: dict[tuple[bool, ...], tuple[tuple[int, ...], list[str]]] = {}
-    for numbers, names in alike.items():
-        kind = tuple(number > 0 for number in numbers[1:])
-        before, others = merged.get(kind, (numbers, []))
-        merged[kind] = (tuple(max(pair) for pair in zip(before, numbers, strict=True)), others + names)
+    for numbers, names in groups.items():
+        outcome = tuple(number > 0 for number in numbers[1:])
+        before, others = merged.get(outcome, (numbers, []))
+        merged[outcome] = (tuple(max(pair) for pair in zip(before, numbers, strict=True)), others + names)
     return dict(merged.values())
 
 

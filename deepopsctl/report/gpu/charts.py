@@ -18,7 +18,7 @@ Result = Any  # one node's result of gpucheck: plain JSON
 Rates = Mapping[tuple[int, int], float]
 
 # so many odd ones are drawn; the table has all of them
-MOST_ODD = 4
+MAX_OUTLIERS = 4
 # so many nodes have a heat map each; of more, the odd ones and the median of the others
 FEW_NODES = 3
 # as gpucheck judges pairs: a tenth behind the others of the node
@@ -33,18 +33,18 @@ def strips(model: Model, bounds: Mapping[str, float]) -> tuple[str, ...]:
     """How each rate is spread over the GPUs; not worth a picture for a few of them."""
     if len(model.gpus) < 3:
         return ()
-    found = []
+    drawn = []
     for column in COLUMNS:
         if column.check in _HEALTH:
             continue
         dots = []
         for gpu in model.gpus:
-            odd = str(gpu.outcomes[column.check].status) if gpu.is_odd(column.check) else ""
+            status = str(gpu.outcomes[column.check].status) if gpu.is_outlier(column.check) else ""
             if column.check in gpu.values:
-                dots.append(Dot(gpu.target, gpu.values[column.check], odd))
+                dots.append(Dot(gpu.target, gpu.values[column.check], status))
         title = f"{entry(column.check, 'gpu').title}, {column.unit}"
-        found.append((title, strip(title, dots, column.unit, bounds.get(column.check, 0))))
-    return tuple(_figure(title, text) for title, text in found if text)
+        drawn.append((title, strip(title, dots, column.unit, bounds.get(column.check, 0))))
+    return tuple(_figure(title, text) for title, text in drawn if text)
 
 
 def link_plot(model: Model) -> str:
@@ -52,7 +52,7 @@ def link_plot(model: Model) -> str:
     title = f"{model.name}: between host and GPU by message size"
     cards = {(gpu.node, gpu.index): gpu for gpu in model.gpus}
     typical: list[Curve] = []
-    odd: list[Curve] = []
+    outliers: list[Curve] = []
     for key, name, check in _WAYS:
         good = []
         for result in model.results:
@@ -61,63 +61,68 @@ def link_plot(model: Model) -> str:
                 points = _points(((entry_.get("measured") or {}).get("host_link") or {}).get(key))
                 if not gpu or not points:
                     continue
-                if gpu.is_odd(check):
-                    odd.append(Curve(f"{gpu.target} {name}", points, odd=True))
+                if gpu.is_outlier(check):
+                    outliers.append(Curve(f"{gpu.target} {name}", points, outlier=True))
                 else:
                     good.append(points)
         typical += _typical(name, good)
-    return _figure("Host link by message size", bandwidth_plot(title, [*typical, *odd[:MOST_ODD]]))
+    return _figure("Host link by message size", bandwidth_plot(title, [*typical, *outliers[:MAX_OUTLIERS]]))
 
 
 def all_reduce_plot(model: Model) -> str:
     """NCCL's all-reduce by message size: the median of the nodes, the odd ones, and nodes with each other."""
     title = f"{model.name}: all-reduce over the GPUs of a node and of several, bus bandwidth by message size"
-    found = {}
+    points_by_node = {}
     for result in model.together:
         points = _points(((result.get("group") or {}).get("all_reduce") or {}).get("all_reduce"))
         if points:
-            found[str(result["node"])] = points
-    odd = {node: points for node, points in found.items() if model.node_is_odd(node, "gpu-all-reduce")}
-    good = {node: points for node, points in found.items() if node not in odd}
+            points_by_node[str(result["node"])] = points
+    outliers = {
+        node: points for node, points in points_by_node.items() if model.node_is_outlier(node, "gpu-all-reduce")
+    }
+    good = {node: points for node, points in points_by_node.items() if node not in outliers}
     name = next(iter(good)) if len(good) == 1 else f"{len(good)} nodes"
-    curves = [Curve(node, points, odd=True) for node, points in list(odd.items())[:MOST_ODD]]
+    curves = [Curve(node, points, outlier=True) for node, points in list(outliers.items())[:MAX_OUTLIERS]]
     drawn = bandwidth_plot(title, [*_typical(name, list(good.values())), *_between_nodes(model), *curves])
     return _figure("All-reduce by message size, bus bandwidth", drawn)
 
 
 def _between_nodes(model: Model) -> list[Curve]:
     """All-reduce over several nodes; it stands in the result of the first of them."""
-    found = [(result.get("group") or {}).get("all_reduce_nodes") or {} for result in model.together]
+    results = [(result.get("group") or {}).get("all_reduce_nodes") or {} for result in model.together]
     return [
         Curve(f"across {shorten(str(entry.get('nodes') or 'nodes'), _NAME)}", points)
-        for entry in found
+        for entry in results
         if (points := _points(entry.get("all_reduce")))
     ]
 
 
 def heat_maps(model: Model) -> tuple[str, ...]:
     """Rates between all pairs: of each of a few nodes, else of the odd ones and the median of the others."""
-    found: dict[str, Rates] = {}
+    rates_by_node: dict[str, Rates] = {}
     for result in model.together:
         peers = (result.get("group") or {}).get("peers") or {}
         rates = {(pair["from"], pair["to"]): float(pair["gb_s"]) for pair in peers.get("pairs") or ()}
         if rates:
-            found[str(result["node"])] = rates
-    if len(found) <= FEW_NODES:
-        return tuple(_heat(node, rates, odd=model.node_is_odd(node, "gpu-peers")) for node, rates in found.items())
-    odd = {node: rates for node, rates in found.items() if model.node_is_odd(node, "gpu-peers")}
-    good = {node: rates for node, rates in found.items() if node not in odd}
-    maps = [_heat(node, rates, odd=True) for node, rates in list(odd.items())[:MOST_ODD]]
+            rates_by_node[str(result["node"])] = rates
+    if len(rates_by_node) <= FEW_NODES:
+        return tuple(
+            _heat(node, rates, outlier=model.node_is_outlier(node, "gpu-peers"))
+            for node, rates in rates_by_node.items()
+        )
+    outliers = {node: rates for node, rates in rates_by_node.items() if model.node_is_outlier(node, "gpu-peers")}
+    good = {node: rates for node, rates in rates_by_node.items() if node not in outliers}
+    maps = [_heat(node, rates, outlier=True) for node, rates in list(outliers.items())[:MAX_OUTLIERS]]
     if good:
         nodes = fold_names(good)
         name = f"median of {len(good)} nodes" if len(nodes) > 40 else f"{nodes}, median"
-        maps.append(_heat(name, _median(list(good.values())), odd=False))
+        maps.append(_heat(name, _median(list(good.values())), outlier=False))
     return tuple(maps)
 
 
-def _heat(name: str, rates: Rates, *, odd: bool) -> str:
+def _heat(name: str, rates: Rates, *, outlier: bool) -> str:
     """Without NVSwitches pairs differ by how the board is wired: then nothing is odd, and nothing outlined."""
-    drawn = heat_map(name, rates, _PAIR_SHARE * median(rates.values()) if odd else 0)
+    drawn = heat_map(name, rates, _PAIR_SHARE * median(rates.values()) if outlier else 0)
     return _figure(f"{name}: GPU to GPU, GB/s", drawn)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from deepopsctl.report.model import figure, spread
-from deepopsctl.report.svg import hint, picture, tag, words
+from deepopsctl.report.svg import hint, svg_image, tag, words
 
 WIDTH, HEIGHT = 300, 74
 _EDGE, _BASE = 6, HEIGHT - 24
@@ -51,18 +51,18 @@ def strip(title: str, dots: Sequence[Dot], unit: str, bound: float = 0) -> str:
         return ""
     scale = _Scale.over([*(dot.value for dot in dots), *([bound] if bound else [])])
     good = [dot.value for dot in dots if not dot.status]
-    odd = sorted((dot for dot in dots if dot.status), key=lambda dot: dot.value)
+    outliers = sorted((dot for dot in dots if dot.status), key=lambda dot: dot.value)
     parts = [tag("line", x1=_EDGE, x2=WIDTH - _EDGE, y1=_BASE, y2=_BASE, class_="base")]
     if bound:
         x = scale.x(bound)
         line = hint(f"a warning below {figure(bound)} {unit}")
         parts.append(tag("line", line, x1=x, x2=x, y1=10, y2=_BASE + 4, class_="bound"))
-    parts += [*_bars(good, scale), *_marks(odd, scale)]
+    parts += [*_bars(good, scale), *_marks(outliers, scale)]
     shown = spread(good or [dot.value for dot in dots])
     parts.append(_caption(shown, good or [dot.value for dot in dots], scale))
-    told = [f"{len(good)} GPUs: {shown} {unit}"] if good else []
-    named = [dot.name for dot in odd[:8]]
-    return picture(title, "; odd: ".join([*told, *([", ".join(named)] if named else [])]), (WIDTH, HEIGHT), parts)
+    summary = [f"{len(good)} GPUs: {shown} {unit}"] if good else []
+    named = [dot.name for dot in outliers[:8]]
+    return svg_image(title, "; odd: ".join([*summary, *([", ".join(named)] if named else [])]), (WIDTH, HEIGHT), parts)
 
 
 def _bars(good: Sequence[float], scale: _Scale) -> Iterator[str]:
@@ -74,9 +74,9 @@ def _bars(good: Sequence[float], scale: _Scale) -> Iterator[str]:
         yield tag("rect", hint(f"{count} GPUs"), class_="tally", **place)
 
 
-def _marks(odd: Sequence[Dot], scale: _Scale) -> Iterator[str]:
+def _marks(outliers: Sequence[Dot], scale: _Scale) -> Iterator[str]:
     free = 0.0
-    for dot in odd:
+    for dot in outliers:
         x = scale.x(dot.value)
         length = _LETTER * len(dot.name)
         start = max(2.0, min(x - 4, WIDTH - length))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import log2
 
 from deepopsctl.report.model import figure, spread
-from deepopsctl.report.svg import hint, picture, tag, words
+from deepopsctl.report.svg import hint, svg_image, tag, words
 
 Point = tuple[float, float]  # bytes, GB/s
 
@@ -31,7 +31,7 @@ class Curve:
     points: tuple[Point, ...]
     low: tuple[Point, ...] = ()
     high: tuple[Point, ...] = ()
-    odd: bool = False
+    outlier: bool = False
 
 
 def size_text(size: float) -> str:
@@ -50,15 +50,15 @@ def bandwidth_plot(title: str, curves: Sequence[Curve], description: str = "") -
     sizes = sorted({size for curve in drawn for size, _ in curve.points})
     top = _nice(max(rate for curve in drawn for _, rate in (*curve.points, *curve.high)))
     ends = _label_places([_y(curve.points[-1][1], top) for curve in drawn])
-    plain = [curve.name for curve in drawn if not curve.odd]
+    plain = [curve.name for curve in drawn if not curve.outlier]
     parts = [*_axes(sizes, top)]
     for curve, end in zip(drawn, ends, strict=True):
-        dashes = _DASHES[plain.index(curve.name) % len(_DASHES)] if not curve.odd else _DASHES[2]
+        dashes = _DASHES[plain.index(curve.name) % len(_DASHES)] if not curve.outlier else _DASHES[2]
         parts.append(_curve(curve, sizes, top, end, dashes))
-    return picture(title, description or _told(drawn), _SIZE, parts)
+    return svg_image(title, description or _description(drawn), _SIZE, parts)
 
 
-def _told(curves: Sequence[Curve]) -> str:
+def _description(curves: Sequence[Curve]) -> str:
     return "; ".join(f"{curve.name}: up to {figure(max(rate for _, rate in curve.points))} GB/s" for curve in curves)
 
 
@@ -111,7 +111,7 @@ def _curve(curve: Curve, sizes: Sequence[float], top: float, label: float, dashe
     if abs(label - y) > 1:
         parts.append(tag("line", x1=x + 4, x2=x + 11, y1=y, y2=label, class_="lead"))
     parts.append(words(name, x + 14, label + 3.5))
-    return tag("g", *parts, class_="curve odd" if curve.odd else "curve")
+    return tag("g", *parts, class_="curve odd" if curve.outlier else "curve")
 
 
 def _x(size: float, sizes: Sequence[float]) -> float:
@@ -157,5 +157,5 @@ def heat_map(title: str, rates: Mapping[tuple[int, int], float], slow_below: flo
             )
         )  # fmt: skip
     edge = _EDGE + len(ends) * _CELL + 2
-    told = f"{spread(rates.values())} GB/s over {len(rates)} pairs"
-    return picture(title, told, (edge, edge), parts)
+    description = f"{spread(rates.values())} GB/s over {len(rates)} pairs"
+    return svg_image(title, description, (edge, edge), parts)

@@ -10,13 +10,13 @@ from itertools import groupby
 from deepopsctl.checks.catalogue.smoke import entry
 from deepopsctl.checks.check import Status
 from deepopsctl.report.gpu.charts import all_reduce_plot, heat_maps, link_plot, strips
-from deepopsctl.report.gpu.summary import ODD, Column, Gpu, Model, read_models, unmeasured
+from deepopsctl.report.gpu.summary import OUTLIER_STATUSES, Column, Gpu, Model, read_models, unmeasured
 from deepopsctl.report.grouping import fold_names
 from deepopsctl.report.model import Facts, spread, whole
 
 # up to so many GPUs of a model each has a line of its own; of more, so many odd ones with the same complaints
 FEW = 24
-FEW_ODD = 8
+FEW_OUTLIERS = 8
 AT_A_GLANCE = 26
 _BOUND = re.compile(r"at least ([\d.]+)")
 
@@ -84,23 +84,23 @@ def _block(model: Model) -> Block:
 def bound_of(model: Model, column: Column) -> float:
     """Below this is a warning; 0 where the GPUs have no common bound."""
     expected = {gpu.outcomes[column.check].expected for gpu in model.gpus if column.check in gpu.outcomes}
-    found = _BOUND.fullmatch(expected.pop()) if len(expected) == 1 else None
-    return float(found[1]) if found else 0.0
+    match = _BOUND.fullmatch(expected.pop()) if len(expected) == 1 else None
+    return float(match[1]) if match else 0.0
 
 
 def _lines(model: Model, columns: Sequence[Column]) -> Iterable[Line]:
     if len(model.gpus) <= FEW:
         return [_line([gpu], columns) for gpu in model.gpus]
-    alike: dict[tuple[Status, tuple[str, ...]], list[Gpu]] = {}
+    groups: dict[tuple[Status, tuple[str, ...]], list[Gpu]] = {}
     for gpu in model.gpus:
         # skipped or passed: neither is odd
-        status = gpu.status if gpu.status in ODD else Status.PASS
-        alike.setdefault((status, tuple(gpu.complaints)), []).append(gpu)
-    found = []
-    for (status, _), members in sorted(alike.items(), key=lambda pair: (pair[0][0].severity, len(pair[1]))):
-        alone = status in ODD and len(members) <= FEW_ODD
-        found += [_line([gpu], columns) for gpu in members] if alone else [_line(members, columns)]
-    return found
+        status = gpu.status if gpu.status in OUTLIER_STATUSES else Status.PASS
+        groups.setdefault((status, tuple(gpu.complaints)), []).append(gpu)
+    lines = []
+    for (status, _), members in sorted(groups.items(), key=lambda pair: (pair[0][0].severity, len(pair[1]))):
+        alone = status in OUTLIER_STATUSES and len(members) <= FEW_OUTLIERS
+        lines += [_line([gpu], columns) for gpu in members] if alone else [_line(members, columns)]
+    return lines
 
 
 def _line(members: Sequence[Gpu], columns: Sequence[Column]) -> Line:
@@ -127,7 +127,7 @@ def _cell(members: Sequence[Gpu], column: Column) -> Cell:
     values = [gpu.values[column.check] for gpu in members if column.check in gpu.values]
     checks = [gpu.outcomes[column.check] for gpu in members if column.check in gpu.outcomes]
     worst = min(checks, key=lambda check: check.status.severity, default=None)
-    status = str(worst.status) if worst and worst.status in ODD else ""
+    status = str(worst.status) if worst and worst.status in OUTLIER_STATUSES else ""
     title = f"{entry(column.check, 'gpu').title}, {column.unit}"
     expected = f"expected {worst.expected}" if worst and worst.expected else ""
     message = worst.message if worst and len(members) == 1 else ""

@@ -16,7 +16,7 @@ from deepopsctl.report.model import Facts
 
 Result = Any  # one node's result of gpucheck: plain JSON (docs/reference/gpucheck.md)
 _METRICS = {metric.name: metric for metric in METRICS}
-ODD = (Status.WARN, Status.FAIL)
+OUTLIER_STATUSES = (Status.WARN, Status.FAIL)
 UNKNOWN = "unknown model"
 
 
@@ -54,9 +54,9 @@ class Gpu:
     outcomes: Mapping[str, Check]
     complaints: Mapping[str, str]
 
-    def is_odd(self, check: str) -> bool:
+    def is_outlier(self, check: str) -> bool:
         """Whether a check of this GPU warns or fails."""
-        return _is_odd(self.outcomes.get(check))
+        return _is_outlier(self.outcomes.get(check))
 
     @property
     def target(self) -> str:
@@ -76,9 +76,9 @@ class Model:
     together: tuple[Result, ...]
     nodes: Mapping[str, Mapping[str, Check]]
 
-    def node_is_odd(self, node: str, check: str) -> bool:
+    def node_is_outlier(self, node: str, check: str) -> bool:
         """Whether a check of the node as a whole warns or fails."""
-        return _is_odd(self.nodes.get(node, {}).get(check))
+        return _is_outlier(self.nodes.get(node, {}).get(check))
 
     @property
     def where(self) -> str:
@@ -86,15 +86,17 @@ class Model:
         return fold_names(dict.fromkeys(gpu.node for gpu in self.gpus))
 
     @property
-    def odd(self) -> tuple[Gpu, ...]:
+    def outliers(self) -> tuple[Gpu, ...]:
         """Those with a warning or a failure, the worst first."""
-        return tuple(sorted((gpu for gpu in self.gpus if gpu.status in ODD), key=lambda gpu: gpu.status.severity))
+        return tuple(
+            sorted((gpu for gpu in self.gpus if gpu.status in OUTLIER_STATUSES), key=lambda gpu: gpu.status.severity)
+        )
 
     @property
     def status(self) -> Status:
         """The worst of its GPUs; skip where nothing was measured."""
         measured = any(gpu.values for gpu in self.gpus)
-        return min((gpu.status for gpu in self.gpus if measured or gpu.status in ODD), default=Status.SKIP)
+        return min((gpu.status for gpu in self.gpus if measured or gpu.status in OUTLIER_STATUSES), default=Status.SKIP)
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -104,14 +106,16 @@ class Model:
     @property
     def versions(self) -> tuple[str, ...]:
         """`driver 580.95.05, CUDA 13.0`; with the nodes where they differ."""
-        found: dict[str, list[str]] = {}
+        nodes_by_text: dict[str, list[str]] = {}
         for result in self.results:
             versions = result.get("versions") or {}
             words = (("driver", versions.get("driver")), ("CUDA", versions.get("cuda")))
             text = ", ".join(f"{word} {version}" for word, version in words if version)
-            found.setdefault(text, []).append(result["node"])
-        alone = len(found) == 1
-        return tuple(text if alone else f"{text} on {fold_names(nodes)}" for text, nodes in found.items() if text)
+            nodes_by_text.setdefault(text, []).append(result["node"])
+        alone = len(nodes_by_text) == 1
+        return tuple(
+            text if alone else f"{text} on {fold_names(nodes)}" for text, nodes in nodes_by_text.items() if text
+        )
 
     @property
     def not_measured(self) -> tuple[str, ...]:
@@ -125,8 +129,8 @@ class Model:
         return tuple(f"Not measured: {', '.join(titles)} ({reason})" for reason, titles in reasons.items())
 
 
-def _is_odd(check: Check | None) -> bool:
-    return check is not None and check.status in ODD
+def _is_outlier(check: Check | None) -> bool:
+    return check is not None and check.status in OUTLIER_STATUSES
 
 
 def read_models(facts: Facts) -> tuple[Model, ...]:
@@ -134,11 +138,11 @@ def read_models(facts: Facts) -> tuple[Model, ...]:
     checks: dict[str, list[Check]] = {}
     for check in facts.checks:
         checks.setdefault(check.target, []).append(check)
-    found: dict[str, list[tuple[Result, Any]]] = {}
+    members_by_model: dict[str, list[tuple[Result, Any]]] = {}
     for result in facts.gpus:
         for gpu in _listed(result):
-            found.setdefault(gpu.get("name") or _usual_name(result), []).append((result, gpu))
-    return tuple(_model(name, members, checks) for name, members in found.items())
+            members_by_model.setdefault(gpu.get("name") or _usual_name(result), []).append((result, gpu))
+    return tuple(_model(name, members, checks) for name, members in members_by_model.items())
 
 
 def unmeasured(facts: Facts) -> tuple[tuple[str, str], ...]:
@@ -173,7 +177,9 @@ def _model(name: str, members: list[tuple[Result, Any]], checks: Mapping[str, li
 
 
 def _gpu(node: str, gpu: Any, checks: list[Check]) -> Gpu:
-    odd = sorted({check.name for check in checks if check.status in ODD}, key=lambda name: position(name, "gpu"))
+    bad_checks = sorted(
+        {check.name for check in checks if check.status in OUTLIER_STATUSES}, key=lambda name: position(name, "gpu")
+    )
     return Gpu(
         node=node,
         index=int(gpu["index"]),
@@ -181,7 +187,7 @@ def _gpu(node: str, gpu: Any, checks: list[Check]) -> Gpu:
         status=worst(checks),
         values=dict(_values(gpu)),
         outcomes={check.name: check for check in checks},
-        complaints={name: entry(name, "gpu").title for name in odd},
+        complaints={name: entry(name, "gpu").title for name in bad_checks},
     )
 
 

@@ -15,7 +15,7 @@ from deepopsctl.run.command_line import RunRequest
 from deepopsctl.run.events import Totals
 from deepopsctl.run.outcome import RunOutcome, Verdict
 from deepopsctl.run.summary import Failure, RunSummary
-from deepopsctl.run.workspace import RunFolder
+from deepopsctl.run.workspace import RunDir
 
 BROKEN = Failure("gpu01", "slurm", "munge : Write the key", "no space\nat all", "make room")
 GONE = Failure("gpu03", "slurm", "Gather", "no route", "is it up?", unreachable=True)
@@ -32,7 +32,7 @@ def outcome(
     hosts = {"gpu01": Totals(ok=3, failed=1), "gpu02": Totals(ok=4, changed=2), "gpu03": Totals(unreachable=1)}
     known = {host: hosts[host] for host in {failure.host for failure in failures} | {"gpu02"} if host in hosts}
     summary = RunSummary(known, failures, (), (), ())
-    folder = RunFolder(Path("/c/runs/20261121-093012-deploy"))
+    folder = RunDir(Path("/c/runs/20261121-093012-deploy"))
     return RunOutcome(folder, "deploy", summary, 41.25, code, stopped, at, pending)
 
 
@@ -92,7 +92,7 @@ def test_a_failure_of_ansible_itself_has_no_node() -> None:
 def test_a_run_that_reached_nobody_does_not_say_that_it_was_done() -> None:
     gone = outcome(GONE, code=4)
     alone = RunOutcome(
-        gone.folder, "deploy", RunSummary({"gpu03": Totals(unreachable=1)}, (GONE,), (), (), ()), 10.0, 4
+        gone.run_dir, "deploy", RunSummary({"gpu03": Totals(unreachable=1)}, (GONE,), (), (), ()), 10.0, 4
     )
 
     assert report(gone)[-1].startswith("deploy: done, but for nodes that did not answer after")

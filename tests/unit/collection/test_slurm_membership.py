@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from deepopsctl.nodes.workflow import OURS, RESERVATION
+from deepopsctl.nodes.workflow import DRAIN_REASON_PREFIX, RESERVATION
 from tests.support import node_modules as nodeside
 from tests.support.paths import ROOT
 
@@ -44,7 +44,7 @@ def node(words: str, reason: str = "", user: str = "") -> dict[str, str]:
 
 
 def test_both_sides_have_the_same_names_for_things() -> None:
-    assert membership.OURS == OURS
+    assert membership.OURS == DRAIN_REASON_PREFIX
     assert membership.RESERVATION == RESERVATION
 
 

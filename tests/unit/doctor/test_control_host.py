@@ -18,7 +18,7 @@ def directory(tmp_path: Path) -> ClusterDir:
 
 
 def test_a_new_cluster_directory_is_private_and_its_secrets_open(directory: ClusterDir) -> None:
-    seen = control_host.look_here(directory, {})
+    seen = control_host.read_control_facts(directory, {})
 
     assert (seen.open_files, seen.vault) == ((), "")
     assert seen.free_mb > 0

@@ -17,8 +17,8 @@ from deepopsctl.checks.check import Check, Status
 from deepopsctl.cli.views.checks import check_lines
 from deepopsctl.doctor import cross_node
 from deepopsctl.doctor.advisories import SLURM, open_ones
-from deepopsctl.doctor.control_host import TARGET, judge_here
-from deepopsctl.doctor.examine import examine, judge_nodes, judge_seen, keep, names_of, unfit
+from deepopsctl.doctor.control_host import TARGET, check_control_host
+from deepopsctl.doctor.examine import check_facts, check_nodes, examine, names_of, save, unfit
 from deepopsctl.doctor.facts import (
     Address,
     ControlFacts,
@@ -30,13 +30,13 @@ from deepopsctl.doctor.facts import (
     SeenGpus,
     parse_facts,
 )
-from deepopsctl.doctor.reachability import judge_failure
+from deepopsctl.doctor.reachability import check_failure
 from deepopsctl.errors import ExitCode
 from deepopsctl.report.table import table
 from deepopsctl.run.events import Totals
 from deepopsctl.run.outcome import RunOutcome, Verdict
 from deepopsctl.run.summary import Failure, RunSummary, TaskResult
-from deepopsctl.run.workspace import RunFolder
+from deepopsctl.run.workspace import RunDir
 from tests.data.doctor_samples import HARDWARE, REPORT, SPEC, World, cluster, control, healthy
 from tests.support.node_modules import load
 from tests.support.paths import ROOT
@@ -250,7 +250,7 @@ HERE = (
 
 
 def judged(world: World) -> dict[tuple[str, str], Check]:
-    return {(check.name, check.target): check for check in judge_seen(world.nodes, world.declared)}
+    return {(check.name, check.target): check for check in check_facts(world.nodes, world.declared)}
 
 
 def text_of(check: Check) -> str:
@@ -264,7 +264,7 @@ def lost(message: str, host: str = "gpu02", *, unreachable: bool = True) -> Fail
 
 
 def test_a_good_cluster_passes_every_check() -> None:
-    checks = [*judge_here(control()), *judged(healthy()).values()]
+    checks = [*check_control_host(control()), *judged(healthy()).values()]
 
     assert {check.status for check in checks} == {Status.PASS}, [c for c in checks if c.status is not Status.PASS]
     assert {check.name for check in checks} == set(DOCTOR) - {"reachable", "examined"}
@@ -287,7 +287,7 @@ def test_damage_of_one_node_leaves_the_controller_good(damage: Damage) -> None:
 
 @pytest.mark.parametrize(("name", "words", "hint", "message"), FAILURES)
 def test_a_node_that_could_not_be_asked_says_why_and_what_to_do(name: str, words: str, hint: str, message: str) -> None:
-    check = judge_failure(lost(message, unreachable=name == "reachable"))
+    check = check_failure(lost(message, unreachable=name == "reachable"))
 
     assert (check.name, check.status, check.target) == (name, FAIL, "gpu02")
     assert words in check.message
@@ -296,7 +296,7 @@ def test_a_node_that_could_not_be_asked_says_why_and_what_to_do(name: str, words
 
 @pytest.mark.parametrize(("name", "status", "words", "seen"), HERE)
 def test_faults_of_this_machine_are_found(name: str, status: Status, words: str, seen: ControlFacts) -> None:
-    (check,) = (check for check in judge_here(seen) if check.name == name)
+    (check,) = (check for check in check_control_host(seen) if check.name == name)
 
     assert check.status is status
     assert words in text_of(check)
@@ -460,9 +460,9 @@ def reports(*names: str) -> dict[str, dict[str, Any]]:
 
 
 def code_of(found: RunSummary, folder: Path) -> ExitCode:
-    outcome = RunOutcome(RunFolder(folder), "doctor", found, 1.0, 0)
+    outcome = RunOutcome(RunDir(folder), "doctor", found, 1.0, 0)
     declared = replace(healthy().declared)
-    return examine(outcome, judge_here(control()), declared, datetime(2026, 11, 21, tzinfo=UTC), 1.0).exit_code
+    return examine(outcome, check_control_host(control()), declared, datetime(2026, 11, 21, tzinfo=UTC), 1.0).exit_code
 
 
 class TestExitCode:
@@ -484,19 +484,19 @@ class TestExitCode:
         assert code_of(summary({"gpu01": {"hostname": "gpu01"}}), tmp_path) is ExitCode.FAILED
 
     def test_a_machine_that_can_not_ask_is_5(self) -> None:
-        here = judge_here(replace(control(), ssh=""))
+        here = check_control_host(replace(control(), ssh=""))
 
         assert unfit(here)
-        assert not unfit(judge_here(replace(control(), free_mb=1, open_files=("runs",))))
+        assert not unfit(check_control_host(replace(control(), free_mb=1, open_files=("runs",))))
         found = examine(None, here, healthy().declared, datetime(2026, 11, 21, tzinfo=UTC), 0.1)
         assert found.exit_code is ExitCode.CONTROL_MACHINE
         assert found.document()["ok"] is False
 
 
 def test_a_doctor_that_was_interrupted_does_not_call_the_cluster_well(tmp_path: Path) -> None:
-    outcome = RunOutcome(RunFolder(tmp_path), "doctor", summary(reports()), 1.0, 254, stopped=Verdict.INTERRUPTED)
+    outcome = RunOutcome(RunDir(tmp_path), "doctor", summary(reports()), 1.0, 254, stopped=Verdict.INTERRUPTED)
 
-    found = examine(outcome, judge_here(control()), healthy().declared, datetime(2026, 11, 21, tzinfo=UTC), 1.0)
+    found = examine(outcome, check_control_host(control()), healthy().declared, datetime(2026, 11, 21, tzinfo=UTC), 1.0)
 
     assert found.exit_code is ExitCode.INTERRUPTED
     assert list(check_lines(found.facts))[-1].count("interrupted after 1.0 s: ") == 1
@@ -505,9 +505,9 @@ def test_a_doctor_that_was_interrupted_does_not_call_the_cluster_well(tmp_path: 
 
 def test_findings_are_kept_in_validates_form_with_what_to_do(tmp_path: Path) -> None:
     found = summary(reports("gpu01"), lost(REFUSED))
-    outcome = RunOutcome(RunFolder(tmp_path), "doctor", found, 1.0, 0)
+    outcome = RunOutcome(RunDir(tmp_path), "doctor", found, 1.0, 0)
 
-    keep(examine(outcome, judge_here(control()), healthy().declared, datetime(2026, 11, 21, tzinfo=UTC), 1.0))
+    save(examine(outcome, check_control_host(control()), healthy().declared, datetime(2026, 11, 21, tzinfo=UTC), 1.0))
 
     document = json.loads((tmp_path / "checks.json").read_text())
     assert (document["schema"], document["command"], document["ok"]) == (1, "doctor", False)
@@ -518,7 +518,7 @@ def test_findings_are_kept_in_validates_form_with_what_to_do(tmp_path: Path) -> 
 
 
 def test_the_table_gives_the_advice_of_the_very_case() -> None:
-    found = judge_nodes(summary(reports("gpu01"), lost(REFUSED)), healthy().declared)
+    found = check_nodes(summary(reports("gpu01"), lost(REFUSED)), healthy().declared)
     facts = examine(None, found, healthy().declared, datetime(2026, 11, 21, tzinfo=UTC), 1.0).facts
     lines = [line.plain() for line in table(facts, 100)]
 

@@ -12,7 +12,7 @@ from deepopsctl.lab.layout import LabNode
 from deepopsctl.lab.manage import NodeStatus, node_statuses
 from deepopsctl.lab.podman import PodmanError
 from deepopsctl.lab.podman_host import Engine
-from deepopsctl.lab.state import LabFolder, LabRecord
+from deepopsctl.lab.state import LabDir, LabRecord
 from deepopsctl.model.cluster import Gpus, Role
 
 ENGINE = Engine(global_options=("--runtime=runc",), run_options=("--cap-add=SYS_ADMIN",))
@@ -22,7 +22,7 @@ GPU01 = LabNode("gpu01", Role.COMPUTE, 101, Gpus("h100", 2))
 
 
 def argv(node: LabNode) -> tuple[str, ...]:
-    return run_argv(ENGINE, "demo", "localhost/image:tag", node, NETWORK, LabFolder(Path("/state/demo")))
+    return run_argv(ENGINE, "demo", "localhost/image:tag", node, NETWORK, LabDir(Path("/state/demo")))
 
 
 def test_a_node_is_started_with_its_name_label_and_address() -> None:

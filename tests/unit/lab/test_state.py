@@ -27,7 +27,7 @@ def store(tmp_path: Path) -> LabStore:
 
 
 def test_a_saved_lab_is_loaded_as_it_was(store: LabStore) -> None:
-    folder = store.folder("demo")
+    folder = store.lab_dir("demo")
     folder.path.mkdir(parents=True)
     folder.save(RECORD)
     assert folder.load() == RECORD
@@ -36,7 +36,7 @@ def test_a_saved_lab_is_loaded_as_it_was(store: LabStore) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")
 def test_a_labs_files_belong_to_the_owner_of_all_labs(store: LabStore, tmp_path: Path) -> None:
-    folder = store.folder("demo")
+    folder = store.lab_dir("demo")
     folder.path.mkdir(parents=True)
     folder.devices.mkdir()
     os.chown(store.root, 65534, 65534)
@@ -51,13 +51,13 @@ def test_a_labs_files_belong_to_the_owner_of_all_labs(store: LabStore, tmp_path:
 
 
 def test_a_lab_that_never_was_loads_as_none(store: LabStore) -> None:
-    assert store.folder("demo").load() is None
+    assert store.lab_dir("demo").load() is None
     assert store.names() == ()
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"schema": 2}', '{"schema": 1, "nodes": 3}'])
 def test_a_damaged_record_says_how_to_clear_it(store: LabStore, text: str) -> None:
-    folder = store.folder("demo")
+    folder = store.lab_dir("demo")
     folder.path.mkdir(parents=True)
     folder.record.write_text(text, encoding="utf-8")
     with pytest.raises(DeepOpsError, match="cannot be read") as caught:

@@ -10,17 +10,17 @@ import pytest
 
 from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.errors import ExitCode
-from deepopsctl.nodes.drain import Draining, Wish, drain_request, examine_draining
+from deepopsctl.nodes.drain import DrainAction, DrainResult, drain_request, read_drain_result
 from deepopsctl.run.events import Totals
 from deepopsctl.run.outcome import RunOutcome
 from deepopsctl.run.summary import RunSummary, TaskResult
-from deepopsctl.run.workspace import RunFolder
+from deepopsctl.run.workspace import RunDir
 
 THEIRS = "drained by root since 2026-01-01 10:00:00: bad DIMM"
 JOB = {"id": "41", "user": "u", "name": "j", "state": "RUNNING", "partition": "gpu", "nodes": ["gpu01", "gpu02"]}
 
 
-def done(folder: Path, wish: Wish, verdicts: dict[str, tuple[str, str]]) -> Draining:
+def done(folder: Path, wish: DrainAction, verdicts: dict[str, tuple[str, str]]) -> DrainResult:
     """What slurm_drain answered: name -> (action, message)."""
     slurm = {
         "installed": True,
@@ -31,11 +31,11 @@ def done(folder: Path, wish: Wish, verdicts: dict[str, tuple[str, str]]) -> Drai
     drain = [{"name": name, "action": action, "message": text} for name, (action, text) in verdicts.items()]
     results = (TaskResult("ctl1", "Drain", {"drain": drain, "slurm": slurm}),)
     summary = RunSummary({"ctl1": Totals(ok=1, changed=1)}, (), (), (), results)
-    return examine_draining(RunOutcome(RunFolder(folder), f"node-{wish}", summary, 1.0, 0), wish)
+    return read_drain_result(RunOutcome(RunDir(folder), f"node-{wish}", summary, 1.0, 0), wish)
 
 
 def test_drained_nodes_have_their_jobs_and_the_state_after(tmp_path: Path) -> None:
-    found = done(tmp_path, Wish.DRAIN, {"gpu01": ("drain", "deepopsctl: x"), "gpu02": ("none", "deepopsctl: x")})
+    found = done(tmp_path, DrainAction.DRAIN, {"gpu01": ("drain", "deepopsctl: x"), "gpu02": ("none", "deepopsctl: x")})
 
     document = json.loads(json.dumps(found.document()))
     assert (document["command"], document["ok"], document["run"]) == ("node drain", True, tmp_path.name)
@@ -51,7 +51,7 @@ def test_drained_nodes_have_their_jobs_and_the_state_after(tmp_path: Path) -> No
 def test_refused_nodes_are_failures_with_what_to_do_and_the_run_remembers(tmp_path: Path) -> None:
     found = done(
         tmp_path,
-        Wish.RESUME,
+        DrainAction.RESUME,
         {
             "gpu01": ("resume", ""),
             "gpu02": ("refused", THEIRS),
@@ -72,14 +72,14 @@ def test_refused_nodes_are_failures_with_what_to_do_and_the_run_remembers(tmp_pa
 
 
 def test_a_run_that_came_to_nothing_has_no_nodes(tmp_path: Path) -> None:
-    outcome = RunOutcome(RunFolder(tmp_path), "node-drain", RunSummary({}, (), (), (), ()), 1.0, 4)
+    outcome = RunOutcome(RunDir(tmp_path), "node-drain", RunSummary({}, (), (), (), ()), 1.0, 4)
 
-    assert examine_draining(outcome, Wish.DRAIN).document()["nodes"] == []
+    assert read_drain_result(outcome, DrainAction.DRAIN).document()["nodes"] == []
 
 
 @pytest.mark.parametrize("reason", ["new fan", "{{ lookup('pipe', 'id') }}", "ä \" ' | [x]"])
 def test_a_reason_reaches_ansible_in_a_form_that_is_no_template(tmp_path: Path, reason: str) -> None:
-    request = drain_request(ClusterDir(tmp_path), Wish.DRAIN, ["gpu01"], reason)
+    request = drain_request(ClusterDir(tmp_path), DrainAction.DRAIN, ["gpu01"], reason)
 
     sent = str(request.extra_vars["deepops_drain_reason"])
     assert sent.isascii()
@@ -88,15 +88,17 @@ def test_a_reason_reaches_ansible_in_a_form_that_is_no_template(tmp_path: Path, 
 
 
 def test_gpus_are_compared_before_a_resume_and_not_before_a_drain(tmp_path: Path) -> None:
-    resume = drain_request(ClusterDir(tmp_path), Wish.RESUME, ["gpu01", "cn01"], "", ["gpu01"])
+    resume = drain_request(ClusterDir(tmp_path), DrainAction.RESUME, ["gpu01", "cn01"], "", ["gpu01"])
     assert resume.playbooks == ("operate/gpus", "operate/drain")
     assert resume.extra_vars["deepops_gpu_nodes"] == ["gpu01"]
-    assert drain_request(ClusterDir(tmp_path), Wish.RESUME, ["cn01"]).playbooks == ("operate/drain",)
-    assert drain_request(ClusterDir(tmp_path), Wish.DRAIN, ["gpu01"], "x", ["gpu01"]).playbooks == ("operate/drain",)
+    assert drain_request(ClusterDir(tmp_path), DrainAction.RESUME, ["cn01"]).playbooks == ("operate/drain",)
+    assert drain_request(ClusterDir(tmp_path), DrainAction.DRAIN, ["gpu01"], "x", ["gpu01"]).playbooks == (
+        "operate/drain",
+    )
 
 
 def test_gpus_that_differ_have_a_hint_of_their_own(tmp_path: Path) -> None:
     differs = "its GPUs are not what they should be: cluster.yml says a100:2, the driver 1 x NVIDIA A100-SXM4-40GB"
-    found = done(tmp_path, Wish.RESUME, {"gpu01": ("refused", differs)})
+    found = done(tmp_path, DrainAction.RESUME, {"gpu01": ("refused", differs)})
     (failure,) = found.outcome.summary.failures
     assert "fell off the bus" in failure.hint

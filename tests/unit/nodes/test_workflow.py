@@ -18,16 +18,16 @@ from deepopsctl.errors import ExitCode, InputError
 from deepopsctl.model.cluster import Gpus, Role
 from deepopsctl.nodes.cluster_file import SpecFile
 from deepopsctl.nodes.host_keys import forget
-from deepopsctl.nodes.new_nodes import Wish, describe, machines_of, newcomers, split_known
+from deepopsctl.nodes.new_nodes import AddRequest, describe, parse_hosts, resolve_new_nodes, split_known
 from deepopsctl.nodes.remove import chosen
 from deepopsctl.nodes.wait_for_jobs import job_words
-from deepopsctl.nodes.workflow import Flow, Report, StoppedError, bystanders, companions, deployed_from_here
+from deepopsctl.nodes.workflow import Flow, Report, StoppedError, dependent_nodes, deployed_from_here, untouched_nodes
 from deepopsctl.run.command_line import RunRequest
 from deepopsctl.run.events import Totals
 from deepopsctl.run.lock import cluster_lock, is_held_by
 from deepopsctl.run.outcome import RunOutcome
 from deepopsctl.run.summary import Failure, RunSummary
-from deepopsctl.run.workspace import RunFolder, Workspace
+from deepopsctl.run.workspace import RunDir, Workspace
 from deepopsctl.slurm.state import SlurmJob
 
 TEXT = """\
@@ -55,7 +55,7 @@ def directory(tmp_path: Path) -> ClusterDir:
 
 
 def test_a_new_node_is_like_those_with_such_a_name() -> None:
-    new = newcomers(CLUSTER, Wish("gpu03"), [("gpu03", "10.0.1.13")])
+    new = resolve_new_nodes(CLUSTER, AddRequest("gpu03"), [("gpu03", "10.0.1.13")])
 
     assert new.model.gpus == Gpus("a100", 2)
     assert new.model.features == ("ib",)
@@ -65,7 +65,9 @@ def test_a_new_node_is_like_those_with_such_a_name() -> None:
 
 
 def test_what_is_said_wins_over_what_it_resembles() -> None:
-    new = newcomers(CLUSTER, Wish("gpu03", "h100:8", "nvlink,ib", partitions=("cpu",)), [("gpu03", "10.0.1.13")])
+    new = resolve_new_nodes(
+        CLUSTER, AddRequest("gpu03", "h100:8", "nvlink,ib", partitions=("cpu",)), [("gpu03", "10.0.1.13")]
+    )
 
     assert new.model.gpus == Gpus("h100", 8)
     assert new.model.features == ("nvlink", "ib")
@@ -73,17 +75,17 @@ def test_what_is_said_wins_over_what_it_resembles() -> None:
 
 
 def test_a_node_can_have_no_gpus() -> None:
-    assert newcomers(CLUSTER, Wish("gpu03", "none"), [("gpu03", "10.0.1.13")]).model.gpus is None
+    assert resolve_new_nodes(CLUSTER, AddRequest("gpu03", "none"), [("gpu03", "10.0.1.13")]).model.gpus is None
 
 
 def test_a_node_that_resembles_nothing_is_plain_and_goes_where_all_are() -> None:
-    new = newcomers(CLUSTER, Wish("big1"), [("big1", "10.0.3.1")])
+    new = resolve_new_nodes(CLUSTER, AddRequest("big1"), [("big1", "10.0.3.1")])
 
     assert (new.beside, new.model.gpus, new.partitions) == ("", None, ("any",))
 
 
 def test_a_login_node_is_in_no_partition() -> None:
-    new = newcomers(CLUSTER, Wish("login2", like="login1"), [("login2", "10.0.0.3")])
+    new = resolve_new_nodes(CLUSTER, AddRequest("login2", like="login1"), [("login2", "10.0.0.3")])
 
     assert new.model.roles == {Role.LOGIN}
     assert new.partitions == ()
@@ -92,34 +94,34 @@ def test_a_login_node_is_in_no_partition() -> None:
 @pytest.mark.parametrize(
     ("wish", "message"),
     [
-        (Wish("x1", like="gpu09"), "--like: the cluster has no node gpu09"),
-        (Wish("x1", like="ctl1"), "--like: ctl1 is a controller"),
-        (Wish("x1", partitions=("big",)), "--partition: there is no partition big"),
-        (Wish("x1", gpus="h100"), "TYPE:COUNT"),
-        (Wish("x1", gpus="h100:many"), "no number of GPUs"),
-        (Wish("x1", features="a b"), "no feature"),
+        (AddRequest("x1", like="gpu09"), "--like: the cluster has no node gpu09"),
+        (AddRequest("x1", like="ctl1"), "--like: ctl1 is a controller"),
+        (AddRequest("x1", partitions=("big",)), "--partition: there is no partition big"),
+        (AddRequest("x1", gpus="h100"), "TYPE:COUNT"),
+        (AddRequest("x1", gpus="h100:many"), "no number of GPUs"),
+        (AddRequest("x1", features="a b"), "no feature"),
     ],
 )
-def test_a_wish_that_makes_no_sense_is_refused(wish: Wish, message: str) -> None:
+def test_a_wish_that_makes_no_sense_is_refused(wish: AddRequest, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        newcomers(CLUSTER, wish, [("x1", "10.0.3.1")])
+        resolve_new_nodes(CLUSTER, wish, [("x1", "10.0.3.1")])
 
 
 def test_a_partition_has_to_be_named_where_nothing_tells() -> None:
     cluster = parse_spec(TEXT.replace("  - {name: any, nodes: all}\n", ""), "cluster.yml")
 
     with pytest.raises(InputError, match="which partition are the new nodes for"):
-        newcomers(cluster, Wish("big1"), [("big1", "10.0.3.1")])
+        resolve_new_nodes(cluster, AddRequest("big1"), [("big1", "10.0.3.1")])
 
 
 @pytest.mark.parametrize("text", ["gpu[01-", "gpu01,gpu01", "gpu03=10.0.0.[1-2]", "gpu03=", "{{ x }}", "a_b c"])
 def test_names_that_cannot_be_read_are_refused(text: str) -> None:
     with pytest.raises(InputError):
-        machines_of(text)
+        parse_hosts(text)
 
 
 def test_names_and_addresses_are_paired() -> None:
-    assert machines_of("gpu[03-04]=10.0.1.9,10.0.1.7") == (("gpu03", "10.0.1.9"), ("gpu04", "10.0.1.7"))
+    assert parse_hosts("gpu[03-04]=10.0.1.9,10.0.1.7") == (("gpu03", "10.0.1.9"), ("gpu04", "10.0.1.7"))
 
 
 def test_a_machine_that_is_there_already_is_told_from_a_new_one() -> None:
@@ -142,8 +144,8 @@ def test_what_the_cluster_stands_on_is_not_removed(text: str, message: str) -> N
 
 
 def test_companions_are_visited_and_bystanders_are_not() -> None:
-    assert [node.name for node in companions(CLUSTER)] == ["ctl1", "login1"]
-    assert bystanders(CLUSTER, ["gpu02"]) == ("gpu01", "cpu1")
+    assert [node.name for node in dependent_nodes(CLUSTER)] == ["ctl1", "login1"]
+    assert untouched_nodes(CLUSTER, ["gpu02"]) == ("gpu01", "cpu1")
 
 
 def test_cluster_yml_and_inventory_change_together_and_come_back(directory: ClusterDir) -> None:
@@ -155,10 +157,10 @@ def test_cluster_yml_and_inventory_change_together_and_come_back(directory: Clus
     assert "cpu7" in directory.spec.read_text()
     assert "cpu7" in directory.hosts.read_text()
     assert directory.spec.stat().st_mode & 0o777 == 0o640
-    assert spec.put_back()
+    assert spec.restore()
     assert directory.spec.read_text() == TEXT
     assert directory.hosts.read_text() == hosts
-    assert not spec.put_back()
+    assert not spec.restore()
 
 
 def test_a_text_that_is_no_cluster_is_not_written(directory: ClusterDir) -> None:
@@ -243,14 +245,14 @@ def test_what_is_no_duration_is_refused(text: str) -> None:
 
 def ran(*failures: Failure, **hosts: Totals) -> RunOutcome:
     summary = RunSummary(hosts, failures, (), (), ())
-    return RunOutcome(RunFolder(Path("x")), "node-add", summary, 1.0, 2 if failures else 0)
+    return RunOutcome(RunDir(Path("x")), "node-add", summary, 1.0, 2 if failures else 0)
 
 
 class TestWhatKeepsANewNodeFromService:
     def evaluate(self, directory: ClusterDir, *failures: Failure, **hosts: Totals) -> None:
         flow = Flow(directory, RunRequest(directory, ""), console(), Report("node add", ("gpu02",)))
         new = [node for node in CLUSTER.nodes if node.name == "gpu02"]
-        flow.must_serve(ran(*failures, **hosts), CLUSTER, new, "it stays out", "mend it")
+        flow.require_service(ran(*failures, **hosts), CLUSTER, new, "it stays out", "mend it")
 
     @pytest.mark.parametrize("host", ["ctl1", "gpu02"])
     def test_not_what_comes_on_top_of_slurm(self, directory: ClusterDir, host: str) -> None:

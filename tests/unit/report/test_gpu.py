@@ -29,8 +29,8 @@ from deepopsctl.report.matrix import build_matrix
 from deepopsctl.report.model import Facts, document, figure, spread, whole
 from deepopsctl.report.table import table
 from deepopsctl.run.history import past_run
-from deepopsctl.run.workspace import RunFolder
-from deepopsctl.validation.gpu_history import keep_results
+from deepopsctl.run.workspace import RunDir
+from deepopsctl.validation.gpu_history import save_results
 from deepopsctl.validation.result import CHECKS_FILE
 from deepopsctl.validation.stored import past_facts
 from tests.data import gpu_report_samples as samples
@@ -130,7 +130,7 @@ class TestMatrix:
         assert "gpu02/5: gpu02 GPU 5 (NVIDIA H100" in (cells[1].tip if cells[1] else "")
 
     def test_nodes_are_squares_and_not_gpus(self) -> None:
-        assert len(build_matrix(large(), "gpu").squares) == 150
+        assert len(build_matrix(large(), "gpu").tiles) == 150
 
 
 class TestJunit:
@@ -394,18 +394,18 @@ def test_the_samples_are_judged_for_real() -> None:
 
 class TestLater:
     @pytest.fixture
-    def run(self, tmp_path: Path) -> RunFolder:
+    def run(self, tmp_path: Path) -> RunDir:
         facts = two_h100()
-        folder = RunFolder(tmp_path / "runs" / facts.run)
+        folder = RunDir(tmp_path / "runs" / facts.run)
         folder.path.mkdir(parents=True)
         folder.write(folder.request, {"command": "validate", "playbooks": ["validate/gpu"], "started": "2026-11-21"})
         folder.write(folder.summary, {"ok": False, "verdict": "failed", "elapsed_s": 94.2, "hosts": {}})
         checks = document(ok=False, run=facts.run, checks=facts.checks, gpus=facts.gpus)
         folder.write(folder.path / CHECKS_FILE, checks)
-        keep_results(ClusterDir(tmp_path), folder, facts.gpus, facts.checks)
+        save_results(ClusterDir(tmp_path), folder, facts.gpus, facts.checks)
         return folder
 
-    def test_runs_show_tells_what_the_validation_told(self, run: RunFolder, tmp_path: Path) -> None:
+    def test_runs_show_tells_what_the_validation_told(self, run: RunDir, tmp_path: Path) -> None:
         (tmp_path / "cluster.yml").touch()
 
         shown = CliRunner().invoke(cli, ["-C", str(tmp_path), "runs", "show"]).output
@@ -414,20 +414,20 @@ class TestLater:
         assert "down 48% since 2026-11-03" in " ".join(shown.split())
         assert f"failed: {two_h100().totals.sentence()} in 94.2 s" in shown
 
-    def test_what_is_read_back_is_what_was_found(self, run: RunFolder) -> None:
+    def test_what_is_read_back_is_what_was_found(self, run: RunDir) -> None:
         facts = past_facts(past_run(run))
 
         assert facts is not None
         assert (facts.checks, list(facts.gpus)) == (two_h100().checks, list(two_h100().gpus))
 
     @pytest.mark.parametrize("text", ["{", "[]", '{"checks": [7]}', '{"checks": [{"name": "x"}]}', '{"checks": {}}'])
-    def test_a_damaged_file_is_no_report_and_no_crash(self, run: RunFolder, text: str) -> None:
+    def test_a_damaged_file_is_no_report_and_no_crash(self, run: RunDir, text: str) -> None:
         (run.path / CHECKS_FILE).write_text(text)
 
         assert past_facts(past_run(run)) is None
 
     def test_other_runs_have_no_checks(self, tmp_path: Path) -> None:
-        folder = RunFolder(tmp_path / "20261121-093012-deploy")
+        folder = RunDir(tmp_path / "20261121-093012-deploy")
         folder.path.mkdir()
 
         assert past_facts(past_run(folder)) is None

@@ -21,7 +21,7 @@ from deepopsctl.report.html import render_html
 from deepopsctl.report.junit import render_junit
 from deepopsctl.report.matrix import FEW, build_matrix
 from deepopsctl.report.model import document
-from deepopsctl.report.table import table, verdict
+from deepopsctl.report.table import summary_line, table
 from tests.data.gpu_check_samples import result as gpu_result
 from tests.data.report_samples import facts, failed, healthy_node, large, passed, skipped, small
 from tests.support.paths import ROOT
@@ -123,14 +123,14 @@ class TestTable:
         assert "To do" not in [line.text for line in lines]
 
     def test_the_verdict_counts(self) -> None:
-        assert verdict(small()) == "ok, with warnings: 37 passed, 1 warning in 6.1 s"
-        assert verdict(large()).startswith("failed: ")
-        assert verdict(facts([skipped("clock", "gpu01", "busy")], ("gpu01",))).startswith("nothing tested: ")
+        assert summary_line(small()) == "ok, with warnings: 37 passed, 1 warning in 6.1 s"
+        assert summary_line(large()).startswith("failed: ")
+        assert summary_line(facts([skipped("clock", "gpu01", "busy")], ("gpu01",))).startswith("nothing tested: ")
 
     def test_one_that_was_stopped_says_so_whatever_had_passed(self) -> None:
         stopped = replace(facts(healthy_node("gpu01"), ("gpu01",)), stopped="interrupted")
 
-        assert verdict(stopped).startswith("interrupted after 6.1 s: ")
+        assert summary_line(stopped).startswith("interrupted after 6.1 s: ")
         assert "Not finished (interrupted)" in render_html(stopped)
         assert 'errors="1"' in render_junit(stopped)
         assert "interrupted: not everything was checked" in render_junit(stopped)
@@ -184,7 +184,7 @@ class TestMatrix:
         matrix = build_matrix(small(), "smoke")
 
         assert [row.label for row in matrix.rows] == ["gpu01", "gpu02"]
-        assert matrix.squares == ()
+        assert matrix.tiles == ()
         assert sum(span for _group, span in matrix.groups) == len(matrix.columns)
 
     def test_many_nodes_share_rows_the_odd_ones_first(self) -> None:
@@ -195,7 +195,7 @@ class TestMatrix:
             ("gpu[042-043,341]", Status.FAIL),
             ("gpu100", Status.WARN),
         ]
-        assert sum(row.count for row in matrix.rows) == len(matrix.squares) == 500
+        assert sum(row.count for row in matrix.rows) == len(matrix.tiles) == 500
         assert len(matrix.rows) < 10
 
     def test_a_cell_of_a_single_node_tells_what_was_measured(self) -> None:

@@ -22,7 +22,7 @@ from deepopsctl.run.claim import (
     died_here,
     pack,
     parse_answer,
-    remember,
+    record_applied,
     result_of_node,
 )
 from deepopsctl.run.events import HostResult, Status
@@ -282,7 +282,7 @@ class TestTheControlMachine:
             git("add", "cluster.yml")
             git("commit", "--quiet", "--message", str(number))
             hashes.append(self.made(directory)["hash"])
-        remember(directory)
+        record_applied(directory)
         directory.spec.write_text(f"{TEXT}# being edited\n")
 
         mine = self.made(directory)

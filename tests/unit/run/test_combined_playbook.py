@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from deepopsctl.run.combined_playbook import Place, join
+from deepopsctl.run.combined_playbook import PlaybookTracker, join
 
 FIRST, NVIDIA, SLURM, LAST = (Path(f"/content/playbooks/{name}.yml") for name in ("quiet", "nvidia", "slurm", "jobs"))
 
@@ -33,12 +33,12 @@ def test_one_alone_is_run_as_it_is(tmp_path: Path) -> None:
 def test_the_events_of_each_are_told_apart(tmp_path: Path) -> None:
     together = join((NVIDIA, SLURM), (NVIDIA, SLURM), tmp_path)[0]
     names = [play["name"] for play in json.loads(together.read_text(encoding="utf-8")) if "hosts" in play]
-    place, found = Place(), []
+    tracker, found = PlaybookTracker(), []
     for name in names:
-        assert place.begins(event("playbook_on_play_start", name, together))
-        assert not place.begins(event("runner_on_ok", "Nodes", together))
-        found.append(place.of(event("runner_on_ok", "Nodes", together)))
+        assert tracker.update(event("playbook_on_play_start", name, together))
+        assert not tracker.update(event("runner_on_ok", "Nodes", together))
+        found.append(tracker.playbook_of(event("runner_on_ok", "Nodes", together)))
 
     assert found == ["nvidia", "slurm"]
     # a playbook of its own comes after them
-    assert place.of(event("runner_on_ok", "Jobs", LAST)) == "jobs"
+    assert tracker.playbook_of(event("runner_on_ok", "Jobs", LAST)) == "jobs"

@@ -2,42 +2,42 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from deepopsctl.run.desired_state import desired, desired_digest, remember
+from deepopsctl.run.desired_state import desired_digest, resolve_desired_state, save_desired_state
 
 
 def test_what_a_run_itself_writes_into_hardware_yml_is_no_new_wish(tmp_path: Path) -> None:
     hardware, memory = tmp_path / "hardware.yml", tmp_path / "desired.json"
-    first = desired("inputs", hardware, memory)
+    first = resolve_desired_state("inputs", hardware, memory)
     hardware.write_text("found by the run", encoding="utf-8")
-    remember(first, hardware, memory)
+    save_desired_state(first, hardware, memory)
 
-    assert desired("inputs", hardware, memory).digest == first.digest
+    assert resolve_desired_state("inputs", hardware, memory).digest == first.digest
 
 
 def test_an_edit_of_hardware_yml_is_a_new_wish(tmp_path: Path) -> None:
     hardware, memory = tmp_path / "hardware.yml", tmp_path / "desired.json"
     hardware.write_text("found", encoding="utf-8")
-    first = desired("inputs", hardware, memory)
-    remember(first, hardware, memory)
+    first = resolve_desired_state("inputs", hardware, memory)
+    save_desired_state(first, hardware, memory)
     hardware.write_text("edited", encoding="utf-8")
 
-    assert desired("inputs", hardware, memory).digest != first.digest
+    assert resolve_desired_state("inputs", hardware, memory).digest != first.digest
 
 
 def test_other_inputs_are_a_new_wish(tmp_path: Path) -> None:
     hardware, memory = tmp_path / "hardware.yml", tmp_path / "desired.json"
-    first = desired("inputs", hardware, memory)
-    remember(first, hardware, memory)
+    first = resolve_desired_state("inputs", hardware, memory)
+    save_desired_state(first, hardware, memory)
 
-    assert desired("others", hardware, memory).digest != first.digest
+    assert resolve_desired_state("others", hardware, memory).digest != first.digest
 
 
 def test_a_damaged_memory_is_no_memory(tmp_path: Path) -> None:
     hardware, memory = tmp_path / "hardware.yml", tmp_path / "desired.json"
-    fresh = desired("inputs", hardware, memory)
+    fresh = resolve_desired_state("inputs", hardware, memory)
     memory.write_text('{"digest": ', encoding="utf-8")
 
-    assert desired("inputs", hardware, memory) == fresh
+    assert resolve_desired_state("inputs", hardware, memory) == fresh
 
 
 def test_every_input_counts_for_the_digest(tmp_path: Path) -> None:

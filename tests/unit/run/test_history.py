@@ -7,7 +7,7 @@ import pytest
 
 from deepopsctl.run.events import Totals
 from deepopsctl.run.history import past_run, past_runs
-from deepopsctl.run.workspace import RunFolder, Workspace
+from deepopsctl.run.workspace import RunDir, Workspace
 
 REQUEST = {"command": "deploy", "pid": 0, "user": "ada", "started": "2026-11-21T09:30:12+00:00"}
 SUMMARY = {
@@ -35,14 +35,14 @@ EVENT = {
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> RunFolder:
-    folder = RunFolder(tmp_path / "runs" / "20261121-093012-deploy")
+def run(tmp_path: Path) -> RunDir:
+    folder = RunDir(tmp_path / "runs" / "20261121-093012-deploy")
     folder.path.mkdir(parents=True)
     folder.write(folder.request, REQUEST)
     return folder
 
 
-def test_a_finished_run_is_what_its_summary_says(run: RunFolder) -> None:
+def test_a_finished_run_is_what_its_summary_says(run: RunDir) -> None:
     run.write(run.summary, SUMMARY)
     found = past_run(run)
     assert found.state == "failed"
@@ -54,7 +54,7 @@ def test_a_finished_run_is_what_its_summary_says(run: RunFolder) -> None:
     }  # fmt: skip
 
 
-def test_a_killed_run_is_told_from_its_events_even_if_the_last_is_cut_off(run: RunFolder) -> None:
+def test_a_killed_run_is_told_from_its_events_even_if_the_last_is_cut_off(run: RunDir) -> None:
     failed = {**EVENT, "host": "n2", "status": "failed", "changed": False, "message": "no"}
     run.events.write_text("\n".join([json.dumps(EVENT), json.dumps(failed), '{"host": "n3", "st']))
     found = past_run(run)
@@ -64,7 +64,7 @@ def test_a_killed_run_is_told_from_its_events_even_if_the_last_is_cut_off(run: R
     assert found.elapsed_s is None
 
 
-def test_an_empty_folder_is_a_killed_run(run: RunFolder) -> None:
+def test_an_empty_folder_is_a_killed_run(run: RunDir) -> None:
     run.request.unlink()
     assert past_runs(Workspace(run.path.parent))[0].state == "killed"
     assert past_run(run).details()["ok"] is False

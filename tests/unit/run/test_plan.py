@@ -13,9 +13,9 @@ from deepopsctl.errors import ExitCode
 from deepopsctl.run.changes import Change, parse_changes
 from deepopsctl.run.events import Totals
 from deepopsctl.run.outcome import RunOutcome
-from deepopsctl.run.plan import Plan, examine, group, keep
+from deepopsctl.run.plan import Plan, examine, group, save
 from deepopsctl.run.summary import Failure, RunSummary, TaskResult
-from deepopsctl.run.workspace import RunFolder
+from deepopsctl.run.workspace import RunDir
 
 LONG = "".join(f"+line {number}\n" for number in range(40))
 SLURMD = [
@@ -54,7 +54,7 @@ def made(
     results = tuple(TaskResult("ctl1", "task", entry) for entry in data)
     summary = RunSummary(hosts, failures, (), (), results, tuple(changes))
     code = 0 if not failures else 4
-    return examine(RunOutcome(RunFolder(folder), "plan", summary, 2.0, code))
+    return examine(RunOutcome(RunDir(folder), "plan", summary, 2.0, code))
 
 
 @pytest.fixture(autouse=True)
@@ -216,8 +216,8 @@ def test_the_plan_is_kept_with_the_run(tmp_path: Path, blocked: bool, verdict: s
     data = [{"blocked": [{"message": "no", "hint": ""}]}] if blocked else []
     plan = made(CONF, *data, folder=tmp_path)
 
-    keep(plan)
+    save(plan)
 
-    folder = plan.outcome.folder
+    folder = plan.outcome.run_dir
     assert folder.read(tmp_path / "plan.json")["changes"] == [change.as_object() for change in CONF]
     assert folder.read(folder.summary)["verdict"] == verdict

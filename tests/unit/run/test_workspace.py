@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 
 from deepopsctl.errors import InputError
-from deepopsctl.run.workspace import RunFolder, Workspace
+from deepopsctl.run.workspace import RunDir, Workspace
 
 
-def make_run(workspace: Workspace, name: str) -> RunFolder:
+def make_run(workspace: Workspace, name: str) -> RunDir:
     (workspace.runs / name).mkdir(parents=True)
-    return RunFolder(workspace.runs / name)
+    return RunDir(workspace.runs / name)
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def test_old_runs_are_pruned_and_strangers_stay(workspace: Workspace) -> None:
     for number in range(5):
         make_run(workspace, f"2026010{number + 1}-000000-deploy")
     (workspace.runs / "notes").mkdir()
-    newest = workspace.new_run("deploy", keep=3)
+    newest = workspace.new_run("deploy", max_runs=3)
     assert [run.id for run in workspace.newest_first()] == [
         newest.id, "20260105-000000-deploy", "20260104-000000-deploy",
     ]  # fmt: skip

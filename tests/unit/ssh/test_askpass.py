@@ -67,17 +67,17 @@ def test_answers_only_once(askpass: AskPass) -> None:
 def test_the_password_is_neither_in_the_environment_nor_in_a_file(askpass: AskPass) -> None:
     with askpass.answer(SECRET, "ubuntu", "gpu01") as environment:
         assert SECRET not in str(environment)
-        files = [path for path in askpass.folder.rglob("*") if path.is_file()]
+        files = [path for path in askpass.directory.rglob("*") if path.is_file()]
         assert all(SECRET.encode() not in path.read_bytes() for path in files)
         pipe = Path(environment["DEEPOPSCTL_ASKPASS_PIPE"])
         assert stat.S_ISFIFO(pipe.stat().st_mode)
-        assert stat.S_IMODE(askpass.folder.stat().st_mode) == 0o700
+        assert stat.S_IMODE(askpass.directory.stat().st_mode) == 0o700
 
 
 def test_leaves_nothing_behind(tmp_path: Path) -> None:
     with AskPass(tmp_path) as askpass, askpass.answer(SECRET, "ubuntu", "gpu01"):
         pass
-    assert not askpass.folder.exists()
+    assert not askpass.directory.exists()
 
 
 def test_long_names_are_cut_as_ssh_cuts_them(askpass: AskPass) -> None:

@@ -75,7 +75,7 @@ def test_a_password_refused_in_one_round_is_not_tried_in_the_next() -> None:
 
 
 def test_a_node_with_another_password_does_not_stop_the_others() -> None:
-    password = Password("right", proven=True)
+    password = Password("right", accepted=True)
     nodes = [Machine("odd", "other"), *machines(5, "right")]
     statuses = run(nodes, password)
     assert statuses.pop("odd") is Status.REFUSED

@@ -21,7 +21,7 @@ from deepopsctl.ssh.effective_config import read_route
 from deepopsctl.ssh.password_file import read_password
 from deepopsctl.ssh.results import NodeResult, SetupResult, Status, Sudo
 from deepopsctl.ssh.setup import cluster_key
-from deepopsctl.ssh.table import hints, result_object, table_lines, verdict_line
+from deepopsctl.ssh.table import hints, result_object, summary_line, table_lines
 
 CLUSTER = Cluster(
     "hpc",
@@ -171,7 +171,7 @@ def test_a_hint_is_said_once_for_all_its_nodes() -> None:
 
 
 def test_the_verdict_counts() -> None:
-    assert verdict_line(RESULT) == "2 ready, 2 unreachable; 2 changed"
+    assert summary_line(RESULT) == "2 ready, 2 unreachable; 2 changed"
 
 
 def test_the_json_object_names_every_node() -> None:

@@ -16,14 +16,22 @@ from deepopsctl.model.cluster import Access, Cluster, Gpus, Node, Role
 from deepopsctl.run.events import Totals
 from deepopsctl.run.outcome import RunOutcome, Verdict
 from deepopsctl.run.summary import Failure, RunSummary, TaskResult
-from deepopsctl.run.workspace import RunFolder, Workspace
+from deepopsctl.run.workspace import RunDir, Workspace
 from deepopsctl.slurm.hardware import NodeHardware
 from deepopsctl.status.cluster import ClusterStatus, examine
 from deepopsctl.status.components import Deploy
-from deepopsctl.status.findings import Kind
+from deepopsctl.status.findings import Severity
 from deepopsctl.status.last_runs import LastRuns, last_runs
 from deepopsctl.status.nodes import Amount, Answer
-from deepopsctl.status.table import component_rows, finding_lines, head, last_lines, node_rows, verdict, version_lines
+from deepopsctl.status.table import (
+    component_rows,
+    finding_lines,
+    head,
+    last_lines,
+    node_rows,
+    summary_line,
+    version_lines,
+)
 
 IN_STEP = {
     "wanted": True, "left": False, "deployed": True,
@@ -76,7 +84,7 @@ def outcome(
         data["ctl1"]["slurm"] = answer or slurm()
     hosts = {name: Totals(unreachable=1) if name in lost else Totals(ok=1) for name in NAMES}
     results = tuple(TaskResult(name, "Ask every node", found) for name, found in data.items())
-    return RunOutcome(RunFolder(Path("x")), "status", RunSummary(hosts, failures, (), (), results), 1.0, 0)
+    return RunOutcome(RunDir(Path("x")), "status", RunSummary(hosts, failures, (), (), results), 1.0, 0)
 
 
 def status(given: RunOutcome) -> ClusterStatus:
@@ -88,7 +96,7 @@ def silent(host: str) -> Failure:
 
 
 def kinds(found: ClusterStatus) -> list[tuple[str, str]]:
-    return [(str(finding.kind), finding.where) for finding in found.findings]
+    return [(str(finding.severity), finding.where) for finding in found.findings]
 
 
 class TestWell:
@@ -97,7 +105,7 @@ class TestWell:
 
         assert (found.exit_code, found.findings) == (ExitCode.OK, ())
         assert {node.deploy for node in found.nodes} == {Deploy.IN_STEP}
-        assert verdict(found) == "all is well"
+        assert summary_line(found) == "all is well"
 
     def test_alike_nodes_share_a_row_with_their_sums(self) -> None:
         jobs: list[object] = [
@@ -166,19 +174,19 @@ class TestFindings:
     @pytest.mark.parametrize(
         ("state", "reason", "user", "kind", "text"),
         [
-            ("DOWN*", "Not responding", "slurm", Kind.PROBLEM, "down: Not responding"),
-            ("IDLE+DRAIN", "Kill task failed", "slurm", Kind.PROBLEM, "drained by Slurm: Kill task failed"),
-            ("MIXED+DRAIN", "bad DIMM", "alice", Kind.NOTE, "draining by alice: bad DIMM"),
-            ("IDLE+DRAIN", "deepopsctl: new fan", "root", Kind.NOTE, "drained: deepopsctl: new fan"),
+            ("DOWN*", "Not responding", "slurm", Severity.PROBLEM, "down: Not responding"),
+            ("IDLE+DRAIN", "Kill task failed", "slurm", Severity.PROBLEM, "drained by Slurm: Kill task failed"),
+            ("MIXED+DRAIN", "bad DIMM", "alice", Severity.NOTE, "draining by alice: bad DIMM"),
+            ("IDLE+DRAIN", "deepopsctl: new fan", "root", Severity.NOTE, "drained: deepopsctl: new fan"),
         ],
     )
     def test_a_node_out_of_service_is_told_with_who_and_why(
-        self, state: str, reason: str, user: str, kind: Kind, text: str
+        self, state: str, reason: str, user: str, kind: Severity, text: str
     ) -> None:
         found = status(outcome(answer=slurm({"gpu03": {"state": state, "reason": reason, "reason_user": user}})))
 
         (finding,) = found.findings
-        assert (finding.kind, finding.where, finding.message) == (kind, "gpu03", text)
+        assert (finding.severity, finding.where, finding.message) == (kind, "gpu03", text)
 
     def test_a_node_that_rebooted_is_not_sent_to_deploy(self) -> None:
         change = {"state": "DOWN", "reason": "Node unexpectedly rebooted", "reason_user": "slurm"}
@@ -221,7 +229,7 @@ class TestFindings:
         )
 
         assert kinds(found) == [("problem", "gpu[01-02]"), ("no answer", "gpu[03-04]"), ("note", "ctl1")]
-        assert verdict(found) == "1 problem, 2 of 5 nodes did not answer"
+        assert summary_line(found) == "1 problem, 2 of 5 nodes did not answer"
 
 
 class TestComponents:
@@ -381,7 +389,7 @@ class TestText:
         (finding,) = status(outcome({"gpu01": {"differences": ["word " * 30]}})).findings
         first, *more = list(finding_lines([finding], 60))
 
-        assert first.kind is Kind.PROBLEM
+        assert first.severity is Severity.PROBLEM
         assert first.text.startswith("problem: gpu01: slurm drifted: word")
         assert all(len(line.text) <= 60 for line in more[:-1])
         assert all(line.text.startswith("    ") for line in more)

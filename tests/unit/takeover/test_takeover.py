@@ -18,8 +18,8 @@ from deepopsctl.errors import InputError
 from deepopsctl.imports.request import InitRequest, read_request
 from deepopsctl.model.cluster import Cluster
 from deepopsctl.slurm.hardware import load_hardware
-from deepopsctl.takeover.facts import Found, read_found
-from deepopsctl.takeover.takeover import Takeover, judge, keep
+from deepopsctl.takeover.facts import NodeFacts, read_facts
+from deepopsctl.takeover.takeover import Takeover, apply, plan_takeover
 from deepopsctl.text.settings_editor import with_settings
 
 MACHINES = {"controller": ("ctl1",), "compute": ("gpu[01-02]",), "gpus": ("a100:2",), "name": "hand"}
@@ -27,7 +27,7 @@ GPU_NODE = {
     "cpus": 2, "boards": 1, "sockets": 2, "cores_per_socket": 1, "threads_per_core": 1, "memory_mb": 500,
     "gres": "gpu:a100:2(S:0)",
 }  # fmt: skip
-COMPUTE = Found(
+COMPUTE = NodeFacts(
     daemons={"slurmd": "/usr/sbin/slurmd"},
     packaged={"slurmd": True},
     units={"slurmd": "/usr/lib/systemd/system/slurmd.service"},
@@ -57,19 +57,19 @@ def cluster(**options: Any) -> Cluster:
     return read_request(InitRequest(Path("hpc"), **{**MACHINES, **options})).cluster
 
 
-def faults(found: Mapping[str, Found], **options: Any) -> list[str]:
+def faults(found: Mapping[str, NodeFacts], **options: Any) -> list[str]:
     with pytest.raises(InputError) as caught:
-        judge(cluster(**options), found)
+        plan_takeover(cluster(**options), found)
     assert all(problem.hint for problem in caught.value.problems)
     return [f"{problem.where}: {problem.message}" for problem in caught.value.problems]
 
 
-def changed(name: str, **fields: Any) -> dict[str, Found]:
+def changed(name: str, **fields: Any) -> dict[str, NodeFacts]:
     return {**FOUND, name: replace(FOUND[name], **fields)}
 
 
 def test_what_running_jobs_lean_on_is_kept() -> None:
-    found = judge(cluster(), FOUND)
+    found = plan_takeover(cluster(), FOUND)
 
     assert found.settings == {
         "slurm_taken_over": True,
@@ -98,11 +98,11 @@ def test_several_kinds_of_gpus_agree_in_any_order() -> None:
 
     found = changed("ctl1", nodes={"gpu01": node, "gpu02": node})
 
-    assert judge(several, found).hardware.keys() == {"gpu01", "gpu02"}
+    assert plan_takeover(several, found).hardware.keys() == {"gpu01", "gpu02"}
 
 
 def test_cores_and_memory_are_counted_as_slurmctld_counts_them() -> None:
-    hardware = judge(cluster(), FOUND).hardware["gpu01"]
+    hardware = plan_takeover(cluster(), FOUND).hardware["gpu01"]
 
     assert (hardware.cpus, hardware.sockets, hardware.cores_per_socket) == (2, 2, 1)
     # what slurm.conf gets is 98 % of it
@@ -114,7 +114,7 @@ def test_memory_that_slurm_was_never_told_is_the_machines_own() -> None:
     report = "NodeName=gpu01 CPUs=2 Boards=1 SocketsPerBoard=1 CoresPerSocket=2 ThreadsPerCore=1 RealMemory=7900"
     found = {**changed("gpu01", slurmd_report=report), "ctl1": replace(CONTROLLER, nodes=nodes)}
 
-    assert judge(cluster(), found).hardware["gpu01"].memory_mb == 7900
+    assert plan_takeover(cluster(), found).hardware["gpu01"].memory_mb == 7900
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_differences_that_cost_nothing_are_warnings() -> None:
     nodes = {"gpu01": GPU_NODE, "old9": GPU_NODE}
     found = {"ctl1": replace(CONTROLLER, nodes=nodes, beside=("topology.conf",)), "gpu01": COMPUTE}
 
-    assert [warning.partition(":")[0] for warning in judge(cluster(), found).warnings] == [
+    assert [warning.partition(":")[0] for warning in plan_takeover(cluster(), found).warnings] == [
         "old9", "gpu02", "gpu02", "topology.conf",
     ]  # fmt: skip
 
@@ -169,10 +169,10 @@ def test_differences_that_cost_nothing_are_warnings() -> None:
 def test_it_is_written_into_settings_vault_and_hardware_and_only_once(tmp_path: Path) -> None:
     assert run(["init", str(tmp_path / "hpc"), "--controller", "ctl1", "--compute", "gpu[01-02]"]) == 0
     directory = ClusterDir.open(tmp_path / "hpc")
-    taken = judge(cluster(), FOUND)
+    taken = plan_takeover(cluster(), FOUND)
 
-    assert keep(directory, taken) == ("secrets.yml", "settings.yml", "hardware.yml")
-    assert keep(directory, taken) == ()
+    assert apply(directory, taken) == ("secrets.yml", "settings.yml", "hardware.yml")
+    assert apply(directory, taken) == ()
 
     password = directory.vault_password.read_text().strip()
     assert decrypt(directory.secrets.read_text(), password).items() >= taken.secrets.items()
@@ -184,7 +184,7 @@ def test_it_is_written_into_settings_vault_and_hardware_and_only_once(tmp_path: 
 
 
 def test_secrets_are_in_no_document_and_no_picture_of_an_object() -> None:
-    taken = judge(cluster(), FOUND)
+    taken = plan_takeover(cluster(), FOUND)
 
     assert "by-hand" not in f"{taken}{CONTROLLER}{json.dumps(taken.document(written=True))}"
     assert isinstance(taken, Takeover)
@@ -193,7 +193,7 @@ def test_secrets_are_in_no_document_and_no_picture_of_an_object() -> None:
 def test_what_nodes_said_is_read_and_what_is_not_known_is_left(tmp_path: Path) -> None:
     (tmp_path / "gpu01.json").write_text(json.dumps({"jobs": 3, "changed": False, "slurm_conf": "/x"}))
 
-    assert read_found(tmp_path) == {"gpu01": Found(jobs=3)}
+    assert read_facts(tmp_path) == {"gpu01": NodeFacts(jobs=3)}
 
 
 class TestSettings:

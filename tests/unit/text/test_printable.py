@@ -7,7 +7,7 @@ import json
 import click
 import pytest
 
-from deepopsctl.cli.output import emit_json, say
+from deepopsctl.cli.output import emit_json, info
 from deepopsctl.run.event_parser import parse
 from deepopsctl.run.events import HostResult
 from deepopsctl.text.printable import coloured, printable
@@ -39,7 +39,7 @@ def test_our_own_colours_are_kept(styled: str) -> None:
 
 
 def test_people_and_programs_are_given_no_control_characters(capsys: pytest.CaptureFixture[str]) -> None:
-    say(f"job of {HOSTILE}")
+    info(f"job of {HOSTILE}")
     emit_json({"name": HOSTILE})
 
     out, err = capsys.readouterr()

@@ -19,12 +19,12 @@ from deepopsctl.node_programs.gpu_check.burncli import document
 from deepopsctl.node_programs.gpu_check.burnjudge import judge_burn
 from deepopsctl.node_programs.gpu_check.pack import packed
 from deepopsctl.run.event_parser import parse
-from deepopsctl.run.events import Said
+from deepopsctl.run.events import ModuleMessage
 from deepopsctl.run.outcome import RunOutcome
 from deepopsctl.run.progress import Progress
 from deepopsctl.run.summary import RunSummary, TaskResult
-from deepopsctl.run.workspace import RunFolder
-from deepopsctl.validation.burn_in import Burnin, keep_results
+from deepopsctl.run.workspace import RunDir
+from deepopsctl.validation.burn_in import Burnin, save_results
 from tests.data.burn_samples import burn_result
 from tests.data.slurm_samples import node, partition
 from tests.support.node_modules import load
@@ -321,7 +321,7 @@ class TestFollowing:
 
         event = parse(raw)
 
-        assert event == Said("burn-in: 1 ended")
+        assert event == ModuleMessage("burn-in: 1 ended")
         assert Progress().add(event) == ["burn-in: 1 ended"]
         assert parse({**raw, "stdout": "anything else"}) is None
 
@@ -344,8 +344,8 @@ class TestCommandLine:
     def test_the_jobs_have_a_name_that_a_person_can_cancel(self) -> None:
         burnin = Burnin(600, qos="low")
 
-        assert burnin.by_hand == f"scancel --name=deepopsctl-burnin-{burnin.token}-load"
-        assert queue.session(burnin.token, "ubuntu").name("load") in burnin.by_hand
+        assert burnin.cancel_command == f"scancel --name=deepopsctl-burnin-{burnin.token}-load"
+        assert queue.session(burnin.token, "ubuntu").name("load") in burnin.cancel_command
 
     def test_a_burn_in_is_never_part_of_all(self) -> None:
         from deepopsctl.cli.commands.validate import SUITES, _wanted
@@ -359,7 +359,7 @@ class TestCommandLine:
         measured = results.documents("gpu01", {"12_0": said(), "12_1": "nothing"})
         summary = RunSummary({}, (), (), (), (TaskResult("gpu01", "Fetch", {"burnin": measured}),))
 
-        keep_results(RunOutcome(RunFolder(tmp_path), "validate", summary, 3.1, 0))
+        save_results(RunOutcome(RunDir(tmp_path), "validate", summary, 3.1, 0))
 
         (kept,) = json.loads((tmp_path / "burnin.json").read_text())["results"]
         assert (kept["node"], kept["asked_s"]) == ("gpu01", 600.0)

@@ -14,9 +14,9 @@ from deepopsctl.model.cluster import Access, Cluster, Gpus, Node, Role
 from deepopsctl.run.events import Totals
 from deepopsctl.run.outcome import RunOutcome
 from deepopsctl.run.summary import RunSummary, TaskResult
-from deepopsctl.run.workspace import RunFolder
+from deepopsctl.run.workspace import RunDir
 from deepopsctl.validation.gpu import expected_gpus, with_gpus
-from deepopsctl.validation.result import Validation, examine, judge
+from deepopsctl.validation.result import Validation, examine, exit_code_of
 from tests.data.gpu_check_samples import gpu, measured, result, without_driver
 
 JOB = {"suite": "gpu", "name": "gpu-job", "target": "gpu01", "status": "pass"}
@@ -35,7 +35,7 @@ def validated(folder: Path, run: str, *results: Any) -> tuple[Validation, tuple[
     place.mkdir(parents=True)
     data = {"checks": [JOB], "gpus": list(results)}
     summary = RunSummary({"ctl1": Totals(ok=2)}, (), (), (), (TaskResult("ctl1", "Test the GPUs", data),))
-    outcome = RunOutcome(RunFolder(place), "validate", summary, 3.1, 0)
+    outcome = RunOutcome(RunDir(place), "validate", summary, 3.1, 0)
     return with_gpus(examine(outcome, cluster(), ("gpu",), WHEN), cluster(), ClusterDir(folder))
 
 
@@ -99,6 +99,6 @@ def test_a_cluster_without_gpus_is_neither_a_failure_nor_silent() -> None:
     nothing = Check("gpu", "gpu-nodes", "hpc", Status.SKIP, message="nothing to test")
     summary = RunSummary({}, (), (), (), ())
 
-    assert judge(ExitCode.OK, [nothing], summary) is ExitCode.OK
-    assert judge(ExitCode.OK, [Check("gpu", "gpu-job", "gpu01", Status.SKIP)], summary) is ExitCode.FAILED
-    assert judge(ExitCode.OK, [], summary) is ExitCode.FAILED
+    assert exit_code_of(ExitCode.OK, [nothing], summary) is ExitCode.OK
+    assert exit_code_of(ExitCode.OK, [Check("gpu", "gpu-job", "gpu01", Status.SKIP)], summary) is ExitCode.FAILED
+    assert exit_code_of(ExitCode.OK, [], summary) is ExitCode.FAILED

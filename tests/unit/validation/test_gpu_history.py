@@ -15,8 +15,8 @@ from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.node_programs.gpu_check.document import read_results
 from deepopsctl.node_programs.gpu_check.judging import judge
 from deepopsctl.node_programs.gpu_check.rates import METRICS
-from deepopsctl.run.workspace import RunFolder
-from deepopsctl.validation.gpu_history import RUN_FILE, earlier_results, keep_results
+from deepopsctl.run.workspace import RunDir
+from deepopsctl.validation.gpu_history import RUN_FILE, earlier_results, save_results
 from tests.data.gpu_check_samples import Result, gpu, measured, result
 
 FIRST, SECOND, THIRD, FOURTH = (f"2026-11-{day:02d}T08:00:00+00:00" for day in (3, 10, 17, 24))
@@ -25,9 +25,9 @@ FIRST, SECOND, THIRD, FOURTH = (f"2026-11-{day:02d}T08:00:00+00:00" for day in (
 def look(directory: ClusterDir, *results: Result) -> tuple[list[Check], tuple[str, ...]]:
     """One validation: judged by the past, then kept."""
     checks = [parse_check(check) for check in judge(results, earlier_results(directory).results)]
-    folder = RunFolder(directory.runs / f"2026{len(list(directory.runs.iterdir())):04d}-080000-validate")
+    folder = RunDir(directory.runs / f"2026{len(list(directory.runs.iterdir())):04d}-080000-validate")
     folder.path.mkdir()
-    return checks, keep_results(directory, folder, results, checks)
+    return checks, save_results(directory, folder, results, checks)
 
 
 def copying(gb_s: float, when: str, node: str = "gpu01", index: int = 3) -> Result:
@@ -279,12 +279,12 @@ class TestDamage:
 
 
 def test_a_thousand_cards_make_a_file_that_fits_into_git(directory: ClusterDir) -> None:
-    from deepopsctl.validation.gpu_history import learn, render
+    from deepopsctl.validation.gpu_history import render, update_history
 
     nodes: list[Any] = [
         result(f"gpu{n}", [gpu(i, uuid=f"GPU-{n:032d}-{i}") for i in range(8)], when=FIRST) for n in range(125)
     ]
-    text = render(learn({}, nodes, ()))
+    text = render(update_history({}, nodes, ()))
 
     assert text.count("\n") == 1001
     assert len(text) < 800_000

@@ -14,8 +14,8 @@ from deepopsctl.model.cluster import Access, Cluster, Node, Role
 from deepopsctl.run.events import Totals
 from deepopsctl.run.outcome import RunOutcome
 from deepopsctl.run.summary import Failure, RunSummary, TaskResult
-from deepopsctl.run.workspace import RunFolder
-from deepopsctl.validation.result import collect, examine, judge, keep, playbook_of
+from deepopsctl.run.workspace import RunDir
+from deepopsctl.validation.result import collect, examine, exit_code_of, playbook_of, save
 from tests.support.paths import ROOT
 
 PASSED = {"suite": "smoke", "name": "services", "target": "gpu01", "status": "pass"}
@@ -35,7 +35,7 @@ def lost(host: str) -> Failure:
 
 
 def codes(found: RunSummary, ran: ExitCode = ExitCode.OK) -> ExitCode:
-    return judge(ran, collect(found, "smoke"), found)
+    return exit_code_of(ran, collect(found, "smoke"), found)
 
 
 def test_the_checks_of_all_modules_come_together() -> None:
@@ -109,10 +109,10 @@ def test_a_run_that_was_cut_off_says_so_whatever_was_found(ran: ExitCode) -> Non
 
 def test_the_reports_are_kept_beside_the_runs_log_for_their_owner_only(tmp_path: Path) -> None:
     cluster = Cluster("hpc", Access("ubuntu"), (Node("gpu01", frozenset({Role.COMPUTE})),), ())
-    outcome = RunOutcome(RunFolder(tmp_path), "validate", summary(PASSED), 3.1, 0)
+    outcome = RunOutcome(RunDir(tmp_path), "validate", summary(PASSED), 3.1, 0)
     validation = examine(outcome, cluster, ("smoke",), datetime(2026, 11, 21, tzinfo=UTC))
 
-    keep(validation)
+    save(validation)
 
     document = json.loads((tmp_path / "checks.json").read_text())
     assert document["ok"] is True
@@ -123,10 +123,10 @@ def test_the_reports_are_kept_beside_the_runs_log_for_their_owner_only(tmp_path:
 
 def test_a_run_whose_checks_failed_is_a_failed_run(tmp_path: Path) -> None:
     cluster = Cluster("hpc", Access("ubuntu"), (Node("gpu01", frozenset({Role.COMPUTE})),), ())
-    outcome = RunOutcome(RunFolder(tmp_path), "validate", summary(PASSED, FAILED), 3.1, 0)
+    outcome = RunOutcome(RunDir(tmp_path), "validate", summary(PASSED, FAILED), 3.1, 0)
     assert outcome.ok
 
-    keep(examine(outcome, cluster, ("smoke",), datetime(2026, 11, 21, tzinfo=UTC)))
+    save(examine(outcome, cluster, ("smoke",), datetime(2026, 11, 21, tzinfo=UTC)))
 
     kept = json.loads((tmp_path / "summary.json").read_text())
     assert (kept["ok"], kept["verdict"]) == (False, "failed")

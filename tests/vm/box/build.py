@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deepopsctl.errors import ControlMachineError
-from deepopsctl.lab.image import Say, run_mmdebstrap
+from deepopsctl.lab.image import Notify, run_mmdebstrap
 from deepopsctl.lab.rootfs import write_rootfs
 from tests.vm.box.disk import make_disk, missing_tools
 from tests.vm.box.recipe import BoxRecipe
@@ -38,7 +38,7 @@ def image_path(recipe: BoxRecipe) -> Path:
     return cache_folder() / f"{_label(recipe)}-{recipe.digest}.qcow2"
 
 
-def ensure_image(recipe: BoxRecipe, say: Say, *, rebuild: bool = False) -> Image:
+def ensure_image(recipe: BoxRecipe, say: Notify, *, rebuild: bool = False) -> Image:
     """The recipe's image; built first unless it is there. Older ones of the same name go."""
     label, path = _label(recipe), image_path(recipe)
     folder = path.parent
@@ -54,7 +54,7 @@ def ensure_image(recipe: BoxRecipe, say: Say, *, rebuild: bool = False) -> Image
         return Image(path, time.strftime("%Y%m%d.%H%M%S", time.gmtime(path.stat().st_mtime)))
 
 
-def _build(recipe: BoxRecipe, path: Path, say: Say) -> None:
+def _build(recipe: BoxRecipe, path: Path, say: Notify) -> None:
     if missing := missing_tools():
         raise ControlMachineError(f"not installed on this machine: {missing}", "`make tools-vm` installs it")
     if os.geteuid() != 0:

@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 from deepopsctl.errors import ControlMachineError, DeepOpsError
-from deepopsctl.lab.image import Say
+from deepopsctl.lab.image import Notify
 from deepopsctl.lab.podman import last_words
 from tests.vm.box.build import Image
 from tests.vm.box.disk import SIZE_GIB
@@ -23,7 +23,7 @@ METADATA = {"provider": PROVIDER, "format": "qcow2", "virtual_size": SIZE_GIB}
 BOX_VAGRANTFILE = 'Vagrant.configure("2") { |config| config.vm.synced_folder ".", "/vagrant", disabled: true }\n'
 
 
-def register(name: str, image: Image, say: Say) -> None:
+def register(name: str, image: Image, say: Notify) -> None:
     """Make `image` the one version of box `name` that Vagrant knows."""
     versions = registered_versions(name)
     if image.version not in versions:
@@ -43,7 +43,7 @@ def registered_versions(name: str) -> list[str]:
     return sorted(path.parent.name for path in folder.glob(f"*/{PROVIDER}"))
 
 
-def remove_version(name: str, version: str, say: Say) -> None:
+def remove_version(name: str, version: str, say: Notify) -> None:
     """Remove a version, unless machines were made from it."""
     volume = f"{name.replace('/', '-VAGRANTSLASH-')}_vagrant_box_image_{version}_box.img"
     if volume in _backing_volumes():
