@@ -1,4 +1,4 @@
-"""Which components a command is about: those named, else those that cluster.yml lists."""
+"""Which components a command handles: those named, else those that cluster.yml lists."""
 
 from __future__ import annotations
 

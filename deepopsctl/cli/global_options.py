@@ -1,4 +1,4 @@
-"""-C and -v before a command or after it: people write both."""
+"""-C and -v before a command or after it."""
 
 from __future__ import annotations
 

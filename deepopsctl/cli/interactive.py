@@ -1,4 +1,4 @@
-"""The person at the terminal of a command that is made of several runs: steps, questions, runs, the end."""
+"""Console of a command that consists of several runs: steps, questions, runs, report."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Console:
     confirmed: str = ""
 
     def info(self, text: str) -> None:
-        """A line; those that are not indented begin a step."""
+        """Print a line; one that is not indented begins a step."""
         info(text if text.startswith(" ") else click.style("==> ", fg=_STEP, bold=True) + text)
 
     def confirm(self, question: str, cluster: Cluster) -> None:
@@ -67,7 +67,7 @@ class Console:
             raise click.UsageError(f"{question} there is no terminal to ask on: give {option}")
 
     def run(self, request: RunRequest, hosts: tuple[str, ...]) -> RunOutcome:
-        """Run with progress; what failed is said at once."""
+        """Run with progress; failures are shown at once."""
         from deepopsctl.run.runner import run
 
         with show_progress(len(hosts), self.verbosity) as watch:
@@ -96,7 +96,7 @@ class Console:
 
     @contextmanager
     def attentive(self) -> Iterator[None]:
-        """SIGTERM is Ctrl-C, so that what was begun can be put back."""
+        """Handle SIGTERM as Ctrl-C, so that changes can be undone."""
         with terminable():
             yield
 
@@ -124,7 +124,7 @@ def open_console(
 
 
 def show_report(report: Report, directory: ClusterDir, *, as_json: bool) -> int:
-    """The table of the nodes that were visited, what went wrong, the verdict; the exit code."""
+    """Show the visited nodes, the failures and the summary; returns the exit code."""
     if as_json:
         emit_json(report.as_object())
     for line in node_table(report.hosts.items()):
@@ -136,7 +136,7 @@ def show_report(report: Report, directory: ClusterDir, *, as_json: bool) -> int:
     if report.stopped:
         show_problem(report.stopped.message, report.stopped.hint)
     good = report.exit_code is ExitCode.OK
-    word = click.style("done" if good else "not finished" if report.stopped else "done, with faults",
+    word = click.style("done" if good else "not finished" if report.stopped else "done, with failures",
                        fg="green" if good else "red", bold=True)  # fmt: skip
     first = report.outcomes[0].run_id if report.outcomes else ""
     runs = f"; details: deepopsctl -C {quote(shown_path(directory.path))} runs show {first}"

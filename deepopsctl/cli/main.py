@@ -21,22 +21,22 @@ from deepopsctl.cli.global_options import accept_after_subcommand
 if TYPE_CHECKING:
     from deepopsctl.errors import DeepOpsError
 
-# What `--help` says of each command. Its module in commands/ is imported only when it is used: --help stays fast.
+# The `--help` text of each command. Its module in commands/ is imported only when it is used: --help stays fast.
 COMMANDS = MappingProxyType({
     "init": "Turn node lists into a cluster directory.",
-    "inventory": "Check cluster.yml and write the Ansible inventory anew.",
-    "ssh": "Passwordless SSH to all nodes.",
-    "doctor": "Look for what would go wrong: this machine, and every node.",
-    "takeover": "Keep what a Slurm that runs already has, before deploy.",
-    "plan": "Say what deploy would do; change nothing.",
+    "inventory": "Check cluster.yml and update the Ansible inventory.",
+    "ssh": "Set up passwordless SSH to all nodes.",
+    "doctor": "Check the control machine and every node for problems; read-only.",
+    "takeover": "Adopt an existing Slurm installation.",
+    "plan": "Show what deploy would change; change nothing.",
     "deploy": "Install and configure components on the nodes.",
-    "validate": "Prove through Slurm that the cluster works.",
-    "status": "Nodes, jobs, components, versions, drift, the last runs.",
-    "logs": "Journals of nodes, from where they are collected.",
-    "node": "Add, remove, replace, drain or resume nodes, the others go on.",
-    "secrets": "Replace the cluster's keys and passwords, under running jobs.",
-    "runs": "What earlier runs did.",
-    "lab": "A throw-away cluster of containers on this machine.",
+    "validate": "Run validation jobs through Slurm.",
+    "status": "Show nodes, jobs, components, versions, drift and the last runs.",
+    "logs": "Show collected node logs.",
+    "node": "Add, remove, replace, drain or resume nodes.",
+    "secrets": "Rotate the cluster's keys and passwords while jobs run.",
+    "runs": "Show earlier runs.",
+    "lab": "Run a disposable cluster of containers on this machine.",
 })  # fmt: skip
 
 
@@ -53,7 +53,7 @@ class LazyGroup(click.Group):
     """A group that imports a command's module only when that command runs."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Names in the order a newcomer needs them, not alphabetical."""
+        """Names in the order a new user needs them, not alphabetical."""
         del ctx
         return list(COMMANDS)
 
@@ -70,7 +70,7 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As click does it, but an unknown command is answered with the ones there are."""
+        """As click does it, but the error for an unknown command lists the known ones."""
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
             near = get_close_matches(args[0], COMMANDS, n=1)
             meant = f"did you mean {near[0]!r}?" if near else f"the commands are: {', '.join(COMMANDS)}"
@@ -98,16 +98,16 @@ class LazyGroup(click.Group):
     type=click.Path(path_type=Path),
     envvar="DEEPOPSCTL_CLUSTER",
     default=Path(),
-    help="The cluster directory (or $DEEPOPSCTL_CLUSTER).  [default: the current folder]",
+    help="The cluster directory (or $DEEPOPSCTL_CLUSTER).  [default: the current directory]",
 )
 @click.option(
     "--content",
     type=click.Path(path_type=Path),
     envvar="DEEPOPSCTL_CONTENT",
     hidden=True,
-    help="The folder with playbooks/ and roles/.  [default: deepopsctl's own]",
+    help="The directory with playbooks/ and roles/.  [default: deepopsctl's own]",
 )
-@click.option("-v", "--verbose", count=True, help="Say more; -vv adds tracebacks, -vvv Ansible's own output.")
+@click.option("-v", "--verbose", count=True, help="More output: -vv adds tracebacks, -vvv Ansible's own output.")
 @click.version_option(__version__, prog_name="deepopsctl")
 @click.pass_context
 def cli(ctx: click.Context, directory: Path, content: Path | None, verbose: int) -> None:
@@ -139,19 +139,19 @@ def run(arguments: list[str]) -> int:
     except DeepOpsError as error:
         return _show(error, arguments)
     except BrokenPipeError:
-        # `deepopsctl runs list | head`: whoever read has enough
+        # `deepopsctl runs list | head`: the reader has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitCode.OK
     except OSError as error:
         return _show(_of_the_system(error), arguments, error)
     except Exception as error:  # noqa: BLE001 (the last resort: a person gets a sentence, and -vv the traceback)
-        hint = "this is a fault of deepopsctl: please report it, with what -vv says"
+        hint = "this is a bug in deepopsctl: please report it, with the output of -vv"
         return _show(DeepOpsError(f"{type(error).__name__}: {error}", hint), arguments, error)
     return result if isinstance(result, int) else ExitCode.OK
 
 
 def _of_the_system(error: OSError) -> DeepOpsError:
-    """What the system refused, by the file."""
+    """The error for a system call that failed, with its file."""
     from deepopsctl.errors import FULL, ControlMachineError
 
     what = f"{error.filename or 'what this command writes'}: {error.strerror or error}"
@@ -199,6 +199,6 @@ def _wants_json(arguments: list[str]) -> bool:
 
 
 def _verbosity(arguments: list[str]) -> int:
-    """How often -v was given: an error may come before click has counted, or after it has forgotten."""
+    """How many -v there are: an error may come before click has counted them, or after it has dropped the count."""
     short = [word for word in arguments if word.startswith("-v") and not word.strip("-v")]
     return sum(len(word) - 1 for word in short) + arguments.count("--verbose")

@@ -45,13 +45,13 @@ limit_option = click.option(
 
 
 class Seconds(click.FloatRange):
-    """Seconds, 0 for no limit; not a number is none, though no bound holds it up."""
+    """Seconds, 0 for no limit; refuses NaN, which passes every bound."""
 
     def __init__(self) -> None:
         super().__init__(min=0, max=_MOST_SECONDS)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """As a number of Python's."""
+        """Convert to float."""
         number = super().convert(value, param, ctx)
         return self.fail(f"{value!r} is no number of seconds", param, ctx) if number != number else number
 
@@ -90,14 +90,14 @@ def connection_options(function: F) -> F:
 
 
 class Passwords(TypedDict):
-    """What a person typed, by the names that RunRequest has for it; None where nothing was asked."""
+    """The passwords a person typed, by their names in RunRequest; None where not asked."""
 
     ssh_password: str | None
     become_password: str | None
 
 
 def ask_passwords(*, ssh: bool, become: bool) -> Passwords:
-    """Ask on the terminal, without echo, for what -k and -K announce; an empty sudo password repeats the first."""
+    """Ask on the terminal, without echo, for the passwords of -k and -K; an empty sudo password repeats the SSH one."""
     first = click.prompt("SSH password", hide_input=True, err=True) if ssh else None
     second = None
     if become:

@@ -1,4 +1,4 @@
-"""How results and errors reach a person (stderr) or a program (stdout)."""
+"""Output of results and errors: for people on stderr, for programs on stdout."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from deepopsctl.errors import DeepOpsError, InputError, Problem
 from deepopsctl.text.printable import coloured, printable
 
 SCHEMA = 1
-# of many problems alike
+# of many similar problems
 _FEW = 10
 # a word with a digit or a dot in it: a line, an address, a node
 _VARYING = re.compile(r"[^\s:;,]*[0-9.][^\s:;,]*")
@@ -52,7 +52,7 @@ def show_error(error: DeepOpsError) -> None:
 
 
 def folded(problems: Sequence[Problem]) -> Iterator[Problem]:
-    """Of problems that differ in numbers and names alone the first few, the last of which says how many there are."""
+    """The first few of problems that differ only in numbers and names; the last one counts the rest."""
     counts = Counter(_pattern(problem) for problem in problems)
     seen: Counter[tuple[str, ...]] = Counter()
     for problem in problems:
@@ -77,17 +77,17 @@ def show_problem(message: str, hint: str = "") -> None:
 
 
 def show_warning(problem: Problem) -> None:
-    """One `warning:` line for what may be meant so, and probably is not."""
+    """One `warning:` line for a probable mistake."""
     info(click.style("warning: ", fg="yellow") + printable(f"{problem.where}: {problem.message}; {problem.hint}"))
 
 
 def info(text: str) -> None:
-    """A line for people, on stderr."""
+    """Print a line for people, on stderr."""
     click.echo(coloured(text), err=True, color=color())
 
 
 def show(text: str) -> None:
-    """A line of data, on stdout."""
+    """Print a line of data, on stdout."""
     click.echo(coloured(text), color=color())
 
 

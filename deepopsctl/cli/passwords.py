@@ -1,4 +1,4 @@
-"""Passwords that a command asks for, and an end in good order where it is terminated meanwhile."""
+"""Passwords that a command asks for, and a clean end if it is terminated meanwhile."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Passwords:
-    """What was given or can be asked: `sudo` is None where sudo shall not be tried with a password."""
+    """Passwords from options or from prompts; `sudo` is None if sudo is not tested with a password."""
 
     login: str
     ask: Callable[[], str] | None
@@ -29,7 +29,7 @@ class Passwords:
 
 
 def read_passwords(user: str, file: Path | None, *, ask_pass: bool, ask_become_pass: bool) -> Passwords:
-    """What the options give, and what can be asked for when it is needed."""
+    """Passwords from the options; `ask` prompts later, when one is needed."""
     ask = (lambda: _prompt(f"SSH password of {user}")) if sys.stdin.isatty() else None
     login = _read(file) if file else _prompt(f"SSH password of {user}") if ask_pass else ""
     if not ask_become_pass:
@@ -56,7 +56,7 @@ def _read(file: Path) -> str:
 
 @contextmanager
 def terminable() -> Iterator[None]:
-    """SIGTERM ends a run as Ctrl-C does: children are killed, and what is left is said."""
+    """Handle SIGTERM as Ctrl-C: children are killed, unfinished work is reported."""
 
     def stop(number: int, frame: FrameType | None) -> None:
         del number, frame

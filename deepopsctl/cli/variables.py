@@ -23,7 +23,7 @@ _HINT = "write KEY=VALUE, KEY='a value with blanks', '{key: value}' or @FILE, ea
 def parse_extra_vars(values: Iterable[str], content: Path) -> tuple[Variables, ...]:
     """`KEY=VALUE ...`, JSON or YAML in brackets, `@FILE`; in the order given, later ones win.
 
-    VALUE becomes what its setting is: for Ansible it is text, of which `false` is as true as any other.
+    VALUE gets the type of its setting: Ansible would take it as text, and the text `false` is true.
     """
     texts = [text.strip() for text in values]
     types = setting_types(content) if texts else {}
@@ -53,7 +53,7 @@ def _typed(key: str, value: str, types: Types) -> object:
 
 
 def _file(name: str, types: Types) -> Path:
-    """Only looked at, for Ansible says little of what is wrong: it is Ansible that reads it, with its own tags."""
+    """Check the file, because Ansible's own errors say little; Ansible reads it again, with its own tags."""
     path = Path(name).expanduser().resolve()
     try:
         text = path.read_text(encoding="utf-8")

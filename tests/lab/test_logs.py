@@ -58,7 +58,7 @@ def test_that_there_is_no_such_line_is_said(monitored: MonitoredCluster) -> None
     asked = ("logs", "ctl1,gpu01", "-u", "no-such-unit")
     none = monitored.deepopsctl(*asked)
 
-    assert (none.stdout, none.stderr) == ("", "ctl1 has no such line of ctl1,gpu01\n")
+    assert (none.stdout, none.stderr) == ("", "ctl1 has no such log entries of ctl1,gpu01\n")
     assert json.loads(monitored.deepopsctl(*asked, "--json").stdout) == {
         "schema": 1, "command": "logs", "ok": True, "collected_on": "ctl1", "lines": [],
     }  # fmt: skip

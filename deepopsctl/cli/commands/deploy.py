@@ -1,4 +1,4 @@
-"""`deepopsctl deploy`: make the nodes what the cluster directory says."""
+"""`deepopsctl deploy`: install and configure components on the nodes."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ ANSIBLES_TAGS = frozenset({"all", "tagged", "untagged", "always", "never"})
 @click.command()
 @components_argument
 @limit_option
-@click.option("--check", is_flag=True, help="Say what would change; change nothing.")
-@click.option("--diff", is_flag=True, help="Show the changes of files.")
+@click.option("--check", is_flag=True, help="Show what would change; change nothing.")
+@click.option("--diff", is_flag=True, help="Show file differences.")
 @click.option("--tags", metavar="TAGS", help="Only tasks with these tags.")
 @click.option("-e", "--extra-vars", multiple=True, metavar="KEY=VALUE|@FILE", help="Set a variable, as in Ansible.")
-@click.option("--full", is_flag=True, help="Look at everything, also where nothing changed since the last deploy.")
-@click.option(
-    "--break-lock", is_flag=True, help="Go on although another control machine holds the cluster: it has died."
-)
-@click.option("--replace-newer", is_flag=True, help="Apply this cluster.yml although the cluster runs a newer one.")
+@click.option("--full", is_flag=True, help="Check everything, even where nothing changed since the last deploy.")
+@click.option("--break-lock", is_flag=True, help="Ignore the lock of another control machine that has died.")
+@click.option("--replace-newer", is_flag=True, help="Apply this cluster.yml even if a newer one is deployed.")
 @click.option("--timeout", type=Seconds(), default=0, metavar="SECONDS", help="Stop after this time.")
+@click.option("--forks", type=click.IntRange(1, 10_000), help="Nodes in parallel.  [default: by cores, 25 to 100]")
 @click.option(
-    "--forks", type=click.IntRange(1, 10_000), help="Nodes worked on at once.  [default: by cores, 25 to 100]"
-)
-@click.option(
-    "--keep-runs", type=click.IntRange(1, 1_000_000), default=50, show_default=True, help="How many runs to keep."
+    "--keep-runs",
+    type=click.IntRange(1, 1_000_000),
+    default=50,
+    show_default=True,
+    help="How many run directories to keep.",
 )
 @connection_options
 @json_option
@@ -48,7 +48,7 @@ def deploy(settings: Settings, /, components: tuple[str, ...], *, as_json: bool,
 
     COMPONENT is `nvidia` (driver and software of the GPUs), `storage`, `slurm` or `monitoring`.
 
-    What is right already is left alone, jobs keep running. Nodes that do not answer are set aside (exit code 4).
+    Nothing is changed where it is up to date; jobs keep running. Unreachable nodes are skipped (exit code 4).
     """
     from deepopsctl.cli.components import check_names, choose
     from deepopsctl.cli.execute import run_and_report
@@ -92,7 +92,7 @@ def deploy(settings: Settings, /, components: tuple[str, ...], *, as_json: bool,
 
 
 def known_tags(text: str | None, components: tuple[str, ...], content: Path) -> str:
-    """The tags asked for, '' for none; one that no task of the components has would silently leave all of them out."""
+    """The requested tags, '' for none; refuse a tag that no task has: Ansible would silently skip every task."""
     from difflib import get_close_matches
 
     from deepopsctl.content import tags

@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 @json_option
 @click.pass_obj
 def doctor(settings: Settings, /, *, as_json: bool, **options: Any) -> int:
-    """Look for what would go wrong: on this machine, on every node, and between them.
+    """Check this machine, every node, and the network between them for problems.
 
-    Nothing is changed, and a node that is down or hangs keeps nobody waiting for long. Works before the first deploy
-    and after it. Exit code 1 says that a check failed, 4 that nodes could not be reached, 5 that this
+    Read-only. Nodes that are down or hang time out after seconds. Works before and after the first deploy.
+    Exit codes: 1 a check failed, 4 nodes could not be reached, 5 this machine lacks what a run needs.
     machine is not fit.
     """
     from deepopsctl.cli.views.checks import show_checks
@@ -40,7 +40,7 @@ def doctor(settings: Settings, /, *, as_json: bool, **options: Any) -> int:
     save(examination)
     show_checks(examination.facts)
     if examination.outcome is None:
-        info("the nodes were not asked: this machine is not fit to")
+        info("nodes were not checked: fix the failed checks of this machine first")
     else:
         for line in failure_lines(failure for failure in examination.outcome.summary.failures if not failure.host):
             info(line)
@@ -50,7 +50,7 @@ def doctor(settings: Settings, /, *, as_json: bool, **options: Any) -> int:
 
 
 def _examine(settings: Settings, options: dict[str, Any]) -> Examination:
-    """At this machine first; at the nodes where it is fit to."""
+    """Check this machine first, then the nodes if it can run Ansible."""
     from deepopsctl.cli.execute import run_watched
     from deepopsctl.cluster.directory import ClusterDir
     from deepopsctl.cluster.selection import resolve_limit
@@ -90,7 +90,7 @@ def _request(
         verbosity=settings.verbosity if settings.verbosity > 2 else 0,
         user=options["user"] or "",
         ssh=IMPATIENT_SSH,
-        # a sudo that hangs is a finding, and there is a second look without it
+        # a sudo that hangs is a finding, and the node is checked again without it
         patience_s=10,
         **ask_passwords(ssh=options["ask_pass"], become=options["ask_become_pass"]),
     )

@@ -50,22 +50,22 @@ _NODES = "NAMES[=ADDRESSES]"
     "--from",
     "source",
     metavar="FILE",
-    help="Node list: hostlist, hosts file, CSV, TSV, cluster.yml, Ansible inventory or slurm.conf (or the folder of "
+    help="Node list: hostlist, hosts file, CSV, TSV, cluster.yml, Ansible inventory or slurm.conf (or the directory of "
     "one); - for stdin.",
 )
 @click.option(
     "--group",
     multiple=True,
     metavar="ROLE=GROUP",
-    help="What a group of an inventory is, where its name does not say it: compute=workers.",
+    help="Role of an inventory group, if its name does not show it: compute=workers.",
 )
 @click.option(
     "--addresses",
     type=click.Path(path_type=Path, readable=False),
     metavar="FILE",
-    help="Hosts file (or other node list) with addresses of machines that have none.",
+    help="Hosts file (or other node list) with addresses of nodes that have none.",
 )
-@click.option("--name", default="", help="Cluster name.  [default: the folder's]")
+@click.option("--name", default="", help="Cluster name.  [default: the directory's]")
 @click.option("--user", default="", help="User to log in as.  [default: ssh's own]")
 @click.option(
     "--ssh-key",
@@ -78,7 +78,7 @@ _NODES = "NAMES[=ADDRESSES]"
 @click.option(
     "--force",
     is_flag=True,
-    help="Replace cluster.yml of an existing cluster; a copy of it is kept; secrets, settings, keys and runs stay.",
+    help="Replace cluster.yml of an existing cluster; a backup is kept; secrets, settings, keys and runs stay.",
 )
 @json_option
 def init(target: Path, source: str | None, *, force: bool, as_json: bool, **options: Any) -> None:
@@ -90,7 +90,7 @@ def init(target: Path, source: str | None, *, force: bool, as_json: bool, **opti
     deepopsctl init hpc --from deepops/config
     deepopsctl init hpc --from slurm.conf --addresses /etc/hosts
 
-    What can't be carried over is listed by name, here and in import-report.md.
+    Settings that can't be imported are listed here and in import-report.md.
     """
     from deepopsctl.cli.output import info
     from deepopsctl.cluster.create import check_target, create_cluster, replace_cluster
@@ -106,12 +106,12 @@ def init(target: Path, source: str | None, *, force: bool, as_json: bool, **opti
     arguments = (target, result.cluster, result.carryover, source or "")
     made, copies = replace_cluster(*arguments) if force else (create_cluster(*arguments), [])
     for copy in copies:
-        info(f"what was there before is in {copy}")
+        info(f"backup of the previous file: {copy}")
     _report(made, result, as_json=as_json)
 
 
 def _ask_for_groups(source: Path) -> tuple[str, ...]:
-    """ROLE=GROUP for the groups of an inventory whose names say nothing, by asking; () where there are none."""
+    """Ask for the role of each inventory group whose name does not show it: ROLE=GROUP."""
     from deepopsctl.imports.request import unknown_groups
     from deepopsctl.model.cluster import Role
 
@@ -130,7 +130,7 @@ def _report(made: ClusterDir, result: InitResult, *, as_json: bool) -> None:
     from deepopsctl.text.node_sets import fold_in_order
 
     if result.left_out:
-        info(f"left out, no option names them: {fold_in_order(result.left_out)}")
+        info(f"left out, because no option names them: {fold_in_order(result.left_out)}")
     if as_json:
         carryover = result.carryover
         document = cluster_object("init", made.path, result.cluster)

@@ -1,4 +1,4 @@
-"""`deepopsctl inventory`: check cluster.yml and bring the Ansible inventory up to date."""
+"""`deepopsctl inventory`: check cluster.yml and update the Ansible inventory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from deepopsctl.cli.options import json_option
 @json_option
 @click.pass_obj
 def inventory(settings: Settings, *, as_json: bool) -> None:
-    """Check cluster.yml and settings, write inventory/hosts.yml anew where needed, and show who is in which group."""
+    """Check cluster.yml and settings, update inventory/hosts.yml if needed, and show the groups and their nodes."""
     from deepopsctl.cli.output import emit_json, info, show_warning
     from deepopsctl.cli.views.cluster import cluster_object, group_lines
     from deepopsctl.cluster.directory import ClusterDir
@@ -35,4 +35,4 @@ def inventory(settings: Settings, *, as_json: bool) -> None:
         show_warning(problem)
     if added:
         info(f"{directory.secrets.name}: added {', '.join(added)}")
-    info(f"inventory/hosts.yml {'written anew' if written else 'is up to date'}: {len(cluster.nodes)} nodes")
+    info(f"inventory/hosts.yml {'updated' if written else 'is up to date'}: {len(cluster.nodes)} nodes")

@@ -1,4 +1,4 @@
-"""`deepopsctl lab`: a throw-away cluster of containers on this machine."""
+"""`deepopsctl lab`: a disposable cluster of containers on this machine."""
 
 from __future__ import annotations
 
@@ -34,22 +34,20 @@ name_option = click.option("--name", default="lab", show_default=True, help="Whi
 
 @click.group()
 def lab() -> None:
-    """A throw-away cluster of systemd containers on this machine: podman as root, by sudo where you are not root."""
+    """Run a disposable cluster of systemd containers on this machine, with podman as root (through sudo if needed)."""
 
 
 @lab.command(short_help="Start a lab, or add nodes to one.")
 @name_option
 @click.option("--compute", type=click.IntRange(1, 150), default=2, show_default=True, help="Compute nodes, at least.")
-@click.option(
-    "--single", is_flag=True, help="One machine that is controller and compute node, whatever --compute says."
-)
+@click.option("--single", is_flag=True, help="One node that is controller and compute node; --compute is ignored.")
 @click.option("--login", type=click.IntRange(0, 80), default=0, show_default=True, help="Login nodes, at least.")
 @click.option("--os", "system", type=click.Choice(SYSTEMS), help="The nodes' system.  [default: debian13]")
 @click.option("--gpus", metavar="TYPE:COUNT", help="Simulated GPUs of each compute node, for example h100:2.")
-@click.option("--monitoring", is_flag=True, help="A deploy there brings Prometheus and what belongs to it as well.")
-@click.option("--sudo-password", is_flag=True, help="sudo on the nodes asks for the password (to try -K).")
+@click.option("--monitoring", is_flag=True, help="A deploy in this lab installs Prometheus and monitoring, too.")
+@click.option("--sudo-password", is_flag=True, help="sudo on the nodes asks for the password (to test -K).")
 @click.option("--output", type=click.Path(path_type=Path, dir_okay=False), help="Write the node list here.")
-@click.option("--rebuild", is_flag=True, help="Build the node image anew, although there is one.")
+@click.option("--rebuild", is_flag=True, help="Rebuild the node image even if there is one.")
 @json_option
 def up(
     *,
@@ -67,14 +65,14 @@ def up(
 ) -> None:
     """Start a lab, or add nodes to one; prints the path of its node list.
 
-    Nodes that run are left alone: a larger --compute adds nodes to a lab in use, stopped nodes start again.
+    Running nodes are not changed: a larger --compute adds nodes to a lab in use, stopped nodes are started.
     """
     from deepopsctl.lab import create as lab_up
     from deepopsctl.lab.layout import LabRequest
     from deepopsctl.lab.state import LabStore
 
     if single and login:
-        raise click.UsageError("--single is one machine: it has no login nodes")
+        raise click.UsageError("--single is one node: it has no login nodes")
     request = LabRequest(name, compute, login, system or "", _parse_gpus(gpus), sudo_password, single, monitoring)
     _become_root()
     with _orderly_interrupt():
@@ -88,8 +86,8 @@ def up(
 
 @lab.command()
 @name_option
-@click.option("--all", "every", is_flag=True, help="Every lab of this machine, whoever started it.")
-@click.option("--images", is_flag=True, help="The cached node images as well.")
+@click.option("--all", "every", is_flag=True, help="Remove every lab of this machine, whoever started it.")
+@click.option("--images", is_flag=True, help="Remove the cached node images, too.")
 def down(*, name: str, every: bool, images: bool) -> None:
     """Remove a lab: containers, network, files. No such lab is no error."""
     from deepopsctl.lab import manage
@@ -113,7 +111,7 @@ def down(*, name: str, every: bool, images: bool) -> None:
 @click.option("--name", help="Only this lab.")
 @json_option
 def status(*, name: str | None, as_json: bool) -> None:
-    """The labs of this machine and their nodes."""
+    """Show the labs of this machine and their nodes."""
     from deepopsctl.lab import manage
     from deepopsctl.lab.state import LabStore
 
@@ -135,7 +133,7 @@ def status(*, name: str | None, as_json: bool) -> None:
 
 
 def _become_root() -> None:
-    """Go on as root by sudo, on the files of the user who calls: root's containers alone have addresses to reach."""
+    """Run this command again as root through sudo, on the user's files: only root's containers are reachable."""
     from deepopsctl.lab.state import LabStore
 
     if os.geteuid() == 0:
@@ -143,7 +141,7 @@ def _become_root() -> None:
     if not shutil.which("sudo"):
         raise ControlMachineError("the lab needs root, and sudo is not installed", "run this command as root")
     root = LabStore.default().root
-    # root makes no folder of the user's: whoever owns this one gets the files of every lab
+    # made here, not by root: the owner of this directory gets the files of every lab
     root.mkdir(parents=True, exist_ok=True, mode=0o700)
     passed_on = [
         word for word in (f"{name}={value}" for name, value in os.environ.items()) if word.startswith(ENVIRONMENT)
@@ -156,7 +154,7 @@ def _become_root() -> None:
 
 @contextmanager
 def _orderly_interrupt() -> Iterator[None]:
-    """Let the first Ctrl-C, SIGTERM or hang-up undo what was begun, and a second one not disturb that."""
+    """The first Ctrl-C, SIGTERM or hang-up undoes what was begun; later ones are ignored meanwhile."""
     # what is ignored from outside (nohup) stays so
     caught = [number for number in INTERRUPTS if signal.getsignal(number) is not signal.SIG_IGN]
 

@@ -1,4 +1,4 @@
-"""`deepopsctl logs`: journals of nodes, from the machine that collects them."""
+"""`deepopsctl logs`: node logs, from the monitoring host that collects them."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from deepopsctl.cli.options import json_option, names_nodes
 
 @click.command()
 @click.argument("nodes", nargs=-1, required=True, callback=names_nodes, metavar="NODES...")
-@click.option("-u", "--unit", "units", multiple=True, metavar="UNIT", help="Only of this systemd unit: slurmd.")
-@click.option("--since", default="", metavar="TIME", help="Only what is newer: '2026-11-22 10:00', -1h, today.")
-@click.option("--until", default="", metavar="TIME", help="Only what is older.")
-@click.option("-p", "--priority", default="", metavar="PRIORITY", help="Only of this priority or worse: err, warning.")
+@click.option("-u", "--unit", "units", multiple=True, metavar="UNIT", help="Only this systemd unit: slurmd.")
+@click.option("--since", default="", metavar="TIME", help="Only newer entries: '2026-11-22 10:00', -1h, today.")
+@click.option("--until", default="", metavar="TIME", help="Only older entries.")
+@click.option("-p", "--priority", default="", metavar="PRIORITY", help="Only this priority or higher: err, warning.")
 @click.option("-n", "--lines", type=click.IntRange(min=1), metavar="NUMBER", help="Only the last lines.")
-@click.option("-f", "--follow", is_flag=True, help="Go on with new lines as they come, until Ctrl-C.")
+@click.option("-f", "--follow", is_flag=True, help="Print new lines as they arrive, until Ctrl-C.")
 @json_option
 @click.pass_obj
 def logs(settings: Settings, /, *, nodes: tuple[str, ...], lines: int | None, as_json: bool, **options: Any) -> int:
-    """What NODES have logged, also while they are down: journalctl on the monitoring host, with its options."""
+    """Show the collected logs of NODES, also while they are down: journalctl on the monitoring host."""
     import io
     import sys
 
@@ -32,7 +32,7 @@ def logs(settings: Settings, /, *, nodes: tuple[str, ...], lines: int | None, as
     from deepopsctl.text.node_sets import fold
 
     if as_json and options["follow"]:
-        raise click.UsageError("--json prints one object at the end, and --follow has none")
+        raise click.UsageError("--json and --follow exclude each other: --json prints one object at the end")
     directory = ClusterDir.open(settings.directory)
     cluster = directory.cluster()
     selected = select_nodes(nodes, cluster)
@@ -51,7 +51,7 @@ def logs(settings: Settings, /, *, nodes: tuple[str, ...], lines: int | None, as
         entries = lines_of(buffer.getvalue())
         emit_json({"schema": SCHEMA, "command": "logs", "ok": True, "collected_on": host, "lines": entries})
     elif not some:
-        info(f"{host} has no such line of {fold(node.name for node in selected)}")
+        info(f"{host} has no such log entries of {fold(node.name for node in selected)}")
     return 0
 
 

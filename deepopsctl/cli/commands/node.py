@@ -1,4 +1,4 @@
-"""`deepopsctl node`: one node or some, without touching the others."""
+"""`deepopsctl node`: add, remove, replace, drain and resume nodes without touching the others."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ F = TypeVar("F", bound=Callable[..., object])
 
 
 def _login_options(function: F) -> F:
-    """How a machine is logged in to for the first time."""
+    """Options of the first login to a new node."""
     for option in (
         click.option(
             "--identity",
             type=click.Path(path_type=Path, dir_okay=False, exists=True),
-            help="A private key that may log in already.  [default: your own keys and agent]",
+            help="A private key that can log in already.  [default: your own keys and agent]",
         ),
         click.option(
             "--password-file",
@@ -39,7 +39,7 @@ def _login_options(function: F) -> F:
             help="Read the SSH password from the first line of this file (0600), - for stdin.",
         ),
         click.option(
-            "-k", "--ask-pass", is_flag=True, help="Ask for the SSH password at once, whatever keys there are."
+            "-k", "--ask-pass", is_flag=True, help="Ask for the SSH password at once, even if a key might work."
         ),
     ):
         function = option(function)
@@ -47,9 +47,9 @@ def _login_options(function: F) -> F:
 
 
 _sudo_option = click.option("-K", "--ask-become-pass", is_flag=True, help="Ask for the sudo password.")
-_yes_option = click.option("-y", "--yes", is_flag=True, help="Ask nothing.")
+_yes_option = click.option("-y", "--yes", is_flag=True, help="Don't ask for confirmation.")
 _confirm_option = click.option(
-    "--confirm", default="", metavar="NAME", help="The cluster's name, where cluster.yml says `protected: true`."
+    "--confirm", default="", metavar="NAME", help="The cluster's name, required if cluster.yml sets `protected: true`."
 )
 _wait_option = click.option(
     "--timeout", callback=seconds, default="1h", show_default=True, metavar="DURATION",
@@ -57,22 +57,22 @@ _wait_option = click.option(
 )  # fmt: skip
 
 
-@click.command(short_help="Add machines; they take jobs once they are validated.")
+@click.command(short_help="Add nodes; they take jobs once they are validated.")
 @click.argument("names", callback=names_nodes, metavar="NAMES[=ADDRESSES]")
-@click.option("--like", default="", metavar="NODE", help="Same roles, GPUs, features and partitions as this node.")
-@click.option("--gpus", metavar="TYPE:COUNT", help="GPUs of each, or none.  [default: as the nodes they resemble]")
-@click.option("--features", metavar="LIST", help="Slurm features, by commas.  [default: as the nodes they resemble]")
-@click.option("--partition", multiple=True, metavar="NAME", help="Their partitions.  [default: those of --like]")
+@click.option("--like", default="", metavar="NODE", help="Copy roles, GPUs, features and partitions from this node.")
+@click.option("--gpus", metavar="TYPE:COUNT", help="GPUs of each node, or none.  [default: those of --like]")
+@click.option("--features", metavar="LIST", help="Slurm features, comma-separated.  [default: those of --like]")
+@click.option("--partition", multiple=True, metavar="NAME", help="Partition of the nodes.  [default: those of --like]")
 @_login_options
 @_sudo_option
 @_yes_option
 @json_option
 @click.pass_obj
 def add(settings: Settings, /, names: str, *, as_json: bool, **options: Any) -> int:
-    """Add machines: cluster.yml, SSH, deploy, validate, then jobs. Other compute nodes are left alone.
+    """Add nodes: update cluster.yml, set up SSH, deploy, validate, then accept jobs. Other compute nodes don't change.
 
-    What is not said is taken from the nodes with such a name (gpu03 is like gpu02). Run it again after a failure: it
-    goes on where it was stopped. No job starts on a node before its validation has passed.
+    Without --like, the last node with a similar name is the model (gpu02 for gpu03). After a failure, run the same
+    command again: it resumes where it stopped. No job starts on a node before its validation has passed.
     """
     from deepopsctl.cli.interactive import open_console, show_report
     from deepopsctl.nodes.add import add as add_members
@@ -85,19 +85,19 @@ def add(settings: Settings, /, names: str, *, as_json: bool, **options: Any) -> 
     return show_report(report, directory, as_json=as_json)
 
 
-@click.command(short_help="Remove machines, after their last job.")
+@click.command(short_help="Remove nodes after their last job.")
 @click.argument("names", callback=names_nodes, metavar="NAMES")
 @_wait_option
-@click.option("--force", is_flag=True, help="Cancel the jobs that run there instead of waiting for them.")
+@click.option("--force", is_flag=True, help="Cancel running jobs instead of waiting for them.")
 @_sudo_option
 @_yes_option
 @_confirm_option
 @json_option
 @click.pass_obj
 def remove(settings: Settings, /, names: str, *, as_json: bool, **options: Any) -> int:
-    """Remove machines: drain, wait for their jobs, stop the services, take them out of everything.
+    """Remove nodes: drain, wait for their jobs, stop the services, remove them from all configuration.
 
-    Nothing is removed while a job runs there. Machines that do not answer are removed with a warning.
+    Nothing is removed while a job runs there. Unreachable nodes are removed with a warning.
     """
     from deepopsctl.cli.interactive import open_console, show_report
     from deepopsctl.nodes.remove import remove as remove_members
@@ -111,9 +111,9 @@ def remove(settings: Settings, /, names: str, *, as_json: bool, **options: Any) 
     return show_report(report, directory, as_json=as_json)
 
 
-@click.command(short_help="Let another machine take over a name.")
+@click.command(short_help="Replace the hardware of a node.")
 @click.argument("name", callback=names_nodes, metavar="NAME")
-@click.option("--address", default="", metavar="ADDRESS", help="The new machine's address.  [default: the old one's]")
+@click.option("--address", default="", metavar="ADDRESS", help="The new host's address.  [default: unchanged]")
 @_wait_option
 @_login_options
 @_sudo_option
@@ -122,7 +122,7 @@ def remove(settings: Settings, /, names: str, *, as_json: bool, **options: Any) 
 @json_option
 @click.pass_obj
 def replace(settings: Settings, /, name: str, *, as_json: bool, **options: Any) -> int:
-    """Let another machine take over a name: new host key, hardware looked at anew, deploy, validate, then jobs."""
+    """Replace the hardware behind a node name: new host key, hardware detected again, deploy, validate, then jobs."""
     from deepopsctl.cli.interactive import open_console, show_report
     from deepopsctl.nodes.replace import ReplaceRequest, replace as replace_member
 
@@ -132,38 +132,40 @@ def replace(settings: Settings, /, name: str, *, as_json: bool, **options: Any) 
     return show_report(report, directory, as_json=as_json)
 
 
-# longer ones are cut by nobody, and read by nobody
+# nobody reads a longer one
 LONGEST_REASON = 500
 nodes_argument = click.argument("nodes", nargs=-1, required=True, callback=names_nodes, metavar="NODES...")
 
 
 @click.group()
 def node() -> None:
-    """Add, remove and replace nodes, take them out of service and give them back; the others go on working."""
+    """Add, remove, replace, drain and resume nodes; the other nodes keep working."""
 
 
 for member_verb in (add, remove, replace):
     node.add_command(member_verb)
 
 
-@node.command(short_help="Start no new jobs on NODES; those that run go on.")
+@node.command(short_help="Drain NODES: no new jobs, running jobs continue.")
 @nodes_argument
-@click.option("--reason", required=True, metavar="TEXT", help="Why; Slurm shows it, with `deepopsctl: ` in front.")
-@click.option("--wait", is_flag=True, help="Return when no job runs on the nodes any more.")
+@click.option(
+    "--reason", required=True, metavar="TEXT", help="Drain reason, shown by Slurm with the prefix `deepopsctl: `."
+)
+@click.option("--wait", is_flag=True, help="Wait until no job runs on the nodes.")
 @click.option(
     "--timeout",
     type=Seconds(),
     default=0,
     metavar="SECONDS",
-    help="With --wait: give up after this time; the nodes stay drained.",
+    help="With --wait: stop waiting after this time; the nodes stay drained.",
 )
 @connection_options
 @json_option
 @click.pass_obj
 def drain(settings: Settings, /, nodes: tuple[str, ...], *, as_json: bool, **options: Any) -> int:
-    """Start no new jobs on NODES; those that run go on to their end.
+    """Drain NODES: no new jobs start, running jobs continue.
 
-    A node that somebody else drained keeps their reason.
+    A node that someone else drained keeps its reason.
     """
     from deepopsctl.nodes.drain import DrainAction
     from deepopsctl.text.printable import printable
@@ -171,21 +173,21 @@ def drain(settings: Settings, /, nodes: tuple[str, ...], *, as_json: bool, **opt
     # one line, as Slurm shows it
     options["reason"] = printable(" ".join(options["reason"].split()))
     if not options["reason"]:
-        raise click.BadParameter("say why: whoever finds the node drained will want to know", param_hint="--reason")
+        raise click.BadParameter("give a reason: it tells others why the node is drained", param_hint="--reason")
     if len(options["reason"]) > LONGEST_REASON:
         raise click.BadParameter(f"use at most {LONGEST_REASON} characters", param_hint="--reason")
     return _change(settings, DrainAction.DRAIN, nodes, options, as_json=as_json)
 
 
-@node.command(short_help="Let jobs start again where `node drain` ended that.")
+@node.command(short_help="Resume NODES that `node drain` drained.")
 @nodes_argument
 @connection_options
 @json_option
 @click.pass_obj
 def resume(settings: Settings, /, nodes: tuple[str, ...], *, as_json: bool, **options: Any) -> int:
-    """Let jobs start on NODES again that `node drain` took out of service.
+    """Resume NODES that `node drain` drained.
 
-    A node that somebody else drained, that is down, or whose GPUs are not what cluster.yml says, is refused by name;
+    A node that someone else drained, that is down, or whose GPUs differ from cluster.yml is refused by name;
     the others are resumed.
     """
     from deepopsctl.nodes.drain import DrainAction
@@ -242,7 +244,7 @@ def _wait(request: RunRequest, names: Sequence[str], timeout: float) -> None:
 
 
 def _lines(done: DrainResult, request: RunRequest) -> Iterator[str]:
-    """What became of every node, alike ones together; then the jobs, what was refused, and the verdict."""
+    """The result for every node, equal ones together; then the jobs, what was refused, and the summary."""
     from deepopsctl.cli.views.run import failure_lines, summary_line
     from deepopsctl.text.node_sets import fold
 

@@ -1,4 +1,4 @@
-"""`deepopsctl plan`: what deploy would do."""
+"""`deepopsctl plan`: show what deploy would change."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from deepopsctl.cli.options import (
 @click.command()
 @components_argument
 @limit_option
-@click.option("--diff", is_flag=True, help="Show the differences of all files whole, also of new ones.")
-@click.option("--exit-code", is_flag=True, help="End with 1 where anything would change, as git diff does.")
+@click.option("--diff", is_flag=True, help="Show full differences of all files, also of new ones.")
+@click.option("--exit-code", is_flag=True, help="Exit with 1 if anything would change, as git diff does.")
 @click.option("-e", "--extra-vars", multiple=True, metavar="KEY=VALUE|@FILE", help="Set a variable, as in Ansible.")
-@click.option("--full", is_flag=True, help="Look at everything, also where nothing changed since the last deploy.")
+@click.option("--full", is_flag=True, help="Check everything, even where nothing changed since the last deploy.")
 @click.option("--timeout", type=Seconds(), default=0, metavar="SECONDS", help="Stop after this time.")
-@click.option("--forks", type=click.IntRange(1, 10_000), help="Nodes asked at once.  [default: by cores, 25 to 100]")
+@click.option("--forks", type=click.IntRange(1, 10_000), help="Nodes in parallel.  [default: by cores, 25 to 100]")
 @connection_options
 @json_option
 @click.pass_obj
 def plan(settings: Settings, /, components: tuple[str, ...], *, as_json: bool, **options: Any) -> int:
-    """Say what `deploy` would do, and which running jobs it would come near; change nothing.
+    """Show what `deploy` would change and which running jobs it would affect; change nothing.
 
     COMPONENT is `nvidia`, `storage`, `slurm` or `monitoring`, as for `deploy`.
 
-    Packages, files with their differences, services, every key of slurm.conf with how it takes effect. Exit code 0,
-    also where something would change; 1 says that deploy would refuse or fail, 4 that nodes did not answer.
+    Lists packages, files with differences, services, and every slurm.conf key with how it takes effect. Exit codes: 0
+    even if something would change, 1 deploy would refuse or fail, 4 nodes did not answer.
     """
     from deepopsctl.cli.components import check_names, choose
     from deepopsctl.cli.execute import run_watched

@@ -1,4 +1,4 @@
-"""`deepopsctl runs`: what earlier runs did."""
+"""`deepopsctl runs`: show earlier runs."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 @click.group()
 def runs() -> None:
-    """What earlier runs did."""
+    """Show earlier runs."""
 
 
 @runs.command("list")
 @json_option
 @click.pass_obj
 def list_runs(settings: Settings, /, *, as_json: bool) -> None:
-    """All runs that are kept, the newest first."""
+    """List the stored runs, newest first."""
     from deepopsctl.cli.output import SCHEMA, emit_json, info, show, table
     from deepopsctl.cluster.directory import ClusterDir
     from deepopsctl.run.history import past_runs
@@ -48,7 +48,7 @@ def list_runs(settings: Settings, /, *, as_json: bool) -> None:
 @json_option
 @click.pass_obj
 def show_run(settings: Settings, /, run: str, *, as_json: bool) -> None:
-    """One run in detail: RUN is its id or the beginning of it.  [default: the last]"""
+    """Show one run: RUN is its id or the beginning of it.  [default: the last]"""
     from deepopsctl.cli.output import emit_json, show
     from deepopsctl.cluster.directory import ClusterDir
     from deepopsctl.run.history import past_run

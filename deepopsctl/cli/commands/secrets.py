@@ -1,4 +1,4 @@
-"""`deepopsctl secrets`: replace the cluster's keys and passwords."""
+"""`deepopsctl secrets`: rotate the cluster's keys and passwords."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ WHAT = ("munge-key", "database-password")
 
 @click.group()
 def secrets() -> None:
-    """The keys and passwords in secrets.yml, which only this cluster has."""
+    """Rotate the cluster's keys and passwords in secrets.yml."""
 
 
-@secrets.command(short_help="Replace the munge key and the database password; jobs go on.")
+@secrets.command(short_help="Replace the munge key and the database password; jobs keep running.")
 @click.argument("what", nargs=-1, type=click.Choice(WHAT), metavar="[munge-key] [database-password]")
 @click.option(
-    "--leave-out", multiple=True, metavar="NODES", help="Nodes that are off: they get the key by a later deploy."
+    "--leave-out", multiple=True, metavar="NODES", help="Nodes that are off: a later deploy gives them the new key."
 )
 @click.option("-K", "--ask-become-pass", is_flag=True, help="Ask for the sudo password.")
-@click.option("-y", "--yes", is_flag=True, help="Ask nothing.")
+@click.option("-y", "--yes", is_flag=True, help="Don't ask for confirmation.")
 @click.option(
-    "--confirm", default="", metavar="NAME", help="The cluster's name, where cluster.yml says `protected: true`."
+    "--confirm", default="", metavar="NAME", help="The cluster's name, required if cluster.yml sets `protected: true`."
 )
 @json_option
 @click.pass_obj
 def rotate(settings: Settings, /, what: tuple[str, ...], *, as_json: bool, **options: Any) -> int:
     """Replace the munge key and the password of the accounting database; without a name, both.
 
-    Jobs that run go on; slurmctld is off for the seconds in which the nodes change their keys. Where a node does not
-    answer, nothing is changed. Run it again after a failure or an interruption: it goes on.
+    Running jobs continue; slurmctld is stopped for some seconds while the nodes change their keys. If a node does not
+    answer, nothing is changed. After a failure or an interruption, run it again: it resumes.
     """
     from deepopsctl.cli.interactive import open_console, show_report
     from deepopsctl.cluster.selection import select_nodes

@@ -20,27 +20,27 @@ if TYPE_CHECKING:
 
 @click.group()
 def ssh() -> None:
-    """Passwordless SSH to all nodes."""
+    """Set up passwordless SSH to all nodes."""
 
 
-@ssh.command(short_help="Key on all nodes, host keys pinned, logins and sudo tried.")
+@ssh.command(short_help="Install the SSH key, pin host keys, check logins and sudo.")
 @click.option(
     "--password-file",
     type=click.Path(path_type=Path, dir_okay=False, allow_dash=True),
     help="Read the SSH password from the first line of this file (0600), - for stdin.",
 )
-@click.option("-k", "--ask-pass", is_flag=True, help="Ask for the SSH password at once, whatever keys there are.")
+@click.option("-k", "--ask-pass", is_flag=True, help="Ask for the SSH password at once, even if a key might work.")
 @click.option(
     "--identity",
     type=click.Path(path_type=Path, dir_okay=False, exists=True),
-    help="A private key that may log in already.  [default: your own keys and agent]",
+    help="A private key that can log in already.  [default: your own keys and agent]",
 )
-@click.option("-K", "--ask-become-pass", is_flag=True, help="Ask for the sudo password, and try it.")
+@click.option("-K", "--ask-become-pass", is_flag=True, help="Ask for the sudo password, and test it.")
 @click.option(
     "--accept-new-keys",
     metavar="NODESET",
     callback=names_nodes,
-    help="Take the host keys these nodes show now: they were reinstalled.",
+    help="Accept the current host keys of these nodes, for example after a reinstallation.",
 )
 @click.option(
     "--controller-key/--no-controller-key",
@@ -54,7 +54,7 @@ def ssh() -> None:
     type=click.IntRange(1, 300),
     default=10,
     show_default=True,
-    help="How long a node may take to answer, in seconds.",
+    help="Seconds until a node counts as unreachable.",
 )
 @json_option
 @click.pass_obj
@@ -73,8 +73,8 @@ def setup(
 ) -> None:
     """Install the cluster's SSH key on all nodes, pin their host keys, check logins and sudo.
 
-    Asks for the password once, and only if no key opens the nodes. Run it again whenever nodes were added: what is
-    right stays as it is.
+    Asks for the password once, and only if no key is accepted. Run it again whenever nodes were added: what is
+    up to date is not changed.
     """
     from deepopsctl.cluster.directory import ClusterDir
     from deepopsctl.cluster.selection import select, select_names
@@ -110,7 +110,7 @@ def setup(
 @json_option
 @click.pass_obj
 def config(settings: Settings, *, user: str, as_json: bool) -> None:
-    """Print a piece of ~/.ssh/config for the cluster's users: login nodes directly, the others through them."""
+    """Print an ~/.ssh/config section for the cluster's users: login nodes directly, other nodes through them."""
     from deepopsctl.cluster.directory import ClusterDir
     from deepopsctl.ssh.client_config import users_config
 

@@ -1,4 +1,4 @@
-"""`deepopsctl status`: nodes, jobs, versions, drift, the last runs."""
+"""`deepopsctl status`: show nodes, jobs, versions, drift and the last runs."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ _COLOURS = {"problem": "red", "no answer": "yellow", "note": "cyan"}
     default=10,
     show_default=True,
     metavar="SECONDS",
-    help="How long one node may take to answer.",
+    help="Seconds until a node counts as not answering.",
 )
 @connection_options
 @json_option
 @click.pass_obj
 def status(settings: Settings, /, *, as_json: bool, node_timeout: int, **options: Any) -> int:
-    """What the cluster is now: nodes, jobs, components, versions, and what was changed by hand since the last deploy.
+    """Show nodes, jobs, components, versions, and manual changes (drift) since the last deploy.
 
-    Nothing is changed, and a run that works on the cluster is not in the way. Exit code 1 says that something is
-    wrong, 4 that all is well but for nodes that did not answer.
+    Read-only; works while a deploy runs. Exit codes: 1 there is a problem, 4 the only problem is that nodes did not
+    answer.
     """
     from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""`deepopsctl takeover`: keep what a running Slurm has, so that deploy can go on from there."""
+"""`deepopsctl takeover`: adopt an existing Slurm installation before the first deploy."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--check", is_flag=True, help="Only show what would be kept; write nothing.")
+@click.option("--check", is_flag=True, help="Only show what would be adopted; write nothing.")
 @connection_options
 @json_option
 @click.pass_obj
 def takeover(settings: Settings, /, *, check: bool, as_json: bool, **options: Any) -> int:
-    """Take over nodes on which Slurm runs already: its munge key, user ids, state and accounting are kept.
+    """Adopt an existing Slurm installation: keep its munge key, user ids, state and accounting.
 
-    Nothing is changed on the nodes. What was found goes into settings.yml, the vault and hardware.yml; the next
-    deploy goes on from there, under the running jobs.
+    Nothing is changed on the nodes. The results are written to settings.yml, the vault and hardware.yml; the next
+    deploy uses them and keeps the running jobs.
     """
     from deepopsctl.cli.output import emit_json, info
     from deepopsctl.cli.views.run import failure_lines
@@ -61,7 +61,7 @@ def _collect_facts(
     from deepopsctl.run.runner import run_readonly
     from deepopsctl.takeover.takeover import PLAYBOOK
 
-    info(f"takeover: looks at {nodes} nodes, changes nothing there")
+    info(f"takeover: reads {nodes} nodes, changes nothing on them")
     request = RunRequest(
         directory,
         PLAYBOOK,
@@ -85,7 +85,7 @@ def _show(result: Takeover, written: tuple[str, ...], directory: Any, *, check: 
     for warning in result.warnings:
         info(click.style("warning: ", fg="yellow") + warning)
     if check:
-        info("nothing was written: --check")
+        info("nothing was written because of --check")
     else:
-        info(f"written: {', '.join(written) or 'nothing, all of it was there already'}; the nodes are untouched")
+        info(f"written: {', '.join(written) or 'nothing, all values were stored already'}; the nodes are unchanged")
         info(f"next: deepopsctl -C {quote(str(directory.path))} deploy")

@@ -1,4 +1,4 @@
-"""`deepopsctl validate`: prove through Slurm that the cluster works."""
+"""`deepopsctl validate`: run validation jobs through Slurm."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., object])
 # burnin.SUITE, without importing it: --help answers at once
 SUITE = "burnin"
-# a shorter load proves nothing; a longer one outlasts what partitions allow
+# a shorter load tests nothing; a longer one exceeds the time limits of partitions
 _USUAL, _SHORTEST_S, _LONGEST_S = "10m", 10, 7 * 86_400
 
 
@@ -45,13 +45,13 @@ def _duration(ctx: click.Context, param: click.Parameter, text: str) -> int:
 
 
 def burnin_options(function: F) -> F:
-    """How long, and how much behind other jobs."""
+    """Options of the burn-in."""
     for option in (
-        click.option("--qos", default="", metavar="QOS", help="burnin: run with this QOS, best a preemptible one."),
+        click.option("--qos", default="", metavar="QOS", help="burnin: QOS of its jobs, preferably preemptible."),
         click.option("--partition", default="", metavar="NAME", help="burnin: run in this partition."),
         click.option(
             "--duration", default=_USUAL, show_default=True, callback=_duration, metavar="TIME",
-            help="burnin: how long each node is loaded (90s, 10m, 2h).",
+            help="burnin: load each node for this time (90s, 10m, 2h).",
         ),
     ):  # fmt: skip
         function = option(function)
@@ -59,7 +59,7 @@ def burnin_options(function: F) -> F:
 
 
 def burn_in_request(ctx: click.Context, wanted: tuple[str, ...], options: Mapping[str, Any]) -> Burnin | None:
-    """What the options ask for; None where no burn-in is wanted, and then none of them may be given."""
+    """The requested burn-in; None without one, and then its options are refused."""
     from deepopsctl.validation.burn_in import Burnin
 
     if SUITE in wanted:
@@ -71,7 +71,7 @@ def burn_in_request(ctx: click.Context, wanted: tuple[str, ...], options: Mappin
 
 
 def finish_burn_in(outcome: RunOutcome, request: RunRequest, burnin: Burnin | None) -> None:
-    """After a run: keep what was measured. After one that was stopped: cancel its jobs, or tell a person how."""
+    """Save the measurements of a run; if it was stopped, cancel its jobs, or print the command that does."""
     from deepopsctl.validation.burn_in import end, save_results
 
     if burnin is None:
@@ -95,24 +95,26 @@ _file_option = click.Path(path_type=Path, dir_okay=False, writable=True)
 @click.argument("suites", nargs=-1, type=click.Choice(SUITES), metavar="[SUITE]...")
 @limit_option
 @click.option("--junit", type=_file_option, metavar="FILE", help="Write JUnit XML, for CI servers.")
-@click.option("--html", type=_file_option, metavar="FILE", help="Write a report: one page, nothing else needed.")
-@click.option("--with-libraries", is_flag=True, help="gpu: bring cuBLAS and NCCL to the GPU nodes, measure with them.")
-@click.option("--remove-libraries", is_flag=True, help="gpu: remove them from the GPU nodes first.")
-@click.option("--timeout", type=Seconds(), default=0, metavar="SECONDS", help="Give up after this time.")
+@click.option("--html", type=_file_option, metavar="FILE", help="Write a report as one self-contained page.")
+@click.option(
+    "--with-libraries", is_flag=True, help="gpu: install cuBLAS and NCCL on the GPU nodes and measure with them."
+)
+@click.option("--remove-libraries", is_flag=True, help="gpu: remove cuBLAS and NCCL from the GPU nodes first.")
+@click.option("--timeout", type=Seconds(), default=0, metavar="SECONDS", help="Stop after this time.")
 @burnin_options
 @connection_options
 @json_option
 @click.pass_context
 def validate(ctx: click.Context, /, suites: tuple[str, ...], *, as_json: bool, **options: Any) -> int:
-    """Prove that the cluster works, by jobs that a user could have submitted.
+    """Test the cluster with jobs that run through Slurm as an ordinary user.
 
-    SUITE is `smoke`, `gpu` (tests and measures every GPU), `storage` (tries what cluster.yml mounts from all nodes),
-    `monitoring` (what Prometheus sees of the nodes, of Slurm and of a job), or `all` suites, the default. Settings are
-    not changed; jobs of others are never disturbed: what has no free resources is skipped. Exit code 1 says that a
-    check failed, 4 that nodes could not be reached.
+    SUITE is `smoke`, `gpu` (tests and measures every GPU), `storage` (tests the mounts of cluster.yml on all nodes),
+    `monitoring` (metrics of the nodes, of Slurm and of a job), or `all` suites, the default. Settings are not
+    changed and other jobs are not disturbed: checks without free resources are skipped. Exit codes: 1 a check failed,
+    4 nodes could not be reached.
 
-    `burnin` loads all idle nodes for --duration, behind all other jobs in the queue: only where it is named, never part
-    of `all`.
+    `burnin` loads all idle nodes for --duration, behind all other jobs in the queue; it is never part of `all` and must
+    be named.
     """
     from deepopsctl.cli.execute import run_watched
     from deepopsctl.cluster.directory import ClusterDir
@@ -152,7 +154,7 @@ def _wanted(suites: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _libraries(suites: tuple[str, ...], options: dict[str, Any]) -> str:
-    """What becomes of cuBLAS and NCCL on the GPU nodes: `present`, `absent`, or '' for as they are."""
+    """The state of cuBLAS and NCCL on the GPU nodes: `present`, `absent`, or '' for unchanged."""
     install, remove = options["with_libraries"], options["remove_libraries"]
     if (install or remove) and "gpu" not in suites:
         raise click.UsageError("--with-libraries and --remove-libraries are for the suite gpu")
@@ -191,7 +193,7 @@ def _request(
 
 
 def _report(validation: Validation, junit: Path | None, html: Path | None) -> None:
-    """The files that were asked for, then the table and the verdict."""
+    """Write the requested files, then show the table and the summary."""
     from deepopsctl.cli.views.checks import show_checks
     from deepopsctl.cli.views.run import failure_lines
     from deepopsctl.report.html import render_html

@@ -1,4 +1,4 @@
-"""How a cluster's machines are shown: for people as folded groups, for programs as one object."""
+"""A cluster's nodes: for people as folded groups, for programs as one object."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _INDENT = "    "
 
 
 def import_lines(carryover: Carryover, directory: Path) -> Iterator[str]:
-    """A heading, then each reason with the names it is said of; the hints are in the report."""
+    """A heading, then each reason with its names; the hints are in the report."""
     if not carryover:
         return
     yield from _section("not carried over", carryover.not_carried, "yellow")

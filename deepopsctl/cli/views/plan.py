@@ -15,7 +15,7 @@ from deepopsctl.run.plan import Group, Plan
 
 # Without --diff: a difference longer than this is cut, and new files are only named.
 MAX_DIFF_LINES = 16
-# Without --diff: as many new files of one folder, our programs' above all, are named by their folder.
+# Without --diff: so many new files of one directory are shown as one line.
 MANY_NEW_FILES = 4
 _MARGIN = 15
 _SECTIONS = {
@@ -49,7 +49,7 @@ _POLICIES = {"reconfigure": "", "drain first": "red", "unsupported": "red"}
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """Columns that there are, and whether differences are shown whole."""
+    """Number of columns, and whether differences are shown in full."""
 
     width: int
     whole: bool
@@ -131,7 +131,7 @@ def _files(changes: Sequence[Change], group: Group, layout: _Layout) -> Iterator
 
 
 def _new_by_directory(changes: Sequence[Change]) -> dict[str, list[Change]]:
-    """New files of which there is nothing to say but their number, by folder; only where there are many."""
+    """New files without details, by directory; only directories with many of them."""
     files: dict[str, list[Change]] = {}
     for change in changes:
         if change.new and not change.detail and change.diff.strip() != "(secret)":

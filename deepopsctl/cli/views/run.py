@@ -62,7 +62,7 @@ def _word(outcome: RunOutcome) -> str:
 
 
 def node_table(hosts: Iterable[tuple[str, Totals]]) -> list[str]:
-    """What was done to which nodes; those with the same numbers in one row."""
+    """Counts by node; nodes with the same counts share a row."""
     groups: dict[tuple[int, ...], list[str]] = {}
     for host, totals in hosts:
         numbers = (totals.ok, totals.changed, totals.failed, totals.unreachable)
@@ -76,7 +76,7 @@ def node_table(hosts: Iterable[tuple[str, Totals]]) -> list[str]:
 
 
 def failure_lines(failures: Iterable[Failure]) -> Iterator[str]:
-    """Every failure once, with all nodes that have it: node, component, task, message, what to do."""
+    """Every failure once, with all its nodes: node, component, task, message, hint."""
     groups: dict[tuple[str, str, str, str, bool], list[Failure]] = {}
     for failure in failures:
         key = (failure.component, failure.task, failure.anywhere, failure.hint, failure.unreachable)
@@ -100,7 +100,7 @@ def first_line(request: RunRequest, hosts: tuple[str, ...] | None) -> str:
 
 
 def _undone(outcome: RunOutcome) -> str:
-    """What a person has to know who stopped a run."""
+    """What a stopped run left undone."""
     if not outcome.at:
         return "nothing was done yet"
     where = f" on {_short(fold(outcome.pending))}" if outcome.pending else ""
@@ -118,7 +118,7 @@ def _changes(outcome: RunOutcome, request: RunRequest) -> str:
 
 
 def _by_outcome(groups: dict[tuple[int, ...], list[str]]) -> dict[tuple[int, ...], list[str]]:
-    """Few rows: the numbers only say whether there are any, as the largest of their kind."""
+    """Merge rows with the same outcome; the numbers are the largest of each group."""
     merged: dict[tuple[bool, ...], tuple[tuple[int, ...], list[str]]] = {}
     for numbers, names in groups.items():
         outcome = tuple(number > 0 for number in numbers[1:])

@@ -185,7 +185,7 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> list[BaseException]:
          "error: /x: No space left on device\nhint: make room: df -h says which file system is full\n"),
         (KeyboardInterrupt(), 130, "interrupted\n"),
         (ValueError("odd"), 1,
-         "error: ValueError: odd\nhint: this is a fault of deepopsctl: please report it, with what -vv says\n"),
+         "error: ValueError: odd\nhint: this is a bug in deepopsctl: please report it, with the output of -vv\n"),
     ],
 )  # fmt: skip
 def test_every_error_becomes_a_sentence_and_an_exit_code(

@@ -165,7 +165,7 @@ DAMAGES = (
            lambda world: world.but("ctl1", listeners=(Listener(3306, 9, "mysql-proxy"),)), "ctl1"),
     Damage("ports", SKIP, "only root sees", gpu02(listeners=(Listener(6818, 0, ""),))),
     Damage("firewall", WARN, "firewalld is active", gpu02(firewalls=("firewalld",))),
-    Damage("foreign-slurm", WARN, "Slurm 24.11.5 is here, slurmd run", gpu02(ours=False)),
+    Damage("foreign-slurm", WARN, "Slurm 24.11.5 is here, slurmd run", gpu02(managed=False)),
     Damage("security", WARN, "Slurm 24.11.5-4 has CVE-2026-65107", gpu02(versions={"slurmd": "24.11.5-4"})),
     Damage("security", WARN, "munge 0.5.15-2 has CVE-2026-25506", gpu02(versions={"munge": "0.5.15-2"})),
     Damage("security", WARN, "Slurm 21.08.5 has CVE-2026-65107", gpu02(versions={}, slurm_version="21.08.5")),

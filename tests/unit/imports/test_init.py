@@ -319,7 +319,7 @@ def test_makes_the_folders_above() -> None:
 def test_names_what_was_left_out(capsys: pytest.CaptureFixture[str]) -> None:
     Path("hosts").write_text("192.0.2.1 ctl1\n192.0.2.9 printer1\n192.0.2.8 printer2\n")
     init("--from", "hosts")
-    assert capsys.readouterr().err.splitlines()[0] == "left out, no option names them: printer[1-2]"
+    assert capsys.readouterr().err.splitlines()[0] == "left out, because no option names them: printer[1-2]"
 
 
 def test_reads_a_node_list_from_standard_input() -> None:
@@ -337,7 +337,7 @@ def test_inventory_follows_cluster_yml(capsys: pytest.CaptureFixture[str]) -> No
     assert run(["-C", "hpc", "inventory"]) == ExitCode.OK
     captured = capsys.readouterr()
     assert "slurm_login           1  login1" in captured.out
-    assert captured.err == "inventory/hosts.yml written anew: 4 nodes\n"
+    assert captured.err == "inventory/hosts.yml updated: 4 nodes\n"
     assert run(["-C", "hpc", "inventory"]) == ExitCode.OK
     assert capsys.readouterr().err == "inventory/hosts.yml is up to date: 4 nodes\n"
 
