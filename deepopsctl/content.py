@@ -41,13 +41,13 @@ def playbook(name: str, content: Path | None = None) -> Path:
 
 def components(content: Path | None = None) -> tuple[str, ...]:
     """Everything that can be deployed on its own, in the order of playbooks/site.yml."""
-    folder = (content or content_dir()) / "playbooks"
-    names = _IMPORT.findall((folder / "site.yml").read_text(encoding="utf-8"))
-    return tuple(dict.fromkeys(name for name in names if (folder / f"{name}.yml").is_file()))
+    playbooks = (content or content_dir()) / "playbooks"
+    names = _IMPORT.findall((playbooks / "site.yml").read_text(encoding="utf-8"))
+    return tuple(dict.fromkeys(name for name in names if (playbooks / f"{name}.yml").is_file()))
 
 
 def tags(components: tuple[str, ...], content: Path | None = None) -> tuple[str, ...]:
     """The tags that tasks of these components have, in the order in which they come."""
     texts = [playbook(name, content).read_text(encoding="utf-8") for name in components]
-    found = (tag.strip() for text in texts for listed in _TAGS.findall(text) for tag in listed.split(","))
-    return tuple(dict.fromkeys(tag for tag in found if tag != "always"))
+    all_tags = (tag.strip() for text in texts for listed in _TAGS.findall(text) for tag in listed.split(","))
+    return tuple(dict.fromkeys(tag for tag in all_tags if tag != "always"))

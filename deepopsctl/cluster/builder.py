@@ -23,7 +23,7 @@ DEFAULT_NAME = "cluster"
 
 
 @dataclass(slots=True)
-class Machine:
+class DraftNode:
     """One machine while node lists are read; several of them may speak of it."""
 
     name: str
@@ -42,7 +42,7 @@ class Draft:
     def __init__(self, source: str, problems: Problems) -> None:
         self.source = source
         self.problems = problems
-        self.machines: dict[str, Machine] = {}
+        self.nodes: dict[str, DraftNode] = {}
         self.partitions: list[PartitionEntry] = []
         self.name = ""
         # a name that the source has and deepopsctl can't use: a fault unless somebody gives another
@@ -69,12 +69,12 @@ class Draft:
     def add(self, entry: NodeEntry) -> None:
         """Add machines that nothing else has named; a second mention is a fault."""
         again: dict[str, list[str]] = {}
-        for name, address in self._machines_of(entry):
-            known = self.machines.get(name.lower())
+        for name, address in self._nodes_of(entry):
+            known = self.nodes.get(name.lower())
             if known:
                 again.setdefault(known.where, []).append(name)
             else:
-                self.machines[name.lower()] = _machine(name, address, entry)
+                self.nodes[name.lower()] = _draft_node(name, address, entry)
         for where, names in again.items():
             refusal = RefusedError(
                 f"{_some(names)} already given {_at(where, entry.where)}",
@@ -85,10 +85,10 @@ class Draft:
     def merge(self, entry: NodeEntry) -> None:
         """Add machines, or add to what is known of them; what both say must agree."""
         twice, differ = [], []
-        for name, address in self._machines_of(entry):
-            known = self.machines.get(name.lower())
+        for name, address in self._nodes_of(entry):
+            known = self.nodes.get(name.lower())
             if known is None:
-                self.machines[name.lower()] = _machine(name, address, entry)
+                self.nodes[name.lower()] = _draft_node(name, address, entry)
                 continue
             if entry.roles <= known.roles and known.where == entry.where:
                 twice.append(RefusedError(f"{name} is given twice", "name every machine once for each role"))
@@ -97,10 +97,10 @@ class Draft:
                 differ.append(RefusedError(what, "give one address for each machine"))
             known.address = known.address or address
             known.roles |= entry.roles
-        self.problems.refuse_alike(entry.where, "", twice)
-        self.problems.refuse_alike(entry.where, "", differ)
+        self.problems.refuse_similar(entry.where, "", twice)
+        self.problems.refuse_similar(entry.where, "", differ)
 
-    def _machines_of(self, entry: NodeEntry) -> list[tuple[str, str]]:
+    def _nodes_of(self, entry: NodeEntry) -> list[tuple[str, str]]:
         """Names with addresses ('' where none is given) of an entry; nothing where it is at fault."""
         pairs = self._read(entry)
         self.incomplete = self.incomplete or not pairs
@@ -130,7 +130,7 @@ class Draft:
                 check(value)
             except RefusedError as refusal:
                 refusals.append(refusal)
-        self.problems.refuse_alike(entry.where, entry.label(part), refusals)
+        self.problems.refuse_similar(entry.where, entry.label(part), refusals)
         return not refusals
 
     def finish(self) -> Cluster:
@@ -140,9 +140,9 @@ class Draft:
         self._check_addresses()
         self._check_roles()
         partitions = self._finish_partitions()
-        known = self.machines.values()
+        known = self.nodes.values()
         written = ((Place(entry.where, entry.within), entry.partition) for entry in self.partitions)
-        types = frozenset(kind for machine in known if machine.gpus for kind in gres_counts(machine.gpus))
+        types = frozenset(gpu_type for node in known if node.gpus for gpu_type in gres_counts(node.gpus))
         policy = self.policy.finish(written, types, self.problems)
         storage = self.storage.finish(self._for_storage(), self.problems)
         domains = self.nvlink.finish({m.name: m.gpus for m in known}, self.problems, self.incomplete)
@@ -163,35 +163,35 @@ class Draft:
         )
 
     def _for_storage(self) -> Machines:
-        machines = self.machines.values()
-        with_role = {role: [m.name for m in machines if role in m.roles] for role in Role}
+        nodes = self.nodes.values()
+        with_role = {role: [m.name for m in nodes if role in m.roles] for role in Role}
         servers = with_role[Role.NFS_SERVER] or with_role[Role.CONTROLLER][:1]
         return Machines(
-            addresses={machine.name: machine.address for machine in machines},
-            roles={machine.name: frozenset(role.value for role in machine.roles) for machine in machines},
+            addresses={node.name: node.address for node in nodes},
+            roles={node.name: frozenset(role.value for role in node.roles) for node in nodes},
             servers=frozenset(servers),
             incomplete=self.incomplete,
         )
 
     def _check_addresses(self) -> None:
-        seen: dict[str, Machine] = {}
+        seen: dict[str, DraftNode] = {}
         refusals: dict[str, list[RefusedError]] = {}
-        for machine in self.machines.values():
+        for node in self.nodes.values():
             # a machine without an address is reached by its name
-            address = address_key(machine.address or machine.name)
+            address = address_key(node.address or node.name)
             # an address that is another machine's name leads to that machine
-            first = self.machines.get(address) or seen.setdefault(address, machine)
-            if first is not machine:
-                shared = f"{machine.name} has the address {machine.address or machine.name} of {first.name}"
+            first = self.nodes.get(address) or seen.setdefault(address, node)
+            if first is not node:
+                shared = f"{node.name} has the address {node.address or node.name} of {first.name}"
                 refusal = RefusedError(
-                    f"{shared} {_at(first.where, machine.where)}", "every machine needs an address of its own"
+                    f"{shared} {_at(first.where, node.where)}", "every machine needs an address of its own"
                 )
-                refusals.setdefault(machine.where, []).append(refusal)
-        for where, alike in refusals.items():
-            self.problems.refuse_alike(where, "", alike)
+                refusals.setdefault(node.where, []).append(refusal)
+        for where, conflicts in refusals.items():
+            self.problems.refuse_similar(where, "", conflicts)
 
     def _check_roles(self) -> None:
-        roles = frozenset(role for machine in self.machines.values() for role in machine.roles)
+        roles = frozenset(role for node in self.nodes.values() for role in node.roles)
         for role, option in ((Role.CONTROLLER, "--controller"), (Role.COMPUTE, "--compute")):
             if role not in roles and not self.incomplete:
                 self.problems.add(
@@ -199,30 +199,30 @@ class Draft:
                     f"no machine has the role {role.value}",
                     f"give the role {role.value} to a machine, or name one by {option}",
                 )
-        odd: dict[str, list[str]] = {}
-        for machine in self.machines.values():
-            if Role.COMPUTE not in machine.roles and (machine.gpus or machine.features or machine.slurm):
-                odd.setdefault(machine.where, []).append(machine.name)
-        for where, names in odd.items():
+        misplaced: dict[str, list[str]] = {}
+        for node in self.nodes.values():
+            if Role.COMPUTE not in node.roles and (node.gpus or node.features or node.slurm):
+                misplaced.setdefault(node.where, []).append(node.name)
+        for where, names in misplaced.items():
             what = f"{shorten(fold_in_order(names))} with gpus, features or slurm keys, but without the role compute"
             self.problems.add(where, what, "add the role compute or remove them")
 
     def _finish_partitions(self) -> tuple[Partition, ...]:
-        compute = {m.name: None for m in self.machines.values() if Role.COMPUTE in m.roles}
+        compute = {m.name: None for m in self.nodes.values() if Role.COMPUTE in m.roles}
         done: dict[str, Partition] = {}
         default = ""
         for entry in self.partitions:
-            given = entry.partition
-            if given.name in done:
-                self.problems.add(entry.where, f"{entry.within}.name: {given.name} is already the name of a partition",
-                                  "give each partition a name of its own")  # fmt: skip
-            if given.default and default:
-                self.problems.add(entry.where, f"{entry.within}.default: {default} is the default partition already",
-                                  "let one partition be the default")  # fmt: skip
-            default = default or (given.name if given.default else "")
+            partition = entry.partition
+            if partition.name in done:
+                what = f"{entry.within}.name: {partition.name} is already the name of a partition"
+                self.problems.add(entry.where, what, "give each partition a name of its own")
+            if partition.default and default:
+                what = f"{entry.within}.default: {default} is already the default partition"
+                self.problems.add(entry.where, what, "set default: true for one partition only")
+            default = default or (partition.name if partition.default else "")
             names = self._partition_nodes(entry, compute)
             everything = entry.nodes.strip().lower() == "all"
-            done[given.name] = replace(given, nodes=names, everything=everything)
+            done[partition.name] = replace(partition, nodes=names, everything=everything)
         return tuple(done.values())
 
     def _partition_nodes(self, entry: PartitionEntry, compute: Mapping[str, None]) -> tuple[str, ...]:
@@ -234,8 +234,8 @@ class Draft:
             self.problems.refuse(entry.where, f"{entry.within}.nodes", refusal)
             return ()
         label = f"{entry.within}.nodes: {shorten(entry.nodes)}"
-        unknown = [name for name in names if name.lower() not in self.machines]
-        other = [name for name in names if name not in compute and name.lower() in self.machines]
+        unknown = [name for name in names if name.lower() not in self.nodes]
+        other = [name for name in names if name not in compute and name.lower() in self.nodes]
         if len(set(names)) != len(names):
             self.problems.add(entry.where, f"{label} names a node twice", "list every node once")
         if unknown and not self.incomplete:
@@ -258,8 +258,8 @@ def default_partitions(nodes: Iterable[Node]) -> tuple[Partition, ...]:
     compute = [node for node in nodes if Role.COMPUTE in node.roles]
     with_gpus = tuple(node.name for node in compute if node.gpus)
     without = tuple(node.name for node in compute if not node.gpus)
-    found = [Partition("gpu", with_gpus, default=True)] if with_gpus else []
-    return (*found, Partition("cpu", without, default=not with_gpus)) if without else tuple(found)
+    partitions = [Partition("gpu", with_gpus, default=True)] if with_gpus else []
+    return (*partitions, Partition("cpu", without, default=not with_gpus)) if without else tuple(partitions)
 
 
 def _pairs(entry: NodeEntry) -> list[tuple[str, str]]:
@@ -268,8 +268,8 @@ def _pairs(entry: NodeEntry) -> list[tuple[str, str]]:
     return [(name, "") for name in expand(entry.names)]
 
 
-def _machine(name: str, address: str, entry: NodeEntry) -> Machine:
-    return Machine(name, entry.where, entry.roles, address, entry.port, entry.gpus, entry.features, entry.slurm)
+def _draft_node(name: str, address: str, entry: NodeEntry) -> DraftNode:
+    return DraftNode(name, entry.where, entry.roles, address, entry.port, entry.gpus, entry.features, entry.slurm)
 
 
 def _some(names: list[str]) -> str:

@@ -29,9 +29,11 @@ PRIVATE = (".vault-password", "ssh/", "runs/")
 def check_target(path: Path) -> None:
     """Refuse a folder that holds something else; one that holds a cluster needs `replace_cluster`."""
     path = path.expanduser()
-    odd = sorted(set("'\"%$\\\n") & set(str(path.resolve())))
-    if odd:
-        raise InputError.single(str(path), f"holds {odd[0]!r}, which ssh reads in its own way", "choose another path")
+    unsafe = sorted(set("'\"%$\\\n") & set(str(path.resolve())))
+    if unsafe:
+        raise InputError.single(
+            str(path), f"holds {unsafe[0]!r}, which ssh reads in its own way", "choose another path"
+        )
     if ClusterDir(path).spec.exists():
         raise InputError.single(
             str(path),
@@ -40,10 +42,10 @@ def check_target(path: Path) -> None:
         )
     if path.exists() and not path.is_dir():
         raise InputError.single(str(path), "is a file", "give a folder, or one that does not exist yet")
-    found = sorted({item.name for item in path.iterdir()} - HARMLESS) if path.exists() else []
-    if found:
+    entries = sorted({item.name for item in path.iterdir()} - HARMLESS) if path.exists() else []
+    if entries:
         raise InputError.single(
-            str(path), f"is not empty: it holds {', '.join(found[:3])}{' ...' if len(found) > 3 else ''}",
+            str(path), f"is not empty: it holds {', '.join(entries[:3])}{' ...' if len(entries) > 3 else ''}",
             "give an empty folder, or one that does not exist yet",
         )  # fmt: skip
 
@@ -54,8 +56,8 @@ def create_cluster(path: Path, cluster: Cluster, carryover: Carryover | None = N
     target = path.expanduser().resolve()
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as folder:
-            made = ClusterDir(Path(folder) / "new")
+        with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as temporary:
+            made = ClusterDir(Path(temporary) / "new")
             made.path.mkdir()
             _complete(made, carryover)
             _write_cluster(made, cluster)
@@ -124,24 +126,24 @@ def _write_report(directory: ClusterDir, cluster: Cluster, carryover: Carryover 
 def _complete(directory: ClusterDir, carryover: Carryover | None = None) -> None:
     """Add what is missing besides the two files that follow from the cluster."""
     imported = Carryover() if carryover is None else carryover
-    for folder, mode in (
+    for subdirectory, mode in (
         (directory.settings.parent, 0o755),
         (directory.inventory_dir / "host_vars", 0o755),
         (directory.ssh_key.parent, 0o700),
         (directory.runs, 0o700),
     ):
-        if not folder.exists():
-            folder.mkdir(parents=True)
-            folder.chmod(mode)
+        if not subdirectory.exists():
+            subdirectory.mkdir(parents=True)
+            subdirectory.chmod(mode)
     settings = importlib.resources.files("deepopsctl").joinpath("templates", "settings.yml").read_text("utf-8")
     for path, text, mode in (
-        (directory.settings, with_settings(settings, {**imported.given, **imported.settings}), 0o644),
+        (directory.settings, with_settings(settings, {**imported.direct_settings, **imported.settings}), 0o644),
         (directory.known_hosts, "", 0o644),
         (directory.vault_password, new_password() + "\n", 0o600),
     ):
         if not path.exists():
             write_atomic(path, text, mode)
-    _keep_out_of_git(directory.path)
+    _update_gitignore(directory.path)
     if not directory.secrets.exists():
         password = directory.vault_password.read_text("utf-8").strip()
         write_atomic(directory.secrets, encrypt({**new_secrets(), **imported.secrets}, password), 0o600)
@@ -149,9 +151,9 @@ def _complete(directory: ClusterDir, carryover: Carryover | None = None) -> None
         add_missing(directory.secrets, directory.vault_password)
 
 
-def _keep_out_of_git(folder: Path) -> None:
+def _update_gitignore(directory: Path) -> None:
     """Name the private files in .gitignore, after what a person has written there."""
-    path = folder / ".gitignore"
+    path = directory / ".gitignore"
     lines = path.read_text("utf-8").splitlines() if path.exists() else []
     missing = [line for line in PRIVATE if line not in lines]
     if missing:
@@ -169,7 +171,7 @@ def _move(made: Path, target: Path) -> None:
         made.chmod(0o755)
         made.rename(target)
         return
-    _keep_out_of_git(target)
+    _update_gitignore(target)
     moved: list[Path] = []
     try:
         for item in sorted(made.iterdir(), key=lambda entry: entry.name == "cluster.yml"):

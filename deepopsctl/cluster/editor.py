@@ -24,23 +24,23 @@ WHERE = "cluster.yml"
 
 
 @dataclass(frozen=True, slots=True)
-class Newcomers:
+class NewNodes:
     """Machines to be added: names with addresses ('' where the name resolves), and what they are.
 
     `model` has their roles, GPUs, features; `beside` is the node whose entry they resemble, '' for none.
     """
 
-    machines: tuple[tuple[str, str], ...]
+    nodes: tuple[tuple[str, str], ...]
     model: Node
-    beside: str = ""
+    like: str = ""
     partitions: tuple[str, ...] = ()
 
 
-def add_nodes(text: str, new: Newcomers) -> str:
+def add_nodes(text: str, new: NewNodes) -> str:
     """The text with machines added: to the entry they resemble, or in one of their own beside it."""
-    edit = _Edit.of(text)
+    edit = _Edit.parse(text)
     edit.add(new)
-    wanted = [replace(new.model, name=name, address=address) for name, address in new.machines]
+    wanted = [replace(new.model, name=name, address=address) for name, address in new.nodes]
     result = edit.source.result()
     _check(result, (*edit.before.nodes, *wanted))
     return result
@@ -49,7 +49,7 @@ def add_nodes(text: str, new: Newcomers) -> str:
 def remove_nodes(text: str, names: Iterable[str]) -> str:
     """The text without these machines; entries that have no other go with them."""
     gone = frozenset(names)
-    edit = _Edit.of(text)
+    edit = _Edit.parse(text)
     edit.remove(gone)
     result = edit.source.result()
     _check(result, [node for node in edit.before.nodes if node.name not in gone])
@@ -58,7 +58,7 @@ def remove_nodes(text: str, names: Iterable[str]) -> str:
 
 def set_address(text: str, name: str, address: str) -> str:
     """The text with another address for one machine."""
-    edit = _Edit.of(text)
+    edit = _Edit.parse(text)
     edit.set_address(name, address)
     result = edit.source.result()
     nodes = edit.before.nodes
@@ -72,7 +72,7 @@ class _Entry:
 
     index: int
     node: yaml.MappingNode
-    machines: tuple[tuple[str, str], ...]
+    nodes: tuple[tuple[str, str], ...]
 
 
 @dataclass(slots=True)
@@ -83,40 +83,40 @@ class _Edit:
     entries: list[_Entry] = field(default_factory=list)
 
     @classmethod
-    def of(cls, text: str) -> _Edit:
+    def parse(cls, text: str) -> _Edit:
         before = parse_spec(text.removeprefix("\ufeff").replace("\r\n", "\n"), WHERE)
         source = YamlText.read(text)
         nodes = value_of(source.root, "nodes")
         if not isinstance(nodes, yaml.SequenceNode):
             raise InputError.single(WHERE, "nodes: is no list", "see docs/reference/cluster-yml.md")
         entries = [
-            _Entry(index, item, _machines(item))
+            _Entry(index, item, _entry_nodes(item))
             for index, item in enumerate(nodes.value)
             if isinstance(item, yaml.MappingNode)
         ]
         return cls(source, before, nodes, entries)
 
-    def add(self, new: Newcomers) -> None:
+    def add(self, new: NewNodes) -> None:
         """Note the edits that add machines."""
-        beside = self._entry_of(new.beside) or self._last_of(new.model.roles)
-        if new.beside and self._can_join(beside, new):
-            self._write(beside, _merged(beside.machines, new.machines))
+        similar = self._entry_of(new.like) or self._last_of(new.model.roles)
+        if new.like and self._can_join(similar, new):
+            self._write(similar, _merged(similar.nodes, new.nodes))
         else:
-            entry: dict[str, object] = {"names": fold_in_order(name for name, _ in new.machines)}
-            if new.machines[0][1]:
-                entry["addresses"] = fold_in_order(address for _, address in new.machines)
-            self.source.insert_after(self.nodes, beside.index, entry | attributes(new.model))
-        names = [name for name, _ in new.machines]
+            entry: dict[str, object] = {"names": fold_in_order(name for name, _ in new.nodes)}
+            if new.nodes[0][1]:
+                entry["addresses"] = fold_in_order(address for _, address in new.nodes)
+            self.source.insert_after(self.nodes, similar.index, entry | attributes(new.model))
+        names = [name for name, _ in new.nodes]
         for partition, scalar in self._partitions():
             if partition.name in new.partitions:
                 self._add_to("partitions", scalar, names)
         for _, scalar in self._named(NVLINK):
             # a node like one of a rack is in that rack
-            if new.beside in expand(scalar.value):
+            if new.like in expand(scalar.value):
                 self._add_to(NVLINK, scalar, names)
         for _, scalar in self._named("storage"):
             # storage of roles and of all machines has the new ones anyway
-            if new.beside in expand(scalar.value):
+            if new.like in expand(scalar.value):
                 self._add_to("storage", scalar, names)
 
     def remove(self, gone: frozenset[str]) -> None:
@@ -125,10 +125,10 @@ class _Edit:
         if unknown:
             raise InputError.single(WHERE, f"has no node {fold_in_order(unknown)}", "see its `nodes:`")
         for entry in self.entries:
-            left = [machine for machine in entry.machines if machine[0] not in gone]
+            left = [(name, address) for name, address in entry.nodes if name not in gone]
             if not left:
                 self.source.remove_item(self.nodes, entry.index)
-            elif len(left) < len(entry.machines):
+            elif len(left) < len(entry.nodes):
                 self._write(entry, left)
         for partition, scalar in self._partitions():
             self._remove_from("partitions", f"the partition {partition.name}", scalar, gone)
@@ -159,26 +159,26 @@ class _Edit:
                 f"{name} has no address there: its name is looked up",
                 "let the name lead to the new machine, or give the node an address in cluster.yml",
             )
-        self._write(entry, [(known, address if known == name else old) for known, old in entry.machines])
+        self._write(entry, [(known, address if known == name else old) for known, old in entry.nodes])
 
     def _entry_of(self, name: str) -> _Entry | None:
-        return next((entry for entry in self.entries if name in dict(entry.machines)), None)
+        return next((entry for entry in self.entries if name in dict(entry.nodes)), None)
 
     def _last_of(self, roles: frozenset[Role]) -> _Entry:
         """The last entry with these roles, or the last of all."""
         same = {node.name for node in self.before.nodes if node.roles == roles}
-        alike = [entry for entry in self.entries if same & dict(entry.machines).keys()]
-        return (alike or self.entries)[-1]
+        candidates = [entry for entry in self.entries if same & dict(entry.nodes).keys()]
+        return (candidates or self.entries)[-1]
 
-    def _can_join(self, entry: _Entry, new: Newcomers) -> bool:
+    def _can_join(self, entry: _Entry, new: NewNodes) -> bool:
         """Whether the machines differ from those of the entry in nothing but names and addresses."""
         known = {node.name: node for node in self.before.nodes}
-        first = known[entry.machines[0][0]]
-        alike = attributes(first) == attributes(new.model)
-        return alike and bool(first.address) == bool(new.machines[0][1])
+        first = known[entry.nodes[0][0]]
+        same = attributes(first) == attributes(new.model)
+        return same and bool(first.address) == bool(new.nodes[0][1])
 
-    def _write(self, entry: _Entry, machines: Sequence[tuple[str, str]]) -> None:
-        for key, values in (("names", [name for name, _ in machines]), ("addresses", [a for _, a in machines])):
+    def _write(self, entry: _Entry, nodes: Sequence[tuple[str, str]]) -> None:
+        for key, values in (("names", [name for name, _ in nodes]), ("addresses", [a for _, a in nodes])):
             scalar = value_of(entry.node, key)
             if isinstance(scalar, yaml.ScalarNode):
                 text = _refold(scalar.value, values)
@@ -188,23 +188,23 @@ class _Edit:
 
     def _partitions(self) -> list[tuple[Partition, yaml.ScalarNode]]:
         """Partitions that list their nodes, with the place of the list; those of `all` have none."""
-        found = []
+        pairs = []
         known = {partition.name: partition for partition in self.before.partitions}
         for item in items_of(value_of(self.source.root, "partitions")):
             name, nodes = value_of(item, "name"), value_of(item, "nodes")
             listed = isinstance(nodes, yaml.ScalarNode) and nodes.value.strip().lower() != "all"
             if isinstance(name, yaml.ScalarNode) and isinstance(nodes, yaml.ScalarNode) and listed:
-                found.append((known[name.value], nodes))
-        return found
+                pairs.append((known[name.value], nodes))
+        return pairs
 
     def _named(self, section: str) -> list[tuple[str, yaml.ScalarNode]]:
         """Entries of a section that list their nodes, by name, with the place of the list."""
-        found = []
+        pairs = []
         for item in items_of(value_of(self.source.root, section)):
             name, nodes = value_of(item, "name"), value_of(item, "nodes")
             if isinstance(name, yaml.ScalarNode) and isinstance(nodes, yaml.ScalarNode) and nodes.value.strip():
-                found.append((name.value, nodes))
-        return found
+                pairs.append((name.value, nodes))
+        return pairs
 
     def _add_to(self, section: str, scalar: yaml.ScalarNode, names: Sequence[str]) -> None:
         merged = _merged([(name, "") for name in expand(scalar.value)], [(name, "") for name in names])
@@ -218,7 +218,7 @@ class _Edit:
         self.source.set_scalar(scalar, value, in_flow=in_flow)
 
 
-def _machines(item: yaml.MappingNode) -> tuple[tuple[str, str], ...]:
+def _entry_nodes(item: yaml.MappingNode) -> tuple[tuple[str, str], ...]:
     names, addresses = value_of(item, "names"), value_of(item, "addresses")
     text = str(names.value) if names else ""
     return pair(text, str(addresses.value)) if addresses else tuple((name, "") for name in expand(text))
@@ -228,7 +228,7 @@ def _merged(known: Sequence[tuple[str, str]], new: Sequence[tuple[str, str]]) ->
     """New machines in their places where the known ones are sorted, else behind them."""
     in_order = [name for name, _ in known] == sorted((name for name, _ in known), key=_natural)
     everyone = [*known, *new]
-    return sorted(everyone, key=lambda machine: _natural(machine[0])) if in_order else everyone
+    return sorted(everyone, key=lambda node: _natural(node[0])) if in_order else everyone
 
 
 def _natural(name: str) -> tuple[tuple[str, int], ...]:

@@ -26,7 +26,7 @@ class Carryover:
 
     settings: dict[str, object] = field(default_factory=dict)
     # what a node list itself says for settings.yml: nothing of it was translated, so nothing has to be reported
-    given: dict[str, object] = field(default_factory=dict)
+    direct_settings: dict[str, object] = field(default_factory=dict)
     secrets: dict[str, str] = field(default_factory=dict)
     not_carried: list[Note] = field(default_factory=list)
     to_check: list[Note] = field(default_factory=list)

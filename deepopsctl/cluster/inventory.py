@@ -75,16 +75,16 @@ def group_members(cluster: Cluster) -> dict[str, tuple[str, ...]]:
 def _access_variables(cluster: Cluster) -> dict[str, object]:
     """How every node is reached."""
     access = cluster.access
-    found: dict[str, object] = {"deepops_cluster_name": cluster.name}
+    variables: dict[str, object] = {"deepops_cluster_name": cluster.name}
     if access.user:
-        found["ansible_user"] = access.user
+        variables["ansible_user"] = access.user
     if access.port:
-        found["ansible_port"] = access.port
-    key = found["ansible_ssh_private_key_file"] = _key_file(access)
+        variables["ansible_port"] = access.port
+    key = variables["ansible_ssh_private_key_file"] = _key_file(access)
     jump = f" {inventory_option(access.jump_host, key, _KNOWN_HOSTS_FILE)}" if access.jump_host else ""
-    found["ansible_ssh_common_args"] = f"{_KNOWN_HOSTS}{jump}"
-    found["ansible_python_interpreter"] = "/usr/bin/python3"
-    return found
+    variables["ansible_ssh_common_args"] = f"{_KNOWN_HOSTS}{jump}"
+    variables["ansible_python_interpreter"] = "/usr/bin/python3"
+    return variables
 
 
 def _shared_variables(cluster: Cluster) -> dict[str, object]:
@@ -92,7 +92,7 @@ def _shared_variables(cluster: Cluster) -> dict[str, object]:
     addressed = [node for node in cluster.nodes if node.address]
     policy = cluster.policy.variable()
     return {
-        "deepops_addresses": [{"names": names, "addresses": found} for names, found in address_pieces(addressed)],
+        "deepops_addresses": [{"names": names, "addresses": text} for names, text in address_pieces(addressed)],
         "slurm_nodes": _slurm_nodes(cluster),
         "slurm_partitions": [_slurm_partition(partition) for partition in cluster.partitions],
         **({"slurm_policy": policy} if policy else {}),
@@ -118,21 +118,21 @@ def _key_file(access: Access) -> str:
 
 
 def _host_variables(node: Node) -> dict[str, object] | None:
-    found: dict[str, object] = {}
+    variables: dict[str, object] = {}
     if node.address:
-        found["ansible_host"] = node.address
+        variables["ansible_host"] = node.address
     if node.port:
-        found["ansible_port"] = node.port
-    return found or None
+        variables["ansible_port"] = node.port
+    return variables or None
 
 
 def _slurm_nodes(cluster: Cluster) -> list[Mapping[str, object]]:
     """Compute nodes with the same declaration, folded into one entry."""
-    alike: dict[tuple[object, ...], list[Node]] = {}
+    groups: dict[tuple[object, ...], list[Node]] = {}
     for node in cluster.compute:
         key = (node.gpus, node.features, tuple(node.slurm.items()))
-        alike.setdefault(key, []).append(node)
-    return [_slurm_entry(nodes) for nodes in alike.values()]
+        groups.setdefault(key, []).append(node)
+    return [_slurm_entry(nodes) for nodes in groups.values()]
 
 
 def _slurm_entry(nodes: list[Node]) -> dict[str, object]:

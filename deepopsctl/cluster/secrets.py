@@ -50,8 +50,8 @@ def encrypt(variables: dict[str, str], password: str) -> str:
 
 def decrypt(text: str, password: str) -> dict[str, str]:
     """The variables in the text of a vault file; a ControlMachineError where the password does not open it."""
-    found = yaml.safe_load(_plain(text, password))
-    return {str(key): str(value) for key, value in found.items()} if isinstance(found, dict) else {}
+    variables = yaml.safe_load(_plain(text, password))
+    return {str(key): str(value) for key, value in variables.items()} if isinstance(variables, dict) else {}
 
 
 def _encrypted(plain: str, password: str) -> str:
@@ -148,7 +148,7 @@ def _opens(vault: bytes, password: bytes) -> bool:
     try:
         salt, signature, content = bytes.fromhex("".join(vault.decode("ascii").split()[1:])).split(b"\n", 2)
         keys = hashlib.pbkdf2_hmac("sha256", password, bytes.fromhex(salt.decode()), 10_000, 80)
-        found = hmac.new(keys[32:64], bytes.fromhex(content.decode()), "sha256").hexdigest()
+        expected = hmac.new(keys[32:64], bytes.fromhex(content.decode()), "sha256").hexdigest()
     except ValueError:
         return False
-    return hmac.compare_digest(found.encode(), signature)
+    return hmac.compare_digest(expected.encode(), signature)

@@ -34,9 +34,12 @@ def resolve_limit(text: str, cluster: Cluster) -> Limit:
     patterns: list[str] = []
     hosts: dict[str, None] | None = {}
     for piece in _pieces(text):
-        found = groups[piece] if piece in groups else None if _PATTERN.search(piece) else _nodes(piece, names, groups)
-        patterns += (piece,) if piece in groups or found is None else found
-        hosts = None if hosts is None or found is None else hosts | dict.fromkeys(found)
+        if piece in groups:
+            selected: tuple[str, ...] | None = groups[piece]
+        else:
+            selected = None if _PATTERN.search(piece) else _nodes(piece, names, groups)
+        patterns += (piece,) if piece in groups or selected is None else selected
+        hosts = None if hosts is None or selected is None else hosts | dict.fromkeys(selected)
     if hosts is not None and not hosts:
         raise InputError.single("--limit", f"{text} has no nodes", f"nodes: {fold(names)}")
     return Limit(",".join(patterns), None if hosts is None else tuple(name for name in names if name in hosts))
@@ -49,16 +52,16 @@ def _pieces(text: str) -> list[str]:
 
 def _nodes(piece: str, names: dict[str, None], groups: dict[str, tuple[str, ...]]) -> tuple[str, ...]:
     try:
-        found = expand(piece)
+        expanded = expand(piece)
     except ValueError as error:
         raise InputError.single("--limit", str(error), "give node sets such as gpu[01-04], or groups") from error
-    unknown = [name for name in found if name not in names]
+    unknown = [name for name in expanded if name not in names]
     if unknown:
         near = list(dict.fromkeys(word for name in unknown for word in get_close_matches(name, [*groups, *names], n=1)))
         meant = f"did you mean {', '.join(near)}? " if near else ""
         known = f"{meant}nodes: {fold(names)}; groups: {', '.join(sorted(groups))}"
         raise InputError.single("--limit", f"the cluster has no node or group {fold(unknown)}", known)
-    return found
+    return expanded
 
 
 WHERE = "NODES"
@@ -75,7 +78,7 @@ def select_nodes(words: Sequence[str], cluster: Cluster) -> tuple[Node, ...]:
             raise InputError.single(WHERE, str(error), "give node sets such as gpu[01-04]") from error
     unknown = [name for name in wanted if name not in known]
     if unknown:
-        near = list(dict.fromkeys(found for name in unknown for found in get_close_matches(name, known, n=1)))
+        near = list(dict.fromkeys(match for name in unknown for match in get_close_matches(name, known, n=1)))
         meant = f"did you mean {fold(near)}? " if near else ""
         hint = f"{meant}nodes: {fold(known)}"
         raise InputError.single(WHERE, f"the cluster has no node {fold(unknown)}", hint)
@@ -105,11 +108,11 @@ def select_names(cluster: Cluster, text: str, option: str, *others: str) -> froz
     if not text:
         return frozenset()
     try:
-        given = expand(text)
+        words = expand(text)
     except RefusedError as refusal:
         raise InputError.single(option, refusal.message, refusal.hint) from refusal
     groups = {**group_members(cluster), "slurm_cluster": tuple(node.name for node in cluster.nodes)}
-    names = [name for word in given for name in groups.get(word, (word,))]
+    names = [name for word in words for name in groups.get(word, (word,))]
     known = {*(node.name for node in cluster.nodes), *others}
     unknown = [name for name in dict.fromkeys(names) if name not in known]
     if unknown:

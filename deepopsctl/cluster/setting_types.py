@@ -39,8 +39,8 @@ class SettingType:
         """What it takes."""
         if self.choices:
             return f"one of {', '.join(self.choices)}"
-        of = {"str": " of texts", "dict": " of mappings"}.get(self.elements, "")
-        return f"{_WORDS.get(self.name, 'a text')}{of if self.name == 'list' else ''}"
+        elements = {"str": " of texts", "dict": " of mappings"}.get(self.elements, "")
+        return f"{_WORDS.get(self.name, 'a text')}{elements if self.name == 'list' else ''}"
 
     @property
     def example(self) -> str:
@@ -129,24 +129,26 @@ def fits(node: yaml.Node, wanted: SettingType) -> bool:
         # !vault and templates: what they are is Ansible's to find out
         return True
     if wanted.name == "list":
-        of = SettingType(wanted.elements)
-        return isinstance(node, yaml.SequenceNode) and (not of.name or all(fits(item, of) for item in node.value))
+        element_type = SettingType(wanted.elements)
+        return isinstance(node, yaml.SequenceNode) and (
+            not element_type.name or all(fits(item, element_type) for item in node.value)
+        )
     if wanted.name == "dict":
         return isinstance(node, yaml.MappingNode)
     return isinstance(node, yaml.ScalarNode) and _scalar_fits(node, wanted)
 
 
 def _scalar_fits(node: yaml.ScalarNode, wanted: SettingType) -> bool:
-    kind, text = str(node.tag).removeprefix(_STANDARD), str(node.value)
+    type_name, text = str(node.tag).removeprefix(_STANDARD), str(node.value)
     if len(text) > _LONGEST_NUMBER and wanted.name in ("bool", "int", "float"):
         return False
-    if kind in ("bool", "int", "float") and _RESOLVER.resolve(yaml.ScalarNode, text, (True, False)) != node.tag:
+    if type_name in ("bool", "int", "float") and _RESOLVER.resolve(yaml.ScalarNode, text, (True, False)) != node.tag:
         # `!!int x`: not even Ansible can load it
         return False
     if wanted.name == "bool":
-        return kind == "bool" or text.lower() in _TRUE | _FALSE
+        return type_name == "bool" or text.lower() in _TRUE | _FALSE
     if wanted.name == "int":
-        return kind == "int" or _INT.fullmatch(text) is not None
+        return type_name == "int" or _INT.fullmatch(text) is not None
     if wanted.name == "float":
-        return kind in ("int", "float") or _FLOAT.fullmatch(text) is not None
+        return type_name in ("int", "float") or _FLOAT.fullmatch(text) is not None
     return not wanted.choices or text in wanted.choices

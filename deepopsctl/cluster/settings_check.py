@@ -17,7 +17,7 @@ from deepopsctl.cluster.setting_types import SettingType
 from deepopsctl.errors import ControlMachineError, InputError, Problem
 from deepopsctl.slurm.hardware import load_hardware
 from deepopsctl.text.node_sets import shorten
-from deepopsctl.text.yaml_reader import given_twice, is_endless, why_broken
+from deepopsctl.text.yaml_reader import duplicate_keys, is_endless, why_broken
 
 # what Ansible takes for variables; `.bak`, `~` and the like it leaves alone
 _SUFFIXES = frozenset({"", ".yml", ".yaml", ".json"})
@@ -33,8 +33,8 @@ def require_settings(directory: ClusterDir, content: Path) -> None:
     """
     types = setting_types.setting_types(content)
     problems: list[Problem] = []
-    for where, found in _looked_at(directory):
-        problems += [found] if isinstance(found, Problem) else faults(found, where, types)
+    for where, parsed in _parsed_files(directory):
+        problems += [parsed] if isinstance(parsed, Problem) else faults(parsed, where, types)
     if problems:
         raise InputError(problems)
     load_hardware(directory.hardware)
@@ -44,7 +44,7 @@ def faults(root: yaml.Node | None, where: str, types: Mapping[str, SettingType])
     """What is wrong with the variables of a file."""
     if root is None:
         return
-    for key in given_twice(root):
+    for key in duplicate_keys(root):
         line = key.start_mark.line + 1
         yield Problem(f"{where}:{line}", f"the key {shorten(str(key.value))} is given twice", "keep one of them")
     for key, value in root.value if isinstance(root, yaml.MappingNode) else ():
@@ -89,27 +89,27 @@ def why_closed(directory: ClusterDir, environment: Mapping[str, str]) -> str:
     """Why the secrets stay closed; '' where the password opens them, or a program is asked for it."""
     if not is_encrypted(directory.secrets):
         return ""
-    given = environment.get("ANSIBLE_VAULT_PASSWORD_FILE", "")
-    path = Path(given).expanduser() if given else directory.vault_password
+    configured = environment.get("ANSIBLE_VAULT_PASSWORD_FILE", "")
+    path = Path(configured).expanduser() if configured else directory.vault_password
     if not path.is_file():
-        return f"{given or path.name} is missing, so the secrets can't be opened"
+        return f"{configured or path.name} is missing, so the secrets can't be opened"
     # a program that asks a key store: Ansible runs it, and says what is wrong
     return "" if os.access(path, os.X_OK) else why_not_opened(directory.secrets, path)
 
 
-def misspelt_settings(directory: ClusterDir, content: Path, given: Iterable[str] = ()) -> tuple[Problem, ...]:
+def misspelt_settings(directory: ClusterDir, content: Path, option_names: Iterable[str] = ()) -> tuple[Problem, ...]:
     """Variables that deepopsctl does not know, and whose names are nearly those of one that it does.
 
     `given` are names of `-e`.
     """
     known = known_names(content)
-    named = [(f"{where}:{line}", name) for where, root in _looked_at(directory) for name, line in _names(root)]
-    found = []
-    for where, name in [*named, *(("-e", name) for name in given)]:
+    named = [(f"{where}:{line}", name) for where, root in _parsed_files(directory) for name, line in _names(root)]
+    problems = []
+    for where, name in [*named, *(("-e", name) for name in option_names)]:
         near = get_close_matches(name, known, n=1, cutoff=_NEAR) if name not in known else []
         if near:
-            found.append(Problem(where, f"{name} is no setting of deepopsctl", f"did you mean {near[0]}?"))
-    return tuple(found)
+            problems.append(Problem(where, f"{name} is no setting of deepopsctl", f"did you mean {near[0]}?"))
+    return tuple(problems)
 
 
 def known_names(content: Path) -> frozenset[str]:
@@ -119,7 +119,7 @@ def known_names(content: Path) -> frozenset[str]:
     return frozenset(name for path in texts for name in _NAME.findall(path.read_text(encoding="utf-8")) if "_" in name)
 
 
-def _looked_at(directory: ClusterDir) -> Iterator[tuple[str, yaml.Node | Problem | None]]:
+def _parsed_files(directory: ClusterDir) -> Iterator[tuple[str, yaml.Node | Problem | None]]:
     """Each file's path in the cluster directory, with what is in it or why that can't be told."""
     for path in _files(directory):
         where = str(path.relative_to(directory.path))
@@ -127,8 +127,8 @@ def _looked_at(directory: ClusterDir) -> Iterator[tuple[str, yaml.Node | Problem
 
 
 def _files(directory: ClusterDir) -> Iterator[Path]:
-    for folder in ("group_vars", "host_vars"):
-        for path in sorted((directory.inventory_dir / folder).rglob("*")):
+    for subdirectory in ("group_vars", "host_vars"):
+        for path in sorted((directory.inventory_dir / subdirectory).rglob("*")):
             if path.is_file() and path.suffix in _SUFFIXES and not path.name.startswith("."):
                 yield path
 
@@ -153,8 +153,8 @@ def variables(text: str, where: str) -> yaml.Node | Problem | None:
         mark = error.problem_mark or error.context_mark
         line = mark.line + 1 if mark else 0
         hint = "check indentation, quotes and brackets there and above"
-        said = why_broken(text, line, str(error.problem or error.context), hint)
-        return Problem(f"{where}:{line}" if line else where, *said)
+        explanation = why_broken(text, line, str(error.problem or error.context), hint)
+        return Problem(f"{where}:{line}" if line else where, *explanation)
     except yaml.YAMLError as error:
         return Problem(where, f"no valid YAML: {' '.join(str(error).split())}", "take out what is no text")
     if root is not None and is_endless(root):

@@ -144,22 +144,22 @@ class _Reader(SectionReader):
     def _job_directories(self, section: JobDirectoriesSection | None) -> None:
         if section is None:
             return
-        given = JobDirectories()
-        method = self._of_jobs("method", job_hooks.check_method, section.method or given.method, given.method)
+        defaults = JobDirectories()
+        method = self._of_jobs("method", job_hooks.check_method, section.method or defaults.method, defaults.method)
         for name in ("var_tmp", "shm"):
             if method == "prolog" and getattr(section, name) is not None:
                 refusal = RefusedError("says what method: namespace makes private", "leave it out, or leave out method")
                 path: Path = ("job_directories", name)
                 self.problems.refuse(self.at(path), dotted(path), refusal)
         self.draft.job_directories = JobDirectories(
-            base=self._of_jobs("base", self._base, section.base or given.base, given.base),
+            base=self._of_jobs("base", self._base, section.base or defaults.base, defaults.base),
             method=method,
             var_tmp=bool(section.var_tmp),
-            shm=given.shm if section.shm is None else section.shm,
+            shm=defaults.shm if section.shm is None else section.shm,
         )
 
-    def _of_jobs(self, name: str, check: Callable[[str], str], given: str, instead: str) -> str:
-        return self.value(("job_directories", name), check, given, instead)
+    def _of_jobs(self, name: str, check: Callable[[str], str], raw: str, instead: str) -> str:
+        return self.value(("job_directories", name), check, raw, instead)
 
     def _base(self, text: str) -> str:
         """Where jobs have their folders: on each node's own disk, so nothing that several nodes mount."""
@@ -192,22 +192,22 @@ class _Reader(SectionReader):
         """One kind of GPU, or a list of kinds."""
         autodetect = self.value((*path, "autodetect"), spec.parse_autodetect, node.autodetect, "")
         several = isinstance(node.gpus, list)
-        kinds = _as_list(node.gpus) if several else [node.gpus] * (node.gpus is not None)
-        if not kinds and (several or autodetect):
+        entries = _as_list(node.gpus) if several else [node.gpus] * (node.gpus is not None)
+        if not entries and (several or autodetect):
             what = RefusedError("is empty" if several else "is given without gpus", "say which GPUs the nodes have")
             key = "gpus" if several else "autodetect"
             self.problems.refuse(self.at((*path, key)), dotted((*path, key)), what)
-        found = []
-        for index, kind in enumerate(kinds):
+        groups = []
+        for index, entry in enumerate(entries):
             place = (*path, "gpus", index) if several else (*path, "gpus")
-            section = self.fit(GpusSection, kind, place)
+            section = self.fit(GpusSection, entry, place)
             if section is None:
                 return None
-            found.append(spec.GivenKind(place, **dict(section)))
-        if not found:
+            groups.append(spec.WrittenGroup(place, **dict(section)))
+        if not groups:
             return None
         return spec.read_gpus(
-            found, autodetect, lambda place, refusal: self.problems.refuse(self.at(place), dotted(place), refusal)
+            groups, autodetect, lambda place, refusal: self.problems.refuse(self.at(place), dotted(place), refusal)
         )
 
     def _partition(self, section: PartitionSection | None, path: Path) -> None:

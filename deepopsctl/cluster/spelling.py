@@ -23,7 +23,7 @@ _MORE_PARTITION_KEYS = (
     "ExclusiveTopo", "JobDefaults", "MaxCPUsPerSocket", "PowerDownOnIdle", "Priority", "Shared", "Topology",
 )  # fmt: skip
 # a letter that looks like a digit
-_ALIKE = str.maketrans("oil", "011")
+_LOOKALIKES = str.maketrans("oil", "011")
 
 
 def misspelt_values(cluster: Cluster) -> Iterator[Problem]:
@@ -37,20 +37,20 @@ def misspelt_values(cluster: Cluster) -> Iterator[Problem]:
     for key, names in partition_keys.items():
         near = _near_key(key, known)
         yield from _problem(f"options: {key} of {names}", near, "key of a partition in slurm.conf")
-    types = _having((kind, node.name) for node in cluster.nodes for kind in _types(node.gpus))
-    for kind, names in types.items():
-        yield from _problem(f"gpus: {kind} of {names}", near_type(kind), "type of GPU that deepopsctl knows")
+    types = _having((gpu_type, node.name) for node in cluster.nodes for gpu_type in _types(node.gpus))
+    for gpu_type, names in types.items():
+        yield from _problem(f"gpus: {gpu_type} of {names}", near_type(gpu_type), "type of GPU that deepopsctl knows")
 
 
-def near_type(kind: str) -> str:
+def near_type(gpu_type: str) -> str:
     """The known type of GPU that was probably meant; '' where this is one, or a name of the site's own."""
-    word = kind.lower()
+    word = gpu_type.lower()
     types = sorted({word for model in MODELS for word in (model.type, model.typed_with_memory)})
     if word in types or any(word == model.detected_type for model in MODELS):
         return ""
-    alike = [each for each in types if each.translate(_ALIKE) == word.translate(_ALIKE)]
-    if alike:
-        return alike[0]
+    lookalikes = [each for each in types if each.translate(_LOOKALIKES) == word.translate(_LOOKALIKES)]
+    if lookalikes:
+        return lookalikes[0]
     # v100l, a100-80: a variant that a site tells apart
     if any(word.startswith(each) and not word[len(each)].isdigit() for each in types):
         return ""
@@ -59,7 +59,7 @@ def near_type(kind: str) -> str:
 
 def _types(gpus: Gpus | None) -> Iterator[str]:
     if gpus:
-        yield from (kind.type for kind in gpus.kinds or (gpus,))
+        yield from (group.type for group in gpus.groups or (gpus,))
 
 
 def _settable(names: Iterable[str], owned: Iterable[str]) -> Mapping[str, str]:
@@ -74,10 +74,10 @@ def _near_key(key: str, spellings: Mapping[str, str]) -> str:
 
 
 def _having(pairs: Iterable[tuple[str, str]]) -> Mapping[str, str]:
-    found: dict[str, list[str]] = {}
+    names_by_key: dict[str, list[str]] = {}
     for key, name in pairs:
-        found.setdefault(key, []).append(name)
-    return {key: shorten(fold_in_order(names), 60) for key, names in found.items()}
+        names_by_key.setdefault(key, []).append(name)
+    return {key: shorten(fold_in_order(names), 60) for key, names in names_by_key.items()}
 
 
 def _problem(what: str, near: str, known: str) -> Iterator[Problem]:

@@ -81,18 +81,18 @@ def _shared(node: Node) -> tuple[object, ...]:
 
 def attributes(node: Node) -> dict[str, object]:
     """What an entry says of its machines besides names and addresses."""
-    found: dict[str, object] = {"roles": [role.value for role in Role if role in node.roles]}
+    entry: dict[str, object] = {"roles": [role.value for role in Role if role in node.roles]}
     if node.port:
-        found["port"] = node.port
+        entry["port"] = node.port
     if node.gpus:
-        found["gpus"] = as_written(node.gpus)
+        entry["gpus"] = as_written(node.gpus)
         if node.gpus.autodetect:
-            found["autodetect"] = node.gpus.autodetect
+            entry["autodetect"] = node.gpus.autodetect
     if node.features:
-        found["features"] = list(node.features)
+        entry["features"] = list(node.features)
     if node.slurm:
-        found["slurm"] = dict(node.slurm)
-    return found
+        entry["slurm"] = dict(node.slurm)
+    return entry
 
 
 def _partition_entry(partition: Partition) -> dict[str, object]:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from deepopsctl.text.header import HEADER
+from deepopsctl.text.header import MANAGED_HEADER
 
 SOURCES = ("repository", "distro")
 MODULE = "cuda"
@@ -25,7 +25,7 @@ class Toolkit:
     version: str
     package: str
     home: str
-    folders: Mapping[str, Sequence[str]]
+    directories: Mapping[str, Sequence[str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class ToolkitPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class ToolkitRequest:
     """What a site chooses: `cuda_*`."""
 
     versions: Sequence[str]
@@ -47,7 +47,7 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class CudaHost:
     """A node: `Debian 13`, the version or branch of its driver ('' for none), the branch that its distribution has."""
 
     platform: str
@@ -55,20 +55,20 @@ class Place:
     distro_driver: str = ""
 
 
-def plan_toolkits(wish: Wish, place: Place, catalogue: Mapping[str, Any]) -> ToolkitPlan:
+def plan_toolkits(request: ToolkitRequest, host: CudaHost, catalogue: Mapping[str, Any]) -> ToolkitPlan:
     """The plan for a node."""
-    misspelt = [version for version in wish.versions if not _VERSION.fullmatch(version)]
+    misspelt = [version for version in request.versions if not _VERSION.fullmatch(version)]
     if misspelt:
         hint = "write major and minor version in quotes: cuda_toolkits: ['12.8', '13.0']"
         return ToolkitPlan(problems=((f"{', '.join(misspelt)} is no version of CUDA", hint),))
-    versions = sorted(set(wish.versions), key=_number)
-    default = wish.default or (versions[-1] if versions else "")
+    versions = sorted(set(request.versions), key=_number)
+    default = request.default or (versions[-1] if versions else "")
     problems = [
-        *_missing(versions, wish.source, place, catalogue),
-        *_unserved(versions, place.driver, catalogue["drivers"]),
+        *_missing(versions, request.source, host, catalogue),
+        *_unserved(versions, host.driver, catalogue["drivers"]),
         *([] if default in ("", *versions) else [_no_default(default)]),
     ]
-    toolkits = tuple(_toolkit(version, wish.source, catalogue) for version in versions)
+    toolkits = tuple(_toolkit(version, request.source, catalogue) for version in versions)
     return ToolkitPlan(toolkits, default, tuple(problems))
 
 
@@ -84,9 +84,9 @@ def _no_default(default: str) -> tuple[str, str]:
     return f"cuda_default is {default}, which is not in cuda_toolkits", "add it there, or leave cuda_default out"
 
 
-def _missing(versions: Sequence[str], source: str, place: Place, catalogue: Mapping[str, Any]) -> Iterator[Any]:
+def _missing(versions: Sequence[str], source: str, host: CudaHost, catalogue: Mapping[str, Any]) -> Iterator[Any]:
     """What a source can't have; what NVIDIA's repository has is for it to say."""
-    known, platform = catalogue[source]["platforms"], place.platform
+    known, platform = catalogue[source]["platforms"], host.platform
     if not versions:
         return
     if platform not in known:
@@ -94,9 +94,9 @@ def _missing(versions: Sequence[str], source: str, place: Place, catalogue: Mapp
     elif source == "distro" and versions != [known[platform]]:
         hint = f"set cuda_toolkits: ['{known[platform]}'], or cuda_source: repository"
         yield f"{platform} packages CUDA {known[platform]} and no other", hint
-    elif source == "distro" and place.driver and _branch(place.driver) != _branch(place.distro_driver):
-        what = f"{platform}'s toolkit brings its own driver's libraries ({place.distro_driver})"
-        yield f"{what}, this node's driver is {place.driver}", "set cuda_source: repository, which brings none"
+    elif source == "distro" and host.driver and _branch(host.driver) != _branch(host.distro_driver):
+        what = f"{platform}'s toolkit brings its own driver's libraries ({host.distro_driver})"
+        yield f"{what}, this node's driver is {host.driver}", "set cuda_source: repository, which brings none"
 
 
 def _unserved(versions: Sequence[str], driver: str, drivers: Mapping[str, int]) -> Iterator[tuple[str, str]]:
@@ -129,7 +129,7 @@ def module_files(plan: ToolkitPlan, root: str) -> dict[str, str]:
     files = {f"{root}/{MODULE}/{toolkit.version}": _module_file(toolkit) for toolkit in plan.toolkits}
     if plan.toolkits:
         # both read this name
-        files[f"{root}/{MODULE}/.version"] = f'#%Module1.0\n{HEADER}set ModulesVersion "{plan.default}"\n'
+        files[f"{root}/{MODULE}/.version"] = f'#%Module1.0\n{MANAGED_HEADER}set ModulesVersion "{plan.default}"\n'
     return files
 
 
@@ -137,16 +137,16 @@ def _module_file(toolkit: Toolkit) -> str:
     what = f"CUDA toolkit {toolkit.version}"
     lines = [
         "#%Module1.0",
-        HEADER.rstrip(),
+        MANAGED_HEADER.rstrip(),
         f'proc ModulesHelp {{}} {{ puts stderr "{what} in {toolkit.home}: compiler, libraries, headers" }}',
         f'module-whatis "{what}: compiler, libraries, headers"',
         "# one at a time",
         f"conflict {MODULE}",
         *(f"setenv {name} {toolkit.home}" for name in ("CUDA_HOME", "CUDA_PATH", "CUDA_ROOT")),
         *(
-            f"prepend-path {name} {toolkit.home}/{folder}"
-            for name, folders in toolkit.folders.items()
-            for folder in reversed(folders)
+            f"prepend-path {name} {toolkit.home}/{directory}"
+            for name, directories in toolkit.directories.items()
+            for directory in reversed(directories)
         ),
     ]
     return "\n".join(lines) + "\n"
@@ -154,7 +154,7 @@ def _module_file(toolkit: Toolkit) -> str:
 
 def profile_script(root: str) -> str:
     """For /etc/profile.d: lets a module system that is installed, whichever it is, see the folder `root`."""
-    return f"""{HEADER}# after the module system's own; without one there is no MODULEPATH
+    return f"""{MANAGED_HEADER}# after the module system's own; without one there is no MODULEPATH
 case ":${{MODULEPATH-}}:" in
     :: | *:{root}:*) ;;
     *) export MODULEPATH="$MODULEPATH:{root}" ;;

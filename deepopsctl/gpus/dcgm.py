@@ -19,7 +19,7 @@ LAST_CUDA_FOR_OLD = 12
 
 
 @dataclass(frozen=True, slots=True)
-class DcgmWish:
+class DcgmRequest:
     """What a site chooses: `nvidia_dcgm`, and whether with the fields that only NVIDIA's own module has."""
 
     wanted: bool
@@ -44,9 +44,11 @@ class DcgmHost:
     old: str = ""
 
 
-def plan_dcgm(wish: DcgmWish, host: DcgmHost, catalogue: Mapping[str, Any], platforms: Container[str]) -> DcgmPlan:
+def plan_dcgm(
+    request: DcgmRequest, host: DcgmHost, catalogue: Mapping[str, Any], platforms: Container[str]
+) -> DcgmPlan:
     """The plan for a node; NVIDIA has repositories for the `platforms`."""
-    if not wish.wanted or not host.driver:
+    if not request.wanted or not host.driver:
         return DcgmPlan()
     branch = int(host.driver.partition(".")[0])
     fitting = sorted(int(major) for major, first in catalogue["drivers"].items() if branch >= first)
@@ -63,10 +65,10 @@ def plan_dcgm(wish: DcgmWish, host: DcgmHost, catalogue: Mapping[str, Any], plat
         problems.append((what, "give it a newer driver, or set nvidia_dcgm: false for this node"))
     if problems:
         return DcgmPlan(problems=tuple(problems))
-    names = [*catalogue["packages"], *(catalogue["proprietary"] if wish.proprietary else ())]
+    names = [*catalogue["packages"], *(catalogue["proprietary"] if request.proprietary else ())]
     return DcgmPlan({name.format(cuda=fitting[-1]): catalogue["version"] for name in names})
 
 
 def _has_old_gpus(gpus: Gpus | None) -> bool:
-    types = [kind.type for kind in gpus.kinds] or [gpus.type] if gpus else []
-    return any(model.modules is Modules.PROPRIETARY for kind in types if kind for model in models_of(kind))
+    types = [group.type for group in gpus.groups] or [gpus.type] if gpus else []
+    return any(model.modules is Modules.PROPRIETARY for name in types if name for model in models_of(name))

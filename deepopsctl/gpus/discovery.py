@@ -14,7 +14,7 @@ from itertools import groupby
 from deepopsctl.gpus import gres
 from deepopsctl.gpus.models import find_product
 from deepopsctl.gpus.notation import MAX_GPUS
-from deepopsctl.model.cluster import GpuKind, Gpus
+from deepopsctl.model.cluster import GpuGroup, Gpus
 
 # What a GPU node is asked, by the name of the answer; answers to a command that is not there or fails are missing.
 PROBES: Mapping[str, tuple[str, ...]] = {
@@ -31,7 +31,7 @@ _FIELDS = frozenset({"model", "cores", "links"})
 
 
 @dataclass(frozen=True, slots=True)
-class FoundGpu:
+class DetectedGpu:
     """One GPU: nvidia-smi's name, and as gres.conf has them its Cores and Links; '' where they say nothing."""
 
     model: str
@@ -39,7 +39,7 @@ class FoundGpu:
     links: str = ""
 
 
-def parse_found(probes: Mapping[str, str], sockets: int, cores_per_socket: int) -> tuple[FoundGpu, ...]:
+def parse_detected(probes: Mapping[str, str], sockets: int, cores_per_socket: int) -> tuple[DetectedGpu, ...]:
     """The node's GPUs in the order of their device files; () where no driver answered or the files have gaps."""
     names, minors = _names(probes.get("gpu_names", "")), _minors(probes.get("gpu_minors", ""))
     by_minor = {minors[address]: (index, name) for index, (name, address) in names.items() if address in minors}
@@ -53,7 +53,7 @@ def parse_found(probes: Mapping[str, str], sockets: int, cores_per_socket: int) 
     # where all are alike, they help nobody to choose, and would cost a line for each GPU
     uneven = len({number for row in links.values() for number in row if number != -1}) > 1
     return tuple(
-        FoundGpu(
+        DetectedGpu(
             name,
             _cores(table.get(index, {}).get("CPU Affinity", ""), groups, cores_per_socket),
             ",".join(map(str, links[index])) if uneven else "",
@@ -64,12 +64,12 @@ def parse_found(probes: Mapping[str, str], sockets: int, cores_per_socket: int) 
 
 def _names(text: str) -> dict[int, tuple[str, str]]:
     """nvidia-smi's index -> (name, PCI address as the kernel writes it)."""
-    found = {}
+    gpus = {}
     for line in text.splitlines():
         match = re.fullmatch(r"\s*(\d+), (.+), ([0-9A-Fa-f]+):(\S+)\s*", line)
         if match:
-            found[int(match[1])] = (match[2], f"{match[3][-4:]}:{match[4]}".lower())
-    return found
+            gpus[int(match[1])] = (match[2], f"{match[3][-4:]}:{match[4]}".lower())
+    return gpus
 
 
 def _minors(text: str) -> dict[str, int]:
@@ -83,13 +83,13 @@ def _table(text: str) -> dict[int, dict[str, str]]:
     # the header is underlined
     lines = [line.split("\t") for line in re.sub(r"\x1b\[\d*m", "", text).splitlines()]
     header = next((cells for cells in lines if "CPU Affinity" in cells), [])
-    found = {}
+    rows = {}
     for cells in lines:
         match = re.fullmatch(r"GPU(\d+)", cells[0].strip())
         if match and cells is not header:
             row = zip(header, cells, strict=False)
-            found[int(match[1])] = {name.strip(): cell.strip() for name, cell in row if name.strip()}
-    return found
+            rows[int(match[1])] = {name.strip(): cell.strip() for name, cell in row if name.strip()}
+    return rows
 
 
 def _bonds(table: Mapping[int, Mapping[str, str]], one: int, other: int) -> int:
@@ -127,36 +127,37 @@ def _cores(affinity: str, groups: Sequence[set[int]], cores_per_socket: int) -> 
     return str(first) if cores_per_socket == 1 else f"{first}-{first + cores_per_socket - 1}"
 
 
-def fits(gpus: Gpus, found: Sequence[FoundGpu]) -> bool:
+def fits(gpus: Gpus, detected: Sequence[DetectedGpu]) -> bool:
     """Whether what was found is what cluster.yml says: as many GPUs as it has, each of the type that its file has."""
-    cards = [(gres.minor(file), kind.type) for kind in gres.kinds_of(gpus) for file in kind.files]
-    return len(cards) == len(found) and all(
-        minor is not None and minor < len(found) and _is(found[minor].model, kind) for minor, kind in cards
+    cards = [(gres.minor(file), group.type) for group in gres.groups_of(gpus) for file in group.files]
+    return len(cards) == len(detected) and all(
+        minor is not None and minor < len(detected) and _is(detected[minor].model, gpu_type)
+        for minor, gpu_type in cards
     )
 
 
-def _is(product: str, kind: str) -> bool:
+def _is(product: str, gpu_type: str) -> bool:
     """Unknown names are believed here: the end of a deploy compares them with more care."""
     model = find_product(product)
-    return model is None or not kind or model.goes_by(kind)
+    return model is None or not gpu_type or model.goes_by(gpu_type)
 
 
-def complete(gpus: Gpus, found: Sequence[FoundGpu], options: Mapping[str, str]) -> Gpus:
+def complete(gpus: Gpus, detected: Sequence[DetectedGpu], options: Mapping[str, str]) -> Gpus:
     """The GPUs with the cores and links that were found, where cluster.yml gives none and they fit what it says."""
-    kinds = gres.kinds_of(gpus)
-    if gpus.autodetect or not fits(gpus, found) or any(key.lower() in _TOPOLOGY for key in options):
+    groups = gres.groups_of(gpus)
+    if gpus.autodetect or not fits(gpus, detected) or any(key.lower() in _TOPOLOGY for key in options):
         return gpus
-    order = [gres.minor(file) or 0 for kind in kinds for file in kind.files]
-    silent = not any(kind.links or kind.mig for kind in kinds)
-    filled = tuple(_fill(kind, found, order if silent else ()) for kind in kinds)
-    return gpus if filled == kinds else replace(gpus, kinds=filled)
+    order = [gres.minor(file) or 0 for group in groups for file in group.files]
+    silent = not any(group.links or group.mig for group in groups)
+    filled = tuple(_fill(group, detected, order if silent else ()) for group in groups)
+    return gpus if filled == groups else replace(gpus, groups=filled)
 
 
-def _fill(kind: GpuKind, found: Sequence[FoundGpu], order: Sequence[int]) -> GpuKind:
-    mine = [found[gres.minor(file) or 0] for file in kind.files]
-    cores = kind.cores or tuple(gpu.cores for gpu in mine)
-    links = tuple(_reorder(gpu.links, order) for gpu in mine) if order else kind.links
-    return replace(kind, cores=cores if any(cores) else (), links=links if any(links) else ())
+def _fill(group: GpuGroup, detected: Sequence[DetectedGpu], order: Sequence[int]) -> GpuGroup:
+    mine = [detected[gres.minor(file) or 0] for file in group.files]
+    cores = group.cores or tuple(gpu.cores for gpu in mine)
+    links = tuple(_reorder(gpu.links, order) for gpu in mine) if order else group.links
+    return replace(group, cores=cores if any(cores) else (), links=links if any(links) else ())
 
 
 def _reorder(links: str, order: Sequence[int]) -> str:
@@ -165,18 +166,18 @@ def _reorder(links: str, order: Sequence[int]) -> str:
     return ",".join(numbers[minor] for minor in order) if links else ""
 
 
-def as_stored(found: Sequence[FoundGpu]) -> list[dict[str, object]]:
+def as_stored(detected: Sequence[DetectedGpu]) -> list[dict[str, object]]:
     """GPUs as hardware.yml has them: those that follow each other and are alike in one entry."""
     entries = []
-    for gpu, run in groupby(found):
+    for gpu, run in groupby(detected):
         plain: dict[str, object] = {"model": gpu.model, "count": len(list(run))}
         entries.append(plain | {key: text for key, text in (("cores", gpu.cores), ("links", gpu.links)) if text})
     return entries
 
 
-def from_stored(entries: object) -> tuple[FoundGpu, ...]:
+def from_stored(entries: object) -> tuple[DetectedGpu, ...]:
     """What `as_stored` made; ValueError for anything else."""
-    found: list[FoundGpu] = []
+    gpus: list[DetectedGpu] = []
     for entry in entries if isinstance(entries, list) else [entries]:
         fields = dict(entry) if isinstance(entry, Mapping) else {}
         count = fields.pop("count", 0)
@@ -187,5 +188,5 @@ def from_stored(entries: object) -> tuple[FoundGpu, ...]:
             or not set(fields) <= _FIELDS
         ):
             raise ValueError('gpus is a list of {model: "NVIDIA ...", count: 8, cores: 0-31, links: ...}')
-        found += [FoundGpu(**{key: str(value) for key, value in fields.items()})] * count
-    return tuple(found)
+        gpus += [DetectedGpu(**{key: str(value) for key, value in fields.items()})] * count
+    return tuple(gpus)

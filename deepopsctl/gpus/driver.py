@@ -67,34 +67,34 @@ class DriverPlan:
 
 
 def plan_driver(
-    found: Mapping[str, Any], platform: str, declared: Gpus | None, given: Settings, catalogue: Mapping[str, Any]
+    facts: Mapping[str, Any], platform: str, declared: Gpus | None, settings: Settings, catalogue: Mapping[str, Any]
 ) -> DriverPlan:
     """The plan for a node; `found` is nvidia_facts' answer, `platform` is `Debian 13`."""
-    source = given.source
+    source = settings.source
     if source == "auto":
-        there = found["loaded"]["version"] or found["library"]
-        source = "present" if found["dgx"] or (there and not found["ours"]) else "repository"
+        there = facts["loaded"]["version"] or facts["library"]
+        source = "present" if facts["dgx"] or (there and not facts["ours"]) else "repository"
     if source == "present":
-        return _present(found, given)
-    if not found["gpus"] and not given.without_device:
+        return _present(facts, settings)
+    if not facts["gpus"] and not settings.without_device:
         count = declared.count if declared else 0
         return DriverPlan("none", f"cluster.yml declares {count} GPUs, and no NVIDIA device is on the PCI bus")
     try:
-        return _install(found, platform, _Wish(source, declared, given), catalogue)
+        return _install(facts, platform, _DriverRequest(source, declared, settings), catalogue)
     except RefusedError as refusal:
         return DriverPlan("install", problems=((refusal.message, refusal.hint),))
 
 
-def _present(found: Mapping[str, Any], given: Settings) -> DriverPlan:
+def _present(facts: Mapping[str, Any], settings: Settings) -> DriverPlan:
     """A driver that came with the system, or that somebody else installed: looked at, never touched."""
-    version, library = str(found["loaded"]["version"]), str(found["library"])
+    version, library = str(facts["loaded"]["version"]), str(facts["library"])
     problems: list[tuple[str, str]] = []
-    if found["gpus"] and not version:
+    if facts["gpus"] and not version:
         hint = "install it as the machine's vendor says, or set nvidia_driver_source: repository"
         problems.append(("a driver should be there that deepopsctl did not install, and none runs", hint))
-    elif version and given.branch and version.partition(".")[0] != given.branch:
+    elif version and settings.branch and version.partition(".")[0] != settings.branch:
         hint = "update the image, or leave nvidia_driver_branch out"
-        problems.append((f"driver {version} runs, branch {given.branch} is wanted", hint))
+        problems.append((f"driver {version} runs, branch {settings.branch} is wanted", hint))
     if version and library and version != library:
         hint = "drain the node and reboot it"
         problems.append((f"the kernel runs driver {version}, and {library} is installed", hint))
@@ -102,97 +102,101 @@ def _present(found: Mapping[str, Any], given: Settings) -> DriverPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class _Wish:
+class _DriverRequest:
     source: str
     declared: Gpus | None
-    given: Settings
+    settings: Settings
 
     @property
     def types(self) -> tuple[str, ...]:
         """The gres types of the node's GPUs; () where none is known."""
         if self.declared is None:
             return ()
-        kinds = [kind.type for kind in self.declared.kinds] or [self.declared.type]
-        return tuple(kind for kind in kinds if kind)
+        types = [group.type for group in self.declared.groups] or [self.declared.type]
+        return tuple(gpu_type for gpu_type in types if gpu_type)
 
     @property
     def models(self) -> tuple[GpuModel, ...]:
         """All products that these types may be."""
-        return tuple(model for kind in self.types for model in models_of(kind))
+        return tuple(model for gpu_type in self.types for model in models_of(gpu_type))
 
 
-def _install(found: Mapping[str, Any], platform: str, wish: _Wish, catalogue: Mapping[str, Any]) -> DriverPlan:
-    known = catalogue[wish.source]
+def _install(
+    facts: Mapping[str, Any], platform: str, request: _DriverRequest, catalogue: Mapping[str, Any]
+) -> DriverPlan:
+    known = catalogue[request.source]
     if platform not in known:
         others = [name for name, table in catalogue.items() if platform in table]
         hint = f"set nvidia_driver_source: {others[0]}" if others else f"supported are {', '.join(known)}"
-        raise RefusedError(f"no driver of the source `{wish.source}` is known for {platform}", hint)
+        raise RefusedError(f"no driver of the source `{request.source}` is known for {platform}", hint)
     entry = known[platform]
-    branch = _branch(wish, platform, entry)
-    modules = "none" if found["container"] else _modules(found, wish, branch)
+    branch = _branch(request, platform, entry)
+    modules = "none" if facts["container"] else _modules(facts, request, branch)
     packages = entry["packages"]
     names = [*packages["user"], *(packages[modules] if modules != "none" else ())]
-    hidden = _has_hidden_switches(wish)
-    fabric = _fabric(found, packages, platform, hidden=hidden)
+    hidden = _has_hidden_switches(request)
+    fabric = _fabric(facts, packages, platform, hidden=hidden)
     dkms = modules != "none" and entry["dkms"]
     if dkms:
-        names += _headers(found)
-    flavour = found["headers"]["meta"].removeprefix("linux-headers-") or "generic"
+        names += _headers(facts)
+    flavour = facts["headers"]["meta"].removeprefix("linux-headers-") or "generic"
     plain = {"branch": branch, "flavour": flavour}
     return DriverPlan(
         "install",
-        source=wish.source,
+        source=request.source,
         branch=branch,
         modules=modules,
         packages=tuple(name.format(**plain) for name in (*names, *fabric)),
         units=("nvidia-persistenced.service", *(["nvidia-fabricmanager.service"] if fabric else [])),
-        loads=bool(found["gpus"]) and modules != "none",
+        loads=bool(facts["gpus"]) and modules != "none",
         subnet=hidden,
         with_kernel=modules != "none" and not dkms,
-        replaces=str(found["library"]) if _is_other(found, branch) and found["ours"] else "",
-        problems=tuple(_obstacles(found, branch, wish.given, dkms=dkms)),
+        replaces=str(facts["library"]) if _is_other(facts, branch) and facts["ours"] else "",
+        problems=tuple(_obstacles(facts, branch, request.settings, dkms=dkms)),
         repository=dict(entry.get("repository") or {}),
     )
 
 
-def _branch(wish: _Wish, platform: str, entry: Mapping[str, Any]) -> str:
+def _branch(request: _DriverRequest, platform: str, entry: Mapping[str, Any]) -> str:
     branches: Sequence[str] = entry["branches"]
-    branch = wish.given.branch or branches[0]
+    branch = request.settings.branch or branches[0]
     if branch not in branches:
         hint = f"set nvidia_driver_branch to one of {', '.join(branches)}, or another nvidia_driver_source"
-        raise RefusedError(f"{platform} has no driver branch {branch} in the source `{wish.source}`", hint)
-    old = [model for model in wish.models if model.modules is Modules.PROPRIETARY]
+        raise RefusedError(f"{platform} has no driver branch {branch} in the source `{request.source}`", hint)
+    old = [model for model in request.models if model.modules is Modules.PROPRIETARY]
     if old and int(branch) > LAST_FOR_OLD:
         what = f"branch {branch} no longer drives {old[0].type}"
         raise RefusedError(what, f"set nvidia_driver_branch: '{LAST_FOR_OLD}' for these nodes")
     return branch
 
 
-def _modules(found: Mapping[str, Any], wish: _Wish, branch: str) -> str:
+def _modules(facts: Mapping[str, Any], request: _DriverRequest, branch: str) -> str:
     """Open or proprietary kernel modules: what the GPUs need, else what is wanted, else the branch's default."""
-    needs = {model.modules for model in wish.models} - {Modules.EITHER}
-    if not wish.models and any(int(gpu["device"] or "0", 16) < FIRST_TURING for gpu in found["gpus"]):
+    needs = {model.modules for model in request.models} - {Modules.EITHER}
+    if not request.models and any(int(gpu["device"] or "0", 16) < FIRST_TURING for gpu in facts["gpus"]):
         needs.add(Modules.PROPRIETARY)
-    wanted = wish.given.modules
+    wanted = request.settings.modules
     if len(needs) > 1:
         hint = "one kernel module drives all GPUs of a machine: take the oldest or the newest out"
-        raise RefusedError(f"no kernel modules drive {' and '.join(wish.types)} together", hint)
+        raise RefusedError(f"no kernel modules drive {' and '.join(request.types)} together", hint)
     need = str(next(iter(needs), ""))
     if wanted in ("open", "proprietary") and need and wanted != need:
-        what = f"{'+'.join(wish.types) or 'this GPU'} needs the {need} kernel modules, not {wanted}"
+        what = f"{'+'.join(request.types) or 'this GPU'} needs the {need} kernel modules, not {wanted}"
         raise RefusedError(what, "leave nvidia_driver_modules at `auto`")
     if wanted != "auto":
         return wanted
     return need or ("open" if int(branch) >= OPEN_BY_DEFAULT else "proprietary")
 
 
-def _has_hidden_switches(wish: _Wish) -> bool:
-    return wish.declared is not None and wish.declared.count >= _HGX and bool(_HIDDEN_SWITCHES & set(wish.types))
+def _has_hidden_switches(request: _DriverRequest) -> bool:
+    return (
+        request.declared is not None and request.declared.count >= _HGX and bool(_HIDDEN_SWITCHES & set(request.types))
+    )
 
 
-def _fabric(found: Mapping[str, Any], packages: Mapping[str, Any], platform: str, *, hidden: bool) -> Sequence[str]:
+def _fabric(facts: Mapping[str, Any], packages: Mapping[str, Any], platform: str, *, hidden: bool) -> Sequence[str]:
     """Packages of the fabric manager where the machine has NVSwitches."""
-    if not found["nvswitches"] and not hidden:
+    if not facts["nvswitches"] and not hidden:
         return ()
     if not packages.get("fabric"):
         what = f"this machine has NVSwitches, and {platform} packages no fabric manager: no GPU would start"
@@ -203,36 +207,36 @@ def _fabric(found: Mapping[str, Any], packages: Mapping[str, Any], platform: str
     return [*packages["fabric"], *(packages["subnet"] if hidden else ())]
 
 
-def _headers(found: Mapping[str, Any]) -> list[str]:
+def _headers(facts: Mapping[str, Any]) -> list[str]:
     """Headers of the running kernel, and the package that follows it to the next one."""
-    headers = found["headers"]
+    headers = facts["headers"]
     if not headers["installed"] and not headers["available"]:
-        what = f"the package sources have no headers for the running kernel {found['kernel']}"
+        what = f"the package sources have no headers for the running kernel {facts['kernel']}"
         hint = "start the newest kernel they have (apt-get install linux-image-..., then reboot), then deploy again"
         raise RefusedError(what, hint)
     return [*([headers["package"]] if headers["available"] else []), *([headers["meta"]] if headers["meta"] else [])]
 
 
-def _is_other(found: Mapping[str, Any], branch: str) -> bool:
+def _is_other(facts: Mapping[str, Any], branch: str) -> bool:
     """Whether a driver of another branch is installed."""
-    return bool(found["library"]) and str(found["library"]).partition(".")[0] != branch
+    return bool(facts["library"]) and str(facts["library"]).partition(".")[0] != branch
 
 
-def _obstacles(found: Mapping[str, Any], branch: str, given: Settings, *, dkms: bool) -> Iterator[tuple[str, str]]:
-    if found["run_installer"]:
+def _obstacles(facts: Mapping[str, Any], branch: str, settings: Settings, *, dkms: bool) -> Iterator[tuple[str, str]]:
+    if facts["run_installer"]:
         yield (
-            f"a driver of NVIDIA's .run installer is there ({found['run_installer']})",
+            f"a driver of NVIDIA's .run installer is there ({facts['run_installer']})",
             "remove it on the drained node with `nvidia-uninstall`; to keep it, set nvidia_driver_source: present",
         )
-    elif _is_other(found, branch):
-        there = f"driver {found['library']} is installed, branch {branch} is wanted"
-        if not found["ours"]:
+    elif _is_other(facts, branch):
+        there = f"driver {facts['library']} is installed, branch {branch} is wanted"
+        if not facts["ours"]:
             hint = "to keep it, set nvidia_driver_source: present; else remove its packages on the drained node"
             yield f"{there}, and deepopsctl did not install it", hint
-        elif not (found["idle"] or given.drain):
+        elif not (facts["idle"] or settings.drain):
             hint = "drain the node, wait for its jobs, deploy again; or let deploy do that: nvidia_driver_drain"
             yield f"{there}, and jobs run or may start here", hint
-    if dkms and found["secure_boot"] and not found["mok_enrolled"]:
+    if dkms and facts["secure_boot"] and not facts["mok_enrolled"]:
         hint = (
             "turn it off; or install dkms there, then `dkms generate_mok`, `mokutil --import /var/lib/dkms/mok.pub`, "
             "reboot, and enrol the key at the console"

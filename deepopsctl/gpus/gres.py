@@ -15,7 +15,7 @@ from itertools import groupby
 from deepopsctl.gpus.mig_profiles import MigProfile, fit, slice_files
 from deepopsctl.gpus.models import models_of
 from deepopsctl.gpus.notation import default_files, fold_files
-from deepopsctl.model.cluster import GpuKind, Gpus, MigLayout
+from deepopsctl.model.cluster import GpuGroup, Gpus, MigLayout
 
 NVML = "nvml"
 
@@ -33,24 +33,25 @@ class Device:
 def gres_value(gpus: Gpus) -> str:
     """Slurm's Gres=: `gpu:h100:8`, `gpu:2`, `gpu:a40:2,gpu:l40s:2`."""
     return ",".join(
-        ":".join(["gpu", *([kind] if kind else []), str(count)]) for kind, count in gres_counts(gpus).items()
+        ":".join(["gpu", *([gpu_type] if gpu_type else []), str(count)])
+        for gpu_type, count in gres_counts(gpus).items()
     )
 
 
 def gres_counts(gpus: Gpus) -> dict[str, int]:
     """How many of each gres type a node has, slices by their own type; '' is the type of untyped GPUs."""
-    found: dict[str, int] = {}
-    for kind in kinds_of(gpus):
-        for layout in kind.mig or ((),) * kind.count:
-            pieces = [(_slice_type(kind.type, cut.profile, gpus.autodetect), cut.count) for cut in layout]
-            for name, many in pieces or [(kind.type, 1)]:
-                found[name] = found.get(name, 0) + many
-    return found
+    counts: dict[str, int] = {}
+    for group in groups_of(gpus):
+        for layout in group.mig or ((),) * group.count:
+            pieces = [(_slice_type(group.type, cut.profile, gpus.autodetect), cut.count) for cut in layout]
+            for name, many in pieces or [(group.type, 1)]:
+                counts[name] = counts.get(name, 0) + many
+    return counts
 
 
-def say_gpus(gpus: Gpus) -> str:
+def describe_gpus(gpus: Gpus) -> str:
     """GPUs as messages name them: `h100:8`, `a40:2+l40s:2`."""
-    return "+".join(":".join(filter(None, (kind, str(count)))) for kind, count in gres_counts(gpus).items())
+    return "+".join(":".join(filter(None, (gpu_type, str(count)))) for gpu_type, count in gres_counts(gpus).items())
 
 
 def conf_entries(gpus: Gpus) -> list[dict[str, object]]:
@@ -58,48 +59,48 @@ def conf_entries(gpus: Gpus) -> list[dict[str, object]]:
     if gpus.autodetect:
         return [{"AutoDetect": gpus.autodetect}]
     entries = []
-    devices = [device for kind in kinds_of(gpus) for device in _devices(kind)]
+    devices = [device for group in groups_of(gpus) for device in _devices(group)]
     for _, run in groupby(enumerate(devices), key=lambda pair: _line_key(*pair)):
-        alike = [device for _, device in run]
+        members = [device for _, device in run]
         entry: dict[str, object] = {"Name": "gpu"}
-        if alike[0].type:
-            entry["Type"] = alike[0].type
-        if len(alike[0].files) > 1:
-            entry["MultipleFiles"] = ",".join(alike[0].files)
+        if members[0].type:
+            entry["Type"] = members[0].type
+        if len(members[0].files) > 1:
+            entry["MultipleFiles"] = ",".join(members[0].files)
         else:
-            entry["File"] = fold_files([device.files[0] for device in alike])
-        entry |= {key: text for key, text in (("Cores", alike[0].cores), ("Links", alike[0].links)) if text}
+            entry["File"] = fold_files([device.files[0] for device in members])
+        entry |= {key: text for key, text in (("Cores", members[0].cores), ("Links", members[0].links)) if text}
         entries.append(entry)
     return entries
 
 
 def device_names(gpus: Gpus) -> list[str]:
     """Slurm's devices in the order of gres.conf by their GPUs' minor numbers, slices as `0.7`; [] if nobody knows."""
-    found = []
-    for kind in () if gpus.autodetect else kinds_of(gpus):
-        for index, file in enumerate(kind.files):
-            number, layout = minor(file), kind.mig[index] if kind.mig else ()
+    names = []
+    for group in () if gpus.autodetect else groups_of(gpus):
+        for index, file in enumerate(group.files):
+            number, layout = minor(file), group.mig[index] if group.mig else ()
             if number is None:
                 return []
-            found += [f"{number}.{instance}" for cut in layout for instance in cut.instances] or [str(number)]
-    return found
+            names += [f"{number}.{instance}" for cut in layout for instance in cut.instances] or [str(number)]
+    return names
 
 
-def fits(kind: str, layout: MigLayout) -> bool:
+def fits(gpu_type: str, layout: MigLayout) -> bool:
     """Whether there is a GPU of this type that can be cut like this."""
-    profiles = family_of(kind, layout)
+    profiles = family_of(gpu_type, layout)
     return bool(profiles) and fit([profiles[cut.profile] for cut in layout for _ in range(cut.count)])
 
 
-def family_of(kind: str, layout: MigLayout) -> Mapping[str, MigProfile]:
+def family_of(gpu_type: str, layout: MigLayout) -> Mapping[str, MigProfile]:
     """The profiles of the variant of a GPU that has all those of a layout; {} where none has."""
-    return next((known for known in families(kind) if all(cut.profile in known for cut in layout)), {})
+    return next((known for known in families(gpu_type) if all(cut.profile in known for cut in layout)), {})
 
 
-def families(kind: str) -> list[Mapping[str, MigProfile]]:
+def families(gpu_type: str) -> list[Mapping[str, MigProfile]]:
     """The sets of MIG profiles that GPUs of a type have: variants with more memory have other ones."""
-    found = {model.family: model.mig for model in models_of(kind) if model.family}
-    return list(found.values())
+    profiles = {model.family: model.mig for model in models_of(gpu_type) if model.family}
+    return list(profiles.values())
 
 
 def minor(file: str) -> int | None:
@@ -108,29 +109,29 @@ def minor(file: str) -> int | None:
     return int(match[1]) if match else None
 
 
-def kinds_of(gpus: Gpus) -> tuple[GpuKind, ...]:
+def groups_of(gpus: Gpus) -> tuple[GpuGroup, ...]:
     """The kinds of GPUs, one where type and count say it all."""
-    return gpus.kinds or (GpuKind(gpus.type, gpus.count, default_files(0, gpus.count)),)
+    return gpus.groups or (GpuGroup(gpus.type, gpus.count, default_files(0, gpus.count)),)
 
 
-def _slice_type(kind: str, profile: str, autodetect: str) -> str:
+def _slice_type(gpu_type: str, profile: str, autodetect: str) -> str:
     # AutoDetect calls a slice `nvidia_a100-sxm4-40gb_1g.5gb`: only the end of it is part of any type we could choose
-    return profile.partition("+")[0] if autodetect else f"{kind}_{profile.replace('+', '.')}"
+    return profile.partition("+")[0] if autodetect else f"{gpu_type}_{profile.replace('+', '.')}"
 
 
-def _devices(kind: GpuKind) -> list[Device]:
-    found = []
-    for index, file in enumerate(kind.files):
-        cores = kind.cores[index] if kind.cores else ""
-        layout = kind.mig[index] if kind.mig else ()
+def _devices(group: GpuGroup) -> list[Device]:
+    devices = []
+    for index, file in enumerate(group.files):
+        cores = group.cores[index] if group.cores else ""
+        layout = group.mig[index] if group.mig else ()
         number = minor(file)
         if not layout:
-            found.append(Device(kind.type, (file,), cores, kind.links[index] if kind.links else ""))
+            devices.append(Device(group.type, (file,), cores, group.links[index] if group.links else ""))
         elif number is not None:
             for cut in layout:
-                name = _slice_type(kind.type, cut.profile, "")
-                found += [Device(name, slice_files(file, number, instance), cores) for instance in cut.instances]
-    return found
+                name = _slice_type(group.type, cut.profile, "")
+                devices += [Device(name, slice_files(file, number, instance), cores) for instance in cut.instances]
+    return devices
 
 
 def _line_key(index: int, device: Device) -> tuple[object, ...]:
@@ -147,16 +148,16 @@ def expected_gpus(gpus: Gpus | None) -> dict[str, object]:
     if gpus is None:
         return {}
     cards: list[dict[str, object]] = []
-    for kind in kinds_of(gpus):
-        products = [model.product for model in models_of(kind.type)]
+    for group in groups_of(gpus):
+        products = [model.product for model in models_of(group.type)]
         # a name like `NVIDIA H100 64GB HBM2e` is a variant that the table may not have: its model counts
-        plain = next((model.type for model in models_of(kind.type)), kind.type)
+        plain = next((model.type for model in models_of(group.type)), group.type)
         others = [model.product for model in models_of(plain) if model.product not in products]
-        for file in kind.files:
+        for file in group.files:
             number = None if gpus.autodetect else minor(file)
             cards.append({"minor": number, "type": plain, "products": products, "others": others})
     return {
-        "words": say_gpus(gpus),
+        "words": describe_gpus(gpus),
         "cards": cards,
         "devices": sum(gres_counts(gpus).values()),
     }

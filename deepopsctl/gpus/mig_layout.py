@@ -15,7 +15,7 @@ from deepopsctl.model.cluster import Gpus, MigLayout
 
 
 @dataclass(frozen=True, slots=True)
-class GpuWish:
+class DesiredGpu:
     """One GPU, by the N of /dev/nvidiaN: its slices in the order to make them, () for a whole one.
 
     `numbers` are the driver's for slices whose device files gres.conf names; empty where Slurm finds them itself.
@@ -27,29 +27,29 @@ class GpuWish:
 
     def as_object(self) -> dict[str, object]:
         """As the node is told."""
-        numbers = {name: list(given) for name, given in (self.numbers or {}).items()}
+        numbers = {name: list(instances) for name, instances in (self.numbers or {}).items()}
         return {"minor": self.minor, "slices": list(self.slices), "numbers": numbers}
 
 
-def wishes(gpus: Gpus | None) -> tuple[GpuWish, ...]:
+def desired_gpus(gpus: Gpus | None) -> tuple[DesiredGpu, ...]:
     """One for each declared GPU that is a /dev/nvidiaN."""
     if gpus is None:
         return ()
-    if not gpus.kinds:
-        return tuple(GpuWish(number) for number in range(gpus.count))
-    found = []
-    for kind in gpus.kinds:
-        for index, file in enumerate(kind.files):
+    if not gpus.groups:
+        return tuple(DesiredGpu(number) for number in range(gpus.count))
+    desired = []
+    for group in gpus.groups:
+        for index, file in enumerate(group.files):
             number = minor(file)
             if number is not None:
-                found.append(_wish(number, kind.type, kind.mig[index] if kind.mig else ()))
-    return tuple(found)
+                desired.append(_desired_gpu(number, group.type, group.mig[index] if group.mig else ()))
+    return tuple(desired)
 
 
-def _wish(number: int, kind: str, layout: MigLayout) -> GpuWish:
-    profiles = family_of(kind, layout)
+def _desired_gpu(number: int, gpu_type: str, layout: MigLayout) -> DesiredGpu:
+    profiles = family_of(gpu_type, layout)
     sizes = {cut.profile: profiles[cut.profile].size if cut.profile in profiles else 0 for cut in layout}
     # 4g before 3g: both take half of the memory, and only one half will do for 4g
     ordered = sorted(layout, key=lambda cut: (-sizes[cut.profile], -compute_slices(cut.profile), cut.profile))
     slices = tuple(cut.profile for cut in ordered for _ in range(cut.count))
-    return GpuWish(number, slices, {cut.profile: cut.instances for cut in ordered if cut.instances})
+    return DesiredGpu(number, slices, {cut.profile: cut.instances for cut in ordered if cut.instances})

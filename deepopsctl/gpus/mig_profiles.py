@@ -55,12 +55,12 @@ def fit(profiles: Sequence[MigProfile]) -> bool:
     return _fit(sorted(profiles, key=lambda profile: -profile.size), frozenset())
 
 
-def _fit(wanted: Sequence[MigProfile], taken: frozenset[int]) -> bool:
+def _fit(wanted: Sequence[MigProfile], used: frozenset[int]) -> bool:
     if not wanted:
         return True
     first, *rest = wanted
     places = (frozenset(range(start, start + first.size)) for start in first.starts)
-    return any(_fit(rest, taken | parts) for parts in places if not parts & taken)
+    return any(_fit(rest, used | parts) for parts in places if not parts & used)
 
 
 def compute_slices(name: str) -> int:

@@ -66,9 +66,9 @@ class GpuModel:
         """The type for clusters that mix memory variants of one model: `a100_80gb`."""
         return f"{self.type}_{self.memory_gb}gb"
 
-    def goes_by(self, kind: str) -> bool:
+    def goes_by(self, gpu_type: str) -> bool:
         """Whether a gres type stands for it: `a100`, or `a100_80gb` for one of its variants."""
-        return kind.lower() in (self.type, self.typed_with_memory)
+        return gpu_type.lower() in (self.type, self.typed_with_memory)
 
     @property
     def detected_type(self) -> str:
@@ -162,22 +162,22 @@ def find_product(product: str) -> GpuModel | None:
     return _BY_PRODUCT.get(_key(product))
 
 
-def may_be(product: str, kind: str) -> bool:
+def may_be(product: str, gpu_type: str) -> bool:
     """Whether a gres type suits what nvidia-smi says; of a name that nobody knows, whole words have to say it."""
     model = find_product(product)
-    if model and model.goes_by(kind):
+    if model and model.goes_by(gpu_type):
         return True
     words = re.findall("[a-z0-9]+", product.lower())
     # `rtx4090` in NVIDIA GeForce RTX 4090, and no `l4` in NVIDIA L40S
     runs = {"".join(words[first:last]) for first in range(len(words)) for last in range(first + 1, len(words) + 1)}
-    return re.sub("[^a-z0-9]", "", kind.lower()) in runs
+    return re.sub("[^a-z0-9]", "", gpu_type.lower()) in runs
 
 
-def models_of(kind: str) -> tuple[GpuModel, ...]:
+def models_of(gpu_type: str) -> tuple[GpuModel, ...]:
     """The products that a gres type stands for: `a100`, or `a100_80gb` for one of its variants."""
-    return tuple(model for model in MODELS if model.goes_by(kind))
+    return tuple(model for model in MODELS if model.goes_by(gpu_type))
 
 
-def profiles_of(kind: str) -> dict[str, MigProfile]:
+def profiles_of(gpu_type: str) -> dict[str, MigProfile]:
     """The MIG profiles that GPUs of a gres type may be cut into; {} where none of them can be, or none is known."""
-    return {name: profile for model in models_of(kind) for name, profile in model.mig.items()}
+    return {name: profile for model in models_of(gpu_type) for name, profile in model.mig.items()}

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 
-from deepopsctl.model.cluster import GpuKind, Gpus, MigLayout, MigSlices
+from deepopsctl.model.cluster import GpuGroup, Gpus, MigLayout, MigSlices
 from deepopsctl.text.node_sets import shorten
 from deepopsctl.text.problems import RefusedError
 
@@ -21,10 +21,10 @@ def default_files(first: int, count: int) -> tuple[str, ...]:
 
 def expand_files(text: str) -> tuple[str, ...]:
     """`/dev/nvidia[0-3]` as single files."""
-    found = _FILES.fullmatch(text)
-    if not found:
+    match = _FILES.fullmatch(text)
+    if not match:
         raise RefusedError(f"{shorten(text)!r} is no device file", "write /dev/nvidia0 or /dev/nvidia[0-3]")
-    stem, number, ranges = found.groups()
+    stem, number, ranges = match.groups()
     if ranges is None:
         return (stem + (number or ""),)
     files: list[str] = []
@@ -41,7 +41,7 @@ def expand_files(text: str) -> tuple[str, ...]:
 def fold_files(files: Sequence[str]) -> str:
     """Device files as gres.conf has them, in their order: `/dev/nvidia[0-3]`; names that share no stem by commas."""
     parts = [re.fullmatch(r"(.*?)([0-9]+)", file) for file in files]
-    numbered = [(found[1], int(found[2])) for found in parts if found and str(int(found[2])) == found[2]]
+    numbered = [(match[1], int(match[2])) for match in parts if match and str(int(match[2])) == match[2]]
     if len(files) < 2 or len(numbered) < len(files) or len({stem for stem, _ in numbered}) > 1:
         return ",".join(files)
     numbers = [number for _, number in numbered]
@@ -56,19 +56,19 @@ def _ranges(numbers: Iterable[int]) -> list[str]:
 
 def as_written(gpus: Gpus) -> object:
     """What stands behind `gpus:` in cluster.yml: one kind, or a list of them."""
-    if not gpus.kinds:
+    if not gpus.groups:
         return _plain(gpus.type, gpus.count)
-    found, first = [], 0
-    for kind in gpus.kinds:
-        found.append(_kind(kind, first))
-        first += kind.count
-    return found[0] if len(found) == 1 else found
+    entries, first = [], 0
+    for group in gpus.groups:
+        entries.append(_group_entry(group, first))
+        first += group.count
+    return entries[0] if len(entries) == 1 else entries
 
 
 def for_inventory(gpus: Gpus, gres: str) -> dict[str, object]:
     """What roles read: type and count of the cards, and where they don't say it all the kinds and Slurm's Gres=."""
     entry: dict[str, object] = {"type": gpus.type, "count": gpus.count}
-    if gpus.kinds:
+    if gpus.groups:
         written = as_written(gpus)
         entry |= {"gres": gres, "kinds": written if isinstance(written, list) else [written]}
     if gpus.autodetect:
@@ -81,40 +81,40 @@ def from_inventory(entry: Mapping[str, object]) -> Gpus | None:
     count = int(str(entry.get("count") or 0))
     if not count:
         return None
-    kinds: list[GpuKind] = []
+    groups: list[GpuGroup] = []
     written = entry.get("kinds") or []
     if not isinstance(written, list):
         raise TypeError("gpus: kinds must be a list")
-    for kind in written:
-        kinds.append(_read_kind(kind, sum(other.count for other in kinds)))
-    return Gpus(str(entry.get("type") or ""), count, tuple(kinds), str(entry.get("autodetect") or ""))
+    for item in written:
+        groups.append(_read_group(item, sum(other.count for other in groups)))
+    return Gpus(str(entry.get("type") or ""), count, tuple(groups), str(entry.get("autodetect") or ""))
 
 
-def _plain(kind: str, count: int) -> dict[str, object]:
-    return {"type": kind, "count": count} if kind else {"count": count}
+def _plain(gpu_type: str, count: int) -> dict[str, object]:
+    return {"type": gpu_type, "count": count} if gpu_type else {"count": count}
 
 
-def _kind(kind: GpuKind, first: int) -> dict[str, object]:
-    found = _plain(kind.type, kind.count)
-    if kind.mig:
-        layouts = [{cut.profile: list(cut.instances) or cut.count for cut in layout} for layout in kind.mig]
-        found["mig"] = layouts[0] if all(layout == layouts[0] for layout in layouts) else layouts
-    if kind.files != default_files(first, kind.count):
-        text = fold_files(kind.files)
-        found["files"] = list(kind.files) if "," in text and "[" not in text else text
-    if kind.cores:
-        found["cores"] = kind.cores[0] if len(set(kind.cores)) == 1 else list(kind.cores)
-    if kind.links:
-        found["links"] = list(kind.links)
-    return found
+def _group_entry(group: GpuGroup, first: int) -> dict[str, object]:
+    entry = _plain(group.type, group.count)
+    if group.mig:
+        layouts = [{cut.profile: list(cut.instances) or cut.count for cut in layout} for layout in group.mig]
+        entry["mig"] = layouts[0] if all(layout == layouts[0] for layout in layouts) else layouts
+    if group.files != default_files(first, group.count):
+        text = fold_files(group.files)
+        entry["files"] = list(group.files) if "," in text and "[" not in text else text
+    if group.cores:
+        entry["cores"] = group.cores[0] if len(set(group.cores)) == 1 else list(group.cores)
+    if group.links:
+        entry["links"] = list(group.links)
+    return entry
 
 
-def _read_kind(entry: object, first: int) -> GpuKind:
+def _read_group(entry: object, first: int) -> GpuGroup:
     if not isinstance(entry, Mapping):
         raise TypeError("gpus: every kind must be a mapping")
     count = int(entry["count"])
     files = [entry["files"]] if isinstance(entry.get("files"), str) else entry.get("files") or []
-    return GpuKind(
+    return GpuGroup(
         type=str(entry.get("type") or ""),
         count=count,
         files=tuple(file for text in files for file in expand_files(text)) or default_files(first, count),
@@ -134,8 +134,10 @@ def _read_layout(layout: object) -> MigLayout:
     if not isinstance(layout, Mapping):
         raise TypeError("gpus: mig must have profiles with their numbers")
     return tuple(
-        MigSlices(str(name), len(given), tuple(given)) if isinstance(given, list) else MigSlices(str(name), int(given))
-        for name, given in layout.items()
+        MigSlices(str(name), len(instances), tuple(instances))
+        if isinstance(instances, list)
+        else MigSlices(str(name), int(instances))
+        for name, instances in layout.items()
     )
 
 
@@ -145,10 +147,10 @@ def _each(value: object, count: int) -> tuple[str, ...]:
     return tuple(str(item) for item in value) if isinstance(value, list) else ()
 
 
-def parse_gpus(kind: str, count: str) -> Gpus:
+def parse_gpus(gpu_type: str, count: str) -> Gpus:
     """Slurm's gres type ('' for none) and how many a node has."""
-    if kind and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", kind):
-        raise RefusedError(f"{shorten(kind)!r} is no GPU type", "write a short model name: h100")
+    if gpu_type and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", gpu_type):
+        raise RefusedError(f"{shorten(gpu_type)!r} is no GPU type", "write a short model name: h100")
     if not re.fullmatch(r"[0-9]{1,9}", count) or not 1 <= int(count) <= MAX_GPUS:
         raise RefusedError(f"{shorten(count)!r} is no number of GPUs", f"give how many one node has, 1 to {MAX_GPUS}")
-    return Gpus(kind, int(count))
+    return Gpus(gpu_type, int(count))

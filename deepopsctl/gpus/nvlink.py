@@ -62,10 +62,10 @@ class NvlinkDraft:
         if self.entries is None:
             return None
         checker = _Checker(gpus_of, problems, incomplete)
-        found = tuple(checker.domain(entry) for entry in self.entries)
+        domains = tuple(checker.domain(entry) for entry in self.entries)
         if self.entries:
             checker.left_out(self.entries[0])
-        return found
+        return domains
 
 
 class _Checker:

@@ -10,7 +10,7 @@ from deepopsctl.gpus import gres
 from deepopsctl.gpus.mig_profiles import INSTANCES_PER_GPU
 from deepopsctl.gpus.models import models_of, profiles_of
 from deepopsctl.gpus.notation import MAX_GPUS, default_files, expand_files, parse_gpus
-from deepopsctl.model.cluster import GpuKind, Gpus, MigLayout, MigSlices
+from deepopsctl.model.cluster import GpuGroup, Gpus, MigLayout, MigSlices
 from deepopsctl.text.node_sets import shorten
 from deepopsctl.text.problems import RefusedError
 from deepopsctl.text.values import suggest
@@ -26,7 +26,7 @@ _MOST_SLICES = 7
 
 
 @dataclass(frozen=True, slots=True)
-class GivenKind:
+class WrittenGroup:
     """One kind as cluster.yml has it, and where: nothing of it is checked."""
 
     path: Path
@@ -45,43 +45,43 @@ def parse_autodetect(text: str) -> str:
     return text.lower().replace("off", "")
 
 
-def read_gpus(given: Sequence[GivenKind], autodetect: str, refuse: Refuse) -> Gpus | None:
+def read_gpus(entries: Sequence[WrittenGroup], autodetect: str, refuse: Refuse) -> Gpus | None:
     """The GPUs of a node from its kinds; None where any was refused."""
-    read: list[GpuKind | None] = []
-    for entry in given:
-        read.append(_read_kind(entry, sum(kind.count for kind in read if kind), autodetect, refuse))
-    kinds = [kind for kind in read if kind]
-    if len(kinds) < len(given):
+    read: list[GpuGroup | None] = []
+    for entry in entries:
+        read.append(_read_group(entry, sum(group.count for group in read if group), autodetect, refuse))
+    groups = [group for group in read if group]
+    if len(groups) < len(entries):
         return None
-    faults = [*_together(given, kinds), *_links_fit(given, kinds), *_detectable(given, kinds, autodetect)]
+    faults = [*_together(entries, groups), *_links_fit(entries, groups), *_detectable(entries, groups, autodetect)]
     for path, refusal in faults:
         refuse(path, refusal)
-    return None if faults else combine(kinds, autodetect)
+    return None if faults else combine(groups, autodetect)
 
 
-def combine(kinds: Sequence[GpuKind], autodetect: str = "") -> Gpus:
+def combine(groups: Sequence[GpuGroup], autodetect: str = "") -> Gpus:
     """GPUs of several kinds as one; a kind that type and count describe stays as short as that."""
-    total = sum(kind.count for kind in kinds)
-    plain = GpuKind(kinds[0].type, total, default_files(0, total))
-    types = {kind.type for kind in kinds}
-    only = kinds[0].type if len(types) == 1 else ""
-    return Gpus(only, total, () if tuple(kinds) == (plain,) else tuple(kinds), autodetect)
+    total = sum(group.count for group in groups)
+    plain = GpuGroup(groups[0].type, total, default_files(0, total))
+    types = {group.type for group in groups}
+    only = groups[0].type if len(types) == 1 else ""
+    return Gpus(only, total, () if tuple(groups) == (plain,) else tuple(groups), autodetect)
 
 
-def join_kinds(plain: Sequence[Gpus]) -> Gpus:
+def join_groups(plain: Sequence[Gpus]) -> Gpus:
     """Whole GPUs of several types in one node, numbered in this order."""
-    kinds: list[GpuKind] = []
+    groups: list[GpuGroup] = []
     for gpus in plain:
-        if any(kind.type == gpus.type for kind in kinds):
+        if any(group.type == gpus.type for group in groups):
             raise RefusedError(f"{gpus.type} is given twice", "give how many a node has of each type once")
-        first = sum(kind.count for kind in kinds)
-        kinds.append(GpuKind(gpus.type, gpus.count, default_files(first, gpus.count)))
-    if sum(kind.count for kind in kinds) > MAX_GPUS:
+        first = sum(group.count for group in groups)
+        groups.append(GpuGroup(gpus.type, gpus.count, default_files(first, gpus.count)))
+    if sum(group.count for group in groups) > MAX_GPUS:
         raise RefusedError(f"more than {MAX_GPUS} GPUs in one node", "check the numbers")
-    return combine(kinds)
+    return combine(groups)
 
 
-def _read_kind(entry: GivenKind, first: int, autodetect: str, refuse: Refuse) -> GpuKind | None:
+def _read_group(entry: WrittenGroup, first: int, autodetect: str, refuse: Refuse) -> GpuGroup | None:
     try:
         plain = parse_gpus(entry.type, entry.count)
     except RefusedError as refusal:
@@ -93,21 +93,21 @@ def _read_kind(entry: GivenKind, first: int, autodetect: str, refuse: Refuse) ->
         "cores": lambda: _each(entry.cores, plain.count, _CORES, "cores", "0-31"),
         "links": lambda: _read_links(entry.links, plain.count),
     }
-    found: dict[str, object] = {}
+    fields: dict[str, object] = {}
     for key, read in readers.items():
         if not getattr(entry, key):
             continue
         try:
-            found[key] = _refuse_found(key) if autodetect and key != "mig" else read()
+            fields[key] = _refuse_with_autodetect(key) if autodetect and key != "mig" else read()
         except RefusedError as refusal:
             refuse((*entry.path, key), refusal)
-    if len(found) < sum(bool(getattr(entry, key)) for key in readers):
+    if len(fields) < sum(bool(getattr(entry, key)) for key in readers):
         return None
-    files = found.pop("files", None) or default_files(first, plain.count)
-    return GpuKind(plain.type, plain.count, files, **found)  # type: ignore[arg-type]  # each reader gives its own field
+    files = fields.pop("files", None) or default_files(first, plain.count)
+    return GpuGroup(plain.type, plain.count, files, **fields)  # type: ignore[arg-type]  # each reader gives its own field
 
 
-def _refuse_found(key: str) -> tuple[object, ...]:
+def _refuse_with_autodetect(key: str) -> tuple[object, ...]:
     raise RefusedError(f"AutoDetect finds {key} itself", "leave it out, or write autodetect: off")
 
 
@@ -117,36 +117,36 @@ def _read_mig(value: object, plain: Gpus, autodetect: str) -> tuple[MigLayout, .
     if len(layouts) != plain.count:
         raise RefusedError(f"{len(layouts)} layouts for {plain.count} GPUs", _MIG_HINT)
     read = {id(layout): _read_layout(layout, plain.type, autodetect) for layout in layouts}
-    found = tuple(read[id(layout)] for layout in layouts)
-    if not any(found):
+    parsed = tuple(read[id(layout)] for layout in layouts)
+    if not any(parsed):
         raise RefusedError("no GPU has a slice", "leave mig out for whole GPUs")
-    return found
+    return parsed
 
 
-def _read_layout(layout: object, kind: str, autodetect: str) -> MigLayout:
+def _read_layout(layout: object, gpu_type: str, autodetect: str) -> MigLayout:
     if layout is None or layout == {}:
         return ()
     if not isinstance(layout, Mapping):
         raise RefusedError("must be profiles with their numbers", _MIG_HINT)
-    found = tuple(_read_slices(str(name), given, kind) for name, given in layout.items())
-    if profiles_of(kind) and not gres.fits(kind, found):
-        _refuse_layout(kind, found)
-    numbers = [number for cut in found for number in cut.instances]
+    slices = tuple(_read_slices(str(name), value, gpu_type) for name, value in layout.items())
+    if profiles_of(gpu_type) and not gres.fits(gpu_type, slices):
+        _refuse_layout(gpu_type, slices)
+    numbers = [number for cut in slices for number in cut.instances]
     if len(numbers) > len(set(numbers)):
         raise RefusedError("a slice's number is given twice", "take them from `nvidia-smi mig -lgi` (Instance ID)")
-    if not autodetect and not all(cut.instances for cut in found):
+    if not autodetect and not all(cut.instances for cut in slices):
         raise RefusedError("the driver chooses the slices' device files", _INSTANCES_HINT)
-    return found
+    return slices
 
 
-def _read_slices(name: str, given: object, kind: str) -> MigSlices:
+def _read_slices(name: str, value: object, gpu_type: str) -> MigSlices:
     """Slices with one profile: how many, or their numbers."""
-    _check_profile(name, kind)
-    numbers = given if isinstance(given, list) else [given]
+    _check_profile(name, gpu_type)
+    numbers = value if isinstance(value, list) else [value]
     if not numbers or not all(re.fullmatch("[0-9]{1,2}", str(number)) for number in numbers):
-        raise RefusedError(f"{name}: {shorten(str(given))!r} is no number of slices", _MIG_HINT)
+        raise RefusedError(f"{name}: {shorten(str(value))!r} is no number of slices", _MIG_HINT)
     read = tuple(int(str(number)) for number in numbers)
-    if not isinstance(given, list):
+    if not isinstance(value, list):
         if not 1 <= read[0] <= _MOST_SLICES:
             raise RefusedError(f"{name}: {read[0]} slices", f"a GPU has 1 to {_MOST_SLICES} of a kind")
         return MigSlices(name, read[0])
@@ -155,25 +155,25 @@ def _read_slices(name: str, given: object, kind: str) -> MigSlices:
     return MigSlices(name, len(read), read)
 
 
-def _refuse_layout(kind: str, layout: MigLayout) -> None:
+def _refuse_layout(gpu_type: str, layout: MigLayout) -> None:
     """Refuse what no single GPU of this type can be cut into, and say why."""
-    profiles = gres.family_of(kind, layout)
+    profiles = gres.family_of(gpu_type, layout)
     if not profiles:
-        hint = f"variants of {kind} have {' or '.join(', '.join(known) for known in gres.families(kind))}"
-        raise RefusedError(f"no variant of {kind} has all of {', '.join(cut.profile for cut in layout)}", hint)
+        hint = f"variants of {gpu_type} have {' or '.join(', '.join(known) for known in gres.families(gpu_type))}"
+        raise RefusedError(f"no variant of {gpu_type} has all of {', '.join(cut.profile for cut in layout)}", hint)
     text = ", ".join(f"{cut.count} x {cut.profile}" for cut in layout)
     limits = ", ".join(f"{profiles[cut.profile].count} x {cut.profile}" for cut in layout)
     more = ", fewer of them together" if len(layout) > 1 else ""
-    raise RefusedError(f"{text} do not fit on one {kind}", f"at most {limits}{more}")
+    raise RefusedError(f"{text} do not fit on one {gpu_type}", f"at most {limits}{more}")
 
 
-def _check_profile(name: str, kind: str) -> None:
-    known = profiles_of(kind)
-    if not kind or (models_of(kind) and not known):
-        what = f"{kind} has no MIG" if kind else "slices need a type"
-        raise RefusedError(what, "leave mig out" if kind else "say which GPU it is: {type: a100, ...}")
+def _check_profile(name: str, gpu_type: str) -> None:
+    known = profiles_of(gpu_type)
+    if not gpu_type or (models_of(gpu_type) and not known):
+        what = f"{gpu_type} has no MIG" if gpu_type else "slices need a type"
+        raise RefusedError(what, "leave mig out" if gpu_type else "say which GPU it is: {type: a100, ...}")
     if (known and name not in known) or not re.fullmatch(r"[1-7]g\.[0-9]{1,3}gb(\+me)?", name):
-        raise RefusedError(f"{kind} has no MIG profile {shorten(name)!r}", suggest(name, known or ("1g.10gb",)))
+        raise RefusedError(f"{gpu_type} has no MIG profile {shorten(name)!r}", suggest(name, known or ("1g.10gb",)))
 
 
 def _read_files(value: object, count: int) -> tuple[str, ...]:
@@ -203,25 +203,25 @@ def _read_links(value: object, count: int) -> tuple[str, ...]:
     return _each(texts, count, _LINKS, "links", '["-1,4", "4,-1"]: connections to each GPU, -1 for itself')
 
 
-def _together(given: Sequence[GivenKind], kinds: Sequence[GpuKind]) -> list[tuple[Path, RefusedError]]:
+def _together(entries: Sequence[WrittenGroup], groups: Sequence[GpuGroup]) -> list[tuple[Path, RefusedError]]:
     """What is wrong with the kinds beside each other."""
     faults: list[tuple[Path, RefusedError]] = []
-    if len(kinds) > 1 and not all(kind.type for kind in kinds):
-        entry = given[next(index for index, kind in enumerate(kinds) if not kind.type)]
+    if len(groups) > 1 and not all(group.type for group in groups):
+        entry = entries[next(index for index, group in enumerate(groups) if not group.type)]
         faults.append((entry.path, RefusedError("has no type", "of several kinds each needs one: {type: a40, ...}")))
-    if sum(kind.count for kind in kinds) > MAX_GPUS:
-        faults.append((given[-1].path, RefusedError(f"more than {MAX_GPUS} GPUs in one node", "check the numbers")))
+    if sum(group.count for group in groups) > MAX_GPUS:
+        faults.append((entries[-1].path, RefusedError(f"more than {MAX_GPUS} GPUs in one node", "check the numbers")))
     seen: set[str] = set()
-    for entry, kind in zip(given, kinds, strict=True):
-        twice = [file for file in kind.files if file in seen] or _repeated(kind.files)
+    for entry, group in zip(entries, groups, strict=True):
+        twice = [file for file in group.files if file in seen] or _repeated(group.files)
         if twice:
             refusal = RefusedError(f"{', '.join(twice[:3])} is given twice", "give every GPU its own device file")
             faults.append(((*entry.path, "files") if entry.files else entry.path, refusal))
-        seen.update(kind.files)
-        if kind.mig and any(gres.minor(file) is None for file in kind.files):
+        seen.update(group.files)
+        if group.mig and any(gres.minor(file) is None for file in group.files):
             refusal = RefusedError("slices need /dev/nvidiaN", "their own device files are numbered by that N")
             faults.append(((*entry.path, "files"), refusal))
-        if kind.mig and kind.links:
+        if group.mig and group.links:
             refusal = RefusedError("slices have no links", "leave links out where there is mig")
             faults.append(((*entry.path, "links"), refusal))
     return faults
@@ -231,11 +231,11 @@ def _repeated(files: Sequence[str]) -> list[str]:
     return [file for index, file in enumerate(files) if file in files[:index]]
 
 
-def _links_fit(given: Sequence[GivenKind], kinds: Sequence[GpuKind]) -> list[tuple[Path, RefusedError]]:
+def _links_fit(entries: Sequence[WrittenGroup], groups: Sequence[GpuGroup]) -> list[tuple[Path, RefusedError]]:
     """Every row counts all GPUs of the node, with -1 for the GPU itself."""
-    total, itself, faults = sum(kind.count for kind in kinds), set[int](), []
-    for entry, kind in zip(given, kinds, strict=True):
-        for row in kind.links:
+    total, itself, faults = sum(group.count for group in groups), set[int](), []
+    for entry, group in zip(entries, groups, strict=True):
+        for row in group.links:
             numbers = [int(number) for number in row.split(",")]
             own = [index for index, number in enumerate(numbers) if number == -1]
             if len(numbers) != total or len(own) != 1 or own[0] in itself or min(numbers) < -1:
@@ -249,19 +249,19 @@ def _links_fit(given: Sequence[GivenKind], kinds: Sequence[GpuKind]) -> list[tup
 
 
 def _detectable(
-    given: Sequence[GivenKind], kinds: Sequence[GpuKind], autodetect: str
+    entries: Sequence[WrittenGroup], groups: Sequence[GpuGroup], autodetect: str
 ) -> list[tuple[Path, RefusedError]]:
     """With AutoDetect, Slurm looks for a type in the name it found: that must lead to one kind, and always the same."""
     faults = []
-    for entry, kind in zip(given if autodetect else (), kinds, strict=False):
-        names = [model.detected_type for model in models_of(kind.type)]
-        others = [other.type for other in kinds if other.type != kind.type and other.type in kind.type]
-        if kind.mig and any(not layout for other in kinds for layout in other.mig or ((),)):
+    for entry, group in zip(entries if autodetect else (), groups, strict=False):
+        names = [model.detected_type for model in models_of(group.type)]
+        others = [other.type for other in groups if other.type != group.type and other.type in group.type]
+        if group.mig and any(not layout for other in groups for layout in other.mig or ((),)):
             what, hint = "AutoDetect can't tell whole GPUs from slices", "cut all GPUs of the node, or autodetect: off"
-        elif not kind.mig and names and not any(kind.type.lower() in name for name in names):
-            what, hint = f"AutoDetect calls this GPU {names[0]}, not {kind.type}", "write autodetect: off"
+        elif not group.mig and names and not any(group.type.lower() in name for name in names):
+            what, hint = f"AutoDetect calls this GPU {names[0]}, not {group.type}", "write autodetect: off"
         elif others:
-            what, hint = f"AutoDetect can't tell {kind.type} from {others[0]}", "write autodetect: off"
+            what, hint = f"AutoDetect can't tell {group.type} from {others[0]}", "write autodetect: off"
         else:
             continue
         faults.append((entry.path, RefusedError(what, hint)))

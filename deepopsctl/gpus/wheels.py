@@ -31,7 +31,7 @@ class Wheel:
     sha256: str
 
 
-def cache_folder(environment: Mapping[str, str]) -> Path:
+def cache_directory(environment: Mapping[str, str]) -> Path:
     """Where fetched wheels are kept: the user's cache."""
     base = environment.get("XDG_CACHE_HOME") or str(Path(environment.get("HOME", "~")).expanduser() / ".cache")
     return Path(base) / "deepopsctl" / "wheels"
@@ -40,20 +40,20 @@ def cache_folder(environment: Mapping[str, str]) -> Path:
 def fetch(wheel: Wheel, cache: Path) -> Path:
     """The wheel's file; fetched at most once, however many processes ask at the same time."""
     cache.mkdir(parents=True, exist_ok=True, mode=0o700)
-    kept = cache / f"{wheel.sha256}.whl"
+    cached = cache / f"{wheel.sha256}.whl"
     with _locked(cache / f".{wheel.sha256}.lock"):
-        if kept.is_file() and sha256_of(kept) == wheel.sha256:
-            return kept
-        with tempfile.TemporaryDirectory(dir=cache, prefix=".fetching-") as folder:
-            _download(wheel, Path(folder)).replace(kept)
-    return kept
+        if cached.is_file() and sha256_of(cached) == wheel.sha256:
+            return cached
+        with tempfile.TemporaryDirectory(dir=cache, prefix=".fetching-") as directory:
+            _download(wheel, Path(directory)).replace(cached)
+    return cached
 
 
-def fetch_for(machine: str, library: Mapping[str, Any], cache: Path) -> Path:
+def fetch_for(architecture: str, library: Mapping[str, Any], cache: Path) -> Path:
     """The wheel of an entry of versions.yml for a processor; one that is the same for all is under `any`."""
-    wheel = library["wheels"].get("any") or library["wheels"].get(machine)
+    wheel = library["wheels"].get("any") or library["wheels"].get(architecture)
     if wheel is None:
-        raise DeepOpsError(f"there is no wheel of {library['package']} for {machine}")
+        raise DeepOpsError(f"there is no wheel of {library['package']} for {architecture}")
     return fetch(Wheel(library["package"], str(library["version"]), wheel["platform"], wheel["sha256"]), cache)
 
 
@@ -66,24 +66,24 @@ def sha256_of(path: Path) -> str:
     return digest.hexdigest()
 
 
-def _download(wheel: Wheel, folder: Path) -> Path:
-    wanted = folder / "wanted.txt"
+def _download(wheel: Wheel, directory: Path) -> Path:
+    wanted = directory / "wanted.txt"
     wanted.write_text(f"{wheel.package}=={wheel.version} --hash=sha256:{wheel.sha256}\n", encoding="utf-8")
     argv = [
         sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-input", "--no-deps",
         "--no-cache-dir", "--only-binary=:all:", "--require-hashes", "--platform", wheel.platform,
-        "--dest", str(folder), "--requirement", str(wanted),
+        "--dest", str(directory), "--requirement", str(wanted),
     ]  # fmt: skip
     name = f"{wheel.package} {wheel.version}"
     try:
         done = subprocess.run(argv, capture_output=True, text=True, timeout=_PIP_TIMEOUT_S, check=False)
     except subprocess.TimeoutExpired:
         raise DeepOpsError(f"{name} did not arrive within {_PIP_TIMEOUT_S // 60} minutes", _HINT) from None
-    found = list(folder.glob("*.whl"))
-    if done.returncode != 0 or len(found) != 1:
+    wheels = list(directory.glob("*.whl"))
+    if done.returncode != 0 or len(wheels) != 1:
         last = (done.stderr.strip().splitlines() or ["no wheel for this platform"])[-1]
         raise DeepOpsError(f"pip could not fetch {name}: {last}", _HINT)
-    return found[0]
+    return wheels[0]
 
 
 _HINT = "this machine needs pip and a package index (pip's own settings are followed): try `pip download` by hand"

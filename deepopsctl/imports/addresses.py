@@ -17,10 +17,10 @@ def add_addresses(draft: Draft, path: Path | None) -> None:
     if path is None:
         return
     known = _addresses(path, draft.problems)
-    for machine in draft.machines.values():
-        machine.address = machine.address or known.get(machine.name.lower(), "")
-    missing = [machine.name for machine in draft.machines.values() if not machine.address]
-    if missing and known and len(missing) == len(draft.machines):
+    for node in draft.nodes.values():
+        node.address = node.address or known.get(node.name.lower(), "")
+    missing = [node.name for node in draft.nodes.values() if not node.address]
+    if missing and known and len(missing) == len(draft.nodes):
         draft.problems.add(str(path), "has no address of any machine here", "compare the names in both files")
 
 
@@ -28,5 +28,5 @@ def _addresses(path: Path, problems: Problems) -> dict[str, str]:
     text = None if path.is_dir() else read_source(path, str(path), Problems())
     if text is not None and detect(text) is Form.HOSTS_FILE:
         return addresses_by_name(text)
-    found = read_nodes(path, None, problems)
-    return {name: machine.address for name, machine in found.machines.items() if machine.address}
+    listed = read_nodes(path, None, problems)
+    return {name: node.address for name, node in listed.nodes.items() if node.address}

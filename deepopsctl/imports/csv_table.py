@@ -10,7 +10,7 @@ from typing import TypeVar
 from deepopsctl.cluster.builder import Draft
 from deepopsctl.cluster.entries import NodeEntry
 from deepopsctl.gpus.notation import parse_gpus
-from deepopsctl.gpus.spec import join_kinds
+from deepopsctl.gpus.spec import join_groups
 from deepopsctl.imports.detect import COLUMN_ALIASES, COLUMNS, delimiter_of
 from deepopsctl.model.cluster import Gpus, Role
 from deepopsctl.text import values
@@ -98,13 +98,13 @@ def _roles(text: str) -> frozenset[Role]:
     return frozenset(values.parse_role(word) for word in _words(text))
 
 
-def _gpus(kind: str, count: str) -> Gpus | None:
+def _gpus(gpu_type: str, count: str) -> Gpus | None:
     """`8` and `h100`; several kinds are joined by +: `2+2` and `a40+l40s`."""
     if count in ("", "0"):
-        if kind:
-            raise RefusedError(f"gpu_type {kind} without a number", "say in the column gpus how many a node has")
+        if gpu_type:
+            raise RefusedError(f"gpu_type {gpu_type} without a number", "say in the column gpus how many a node has")
         return None
-    kinds, counts = _words(kind) or [""], _words(count)
-    if len(kinds) != len(counts):
-        raise RefusedError(f"{len(counts)} numbers for {len(kinds)} types", "write 2+2 and a40+l40s")
-    return join_kinds([parse_gpus(*pair) for pair in zip(kinds, counts, strict=True)])
+    types, counts = _words(gpu_type) or [""], _words(count)
+    if len(types) != len(counts):
+        raise RefusedError(f"{len(counts)} numbers for {len(types)} types", "write 2+2 and a40+l40s")
+    return join_groups([parse_gpus(*pair) for pair in zip(types, counts, strict=True)])

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from deepopsctl.cluster.builder import Draft
 from deepopsctl.cluster.entries import NodeEntry, PartitionEntry
-from deepopsctl.imports.deepops_nfs import CLIENTS, Found, carry_nfs
+from deepopsctl.imports.deepops_nfs import CLIENTS, InventoryHosts, carry_nfs
 from deepopsctl.imports.deepops_vars import READ_ELSEWHERE, carry_variable, is_template, refused_password
 from deepopsctl.imports.group_vars import Opaque, read_variables
 from deepopsctl.imports.host_patterns import match_hosts
@@ -31,7 +31,9 @@ _ROLES: Mapping[str, Role] = {
 }  # fmt: skip
 # What DeepOps calls a group with a role, and what deepopsctl's own inventory does.
 _NAMES = MappingProxyType({role: name for name, role in reversed(list(_ROLES.items()))})
-_OURS = MappingProxyType({"slurm_controller": _NAMES[Role.CONTROLLER], "slurm_compute": _NAMES[Role.COMPUTE]})
+_DEEPOPSCTL_GROUPS = MappingProxyType(
+    {"slurm_controller": _NAMES[Role.CONTROLLER], "slurm_compute": _NAMES[Role.COMPUTE]}
+)
 _UNION = "slurm-cluster"
 _CLIENTS = ("slurm-nfs-client", "nfs-clients")
 _TOP = frozenset({"all", "ungrouped"})
@@ -40,72 +42,74 @@ _PROXY = re.compile(
 )
 
 
-def draft_deepops(text: str, source: str, folder: Path | None, problems: Problems, chosen: Mapping[str, Role]) -> Draft:
-    """The cluster of an inventory in INI form; `folder` is where it lies, None for standard input.
+def draft_deepops(
+    text: str, source: str, directory: Path | None, problems: Problems, chosen: Mapping[str, Role]
+) -> Draft:
+    """The cluster of an inventory in INI form; `directory` is where it lies, None for standard input.
 
     `chosen` has the roles of groups that are not called as DeepOps's or ours.
     """
-    return _draft(parse_ini, text, source, folder, problems, chosen)
+    return _draft(parse_ini, text, source, directory, problems, chosen)
 
 
 def draft_yaml_inventory(
-    text: str, source: str, folder: Path | None, problems: Problems, chosen: Mapping[str, Role]
+    text: str, source: str, directory: Path | None, problems: Problems, chosen: Mapping[str, Role]
 ) -> Draft:
     """The same of one in YAML form."""
-    return _draft(parse_yaml_inventory, text, source, folder, problems, chosen)
+    return _draft(parse_yaml_inventory, text, source, directory, problems, chosen)
 
 
 def _draft(
     parse: Callable[[str, str, Problems], Inventory],
     text: str,
     source: str,
-    folder: Path | None,
+    directory: Path | None,
     problems: Problems,
     chosen: Mapping[str, Role],
 ) -> Draft:
     before = len(problems)
     draft = Draft(source, problems)
-    reader = _Reader(parse(text, source, problems), draft, folder, chosen)
+    reader = _Reader(parse(text, source, problems), draft, directory, chosen)
     draft.incomplete = len(problems) > before
     reader.read()
     return draft
 
 
 class _Reader:
-    def __init__(self, inventory: Inventory, draft: Draft, folder: Path | None, chosen: Mapping[str, Role]) -> None:
+    def __init__(self, inventory: Inventory, draft: Draft, directory: Path | None, chosen: Mapping[str, Role]) -> None:
         self.inventory = inventory
         self.draft = draft
         self.carryover = draft.carryover
-        self.folder = folder
+        self.directory = directory
         groups = inventory.groups()
         # Ansible takes both spellings, and sites mix them
         self.groups = {name.lower().replace("_", "-"): hosts for name, hosts in groups.items()}
         self.named = groups
         self.chosen = chosen
-        self._call_groups_as_deepops_does(groups)
+        self._map_group_names(groups)
         self.groups_of: dict[str, list[str]] = {}
         for name, members in groups.items():
             for host in members if name not in _TOP else ():
                 self.groups_of.setdefault(host, []).append(name)
         self.hosts = tuple(inventory.hosts)
         self.group_vars = {name: self._variables("group_vars", name) for name in ["all", *groups]}
-        for name, given in inventory.group_vars.items():
-            self.group_vars[name] = layered(given, self.group_vars.get(name, {}))
+        for name, settings in inventory.group_vars.items():
+            self.group_vars[name] = layered(settings, self.group_vars.get(name, {}))
         self.host_vars = {
             host: layered(inventory.host_vars.get(host, {}), self._variables("host_vars", host)) for host in self.hosts
         }
 
-    def _call_groups_as_deepops_does(self, groups: Mapping[str, tuple[str, ...]]) -> None:
+    def _map_group_names(self, groups: Mapping[str, tuple[str, ...]]) -> None:
         unknown = [name for name in self.chosen if name not in groups]
         if unknown:
             known = ", ".join(name for name in groups if name not in _TOP)
             self.draft.problems.add("--group", f"there is no group {unknown[0]}", f"there are: {known}")
             self.draft.incomplete = True
-        given = {name: _NAMES[role] for name, role in self.chosen.items()}
+        chosen_names = {name: _NAMES[role] for name, role in self.chosen.items()}
         for name, hosts in groups.items():
-            ours = given.get(name) or _OURS.get(name.lower().replace("-", "_"))
-            if ours:
-                self.groups[ours] = tuple(dict.fromkeys([*self.groups.get(ours, ()), *hosts]))
+            deepops_name = chosen_names.get(name) or _DEEPOPSCTL_GROUPS.get(name.lower().replace("-", "_"))
+            if deepops_name:
+                self.groups[deepops_name] = tuple(dict.fromkeys([*self.groups.get(deepops_name, ()), *hosts]))
         if not any(self.groups.get(name) for name in (*_ROLES, _UNION)):
             self.draft.unknown_groups = {
                 name: len(hosts) for name, hosts in groups.items() if name not in _TOP and hosts
@@ -114,10 +118,10 @@ class _Reader:
     def _is_slurms(self, group: str) -> bool:
         return group in _TOP or group in self.chosen or "slurm" in group or "nfs" in group
 
-    def _variables(self, kind: str, name: str) -> dict[str, Setting]:
-        if self.folder is None or not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", name):
+    def _variables(self, subdirectory: str, name: str) -> dict[str, Setting]:
+        if self.directory is None or not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", name):
             return {}
-        return read_variables(self.folder / kind, name, self.carryover, self.draft.problems)
+        return read_variables(self.directory / subdirectory, name, self.carryover, self.draft.problems)
 
     def read(self) -> None:
         """Variables first: two of them name machines."""
@@ -130,11 +134,11 @@ class _Reader:
                 )  # fmt: skip
             else:
                 carry_variable(name, setting, self.carryover)
-        self._refuse_nothing_silently()
-        given = settings.get("slurm_cluster_name")
-        if given:
-            self.draft.name = self._checked("slurm_cluster_name", given, values.check_cluster_name, "")
-        self._machines(settings)
+        self._note_what_is_left()
+        cluster_name = settings.get("slurm_cluster_name")
+        if cluster_name:
+            self.draft.name = self._checked("slurm_cluster_name", cluster_name, values.check_cluster_name, "")
+        self._add_nodes(settings)
         self._storage(settings)
         self._partition(settings)
         self._access()
@@ -143,15 +147,15 @@ class _Reader:
         """Variables of all groups together, the narrower group's over the wider one's."""
         order = sorted(self.group_vars, key=lambda name: (name != "all", name.replace("_", "-") != _UNION))
         wanted = [name for name in order if self._is_slurms(name)]
-        found: dict[str, Setting] = {}
+        settings: dict[str, Setting] = {}
         for group in wanted:
             for name, setting in self.group_vars[group].items():
-                if name in found and found[name].value != setting.value and not name.startswith("ansible_"):
-                    self.carryover.leave(name, found[name].where, f"{setting.where} says something else, which wins")
-                found[name] = setting
-        return found
+                if name in settings and settings[name].value != setting.value and not name.startswith("ansible_"):
+                    self.carryover.leave(name, settings[name].where, f"{setting.where} says something else, which wins")
+                settings[name] = setting
+        return settings
 
-    def _refuse_nothing_silently(self) -> None:
+    def _note_what_is_left(self) -> None:
         """Groups and variables that nothing else speaks of."""
         for group in self.group_vars:
             known = group.replace("_", "-")
@@ -165,31 +169,31 @@ class _Reader:
             for name, setting in self.group_vars[group].items():
                 self.carryover.leave(name, setting.where, f"it is set for the group {group}")
         alone: dict[str, list[tuple[str, str]]] = {}
-        for host, given in self.host_vars.items():
-            for name, setting in given.items():
+        for host, variables in self.host_vars.items():
+            for name, setting in variables.items():
                 if name not in READ_ELSEWHERE:
                     alone.setdefault(name, []).append((short_name(host, "")[0], setting.where))
         for name, places in alone.items():
             hosts = [host for host, _ in places]
-            said = f"{hosts[0]} alone" if len(hosts) == 1 else f"single hosts ({len(hosts)}): {fold_in_order(hosts)}"
+            scope = f"{hosts[0]} alone" if len(hosts) == 1 else f"single hosts ({len(hosts)}): {fold_in_order(hosts)}"
             hint = f"put it into inventory/host_vars/{hosts[0] if len(hosts) == 1 else 'NODE'}.yml"
-            self.carryover.leave(name, places[0][1], f"it is set for {said}", hint)
+            self.carryover.leave(name, places[0][1], f"it is set for {scope}", hint)
 
     def _roles(self, settings: Mapping[str, Setting]) -> dict[str, frozenset[Role]]:
-        found: dict[str, set[Role]] = {host: set() for host in self.hosts}
+        roles_by_host: dict[str, set[Role]] = {host: set() for host in self.hosts}
         for group, role in _ROLES.items():
             for host in self.groups.get(group, ()):
-                found.setdefault(host, set()).add(role)
+                roles_by_host.setdefault(host, set()).add(role)
         for name, role in (("nfs_server_group", Role.NFS_SERVER), ("slurm_monitoring_group", Role.MONITORING)):
             setting = settings.get(name)
-            if setting and not any(role in roles for roles in found.values()):
+            if setting and not any(role in roles for roles in roles_by_host.values()):
                 for host in self._matching(name, setting)[:1]:
-                    found[host].add(role)
+                    roles_by_host[host].add(role)
         for host in self.groups.get(_UNION, ()):
             # a machine of the cluster that is nothing else has Slurm's commands: a login node
-            if not found.setdefault(host, set()) & {Role.CONTROLLER, Role.COMPUTE}:
-                found[host].add(Role.LOGIN)
-        return {host: frozenset(self._without_defaults(host, roles)) for host, roles in found.items()}
+            if not roles_by_host.setdefault(host, set()) & {Role.CONTROLLER, Role.COMPUTE}:
+                roles_by_host[host].add(Role.LOGIN)
+        return {host: frozenset(self._without_defaults(host, roles)) for host, roles in roles_by_host.items()}
 
     def _without_defaults(self, host: str, roles: set[Role]) -> set[Role]:
         """What falls to the first controller by itself is not written down; controllers serve logins anyway."""
@@ -203,12 +207,12 @@ class _Reader:
         if is_template(text) or isinstance(setting.value, Opaque):
             self.carryover.leave(name, setting.where, "its value is a template", "name the machine by an option")
             return []
-        found = match_hosts(text, {**self.groups, **self.named}, self.hosts)
-        if not found:
+        hosts = match_hosts(text, {**self.groups, **self.named}, self.hosts)
+        if not hosts:
             self.carryover.leave(name, setting.where, f"{shorten(text)} matches no host")
-        return found
+        return hosts
 
-    def _machines(self, settings: Mapping[str, Setting]) -> None:
+    def _add_nodes(self, settings: Mapping[str, Setting]) -> None:
         roles = self._roles(settings)
         is_slurm = any(roles.values())
         # the primary is the first controller, whatever stands first under [all]
@@ -218,7 +222,7 @@ class _Reader:
             if is_slurm and not roles[host]:
                 left.append(host)
             else:
-                self._machine(host, roles[host])
+                self._add_node(host, roles[host])
         if left:
             self.carryover.leave(
                 f"hosts {shorten(fold_in_order(left))}", self.inventory.hosts[left[0]], "in none of Slurm's groups",
@@ -226,30 +230,30 @@ class _Reader:
             )  # fmt: skip
         nodes = set(self.groups.get("slurm-node", ()))
         for group in _CLIENTS:
-            odd = [host for host in self.groups.get(group, ()) if host not in nodes]
-            if odd and CLIENTS not in settings:
+            extra = [host for host in self.groups.get(group, ()) if host not in nodes]
+            if extra and CLIENTS not in settings:
                 where = self.inventory.where.get(group, self.draft.source)
                 self.carryover.leave(f"[{group}]", where, f"{CLIENTS} says who mounts", "nodes: under storage:")
 
     def _storage(self, settings: Mapping[str, Setting]) -> None:
         """What is mounted by NFS; a machine that nobody names serves it from the first controller."""
         names = {host: short_name(host, "")[0] for host in self.hosts}
-        known = {host: name for host, name in names.items() if name.lower() in self.draft.machines}
-        servers = [host for host, name in known.items() if Role.NFS_SERVER in self.draft.machines[name.lower()].roles]
+        known = {host: name for host, name in names.items() if name.lower() in self.draft.nodes}
+        servers = [host for host, name in known.items() if Role.NFS_SERVER in self.draft.nodes[name.lower()].roles]
         servers = servers or list(self.groups.get("slurm-master", ()))[:1]
 
         def hosts(pattern: str) -> list[str]:
             return match_hosts(pattern, {**self.groups, **self.named}, self.hosts)
 
-        carry_nfs(settings, Found(hosts, known, frozenset(servers)), self.draft)
+        carry_nfs(settings, InventoryHosts(hosts, known, frozenset(servers)), self.draft)
 
-    def _machine(self, host: str, roles: frozenset[Role]) -> None:
+    def _add_node(self, host: str, roles: frozenset[Role]) -> None:
         where = self.inventory.hosts.get(host, self.draft.source)
-        given = self._for_host(host)
-        setting = given.get("ansible_host") or given.get("ansible_ssh_host")
+        variables = self._for_host(host)
+        setting = variables.get("ansible_host") or variables.get("ansible_ssh_host")
         # a relative Jinja value would be trusted by Ansible later on
         address = self._checked("ansible_host", setting, values.check_address, "") if setting else ""
-        port = given.get("ansible_port") or given.get("ansible_ssh_port")
+        port = variables.get("ansible_port") or variables.get("ansible_ssh_port")
         name, address = short_name(host, address)
         self.draft.add(
             NodeEntry(
@@ -294,8 +298,8 @@ class _Reader:
         keys = self._common(("ansible_ssh_private_key_file",))
         jumps = self._common(("ansible_ssh_common_args", "ansible_ssh_extra_args"))
         key = self._checked("ansible_ssh_private_key_file", keys, values.check_key, "") if keys else ""
-        if key and not key.startswith(("/", "~")) and self.folder:
-            key = str((self.folder / key).absolute())
+        if key and not key.startswith(("/", "~")) and self.directory:
+            key = str((self.directory / key).absolute())
         self.draft.access = Access(
             user=self._checked("ansible_user", users, values.check_user, "") if users else "",
             key=key,
@@ -304,14 +308,14 @@ class _Reader:
 
     def _common(self, names: Sequence[str]) -> Setting | None:
         """The setting that the most machines of the cluster have; the others are noted."""
-        found: dict[str, list[Setting]] = {}
+        by_value: dict[str, list[Setting]] = {}
         for host in self.hosts:
-            if short_name(host, "")[0].lower() in self.draft.machines:
-                given = self._for_host(host)
-                setting = next((given[name] for name in names if name in given), None)
+            if short_name(host, "")[0].lower() in self.draft.nodes:
+                variables = self._for_host(host)
+                setting = next((variables[name] for name in names if name in variables), None)
                 if setting:
-                    found.setdefault(as_text(setting.value), []).append(setting)
-        ranked = sorted(found.values(), key=len, reverse=True)
+                    by_value.setdefault(as_text(setting.value), []).append(setting)
+        ranked = sorted(by_value.values(), key=len, reverse=True)
         for other in ranked[1:]:
             self.carryover.leave(
                 names[0], other[0].where, "one for the whole cluster is supported", "edit ~/.ssh/config"
@@ -320,10 +324,10 @@ class _Reader:
 
     def _jump(self, setting: Setting) -> str:
         text = as_text(setting.value)
-        found = re.search(r"(?:-J\s*|ProxyJump[ =])([A-Za-z0-9_.@:,-]+)", text)
+        option = re.search(r"(?:-J\s*|ProxyJump[ =])([A-Za-z0-9_.@:,-]+)", text)
         proxy = re.search(r"ProxyCommand[ =]['\"]?([^'\"]+)", text)
         inner = _PROXY.fullmatch(proxy[1]) if proxy else None
-        host = found[1] if found else inner[1] if inner else ""
+        host = option[1] if option else inner[1] if inner else ""
         if not host or is_template(text):
             self.carryover.leave(
                 "ansible_ssh_common_args", setting.where, "no jump host is recognised in it", "--jump-host"

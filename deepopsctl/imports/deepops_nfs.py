@@ -30,7 +30,7 @@ _SERVED = "only the cluster's own addresses may mount it"
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class InventoryHosts:
     """What the inventory says besides: hosts by pattern, names as cluster.yml has them, and who serves NFS."""
 
     hosts: Callable[[str], Sequence[str]]
@@ -38,15 +38,15 @@ class Found:
     servers: frozenset[str]
 
 
-def carry_nfs(settings: Mapping[str, Setting], found: Found, draft: Draft) -> None:
+def carry_nfs(settings: Mapping[str, Setting], inventory: InventoryHosts, draft: Draft) -> None:
     """Add the mounts to the draft; all that can't come along is named."""
-    _Importer(settings, found, draft).read()
+    _Importer(settings, inventory, draft).read()
 
 
 class _Importer:
-    def __init__(self, settings: Mapping[str, Setting], found: Found, draft: Draft) -> None:
+    def __init__(self, settings: Mapping[str, Setting], inventory: InventoryHosts, draft: Draft) -> None:
         self.settings = settings
-        self.found = found
+        self.inventory = inventory
         self.draft = draft
         self.carryover = draft.carryover
         self.exports = {
@@ -83,13 +83,13 @@ class _Importer:
         if not server:
             self.carryover.leave(label, where, "its server is a template", "name the server under storage:")
             return
-        given = [word.strip() for word in as_text(item.get("options")).split(",") if word.strip()]
+        options = [word.strip() for word in as_text(item.get("options")).split(",") if word.strip()]
         source = as_text(item.get("path")) or path
-        faults = self._add(self._entry(path, server, source, given), where)
+        faults = self._add(self._entry(path, server, source, options), where)
         if faults:
             self.carryover.leave(label, where, faults[0].message, "list it under storage: in cluster.yml")
         else:
-            self._say_of_export(label, where, server, source)
+            self._check_export(label, where, server, source)
 
     def _add(self, entry: Mapping[str, object], where: str) -> Sequence[Problem]:
         """Read it as cluster.yml's own; what is wrong with it, if anything."""
@@ -104,19 +104,19 @@ class _Importer:
         self.draft.storage.entries += read.entries
         return ()
 
-    def _entry(self, path: str, server: str, source: str, given: Sequence[str]) -> dict[str, object]:
-        version = next((found[1] for word in given if (found := _VERSION.fullmatch(word))), "")
-        options = [word for word in given if word not in _IMPLIED and not _VERSION.fullmatch(word)]
+    def _entry(self, path: str, server: str, source: str, words: Sequence[str]) -> dict[str, object]:
+        version = next((match[1] for word in words if (match := _VERSION.fullmatch(word))), "")
+        options = [word for word in words if word not in _IMPLIED and not _VERSION.fullmatch(word)]
         nfs: dict[str, object] = {}
-        if server in self.found.names and server not in self.found.servers:
+        if server in self.inventory.names and server not in self.inventory.servers:
             nfs["serve"] = False
-        elif server not in self.found.names and version in VERSIONS:
+        elif server not in self.inventory.names and version in VERSIONS:
             # a server of ours has the newest
             nfs["version"] = version
         entry: dict[str, object] = {
             "name": re.sub(r"[^a-z0-9_-]+", "-", path.lower()).strip("-"),
             "type": "nfs",
-            "source": f"{self.found.names.get(server, server)}:{source}",
+            "source": f"{self.inventory.names.get(server, server)}:{source}",
             "path": path,
             "options": options,
         }
@@ -126,21 +126,21 @@ class _Importer:
     def _nodes(self, server: str) -> str:
         """The clients where not all machines but the server are; '' for those."""
         setting = self.settings.get(CLIENTS)
-        hosts = self.found.hosts(as_text(setting.value)) if setting else ()
-        names = [self.found.names[host] for host in hosts if host in self.found.names and host != server]
-        everybody = {name for host, name in self.found.names.items() if host != server}
+        hosts = self.inventory.hosts(as_text(setting.value)) if setting else ()
+        names = [self.inventory.names[host] for host in hosts if host in self.inventory.names and host != server]
+        everybody = {name for host, name in self.inventory.names.items() if host != server}
         return fold_in_order(dict.fromkeys(names)) if names and set(names) != everybody else ""
 
     def _server(self, text: str) -> str:
         """The host that a template of DeepOps's own stands for, or the server as it is named; '' for none."""
         group = _GROUP.fullmatch(text)
         if group:
-            return next(iter(self.found.hosts(group[2])), "")
+            return next(iter(self.inventory.hosts(group[2])), "")
         return "" if is_template(text) else text
 
-    def _say_of_export(self, label: str, where: str, server: str, path: str) -> None:
+    def _check_export(self, label: str, where: str, server: str, path: str) -> None:
         """DeepOps exports to the whole world, and trusts every root there."""
-        if server not in self.found.servers or path not in self.exports:
+        if server not in self.inventory.servers or path not in self.exports:
             return
         self.served.add(path)
         hint = "squash: none under its nfs: if root of every node shall be root there"

@@ -20,10 +20,10 @@ class Opaque:
     """A value that only Ansible could work out: a vault string or another tag."""
 
 
-def read_variables(folder: Path, name: str, carryover: Carryover, problems: Problems) -> dict[str, Setting]:
+def read_variables(directory: Path, name: str, carryover: Carryover, problems: Problems) -> dict[str, Setting]:
     """The variables of `name` (a group or host) in a group_vars or host_vars folder; later files win."""
-    found: dict[str, Setting] = {}
-    for path in _files(folder, name):
+    variables: dict[str, Setting] = {}
+    for path in _files(directory, name):
         text = read_source(path, str(path), Problems())
         if text is None:
             if path.stat().st_size:
@@ -32,14 +32,14 @@ def read_variables(folder: Path, name: str, carryover: Carryover, problems: Prob
             hint = "decrypt a copy (ansible-vault decrypt) and import that, or set its variables by hand"
             carryover.leave(path.name, str(path), "it is encrypted by ansible-vault", hint)
         else:
-            found.update(_variables(text, str(path), problems))
-    return found
+            variables.update(_variables(text, str(path), problems))
+    return variables
 
 
-def _files(folder: Path, name: str) -> list[Path]:
-    beside = [folder / f"{name}{suffix}" for suffix in _SUFFIXES]
-    inside = sorted((folder / name).glob("*")) if (folder / name).is_dir() else []
-    return [path for path in [*beside, *inside] if path.is_file() and path.suffix in _SUFFIXES]
+def _files(directory: Path, name: str) -> list[Path]:
+    alongside = [directory / f"{name}{suffix}" for suffix in _SUFFIXES]
+    inside = sorted((directory / name).glob("*")) if (directory / name).is_dir() else []
+    return [path for path in [*alongside, *inside] if path.is_file() and path.suffix in _SUFFIXES]
 
 
 def _variables(text: str, source: str, problems: Problems) -> dict[str, Setting]:
@@ -89,14 +89,14 @@ def _plain(node: yaml.Node, depth: int) -> object:
 
 
 def _scalar(node: yaml.ScalarNode) -> object:
-    kind = str(node.tag).rpartition(":")[2]
+    type_name = str(node.tag).rpartition(":")[2]
     text = str(node.value)
     if not str(node.tag).startswith("tag:yaml.org,2002:"):
         return Opaque()
-    if kind == "null":
+    if type_name == "null":
         return None
-    if kind == "bool":
+    if type_name == "bool":
         return text.lower() in ("yes", "true", "on", "y")
-    if kind == "int" and text.isascii() and text.isdecimal() and len(text) < 19:
+    if type_name == "int" and text.isascii() and text.isdecimal() and len(text) < 19:
         return int(text)
     return text

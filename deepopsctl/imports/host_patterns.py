@@ -35,9 +35,9 @@ def _values(body: str, text: str) -> list[str]:
         width = len(first) if first.startswith("0") else 0
         if width and len(first) != len(last):
             raise RefusedError(f"{shorten(text)}: the ends of [{body}] differ in length", "write both with all digits")
-        found = range(int(first), int(last) + 1, step) if step else range(0)
-        if 0 < len(found) <= MAX_EXPRESSION:
-            return [f"{number:0{width}d}" if width else str(number) for number in found]
+        sequence = range(int(first), int(last) + 1, step) if step else range(0)
+        if 0 < len(sequence) <= MAX_EXPRESSION:
+            return [f"{number:0{width}d}" if width else str(number) for number in sequence]
     elif letters:
         first, last, step = letters[1] or letters[4], letters[2] or letters[5], int(letters[3] or letters[6] or 1)
         if step and first <= last:
@@ -47,17 +47,17 @@ def _values(body: str, text: str) -> list[str]:
 
 def match_hosts(pattern: str, groups: Mapping[str, Sequence[str]], hosts: Sequence[str]) -> list[str]:
     """The hosts of a pattern such as `slurm-master[1:],slurm-node`; unknown names give none."""
-    found: list[str] = []
+    matches: list[str] = []
     for part in re.split(r"[,:](?![^\[]*\])", pattern):
         word = part.strip()
         mine = _match_one(word.lstrip("!&"), groups, hosts)
         if word.startswith("!"):
-            found = [host for host in found if host not in mine]
+            matches = [host for host in matches if host not in mine]
         elif word.startswith("&"):
-            found = [host for host in found if host in mine]
+            matches = [host for host in matches if host in mine]
         else:
-            found += mine
-    return list(dict.fromkeys(found))
+            matches += mine
+    return list(dict.fromkeys(matches))
 
 
 def _match_one(word: str, groups: Mapping[str, Sequence[str]], hosts: Sequence[str]) -> list[str]:

@@ -46,15 +46,15 @@ class Inventory:
         if group in seen or len(seen) > 200:
             return []
         seen.add(group)
-        found = list(self.members.get(group, ()))
+        hosts = list(self.members.get(group, ()))
         for child in self.children.get(group, ()):
-            found += self._hosts_of(child, seen)
-        return found
+            hosts += self._hosts_of(child, seen)
+        return hosts
 
 
 def parse_ini(text: str, source: str, problems: Problems) -> Inventory:
     """The inventory in a text; every line that can't be read is a problem."""
-    found, section, kind = Inventory(), "ungrouped", "hosts"
+    inventory, section, section_type = Inventory(), "ungrouped", "hosts"
     for number, raw in enumerate(text.split("\n"), start=1):
         line, where = raw.strip(), f"{source}:{number}"
         if not line or line[0] in "#;":
@@ -62,27 +62,27 @@ def parse_ini(text: str, source: str, problems: Problems) -> Inventory:
         header = _SECTION.fullmatch(line)
         try:
             if header:
-                section, kind = _begin(header, where, found)
-            elif kind == "vars":
-                _read_variable(line, where, found.group_vars.setdefault(section, {}))
-            elif kind == "children":
-                found.children[section].append(line.split("#")[0].strip())
+                section, section_type = _begin(header, where, inventory)
+            elif section_type == "vars":
+                _read_variable(line, where, inventory.group_vars.setdefault(section, {}))
+            elif section_type == "children":
+                inventory.children[section].append(line.split("#")[0].strip())
             else:
-                _read_host(line, where, section, found)
+                _read_host(line, where, section, inventory)
         except RefusedError as refusal:
             problems.refuse(where, "", refusal)
-            if len(found.hosts) > MAX_NODES:
+            if len(inventory.hosts) > MAX_NODES:
                 break
-    return found
+    return inventory
 
 
-def _begin(header: re.Match[str], where: str, found: Inventory) -> tuple[str, str]:
-    section, kind = header[1], header[2] or "hosts"
-    if kind not in ("hosts", "vars", "children"):
-        raise RefusedError(f"[{section}:{kind}] is no section", "use [GROUP], [GROUP:vars], [GROUP:children]")
-    found.where.setdefault(section, where)
-    (found.members if kind == "hosts" else found.children).setdefault(section, [])
-    return section, kind
+def _begin(header: re.Match[str], where: str, inventory: Inventory) -> tuple[str, str]:
+    section, section_type = header[1], header[2] or "hosts"
+    if section_type not in ("hosts", "vars", "children"):
+        raise RefusedError(f"[{section}:{section_type}] is no section", "use [GROUP], [GROUP:vars], [GROUP:children]")
+    inventory.where.setdefault(section, where)
+    (inventory.members if section_type == "hosts" else inventory.children).setdefault(section, [])
+    return section, section_type
 
 
 def _read_variable(line: str, where: str, into: dict[str, Setting]) -> None:
@@ -92,7 +92,7 @@ def _read_variable(line: str, where: str, into: dict[str, Setting]) -> None:
     into[key.strip()] = Setting(_literal(_uncomment(value.strip())), where)
 
 
-def _read_host(line: str, where: str, section: str, found: Inventory) -> None:
+def _read_host(line: str, where: str, section: str, inventory: Inventory) -> None:
     try:
         words = shlex.split(line, comments=True)
     except ValueError as error:
@@ -104,10 +104,10 @@ def _read_host(line: str, where: str, section: str, found: Inventory) -> None:
     for word in words[1:]:
         _read_variable(word, where, settings)
     for host in expand_hosts(port[1] if port else words[0]):
-        found.hosts.setdefault(host, where)
-        found.members.setdefault(section, []).append(host)
-        found.host_vars.setdefault(host, {}).update(settings)
-    if len(found.hosts) > MAX_NODES:
+        inventory.hosts.setdefault(host, where)
+        inventory.members.setdefault(section, []).append(host)
+        inventory.host_vars.setdefault(host, {}).update(settings)
+    if len(inventory.hosts) > MAX_NODES:
         raise RefusedError(f"more than {MAX_NODES:,} machines in all", "check the ends of the ranges")
 
 
@@ -123,10 +123,10 @@ def _literal(text: str) -> object:
         with warnings.catch_warnings():
             # Python has opinions on text that looks like code
             warnings.simplefilter("ignore")
-            found: object = ast.literal_eval(text)
+            value: object = ast.literal_eval(text)
     except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
         return text
-    return found if isinstance(found, str | int | float | bool | list | dict | None) else text
+    return value if isinstance(value, str | int | float | bool | list | dict | None) else text
 
 
 def as_text(value: object) -> str:
@@ -138,7 +138,7 @@ def as_text(value: object) -> str:
 
 def layered(*layers: Mapping[str, Setting]) -> dict[str, Setting]:
     """Variables of several layers, later ones over earlier ones."""
-    found: dict[str, Setting] = {}
+    merged: dict[str, Setting] = {}
     for layer in layers:
-        found.update(layer)
-    return found
+        merged.update(layer)
+    return merged

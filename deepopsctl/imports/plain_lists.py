@@ -41,7 +41,7 @@ def draft_hosts_file(text: str, source: str, problems: Problems) -> Draft:
             draft.refuse(where, RefusedError(f"{shorten(words[0])!r} is no IP address", _HINT))
         elif len(words) == 1:
             draft.refuse(where, RefusedError(f"no name for {words[0]}", _HINT))
-        elif not _is_of_every_machine(words[0], words[1]):
+        elif not _is_local_entry(words[0], words[1]):
             # Slurm knows nodes by their short names
             draft.add(NodeEntry(where=where, names=words[1].partition(".")[0], addresses=words[0]))
     return draft
@@ -49,17 +49,17 @@ def draft_hosts_file(text: str, source: str, problems: Problems) -> Draft:
 
 def addresses_by_name(text: str) -> dict[str, str]:
     """The first address of every name in a hosts file, short names and all aliases included, in lower case."""
-    found: dict[str, str] = {}
+    addresses: dict[str, str] = {}
     for _, line in significant_lines(text):
         address, *names = line.split()
-        if is_ip_address(address) and names and not _is_of_every_machine(address, names[0]):
+        if is_ip_address(address) and names and not _is_local_entry(address, names[0]):
             for name in names:
-                found.setdefault(name.lower(), address)
-                found.setdefault(name.partition(".")[0].lower(), address)
-    return found
+                addresses.setdefault(name.lower(), address)
+                addresses.setdefault(name.partition(".")[0].lower(), address)
+    return addresses
 
 
-def _is_of_every_machine(address: str, name: str) -> bool:
+def _is_local_entry(address: str, name: str) -> bool:
     """The lines that any /etc/hosts has for the machine itself and for IPv6."""
     parsed = ipaddress.ip_address(address)
     return parsed.is_loopback or parsed.is_multicast or name.startswith("ip6-") or name == "broadcasthost"

@@ -39,7 +39,7 @@ SITE_READERS: dict[Form, SiteReader] = {
 INVENTORY_READERS = {Form.DEEPOPS_INI: draft_deepops, Form.ANSIBLE_YAML: draft_yaml_inventory}
 
 # What a folder is read by: DeepOps's `config`, a clone of it, /etc/slurm.
-_IN_FOLDER = (
+_IN_DIRECTORY = (
     "inventory", "config/inventory", "slurm.conf", "hosts",
     "inventory.yml", "inventory.yaml", "hosts.yml", "hosts.yaml",
 )  # fmt: skip
@@ -65,7 +65,7 @@ def read_nodes(
 
 
 def draft_text(
-    text: str, name: str, problems: Problems, folder: Path | None = None, groups: Mapping[str, Role] = _NO_GROUPS
+    text: str, name: str, problems: Problems, directory: Path | None = None, groups: Mapping[str, Role] = _NO_GROUPS
 ) -> Draft:
     """The machines of a node list in any form; `name` stands for it in messages, further files lie in `folder`."""
     if _EXCEL.match(text):
@@ -73,14 +73,14 @@ def draft_text(
         text = f"#{text}"
     form = detect(text)
     if form in INVENTORY_READERS:
-        return INVENTORY_READERS[form](text, name, folder, problems, groups)
+        return INVENTORY_READERS[form](text, name, directory, problems, groups)
     if groups:
         problems.add("--group", f"{name} is no inventory: it has no groups", "leave --group out")
     if form in SITE_READERS:
-        return SITE_READERS[form](text, name, folder, problems)
+        return SITE_READERS[form](text, name, directory, problems)
     return READERS[form](text, name, problems)
 
 
 def _file_in(path: Path) -> Path:
     """The node list in a folder, or the path itself."""
-    return next((path / name for name in _IN_FOLDER if (path / name).is_file()), path)
+    return next((path / name for name in _IN_DIRECTORY if (path / name).is_file()), path)

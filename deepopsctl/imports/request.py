@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
-from deepopsctl.cluster.builder import Draft, Machine
+from deepopsctl.cluster.builder import Draft, DraftNode
 from deepopsctl.cluster.entries import NodeEntry
 from deepopsctl.cluster.import_notes import Carryover
 from deepopsctl.content import components
-from deepopsctl.gpus.gres import say_gpus
+from deepopsctl.gpus.gres import describe_gpus
 from deepopsctl.gpus.notation import parse_gpus
-from deepopsctl.gpus.spec import join_kinds
+from deepopsctl.gpus.spec import join_groups
 from deepopsctl.imports.addresses import add_addresses
 from deepopsctl.imports.read import read_nodes
 from deepopsctl.model.cluster import Cluster, Gpus, Role
@@ -93,7 +93,7 @@ def read_request(request: InitRequest) -> InitResult:
 
 def default_components(cluster: Cluster, carryover: Carryover) -> tuple[str, ...]:
     """What a new cluster gets unless its node list names components: monitoring too, where that is not switched off."""
-    settings = {**carryover.given, **carryover.settings}
+    settings = {**carryover.direct_settings, **carryover.settings}
     wanted = {
         "nvidia": any(node.gpus for node in cluster.nodes),
         "storage": cluster.manages_storage,
@@ -110,17 +110,17 @@ def unknown_groups(source: Path) -> Mapping[str, int]:
 
 def _chosen_groups(texts: tuple[str, ...], problems: Problems) -> dict[str, Role]:
     """ROLE=GROUP of the options, as group -> role."""
-    found: dict[str, Role] = {}
+    group_roles: dict[str, Role] = {}
     for text in texts:
         role, _, group = text.partition("=")
         if not group:
             problems.add("--group", f"{shorten(text)!r} is no ROLE=GROUP", "write --group compute=workers")
             continue
         try:
-            found[group] = values.parse_role(role)
+            group_roles[group] = values.parse_role(role)
         except RefusedError as refusal:
             problems.refuse("--group", "", refusal)
-    return found
+    return group_roles
 
 
 def _refuse_groups(draft: Draft) -> None:
@@ -149,14 +149,14 @@ def _add_expression(draft: Draft, role: Role, text: str) -> None:
 
 def _give_roles(draft: Draft, *, compute_is_named: bool) -> tuple[str, ...]:
     """Machines of a list without roles are compute nodes, unless options say which ones are."""
-    without = [machine for machine in draft.machines.values() if not machine.roles]
+    without = [node for node in draft.nodes.values() if not node.roles]
     if not compute_is_named:
-        for machine in without:
-            machine.roles = frozenset({Role.COMPUTE})
+        for node in without:
+            node.roles = frozenset({Role.COMPUTE})
         return ()
-    for machine in without:
-        del draft.machines[machine.name.lower()]
-    return tuple(machine.name for machine in without)
+    for node in without:
+        del draft.nodes[node.name.lower()]
+    return tuple(node.name for node in without)
 
 
 def _add_gpus(draft: Draft, texts: tuple[str, ...]) -> None:
@@ -165,19 +165,19 @@ def _add_gpus(draft: Draft, texts: tuple[str, ...]) -> None:
     What is said of the same node several times are several kinds.
     """
     general: list[Gpus] = []
-    given: dict[str, list[Gpus]] = {}
+    by_node: dict[str, list[Gpus]] = {}
     for text in texts:
         try:
             nodeset, gpus = _parse_gpus_option(text)
-            for kinds in _kinds_of(draft, nodeset, given) if nodeset else [general]:
-                kinds.append(gpus)
+            for gpu_list in _gpu_lists_of(draft, nodeset, by_node) if nodeset else [general]:
+                gpu_list.append(gpus)
         except RefusedError as refusal:
             draft.problems.refuse("--gpus", "", refusal)
-    for name, machine in draft.machines.items():
-        if name in given:
-            _set_gpus(draft, machine, given[name])
-        elif general and not machine.gpus and Role.COMPUTE in machine.roles:
-            _set_gpus(draft, machine, general)
+    for name, node in draft.nodes.items():
+        if name in by_node:
+            _set_gpus(draft, node, by_node[name])
+        elif general and not node.gpus and Role.COMPUTE in node.roles:
+            _set_gpus(draft, node, general)
 
 
 def _parse_gpus_option(text: str) -> tuple[str, Gpus]:
@@ -187,10 +187,10 @@ def _parse_gpus_option(text: str) -> tuple[str, Gpus]:
     return ("" if len(parts) == 2 else parts[0]), parse_gpus(parts[-2], parts[-1])
 
 
-def _kinds_of(draft: Draft, nodeset: str, given: dict[str, list[Gpus]]) -> list[list[Gpus]]:
+def _gpu_lists_of(draft: Draft, nodeset: str, by_node: dict[str, list[Gpus]]) -> list[list[Gpus]]:
     """What has been said so far of each node of a node set."""
     names = [name.lower() for name in expand(nodeset)]
-    unknown = [name for name in names if name not in draft.machines]
+    unknown = [name for name in names if name not in draft.nodes]
     if unknown and not draft.incomplete:
         raise RefusedError(
             f"{shorten(nodeset)}: no node {shorten(fold_in_order(unknown))}",
@@ -198,27 +198,27 @@ def _kinds_of(draft: Draft, nodeset: str, given: dict[str, list[Gpus]]) -> list[
         )
     if len(set(names)) < len(names):
         raise RefusedError(f"{shorten(nodeset)} names a node twice", "name every node once")
-    return [given.setdefault(name, []) for name in names]
+    return [by_node.setdefault(name, []) for name in names]
 
 
-def _set_gpus(draft: Draft, machine: Machine, kinds: Sequence[Gpus]) -> None:
+def _set_gpus(draft: Draft, node: DraftNode, gpu_list: Sequence[Gpus]) -> None:
     try:
-        gpus = join_kinds(kinds)
-        _check_agreement(machine, gpus)
-        machine.gpus = gpus
+        gpus = join_groups(gpu_list)
+        _check_agreement(node, gpus)
+        node.gpus = gpus
     except RefusedError as refusal:
         draft.problems.refuse("--gpus", "", refusal)
 
 
-def _check_agreement(machine: Machine, gpus: Gpus) -> None:
-    if machine.gpus and machine.gpus != gpus:
-        raise RefusedError(f"{machine.name} has {say_gpus(machine.gpus)} at {machine.where}", "let both say the same")
+def _check_agreement(node: DraftNode, gpus: Gpus) -> None:
+    if node.gpus and node.gpus != gpus:
+        raise RefusedError(f"{node.name} has {describe_gpus(node.gpus)} at {node.where}", "let both say the same")
 
 
 def _set_access(draft: Draft, request: InitRequest) -> None:
-    def checked(option: str, check: Callable[[str], T], given: str, instead: T) -> T:
+    def checked(option: str, check: Callable[[str], T], text: str, instead: T) -> T:
         try:
-            return check(given) if given else instead
+            return check(text) if text else instead
         except RefusedError as refusal:
             draft.problems.refuse(option, "", refusal)
             return instead

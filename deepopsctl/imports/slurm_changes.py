@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from deepopsctl.cluster.builder import Machine
+from deepopsctl.cluster.builder import DraftNode
 from deepopsctl.cluster.import_notes import Carryover
 from deepopsctl.gpus.gres import gres_value
 from deepopsctl.imports.slurm_lines import Pair
@@ -13,7 +13,7 @@ from deepopsctl.model.cluster import Role
 
 _CONFINED = "where nodes have control groups (slurm_confinement), jobs get no more than they asked for"
 # By the key: its value here, and what comes of it. Slurm's own defaults need no word.
-OURS = MappingProxyType({
+DEEPOPSCTL_VALUES = MappingProxyType({
     "AccountingStorageType": ("accounting_storage/slurmdbd", "every job is accounted"),
     "AccountingStorageEnforce": ("associations,limits,qos,safe", "users without an account can't submit"),
     "ProctrackType": ("proctrack/cgroup", _CONFINED),
@@ -44,21 +44,21 @@ _OTHER_HINTS = MappingProxyType({
 _DEFAULTS = MappingProxyType({"slurmdtimeout": "300", "slurmctldtimeout": "120", "selecttype": "select/cons_tres"})
 
 
-def say_ours(
-    given: Mapping[str, Pair], machines: Mapping[str, Machine], partitions_without_memory: int, carryover: Carryover
+def note_new_values(
+    pairs: Mapping[str, Pair], nodes: Mapping[str, DraftNode], partitions_without_memory: int, carryover: Carryover
 ) -> None:
     """Note each key that has another value than it had; `given` by name in lower case."""
-    for key, (value, consequence) in OURS.items():
+    for key, (value, consequence) in DEEPOPSCTL_VALUES.items():
         name = key.lower()
-        was = given[name].value if name in given else _DEFAULTS.get(name, "")
+        was = pairs[name].value if name in pairs else _DEFAULTS.get(name, "")
         same = {word.lower() for word in was.split(",")} == {word.lower() for word in value.split(",")}
         if same or (carryover.has_slurm(key) and key != "SlurmctldParameters"):
             continue
-        said = f"{value}{', not ' + was if was else ''}{': ' + consequence if consequence else ''}"
-        carryover.change(key, said, _OTHER_HINTS.get(key, _HINT))
-    compute = [machine for machine in machines.values() if Role.COMPUTE in machine.roles]
-    kinds = {gres_value(machine.gpus) if machine.gpus else "" for machine in compute}
-    if len(kinds) > 1 and not all(any(key.lower() == "weight" for key in machine.slurm) for machine in compute):
+        change = f"{value}{', not ' + was if was else ''}{': ' + consequence if consequence else ''}"
+        carryover.change(key, change, _OTHER_HINTS.get(key, _HINT))
+    compute = [node for node in nodes.values() if Role.COMPUTE in node.roles]
+    gres_values = {gres_value(node.gpus) if node.gpus else "" for node in compute}
+    if len(gres_values) > 1 and not all(any(key.lower() == "weight" for key in node.slurm) for node in compute):
         carryover.change("Weight", "nodes without GPUs get jobs first, then those with few", "slurm: {Weight: 1}")
     if partitions_without_memory:
         carryover.change("DefMemPerCPU", "its poorest node's memory for each CPU, in each partition that had none",

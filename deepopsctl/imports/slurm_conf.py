@@ -11,9 +11,9 @@ from deepopsctl.cluster.builder import Draft
 from deepopsctl.cluster.entries import NodeEntry
 from deepopsctl.gpus.gres import gres_counts
 from deepopsctl.imports.detect import is_ip_address
-from deepopsctl.imports.slurm_changes import say_ours
+from deepopsctl.imports.slurm_changes import note_new_values
 from deepopsctl.imports.slurm_gres import settle_gpus
-from deepopsctl.imports.slurm_keys import BASIC_TRES, MACHINE_KEYS, NO_TRES, carry_key, known_tres, settle_keys
+from deepopsctl.imports.slurm_keys import BASIC_TRES, HOST_KEYS, NO_TRES, carry_key, known_tres, settle_keys
 from deepopsctl.imports.slurm_lines import Line, Pair, read_lines
 from deepopsctl.imports.slurm_nodes import Nodes, Partitions, batches, carried_option, short_name
 from deepopsctl.model.cluster import Role
@@ -26,7 +26,7 @@ _LINE_KEYS = ("nodename", "partitionname", "nodeset", "downnodes", "frontendname
 _CONTROLLER = re.compile(r"([^()\s]+)(?:\(([^()\s]*)\))?")
 
 # Files that Slurm reads beside slurm.conf, and what becomes of them.
-_BESIDE = {
+_OTHER_FILES = {
     "cgroup.conf": "deepopsctl writes its own, from slurm_confinement",
     "topology.conf": "topologies are not managed",
     "plugstack.conf": "deepopsctl's own names no SPANK plugins",
@@ -38,51 +38,53 @@ _BESIDE = {
 }
 
 
-def draft_slurm_conf(text: str, source: str, folder: Path | None, problems: Problems) -> Draft:
-    """The machines and partitions of a slurm.conf; `folder` is where it lies, None for standard input."""
+def draft_slurm_conf(text: str, source: str, directory: Path | None, problems: Problems) -> Draft:
+    """The machines and partitions of a slurm.conf; `directory` is where it lies, None for standard input."""
     draft = Draft(source, problems)
-    _Reader(draft, folder).read(list(read_lines(text, source, folder, problems)))
+    _Reader(draft, directory).read(list(read_lines(text, source, directory, problems)))
     return draft
 
 
 class _Reader:
-    def __init__(self, draft: Draft, folder: Path | None) -> None:
+    def __init__(self, draft: Draft, directory: Path | None) -> None:
         self.draft = draft
-        self.folder = folder
+        self.directory = directory
         self.problems = draft.problems
         self.carryover = draft.carryover
         self.nodes = Nodes(draft.carryover)
         self.partitions = Partitions(self.nodes, draft)
         self.controllers: list[tuple[str, str, str]] = []
-        self.given: dict[str, Pair] = {}
+        self.pairs: dict[str, Pair] = {}
         self.places: dict[str, str] = {}
 
     def read(self, lines: list[Line]) -> None:
         """Nodes first: partitions, node sets and gres.conf speak of them."""
         before = len(self.problems)
-        kinds: dict[str, list[Line]] = {kind: [] for kind in _LINE_KEYS}
+        lines_by_key: dict[str, list[Line]] = {first_key: [] for first_key in _LINE_KEYS}
         for line in lines:
-            kind = next((kind for kind in _LINE_KEYS if line.pairs and line.pairs[0].name == kind), "")
-            if kind:
-                kinds[kind].append(line)
+            first_key = next(
+                (first_key for first_key in _LINE_KEYS if line.pairs and line.pairs[0].name == first_key), ""
+            )
+            if first_key:
+                lines_by_key[first_key].append(line)
             else:
                 self._globals(line)
-        for line in kinds["nodename"]:
+        for line in lines_by_key["nodename"]:
             self._try(line, self.nodes.add)
         self.draft.incomplete = len(self.problems) > before
-        for kind in ("downnodes", "frontendname", "switchname"):
-            for line in kinds[kind]:
+        for first_key in ("downnodes", "frontendname", "switchname"):
+            for line in lines_by_key[first_key]:
                 first = line.pairs[0]
                 name = f"{first.key}={shorten(first.value)}"
                 self.carryover.leave(name, line.where, "states, front ends and switches are not managed")
-        self._machines()
-        for line in kinds["nodeset"]:
+        self._add_nodes()
+        for line in lines_by_key["nodeset"]:
             self._try(line, self.partitions.add_set)
-        for line in kinds["partitionname"]:
+        for line in lines_by_key["partitionname"]:
             self._try(line, self.partitions.add)
         self._memory_defaults()
         self._hardware()
-        settle_gpus(self.draft.machines, self._gres_lines(), self.carryover)
+        settle_gpus(self.draft.nodes, self._gres_lines(), self.carryover)
         gres = self._gres_tres()
         settle_keys(self.carryover, self.places, gres)
         self._settle_partitions(gres)
@@ -91,8 +93,8 @@ class _Reader:
             entry for entry in self.draft.partitions
             if not any(key.lower() in memory for key in entry.partition.options)
         ]  # fmt: skip
-        say_ours(self.given, self.draft.machines, len(bare), self.carryover)
-        self._read_beside()
+        note_new_values(self.pairs, self.draft.nodes, len(bare), self.carryover)
+        self._note_other_files()
 
     def _try(self, line: Line, add: Callable[[Line], None]) -> None:
         try:
@@ -104,14 +106,14 @@ class _Reader:
 
     def _globals(self, line: Line) -> None:
         for item in line.pairs:
-            if item.name in MACHINE_KEYS:
-                self._machine_key(item, line.where)
+            if item.name in HOST_KEYS:
+                self._host_key(item, line.where)
             else:
                 carry_key(item, line.where, self.carryover)
-            self.given[item.name] = item
+            self.pairs[item.name] = item
             self.places[item.name] = line.where
 
-    def _machine_key(self, item: Pair, where: str) -> None:
+    def _host_key(self, item: Pair, where: str) -> None:
         try:
             values.check_template(item.value)
             if item.name == "clustername":
@@ -130,19 +132,19 @@ class _Reader:
 
     def _controllers(self, item: Pair, where: str) -> None:
         for text in item.value.split(","):
-            found = _CONTROLLER.fullmatch(text.strip())
-            if not found:
+            match = _CONTROLLER.fullmatch(text.strip())
+            if not match:
                 raise RefusedError(f"{item.key}={shorten(text)} is no host", "write NAME or NAME(ADDRESS)")
-            name, address = short_name(found[1], found[2] or "")
+            name, address = short_name(match[1], match[2] or "")
             self.controllers.append((name, address, where))
 
-    def _machines(self) -> None:
+    def _add_nodes(self) -> None:
         """Controllers first, in their order: the first is the primary."""
         addresses = {"controlmachine": "controladdr", "backupcontroller": "backupaddr"}
         for key, address_key in addresses.items():
-            machine, reached = self.given.get(key), self.given.get(address_key)
-            if machine and reached:
-                name, _ = short_name(machine.value, "")
+            controller, reached = self.pairs.get(key), self.pairs.get(address_key)
+            if controller and reached:
+                name, _ = short_name(controller.value, "")
                 self.controllers = [
                     (known, reached.value if known == name else old, where) for known, old, where in self.controllers
                 ]
@@ -166,14 +168,14 @@ class _Reader:
         self._accounting_host()
 
     def _accounting_host(self) -> None:
-        host = self.given.get("accountingstoragehost")
+        host = self.pairs.get("accountingstoragehost")
         if not host or host.value.lower() in ("localhost", "127.0.0.1", "::1"):
             return
         name, address = short_name(host.value, "")
-        by_address = {machine.address: machine for machine in self.draft.machines.values() if machine.address}
-        machine = self.draft.machines.get(name.lower()) or by_address.get(host.value)
-        if machine:
-            machine.roles |= {Role.DBD}
+        by_address = {node.address: node for node in self.draft.nodes.values() if node.address}
+        node = self.draft.nodes.get(name.lower()) or by_address.get(host.value)
+        if node:
+            node.roles |= {Role.DBD}
         elif is_ip_address(host.value):
             self.carryover.leave(
                 "AccountingStorageHost", self.draft.source, f"no machine here has the address {host.value}",
@@ -186,7 +188,7 @@ class _Reader:
     def _memory_defaults(self) -> None:
         """A cluster-wide default would lose against the one that deepopsctl gives every partition."""
         names = ("defmempercpu", "defmempernode", "defmempergpu")
-        default = next((self.given[name] for name in names if name in self.given), None)
+        default = next((self.pairs[name] for name in names if name in self.pairs), None)
         if default:
             for index, entry in enumerate(self.draft.partitions):
                 options = entry.partition.options
@@ -204,16 +206,16 @@ class _Reader:
 
     def _gres_tres(self) -> list[str]:
         """The TRES that the GPUs of this cluster are."""
-        gpus = [machine.gpus for machine in self.draft.machines.values() if machine.gpus]
-        types = sorted({kind for found in gpus for kind in gres_counts(found) if kind})
-        return ["gres/gpu", *(f"gres/gpu:{kind}" for kind in types)] if gpus else []
+        gpus = [node.gpus for node in self.draft.nodes.values() if node.gpus]
+        types = sorted({gpu_type for node_gpus in gpus for gpu_type in gres_counts(node_gpus) if gpu_type})
+        return ["gres/gpu", *(f"gres/gpu:{gpu_type}" for gpu_type in types)] if gpus else []
 
     def _settle_partitions(self, gres: Collection[str]) -> None:
         """What of a partition needs a thing that is elsewhere: a plugin, another partition, an account of resources."""
         names = {entry.partition.name for entry in self.draft.partitions}
         preempts = bool(self.carryover.slurm("PreemptType"))
         for index, entry in enumerate(self.draft.partitions):
-            kept: dict[str, str] = {}
+            options: dict[str, str] = {}
             for key, value in entry.partition.options.items():
                 text, reason = value, ""
                 if key.lower() == "tresbillingweights":
@@ -229,19 +231,19 @@ class _Reader:
                 if reason:
                     self.carryover.leave(f"{key} of {entry.partition.name}", entry.where, reason)
                 if text:
-                    kept[key] = text
-            self.draft.partitions[index] = replace(entry, partition=replace(entry.partition, options=kept))
+                    options[key] = text
+            self.draft.partitions[index] = replace(entry, partition=replace(entry.partition, options=options))
 
     def _gres_lines(self) -> list[Line]:
-        path = self.folder / "gres.conf" if self.folder else None
+        path = self.directory / "gres.conf" if self.directory else None
         text = read_source(path, str(path), Problems()) if path and path.is_file() else None
-        return list(read_lines(text, str(path), self.folder, self.problems)) if text is not None else []
+        return list(read_lines(text, str(path), self.directory, self.problems)) if text is not None else []
 
-    def _read_beside(self) -> None:
-        if self.folder is None:
+    def _note_other_files(self) -> None:
+        if self.directory is None:
             return
-        for name, reason in _BESIDE.items():
-            path = self.folder / name
+        for name, reason in _OTHER_FILES.items():
+            path = self.directory / name
             text = read_source(path, name, Problems()) if path.is_file() else None
             if text is not None and any(True for _ in significant_lines(text)):
                 self.carryover.leave(name, str(path), reason)

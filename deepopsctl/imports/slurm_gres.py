@@ -6,14 +6,14 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from deepopsctl.cluster.builder import Machine
+from deepopsctl.cluster.builder import DraftNode
 from deepopsctl.cluster.import_notes import Carryover
 from deepopsctl.gpus.gres import Device, fits, gres_counts, minor
 from deepopsctl.gpus.mig_profiles import INSTANCES_PER_GPU, slice_files
 from deepopsctl.gpus.notation import expand_files, parse_gpus
-from deepopsctl.gpus.spec import combine, join_kinds
+from deepopsctl.gpus.spec import combine, join_groups
 from deepopsctl.imports.slurm_lines import Line
-from deepopsctl.model.cluster import GpuKind, Gpus, MigLayout, MigSlices
+from deepopsctl.model.cluster import GpuGroup, Gpus, MigLayout, MigSlices
 from deepopsctl.text.node_sets import expand, shorten
 from deepopsctl.text.problems import RefusedError
 
@@ -30,10 +30,10 @@ _NODE_HINT = "compare gpus: in cluster.yml with the node"
 
 def read_gpus(gres: str, where: str, name: str, carryover: Carryover) -> Gpus | None:
     """The GPUs in a Gres= value; other resources are noted as left out."""
-    found: dict[str, Gpus] = {}
+    by_type: dict[str, Gpus] = {}
     for item in re.split(r",(?![^(]*\))", gres):
-        kind, _, rest = item.partition("(")[0].strip().partition(":")
-        if kind.lower() != "gpu":
+        resource, _, rest = item.partition("(")[0].strip().partition(":")
+        if resource.lower() != "gpu":
             if item.strip():
                 carryover.leave(f"Gres={item}", where, f"{name}: only GPUs are managed", "`slurm: {}` has no Gres")
             continue
@@ -42,17 +42,17 @@ def read_gpus(gres: str, where: str, name: str, carryover: Carryover) -> Gpus | 
         if count == "0":
             continue
         gpus = parse_gpus(words[0] if words else "", count)
-        if gpus.type in found or (found and not (gpus.type and all(found))):
+        if gpus.type in by_type or (by_type and not (gpus.type and all(by_type))):
             carryover.leave(f"Gres={item}", where, f"{name}: of several kinds of GPU each needs a type of its own")
             continue
-        found[gpus.type] = gpus
-    return join_kinds(list(found.values())) if found else None
+        by_type[gpus.type] = gpus
+    return join_groups(list(by_type.values())) if by_type else None
 
 
-def settle_gpus(machines: Mapping[str, Machine], lines: Sequence[Line], carryover: Carryover) -> None:
+def settle_gpus(draft_nodes: Mapping[str, DraftNode], lines: Sequence[Line], carryover: Carryover) -> None:
     """Give the GPUs that Gres= counts the devices that gres.conf has; `machines` are by name in lower case."""
     notes = _Notes(carryover)
-    given: list[tuple[frozenset[str], _Given]] = []
+    gres_lines: list[tuple[frozenset[str], _GresLine]] = []
     for line in lines:
         try:
             read = _read(line, notes)
@@ -63,19 +63,19 @@ def settle_gpus(machines: Mapping[str, Machine], lines: Sequence[Line], carryove
             )
             continue
         if read:
-            given.append((frozenset() if nodes is None else nodes, read))
-            on = nodes if nodes is not None else machines.keys()
-            if not any(machines[name].gpus for name in on if name in machines):
+            gres_lines.append((frozenset() if nodes is None else nodes, read))
+            on = nodes if nodes is not None else draft_nodes.keys()
+            if not any(draft_nodes[name].gpus for name in on if name in draft_nodes):
                 reason = "no Gres= in slurm.conf declares GPUs there"
                 notes.leave(f"Name={read.line.get('name') or 'gpu'}", line.where, reason, "add them by --gpus")
-    for machine in machines.values():
-        if machine.gpus:
-            mine = [read for nodes, read in given if not nodes or machine.name.lower() in nodes]
-            machine.gpus = _Node(machine.name, machine.where, machine.gpus, mine, notes).gpus()
+    for node in draft_nodes.values():
+        if node.gpus:
+            mine = [read for nodes, read in gres_lines if not nodes or node.name.lower() in nodes]
+            node.gpus = _Node(node.name, node.where, node.gpus, mine, notes).gpus()
 
 
 @dataclass(frozen=True, slots=True)
-class _Given:
+class _GresLine:
     """One line of gres.conf about GPUs, and the devices that it names."""
 
     line: Line
@@ -87,7 +87,7 @@ class _Notes:
     """Says everything once, however many nodes it holds for."""
 
     carryover: Carryover
-    said: set[tuple[str, str, str]] = field(default_factory=set)
+    noted: set[tuple[str, str, str]] = field(default_factory=set)
 
     def leave(self, name: str, where: str, reason: str, hint: str = "") -> None:
         if self._is_new(name, where, reason):
@@ -98,13 +98,13 @@ class _Notes:
             self.carryover.check(name, where, reason, hint)
 
     def _is_new(self, name: str, where: str, reason: str) -> bool:
-        said = (name, where, reason)
-        new = said not in self.said
-        self.said.add(said)
+        note = (name, where, reason)
+        new = note not in self.noted
+        self.noted.add(note)
         return new
 
 
-def _read(line: Line, notes: _Notes) -> _Given | None:
+def _read(line: Line, notes: _Notes) -> _GresLine | None:
     """A line's devices; None where it is not about GPUs."""
     for pair in line.pairs:
         if pair.name == "autodetect" and pair.value.lower() != "off":
@@ -118,7 +118,7 @@ def _read(line: Line, notes: _Notes) -> _Given | None:
         return None
     if not name and not line.get("file") and not line.get("multiplefiles"):
         return None
-    kind, cores, links = line.get("type"), line.get("cores") or line.get("cpus"), line.get("links")
+    gpu_type, cores, links = line.get("type"), line.get("cores") or line.get("cpus"), line.get("links")
     if cores and not _CORES.fullmatch(cores):
         notes.leave(f"Cores={shorten(cores)}", line.where, "they are no numbers of cores")
         cores = ""
@@ -130,8 +130,8 @@ def _read(line: Line, notes: _Notes) -> _Given | None:
         notes.leave(f"File={line.get('file')}", line.where, "GPUs are /dev/nvidia0 and so on")
         files = []
     together = tuple(file for part in _parts(line.get("multiplefiles")) for file in expand_files(part))
-    devices = [Device(kind, (file,), cores, links) for file in files]
-    return _Given(line, (*devices, *([Device(kind, together, cores, links)] if together else [])))
+    devices = [Device(gpu_type, (file,), cores, links) for file in files]
+    return _GresLine(line, (*devices, *([Device(gpu_type, together, cores, links)] if together else [])))
 
 
 def _parts(text: str) -> list[str]:
@@ -145,7 +145,7 @@ class _Node:
     name: str
     where: str
     declared: Gpus
-    lines: Sequence[_Given]
+    lines: Sequence[_GresLine]
     notes: _Notes
 
     @property
@@ -156,19 +156,19 @@ class _Node:
     def gpus(self) -> Gpus | None:
         """What cluster.yml is to say; None where nothing that is right can be said."""
         counts = gres_counts(self.declared)
-        devices = [device for given in self.lines for device in given.devices]
-        if any(_SLICE.fullmatch(kind) for kind in counts):
+        devices = [device for gres_line in self.lines for device in gres_line.devices]
+        if any(_SLICE.fullmatch(gpu_type) for gpu_type in counts):
             return self._with_slices(counts, devices)
         if not devices:
-            self._say_unknown(counts)
+            self._note_unknown_files(counts)
             return self.declared
         by_type = self._by_type(counts, devices)
         if by_type is None:
             return self.declared
-        kinds = [self._kind(kind, mine) for kind, mine in by_type.items()]
-        return combine(self._with_links(kinds, by_type, devices))
+        groups = [self._group(gpu_type, mine) for gpu_type, mine in by_type.items()]
+        return combine(self._with_links(groups, by_type, devices))
 
-    def _say_unknown(self, counts: Mapping[str, int]) -> None:
+    def _note_unknown_files(self, counts: Mapping[str, int]) -> None:
         if len(counts) > 1:
             reason = f"which device files {' and '.join(counts)} have is said nowhere: they are numbered in this order"
             self.notes.check("Gres", self.place, reason, _NODE_HINT)
@@ -177,101 +177,106 @@ class _Node:
         """The devices of each declared type, in the order of gres.conf; None where the two files do not agree."""
         types = {device.type for device in devices}
         if len(counts) == 1:
-            (kind,) = counts
-            if not kind and any(types):
+            (gpu_type,) = counts
+            if not gpu_type and any(types):
                 name = f"Type={', '.join(sorted(filter(None, types)))}"
                 reason = "Gres= in slurm.conf names no type"
                 self.notes.leave(name, self.place, reason, "add it to gpus: in cluster.yml")
-            found = {kind: [device for device in devices if not kind or device.type in ("", kind)]}
+            devices_of = {gpu_type: [device for device in devices if not gpu_type or device.type in ("", gpu_type)]}
         else:
-            found = {kind: [device for device in devices if device.type == kind] for kind in counts}
+            devices_of = {gpu_type: [device for device in devices if device.type == gpu_type] for gpu_type in counts}
             order = {device.type: index for index, device in reversed(list(enumerate(devices)))}
-            found = dict(sorted(found.items(), key=lambda pair: order.get(pair[0], len(devices))))
-        files = [device.files for mine in found.values() for device in mine]
-        short = [kind for kind, mine in found.items() if len(mine) < counts[kind]]
+            devices_of = dict(sorted(devices_of.items(), key=lambda pair: order.get(pair[0], len(devices))))
+        files = [device.files for mine in devices_of.values() for device in mine]
+        short = [gpu_type for gpu_type, mine in devices_of.items() if len(mine) < counts[gpu_type]]
         if short or len(set(files)) < len(files):
             what = f"Gres= has {counts[short[0]]} of them" if short else "a device is named twice"
             name = f"File= of {short[0] or 'gpu'}" if short else "File="
             self.notes.leave(name, self.place, f"{what}: devices are numbered in the order of Gres=", _NODE_HINT)
             return None
-        for kind, mine in found.items():
-            if len(mine) > counts[kind]:
-                reason = f"slurm.conf has {counts[kind]} of {kind or 'gpu'}, gres.conf {len(mine)}: the first are taken"
+        for gpu_type, mine in devices_of.items():
+            if len(mine) > counts[gpu_type]:
+                name, count = gpu_type or "gpu", counts[gpu_type]
+                reason = f"slurm.conf has {count} of {name}, gres.conf {len(mine)}: the first {count} are used"
                 self.notes.check("File", self.place, reason, _NODE_HINT)
-        return {kind: mine[: counts[kind]] for kind, mine in found.items()}
+        return {gpu_type: mine[: counts[gpu_type]] for gpu_type, mine in devices_of.items()}
 
-    def _kind(self, kind: str, mine: Sequence[Device]) -> GpuKind:
+    def _group(self, gpu_type: str, mine: Sequence[Device]) -> GpuGroup:
         cores = tuple(device.cores for device in mine)
         if any(cores):
             if all(cores):
                 reason = "Slurm takes the cores of whole sockets only; without them in cluster.yml, deploy finds them"
                 self.notes.check("Cores", self.place, reason, "compare them with `lscpu` on the node")
             else:
-                self.notes.leave("Cores", self.place, f"not every {kind or 'GPU'} has some", "deploy finds them")
-        return GpuKind(kind, len(mine), tuple(device.files[0] for device in mine), cores=cores if all(cores) else ())
+                self.notes.leave("Cores", self.place, f"not every {gpu_type or 'GPU'} has some", "deploy finds them")
+        return GpuGroup(
+            gpu_type, len(mine), tuple(device.files[0] for device in mine), cores=cores if all(cores) else ()
+        )
 
     def _with_links(
-        self, kinds: Sequence[GpuKind], by_type: Mapping[str, Sequence[Device]], devices: Sequence[Device]
-    ) -> Sequence[GpuKind]:
+        self, groups: Sequence[GpuGroup], by_type: Mapping[str, Sequence[Device]], devices: Sequence[Device]
+    ) -> Sequence[GpuGroup]:
         """The kinds with Links, which count the GPUs in the order of gres.conf: that has to be cluster.yml's, too."""
         ordered = [device for mine in by_type.values() for device in mine]
         rows = [device.links.split(",") for device in ordered]
         if not any(device.links for device in ordered):
-            return kinds
+            return groups
         if ordered != list(devices) or any(row[index : index + 1] != ["-1"] for index, row in enumerate(rows)):
             self.notes.leave("Links", self.place, "they do not fit the order of the GPUs", "deploy finds them")
-            return kinds
+            return groups
         if any(len(row) != len(rows) for row in rows):
             self.notes.leave("Links", self.place, f"{len(rows)} GPUs need {len(rows)} numbers", "deploy finds them")
-            return kinds
+            return groups
         return [
-            GpuKind(kind.type, kind.count, kind.files, cores=kind.cores, links=tuple(device.links for device in mine))
-            for kind, mine in zip(kinds, by_type.values(), strict=True)
+            GpuGroup(
+                group.type, group.count, group.files, cores=group.cores, links=tuple(device.links for device in mine)
+            )
+            for group, mine in zip(groups, by_type.values(), strict=True)
         ]
 
     def _with_slices(self, counts: Mapping[str, int], devices: Sequence[Device]) -> Gpus | None:
         """GPUs of which some are cut: by the numbers of their slices, which follow from the device files."""
         try:
-            gpus = combine(list(_cut_kinds(counts, devices)))
+            gpus = combine(list(_cut_groups(counts, devices)))
         except RefusedError as refusal:
-            sliced = ", ".join(kind for kind in counts if _SLICE.fullmatch(kind))
+            sliced = ", ".join(gpu_type for gpu_type in counts if _SLICE.fullmatch(gpu_type))
             self.notes.leave(f"Gres=gpu:{sliced}", self.place, f"slices (MIG): {refusal.message}", _MIG_HINT)
             return None
         renamed = set(counts) - set(gres_counts(gpus))
         if renamed:
-            now = ", ".join(f"gpu:{kind}" for kind in gres_counts(gpus) if kind not in counts)
-            was = ", ".join(f"gpu:{kind}" for kind in sorted(renamed))
+            now = ", ".join(f"gpu:{gpu_type}" for gpu_type in gres_counts(gpus) if gpu_type not in counts)
+            was = ", ".join(f"gpu:{gpu_type}" for gpu_type in sorted(renamed))
             self.notes.check("Gres", self.place, f"{was} becomes {now}", "tell users, who ask for it by --gres")
         return gpus
 
 
-def _cut_kinds(counts: Mapping[str, int], devices: Sequence[Device]) -> Iterator[GpuKind]:
+def _cut_groups(counts: Mapping[str, int], devices: Sequence[Device]) -> Iterator[GpuGroup]:
     """A kind for each model of card, with the slices of each of its GPUs; RefusedError where any of it is unknown."""
     cards: dict[str, dict[str, dict[str, list[int]]]] = {}
-    for kind, count in counts.items():
-        mine = [device for device in devices if device.type == kind]
+    for gpu_type, count in counts.items():
+        mine = [device for device in devices if device.type == gpu_type]
         if len(mine) != count:
-            raise RefusedError(f"gres.conf has device files for {len(mine)} of {count} {kind or 'GPUs'}")
-        found = _SLICE.fullmatch(kind)
+            raise RefusedError(f"gres.conf has device files for {len(mine)} of {count} {gpu_type or 'GPUs'}")
+        match = _SLICE.fullmatch(gpu_type)
         for device in mine:
-            if found:
+            if match:
                 file, number = _slice_of(device)
-                cards.setdefault((found[1] or "").lower(), {}).setdefault(file, {})
-                cards[(found[1] or "").lower()][file].setdefault(found[2].lower(), []).append(number)
+                cards.setdefault((match[1] or "").lower(), {}).setdefault(file, {})
+                cards[(match[1] or "").lower()][file].setdefault(match[2].lower(), []).append(number)
             else:
-                cards.setdefault(kind, {})[device.files[0]] = {}
+                cards.setdefault(gpu_type, {})[device.files[0]] = {}
     if "" in cards:
         raise RefusedError("their type does not say of which GPU they are")
     files = [file for card in cards.values() for file in card]
     if len(files) != len(set(files)):
         raise RefusedError("a device is named twice")
-    for kind, gpus in cards.items():
+    for gpu_type, gpus in cards.items():
         order = sorted(gpus, key=lambda file: minor(file) or 0)
         mig = tuple(_layout(gpus[file]) for file in order)
-        wrong = next((layout for layout in mig if layout and not fits(kind, layout)), None)
+        wrong = next((layout for layout in mig if layout and not fits(gpu_type, layout)), None)
         if wrong:
-            raise RefusedError(f"{', '.join(cut.profile for cut in wrong)} do not fit on one {kind}")
-        yield GpuKind(kind, len(order), tuple(order), mig=mig if any(mig) else ())
+            raise RefusedError(f"{', '.join(cut.profile for cut in wrong)} do not fit on one {gpu_type}")
+        yield GpuGroup(gpu_type, len(order), tuple(order), mig=mig if any(mig) else ())
 
 
 def _layout(cut: Mapping[str, list[int]]) -> MigLayout:
@@ -281,7 +286,7 @@ def _layout(cut: Mapping[str, list[int]]) -> MigLayout:
 def _slice_of(device: Device) -> tuple[str, int]:
     """The GPU's file and the slice's number there."""
     gpu = next((file for file in device.files if minor(file) is not None), "")
-    caps = sorted(int(found[1]) for file in device.files if (found := _CAP.fullmatch(file)))
+    caps = sorted(int(match[1]) for file in device.files if (match := _CAP.fullmatch(file)))
     for number in range(INSTANCES_PER_GPU) if gpu else ():
         if slice_files(gpu, minor(gpu) or 0, number)[1:] == tuple(f"/dev/nvidia-caps/nvidia-cap{cap}" for cap in caps):
             return gpu, number

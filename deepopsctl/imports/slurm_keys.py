@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from deepopsctl.cluster.import_notes import Carryover
 from deepopsctl.imports.slurm_lines import Pair
-from deepopsctl.slurm.conf import OWNED_KEYS, folder_refusal
+from deepopsctl.slurm.conf import OWNED_KEYS, directory_refusal
 from deepopsctl.slurm.effects import EFFECTS
 from deepopsctl.slurm.releases import (
     GONE,
@@ -26,7 +26,7 @@ from deepopsctl.slurm.releases import (
 from deepopsctl.text.node_sets import shorten
 
 # Read elsewhere: they name machines or the cluster itself.
-MACHINE_KEYS = frozenset({
+HOST_KEYS = frozenset({
     "clustername", "slurmctldhost", "controlmachine", "controladdr", "backupcontroller", "backupaddr",
     "accountingstoragehost",
 })  # fmt: skip
@@ -145,10 +145,10 @@ def _refusal(name: str, value: str) -> tuple[str, str] | None:
             f"did you mean {_SPELLINGS[near[0]]}?" if near else "set it in slurm_config if your Slurm was built with it"
         )
         return "no Slurm from 22.05 to 26.05 knows it", hint
-    folder = folder_refusal(name, value)
-    if folder:
+    reason = directory_refusal(name, value)
+    if reason:
         hint = "deepopsctl's own is used; `deepopsctl takeover` says what to do with a state that lies there"
-        return f"{shorten(value)} {folder}", hint
+        return f"{shorten(value)} {reason}", hint
     if not re.fullmatch(r"[!-~]+", value) or re.search(r"[\"'\\#]|\{[{%#]", value):
         return f"{shorten(value)!r} is no single word without quotes", "set it another way"
     return None
@@ -164,33 +164,33 @@ def _readable(key: str, value: str, where: str, carryover: Carryover) -> str:
     if key in WORDS:
         return _words(key, value, where, carryover)
     if key == "AuthInfo":
-        kept = [word for word in value.split(",") if word.startswith(("cred_expire=", "ttl="))]
-        if len(kept) < len(value.split(",")):
+        words = [word for word in value.split(",") if word.startswith(("cred_expire=", "ttl="))]
+        if len(words) < len(value.split(",")):
             carryover.leave(key, where, "munge's socket is where its package has it")
-        return ",".join(kept)
+        return ",".join(words)
     return value
 
 
 def _plugins(key: str, value: str, where: str, carryover: Carryover) -> str:
-    known, found = PLUGINS[key], []
-    kind = next(iter(known)).rpartition("/")[0]
+    known, plugins = PLUGINS[key], []
+    prefix = next(iter(known)).rpartition("/")[0]
     for word in value.split(",") if key in LISTS_OF_PLUGINS else [value]:
-        plugin = f"{kind}/{word.lower()}" if kind and "/" not in word else word.lower()
+        plugin = f"{prefix}/{word.lower()}" if prefix and "/" not in word else word.lower()
         if plugin in SUCCESSORS:
             carryover.check(key, where, f"{SUCCESSORS[plugin]} is what {plugin} is today")
             plugin = SUCCESSORS[plugin]
         if plugin in known:
             # Slurm's older releases want some with their kind, and some without
-            found.append(plugin if key not in _WITHOUT_KIND else plugin.rpartition("/")[2])
+            plugins.append(plugin if key not in _WITHOUT_PREFIX else plugin.rpartition("/")[2])
         elif plugin.rpartition("/")[2] != "none":
             carryover.leave(f"{key}={shorten(word)}", where, *_NO_PLUGIN.get(plugin, _NOT_PACKAGED))
-    if key == "TaskPlugin" and set(found) == {"task/affinity", "task/cgroup"}:
+    if key == "TaskPlugin" and set(plugins) == {"task/affinity", "task/cgroup"}:
         # deepopsctl's own, which follow from slurm_confinement
         return ""
-    return ",".join(dict.fromkeys(found))
+    return ",".join(dict.fromkeys(plugins))
 
 
-_WITHOUT_KIND = frozenset({"JobSubmitPlugins", "CliFilterPlugins", "MpiDefault"})
+_WITHOUT_PREFIX = frozenset({"JobSubmitPlugins", "CliFilterPlugins", "MpiDefault"})
 _NOT_PACKAGED = (
     "the packages of Slurm 22.05 to 26.05 do not all have that plugin", "set it in slurm_config where yours has it",
 )  # fmt: skip
@@ -203,22 +203,22 @@ _NO_PLUGIN = MappingProxyType({
 
 
 def _words(key: str, value: str, where: str, carryover: Carryover) -> str:
-    known, found = WORDS[key], []
+    known, accepted = WORDS[key], []
     for word in value.split(","):
         plain = re.split("[=:]", word.strip().lower(), maxsplit=1)[0].lstrip("+")
         if plain in known:
-            found.append(word.strip())
+            accepted.append(word.strip())
         elif plain and plain not in ("none", "0"):
             reason = "Slurm 22.05 to 26.05 do not all know that word: slurmctld would not start"
             carryover.leave(f"{key}={shorten(word)}", where, reason, "set it in slurm_config where yours does")
-    if key == "PrologFlags" and {word.lower() for word in found} <= {"alloc", "contain"}:
+    if key == "PrologFlags" and {word.lower() for word in accepted} <= {"alloc", "contain"}:
         return ""
-    return ",".join(found)
+    return ",".join(accepted)
 
 
-def settle_keys(carryover: Carryover, given: Mapping[str, str], gres: Collection[str]) -> None:
+def settle_keys(carryover: Carryover, places: Mapping[str, str], gres: Collection[str]) -> None:
     """Mend what does not go together, by keys with their places; `gres` has the TRES that the cluster's GPUs are."""
-    _Settling(carryover, given, gres).settle()
+    _Settling(carryover, places, gres).settle()
 
 
 _CORES = ("cr_core", "cr_core_memory")
@@ -229,7 +229,7 @@ BASIC_TRES = frozenset({"cpu", "mem", "energy", "node", "billing", "fs/disk", "v
 @dataclass(frozen=True, slots=True)
 class _Settling:
     carryover: Carryover
-    given: Mapping[str, str]
+    places: Mapping[str, str]
     gres: Collection[str]
 
     def settle(self) -> None:
@@ -256,7 +256,7 @@ class _Settling:
 
     def _drop(self, key: str, reason: str, hint: str = "") -> None:
         if self.carryover.slurm(key) is not None:
-            self.carryover.leave(key, self.given.get(key.lower(), ""), reason, hint)
+            self.carryover.leave(key, self.places.get(key.lower(), ""), reason, hint)
             self.carryover.unset_slurm(key)
 
     def _select(self) -> None:
@@ -265,11 +265,11 @@ class _Settling:
         if self.carryover.slurm("SelectType") != "select/linear":
             self._consumed(words.split(",") if words else [])
             return
-        kept = "CR_Memory" if "memory" in words else None
+        parameters = "CR_Memory" if "memory" in words else None
         if words and words != "cr_memory":
-            self.carryover.check("SelectTypeParameters", self.given.get("selecttypeparameters", ""),
-                                 f"with select/linear Slurm takes {kept or 'none'}")  # fmt: skip
-        self.carryover.set_slurm("SelectTypeParameters", kept)
+            self.carryover.check("SelectTypeParameters", self.places.get("selecttypeparameters", ""),
+                                 f"with select/linear Slurm takes {parameters or 'none'}")  # fmt: skip
+        self.carryover.set_slurm("SelectTypeParameters", parameters)
         self._drop("MaxNodeCount", "it needs select/cons_tres")
 
     def _consumed(self, words: Sequence[str]) -> None:
@@ -278,7 +278,7 @@ class _Settling:
             further = ",".join(["CR_Core_Memory", *(word.upper() for word in words if word != "cr_memory")])
             self.carryover.set_slurm("SelectTypeParameters", further)
             reason = f"select/cons_tres gives out cores or CPUs, which has to be said: {further}"
-            self.carryover.check("SelectTypeParameters", self.given.get("selecttypeparameters", ""), reason)
+            self.carryover.check("SelectTypeParameters", self.places.get("selecttypeparameters", ""), reason)
 
     def _measured(self) -> None:
         """Memory is limited by control groups alone, and counted by them unless jobacct_gather/linux does."""
@@ -290,7 +290,7 @@ class _Settling:
         words = [word for word in value.split(",") if word.lower() not in lost]
         if len(words) < len(value.split(",")):
             reason = "control groups count and limit memory: slurmctld does not start with a second way"
-            self.carryover.leave("JobAcctGatherParams", self.given.get("jobacctgatherparams", ""), reason)
+            self.carryover.leave("JobAcctGatherParams", self.places.get("jobacctgatherparams", ""), reason)
         self._put("JobAcctGatherParams", words)
 
     def _preempt(self) -> None:
@@ -305,7 +305,9 @@ class _Settling:
             self._drop("PreemptMode", "it goes with PreemptType")
         elif "suspend" in mode and "gang" not in mode:
             self.carryover.set_slurm("PreemptMode", f"{self.carryover.slurm('PreemptMode')},GANG")
-            self.carryover.check("PreemptMode", self.given.get("preemptmode", ""), "SUSPEND needs GANG, which is added")
+            self.carryover.check(
+                "PreemptMode", self.places.get("preemptmode", ""), "SUSPEND needs GANG, which is added"
+            )
 
     def _prolog_flags(self) -> None:
         reason = "Contain and X11 need the prolog to end first: slurmctld does not start with both"
@@ -318,10 +320,10 @@ class _Settling:
     def _exclude(self, key: str, word: str, others: Collection[str], reason: str) -> None:
         """Leave a word of a list out where one of the others is in it."""
         words = (self.carryover.slurm(key) or "").split(",")
-        kept = [other for other in words if other.lower() != word.lower()]
-        if len(kept) < len(words) and not {other.lower() for other in kept}.isdisjoint(others):
-            self._put(key, kept)
-            self.carryover.leave(f"{key}={word}", self.given.get(key.lower(), ""), reason)
+        remaining = [other for other in words if other.lower() != word.lower()]
+        if len(remaining) < len(words) and not {other.lower() for other in remaining}.isdisjoint(others):
+            self._put(key, remaining)
+            self.carryover.leave(f"{key}={word}", self.places.get(key.lower(), ""), reason)
 
     def _tres(self) -> None:
         licenses = [re.split("[:*@]", word)[0] for word in (self.carryover.slurm("Licenses") or "").lower().split(",")]
@@ -339,10 +341,10 @@ class _Settling:
         value = self.carryover.slurm(key)
         if value is None:
             return None
-        kept, lost = known_tres(value, known)
+        counted, lost = known_tres(value, known)
         for word in lost:
-            self.carryover.leave(f"{key}={word}", self.given.get(key.lower(), ""), NO_TRES)
-        return kept
+            self.carryover.leave(f"{key}={word}", self.places.get(key.lower(), ""), NO_TRES)
+        return counted
 
     def _put(self, key: str, words: Sequence[str]) -> None:
         if words:
@@ -356,8 +358,8 @@ NO_TRES = "no node, license or plugin of this cluster counts it: slurmctld does 
 
 def known_tres(value: str, known: Collection[str]) -> tuple[list[str], list[str]]:
     """The words of a list of TRES (or `TRES=weight`) that the cluster counts, and the others."""
-    kept: list[str] = []
+    counted: list[str] = []
     lost: list[str] = []
     for word in value.split(","):
-        (kept if word.partition("=")[0].lower() in known else lost).append(word)
-    return kept, lost
+        (counted if word.partition("=")[0].lower() in known else lost).append(word)
+    return counted, lost

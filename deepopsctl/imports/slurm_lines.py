@@ -47,17 +47,17 @@ class Line:
         return next((pair.value for pair in reversed(self.pairs) if pair.name == name), instead)
 
 
-def read_lines(text: str, source: str, folder: Path | None, problems: Problems) -> Iterator[Line]:
+def read_lines(text: str, source: str, directory: Path | None, problems: Problems) -> Iterator[Line]:
     """The lines of a file and of what it includes; what can't be read is a problem, and the rest goes on."""
-    return _Reading(problems, folder).lines(text, source)
+    return _Reading(problems, directory).lines(text, source)
 
 
 class _Reading:
     """Counts the files that were included, so that a circle ends."""
 
-    def __init__(self, problems: Problems, folder: Path | None) -> None:
+    def __init__(self, problems: Problems, directory: Path | None) -> None:
         self.problems = problems
-        self.folder = folder
+        self.directory = directory
         self.included = 0
 
     def lines(self, text: str, source: str) -> Iterator[Line]:
@@ -75,31 +75,31 @@ class _Reading:
                 yield Line(where, pairs)
 
     def _include(self, name: str, where: str) -> Iterator[Line]:
-        if self.folder is None:
+        if self.directory is None:
             self.problems.add(where, f"Include {shorten(name)}: standard input has no folder", "give the file itself")
             return
-        path = Path(name) if name.startswith("/") else self.folder / name
+        path = Path(name) if name.startswith("/") else self.directory / name
         # a slurm.conf that was copied here names files of the machine it comes from
-        beside = self.folder / path.name
-        files = _matching(path) or _matching(beside)
+        alongside = self.directory / path.name
+        files = _matching(path) or _matching(alongside)
         if not files:
             hint = f"copy it beside {where.rpartition(':')[0]}, or remove the line"
             self.problems.add(where, f"Include {shorten(name)}: there is no such file", hint)
-        for found in files:
+        for file in files:
             self.included += 1
             if self.included > MAX_INCLUDES:
                 self.problems.add(where, f"more than {MAX_INCLUDES} files are included", "do they include each other?")
                 return
-            text = read_source(found, str(found), self.problems)
+            text = read_source(file, str(file), self.problems)
             if text is not None:
-                yield from self.lines(text, str(found))
+                yield from self.lines(text, str(file))
 
 
 def _matching(path: Path) -> list[Path]:
     if not any(marker in path.name for marker in "*?["):
         return [path] if path.is_file() else []
     try:
-        return sorted(found for found in path.parent.glob(path.name) if found.is_file())
+        return sorted(candidate for candidate in path.parent.glob(path.name) if candidate.is_file())
     except (OSError, ValueError):
         return []
 
@@ -122,14 +122,14 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _pairs(content: str) -> tuple[Pair, ...]:
-    found, position = [], 0
+    pairs, position = [], 0
     while position < len(content):
         match = _PAIR.match(content, position)
         if not match:
             rest = content[position:].strip()
             raise RefusedError(f"{shorten(rest)!r} is no KEY=VALUE", "compare the line with slurm.conf(5)")
-        found.append(Pair(match[1], match[3] if match[2] is None else match[2]))
+        pairs.append(Pair(match[1], match[3] if match[2] is None else match[2]))
         position = match.end()
         while position < len(content) and content[position].isspace():
             position += 1
-    return tuple(found)
+    return tuple(pairs)

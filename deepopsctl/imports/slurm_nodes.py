@@ -67,8 +67,8 @@ class Nodes:
                 "NodeName", line.where, f"{shorten(expression)}: in Slurm, deepopsctl's nodes have their short names",
                 "tell users who name nodes in full; the full names are the addresses where there is no NodeAddr",
             )  # fmt: skip
-        for full, given in pairs:
-            name, address = short_name(full, given)
+        for full, written in pairs:
+            name, address = short_name(full, written)
             self.short[full.lower()] = name.lower()
             # an address that is the name itself says nothing
             own = "" if address.lower() == name.lower() else address
@@ -78,13 +78,13 @@ class Nodes:
             self.entries.setdefault(name.lower(), entry)
 
     def _hostname(self, line: Line, expression: str) -> str:
-        found = line.get("nodehostname")
-        if found and found != expression:
+        hostname = line.get("nodehostname")
+        if hostname and hostname != expression:
             self.carryover.check(
-                "NodeHostname", line.where, f"{shorten(found)} becomes the address of {shorten(expression)}",
+                "NodeHostname", line.where, f"{shorten(hostname)} becomes the address of {shorten(expression)}",
                 "deploy renames the machines to their NodeName; slurm_set_hostname: false keeps their names",
             )  # fmt: skip
-            return found
+            return hostname
         return ""
 
     def _shared(self, line: Line, expression: str) -> NodeEntry:
@@ -104,7 +104,7 @@ class Nodes:
         )  # fmt: skip
 
     def _options(self, line: Line, expression: str) -> Mapping[str, str]:
-        found: dict[str, str] = {}
+        options: dict[str, str] = {}
         for item in line.pairs:
             if item.name in _HARDWARE:
                 self.hardware.setdefault(item.key, line.where)
@@ -118,22 +118,22 @@ class Nodes:
             elif item.name == "reason":
                 self.carryover.leave("Reason", line.where, f"{shorten(expression)}: it belongs to a state")
             elif item.name not in _NODE_READ | {"state", "nodehostname"}:
-                found |= carried_option(item, line.where, values.OWNED_NODE_KEYS, self.carryover)
-        return found
+                options |= carried_option(item, line.where, values.OWNED_NODE_KEYS, self.carryover)
+        return options
 
     def names(self, expression: str, sets: Mapping[str, tuple[str, ...]]) -> list[str]:
         """The nodes of a partition's Nodes=: names, node sets and ALL; those that are not there are left out."""
-        found: list[str] = []
+        nodes: list[str] = []
         for name in expand(expression):
             if name.upper() == "ALL":
-                found += [entry.names for entry in self.entries.values()]
+                nodes += [entry.names for entry in self.entries.values()]
             elif name.lower() in sets:
-                found += sets[name.lower()]
+                nodes += sets[name.lower()]
             elif self.short.get(name.lower(), name.lower()) in self.entries:
-                found.append(self.entries[self.short.get(name.lower(), name.lower())].names)
+                nodes.append(self.entries[self.short.get(name.lower(), name.lower())].names)
             elif name.lower() not in self.absent:
-                found.append(name)
-        return list(dict.fromkeys(found))
+                nodes.append(name)
+        return list(dict.fromkeys(nodes))
 
     def with_feature(self, feature: str) -> tuple[str, ...]:
         """The nodes that have a feature."""
@@ -151,9 +151,9 @@ class Partitions:
 
     def add_set(self, line: Line) -> None:
         """One NodeSet line."""
-        given = self.nodes.names(line.get("nodes"), self.sets) if line.get("nodes") else []
+        listed = self.nodes.names(line.get("nodes"), self.sets) if line.get("nodes") else []
         by_feature = self.nodes.with_feature(line.get("feature")) if line.get("feature") else ()
-        self.sets[line.get("nodeset").lower()] = tuple(dict.fromkeys([*given, *by_feature]))
+        self.sets[line.get("nodeset").lower()] = tuple(dict.fromkeys([*listed, *by_feature]))
 
     def add(self, line: Line) -> None:
         """One PartitionName line; RefusedError where it can't be read."""
@@ -209,18 +209,18 @@ def _always_there(item: Pair) -> bool:
     return set(item.value.split(",")) <= ({BUILT_IN_QOS} if item.name == "qos" else {BUILT_IN_QOS, "ALL"})
 
 
-def _spelt(line: Line, kind: str) -> dict[str, Pair]:
+def _spelt(line: Line, line_key: str) -> dict[str, Pair]:
     """The attributes of a line by name, each under one spelling."""
-    found: dict[str, Pair] = {}
+    pairs: dict[str, Pair] = {}
     for item in line.pairs:
-        if kind == "partitionname" and item.name == "priority":
+        if line_key == "partitionname" and item.name == "priority":
             # both in one; Slurm lets the newer keys win, wherever they stand on the line
             for key in ("PriorityJobFactor", "PriorityTier"):
-                found.setdefault(key.lower(), Pair(key, item.value))
-        elif item.name != kind:
+                pairs.setdefault(key.lower(), Pair(key, item.value))
+        elif item.name != line_key:
             one = Pair(_SPELLINGS.get(item.name, item.key), item.value)
-            found[one.name] = one
-    return found
+            pairs[one.name] = one
+    return pairs
 
 
 def carried_option(item: Pair, where: str, owned: Mapping[str, str], carryover: Carryover) -> dict[str, str]:
@@ -238,13 +238,13 @@ def carried_option(item: Pair, where: str, owned: Mapping[str, str], carryover: 
 
 def batches(entries: Iterable[NodeEntry]) -> list[NodeEntry]:
     """Single nodes that came from one line and are alike, as one entry again: a fault is then told once."""
-    found: list[NodeEntry] = []
-    for (shared, _), group in groupby(entries, key=_alike):
+    merged: list[NodeEntry] = []
+    for (shared, _), group in groupby(entries, key=_common_part):
         same = list(group)
         addresses = ",".join(entry.addresses for entry in same if entry.addresses)
-        found.append(replace(shared, names=",".join(entry.names for entry in same), addresses=addresses))
-    return found
+        merged.append(replace(shared, names=",".join(entry.names for entry in same), addresses=addresses))
+    return merged
 
 
-def _alike(entry: NodeEntry) -> tuple[NodeEntry, bool]:
+def _common_part(entry: NodeEntry) -> tuple[NodeEntry, bool]:
     return replace(entry, names="", addresses=""), bool(entry.addresses)

@@ -19,27 +19,27 @@ _HINT = "a group has hosts:, children: and vars:, each a mapping"
 
 def parse_yaml_inventory(text: str, source: str, problems: Problems) -> Inventory:
     """The inventory in a text; every part that can't be read is a problem."""
-    found = Inventory()
+    inventory = Inventory()
     try:
         root = yaml.compose(text, Loader=yaml.CSafeLoader)
     except yaml.MarkedYAMLError as error:
         line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
         problems.add(f"{source}{line}", f"no valid YAML: {error.problem or error.context}", "compare it with Ansible")
-        return found
+        return inventory
     except (yaml.YAMLError, RecursionError):
         problems.add(source, "no valid YAML", "compare it with `ansible-inventory --list`")
-        return found
-    reader = _Reader(source, problems, found)
+        return inventory
+    reader = _Reader(source, problems, inventory)
     for name, where, node in reader.pairs(root, source):
         reader.group(name, where, node, 0)
-    return found
+    return inventory
 
 
 class _Reader:
-    def __init__(self, source: str, problems: Problems, found: Inventory) -> None:
+    def __init__(self, source: str, problems: Problems, inventory: Inventory) -> None:
         self.source = source
         self.problems = problems
-        self.found = found
+        self.inventory = inventory
 
     def pairs(self, node: yaml.Node | None, where: str) -> Iterator[tuple[str, str, yaml.Node]]:
         """Names of a mapping with their places and values; a value that is nothing has none."""
@@ -55,31 +55,31 @@ class _Reader:
         if depth > _MAX_DEPTH:
             self.problems.add(where, "groups are nested too deep", _HINT)
             return
-        self.found.where.setdefault(name, where)
-        self.found.members.setdefault(name, [])
+        self.inventory.where.setdefault(name, where)
+        self.inventory.members.setdefault(name, [])
         for key, place, value in self.pairs(node, where):
             if key == "hosts":
-                for host, line, given in self.pairs(value, place):
-                    self._hosts(name, host, line, given)
+                for host, line, content in self.pairs(value, place):
+                    self._hosts(name, host, line, content)
             elif key == "children":
-                for child, line, given in self.pairs(value, place):
-                    self.found.children.setdefault(name, []).append(child)
-                    self.group(child, line, given, depth + 1)
+                for child, line, content in self.pairs(value, place):
+                    self.inventory.children.setdefault(name, []).append(child)
+                    self.group(child, line, content, depth + 1)
             elif key == "vars":
-                self.found.group_vars.setdefault(name, {}).update(variables_of(value, self.source))
+                self.inventory.group_vars.setdefault(name, {}).update(variables_of(value, self.source))
             else:
                 self.problems.add(place, f"{shorten(key)} is no part of a group", _HINT)
 
-    def _hosts(self, group: str, text: str, where: str, given: yaml.Node) -> None:
+    def _hosts(self, group: str, text: str, where: str, content: yaml.Node) -> None:
         try:
             hosts = expand_hosts(text)
         except RefusedError as refusal:
             self.problems.refuse(where, "", refusal)
             return
-        settings = variables_of(given, self.source)
+        settings = variables_of(content, self.source)
         for host in hosts:
-            self.found.hosts.setdefault(host, where)
-            self.found.members[group].append(host)
-            self.found.host_vars.setdefault(host, {}).update(settings)
-        if len(self.found.hosts) > MAX_NODES:
+            self.inventory.hosts.setdefault(host, where)
+            self.inventory.members[group].append(host)
+            self.inventory.host_vars.setdefault(host, {}).update(settings)
+        if len(self.inventory.hosts) > MAX_NODES:
             self.problems.add(where, f"more than {MAX_NODES:,} machines in all", "check the ends of the ranges")

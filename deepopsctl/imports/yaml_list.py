@@ -17,7 +17,7 @@ _VARIABLE = re.compile(r"[a-z][a-z0-9_]*")
 
 
 def draft_yaml(text: str, where: str, problems: Problems) -> Draft:
-    """The machines, and the settings in `carryover.given`."""
+    """The machines, and the settings in `carryover.direct_settings`."""
     check_markers(text, where, problems)
     document = parse_yaml(text, where, problems)
     if document is None or not isinstance(document.value, dict) or KEY not in document.value:
@@ -32,5 +32,5 @@ def draft_yaml(text: str, where: str, problems: Problems) -> Draft:
         hint = "write `name: value`, as in settings.yml"
         problems.add(f"{where}:{document.line((KEY,))}", f"settings: {wrong[0]} is no variable of Ansible's", hint)
     else:
-        draft.carryover.given.update(settings)
+        draft.carryover.direct_settings.update(settings)
     return draft

@@ -41,7 +41,7 @@ MigLayout = tuple[MigSlices, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class GpuKind:
+class GpuGroup:
     """GPUs of one node that are alike. `mig`, `cores` and `links` are empty or say something of each of them."""
 
     type: str
@@ -61,7 +61,7 @@ class Gpus:
 
     type: str
     count: int
-    kinds: tuple[GpuKind, ...] = ()
+    groups: tuple[GpuGroup, ...] = ()
     autodetect: str = ""
 
 
@@ -133,9 +133,9 @@ class Cluster:
 
     def with_role(self, role: Role) -> tuple[Node, ...]:
         """The nodes that have `role`; delegated functions fall to the first controller."""
-        found = tuple(node for node in self.nodes if role in node.roles)
-        if found or role not in DELEGATED_TO_CONTROLLER:
-            return found
+        nodes = tuple(node for node in self.nodes if role in node.roles)
+        if nodes or role not in DELEGATED_TO_CONTROLLER:
+            return nodes
         return self.controllers[:1]
 
     @property

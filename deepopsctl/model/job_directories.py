@@ -17,7 +17,7 @@ class JobDirectories:
     shm: bool = True
 
     @property
-    def folder(self) -> str:
+    def directory(self) -> str:
         """The folder that has one of each job. Its own: Slurm removes what has a number there and belongs to no job."""
         return f"{self.base}/slurm-jobs"
 
@@ -35,7 +35,7 @@ class JobDirectories:
 
     def variable(self) -> dict[str, object]:
         """As the inventory has it; roles need the folder, too."""
-        return {**asdict(self), "folder": self.folder, "private": list(self.private)}
+        return {**asdict(self), "folder": self.directory, "private": list(self.private)}
 
     @property
     def programs(self) -> tuple[str, ...]:

@@ -35,8 +35,8 @@ class Qos:
 
     def settings(self) -> dict[str, str]:
         """What is declared of it, by sacctmgr's columns."""
-        found = {"Priority": self.priority, "Preempt": ",".join(self.preempts), "Flags": ",".join(self.flags)}
-        return {key: value for key, value in found.items() if value} | dict(self.options) | dict(self.limits)
+        columns = {"Priority": self.priority, "Preempt": ",".join(self.preempts), "Flags": ",".join(self.flags)}
+        return {key: value for key, value in columns.items() if value} | dict(self.options) | dict(self.limits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +50,8 @@ class Share:
 
     def settings(self) -> dict[str, str]:
         """What is declared of it, by sacctmgr's columns."""
-        found = {"Share": self.fairshare, "QOS": ",".join(self.qos), "DefaultQOS": self.default_qos}
-        return {key: value for key, value in found.items() if value} | dict(self.limits)
+        columns = {"Share": self.fairshare, "QOS": ",".join(self.qos), "DefaultQOS": self.default_qos}
+        return {key: value for key, value in columns.items() if value} | dict(self.limits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,14 +88,14 @@ class Priority:
 
     def settings(self) -> dict[str, str]:
         """Keys of slurm.conf."""
-        found = {PRIORITY_WEIGHTS[key]: value for key, value in self.weights.items()} | {
+        keys = {PRIORITY_WEIGHTS[key]: value for key, value in self.weights.items()} | {
             "PriorityWeightTRES": self.tres_weights,
             "PriorityDecayHalfLife": self.decay_half_life,
             "PriorityUsageResetPeriod": self.usage_reset.upper(),
             "PriorityMaxAge": self.max_age,
             "PriorityFavorSmall": "YES" if self.favor_small else "",
         }
-        return {key: value for key, value in found.items() if value}
+        return {key: value for key, value in keys.items() if value}
 
 
 @dataclass(frozen=True, slots=True)

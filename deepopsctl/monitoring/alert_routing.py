@@ -9,7 +9,7 @@ import yaml
 
 from deepopsctl.monitoring.alert_rules import SEVERITIES, WATCHDOG
 from deepopsctl.monitoring.resources import Machine
-from deepopsctl.text.header import HEADER
+from deepopsctl.text.header import MANAGED_HEADER
 from deepopsctl.text.values import suggest
 
 # Everything goes here that nothing else is said of: it is seen in Prometheus, Grafana and by amtool, and sent nowhere.
@@ -107,7 +107,7 @@ def routing(wanted: Wanted) -> Routing:
         ],
         "receivers": [{"name": NOBODY}, *(_receiver(name, wanted) for name in needed)],
     }
-    return Routing(HEADER + _yaml(document), ())
+    return Routing(MANAGED_HEADER + _yaml(document), ())
 
 
 def _yaml(document: object) -> str:

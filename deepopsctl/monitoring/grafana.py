@@ -13,7 +13,7 @@ from deepopsctl.monitoring.dashboards.elements import OVERVIEW
 from deepopsctl.monitoring.dashboards.render import DATA_SOURCE, SCRAPE_INTERVAL, text
 from deepopsctl.monitoring.prometheus_server import ALERTMANAGER_PORT, PROMETHEUS_PORT
 from deepopsctl.monitoring.resources import File, Folder, Machine, Needs, Target, Unit, at
-from deepopsctl.text.header import HEADER
+from deepopsctl.text.header import MANAGED_HEADER
 from deepopsctl.text.yaml_writer import block
 
 PORT = 3000
@@ -113,7 +113,7 @@ def _dropin(machine: Machine, tls: Tls) -> str:
         }
     lines = [f'Environment="GF_{name}={value.replace("%", "%%")}"' for name, value in settings.items()]
     # an address that is not there yet, at boot, is no reason to give up
-    return "\n".join([HEADER + "[Service]", *lines, "Restart=always", "RestartSec=5", ""])
+    return "\n".join([MANAGED_HEADER + "[Service]", *lines, "Restart=always", "RestartSec=5", ""])
 
 
 def _data_sources(machine: Machine) -> str:
@@ -144,7 +144,7 @@ def _data_sources(machine: Machine) -> str:
         "jsonData": {"implementation": "prometheus", "handleGrafanaManagedAlerts": False},
         **common,
     }
-    return HEADER + block({"apiVersion": 1, "prune": True, "datasources": [prometheus, alertmanager]})
+    return MANAGED_HEADER + block({"apiVersion": 1, "prune": True, "datasources": [prometheus, alertmanager]})
 
 
 def _provider() -> str:
@@ -159,4 +159,4 @@ def _provider() -> str:
         "updateIntervalSeconds": 30,
         "options": {"path": FOLDER},
     }
-    return HEADER + block({"apiVersion": 1, "providers": [provider]})
+    return MANAGED_HEADER + block({"apiVersion": 1, "providers": [provider]})

@@ -8,7 +8,7 @@ from deepopsctl.monitoring.resources import File, Machine, Needs, Unit, at, toge
 from deepopsctl.monitoring.systemd_units import WITHOUT_KEPT_RIGHTS, confined
 from deepopsctl.node_programs import log_collector
 from deepopsctl.node_programs.log_collector.places import FOLDER
-from deepopsctl.text.header import HEADER
+from deepopsctl.text.header import MANAGED_HEADER
 
 PACKAGE = "systemd-journal-remote"
 PORT = 19532
@@ -214,4 +214,4 @@ def _timer() -> File:
 
 
 def _file(path: str, *lines: str) -> File:
-    return File(path, HEADER + "\n".join(lines) + "\n")
+    return File(path, MANAGED_HEADER + "\n".join(lines) + "\n")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from deepopsctl.monitoring import tls
 from deepopsctl.monitoring.resources import File, Machine, Needs, Target, Unit, at
 from deepopsctl.monitoring.systemd_units import started_by
-from deepopsctl.text.header import HEADER
+from deepopsctl.text.header import MANAGED_HEADER
 
 PACKAGE = "prometheus-mysqld-exporter"
 UNIT = f"{PACKAGE}.service"
@@ -14,7 +14,7 @@ DBD = "slurm_dbd"
 CONFIG = "/etc/prometheus/deepops-mysqld.cnf"
 # MariaDB takes the word of the kernel for who it is; the exporter refuses to start without any password
 _LOGIN = f"""\
-{HEADER}\
+{MANAGED_HEADER}\
 # MariaDB lets this machine's account `prometheus` in by the socket, without a password and with no right to any data.
 [client]
 user = prometheus

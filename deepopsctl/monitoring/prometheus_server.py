@@ -9,7 +9,7 @@ import yaml
 from deepopsctl.monitoring import alert_routing, alert_rules, retention, scrape_config, web_config
 from deepopsctl.monitoring.resources import File, Folder, Machine, Needs, Target, Unit, at
 from deepopsctl.monitoring.systemd_units import started_by
-from deepopsctl.text.header import HEADER
+from deepopsctl.text.header import MANAGED_HEADER
 
 PROMETHEUS_PORT = 9090
 ALERTMANAGER_PORT = 9093
@@ -39,7 +39,7 @@ def prometheus(machine: Machine, targets: str, rules: Mapping[str, str]) -> Need
     password = web_config.secret(web_config.password_file(), machine.secrets["web_password"])
     config = File(
         "/etc/prometheus/prometheus.yml",
-        HEADER
+        MANAGED_HEADER
         + _yaml(
             scrape_config.config(
                 machine,
@@ -128,7 +128,7 @@ def _amtool(machine: Machine) -> tuple[File, ...]:
     """What lets root silence and look at alerts by amtool without a word more."""
     found = {"alertmanager.url": f"http://{at(machine.address, ALERTMANAGER_PORT)}/", "http.config.file": _AMTOOL_LOGIN}
     login = {"basic_auth": {"username": web_config.USER, "password_file": web_config.password_file()}}
-    return File(_AMTOOL_LOGIN, HEADER + _yaml(login)), File(AMTOOL, HEADER + _yaml(found))
+    return File(_AMTOOL_LOGIN, MANAGED_HEADER + _yaml(login)), File(AMTOOL, MANAGED_HEADER + _yaml(found))
 
 
 def targets(machine: Machine) -> tuple[Target, ...]:

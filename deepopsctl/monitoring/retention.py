@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from deepopsctl.monitoring.resources import File
 from deepopsctl.node_programs.shipping import LIBRARY
-from deepopsctl.text.header import HEADER
+from deepopsctl.text.header import MANAGED_HEADER
 
 LAUNCHER = f"{LIBRARY}/prometheus-within"
 _TIME = re.compile(r"(?=[0-9])([0-9]+y)?([0-9]+w)?([0-9]+d)?([0-9]+h)?([0-9]+m)?([0-9]+s)?")
@@ -18,7 +18,7 @@ _SHARE = re.compile(r"([1-9][0-9]?|100)%")
 # each start. It is never 0, which would be none.
 _LAUNCH = f"""\
 #!/bin/sh
-{HEADER}\
+{MANAGED_HEADER}\
 # Starts Prometheus with a share of what its disk has for it as the limit of its data: it takes sizes alone.
 # prometheus-within PERCENT FOLDER PROGRAM [ARGUMENT...]
 set -eu

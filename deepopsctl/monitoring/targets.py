@@ -21,7 +21,7 @@ from deepopsctl.monitoring import (
     tls,
 )
 from deepopsctl.monitoring.resources import Machine, Target
-from deepopsctl.text.header import HEADER
+from deepopsctl.text.header import MANAGED_HEADER
 from deepopsctl.text.yaml_writer import flow
 
 # which of the jobs below a line is for; Prometheus drops labels that begin so when it has chosen
@@ -53,7 +53,7 @@ def render(machines: Iterable[Machine], in_clear: Collection[str] = ()) -> str:
         for machine in machines
         for target in targets_of(machine)
     ]
-    return HEADER + "".join(f"{line}\n" for line in lines)
+    return MANAGED_HEADER + "".join(f"{line}\n" for line in lines)
 
 
 def asked_in_clear(config: str, targets: str) -> set[str]:

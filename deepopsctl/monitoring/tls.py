@@ -13,7 +13,7 @@ from deepopsctl.certificates import validity
 from deepopsctl.certificates.authority import Authority
 from deepopsctl.monitoring.resources import File, Folder, Machine, Needs
 from deepopsctl.monitoring.web_config import GROUP, secret
-from deepopsctl.text.header import HEADER
+from deepopsctl.text.header import MANAGED_HEADER
 
 SWITCH = "exporter_tls"
 # of a node whose exporters Prometheus goes on to ask in clear, because no run has reached both since the switch went on
@@ -25,7 +25,7 @@ WEB = f"{FOLDER}/exporters.yml"
 # Where exporters know `client_allowed_sans`; older ones don't start with a key that they don't know.
 _TELL_APART = ("Debian 13",)
 _WEB = f"""\
-{HEADER}\
+{MANAGED_HEADER}\
 tls_server_config:
   cert_file: {CERTIFICATE}
   key_file: {KEY}

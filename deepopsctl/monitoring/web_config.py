@@ -11,7 +11,7 @@ import hashlib
 import bcrypt
 
 from deepopsctl.monitoring.resources import File, Machine
-from deepopsctl.text.header import HEADER
+from deepopsctl.text.header import MANAGED_HEADER
 
 FOLDER = "/etc/prometheus"
 # of root's, for those that run as `prometheus`
@@ -50,6 +50,6 @@ def secret(path: str, text: str) -> File:
 
 
 def _file(path: str, user: str, password_hash: str, *, check: bool) -> File:
-    text = f'{HEADER}basic_auth_users:\n  {user}: "{password_hash}"\n'
+    text = f'{MANAGED_HEADER}basic_auth_users:\n  {user}: "{password_hash}"\n'
     validate = ("promtool", "check", "web-config", "%s") if check else ()
     return File(path, text, mode="0640", group=GROUP, validate=validate, secret=True)

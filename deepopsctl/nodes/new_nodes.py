@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from deepopsctl.cluster.editor import Newcomers
+from deepopsctl.cluster.editor import NewNodes
 from deepopsctl.errors import InputError
-from deepopsctl.gpus.gres import say_gpus
+from deepopsctl.gpus.gres import describe_gpus
 from deepopsctl.gpus.notation import parse_gpus
 from deepopsctl.model.cluster import Cluster, Gpus, Node, Role
 from deepopsctl.text import values
@@ -44,24 +44,24 @@ def parse_hosts(text: str) -> tuple[tuple[str, str], ...]:
     return hosts
 
 
-def resolve_new_nodes(cluster: Cluster, request: AddRequest, hosts: Sequence[tuple[str, str]]) -> Newcomers:
+def resolve_new_nodes(cluster: Cluster, request: AddRequest, hosts: Sequence[tuple[str, str]]) -> NewNodes:
     """The machines with their roles, GPUs, features and partitions."""
     sibling = _sibling(cluster, request, hosts)
     model = _model(sibling, request)
     like = sibling.name if sibling else ""
     wanted = _partitions(cluster, request, sibling, model)
-    return Newcomers(tuple(hosts), model, like, wanted)
+    return NewNodes(tuple(hosts), model, like, wanted)
 
 
-def describe(new: Newcomers) -> str:
+def describe(new: NewNodes) -> str:
     """`like gpu01: compute, a100:2, partitions gpu, long`."""
     model = new.model
     parts = [role.value for role in Role if role in model.roles]
-    parts += [say_gpus(model.gpus)] if model.gpus else []
+    parts += [describe_gpus(model.gpus)] if model.gpus else []
     parts += [f"features {', '.join(model.features)}"] if model.features else []
     if new.partitions:
         parts.append(f"partition{'s' * (len(new.partitions) > 1)} {', '.join(new.partitions)}")
-    return (f"like {new.beside}: " if new.beside else "") + ", ".join(parts)
+    return (f"like {new.like}: " if new.like else "") + ", ".join(parts)
 
 
 def _sibling(cluster: Cluster, request: AddRequest, hosts: Sequence[tuple[str, str]]) -> Node | None:

@@ -19,7 +19,7 @@ from deepopsctl.run.lock import ClusterBusyError
 from deepopsctl.run.outcome import SCHEMA, RunOutcome, Verdict
 from deepopsctl.run.summary import COUNTS, Failure
 from deepopsctl.run.workspace import Workspace
-from deepopsctl.slurm.state import OUR_REASON, SlurmState, parse_slurm_state
+from deepopsctl.slurm.state import REASON_PREFIX, SlurmState, parse_slurm_state
 from deepopsctl.ssh.results import SetupResult
 from deepopsctl.text.node_sets import fold
 
@@ -27,7 +27,7 @@ MEMBERSHIP = "operate/membership"
 SLURM = "slurm"
 RESERVATION = "deepopsctl-trial"
 # how the reasons of our own drains begin: only these are ended by these commands
-DRAIN_REASON_PREFIX = f"{OUR_REASON}node "
+DRAIN_REASON_PREFIX = f"{REASON_PREFIX}node "
 # a machine that took over an address is found by the others once their neighbour tables have aged
 PATIENCE_S = 60
 # these are visited whichever node comes or goes; all other compute nodes are left alone

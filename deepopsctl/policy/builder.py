@@ -162,10 +162,10 @@ class _Checker:
 
     def _check_gpus(self, place: Place, limits: Mapping[str, str]) -> None:
         """Slurm knows the GPU types that nodes have, no others."""
-        for limit, kind in _gpu_types(limits):
-            if kind not in self.gpu_types and self.gpu_types:
-                self._refuse(place, "limits", f"{limit}: no node has GPUs of type {kind}",
-                             suggest(kind, sorted(self.gpu_types)))  # fmt: skip
+        for limit, gpu_type in _gpu_types(limits):
+            if gpu_type not in self.gpu_types and self.gpu_types:
+                self._refuse(place, "limits", f"{limit}: no node has GPUs of type {gpu_type}",
+                             suggest(gpu_type, sorted(self.gpu_types)))  # fmt: skip
 
     def _known_qos(self, place: Place, key: str, names: Iterable[str]) -> None:
         for name in names:

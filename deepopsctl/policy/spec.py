@@ -135,28 +135,28 @@ class PolicyReader:
             exempt_time=self._one(path, "exempt_time", check.check_time, section.exempt_time),
         )
 
-    def _one(self, path: Path, key: str, checked: Callable[[str], str], given: str) -> str:
+    def _one(self, path: Path, key: str, checked: Callable[[str], str], text: str) -> str:
         """A value that may be left out; what is refused counts as left out."""
-        return self.reader.value((*path, key), checked, given, "") if given else ""
+        return self.reader.value((*path, key), checked, text, "") if text else ""
 
-    def _many(self, path: Path, key: str, checked: Callable[[str], str], given: Sequence[str]) -> tuple[str, ...]:
-        read = (self.reader.value((*path, key), checked, text, "") for text in given)
+    def _many(self, path: Path, key: str, checked: Callable[[str], str], texts: Sequence[str]) -> tuple[str, ...]:
+        read = (self.reader.value((*path, key), checked, text, "") for text in texts)
         return tuple(text for text in read if text)
 
     def _limits(
-        self, path: Path, given: Mapping[str, str], known: Mapping[str, Callable[[str], str]]
+        self, path: Path, limits: Mapping[str, str], known: Mapping[str, Callable[[str], str]]
     ) -> Mapping[str, str]:
         """Limits under the names of sacctmgr's columns; every fault is told, not the first one of them."""
-        found: dict[str, str] = {}
-        for key, text in given.items():
+        by_column: dict[str, str] = {}
+        for key, text in limits.items():
             place = (*path, "limits", key)
             name = self.reader.value(place, partial(check.limit_name, known=known), key, "")
-            if name in found:
+            if name in by_column:
                 refusal = RefusedError(f"{name} is given twice", "keep one of them")
                 self.reader.problems.refuse(self.reader.at(place), dotted(place), refusal)
             elif name:
-                found[name] = self.reader.value(place, known[name], text, "")
-        return {name: text for name, text in found.items() if text}
+                by_column[name] = self.reader.value(place, known[name], text, "")
+        return {name: text for name, text in by_column.items() if text}
 
     def _place(self, path: Path) -> Place:
         return Place(self.reader.at(path), dotted(path))

@@ -62,15 +62,15 @@ def check_tres(text: str) -> str:
     """TRES with amounts: `cpu=64,mem=512G,gres/gpu=8`."""
     names = []
     for item in text.split(","):
-        found = _TRES_ITEM.fullmatch(item.strip())
-        if not found:
+        match = _TRES_ITEM.fullmatch(item.strip())
+        if not match:
             raise RefusedError(f"{shorten(item)!r} is no TRES with an amount", "write cpu=64,mem=512G,gres/gpu=8")
-        if "/" not in found[1] and found[1] not in _PLAIN_TRES:
-            hint = "write gres/gpu" if found[1] == "gpu" else suggest(found[1], [*sorted(_PLAIN_TRES), "gres/gpu"])
-            raise RefusedError(f"{found[1]} is no TRES of Slurm's", hint)
-        if not found[2].isdigit() and found[1] != "mem":
+        if "/" not in match[1] and match[1] not in _PLAIN_TRES:
+            hint = "write gres/gpu" if match[1] == "gpu" else suggest(match[1], [*sorted(_PLAIN_TRES), "gres/gpu"])
+            raise RefusedError(f"{match[1]} is no TRES of Slurm's", hint)
+        if not match[2].isdigit() and match[1] != "mem":
             raise RefusedError(f"{shorten(item)!r}: only mem has a unit", "write a whole number")
-        names.append(found[1])
+        names.append(match[1])
     if len(set(names)) < len(names):
         raise RefusedError(f"{shorten(text)} names a TRES twice", "name each once")
     return text.replace(" ", "")
@@ -131,14 +131,14 @@ def check_choice(text: str, known: tuple[str, ...]) -> str:
     return text.lower()
 
 
-def check_weights(given: Mapping[str, str], known: tuple[str, ...]) -> Mapping[str, str]:
+def check_weights(weights: Mapping[str, str], known: tuple[str, ...]) -> Mapping[str, str]:
     """Weights of the priority's factors: whole numbers."""
-    for key, value in given.items():
+    for key, value in weights.items():
         if key not in known:
             raise RefusedError(f"{shorten(key)} is no factor of the priority", suggest(key, known))
         if not value or not re.fullmatch(r"[0-9]{1,9}", value):
             raise RefusedError(f"{key}: {shorten(value)!r} is no weight", "write a whole number, 0 switches it off")
-    return given
+    return weights
 
 
 def check_tres_weights(text: str) -> str:

@@ -16,7 +16,7 @@ from deepopsctl.model.cluster import Gpus
 from deepopsctl.model.job_directories import JobDirectories
 from deepopsctl.slurm.hardware import NodeHardware
 from deepopsctl.slurm.job_hooks import refused_in
-from deepopsctl.slurm.system_directories import is_system_folder
+from deepopsctl.slurm.system_directories import is_system_directory
 from deepopsctl.text import node_sets as text_node_sets
 
 Version = tuple[int, int]
@@ -43,7 +43,7 @@ OWNED_KEYS = {
 
 
 # Folders that a daemon makes its own: owner, mode and, in the end, what is in them.
-OWN_FOLDERS = {"statesavelocation": "slurmctld's", "slurmdspooldir": "slurmd's"}
+OWN_DIRECTORIES = {"statesavelocation": "slurmctld's", "slurmdspooldir": "slurmd's"}
 # Files that daemons write.
 OWN_FILES = frozenset({
     "slurmctldlogfile", "slurmdlogfile", "slurmschedlogfile", "slurmctldpidfile", "slurmdpidfile",
@@ -88,25 +88,25 @@ def parse_node_sets(slurm_nodes: Iterable[Mapping[str, object]]) -> tuple[NodeSe
 def owned_keys_in(extra: Mapping[str, object], directories: JobDirectories | None = None) -> list[str]:
     """Sentences for the keys of a site's `slurm_config` that are not a site's to set."""
     owned = {key.lower(): (key, hint) for key, hint in OWNED_KEYS.items()}
-    found = [f"{key} is set by deepopsctl: {owned[key.lower()][1]}" for key in sorted(extra) if key.lower() in owned]
-    return found + folder_refusals(extra) + refused_in(extra, directories)
+    refusals = [f"{key} is set by deepopsctl: {owned[key.lower()][1]}" for key in sorted(extra) if key.lower() in owned]
+    return refusals + directory_refusals(extra) + refused_in(extra, directories)
 
 
-def folder_refusals(settings: Mapping[str, object]) -> list[str]:
+def directory_refusals(settings: Mapping[str, object]) -> list[str]:
     """Sentences for keys that name a folder of the system's, which a daemon would close to others or write over."""
     return [
         f"{key}: {value} {refusal}"
         for key, value in sorted(settings.items())
-        if value is not None and (refusal := folder_refusal(key, str(value)))
+        if value is not None and (refusal := directory_refusal(key, str(value)))
     ]
 
 
-def folder_refusal(key: str, value: str) -> str:
+def directory_refusal(key: str, value: str) -> str:
     """Why a daemon can't have this path as its own, for the keys that name one; '' where it can."""
     name = key.lower()
-    if name in OWN_FOLDERS and is_system_folder(value):
-        return f"is a folder of the system's or of everybody's, not {OWN_FOLDERS[name]} own"
-    if name in OWN_FILES and value.startswith("/") and (value.endswith("/") or is_system_folder(value)):
+    if name in OWN_DIRECTORIES and is_system_directory(value):
+        return f"is a folder of the system's or of everybody's, not {OWN_DIRECTORIES[name]} own"
+    if name in OWN_FILES and value.startswith("/") and (value.endswith("/") or is_system_directory(value)):
         return "is a folder, and a file is asked for"
     return ""
 
@@ -136,7 +136,9 @@ def gres_of(node_set: NodeSet) -> str:
 
 def gpu_types(node_sets: Iterable[NodeSet]) -> list[str]:
     """The gres types of all GPUs, sorted; '' stands for GPUs without a type, and nothing for no GPUs."""
-    return sorted({kind for node_set in node_sets if node_set.gpus for kind in gpus_gres.gres_counts(node_set.gpus)})
+    return sorted(
+        {gpu_type for node_set in node_sets if node_set.gpus for gpu_type in gpus_gres.gres_counts(node_set.gpus)}
+    )
 
 
 def node_lines(
@@ -176,12 +178,12 @@ def default_weights(node_sets: Sequence[NodeSet]) -> dict[str, int]:
 
     Without GPUs weighs least, then few GPUs before many, then the order in which cluster.yml first names the types.
     """
-    kinds = {gres_of(node_set): node_set.gpu_count for node_set in node_sets}
-    if len(kinds) < 2:
+    gpu_counts = {gres_of(node_set): node_set.gpu_count for node_set in node_sets}
+    if len(gpu_counts) < 2:
         return {}
-    ranked = sorted(kinds, key=lambda gres: kinds[gres])
+    ranked = sorted(gpu_counts, key=lambda gres: gpu_counts[gres])
     # a site's own small weights stay below those of GPU nodes
-    first = 0 if "" in kinds else 1
+    first = 0 if "" in gpu_counts else 1
     return {gres: (rank + first) * WEIGHT_STEP or 1 for rank, gres in enumerate(ranked)}
 
 
@@ -249,21 +251,21 @@ def partition_lines(
 
 def _memory_per_cpu(values: NodeHardware, options: Mapping[str, str], reserve_percent: int) -> int:
     """MiB of a node's memory for each of its CPUs; what cluster.yml says of the node wins over what was found."""
-    given = {key.lower(): int(value) for key, value in options.items() if value.isdecimal()}
-    memory = given.get("realmemory", values.memory_mb * (100 - reserve_percent) // 100)
-    return (memory - given.get("memspeclimit", 0)) // (given.get("cpus") or values.cpus)
+    declared = {key.lower(): int(value) for key, value in options.items() if value.isdecimal()}
+    memory = declared.get("realmemory", values.memory_mb * (100 - reserve_percent) // 100)
+    return (memory - declared.get("memspeclimit", 0)) // (declared.get("cpus") or values.cpus)
 
 
 def gres_lines(node_sets: Iterable[NodeSet], hardware: Mapping[str, NodeHardware]) -> list[str]:
     """gres.conf lines of the node sets with GPUs: one for devices that are alike, on all nodes that are."""
     lines = []
     for node_set in node_sets:
-        alike: dict[Gpus, list[str]] = {}
+        nodes_by_gpus: dict[Gpus, list[str]] = {}
         for name in node_set.names:
             if node_set.gpus and name in hardware:
-                found = discovery.complete(node_set.gpus, hardware[name].gpus, node_set.options)
-                alike.setdefault(found, []).append(name)
-        for gpus, names in alike.items():
+                completed = discovery.complete(node_set.gpus, hardware[name].gpus, node_set.options)
+                nodes_by_gpus.setdefault(completed, []).append(name)
+        for gpus, names in nodes_by_gpus.items():
             lines += [
                 _line({"NodeName": text_node_sets.fold(names), **entry}) for entry in gpus_gres.conf_entries(gpus)
             ]

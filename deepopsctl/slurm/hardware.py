@@ -16,9 +16,9 @@ import yaml
 
 from deepopsctl.errors import InputError
 from deepopsctl.files import write_atomic
-from deepopsctl.gpus.discovery import FoundGpu, as_stored, from_stored
+from deepopsctl.gpus.discovery import DetectedGpu, as_stored, from_stored
 from deepopsctl.text import node_sets
-from deepopsctl.text.yaml_reader import given_twice
+from deepopsctl.text.yaml_reader import duplicate_keys
 
 HEADER = """\
 # What deepopsctl found on the nodes, in Slurm's terms; slurm.conf is rendered from it.
@@ -42,12 +42,12 @@ class NodeHardware:
     threads_per_core: int
     memory_mb: int
     cgroup: str = "v2"
-    gpus: tuple[FoundGpu, ...] = ()
+    gpus: tuple[DetectedGpu, ...] = ()
 
     @classmethod
     def from_facts(cls, facts: Mapping[str, Any]) -> NodeHardware:
         """What `as_facts` made, through JSON."""
-        return cls(**{**facts, "gpus": tuple(FoundGpu(**gpu) for gpu in facts.get("gpus", ()))})
+        return cls(**{**facts, "gpus": tuple(DetectedGpu(**gpu) for gpu in facts.get("gpus", ()))})
 
     def as_facts(self) -> dict[str, object]:
         """Plain data for templates."""
@@ -70,17 +70,17 @@ SLURMD_KEYS = {
 
 def parse_slurmd_report(text: str, cgroup: str) -> NodeHardware:
     """The hardware in the first line of `slurmd -C`; ValueError when a key is missing."""
-    found = dict(re.findall(r"(\w+)=(\S+)", text))
-    missing = [key for key in SLURMD_KEYS if key not in found and key != "Boards"]
+    report = dict(re.findall(r"(\w+)=(\S+)", text))
+    missing = [key for key in SLURMD_KEYS if key not in report and key != "Boards"]
     if missing:
         raise ValueError(f"slurmd -C did not report {', '.join(missing)}")
-    values = {field: _positive(field, int(found.get(key, "1"))) for key, field in SLURMD_KEYS.items()}
+    values = {field: _positive(field, int(report.get(key, "1"))) for key, field in SLURMD_KEYS.items()}
     # slurm.conf wants the sockets of the whole node
     values["sockets"] *= values["boards"]
     return _node(values, cgroup)
 
 
-def foresee_hardware(lscpu: str, meminfo: str, cgroup: str) -> NodeHardware:
+def estimate_hardware(lscpu: str, meminfo: str, cgroup: str) -> NodeHardware:
     """What slurmd will report once it is installed, from what every node has; ValueError when a line is missing."""
     lines = dict(re.findall(r"^([^:\n]+):\s+(\d+)(?: kB)?$", f"{lscpu}\n{meminfo}", re.MULTILINE))
     try:
@@ -106,7 +106,7 @@ def load_hardware(path: Path) -> dict[str, NodeHardware]:
         text = path.read_text(encoding="utf-8")
         # first, for its error has the right line: the quick parser says the last one
         document = yaml.safe_load(text) or {}
-        twice = next(given_twice(yaml.compose(text, Loader=yaml.CSafeLoader)), None)
+        twice = next(duplicate_keys(yaml.compose(text, Loader=yaml.CSafeLoader)), None)
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         mark = getattr(error, "problem_mark", None)
         line = f":{mark.line + 1}" if mark is not None else ""
@@ -116,14 +116,14 @@ def load_hardware(path: Path) -> dict[str, NodeHardware]:
         raise InputError.single(place, f"the key {twice.value} is given twice", _restore_hint(path))
     if not isinstance(document, dict) or not isinstance(document.get("nodes", []), list):
         raise InputError.single(where, "is no hardware store: it needs `nodes:` with a list", _restore_hint(path))
-    found: dict[str, NodeHardware] = {}
+    stored: dict[str, NodeHardware] = {}
     for position, entry in enumerate(document.get("nodes", [])):
         try:
             names, hardware = _parse_entry(entry)
         except ValueError as error:
             raise InputError.single(where, f"nodes[{position}]: {error}", _restore_hint(path)) from error
-        found.update(dict.fromkeys(names, hardware))
-    return found
+        stored.update(dict.fromkeys(names, hardware))
+    return stored
 
 
 def _parse_entry(entry: object) -> tuple[tuple[str, ...], NodeHardware]:
@@ -141,7 +141,7 @@ def _parse_entry(entry: object) -> tuple[tuple[str, ...], NodeHardware]:
     return node_sets.expand(str(entry["names"])), _node(numbers, cgroup, gpus)
 
 
-def _node(numbers: Mapping[str, int], cgroup: str, gpus: tuple[FoundGpu, ...] = ()) -> NodeHardware:
+def _node(numbers: Mapping[str, int], cgroup: str, gpus: tuple[DetectedGpu, ...] = ()) -> NodeHardware:
     cpus, boards, sockets, cores, threads, memory = (numbers[field] for field in NUMBERS)
     return NodeHardware(cpus, boards, sockets, cores, threads, memory, cgroup, gpus)
 

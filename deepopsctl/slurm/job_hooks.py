@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 
 from deepopsctl.model.job_directories import JobDirectories
-from deepopsctl.text.header import FROM_THE_CLUSTER
+from deepopsctl.text.header import MANAGED_HEADER_FROM_CLUSTER
 from deepopsctl.text.problems import RefusedError
 
 # The plugin's `Dirs` and `Shared`; before, it has /tmp and /dev/shm private and nothing else.
@@ -32,12 +32,12 @@ _NO_BASE = (
 )  # fmt: skip
 
 
-def from_inventory(given: Mapping[str, object] | None) -> JobDirectories | None:
+def from_inventory(variable: Mapping[str, object] | None) -> JobDirectories | None:
     """What `variable` made; None where the cluster has no such setting."""
-    if not given:
+    if not variable:
         return None
     return JobDirectories(
-        str(given["base"]), str(given["method"]), var_tmp=given["var_tmp"] is True, shm=given["shm"] is True
+        str(variable["base"]), str(variable["method"]), var_tmp=variable["var_tmp"] is True, shm=variable["shm"] is True
     )
 
 
@@ -46,12 +46,12 @@ def check_base(text: str, shared: Mapping[str, str]) -> str:
     path = text.rstrip("/")
     if not _PATH.fullmatch(path) or posixpath.normpath(path) != path:
         raise RefusedError(f"{text} is no absolute path of plain letters", "write base: /scratch")
-    for taken in _NO_BASE:
-        if path == taken or path.startswith(f"{taken}/"):
-            raise RefusedError(f"{text} is in {taken}", "name a folder on a disk of the nodes: base: /scratch")
-    for mount, kind in shared.items():
+    for reserved in _NO_BASE:
+        if path == reserved or path.startswith(f"{reserved}/"):
+            raise RefusedError(f"{text} is in {reserved}", "name a folder on a disk of the nodes: base: /scratch")
+    for mount, storage_type in shared.items():
         if path == mount or path.startswith(f"{mount}/"):
-            refusal = f"{text} is in {mount}, which several nodes mount ({kind})"
+            refusal = f"{text} is in {mount}, which several nodes mount ({storage_type})"
             raise RefusedError(refusal, "name a folder on a disk of each node's own: base: /scratch")
     return path
 
@@ -63,19 +63,19 @@ def check_method(text: str) -> str:
     return text
 
 
-def container_conf(given: JobDirectories | None, version: tuple[int, int]) -> str:
+def container_conf(directories: JobDirectories | None, version: tuple[int, int]) -> str:
     """The text of job_container.conf for a release of Slurm, (0, 0) where it is not known yet; '' for none."""
-    if given is None or given.method != "namespace":
+    if directories is None or directories.method != "namespace":
         return ""
     lines = [
-        FROM_THE_CLUSTER.rstrip(),
+        MANAGED_HEADER_FROM_CLUSTER.rstrip(),
         "AutoBasePath=true",
-        f"BasePath={given.folder}",
+        f"BasePath={directories.directory}",
     ]
     if version >= CHOOSES_SINCE or version == (0, 0):
         # what is mounted on the node while the job runs has to be seen in the job: automounts
-        lines += [f"Dirs={','.join(given.private)}", "Shared=true"]
-    elif given.var_tmp or not given.shm:
+        lines += [f"Dirs={','.join(directories.private)}", "Shared=true"]
+    elif directories.var_tmp or not directories.shm:
         raise RefusedError(
             f"Slurm {version[0]}.{version[1]:02d} makes /tmp and /dev/shm private to a job, no more and no less",
             "leave var_tmp and shm out of job_directories in cluster.yml",
@@ -83,40 +83,40 @@ def container_conf(given: JobDirectories | None, version: tuple[int, int]) -> st
     return "\n".join(lines) + "\n"
 
 
-def with_job_directories(settings: Mapping[str, object], given: JobDirectories | None) -> dict[str, object]:
+def with_job_directories(settings: Mapping[str, object], directories: JobDirectories | None) -> dict[str, object]:
     """slurm.conf's settings with what job directories need; the programs are ours, which call the site's."""
-    if given is None:
+    if directories is None:
         return dict(settings)
-    ours: dict[str, object] = {key: f"{PIECES}/{PROGRAMS[key]}" for key in given.programs}
-    if given.method == "namespace":
-        ours["JobContainerType"] = PLUGIN
-    replaced = {key.lower() for key in ours}
+    managed: dict[str, object] = {key: f"{PIECES}/{PROGRAMS[key]}" for key in directories.programs}
+    if directories.method == "namespace":
+        managed["JobContainerType"] = PLUGIN
+    replaced = {key.lower() for key in managed}
     # what sweeps up knows by a job's own step that the job lives
-    return with_contain({**{key: value for key, value in settings.items() if key.lower() not in replaced}, **ours})
+    return with_contain({**{key: value for key, value in settings.items() if key.lower() not in replaced}, **managed})
 
 
 def with_contain(settings: Mapping[str, object]) -> dict[str, object]:
     """The settings with the step that holds a job's place on each node until its end (PrologFlags=Contain)."""
-    given = next((key for key in settings if key.lower() == "prologflags"), "PrologFlags")
-    flags = _words(settings.get(given, ""))
+    flags_key = next((key for key in settings if key.lower() == "prologflags"), "PrologFlags")
+    flags = _words(settings.get(flags_key, ""))
     if not {"contain", "x11"} & {flag.lower() for flag in flags}:
         flags.append("Contain")
-    named = {"PrologFlags" if key == given else key: value for key, value in settings.items()}
+    named = {"PrologFlags" if key == flags_key else key: value for key, value in settings.items()}
     return {**named, "PrologFlags": ",".join(flags)}
 
 
-def refused_in(extra: Mapping[str, object], given: JobDirectories | None) -> list[str]:
+def refused_in(extra: Mapping[str, object], directories: JobDirectories | None) -> list[str]:
     """Sentences for what a site's `slurm_config` can't say where `job_directories` is on."""
-    if given is None:
+    if directories is None:
         return []
-    found = []
-    ours = {key.lower() for key in given.programs}
+    refusals = []
+    managed = {key.lower() for key in directories.programs}
     for key, value in sorted(extra.items()):
         if key.lower() == "jobcontainertype" and value is not None:
-            found.append(f"{key} is set by deepopsctl: it follows from job_directories in cluster.yml")
-        elif key.lower() in ours and (sentence := program_refusal(key, value, "job_directories")):
-            found.append(sentence)
-    return found + refused_flags(extra, "job_directories")
+            refusals.append(f"{key} is set by deepopsctl: it follows from job_directories in cluster.yml")
+        elif key.lower() in managed and (sentence := program_refusal(key, value, "job_directories")):
+            refusals.append(sentence)
+    return refusals + refused_flags(extra, "job_directories")
 
 
 def refused_flags(extra: Mapping[str, object], because_of: str) -> list[str]:
@@ -150,16 +150,16 @@ _KEYS = ("Prolog", "Epilog")
 
 def with_job_map(extra: Mapping[str, object]) -> dict[str, object]:
     """A site's `slurm_config` with our programs in it; where it has its own, ours call them."""
-    kept = {key: value for key, value in extra.items() if key.lower() not in _lower()}
-    return {**kept, **{key: f"{PIECES}/{PROGRAMS[key]}" for key in _KEYS}}
+    site_settings = {key: value for key, value in extra.items() if key.lower() not in _lower()}
+    return {**site_settings, **{key: f"{PIECES}/{PROGRAMS[key]}" for key in _KEYS}}
 
 
 def refused_with_job_map(extra: Mapping[str, object]) -> list[str]:
     """Sentences for programs of a site's that ours can't call."""
-    found = (
+    refusals = (
         program_refusal(key, value, "monitoring") for key, value in sorted(extra.items()) if key.lower() in _lower()
     )
-    return [sentence for sentence in found if sentence]
+    return [sentence for sentence in refusals if sentence]
 
 
 def _lower() -> set[str]:

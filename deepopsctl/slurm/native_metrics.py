@@ -36,11 +36,11 @@ def refusal(version: Version, extra: Mapping[str, object], *, wanted: bool) -> s
             f"monitoring_slurm_native: Slurm {version[0]}.{version[1]:02} has no metrics of its own with GPUs in them "
             f"({SINCE[0]}.{SINCE[1]:02} and later): leave it out, the same names come from deepops-slurmmetrics"
         )
-    given = {key.lower(): format_value(value).lower() for key, value in extra.items() if value is not None}
-    if given.get("metricsauthusers") and given["metricsauthusers"] != "(null)":
+    values = {key.lower(): format_value(value).lower() for key, value in extra.items() if value is not None}
+    if values.get("metricsauthusers") and values["metricsauthusers"] != "(null)":
         return _closed("MetricsAuthUsers", "take it out of slurm_config")
-    ignored = "ignore_private_data" in given.get("metricsparameters", "").split(",")
-    if given.get("privatedata", "none") not in ("", "none") and not ignored:
+    ignored = "ignore_private_data" in values.get("metricsparameters", "").split(",")
+    if values.get("privatedata", "none") not in ("", "none") and not ignored:
         return _closed("PrivateData", "set MetricsParameters: ignore_private_data in slurm_config as well")
     return ""
 

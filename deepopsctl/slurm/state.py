@@ -10,7 +10,7 @@ from types import MappingProxyType
 from deepopsctl.text.node_sets import fold
 
 # Our own drains are known by how their reason begins (DESIGN, section 5): only those are ever resumed by us.
-OUR_REASON = "deepopsctl: "
+REASON_PREFIX = "deepopsctl: "
 # job states in which a job holds the nodes it has
 ON_NODES = frozenset({"RUNNING", "COMPLETING", "SUSPENDED", "CONFIGURING", "STOPPED", "SIGNALING", "STAGE_OUT"})
 _FAULTS = frozenset({"DOWN", "FAIL", "ERROR", "UNKNOWN", "INVAL", "INVALID_REG", "NOT_RESPONDING"})
@@ -39,8 +39,8 @@ class SlurmNode:
     @property
     def flags(self) -> frozenset[str]:
         """The parts of the state; a trailing `*` counts as NOT_RESPONDING."""
-        found = frozenset(_STATE.findall(self.state))
-        return found | {"NOT_RESPONDING"} if "*" in self.state else found
+        flags = frozenset(_STATE.findall(self.state))
+        return flags | {"NOT_RESPONDING"} if "*" in self.state else flags
 
     @property
     def is_drained(self) -> bool:
@@ -53,9 +53,9 @@ class SlurmNode:
         return bool(self.flags & _FAULTS)
 
     @property
-    def is_ours(self) -> bool:
+    def is_drained_by_deepopsctl(self) -> bool:
         """Drained by deepopsctl."""
-        return self.is_drained and self.reason.startswith(OUR_REASON)
+        return self.is_drained and self.reason.startswith(REASON_PREFIX)
 
     @property
     def word(self) -> str:
@@ -106,11 +106,11 @@ class SlurmState:
     @property
     def jobs_by_node(self) -> dict[str, tuple[SlurmJob, ...]]:
         """Jobs that run, by node, in one pass."""
-        found: dict[str, list[SlurmJob]] = {}
+        by_node: dict[str, list[SlurmJob]] = {}
         for job in self.jobs:
             for name in job.nodes if job.is_on_nodes else ():
-                found.setdefault(name, []).append(job)
-        return {name: tuple(jobs) for name, jobs in found.items()}
+                by_node.setdefault(name, []).append(job)
+        return {name: tuple(jobs) for name, jobs in by_node.items()}
 
     @property
     def pending(self) -> tuple[SlurmJob, ...]:

@@ -52,9 +52,9 @@ def topology_lines(domains: Domains, nodes: Collection[str]) -> list[str]:
     if not any(domains.values()) or not _covers(domains, nodes):
         return []
     known: dict[str, Sequence[str]] = {
-        name: found for name, members in domains.items() if (found := [node for node in members if node in nodes])
+        name: present for name, members in domains.items() if (present := [node for node in members if node in nodes])
     }
-    lines = [f"BlockName={name} Nodes={node_sets.fold(found)}" for name, found in known.items()]
+    lines = [f"BlockName={name} Nodes={node_sets.fold(present)}" for name, present in known.items()]
     # no block may be smaller than the size that is planned with
     return [*lines, f"BlockSizes={min(map(len, known.values()))}"]
 

@@ -140,7 +140,7 @@ def _of_slurm(node: NodeStatus, slurm: SlurmState) -> Iterator[Finding]:
     reason = known.reason or "no reason given"
     if known.is_faulty:
         yield Finding(Severity.PROBLEM, here, f"{known.word}{since}: {reason}", _fault_hint(known))
-    elif known.is_ours:
+    elif known.is_drained_by_deepopsctl:
         hint = f"`deepopsctl node resume {_NODES}` gives it back"
         yield Finding(Severity.NOTE, here, f"{known.word}{since}: {reason}", hint)
     elif known.is_drained:

@@ -10,13 +10,13 @@ from pydantic import Field
 from deepopsctl.model.storage import Archive, Mount, Platform, Repository, StorageType
 from deepopsctl.storage.compatibility import parse_version, unknown_version, unsupported_version
 from deepopsctl.storage.types import Fault
-from deepopsctl.text.header import FROM_THE_CLUSTER
+from deepopsctl.text.header import MANAGED_HEADER_FROM_CLUSTER
 from deepopsctl.text.node_sets import shorten
 from deepopsctl.text.problems import RefusedError
 from deepopsctl.text.sections import Boolean, Section
 from deepopsctl.text.values import suggest
 
-HEADER = FROM_THE_CLUSTER.rstrip()
+HEADER = MANAGED_HEADER_FROM_CLUSTER.rstrip()
 INTERFACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,14}")
 
 _URL = re.compile(r"(?:https?|file)://[A-Za-z0-9._~:/@%+-]+")

@@ -14,7 +14,7 @@ from deepopsctl.storage.nfs import split_source
 from deepopsctl.storage.paths import is_below
 from deepopsctl.storage.sizes import parse_time
 from deepopsctl.storage.types import Fault, Part, Site
-from deepopsctl.text.header import FROM_THE_CLUSTER
+from deepopsctl.text.header import MANAGED_HEADER_FROM_CLUSTER
 from deepopsctl.text.node_sets import shorten
 from deepopsctl.text.problems import RefusedError
 from deepopsctl.text.sections import Boolean, Section
@@ -218,7 +218,7 @@ def files(purge: Purge) -> dict[str, str]:
 
 
 _SERVICE = (
-    FROM_THE_CLUSTER
+    MANAGED_HEADER_FROM_CLUSTER
     + """[Unit]
 Description=Purge of storage {name} by age
 # a timer that was missed starts it at boot, when the clock may not be set yet
@@ -241,7 +241,7 @@ KillMode=process
 """
 )
 _TIMER = (
-    FROM_THE_CLUSTER
+    MANAGED_HEADER_FROM_CLUSTER
     + """[Unit]
 Description=Purge of storage {name} by age, every night
 

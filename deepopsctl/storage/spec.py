@@ -50,7 +50,7 @@ class StorageReader:
             self._entry(item, ("storage", index))
 
     def _entry(self, item: object, path: Path) -> None:
-        section = self.reader.fit(StorageSection, item, path, beside=self._beside())
+        section = self.reader.fit(StorageSection, item, path, other_keys=self._beside())
         if section is None:
             return
         before = len(self.reader.problems)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 
 from deepopsctl.model.storage import NETWORKED, Mount, Needs
-from deepopsctl.text.header import FROM_THE_CLUSTER
+from deepopsctl.text.header import MANAGED_HEADER_FROM_CLUSTER
 
 FOLDER = "/etc/systemd/system"
 # slurmd waits for what is required; it starts without it, too, and then the node check keeps jobs away
@@ -59,7 +59,7 @@ def mount_unit(mount: Mount, needs: Needs) -> str:
     how += [f"Options={_value(','.join(options))}"] if options else []
     how += [f"TimeoutSec={MOUNT_TIMEOUT_S}"]
     install = "" if mount.automount else f"\n[Install]\nWantedBy={target}\n"
-    return FROM_THE_CLUSTER + _section("Unit", unit) + "\n" + _section("Mount", how) + install
+    return MANAGED_HEADER_FROM_CLUSTER + _section("Unit", unit) + "\n" + _section("Mount", how) + install
 
 
 def automount_unit(mount: Mount) -> str:
@@ -68,13 +68,13 @@ def automount_unit(mount: Mount) -> str:
     unit = _section("Unit", [f"Description=Storage {mount.name} at first use"])
     how = [f"Where={_value(mount.path)}"]
     how += [f"TimeoutIdleSec={mount.automount_idle}"] if mount.automount_idle else []
-    return f"{FROM_THE_CLUSTER}{unit}\n{_section('Automount', how)}\n[Install]\nWantedBy={target}\n"
+    return f"{MANAGED_HEADER_FROM_CLUSTER}{unit}\n{_section('Automount', how)}\n[Install]\nWantedBy={target}\n"
 
 
 def slurmd_drop_in(mounts: Iterable[Mount]) -> str:
     """slurmd starts after these have been tried. Requires= would stop it, and with it the node, at an unmount."""
     names = " ".join(unit_name(mount.path, "automount" if mount.automount else "mount") for mount in mounts)
-    return f"{FROM_THE_CLUSTER}{_section('Unit', [f'Wants={names}', f'After={names}'])}"
+    return f"{MANAGED_HEADER_FROM_CLUSTER}{_section('Unit', [f'Wants={names}', f'After={names}'])}"
 
 
 def _section(name: str, lines: Iterable[str]) -> str:

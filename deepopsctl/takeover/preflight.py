@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from deepopsctl.gpus.gres import gres_value
 from deepopsctl.model.cluster import Cluster, Gpus
-from deepopsctl.slurm.conf import folder_refusals
+from deepopsctl.slurm.conf import directory_refusals
 from deepopsctl.takeover.facts import NodeFacts
 from deepopsctl.text.node_sets import fold
 
@@ -48,7 +48,7 @@ def _config_faults(cluster: Cluster, controller: str, config: Mapping[str, str])
     user = config.get("SlurmUser", "").partition("(")[0]
     if user and user != "slurm":
         yield controller, f"slurmctld runs as {user}", "the packages' daemons run as slurm: that can't be taken over"
-    for sentence in folder_refusals({key: config.get(key) for key in ("StateSaveLocation", "SlurmdSpoolDir")}):
+    for sentence in directory_refusals({key: config.get(key) for key in ("StateSaveLocation", "SlurmdSpoolDir")}):
         hint = "give Slurm a folder of its own first: docs/how-to/take-over.md says how the state moves there"
         yield controller, sentence, hint
     auth = config.get("AuthType", "auth/munge")

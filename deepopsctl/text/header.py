@@ -2,5 +2,7 @@
 
 from __future__ import annotations
 
-HEADER = "# Written by deepopsctl; the next deploy overwrites changes made here.\n"
-FROM_THE_CLUSTER = "# Written by deepopsctl from cluster.yml; the next deploy overwrites changes made here.\n"
+MANAGED_HEADER = "# Written by deepopsctl; the next deploy overwrites changes made here.\n"
+MANAGED_HEADER_FROM_CLUSTER = (
+    "# Written by deepopsctl from cluster.yml; the next deploy overwrites changes made here.\n"
+)

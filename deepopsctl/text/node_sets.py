@@ -231,8 +231,8 @@ def _split(text: str) -> list[str]:
 def _check_literal(literal: str, text: str) -> None:
     if not text:
         raise RefusedError("has an empty part between commas", "remove the comma that is too many")
-    found = _LITERAL.match(literal)
-    rest = literal[found.end() :] if found else literal
+    match = _LITERAL.match(literal)
+    rest = literal[match.end() :] if match else literal
     if is_prefixed(text):
         raise prefixed(text)
     if rest:
@@ -252,10 +252,10 @@ def is_prefixed(text: str) -> bool:
 
 
 def _parse_range(element: str, text: str) -> tuple[range, int]:
-    found = _RANGE.fullmatch(element.strip())
-    if not found:
+    match = _RANGE.fullmatch(element.strip())
+    if not match:
         raise RefusedError(f"{shorten(text)}: {shorten(element)!r} is no range", "write ranges as [01-04,07]")
-    first, last, step = found[1], found[2] or found[1], int(found[3] or 1)
+    first, last, step = match[1], match[2] or match[1], int(match[3] or 1)
     if int(last) < int(first):
         raise RefusedError(f"{shorten(text)}: the range {element} runs backwards", f"write {last}-{first}")
     padded = (first[0] == "0" and first != "0") or (last[0] == "0" and last != "0")

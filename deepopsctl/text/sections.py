@@ -198,15 +198,15 @@ def _keys(model: type[Section], within: Path) -> list[str]:
 
 def _explain(fault: ErrorDetails, path: Path, known: Sequence[str]) -> tuple[str, str]:
     """A message and a hint in this project's words for a fault that pydantic found."""
-    field, kind = dotted(path), fault["type"]
-    if kind == "extra_forbidden":
+    field, fault_type = dotted(path), fault["type"]
+    if fault_type == "extra_forbidden":
         return f"{field}: unknown key", values.suggest(str(path[-1]), known)
     if path == ("schema",):
         return (
-            f"schema: {'is missing' if kind == 'missing' else 'this version reads schema 1 only'}",
+            f"schema: {'is missing' if fault_type == 'missing' else 'this version reads schema 1 only'}",
             "write `schema: 1`",
         )
-    if kind == "missing":
+    if fault_type == "missing":
         return f"{field}: is missing", "every entry needs it: see docs/reference/cluster-yml.md"
     hints = {
         "string_type": ("must be one value, not a list or mapping", "write KEY: VALUE"),
@@ -220,7 +220,7 @@ def _explain(fault: ErrorDetails, path: Path, known: Sequence[str]) -> tuple[str
         "int_type": ("must be a whole number", "write a number"),
         "int_parsing": ("must be a whole number", "write a number"),
     }
-    message, hint = hints.get(kind, (fault["msg"].lower(), "see docs/reference/cluster-yml.md"))
+    message, hint = hints.get(fault_type, (fault["msg"].lower(), "see docs/reference/cluster-yml.md"))
     return f"{field}: {message}", hint
 
 
@@ -238,12 +238,12 @@ class SectionReader:
         self.where = where
         self.problems = problems
 
-    def fit(self, model: type[S], content: object, path: Path, *, beside: Iterable[str] = ()) -> S | None:
+    def fit(self, model: type[S], content: object, path: Path, *, other_keys: Iterable[str] = ()) -> S | None:
         """A section as its model has it; None where it has faults, which are noted.
 
         Keys `beside` the model's own are known, and read by somebody else.
         """
-        others = frozenset(beside)
+        others = frozenset(other_keys)
         mine = (
             {key: item for key, item in content.items() if key not in others} if isinstance(content, dict) else content
         )
@@ -258,10 +258,10 @@ class SectionReader:
                 self.problems.add(f"{self.where}:{self.document.line(place)}", *words)
         return None
 
-    def value(self, path: Path, check: Callable[[V], T], given: V, instead: T) -> T:
+    def value(self, path: Path, check: Callable[[V], T], raw: V, instead: T) -> T:
         """A value as `check` returns it; `instead` where it is refused, which is noted."""
         try:
-            return check(given)
+            return check(raw)
         except RefusedError as refusal:
             self.problems.refuse(self.at(path), dotted(path), refusal)
             return instead

@@ -33,15 +33,15 @@ def with_settings(text: str, wanted: Mapping[str, object], where: str = "setting
 
 def merged(present: Mapping[str, object], wanted: Mapping[str, object]) -> dict[str, object]:
     """Variables with others over them; mappings one level deep, whatever the case of their keys."""
-    found = dict(present)
+    variables = dict(present)
     for name, value in wanted.items():
-        old = found.get(name)
+        old = variables.get(name)
         if isinstance(old, Mapping) and isinstance(value, Mapping):
             new = {key.lower() for key in value}
-            found[name] = {**{key: item for key, item in old.items() if str(key).lower() not in new}, **value}
+            variables[name] = {**{key: item for key, item in old.items() if str(key).lower() not in new}, **value}
         else:
-            found[name] = value
-    return found
+            variables[name] = value
+    return variables
 
 
 def _block(wanted: Mapping[str, object]) -> str:

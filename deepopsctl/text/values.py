@@ -37,10 +37,10 @@ _JUMP = re.compile(r"(?:[A-Za-z0-9_][A-Za-z0-9_.-]*@)?[A-Za-z0-9][A-Za-z0-9.-]*(
 
 def check_template(text: str) -> str:
     """Refuse template markers: Ansible trusts the inventory, so it would run what stands between them."""
-    found = _TEMPLATE.search(text)
-    if found:
+    match = _TEMPLATE.search(text)
+    if match:
         raise RefusedError(
-            f"the template marker {found[0]} is not allowed", "node lists are data: write the value itself"
+            f"the template marker {match[0]} is not allowed", "node lists are data: write the value itself"
         )
     return text
 

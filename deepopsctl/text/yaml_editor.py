@@ -39,10 +39,10 @@ class YamlText:
 
     def result(self) -> str:
         """The text with all edits made."""
-        found = self.text
+        text = self.text
         for start, end, new in sorted(self._edits, reverse=True):
-            found = found[:start] + new + found[end:]
-        return found
+            text = text[:start] + new + text[end:]
+        return text
 
     def set_scalar(self, node: yaml.ScalarNode, value: str, *, in_flow: bool) -> None:
         """Give a scalar another value in the quotes it has, as far as the value allows that."""
@@ -113,8 +113,8 @@ class YamlText:
         """Where the line after the one of this index begins; a block scalar ends there already."""
         if index and self.text[index - 1] == "\n":
             return index
-        found = self.text.find("\n", index)
-        return len(self.text) if found < 0 else found + 1
+        newline = self.text.find("\n", index)
+        return len(self.text) if newline < 0 else newline + 1
 
     def _is_blank(self, start: int, end: int) -> bool:
         """Whether there is nothing but a comment."""

@@ -113,23 +113,23 @@ class _Builder:
         return self._mapping(path) if isinstance(event, yaml.MappingStartEvent) else self._sequence(path)
 
     def _sequence(self, path: Path) -> list[Value]:
-        found: list[Value] = []
+        items: list[Value] = []
         while not isinstance(event := next(self.events), yaml.SequenceEndEvent):
-            found.append(self._build(event, (*path, len(found))))
-        return found
+            items.append(self._build(event, (*path, len(items))))
+        return items
 
     def _mapping(self, path: Path) -> dict[str, Value]:
-        found: dict[str, Value] = {}
+        items: dict[str, Value] = {}
         while not isinstance(event := next(self.events), yaml.MappingEndEvent):
             line = _line(event)
             key = self._build(event, (*path, "?"))
             if not isinstance(key, str):
                 raise _StopReadingError(line, "a key is expected here, such as `names:`", "check braces and brackets")
-            if key in found:
+            if key in items:
                 self.problems.add(f"{self.source}:{line}", f"the key {shorten(key)} is given twice", "keep one of them")
-            found[key] = self._build(next(self.events), (*path, key))
+            items[key] = self._build(next(self.events), (*path, key))
             self.lines[(*path, key)] = line
-        return found
+        return items
 
     def _scalar(self, event: yaml.ScalarEvent) -> str | None:
         text = str(event.value)
@@ -145,7 +145,7 @@ def _line(event: yaml.Event) -> int:
     return int(event.start_mark.line) + 1 if event.start_mark else 1
 
 
-def given_twice(root: yaml.Node | None) -> Iterator[yaml.ScalarNode]:
+def duplicate_keys(root: yaml.Node | None) -> Iterator[yaml.ScalarNode]:
     """Keys that stand twice in one mapping, wherever in the file; what an alias repeats is looked at once."""
     todo, done = [root] if root is not None else [], set()
     while todo:

@@ -12,7 +12,7 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
 from deepopsctl.errors import DeepOpsError
-from deepopsctl.gpus.wheels import cache_folder, fetch_for
+from deepopsctl.gpus.wheels import cache_directory, fetch_for
 
 
 class ActionModule(ActionBase):
@@ -48,4 +48,4 @@ class ActionModule(ActionBase):
 
     @staticmethod
     def _fetched(library: dict[str, Any], machine: str) -> str:
-        return str(fetch_for(machine, library, cache_folder(os.environ)))
+        return str(fetch_for(machine, library, cache_directory(os.environ)))

@@ -15,7 +15,7 @@ from ansible.plugins.action import ActionBase
 from deepopsctl.errors import DeepOpsError
 from deepopsctl.gpus import discovery
 from deepopsctl.slurm import conf
-from deepopsctl.slurm.hardware import foresee_hardware, load_hardware, parse_slurmd_report, store_hardware
+from deepopsctl.slurm.hardware import estimate_hardware, load_hardware, parse_slurmd_report, store_hardware
 from deepopsctl.text import node_sets as node_names
 
 
@@ -87,7 +87,7 @@ class ActionModule(ActionBase):
                     odd[name] = f"{name}: {error}, so it is not in slurm.conf; try `slurmd -C` there"
             elif self._task.check_mode and "lscpu" in probes:
                 with suppress(ValueError):
-                    hardware[name] = foresee_hardware(probes["lscpu"], probes.get("meminfo", ""), cgroup or "none")
+                    hardware[name] = estimate_hardware(probes["lscpu"], probes.get("meminfo", ""), cgroup or "none")
             elif "slurmd" in (failed := report.get("failed_probes", {})):
                 odd[name] = f"{name}: `slurmd -C` {failed['slurmd']}, so it is not in slurm.conf; try it there"
         self._take_gpus(hardware, reports, arguments["node_sets"])
@@ -111,7 +111,7 @@ class ActionModule(ActionBase):
             for name in node_set.names if node_set.gpus else ():
                 node = hardware.get(name)
                 probes = reports.get(name, {}).get("probes", {})
-                found = discovery.parse_found(probes, node.sockets, node.cores_per_socket) if node else ()
+                found = discovery.parse_detected(probes, node.sockets, node.cores_per_socket) if node else ()
                 if found and discovery.fits(node_set.gpus, found):
                     hardware[name] = replace(node, gpus=found)
 

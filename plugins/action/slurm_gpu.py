@@ -33,9 +33,9 @@ def declared_gpus(node_sets: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
         gpus = notation.from_inventory(entry.get("gpus") or {})
         if gpus is None:
             continue
-        files = [path for kind in gpus.kinds for path in kind.files]
+        files = [path for kind in gpus.groups for path in kind.files]
         # `1g.10gb` as a type: slices that are declared as if they were GPUs
-        sliced = "g." in gpus.type or any(kind.mig or "g." in kind.type for kind in gpus.kinds)
+        sliced = "g." in gpus.type or any(kind.mig or "g." in kind.type for kind in gpus.groups)
         told = {"cards": gpus.count, "files": files, "sliced": sliced}
         found.update(dict.fromkeys(text_node_sets.expand(entry["names"]), told))
     return found

@@ -11,9 +11,9 @@ def cuda_plan(versions, platform, source, default, driver, catalogue, drivers, m
     """Packages, files and problems of a node's toolkits, as node_owned takes them."""
     # one version without brackets, and without quotes, is what a person may write
     listed = versions if isinstance(versions, (list, tuple)) else [versions]
-    wish = cuda.Wish([str(version) for version in listed], source, str(default))
+    wish = cuda.ToolkitRequest([str(version) for version in listed], source, str(default))
     distributed = drivers["distro"].get(platform, {}).get("branches", [""])[0]
-    plan = cuda.plan_toolkits(wish, cuda.Place(platform, str(driver), distributed), catalogue)
+    plan = cuda.plan_toolkits(wish, cuda.CudaHost(platform, str(driver), distributed), catalogue)
     files = cuda.module_files(plan, modulefiles)
     if files:
         files[profile] = cuda.profile_script(modulefiles)

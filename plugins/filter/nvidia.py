@@ -51,12 +51,12 @@ def nvidia_driver_units(names):
 
 def nvidia_mig_wishes(gpus):
     """How each GPU is to be cut, for nvidia_mig; `gpus` is what nvidia_declared gives."""
-    return [wish.as_object() for wish in mig_layout.wishes(notation.from_inventory(gpus))]
+    return [wish.as_object() for wish in mig_layout.desired_gpus(notation.from_inventory(gpus))]
 
 
 def nvidia_dcgm_plan(gpus, wanted, proprietary, platform, driver, old, catalogue, platforms):
     """DCGM's packages for a node, {name: version}; problems as sentences."""
-    wish = dcgm.DcgmWish(bool(wanted), bool(proprietary))
+    wish = dcgm.DcgmRequest(bool(wanted), bool(proprietary))
     host = dcgm.DcgmHost(platform, str(driver), notation.from_inventory(gpus), old)
     plan = dcgm.plan_dcgm(wish, host, catalogue, platforms)
     problems = [f"{message}: {hint}" for message, hint in plan.problems]

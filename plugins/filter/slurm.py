@@ -10,7 +10,7 @@ from ansible.errors import AnsibleFilterError
 
 from deepopsctl.slurm import conf as slurm_conf, effects, job_hooks, native_metrics, topology
 from deepopsctl.slurm.hardware import NodeHardware
-from deepopsctl.slurm.system_directories import is_system_folder
+from deepopsctl.slurm.system_directories import is_system_directory
 from deepopsctl.text import node_sets as text_node_sets
 from deepopsctl.text.problems import RefusedError
 
@@ -134,7 +134,7 @@ def slurm_cgroup_plugin(confinement, version):
 def slurm_spool_folders(spool):
     """What has to be there for slurmd: %n and %h are filled in by it, and the last folder it makes itself."""
     folder = posixpath.dirname(spool) if "%" in spool else spool
-    return [] if "%" in spool and is_system_folder(folder) else [{"path": folder}]
+    return [] if "%" in spool and is_system_directory(folder) else [{"path": folder}]
 
 
 def slurm_version_at_least(version, wanted):

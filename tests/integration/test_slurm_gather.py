@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from deepopsctl.gpus.discovery import FoundGpu
+from deepopsctl.gpus.discovery import DetectedGpu
 from deepopsctl.slurm.hardware import NodeHardware, load_hardware, store_hardware
 from tests.support.local_ansible import Played, TaskResult, play
 
@@ -216,7 +216,7 @@ class TestStore:
     def test_gpus_are_kept_where_the_driver_finds_what_cluster_yml_says(self, told: Told) -> None:
         found = told.hardware("drivers")
 
-        assert found["h100"] == replace(STORED, gpus=(FoundGpu("NVIDIA H100 80GB HBM3", "8-15"),) * 2)
+        assert found["h100"] == replace(STORED, gpus=(DetectedGpu("NVIDIA H100 80GB HBM3", "8-15"),) * 2)
         assert found["h200"] == STORED
 
     def test_a_node_that_left_cluster_yml_leaves_the_store(self, told: Told) -> None:

@@ -85,7 +85,7 @@ def rendered(os: str, folder: Path) -> dict[str, Mapping[str, str]]:
     (folder / "roles").symlink_to(ROOT / "roles")
     for site in SITES:
         made = read_request(InitRequest(folder / site.name, source=site))
-        settings = {**made.carryover.given, **made.carryover.settings}
+        settings = {**made.carryover.direct_settings, **made.carryover.settings}
         case = Case(render_spec(made.cluster), VERSIONS[os], {}, settings=settings)
         controllers[site.name] = made.cluster.controllers[0].name
         hosts |= {node.name: defaults() for node in made.cluster.nodes}

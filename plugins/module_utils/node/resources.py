@@ -115,7 +115,7 @@ def refuse_taking(step, path, current, ids):
     if current is None:
         return
     owner = current[0]
-    if systemfolders.is_system_folder(os.path.realpath(path)) or current[2] & (stat.S_ISVTX | stat.S_IWOTH):
+    if systemfolders.is_system_directory(os.path.realpath(path)) or current[2] & (stat.S_ISVTX | stat.S_IWOTH):
         why = "is a folder of the system's or of everybody's"
     elif ids is not None and owner not in (0, ids[0]) and account_of(owner) not in ("", OF_SLURM):
         why = "belongs to %s" % account_of(owner)

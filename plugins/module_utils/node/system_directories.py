@@ -33,7 +33,7 @@ _WHOLE = re.compile(r"/(?:proc|sys|boot|dev(?!/shm/[^/]))(?:/.*)?")
 _OWN = frozenset({"/home/slurm", "/root/slurm", "/usr/slurm", "/usr/local/slurm"})
 
 
-def is_system_folder(path: str) -> bool:
+def is_system_directory(path: str) -> bool:
     """Whether a path, links apart, is a folder that no single daemon may own, close to others, or empty."""
     plain = posixpath.normpath("/" + path.strip().lstrip("/"))
     if plain in _OWN:

@@ -116,10 +116,10 @@ class Change(NamedTuple):
 
 def parse_conf(text: str) -> dict[str, str]:
     """Keys of a slurm.conf, in lower case as Slurm reads them in any; lines that may repeat are joined."""
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for key, value in _settings(text):
-        found[key] = found.get(key, "") + value + "\n" if key in _REPEATED else value
-    return found
+        values[key] = values.get(key, "") + value + "\n" if key in _REPEATED else value
+    return values
 
 
 def _settings(text: str) -> Iterator[tuple[str, str]]:
@@ -133,7 +133,7 @@ def changes(old: str, new: str) -> list[Change]:
     """What differs between two slurm.conf, in the order of their keys; nodes and partitions by attribute."""
     before, after = parse_conf(old), parse_conf(new)
     keys = {key for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
-    found = [
+    result = [
         Change(
             _spelling(key, f"{new}\n{old}"),
             ", ".join(before.get(key, "").split("\n")).rstrip(", "),
@@ -142,23 +142,23 @@ def changes(old: str, new: str) -> list[Change]:
         )
         for key in keys - {thing.lower() for thing in THINGS}
     ]
-    found += _node_changes(things(old, "NodeName"), things(new, "NodeName"), f"{new}\n{old}")
-    found += _partition_changes(things(old, "PartitionName"), things(new, "PartitionName"), f"{new}\n{old}")
-    return sorted(found, key=lambda change: change.key.lower())
+    result += _node_changes(things(old, "NodeName"), things(new, "NodeName"), f"{new}\n{old}")
+    result += _partition_changes(things(old, "PartitionName"), things(new, "PartitionName"), f"{new}\n{old}")
+    return sorted(result, key=lambda change: change.key.lower())
 
 
-def strongest(found: Sequence[Change]) -> tuple[Effect, list[str]]:
+def strongest(all_changes: Sequence[Change]) -> tuple[Effect, list[str]]:
     """How changes take effect together, and the keys that they are of."""
-    effect = max((change.effect for change in found), default=Effect.NONE)
-    return effect, list(dict.fromkeys(change.key.split()[0].partition("=")[0] for change in found))
+    effect = max((change.effect for change in all_changes), default=Effect.NONE)
+    return effect, list(dict.fromkeys(change.key.split()[0].partition("=")[0] for change in all_changes))
 
 
-def things(text: str, kind: str) -> dict[str, dict[str, str]]:
+def things(text: str, key_name: str) -> dict[str, dict[str, str]]:
     """{name: {attribute: value}} of all NodeName or PartitionName lines; attributes are in lower case."""
-    found: dict[str, dict[str, str]] = {}
+    entries: dict[str, dict[str, str]] = {}
     defaults: dict[str, str] = {}
     for key, value in _settings(text):
-        if key != kind.lower():
+        if key != key_name.lower():
             continue
         expression, _, rest = value.partition(" ")
         attributes = {name.lower(): content for name, content in _ATTRIBUTE.findall(rest)}
@@ -166,22 +166,22 @@ def things(text: str, kind: str) -> dict[str, dict[str, str]]:
             defaults.update(attributes)
             continue
         for name in expand(expression):
-            found.setdefault(name, {}).update({**defaults, **attributes})
-    return found
+            entries.setdefault(name, {}).update({**defaults, **attributes})
+    return entries
 
 
 def _node_changes(old: dict[str, dict[str, str]], new: dict[str, dict[str, str]], text: str) -> Iterator[Change]:
-    alike: dict[tuple[str, str, str, Effect], list[str]] = {}
+    nodes_by_change: dict[tuple[str, str, str, Effect], list[str]] = {}
     for name in old.keys() | new.keys():
         if name not in new:
-            alike.setdefault(("", _line(old[name], text), "", Effect.DRAIN_FIRST), []).append(name)
+            nodes_by_change.setdefault(("", _line(old[name], text), "", Effect.DRAIN_FIRST), []).append(name)
         elif name not in old:
-            alike.setdefault(("", "", _line(new[name], text), Effect.RESTART_SLURMCTLD), []).append(name)
+            nodes_by_change.setdefault(("", "", _line(new[name], text), Effect.RESTART_SLURMCTLD), []).append(name)
         else:
             for attribute, before, after in _differing(old[name], new[name]):
                 effect = Effect.DRAIN_FIRST if attribute in PLACING else Effect.RESTART_SLURMCTLD
-                alike.setdefault((attribute, before, after, effect), []).append(name)
-    for (attribute, before, after, effect), names in alike.items():
+                nodes_by_change.setdefault((attribute, before, after, effect), []).append(name)
+    for (attribute, before, after, effect), names in nodes_by_change.items():
         names.sort()
         key = f"NodeName={fold(names)} {_spelling(attribute, text)}".rstrip()
         yield Change(key, before, after, effect, tuple(names))
@@ -213,24 +213,24 @@ def expand(expression: str) -> list[str]:
     """The names of a Slurm hostlist, `gpu[01-03,07],login1`; the nodes have no ClusterShell."""
     names: list[str] = []
     for part in re.findall(r"(?:[^,\[]|\[[^\]]*\])+", expression):
-        found = [""]
+        expanded = [""]
         for piece in re.split(r"(\[[^\]]*\])", part):
             ends = _numbers(piece[1:-1]) if piece.startswith("[") else [piece]
-            found = [f"{beginning}{end}" for beginning in found for end in ends]
-        names += found
+            expanded = [f"{beginning}{end}" for beginning in expanded for end in ends]
+        names += expanded
     return names
 
 
 def _numbers(text: str) -> list[str]:
-    found: list[str] = []
+    numbers: list[str] = []
     for item in text.split(","):
         ends = _RANGE.fullmatch(item)
         if ends:
             width = len(ends[1])
-            found += [f"{number:0{width}d}" for number in range(int(ends[1]), int(ends[2]) + 1)]
+            numbers += [f"{number:0{width}d}" for number in range(int(ends[1]), int(ends[2]) + 1)]
         else:
-            found.append(item)
-    return found
+            numbers.append(item)
+    return numbers
 
 
 def fold(names: list[str]) -> str:
@@ -259,8 +259,8 @@ def _bracket(prefix: str, width: int, numbers: list[int]) -> str:
 
 def _spelling(key: str, text: str) -> str:
     """A key or attribute as the file writes it."""
-    found = re.search(rf"(?:^|[ \t])({re.escape(key)})[ \t]*=", text, re.IGNORECASE | re.MULTILINE)
-    return found.group(1) if key and found else key
+    match = re.search(rf"(?:^|[ \t])({re.escape(key)})[ \t]*=", text, re.IGNORECASE | re.MULTILINE)
+    return match.group(1) if key and match else key
 
 
 def slurmd_generation(conf: str, cgroup_conf: str, container_conf: str = "") -> str:

@@ -21,7 +21,7 @@ import pytest
 import yaml
 
 from deepopsctl.certificates.authority import new_authority
-from deepopsctl.gpus.wheels import cache_folder, fetch_for
+from deepopsctl.gpus.wheels import cache_directory, fetch_for
 from deepopsctl.monitoring import gpu_exporters, tls as monitoring_tls
 from deepopsctl.node_programs import gpu_metrics
 from tests.integration.monitoring.replay import TEXTS
@@ -43,7 +43,7 @@ def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
     versions = yaml.safe_load((ROOT / "group_vars" / "all" / "versions.yml").read_text(encoding="utf-8"))
     entries, machine = versions["deepops_nvitop"]["libraries"], platform.machine()
     found = {
-        str(fetch_for(machine, entry, cache_folder(os.environ))): node_wheels.wheel_for(entry, machine)["sha256"]
+        str(fetch_for(machine, entry, cache_directory(os.environ))): node_wheels.wheel_for(entry, machine)["sha256"]
         for entry in entries.values()
     }
     folder = tmp_path_factory.mktemp("node") / "nvitop-exporter"

@@ -7,7 +7,7 @@ import difflib
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from deepopsctl.cluster.editor import Newcomers, add_nodes, remove_nodes, set_address
+from deepopsctl.cluster.editor import NewNodes, add_nodes, remove_nodes, set_address
 from deepopsctl.cluster.spec import parse_spec
 from deepopsctl.errors import DeepOpsError, InputError
 from deepopsctl.model.cluster import Gpus, Node, Role
@@ -67,8 +67,8 @@ nodes: [
 """
 
 
-def newcomer(name: str, address: str = "", model: Node = GPU, beside: str = "gpu01", *partitions: str) -> Newcomers:
-    return Newcomers(((name, address),), model, beside, partitions)
+def newcomer(name: str, address: str = "", model: Node = GPU, beside: str = "gpu01", *partitions: str) -> NewNodes:
+    return NewNodes(((name, address),), model, beside, partitions)
 
 
 def changed_lines(before: str, after: str) -> list[str]:
@@ -266,7 +266,7 @@ def test_adding_and_removing_any_nodes_gives_back_the_cluster(known: list[str], 
     # JSON has none: they are made of the nodes
     partitions = tuple(partition.name for partition in before.partitions) if text.startswith("#") else ()
 
-    more = add_nodes(text, Newcomers(machines, GPU, known[0], partitions))
+    more = add_nodes(text, NewNodes(machines, GPU, known[0], partitions))
     after = parse_spec(more, "x")
     back = parse_spec(remove_nodes(more, fresh), "x")
 

@@ -221,7 +221,7 @@ def test_refuses_two_partitions_of_one_name_and_two_defaults() -> None:
     found = faults(partitions("{name: p, nodes: n1, default: true}", "{name: p, nodes: n1, default: true}"))
     assert found == [
         "cluster.yml:7 partitions[1].name: p is already the name of a partition",
-        "cluster.yml:7 partitions[1].default: p is the default partition already",
+        "cluster.yml:7 partitions[1].default: p is already the default partition",
     ]
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from deepopsctl.gpus.gres import expected_gpus
 from deepopsctl.gpus.notation import default_files
-from deepopsctl.model.cluster import GpuKind, Gpus, MigSlices
+from deepopsctl.model.cluster import GpuGroup, Gpus, MigSlices
 from tests.support import node_modules as nodeside
 
 agreement = nodeside.load("nvidia.gpu_check")
@@ -87,7 +87,7 @@ class TestAgreement:
 
 
 class TestKinds:
-    MIXED = Gpus("", 4, (GpuKind("a40", 2, default_files(0, 2)), GpuKind("l40s", 2, default_files(2, 2))))
+    MIXED = Gpus("", 4, (GpuGroup("a40", 2, default_files(0, 2)), GpuGroup("l40s", 2, default_files(2, 2))))
     SLURM = slurmd("gpu:a40:2,gpu:l40s:2")
 
     def test_each_card_is_compared_with_the_file_it_has(self) -> None:
@@ -96,13 +96,13 @@ class TestKinds:
         assert differs(self.MIXED, driver(l40s, l40s, a40, a40), self.SLURM) != ""
 
     def test_autodetect_finds_the_files_itself(self) -> None:
-        found = Gpus("", 4, self.MIXED.kinds, "nvml")
+        found = Gpus("", 4, self.MIXED.groups, "nvml")
         assert differs(found, driver("NVIDIA L40S", "NVIDIA A40", "NVIDIA L40S", "NVIDIA A40"), self.SLURM) == ""
         assert differs(found, driver("NVIDIA L40S", "NVIDIA A40", "NVIDIA A40", "NVIDIA A40"), self.SLURM) != ""
 
     def test_slices_count_in_slurm_and_cards_with_the_driver(self) -> None:
         layout = (MigSlices("1g.5gb", 7, tuple(range(7, 14))),)
-        cut = Gpus("a100", 2, (GpuKind("a100", 2, default_files(0, 2), (layout, layout)),))
+        cut = Gpus("a100", 2, (GpuGroup("a100", 2, default_files(0, 2), (layout, layout)),))
         cards = driver("NVIDIA A100-SXM4-40GB", "NVIDIA A100-SXM4-40GB")
         assert differs(cut, cards, slurmd("gpu:a100_1g.5gb:14")) == ""
         assert differs(cut, cards, slurmd("gpu:a100_1g.5gb:13")) != ""

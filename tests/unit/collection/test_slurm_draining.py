@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from deepopsctl.slurm.state import OUR_REASON, SlurmNode
+from deepopsctl.slurm.state import REASON_PREFIX, SlurmNode
 from tests.support import node_modules as nodeside
 
 draining = nodeside.load("slurm.drain")
@@ -77,7 +77,7 @@ def test_a_node_with_other_gpus_is_not_resumed_and_may_be_drained() -> None:
 
 
 def test_both_sides_agree_on_the_prefix_and_on_what_is_broken() -> None:
-    assert draining.PREFIX == OUR_REASON
+    assert draining.PREFIX == REASON_PREFIX
     for state in (
         "IDLE",
         "DOWN",

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from deepopsctl.gpus.cuda import Place, ToolkitPlan, Wish, module_files, plan_toolkits, profile_script
+from deepopsctl.gpus.cuda import CudaHost, ToolkitPlan, ToolkitRequest, module_files, plan_toolkits, profile_script
 from tests.support.paths import ROOT
 
 VERSIONS = yaml.safe_load((ROOT / "group_vars/all/versions.yml").read_text(encoding="utf-8"))
@@ -19,7 +19,7 @@ def plan(
     *versions: str, platform: str = "Debian 12", driver: str = "", source: str = "repository", default: str = ""
 ) -> ToolkitPlan:
     """The plan for a node that should have these versions."""
-    return plan_toolkits(Wish(versions, source, default), Place(platform, driver, "550"), CATALOGUE)
+    return plan_toolkits(ToolkitRequest(versions, source, default), CudaHost(platform, driver, "550"), CATALOGUE)
 
 
 def problem(made: ToolkitPlan) -> str:
@@ -62,7 +62,7 @@ class TestDistribution:
     def test_it_has_one_version(self) -> None:
         (kit,) = plan("12.4", platform="Debian 13", source="distro").toolkits
 
-        assert (kit.package, kit.home, dict(kit.folders)) == ("nvidia-cuda-toolkit", "/usr/lib/cuda", {})
+        assert (kit.package, kit.home, dict(kit.directories)) == ("nvidia-cuda-toolkit", "/usr/lib/cuda", {})
 
     @pytest.mark.parametrize("versions", [("12.8",), ("12.4", "12.8")])
     def test_any_other_is_refused_by_name(self, versions: tuple[str, ...]) -> None:
@@ -120,7 +120,7 @@ class TestDriver:
         assert set(CATALOGUE["distro"]["platforms"]) == set(distributed)
         for platform, version in CATALOGUE["distro"]["platforms"].items():
             branch = distributed[platform]["branches"][0]
-            made = plan_toolkits(Wish([version], "distro"), Place(platform, branch, branch), CATALOGUE)
+            made = plan_toolkits(ToolkitRequest([version], "distro"), CudaHost(platform, branch, branch), CATALOGUE)
             assert made.problems == ()
 
     def test_cuda_is_known_wherever_the_driver_of_the_same_repository_is(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from deepopsctl.gpus.dcgm import DcgmHost, DcgmPlan, DcgmWish, plan_dcgm
+from deepopsctl.gpus.dcgm import DcgmHost, DcgmPlan, DcgmRequest, plan_dcgm
 from deepopsctl.gpus.notation import from_inventory
 from deepopsctl.model.cluster import Gpus
 from tests.roles.content import load
@@ -13,10 +13,12 @@ CATALOGUE = load("group_vars/all/versions.yml")["deepops_dcgm"]
 H100 = Gpus("h100", 8)
 
 
-def plan(driver: str = "580.95.05", gpus: Gpus | None = H100, old: str = "", wish: DcgmWish | None = None) -> DcgmPlan:
+def plan(
+    driver: str = "580.95.05", gpus: Gpus | None = H100, old: str = "", wish: DcgmRequest | None = None
+) -> DcgmPlan:
     """A node's plan by the versions that deepopsctl has."""
     host = DcgmHost("Debian 13", driver, gpus, old)
-    return plan_dcgm(wish or DcgmWish(wanted=True), host, CATALOGUE, ["Debian 13"])
+    return plan_dcgm(wish or DcgmRequest(wanted=True), host, CATALOGUE, ["Debian 13"])
 
 
 @pytest.mark.parametrize(("driver", "cuda"), [("580", 13), ("595.44.01", 13), ("550.163.01", 12), ("535", 12)])
@@ -40,14 +42,14 @@ def test_volta_gets_those_for_cuda_12_with_any_driver() -> None:
 
 
 def test_without_the_proprietary_module_its_packages_are_left_out() -> None:
-    assert list(plan(wish=DcgmWish(wanted=True, proprietary=False)).packages) == [
+    assert list(plan(wish=DcgmRequest(wanted=True, proprietary=False)).packages) == [
         "datacenter-gpu-manager-4-core",
         "datacenter-gpu-manager-4-cuda13",
     ]
 
 
 def test_nothing_is_installed_where_it_is_not_wanted_or_no_driver_is() -> None:
-    assert plan(wish=DcgmWish(wanted=False), old="1:3.3.9") == DcgmPlan()
+    assert plan(wish=DcgmRequest(wanted=False), old="1:3.3.9") == DcgmPlan()
     assert plan(driver="") == DcgmPlan()
 
 
@@ -67,6 +69,6 @@ def test_the_old_package_is_refused_with_what_to_do() -> None:
 def test_a_platform_without_a_repository_of_nvidias_is_refused() -> None:
     host = DcgmHost("Debian 11", "580", H100)
 
-    ((message, _),) = plan_dcgm(DcgmWish(wanted=True), host, CATALOGUE, ["Debian 13"]).problems
+    ((message, _),) = plan_dcgm(DcgmRequest(wanted=True), host, CATALOGUE, ["Debian 13"]).problems
 
     assert message == "NVIDIA packages no DCGM for Debian 11"

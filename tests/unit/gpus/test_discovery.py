@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from deepopsctl.errors import InputError
-from deepopsctl.gpus.discovery import FoundGpu, as_stored, complete, fits, from_stored, parse_found
+from deepopsctl.gpus.discovery import DetectedGpu, as_stored, complete, fits, from_stored, parse_detected
 from deepopsctl.gpus.notation import default_files
-from deepopsctl.model.cluster import GpuKind, Gpus
+from deepopsctl.model.cluster import GpuGroup, Gpus
 from deepopsctl.slurm.conf import NodeSet, gres_lines, node_lines
 from deepopsctl.slurm.hardware import NodeHardware, dump_hardware, load_hardware, store_hardware
 
@@ -72,53 +72,53 @@ PAIRS = answers(["NVIDIA A40"] * 4, PAIRS_TABLE, FOUR_CPUS)
 
 class TestParsing:
     def test_gpus_behind_switches_have_the_cores_of_their_socket_and_no_links(self) -> None:
-        found = parse_found(HGX, 2, 56)
-        assert found == (FoundGpu(H100, "0-55"),) * 4 + (FoundGpu(H100, "56-111"),) * 4
+        found = parse_detected(HGX, 2, 56)
+        assert found == (DetectedGpu(H100, "0-55"),) * 4 + (DetectedGpu(H100, "56-111"),) * 4
 
     def test_bridged_pairs_have_links_and_cores_go_to_the_end_of_a_socket(self) -> None:
-        found = parse_found(PAIRS, 2, 48)
+        found = parse_detected(PAIRS, 2, 48)
         assert [gpu.cores for gpu in found] == ["0-47", "0-47", "48-95", "48-95"]
         assert [gpu.links for gpu in found] == ["-1,12,0,0", "12,-1,0,0", "0,0,-1,12", "0,0,12,-1"]
 
     def test_a_slurm_that_takes_numa_nodes_for_sockets_gets_their_cores(self) -> None:
-        assert [gpu.cores for gpu in parse_found(PAIRS, 4, 24)] == ["0-23", "24-47", "48-71", "72-95"]
+        assert [gpu.cores for gpu in parse_detected(PAIRS, 4, 24)] == ["0-23", "24-47", "48-71", "72-95"]
 
     def test_files_are_numbered_by_the_kernel_module_and_not_by_nvidia_smi(self) -> None:
         probes = answers(
             ["NVIDIA A40", "NVIDIA A40", "NVIDIA L40S", "NVIDIA L40S"], PAIRS_TABLE, FOUR_CPUS, [2, 3, 0, 1]
         )
-        found = parse_found(probes, 2, 48)
+        found = parse_detected(probes, 2, 48)
         assert [gpu.model for gpu in found] == ["NVIDIA L40S", "NVIDIA L40S", "NVIDIA A40", "NVIDIA A40"]
         assert [gpu.cores for gpu in found] == ["48-95", "48-95", "0-47", "0-47"]
         assert found[0].links == "-1,12,0,0"
 
     @pytest.mark.parametrize(("sockets", "cores"), [(1, 112), (3, 56), (8, 1)])
     def test_sockets_that_lscpu_does_not_know_have_no_cores(self, sockets: int, cores: int) -> None:
-        assert {gpu.cores for gpu in parse_found(HGX, sockets, cores)} == {""}
+        assert {gpu.cores for gpu in parse_detected(HGX, sockets, cores)} == {""}
 
     def test_a_gpu_that_is_near_to_all_cores_has_none_of_its_own(self) -> None:
         table = H100_TABLE.replace("0-55,112-167", "0-223")
-        assert [gpu.cores for gpu in parse_found({**HGX, "gpu_topology": table}, 2, 56)][:4] == [""] * 4
+        assert [gpu.cores for gpu in parse_detected({**HGX, "gpu_topology": table}, 2, 56)][:4] == [""] * 4
 
     @pytest.mark.parametrize("lost", ["gpu_names", "gpu_minors"])
     def test_without_a_driver_nothing_is_found(self, lost: str) -> None:
-        assert parse_found({**HGX, lost: ""}, 2, 56) == ()
-        assert parse_found({}, 2, 56) == ()
+        assert parse_detected({**HGX, lost: ""}, 2, 56) == ()
+        assert parse_detected({}, 2, 56) == ()
 
     def test_files_with_gaps_are_left_to_a_person(self) -> None:
-        assert parse_found(answers([H100] * 2, H100_TABLE, HGX_CPUS, [0, 2]), 2, 56) == ()
+        assert parse_detected(answers([H100] * 2, H100_TABLE, HGX_CPUS, [0, 2]), 2, 56) == ()
 
     def test_without_its_tables_there_are_still_names(self) -> None:
         bare = {key: HGX[key] for key in ("gpu_names", "gpu_minors")}
-        assert parse_found(bare, 2, 56) == (FoundGpu(H100),) * 8
+        assert parse_detected(bare, 2, 56) == (DetectedGpu(H100),) * 8
 
 
 class TestStore:
-    NODE = NodeHardware(224, 1, 2, 56, 2, 2000000, "v2", parse_found(HGX, 2, 56))
+    NODE = NodeHardware(224, 1, 2, 56, 2, 2000000, "v2", parse_detected(HGX, 2, 56))
 
     def test_hardware_yml_reads_back_as_it_was_written(self, tmp_path: Path) -> None:
         path = tmp_path / "hardware.yml"
-        other = NodeHardware(96, 1, 2, 48, 1, 500000, "v2", parse_found(PAIRS, 2, 48))
+        other = NodeHardware(96, 1, 2, 48, 1, 500000, "v2", parse_detected(PAIRS, 2, 48))
         nodes = {"gpu01": self.NODE, "gpu02": self.NODE, "gpu03": other, "cn01": NodeHardware(4, 1, 1, 4, 1, 8000)}
         assert store_hardware(path, nodes)
         assert load_hardware(path) == nodes
@@ -145,7 +145,7 @@ class TestStore:
             load_hardware(path)
 
     def test_equal_gpus_are_one_entry(self) -> None:
-        found = (FoundGpu("a"), FoundGpu("a"), FoundGpu("b", "0-3"))
+        found = (DetectedGpu("a"), DetectedGpu("a"), DetectedGpu("b", "0-3"))
         assert as_stored(found) == [{"model": "a", "count": 2}, {"model": "b", "count": 1, "cores": "0-3"}]
         assert from_stored(as_stored(found)) == found
 
@@ -174,7 +174,7 @@ class TestGresConf:
         assert line.startswith("NodeName=gpu[01-02] ")
 
     def test_links_that_differ_take_a_line_for_each_gpu(self) -> None:
-        node = NodeHardware(96, 1, 2, 48, 1, 500000, "v2", parse_found(PAIRS, 2, 48))
+        node = NodeHardware(96, 1, 2, 48, 1, 500000, "v2", parse_detected(PAIRS, 2, 48))
         assert lines(Gpus("a40", 4), node) == [
             "NodeName=gpu01 Name=gpu Type=a40 File=/dev/nvidia0 Cores=0-47 Links=-1,12,0,0",
             "NodeName=gpu01 Name=gpu Type=a40 File=/dev/nvidia1 Cores=0-47 Links=12,-1,0,0",
@@ -183,14 +183,14 @@ class TestGresConf:
         ]
 
     def test_links_follow_the_order_that_cluster_yml_gives_the_files(self) -> None:
-        found = parse_found(PAIRS, 2, 48)
+        found = parse_detected(PAIRS, 2, 48)
         files = ("/dev/nvidia0", "/dev/nvidia2", "/dev/nvidia1", "/dev/nvidia3")
-        (kind,) = complete(Gpus("a40", 4, (GpuKind("a40", 4, files),)), found, {}).kinds
+        (kind,) = complete(Gpus("a40", 4, (GpuGroup("a40", 4, files),)), found, {}).groups
         assert kind.links == ("-1,0,12,0", "0,-1,0,12", "12,0,-1,0", "0,12,0,-1")
         assert kind.cores == ("0-47", "48-95", "0-47", "48-95")
 
     def test_what_cluster_yml_says_stands(self) -> None:
-        given = Gpus("h100", 8, (GpuKind("h100", 8, default_files(0, 8), cores=("0-111",) * 8),))
+        given = Gpus("h100", 8, (GpuGroup("h100", 8, default_files(0, 8), cores=("0-111",) * 8),))
         assert lines(given, self.HGX_NODE) == ["NodeName=gpu01 Name=gpu Type=h100 File=/dev/nvidia[0-7] Cores=0-111"]
 
     @pytest.mark.parametrize("key", ["Sockets", "corespersocket", "CPUs"])

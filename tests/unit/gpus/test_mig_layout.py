@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from deepopsctl.gpus.mig_layout import wishes
+from deepopsctl.gpus.mig_layout import desired_gpus
 from deepopsctl.gpus.notation import from_inventory
 
 
 def told(**gpus: Any) -> list[dict[str, Any]]:
     """What a node with these GPUs in its inventory is told."""
-    return [wish.as_object() for wish in wishes(from_inventory(gpus))]
+    return [wish.as_object() for wish in desired_gpus(from_inventory(gpus))]
 
 
 def test_a_node_without_gpus_is_told_nothing() -> None:

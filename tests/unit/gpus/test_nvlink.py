@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from deepopsctl.cluster.editor import Newcomers, add_nodes, remove_nodes
+from deepopsctl.cluster.editor import NewNodes, add_nodes, remove_nodes
 from deepopsctl.cluster.inventory import build_inventory
 from deepopsctl.cluster.spec import parse_spec
 from deepopsctl.cluster.writer import render_spec
@@ -87,7 +87,7 @@ class TestClusterYml:
         model = next(node for node in parse_spec(text, "").nodes if node.name == "nvl3")
 
         less = parse_spec(remove_nodes(text, ["nvl4"]), "")
-        more = parse_spec(add_nodes(text, Newcomers((("nvl5", "192.0.2.15"),), model, beside="nvl3")), "")
+        more = parse_spec(add_nodes(text, NewNodes((("nvl5", "192.0.2.15"),), model, like="nvl3")), "")
 
         assert less.nvlink_domains == (NvlinkDomain("rack1", ("nvl1", "nvl2")), NvlinkDomain("rack2", ("nvl3",)))
         assert more.nvlink_domains

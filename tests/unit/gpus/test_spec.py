@@ -9,7 +9,7 @@ from deepopsctl.cluster.spec import parse_spec
 from deepopsctl.cluster.writer import render_spec
 from deepopsctl.errors import InputError
 from deepopsctl.gpus.notation import expand_files, fold_files, from_inventory
-from deepopsctl.model.cluster import Cluster, GpuKind, Gpus
+from deepopsctl.model.cluster import Cluster, GpuGroup, Gpus
 from deepopsctl.slurm.conf import gpu_types, gres_lines, gres_of, parse_node_sets
 from deepopsctl.slurm.hardware import NodeHardware
 
@@ -76,9 +76,9 @@ class TestRead:
         found = declared(SEVERAL)
 
         assert (found.type, found.count) == ("", 4)
-        assert found.kinds == (
-            GpuKind("a40", 2, ("/dev/nvidia0", "/dev/nvidia1")),
-            GpuKind("l40s", 2, ("/dev/nvidia2", "/dev/nvidia3")),
+        assert found.groups == (
+            GpuGroup("a40", 2, ("/dev/nvidia0", "/dev/nvidia1")),
+            GpuGroup("l40s", 2, ("/dev/nvidia2", "/dev/nvidia3")),
         )
 
     def test_autodetect_off_is_the_same_as_none(self) -> None:

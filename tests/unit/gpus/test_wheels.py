@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from deepopsctl.cli.main import cli
 from deepopsctl.errors import DeepOpsError
 from deepopsctl.gpus import wheels
-from deepopsctl.gpus.wheels import Wheel, cache_folder, fetch
+from deepopsctl.gpus.wheels import Wheel, cache_directory, fetch
 from tests.support.node_modules import COLLECTIONS, load
 from tests.support.paths import ROOT
 
@@ -151,8 +151,8 @@ class TestFetching:
         assert "pip download" in raised.value.hint
 
     def test_the_users_cache_is_used(self) -> None:
-        assert cache_folder({"XDG_CACHE_HOME": "/c"}) == Path("/c/deepopsctl/wheels")
-        assert cache_folder({"HOME": "/home/a"}) == Path("/home/a/.cache/deepopsctl/wheels")
+        assert cache_directory({"XDG_CACHE_HOME": "/c"}) == Path("/c/deepopsctl/wheels")
+        assert cache_directory({"HOME": "/home/a"}) == Path("/home/a/.cache/deepopsctl/wheels")
 
 
 def test_both_libraries_are_pinned_for_both_machines() -> None:

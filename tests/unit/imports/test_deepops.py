@@ -122,8 +122,8 @@ def test_groups_in_underscores_are_the_same_groups() -> None:
 def test_a_full_name_is_shortened_and_becomes_the_address() -> None:
     machine = read("[slurm-master]\nm1.example.com\n[slurm-node]\nn1 ansible_host=192.0.2.5 ansible_port=2222\n")
 
-    assert machine.machines["m1"].address == "m1.example.com"
-    assert (machine.machines["n1"].address, machine.machines["n1"].port) == ("192.0.2.5", 2222)
+    assert machine.nodes["m1"].address == "m1.example.com"
+    assert (machine.nodes["n1"].address, machine.nodes["n1"].port) == ("192.0.2.5", 2222)
 
 
 def test_a_controller_may_be_a_compute_node() -> None:
@@ -135,13 +135,13 @@ def test_a_controller_may_be_a_compute_node() -> None:
 def test_a_machine_of_the_cluster_that_is_nothing_else_is_a_login_node() -> None:
     draft = read(f"{MINIMAL}[slurm-cluster]\nfront1\n[slurm-cluster:children]\nslurm-node\n")
 
-    assert draft.machines["front1"].roles == {Role.LOGIN}
+    assert draft.nodes["front1"].roles == {Role.LOGIN}
 
 
 def test_a_host_pattern_in_a_variable_names_the_nfs_server() -> None:
     draft = read(f"[slurm-master]\nm[1:2]\n{MINIMAL}[all:vars]\nnfs_server_group=slurm-master[1]\n")
 
-    assert Role.NFS_SERVER in draft.machines["m2"].roles
+    assert Role.NFS_SERVER in draft.nodes["m2"].roles
     assert left(draft) == []
 
 
@@ -149,13 +149,13 @@ def test_hosts_of_no_slurm_group_are_left_out_by_name() -> None:
     draft = read(f"{MINIMAL}[kube-node]\nk8s[1:3]\n")
 
     assert left(draft) == ["[kube-node]", "hosts k8s[1-3]"]
-    assert "k8s1" not in draft.machines
+    assert "k8s1" not in draft.nodes
 
 
 def test_an_inventory_without_slurm_groups_takes_its_roles_from_options() -> None:
     draft = read("[web]\na1 ansible_host=192.0.2.1\na2\n")
 
-    assert [(m.name, m.roles) for m in draft.machines.values()] == [("a1", frozenset()), ("a2", frozenset())]
+    assert [(m.name, m.roles) for m in draft.nodes.values()] == [("a1", frozenset()), ("a2", frozenset())]
 
 
 @pytest.mark.parametrize("name", ["slurm_password", "slurm_db_password"])

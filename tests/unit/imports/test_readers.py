@@ -9,7 +9,7 @@ import pytest
 
 from deepopsctl.cluster.builder import Draft
 from deepopsctl.errors import InputError
-from deepopsctl.gpus.gres import say_gpus
+from deepopsctl.gpus.gres import describe_gpus
 from deepopsctl.imports.detect import Form, detect
 from deepopsctl.imports.read import draft_text, read_nodes
 from deepopsctl.model.cluster import Gpus, Role
@@ -45,7 +45,7 @@ def read(text: str) -> Draft:
 
 
 def machines(text: str) -> list[tuple[str, str]]:
-    return [(machine.name, machine.address) for machine in read(text).machines.values()]
+    return [(machine.name, machine.address) for machine in read(text).nodes.values()]
 
 
 def faults(text: str) -> list[str]:
@@ -126,7 +126,7 @@ def test_reports_every_faulty_line_of_a_hosts_file() -> None:
 
 
 def test_reads_a_table() -> None:
-    found = read(CSV).machines
+    found = read(CSV).nodes
     assert [(name, machine.address) for name, machine in found.items()] == [
         ("ctl1", "192.0.2.1"),
         ("gpu01", "192.0.2.11"),
@@ -141,9 +141,9 @@ def test_reads_a_table() -> None:
 
 def test_reads_several_kinds_of_gpus_from_a_table() -> None:
     found = read("name,gpus,gpu_type\nn1,2+1,a40+l40s\n")
-    gpus = found.machines["n1"].gpus
+    gpus = found.nodes["n1"].gpus
     assert gpus is not None
-    assert say_gpus(gpus) == "a40:2+l40s:1"
+    assert describe_gpus(gpus) == "a40:2+l40s:1"
 
 
 def test_several_kinds_of_gpus_need_as_many_numbers_as_types() -> None:
@@ -160,7 +160,7 @@ def test_reads_what_spreadsheets_export(tmp_path: Path, delimiter: str, line_end
     text = delimiter.join(["Hostname", "IP address", "Roles"]) + line_end
     text += delimiter.join(["ctl1", "192.0.2.1", "Controller"]) + line_end
     path.write_bytes(b"\xef\xbb\xbf" + text.encode())
-    (machine,) = read_nodes(path, None, Problems()).machines.values()
+    (machine,) = read_nodes(path, None, Problems()).nodes.values()
     assert (machine.name, machine.address) == ("ctl1", "192.0.2.1")
     assert machine.roles == {Role.CONTROLLER}
 
@@ -234,7 +234,7 @@ def test_reads_a_cluster_file() -> None:
 
 def test_reads_standard_input() -> None:
     draft = read_nodes(None, io.BytesIO(b"ctl1\n"), Problems())
-    assert list(draft.machines) == ["ctl1"]
+    assert list(draft.nodes) == ["ctl1"]
 
 
 @pytest.mark.parametrize(

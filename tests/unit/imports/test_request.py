@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from deepopsctl.errors import InputError
-from deepopsctl.gpus.gres import say_gpus
+from deepopsctl.gpus.gres import describe_gpus
 from deepopsctl.imports.request import InitRequest, read_request
 from deepopsctl.model.cluster import Cluster, Gpus, Role
 
@@ -128,13 +128,13 @@ def test_gives_named_nodes_their_own_gpus() -> None:
 
 def test_what_is_said_of_a_node_several_times_are_several_kinds() -> None:
     found = cluster(gpus=("a40:2", "l40s:2", "n2:h100:4"))
-    assert {node.name: say_gpus(node.gpus) for node in found.nodes if node.gpus} == {
+    assert {node.name: describe_gpus(node.gpus) for node in found.nodes if node.gpus} == {
         "n1": "a40:2+l40s:2",
         "n2": "h100:4",
     }
     both = gpus(found)["n1"]
     assert both is not None
-    assert [kind.files for kind in both.kinds] == [("/dev/nvidia0", "/dev/nvidia1"), ("/dev/nvidia2", "/dev/nvidia3")]
+    assert [kind.files for kind in both.groups] == [("/dev/nvidia0", "/dev/nvidia1"), ("/dev/nvidia2", "/dev/nvidia3")]
 
 
 def test_gpus_of_file_and_option_must_agree(tmp_path: Path) -> None:

@@ -11,10 +11,10 @@ import yaml
 from deepopsctl.cluster.builder import Draft
 from deepopsctl.cluster.writer import render_spec
 from deepopsctl.errors import InputError
-from deepopsctl.gpus.gres import say_gpus
+from deepopsctl.gpus.gres import describe_gpus
 from deepopsctl.imports.read import draft_text
 from deepopsctl.imports.request import InitRequest, InitResult, read_request
-from deepopsctl.imports.slurm_changes import OURS
+from deepopsctl.imports.slurm_changes import DEEPOPSCTL_VALUES
 from deepopsctl.model.cluster import Gpus, Role
 from deepopsctl.slurm.releases import KEYS, NODE_KEYS, PARTITION_KEYS
 from deepopsctl.text.problems import Problems
@@ -56,7 +56,7 @@ def test_the_example_is_imported_whole() -> None:
     assert cluster.nodes[0].roles == {Role.CONTROLLER, Role.DBD}
     gpu, cpu = cluster.nodes[1], cluster.nodes[-1]
     assert gpu.gpus
-    assert (say_gpus(gpu.gpus), {kind.cores for kind in gpu.gpus.kinds}) == ("h100:8", {("0-31",) * 8})
+    assert (describe_gpus(gpu.gpus), {kind.cores for kind in gpu.gpus.groups}) == ("h100:8", {("0-31",) * 8})
     assert gpu.slurm == {"RealMemory": "500000", "Weight": "100"}
     assert (cpu.address, cpu.features, cpu.slurm["Weight"]) == ("192.0.2.22", ("himem",), "1")
     assert [(p.name, p.nodes, p.default, p.max_time) for p in cluster.partitions] == [
@@ -91,7 +91,7 @@ def test_keys_are_read_in_any_case_and_several_on_a_line() -> None:
 def test_old_names_of_the_controllers_are_read_too() -> None:
     draft = read("ControlMachine=a\nControlAddr=192.0.2.1\nBackupController=b\nBackupAddr=192.0.2.2\nNodeName=n1\n")
 
-    assert [(m.name, m.address) for m in draft.machines.values()] == [
+    assert [(m.name, m.address) for m in draft.nodes.values()] == [
         ("a", "192.0.2.1"),
         ("b", "192.0.2.2"),
         ("n1", ""),
@@ -101,7 +101,7 @@ def test_old_names_of_the_controllers_are_read_too() -> None:
 def test_a_controller_that_is_a_compute_node_is_one_machine() -> None:
     draft = read("SlurmctldHost=n1\nNodeName=n[1-2] NodeAddr=192.0.2.[1-2] Gres=gpu:2\n")
 
-    first = draft.machines["n1"]
+    first = draft.nodes["n1"]
     assert first.roles == {Role.CONTROLLER, Role.COMPUTE}
     assert (first.address, first.gpus) == ("192.0.2.1", Gpus("", 2))
 
@@ -109,9 +109,9 @@ def test_a_controller_that_is_a_compute_node_is_one_machine() -> None:
 def test_a_node_may_have_several_kinds_of_gpus() -> None:
     draft = read(f"{HEAD}NodeName=x1 Gres=gpu:a40:2,gpu:l40s:1\n{TAIL}")
 
-    gpus = draft.machines["x1"].gpus
+    gpus = draft.nodes["x1"].gpus
     assert gpus is not None
-    assert say_gpus(gpus) == "a40:2+l40s:1"
+    assert describe_gpus(gpus) == "a40:2+l40s:1"
     assert left(draft) == []
 
 
@@ -167,7 +167,7 @@ def test_a_node_set_and_features_choose_the_nodes_of_a_partition() -> None:
 def test_a_default_line_holds_for_the_lines_after_it() -> None:
     draft = read(f"{HEAD}NodeName=a1\nNodeName=DEFAULT Weight=7\nNodeName=b1\nNodeName=c1 Weight=8\n")
 
-    assert [draft.machines[name].slurm for name in ("a1", "b1", "c1")] == [{}, {"Weight": "7"}, {"Weight": "8"}]
+    assert [draft.nodes[name].slurm for name in ("a1", "b1", "c1")] == [{}, {"Weight": "7"}, {"Weight": "8"}]
 
 
 def test_a_default_memory_of_the_cluster_becomes_one_of_its_partitions() -> None:
@@ -336,7 +336,7 @@ def test_what_took_the_place_of_a_removed_key_is_named() -> None:
 def test_the_nodes_own_features_win_over_those_of_a_default_line() -> None:
     draft = read(f"{HEAD}NodeName=DEFAULT Features=all Procs=4\nNodeName=a1 Feature=mine\nNodeName=b1\n")
 
-    assert [draft.machines[name].features for name in ("a1", "b1")] == [("mine",), ("all",)]
+    assert [draft.nodes[name].features for name in ("a1", "b1")] == [("mine",), ("all",)]
 
 
 def test_all_nodes_stay_all_nodes() -> None:
@@ -357,7 +357,7 @@ def test_a_backup_controller_is_named() -> None:
     draft = read("SlurmctldHost=c1\nSlurmctldHost=c2\nNodeName=n1\n")
 
     assert left(draft) == ["backup controller c2"]
-    assert draft.machines["c2"].roles == {Role.CONTROLLER}
+    assert draft.nodes["c2"].roles == {Role.CONTROLLER}
 
 
 def test_full_names_and_underscores_are_names_of_nodes() -> None:
@@ -414,4 +414,4 @@ def test_every_key_that_deepopsctl_sets_is_told_or_follows_from_the_cluster() ->
     }  # fmt: skip
 
     ours = yaml.safe_load((EXAMPLE.parents[1] / "roles/slurm_conf/vars/main.yml").read_text())["__slurm_conf_base"]
-    assert set(ours) - from_the_cluster == set(OURS)
+    assert set(ours) - from_the_cluster == set(DEEPOPSCTL_VALUES)

@@ -58,7 +58,7 @@ def test_a_line_holds_for_the_nodes_that_it_names(site: Path) -> None:
     conf = "NodeName=n1 Name=gpu File=/dev/nvidia[2-3]\nNodeName=N2 Name=gpu File=/dev/nvidia1,/dev/nvidia0\n"
     nodes = imported(site, "gpu:a:2", conf).cluster.compute
 
-    assert [node.gpus.kinds[0].files for node in nodes if node.gpus] == [
+    assert [node.gpus.groups[0].files for node in nodes if node.gpus] == [
         ("/dev/nvidia2", "/dev/nvidia3"),
         ("/dev/nvidia1", "/dev/nvidia0"),
     ]

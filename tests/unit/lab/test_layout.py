@@ -102,12 +102,12 @@ def test_a_lab_is_watched_only_where_that_was_asked_for() -> None:
     node = (plan_nodes(LabRequest("lab", compute=1, login=0))[0], "192.0.2.10")
     settings = {asked: read(render_node_list("lab", "ubuntu", [node], monitoring=asked)) for asked in (True, False)}
 
-    assert settings[True].carryover.given == {
+    assert settings[True].carryover.direct_settings == {
         "monitoring_enabled": True,
         "grafana_enabled": False,
         "monitoring_gpu_exporter": "none",
     }
-    assert settings[False].carryover.given == {"monitoring_enabled": False}
+    assert settings[False].carryover.direct_settings == {"monitoring_enabled": False}
 
 
 def test_the_node_list_is_one_that_init_reads() -> None:

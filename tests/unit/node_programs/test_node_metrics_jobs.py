@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from deepopsctl.gpus.gres import device_names
-from deepopsctl.model.cluster import GpuKind, Gpus, MigSlices
+from deepopsctl.model.cluster import GpuGroup, Gpus, MigSlices
 from deepopsctl.node_programs.node_metrics import cgroups, jobmap
 from deepopsctl.node_programs.node_metrics.jobmap import Gpu, Job
 from deepopsctl.node_programs.node_metrics.jobs import METRICS, MOST_JOBS, Jobs, lines
@@ -215,7 +215,7 @@ class TestTheJobMap:
 class TestTheOrderOfDevices:
     def test_is_that_of_gres_conf_with_slices_one_by_one(self) -> None:
         layout = (MigSlices("3g.40gb", 2, (1, 2)),)
-        kind = GpuKind("a100", 2, ("/dev/nvidia0", "/dev/nvidia1"), mig=((), layout))
+        kind = GpuGroup("a100", 2, ("/dev/nvidia0", "/dev/nvidia1"), mig=((), layout))
 
         assert device_names(Gpus("a100", 2, (kind,))) == ["0", "1.1", "1.2"]
 

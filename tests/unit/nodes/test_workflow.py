@@ -60,7 +60,7 @@ def test_a_new_node_is_like_those_with_such_a_name() -> None:
     assert new.model.gpus == Gpus("a100", 2)
     assert new.model.features == ("ib",)
     assert new.partitions == ("gpu", "any")
-    assert new.beside == "gpu02"
+    assert new.like == "gpu02"
     assert describe(new) == "like gpu02: compute, a100:2, features ib, partitions gpu, any"
 
 
@@ -81,7 +81,7 @@ def test_a_node_can_have_no_gpus() -> None:
 def test_a_node_that_resembles_nothing_is_plain_and_goes_where_all_are() -> None:
     new = resolve_new_nodes(CLUSTER, AddRequest("big1"), [("big1", "10.0.3.1")])
 
-    assert (new.beside, new.model.gpus, new.partitions) == ("", None, ("any",))
+    assert (new.like, new.model.gpus, new.partitions) == ("", None, ("any",))
 
 
 def test_a_login_node_is_in_no_partition() -> None:

@@ -11,7 +11,7 @@ from deepopsctl.errors import InputError
 from deepopsctl.slurm.hardware import (
     NodeHardware,
     dump_hardware,
-    foresee_hardware,
+    estimate_hardware,
     load_hardware,
     parse_slurmd_report,
     store_hardware,
@@ -48,11 +48,11 @@ MEMINFO = "MemTotal:       24684096 kB\nMemFree:         2033040 kB\n"
 class TestForesight:
     def test_what_slurmd_will_report_is_known_before_it_is_there(self) -> None:
         report = "CPUs=2 Boards=1 SocketsPerBoard=1 CoresPerSocket=2 ThreadsPerCore=1 RealMemory=24105"
-        assert foresee_hardware(LSCPU, MEMINFO, "v2") == parse_slurmd_report(report, "v2")
+        assert estimate_hardware(LSCPU, MEMINFO, "v2") == parse_slurmd_report(report, "v2")
 
     def test_what_is_missing_is_named(self) -> None:
         with pytest.raises(ValueError, match=r"says 'Socket\(s\)'"):
-            foresee_hardware(LSCPU.replace("Socket(s)", "Cluster(s)"), MEMINFO, "v2")
+            estimate_hardware(LSCPU.replace("Socket(s)", "Cluster(s)"), MEMINFO, "v2")
 
 
 class TestReport:

@@ -58,7 +58,7 @@ class TestForm:
         found = given("{base: /scratch/, var_tmp: true, shm: false}", STORAGE)
 
         assert found == JobDirectories("/scratch", "namespace", var_tmp=True, shm=False)
-        assert found.folder == "/scratch/slurm-jobs"
+        assert found.directory == "/scratch/slurm-jobs"
         assert found.private == ("/tmp", "/var/tmp")
 
     def test_what_the_inventory_carries_is_read_back(self) -> None:

@@ -111,9 +111,9 @@ def test_a_state_becomes_a_word_of_sinfos(state: str, word: str, faulty: bool) -
 
 
 def test_only_a_drain_with_our_prefix_is_ours() -> None:
-    assert SlurmNode("n", "IDLE+DRAIN", "deepopsctl: new fan").is_ours
-    assert not SlurmNode("n", "IDLE+DRAIN", "new fan, says deepopsctl: no").is_ours
-    assert not SlurmNode("n", "IDLE", "deepopsctl: new fan").is_ours
+    assert SlurmNode("n", "IDLE+DRAIN", "deepopsctl: new fan").is_drained_by_deepopsctl
+    assert not SlurmNode("n", "IDLE+DRAIN", "new fan, says deepopsctl: no").is_drained_by_deepopsctl
+    assert not SlurmNode("n", "IDLE", "deepopsctl: new fan").is_drained_by_deepopsctl
 
 
 @pytest.mark.parametrize(

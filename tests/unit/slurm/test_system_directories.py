@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from deepopsctl.slurm.conf import folder_refusals
-from deepopsctl.slurm.system_directories import is_system_folder
+from deepopsctl.slurm.conf import directory_refusals
+from deepopsctl.slurm.system_directories import is_system_directory
 
 SYSTEMS = """
 / // /tmp /tmp/ /var/tmp /var/spool /var/spool/ /var//spool /var/spool/slurm/.. /var/log /var/lib /run /home
@@ -24,7 +24,7 @@ SLURMS = """
     SYSTEMS.split(),
 )
 def test_what_others_use_too_is_the_systems(path: str) -> None:
-    assert is_system_folder(path)
+    assert is_system_directory(path)
 
 
 @pytest.mark.parametrize(
@@ -32,11 +32,11 @@ def test_what_others_use_too_is_the_systems(path: str) -> None:
     SLURMS.split(),
 )
 def test_a_folder_of_slurms_own_is_not(path: str) -> None:
-    assert not is_system_folder(path)
+    assert not is_system_directory(path)
 
 
 def test_every_key_that_names_such_a_folder_is_refused_in_any_case() -> None:
-    found = folder_refusals({
+    found = directory_refusals({
         "statesavelocation": "/tmp", "SlurmdSpoolDir": "/var/spool/", "SlurmctldLogFile": "/var/log",
         "SlurmdPidFile": "/run/", "SlurmdLogFile": "/var/log/slurm/slurmd.log", "Prolog": "/etc",
         "SlurmSchedLogFile": None,

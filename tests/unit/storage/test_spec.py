@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from deepopsctl.cluster.editor import Newcomers, add_nodes, remove_nodes
+from deepopsctl.cluster.editor import NewNodes, add_nodes, remove_nodes
 from deepopsctl.cluster.inventory import build_inventory
 from deepopsctl.cluster.spec import parse_spec
 from deepopsctl.cluster.writer import render_spec
@@ -201,7 +201,7 @@ def test_an_export_that_somebody_else_looks_after_is_only_mounted() -> None:
 
 def test_a_new_node_mounts_what_its_like_mounts() -> None:
     model = Node("", frozenset({Role.COMPUTE}))
-    new = Newcomers((("gpu4", "192.0.2.14"),), model, beside="gpu2")
+    new = NewNodes((("gpu4", "192.0.2.14"),), model, like="gpu2")
     found = mounts(add_nodes(WHOLE, new))
 
     assert found["disk"].nodes == ("gpu1", "gpu2", "gpu4")
