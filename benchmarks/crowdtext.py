@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from deepopsctl.monitoring import node_exporter
-from deepopsctl.node_programs.slurm_metrics.look import Slurm
+from deepopsctl.node_programs.slurm_metrics.snapshot import SlurmReader
 
 TESTS = Path(__file__).resolve().parent.parent / "tests"
 # what a GPU node's other exporter said once, and what sdiag did
@@ -72,7 +72,7 @@ class Nodes:
         rest = [word for word in node_exporter.collectors(details) if not word.startswith("--collector.textfile")]
         argv = ["prometheus-node-exporter", *own, *rest]
         self._process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        self.slurm = Slurm(None, self._answer).look(time.time()).text
+        self.slurm = SlurmReader(None, self._answer).read_snapshot(time.time()).text
 
     def shared(self) -> str:
         """What all nodes say alike, now."""

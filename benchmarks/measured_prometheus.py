@@ -14,7 +14,7 @@ from typing import Any
 
 from benchmarks.crowd import GPU_PORT, NODE_PORT
 from deepopsctl.monitoring import scrape_config
-from deepopsctl.monitoring.resources import Machine
+from deepopsctl.monitoring.resources import MonitoredNode
 from tests.integration.monitoring import promapi
 
 RULES = Path(__file__).resolve().parent.parent / "roles" / "prometheus" / "files" / "rules"
@@ -22,7 +22,7 @@ PORT = 19090
 CLUSTER = "bench"
 # a pass over all that has been scraped, as Prometheus makes it every two hours, is part of a run of some minutes
 BLOCK = "4m"
-MONITOR = Machine("n0001", CLUSTER, frozenset({"monitoring"}), "127.0.0.1", "")
+MONITOR = MonitoredNode("n0001", CLUSTER, frozenset({"monitoring"}), "127.0.0.1", "")
 
 
 class Prometheus(promapi.Prometheus):

@@ -12,7 +12,7 @@ from deepopsctl.gpus.nvlink import NvlinkDraft
 from deepopsctl.model.cluster import Access, Cluster, Gpus, Node, Partition, Role
 from deepopsctl.model.job_directories import JobDirectories
 from deepopsctl.policy.builder import Place, PolicyDraft
-from deepopsctl.storage.builder import Machines, StorageDraft
+from deepopsctl.storage.builder import ClusterNodes, StorageDraft
 from deepopsctl.text.node_sets import expand, fold_in_order, pair, shorten
 from deepopsctl.text.problems import Problems, RefusedError
 from deepopsctl.text.values import address_key, check_address, check_name
@@ -162,11 +162,11 @@ class Draft:
             components=self.components,
         )
 
-    def _for_storage(self) -> Machines:
+    def _for_storage(self) -> ClusterNodes:
         nodes = self.nodes.values()
         with_role = {role: [m.name for m in nodes if role in m.roles] for role in Role}
         servers = with_role[Role.NFS_SERVER] or with_role[Role.CONTROLLER][:1]
-        return Machines(
+        return ClusterNodes(
             addresses={node.name: node.address for node in nodes},
             roles={node.name: frozenset(role.value for role in node.roles) for node in nodes},
             servers=frozenset(servers),

@@ -10,7 +10,7 @@ from deepopsctl.monitoring import alert_rules, web_config
 from deepopsctl.monitoring.node_exporter import TEXTFILES
 from deepopsctl.monitoring.programs import program_files
 from deepopsctl.monitoring.prometheus_server import ALERTMANAGER_PORT
-from deepopsctl.monitoring.resources import File, Machine, Needs, Unit, at
+from deepopsctl.monitoring.resources import File, MonitoredNode, Needs, Unit, at
 from deepopsctl.monitoring.systemd_units import SLURMS_FAMILIES, confined, service
 from deepopsctl.node_programs import alert_drain
 from deepopsctl.node_programs.alert_drain.settings import CONFIG
@@ -21,22 +21,22 @@ PROGRAM = f"/usr/local/sbin/{NAME}"
 SLACK_S = 60
 
 
-def needs(machine: Machine) -> Needs:
+def needs(node: MonitoredNode) -> Needs:
     """The program with its settings; nothing elsewhere, and nothing where it is not asked for."""
-    if not machine.is_first_controller or not machine.is_on("drain"):
+    if not node.is_first_controller or not node.is_on("drain"):
         return Needs()
-    settings = machine.settings
-    told = {
-        "url": f"http://{at(machine.monitoring_address, ALERTMANAGER_PORT)}",
-        "cluster": machine.cluster,
+    settings = node.settings
+    config_values = {
+        "url": f"http://{at(node.monitoring_address, ALERTMANAGER_PORT)}",
+        "cluster": node.cluster,
         "limit": settings["drain_limit"],
         "resume_after_s": settings["drain_resume_after"],
         "interval_s": settings["drain_interval"],
         "user": web_config.USER,
-        "password": machine.secrets["web_password"],
+        "password": node.secrets["web_password"],
         "textfile": f"{TEXTFILES}/alertdrain.prom",
     }
-    config = File(CONFIG, json.dumps(told, indent=1) + "\n", mode="0600", secret=True)
+    config = File(CONFIG, json.dumps(config_values, indent=1) + "\n", mode="0600", secret=True)
     sources = program_files(alert_drain, PROGRAM)
     unit = service(
         NAME,
@@ -50,30 +50,30 @@ def needs(machine: Machine) -> Needs:
     return Needs(
         files=files,
         units=(Unit(f"{NAME}.service", restart_on=tuple(file.path for file in files)),),
-        problems=tuple(_problems(machine)),
+        problems=tuple(_problems(node)),
     )
 
 
-def _problems(machine: Machine) -> list[str]:
-    settings, found = machine.settings, []
+def _problems(node: MonitoredNode) -> list[str]:
+    settings, problems = node.settings, []
     for key, least in (("drain_limit", 0), ("drain_resume_after", 0), ("drain_interval", 1)):
         value = settings[key]
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            found.append(f"monitoring_{key}: {value} is no whole number from {least} on")
+            problems.append(f"monitoring_{key}: {value} is no whole number from {least} on")
     changes = settings["alerts"]
     # what is wrong with them is told of Prometheus' rules
-    if found or not isinstance(changes, dict) or alert_rules.why_not(rule_files(), changes):
-        return found
-    blind = alert_rules.longest_blindness(alert_rules.changed(rule_files(), changes)) + SLACK_S
+    if problems or not isinstance(changes, dict) or alert_rules.validate_overrides(rule_files(), changes):
+        return problems
+    blind = alert_rules.longest_blindness(alert_rules.with_overrides(rule_files(), changes)) + SLACK_S
     if int(str(settings["drain_resume_after"])) < blind:
-        found.append(
+        problems.append(
             f"monitoring_drain_resume_after: missing data is told after up to {blind:g} s, and a node would be "
             f"resumed for that: set {blind:g} or more"
         )
-    return found
+    return problems
 
 
 def rule_files() -> dict[str, str]:
     """The rules of alerts, as they come."""
-    folder: Path = content_dir() / "roles" / "prometheus" / "files" / "rules"
-    return {path.name: path.read_text(encoding="utf-8") for path in sorted(folder.glob(alert_rules.FILES))}
+    directory: Path = content_dir() / "roles" / "prometheus" / "files" / "rules"
+    return {path.name: path.read_text(encoding="utf-8") for path in sorted(directory.glob(alert_rules.FILES))}

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import yaml
 
 from deepopsctl.monitoring.alert_rules import SEVERITIES, WATCHDOG
-from deepopsctl.monitoring.resources import Machine
+from deepopsctl.monitoring.resources import MonitoredNode
 from deepopsctl.text.header import MANAGED_HEADER
 from deepopsctl.text.values import suggest
 
@@ -68,9 +68,9 @@ class Routing:
     problems: tuple[str, ...]
 
 
-def wanted_by(machine: Machine) -> Wanted:
+def wanted_by(node: MonitoredNode) -> Wanted:
     """The settings, as a machine has them."""
-    settings = machine.settings
+    settings = node.settings
     receivers, routes = settings.get("alert_receivers", {}), settings.get("alert_routes", [])
     email, grouping = settings.get("alert_email", {}), settings.get("alert_grouping", {})
     return Wanted(
@@ -79,7 +79,7 @@ def wanted_by(machine: Machine) -> Wanted:
         routes if isinstance(routes, list) else [routes],
         email if isinstance(email, Mapping) else {str(email): None},
         grouping if isinstance(grouping, Mapping) else {str(grouping): None},
-        machine.secrets,
+        node.secrets,
     )
 
 
@@ -125,9 +125,9 @@ def _grouped(grouping: Mapping[str, object]) -> dict[str, object]:
 
 def _routes(wanted: Wanted) -> Iterator[Mapping[str, object]]:
     """As told; without a word, everything to everybody there is."""
-    given = [route for route in wanted.routes if isinstance(route, Mapping)]
-    if given or not wanted.receivers:
-        yield from given
+    routes = [route for route in wanted.routes if isinstance(route, Mapping)]
+    if routes or not wanted.receivers:
+        yield from routes
     else:
         yield {"receivers": list(wanted.receivers)}
 
@@ -160,14 +160,14 @@ def _together(names: Sequence[str]) -> str:
 
 
 def _receiver(together: str, wanted: Wanted) -> dict[str, object]:
-    found: dict[str, list[object]] = {}
+    configs_by_type: dict[str, list[object]] = {}
     for name in together.split(", "):
-        given = wanted.receivers[name]
-        assert isinstance(given, Mapping)  # noqa: S101 - looked at before
-        for way, how in given.items():
+        channels = wanted.receivers[name]
+        assert isinstance(channels, Mapping)  # noqa: S101 - looked at before
+        for way, how in channels.items():
             for key, configs in _configs(str(way), how, wanted):
-                found.setdefault(key, []).extend(configs)
-    return {"name": together, **found}
+                configs_by_type.setdefault(key, []).extend(configs)
+    return {"name": together, **configs_by_type}
 
 
 def _configs(way: str, how: object, wanted: Wanted) -> Iterator[tuple[str, list[object]]]:
@@ -179,8 +179,8 @@ def _configs(way: str, how: object, wanted: Wanted) -> Iterator[tuple[str, list[
         yield from ((str(key), list(value)) for key, value in how.items())
     elif way == "slack":
         channel = {"channel": how["channel"]} if "channel" in how else {}
-        told = {"api_url": _url(how, wanted), **channel, "send_resolved": True, "title": _TITLE, "text": _TEXT}
-        yield "slack_configs", [told]
+        slack = {"api_url": _url(how, wanted), **channel, "send_resolved": True, "title": _TITLE, "text": _TEXT}
+        yield "slack_configs", [slack]
     else:
         login = {"username": how.get("user"), "password": wanted.secrets.get(str(how.get("password_secret")))}
         more = {"http_config": {"basic_auth": login}} if "user" in how else {}
@@ -192,28 +192,28 @@ def _url(how: Mapping[str, object], wanted: Wanted) -> object:
 
 
 def _mail_server(wanted: Wanted) -> dict[str, object]:
-    given = wanted.email
-    if not given:
+    email = wanted.email
+    if not email:
         return {}
-    login = {"smtp_auth_username": given["user"]} if "user" in given else {}
-    login |= {"smtp_auth_password": wanted.secrets[str(given["secret"])]} if "secret" in given else {}
+    login = {"smtp_auth_username": email["user"]} if "user" in email else {}
+    login |= {"smtp_auth_password": wanted.secrets[str(email["secret"])]} if "secret" in email else {}
     return {
-        "smtp_smarthost": given["server"],
-        "smtp_from": given["from"],
-        "smtp_require_tls": given.get("tls", True),
+        "smtp_smarthost": email["server"],
+        "smtp_from": email["from"],
+        "smtp_require_tls": email.get("tls", True),
         **login,
     }
 
 
 def _receiver_faults(wanted: Wanted) -> Iterator[str]:
-    for name, given in wanted.receivers.items():
+    for name, channels in wanted.receivers.items():
         where = f"monitoring_alert_receivers: {name}"
         if name == NOBODY or "," in str(name):
             yield f"{where}: choose another name"
-        elif not isinstance(given, Mapping) or not given:
+        elif not isinstance(channels, Mapping) or not channels:
             yield f"{where} says no way: write {{email: [ops@example.com]}}, or {', '.join(WAYS[1:])}"
         else:
-            for way, how in given.items():
+            for way, how in channels.items():
                 yield from (f"{where}: {fault}" for fault in _way_faults(str(way), how, wanted))
 
 

@@ -42,8 +42,8 @@ class Alert:
     @property
     def threshold(self) -> float | None:
         """The number that the expression ends with; not that of a comparison with 0 or 1, which is yes or no."""
-        found = _THRESHOLD.search(self.expr)
-        return float(found[2]) if found and "==" not in found[1] else None
+        match = _THRESHOLD.search(self.expr)
+        return float(match[2]) if match and "==" not in match[1] else None
 
 
 def read(text: str) -> list[Alert]:
@@ -59,27 +59,27 @@ def seconds(duration: str) -> float:
     return float(sum(int(number) * _SECONDS[unit] for number, unit in pieces))
 
 
-def changed(files: Mapping[str, str], changes: object) -> dict[str, str]:
+def with_overrides(files: Mapping[str, str], changes: object) -> dict[str, str]:
     """The same files with changes that `why_not` has nothing to say of; untouched ones word for word."""
     assert isinstance(changes, Mapping)  # noqa: S101 - looked at before
     return {name: _changed(text, changes) for name, text in files.items()}
 
 
-def why_not(files: Mapping[str, str], changes: object) -> list[str]:
+def validate_overrides(files: Mapping[str, str], changes: object) -> list[str]:
     """What is wrong with `monitoring_alerts`, a sentence each."""
     if not isinstance(changes, Mapping):
         return ["monitoring_alerts is no mapping: write {NodeDown: {for: 5m}}"]
     known = {alert.name: alert for text in files.values() for alert in read(text)}
-    found = []
+    problems = []
     for name, change in changes.items():
         where = f"monitoring_alerts: {name}"
         if name not in known:
-            found.append(f"{where}: there is no such alert; {suggest(str(name), known)}")
+            problems.append(f"{where}: there is no such alert; {suggest(str(name), known)}")
         elif not isinstance(change, Mapping):
-            found.append(f"{where} is no mapping: write {{for: 5m}}")
+            problems.append(f"{where} is no mapping: write {{for: 5m}}")
         else:
-            found += [f"{where}: {fault}" for fault in _faults(known[name], change)]
-    return found
+            problems += [f"{where}: {fault}" for fault in _faults(known[name], change)]
+    return problems
 
 
 def longest_blindness(files: Mapping[str, str]) -> float:
@@ -158,15 +158,15 @@ def _stays(rule: Mapping[str, object], changes: Mapping[str, Mapping[str, object
 
 
 def _applied(rule: dict[str, object], change: Mapping[str, object]) -> dict[str, object]:
-    given = rule.get("labels")
-    labels: dict[str, object] = {**given} if isinstance(given, dict) else {}
+    old_labels = rule.get("labels")
+    labels: dict[str, object] = {**old_labels} if isinstance(old_labels, dict) else {}
     labels |= {"severity": change["severity"]} if "severity" in change else {}
     if "drain" in change:
         labels.pop("drain", None)
         labels |= {"drain": "true"} if change["drain"] else {}
     expr = str(change.get("expr", rule["expr"]))
     if "threshold" in change:
-        expr = _THRESHOLD.sub(lambda found: f"{found[1]}{change['threshold']}", expr)
+        expr = _THRESHOLD.sub(lambda match: f"{match[1]}{change['threshold']}", expr)
     wait = {"for": str(change["for"])} if "for" in change else {}
     return {**rule, "expr": expr, **wait, **({"labels": labels} if labels else {})}
 

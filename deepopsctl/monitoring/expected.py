@@ -11,9 +11,9 @@ import yaml
 from deepopsctl.monitoring import node_metrics, prometheus_server, queries, scrape_config, slurm_metrics, web_config
 from deepopsctl.monitoring.alert_routing import NOBODY
 from deepopsctl.monitoring.dashboards.model import Needs
-from deepopsctl.monitoring.resources import Machine, at
+from deepopsctl.monitoring.resources import MonitoredNode, at
 from deepopsctl.monitoring.targets import targets_of
-from deepopsctl.node_programs.log_collector.places import FOLDER
+from deepopsctl.node_programs.log_collector.places import DIRECTORY
 
 # Alerts of this severity Alertmanager sends to the receiver without an address.
 NOWHERE = {"label": "severity", "value": "none", "receiver": NOBODY}
@@ -25,56 +25,56 @@ _OLDEST_SLURM_S = 150.0
 _JOB = frozenset({Needs.JOBS, Needs.STARTED})
 
 
-def everything(machines: Sequence[Machine], rules_folder: Path) -> dict[str, object]:
+def everything(nodes: Sequence[MonitoredNode], rules_directory: Path) -> dict[str, object]:
     """All that the suite is told of a cluster; no passwords."""
-    here = next(machine for machine in machines if machine.name == machine.monitoring_host)
+    here = next(node for node in nodes if node.name == node.monitoring_host)
     return {
-        **prometheus(machines),
+        **prometheus(nodes),
         "alertmanager": f"http://{at(here.address, prometheus_server.ALERTMANAGER_PORT)}",
-        "targets": targets(machines),
-        "textfiles": textfiles(machines),
-        "rules": rules(rules_folder),
-        "queries": asked(here.cluster, machines),
+        "targets": targets(nodes),
+        "textfiles": textfiles(nodes),
+        "rules": rules(rules_directory),
+        "queries": asked(here.cluster, nodes),
         "route": NOWHERE,
         # where the monitoring host keeps what all machines log
-        "journals": FOLDER if here.is_on("logs") else "",
+        "journals": DIRECTORY if here.is_on("logs") else "",
     }
 
 
-def prometheus(machines: Sequence[Machine]) -> dict[str, str]:
+def prometheus(nodes: Sequence[MonitoredNode]) -> dict[str, str]:
     """Where it answers, and who logs in."""
-    address = next(machine.address for machine in machines if machine.name == machine.monitoring_host)
+    address = next(node.address for node in nodes if node.name == node.monitoring_host)
     return {"prometheus": f"http://{at(address, prometheus_server.PROMETHEUS_PORT)}", "user": web_config.USER}
 
 
-def targets(machines: Iterable[Machine]) -> list[dict[str, str]]:
+def targets(nodes: Iterable[MonitoredNode]) -> list[dict[str, str]]:
     """Everything that has to be scraped, with its scrape job, and its page where an address has several."""
     return [
         {
-            "node": machine.name,
+            "node": node.name,
             "job": scrape_config.label_of(target.exporter),
             "address": target.address,
             "page": target.labels.get("page", ""),
         }
-        for machine in machines
-        for target in targets_of(machine)
+        for node in nodes
+        for target in targets_of(node)
     ]
 
 
-def textfiles(machines: Iterable[Machine]) -> dict[str, dict[str, float]]:
+def textfiles(nodes: Iterable[MonitoredNode]) -> dict[str, dict[str, float]]:
     """The text files that each machine's node exporter hands out, and how old they may be (seconds)."""
-    found = {machine.name: _textfiles(machine) for machine in machines}
-    return {name: files for name, files in found.items() if files}
+    by_node = {node.name: _textfiles(node) for node in nodes}
+    return {name: files for name, files in by_node.items() if files}
 
 
-def _textfiles(machine: Machine) -> dict[str, float]:
-    slurm = {PurePath(slurm_metrics.LINK).name: _OLDEST_SLURM_S} if machine.is_first_controller else {}
-    return {**dict.fromkeys(node_metrics.textfiles(machine), _OLDEST_S), **slurm}
+def _textfiles(node: MonitoredNode) -> dict[str, float]:
+    slurm = {PurePath(slurm_metrics.LINK).name: _OLDEST_SLURM_S} if node.is_first_controller else {}
+    return {**dict.fromkeys(node_metrics.textfiles(node), _OLDEST_S), **slurm}
 
 
-def rules(folder: Path) -> dict[str, int]:
+def rules(directory: Path) -> dict[str, int]:
     """How many rules each of the product's files has."""
-    return {path.name: _count(path) for path in sorted(folder.glob("*.yml"))}
+    return {path.name: _count(path) for path in sorted(directory.glob("*.yml"))}
 
 
 def _count(path: Path) -> int:
@@ -82,11 +82,11 @@ def _count(path: Path) -> int:
     return sum(len(group["rules"]) for group in document["groups"])
 
 
-def asked(cluster: str, machines: Sequence[Machine]) -> list[dict[str, object]]:
+def asked(cluster: str, nodes: Sequence[MonitoredNode]) -> list[dict[str, object]]:
     """The queries of all dashboards that this cluster must have something for."""
     have = {*_JOB}
-    have |= {Needs.GPUS} if any(found["job"] == "gpu" for found in targets(machines)) else set()
-    have |= {Needs.STORAGE} if any(machine.mounts for machine in machines) else set()
+    have |= {Needs.GPUS} if any(target["job"] == "gpu" for target in targets(nodes)) else set()
+    have |= {Needs.STORAGE} if any(node.mounts for node in nodes) else set()
     return [
         {"dashboard": query.dashboard, "panel": query.panel, "text": query.text, "job": query.needs in _JOB}
         for query in queries.for_cluster(cluster, have)

@@ -31,18 +31,18 @@ class ExporterPlan:
     problems: tuple[tuple[str, str], ...] = ()
 
 
-def plan_exporter(wish: str, dcgm: Mapping[str, Any], *, has_gpus: bool, has_dcgm: bool) -> ExporterPlan:
+def plan_exporter(requested: str, dcgm: Mapping[str, Any], *, has_gpus: bool, has_dcgm: bool) -> ExporterPlan:
     """`wish` is `monitoring_gpu_exporter`, `has_dcgm` whether DCGM is wanted on the node.
 
     Settings alone decide: Prometheus has to know it of nodes that are down.
     """
-    if wish not in (AUTO, *Exporter):
-        what = f"monitoring_gpu_exporter is {wish!r}"
+    if requested not in (AUTO, *Exporter):
+        what = f"monitoring_gpu_exporter is {requested!r}"
         return ExporterPlan(Exporter.NONE, problems=((what, f"choose one of {', '.join((AUTO, *Exporter))}"),))
-    if not has_gpus or wish == Exporter.NONE:
+    if not has_gpus or requested == Exporter.NONE:
         return ExporterPlan(Exporter.NONE)
     problems = tuple(_why_no_dcgm_exporter(dcgm, has_dcgm=has_dcgm))
-    if wish == Exporter.NVITOP or (wish == AUTO and problems):
+    if requested == Exporter.NVITOP or (requested == AUTO and problems):
         return ExporterPlan(Exporter.NVITOP)
     exporter = dcgm["exporter"]
     packages = {} if problems else {str(exporter["package"]): str(exporter["version"])}

@@ -10,10 +10,10 @@ from pathlib import Path
 from deepopsctl.monitoring import tls
 from deepopsctl.monitoring.gpu_exporter_choice import Exporter
 from deepopsctl.monitoring.programs import program_files
-from deepopsctl.monitoring.resources import File, Machine, Needs, Target, Unit, at
+from deepopsctl.monitoring.resources import File, MonitoredNode, Needs, Target, Unit, at
 from deepopsctl.monitoring.systemd_units import OPEN, confined, service, started_by
 from deepopsctl.node_programs import gpu_metrics
-from deepopsctl.node_programs.node_metrics.jobmap import DCGM_FOLDER
+from deepopsctl.node_programs.node_metrics.jobmap import DCGM_DIRECTORY
 
 DCGM_UNIT = "nvidia-dcgm-exporter.service"
 DCGM_PORT = 9400
@@ -38,39 +38,39 @@ _OF_THE_DRIVER = dict.fromkeys(
 )  # fmt: skip
 
 
-def targets(machine: Machine) -> tuple[Target, ...]:
+def targets(node: MonitoredNode) -> tuple[Target, ...]:
     """Machines without GPUs are none."""
-    exporter = _exporter(machine)
-    return (Target("gpu", at(machine.address, PORTS[exporter])),) if exporter in PORTS else ()
+    exporter = _exporter(node)
+    return (Target("gpu", at(node.address, PORTS[exporter])),) if exporter in PORTS else ()
 
 
-def needs(machine: Machine) -> Needs:
+def needs(node: MonitoredNode) -> Needs:
     """Nothing on a machine without GPUs."""
-    exporter = _exporter(machine)
+    exporter = _exporter(node)
     if exporter is Exporter.DCGM:
-        return _dcgm(machine)
-    return _nvitop(machine) if exporter is Exporter.NVITOP else Needs()
+        return _dcgm(node)
+    return _nvitop(node) if exporter is Exporter.NVITOP else Needs()
 
 
-def _exporter(machine: Machine) -> Exporter:
-    return Exporter(str(machine.settings.get("gpu_exporter", Exporter.NONE)))
+def _exporter(node: MonitoredNode) -> Exporter:
+    return Exporter(str(node.settings.get("gpu_exporter", Exporter.NONE)))
 
 
-def _dcgm(machine: Machine) -> Needs:
+def _dcgm(node: MonitoredNode) -> Needs:
     counters = File(COUNTERS, Path(__file__).with_name("dcgm-counters.csv").read_text(encoding="utf-8"))
     dropin = started_by(
         DCGM_UNIT,
         (
             "/usr/bin/dcgm-exporter",
             f"--collectors={COUNTERS}",
-            f"--address={at(machine.address, DCGM_PORT)}",
+            f"--address={at(node.address, DCGM_PORT)}",
             f"--remote-hostengine-info={HOST_ENGINE}",
             f"--collect-interval={EVERY_S * 1000}",
-            f"--hpc-job-mapping-dir={DCGM_FOLDER}",
-            *tls.arguments(machine, "--web-config-file"),
+            f"--hpc-job-mapping-dir={DCGM_DIRECTORY}",
+            *tls.arguments(node, "--web-config-file"),
         ),
         # the first job makes it, and the exporter gives up without
-        f"ExecStartPre=/bin/mkdir -p {DCGM_FOLDER}",
+        f"ExecStartPre=/bin/mkdir -p {DCGM_DIRECTORY}",
         # NVIDIA's unit has a log file that nobody rotates, gives up after an error, and some of its versions never end
         "StandardOutput=journal",
         "StandardError=journal",
@@ -84,18 +84,18 @@ def _dcgm(machine: Machine) -> Needs:
     )
 
 
-def _nvitop(machine: Machine) -> Needs:
+def _nvitop(node: MonitoredNode) -> Needs:
     sources = program_files(gpu_metrics, PROGRAM)
-    libraries = str(machine.settings["gpu_exporter_libraries"])
+    libraries = str(node.settings["gpu_exporter_libraries"])
     unit = service(
         NAME,
         "this node's GPUs for Prometheus, by nvitop-exporter",
         (
             PROGRAM,
             f"--libraries={libraries}",
-            f"--address={machine.address}",
+            f"--address={node.address}",
             f"--port={PORT}",
-            *_certified(machine),
+            *_certified(node),
         ),
         "Nice=10",
         "MemoryMax=256M",
@@ -108,13 +108,13 @@ def _nvitop(machine: Machine) -> Needs:
     return Needs(files=files, units=(Unit(f"{NAME}.service", restart_on=watched, port=PORT),))
 
 
-def _certified(machine: Machine) -> tuple[str, ...]:
+def _certified(node: MonitoredNode) -> tuple[str, ...]:
     """Whom it answers, where exporters speak TLS: on every platform the monitoring host alone."""
-    if not tls.speaks(machine):
+    if not tls.speaks(node):
         return ()
     return (
         f"--certificate={tls.CERTIFICATE}",
         f"--key={tls.KEY}",
         f"--authority={tls.AUTHORITY}",
-        f"--client={machine.monitoring_host}",
+        f"--client={node.monitoring_host}",
     )

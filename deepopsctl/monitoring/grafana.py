@@ -12,7 +12,7 @@ from deepopsctl.monitoring.dashboards import DASHBOARDS
 from deepopsctl.monitoring.dashboards.elements import OVERVIEW
 from deepopsctl.monitoring.dashboards.render import DATA_SOURCE, SCRAPE_INTERVAL, text
 from deepopsctl.monitoring.prometheus_server import ALERTMANAGER_PORT, PROMETHEUS_PORT
-from deepopsctl.monitoring.resources import File, Folder, Machine, Needs, Target, Unit, at
+from deepopsctl.monitoring.resources import Directory, File, MonitoredNode, Needs, Target, Unit, at
 from deepopsctl.text.header import MANAGED_HEADER
 from deepopsctl.text.yaml_writer import block
 
@@ -23,7 +23,7 @@ GROUP = "grafana"
 # read once, when its database is made
 PASSWORD = "/etc/grafana/deepops-admin-password"  # noqa: S105 (a path)
 PROVISIONING = "/etc/grafana/provisioning"
-FOLDER = "/usr/local/share/deepopsctl/dashboards"
+DASHBOARD_DIRECTORY = "/usr/local/share/deepopsctl/dashboards"
 # of the address of each folder in Grafana
 TITLE, FOLDER_UID = "Cluster", "deepops"
 
@@ -36,45 +36,47 @@ class Tls:
     key: str = ""
 
 
-def needs(machine: Machine, tls: Tls) -> Needs:
+def needs(node: MonitoredNode, tls: Tls) -> Needs:
     """All but the package, which has a source and a version of its own."""
-    dropin = File(f"/etc/systemd/system/{UNIT}.d/deepopsctl.conf", _dropin(machine, tls))
-    data_sources = _read_by_grafana(f"{PROVISIONING}/datasources/deepopsctl.yaml", _data_sources(machine), secret=True)
+    dropin = File(f"/etc/systemd/system/{UNIT}.d/deepopsctl.conf", _dropin(node, tls))
+    data_sources = _read_by_grafana(f"{PROVISIONING}/datasources/deepopsctl.yaml", _data_sources(node), secret=True)
     provider = _read_by_grafana(f"{PROVISIONING}/dashboards/deepopsctl.yaml", _provider(), secret=False)
     return Needs(
-        folders=(Folder(FOLDER),),
+        directories=(Directory(DASHBOARD_DIRECTORY),),
         files=(
-            _read_by_grafana(PASSWORD, machine.secrets["grafana_admin_password"], secret=True),
+            _read_by_grafana(PASSWORD, node.secrets["grafana_admin_password"], secret=True),
             data_sources,
             provider,
-            *(File(f"{FOLDER}/{dashboard.uid}.json", text(dashboard)) for dashboard in DASHBOARDS),
+            *(File(f"{DASHBOARD_DIRECTORY}/{dashboard.uid}.json", text(dashboard)) for dashboard in DASHBOARDS),
             dropin,
         ),
         # it looks for new dashboards by itself; its first start takes a while, and is waited for elsewhere
         units=(Unit(UNIT, restart_on=(dropin.path, data_sources.path, provider.path)),),
-        problems=_why_not(machine, tls),
+        problems=_problems(node, tls),
     )
 
 
-def url(machine: Machine, tls: Tls) -> str:
+def url(node: MonitoredNode, tls: Tls) -> str:
     """Where it answers."""
-    return f"{'https' if tls.certificate else 'http'}://{at(machine.address, PORT)}"
+    return f"{'https' if tls.certificate else 'http'}://{at(node.address, PORT)}"
 
 
-def targets(machine: Machine) -> tuple[Target, ...]:
+def targets(node: MonitoredNode) -> tuple[Target, ...]:
     """It tells of itself without a password, as node exporters do."""
-    if machine.name != machine.monitoring_host or not machine.is_on("grafana_is_scraped"):
+    if node.name != node.monitoring_host or not node.is_on("grafana_is_scraped"):
         return ()
-    return (Target("grafana", at(machine.address, PORT)),)
+    return (Target("grafana", at(node.address, PORT)),)
 
 
-def _why_not(machine: Machine, tls: Tls) -> tuple[str, ...]:
-    found = []
+def _problems(node: MonitoredNode, tls: Tls) -> tuple[str, ...]:
+    problems = []
     if bool(tls.certificate) != bool(tls.key):
-        found.append("grafana_tls_certificate and grafana_tls_key belong together: set both, or neither")
-    if not machine.secrets.get("grafana_admin_password"):
-        found.append("no grafana_admin_password in secrets.yml: `deepopsctl inventory` adds what an older one has not")
-    return tuple(found)
+        problems.append("grafana_tls_certificate and grafana_tls_key belong together: set both, or neither")
+    if not node.secrets.get("grafana_admin_password"):
+        problems.append(
+            "no grafana_admin_password in secrets.yml: `deepopsctl inventory` adds what an older one has not"
+        )
+    return tuple(problems)
 
 
 def _read_by_grafana(path: str, content: str, *, secret: bool) -> File:
@@ -82,12 +84,12 @@ def _read_by_grafana(path: str, content: str, *, secret: bool) -> File:
     return File(path, content, mode="0640", group=GROUP, secret=secret)
 
 
-def _dropin(machine: Machine, tls: Tls) -> str:
+def _dropin(node: MonitoredNode, tls: Tls) -> str:
     # SECTION_KEY of grafana.ini
     settings = {
-        "SERVER_HTTP_ADDR": machine.address,
+        "SERVER_HTTP_ADDR": node.address,
         "SERVER_HTTP_PORT": str(PORT),
-        "SERVER_ROOT_URL": f"{url(machine, tls)}/",
+        "SERVER_ROOT_URL": f"{url(node, tls)}/",
         "SECURITY_ADMIN_USER": ADMIN,
         "SECURITY_ADMIN_PASSWORD__FILE": PASSWORD,
         # nobody outside learns who logs in here
@@ -95,7 +97,7 @@ def _dropin(machine: Machine, tls: Tls) -> str:
         "AUTH_ANONYMOUS_ENABLED": "false",
         "USERS_ALLOW_SIGN_UP": "false",
         "USERS_ALLOW_ORG_CREATE": "false",
-        "DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH": f"{FOLDER}/{OVERVIEW}.json",
+        "DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH": f"{DASHBOARD_DIRECTORY}/{OVERVIEW}.json",
         # it asks nobody on the internet: sites without any would wait for it
         "ANALYTICS_REPORTING_ENABLED": "false",
         "ANALYTICS_CHECK_FOR_UPDATES": "false",
@@ -116,8 +118,8 @@ def _dropin(machine: Machine, tls: Tls) -> str:
     return "\n".join([MANAGED_HEADER + "[Service]", *lines, "Restart=always", "RestartSec=5", ""])
 
 
-def _data_sources(machine: Machine) -> str:
-    password = machine.secrets["web_password"]
+def _data_sources(node: MonitoredNode) -> str:
+    password = node.secrets["web_password"]
     common = {
         "access": "proxy",
         "basicAuth": True,
@@ -130,7 +132,7 @@ def _data_sources(machine: Machine) -> str:
         "name": "Prometheus",
         "uid": DATA_SOURCE["uid"],
         "type": DATA_SOURCE["type"],
-        "url": f"http://{at(machine.address, PROMETHEUS_PORT)}",
+        "url": f"http://{at(node.address, PROMETHEUS_PORT)}",
         "isDefault": True,
         # a query that names a thousand nodes is too long for an address
         "jsonData": {"httpMethod": "POST", "timeInterval": SCRAPE_INTERVAL},
@@ -140,7 +142,7 @@ def _data_sources(machine: Machine) -> str:
         "name": "Alertmanager",
         "uid": "deepops-alertmanager",
         "type": "alertmanager",
-        "url": f"http://{at(machine.address, ALERTMANAGER_PORT)}",
+        "url": f"http://{at(node.address, ALERTMANAGER_PORT)}",
         "jsonData": {"implementation": "prometheus", "handleGrafanaManagedAlerts": False},
         **common,
     }
@@ -157,6 +159,6 @@ def _provider() -> str:
         "disableDeletion": False,
         "allowUiUpdates": False,
         "updateIntervalSeconds": 30,
-        "options": {"path": FOLDER},
+        "options": {"path": DASHBOARD_DIRECTORY},
     }
     return MANAGED_HEADER + block({"apiVersion": 1, "providers": [provider]})

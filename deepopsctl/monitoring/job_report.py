@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from deepopsctl.monitoring.programs import program_files
-from deepopsctl.monitoring.resources import File, Machine, Needs
+from deepopsctl.monitoring.resources import File, MonitoredNode, Needs
 from deepopsctl.node_programs import job_report
 from deepopsctl.slurm.job_hooks import PIECES
 
@@ -13,13 +13,13 @@ SWITCH = "job_endings"
 _GROUPS = frozenset(("slurm_controller", "slurm_compute", "slurm_login"))
 
 
-def needs(machine: Machine) -> Needs:
+def needs(node: MonitoredNode) -> Needs:
     """Programs, and nothing that runs by itself."""
-    if not machine.groups & _GROUPS:
+    if not node.groups & _GROUPS:
         return Needs()
     programs = program_files(job_report, PROGRAM)
     pieces: tuple[File, ...] = ()
-    if machine.runs_jobs and machine.is_on(SWITCH):
+    if node.runs_jobs and node.is_on(SWITCH):
         # its launcher; the modules are the same
         programs += program_files(job_report, ENDING, module="ending")[-1:]
         # before the job map forgets the job

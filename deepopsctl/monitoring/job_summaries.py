@@ -8,7 +8,7 @@ from pathlib import PurePath
 from deepopsctl.monitoring import web_config
 from deepopsctl.monitoring.programs import program_files
 from deepopsctl.monitoring.prometheus_server import PROMETHEUS_PORT
-from deepopsctl.monitoring.resources import File, Machine, Needs, Unit, at
+from deepopsctl.monitoring.resources import File, MonitoredNode, Needs, Unit, at
 from deepopsctl.monitoring.systemd_units import SLURMS_FAMILIES, confined, service
 from deepopsctl.node_programs import job_report
 from deepopsctl.node_programs.job_report.places import CONFIG, STATE
@@ -18,17 +18,17 @@ PROGRAM = f"/usr/local/sbin/{NAME}"
 SWITCH = "job_summaries"
 
 
-def needs(machine: Machine) -> Needs:
+def needs(node: MonitoredNode) -> Needs:
     """Nothing but on the first controller, where Slurm lets root change a job's record."""
-    if not machine.is_first_controller or not machine.is_on(SWITCH):
+    if not node.is_first_controller or not node.is_on(SWITCH):
         return Needs()
-    told = {
+    config_values = {
         "schema": 1,
-        "url": f"http://{at(machine.monitoring_address, PROMETHEUS_PORT)}",
+        "url": f"http://{at(node.monitoring_address, PROMETHEUS_PORT)}",
         "user": web_config.USER,
-        "password": machine.secrets["web_password"],
+        "password": node.secrets["web_password"],
     }
-    config = File(CONFIG, json.dumps(told, indent=1) + "\n", mode="0600", secret=True)
+    config = File(CONFIG, json.dumps(config_values, indent=1) + "\n", mode="0600", secret=True)
     sources = program_files(job_report, PROGRAM, module="keeper")
     unit = service(
         NAME,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from deepopsctl.monitoring.node_certificate import AUTHORITY, CERTIFICATE, KEY, identity
 from deepopsctl.monitoring.programs import program_files
-from deepopsctl.monitoring.resources import File, Machine, Needs, Unit, at, together
+from deepopsctl.monitoring.resources import File, MonitoredNode, Needs, Unit, at, combine
 from deepopsctl.monitoring.systemd_units import WITHOUT_KEPT_RIGHTS, confined
 from deepopsctl.node_programs import log_collector
-from deepopsctl.node_programs.log_collector.places import FOLDER
+from deepopsctl.node_programs.log_collector.places import DIRECTORY
 from deepopsctl.text.header import MANAGED_HEADER
 
 PACKAGE = "systemd-journal-remote"
@@ -28,22 +28,22 @@ _UPLOAD_UNIT = f"{_UNITS}/{UPLOAD}.d/deepopsctl.conf"
 _REMOTE_CONF = "/etc/systemd/journal-remote.conf.d/deepopsctl.conf"
 
 
-def needs(machine: Machine) -> Needs:
+def needs(node: MonitoredNode) -> Needs:
     """What sends, everywhere; what collects, on the monitoring host. Nothing where logs are off."""
-    if not machine.is_on("logs"):
+    if not node.is_on("logs"):
         return Needs()
-    pieces = [identity(machine), _sends(machine)]
-    if machine.name == machine.monitoring_host:
+    pieces = [identity(node), _sends(node)]
+    if node.name == node.monitoring_host:
         # first: what sends finds it there
-        pieces.insert(1, _collects(machine))
-    return together(pieces)
+        pieces.insert(1, _collects(node))
+    return combine(pieces)
 
 
-def _sends(machine: Machine) -> Needs:
+def _sends(node: MonitoredNode) -> Needs:
     conf = _file(
         _UPLOAD_CONF,
         "[Upload]",
-        f"URL=https://{at(machine.monitoring_address, PORT)}",
+        f"URL=https://{at(node.monitoring_address, PORT)}",
         f"ServerKeyFile=/run/{_UPLOAD_FOLDER}/key",
         f"ServerCertificateFile={CERTIFICATE}",
         f"TrustedCertificateFile={AUTHORITY}",
@@ -79,11 +79,11 @@ def _sends(machine: Machine) -> Needs:
     )
 
 
-def _with_key(folder: str) -> tuple[str, ...]:
+def _with_key(directory: str) -> tuple[str, ...]:
     """A copy of the key in /run for a service that is not root. LoadCredential= brings nothing in some containers."""
     copy = f'install -m 0400 {KEY} "$$RUNTIME_DIRECTORY/key"'
     own = 'chown --reference="$$RUNTIME_DIRECTORY/." "$$RUNTIME_DIRECTORY/key"'
-    return (f"RuntimeDirectory={folder}", "RuntimeDirectoryMode=0700", f"ExecStartPre=+/bin/sh -c '{copy} && {own}'")
+    return (f"RuntimeDirectory={directory}", "RuntimeDirectoryMode=0700", f"ExecStartPre=+/bin/sh -c '{copy} && {own}'")
 
 
 # What a machine logged before its first deploy stays there: a year's journal of 1,000 machines at once helps nobody.
@@ -93,34 +93,34 @@ _BEGIN = (
 )
 
 
-def _collects(machine: Machine) -> Needs:
-    days, gigabytes = machine.settings.get("logs_keep_days", 30), machine.settings.get("logs_keep_gb", 20)
+def _collects(node: MonitoredNode) -> Needs:
+    days, gigabytes = node.settings.get("logs_keep_days", 30), node.settings.get("logs_keep_gb", 20)
     sources = program_files(log_collector, PROGRAM)
     # Debian 13's own bounds are 4 GB and 100 files for all machines together; Debian 12's knows none, and says so
     conf = _file(_REMOTE_CONF, "[Remote]", f"MaxUse={gigabytes}G", "MaxFiles=0")
-    socket, door, store, tidy, timer = _socket(machine), _door(), _store(), _tidy(days, gigabytes), _timer()
-    members = File(MEMBERS, "".join(f"{name}\n" for name in machine.members))
+    socket, proxy, store, tidy, timer = _socket(node), _tls_proxy(), _store(), _tidy(days, gigabytes), _timer()
+    members = File(MEMBERS, "".join(f"{name}\n" for name in node.members))
     program = tuple(file.path for file in sources)
     return Needs(
         packages=(PACKAGE,),
-        files=(*sources, conf, members, socket, store, door, tidy, timer),
+        files=(*sources, conf, members, socket, store, proxy, tidy, timer),
         units=(
             Unit("deepops-logs.socket", restart_on=(socket.path,)),
             Unit("deepops-logs-store.service", restart_on=(store.path, conf.path)),
-            Unit("deepops-logs.service", restart_on=(door.path, store.path, *program, AUTHORITY, CERTIFICATE, KEY)),
+            Unit("deepops-logs.service", restart_on=(proxy.path, store.path, *program, AUTHORITY, CERTIFICATE, KEY)),
             Unit("deepops-logs-tidy.timer", restart_on=(timer.path,)),
         ),
     )
 
 
-def _socket(machine: Machine) -> File:
+def _socket(node: MonitoredNode) -> File:
     return _file(
         f"{_UNITS}/deepops-logs.socket",
         "[Unit]",
         "Description=where machines send their journals",
         "",
         "[Socket]",
-        f"ListenStream={at(machine.address, PORT)}",
+        f"ListenStream={at(node.address, PORT)}",
         # at boot the address may not be there yet
         "FreeBind=yes",
         "",
@@ -129,7 +129,7 @@ def _socket(machine: Machine) -> File:
     )
 
 
-def _door() -> File:
+def _tls_proxy() -> File:
     """It lives in the store's network: nobody else on this machine can write to the store."""
     return _file(
         f"{_UNITS}/deepops-logs.service",
@@ -163,7 +163,7 @@ def _store() -> File:
         "",
         "[Service]",
         f"ExecStart=/usr/lib/systemd/systemd-journal-remote --listen-http=127.0.0.1:{STORE_PORT} --split-mode=host"
-        f" --output={FOLDER}/",
+        f" --output={DIRECTORY}/",
         f"User={_STATIC_USER}",
         f"InaccessiblePaths=-/run/{_UPLOAD_FOLDER} -/run/{_DOOR_FOLDER}",
         # who may read this machine's journal may read the others'
@@ -192,7 +192,7 @@ def _tidy(days: object, gigabytes: object) -> File:
         "Nice=10",
         # the journals are the store's, and systemd is asked to stop and start that
         *confined(
-            ReadWritePaths=f"-{FOLDER}", CapabilityBoundingSet="CAP_DAC_OVERRIDE", RestrictAddressFamilies="AF_UNIX"
+            ReadWritePaths=f"-{DIRECTORY}", CapabilityBoundingSet="CAP_DAC_OVERRIDE", RestrictAddressFamilies="AF_UNIX"
         ),
     )
 

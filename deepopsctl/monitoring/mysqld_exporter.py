@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from deepopsctl.monitoring import tls
-from deepopsctl.monitoring.resources import File, Machine, Needs, Target, Unit, at
+from deepopsctl.monitoring.resources import File, MonitoredNode, Needs, Target, Unit, at
 from deepopsctl.monitoring.systemd_units import started_by
 from deepopsctl.text.header import MANAGED_HEADER
 
@@ -23,14 +23,14 @@ socket = /run/mysqld/mysqld.sock
 """
 
 
-def needs(machine: Machine) -> Needs:
+def needs(node: MonitoredNode) -> Needs:
     """Nothing but on the machine of slurmdbd. Its certificate is the node exporter's, who is everywhere."""
-    if DBD not in machine.groups:
+    if DBD not in node.groups:
         return Needs()
     command = (
         "/usr/bin/prometheus-mysqld-exporter",
-        f"--web.listen-address={at(machine.address, PORT)}",
-        *tls.arguments(machine),
+        f"--web.listen-address={at(node.address, PORT)}",
+        *tls.arguments(node),
         f"--config.my-cnf={CONFIG}",
         # these two need no right of any kind; what others tell, they need rights for
         "--collect.global_status",
@@ -48,6 +48,6 @@ def needs(machine: Machine) -> Needs:
     )
 
 
-def targets(machine: Machine) -> tuple[Target, ...]:
+def targets(node: MonitoredNode) -> tuple[Target, ...]:
     """One, on the machine of slurmdbd."""
-    return (Target("mysqld", at(machine.address, PORT)),) if DBD in machine.groups else ()
+    return (Target("mysqld", at(node.address, PORT)),) if DBD in node.groups else ()

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from deepopsctl.certificates import validity
 from deepopsctl.certificates.authority import Authority
-from deepopsctl.monitoring.resources import File, Folder, Machine, Needs
+from deepopsctl.monitoring.resources import Directory, File, MonitoredNode, Needs
 
-FOLDER = "/etc/deepopsctl/pki"
-AUTHORITY = f"{FOLDER}/authority.crt"
-CERTIFICATE = f"{FOLDER}/node.crt"
+PKI_DIRECTORY = "/etc/deepopsctl/pki"
+AUTHORITY = f"{PKI_DIRECTORY}/authority.crt"
+CERTIFICATE = f"{PKI_DIRECTORY}/node.crt"
 # root's
-KEY = f"{FOLDER}/node.key"
+KEY = f"{PKI_DIRECTORY}/node.key"
 
 
-def identity(machine: Machine) -> Needs:
+def identity(node: MonitoredNode) -> Needs:
     """The three files; a problem where the vault has no authority."""
-    secret = machine.secrets.get("authority", "")
+    secret = node.secrets.get("authority", "")
     if not secret:
         why = "no cluster_authority in secrets.yml yet: `deepopsctl inventory`, or a deploy, adds it"
         return Needs(problems=(why,))
     authority = Authority(secret)
-    made = authority.identify(machine.name, [machine.address], validity.today())
+    made = authority.identify(node.name, [node.address], validity.today())
     return Needs(
-        folders=(Folder(FOLDER),),
+        directories=(Directory(PKI_DIRECTORY),),
         files=(
             File(AUTHORITY, authority.certificate),
             File(KEY, made.key, mode="0600", secret=True),

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Mapping
 
 from deepopsctl.monitoring import tls
-from deepopsctl.monitoring.resources import Folder, Machine, Needs, Target, Unit, at, together
+from deepopsctl.monitoring.resources import Directory, MonitoredNode, Needs, Target, Unit, at, combine
 from deepopsctl.monitoring.systemd_units import started_by
 from deepopsctl.monitoring.web_config import GROUP
 from deepopsctl.storage.writer import from_variable
@@ -50,9 +50,9 @@ def collectors(details: Collection[str] = (), unasked: Collection[str] = ()) -> 
     )
 
 
-def needs(machine: Machine) -> Needs:
+def needs(node: MonitoredNode) -> Needs:
     """The same on every machine."""
-    wanted = machine.settings.get("cpu_details", [])
+    wanted = node.settings.get("cpu_details", [])
     details = [str(name) for name in wanted] if isinstance(wanted, list) else [str(wanted)]
     unknown = [name for name in details if name not in CPU_DETAILS]
     if unknown:
@@ -62,9 +62,9 @@ def needs(machine: Machine) -> Needs:
         UNIT,
         (
             "/usr/bin/prometheus-node-exporter",
-            f"--web.listen-address={at(machine.address, PORT)}",
-            *tls.arguments(machine, _web_option(machine)),
-            *collectors(details, _unasked(machine)),
+            f"--web.listen-address={at(node.address, PORT)}",
+            *tls.arguments(node, _web_option(node)),
+            *collectors(details, _unasked(node)),
         ),
         # an address that is not there yet, at boot, is no reason to give up
         "Restart=always",
@@ -73,24 +73,24 @@ def needs(machine: Machine) -> Needs:
     own = Needs(
         packages=(PACKAGE,),
         # after the package, which brings the folder: root's programs write there, some of it about users' jobs
-        folders=(Folder(TEXTFILES, mode="0750", group=GROUP),),
+        directories=(Directory(TEXTFILES, mode="0750", group=GROUP),),
         files=(dropin,),
         units=(Unit(UNIT, restart_on=(dropin.path,), port=PORT),),
     )
-    return together([tls.files(machine), own])
+    return combine([tls.files(node), own])
 
 
-def _web_option(machine: Machine) -> str:
+def _web_option(node: MonitoredNode) -> str:
     """What its command line calls the file of who may ask; 1.5 gave it the name that all others use."""
-    return "--web.config" if machine.platform == "Ubuntu 22.04" else "--web.config.file"
+    return "--web.config" if node.platform == "Ubuntu 22.04" else "--web.config.file"
 
 
-def _unasked(machine: Machine) -> list[str]:
+def _unasked(node: MonitoredNode) -> list[str]:
     """What is to go when nobody uses it: a look at its size is a use, and mounts it again."""
-    mounts = from_variable(machine.mounts)
-    return [mount.path for mount in mounts if mount.automount_idle and machine.name in mount.nodes]
+    mounts = from_variable(node.mounts)
+    return [mount.path for mount in mounts if mount.automount_idle and node.name in mount.nodes]
 
 
-def targets(machine: Machine) -> tuple[Target, ...]:
+def targets(node: MonitoredNode) -> tuple[Target, ...]:
     """One on every machine."""
-    return (Target(CONTROLLER if machine.is_first_controller else "node", at(machine.address, PORT)),)
+    return (Target(CONTROLLER if node.is_first_controller else "node", at(node.address, PORT)),)

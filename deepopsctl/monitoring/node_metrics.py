@@ -15,10 +15,10 @@ from deepopsctl.monitoring import tls
 from deepopsctl.monitoring.node_certificate import AUTHORITY, CERTIFICATE
 from deepopsctl.monitoring.node_exporter import TEXTFILES
 from deepopsctl.monitoring.programs import program_files
-from deepopsctl.monitoring.resources import File, Machine, Needs, Unit
+from deepopsctl.monitoring.resources import File, MonitoredNode, Needs, Unit
 from deepopsctl.monitoring.systemd_units import OPEN, SLURMS_FAMILIES, confined_with_full_view, service
 from deepopsctl.node_programs import node_metrics
-from deepopsctl.node_programs.node_metrics.jobmap import DCGM_FOLDER, FOLDER
+from deepopsctl.node_programs.node_metrics.jobmap import DCGM_DIRECTORY, DIRECTORY
 from deepopsctl.node_programs.node_metrics.places import CONFIG
 from deepopsctl.slurm.job_hooks import PIECES
 from deepopsctl.storage.node_plan import plan_node
@@ -32,27 +32,27 @@ _KEYRINGS = "/etc/apt/keyrings/deepopsctl-*"
 _TEXTFILE = "nodemetrics-{}.prom"
 
 
-def _jobs(machine: Machine) -> Mapping[str, object] | None:
-    return {"map": FOLDER, "dcgm": DCGM_FOLDER, "gpus": list(machine.gpus)} if machine.runs_jobs else None
+def _jobs(node: MonitoredNode) -> Mapping[str, object] | None:
+    return {"map": DIRECTORY, "dcgm": DCGM_DIRECTORY, "gpus": list(node.gpus)} if node.runs_jobs else None
 
 
-def _certificates(machine: Machine) -> Mapping[str, object] | None:
-    ours = [AUTHORITY, CERTIFICATE] if machine.is_on("logs") else []
-    if tls.speaks(machine):
-        ours += [tls.AUTHORITY, tls.CERTIFICATE]
-    if machine.name == machine.monitoring_host:
-        ours += [str(machine.settings.get("grafana_certificate") or "")]
+def _certificates(node: MonitoredNode) -> Mapping[str, object] | None:
+    log_certificates = [AUTHORITY, CERTIFICATE] if node.is_on("logs") else []
+    if tls.speaks(node):
+        log_certificates += [tls.AUTHORITY, tls.CERTIFICATE]
+    if node.name == node.monitoring_host:
+        log_certificates += [str(node.settings.get("grafana_certificate") or "")]
     # nobody else's packages are signed by keys that a deploy brings
-    if machine.name == machine.monitoring_host or "nvidia_gpu" in machine.groups:
-        ours += [_KEYRINGS]
-    given = machine.settings.get("certificates")
-    paths = [path for path in (*ours, *(given if isinstance(given, list) else [])) if path]
+    if node.name == node.monitoring_host or "nvidia_gpu" in node.groups:
+        log_certificates += [_KEYRINGS]
+    site_paths = node.settings.get("certificates")
+    paths = [path for path in (*log_certificates, *(site_paths if isinstance(site_paths, list) else [])) if path]
     return {"paths": paths} if paths else None
 
 
-def _mounts(machine: Machine) -> Mapping[str, object] | None:
+def _mounts(node: MonitoredNode) -> Mapping[str, object] | None:
     # names, paths and what is required are the same on every platform
-    plan = plan_node(from_variable(machine.mounts), machine.name, {}, Platform(""))
+    plan = plan_node(from_variable(node.mounts), node.name, {}, Platform(""))
     wanted = [
         {"name": each.name, "path": each.path, "required": each.required, "automount": bool(each.automount)}
         for each in plan.mounts
@@ -61,26 +61,26 @@ def _mounts(machine: Machine) -> Mapping[str, object] | None:
 
 
 # What each collector is told on a machine; None where it has nothing to do.
-COLLECTORS: Mapping[str, Callable[[Machine], Mapping[str, object] | None]] = MappingProxyType(
+COLLECTORS: Mapping[str, Callable[[MonitoredNode], Mapping[str, object] | None]] = MappingProxyType(
     {"jobs": _jobs, "certificates": _certificates, "mounts": _mounts}
 )
 
 
-def _told(machine: Machine) -> dict[str, Mapping[str, object]]:
-    return {name: settings for name, ask in COLLECTORS.items() if (settings := ask(machine)) is not None}
+def _collector_settings(node: MonitoredNode) -> dict[str, Mapping[str, object]]:
+    return {name: settings for name, ask in COLLECTORS.items() if (settings := ask(node)) is not None}
 
 
-def textfiles(machine: Machine) -> list[str]:
+def textfiles(node: MonitoredNode) -> list[str]:
     """The names of the text files that the daemon writes there."""
-    return [_TEXTFILE.format(name) for name in _told(machine)]
+    return [_TEXTFILE.format(name) for name in _collector_settings(node)]
 
 
-def needs(machine: Machine) -> Needs:
+def needs(node: MonitoredNode) -> Needs:
     """The daemon, where a collector has work; on compute nodes what writes the job map."""
-    told = _told(machine)
-    if not told:
+    collectors = _collector_settings(node)
+    if not collectors:
         return Needs()
-    config = File(CONFIG, json.dumps({"schema": 1, "folder": TEXTFILES, "collectors": told}, indent=1) + "\n")
+    config = File(CONFIG, json.dumps({"schema": 1, "folder": TEXTFILES, "collectors": collectors}, indent=1) + "\n")
     sources = program_files(node_metrics, PROGRAM)
     unit = service(
         NAME,
@@ -97,7 +97,7 @@ def needs(machine: Machine) -> Needs:
     )
     files = (*sources, config, unit)
     return Needs(
-        files=(*files, *(_pieces() if machine.runs_jobs else ())),
+        files=(*files, *(_pieces() if node.runs_jobs else ())),
         units=(Unit(f"{NAME}.service", restart_on=tuple(file.path for file in files)),),
     )
 
@@ -105,6 +105,6 @@ def needs(machine: Machine) -> Needs:
 def _pieces() -> tuple[File, ...]:
     """What the prolog and the epilog of each job run."""
     return tuple(
-        File(f"{PIECES}/{kind}.d/20-job-map", f"#!/bin/sh\nexec {PROGRAM} {action}\n", "0755")
-        for kind, action in (("prolog", "job-begin"), ("epilog", "job-end"))
+        File(f"{PIECES}/{script}.d/20-job-map", f"#!/bin/sh\nexec {PROGRAM} {action}\n", "0755")
+        for script, action in (("prolog", "job-begin"), ("epilog", "job-end"))
     )

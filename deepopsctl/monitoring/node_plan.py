@@ -15,11 +15,11 @@ from deepopsctl.monitoring import (
     node_metrics,
     slurm_metrics,
 )
-from deepopsctl.monitoring.resources import Machine, Needs, together
+from deepopsctl.monitoring.resources import MonitoredNode, Needs, combine
 
 # Each is asked for each machine and answers with Needs() where it has nothing to do there. A new piece is a module
 # beside this one with such a function, and a line here.
-PIECES: tuple[Callable[[Machine], Needs], ...] = (
+PIECES: tuple[Callable[[MonitoredNode], Needs], ...] = (
     node_exporter.needs,
     node_metrics.needs,
     slurm_metrics.needs,
@@ -32,6 +32,6 @@ PIECES: tuple[Callable[[Machine], Needs], ...] = (
 )
 
 
-def plan_node(machine: Machine) -> Needs:
+def plan_node(node: MonitoredNode) -> Needs:
     """Everything that one machine gets, in one call of a module."""
-    return together(piece(machine) for piece in PIECES)
+    return combine(piece(node) for piece in PIECES)

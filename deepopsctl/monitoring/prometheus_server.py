@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import yaml
 
 from deepopsctl.monitoring import alert_routing, alert_rules, retention, scrape_config, web_config
-from deepopsctl.monitoring.resources import File, Folder, Machine, Needs, Target, Unit, at
+from deepopsctl.monitoring.resources import Directory, File, MonitoredNode, Needs, Target, Unit, at
 from deepopsctl.monitoring.systemd_units import started_by
 from deepopsctl.text.header import MANAGED_HEADER
 
@@ -27,23 +27,23 @@ _AMTOOL_LOGIN = "/etc/prometheus/deepops-amtool.yml"
 _COMES_BACK = ("Restart=always", "RestartSec=5")
 
 
-def prometheus(machine: Machine, targets: str, rules: Mapping[str, str]) -> Needs:
+def prometheus(node: MonitoredNode, targets: str, rules: Mapping[str, str]) -> Needs:
     """Prometheus; `targets` is the text of its one file of targets, `rules` texts by name without a folder."""
-    changes = machine.settings.get("alerts", {})
-    problems = alert_rules.why_not(rules, changes)
+    changes = node.settings.get("alerts", {})
+    problems = alert_rules.validate_overrides(rules, changes)
     rule_files = [
         File(f"{RULES}/{name}", text, validate=("promtool", "check", "rules", "%s"))
-        for name, text in (rules if problems else alert_rules.changed(rules, changes)).items()
+        for name, text in (rules if problems else alert_rules.with_overrides(rules, changes)).items()
     ]
-    web = web_config.for_people("prometheus", machine)
-    password = web_config.secret(web_config.password_file(), machine.secrets["web_password"])
+    web = web_config.for_people("prometheus", node)
+    password = web_config.secret(web_config.password_file(), node.secrets["web_password"])
     config = File(
         "/etc/prometheus/prometheus.yml",
         MANAGED_HEADER
         + _yaml(
             scrape_config.config(
-                machine,
-                at(machine.address, ALERTMANAGER_PORT),
+                node,
+                at(node.address, ALERTMANAGER_PORT),
                 f"{RULES}/*.yml",
                 TARGETS_FILE,
                 count=targets.count("\n- "),
@@ -52,43 +52,43 @@ def prometheus(machine: Machine, targets: str, rules: Mapping[str, str]) -> Need
         # it follows the names of the other files, so these are there before
         validate=("promtool", "check", "config", "%s"),
     )
-    kept = retention.kept(machine.settings, HISTORY)
+    flags = retention.retention_flags(node.settings, HISTORY)
     command = (
-        *kept.before,
+        *flags.command_prefix,
         "/usr/bin/prometheus",
         f"--config.file={config.path}",
         f"--storage.tsdb.path={HISTORY}",
-        *kept.arguments,
-        f"--web.listen-address={at(machine.address, PROMETHEUS_PORT)}",
-        f"--web.external-url=http://{at(machine.address, PROMETHEUS_PORT)}/",
+        *flags.arguments,
+        f"--web.listen-address={at(node.address, PROMETHEUS_PORT)}",
+        f"--web.external-url=http://{at(node.address, PROMETHEUS_PORT)}/",
         f"--web.config.file={web.path}",
     )
     dropin = started_by("prometheus.service", command, *_COMES_BACK)
     return Needs(
         packages=("prometheus",),
-        folders=(
-            Folder(RULES),
-            Folder(TARGETS),
-            Folder(HISTORY, mode="0750", owner="prometheus", group="prometheus"),
+        directories=(
+            Directory(RULES),
+            Directory(TARGETS),
+            Directory(HISTORY, mode="0750", owner="prometheus", group="prometheus"),
         ),
-        files=(*rule_files, File(TARGETS_FILE, targets), web, password, config, *kept.files, dropin),
+        files=(*rule_files, File(TARGETS_FILE, targets), web, password, config, *flags.files, dropin),
         units=(
             Unit(
                 "prometheus.service",
-                restart_on=(dropin.path, *(file.path for file in kept.files)),
+                restart_on=(dropin.path, *(file.path for file in flags.files)),
                 # targets and passwords it sees by itself
                 reload_on=(config.path, f"{RULES}/"),
                 port=PROMETHEUS_PORT,
             ),
         ),
-        problems=(*problems, *kept.problems),
+        problems=(*problems, *flags.problems),
     )
 
 
-def alertmanager(machine: Machine) -> Needs:
+def alertmanager(node: MonitoredNode) -> Needs:
     """Alertmanager, and whom it tells."""
-    routing = alert_routing.routing(alert_routing.wanted_by(machine))
-    web = web_config.for_people("alertmanager", machine)
+    routing = alert_routing.routing(alert_routing.wanted_by(node))
+    web = web_config.for_people("alertmanager", node)
     config = File(
         "/etc/prometheus/alertmanager.yml",
         routing.text,
@@ -101,8 +101,8 @@ def alertmanager(machine: Machine) -> Needs:
         "/usr/bin/prometheus-alertmanager",
         f"--config.file={config.path}",
         f"--storage.path={SILENCES}",
-        f"--web.listen-address={at(machine.address, ALERTMANAGER_PORT)}",
-        f"--web.external-url=http://{at(machine.address, ALERTMANAGER_PORT)}/",
+        f"--web.listen-address={at(node.address, ALERTMANAGER_PORT)}",
+        f"--web.external-url=http://{at(node.address, ALERTMANAGER_PORT)}/",
         f"--web.config.file={web.path}",
         # it is alone: nothing listens for others of its kind
         "--cluster.listen-address=",
@@ -110,8 +110,8 @@ def alertmanager(machine: Machine) -> Needs:
     dropin = started_by("prometheus-alertmanager.service", command, *_COMES_BACK)
     return Needs(
         packages=("prometheus-alertmanager",),
-        folders=(Folder(SILENCES, mode="0750", owner="prometheus", group="prometheus"),),
-        files=(web, config, *_amtool(machine), dropin),
+        directories=(Directory(SILENCES, mode="0750", owner="prometheus", group="prometheus"),),
+        files=(web, config, *_amtool(node), dropin),
         units=(
             Unit(
                 "prometheus-alertmanager.service",
@@ -124,20 +124,23 @@ def alertmanager(machine: Machine) -> Needs:
     )
 
 
-def _amtool(machine: Machine) -> tuple[File, ...]:
+def _amtool(node: MonitoredNode) -> tuple[File, ...]:
     """What lets root silence and look at alerts by amtool without a word more."""
-    found = {"alertmanager.url": f"http://{at(machine.address, ALERTMANAGER_PORT)}/", "http.config.file": _AMTOOL_LOGIN}
+    amtool_config = {
+        "alertmanager.url": f"http://{at(node.address, ALERTMANAGER_PORT)}/",
+        "http.config.file": _AMTOOL_LOGIN,
+    }
     login = {"basic_auth": {"username": web_config.USER, "password_file": web_config.password_file()}}
-    return File(_AMTOOL_LOGIN, MANAGED_HEADER + _yaml(login)), File(AMTOOL, MANAGED_HEADER + _yaml(found))
+    return File(_AMTOOL_LOGIN, MANAGED_HEADER + _yaml(login)), File(AMTOOL, MANAGED_HEADER + _yaml(amtool_config))
 
 
-def targets(machine: Machine) -> tuple[Target, ...]:
+def targets(node: MonitoredNode) -> tuple[Target, ...]:
     """Both watch themselves, too."""
-    if machine.name != machine.monitoring_host:
+    if node.name != node.monitoring_host:
         return ()
     return (
-        Target("prometheus", at(machine.address, PROMETHEUS_PORT)),
-        Target("alertmanager", at(machine.address, ALERTMANAGER_PORT)),
+        Target("prometheus", at(node.address, PROMETHEUS_PORT)),
+        Target("alertmanager", at(node.address, ALERTMANAGER_PORT)),
     )
 
 

@@ -44,7 +44,7 @@ class Empty:
     """A query that has nothing to show, or that Prometheus refuses with these words."""
 
     asked: Asked
-    said: str = ""
+    message: str = ""
 
 
 class Source(Protocol):
@@ -61,22 +61,22 @@ class Source(Protocol):
 
 def for_cluster(cluster: str, have: Container[Needs], dashboards: Iterable[Dashboard] = DASHBOARDS) -> list[Asked]:
     """What must show something on a cluster that has all these, with everything chosen in all variables."""
-    found = []
+    queries = []
     for dashboard in dashboards:
         values = {variable.name: variable.all_value or ANYTHING for variable in dashboard.variables}
         values["cluster"] = _literal(cluster)
-        found += [*_offers(dashboard, values), *_panels(dashboard, values)]
-    return [asked for asked in found if asked.needs is None or asked.needs in have]
+        queries += [*_offers(dashboard, values), *_panels(dashboard, values)]
+    return [asked for asked in queries if asked.needs is None or asked.needs in have]
 
 
 def empty_in(source: Source, dashboards: Iterable[Dashboard] = DASHBOARDS) -> list[Empty]:
     """What shows nothing where variables are chosen as Grafana does it; no need is an excuse."""
-    found: list[Empty] = []
+    results: list[Empty] = []
     for dashboard in dashboards:
         values, without = _choices(source, dashboard)
-        found += [Empty(asked, "no values") for asked in without]
-        found += [said for asked in _panels(dashboard, values) if (said := _look(source, asked))]
-    return found
+        results += [Empty(asked, "no values") for asked in without]
+        results += [empty for asked in _panels(dashboard, values) if (empty := _empty(source, asked))]
+    return results
 
 
 def as_opened(source: Source, dashboard: Dashboard) -> list[Asked]:
@@ -88,8 +88,8 @@ def fill(text: str, values: Mapping[str, str]) -> str:
     """A query with the values of its variables."""
     known = {**TIMES, **values}
 
-    def value(found: re.Match[str]) -> str:
-        name = found[1] or found[2]
+    def value(match: re.Match[str]) -> str:
+        name = match[1] or match[2]
         if name not in known:
             raise UnknownVariableError(f"{text}: no variable ${name}")
         return known[name]
@@ -109,7 +109,7 @@ def _choices(source: Source, dashboard: Dashboard) -> tuple[dict[str, str], list
     return values, without
 
 
-def _look(source: Source, asked: Asked) -> Empty | None:
+def _empty(source: Source, asked: Asked) -> Empty | None:
     try:
         return None if source.count(asked.text) else Empty(asked)
     except ValueError as error:

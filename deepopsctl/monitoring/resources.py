@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Folder:
+class Directory:
     """A folder that has to be there."""
 
     path: str
@@ -49,7 +49,7 @@ class Needs:
     """What one piece, or all of them together, bring to a machine; in the order in which it is brought."""
 
     packages: tuple[str, ...] = ()
-    folders: tuple[Folder, ...] = ()
+    directories: tuple[Directory, ...] = ()
     files: tuple[File, ...] = ()
     units: tuple[Unit, ...] = ()
     # units that packages bring and nobody wants
@@ -59,7 +59,7 @@ class Needs:
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class MonitoredNode:
     """One machine, as the pieces see it."""
 
     name: str
@@ -104,25 +104,25 @@ class ContradictionError(ValueError):
     """Two pieces want different things at one place: a mistake of ours, not of a user's."""
 
 
-def together(pieces: Iterable[Needs]) -> Needs:
+def combine(pieces: Iterable[Needs]) -> Needs:
     """The sum of several; what two want alike comes once, and each piece's order is kept."""
-    found = list(pieces)
+    needs_of_all = list(pieces)
     return Needs(
-        packages=tuple(dict.fromkeys(name for needs in found for name in needs.packages)),
-        folders=_once((folder.path, folder) for needs in found for folder in needs.folders),
-        files=_once((file.path, file) for needs in found for file in needs.files),
-        units=_once((unit.name, unit) for needs in found for unit in needs.units),
-        stopped=tuple(dict.fromkeys(name for needs in found for name in needs.stopped)),
-        problems=tuple(dict.fromkeys(problem for needs in found for problem in needs.problems)),
+        packages=tuple(dict.fromkeys(name for needs in needs_of_all for name in needs.packages)),
+        directories=_once((directory.path, directory) for needs in needs_of_all for directory in needs.directories),
+        files=_once((file.path, file) for needs in needs_of_all for file in needs.files),
+        units=_once((unit.name, unit) for needs in needs_of_all for unit in needs.units),
+        stopped=tuple(dict.fromkeys(name for needs in needs_of_all for name in needs.stopped)),
+        problems=tuple(dict.fromkeys(problem for needs in needs_of_all for problem in needs.problems)),
     )
 
 
 def _once(entries: Iterable[tuple[str, T]]) -> tuple[T, ...]:
-    found: dict[str, T] = {}
+    merged: dict[str, T] = {}
     for key, entry in entries:
-        if found.setdefault(key, entry) != entry:
+        if merged.setdefault(key, entry) != entry:
             raise ContradictionError(f"two pieces of monitoring want {key} each in its own way")
-    return tuple(found.values())
+    return tuple(merged.values())
 
 
 def at(address: str, port: int) -> str:

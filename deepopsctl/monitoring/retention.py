@@ -33,16 +33,16 @@ exec "$@" "--storage.tsdb.retention.size=${{limit}}KB"
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """`before` goes before the program on its command line, `arguments` behind it."""
+class RetentionFlags:
+    """`command_prefix` goes before the program on its command line, `arguments` behind it."""
 
-    before: tuple[str, ...] = ()
+    command_prefix: tuple[str, ...] = ()
     arguments: tuple[str, ...] = ()
     files: tuple[File, ...] = ()
     problems: tuple[str, ...] = ()
 
 
-def kept(settings: Mapping[str, object], folder: str) -> Kept:
+def retention_flags(settings: Mapping[str, object], directory: str) -> RetentionFlags:
     """What `monitoring_retention` and `monitoring_retention_size` say of the data in a folder."""
     time, size = str(settings["retention"]), str(settings.get("retention_size") or "")
     share = _SHARE.fullmatch(size)
@@ -51,8 +51,8 @@ def kept(settings: Mapping[str, object], folder: str) -> Kept:
         problems.append(f"monitoring_retention: {time} is no time: write 90d, 26w or 1y")
     if size and not share and not _SIZE.fullmatch(size):
         problems.append(f"monitoring_retention_size: {size} is neither a size nor a share: write 100GB or 50%")
-    return Kept(
-        before=(LAUNCHER, share[1], folder) if share else (),
+    return RetentionFlags(
+        command_prefix=(LAUNCHER, share[1], directory) if share else (),
         arguments=(
             f"--storage.tsdb.retention.time={time}",
             *([f"--storage.tsdb.retention.size={size}"] if size and not share else []),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from deepopsctl.monitoring import tls, web_config
 from deepopsctl.monitoring.node_exporter import CONTROLLER
-from deepopsctl.monitoring.resources import Machine
+from deepopsctl.monitoring.resources import MonitoredNode
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ def label_of(job: str) -> str:
     return "node" if job == CONTROLLER else job
 
 
-def config(machine: Machine, alertmanager: str, rules: str, targets: str, count: int) -> dict[str, object]:
+def config(node: MonitoredNode, alertmanager: str, rules: str, targets: str, count: int) -> dict[str, object]:
     """All of it; `alertmanager` is HOST:PORT, `rules` a pattern of paths, `targets` the path of a file of so many."""
     # in powers of two: a node more is no new configuration
     room = max(64, 1 << count.bit_length())
@@ -92,15 +92,15 @@ def config(machine: Machine, alertmanager: str, rules: str, targets: str, count:
             "scrape_interval": "15s",
             "scrape_timeout": "10s",
             "evaluation_interval": "15s",
-            "external_labels": {"cluster": machine.cluster},
+            "external_labels": {"cluster": node.cluster},
         },
         "rule_files": [rules],
         "alerting": {"alertmanagers": [{"static_configs": [{"targets": [alertmanager]}], "basic_auth": _password()}]},
-        "scrape_configs": [_scraped(machine, job, targets, room) for job in JOBS],
+        "scrape_configs": [_scraped(node, job, targets, room) for job in JOBS],
     }
 
 
-def _scraped(machine: Machine, job: Job, targets: str, room: int) -> dict[str, object]:
+def _scraped(node: MonitoredNode, job: Job, targets: str, room: int) -> dict[str, object]:
     own = {"source_labels": ["__exporter"], "regex": job.name, "action": "keep"}
     samples = job.samples + job.samples_per_node * room
     return {
@@ -111,7 +111,7 @@ def _scraped(machine: Machine, job: Job, targets: str, room: int) -> dict[str, o
         "label_value_length_limit": _LONGEST_VALUE,
         "body_size_limit": f"{samples * _BYTES_A_SAMPLE}B",
         "target_limit": room,
-        **(tls.scraped(machine) if job.may_use_tls else {}),
+        **(tls.scraped(node) if job.may_use_tls else {}),
         **({"basic_auth": _password()} if job.asks_password else {}),
         "file_sd_configs": [{"files": [targets]}],
         "relabel_configs": [

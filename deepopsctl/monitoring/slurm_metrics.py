@@ -6,7 +6,7 @@ import json
 
 from deepopsctl.monitoring.node_exporter import TEXTFILES
 from deepopsctl.monitoring.programs import program_files
-from deepopsctl.monitoring.resources import File, Machine, Needs, Target, Unit, at
+from deepopsctl.monitoring.resources import File, MonitoredNode, Needs, Target, Unit, at
 from deepopsctl.monitoring.systemd_units import SLURMS_FAMILIES, confined, service
 from deepopsctl.monitoring.web_config import GROUP
 from deepopsctl.node_programs import slurm_metrics
@@ -36,17 +36,17 @@ _SANDBOX = (
 )
 
 
-def needs(machine: Machine) -> Needs:
+def needs(node: MonitoredNode) -> Needs:
     """On the first controller; nothing elsewhere."""
-    if not machine.is_first_controller:
+    if not node.is_first_controller:
         return Needs()
     settings = {
         "schema": 1,
         "path": PATH,
         "interval_s": INTERVAL_S,
-        "address": machine.address,
-        "port": _port(machine),
-        "native": machine.is_on(NATIVE),
+        "address": node.address,
+        "port": _port(node),
+        "native": node.is_on(NATIVE),
     }
     config = File(CONFIG, json.dumps(settings, indent=1) + "\n")
     sources = program_files(slurm_metrics, PROGRAM)
@@ -74,14 +74,14 @@ def needs(machine: Machine) -> Needs:
     )
 
 
-def targets(machine: Machine) -> tuple[Target, ...]:
+def targets(node: MonitoredNode) -> tuple[Target, ...]:
     """slurmctld itself, a page each, where Prometheus is to read them there."""
-    if not (machine.is_first_controller and machine.is_on(NATIVE)):
+    if not (node.is_first_controller and node.is_on(NATIVE)):
         return ()
-    address = at(machine.address, _port(machine))
+    address = at(node.address, _port(node))
     # `page` tells their `up` apart
     return tuple(Target("slurm", address, {"__metrics_path__": f"/metrics/{page}", "page": page}) for page in PAGES)
 
 
-def _port(machine: Machine) -> int:
-    return int(str(machine.settings.get("slurmctld_port", SLURMCTLD_PORT)))
+def _port(node: MonitoredNode) -> int:
+    return int(str(node.settings.get("slurmctld_port", SLURMCTLD_PORT)))

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from deepopsctl.monitoring.resources import File
 from deepopsctl.text.header import MANAGED_HEADER
 
-FOLDER = "/etc/systemd/system"
+UNIT_DIRECTORY = "/etc/systemd/system"
 
 
 def started_by(unit: str, command: Sequence[str], *more: str) -> File:
@@ -17,7 +17,7 @@ def started_by(unit: str, command: Sequence[str], *more: str) -> File:
     The package's own file of arguments (/etc/default/...) stays as it came, and is not read.
     """
     lines = ["[Service]", "EnvironmentFile=", "ExecStart=", f"ExecStart={_quoted(command)}", *more]
-    return File(f"{FOLDER}/{unit}.d/deepopsctl.conf", MANAGED_HEADER + "\n".join(lines) + "\n")
+    return File(f"{UNIT_DIRECTORY}/{unit}.d/deepopsctl.conf", MANAGED_HEADER + "\n".join(lines) + "\n")
 
 
 def service(name: str, description: str, command: Sequence[str], *more: str) -> File:
@@ -35,7 +35,7 @@ def service(name: str, description: str, command: Sequence[str], *more: str) -> 
         "[Install]",
         "WantedBy=multi-user.target",
     ]
-    return File(f"{FOLDER}/{name}.service", MANAGED_HEADER + "\n".join(lines) + "\n")
+    return File(f"{UNIT_DIRECTORY}/{name}.service", MANAGED_HEADER + "\n".join(lines) + "\n")
 
 
 def _quoted(command: Sequence[str]) -> str:

@@ -20,7 +20,7 @@ from deepopsctl.monitoring import (
     slurm_metrics,
     tls,
 )
-from deepopsctl.monitoring.resources import Machine, Target
+from deepopsctl.monitoring.resources import MonitoredNode, Target
 from deepopsctl.text.header import MANAGED_HEADER
 from deepopsctl.text.yaml_writer import flow
 
@@ -31,7 +31,7 @@ SCHEME = "__scheme__"
 TLS_JOBS = frozenset(job.name for job in scrape_config.JOBS if job.may_use_tls)
 
 # Each is asked for each machine. A new exporter is a function in its piece, and a line here.
-SOURCES: tuple[Callable[[Machine], Iterable[Target]], ...] = (
+SOURCES: tuple[Callable[[MonitoredNode], Iterable[Target]], ...] = (
     node_exporter.targets,
     mysqld_exporter.targets,
     slurm_metrics.targets,
@@ -41,17 +41,17 @@ SOURCES: tuple[Callable[[Machine], Iterable[Target]], ...] = (
 )
 
 
-def targets_of(machine: Machine) -> list[Target]:
+def targets_of(node: MonitoredNode) -> list[Target]:
     """Everything that is scraped on one machine."""
-    return [target for source in SOURCES for target in source(machine)]
+    return [target for source in SOURCES for target in source(node)]
 
 
-def render(machines: Iterable[Machine], in_clear: Collection[str] = ()) -> str:
+def render(nodes: Iterable[MonitoredNode], in_clear: Collection[str] = ()) -> str:
     """The file, machines in the given order; exporters of those `in_clear` do not speak TLS yet."""
     lines = [
-        f"- {flow({'targets': [target.address], 'labels': _labels(machine, target, in_clear)})}"
-        for machine in machines
-        for target in targets_of(machine)
+        f"- {flow({'targets': [target.address], 'labels': _labels(node, target, in_clear)})}"
+        for node in nodes
+        for target in targets_of(node)
     ]
     return MANAGED_HEADER + "".join(f"{line}\n" for line in lines)
 
@@ -79,8 +79,8 @@ def _read(text: str) -> Any:
     return yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 (both are safe)
 
 
-def _labels(machine: Machine, target: Target, in_clear: Collection[str]) -> dict[str, str]:
-    clear = machine.is_on(tls.SWITCH) and machine.name in in_clear and target.exporter in TLS_JOBS
+def _labels(node: MonitoredNode, target: Target, in_clear: Collection[str]) -> dict[str, str]:
+    clear = node.is_on(tls.SWITCH) and node.name in in_clear and target.exporter in TLS_JOBS
     scheme = {SCHEME: "http"} if clear else {}
-    named = {"cluster": machine.cluster, "node": machine.name, "instance": machine.name}
+    named = {"cluster": node.cluster, "node": node.name, "instance": node.name}
     return {EXPORTER: target.exporter, **scheme, **named, **target.labels}

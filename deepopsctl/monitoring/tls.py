@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from deepopsctl.certificates import validity
 from deepopsctl.certificates.authority import Authority
-from deepopsctl.monitoring.resources import File, Folder, Machine, Needs
+from deepopsctl.monitoring.resources import Directory, File, MonitoredNode, Needs
 from deepopsctl.monitoring.web_config import GROUP, secret
 from deepopsctl.text.header import MANAGED_HEADER
 
@@ -19,9 +19,9 @@ SWITCH = "exporter_tls"
 # of a node whose exporters Prometheus goes on to ask in clear, because no run has reached both since the switch went on
 IN_CLEAR = "exporter_in_clear"
 # in the account of exporters and of Prometheus, unlike the machine's own key
-FOLDER = "/etc/prometheus/deepops-tls"
-AUTHORITY, CERTIFICATE, KEY = (f"{FOLDER}/{name}" for name in ("authority.crt", "node.crt", "node.key"))
-WEB = f"{FOLDER}/exporters.yml"
+TLS_DIRECTORY = "/etc/prometheus/deepops-tls"
+AUTHORITY, CERTIFICATE, KEY = (f"{TLS_DIRECTORY}/{name}" for name in ("authority.crt", "node.crt", "node.key"))
+WEB = f"{TLS_DIRECTORY}/exporters.yml"
 # Where exporters know `client_allowed_sans`; older ones don't start with a key that they don't know.
 _TELL_APART = ("Debian 13",)
 _WEB = f"""\
@@ -34,63 +34,63 @@ tls_server_config:
 """
 
 
-def files(machine: Machine) -> Needs:
+def files(node: MonitoredNode) -> Needs:
     """What exporters and Prometheus of a machine show and ask for: read anew for each connection."""
-    if not machine.is_on(SWITCH):
-        return Needs(problems=_why_not_in_clear(machine))
-    if not speaks(machine):
+    if not node.is_on(SWITCH):
+        return Needs(problems=_unencrypted_problems(node))
+    if not speaks(node):
         return Needs()
-    if not machine.secrets.get("authority"):
+    if not node.secrets.get("authority"):
         why = "monitoring_exporter_tls needs cluster_authority, which is not in secrets.yml"
         return Needs(problems=(f"{why}: `deepopsctl inventory` adds it",))
-    authority = Authority(machine.secrets["authority"])
-    made = authority.identify(machine.name, [machine.address], validity.today())
+    authority = Authority(node.secrets["authority"])
+    made = authority.identify(node.name, [node.address], validity.today())
     return Needs(
-        folders=(Folder(FOLDER, mode="0750", group=GROUP),),
+        directories=(Directory(TLS_DIRECTORY, mode="0750", group=GROUP),),
         files=(
             File(AUTHORITY, authority.certificate),
             secret(KEY, made.key),
             File(CERTIFICATE, made.certificate),
-            File(WEB, _WEB + _only_to(machine)),
+            File(WEB, _WEB + _only_to(node)),
         ),
     )
 
 
-def speaks(machine: Machine) -> bool:
+def speaks(node: MonitoredNode) -> bool:
     """Whether a machine's exporters speak TLS."""
-    return machine.is_on(SWITCH) and not machine.is_on(IN_CLEAR)
+    return node.is_on(SWITCH) and not node.is_on(IN_CLEAR)
 
 
-def _why_not_in_clear(machine: Machine) -> tuple[str, ...]:
+def _unencrypted_problems(node: MonitoredNode) -> tuple[str, ...]:
     """What a cluster without TLS must not ask for as well."""
-    found = []
-    private = {word.strip().lower() for word in str(machine.settings.get("private_data", "")).split(",")}
+    problems = []
+    private = {word.strip().lower() for word in str(node.settings.get("private_data", "")).split(",")}
     if "jobs" in private:
-        found.append(
+        problems.append(
             "PrivateData in slurm_config has jobs, and without TLS exporters show users' jobs to whoever reaches them: "
             "set monitoring_exporter_tls: true"
         )
-    if machine.is_on("drain"):
-        found.append(
+    if node.is_on("drain"):
+        problems.append(
             "monitoring_drain needs to know that a figure comes from the node it is about, and without TLS a job can "
             "answer in a node's place: set monitoring_exporter_tls: true"
         )
-    return tuple(found)
+    return tuple(problems)
 
 
-def _only_to(machine: Machine) -> str:
+def _only_to(node: MonitoredNode) -> str:
     """The name that a certificate has to be for, where exporters ask."""
-    return f'  client_allowed_sans: ["{machine.monitoring_host}"]\n' if machine.platform in _TELL_APART else ""
+    return f'  client_allowed_sans: ["{node.monitoring_host}"]\n' if node.platform in _TELL_APART else ""
 
 
-def arguments(machine: Machine, option: str = "--web.config.file") -> tuple[str, ...]:
+def arguments(node: MonitoredNode, option: str = "--web.config.file") -> tuple[str, ...]:
     """What an exporter's command line has besides."""
-    return (f"{option}={WEB}",) if speaks(machine) else ()
+    return (f"{option}={WEB}",) if speaks(node) else ()
 
 
-def scraped(machine: Machine) -> dict[str, object]:
+def scraped(node: MonitoredNode) -> dict[str, object]:
     """What a scrape job of such exporters has besides."""
-    if not machine.is_on(SWITCH):
+    if not node.is_on(SWITCH):
         return {}
     shown = {"ca_file": AUTHORITY, "cert_file": CERTIFICATE, "key_file": KEY}
     return {"scheme": "https", "tls_config": shown}

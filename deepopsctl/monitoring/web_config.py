@@ -10,10 +10,10 @@ import hashlib
 
 import bcrypt
 
-from deepopsctl.monitoring.resources import File, Machine
+from deepopsctl.monitoring.resources import File, MonitoredNode
 from deepopsctl.text.header import MANAGED_HEADER
 
-FOLDER = "/etc/prometheus"
+DIRECTORY = "/etc/prometheus"
 # of root's, for those that run as `prometheus`
 GROUP = "prometheus"
 USER = "admin"
@@ -33,15 +33,15 @@ def hashed(password: str, purpose: str) -> str:
     return bcrypt.hashpw(password.encode(), f"$2b${_ROUNDS}${salt}".encode()).decode()
 
 
-def for_people(name: str, machine: Machine) -> File:
+def for_people(name: str, node: MonitoredNode) -> File:
     """The file of a daemon whose pages people open."""
-    password = machine.secrets["web_password"]
-    return _file(f"{FOLDER}/deepops-{name}-web.yml", USER, hashed(password, name), check=name == "prometheus")
+    password = node.secrets["web_password"]
+    return _file(f"{DIRECTORY}/deepops-{name}-web.yml", USER, hashed(password, name), check=name == "prometheus")
 
 
 def password_file() -> str:
     """Where Prometheus reads what it shows to itself and to Alertmanager."""
-    return f"{FOLDER}/deepops-password"
+    return f"{DIRECTORY}/deepops-password"
 
 
 def secret(path: str, text: str) -> File:

@@ -32,12 +32,12 @@ class ProgramFile:
 
 def program(package: ModuleType, launcher: str, module: str = "cli") -> tuple[ProgramFile, ...]:
     """A package of deepopsctl's, and the file that people call: `main` of that module returns an exit status."""
-    folder = Path(str(package.__file__)).parent
-    name = folder.name
-    sources = sorted(folder.rglob("*.py"))
+    directory = Path(str(package.__file__)).parent
+    name = directory.name
+    sources = sorted(directory.rglob("*.py"))
     return (
         *(
-            ProgramFile(f"{LIBRARY}/{name}/{path.relative_to(folder).as_posix()}", path.read_text(encoding="utf-8"))
+            ProgramFile(f"{LIBRARY}/{name}/{path.relative_to(directory).as_posix()}", path.read_text(encoding="utf-8"))
             for path in sources
         ),
         ProgramFile(launcher, _LAUNCHER.format(library=LIBRARY, package=name, module=module), "0755"),

@@ -22,21 +22,21 @@ from deepopsctl.storage.client_packages import (
     check_source,
     check_words,
     disagreements,
-    misfit,
+    incompatibility,
     pairs_of,
     repository_of,
     text_of,
     texts_of,
 )
 from deepopsctl.storage.compatibility import parse_version
-from deepopsctl.storage.types import Fault, Kind, Site
+from deepopsctl.storage.types import Fault, Site, TypeHandler
 from deepopsctl.text.node_sets import shorten
 from deepopsctl.text.problems import RefusedError
 from deepopsctl.text.sections import Boolean
 from deepopsctl.text.values import check_address
 
 MODULES = ("dkms", "service")
-FOLDER = "/etc/beegfs"
+DIRECTORY = "/etc/beegfs"
 SERVICE = "beegfs-client.service"
 HELPER = "beegfs-helperd.service"
 LOADED = "modprobe@beegfs.service"
@@ -74,13 +74,13 @@ class BeegfsSection(ClientSection):
 def _check(mount: Mount, _site: Site) -> Iterator[Fault]:
     settings = mount.settings
     yield from check_source(StorageType.BEEGFS, settings, MODULES)
-    found = _SOURCE.fullmatch(mount.source)
-    if not found:
+    match = _SOURCE.fullmatch(mount.source)
+    if not match:
         hint = "write the host of its management service: HOST or HOST:PORT"
         yield "source", RefusedError(f"{shorten(mount.source)!r} is no file system of BeeGFS", hint)
     else:
-        yield from _check_host(found[1])
-        yield from check_number("source", found[2] or "", 65535)
+        yield from _check_host(match[1])
+        yield from check_number("source", match[2] or "", 65535)
     yield from check_number("beegfs.client_port", text_of(settings, "client_port"), 65535)
     yield from check_words("beegfs.secret", (text_of(settings, "secret"),) if settings.get("secret") else ())
     for field in ("interfaces", "rdma_interfaces"):
@@ -125,12 +125,12 @@ def is_old(settings: Mapping[str, object]) -> bool:
 
 def conf_path(mount: Mount) -> str:
     """The client's configuration of one file system."""
-    return f"{FOLDER}/beegfs-client-{mount.name}.conf"
+    return f"{DIRECTORY}/beegfs-client-{mount.name}.conf"
 
 
 def auth_path(mount: Mount) -> str:
     """The secret that its servers ask for, by the secret's name: file systems may share one."""
-    return f"{FOLDER}/conn-{secret_name(mount)}.auth"
+    return f"{DIRECTORY}/conn-{secret_name(mount)}.auth"
 
 
 def secret_name(mount: Mount) -> str:
@@ -139,13 +139,13 @@ def secret_name(mount: Mount) -> str:
 
 
 def _interfaces_path(mount: Mount, field: str) -> str:
-    return f"{FOLDER}/{field.replace('_', '-')}-{mount.name}" if mount.settings.get(field) else ""
+    return f"{DIRECTORY}/{field.replace('_', '-')}-{mount.name}" if mount.settings.get(field) else ""
 
 
 def client_conf(mount: Mount) -> str:
     """beegfs-client.conf: what is not here is as BeeGFS has it."""
-    settings, found = mount.settings, _SOURCE.fullmatch(mount.source)
-    host, port = (found[1], found[2] or MANAGEMENT_PORT) if found else (mount.source, MANAGEMENT_PORT)
+    settings, match = mount.settings, _SOURCE.fullmatch(mount.source)
+    host, port = (match[1], match[2] or MANAGEMENT_PORT) if match else (mount.source, MANAGEMENT_PORT)
     own = text_of(settings, "client_port", CLIENT_PORT) or CLIENT_PORT
     pairs = {"sysMgmtdHost": host}
     if is_old(settings):
@@ -194,7 +194,7 @@ def client(settings: Mapping[str, object], platform: Platform) -> Client:
 def needs(mount: Mount, platform: Platform) -> Needs:
     """The client, the secret, the configuration, and the mount once the module is there."""
     settings = mount.settings
-    why = misfit(mount, platform)
+    why = incompatibility(mount, platform)
     if not why and platform.name not in SUITES and not settings.get("archives"):
         why = f"BeeGFS has no repository for {platform.name}: give archives"
     by_service = text_of(settings, "modules", MODULES[0]) == "service"
@@ -224,17 +224,17 @@ def _files(mount: Mount, *, by_service: bool) -> Iterator[NodeFile]:
         if path:
             yield NodeFile(path, "".join(f"{name}\n" for name in texts_of(settings, field)))
     if is_old(settings):
-        given = "".join(f"{key} = {value}".rstrip() + "\n" for key, value in _authentication(mount).items())
-        yield NodeFile(f"{FOLDER}/beegfs-helperd.conf", f"{HEADER}\n{given}")
+        authentication = "".join(f"{key} = {value}".rstrip() + "\n" for key, value in _authentication(mount).items())
+        yield NodeFile(f"{DIRECTORY}/beegfs-helperd.conf", f"{HEADER}\n{authentication}")
     if by_service:
         # each file system has its own mount unit: the service has none to mount
-        yield NodeFile(f"{FOLDER}/beegfs-mounts.conf", f"{HEADER}\n")
+        yield NodeFile(f"{DIRECTORY}/beegfs-mounts.conf", f"{HEADER}\n")
         arguments = " ".join(("-j", *texts_of(settings, "build_arguments")))
         text = f"{HEADER}\nbuildEnabled=true\nbuildArgs={arguments}\n"
-        yield NodeFile(f"{FOLDER}/beegfs-client-autobuild.conf", text)
+        yield NodeFile(f"{DIRECTORY}/beegfs-client-autobuild.conf", text)
 
 
-def together(mounts: Sequence[Mount]) -> Iterator[tuple[Mount, Fault]]:
+def find_conflicts(mounts: Sequence[Mount]) -> Iterator[tuple[Mount, Fault]]:
     """All BeeGFS file systems of a machine share the client's packages, and none its port."""
     yield from disagreements(StorageType.BEEGFS, (*SOURCE_KEYS, "build_arguments"), mounts)
     # the helper of client 7 knows one secret
@@ -252,7 +252,7 @@ def together(mounts: Sequence[Mount]) -> Iterator[tuple[Mount, Fault]]:
 
 
 _CFG = "beegfs: {client: {KEY: VALUE}}"
-KIND = Kind(
-    BeegfsSection, _check, together=together, needs=needs,
+HANDLER = TypeHandler(
+    BeegfsSection, _check, find_conflicts=find_conflicts, needs=needs,
     owned={"cfgFile": _CFG, "sysMgmtdHost": "source", "connMgmtdPort": "source", "connPortShift": _CFG},
 )  # fmt: skip

@@ -9,7 +9,7 @@ from deepopsctl.model.storage import Mount
 from deepopsctl.policy.builder import Place
 from deepopsctl.storage.nfs import EXPORT_KEYS, split_source
 from deepopsctl.storage.paths import is_below
-from deepopsctl.storage.registry import known_kinds, known_parts
+from deepopsctl.storage.registry import shared_options, type_handlers
 from deepopsctl.storage.types import Site
 from deepopsctl.text.node_sets import expand, fold_in_order, shorten
 from deepopsctl.text.problems import Problems, RefusedError
@@ -28,7 +28,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Machines:
+class ClusterNodes:
     """The machines of the cluster: addresses and roles by name, in order; `servers` serve NFS."""
 
     addresses: Mapping[str, str]
@@ -46,53 +46,53 @@ class StorageDraft:
         # an empty list says that nothing is to be mounted any more, no list that nobody is to look
         self.declared = False
 
-    def finish(self, machines: Machines, problems: Problems) -> tuple[Mount, ...]:
+    def finish(self, nodes: ClusterNodes, problems: Problems) -> tuple[Mount, ...]:
         """The frozen mounts; what is wrong with them is noted among the problems."""
-        return _Checker(self.entries, machines, problems).check()
+        return _Checker(self.entries, nodes, problems).check()
 
 
 class _Checker:
-    def __init__(self, entries: Sequence[Entry], machines: Machines, problems: Problems) -> None:
+    def __init__(self, entries: Sequence[Entry], nodes: ClusterNodes, problems: Problems) -> None:
         self.entries = entries
-        self.machines = machines
+        self.machines = nodes
         self.problems = problems
-        self.site = Site(machines.addresses, machines.servers)
+        self.site = Site(nodes.addresses, nodes.servers)
 
     def check(self) -> tuple[Mount, ...]:
-        kinds = known_kinds()
+        handlers = type_handlers()
         names: dict[str, str] = {}
         done: list[tuple[Entry, Mount]] = []
         for entry in self.entries:
-            mount = replace(entry.mount, server=kinds[entry.mount.type].server(entry.mount, self.site))
+            mount = replace(entry.mount, server=handlers[entry.mount.type].server(entry.mount, self.site))
             mount = replace(mount, nodes=self._nodes(entry, mount))
             if mount.name in names:
                 self._refuse(entry, "name", RefusedError(f"{mount.name} is already the name of storage at "
                              f"{names[mount.name]}", "give each entry a name of its own"))  # fmt: skip
             names.setdefault(mount.name, entry.place.where)
             if entry.is_sound:
-                self._check_kind(entry, mount)
+                self._check_entry(entry, mount)
             self._check_paths(entry, mount, done)
             self._check_same_export(entry, mount, done)
             done.append((entry, mount))
         self._check_together(done)
         return tuple(mount for _, mount in done)
 
-    def _check_kind(self, entry: Entry, mount: Mount) -> None:
-        for key, refusal in known_kinds()[mount.type].check(mount, self.site):
+    def _check_entry(self, entry: Entry, mount: Mount) -> None:
+        for key, refusal in type_handlers()[mount.type].check(mount, self.site):
             self._refuse(entry, key, refusal)
-        for name, part in known_parts().items():
+        for name, part in shared_options().items():
             for key, refusal in part.check(mount, self.site) if name in mount.parts else ():
                 self._refuse(entry, key, refusal)
 
     def _check_together(self, done: Sequence[tuple[Entry, Mount]]) -> None:
         entries = {mount.name: entry for entry, mount in done}
-        for name, kind in known_kinds().items():
-            alike = [mount for entry, mount in done if entry.is_sound and mount.type is name]
-            for mount, (key, refusal) in kind.together(alike):
+        for name, handler in type_handlers().items():
+            same_type = [mount for entry, mount in done if entry.is_sound and mount.type is name]
+            for mount, (key, refusal) in handler.find_conflicts(same_type):
                 self._refuse(entries[mount.name], key, refusal)
         sound = [mount for entry, mount in done if entry.is_sound]
-        for part in known_parts().values():
-            for mount, (key, refusal) in part.together(sound):
+        for part in shared_options().values():
+            for mount, (key, refusal) in part.find_conflicts(sound):
                 self._refuse(entries[mount.name], key, refusal)
 
     def _nodes(self, entry: Entry, mount: Mount) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from deepopsctl.model.storage import Mount, Needs, NodeFile, NodeSecret, Platform
 from deepopsctl.storage.client_packages import HEADER, check_words, text_of
 from deepopsctl.storage.compatibility import unsupported
-from deepopsctl.storage.types import Fault, Kind, Site
+from deepopsctl.storage.types import Fault, Site, TypeHandler
 from deepopsctl.text.node_sets import shorten
 from deepopsctl.text.problems import RefusedError
 from deepopsctl.text.sections import Section
@@ -20,7 +20,7 @@ from deepopsctl.text.values import check_address, suggest
 
 DRIVERS = ("kernel", "fuse")
 MS_MODES = ("legacy", "crc", "secure", "prefer-crc", "prefer-secure")
-FOLDER = "/etc/ceph"
+DIRECTORY = "/etc/ceph"
 PORTS = {"legacy": "6789"}
 NEW_PORT = "3300"
 
@@ -41,11 +41,11 @@ class CephfsSection(Section):
 
 def split_source(source: str) -> tuple[tuple[tuple[str, str], ...], str]:
     """Monitors, each with its port or '', and the folder; both empty where it is no source of CephFS."""
-    found = _SOURCE.fullmatch(source)
-    monitors = [_MONITOR.fullmatch(text) for text in found[1].split(",")] if found else []
-    if not found or not all(monitors):
+    match = _SOURCE.fullmatch(source)
+    monitors = [_MONITOR.fullmatch(text) for text in match[1].split(",")] if match else []
+    if not match or not all(monitors):
         return (), ""
-    return tuple((match[1], match[2] or "") for match in monitors if match), found[2]
+    return tuple((monitor[1], monitor[2] or "") for monitor in monitors if monitor), match[2]
 
 
 def _check(mount: Mount, _site: Site) -> Iterator[Fault]:
@@ -60,9 +60,9 @@ def _check(mount: Mount, _site: Site) -> Iterator[Fault]:
         except RefusedError as refusal:
             yield "source", refusal
     for field, known in (("driver", DRIVERS), ("ms_mode", MS_MODES)):
-        given = text_of(settings, field, known[0])
-        if given not in known:
-            yield f"cephfs.{field}", RefusedError(f"{shorten(given)!r} is not known", suggest(given, known))
+        chosen = text_of(settings, field, known[0])
+        if chosen not in known:
+            yield f"cephfs.{field}", RefusedError(f"{shorten(chosen)!r} is not known", suggest(chosen, known))
     user = text_of(settings, "user")
     if not user:
         hint = "write cephfs: {user: NAME}, as in `ceph fs authorize FS client.NAME / rw`"
@@ -85,21 +85,21 @@ def secret_name(mount: Mount) -> str:
 def needs(mount: Mount, platform: Platform) -> Needs:
     """The packages, the user's key, and how the driver is told."""
     why = unsupported(mount.type, "", platform)
-    found = _fuse(mount) if text_of(mount.settings, "driver", DRIVERS[0]) == "fuse" else _kernel(mount)
+    driver_needs = _fuse(mount) if text_of(mount.settings, "driver", DRIVERS[0]) == "fuse" else _kernel(mount)
     return Needs(
-        what=found.what,
-        fstype=found.fstype,
-        options=found.options,
-        packages=found.packages,
-        files=found.files,
-        secrets=found.secrets,
+        what=driver_needs.what,
+        fstype=driver_needs.fstype,
+        options=driver_needs.options,
+        packages=driver_needs.packages,
+        files=driver_needs.files,
+        secrets=driver_needs.secrets,
         problems=(why,) if why else (),
     )
 
 
 def _kernel(mount: Mount) -> Needs:
     settings, (monitors, path) = mount.settings, split_source(mount.source)
-    secret = NodeSecret(f"{FOLDER}/deepopsctl-{mount.name}.secret", secret_name(mount))
+    secret = NodeSecret(f"{DIRECTORY}/deepopsctl-{mount.name}.secret", secret_name(mount))
     fs, ms_mode = text_of(settings, "fs"), text_of(settings, "ms_mode", "legacy")
     options = [f"name={text_of(settings, 'user')}", f"secretfile={secret.path}"]
     options += [f"fs={fs}"] * bool(fs) + [f"ms_mode={ms_mode}"] * (ms_mode != "legacy")
@@ -114,8 +114,8 @@ def _kernel(mount: Mount) -> Needs:
 
 def _fuse(mount: Mount) -> Needs:
     user, (_, path) = text_of(mount.settings, "user"), split_source(mount.source)
-    conf = f"{FOLDER}/deepopsctl-{mount.name}.conf"
-    keyring = f"{FOLDER}/deepopsctl-{mount.name}.keyring"
+    conf = f"{DIRECTORY}/deepopsctl-{mount.name}.conf"
+    keyring = f"{DIRECTORY}/deepopsctl-{mount.name}.keyring"
     # what else ceph-fuse takes stands in its configuration: fewer words that a helper hands to a shell
     return Needs(
         what="none",
@@ -141,7 +141,7 @@ def ceph_conf(mount: Mount, keyring: str, path: str) -> str:
 
 
 _KEY = "cephfs: {secret: NAME}"
-KIND = Kind(
+HANDLER = TypeHandler(
     CephfsSection, _check, needs=needs,
     owned={
         "name": "cephfs: {user: NAME}", "secret": _KEY, "secretfile": _KEY, "fs": "cephfs: {fs: NAME}",

@@ -41,7 +41,7 @@ class ClientSection(Section):
 
 SOURCE_KEYS = tuple(ClientSection.model_fields)
 # Left out, an entry's key is as good as one that stands there with what it would be anyway.
-_UNSAID = {key: ClientSection.model_fields[key].default for key in ("modules", "untested")}
+_DEFAULTS = {key: ClientSection.model_fields[key].default for key in ("modules", "untested")}
 
 
 def text_of(settings: Mapping[str, object], key: str, otherwise: str = "") -> str:
@@ -51,14 +51,14 @@ def text_of(settings: Mapping[str, object], key: str, otherwise: str = "") -> st
 
 def texts_of(settings: Mapping[str, object], key: str) -> tuple[str, ...]:
     """A list of it."""
-    found = settings.get(key, ())
-    return tuple(str(item) for item in found) if isinstance(found, (list, tuple)) else ()
+    value = settings.get(key, ())
+    return tuple(str(item) for item in value) if isinstance(value, (list, tuple)) else ()
 
 
 def pairs_of(settings: Mapping[str, object], key: str) -> Mapping[str, object]:
     """A mapping in it."""
-    found = settings.get(key, {})
-    return found if isinstance(found, dict) else {}
+    value = settings.get(key, {})
+    return value if isinstance(value, dict) else {}
 
 
 def archives_of(settings: Mapping[str, object]) -> tuple[Archive, ...]:
@@ -78,33 +78,36 @@ def clean_fingerprint(text: str) -> str:
     return text.replace(" ", "").upper()
 
 
-def check_source(kind: StorageType, settings: Mapping[str, object], modules: Sequence[str]) -> Iterator[Fault]:
+def check_source(storage_type: StorageType, settings: Mapping[str, object], modules: Sequence[str]) -> Iterator[Fault]:
     """Version, kernel modules, and where the packages come from."""
-    yield from check_version(kind, settings)
-    given = text_of(settings, "modules", modules[0])
-    if given not in modules:
-        yield f"{kind.value}.modules", RefusedError(f"{shorten(given)!r} is no way to them", suggest(given, modules))
+    yield from check_version(storage_type, settings)
+    chosen = text_of(settings, "modules", modules[0])
+    if chosen not in modules:
+        yield (
+            f"{storage_type.value}.modules",
+            RefusedError(f"{shorten(chosen)!r} is no way to them", suggest(chosen, modules)),
+        )
     if settings.get("archives") and settings.get("repository"):
         what = RefusedError("can't be given beside repository", "packages come from one of both")
-        yield f"{kind.value}.archives", what
-    yield from _check_repository(kind, settings)
+        yield f"{storage_type.value}.archives", what
+    yield from _check_repository(storage_type, settings)
     for url, digest in pairs_of(settings, "archives").items():
-        yield from ((f"{kind.value}.archives", refusal) for refusal in _check_archive(url, str(digest)))
+        yield from ((f"{storage_type.value}.archives", refusal) for refusal in _check_archive(url, str(digest)))
 
 
-def check_version(kind: StorageType, settings: Mapping[str, object]) -> Iterator[Fault]:
+def check_version(storage_type: StorageType, settings: Mapping[str, object]) -> Iterator[Fault]:
     """A version that is written as one, and known unless the entry says that it needn't be."""
     version = text_of(settings, "version")
     if not version:
-        yield kind.value, RefusedError("names no version", f"write {kind.value}: {{version: ...}}")
+        yield storage_type.value, RefusedError("names no version", f"write {storage_type.value}: {{version: ...}}")
         return
-    unknown, is_one = unknown_version(kind, version), parse_version(version) is not None
+    unknown, is_one = unknown_version(storage_type, version), parse_version(version) is not None
     if unknown and not (is_one and settings.get("untested")):
         hint = "take one that is, or `untested: true`" if is_one else "write 2.17.0 or 8.3"
-        yield f"{kind.value}.version", RefusedError(unknown, hint)
+        yield f"{storage_type.value}.version", RefusedError(unknown, hint)
 
 
-def misfit(mount: Mount, platform: Platform) -> str:
+def incompatibility(mount: Mount, platform: Platform) -> str:
     """Why a node can't have the client of an entry; '' where it can, and where the site answers for that."""
     if mount.settings.get("untested"):
         return ""
@@ -112,20 +115,23 @@ def misfit(mount: Mount, platform: Platform) -> str:
     return f"{why}; `untested: true` in its entry tries it all the same" if why else ""
 
 
-def _check_repository(kind: StorageType, settings: Mapping[str, object]) -> Iterator[Fault]:
+def _check_repository(storage_type: StorageType, settings: Mapping[str, object]) -> Iterator[Fault]:
     url, key = text_of(settings, "repository"), text_of(settings, "key")
     fingerprint = clean_fingerprint(text_of(settings, "fingerprint"))
     for name, value in (("repository", url), ("key", key)):
         if value and not _URL.fullmatch(value):
-            yield f"{kind.value}.{name}", RefusedError(f"{shorten(value)!r} is no address", "write https://...")
+            yield f"{storage_type.value}.{name}", RefusedError(f"{shorten(value)!r} is no address", "write https://...")
     if url and not (key and fingerprint):
         hint = "give the address of its key and that key's fingerprint (`gpg --show-keys`)"
-        yield f"{kind.value}.repository", RefusedError("nobody vouches for it without key and fingerprint", hint)
+        yield (
+            f"{storage_type.value}.repository",
+            RefusedError("nobody vouches for it without key and fingerprint", hint),
+        )
     elif (key or fingerprint) and not url:
         name = "key" if key else "fingerprint"
-        yield f"{kind.value}.{name}", RefusedError("is given without repository", "leave it out")
+        yield f"{storage_type.value}.{name}", RefusedError("is given without repository", "leave it out")
     if fingerprint and not _FINGERPRINT.fullmatch(fingerprint):
-        yield f"{kind.value}.fingerprint", RefusedError("is no fingerprint", "it has 40 hexadecimal digits")
+        yield f"{storage_type.value}.fingerprint", RefusedError("is no fingerprint", "it has 40 hexadecimal digits")
 
 
 def _check_archive(url: str, digest: str) -> Iterator[RefusedError]:
@@ -150,18 +156,20 @@ def check_number(field: str, text: str, last: int) -> Iterator[Fault]:
         yield field, RefusedError(f"{shorten(text)!r} is no number from 1 to {last}", "correct it, or leave it out")
 
 
-def disagreements(kind: StorageType, keys: Sequence[str], mounts: Sequence[Mount]) -> Iterator[tuple[Mount, Fault]]:
+def disagreements(
+    storage_type: StorageType, keys: Sequence[str], mounts: Sequence[Mount]
+) -> Iterator[tuple[Mount, Fault]]:
     """Entries of one type that share a machine, and differ in what a machine has but once."""
     for index, mount in enumerate(mounts):
         for other in mounts[:index]:
-            differing = [key for key in keys if _said(mount, key) != _said(other, key)]
+            differing = [key for key in keys if _value_of(mount, key) != _value_of(other, key)]
             if differing and set(mount.nodes) & set(other.nodes):
-                machine = next(node for node in mount.nodes if node in other.nodes)
-                what = f"is another than in {other.name}, and {machine} mounts both"
-                hint = f"a machine has one client for {kind.value}: write the same in both entries"
-                yield mount, (f"{kind.value}.{differing[0]}", RefusedError(what, hint))
+                shared_node = next(node for node in mount.nodes if node in other.nodes)
+                what = f"is another than in {other.name}, and {shared_node} mounts both"
+                hint = f"a machine has one client for {storage_type.value}: write the same in both entries"
+                yield mount, (f"{storage_type.value}.{differing[0]}", RefusedError(what, hint))
                 break
 
 
-def _said(mount: Mount, key: str) -> object:
-    return mount.settings.get(key) or _UNSAID.get(key) or None
+def _value_of(mount: Mount, key: str) -> object:
+    return mount.settings.get(key) or _DEFAULTS.get(key) or None

@@ -33,11 +33,11 @@ _BEEGFS_8 = "https://doc.beegfs.io/8.3/release_notes.html"
 _CEPH = "https://docs.ceph.com/en/latest/start/os-recommendations"
 
 
-def _distributed(kind: StorageType, package: str, source: str = "") -> tuple[Pair, ...]:
+def _distributed(storage_type: StorageType, package: str, source: str = "") -> tuple[Pair, ...]:
     """A client that each distribution has itself, for all of its kernels."""
     debian, ubuntu = (f"https://packages.{name}/{package}" for name in ("debian.org", "ubuntu.com"))
     places = ((DEBIAN_12, debian), (DEBIAN_13, debian), (UBUNTU_22, ubuntu), (UBUNTU_24, ubuntu))
-    return tuple(Pair(kind, "", platform, source or page) for platform, page in places)
+    return tuple(Pair(storage_type, "", platform, source or page) for platform, page in places)
 
 
 PAIRS: tuple[Pair, ...] = (
@@ -71,10 +71,10 @@ SINCE: Mapping[tuple[StorageType, str], tuple[int, int, int]] = {
 _VERSION = re.compile(r"(\d{1,4})\.(\d{1,4})(?:\.(\d{1,4}))?")
 
 
-def unsupported(kind: StorageType, series: str, platform: Platform) -> str:
+def unsupported(storage_type: StorageType, series: str, platform: Platform) -> str:
     """Why a node can't have this client; '' where it can."""
-    rows = [pair for pair in PAIRS if pair.type is kind and pair.series == series]
-    what = f"{kind.value} {series}".strip()
+    rows = [pair for pair in PAIRS if pair.type is storage_type and pair.series == series]
+    what = f"{storage_type.value} {series}".strip()
     here = [pair for pair in rows if pair.platform == platform.name]
     if not here:
         known = ", ".join(dict.fromkeys(pair.platform for pair in rows)) or "nowhere"
@@ -86,9 +86,11 @@ def unsupported(kind: StorageType, series: str, platform: Platform) -> str:
     return f"{what} has no client for the kernel {platform.kernel} of {platform.name} (there is one for: {known})"
 
 
-def unsupported_version(kind: StorageType, version: str, platform: Platform) -> str:
+def unsupported_version(storage_type: StorageType, version: str, platform: Platform) -> str:
     """The same of a release, where the client has a version of its own."""
-    return unknown_version(kind, version) or unsupported(kind, series_of(kind, version), platform)
+    return unknown_version(storage_type, version) or unsupported(
+        storage_type, series_of(storage_type, version), platform
+    )
 
 
 def _is_of(release: str, kernels: tuple[str, ...]) -> bool:
@@ -97,29 +99,29 @@ def _is_of(release: str, kernels: tuple[str, ...]) -> bool:
 
 def parse_version(text: str) -> tuple[int, int, int] | None:
     """`2.17` or `2.17.1` as numbers; None for anything else."""
-    found = _VERSION.fullmatch(text)
-    return (int(found[1]), int(found[2]), int(found[3] or 0)) if found else None
+    match = _VERSION.fullmatch(text)
+    return (int(match[1]), int(match[2]), int(match[3] or 0)) if match else None
 
 
-def series_of(kind: StorageType, version: str) -> str:
+def series_of(storage_type: StorageType, version: str) -> str:
     """The series that a version belongs to; '' where it is in none."""
     numbers = parse_version(version) or ()
     for known, series in SINCE:
         parts = tuple(int(part) for part in series.split("."))
-        if known is kind and numbers[: len(parts)] == parts:
+        if known is storage_type and numbers[: len(parts)] == parts:
             return series
     return ""
 
 
-def unknown_version(kind: StorageType, version: str) -> str:
+def unknown_version(storage_type: StorageType, version: str) -> str:
     """Why a version is in no row of the table; '' where it is."""
-    numbers, series = parse_version(version), series_of(kind, version)
+    numbers, series = parse_version(version), series_of(storage_type, version)
     if numbers is None:
         return f"{shorten(version)!r} is no version"
     if not series:
-        known = ", ".join(name for other, name in SINCE if other is kind)
+        known = ", ".join(name for other, name in SINCE if other is storage_type)
         return f"version {version} is in no series that we know ({known})"
-    since = SINCE[kind, series]
+    since = SINCE[storage_type, series]
     # `8.3` means the newest 8.3.x
     newest = version.count(".") == 1 and numbers[:2] == since[:2]
     if numbers < since and not newest:

@@ -25,14 +25,14 @@ def expected_on(mounts: Iterable[Mount], host: str, addresses: Mapping[str, str]
 
 def wanted_on(mounts: Sequence[Mount], among: Iterable[str], addresses: Mapping[str, str]) -> list[dict[str, object]]:
     """Every entry with those of these machines that have it; the server of one has it as an entry of its own."""
-    hosts, found = set(among), []
+    hosts, entries = set(among), []
     for mount in mounts:
         served = [host for host in mount.nodes if host == mount.server]
         for nodes in ([host for host in mount.nodes if host not in served], served):
             here = [host for host in nodes if host in hosts]
             if here:
-                found.append({**_expected(mount, here[0], addresses), "nodes": here})
-    return found
+                entries.append({**_expected(mount, here[0], addresses), "nodes": here})
+    return entries
 
 
 def addresses_of(mounts: Iterable[Mount], hostvars: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:

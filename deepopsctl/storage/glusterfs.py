@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from deepopsctl.model.storage import Mount, Needs, Platform
 from deepopsctl.storage.client_packages import text_of
 from deepopsctl.storage.compatibility import unsupported
-from deepopsctl.storage.types import Fault, Kind, Site
+from deepopsctl.storage.types import Fault, Site, TypeHandler
 from deepopsctl.text.node_sets import shorten
 from deepopsctl.text.problems import RefusedError
 from deepopsctl.text.sections import Section
@@ -28,8 +28,8 @@ class GlusterfsSection(Section):
 
 def split_source(source: str) -> tuple[tuple[str, ...], str]:
     """Servers that know the volume, and the volume with a folder of it; both empty where it is none."""
-    found = _SOURCE.fullmatch(source)
-    return (tuple(found[1].split(",")), found[2]) if found else ((), "")
+    match = _SOURCE.fullmatch(source)
+    return (tuple(match[1].split(",")), match[2]) if match else ((), "")
 
 
 def _check(mount: Mount, _site: Site) -> Iterator[Fault]:
@@ -62,7 +62,7 @@ def needs(mount: Mount, platform: Platform) -> Needs:
 
 
 _SERVERS = "source: SERVER,SERVER:/VOLUME"
-KIND = Kind(
+HANDLER = TypeHandler(
     GlusterfsSection, _check, needs=needs,
     owned={
         "backup-volfile-servers": _SERVERS, "backupvolfile-server": _SERVERS,

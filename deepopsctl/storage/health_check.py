@@ -20,12 +20,12 @@ def with_health_check(config: Mapping[str, object], mounts: Iterable[Mount]) -> 
     """A site's `slurm_config` with our program in it where storage is required; the site's own is called by ours."""
     if not any(mount.required for mount in mounts):
         return dict(config)
-    found = {key: value for key, value in config.items() if key.lower() != PROGRAM_KEY.lower()}
-    found[PROGRAM_KEY] = PROGRAM
+    merged = {key: value for key, value in config.items() if key.lower() != PROGRAM_KEY.lower()}
+    merged[PROGRAM_KEY] = PROGRAM
     if not _value(config, INTERVAL_KEY):
-        found = {key: value for key, value in found.items() if key.lower() != INTERVAL_KEY.lower()}
-        found[INTERVAL_KEY] = INTERVAL_S
-    return found
+        merged = {key: value for key, value in merged.items() if key.lower() != INTERVAL_KEY.lower()}
+        merged[INTERVAL_KEY] = INTERVAL_S
+    return merged
 
 
 def node_files(mounts: Iterable[Mount], host: str, config: Mapping[str, object], program: str) -> tuple[NodeFile, ...]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from deepopsctl.model.storage import Mount, Needs, Platform
-from deepopsctl.storage.types import Fault, Kind, Site
+from deepopsctl.storage.types import Fault, Site, TypeHandler
 from deepopsctl.text.node_sets import shorten
 from deepopsctl.text.problems import RefusedError
 from deepopsctl.text.sections import Boolean, Section
@@ -51,11 +51,11 @@ def _check_local(mount: Mount, _site: Site) -> Iterator[Fault]:
         yield "local.fstype", RefusedError("a folder has none of its own", "leave it out")
     if fstype and not _FSTYPE.fullmatch(fstype):
         yield "local.fstype", RefusedError(f"{shorten(fstype)!r} is no file system", "write xfs or ext4")
-    if is_folder(mount.source) and mount.source.rstrip("/") == mount.path:
+    if is_directory(mount.source) and mount.source.rstrip("/") == mount.path:
         yield "source", RefusedError("is the path itself: there is nothing to mount", "name another folder or a disk")
 
 
-def is_folder(source: str) -> bool:
+def is_directory(source: str) -> bool:
     """Whether a `local` entry is another folder of the node."""
     return source.startswith("/") and not source.startswith("/dev/")
 
@@ -68,20 +68,20 @@ def tmpfs_needs(mount: Mount, _platform: Platform) -> Needs:
 
 def local_needs(mount: Mount, _platform: Platform) -> Needs:
     """A disk, or another folder of the node."""
-    if is_folder(mount.source):
+    if is_directory(mount.source):
         return Needs(mount.source, "none", ("bind", *mount.options))
     prefix, equals, value = mount.source.partition("=")
     what = f"/dev/disk/by-{prefix.lower()}/{value}" if equals else mount.source
     return Needs(what, str(mount.settings.get("fstype", "")) or "auto", mount.options)
 
 
-TMPFS = Kind(
+TMPFS = TypeHandler(
     TmpfsSection,
     _check_tmpfs,
     tmpfs_needs,
     owned={"size": "tmpfs: {size: ...}", "mode": "tmpfs: {mode: ...}"},
     needs_source=False,
 )
-LOCAL = Kind(
+LOCAL = TypeHandler(
     LocalSection, _check_local, local_needs, owned={"bind": "a folder as source", "rbind": "a folder as source"}
 )

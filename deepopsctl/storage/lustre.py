@@ -21,12 +21,12 @@ from deepopsctl.storage.client_packages import (
     check_source,
     check_words,
     disagreements,
-    misfit,
+    incompatibility,
     pairs_of,
     repository_of,
     text_of,
 )
-from deepopsctl.storage.types import Fault, Kind, Site
+from deepopsctl.storage.types import Fault, Site, TypeHandler
 from deepopsctl.text.node_sets import shorten
 from deepopsctl.text.problems import RefusedError
 from deepopsctl.text.values import suggest
@@ -88,8 +88,8 @@ def _check_lnet(settings: Mapping[str, object], nids: Iterable[str]) -> Iterator
     by = text_of(settings, "lnet", LNET[0])
     if by not in LNET:
         yield "lustre.lnet", RefusedError(f"{shorten(by)!r} is no way to set up LNet", suggest(by, LNET))
-    for field, given in (("networks", networks), ("routes", routes)):
-        for name in given:
+    for field, values in (("networks", networks), ("routes", routes)):
+        for name in values:
             if not _NET.fullmatch(name):
                 yield f"lustre.{field}", RefusedError(f"{shorten(name)!r} is no network", "write tcp0 or o2ib0")
     for interface in (name for names in networks.values() for name in names):
@@ -124,18 +124,18 @@ def _check_ways(
 
 def _check_module_options(settings: Mapping[str, object]) -> Iterator[Fault]:
     for module, options in pairs_of(settings, "module_options").items():
-        found = options if isinstance(options, dict) else {}
-        values = (word for value in found.values() for word in str(value).split(","))
-        yield from check_words("lustre.module_options", (module, *found, *values))
+        pairs = options if isinstance(options, dict) else {}
+        values = (word for value in pairs.values() for word in str(value).split(","))
+        yield from check_words("lustre.module_options", (module, *pairs, *values))
         for key in ("networks", "routes", "ip2nets") if module == "lnet" else ():
-            if key in found:
+            if key in pairs:
                 what = RefusedError(f"{key} is written by deepopsctl", "use networks and routes")
                 yield "lustre.module_options", what
 
 
 def _lists(settings: Mapping[str, object], key: str) -> Mapping[str, tuple[str, ...]]:
     pairs = pairs_of(settings, key).items()
-    return {name: tuple(map(str, found)) for name, found in pairs if isinstance(found, (list, tuple))}
+    return {name: tuple(map(str, values)) for name, values in pairs if isinstance(values, (list, tuple))}
 
 
 def modprobe_conf(settings: Mapping[str, object]) -> str:
@@ -143,13 +143,13 @@ def modprobe_conf(settings: Mapping[str, object]) -> str:
     lines = []
     if text_of(settings, "lnet", LNET[0]) == "modprobe":
         networks, routes = _lists(settings, "networks"), _lists(settings, "routes")
-        ways = ",".join(f"{full_network(name)}({','.join(found)})" for name, found in networks.items())
-        via = "; ".join(f"{full_network(name)} {nid}" for name, found in routes.items() for nid in found)
-        given = [f'networks="{ways}"'] * bool(ways) + [f'routes="{via}"'] * bool(via)
-        lines += [f"options lnet {' '.join(given)}"] * bool(given)
+        ways = ",".join(f"{full_network(name)}({','.join(interfaces)})" for name, interfaces in networks.items())
+        via = "; ".join(f"{full_network(name)} {nid}" for name, interfaces in routes.items() for nid in interfaces)
+        parameters = [f'networks="{ways}"'] * bool(ways) + [f'routes="{via}"'] * bool(via)
+        lines += [f"options lnet {' '.join(parameters)}"] * bool(parameters)
     for module, options in pairs_of(settings, "module_options").items():
-        found = options if isinstance(options, dict) else {}
-        lines.append(f"options {module} {' '.join(f'{key}={value}' for key, value in found.items())}")
+        interfaces = options if isinstance(options, dict) else {}
+        lines.append(f"options {module} {' '.join(f'{key}={value}' for key, value in interfaces.items())}")
     return "".join(f"{line}\n" for line in (HEADER, *lines)) if lines else ""
 
 
@@ -187,7 +187,7 @@ def needs(mount: Mount, platform: Platform) -> Needs:
     """The client, LNet, and the mount after it."""
     settings = mount.settings
     by_service = text_of(settings, "lnet", LNET[0]) == "service"
-    why = misfit(mount, platform)
+    why = incompatibility(mount, platform)
     texts = {MODPROBE: modprobe_conf(settings), LNET_CONF: lnet_conf(settings) if by_service else ""}
     units = (LNET_SERVICE,) if by_service else ()
     return Needs(
@@ -203,9 +203,9 @@ def needs(mount: Mount, platform: Platform) -> Needs:
     )
 
 
-def together(mounts: Sequence[Mount]) -> Iterator[tuple[Mount, Fault]]:
+def find_conflicts(mounts: Sequence[Mount]) -> Iterator[tuple[Mount, Fault]]:
     """All Lustre file systems of a machine share its client and its LNet."""
     return disagreements(StorageType.LUSTRE, (*SOURCE_KEYS, *LNET_KEYS), mounts)
 
 
-KIND = Kind(LustreSection, _check, together=together, needs=needs)
+HANDLER = TypeHandler(LustreSection, _check, find_conflicts=find_conflicts, needs=needs)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from deepopsctl.model.storage import Mount, Needs, Platform, StorageType
 from deepopsctl.storage.compatibility import unsupported
 from deepopsctl.storage.paths import check_exported
-from deepopsctl.storage.types import Fault, Kind, Site
+from deepopsctl.storage.types import Fault, Site, TypeHandler
 from deepopsctl.text.node_sets import shorten
 from deepopsctl.text.problems import RefusedError
 from deepopsctl.text.sections import Boolean, Section
@@ -43,14 +43,14 @@ class NfsSection(Section):
 
 def split_source(source: str) -> tuple[str, str]:
     """Server and path of `SERVER:/PATH`; both '' where it is none."""
-    found = _SOURCE.fullmatch(source)
-    return (found[1].strip("[]"), found[2]) if found else ("", "")
+    match = _SOURCE.fullmatch(source)
+    return (match[1].strip("[]"), match[2]) if match else ("", "")
 
 
 def _server(mount: Mount, site: Site) -> str:
     """The machine that serves it: one of the cluster's, unless the site looks after that export itself."""
     host, _ = split_source(mount.source)
-    return site.machine(host) if host and mount.settings.get("serve", True) else ""
+    return site.node_named(host) if host and mount.settings.get("serve", True) else ""
 
 
 def _check(mount: Mount, site: Site) -> Iterator[Fault]:
@@ -61,12 +61,12 @@ def _check(mount: Mount, site: Site) -> Iterator[Fault]:
         return
     yield from _check_host(host)
     yield from _check_client(mount.settings)
-    given = [key for key in EXPORT_KEYS if key in mount.settings]
+    export_keys = [key for key in EXPORT_KEYS if key in mount.settings]
     if mount.server:
         yield from _check_export(mount, site, path)
-    elif given and not site.machine(host):
+    elif export_keys and not site.node_named(host):
         what = f"{host} is no machine of this cluster, so its exports are not ours to set"
-        yield f"nfs.{given[0]}", RefusedError(what, "set it on that server, and leave it out here")
+        yield f"nfs.{export_keys[0]}", RefusedError(what, "set it on that server, and leave it out here")
     if "address" in mount.settings and not mount.server:
         yield "nfs.address", RefusedError("is for what a machine of this cluster serves", "write it into source")
 
@@ -137,11 +137,11 @@ def check_client_range(text: str) -> str:
 
 def mount_options(settings: Mapping[str, object], options: tuple[str, ...]) -> tuple[str, ...]:
     """What the client is told, in an order of its own."""
-    found = [f"vers={settings.get('version', DEFAULT_VERSION)}"]
-    found += [f"nconnect={settings['nconnect']}"] if settings.get("nconnect") else []
-    found += ["proto=rdma", f"port={RDMA_PORT}"] if settings.get("rdma") else []
-    found += ["ro"] if settings.get("read_only") and "ro" not in options else []
-    return (*found, *options)
+    client_options = [f"vers={settings.get('version', DEFAULT_VERSION)}"]
+    client_options += [f"nconnect={settings['nconnect']}"] if settings.get("nconnect") else []
+    client_options += ["proto=rdma", f"port={RDMA_PORT}"] if settings.get("rdma") else []
+    client_options += ["ro"] if settings.get("read_only") and "ro" not in options else []
+    return (*client_options, *options)
 
 
 def needs(mount: Mount, platform: Platform) -> Needs:
@@ -157,7 +157,7 @@ def needs(mount: Mount, platform: Platform) -> Needs:
 
 
 _VERSION_KEY = "nfs: {version: ...}"
-KIND = Kind(
+HANDLER = TypeHandler(
     NfsSection, _check, needs, server=_server,
     owned={
         "vers": _VERSION_KEY, "nfsvers": _VERSION_KEY, "minorversion": _VERSION_KEY, "nconnect": "nfs: {nconnect: N}",

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from deepopsctl.model.storage import Client, Mount, Needs, NodeFile, NodeSecret, Platform
 from deepopsctl.storage import systemd_units
 from deepopsctl.storage.nfs import split_source
-from deepopsctl.storage.registry import known_kinds
+from deepopsctl.storage.registry import type_handlers
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ def plan_node(mounts: Iterable[Mount], host: str, addresses: Mapping[str, str], 
     secrets: dict[str, NodeSecret] = {}
     clients: dict[str, Client] = {}
     checks: dict[str, tuple[tuple[str, ...], ...]] = {}
-    found, problems = [], []
+    mount_plans, problems = [], []
     for mount in mounts:
         if host not in mount.nodes:
             continue
@@ -59,11 +59,11 @@ def plan_node(mounts: Iterable[Mount], host: str, addresses: Mapping[str, str], 
         clients.update({needs.client.name: needs.client} if needs.client else {})
         checks.update({mount.name: needs.checks} if needs.checks else {})
         if needs.fstype:
-            found.append(_node_mount(mount, needs))
+            mount_plans.append(_node_mount(mount, needs))
     return NodePlan(
         packages,
         tuple(files.values()),
-        tuple(found),
+        tuple(mount_plans),
         tuple(dict.fromkeys(problems)),
         tuple(secrets.values()),
         tuple(clients.values()),
@@ -75,7 +75,7 @@ def needs_on(mount: Mount, host: str, addresses: Mapping[str, str], platform: Pl
     """What one machine needs for one mount; `fstype` is '' where it has nothing to mount for it."""
     if mount.server == host:
         return _bound(mount)
-    return known_kinds()[mount.type].needs(_reached(mount, addresses), platform)
+    return type_handlers()[mount.type].needs(_reached(mount, addresses), platform)
 
 
 def required_on(mounts: Iterable[Mount], host: str) -> list[Mount]:
@@ -94,11 +94,11 @@ def _node_mount(mount: Mount, needs: Needs) -> NodeMount:
 
 def _bound(mount: Mount) -> Needs:
     """On the serving machine itself: its own folder, at the path that the others know; NFS to oneself can hang."""
-    folder = split_source(mount.source)[1]
-    if folder == mount.path:
-        return Needs(folder, "")
+    directory = split_source(mount.source)[1]
+    if directory == mount.path:
+        return Needs(directory, "")
     read_only = ("ro",) if mount.settings.get("read_only") or "ro" in mount.options else ()
-    return Needs(folder, "none", ("bind", *read_only))
+    return Needs(directory, "none", ("bind", *read_only))
 
 
 def _reached(mount: Mount, addresses: Mapping[str, str]) -> Mount:
@@ -113,7 +113,7 @@ def _reached(mount: Mount, addresses: Mapping[str, str]) -> Mount:
 
 def clients_of(mount: Mount, addresses: Mapping[str, str]) -> Sequence[str]:
     """Who may mount an export of ours: as told, else the machines that do, by address."""
-    told = mount.settings.get("clients", ())
-    if isinstance(told, (list, tuple)) and told:
-        return [str(client) for client in told]
+    clients = mount.settings.get("clients", ())
+    if isinstance(clients, (list, tuple)) and clients:
+        return [str(client) for client in clients]
     return [addresses.get(name) or name for name in mount.nodes if name != mount.server]

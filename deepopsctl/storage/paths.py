@@ -16,7 +16,7 @@ TREES = (
     "/var/spool/slurmd",
 )  # fmt: skip
 # Below these there is room, but they themselves belong to the system.
-FOLDERS = ("/", "/usr", "/var", "/var/cache", "/var/lib", "/var/log", "/var/spool")
+SYSTEM_DIRECTORIES = ("/", "/usr", "/var", "/var/cache", "/var/lib", "/var/log", "/var/spool")
 
 # What stands in a unit file as it is: no blanks, quotes or specifiers.
 _PATH = re.compile(r"/[A-Za-z0-9._/+@:=-]*")
@@ -27,7 +27,7 @@ def check_path(text: str) -> str:
     """A mount point: absolute, in its shortest form, and nothing that the system needs."""
     _check_form(text)
     tree = next((tree for tree in TREES if text == tree or text.startswith(f"{tree}/")), "")
-    if text in FOLDERS or tree:
+    if text in SYSTEM_DIRECTORIES or tree:
         raise RefusedError(f"{shorten(text)} belongs to the system", _HINT)
     return text
 

@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from deepopsctl.model.storage import NETWORKED, Mount, StorageType
-from deepopsctl.node_programs.scratch_purge.settings import FOLDER, MODES, holds_homes, root_problem
-from deepopsctl.storage.local import is_folder
+from deepopsctl.node_programs.scratch_purge.settings import DIRECTORY, MODES, holds_homes, root_problem
+from deepopsctl.storage.local import is_directory
 from deepopsctl.storage.nfs import split_source
 from deepopsctl.storage.paths import is_below
 from deepopsctl.storage.sizes import parse_time
-from deepopsctl.storage.types import Fault, Part, Site
+from deepopsctl.storage.types import Fault, SharedOption, Site
 from deepopsctl.text.header import MANAGED_HEADER_FROM_CLUSTER
 from deepopsctl.text.node_sets import shorten
 from deepopsctl.text.problems import RefusedError
@@ -85,7 +85,7 @@ def _trees(mount: Mount) -> Iterator[str]:
     path = split_source(mount.source)[1]
     if mount.server or (path and holds_homes(path)):
         yield path
-    elif mount.type is StorageType.LOCAL and is_folder(mount.source):
+    elif mount.type is StorageType.LOCAL and is_directory(mount.source):
         yield mount.source
 
 
@@ -128,7 +128,7 @@ def _below(mount: Mount, other: Mount) -> str | None:
 def _served(mount: Mount) -> tuple[str, str]:
     """Who has it on disk, and where: a server, or each node itself ('')."""
     if mount.type is StorageType.LOCAL:
-        return "", mount.source if is_folder(mount.source) else mount.path
+        return "", mount.source if is_directory(mount.source) else mount.path
     host, path = split_source(mount.source)
     return mount.server or host.lower(), path
 
@@ -177,7 +177,7 @@ def _root(mount: Mount) -> str:
     return split_source(mount.source)[1] if at_its_server else mount.path
 
 
-PART = Part(PurgeSection, _check, frozenset({*NETWORKED, StorageType.LOCAL}), _check_together)
+OPTION = SharedOption(PurgeSection, _check, frozenset({*NETWORKED, StorageType.LOCAL}), _check_together)
 
 
 def purge_of(mount: Mount) -> Purge | None:
@@ -204,14 +204,14 @@ def purge_of(mount: Mount) -> Purge | None:
 
 def purges_on(mounts: Iterable[Mount], host: str) -> list[Purge]:
     """Those that a machine does."""
-    return [found for mount in mounts if (found := purge_of(mount)) and found.node == host]
+    return [purge for mount in mounts if (purge := purge_of(mount)) and purge.node == host]
 
 
 def files(purge: Purge) -> dict[str, str]:
     """Configuration and units, {path: text}."""
     units = "/etc/systemd/system"
     return {
-        f"{FOLDER}/{purge.name}.json": json.dumps(dict(purge.settings), indent=1, ensure_ascii=False) + "\n",
+        f"{DIRECTORY}/{purge.name}.json": json.dumps(dict(purge.settings), indent=1, ensure_ascii=False) + "\n",
         f"{units}/{purge.unit}.service": _SERVICE.format(name=purge.name, program=PROGRAM),
         f"{units}/{purge.unit}.timer": _TIMER.format(name=purge.name),
     }

@@ -11,7 +11,7 @@ from deepopsctl.model.storage import NETWORKED, Mount, StorageType
 from deepopsctl.storage.nfs import split_source
 from deepopsctl.storage.paths import is_below
 from deepopsctl.storage.sizes import KIB, parse_count, parse_size, parse_time
-from deepopsctl.storage.types import Fault, Part, Site
+from deepopsctl.storage.types import Fault, SharedOption, Site
 from deepopsctl.text.node_sets import shorten
 from deepopsctl.text.problems import RefusedError
 from deepopsctl.text.sections import Section
@@ -27,7 +27,7 @@ _PROJECT = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,31}")
 _FOLDER = re.compile(r"[A-Za-z0-9._+@=-]+(/[A-Za-z0-9._+@=-]+)*")
 
 
-class QuotaKind(StrEnum):
+class QuotaType(StrEnum):
     """What the space is counted by."""
 
     USER = "user"
@@ -53,7 +53,7 @@ class ProjectSection(LimitsSection):
 class QuotaSection(Section):
     """`quota` of an entry."""
 
-    kind: str = QuotaKind.USER.value
+    kind: str = QuotaType.USER.value
     default: LimitsSection = LimitsSection()
     grace: str = DEFAULT_GRACE
     users: dict[str, LimitsSection] | None = None
@@ -89,7 +89,7 @@ class Project:
 class Quota:
     """What is declared for one file system."""
 
-    kind: QuotaKind
+    kind: QuotaType
     default: Limits = field(default_factory=Limits)
     grace: int = 0
     users: Mapping[str, Limits] = field(default_factory=dict)
@@ -104,10 +104,10 @@ def quota_of(mount: Mount) -> Quota | None:
     users, projects = _mapping(part.get("users")), _mapping(part.get("projects"))
     default = _limits(_mapping(part.get("default")))
     return Quota(
-        kind=QuotaKind(str(part.get("kind", QuotaKind.USER))),
+        kind=QuotaType(str(part.get("kind", QuotaType.USER))),
         default=default,
         grace=parse_time(str(part.get("grace", DEFAULT_GRACE))),
-        users={name: _limits(_mapping(given)) for name, given in users.items()},
+        users={name: _limits(_mapping(limits)) for name, limits in users.items()},
         projects=tuple(_projects(projects, default)),
     )
 
@@ -116,9 +116,9 @@ def _mapping(value: object) -> Mapping[str, object]:
     return value if isinstance(value, Mapping) else {}
 
 
-def _limits(given: Mapping[str, object]) -> Limits:
-    space, soft = str(given.get("space", "")), str(given.get("space_soft", ""))
-    files, files_soft = str(given.get("files", "")), str(given.get("files_soft", ""))
+def _limits(settings: Mapping[str, object]) -> Limits:
+    space, soft = str(settings.get("space", "")), str(settings.get("space_soft", ""))
+    files, files_soft = str(settings.get("files", "")), str(settings.get("files_soft", ""))
     return Limits(
         parse_size(space) if space else 0,
         parse_size(soft) if soft else 0,
@@ -127,8 +127,8 @@ def _limits(given: Mapping[str, object]) -> Limits:
     )
 
 
-def _projects(given: Mapping[str, object], default: Limits) -> Iterator[Project]:
-    for name, written in given.items():
+def _projects(projects: Mapping[str, object], default: Limits) -> Iterator[Project]:
+    for name, written in projects.items():
         project = _mapping(written)
         own = {key: value for key, value in project.items() if key not in ("path", "id")}
         number = int(str(project["id"])) if project.get("id") else number_of(name)
@@ -137,22 +137,25 @@ def _projects(given: Mapping[str, object], default: Limits) -> Iterator[Project]
 
 def number_of(name: str) -> int:
     """A number that a project keeps whatever others come and go: it stands in every inode of its folder."""
-    found = 0x811C9DC5
+    digest = 0x811C9DC5
     for byte in name.encode():
-        found = (found ^ byte) * 0x01000193 & 0xFFFFFFFF
-    return FIRST_ID + found % (2**31 - FIRST_ID)
+        digest = (digest ^ byte) * 0x01000193 & 0xFFFFFFFF
+    return FIRST_ID + digest % (2**31 - FIRST_ID)
 
 
 def _check(mount: Mount, _site: Site) -> Iterator[Fault]:
     part = mount.parts["quota"]
-    kind = str(part.get("kind", QuotaKind.USER))
-    if kind not in list(QuotaKind):
-        yield "quota.kind", RefusedError(f"{shorten(kind)!r} is no kind of quota", suggest(kind, list(QuotaKind)))
+    quota_type = str(part.get("kind", QuotaType.USER))
+    if quota_type not in list(QuotaType):
+        yield (
+            "quota.kind",
+            RefusedError(f"{shorten(quota_type)!r} is no kind of quota", suggest(quota_type, list(QuotaType))),
+        )
         return
     yield from _refused("quota.grace", parse_time, str(part.get("grace", DEFAULT_GRACE)))
     yield from _check_limits("quota.default", _mapping(part.get("default")))
-    yield from _check_users(kind, _mapping(part.get("users")))
-    yield from _check_projects(mount, kind, _mapping(part.get("projects")))
+    yield from _check_users(quota_type, _mapping(part.get("users")))
+    yield from _check_projects(mount, quota_type, _mapping(part.get("projects")))
     yield from _check_place(mount, part)
 
 
@@ -163,16 +166,16 @@ def _refused(key: str, check: Callable[[str], object], text: str) -> Iterator[Fa
         yield key, refusal
 
 
-def _check_limits(key: str, given: Mapping[str, object]) -> Iterator[Fault]:
+def _check_limits(key: str, settings: Mapping[str, object]) -> Iterator[Fault]:
     faults = []
     for name, check in (("space", parse_size), ("files", parse_count)):
         for end in ("", "_soft"):
-            text = str(given.get(name + end, ""))
+            text = str(settings.get(name + end, ""))
             faults += list(_refused(f"{key}.{name}{end}", check, text) if text else ())
     yield from faults
     if faults:
         return
-    limits = _limits(given)
+    limits = _limits(settings)
     for soft, hard, what in (
         (limits.space_soft, limits.space, "space"),
         (limits.files_soft, limits.files, "files"),
@@ -181,83 +184,91 @@ def _check_limits(key: str, given: Mapping[str, object]) -> Iterator[Fault]:
             yield f"{key}.{what}_soft", RefusedError(f"is more than {what}", "the soft limit is the lower one")
 
 
-def _check_users(kind: str, users: Mapping[str, object]) -> Iterator[Fault]:
-    if users and kind != QuotaKind.USER:
+def _check_users(quota_type: str, users: Mapping[str, object]) -> Iterator[Fault]:
+    if users and quota_type != QuotaType.USER:
         yield "quota.users", RefusedError("are for kind: user", "a file system counts by users or by projects here")
-    for name, given in users.items():
+    for name, limits in users.items():
         if not _USER.fullmatch(name) or name == "root":
             what = "root has no limits" if name == "root" else f"{shorten(name)!r} is no user"
             yield "quota.users", RefusedError(what, "write names of accounts")
-        yield from _check_limits(f"quota.users.{name}", _mapping(given))
+        yield from _check_limits(f"quota.users.{name}", _mapping(limits))
 
 
-def _check_projects(mount: Mount, kind: str, projects: Mapping[str, object]) -> Iterator[Fault]:
-    if projects and kind != QuotaKind.PROJECT:
+def _check_projects(mount: Mount, quota_type: str, projects: Mapping[str, object]) -> Iterator[Fault]:
+    if projects and quota_type != QuotaType.PROJECT:
         yield "quota.projects", RefusedError("are for kind: project", "write kind: project")
     numbers: dict[int, str] = {}
-    folders: dict[str, str] = {}
+    directories: dict[str, str] = {}
     for name, written in projects.items():
-        given = _mapping(written)
+        settings = _mapping(written)
         key = f"quota.projects.{name}"
-        folder, number = str(given.get("path") or name), str(given.get("id", ""))
+        directory, number = str(settings.get("path") or name), str(settings.get("id", ""))
         if not _PROJECT.fullmatch(name):
             yield key, RefusedError(f"{shorten(name)!r} is no project", "use letters, digits, . _ and -")
-        if not _FOLDER.fullmatch(folder) or {".", ".."} & set(folder.split("/")):
-            yield f"{key}.path", RefusedError(f"{shorten(folder)!r} is no folder below {mount.path}", "write def-prof")
+        if not _FOLDER.fullmatch(directory) or {".", ".."} & set(directory.split("/")):
+            yield (
+                f"{key}.path",
+                RefusedError(f"{shorten(directory)!r} is no folder below {mount.path}", "write def-prof"),
+            )
         if number and not (number.isdecimal() and 1 <= int(number) <= _LAST_ID):
             yield f"{key}.id", RefusedError(f"{shorten(number)!r} is no number of a project", "leave it out")
             continue
-        yield from _check_limits(key, {item: text for item, text in given.items() if item not in ("path", "id")})
-        yield from _check_alone(key, name, int(number) if number else number_of(name), folder, numbers, folders)
+        yield from _check_limits(key, {item: text for item, text in settings.items() if item not in ("path", "id")})
+        yield from _check_alone(key, name, int(number) if number else number_of(name), directory, numbers, directories)
 
 
 def _check_alone(
-    key: str, name: str, number: int, folder: str, numbers: dict[int, str], folders: dict[str, str]
+    key: str, name: str, number: int, directory: str, numbers: dict[int, str], directories: dict[str, str]
 ) -> Iterator[Fault]:
     """A file is in one project."""
     if other := numbers.get(number):
         yield f"{key}.id", RefusedError(f"{number} is already that of {other}", "give one of them another id")
-    for known, other in folders.items():
-        if folder == known or is_below(folder, known) or is_below(known, folder):
+    for known, other in directories.items():
+        if directory == known or is_below(directory, known) or is_below(known, directory):
             yield f"{key}.path", RefusedError(f"is in the same folder as {other}", "projects lie beside each other")
     numbers.setdefault(number, name)
-    folders.setdefault(folder, name)
+    directories.setdefault(directory, name)
 
 
 def _check_place(mount: Mount, part: Mapping[str, object]) -> Iterator[Fault]:
     """Limits are ours to set on what we serve; of a server outside the kind and the projects' folders are reported."""
     if mount.server:
         return
-    projects = [_mapping(given) for given in _mapping(part.get("projects")).values()]
-    limits = [name for given in projects for name in given if name not in ("path", "id")]
+    projects = [_mapping(project) for project in _mapping(part.get("projects")).values()]
+    limits = [name for project in projects for name in project if name not in ("path", "id")]
     if part.get("default") or part.get("users") or part.get("grace") or limits:
         what = "limits can only be set where we serve the file system"
         yield "quota", RefusedError(what, "set them on its server; here say the kind, and projects with their paths")
 
 
-PART = Part(QuotaSection, _check, frozenset({*NETWORKED, StorageType.LOCAL}))
+OPTION = SharedOption(QuotaSection, _check, frozenset({*NETWORKED, StorageType.LOCAL}))
 
 
 def served(mounts: Iterable[Mount], host: str) -> list[dict[str, object]]:
     """What a server sets up, one for each export with quotas; two entries of one export are one."""
-    found: dict[str, dict[str, object]] = {}
+    quotas: dict[str, dict[str, object]] = {}
     for mount in mounts:
         quota = quota_of(mount)
         if quota is None or mount.server != host:
             continue
-        folder = split_source(mount.source)[1]
-        found.setdefault(folder, {"name": mount.name, "path": folder, **_as_object(quota, folder)})
-    return list(found.values())
+        directory = split_source(mount.source)[1]
+        quotas.setdefault(directory, {"name": mount.name, "path": directory, **_as_object(quota, directory)})
+    return list(quotas.values())
 
 
-def _as_object(quota: Quota, folder: str) -> dict[str, object]:
+def _as_object(quota: Quota, directory: str) -> dict[str, object]:
     return {
         "kind": quota.kind.value,
         "grace": quota.grace,
         "default": quota.default.as_setquota,
         "users": {name: limits.as_setquota for name, limits in quota.users.items()},
         "projects": [
-            {"name": each.name, "id": each.number, "path": f"{folder}/{each.path}", "limits": each.limits.as_setquota}
+            {
+                "name": each.name,
+                "id": each.number,
+                "path": f"{directory}/{each.path}",
+                "limits": each.limits.as_setquota,
+            }
             for each in quota.projects
         ],
     }

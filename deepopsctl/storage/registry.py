@@ -7,23 +7,23 @@ from types import MappingProxyType
 
 from deepopsctl.model.storage import StorageType
 from deepopsctl.storage import beegfs, cephfs, glusterfs, local, lustre, nfs, purge, quota
-from deepopsctl.storage.types import Kind, Part
+from deepopsctl.storage.types import SharedOption, TypeHandler
 
 
-def known_kinds() -> Mapping[StorageType, Kind]:
+def type_handlers() -> Mapping[StorageType, TypeHandler]:
     """Every type that can be used."""
 
     return MappingProxyType({
-        StorageType.NFS: nfs.KIND,
-        StorageType.LUSTRE: lustre.KIND,
-        StorageType.BEEGFS: beegfs.KIND,
-        StorageType.CEPHFS: cephfs.KIND,
-        StorageType.GLUSTERFS: glusterfs.KIND,
+        StorageType.NFS: nfs.HANDLER,
+        StorageType.LUSTRE: lustre.HANDLER,
+        StorageType.BEEGFS: beegfs.HANDLER,
+        StorageType.CEPHFS: cephfs.HANDLER,
+        StorageType.GLUSTERFS: glusterfs.HANDLER,
         StorageType.TMPFS: local.TMPFS,
         StorageType.LOCAL: local.LOCAL,
     })  # fmt: skip
 
 
-def known_parts() -> Mapping[str, Part]:
+def shared_options() -> Mapping[str, SharedOption]:
     """Every mapping beside the type's own."""
-    return MappingProxyType({"quota": quota.PART, "purge": purge.PART})
+    return MappingProxyType({"quota": quota.OPTION, "purge": purge.OPTION})

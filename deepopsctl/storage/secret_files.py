@@ -17,15 +17,15 @@ _WHERE = "storage_secrets: {%s: ...} in inventory/group_vars/all/secrets.yml"
 
 def why_unusable(needed: Iterable[NodeSecret], secrets: Mapping[str, object]) -> list[str]:
     """What is wrong with the secrets that a machine needs, a sentence each."""
-    found = []
+    problems = []
     for name, is_binary in dict.fromkeys((secret.name, secret.is_binary) for secret in needed):
         value = secrets.get(name)
         if not value:
-            found.append(f"the vault has no secret {name}: add {_WHERE % name}")
+            problems.append(f"the vault has no secret {name}: add {_WHERE % name}")
         elif not (_is_binary(str(value)) if is_binary else _CEPHX.fullmatch(str(value).strip())):
             form = "the file in base64 (`base64 -w0`)" if is_binary else "a key as `ceph auth get-key` prints it"
-            found.append(f"the secret {name} is not {form}: correct {_WHERE % name}")
-    return found
+            problems.append(f"the secret {name} is not {form}: correct {_WHERE % name}")
+    return problems
 
 
 def content_base64(secret: NodeSecret, secrets: Mapping[str, object]) -> str:

@@ -18,23 +18,23 @@ _TIMES = {"h": 3600, "d": 86400, "w": 7 * 86400}
 
 def parse_size(text: str) -> int:
     """`50G` -> bytes, by powers of 1024 as quota tools count."""
-    found = _SIZE.fullmatch(text)
-    if not found:
+    match = _SIZE.fullmatch(text)
+    if not match:
         raise RefusedError(f"{shorten(text)!r} is no size", "write 500M, 50G or 2T")
-    return int(found[1]) * _SIZES[found[2]]
+    return int(match[1]) * _SIZES[match[2]]
 
 
 def parse_count(text: str) -> int:
     """`500k` -> 500000."""
-    found = _COUNT.fullmatch(text)
-    if not found:
+    match = _COUNT.fullmatch(text)
+    if not match:
         raise RefusedError(f"{shorten(text)!r} is no number of files", "write 100000, 500k or 2M")
-    return int(found[1]) * _COUNTS[found[2]]
+    return int(match[1]) * _COUNTS[match[2]]
 
 
 def parse_time(text: str) -> int:
     """`60d` -> seconds."""
-    found = _TIME.fullmatch(text)
-    if not found:
+    match = _TIME.fullmatch(text)
+    if not match:
         raise RefusedError(f"{shorten(text)!r} is no time", "write 12h, 60d or 8w")
-    return int(found[1]) * _TIMES[found[2]]
+    return int(match[1]) * _TIMES[match[2]]

@@ -9,8 +9,8 @@ from deepopsctl.model.storage import Mount, StorageType
 from deepopsctl.policy.builder import Place
 from deepopsctl.storage.builder import Entry, StorageDraft
 from deepopsctl.storage.paths import check_path, is_below
-from deepopsctl.storage.registry import known_kinds, known_parts
-from deepopsctl.storage.types import Kind
+from deepopsctl.storage.registry import shared_options, type_handlers
+from deepopsctl.storage.types import TypeHandler
 from deepopsctl.text.node_sets import shorten
 from deepopsctl.text.problems import RefusedError
 from deepopsctl.text.sections import Section, SectionReader, StorageSection, dotted
@@ -40,7 +40,7 @@ class StorageReader:
     def __init__(self, reader: SectionReader, draft: StorageDraft) -> None:
         self.reader = reader
         self.draft = draft
-        self.kinds = known_kinds()
+        self.handlers = type_handlers()
 
     def read(self, whole: Mapping[str, object]) -> None:
         """Read entry by entry: a fault in one must not hide the faults of the others."""
@@ -50,74 +50,74 @@ class StorageReader:
             self._entry(item, ("storage", index))
 
     def _entry(self, item: object, path: Path) -> None:
-        section = self.reader.fit(StorageSection, item, path, other_keys=self._beside())
+        section = self.reader.fit(StorageSection, item, path, other_keys=self._mapping_keys())
         if section is None:
             return
         before = len(self.reader.problems)
-        kind_name = self.reader.value((*path, "type"), self._type, section.type, None)
+        storage_type = self.reader.value((*path, "type"), self._type, section.type, None)
         written = item if isinstance(item, dict) else {}
-        if kind_name is None:
+        if storage_type is None:
             return
-        kind = self.kinds[kind_name]
+        handler = self.handlers[storage_type]
         where = self.reader.value((*path, "path"), check_path, section.path, section.path)
-        settings = self._settings(kind, kind_name, written, path)
+        settings = self._settings(handler, storage_type, written, path)
         mount = Mount(
             name=self.reader.value((*path, "name"), _check_name, section.name, section.name),
-            type=kind_name,
-            source=self._source(kind, section.source, path),
+            type=storage_type,
+            source=self._source(handler, section.source, path),
             path=where,
             nodes=(),
             written=section.nodes.strip(),
-            options=tuple(self._options(kind, section.options, path)),
+            options=tuple(self._options(handler, section.options, path)),
             required=section.required,
             automount=section.automount,
             automount_idle=self.reader.value((*path, "automount_idle"), _idle_of(section), section.automount_idle, ""),
             user_writable=self.reader.value((*path, "user_writable"), _below(where), section.user_writable, ""),
             settings=settings,
-            parts=self._parts(kind_name, written, path),
+            parts=self._parts(storage_type, written, path),
         )
         is_sound = len(self.reader.problems) == before
         places = {key: self.reader.at((*path, *key.split("."))) for key in _keys(written)}
         self.draft.entries.append(Entry(Place(self.reader.at(path), dotted(path)), places, mount, is_sound))
 
-    def _beside(self) -> frozenset[str]:
+    def _mapping_keys(self) -> frozenset[str]:
         """Keys of an entry that are mappings of their own: one for each type, and those of several."""
-        return frozenset((*(kind.value for kind in self.kinds), *known_parts()))
+        return frozenset((*(handler.value for handler in self.handlers), *shared_options()))
 
     def _type(self, text: str) -> StorageType:
-        known = [kind.value for kind in self.kinds]
+        known = [handler.value for handler in self.handlers]
         if text not in known:
             raise RefusedError(f"{shorten(text)!r} is no type of storage", suggest(text, known))
         return StorageType(text)
 
-    def _source(self, kind: Kind, source: str, path: Path) -> str:
-        if not source and not kind.needs_source:
+    def _source(self, handler: TypeHandler, source: str, path: Path) -> str:
+        if not source and not handler.needs_source:
             return ""
         return self.reader.value((*path, "source"), _check_source, source, source)
 
     def _settings(
-        self, kind: Kind, name: StorageType, written: Mapping[str, object], path: Path
+        self, handler: TypeHandler, name: StorageType, written: Mapping[str, object], path: Path
     ) -> Mapping[str, object]:
         """The mapping named as the type; one that is named as another type is a mistake."""
-        for other in self.kinds:
+        for other in self.handlers:
             if other is not name and other.value in written:
                 refusal = RefusedError(f"is for entries of type {other.value}, this one is {name.value}", "remove it")
                 place = (*path, other.value)
                 self.reader.problems.refuse(self.reader.at(place), dotted(place), refusal)
-        return self._mapping(kind.section, written.get(name.value), (*path, name.value))
+        return self._mapping(handler.section, written.get(name.value), (*path, name.value))
 
     def _parts(
         self, name: StorageType, written: Mapping[str, object], path: Path
     ) -> Mapping[str, Mapping[str, object]]:
-        found = {}
-        for key, part in known_parts().items():
+        parts = {}
+        for key, part in shared_options().items():
             if key in written and name not in part.types:
                 can = ", ".join(sorted(part.types))
                 refusal = RefusedError(f"can't be set for type {name.value}", f"it is for {can}")
                 self.reader.problems.refuse(self.reader.at((*path, key)), dotted((*path, key)), refusal)
             elif key in written:
-                found[key] = self._mapping(part.section, written[key], (*path, key))
-        return found
+                parts[key] = self._mapping(part.section, written[key], (*path, key))
+        return parts
 
     def _mapping(self, section: type[Section], content: object, path: Path) -> Mapping[str, object]:
         if content is None:
@@ -125,11 +125,11 @@ class StorageReader:
         read = self.reader.fit(section, content, path)
         return read.model_dump(exclude_unset=True) if read else {}
 
-    def _options(self, kind: Kind, options: list[str], path: Path) -> Iterator[str]:
+    def _options(self, handler: TypeHandler, options: list[str], path: Path) -> Iterator[str]:
         seen: dict[str, str] = {}
         for index, text in enumerate(options):
             place = (*path, "options", index)
-            option = self.reader.value(place, lambda given: _check_option(given, kind.owned), text, "")
+            option = self.reader.value(place, lambda value: _check_option(value, handler.owned), text, "")
             key = option.partition("=")[0]
             rival = next((other for pair in _OPPOSITES if key in pair for other in pair if other != key), "")
             clash = seen.get(key) or seen.get(rival)

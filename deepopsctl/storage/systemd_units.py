@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from deepopsctl.model.storage import NETWORKED, Mount, Needs
 from deepopsctl.text.header import MANAGED_HEADER_FROM_CLUSTER
 
-FOLDER = "/etc/systemd/system"
+DIRECTORY = "/etc/systemd/system"
 # slurmd waits for what is required; it starts without it, too, and then the node check keeps jobs away
-SLURMD_DROP_IN = f"{FOLDER}/slurmd.service.d/deepopsctl-storage.conf"
+SLURMD_DROP_IN = f"{DIRECTORY}/slurmd.service.d/deepopsctl-storage.conf"
 # a server that is away must not hold up the boot for longer
 MOUNT_TIMEOUT_S = 90
 # Units that bring up a fabric. One that a node does not have orders nothing.
@@ -23,9 +23,9 @@ _PLAIN = re.compile(r"[A-Za-z0-9:_.]")
 def escape(path: str) -> str:
     """A path as systemd writes it in the name of a unit: systemd-escape --path."""
     inner = path.strip("/")
-    found = [_escape(character) for character in inner.replace("/", "\0")]
+    escaped = [_escape(character) for character in inner.replace("/", "\0")]
     # a dot at the beginning would make it a hidden file
-    return ("\\x2e" if inner.startswith(".") else found[0]) + "".join(found[1:]) if found else "-"
+    return ("\\x2e" if inner.startswith(".") else escaped[0]) + "".join(escaped[1:]) if escaped else "-"
 
 
 def _escape(character: str) -> str:
@@ -34,9 +34,9 @@ def _escape(character: str) -> str:
     return character if _PLAIN.fullmatch(character) else "".join(f"\\x{byte:02x}" for byte in character.encode())
 
 
-def unit_name(path: str, kind: str = "mount") -> str:
+def unit_name(path: str, suffix: str = "mount") -> str:
     """`/data/new` -> `data-new.mount`."""
-    return f"{escape(path)}.{kind}"
+    return f"{escape(path)}.{suffix}"
 
 
 def mount_unit(mount: Mount, needs: Needs) -> str:

@@ -21,7 +21,7 @@ class Site:
     addresses: Mapping[str, str]
     servers: frozenset[str]
 
-    def machine(self, host: str) -> str:
+    def node_named(self, host: str) -> str:
         """The cluster's machine that has this name or address; '' for none."""
         wanted = host.lower()
         by_name = (name for name in self.addresses if name.lower() == wanted)
@@ -29,18 +29,18 @@ class Site:
         return next(by_name, "") or next(by_address, "")
 
 
-def no_server(_mount: Mount, _site: Site) -> str:
+def not_served(_mount: Mount, _site: Site) -> str:
     """For types that no machine of the cluster serves by our doing."""
     return ""
 
 
-def no_quarrel(_mounts: Sequence[Mount]) -> Iterable[tuple[Mount, Fault]]:
+def no_conflicts(_mounts: Sequence[Mount]) -> Iterable[tuple[Mount, Fault]]:
     """For types whose entries have nothing to do with each other."""
     return ()
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class TypeHandler:
     """One type.
 
     `section` is the mapping named as the type. `check` says what is wrong with an entry that is otherwise sound, and
@@ -53,19 +53,19 @@ class Kind:
     check: Callable[[Mount, Site], Iterable[Fault]]
     needs: Callable[[Mount, Platform], Needs]
     owned: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    server: Callable[[Mount, Site], str] = no_server
+    server: Callable[[Mount, Site], str] = not_served
     # without a source there is nothing to mount
     needs_source: bool = True
     # what entries of this type say that can't be said together
-    together: Callable[[Sequence[Mount]], Iterable[tuple[Mount, Fault]]] = no_quarrel
+    find_conflicts: Callable[[Sequence[Mount]], Iterable[tuple[Mount, Fault]]] = no_conflicts
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class SharedOption:
     """A mapping that entries of several types may have beside their own: `quota`, `purge`."""
 
     section: type[Section]
     check: Callable[[Mount, Site], Iterable[Fault]]
     types: frozenset[StorageType]
     # what is wrong with it beside the other entries, of whatever type
-    together: Callable[[Sequence[Mount]], Iterable[tuple[Mount, Fault]]] = no_quarrel
+    find_conflicts: Callable[[Sequence[Mount]], Iterable[tuple[Mount, Fault]]] = no_conflicts

@@ -15,7 +15,7 @@ from deepopsctl.node_programs.disk_usage.rows import CONFIG
 from deepopsctl.node_programs.shipping import program
 from deepopsctl.storage.nfs import split_source
 from deepopsctl.storage.purge import PROGRAM, files, purges_on
-from deepopsctl.storage.quota import QuotaKind, quota_of
+from deepopsctl.storage.quota import QuotaType, quota_of
 
 REPORT = "/usr/local/bin/diskusage_report"
 
@@ -23,14 +23,14 @@ REPORT = "/usr/local/bin/diskusage_report"
 def node_files(mounts: Iterable[Mount], host: str) -> list[NodeFile]:
     """All of it that a machine gets; none where it has no storage."""
     entries = list(mounts)
-    found = []
+    node_files_ = []
     if reported := [_reported(mount, host) for mount in entries if _is_reported(mount, host)]:
-        found += _program(disk_usage, REPORT)
-        found.append(NodeFile(CONFIG, json.dumps({"schema": 1, "filesystems": reported}, indent=1) + "\n"))
+        node_files_ += _program(disk_usage, REPORT)
+        node_files_.append(NodeFile(CONFIG, json.dumps({"schema": 1, "filesystems": reported}, indent=1) + "\n"))
     if purges := purges_on(entries, host):
-        found += _program(scratch_purge, PROGRAM)
-        found += [NodeFile(path, text) for purge in purges for path, text in files(purge).items()]
-    return found
+        node_files_ += _program(scratch_purge, PROGRAM)
+        node_files_ += [NodeFile(path, text) for purge in purges for path, text in files(purge).items()]
+    return node_files_
 
 
 def timers(mounts: Iterable[Mount], host: str) -> list[str]:
@@ -41,7 +41,7 @@ def timers(mounts: Iterable[Mount], host: str) -> list[str]:
 def packages(mounts: Iterable[Mount], host: str) -> Mapping[str, str]:
     """What the report asks with: `quota`, where an export counts by users."""
     asked = (mount for mount in mounts if host in mount.nodes and mount.type is StorageType.NFS)
-    return {"quota": ""} if any((quota := quota_of(each)) and quota.kind is QuotaKind.USER for each in asked) else {}
+    return {"quota": ""} if any((quota := quota_of(each)) and quota.kind is QuotaType.USER for each in asked) else {}
 
 
 def _program(package: ModuleType, launcher: str) -> list[NodeFile]:
@@ -54,7 +54,7 @@ def _is_reported(mount: Mount, host: str) -> bool:
 
 def _reported(mount: Mount, host: str) -> dict[str, object]:
     quota = quota_of(mount)
-    found: dict[str, object] = {
+    entry: dict[str, object] = {
         "name": mount.name,
         "path": mount.path,
         # where it is served it is a folder like others
@@ -64,5 +64,5 @@ def _reported(mount: Mount, host: str) -> dict[str, object]:
         "mounted": not (mount.server == host and split_source(mount.source)[1] == mount.path),
     }
     if quota and quota.projects:
-        found["projects"] = [{"name": each.name, "path": f"{mount.path}/{each.path}"} for each in quota.projects]
-    return found
+        entry["projects"] = [{"name": each.name, "path": f"{mount.path}/{each.path}"} for each in quota.projects]
+    return entry

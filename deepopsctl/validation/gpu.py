@@ -8,7 +8,7 @@ from dataclasses import replace
 from deepopsctl.checks.check import Check, parse_check
 from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.model.cluster import Cluster
-from deepopsctl.node_programs.gpu_check.judging import judge
+from deepopsctl.node_programs.gpu_check.evaluation import evaluate
 from deepopsctl.run.summary import RunSummary
 from deepopsctl.validation.gpu_history import earlier_results, save_results
 from deepopsctl.validation.result import Validation
@@ -37,7 +37,7 @@ def results_of(summary: RunSummary) -> tuple[Result, ...]:
 
 def evaluate_gpus(results: tuple[Result, ...], earlier: tuple[Result, ...], cluster: Cluster) -> tuple[Check, ...]:
     """Every check for these nodes. How many GPUs a node should have is what cluster.yml says."""
-    return tuple(parse_check(entry) for entry in judge(results, earlier, expected_gpus(cluster)))
+    return tuple(parse_check(entry) for entry in evaluate(results, earlier, expected_gpus(cluster)))
 
 
 def expected_gpus(cluster: Cluster) -> dict[str, int]:

@@ -20,7 +20,7 @@ from deepopsctl.files import write_atomic
 from deepopsctl.node_programs.gpu_check.between import NAME as BETWEEN_NODES, bandwidth
 from deepopsctl.node_programs.gpu_check.document import UnreadableError, document, read_results
 from deepopsctl.node_programs.gpu_check.rates import METRICS, value_of
-from deepopsctl.node_programs.gpu_check.verdicts import target_of
+from deepopsctl.node_programs.gpu_check.results import target_of
 from deepopsctl.run.workspace import RunDir, Workspace
 from deepopsctl.validation.gpu_records import Card, Nodes, Rate, Result, record
 

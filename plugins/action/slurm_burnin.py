@@ -15,7 +15,7 @@ from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
 from deepopsctl.node_programs.gpu_check import checkform
-from deepopsctl.node_programs.gpu_check.burnjudge import SUITE
+from deepopsctl.node_programs.gpu_check.burn_evaluation import SUITE
 from deepopsctl.node_programs.gpu_check.pack import packed
 
 # the runner shows lines that begin so

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from deepopsctl.gpus import gres, notation
 from deepopsctl.monitoring import expected, grafana, node_plan, prometheus_server, targets
-from deepopsctl.monitoring.resources import Machine, Needs
+from deepopsctl.monitoring.resources import MonitoredNode, Needs
 from deepopsctl.text import node_sets as text_node_sets
 
 
@@ -72,7 +72,7 @@ def _machines(cluster, members):
 
 def _machine(cluster, host, groups, platform):
     addresses, monitoring_host = cluster["addresses"], str(cluster["monitoring_host"])
-    return Machine(
+    return MonitoredNode(
         name=str(host),
         cluster=str(cluster["name"]),
         groups=frozenset(str(group) for group in groups),
@@ -128,7 +128,7 @@ def _as_state(needs: Needs):
         "hold_units": [unit.name for unit in needs.units],
         "directories": [
             {"path": folder.path, "mode": folder.mode, "owner": folder.owner, "group": folder.group}
-            for folder in needs.folders
+            for folder in needs.directories
         ],
         "files": [_file(file) for file in needs.files],
         "units": [_unit(unit) for unit in needs.units] + [{"name": name, "running": False} for name in needs.stopped],

@@ -9,7 +9,7 @@ from typing import Any
 
 from deepopsctl.checks.check import parse_check
 from deepopsctl.node_programs.gpu_check.bounds import figures_of, pcie_gb_s
-from deepopsctl.node_programs.gpu_check.judging import judge
+from deepopsctl.node_programs.gpu_check.evaluation import evaluate
 from deepopsctl.report.model import Facts
 from tests.data.gpu_check_samples import Gpu, Result, gpu, result, without_driver
 
@@ -86,7 +86,7 @@ def node(number: int, gpus: Iterable[Gpu], slow: Mapping[int, float] | None = No
 def facts(results: Sequence[Result], expected: int = 8, earlier: Sequence[Result] = ()) -> Facts:
     """The validation that these results make."""
     names = tuple(entry["node"] for entry in results)
-    checks = judge(results, earlier, dict.fromkeys(names, expected))
+    checks = evaluate(results, earlier, dict.fromkeys(names, expected))
     when = datetime(2026, 11, 21, 12, 0, 40, tzinfo=UTC)
     return Facts(
         "hpc", ("gpu",), "20261121-120040-validate", when, 94.2, ("ctl1", *names),

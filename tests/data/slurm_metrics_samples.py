@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from deepopsctl.node_programs.slurm_metrics.asking import AskingError
-from deepopsctl.node_programs.slurm_metrics.look import Look, Slurm
+from deepopsctl.node_programs.slurm_metrics.snapshot import SlurmReader, Snapshot
 from tests.support.paths import TESTS
 
 DATA = TESTS / "data" / "slurm_metrics"
@@ -45,9 +45,9 @@ def when(release: str) -> int:
     return int(match[1])
 
 
-def look_at(release: str, *, but: dict[str, str | AskingError] | None = None) -> Look:
+def look_at(release: str, *, but: dict[str, str | AskingError] | None = None) -> Snapshot:
     """One look at the recorded Slurm, at its time."""
-    return Slurm(None, recorded(release, but=but)).look(when(release))
+    return SlurmReader(None, recorded(release, but=but)).read_snapshot(when(release))
 
 
 def samples(text: str) -> dict[str, float]:

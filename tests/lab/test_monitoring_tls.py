@@ -174,7 +174,7 @@ def test_nodes_and_prometheus_go_over_to_tls_together_and_a_node_that_was_down_l
     edit(settings, "---\n", f"---\n{OFF}")
     deploy(monitored)
     wait_for_schemes(monitored, asked_by("http"))
-    assert monitored.root("gpu01", f"ls {tls.FOLDER} 2>/dev/null; true") == ""
+    assert monitored.root("gpu01", f"ls {tls.TLS_DIRECTORY} 2>/dev/null; true") == ""
 
     settings.write_text(before, encoding="utf-8")
     monitored.power_cut("gpu01")

@@ -52,10 +52,10 @@ def _in_the_mean(expr: str) -> str:
     return _SELECTED.sub(_of_all_the_time, expr)
 
 
-def _of_all_the_time(found: re.Match[str]) -> str:
-    window = f"{found[1]}[$__range] @ end()"
+def _of_all_the_time(match: re.Match[str]) -> str:
+    window = f"{match[1]}[$__range] @ end()"
     # what has a window is within rate() already
-    return window if found[2] else f"avg_over_time({window})"
+    return window if match[2] else f"avg_over_time({window})"
 
 
 OVERVIEW = "deepops-overview"

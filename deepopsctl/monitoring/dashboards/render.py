@@ -100,7 +100,7 @@ def _placed(rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
 
 
 def _panel(panel: Panel, number: int, where: Mapping[str, int]) -> dict[str, Any]:
-    kind, chosen = options(panel)
+    panel_type, chosen = options(panel)
     defaults = {
         "unit": panel.unit.value,
         "thresholds": threshold_steps(panel.thresholds),
@@ -117,7 +117,7 @@ def _panel(panel: Panel, number: int, where: Mapping[str, int]) -> dict[str, Any
         else {}
     )
     return {
-        "type": kind,
+        "type": panel_type,
         "id": number,
         "title": panel.title,
         "description": panel.description,

@@ -27,12 +27,12 @@ def transformations(table: Table) -> list[dict[str, Any]]:
 
 def field_overrides(table: Table) -> list[dict[str, Any]]:
     """Unit, colour and link of the columns that have their own."""
-    found = []
+    overrides = []
     for column in table.columns:
         properties = list(_properties(table, column))
         if properties:
-            found.append({"matcher": {"id": "byName", "options": column.title}, "properties": properties})
-    return found
+            overrides.append({"matcher": {"id": "byName", "options": column.title}, "properties": properties})
+    return overrides
 
 
 def _field(table: Table, column: Column) -> str:

@@ -40,12 +40,12 @@ def ask(settings: Settings) -> List[Alert]:
 def read(text: bytes, cluster: str) -> List[Alert]:
     """The alerts in an answer; AskError where it is none, or lacks the alert that always fires."""
     try:
-        found = [_alert(each) for each in json.loads(text) if each["labels"].get("cluster", cluster) == cluster]
+        alerts = [_alert(each) for each in json.loads(text) if each["labels"].get("cluster", cluster) == cluster]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise AskError("Alertmanager's answer can't be read: {!r}".format(error)) from error
-    if not any(alert.name == WATCHDOG for alert in found):
+    if not any(alert.name == WATCHDOG for alert in alerts):
         raise AskError("{} does not fire: alerts do not reach Alertmanager".format(WATCHDOG))
-    return found
+    return alerts
 
 
 def _alert(entry: Any) -> Alert:
@@ -55,7 +55,7 @@ def _alert(entry: Any) -> Alert:
         node=str(labels.get("node", "")),
         drains=labels.get("drain") == "true",
         blinds=labels.get("blind") == "true",
-        told=entry["status"]["state"] == "active",
+        is_active=entry["status"]["state"] == "active",
         since=str(entry["startsAt"]),
     )
 

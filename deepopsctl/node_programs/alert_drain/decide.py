@@ -12,28 +12,28 @@ WATCHDOG = "Watchdog"
 
 @dataclass(frozen=True)
 class Alert:
-    """An alert that has not ended. `told` is false while it is silenced or held back by another."""
+    """An alert that has not ended. `is_active` is false while it is silenced or held back by another."""
 
     name: str
     node: str
     drains: bool
     # while it fires, others of its node may be silent for want of data; of all nodes, where it names none
     blinds: bool
-    told: bool
+    is_active: bool
     since: str
 
 
 @dataclass(frozen=True)
 class Node:
-    """A node as Slurm has it. `well`: it answers, and would run jobs if it were not drained."""
+    """A node as Slurm has it. `is_healthy`: it answers, and would run jobs if it were not drained."""
 
     name: str
     drained: bool
     reason: str
-    well: bool
+    is_healthy: bool
 
     @property
-    def ours(self) -> bool:
+    def drained_by_alert(self) -> bool:
         """Whether an alert drained it, and nobody has given another reason since."""
         return self.drained and self.reason.startswith(PREFIX)
 
@@ -53,38 +53,40 @@ class Decision:
     drains: Mapping[str, str]
     resumes: Sequence[str]
     held_back: Sequence[str]
-    ours: Sequence[str]
+    drained_by_alert: Sequence[str]
     waiting: Mapping[str, str]
 
 
 @dataclass
-class Memory:
+class HealthyTimers:
     """Since when nothing speaks against giving a node back, by a clock that only goes forward."""
 
     clear: Dict[str, float] = field(default_factory=dict)
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         """Begin to count anew: a round in which nobody could be asked proves nothing."""
         self.clear.clear()
 
 
-def decide(alerts: Sequence[Alert], nodes: Mapping[str, Node], memory: Memory, limits: Limits, now: float) -> Decision:
+def decide(
+    alerts: Sequence[Alert], nodes: Mapping[str, Node], timers: HealthyTimers, limits: Limits, now: float
+) -> Decision:
     """One round. The alerts are known to be all there are: whoever calls this has heard of the watchdog."""
-    ours = sorted(name for name, node in nodes.items() if node.ours)
+    drained_by_alert = sorted(name for name, node in nodes.items() if node.drained_by_alert)
     due: Dict[str, Tuple[str, str]] = {}
     for alert in sorted(alerts, key=lambda each: (each.since, each.node, each.name)):
         known = nodes.get(alert.node)
-        if alert.drains and alert.told and known and not known.drained:
+        if alert.drains and alert.is_active and known and not known.drained:
             due.setdefault(alert.node, (alert.node, PREFIX + alert.name))
-    room = max(0, limits.nodes - len(ours))
+    room = max(0, limits.nodes - len(drained_by_alert))
     wanted = list(due.values())
-    against = {name: _against(nodes[name], alerts) for name in ours}
-    resumes = _resumes(against, memory, limits, now)
+    against = {name: _against(nodes[name], alerts) for name in drained_by_alert}
+    resumes = _resumes(against, timers, limits, now)
     return Decision(
         drains=dict(wanted[:room]),
         resumes=resumes,
         held_back=[name for name, _ in wanted[room:]],
-        ours=ours,
+        drained_by_alert=drained_by_alert,
         waiting={
             name: why or "all is well, but not for long enough" for name, why in against.items() if name not in resumes
         },
@@ -98,9 +100,9 @@ def _against(node: Node, alerts: Sequence[Alert]) -> str:
             return "{} has not ended".format(alert.name)
         if alert.blinds and alert.node in (node.name, ""):
             return "{} fires: its other alerts may be silent for want of data".format(alert.name)
-    return "" if node.well else "Slurm has it as down"
+    return "" if node.is_healthy else "Slurm has it as down"
 
 
-def _resumes(against: Mapping[str, str], memory: Memory, limits: Limits, now: float) -> List[str]:
-    memory.clear = {name: memory.clear.get(name, now) for name, why in against.items() if not why}
-    return sorted(name for name, since in memory.clear.items() if now - since >= limits.resume_after_s)
+def _resumes(against: Mapping[str, str], timers: HealthyTimers, limits: Limits, now: float) -> List[str]:
+    timers.clear = {name: timers.clear.get(name, now) for name, why in against.items() if not why}
+    return sorted(name for name, since in timers.clear.items() if now - since >= limits.resume_after_s)

@@ -10,7 +10,7 @@ from typing import Dict, List, Mapping
 
 from . import slurm
 from .alertmanager import AskError, ask
-from .decide import Decision, Limits, Memory, decide
+from .decide import Decision, HealthyTimers, Limits, decide
 from .settings import Settings
 from .slurm import SlurmError
 from .textfile import remove, write
@@ -32,12 +32,12 @@ class Rounds:
     """The program at work."""
 
     settings: Settings
-    memory: Memory = field(default_factory=Memory)
+    timers: HealthyTimers = field(default_factory=HealthyTimers)
     stop: threading.Event = field(default_factory=threading.Event)
     drains: int = 0
     resumes: int = 0
     last: Decision = NOTHING
-    said: Dict[str, str] = field(default_factory=dict)
+    reported: Dict[str, str] = field(default_factory=dict)
 
     def run(self) -> None:
         """Until `stop` is set; then what it wrote goes, so that nobody takes it for news."""
@@ -53,14 +53,14 @@ class Rounds:
             alerts = ask(self.settings)
             nodes = slurm.nodes()
             limits = Limits(self.settings.limit, self.settings.resume_after_s)
-            self.last = decide(alerts, nodes, self.memory, limits, time.monotonic())
+            self.last = decide(alerts, nodes, self.timers, limits, time.monotonic())
             self._do(self.last)
         except (AskError, SlurmError) as error:
-            self.memory.forget()
-            self._say("trouble", str(error))
+            self.timers.reset()
+            self._log_change("trouble", str(error))
             return False
-        self._say("trouble", "")
-        self._say(
+        self._log_change("trouble", "")
+        self._log_change(
             "limit",
             "not drained, for the limit of {} is reached: {}".format(self.settings.limit, " ".join(self.last.held_back))
             if self.last.held_back
@@ -70,35 +70,35 @@ class Rounds:
 
     def values(self, *, up: bool) -> Dict[str, int]:
         """What the node exporter hands out; without an answer nothing is said of nodes."""
-        found = {"up": int(up), "limit": self.settings.limit}
+        values = {"up": int(up), "limit": self.settings.limit}
         if up:
-            found["drained"] = len(self.last.ours) + len(self.last.drains) - len(self.last.resumes)
-            found["held_back"] = len(self.last.held_back)
-        return {**found, "drains_total": self.drains, "resumes_total": self.resumes}
+            values["drained"] = len(self.last.drained_by_alert) + len(self.last.drains) - len(self.last.resumes)
+            values["held_back"] = len(self.last.held_back)
+        return {**values, "drains_total": self.drains, "resumes_total": self.resumes}
 
     def _do(self, decision: Decision) -> None:
         for name, reason in decision.drains.items():
             slurm.drain(name, reason)
             self.drains += 1
-            _tell("drained {}: {}".format(name, reason))
+            _log("drained {}: {}".format(name, reason))
         for name in decision.resumes:
             if slurm.resume(name):
                 self.resumes += 1
-                _tell("resumed {}: its alert has ended".format(name))
-            self.memory.clear.pop(name, None)
+                _log("resumed {}: its alert has ended".format(name))
+            self.timers.clear.pop(name, None)
         for name, why in decision.waiting.items():
-            self._say(name, "{} stays drained: {}".format(name, why))
-        for name in set(self.said) - set(decision.waiting) - {"trouble", "limit"}:
-            del self.said[name]
+            self._log_change(name, "{} stays drained: {}".format(name, why))
+        for name in set(self.reported) - set(decision.waiting) - {"trouble", "limit"}:
+            del self.reported[name]
 
-    def _say(self, about: str, what: str) -> None:
+    def _log_change(self, about: str, what: str) -> None:
         """To the journal, once for each change."""
-        if what and what != self.said.get(about):
-            _tell(what)
-        self.said[about] = what
+        if what and what != self.reported.get(about):
+            _log(what)
+        self.reported[about] = what
 
 
-def _tell(what: str) -> None:
+def _log(what: str) -> None:
     sys.stderr.write(what + "\n")
     sys.stderr.flush()
 
@@ -107,6 +107,6 @@ def render(values: Mapping[str, int]) -> str:
     """The text of the file."""
     lines: List[str] = []
     for key, value in values.items():
-        name, kind = "deepops_alertdrain_" + key, "counter" if key.endswith("_total") else "gauge"
-        lines += [*head(name, kind, _HELP[key]), line(name, {}, value)]
+        name, metric_type = "deepops_alertdrain_" + key, "counter" if key.endswith("_total") else "gauge"
+        lines += [*head(name, metric_type, _HELP[key]), line(name, {}, value)]
     return "".join(each + "\n" for each in lines)

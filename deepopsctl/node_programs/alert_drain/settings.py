@@ -32,14 +32,14 @@ def load(path: str) -> Settings:
     """Read it."""
     try:
         with open(path, encoding="utf-8") as stream:
-            found = json.load(stream)
+            config = json.load(stream)
     except (OSError, ValueError) as error:
         raise SettingsError("{}: {}".format(path, error)) from error
     known = {each.name for each in fields(Settings)}
-    if not isinstance(found, dict) or not set(found) <= known:
+    if not isinstance(config, dict) or not set(config) <= known:
         raise SettingsError("{} has keys that nobody knows".format(path))
     try:
-        settings = Settings(**found)
+        settings = Settings(**config)
     except TypeError as error:
         raise SettingsError("{}: {}".format(path, error)) from error
     if not settings.url.startswith(("http://", "https://")):

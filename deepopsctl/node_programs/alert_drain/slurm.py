@@ -26,8 +26,8 @@ class SlurmError(Exception):
 
 def nodes() -> Dict[str, Node]:
     """All nodes, by name."""
-    found = (_node(line) for line in _scontrol("show", "node").splitlines() if line.startswith("NodeName="))
-    return {node.name: node for node in found}
+    nodes_in_order = (_node(line) for line in _scontrol("show", "node").splitlines() if line.startswith("NodeName="))
+    return {node.name: node for node in nodes_in_order}
 
 
 def drain(name: str, reason: str) -> None:
@@ -37,7 +37,7 @@ def drain(name: str, reason: str) -> None:
 
 def resume(name: str) -> bool:
     """End our drain; whether it still was ours."""
-    if not nodes()[name].ours:
+    if not nodes()[name].drained_by_alert:
         return False
     # not resume: a node that is down for another reason stays down
     _scontrol("update", "nodename=" + name, "state=undrain")
@@ -45,16 +45,16 @@ def resume(name: str) -> bool:
 
 
 def _node(line: str) -> Node:
-    said = _REASON.search(line)
+    reason = _REASON.search(line)
     # a reason is free text: nothing in it may pass for a field
-    fields = line[: said.start()] + line[said.end() :] if said else line
+    fields = line[: reason.start()] + line[reason.end() :] if reason else line
     name, state = _NAME.match(fields), _STATE.search(fields)
     if not name or not state:
         raise SlurmError("scontrol show node says: {}".format(line[:200]))
     words = set(re.findall("[A-Z_]+", state[1]))
     # a `*` says that slurmd does not answer
-    well = "*" not in state[1] and not words & _UNWELL
-    return Node(name[1], "DRAIN" in words, said[1] if said else "", well)
+    is_healthy = "*" not in state[1] and not words & _UNWELL
+    return Node(name[1], "DRAIN" in words, reason[1] if reason else "", is_healthy)
 
 
 def _scontrol(*words: str) -> str:
@@ -69,7 +69,7 @@ def _scontrol(*words: str) -> str:
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise SlurmError("scontrol {}: {}".format(words[0], error)) from error
-    said = done.stdout.decode("utf-8", "replace")
+    output = done.stdout.decode("utf-8", "replace")
     if done.returncode:
-        raise SlurmError("scontrol {}: {}".format(" ".join(words), " ".join(said.split())))
-    return said
+        raise SlurmError("scontrol {}: {}".format(" ".join(words), " ".join(output.split())))
+    return output

@@ -83,6 +83,6 @@ def _answer(where: FileSystem, ask: Ask, writing: int) -> None:
         os._exit(status)
 
 
-def _row(found: Dict[str, Any]) -> Row:
-    usage = found.pop("usage")
-    return Row(usage=Usage(Amount(**usage["space"]), Amount(**usage["files"]), usage["grace"]), **found)
+def _row(fields: Dict[str, Any]) -> Row:
+    usage = fields.pop("usage")
+    return Row(usage=Usage(Amount(**usage["space"]), Amount(**usage["files"]), usage["grace"]), **fields)

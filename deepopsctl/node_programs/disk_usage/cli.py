@@ -51,5 +51,5 @@ def _person(name: Optional[str]) -> Person:
 
 def _document(rows: Sequence[Row], person: Person) -> str:
     complete = not any(row.problem for row in rows)
-    found = {"schema": 1, "command": "diskusage_report", "ok": complete, "user": person.name}
-    return json.dumps({**found, "rows": [asdict(row) for row in rows]}) + "\n"
+    report = {"schema": 1, "command": "diskusage_report", "ok": complete, "user": person.name}
+    return json.dumps({**report, "rows": [asdict(row) for row in rows]}) + "\n"

@@ -80,7 +80,7 @@ class Row:
 
     name: str
     path: str
-    kind: str
+    scope: str
     who: str
     source: str = ""
     usage: Usage = field(default_factory=Usage)
@@ -91,15 +91,17 @@ def load(path: str) -> Config:
     """Read the file."""
     try:
         with open(path, encoding="utf-8") as stream:
-            found = json.load(stream)
-        return Config(tuple(_file_system(each) for each in found["filesystems"]), float(found.get("limit_s", LIMIT_S)))
+            config = json.load(stream)
+        return Config(
+            tuple(_file_system(each) for each in config["filesystems"]), float(config.get("limit_s", LIMIT_S))
+        )
     except FileNotFoundError as error:
         raise ConfigError("{} is not there: deploy writes it where storage is mounted".format(path)) from error
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ConfigError("{}: {!r}".format(path, error)) from error
 
 
-def _file_system(given: Dict[str, Any]) -> FileSystem:
-    projects = tuple(Project(**each) for each in given.get("projects", ()))
-    quota, mounted = given.get("quota", ""), bool(given.get("mounted", False))
-    return FileSystem(given["name"], given["path"], given["type"], quota, projects, mounted)
+def _file_system(entry: Dict[str, Any]) -> FileSystem:
+    projects = tuple(Project(**each) for each in entry.get("projects", ()))
+    quota, mounted = entry.get("quota", ""), bool(entry.get("mounted", False))
+    return FileSystem(entry["name"], entry["path"], entry["type"], quota, projects, mounted)

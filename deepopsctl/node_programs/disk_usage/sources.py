@@ -60,16 +60,16 @@ class Answer:
     usage: Usage = field(default_factory=Usage)
 
 
-def _row(where: FileSystem, path: str, kind: str, who: str, asked: Callable[[], Answer]) -> Row:
+def _row(where: FileSystem, path: str, scope: str, who: str, asked: Callable[[], Answer]) -> Row:
     try:
         answer = asked()
     except UnansweredError as error:
-        return Row(where.name, path, kind, who, problem=str(error))
+        return Row(where.name, path, scope, who, problem=str(error))
     except texts.UnreadableError as error:
-        return Row(where.name, path, kind, who, problem="an answer that can't be read, {}".format(error))
+        return Row(where.name, path, scope, who, problem="an answer that can't be read, {}".format(error))
     except OSError as error:
-        return Row(where.name, path, kind, who, problem=str(error.strerror))
-    return Row(where.name, path, kind, who, answer.source, answer.usage)
+        return Row(where.name, path, scope, who, problem=str(error.strerror))
+    return Row(where.name, path, scope, who, answer.source, answer.usage)
 
 
 def _is_mine(project: Project, person: Person) -> bool:
@@ -91,7 +91,7 @@ def _of_user(where: FileSystem, person: Person) -> Answer:
     if where.type == "beegfs":
         return _beegfs(where, person)
     if where.type == "cephfs":
-        return _ceph(_own_folder(where.path, person.name), os.getxattr)
+        return _ceph(_own_directory(where.path, person.name), os.getxattr)
     if where.quota == USER or where.type == "nfs":
         return _quota(where, person)
     return Answer()
@@ -182,27 +182,27 @@ def _beegfs(where: FileSystem, person: Person) -> Answer:
     return Answer("beegfs-ctl", texts.read_beegfs_ctl(_run(argv)))
 
 
-def _own_folder(path: str, name: str) -> str:
+def _own_directory(path: str, name: str) -> str:
     own = os.path.join(path, name)
     return own if os.path.isdir(own) else path
 
 
 def _ceph(path: str, xattr: Xattr) -> Answer:
     """CephFS has quotas on folders: what is below, and the limits of the nearest folder above that has some."""
-    found: Dict[str, int] = {}
+    attributes: Dict[str, int] = {}
     for key in ("dir.rbytes", "dir.rfiles"):
-        found[key] = _xattr(path, key, xattr) or 0
-    for folder in _upwards(path):
+        attributes[key] = _xattr(path, key, xattr) or 0
+    for directory in _upwards(path):
         for key in ("quota.max_bytes", "quota.max_files"):
-            found.setdefault(key, 0)
-            found[key] = _xattr(folder, key, xattr) or 0
-        if found["quota.max_bytes"] or found["quota.max_files"]:
-            if folder != path:
-                found["dir.rbytes"] = _xattr(folder, "dir.rbytes", xattr) or 0
-                found["dir.rfiles"] = _xattr(folder, "dir.rfiles", xattr) or 0
+            attributes.setdefault(key, 0)
+            attributes[key] = _xattr(directory, key, xattr) or 0
+        if attributes["quota.max_bytes"] or attributes["quota.max_files"]:
+            if directory != path:
+                attributes["dir.rbytes"] = _xattr(directory, "dir.rbytes", xattr) or 0
+                attributes["dir.rfiles"] = _xattr(directory, "dir.rfiles", xattr) or 0
             break
-    space = Amount(found["dir.rbytes"], None, found["quota.max_bytes"] or None)
-    return Answer("ceph", Usage(space, Amount(found["dir.rfiles"], None, found["quota.max_files"] or None)))
+    space = Amount(attributes["dir.rbytes"], None, attributes["quota.max_bytes"] or None)
+    return Answer("ceph", Usage(space, Amount(attributes["dir.rfiles"], None, attributes["quota.max_files"] or None)))
 
 
 def _upwards(path: str) -> Iterator[str]:
@@ -239,8 +239,14 @@ def _whole(path: str) -> Answer:
     return Answer("df", _from_statvfs(os.statvfs(path)))
 
 
-def _from_statvfs(found: os.statvfs_result) -> Usage:
-    space = Amount((found.f_blocks - found.f_bfree) * found.f_frsize, None, found.f_blocks * found.f_frsize or None)
+def _from_statvfs(statistics: os.statvfs_result) -> Usage:
+    space = Amount(
+        (statistics.f_blocks - statistics.f_bfree) * statistics.f_frsize,
+        None,
+        statistics.f_blocks * statistics.f_frsize or None,
+    )
     # file systems that make inodes as they go say 0
-    files = Amount(found.f_files - found.f_ffree, None, found.f_files) if found.f_files else Amount()
+    files = (
+        Amount(statistics.f_files - statistics.f_ffree, None, statistics.f_files) if statistics.f_files else Amount()
+    )
     return Usage(space, files)

@@ -37,9 +37,9 @@ def _short(value: float) -> str:
 
 def description(row: Row) -> str:
     """What the line is about."""
-    if row.kind == WHOLE:
+    if row.scope == WHOLE:
         return "{} (all users)".format(row.path)
-    return "{} ({}{})".format(row.path, "project " if row.kind == PROJECT else "", row.who)
+    return "{} ({}{})".format(row.path, "project " if row.scope == PROJECT else "", row.who)
 
 
 def render(rows: Sequence[Row], now: int) -> str:
@@ -59,15 +59,15 @@ def _amount(amount: Amount, write: Callable[[Optional[int]], str]) -> str:
 
 
 def _remarks(rows: Sequence[Row], now: int) -> List[str]:
-    found = []
+    remarks = []
     for row in rows:
         if row.problem:
-            found.append("{}: not known: {}".format(description(row), row.problem))
+            remarks.append("{}: not known: {}".format(description(row), row.problem))
         elif row.usage.space.is_over or row.usage.files.is_over:
-            found.append("* {}: over its limit{}".format(description(row), _grace(row.usage.grace, now)))
-    if any(row.kind == WHOLE and not row.problem for row in rows):
-        found.append("(all users): a file system without quotas, as df has it")
-    return ["", *found] if found else []
+            remarks.append("* {}: over its limit{}".format(description(row), _grace(row.usage.grace, now)))
+    if any(row.scope == WHOLE and not row.problem for row in rows):
+        remarks.append("(all users): a file system without quotas, as df has it")
+    return ["", *remarks] if remarks else []
 
 
 def _grace(end: Optional[int], now: int) -> str:

@@ -12,8 +12,8 @@ import sys
 from typing import Any, Callable
 
 from .cuda import Cuda
+from .device_tests import NotPossibleError
 from .libraries import UniqueId, all_reduce_among, load, unique_id
-from .ondevice import NotPossibleError
 from .worker import tried
 
 ID_MARK, RESULT_MARK = "GPUCHECK-ID ", "GPUCHECK-ACROSS "
@@ -30,20 +30,20 @@ def across(nodes: int, path: str) -> int:
         lines.flush()
 
     rank = int(os.environ.get("SLURM_NODEID", "0"))
-    found = tried(lambda: _take_part(rank, nodes, path, say))
-    if rank == 0 and found["status"] == "skip":
+    outcome = tried(lambda: _join_all_reduce(rank, nodes, path, say))
+    if rank == 0 and outcome["status"] == "skip":
         # the others wait for an id: without one they give up
         say(ID_MARK)
-    say(RESULT_MARK + json.dumps({"rank": rank, **found}))
+    say(RESULT_MARK + json.dumps({"rank": rank, **outcome}))
     return 0
 
 
-def _take_part(rank: int, nodes: int, path: str, say: Callable[[str], None]) -> dict[str, Any]:
+def _join_all_reduce(rank: int, nodes: int, path: str, write_line: Callable[[str], None]) -> dict[str, Any]:
     cuda, library = Cuda(), load(path)
     if rank == 0:
-        say(ID_MARK + bytes(unique_id(library)).hex())
-    told = bytes.fromhex(sys.stdin.readline().strip())
-    if len(told) != len(bytes(UniqueId())):
+        write_line(ID_MARK + bytes(unique_id(library)).hex())
+    nccl_id = bytes.fromhex(sys.stdin.readline().strip())
+    if len(nccl_id) != len(bytes(UniqueId())):
         raise NotPossibleError("the first node's id did not arrive")
     mine = cuda.count()
-    return all_reduce_among(cuda, library, UniqueId.from_buffer_copy(told), nodes * mine, rank * mine)
+    return all_reduce_among(cuda, library, UniqueId.from_buffer_copy(nccl_id), nodes * mine, rank * mine)

@@ -11,7 +11,7 @@ from typing import Any, Iterator, NamedTuple
 
 from .bounds import SHARES
 from .rates import HOST_LINKS, Finding, against_past, value_of
-from .verdicts import FAIL, PASS, WARN, check, worst
+from .results import FAIL, PASS, WARN, check, worst
 
 Result = Any  # one node's result: plain JSON
 NAME = "gpu-all-reduce-nodes"
@@ -25,11 +25,11 @@ class Figure(NamedTuple):
     shares: str
 
 
-def bandwidth(found: dict[str, Any]) -> float | None:
+def bandwidth(all_reduce: dict[str, Any]) -> float | None:
     """The best over all message sizes; None where it gave no number."""
-    if found.get("status") != "measured":
+    if all_reduce.get("status") != "measured":
         return None
-    return max((float(point["gb_s"]) for point in found.get("all_reduce") or ()), default=None)
+    return max((float(point["gb_s"]) for point in all_reduce.get("all_reduce") or ()), default=None)
 
 
 def figure(result: Result) -> Figure | None:
@@ -59,17 +59,17 @@ def _inside(result: Result, shares: str) -> Iterator[Figure]:
 
 def between_nodes(result: Result, earlier: list[Result]) -> Iterator[dict[str, str]]:
     """All-reduce over several nodes stands in the first one's result."""
-    found = (result.get("group") or {}).get("all_reduce_nodes")
-    value = bandwidth(found or {})
-    if not found or value is None:
+    all_reduce = (result.get("group") or {}).get("all_reduce_nodes")
+    value = bandwidth(all_reduce or {})
+    if not all_reduce or value is None:
         return
     expected, bound = _against_figure(value, figure(result))
-    past = against_past(value, _newest(found, earlier, str(result["when"])))
+    past = against_past(value, _newest(all_reduce, earlier, str(result["when"])))
     findings = [finding for finding in (bound, past) if finding]
     status = worst(PASS, *(finding.status for finding in findings))
-    text = "; ".join(["{} ranks, bus bandwidth".format(found["ranks"]), *(finding.text for finding in findings)])
-    text = text if status == PASS else "{}: {}".format(found["nodes"], text)
-    yield check(NAME, found["nodes"], status, "{:.4g}".format(value), expected, "GB/s", text)
+    text = "; ".join(["{} ranks, bus bandwidth".format(all_reduce["ranks"]), *(finding.text for finding in findings)])
+    text = text if status == PASS else "{}: {}".format(all_reduce["nodes"], text)
+    yield check(NAME, all_reduce["nodes"], status, "{:.4g}".format(value), expected, "GB/s", text)
 
 
 def _against_figure(value: float, limit: Figure | None) -> tuple[str, Finding]:
@@ -81,13 +81,13 @@ def _against_figure(value: float, limit: Figure | None) -> tuple[str, Finding]:
     return "at least {:.4g}".format(shares.warn * limit.gb_s), Finding(status, text)
 
 
-def _newest(found: dict[str, Any], earlier: list[Result], before: str) -> tuple[float, str] | None:
+def _newest(all_reduce: dict[str, Any], earlier: list[Result], before: str) -> tuple[float, str] | None:
     """What the same nodes gave the last time, and when."""
     looks = []
     for old in earlier:
         other = (old.get("group") or {}).get("all_reduce_nodes") or {}
         value = bandwidth(other)
-        if other.get("nodes") == found["nodes"] and value is not None and str(old["when"]) < before:
+        if other.get("nodes") == all_reduce["nodes"] and value is not None and str(old["when"]) < before:
             looks.append((str(old["when"]), value))
     if not looks:
         return None

@@ -27,7 +27,7 @@ _TELL_S, _TELL_PARTS = 10.0, 20
 # what a started round, slice or memory sweep may take beyond the end; a worker's silence has its own limit
 _OVERTIME_S = 120.0
 
-Tell = Callable[[str], None]
+ReportProgress = Callable[[str], None]
 
 
 class Order(NamedTuple):
@@ -40,7 +40,7 @@ class Order(NamedTuple):
     stopped: Callable[[], str] = str
 
 
-def burn_node(order: Order, tell: Tell) -> dict[str, Any]:
+def burn_node(order: Order, report_progress: ReportProgress) -> dict[str, Any]:
     """The result of this node, as docs/reference/gpucheck.md has it; `tell` hears how far it is."""
     kernel_log, before = KernelLog(), counters()
     started = time.monotonic()
@@ -51,10 +51,10 @@ def burn_node(order: Order, tell: Tell) -> dict[str, Any]:
         "kernel": platform.release(),
         "asked_s": order.seconds,
     }
-    found = GpuSide(order)
-    workers = [*_cores(order), *found.workers]
+    gpu_side = GpuSide(order)
+    workers = [*_cores(order), *gpu_side.workers]
     try:
-        result["ended"], heat = _wait(order, workers, found, tell)
+        result["ended"], heat = _wait(order, workers, gpu_side, report_progress)
     finally:
         # whatever happens: no process of ours stays on a core or a GPU
         for worker in workers:
@@ -64,16 +64,18 @@ def burn_node(order: Order, tell: Tell) -> dict[str, Any]:
     ran = time.monotonic() - started
     result["ran_s"] = round(min(ran, order.seconds) if not result["ended"] else ran, 1)
     result.update(_cpu_side(workers, result["ran_s"]))
-    result.update(found.result(result["ran_s"]))
+    result.update(gpu_side.result(result["ran_s"]))
     log = {"lines": kernel_log.trouble()} if not kernel_log.obstacle else {"obstacle": kernel_log.obstacle}
     kernel_log.close()
     return {**result, "counters": difference(before, counters()), "cpu_temperature": heat, "kernel_log": log}
 
 
-def _wait(order: Order, workers: list[Worker], found: GpuSide, tell: Tell) -> tuple[str, float | None]:
+def _wait(
+    order: Order, workers: list[Worker], gpu_side: GpuSide, report_progress: ReportProgress
+) -> tuple[str, float | None]:
     """Watch until the end; why it ended early ('' where it did not), and the hottest the processors were."""
     started = time.monotonic()
-    sampled, told, heat = 0.0, 0.0, None
+    sampled, reported, heat = 0.0, 0.0, None
     while any(worker.alive for worker in workers):
         reason = order.stopped()
         now = time.monotonic() - started
@@ -87,11 +89,11 @@ def _wait(order: Order, workers: list[Worker], found: GpuSide, tell: Tell) -> tu
             worker.watch()
         if now - sampled >= _SAMPLE_S:
             sampled, seen = now, temperature()
-            found.sample()
+            gpu_side.sample()
             heat = max(filter(None, (heat, seen)), default=None)
-        if told + max(order.seconds / _TELL_PARTS, _TELL_S) <= now < order.seconds:
-            told = now
-            tell("{:.0f} of {:.0f} s".format(now, order.seconds))
+        if reported + max(order.seconds / _TELL_PARTS, _TELL_S) <= now < order.seconds:
+            reported = now
+            report_progress("{:.0f} of {:.0f} s".format(now, order.seconds))
         time.sleep(_LOOK_S)
     return order.stopped(), heat
 
@@ -107,8 +109,8 @@ def memory_allowed(environment: dict[str, str] | None = None) -> int:
     """Bytes that this job may use: what Slurm gave it, and never more than what is free."""
     variables = os.environ if environment is None else environment
     _, available = memory_of_node()
-    given = variables.get("SLURM_MEM_PER_NODE", "")
-    limits = [available, *([int(given) * 2**20] if given.isdigit() and int(given) else []), *_cgroup_limit()]
+    per_node = variables.get("SLURM_MEM_PER_NODE", "")
+    limits = [available, *([int(per_node) * 2**20] if per_node.isdigit() and int(per_node) else []), *_cgroup_limit()]
     return min(limits)
 
 
@@ -119,14 +121,14 @@ def _cgroup_limit(root: Path = Path("/sys/fs/cgroup")) -> list[int]:
     except OSError:
         return []
     own = next((line[3:] for line in lines if line.startswith("0::")), "")
-    found = []
-    for folder in (Path(own.lstrip("/")), *Path(own.lstrip("/")).parents):
+    limits = []
+    for directory in (Path(own.lstrip("/")), *Path(own.lstrip("/")).parents):
         try:
-            text = (root / folder / "memory.max").read_text(encoding="ascii").strip()
+            text = (root / directory / "memory.max").read_text(encoding="ascii").strip()
         except OSError:
             continue
-        found += [int(text)] if text.isdigit() else []
-    return found
+        limits += [int(text)] if text.isdigit() else []
+    return limits
 
 
 def _cpu_side(workers: list[Worker], seconds: float) -> dict[str, Any]:

@@ -7,19 +7,19 @@ from types import FrameType
 from typing import Any, Callable, Iterator
 
 from .burn import Order, burn_node
-from .burnjudge import judge_burn
-from .verdicts import FAIL, PASS, WARN, status_of
+from .burn_evaluation import evaluate_burn
+from .results import FAIL, PASS, WARN, status_of
 
 COMMAND = "gpucheck-burn"
 SCHEMA = 1
 
 
-def burn(given: Any, tell: Callable[[str], None]) -> dict[str, Any]:
+def burn(options: Any, report_progress: Callable[[str], None]) -> dict[str, Any]:
     """Load this node as the arguments say; the document of --json. Ends early, and says so, on SIGTERM and Ctrl-C."""
     stop = Stop()
-    order = Order(given.burn, given.memory_share, given.busy_too, not given.without_gpus, stop.reason)
-    result = burn_node(order, tell)
-    return document(result, judge_burn(result, given.expect))
+    order = Order(options.burn, options.memory_share, options.busy_too, not options.without_gpus, stop.reason)
+    result = burn_node(order, report_progress)
+    return document(result, evaluate_burn(result, options.expect))
 
 
 def document(result: dict[str, Any], checks: list[dict[str, str]]) -> dict[str, Any]:
@@ -29,19 +29,19 @@ def document(result: dict[str, Any], checks: list[dict[str, str]]) -> dict[str, 
     return {"schema": SCHEMA, "command": COMMAND, "ok": good, "result": result, "checks": checks}
 
 
-def failed(found: dict[str, Any]) -> bool:
+def failed(report: dict[str, Any]) -> bool:
     """Whether a check failed."""
-    return any(entry["status"] == FAIL for entry in found["checks"])
+    return any(entry["status"] == FAIL for entry in report["checks"])
 
 
-def lines(found: dict[str, Any]) -> Iterator[str]:
+def lines(report: dict[str, Any]) -> Iterator[str]:
     """The document for people."""
-    for entry in found["checks"]:
+    for entry in report["checks"]:
         measured = " ".join(filter(None, (entry["measured"], entry["unit"])))
-        said = "; ".join(filter(None, (measured, entry["message"])))
-        yield "{:<4}  {:<16} {}  {}".format(entry["status"], entry["name"], entry["target"], said).rstrip()
+        details = "; ".join(filter(None, (measured, entry["message"])))
+        yield "{:<4}  {:<16} {}  {}".format(entry["status"], entry["name"], entry["target"], details).rstrip()
     yield ""
-    yield "{}: {}".format(status_of(found["checks"]), "ended early" if found["result"]["ended"] else "ran to its end")
+    yield "{}: {}".format(status_of(report["checks"]), "ended early" if report["result"]["ended"] else "ran to its end")
 
 
 class Stop:

@@ -63,9 +63,9 @@ def one_round(number: int, works: tuple[Work, ...] = WORKS) -> tuple[float, str]
     """CPU seconds of one round of all works, and what came out wrong; '' where nothing did."""
     started = time.process_time()
     for work in works:
-        found = work.run(number)
-        if found != work.answer:
-            text = "{}, round {}: {} instead of {}".format(work.name, number, _short(found), _short(work.answer))
+        result = work.run(number)
+        if result != work.answer:
+            text = "{}, round {}: {} instead of {}".format(work.name, number, _short(result), _short(work.answer))
             return time.process_time() - started, text
     return time.process_time() - started, ""
 

@@ -17,8 +17,8 @@ from contextlib import ExitStack, suppress
 from typing import Any, Callable, Iterator
 
 from .cuda import Cuda, CudaError, Gpu, NoCudaError, Pointer
+from .device_tests import GIB, PATTERNS, Bench, Bf16, Fp32, NotPossibleError, WrongResultError
 from .links import stay_near
-from .ondevice import GIB, PATTERNS, Bench, Bf16, Fp32, NotPossibleError, WrongResultError
 
 # seconds of one slice of each kind; one cycle has all of them
 SLICES = {"bf16": 3.0, "fp32": 1.0, "memory": 1.0}

@@ -64,13 +64,13 @@ class Memory:
     def verify(self, number: int) -> None:
         """WrongMemoryError where a piece is not as it was written."""
         chunk, expected = self._chunks[number], self._expected(number)
-        found = chunk[:]
-        if found != expected:
-            wrong = list(_differences(found, expected))
+        actual = chunk[:]
+        if actual != expected:
+            wrong = list(_differences(actual, expected))
             again = "still wrong" if chunk[wrong[0]] != expected[wrong[0]] else "right"
             raise WrongMemoryError(
                 "{} of {} bytes are wrong, the first is 0x{:02x} instead of 0x{:02x} ({} when read again)".format(
-                    len(wrong), CHUNK, found[wrong[0]], expected[wrong[0]], again
+                    len(wrong), CHUNK, actual[wrong[0]], expected[wrong[0]], again
                 )
             )
         self.verified += CHUNK
@@ -110,10 +110,10 @@ class Memory:
         return self._noise[start : start + CHUNK]
 
 
-def _differences(found: bytes, expected: bytes) -> Iterator[int]:
+def _differences(actual: bytes, expected: bytes) -> Iterator[int]:
     """Where two pieces differ; a block at a time, as most blocks don't."""
     for start in range(0, len(expected), _BLOCK):
-        one, other = found[start : start + _BLOCK], expected[start : start + _BLOCK]
+        one, other = actual[start : start + _BLOCK], expected[start : start + _BLOCK]
         if one != other:
             yield from (start + place for place in range(len(other)) if one[place] != other[place])
 
@@ -126,10 +126,10 @@ def node_has_room(meminfo: Path = Path("/proc/meminfo")) -> bool:
 
 def memory_of_node(meminfo: Path = Path("/proc/meminfo")) -> tuple[int, int]:
     """Bytes: all, and what could be had without swapping."""
-    found = {}
+    sizes = {}
     for line in meminfo.read_text(encoding="ascii").splitlines():
         key, _, rest = line.partition(":")
         words = rest.split()
         if words and words[0].isdigit():
-            found[key] = int(words[0]) * 1024
-    return found.get("MemTotal", 0), found.get("MemAvailable", 0)
+            sizes[key] = int(words[0]) * 1024
+    return sizes.get("MemTotal", 0), sizes.get("MemAvailable", 0)

@@ -42,20 +42,20 @@ def counters(root: Path = Path("/")) -> dict[str, int | None]:
 
 def difference(before: dict[str, int | None], after: dict[str, int | None]) -> dict[str, int | None]:
     """How far each counter went up; None where it can't be read."""
-    found: dict[str, int | None] = {}
+    increases: dict[str, int | None] = {}
     for name, last in after.items():
         first = before.get(name)
-        found[name] = None if first is None or last is None else last - first
-    return found
+        increases[name] = None if first is None or last is None else last - first
+    return increases
 
 
 def temperature(root: Path = Path("/")) -> float | None:
     """The hottest processor, in degrees Celsius; None where no sensor tells."""
-    found = []
+    temperatures = []
     for monitor in (root / "sys/class/hwmon").glob("hwmon*"):
         if _text(monitor / "name") in _PROCESSORS:
-            found += [_text(path) for path in monitor.glob("temp*_input")]
-    values = [int(text) / 1000 for text in found if text and text.lstrip("-").isdigit()]
+            temperatures += [_text(path) for path in monitor.glob("temp*_input")]
+    values = [int(text) / 1000 for text in temperatures if text and text.lstrip("-").isdigit()]
     return max(values) if values else None
 
 
@@ -74,7 +74,7 @@ class KernelLog:
 
     def trouble(self) -> list[str]:
         """The lines since then that say that hardware is ill; the first few of them."""
-        found = []
+        matches = []
         while self._handle is not None:
             try:
                 record = os.read(self._handle, 8192)
@@ -89,8 +89,8 @@ class KernelLog:
                 break
             text = record.decode(errors="replace").partition(";")[2].partition("\n")[0]
             if _TROUBLE.search(text):
-                found.append(text[:200])
-        return found[:_MOST_LINES]
+                matches.append(text[:200])
+        return matches[:_MOST_LINES]
 
     def close(self) -> None:
         """Let go of it."""

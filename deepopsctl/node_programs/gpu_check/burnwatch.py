@@ -35,7 +35,7 @@ class GpuWatch:
     def result(self, uuid: str) -> dict[str, Any]:
         """What one GPU went through."""
         samples, after = self._samples[uuid], self._errors(uuid)
-        found = {
+        summary = {
             "samples": len(samples),
             "temperature": highest(samples, "temperature"),
             "power": thousandth(highest(samples, "power")),
@@ -44,7 +44,7 @@ class GpuWatch:
             "slowdowns": shares(samples),
             "errors": grown(self._before[uuid], after),
         }
-        return {**found, "lost": self.lost[uuid]} if uuid in self.lost else found
+        return {**summary, "lost": self.lost[uuid]} if uuid in self.lost else summary
 
     def _handle(self, uuid: str) -> ctypes.c_void_p:
         handle = ctypes.c_void_p()
@@ -89,8 +89,8 @@ def shares(samples: list[dict[str, Any]]) -> dict[str, float]:
 
 def grown(before: dict[str, int | None], after: dict[str, int | None]) -> dict[str, int | None]:
     """How far every counter went up; None where it is not told."""
-    found: dict[str, int | None] = {}
+    increases: dict[str, int | None] = {}
     for key in ("corrected", "uncorrected", "remapped"):
         first, last = before.get(key), after.get(key)
-        found[key] = None if first is None or last is None else last - first
-    return found
+        increases[key] = None if first is None or last is None else last - first
+    return increases

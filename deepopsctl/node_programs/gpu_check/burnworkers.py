@@ -28,7 +28,7 @@ class Worker:
         self.end: dict[str, str] = {}
         self._rest = b""
         self._stopped = False
-        self._said: Any = TemporaryFile("w+")  # noqa: SIM115 (closed by close())
+        self._stderr: Any = TemporaryFile("w+")  # noqa: SIM115 (closed by close())
         self._started = self._heard = time.monotonic()
         program = "from deepopsctl.node_programs.gpu_check.{} import main; main()".format(module)
         self._pipe, its_end = os.pipe()
@@ -36,7 +36,7 @@ class Worker:
             [sys.executable, "-c", program, json.dumps(order)],
             stdin=subprocess.DEVNULL,
             stdout=its_end,
-            stderr=self._said,
+            stderr=self._stderr,
             env=worker_environment(environment or {}),
             cwd="/",
         )
@@ -59,9 +59,9 @@ class Worker:
                 return
             *lines, self._rest = (self._rest + raw).split(b"\n")
             for line in lines:
-                self._take(json.loads(line))
+                self._handle_line(json.loads(line))
 
-    def _take(self, line: dict[str, Any]) -> None:
+    def _handle_line(self, line: dict[str, Any]) -> None:
         self._heard = time.monotonic()
         at = self._heard - self._started
         for key in ("wrong", "error", "skip"):
@@ -93,10 +93,10 @@ class Worker:
         self.read()
         code = self.process.poll()
         if not self.end and not self._stopped and code != 0:
-            self._said.seek(0)
-            last = (self._said.read().strip().splitlines() or ["no message"])[-1]
+            self._stderr.seek(0)
+            last = (self._stderr.read().strip().splitlines() or ["no message"])[-1]
             self._ill("the loading process died ({}): {}".format(code, last))
-        self._said.close()
+        self._stderr.close()
         os.close(self._pipe)
 
     def _ill(self, message: str) -> None:
@@ -132,15 +132,15 @@ def trend(points: list[tuple[float, float]], seconds: float) -> dict[str, Any]:
     tenth = seconds / 10
     first = [value for at, value in points if at <= tenth] or values[:1]
     last = [value for at, value in points if at >= seconds - tenth] or values[-1:]
-    found = {"min": min(values), "median": median(values), "first": median(first), "last": median(last)}
-    return {name: float("{:.5g}".format(value)) for name, value in found.items()}
+    summary = {"min": min(values), "median": median(values), "first": median(first), "last": median(last)}
+    return {name: float("{:.5g}".format(value)) for name, value in summary.items()}
 
 
 def thinned(points: list[tuple[float, float]], most: int = _MOST_POINTS) -> list[list[float]]:
     """A picture of the points that stays small however long the load was: medians of equal parts."""
     parts = min(most, len(points))
-    found = []
+    samples = []
     for number in range(parts):
         some = points[number * len(points) // parts : (number + 1) * len(points) // parts]
-        found.append([round(some[0][0], 1), float("{:.5g}".format(median(value for _, value in some)))])
-    return found
+        samples.append([round(some[0][0], 1), float("{:.5g}".format(median(value for _, value in some)))])
+    return samples

@@ -12,10 +12,10 @@ from .across import across
 from .bounds import markdown
 from .burnmemory import MEMORY_SHARE
 from .document import UnreadableError, document, read_results
-from .judging import judge
+from .evaluation import evaluate
 from .measuring import Order, measure_node
+from .results import FAIL, SKIP, status_of
 from .table import lines as table
-from .verdicts import FAIL, SKIP, status_of
 
 OK, FAILED, INVALID_INPUT, NOT_FIT, INTERRUPTED = 0, 1, 3, 5, 130
 _EPILOG = """\
@@ -32,9 +32,9 @@ examples:
 
 def main(arguments: list[str] | None = None) -> int:
     """Do what the arguments say; the exit code."""
-    given = _parser().parse_args(arguments)
+    options = _parser().parse_args(arguments)
     try:
-        return _run(given)
+        return _run(options)
     except UnreadableError as error:
         sys.stderr.write("error: {}\n".format(error))
         return INVALID_INPUT
@@ -43,37 +43,37 @@ def main(arguments: list[str] | None = None) -> int:
         return INTERRUPTED
 
 
-def _run(given: argparse.Namespace) -> int:
-    if given.bounds:
+def _run(options: argparse.Namespace) -> int:
+    if options.bounds:
         _out("\n".join(markdown()))
         return OK
-    if given.pack:
-        return _pack(given.pack)
-    if given.across:
-        return across(given.across, given.nccl)
-    if given.burn:
-        return _burn(given)
-    earlier = [result for path in given.earlier for result in read_results(path)]
-    if given.judge:
-        results = [result for path in given.judge for result in read_results(path)]
+    if options.pack:
+        return _pack(options.pack)
+    if options.across:
+        return across(options.across, options.nccl)
+    if options.burn:
+        return _burn(options)
+    earlier = [result for path in options.earlier for result in read_results(path)]
+    if options.judge:
+        results = [result for path in options.judge for result in read_results(path)]
     else:
-        results = [measure_node(_order(given), _tell)]
-    expected = {result["node"]: given.expect for result in results if given.expect}
-    checks = judge(results, earlier, expected)
-    if given.json:
+        results = [measure_node(_order(options), _report_progress)]
+    expected = {result["node"]: options.expect for result in results if options.expect}
+    checks = evaluate(results, earlier, expected)
+    if options.json:
         _out(json.dumps(document(results, checks), indent=1, ensure_ascii=False))
     else:
-        _out("\n".join(table(results, checks, everything=given.all)))
+        _out("\n".join(table(results, checks, everything=options.all)))
     return exit_code(checks)
 
 
-def _burn(given: argparse.Namespace) -> int:
+def _burn(options: argparse.Namespace) -> int:
     from .burncli import burn, lines
 
-    found = burn(given, _tell)
+    report = burn(options, _report_progress)
     # one line: what reads a job's output finds it among anything else
-    _out(json.dumps(found, ensure_ascii=False) if given.json else "\n".join(lines(found)))
-    return OK if found["ok"] else exit_code(found["checks"]) or NOT_FIT
+    _out(json.dumps(report, ensure_ascii=False) if options.json else "\n".join(lines(report)))
+    return OK if report["ok"] else exit_code(report["checks"]) or NOT_FIT
 
 
 def exit_code(checks: list[dict[str, str]]) -> int:
@@ -81,13 +81,13 @@ def exit_code(checks: list[dict[str, str]]) -> int:
     return {FAIL: FAILED, SKIP: NOT_FIT}.get(status_of(checks), OK)
 
 
-def _order(given: argparse.Namespace) -> Order:
+def _order(options: argparse.Namespace) -> Order:
     return Order(
-        measure=not given.inventory,
-        busy_too=given.busy_too,
-        cublas=given.cublas,
-        nccl=given.nccl,
-        timeout_s=given.timeout,
+        measure=not options.inventory,
+        busy_too=options.busy_too,
+        cublas=options.cublas,
+        nccl=options.nccl,
+        timeout_s=options.timeout,
     )
 
 
@@ -102,7 +102,7 @@ def _pack(path: Path) -> int:
     return OK
 
 
-def _tell(text: str) -> None:
+def _report_progress(text: str) -> None:
     sys.stderr.write(text + "\n")
 
 

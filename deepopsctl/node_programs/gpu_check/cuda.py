@@ -60,15 +60,15 @@ class Cuda:
 
     def count(self) -> int:
         """How many GPUs this process may use."""
-        found = ctypes.c_int()
-        self.call("cuDeviceGetCount", ctypes.byref(found))
-        return found.value
+        number = ctypes.c_int()
+        self.call("cuDeviceGetCount", ctypes.byref(number))
+        return number.value
 
     def version(self) -> str:
         """The CUDA version that the driver serves."""
-        found = ctypes.c_int()
-        self.call("cuDriverGetVersion", ctypes.byref(found))
-        return "{}.{}".format(found.value // 1000, found.value % 1000 // 10)
+        number = ctypes.c_int()
+        self.call("cuDriverGetVersion", ctypes.byref(number))
+        return "{}.{}".format(number.value // 1000, number.value % 1000 // 10)
 
 
 class Gpu:

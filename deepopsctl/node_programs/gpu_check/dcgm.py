@@ -11,7 +11,7 @@ import shutil
 import subprocess
 from typing import Any, Iterator
 
-from .verdicts import FAIL, PASS, SKIP, WARN, check, worst
+from .results import FAIL, PASS, SKIP, WARN, check, worst
 
 _ROOTS = ("DCGM Diagnostic", "DCGM GPU Diagnostic")
 _LIMIT_S = 180
@@ -30,22 +30,22 @@ def diagnosis() -> dict[str, Any]:
     own = ["--host", "unix://" + SOCKET] if os.access(SOCKET, os.W_OK) else []
     argv = [program, "diag", *own, "--run", "1", "--json"]
     try:
-        said = subprocess.check_output(
+        output = subprocess.check_output(
             argv, stdin=subprocess.DEVNULL, stderr=subprocess.STDOUT, universal_newlines=True, timeout=_LIMIT_S
         )
     except subprocess.CalledProcessError as failed:
         # its exit code says that a test failed, and of other things
-        said = str(failed.output)
+        output = str(failed.output)
     except (OSError, subprocess.TimeoutExpired) as error:
         return {"problem": str(error)}
-    return read(said)
+    return read(output)
 
 
 def read(text: str) -> dict[str, Any]:
     """The same from what the command printed."""
     try:
-        found, _ = json.JSONDecoder().raw_decode(text[text.index("{") :])
-        root = next(found[name] for name in _ROOTS if name in found)
+        document, _ = json.JSONDecoder().raw_decode(text[text.index("{") :])
+        root = next(document[name] for name in _ROOTS if name in document)
         tests = [test for part in root["test_categories"] for test in part["tests"]]
         results = [(test["name"], result) for test in tests for result in test.get("results") or ()]
         findings = [finding for name, result in results for finding in _findings(name, result)]
@@ -54,7 +54,7 @@ def read(text: str) -> dict[str, Any]:
         return {"problem": "dcgmi diag: {}".format(last[:200])}
     ill = {finding["test"] for finding in findings}
     good = {name for name, result in results if str(result["status"]).lower() == "pass"} - ill
-    version = (found.get("metadata") or {}).get("version") or root.get("version") or ""
+    version = (document.get("metadata") or {}).get("version") or root.get("version") or ""
     return {"version": str(version), "passed": len(good), "findings": findings}
 
 
@@ -63,8 +63,8 @@ def _findings(test: str, result: dict[str, Any]) -> Iterator[dict[str, Any]]:
     if status not in ("fail", "warn"):
         return
     gpu = result.get("entity_id", result.get("gpu_ids", result.get("gpu_id", "")))
-    said = result.get("warnings") or [""]
-    for one in said if isinstance(said, list) else [said]:
+    warnings = result.get("warnings") or [""]
+    for one in warnings if isinstance(warnings, list) else [warnings]:
         words = one if isinstance(one, dict) else {"warning": str(one)}
         mild = status == "warn" or words.get("error_severity") in _MILD
         what = str(words.get("warning", "")) or str(result["status"])
@@ -73,16 +73,16 @@ def _findings(test: str, result: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 def diagnosed(result: Any) -> list[dict[str, str]]:
     """The check of a node; none where DCGM is not there."""
-    found, node = result.get("dcgm"), result["node"]
-    if not found:
+    diagnostic, node = result.get("dcgm"), result["node"]
+    if not diagnostic:
         return []
-    if found.get("problem"):
-        return [check("gpu-dcgm", node, SKIP, message=found["problem"])]
-    findings = found["findings"]
-    if not findings and not found["passed"]:
+    if diagnostic.get("problem"):
+        return [check("gpu-dcgm", node, SKIP, message=diagnostic["problem"])]
+    findings = diagnostic["findings"]
+    if not findings and not diagnostic["passed"]:
         return [check("gpu-dcgm", node, SKIP, message="DCGM skipped all of its tests")]
     status = worst(PASS, *(finding["status"] for finding in findings))
-    told = ["{}, GPU {}: {}".format(one["test"], one["gpu"], one["what"]) for one in findings]
-    more = ["and {} more".format(len(told) - _NAMED)] if len(told) > _NAMED else []
-    message = "{}: {}".format(node, "; ".join(told[:_NAMED] + more)) if told else ""
-    return [check("gpu-dcgm", node, status, found["passed"], "all", "tests", message)]
+    messages = ["{}, GPU {}: {}".format(one["test"], one["gpu"], one["what"]) for one in findings]
+    more = ["and {} more".format(len(messages) - _NAMED)] if len(messages) > _NAMED else []
+    message = "{}: {}".format(node, "; ".join(messages[:_NAMED] + more)) if messages else ""
+    return [check("gpu-dcgm", node, status, diagnostic["passed"], "all", "tests", message)]

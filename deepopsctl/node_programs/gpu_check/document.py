@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from .measuring import SCHEMA
-from .verdicts import PASS, WARN, status_of
+from .results import PASS, WARN, status_of
 
 _SHAPE = {"schema": int, "node": str, "when": str, "versions": dict, "gpus": list, "group": dict}
 COMMAND = "gpucheck"
@@ -32,16 +32,20 @@ def document(results: list[Any], checks: list[dict[str, str]]) -> dict[str, Any]
 def read_results(path: Path) -> list[Any]:
     """The results in a file that --json wrote."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UnreadableError("{}: {}".format(path, error.strerror)) from None
     except ValueError as error:
         raise UnreadableError("{}: no JSON: {}".format(path, error)) from None
-    if not isinstance(found, dict) or found.get("command") != COMMAND or not isinstance(found.get("results"), list):
+    if (
+        not isinstance(content, dict)
+        or content.get("command") != COMMAND
+        or not isinstance(content.get("results"), list)
+    ):
         raise UnreadableError("{}: no result of gpucheck --json".format(path))
-    for result in found["results"]:
+    for result in content["results"]:
         _demand_shape(path, result)
-    return list(found["results"])
+    return list(content["results"])
 
 
 def _demand_shape(path: Path, result: Any) -> None:
@@ -49,8 +53,8 @@ def _demand_shape(path: Path, result: Any) -> None:
         raise UnreadableError("{}: a result is no object".format(path))
     if result.get("schema") != SCHEMA:
         raise UnreadableError("{}: schema {}, this gpucheck reads {}".format(path, result.get("schema"), SCHEMA))
-    for key, kind in _SHAPE.items():
-        if not isinstance(result.get(key), kind):
+    for key, expected_type in _SHAPE.items():
+        if not isinstance(result.get(key), expected_type):
             raise UnreadableError("{}: {} is missing or of the wrong kind".format(path, key))
     for gpu in result["gpus"]:
         if not isinstance(gpu, dict) or not isinstance(gpu.get("index"), int):

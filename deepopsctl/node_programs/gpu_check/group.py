@@ -8,7 +8,7 @@ from typing import Any, Iterator
 
 from .between import NAME, between_nodes
 from .bounds import PEERS_SHARE, SHARES, figures_of
-from .verdicts import FAIL, PASS, SKIP, WARN, check, who
+from .results import FAIL, PASS, SKIP, WARN, check, who
 
 Result = Any  # one node's result: plain JSON
 Pair = Any  # one entry of its `pairs`
@@ -30,10 +30,10 @@ def group(results: list[Result], earlier: list[Result]) -> Iterator[dict[str, st
 
 def _peers(result: Result) -> dict[str, str]:
     name, node = "gpu-peers", result["node"]
-    found = result["group"].get("peers") or {"status": "skip", "message": "not measured"}
-    if found["status"] != "measured":
-        return _without_value(name, node, found)
-    pairs = found["pairs"]
+    peers = result["group"].get("peers") or {"status": "skip", "message": "not measured"}
+    if peers["status"] != "measured":
+        return _without_value(name, node, peers)
+    pairs = peers["pairs"]
     slowest, middle = min(pair["gb_s"] for pair in pairs), median(pair["gb_s"] for pair in pairs)
     figure = _fabric_figure(result)
     measured = "{:.4g} to {:.4g}".format(slowest, max(pair["gb_s"] for pair in pairs))
@@ -45,10 +45,10 @@ def _peers(result: Result) -> dict[str, str]:
     slow = [pair for pair in pairs if pair["gb_s"] < max(shares.warn * figure, PEERS_SHARE * middle)]
     status = FAIL if slowest < shares.fail * figure else WARN if slow else PASS
     expected = "at least {:.4g}".format(shares.warn * figure)
-    return check(name, node, status, measured, expected, "GB/s", _odd(result, pairs, slow) if slow else "")
+    return check(name, node, status, measured, expected, "GB/s", _outlier(result, pairs, slow) if slow else "")
 
 
-def _odd(result: Result, pairs: list[Pair], slow: list[Pair]) -> str:
+def _outlier(result: Result, pairs: list[Pair], slow: list[Pair]) -> str:
     """The slow pairs; and the GPU that they have in common, where there is one."""
     named = {gpu["index"]: gpu for gpu in result["gpus"]}
     common = Counter(pair[end] for pair in slow for end in ("from", "to"))
@@ -63,12 +63,12 @@ def _odd(result: Result, pairs: list[Pair], slow: list[Pair]) -> str:
 
 def _all_reduce(result: Result) -> dict[str, str]:
     name, node = "gpu-all-reduce", result["node"]
-    found = result["group"].get("all_reduce") or {"status": "skip", "message": "not measured"}
-    if found["status"] != "measured":
-        return _without_value(name, node, found)
-    value = max(point["gb_s"] for point in found["all_reduce"])
+    all_reduce = result["group"].get("all_reduce") or {"status": "skip", "message": "not measured"}
+    if all_reduce["status"] != "measured":
+        return _without_value(name, node, all_reduce)
+    value = max(point["gb_s"] for point in all_reduce["all_reduce"])
     figure = _fabric_figure(result)
-    text = "{} ranks, bus bandwidth".format(found["ranks"])
+    text = "{} ranks, bus bandwidth".format(all_reduce["ranks"])
     if not figure:
         return check(name, node, PASS, "{:.4g}".format(value), "sums are right", "GB/s", text + "; no fabric, no bound")
     shares = SHARES["nvlink"]
@@ -79,18 +79,18 @@ def _all_reduce(result: Result) -> dict[str, str]:
 
 
 def _between_nodes(result: Result, earlier: list[Result]) -> Iterator[dict[str, str]]:
-    found = result["group"].get("all_reduce_nodes")
-    if found and found["status"] != "measured":
-        yield _without_value(NAME, found["nodes"], found)
-    elif found:
+    all_reduce = result["group"].get("all_reduce_nodes")
+    if all_reduce and all_reduce["status"] != "measured":
+        yield _without_value(NAME, all_reduce["nodes"], all_reduce)
+    elif all_reduce:
         yield from between_nodes(result, earlier)
 
 
-def _without_value(name: str, node: str, found: dict[str, Any]) -> dict[str, str]:
-    if found["status"] == "skip":
-        return check(name, node, SKIP, message=found["message"])
-    words = "wrong results" if found["status"] == "wrong" else "no result"
-    return check(name, node, FAIL, words, "right results", message="{}: {}".format(node, found["message"]))
+def _without_value(name: str, node: str, outcome: dict[str, Any]) -> dict[str, str]:
+    if outcome["status"] == "skip":
+        return check(name, node, SKIP, message=outcome["message"])
+    words = "wrong results" if outcome["status"] == "wrong" else "no result"
+    return check(name, node, FAIL, words, "right results", message="{}: {}".format(node, outcome["message"]))
 
 
 def _fabric_figure(result: Result) -> float:
@@ -113,12 +113,12 @@ def _library(result: Result) -> dict[str, str]:
 
 def versions(results: list[Result]) -> Iterator[dict[str, str]]:
     """Nodes whose driver or CUDA is not what most nodes have."""
-    told = [result for result in results if result["versions"].get("driver")]
-    if len(told) < 2:
+    with_driver = [result for result in results if result["versions"].get("driver")]
+    if len(with_driver) < 2:
         return
     for key in _VERSIONS:
-        common, times = Counter(result["versions"].get(key) for result in told).most_common(1)[0]
-        for result in told:
+        common, times = Counter(result["versions"].get(key) for result in with_driver).most_common(1)[0]
+        for result in with_driver:
             has, node = result["versions"].get(key), result["node"]
             text = "" if has == common else "{} has {} {}, {} nodes have {}".format(node, key, has, times, common)
             status = PASS if has == common else WARN

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any, Callable, Iterator
 
 from .bounds import figures_of
-from .verdicts import FAIL, PASS, SKIP, WARN, check, target_of, who
+from .results import FAIL, PASS, SKIP, WARN, check, target_of, who
 
 Gpu = Any  # one entry of `gpus` in the result: plain JSON
-Found = Any  # (status, measured, expected, unit, what is wrong and what to do)
+Outcome = Any  # (status, measured, expected, unit, what is wrong and what to do)
 
 BRAKES = ("hardware slowdown", "thermal (hardware)", "power brake")
 SOFT = ("thermal (software)", "sync boost", "application clocks")
@@ -22,17 +22,17 @@ def health(node: str, gpu: Gpu) -> Iterator[dict[str, str]]:
         yield check("gpu-opens", where, FAIL, "no", "yes", message="{}: {}".format(who(node, gpu), gpu["error"]))
         return
     yield check("gpu-opens", where, PASS, "yes", "yes")
-    for name, judge in _JUDGES.items():
-        status, measured, expected, unit, message = judge(gpu)
+    for name, evaluate in _EVALUATORS.items():
+        status, measured, expected, unit, message = evaluate(gpu)
         text = "{}: {}".format(who(node, gpu), message) if message and status in (WARN, FAIL) else message
         yield check(name, where, status, measured, expected, unit, text)
 
 
-def _unknown(what: str) -> Found:
+def _unknown(what: str) -> Outcome:
     return SKIP, "", "", "", "this GPU or driver does not tell " + what
 
 
-def _ecc(gpu: Gpu) -> Found:
+def _ecc(gpu: Gpu) -> Outcome:
     ecc = gpu.get("ecc")
     if not ecc:
         return _unknown("about ECC")
@@ -53,7 +53,7 @@ def _ecc(gpu: Gpu) -> Found:
     return PASS, measured, expected, "", ""
 
 
-def _rows(gpu: Gpu) -> Found:
+def _rows(gpu: Gpu) -> Outcome:
     rows = gpu.get("rows")
     if not rows:
         if gpu.get("retirement_pending"):
@@ -69,7 +69,7 @@ def _rows(gpu: Gpu) -> Found:
     return PASS, measured, "none pending, no failure", "", ""
 
 
-def _pcie(gpu: Gpu) -> Found:
+def _pcie(gpu: Gpu) -> Outcome:
     # the link of an idle GPU is slow on purpose: what was seen under load counts
     pcie, load = gpu.get("pcie") or {}, gpu.get("load") or {}
     best = (pcie.get("max_generation"), pcie.get("max_width"))
@@ -91,7 +91,7 @@ def _pcie(gpu: Gpu) -> Found:
     return PASS, measured, expected, "", ""
 
 
-def _clocks(gpu: Gpu) -> Found:
+def _clocks(gpu: Gpu) -> Outcome:
     load = gpu.get("load") or {}
     if not load.get("samples") or load.get("sm") is None:
         return SKIP, "", "", "", "clocks say something under load only, and nothing was measured"
@@ -107,7 +107,7 @@ def _clocks(gpu: Gpu) -> Found:
     return PASS, measured, expected, "MHz", ", ".join(load["slowdowns"])
 
 
-def _power(gpu: Gpu) -> Found:
+def _power(gpu: Gpu) -> Outcome:
     power = gpu.get("power") or {}
     limit, default = power.get("limit"), power.get("default_limit")
     if limit is None or default is None:
@@ -123,7 +123,7 @@ def _power(gpu: Gpu) -> Found:
     return PASS, limit, default, "W", ""
 
 
-def _temperature(gpu: Gpu) -> Found:
+def _temperature(gpu: Gpu) -> Outcome:
     known = gpu.get("temperature") or {}
     seen = [value for value in (known.get("now"), (gpu.get("load") or {}).get("temperature")) if value is not None]
     limit = known.get("gpu_max") or known.get("slowdown")
@@ -139,7 +139,7 @@ def _temperature(gpu: Gpu) -> Found:
     return PASS, max(seen), expected, "°C", ""
 
 
-def _persistence(gpu: Gpu) -> Found:
+def _persistence(gpu: Gpu) -> Outcome:
     on = gpu.get("persistence")
     if on is None:
         return _unknown("its persistence mode")
@@ -154,7 +154,7 @@ def _persistence(gpu: Gpu) -> Found:
     return PASS, "on", "on", "", ""
 
 
-def _mig(gpu: Gpu) -> Found:
+def _mig(gpu: Gpu) -> Outcome:
     mig = gpu.get("mig")
     if not mig:
         return SKIP, "", "", "", "this GPU has no MIG"
@@ -164,7 +164,7 @@ def _mig(gpu: Gpu) -> Found:
     return PASS, now, later, "", ""
 
 
-def _nvlink(gpu: Gpu) -> Found:
+def _nvlink(gpu: Gpu) -> Outcome:
     links = gpu.get("nvlinks")
     if not links:
         return SKIP, "", "", "", "this GPU has no NVLink"
@@ -181,7 +181,7 @@ def _nvlink(gpu: Gpu) -> Found:
     return PASS, measured, expected, "links up", ""
 
 
-def _fabric(gpu: Gpu) -> Found:
+def _fabric(gpu: Gpu) -> Outcome:
     state = gpu.get("fabric")
     if not state or state["state"] == "not supported":
         return SKIP, "", "", "", "no NVSwitch fabric that the driver knows of"
@@ -202,7 +202,7 @@ def _fabric(gpu: Gpu) -> Found:
     return PASS, "completed", "completed", "", ""
 
 
-_JUDGES: dict[str, Callable[[Gpu], Found]] = {
+_EVALUATORS: dict[str, Callable[[Gpu], Outcome]] = {
     "gpu-ecc": _ecc,
     "gpu-rows": _rows,
     "gpu-pcie": _pcie,

@@ -11,7 +11,7 @@ from .nvml import Nvml, NvmlError, known
 
 def driver_facts(nvml: Nvml) -> dict[str, Any]:
     """Versions: the driver's, NVML's, and the CUDA version that the driver serves (13000 -> 13.0)."""
-    cuda = known(lambda: nvml.number("nvmlSystemGetCudaDriverVersion_v2", kind=ctypes.c_int))
+    cuda = known(lambda: nvml.number("nvmlSystemGetCudaDriverVersion_v2", value_type=ctypes.c_int))
     return {
         "driver": known(lambda: nvml.text("nvmlSystemGetDriverVersion")),
         "nvml": known(lambda: nvml.text("nvmlSystemGetNVMLVersion")),
@@ -21,16 +21,16 @@ def driver_facts(nvml: Nvml) -> dict[str, Any]:
 
 def inventory(nvml: Nvml) -> list[dict[str, Any]]:
     """Every GPU; one that can't be asked has `error` and its index only."""
-    found = []
+    gpus = []
     for index, handle in nvml.handles():
         if isinstance(handle, str):
-            found.append({"index": index, "error": handle})
+            gpus.append({"index": index, "error": handle})
             continue
         try:
-            found.append({"index": index, **gpu_facts(nvml, handle)})
+            gpus.append({"index": index, **gpu_facts(nvml, handle)})
         except NvmlError as error:
-            found.append({"index": index, "error": str(error)})
-    return found
+            gpus.append({"index": index, "error": str(error)})
+    return gpus
 
 
 def gpu_facts(nvml: Nvml, handle: abi.Handle) -> dict[str, Any]:
@@ -90,8 +90,10 @@ def ecc_facts(nvml: Nvml, handle: abi.Handle) -> dict[str, Any] | None:
     if modes is None:
         return None
 
-    def errors(kind: int, since: int) -> int | None:
-        return known(lambda: nvml.number("nvmlDeviceGetTotalEccErrors", handle, kind, since, kind=ctypes.c_ulonglong))  # type: ignore[no-any-return]  # NVML is called through ctypes
+    def errors(error_type: int, since: int) -> int | None:
+        name = "nvmlDeviceGetTotalEccErrors"
+        count: int | None = known(lambda: nvml.number(name, handle, error_type, since, value_type=ctypes.c_ulonglong))
+        return count
 
     return {
         "mode": modes,
@@ -137,7 +139,7 @@ def clock_facts(nvml: Nvml, handle: abi.Handle) -> dict[str, Any]:
 def slowdowns(nvml: Nvml, handle: abi.Handle) -> list[str] | None:
     """Why the clocks are not higher; None where the driver doesn't say."""
     for name in ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons"):
-        bits = _number(nvml, name, handle, kind=ctypes.c_ulonglong)
+        bits = _number(nvml, name, handle, value_type=ctypes.c_ulonglong)
         if bits is not None:
             return [word for bit, word in abi.SLOWDOWNS.items() if bits & bit]
     return None
@@ -159,8 +161,8 @@ def temperature_facts(nvml: Nvml, handle: abi.Handle) -> dict[str, int | None]:
     return {
         "now": _number(nvml, "nvmlDeviceGetTemperature", handle, abi.TEMPERATURE_GPU),
         **{
-            word: _number(nvml, "nvmlDeviceGetTemperatureThreshold", handle, kind_)
-            for word, kind_ in abi.THRESHOLDS.items()
+            word: _number(nvml, "nvmlDeviceGetTemperatureThreshold", handle, threshold)
+            for word, threshold in abi.THRESHOLDS.items()
         },
     }
 
@@ -194,8 +196,8 @@ def load_facts(nvml: Nvml, handle: abi.Handle) -> dict[str, Any]:
     }
 
 
-def _number(nvml: Nvml, name: str, *arguments: Any, kind: Any = ctypes.c_uint) -> int | None:
-    value: int | None = known(lambda: nvml.number(name, *arguments, kind=kind))
+def _number(nvml: Nvml, name: str, *arguments: Any, value_type: Any = ctypes.c_uint) -> int | None:
+    value: int | None = known(lambda: nvml.number(name, *arguments, value_type=value_type))
     return value
 
 

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from .cuda import Cuda, Gpu, Pointer
-from .ondevice import Bench, NotPossibleError
+from .device_tests import Bench, NotPossibleError
 
 # cudaDataType, cublasComputeType_t, cublasGemmAlgo_t
 _BF16, _FP32, _COMPUTE_FP32, _DEFAULT = 14, 0, 68, -1
@@ -92,9 +92,9 @@ def all_reduce_among(cuda: Cuda, library: ctypes.CDLL, unique: UniqueId, world: 
     with ExitStack() as stack:
         ring = _Ring(library, benches, stack)
         ring.join(unique, world, first_rank)
-        found = [{"bytes": size, "gb_s": ring.bandwidth(size)} for size in _NCCL_SIZES]
+        measurements = [{"bytes": size, "gb_s": ring.bandwidth(size)} for size in _NCCL_SIZES]
         ring.demand_sum()
-    return {"all_reduce": found, "ranks": world}
+    return {"all_reduce": measurements, "ranks": world}
 
 
 class _Ring:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Callable
 
 from .cuda import Cuda, Gpu, let_peer_in
-from .ondevice import PATTERNS, Bench, WrongResultError
+from .device_tests import PATTERNS, Bench, WrongResultError
 
 KIB = 1024
 SIZES = tuple(64 * KIB * 4**power for power in range(7))  # 64 KiB to 256 MiB
@@ -75,7 +75,7 @@ def _pair(one: Bench, other: Bench) -> dict[str, Any]:
 
 def by_size(bench: Bench, work: Callable[[int], None], sizes: tuple[int, ...]) -> list[dict[str, float]]:
     """GB/s of `work` for each size; small messages many at a time, one after the other."""
-    found = []
+    rates = []
     for size in sizes:
         copies = max(1, min(_MOST_COPIES, _BATCH_BYTES // size))
 
@@ -83,8 +83,8 @@ def by_size(bench: Bench, work: Callable[[int], None], sizes: tuple[int, ...]) -
             for _ in range(copies):
                 work(size)
 
-        found.append({"bytes": size, "gb_s": copies * size / bench.best(batch) / 1e9})
-    return found
+        rates.append({"bytes": size, "gb_s": copies * size / bench.best(batch) / 1e9})
+    return rates
 
 
 def _compare(one: ctypes.c_void_p, other: ctypes.c_void_p, size: int) -> int:
@@ -107,8 +107,8 @@ def stay_near(pci: str) -> list[int] | None:
 
 def cpu_list(text: str) -> set[int]:
     """`0-3,8` as numbers."""
-    found: set[int] = set()
+    cpus: set[int] = set()
     for part in filter(None, text.split(",")):
         first, _, last = part.partition("-")
-        found.update(range(int(first), int(last or first) + 1))
-    return found
+        cpus.update(range(int(first), int(last or first) + 1))
+    return cpus

@@ -39,7 +39,7 @@ class Order(NamedTuple):
     timeout_s: float = 120.0
 
 
-def measure_node(order: Order, tell: Callable[[str], None]) -> dict[str, Any]:
+def measure_node(order: Order, report_progress: Callable[[str], None]) -> dict[str, Any]:
     """The result of this node, as docs/reference/gpucheck.md has it; `tell` hears what is being measured."""
     result: dict[str, Any] = {
         "schema": SCHEMA,
@@ -65,7 +65,7 @@ def measure_node(order: Order, tell: Callable[[str], None]) -> dict[str, Any]:
             return {**result, "problem": "the driver sees no GPU"}
         if order.measure:
             result["dcgm"] = diagnosis()
-        _measure_all(nvml, order, result, tell)
+        _measure_all(nvml, order, result, report_progress)
         return result
     finally:
         nvml.close()
@@ -77,7 +77,7 @@ def _stand_ins() -> dict[str, str]:
     return {"simulated": what} if what else {}
 
 
-def _measure_all(nvml: Nvml, order: Order, result: dict[str, Any], tell: Callable[[str], None]) -> None:
+def _measure_all(nvml: Nvml, order: Order, result: dict[str, Any], report_progress: Callable[[str], None]) -> None:
     usable = []
     for gpu in result["gpus"]:
         reason = obstacle(gpu, order, os.environ.get("CUDA_VISIBLE_DEVICES"))
@@ -85,7 +85,7 @@ def _measure_all(nvml: Nvml, order: Order, result: dict[str, Any], tell: Callabl
             gpu["measured"] = skipped((*TESTS, "bf16_gemm"), reason)
             continue
         usable.append(gpu)
-        tell("measuring GPU {}: {}".format(gpu["index"], gpu["name"]))
+        report_progress("measuring GPU {}: {}".format(gpu["index"], gpu["name"]))
         tests = [*TESTS, *(["bf16_gemm"] if order.cublas else [])]
         job = {"kind": "one", "uuid": gpu["uuid"], "pci": gpu["pci"], "tests": tests, "cublas": order.cublas}
         gpu["measured"], load = run_job(job, [gpu["uuid"]], order.timeout_s, nvml)
@@ -97,7 +97,7 @@ def _measure_all(nvml: Nvml, order: Order, result: dict[str, Any], tell: Callabl
                 skipped(("bf16_gemm",), "no cuBLAS given: --cublas PATH, or validate gpu --with-libraries")
             )
     if len(usable) > 1:
-        tell("measuring {} GPUs together".format(len(usable)))
+        report_progress("measuring {} GPUs together".format(len(usable)))
     result["group"] = _group(order, usable)
 
 
@@ -108,13 +108,13 @@ def _group(order: Order, usable: list[dict[str, Any]]) -> dict[str, Any]:
     tests = ["peers", *(["all_reduce"] if order.nccl else [])]
     uuids = [gpu["uuid"] for gpu in usable]
     job = {"kind": "group", "tests": tests, "nccl": order.nccl, "gpus": len(usable)}
-    found, _ = run_job(job, uuids, order.timeout_s * 2, None)
-    for pair in found["peers"].get("pairs", ()):
+    outcomes, _ = run_job(job, uuids, order.timeout_s * 2, None)
+    for pair in outcomes["peers"].get("pairs", ()):
         pair.update({end: usable[pair[end]]["index"] for end in ("from", "to")})
     return (
-        found
+        outcomes
         if order.nccl
-        else {**found, **skipped(("all_reduce",), "no NCCL given: --nccl PATH, or validate gpu --with-libraries")}
+        else {**outcomes, **skipped(("all_reduce",), "no NCCL given: --nccl PATH, or validate gpu --with-libraries")}
     )
 
 
@@ -161,11 +161,11 @@ def run_job(
         "PYTHONDONTWRITEBYTECODE": "1",
     }
     # files, not pipes: a worker that dies early or talks much can't block or break us
-    with TemporaryFile("w+") as order, TemporaryFile("w+") as answer, TemporaryFile("w+") as said:
+    with TemporaryFile("w+") as order, TemporaryFile("w+") as answer, TemporaryFile("w+") as errors:
         json.dump(job, order)
         order.seek(0)
         worker = subprocess.Popen(
-            [sys.executable, "-c", program], stdin=order, stdout=answer, stderr=said, env=environment, cwd="/"
+            [sys.executable, "-c", program], stdin=order, stdout=answer, stderr=errors, env=environment, cwd="/"
         )
         try:
             samples = watch(worker, timeout_s, nvml, uuids[0])
@@ -174,9 +174,9 @@ def run_job(
             worker.kill()
             raise
         answer.seek(0)
-        said.seek(0)
-        found = outcome(worker, answer.read(), said.read(), job["tests"], timeout_s)
-    return found, folded(samples)
+        errors.seek(0)
+        outcomes = outcome(worker, answer.read(), errors.read(), job["tests"], timeout_s)
+    return outcomes, folded(samples)
 
 
 def watch(worker: subprocess.Popen[bytes], timeout_s: float, nvml: Nvml | None, uuid: str) -> list[dict[str, Any]]:
@@ -224,7 +224,7 @@ def folded(samples: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def outcome(
-    worker: subprocess.Popen[bytes], answer: str, said: str, tests: list[str], timeout_s: float
+    worker: subprocess.Popen[bytes], answer: str, errors: str, tests: list[str], timeout_s: float
 ) -> dict[str, Any]:
     """What the worker wrote, else what became of it."""
     if worker.returncode == 0:
@@ -237,6 +237,6 @@ def outcome(
     elif worker.returncode == -9:
         text = "no answer after {:.0f} s: the GPU hangs, see dmesg for NVRM: Xid".format(timeout_s)
     else:
-        last = (said.strip().splitlines() or ["no message"])[-1]
+        last = (errors.strip().splitlines() or ["no message"])[-1]
         text = "the measuring process died ({}): {}".format(worker.returncode, last)
     return {name: {"status": "error", "message": text} for name in tests}

@@ -19,8 +19,8 @@ _WORDS = {
 class NvmlError(Exception):
     """NVML refused a call; `code` is its nvmlReturn_t."""
 
-    def __init__(self, call: str, code: int, said: str = "") -> None:
-        super().__init__(_WORDS.get(code) or "{}: {}".format(call, said or "error {}".format(code)))
+    def __init__(self, call: str, code: int, text: str = "") -> None:
+        super().__init__(_WORDS.get(code) or "{}: {}".format(call, text or "error {}".format(code)))
         self.code = code
 
 
@@ -51,9 +51,9 @@ class Nvml:
         function.restype = ctypes.c_int
         code = function(*arguments)
         if code != abi.SUCCESS:
-            raise NvmlError(name, code, self._said(code))
+            raise NvmlError(name, code, self._error_text(code))
 
-    def _said(self, code: int) -> str:
+    def _error_text(self, code: int) -> str:
         function = getattr(self._library, "nvmlErrorString", None)
         if function is None:
             return ""
@@ -66,9 +66,9 @@ class Nvml:
         self.call(name, *arguments, buffer, ctypes.c_uint(size))
         return buffer.value.decode(errors="replace")
 
-    def number(self, name: str, *arguments: Any, kind: Any = ctypes.c_uint) -> int:
+    def number(self, name: str, *arguments: Any, value_type: Any = ctypes.c_uint) -> int:
         """The number that a function writes."""
-        value = kind()
+        value = value_type()
         self.call(name, *arguments, ctypes.byref(value))
         return int(value.value)
 

@@ -77,8 +77,8 @@ class FabricInfo(ctypes.Structure):
     ]
 
 
-def versioned(kind: type[ctypes.Structure], version: int) -> ctypes.Structure:
+def versioned(struct_type: type[ctypes.Structure], version: int) -> ctypes.Structure:
     """An empty structure that says which version it is, as NVML_STRUCT_VERSION does."""
-    made = kind()
-    made.version = ctypes.sizeof(kind) | version << 24
+    made = struct_type()
+    made.version = ctypes.sizeof(struct_type) | version << 24
     return made

@@ -6,7 +6,7 @@ from bisect import bisect_left
 from typing import Any, Callable, Iterator, NamedTuple
 
 from .bounds import PAST_SHARE, PEERS_SHARE, SHARES, Figures, figures_of, pcie_gb_s
-from .verdicts import FAIL, PASS, SKIP, WARN, check, target_of, who, worst
+from .results import FAIL, PASS, SKIP, WARN, check, target_of, who, worst
 
 Gpu = Any  # one entry of `gpus` in the result: plain JSON
 Result = Any  # one node's result
@@ -87,12 +87,12 @@ def rates(results: list[Result], earlier: list[Result]) -> Iterator[dict[str, st
 
 def _by_model(gpus: list[Gpu], metric: Metric) -> dict[Any, list[float]]:
     """Model -> what its GPUs gave, in order."""
-    found: dict[Any, list[float]] = {}
+    by_model: dict[Any, list[float]] = {}
     for gpu in gpus:
         value = value_of(gpu, metric)
         if value is not None and gpu.get("name"):
-            found.setdefault(gpu["name"], []).append(value)
-    return {name: sorted(values) for name, values in found.items()}
+            by_model.setdefault(gpu["name"], []).append(value)
+    return {name: sorted(values) for name, values in by_model.items()}
 
 
 def value_of(gpu: Gpu, metric: Metric) -> float | None:
@@ -152,14 +152,14 @@ def _rate(
     if value is None:
         return _without_value(metric.name, where, owner, (gpu.get("measured") or {}).get(metric.test))
     bound, expected = against_figure(metric, gpu, value)
-    found = [finding for finding in (bound, against_peers(value, values), against_past(value, past)) if finding]
+    findings = [finding for finding in (bound, against_peers(value, values), against_past(value, past)) if finding]
     shown = "{:.4g}".format(value)
-    if not found:
+    if not findings:
         text = "nothing to compare with: no bound for this model, no other GPU of it, no earlier result"
         return check(metric.name, where, SKIP, shown, "", metric.unit, text)
-    status = worst(*(finding.status for finding in found))
-    said = "; ".join(finding.text for finding in found if finding.status != PASS or status == PASS)
-    message = said if status == PASS else "{}: {}".format(owner, said)
+    status = worst(*(finding.status for finding in findings))
+    remarks = "; ".join(finding.text for finding in findings if finding.status != PASS or status == PASS)
+    message = remarks if status == PASS else "{}: {}".format(owner, remarks)
     return check(metric.name, where, status, shown, expected, metric.unit, message)
 
 
@@ -192,18 +192,18 @@ def _memory_test(node: str, gpu: Gpu) -> dict[str, str]:
 
 def _by_card(earlier: list[Result]) -> dict[Any, list[tuple[str, Gpu]]]:
     """UUID -> every earlier look at that card, wherever it sat then."""
-    found: dict[Any, list[tuple[str, Gpu]]] = {}
+    by_card: dict[Any, list[tuple[str, Gpu]]] = {}
     for old in earlier:
         for card in old["gpus"]:
             if card.get("uuid"):
-                found.setdefault(card["uuid"], []).append((str(old["when"]), card))
-    return found
+                by_card.setdefault(card["uuid"], []).append((str(old["when"]), card))
+    return by_card
 
 
 def _newest(looks: list[tuple[str, Gpu]], metric: Metric, before: str) -> tuple[float, str] | None:
     """Value and time of the last measurement before this one."""
-    found = [(when, value_of(card, metric)) for when, card in looks if when < before]
-    known = [(when, value) for when, value in found if value is not None]
+    values = [(when, value_of(card, metric)) for when, card in looks if when < before]
+    known = [(when, value) for when, value in values if value is not None]
     if not known:
         return None
     when, value = max(known)

@@ -34,8 +34,8 @@ def simulated(root: Path = Path("/")) -> str:
 
 def stands_in(path: Path) -> bool:
     """True for a device file that no NVIDIA driver answers for. One that this job may not open says nothing: True."""
-    found = path.stat()
-    if not stat.S_ISCHR(found.st_mode) or os.major(found.st_rdev) != NVIDIA_MAJOR:
+    status = path.stat()
+    if not stat.S_ISCHR(status.st_mode) or os.major(status.st_rdev) != NVIDIA_MAJOR:
         return True
     try:
         os.close(os.open(str(path), os.O_RDWR | os.O_NONBLOCK))
@@ -51,9 +51,9 @@ def _on_the_bus(root: Path) -> bool:
     for device in root.glob("sys/bus/pci/devices/*"):
         try:
             vendor = (device / "vendor").read_text(encoding="ascii").strip()
-            kind = (device / "class").read_text(encoding="ascii").strip()
+            device_class = (device / "class").read_text(encoding="ascii").strip()
         except OSError:
             continue
-        if vendor == _VENDOR and kind.startswith(_GPU_CLASSES):
+        if vendor == _VENDOR and device_class.startswith(_GPU_CLASSES):
             return True
     return False

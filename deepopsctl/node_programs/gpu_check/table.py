@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Iterator
 
 from .rates import METRICS, value_of
-from .verdicts import FAIL, PASS, SKIP, WARN, status_of
+from .results import FAIL, PASS, SKIP, WARN, status_of
 
 Result = Any  # one node's result: plain JSON
 _HEADS = ("copy", "triad", "to GPU", "from GPU", "fp32", "bf16", "GEMM")
@@ -24,7 +24,7 @@ def lines(results: list[Result], checks: list[dict[str, str]], *, everything: bo
     if everything:
         yield from _section("All checks", [_checked(entry) for entry in checks])
     for status, title in ((FAIL, "Failed"), (WARN, "Warnings")):
-        yield from _section(title, [_said(entry) for entry in checks if entry["status"] == status])
+        yield from _section(title, [_entry_text(entry) for entry in checks if entry["status"] == status])
     yield from _section("Skipped", list(_folded(checks)))
     yield ""
     yield "{}: {}".format(status_of(checks), _VERDICTS[status_of(checks)])
@@ -67,7 +67,7 @@ def _section(title: str, entries: list[str]) -> Iterator[str]:
         yield from ("  " + entry for entry in entries)
 
 
-def _said(entry: dict[str, str]) -> str:
+def _entry_text(entry: dict[str, str]) -> str:
     return "{}  {}  {}".format(entry["name"], entry["target"], entry["message"])
 
 
@@ -79,11 +79,11 @@ def _checked(entry: dict[str, str]) -> str:
 
 def _folded(checks: list[dict[str, str]]) -> Iterator[str]:
     """One line for each reason, however many checks and GPUs it stands for."""
-    found: dict[str, tuple[dict[str, None], dict[str, None]]] = {}
+    groups: dict[str, tuple[dict[str, None], dict[str, None]]] = {}
     for entry in checks:
         if entry["status"] == SKIP:
-            names, targets = found.setdefault(entry["message"], ({}, {}))
+            names, targets = groups.setdefault(entry["message"], ({}, {}))
             names[entry["name"]] = targets[entry["target"]] = None
-    for message, (names, targets) in found.items():
+    for message, (names, targets) in groups.items():
         where = next(iter(targets)) if len(targets) == 1 else "{} targets".format(len(targets))
         yield "{}  {}  {}".format(", ".join(names), where, message)

@@ -11,9 +11,7 @@ import sys
 from typing import Any, Callable
 
 from .cuda import Cuda, CudaError, Gpu, NoCudaError
-from .libraries import LibraryError, all_reduce, matrix_rate
-from .links import host_link, peer_links, stay_near
-from .ondevice import (
+from .device_tests import (
     Bench,
     NotPossibleError,
     WrongResultError,
@@ -22,6 +20,8 @@ from .ondevice import (
     memory_bandwidth,
     memory_test,
 )
+from .libraries import LibraryError, all_reduce, matrix_rate
+from .links import host_link, peer_links, stay_near
 
 ON_ONE: dict[str, Callable[[Bench], dict[str, Any]]] = {
     "memory_bandwidth": memory_bandwidth,
@@ -74,13 +74,13 @@ def on_one(cuda: Cuda, job: dict[str, Any]) -> dict[str, Any]:
         for name, measure in ON_ONE.items()
     }
     tests["bf16_gemm"] = lambda: matrix_rate(bench, job["cublas"])
-    found: dict[str, Any] = {}
+    outcomes: dict[str, Any] = {}
     for name in job["tests"]:
-        if any(result["status"] == "error" for result in found.values()):
-            found[name] = {"status": "skip", "message": "an earlier measurement failed on this GPU"}
+        if any(result["status"] == "error" for result in outcomes.values()):
+            outcomes[name] = {"status": "skip", "message": "an earlier measurement failed on this GPU"}
         else:
-            found[name] = tried(tests[name])
-    return found
+            outcomes[name] = tried(tests[name])
+    return outcomes
 
 
 def across(cuda: Cuda, job: dict[str, Any]) -> dict[str, Any]:

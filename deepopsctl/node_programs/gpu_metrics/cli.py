@@ -17,11 +17,11 @@ def main() -> int:
     parser.add_argument("--key", help="the certificate's")
     parser.add_argument("--authority", help="who made the certificate of whoever asks")
     parser.add_argument("--client", help="the name that it is for: nobody else is answered")
-    given = parser.parse_args()
-    tls = (given.certificate, given.key, given.authority, given.client)
+    options = parser.parse_args()
+    tls = (options.certificate, options.key, options.authority, options.client)
     if tls != (None,) * len(tls) and not all(tls):
         parser.error("--certificate, --key, --authority and --client go together")
-    sys.path.insert(0, given.libraries)
+    sys.path.insert(0, options.libraries)
     from .serving import serve
 
-    return serve(given.address, given.port, given.interval, tls if all(tls) else None)
+    return serve(options.address, options.port, options.interval, tls if all(tls) else None)

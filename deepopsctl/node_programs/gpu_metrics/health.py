@@ -14,8 +14,8 @@ _WAIT_MS = 5000
 
 
 def _ecc(handle: Any) -> float:
-    kind, counter = pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, pynvml.NVML_VOLATILE_ECC
-    return float(pynvml.nvmlDeviceGetTotalEccErrors(handle, kind, counter))
+    error_type, counter = pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, pynvml.NVML_VOLATILE_ECC
+    return float(pynvml.nvmlDeviceGetTotalEccErrors(handle, error_type, counter))
 
 
 def _pending(handle: Any) -> float:
@@ -31,11 +31,11 @@ def _reasons(handle: Any) -> float:
 
 
 def _recovery(handle: Any) -> float:
-    (found,) = pynvml.nvmlDeviceGetFieldValues(handle, [pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION])
-    if found.nvmlReturn != pynvml.NVML_SUCCESS:
+    (field,) = pynvml.nvmlDeviceGetFieldValues(handle, [pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION])
+    if field.nvmlReturn != pynvml.NVML_SUCCESS:
         # a driver of before 565
-        raise pynvml.NVMLError(found.nvmlReturn)
-    return float(found.value.uiVal)
+        raise pynvml.NVMLError(field.nvmlReturn)
+    return float(field.value.uiVal)
 
 
 _READ: Dict[str, Tuple[str, Callable[[Any], float]]] = {

@@ -27,21 +27,21 @@ def serve(address: str, port: int, interval: float, tls: Optional[Tls] = None) -
     up = Gauge("deepops_gpu_driver_up", "1 where NVIDIA's driver answers and has GPUs.", registry=registry)
     _listen(address, port, registry, tls)
     _wait_for_driver()
-    hostname, found = socket.gethostname(), watched.devices()
-    exporter = watched.GpuExporter(found, hostname, registry)
-    whole = {gpu.index: gpu for gpu in found if isinstance(gpu.index, int)}
+    hostname, devices = socket.gethostname(), watched.devices()
+    exporter = watched.GpuExporter(devices, hostname, registry)
+    whole = {gpu.index: gpu for gpu in devices if isinstance(gpu.index, int)}
     labels: Mapping[int, Any] = {index: (hostname, str(index), gpu.name(), gpu.uuid()) for index, gpu in whole.items()}
     state = health.Health(labels, registry)
     state.watch()
     up.set(1)
-    _say("serving {} GPUs".format(len(whole)))
+    _log("serving {} GPUs".format(len(whole)))
     first, rounds = _present(), 0
     while rounds < _CHANGED_ROUNDS:
         exporter.update()
         state.update()
         time.sleep(interval)
         rounds = 0 if _present() == first else rounds + 1
-    _say("the GPUs are not what they were: starting anew")
+    _log("the GPUs are not what they were: starting anew")
     return 0
 
 
@@ -75,19 +75,19 @@ def _only_to(client: str, answer: Callable[[Any, Any], None]) -> Callable[[Any, 
 
 
 def _refused(_request: Any, client: Any) -> None:
-    _say("refused {}: {}".format(client[0], sys.exc_info()[1]))
+    _log("refused {}: {}".format(client[0], sys.exc_info()[1]))
 
 
 def _wait_for_driver() -> None:
     """A node may get its driver later, or lose it: no reason to fail, and one to say so once."""
-    said = ""
+    reported = ""
     while True:
         reason = _missing()
         if not reason:
             return
-        if reason != said:
-            _say("{}: no GPU is served until that changes".format(reason))
-            said = reason
+        if reason != reported:
+            _log("{}: no GPU is served until that changes".format(reason))
+            reported = reason
         time.sleep(_LOOK_AGAIN_S)
 
 
@@ -103,31 +103,31 @@ def _missing() -> str:
 
 def _present() -> List[Any]:
     """UUIDs of GPUs and of their instances; of what does not answer, NVML's number for why."""
-    found: List[Any] = []
+    devices: List[Any] = []
     try:
         for index in range(pynvml.nvmlDeviceGetCount()):
-            found += _uuids(index)
+            devices += _uuids(index)
     except pynvml.NVMLError as error:
-        found.append(error.value)
-    return found
+        devices.append(error.value)
+    return devices
 
 
 def _uuids(index: int) -> List[Any]:
     try:
         handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-        found = [pynvml.nvmlDeviceGetUUID(handle)]
+        uuids = [pynvml.nvmlDeviceGetUUID(handle)]
     except pynvml.NVMLError as error:
         return [(index, error.value)]
     try:
         for number in range(pynvml.nvmlDeviceGetMaxMigDeviceCount(handle)):
             instance = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, number)
-            found += [pynvml.nvmlDeviceGetUUID(instance)]
+            uuids += [pynvml.nvmlDeviceGetUUID(instance)]
     except pynvml.NVMLError:
         # there are no more of them
-        return found
-    return found
+        return uuids
+    return uuids
 
 
-def _say(text: str) -> None:
+def _log(text: str) -> None:
     sys.stderr.write(text + "\n")
     sys.stderr.flush()

@@ -6,7 +6,7 @@ import math
 from typing import Iterator, List
 
 from .measures import Report
-from .values import say_count, say_share, say_size, say_time
+from .values import format_count, format_share, format_size, format_time
 
 # Shorter ones are mostly starting up; what is counted every 15 or 30 s says little of them.
 SHORTEST_S = 120
@@ -19,22 +19,22 @@ def advise(report: Report) -> List[str]:
     job = report.job
     if not job.began:
         return []
-    found = list(_outcome(report))
+    advice = list(_outcome(report))
     if job.elapsed >= SHORTEST_S:
-        found += [*_cpu(report), *_memory(report), *_gpus(report)]
+        advice += [*_cpu(report), *_memory(report), *_gpus(report)]
         if not job.runs:
-            found += _time(report)
-    return found
+            advice += _time(report)
+    return advice
 
 
 def _outcome(report: Report) -> Iterator[str]:
     job = report.job
     if job.state.startswith("OUT_OF_MEMORY"):
-        asked = say_size(job.memory_asked) if job.memory_asked else "what it had"
+        asked = format_size(job.memory_asked) if job.memory_asked else "what it had"
         yield "it needed more memory than {}: ask for more with --mem".format(asked)
     elif job.state.startswith("TIMEOUT") and job.time_limit:
         yield "it did not end within {}: ask for more with --time, or save its state on the way".format(
-            say_time(job.time_limit)
+            format_time(job.time_limit)
         )
 
 
@@ -46,7 +46,7 @@ def _cpu(report: Report) -> Iterator[str]:
     if cpu.asked > 1 and cpu.share < LOW and enough < cpu.asked:
         each = "" if job.node_count < 2 else " on {} nodes".format(job.node_count)
         yield "asked for {} CPUs{}, used {}: {} would have been enough".format(
-            say_count(cpu.asked), each, say_count(cpu.used), enough
+            format_count(cpu.asked), each, format_count(cpu.used), enough
         )
         if 0.8 <= cpu.used <= 1.2:
             yield "one CPU was busy: a program that is not parallel, or tasks that were not started with srun"
@@ -61,9 +61,9 @@ def _memory(report: Report) -> Iterator[str]:
     asked = memory.asked / max(1, job.node_count)
     if memory.share < LOW and enough * _GIB < asked and asked >= 2 * _GIB:
         yield "asked for {} of memory{}, used {}: --mem={}G would have been enough".format(
-            say_size(asked),
+            format_size(asked),
             " a node" if job.node_count > 1 else "",
-            say_size(memory.used / max(1, job.node_count)),
+            format_size(memory.used / max(1, job.node_count)),
             enough,
         )
     elif memory.share > HIGH:
@@ -82,7 +82,7 @@ def _gpus(report: Report) -> Iterator[str]:
         )
     busy = [each.use or 0.0 for each in known if (each.most or 0) >= 0.01]
     if busy and sum(busy) / len(busy) < 0.3:
-        share = say_share(sum(busy), len(busy))
+        share = format_share(sum(busy), len(busy))
         yield "GPUs waited most of the time ({} busy): often data comes too slowly, or too little at a time".format(
             share
         )
@@ -92,5 +92,5 @@ def _time(report: Report) -> Iterator[str]:
     time, job = report.time, report.job
     if time and time.share < LOW and job.state == "COMPLETED" and time.asked - time.used > 1800:
         yield "asked for {}, took {}: with a shorter --time jobs often start sooner".format(
-            say_time(time.asked), say_time(time.used)
+            format_time(time.asked), format_time(time.used)
         )

@@ -22,10 +22,10 @@ class UnansweredError(Exception):
 def jobs(wanted: str, run: Run) -> List[Job]:
     """The jobs of a number, `123`, `123_4` or `123+1`; those that run with what they use at the moment."""
     number = wanted.replace("+", "_").partition("_")[0]
-    found = [job for job in records.read(run(sacct(records.FIELDS, "--jobs=" + wanted))) if job.is_of(number)]
-    names = records.read_names(run(sacct(records.NAME_FIELDS, "--allocations", "--jobs=" + wanted))) if found else {}
-    found = [replace(job, name=names.get(job.id, "")) for job in found]
-    return [_with_live(job, run) if job.runs else job for job in found]
+    matching = [job for job in records.read(run(sacct(records.FIELDS, "--jobs=" + wanted))) if job.is_of(number)]
+    names = records.read_names(run(sacct(records.NAME_FIELDS, "--allocations", "--jobs=" + wanted))) if matching else {}
+    matching = [replace(job, name=names.get(job.id, "")) for job in matching]
+    return [_with_live(job, run) if job.runs else job for job in matching]
 
 
 def sacct(fields: Sequence[str], *which: str) -> List[str]:
@@ -71,6 +71,6 @@ def run_command(argv: Sequence[str]) -> str:
     except subprocess.TimeoutExpired as error:
         raise UnansweredError("{} has not answered in {} s".format(argv[0], LIMIT_S)) from error
     if done.returncode:
-        said = " ".join(done.stderr.decode("utf-8", "replace").split())[:300]
-        raise UnansweredError("{}: {}".format(argv[0], said or "exits {}".format(done.returncode)))
+        error_text = " ".join(done.stderr.decode("utf-8", "replace").split())[:300]
+        raise UnansweredError("{}: {}".format(argv[0], error_text or "exits {}".format(done.returncode)))
     return done.stdout.decode("utf-8", "replace")

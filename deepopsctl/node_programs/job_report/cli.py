@@ -37,17 +37,17 @@ def main(arguments: Optional[List[str]] = None, run: Run = run_command) -> int:
     """Run it; returns the exit status."""
     options = _parser().parse_args(arguments)
     try:
-        found = [measure(job) for job in jobs(options.job, run)]
+        reports = [measure(job) for job in jobs(options.job, run)]
     except UnansweredError as error:
         sys.stderr.write("error: {}\n".format(error))
         return UNKNOWN
-    if not found:
+    if not reports:
         sys.stderr.write("error: job {}: Slurm knows none that you may see\n".format(options.job))
         return UNKNOWN
     if options.json:
-        sys.stdout.write(json.dumps({"schema": 1, "command": "job-report", "ok": True, "jobs": _all(found)}) + "\n")
+        sys.stdout.write(json.dumps({"schema": 1, "command": "job-report", "ok": True, "jobs": _all(reports)}) + "\n")
     else:
-        sys.stdout.write("\n".join(render(report) for report in found))
+        sys.stdout.write("\n".join(render(report) for report in reports))
     return OK
 
 
@@ -85,5 +85,5 @@ def _document(report: Report) -> Dict[str, Any]:
     }
 
 
-def _sides(given: Optional[Measure]) -> Optional[Dict[str, float]]:
-    return None if given is None else {"used": given.used, "asked": given.asked}
+def _sides(value: Optional[Measure]) -> Optional[Dict[str, float]]:
+    return None if value is None else {"used": value.used, "asked": value.asked}

@@ -17,7 +17,7 @@ import time
 from dataclasses import dataclass
 from typing import Dict, List, Mapping, Optional
 
-from .values import number, say_count, say_share, say_size, say_time
+from .values import format_count, format_share, format_size, format_time, number
 
 METRICS = "/var/lib/prometheus/node-exporter/nodemetrics-jobs.prom"
 MAP = "/run/deepops/jobs"
@@ -41,43 +41,45 @@ class Ending:
 
 def main() -> int:
     """Run it; returns the exit status. What can't be written is no fault of the job's."""
-    told = os.environ
-    if not _is_first(told) or number(told.get("SLURM_JOB_ID", "")) is None:
+    environment = os.environ
+    if not _is_first(environment) or number(environment.get("SLURM_JOB_ID", "")) is None:
         return 0
-    job = _ending(told, _slurm_says(told["SLURM_JOB_ID"]))
+    job = _ending(environment, _query_job(environment["SLURM_JOB_ID"]))
     text = describe(job, figures(_read(METRICS), job.number)) if job else ""
     if job and text and not append(job.output, text, job.user):
         sys.stderr.write("job {}: its output can't be written to\n".format(job.number))
     return 0
 
 
-def _is_first(told: Mapping[str, str]) -> bool:
+def _is_first(environment: Mapping[str, str]) -> bool:
     """Whether this node runs the batch script: the first of the job's."""
-    match = _FIRST.match(told.get("SLURM_JOB_NODELIST") or told.get("SLURM_NODELIST", ""))
-    return match is not None and match[1] + (match[2] or "") == told.get("SLURMD_NODENAME")
+    match = _FIRST.match(environment.get("SLURM_JOB_NODELIST") or environment.get("SLURM_NODELIST", ""))
+    return match is not None and match[1] + (match[2] or "") == environment.get("SLURMD_NODENAME")
 
 
-def _ending(told: Mapping[str, str], said: Mapping[str, str]) -> Optional[Ending]:
+def _ending(environment: Mapping[str, str], job_fields: Mapping[str, str]) -> Optional[Ending]:
     """None where the job has no output of its own: it was no batch job."""
-    output = os.path.join(told.get("SLURM_JOB_WORK_DIR", "/"), said.get("StdOut", ""))
-    if not said.get("StdOut") or said.get("BatchFlag") != "1" or not output.startswith("/"):
+    output = os.path.join(environment.get("SLURM_JOB_WORK_DIR", "/"), job_fields.get("StdOut", ""))
+    if not job_fields.get("StdOut") or job_fields.get("BatchFlag") != "1" or not output.startswith("/"):
         return None
-    count = number(told.get("SLURM_JOB_NUM_NODES", "")) or 1
-    job = told["SLURM_JOB_ID"]
-    return Ending(job, told.get("SLURM_JOB_USER", ""), output, told["SLURMD_NODENAME"], count, _seconds(told))
+    count = number(environment.get("SLURM_JOB_NUM_NODES", "")) or 1
+    job = environment["SLURM_JOB_ID"]
+    return Ending(
+        job, environment.get("SLURM_JOB_USER", ""), output, environment["SLURMD_NODENAME"], count, _seconds(environment)
+    )
 
 
-def _seconds(told: Mapping[str, str]) -> float:
+def _seconds(environment: Mapping[str, str]) -> float:
     """How long it ran; before Slurm 23.11 since the prolog, which wrote the map."""
-    began = number(told.get("SLURM_JOB_START_TIME", ""))
+    began = number(environment.get("SLURM_JOB_START_TIME", ""))
     try:
-        since = float(began) if began else os.stat(os.path.join(MAP, told["SLURM_JOB_ID"])).st_mtime
+        since = float(began) if began else os.stat(os.path.join(MAP, environment["SLURM_JOB_ID"])).st_mtime
     except OSError:
         return 0.0
     return max(0.0, time.time() - since)
 
 
-def _slurm_says(job: str) -> Dict[str, str]:
+def _query_job(job: str) -> Dict[str, str]:
     # the epilog's environment has no output before 23.11, and then with its patterns not filled in
     try:
         done = subprocess.run(
@@ -96,14 +98,14 @@ def _slurm_says(job: str) -> Dict[str, str]:
 
 def read_job(text: str) -> Dict[str, str]:
     """What `scontrol show job` prints, as far as an epilog needs it."""
-    found: Dict[str, str] = {}
+    fields: Dict[str, str] = {}
     for line in text.split("\n"):
         words = [line.strip()] if line.strip().startswith("StdOut=") else line.split()
         # the job's own name comes first, so what it pretends is overwritten
         for word in words:
             key, _, value = word.partition("=")
-            found[key] = value
-    return found
+            fields[key] = value
+    return fields
 
 
 def figures(text: str, job: str) -> Dict[str, float]:
@@ -111,24 +113,26 @@ def figures(text: str, job: str) -> Dict[str, float]:
     return {match[1]: float(match[3]) for match in _SAMPLE.finditer(text) if match[2] == job}
 
 
-def describe(job: Ending, found: Mapping[str, float]) -> str:
+def describe(job: Ending, samples: Mapping[str, float]) -> str:
     """What goes to the end of the output; '' where nobody looked while it ran."""
     lines: List[str] = []
-    cpu, cpus = found.get("deepops_job_cpu_seconds_total"), found.get("deepops_job_cpus")
+    cpu, cpus = samples.get("deepops_job_cpu_seconds_total"), samples.get("deepops_job_cpus")
     if cpu is not None and job.seconds > 0:
-        lines.append(_line("CPUs", cpu / job.seconds, cpus, say_count(cpu / job.seconds), cpus and say_count(cpus)))
-    memory, asked = found.get("deepops_job_memory_peak_bytes"), found.get("deepops_job_memory_requested_bytes")
+        lines.append(
+            _line("CPUs", cpu / job.seconds, cpus, format_count(cpu / job.seconds), cpus and format_count(cpus))
+        )
+    memory, asked = samples.get("deepops_job_memory_peak_bytes"), samples.get("deepops_job_memory_requested_bytes")
     if memory is not None:
-        lines.append(_line("Memory", memory, asked, say_size(memory), asked and say_size(asked)))
+        lines.append(_line("Memory", memory, asked, format_size(memory), asked and format_size(asked)))
     if not lines:
         return ""
     where = job.node if job.node_count < 2 else "{}, the first of {} nodes".format(job.node, job.node_count)
-    head = "---- job {} on {}: {}".format(job.number, where, say_time(job.seconds))
+    head = "---- job {} on {}: {}".format(job.number, where, format_time(job.seconds))
     return "\n".join([head, *lines, "More, with GPUs and advice: job-report {}".format(job.number), ""])
 
 
-def _line(name: str, used: float, asked: Optional[float], said: str, of: object) -> str:
-    return "{:<7} {}{}".format(name, said, " of {} ({})".format(of, say_share(used, asked)) if asked else "")
+def _line(name: str, used: float, asked: Optional[float], used_text: str, of: object) -> str:
+    return "{:<7} {}{}".format(name, used_text, " of {} ({})".format(of, format_share(used, asked)) if asked else "")
 
 
 def append(path: str, text: str, user: str) -> bool:

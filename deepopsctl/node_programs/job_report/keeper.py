@@ -40,27 +40,27 @@ def main(arguments: Optional[List[str]] = None) -> int:
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    said = ""
+    reported = ""
     while not stop.is_set():
-        said = _round(keeper, said)
+        reported = _round(keeper, reported)
         stop.wait(INTERVAL_S)
     return OK
 
 
-def _round(keeper: Keeper, said: str) -> str:
+def _round(keeper: Keeper, reported: str) -> str:
     """One round; what went wrong is told once, for as long as it is the same."""
     try:
         written = keeper.round()
     except (OSError, UnansweredError, PrometheusError) as error:
-        if str(error) != said:
+        if str(error) != reported:
             sys.stderr.write("{}\n".format(error))
         return str(error)
-    if written or said:
+    if written or reported:
         sys.stderr.write("{} summaries written\n".format(written))
     return ""
 
 
 def _load(path: str) -> Dict[str, Any]:
     with open(path, encoding="utf-8") as stream:
-        found = json.load(stream)
-    return {key: str(found[key]) for key in ("url", "user", "password")}
+        config = json.load(stream)
+    return {key: str(config[key]) for key in ("url", "user", "password")}

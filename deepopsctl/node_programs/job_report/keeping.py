@@ -60,31 +60,33 @@ class Keeper:
                 # the next round goes on here
                 self._remember(job.end)
                 return written
-            written += self._keep(job)
+            written += self._write_summary(job)
         self._remember(now - SETTLE_S)
         return written
 
-    def _keep(self, job: Ended) -> int:
-        found = summarise(job.number, job.end, job.elapsed, self._query)
-        if found == Summary():
+    def _write_summary(self, job: Ended) -> int:
+        job_summary = summarise(job.number, job.end, job.elapsed, self._query)
+        if job_summary == Summary():
             self._nothing[(job.number, job.end)] = None
             while len(self._nothing) > _REMEMBERED:
                 self._nothing.popitem(last=False)
             return 0
         where = ["where", "jobid=" + job.number]
-        self._run(["sacctmgr", "--immediate", "modify", "job", *where, "set", "AdminComment=" + summary.write(found)])
+        self._run(
+            ["sacctmgr", "--immediate", "modify", "job", *where, "set", "AdminComment=" + summary.write(job_summary)]
+        )
         return 1
 
     def _candidates(self, seconds: int) -> List[Ended]:
         """Jobs without a comment, in the order in which they ended; of a job that ran again its last run alone."""
         window = ["--allusers", "--state=" + ENDED, "--starttime=now-{}".format(seconds), "--endtime=now"]
         numbers = [row[0] for row in self._rows(window, _IDS) if values.number(row[0])]
-        found = []
+        jobs = []
         # a command line has an end
         for start in range(0, len(numbers), 500):
             which = "--jobs=" + ",".join(numbers[start : start + 500])
-            found += [job for row in self._rows([which], _FIELDS) for job in self._wanted(row)]
-        return sorted(found, key=lambda job: job.end)
+            jobs += [job for row in self._rows([which], _FIELDS) for job in self._wanted(row)]
+        return sorted(jobs, key=lambda job: job.end)
 
     def _wanted(self, row: Sequence[str]) -> Iterator[Ended]:
         number, state, end, elapsed, comment = row[0], row[1].split(" ")[0], *map(values.number, row[2:4]), row[4]
@@ -111,7 +113,7 @@ class Keeper:
 
     def _remember(self, until: int) -> None:
         os.makedirs(os.path.dirname(self._state), exist_ok=True)
-        beside = self._state + ".new"
-        with open(beside, "w", encoding="utf-8") as stream:
+        temporary = self._state + ".new"
+        with open(temporary, "w", encoding="utf-8") as stream:
             json.dump({"until": until}, stream)
-        os.replace(beside, self._state)
+        os.replace(temporary, self._state)

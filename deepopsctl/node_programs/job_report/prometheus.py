@@ -36,9 +36,9 @@ class PrometheusError(Exception):
 
 def summarise(number: str, end: int, elapsed: int, query: Query) -> Summary:
     """What there is of a job that ended then; an empty summary where nothing was seen."""
-    told = {"job": '{jobid="' + number + '"}', "window": "{}s".format(elapsed), "seconds": elapsed}
+    parameters = {"job": '{jobid="' + number + '"}', "window": "{}s".format(elapsed), "seconds": elapsed}
     parts = (
-        'label_replace({}, "figure", "{}", "", "")'.format(text.format(**told), name)
+        'label_replace({}, "figure", "{}", "", "")'.format(text.format(**parameters), name)
         for name, text in {**_NODES, **_GPUS}.items()
     )
     return _summary(_figures(query(" or ".join(parts), end)))
@@ -61,10 +61,10 @@ def _summary(figures: Iterator[Tuple[str, Tuple[str, str], float]]) -> Summary:
         elif figure in _GPUS:
             gpus.setdefault(key, {})[figure] = value
     return Summary(
-        tuple(NodeUse(node, found.get("cores"), found.get("memory")) for node, found in sorted(nodes.items())),
+        tuple(NodeUse(node, usage.get("cores"), usage.get("memory")) for node, usage in sorted(nodes.items())),
         tuple(
-            GpuUse(*key, found.get("use"), found.get("most"), found.get("gpu_memory"), found.get("gpu_total"))
-            for key, found in sorted(gpus.items())
+            GpuUse(*key, usage.get("use"), usage.get("most"), usage.get("gpu_memory"), usage.get("gpu_total"))
+            for key, usage in sorted(gpus.items())
         ),
     )
 
@@ -80,8 +80,8 @@ def querying(url: str, user: str, password: str) -> Query:
         asked.add_header("Authorization", "Basic " + login)
         try:
             with _opener().open(asked, timeout=LIMIT_S) as answer:
-                found = json.loads(answer.read(_MOST_BYTES))
-            result: List[Dict[str, Any]] = found["data"]["result"]
+                document = json.loads(answer.read(_MOST_BYTES))
+            result: List[Dict[str, Any]] = document["data"]["result"]
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise PrometheusError("{}: {}".format(url, error)) from error
         return result

@@ -125,13 +125,13 @@ def _job(row: Dict[str, str], steps: List[Dict[str, str]]) -> Job:
 
 def read_names(text: str) -> Dict[str, str]:
     """The names of the jobs of one question, from what sacct prints of NAME_FIELDS: no harm where one of them lies."""
-    found: Dict[str, str] = {}
+    names: Dict[str, str] = {}
     for line in text.split("\n"):
         job, delimiter, name = line.partition(DELIMITER)
         if delimiter and _ID.fullmatch(job):
             # what a name with line breaks pretends comes after the real one
-            found.setdefault(job, values.clean(name))
-    return found
+            names.setdefault(job, values.clean(name))
+    return names
 
 
 def _memory(tres: str) -> Optional[int]:
@@ -140,12 +140,12 @@ def _memory(tres: str) -> Optional[int]:
 
 def read_live(text: str) -> Dict[str, Tuple[float, Optional[int]]]:
     """CPU seconds and memory by step of a running job, from what `sstat --parsable2` prints of LIVE_FIELDS."""
-    found = {}
+    usage = {}
     for name, tres in _rows(text):
         cpu = values.seconds(values.pairs(tres).get("cpu", ""))
         if cpu is not None:
-            found[name] = (cpu, _memory(tres))
-    return found
+            usage[name] = (cpu, _memory(tres))
+    return usage
 
 
 def _rows(text: str) -> Iterator[Tuple[str, str]]:

@@ -61,7 +61,7 @@ def write(summary: Summary) -> str:
         ]
         for each in summary.gpus[:MOST_GPUS]
     ]
-    found = {
+    fields = {
         MARK: VERSION,
         "nodes": nodes,
         "gpus": gpus,
@@ -70,7 +70,7 @@ def write(summary: Summary) -> str:
             summary.more_gpus + max(0, len(summary.gpus) - MOST_GPUS),
         ],
     }
-    return json.dumps(found, separators=(",", ":"))
+    return json.dumps(fields, separators=(",", ":"))
 
 
 def _round(value: Optional[float], digits: int) -> Optional[float]:
@@ -81,23 +81,23 @@ def _whole(value: Optional[float]) -> Optional[int]:
     return None if value is None else int(value)
 
 
-def is_ours(comment: str) -> bool:
+def is_summary(comment: str) -> bool:
     """Whether a comment is a summary of ours, of any version."""
     return _object(comment) is not None
 
 
 def read(comment: str) -> Optional[Summary]:
     """The summary; None where the comment is somebody else's, or damaged."""
-    found = _object(comment)
-    if found is None or found.get(MARK) != VERSION:
+    fields = _object(comment)
+    if fields is None or fields.get(MARK) != VERSION:
         return None
     try:
-        more_nodes, more_gpus = found.get("more", [0, 0])
+        more_nodes, more_gpus = fields.get("more", [0, 0])
         return Summary(
-            tuple(NodeUse(_name(node), _amount(cores), _amount(memory)) for node, cores, memory in found["nodes"]),
+            tuple(NodeUse(_name(node), _amount(cores), _amount(memory)) for node, cores, memory in fields["nodes"]),
             tuple(
                 GpuUse(_name(node), _name(gpu), *(_amount(value) for value in values))
-                for node, gpu, *values in found["gpus"]
+                for node, gpu, *values in fields["gpus"]
             ),
             int(more_nodes),
             int(more_gpus),
@@ -111,10 +111,10 @@ def _object(comment: str) -> Optional[Dict[str, Any]]:
         return None
     try:
         # slurmdbd keeps a quotation mark as a backtick, which no name has
-        found = json.loads(comment.replace("`", '"'))
+        document = json.loads(comment.replace("`", '"'))
     except (ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) and MARK in found else None
+    return document if isinstance(document, dict) and MARK in document else None
 
 
 def _name(value: object) -> str:

@@ -8,7 +8,7 @@ from typing import List, Optional, Sequence
 from .advice import SHORTEST_S, advise
 from .measures import Measure, Report
 from .summary import GpuUse
-from .values import say_count, say_share, say_size, say_time
+from .values import format_count, format_share, format_size, format_time
 
 _BAR = 20
 # a node of eight GPUs, and its neighbour
@@ -48,22 +48,22 @@ def _when(seconds: Optional[int]) -> str:
 
 def _table(report: Report) -> List[str]:
     job = report.job
-    rows = [_row("Time", report.time, say_time) or ["Time", say_time(job.elapsed), "no limit", "", ""]]
-    rows.append(_row("CPUs", report.cpu, say_count) or ["CPUs", "?", say_count(job.cpus), "", ""])
-    asked = "?" if job.memory_asked is None else say_size(job.memory_asked)
-    used = "?" if job.memory_used is None else say_size(job.memory_used)
-    rows.append(_row("Memory", report.memory, say_size) or ["Memory", used, asked, "", ""])
+    rows = [_row("Time", report.time, format_time) or ["Time", format_time(job.elapsed), "no limit", "", ""]]
+    rows.append(_row("CPUs", report.cpu, format_count) or ["CPUs", "?", format_count(job.cpus), "", ""])
+    asked = "?" if job.memory_asked is None else format_size(job.memory_asked)
+    used = "?" if job.memory_used is None else format_size(job.memory_used)
+    rows.append(_row("Memory", report.memory, format_size) or ["Memory", used, asked, "", ""])
     if job.gpus:
-        rows.append(_row("GPUs", report.gpu, say_count) or ["GPUs", "?", say_count(job.gpus), "", ""])
-        rows += [row for row in (_row("GPU memory", report.gpu_memory, say_size),) if row]
+        rows.append(_row("GPUs", report.gpu, format_count) or ["GPUs", "?", format_count(job.gpus), "", ""])
+        rows += [row for row in (_row("GPU memory", report.gpu_memory, format_size),) if row]
     return _columns([["", "used", "asked", "", ""], *rows])
 
 
-def _row(name: str, measure: Optional[Measure], say: object) -> Optional[List[str]]:
-    if measure is None or not callable(say):
+def _row(name: str, measure: Optional[Measure], format_value: object) -> Optional[List[str]]:
+    if measure is None or not callable(format_value):
         return None
-    share = say_share(measure.used, measure.asked)
-    return [name, say(measure.used), say(measure.asked), share, _bar(measure.share)]
+    share = format_share(measure.used, measure.asked)
+    return [name, format_value(measure.used), format_value(measure.asked), share, _bar(measure.share)]
 
 
 def _bar(share: float) -> str:
@@ -79,28 +79,28 @@ def _columns(rows: Sequence[Sequence[str]]) -> List[str]:
 def _gpus(gpus: Sequence[GpuUse], more: int) -> List[str]:
     rows = [["GPU", "busy", "at most", "memory", ""]]
     for each in gpus[:_MOST_GPUS]:
-        memory = "?" if each.memory is None else say_size(each.memory)
-        of = "of {}".format(say_size(each.total)) if each.total else ""
+        memory = "?" if each.memory is None else format_size(each.memory)
+        of = "of {}".format(format_size(each.total)) if each.total else ""
         rows.append(["{}:{}".format(each.node, each.gpu), _ratio(each.use), _ratio(each.most), memory, of])
     left = more + max(0, len(gpus) - _MOST_GPUS)
     return [*_columns(rows), *(["and {} more".format(left)] if left else [])]
 
 
 def _ratio(value: Optional[float]) -> str:
-    return "?" if value is None else say_share(value, 1.0)
+    return "?" if value is None else format_share(value, 1.0)
 
 
 def _remarks(report: Report) -> List[str]:
-    job, found = report.job, []
+    job, remarks = report.job, []
     if job.elapsed < SHORTEST_S:
-        found.append("It ran for less than {}: too short to say much.".format(say_time(SHORTEST_S)))
+        remarks.append("It ran for less than {}: too short to say much.".format(format_time(SHORTEST_S)))
     elif job.gpus and not report.gpus and job.runs:
-        found.append("What its GPUs did is told after its end.")
+        remarks.append("What its GPUs did is told after its end.")
     elif job.gpus and not report.gpus:
-        found.append("What its GPUs did is not known: monitoring has left no summary of it.")
+        remarks.append("What its GPUs did is not known: monitoring has left no summary of it.")
     if report.fullest:
-        found.append("Most memory on one node: {}.".format(report.fullest))
+        remarks.append("Most memory on one node: {}.".format(report.fullest))
     advice = advise(report)
     if advice:
-        found += ["Next time:", *("- {}".format(sentence) for sentence in advice)]
-    return ["", *found] if found else []
+        remarks += ["Next time:", *("- {}".format(sentence) for sentence in advice)]
+    return ["", *remarks] if remarks else []

@@ -41,7 +41,7 @@ def clean(text: str, longest: int = 200) -> str:
     return "".join(letter if letter.isprintable() else "?" for letter in text[:longest])
 
 
-def say_size(value: float) -> str:
+def format_size(value: float) -> str:
     """`512 B`, `3.1 GiB`, `128 GiB`."""
     unit = 0
     while value >= 1023.5 and unit < len(_BINARY) - 1:
@@ -49,7 +49,7 @@ def say_size(value: float) -> str:
     return "{} {}".format(_short(value), _BINARY[unit])
 
 
-def say_count(value: float) -> str:
+def format_count(value: float) -> str:
     """`0.03`, `2.1`, `32`."""
     return "{:.2f}".format(value) if 0 < value < 0.1 else _short(value)
 
@@ -58,7 +58,7 @@ def _short(value: float) -> str:
     return "{:.0f}".format(value) if value >= 100 or value == int(value) else "{:.1f}".format(value)
 
 
-def say_time(value: float) -> str:
+def format_time(value: float) -> str:
     """`45s`, `12m 03s`, `2h 05m`, `3d 04h`."""
     rest = int(value)
     if rest < 60:
@@ -70,7 +70,7 @@ def say_time(value: float) -> str:
     return "{}d {:02}h".format(rest // 86400, rest % 86400 // 3600)
 
 
-def say_share(used: float, asked: float) -> str:
+def format_share(used: float, asked: float) -> str:
     """`7 %`; what is not nothing is not 0 %."""
     share = 100 * used / asked
     return "<1 %" if 0 < share < 0.5 else "{:.0f} %".format(share)

@@ -12,10 +12,10 @@ import sys
 import time
 from typing import Any, Coroutine, List, Optional
 
-from . import door, tidy
+from . import tidy, tls_proxy
 from .bounds import DAY_S, Bounds
 from .members import Members
-from .places import FOLDER
+from .places import DIRECTORY
 
 OK, FAILED = 0, 1
 # systemd's first socket
@@ -25,16 +25,16 @@ SOCKET = 3
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="deepops-logs", description=__doc__)
     verbs = parser.add_subparsers(dest="verb", required=True)
-    opened = verbs.add_parser("door", help="take what nodes send, on the socket that systemd passes")
-    opened.add_argument("--certificate", required=True)
-    opened.add_argument("--key", required=True)
-    opened.add_argument("--authority", required=True, help="whose certificates nodes must have")
-    opened.add_argument("--members", required=True, help="file with the names of all machines, one a line")
-    opened.add_argument("--store", required=True, type=int, help="port of systemd-journal-remote on 127.0.0.1")
-    kept = verbs.add_parser("tidy", help="remove what is too old or too much")
-    kept.add_argument("--days", required=True, type=float)
-    kept.add_argument("--gigabytes", required=True, type=float)
-    kept.add_argument("--folder", default=FOLDER, help="(default: %(default)s)")
+    door_parser = verbs.add_parser("door", help="take what nodes send, on the socket that systemd passes")
+    door_parser.add_argument("--certificate", required=True)
+    door_parser.add_argument("--key", required=True)
+    door_parser.add_argument("--authority", required=True, help="whose certificates nodes must have")
+    door_parser.add_argument("--members", required=True, help="file with the names of all machines, one a line")
+    door_parser.add_argument("--store", required=True, type=int, help="port of systemd-journal-remote on 127.0.0.1")
+    tidy_parser = verbs.add_parser("tidy", help="remove what is too old or too much")
+    tidy_parser.add_argument("--days", required=True, type=float)
+    tidy_parser.add_argument("--gigabytes", required=True, type=float)
+    tidy_parser.add_argument("--folder", default=DIRECTORY, help="(default: %(default)s)")
     return parser
 
 
@@ -53,10 +53,10 @@ def main(arguments: Optional[List[str]] = None) -> int:
 
 
 def _open(options: argparse.Namespace) -> None:
-    tls = door.context(options.certificate, options.key, options.authority)
-    serving = door.serve(socket.socket(fileno=SOCKET), tls, Members(options.members), ("127.0.0.1", options.store))
+    tls = tls_proxy.context(options.certificate, options.key, options.authority)
+    serving = tls_proxy.serve(socket.socket(fileno=SOCKET), tls, Members(options.members), ("127.0.0.1", options.store))
     with contextlib.suppress(asyncio.CancelledError):
-        asyncio.run(_until_told(serving))
+        asyncio.run(_run_until_signal(serving))
 
 
 def _tidy(options: argparse.Namespace) -> None:
@@ -65,7 +65,7 @@ def _tidy(options: argparse.Namespace) -> None:
     sys.stdout.write("".join(line + "\n" for line in done))
 
 
-async def _until_told(serving: Coroutine[Any, Any, None]) -> None:
+async def _run_until_signal(serving: Coroutine[Any, Any, None]) -> None:
     task = asyncio.ensure_future(serving)
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, task.cancel)

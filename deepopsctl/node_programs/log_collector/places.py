@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-FOLDER = "/var/log/journal/remote"
+DIRECTORY = "/var/log/journal/remote"
 
 
 def address_of(name: str) -> str:
@@ -20,4 +20,4 @@ def address_of(name: str) -> str:
 
 def files_of(name: str) -> str:
     """All files of a node, as `journalctl --file` takes them: the one that is written to, and `@...` that were."""
-    return "{}/remote-{}[.@]*".format(FOLDER, address_of(name))
+    return "{}/remote-{}[.@]*".format(DIRECTORY, address_of(name))

@@ -25,30 +25,30 @@ STORE = "deepops-logs-store.service"
 Systemctl = Callable[[str, str], None]
 
 
-def tidy(folder: str, bounds: Bounds, now: float, systemctl: Systemctl) -> List[str]:
+def tidy(directory: str, bounds: Bounds, now: float, systemctl: Systemctl) -> List[str]:
     """Bring a folder within its bounds; returns what was done, a sentence each."""
-    present = _present(folder, now)
+    present = _present(directory, now)
     done = _warn(now, present)
-    done += _remove(too_old(_journals(folder), bounds, present), "is older than is kept")
-    closing = to_close(_journals(folder), bounds, present) if _is_due(folder, now) else []
-    room = min(bounds.most_bytes, _room(folder))
-    gone, ended = too_much(_journals(folder), room)
+    done += _remove(too_old(_journals(directory), bounds, present), "is older than is kept")
+    closing = to_close(_journals(directory), bounds, present) if _is_due(directory, now) else []
+    room = min(bounds.most_bytes, _room(directory))
+    gone, ended = too_much(_journals(directory), room)
     done += _remove(gone, "made room")
     if closing or ended:
         done += _close([*closing, *(each for each in ended if each not in closing)], systemctl)
-        done += _remove(too_much(_journals(folder), room)[0], "made room")
+        done += _remove(too_much(_journals(directory), room)[0], "made room")
     if closing:
-        _stamp(os.path.join(folder, STAMP), now)
+        _stamp(os.path.join(directory, STAMP), now)
     return done
 
 
-def _present(folder: str, now: float) -> float:
+def _present(directory: str, now: float) -> float:
     """The time by which journals age: now, unless that is further on than can be since the last run."""
-    path = os.path.join(folder, PRESENT)
+    path = os.path.join(directory, PRESENT)
     try:
         latest = os.stat(path).st_mtime + PACE_S
     except FileNotFoundError:
-        latest = max((each.last + DAY_S for each in _journals(folder)), default=now)
+        latest = max((each.last + DAY_S for each in _journals(directory)), default=now)
     present = min(now, latest)
     _stamp(path, present)
     return present
@@ -69,13 +69,13 @@ def systemctl(verb: str, unit: str) -> None:
     subprocess.run(["systemctl", verb, unit], check=True, stdin=subprocess.DEVNULL)
 
 
-def _journals(folder: str) -> List[Journal]:
-    found = []
-    for entry in os.scandir(folder):
+def _journals(directory: str) -> List[Journal]:
+    journals = []
+    for entry in os.scandir(directory):
         if entry.name.startswith("remote-") and entry.name.endswith((".journal", ".journal~")):
             with contextlib.suppress(FileNotFoundError):
-                found.append(_journal(entry.path, entry.stat()))
-    return found
+                journals.append(_journal(entry.path, entry.stat()))
+    return journals
 
 
 def _journal(path: str, status: os.stat_result) -> Journal:
@@ -129,18 +129,18 @@ def _remove(journals: Sequence[Journal], why: str) -> List[str]:
     return ["removed {}: {}".format(each.path, why) for each in journals]
 
 
-def _room(folder: str) -> int:
+def _room(directory: str) -> int:
     """What journals may take so that a tenth of the disk stays free."""
-    disk = os.statvfs(folder)
+    disk = os.statvfs(directory)
     short = disk.f_blocks * disk.f_frsize // 10 - disk.f_bavail * disk.f_frsize
-    return max(0, sum(each.size for each in _journals(folder)) - short)
+    return max(0, sum(each.size for each in _journals(directory)) - short)
 
 
-def _is_due(folder: str, now: float) -> bool:
+def _is_due(directory: str, now: float) -> bool:
     # a node whose clock is wrong would have its file closed each time
     try:
         # a stamp from the future is of a clock that was wrong
-        return abs(now - os.stat(os.path.join(folder, STAMP)).st_mtime) > DAY_S
+        return abs(now - os.stat(os.path.join(directory, STAMP)).st_mtime) > DAY_S
     except FileNotFoundError:
         return True
 

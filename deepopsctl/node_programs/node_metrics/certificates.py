@@ -11,7 +11,7 @@ import time
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, Tuple
 
 from . import signingkeys
-from .samples import GAUGE, Collect, Kind, Metric, Sample
+from .samples import GAUGE, Collect, Collector, Metric, Sample
 
 METRICS: Mapping[str, Metric] = {
     "deepops_certificate_expires_seconds": Metric(
@@ -28,16 +28,16 @@ _SEQUENCE, _VERSION, _UTC_TIME = 0x30, 0xA0, 0x17
 
 def _make(settings: Mapping[str, Any]) -> Collect:
     paths = [str(path) for path in settings["paths"]]
-    return lambda: look(paths)
+    return lambda: read_expiry(paths)
 
 
-KIND = Kind(METRICS, _make)
+COLLECTOR = Collector(METRICS, _make)
 
 
-def look(paths: Iterable[str]) -> List[Sample]:
+def read_expiry(paths: Iterable[str]) -> List[Sample]:
     """All that are there; a path that is no pattern and not there can't be read."""
     ends: Dict[str, float] = {}
-    for path in _found(paths):
+    for path in _expand(paths):
         try:
             ends[path] = min(_ends(path))
         except (OSError, ValueError, IndexError):
@@ -49,18 +49,18 @@ def look(paths: Iterable[str]) -> List[Sample]:
     return expires + readable
 
 
-def _found(paths: Iterable[str]) -> List[str]:
-    found = [name for path in paths for name in (sorted(glob.glob(path)) if glob.has_magic(path) else [path])]
-    return list(dict.fromkeys(found))[:MOST_FILES]
+def _expand(paths: Iterable[str]) -> List[str]:
+    names = [name for path in paths for name in (sorted(glob.glob(path)) if glob.has_magic(path) else [path])]
+    return list(dict.fromkeys(names))[:MOST_FILES]
 
 
 def _ends(path: str) -> Iterator[float]:
     with open(path, "rb") as stream:
         data = stream.read(LARGEST)
-    found = _PEM.findall(data.decode("ascii", "replace"))
-    for pem in found:
+    certificates = _PEM.findall(data.decode("ascii", "replace"))
+    for pem in certificates:
         yield ends_at(ssl.PEM_cert_to_DER_cert(pem))
-    if not found:
+    if not certificates:
         yield from signingkeys.ends(data)
 
 

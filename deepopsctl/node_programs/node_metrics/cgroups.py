@@ -39,15 +39,15 @@ def find(root: str = ROOT) -> Dict[str, Usage]:
 
 
 def _second(root: str) -> Iterator[Tuple[str, Usage]]:
-    for name, folder in _jobs(root, _V2):
-        usec = _table(folder, "cpu.stat").get("usage_usec")
+    for name, directory in _jobs(root, _V2):
+        usec = _table(directory, "cpu.stat").get("usage_usec")
         yield (
             name,
             Usage(
                 cpu_seconds=None if usec is None else usec / 1e6,
-                memory=_used(_table(folder, "memory.stat"), "anon", "shmem"),
-                memory_limit=_limit(_read(folder, "memory.max")),
-                cpus=_cpus(_read(folder, "cpuset.cpus")),
+                memory=_used(_table(directory, "memory.stat"), "anon", "shmem"),
+                memory_limit=_limit(_read(directory, "memory.max")),
+                cpus=_cpus(_read(directory, "cpuset.cpus")),
             ),
         )
 
@@ -55,51 +55,51 @@ def _second(root: str) -> Iterator[Tuple[str, Usage]]:
 def _first(root: str) -> Iterator[Tuple[str, Usage]]:
     where: Dict[str, Dict[str, str]] = {}
     for controller in _CONTROLLERS:
-        for name, folder in _jobs(os.path.join(root, controller), _V1):
-            where.setdefault(name, {})[controller] = folder
-    for name, folders in where.items():
-        used = _number(_read(folders.get("cpuacct"), "cpuacct.usage"))
-        memory = folders.get("memory")
+        for name, directory in _jobs(os.path.join(root, controller), _V1):
+            where.setdefault(name, {})[controller] = directory
+    for name, directories in where.items():
+        used = _number(_read(directories.get("cpuacct"), "cpuacct.usage"))
+        memory = directories.get("memory")
         yield (
             name,
             Usage(
                 cpu_seconds=None if used is None else used / 1e9,
                 memory=_used(_table(memory, "memory.stat"), "total_rss", "total_shmem"),
                 memory_limit=_limit(_read(memory, "memory.limit_in_bytes")),
-                cpus=_cpus(_read(folders.get("cpuset"), "cpuset.cpus")),
+                cpus=_cpus(_read(directories.get("cpuset"), "cpuset.cpus")),
             ),
         )
 
 
 def _jobs(root: str, places: Tuple[str, ...]) -> Iterator[Tuple[str, str]]:
     for place in places:
-        for folder in glob.glob(os.path.join(glob.escape(root), place)):
-            for entry in _entries(folder):
+        for directory in glob.glob(os.path.join(glob.escape(root), place)):
+            for entry in _entries(directory):
                 match = _JOB.fullmatch(entry)
                 if match:
-                    yield match[1] or match[2], os.path.join(folder, entry)
+                    yield match[1] or match[2], os.path.join(directory, entry)
 
 
-def _entries(folder: str) -> List[str]:
+def _entries(directory: str) -> List[str]:
     try:
-        return os.listdir(folder)
+        return os.listdir(directory)
     except OSError:
         return []
 
 
-def _read(folder: Optional[str], name: str) -> str:
+def _read(directory: Optional[str], name: str) -> str:
     # a job may end between two looks
-    if folder is None:
+    if directory is None:
         return ""
     try:
-        with open(os.path.join(folder, name), encoding="ascii", errors="replace") as stream:
+        with open(os.path.join(directory, name), encoding="ascii", errors="replace") as stream:
             return stream.read(1 << 16).strip()
     except OSError:
         return ""
 
 
-def _table(folder: Optional[str], name: str) -> Dict[str, int]:
-    pairs = (line.split() for line in _read(folder, name).splitlines())
+def _table(directory: Optional[str], name: str) -> Dict[str, int]:
+    pairs = (line.split() for line in _read(directory, name).splitlines())
     return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdigit()}
 
 

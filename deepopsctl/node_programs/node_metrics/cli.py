@@ -10,11 +10,11 @@ import sys
 from typing import Any, Dict, List, Optional
 
 from . import jobmap
+from .collectors import COLLECTORS
 from .daemon import Daemon, once
-from .kinds import KINDS
 from .places import CONFIG
 
-FOLDER = "/var/lib/prometheus/node-exporter"
+TEXTFILE_DIRECTORY = "/var/lib/prometheus/node-exporter"
 INTERVAL_S = 15
 OK, FAILED, INVALID = 0, 1, 3
 
@@ -43,10 +43,13 @@ def main(arguments: Optional[List[str]] = None) -> int:
         sys.stderr.write("error: {}: {}\n".format(options.config, error))
         return INVALID
     if options.action == "once":
-        sys.stdout.write(once(KINDS, config["collectors"]))
+        sys.stdout.write(once(COLLECTORS, config["collectors"]))
         return OK
     daemon = Daemon(
-        config.get("folder", FOLDER), float(config.get("interval_s", INTERVAL_S)), KINDS, config["collectors"]
+        config.get("folder", TEXTFILE_DIRECTORY),
+        float(config.get("interval_s", INTERVAL_S)),
+        COLLECTORS,
+        config["collectors"],
     )
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: daemon.stop())
@@ -62,9 +65,9 @@ def _note(action: str, config: str) -> int:
         if action == "job-begin":
             devices = [str(each) for each in _load(config)["collectors"]["jobs"].get("gpus", ())]
             job = jobmap.from_environment(os.environ, devices, jobmap.gpus_of_driver())
-            jobmap.begin(job, jobmap.FOLDER, jobmap.DCGM_FOLDER)
+            jobmap.begin(job, jobmap.DIRECTORY, jobmap.DCGM_DIRECTORY)
         else:
-            jobmap.end(os.environ.get("SLURM_JOB_ID", ""), jobmap.FOLDER, jobmap.DCGM_FOLDER)
+            jobmap.end(os.environ.get("SLURM_JOB_ID", ""), jobmap.DIRECTORY, jobmap.DCGM_DIRECTORY)
     except (OSError, ValueError, KeyError) as error:
         sys.stderr.write("error: job map: {}\n".format(error))
         return FAILED
@@ -73,7 +76,7 @@ def _note(action: str, config: str) -> int:
 
 def _load(path: str) -> Dict[str, Any]:
     with open(path, encoding="utf-8") as stream:
-        found = json.load(stream)
-    if not isinstance(found, dict) or not isinstance(found.get("collectors"), dict):
+        config = json.load(stream)
+    if not isinstance(config, dict) or not isinstance(config.get("collectors"), dict):
         raise ValueError("has no `collectors`")  # noqa: TRY004 - a fault of the file, not of a type
-    return found
+    return config

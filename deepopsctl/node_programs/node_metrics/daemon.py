@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Any, Dict, List, Mapping
 
-from .samples import GAUGE, Collect, Kind, Metric, Sample, render
+from .samples import GAUGE, Collect, Collector, Metric, Sample, render
 from .textfile import remove, write
 
 # After so many intervals without an end, what a collector said last is no longer shown.
@@ -21,39 +21,43 @@ SELF: Mapping[str, Metric] = {
 
 
 @dataclass
-class Watched:
+class RunningCollector:
     """A collector at work."""
 
     name: str
-    kind: Kind
+    collector: Collector
     settings: Mapping[str, Any]
     path: str
     up: bool = False
     seconds: float = 0.0
     since: float = field(default_factory=time.monotonic)
-    said: str = ""
+    last_message: str = ""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
 class Daemon:
     """All collectors that the settings name."""
 
-    def __init__(self, folder: str, interval_s: float, kinds: Mapping[str, Kind], settings: Mapping[str, Any]) -> None:
+    def __init__(
+        self, directory: str, interval_s: float, collectors: Mapping[str, Collector], settings: Mapping[str, Any]
+    ) -> None:
         self._interval_s = interval_s
-        self._path = _path(folder, "self")
-        self._watched = [
-            Watched(name, kinds[name], settings[name], _path(folder, name)) for name in kinds if name in settings
+        self._path = _path(directory, "self")
+        self._collectors = [
+            RunningCollector(name, collectors[name], settings[name], _path(directory, name))
+            for name in collectors
+            if name in settings
         ]
         self._stop = threading.Event()
 
     def run(self) -> None:
         """Until `stop`; then the files are gone."""
-        for each in self._watched:
+        for each in self._collectors:
             # a thread in a call that never comes back must not keep the program from its end
             threading.Thread(target=self._work, args=(each,), name=each.name, daemon=True).start()
         while not self._stop.wait(self._interval_s):
             write(self._path, render(SELF, self._state()))
-        for each in self._watched:
+        for each in self._collectors:
             with each.lock:
                 remove(each.path)
         remove(self._path)
@@ -62,52 +66,56 @@ class Daemon:
         """End `run` soon."""
         self._stop.set()
 
-    def _work(self, each: Watched) -> None:
+    def _work(self, each: RunningCollector) -> None:
         collect = None
         while not self._stop.is_set():
             each.since = time.monotonic()
             try:
-                collect = collect or each.kind.make(each.settings)
-                self._look(each, collect)
+                collect = collect or each.collector.make(each.settings)
+                self._collect(each, collect)
             except Exception as error:  # noqa: BLE001 - a collector's fault is its own
                 each.up = False
                 remove(each.path)
-                _say(each, "{}: {}".format(type(error).__name__, error))
+                _log(each, "{}: {}".format(type(error).__name__, error))
             self._stop.wait(max(0.0, self._interval_s - (time.monotonic() - each.since)))
 
-    def _look(self, each: Watched, collect: Collect) -> None:
-        text = render(each.kind.metrics, collect())
+    def _collect(self, each: RunningCollector, collect: Collect) -> None:
+        text = render(each.collector.metrics, collect())
         with each.lock:
             if not self._stop.is_set():
                 write(each.path, text)
         each.seconds, each.up = time.monotonic() - each.since, True
-        _say(each, "")
+        _log(each, "")
 
     def _state(self) -> List[Sample]:
-        found = []
-        for each in self._watched:
+        samples = []
+        for each in self._collectors:
             hangs = time.monotonic() - each.since > PATIENCE * self._interval_s
             if hangs:
                 remove(each.path)
-                _say(each, "has not come back for {:.0f} s".format(time.monotonic() - each.since))
+                _log(each, "has not come back for {:.0f} s".format(time.monotonic() - each.since))
             label = {"collector": each.name}
-            found.append(Sample("deepops_nodemetrics_up", float(each.up and not hangs), label))
-            found.append(Sample("deepops_nodemetrics_collect_seconds", each.seconds, label))
-        return found
+            samples.append(Sample("deepops_nodemetrics_up", float(each.up and not hangs), label))
+            samples.append(Sample("deepops_nodemetrics_collect_seconds", each.seconds, label))
+        return samples
 
 
-def _path(folder: str, name: str) -> str:
-    return os.path.join(folder, "nodemetrics-{}.prom".format(name))
+def _path(directory: str, name: str) -> str:
+    return os.path.join(directory, "nodemetrics-{}.prom".format(name))
 
 
-def _say(each: Watched, what: str) -> None:
+def _log(each: RunningCollector, what: str) -> None:
     """To the journal, once for each change."""
-    if what != each.said:
+    if what != each.last_message:
         sys.stderr.write("{}: {}\n".format(each.name, what or "works again"))
-        each.said = what
+        each.last_message = what
 
 
-def once(kinds: Mapping[str, Kind], settings: Dict[str, Any]) -> str:
+def once(collectors: Mapping[str, Collector], settings: Dict[str, Any]) -> str:
     """What all of them would write now."""
-    texts = [render(kinds[name].metrics, kinds[name].make(settings[name])()) for name in kinds if name in settings]
+    texts = [
+        render(collectors[name].metrics, collectors[name].make(settings[name])())
+        for name in collectors
+        if name in settings
+    ]
     return "".join(texts)

@@ -16,9 +16,9 @@ from typing import Dict, Iterable, List, Mapping, Sequence, Tuple
 from .textfile import remove, write
 
 # gone after a restart of the node, as its jobs are
-FOLDER = "/run/deepops/jobs"
+DIRECTORY = "/run/deepops/jobs"
 # for NVIDIA's dcgm-exporter (--hpc-job-mapping-dir): a file of each GPU, with the jobs that have it
-DCGM_FOLDER = "/run/deepops/gpus"
+DCGM_DIRECTORY = "/run/deepops/gpus"
 PROC = "/proc/driver/nvidia/gpus"
 # An entry as young as this may be of a job that has no process yet.
 YOUNG_S = 600
@@ -47,19 +47,19 @@ class Job:
     gpus: Tuple[Gpu, ...] = field(default_factory=tuple)
 
 
-def from_environment(told: Mapping[str, str], devices: Sequence[str], driver: Mapping[str, Gpu]) -> Job:
+def from_environment(environment: Mapping[str, str], devices: Sequence[str], driver: Mapping[str, Gpu]) -> Job:
     """The job of a prolog or epilog.
 
     Slurm counts devices in the order of gres.conf. `devices` has the number of each one's file, with a slice's instance
     behind a dot, in that order; `driver` has the driver's own view of those numbers.
     """
-    number = told.get("SLURM_JOB_ID", "")
+    number = environment.get("SLURM_JOB_ID", "")
     if not _NUMBER.fullmatch(number):
         raise ValueError("SLURM_JOB_ID is {!r}".format(number))
-    places = [each for each in told.get("SLURM_JOB_GPUS", "").split(",") if _DEVICE.fullmatch(each)]
+    places = [each for each in environment.get("SLURM_JOB_GPUS", "").split(",") if _DEVICE.fullmatch(each)]
     gpus = tuple(_gpu(devices[int(each)] if int(each) < len(devices) else each, driver) for each in places)
     user, account, partition, sluid = (
-        told.get("SLURM_JOB_" + key, "") for key in ("USER", "ACCOUNT", "PARTITION", "SLUID")
+        environment.get("SLURM_JOB_" + key, "") for key in ("USER", "ACCOUNT", "PARTITION", "SLUID")
     )
     return Job(number, user, account, partition, sluid, gpus)
 
@@ -71,61 +71,61 @@ def _gpu(device: str, driver: Mapping[str, Gpu]) -> Gpu:
     return Gpu(known.index + dot + instance, "" if dot else known.uuid)
 
 
-def gpus_of_driver(folder: str = PROC) -> Dict[str, Gpu]:
+def gpus_of_driver(directory: str = PROC) -> Dict[str, Gpu]:
     """Each GPU by the number of its device file. NVML, and with it exporters, count by the place on the bus."""
-    found: Dict[str, Gpu] = {}
+    gpus: Dict[str, Gpu] = {}
     # the names are places on the bus, all of one length
-    for index, name in enumerate(_entries(folder)):
+    for index, name in enumerate(_entries(directory)):
         try:
-            with open(os.path.join(folder, name, "information"), encoding="ascii", errors="replace") as stream:
+            with open(os.path.join(directory, name, "information"), encoding="ascii", errors="replace") as stream:
                 pairs = dict(line.split(":", 1) for line in stream.read(1 << 16).splitlines() if ":" in line)
         except OSError:
             continue
-        found[pairs.get("Device Minor", "").strip()] = Gpu(str(index), pairs.get("GPU UUID", "").strip())
-    return found
+        gpus[pairs.get("Device Minor", "").strip()] = Gpu(str(index), pairs.get("GPU UUID", "").strip())
+    return gpus
 
 
-def begin(job: Job, folder: str, dcgm: str) -> None:
+def begin(job: Job, directory: str, dcgm: str) -> None:
     """Remember a job that starts."""
     # whose job it is root alone may read here: others ask Slurm, which may keep it from them
     os.makedirs(dcgm, mode=0o755, exist_ok=True)
-    os.makedirs(folder, mode=0o755, exist_ok=True)
-    os.chmod(folder, 0o700)
-    write(os.path.join(folder, job.number), json.dumps(asdict(job)) + "\n")
-    tell_dcgm(folder, dcgm)
+    os.makedirs(directory, mode=0o755, exist_ok=True)
+    os.chmod(directory, 0o700)
+    write(os.path.join(directory, job.number), json.dumps(asdict(job)) + "\n")
+    write_dcgm_files(directory, dcgm)
 
 
-def end(number: str, folder: str, dcgm: str) -> None:
+def end(number: str, directory: str, dcgm: str) -> None:
     """Forget a job that has ended."""
     if _NUMBER.fullmatch(number):
-        remove(os.path.join(folder, number))
+        remove(os.path.join(directory, number))
     if os.path.isdir(dcgm):
-        tell_dcgm(folder, dcgm)
+        write_dcgm_files(directory, dcgm)
 
 
-def load(folder: str) -> Dict[str, Job]:
+def load(directory: str) -> Dict[str, Job]:
     """The jobs by number; a file that can't be read is of no job."""
-    found = {}
-    for name in _entries(folder):
+    jobs = {}
+    for name in _entries(directory):
         if _NUMBER.fullmatch(name):
             with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
-                found[name] = _job(name, os.path.join(folder, name))
-    return found
+                jobs[name] = _job(name, os.path.join(directory, name))
+    return jobs
 
 
 def _job(number: str, path: str) -> Job:
     with open(path, encoding="utf-8") as stream:
-        told = dict(json.load(stream))
-    gpus = tuple(Gpu(str(each["index"]), str(each["uuid"])) for each in told["gpus"])
-    words = {key: str(told[key]) for key in ("user", "account", "partition", "sluid")}
+        fields = dict(json.load(stream))
+    gpus = tuple(Gpu(str(each["index"]), str(each["uuid"])) for each in fields["gpus"])
+    words = {key: str(fields[key]) for key in ("user", "account", "partition", "sluid")}
     return Job(number, gpus=gpus, **words)
 
 
-def sweep(alive: Iterable[str], folder: str, dcgm: str) -> List[str]:
+def sweep(alive: Iterable[str], directory: str, dcgm: str) -> List[str]:
     """Forget jobs that have no process here and are not about to have one: their epilog never ran."""
     living, gone = set(alive), []
-    for name in _entries(folder):
-        path = os.path.join(folder, name)
+    for name in _entries(directory):
+        path = os.path.join(directory, name)
         if name in living or not _NUMBER.fullmatch(name):
             continue
         with contextlib.suppress(FileNotFoundError):
@@ -133,14 +133,14 @@ def sweep(alive: Iterable[str], folder: str, dcgm: str) -> List[str]:
                 remove(path)
                 gone.append(name)
     if gone and os.path.isdir(dcgm):
-        tell_dcgm(folder, dcgm)
+        write_dcgm_files(directory, dcgm)
     return gone
 
 
-def tell_dcgm(folder: str, dcgm: str) -> None:
+def write_dcgm_files(directory: str, dcgm: str) -> None:
     """Write the files of the GPUs anew from those of the jobs, so that what was missed once is right the next time."""
     jobs: Dict[str, List[str]] = {}
-    for job in load(folder).values():
+    for job in load(directory).values():
         for gpu in job.gpus:
             jobs.setdefault(gpu.index, []).append(job.number)
     for index, numbers in jobs.items():
@@ -160,8 +160,8 @@ def _text(path: str) -> str:
         return ""
 
 
-def _entries(folder: str) -> List[str]:
+def _entries(directory: str) -> List[str]:
     try:
-        return sorted(os.listdir(folder))
+        return sorted(os.listdir(directory))
     except OSError:
         return []

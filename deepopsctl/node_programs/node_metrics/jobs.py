@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optio
 
 from . import cgroups, jobmap
 from .jobmap import Job
-from .samples import COUNTER, GAUGE, Kind, Metric, Sample
+from .samples import COUNTER, GAUGE, Collector, Metric, Sample
 
 # what the text file has room for, whatever runs on the node
 MOST_JOBS = 1000
@@ -36,8 +36,8 @@ class Jobs:
 
     def __init__(self, settings: Mapping[str, Any], ask: Optional[Ask] = None) -> None:
         self._cgroup = str(settings.get("cgroup", cgroups.ROOT))
-        self._map = str(settings.get("map", jobmap.FOLDER))
-        self._dcgm = str(settings.get("dcgm", jobmap.DCGM_FOLDER))
+        self._map = str(settings.get("map", jobmap.DIRECTORY))
+        self._dcgm = str(settings.get("dcgm", jobmap.DCGM_DIRECTORY))
         self._ask = ask or squeue
         self._asked_at = float("-inf")
         self._answers: Dict[str, Job] = {}
@@ -48,9 +48,9 @@ class Jobs:
         """The samples of all jobs."""
         known = jobmap.load(self._map)
         by_sluid = {job.sluid: number for number, job in known.items() if job.sluid}
-        found = {by_sluid.get(name, name): usage for name, usage in cgroups.find(self._cgroup).items()}
+        usage_by_job = {by_sluid.get(name, name): usage for name, usage in cgroups.find(self._cgroup).items()}
         # a SLUID that nobody has told us: the job began before there was a map
-        usages = {number: found[number] for number in sorted(found) if number.isdigit()}
+        usages = {number: usage_by_job[number] for number in sorted(usage_by_job) if number.isdigit()}
         for number in jobmap.sweep(usages, self._map, self._dcgm):
             known.pop(number, None)
         # what is given but not in use is seen as well
@@ -125,16 +125,16 @@ def squeue(numbers: Sequence[str]) -> str:
 
 def lines(text: str, mark: str) -> str:
     """A line `number|user|account|partition` for each record of squeue, that begins with the mark."""
-    found = []
+    samples = []
     for record in text.split(mark)[1:]:
         number, user, partition, account = (record.rstrip("\n").split("|", 3) + [""] * 3)[:4]
         clean = "".join(letter if letter.isprintable() and letter != "|" else "?" for letter in account)
-        found.append("|".join((number, user, clean, partition)))
-    return "\n".join(found)
+        samples.append("|".join((number, user, clean, partition)))
+    return "\n".join(samples)
 
 
 def _make(settings: Mapping[str, Any]) -> Callable[[], Iterable[Sample]]:
     return Jobs(settings).collect
 
 
-KIND = Kind(METRICS, _make)
+COLLECTOR = Collector(METRICS, _make)

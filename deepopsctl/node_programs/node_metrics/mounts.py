@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, Iterable, List, Mapping, Set
 
-from .samples import GAUGE, Kind, Metric, Sample
+from .samples import GAUGE, Collector, Metric, Sample
 
 TABLE = "/proc/self/mountinfo"
 METRICS: Mapping[str, Metric] = {
@@ -14,12 +14,12 @@ METRICS: Mapping[str, Metric] = {
 
 def mounted(text: str, *, automounted: bool) -> Set[str]:
     """The paths at which something is; `automounted`: also those where it is mounted at first use."""
-    found = set()
+    paths = set()
     for line in text.splitlines():
         left, _, right = line.partition(" - ")
         if automounted or not right.startswith("autofs "):
-            found.add(_plain(left.split(" ")[4]))
-    return found
+            paths.add(_plain(left.split(" ")[4]))
+    return paths
 
 
 def samples(wanted: Iterable[Mapping[str, Any]], text: str) -> List[Sample]:
@@ -49,4 +49,4 @@ def _make(settings: Mapping[str, Any]) -> Callable[[], Iterable[Sample]]:
     return collect
 
 
-KIND = Kind(METRICS, _make)
+COLLECTOR = Collector(METRICS, _make)

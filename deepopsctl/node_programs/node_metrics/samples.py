@@ -31,7 +31,7 @@ Collect = Callable[[], Iterable[Sample]]
 
 
 @dataclass(frozen=True)
-class Kind:
+class Collector:
     """A collector: the metrics that it may have, and what makes one from its settings of nodemetrics.json.
 
     What `make` returns is called every few seconds in a thread of its own. It raises where it can't know: then none

@@ -30,27 +30,27 @@ def ends(data: bytes) -> Iterator[float]:
                 raise ValueError("it has a key of another version than 4")
             primary, newest = body, (0, _NEVER)
         elif tag == _SIGNATURE and primary is not None and not of_subkey:
-            newest = max(newest, _said(body, primary) or newest)
+            newest = max(newest, _validity(body, primary) or newest)
     if primary is None:
         raise ValueError("it has no key")
     yield newest[1]
 
 
-def _said(signature: bytes, primary: bytes) -> Optional[Tuple[int, float]]:
+def _validity(signature: bytes, primary: bytes) -> Optional[Tuple[int, float]]:
     """When a key's own signature was made, and until when the key is good by it; None for anybody else's."""
     if signature[:1] != b"\x04" or signature[1] not in _OF_THE_KEY:
         return None
     hashed = int.from_bytes(signature[4:6], "big")
     rest = signature[6 + hashed :]
-    told = _subpackets(signature[6 : 6 + hashed])
-    issuer = {**_subpackets(rest[2 : 2 + int.from_bytes(rest[:2], "big")]), **told}.get(_ISSUER)
+    subpackets = _subpackets(signature[6 : 6 + hashed])
+    issuer = {**_subpackets(rest[2 : 2 + int.from_bytes(rest[:2], "big")]), **subpackets}.get(_ISSUER)
     # what a fingerprint of version 4 is made by
     own = hashlib.sha1(b"\x99" + len(primary).to_bytes(2, "big") + primary).digest()[-8:]  # noqa: S324 (OpenPGP's)
     if issuer not in (None, own):
         return None
-    lasts = int.from_bytes(told.get(_KEY_LASTS, b""), "big")
+    lasts = int.from_bytes(subpackets.get(_KEY_LASTS, b""), "big")
     end = float(int.from_bytes(primary[1:5], "big") + lasts) if lasts else _NEVER
-    return int.from_bytes(told.get(_MADE, b""), "big"), end
+    return int.from_bytes(subpackets.get(_MADE, b""), "big"), end
 
 
 def _dearmored(data: bytes) -> bytes:
@@ -83,12 +83,12 @@ def _packets(raw: bytes) -> Iterator[Tuple[int, bytes]]:
 
 
 def _subpackets(area: bytes) -> Dict[int, bytes]:
-    found, position = {}, 0
+    subpackets, position = {}, 0
     while position < len(area):
         start, length = _length(area, position)
-        found[area[start] & 0x7F] = area[start + 1 : start + length]
+        subpackets[area[start] & 0x7F] = area[start + 1 : start + length]
         position = start + length
-    return found
+    return subpackets
 
 
 def _length(raw: bytes, position: int) -> Tuple[int, int]:

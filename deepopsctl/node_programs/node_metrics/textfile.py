@@ -13,14 +13,14 @@ PathName = Union[str, "os.PathLike[str]"]
 def write(path: PathName, text: str) -> None:
     """Replace a file at once: its reader sees the old text or the new one, and nothing is left of a failure."""
     # a name without .prom: node exporter reads all that have it
-    handle, beside = tempfile.mkstemp(prefix=".", dir=os.path.dirname(path))
+    handle, temporary = tempfile.mkstemp(prefix=".", dir=os.path.dirname(path))
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as stream:
             stream.write(text)
             os.fchmod(stream.fileno(), 0o644)
-        os.replace(beside, path)
+        os.replace(temporary, path)
     except BaseException:
-        remove(beside)
+        remove(temporary)
         raise
 
 

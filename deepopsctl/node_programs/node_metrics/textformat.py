@@ -9,9 +9,9 @@ _IN_HELP = str.maketrans({"\\": "\\\\", "\n": "\\n"})
 _IN_LABELS = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
 
 
-def head(name: str, kind: str, text: str) -> Tuple[str, str]:
+def head(name: str, metric_type: str, text: str) -> Tuple[str, str]:
     """What stands once before the samples of a metric: a sentence about it, and its type."""
-    return "# HELP {} {}".format(name, text.translate(_IN_HELP)), "# TYPE {} {}".format(name, kind)
+    return "# HELP {} {}".format(name, text.translate(_IN_HELP)), "# TYPE {} {}".format(name, metric_type)
 
 
 def line(name: str, labels: Mapping[str, str], value: float) -> str:

@@ -31,7 +31,7 @@ class Ages:
         return changed if self._ignore_reads else max(changed, _seconds(status.st_atime_ns))
 
 
-def folder_last_used(status: os.stat_result) -> int:
+def directory_last_used(status: os.stat_result) -> int:
     """The same for a folder; whoever lists it (find, a backup) does not use it."""
     return max(_seconds(status.st_mtime_ns), _seconds(status.st_ctime_ns))
 

@@ -20,7 +20,7 @@ from typing import Dict, List, Optional
 from .ageing import in_days
 from .records import Budget, Record, shown
 from .settings import Settings
-from .tree import Way
+from .tree import OpenPath
 from .walk import NOTICES
 
 _FLUSH = 1 << 20
@@ -49,14 +49,14 @@ def user_name(uid: int) -> str:
         return str(uid)
 
 
-class Told:
+class UserNotice:
     """What one user is told; `problem` says why the list could not be written, '' where it could."""
 
     def __init__(self, uid: int) -> None:
         self.name = user_name(uid)
         self.files = 0
         self.size = 0
-        self.first_goes = 0
+        self.first_deletion = 0
         self.left_out = 0
         self.problem = ""
         self.lines: List[str] = []
@@ -65,15 +65,15 @@ class Told:
 class Notices:
     """The lists of one run; they replace those of the last one."""
 
-    def __init__(self, way: Way, settings: Settings, now: int) -> None:
+    def __init__(self, open_path: OpenPath, settings: Settings, now: int) -> None:
         self._settings = settings
         self._now = now
-        self._users: Dict[int, Told] = {}
+        self._users: Dict[int, UserNotice] = {}
         self._budget = Budget(_LARGEST)
         self._waiting = 0
         # what stood in the place of the lists, under its new name
         self.moved: List[str] = []
-        self._handle = self._open(way.here.handle)
+        self._handle = self._open(open_path.here.handle)
         self._old = set(os.listdir(self._handle))
         for name in [name for name in self._old if name.startswith(".")]:
             # of a run that was cut off
@@ -84,7 +84,7 @@ class Notices:
         for _ in range(_ATTEMPTS):
             with contextlib.suppress(FileExistsError):
                 os.mkdir(NOTICES, 0o711, dir_fd=root)
-            handle = _ours(root)
+            handle = _own_directory(root)
             if handle is not None:
                 # whatever root's umask is, users find their own list
                 os.fchmod(handle, 0o711)
@@ -101,12 +101,12 @@ class Notices:
                 self.moved.append(aside)
         raise NoticesError("{}: somebody puts something there again and again".format(NOTICES.decode()))
 
-    def add(self, record: Record, goes: int, day: str) -> None:
+    def add(self, record: Record, deletion_time: int, day: str) -> None:
         """One file that goes at a time (seconds since 1970), on a day."""
-        user = self._users.get(record.uid) or self._users.setdefault(record.uid, Told(record.uid))
+        user = self._users.get(record.uid) or self._users.setdefault(record.uid, UserNotice(record.uid))
         user.files += 1
         user.size += record.size
-        user.first_goes = min(user.first_goes or goes, goes)
+        user.first_deletion = min(user.first_deletion or deletion_time, deletion_time)
         line = "{} {}\n".format(day, shown(record.path))
         if not self._budget.allows(record.uid, len(line.encode("utf-8", "surrogateescape"))):
             user.left_out += 1
@@ -123,7 +123,7 @@ class Notices:
             user.lines = []
         self._waiting = 0
 
-    def _append(self, uid: int, user: Told) -> None:
+    def _append(self, uid: int, user: UserNotice) -> None:
         """Where one list can't be written (a full disk, its owner's quota), the others still are."""
         name = _new(user)
         try:
@@ -148,7 +148,7 @@ class Notices:
             _day(self._now), settings.root, settings.unused, in_days(settings.age - settings.warn)
         )
 
-    def finish(self) -> Dict[int, Told]:
+    def finish(self) -> Dict[int, UserNotice]:
         """Put the lists in place; returns what each user was told."""
         for user in self._users.values():
             if user.left_out:
@@ -160,7 +160,7 @@ class Notices:
             self._remove(name)
         return self._users
 
-    def _replace(self, user: Told) -> None:
+    def _replace(self, user: UserNotice) -> None:
         if user.problem:
             # the list of the last run stays
             return
@@ -169,7 +169,7 @@ class Notices:
         except OSError as error:
             user.problem = str(error.strerror)
 
-    def _rest(self, user: Told) -> str:
+    def _rest(self, user: UserNotice) -> str:
         settings = self._settings
         since = time.strftime("%Y-%m-%d %H:%M", time.localtime(self._now - (settings.age - settings.warn)))
         times = "".join(" ! -newer{}t '{}'".format(each, since) for each in ("mc" if settings.ignore_reads else "amc"))
@@ -177,7 +177,7 @@ class Notices:
             user.left_out, shown(os.fsencode(settings.root)), user.name, times
         )
 
-    def sample(self, user: Told) -> List[str]:
+    def sample(self, user: UserNotice) -> List[str]:
         """The first lines of a list."""
         try:
             handle = os.open(user.name, os.O_RDONLY | _SAFE, dir_fd=self._handle)
@@ -201,11 +201,11 @@ def _day(seconds: int) -> str:
     return time.strftime("%Y-%m-%d", time.localtime(seconds))
 
 
-def _new(user: Told) -> str:
+def _new(user: UserNotice) -> str:
     return "." + user.name + ".new"
 
 
-def _ours(root: int) -> Optional[int]:
+def _own_directory(root: int) -> Optional[int]:
     """The open directory of the lists; None where it is not root's own: others could put links there."""
     try:
         handle = os.open(NOTICES, os.O_RDONLY | os.O_DIRECTORY | _SAFE, dir_fd=root)
@@ -218,7 +218,7 @@ def _ours(root: int) -> Optional[int]:
     return None
 
 
-def text(settings: Settings, user: Told, sample: List[str], day: str) -> str:
+def text(settings: Settings, user: UserNotice, sample: List[str], day: str) -> str:
     """The mail to a user."""
     return (
         "To: {to}\nSubject: {files} of your files in {root} go from {day} on\nAuto-Submitted: auto-generated\n"
@@ -246,7 +246,7 @@ def _address(mail: str, name: str) -> str:
     return name if mail == "local" else "{}@{}".format(name, mail)
 
 
-def can_be_told(mail: str, name: str) -> bool:
+def can_be_mailed(mail: str, name: str) -> bool:
     """Whether a user has an address: accounts without a name have none, nor has what would not be one."""
     return not name.isdigit() and _ADDRESS.fullmatch(_address(mail, name)) is not None
 

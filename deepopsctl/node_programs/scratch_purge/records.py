@@ -7,8 +7,8 @@ import stat
 from dataclasses import dataclass
 from typing import IO, Dict, Iterator, Sequence, Tuple
 
-FILE, LINK, FOLDER = b"f", b"l", b"d"
-_FORMATS = {FILE: stat.S_IFREG, LINK: stat.S_IFLNK, FOLDER: stat.S_IFDIR}
+FILE, LINK, DIRECTORY = b"f", b"l", b"d"
+_FORMATS = {FILE: stat.S_IFREG, LINK: stat.S_IFLNK, DIRECTORY: stat.S_IFDIR}
 _CHUNK = 1 << 16
 # of a path in a list for people; users can nest folders until one path has megabytes
 _LONGEST = 1000
@@ -19,7 +19,7 @@ _PLAIN = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456
 class Record:
     """One thing in the tree; `path` is relative to the root, `used` when it was last used."""
 
-    kind: bytes
+    file_type: bytes
     path: bytes
     used: int
     inode: int
@@ -35,7 +35,7 @@ class Record:
     @property
     def format(self) -> int:
         """What stat calls its kind."""
-        return _FORMATS[self.kind]
+        return _FORMATS[self.file_type]
 
     @property
     def frees(self) -> int:
@@ -60,14 +60,14 @@ class Writer:
         self._before = parts
         numbers = (record.used, record.inode, record.size, record.uid, record.names, shared)
         fields = b" ".join(b"%d" % number for number in numbers)
-        self._stream.write(b"%s %s %s\0" % (record.kind, fields, b"/".join(parts[shared:])))
+        self._stream.write(b"%s %s %s\0" % (record.file_type, fields, b"/".join(parts[shared:])))
 
 
 def shared_parts(one: Sequence[bytes], other: Sequence[bytes]) -> int:
     """How many names two paths begin with in common."""
     shared = 0
-    for ours, theirs in zip(one, other):
-        if ours != theirs:
+    for name, other_name in zip(one, other):
+        if name != other_name:
             break
         shared += 1
     return shared
@@ -80,9 +80,9 @@ def read(stream: IO[bytes]) -> Iterator[Record]:
     while chunk := stream.read(_CHUNK):
         *whole, rest = (rest + chunk).split(b"\0")
         for text in whole:
-            kind, used, inode, size, uid, names, shared, own = text.split(b" ", 7)
+            file_type, used, inode, size, uid, names, shared, own = text.split(b" ", 7)
             before = (*before[: int(shared)], *own.split(b"/"))
-            yield Record(kind, b"/".join(before), int(used), int(inode), int(size), int(uid), int(names))
+            yield Record(file_type, b"/".join(before), int(used), int(inode), int(size), int(uid), int(names))
 
 
 class Budget:

@@ -16,10 +16,10 @@ from .ageing import Ages, in_days
 from .deleting import delete
 from .excluding import Excluded
 from .mounts import mounted, what_it_holds
-from .notices import Notices, NoticesError, Told, can_be_told, send, text, user_name
+from .notices import Notices, NoticesError, UserNotice, can_be_mailed, send, text, user_name
 from .records import Record
 from .settings import Settings
-from .tree import TreeError, Way, allow_many_open_folders
+from .tree import OpenPath, TreeError, raise_open_file_limit
 from .walk import Seen, Walk
 from .warned import Warned
 
@@ -68,11 +68,11 @@ class Selection:
 
     def is_candidate(self, record: Record) -> bool:
         """Whether it is as old as what users are told of."""
-        if record.kind == records.FOLDER and not self._settings.empty_folders:
+        if record.file_type == records.DIRECTORY and not self._settings.empty_folders:
             return False
         return record.used <= self._now - (self._settings.age - (self._settings.warn if self._warned else 0))
 
-    def goes(self, record: Record) -> int:
+    def deletion_time(self, record: Record) -> int:
         """When a candidate goes: at its age, and not before its owner was told for the whole notice."""
         by_age = record.used + self._settings.age
         if self._warned is None:
@@ -81,7 +81,7 @@ class Selection:
 
 
 @contextlib.contextmanager
-def alone(settings: Settings) -> Iterator[None]:
+def exclusive_lock(settings: Settings) -> Iterator[None]:
     """One run at a time."""
     os.makedirs(settings.state, mode=0o700, exist_ok=True)
     handle = os.open(os.path.join(settings.state, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -107,7 +107,7 @@ def list_due(settings: Settings, now: int, show: Callable[[Record], None]) -> Su
 def apply(settings: Settings, now: int) -> Summary:
     """Do what the configuration says."""
     with _Run(settings, now, applied=True) as run:
-        run.list_and_tell()
+        run.list_and_notify()
         if settings.deletes:
             run.delete()
         return run.summary()
@@ -124,8 +124,8 @@ class _Run:
 
     def __enter__(self) -> _Run:
         with self._stack as stack:
-            stack.enter_context(alone(self._settings))
-            self._way = stack.enter_context(Way(self._settings.root, allow_many_open_folders()))
+            stack.enter_context(exclusive_lock(self._settings))
+            self._open_path = stack.enter_context(OpenPath(self._settings.root, raise_open_file_limit()))
             self._check_mount()
             self._memory = (
                 Warned(os.path.join(self._settings.state, "warned"), self._now) if self._settings.deletes else None
@@ -143,7 +143,7 @@ class _Run:
     def _check_mount(self) -> None:
         settings = self._settings
         mounts = list(mounted())
-        mount = next((each for each in mounts if each.number == self._way.mount), None)
+        mount = next((each for each in mounts if each.number == self._open_path.mount), None)
         if mount is None:
             raise TreeError("{}: what is mounted there can't be seen".format(settings.root))
         if settings.mounted and (mount.path != settings.root or mount.type == "autofs"):
@@ -160,11 +160,11 @@ class _Run:
             )
 
     def _walk(self) -> Iterator[tuple[Record, int]]:
-        walk = Walk(self._way, Excluded(self._settings.exclude), self._ages, self._now)
+        walk = Walk(self._open_path, Excluded(self._settings.exclude), self._ages, self._now)
         self._seen = walk.seen
         for record in walk:
             if self._select.is_candidate(record):
-                yield record, self._select.goes(record)
+                yield record, self._select.deletion_time(record)
 
     def _note_due(self, record: Record) -> None:
         self._summary.due += 1
@@ -172,27 +172,27 @@ class _Run:
 
     def due(self) -> Iterator[Record]:
         """What would be deleted now."""
-        for record, goes in self._walk():
-            if goes <= self._now:
+        for record, deletion_time in self._walk():
+            if deletion_time <= self._now:
                 self._note_due(record)
                 yield record
 
-    def list_and_tell(self) -> None:
+    def list_and_notify(self) -> None:
         """Write the list of what is due, and tell users of what will be."""
         notices = self._notices() if self._warned else None
         with records.create(self._due_path) as stream:
             due = records.Writer(stream)
-            for record, goes in self._walk():
-                if goes <= self._now:
+            for record, deletion_time in self._walk():
+                if deletion_time <= self._now:
                     self._note_due(record)
                     due.write(record)
-                elif notices and record.kind != records.FOLDER:
+                elif notices and record.file_type != records.DIRECTORY:
                     self._summary.warned += 1
-                    notices.add(record, goes, _day(goes))
+                    notices.add(record, deletion_time, _day(deletion_time))
         if notices:
-            self._tell(notices)
+            self._notify_users(notices)
         if self._memory:
-            self._memory.keep()
+            self._memory.commit()
 
     @property
     def _due_path(self) -> str:
@@ -200,16 +200,16 @@ class _Run:
 
     def _notices(self) -> Notices:
         try:
-            notices = Notices(self._way, self._settings, self._now)
+            notices = Notices(self._open_path, self._settings, self._now)
         except (NoticesError, OSError) as error:
             # nobody is told, so nothing may be deleted
             raise TreeError("no lists for users: {}".format(error)) from error
         self._stack.callback(notices.close)
         return notices
 
-    def _tell(self, notices: Notices) -> None:
-        told = notices.finish()
-        for uid, user in told.items():
+    def _notify_users(self, notices: Notices) -> None:
+        users = notices.finish()
+        for uid, user in users.items():
             if user.problem and self._warned:
                 self._warned.forget_new(uid)
                 self._summary.problems.append("no list for {}: {}".format(user.name, user.problem))
@@ -217,22 +217,22 @@ class _Run:
             self._summary.notes.append(
                 "somebody had taken the place of the lists: what was there is {} now".format(name)
             )
-        self._summary.users_warned = sum(1 for user in told.values() if not user.problem)
+        self._summary.users_warned = sum(1 for user in users.values() if not user.problem)
         if self._settings.mail:
             path = os.path.join(self._settings.state, "mailed.json")
             mailed = _load(path)
-            for uid, user in sorted(told.items()):
+            for uid, user in sorted(users.items()):
                 self._mail(uid, user, mailed, notices)
             with open(path, "w", encoding="utf-8") as stream:
-                json.dump({uid: when for uid, when in mailed.items() if int(uid) in told}, stream)
+                json.dump({uid: when for uid, when in mailed.items() if int(uid) in users}, stream)
 
-    def _mail(self, uid: int, user: Told, mailed: Dict[str, int], notices: Notices) -> None:
+    def _mail(self, uid: int, user: UserNotice, mailed: Dict[str, int], notices: Notices) -> None:
         # twice in a notice at most, and every file is in one at least half of it before it goes
-        if user.problem or not can_be_told(self._settings.mail, user.name):
+        if user.problem or not can_be_mailed(self._settings.mail, user.name):
             return
         if mailed.get(str(uid), 0) > self._now - self._settings.warn // 2:
             return
-        message = text(self._settings, user, notices.sample(user), _day(user.first_goes))
+        message = text(self._settings, user, notices.sample(user), _day(user.first_deletion))
         problem = send(self._settings.sendmail, message)
         if problem and problem not in self._summary.problems:
             self._summary.problems.append(problem)
@@ -248,26 +248,26 @@ class _Run:
             return
         room = records.Budget(_LARGEST_LOG)
         with open(self._due_path, "rb") as due, self._log() as log:
-            for outcome in delete(self._way, records.read(due), self._ages):
-                if not outcome.kept:
+            for outcome in delete(self._open_path, records.read(due), self._ages):
+                if not outcome.why_kept:
                     self._summary.deleted += 1
                     self._summary.deleted_bytes += outcome.record.frees
                     line = _line(outcome.record)
                     if room.allows(outcome.record.uid, len(line)):
                         log.write(line)
                     continue
-                kept = self._summary.kept
-                kept[outcome.kept] = kept.get(outcome.kept, 0) + 1
-                if outcome.is_trouble and kept[outcome.kept] == 1:
-                    self._summary.problems.append("{}: {}".format(records.shown(outcome.record.path), outcome.kept))
+                not_deleted = self._summary.kept
+                not_deleted[outcome.why_kept] = not_deleted.get(outcome.why_kept, 0) + 1
+                if outcome.is_trouble and not_deleted[outcome.why_kept] == 1:
+                    self._summary.problems.append("{}: {}".format(records.shown(outcome.record.path), outcome.why_kept))
 
     def _log(self) -> IO[str]:
-        folder = self._settings.logs
-        os.makedirs(folder, mode=0o700, exist_ok=True)
-        for name in sorted(os.listdir(folder))[:-_KEPT_LOGS]:
-            os.unlink(os.path.join(folder, name))
+        directory = self._settings.logs
+        os.makedirs(directory, mode=0o700, exist_ok=True)
+        for name in sorted(os.listdir(directory))[:-_KEPT_LOGS]:
+            os.unlink(os.path.join(directory, name))
         # a line at a time: what was deleted before a power cut is told
-        return open(os.path.join(folder, "{}.log".format(_day(self._now))), "a", buffering=1, encoding="utf-8")
+        return open(os.path.join(directory, "{}.log".format(_day(self._now))), "a", buffering=1, encoding="utf-8")
 
     def summary(self) -> Summary:
         """What it came to."""
@@ -299,7 +299,7 @@ def _line(record: Record) -> str:
 def _load(path: str) -> Dict[str, int]:
     try:
         with open(path, encoding="utf-8") as stream:
-            found = json.load(stream)
+            mailed = json.load(stream)
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return mailed if isinstance(mailed, dict) else {}

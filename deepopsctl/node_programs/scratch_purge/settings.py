@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass
 from typing import Any, Dict, Tuple
 
-FOLDER = "/etc/deepopsctl/purge"
+DIRECTORY = "/etc/deepopsctl/purge"
 STATE = "/var/lib/deepops-purge"
 LOGS = "/var/log/deepops-purge"
 MODES = ("list", "delete")
@@ -67,53 +67,53 @@ class Settings:
 
 def path_of(name: str) -> str:
     """The file of a purge, by its name or as a path."""
-    return name if "/" in name else os.path.join(FOLDER, name + ".json")
+    return name if "/" in name else os.path.join(DIRECTORY, name + ".json")
 
 
 def load(path: str) -> Settings:
     """Read and check the configuration."""
     try:
         with open(path, encoding="utf-8") as stream:
-            given = json.load(stream)
+            config = json.load(stream)
     except (OSError, ValueError) as error:
         raise SettingsError("{}: {}".format(path, error)) from error
-    if not isinstance(given, dict):
+    if not isinstance(config, dict):
         raise SettingsError("{}: not a JSON object".format(path))
     try:
-        return from_object(given)
+        return from_object(config)
     except SettingsError as error:
         raise SettingsError("{}: {}".format(path, error)) from error
 
 
-def from_object(given: Dict[str, Any]) -> Settings:
+def from_object(config: Dict[str, Any]) -> Settings:
     """Settings from the object that a configuration is."""
     known = set(Settings.__dataclass_fields__)
-    if unknown := sorted(set(given) - known - {"schema"}):
+    if unknown := sorted(set(config) - known - {"schema"}):
         raise SettingsError("unknown: " + ", ".join(unknown))
     try:
-        found = Settings(
-            **{**{key: given[key] for key in known & set(given)}, "exclude": tuple(given.get("exclude", ()))}
+        settings = Settings(
+            **{**{key: config[key] for key in known & set(config)}, "exclude": tuple(config.get("exclude", ()))}
         )
     except TypeError as error:
         raise SettingsError(str(error)) from error
-    _check(found)
+    _check(settings)
     where = {
-        "state": found.state or os.path.join(STATE, found.name),
-        "logs": found.logs or os.path.join(LOGS, found.name),
+        "state": settings.state or os.path.join(STATE, settings.name),
+        "logs": settings.logs or os.path.join(LOGS, settings.name),
     }
-    return Settings(**{**found.__dict__, **where})
+    return Settings(**{**settings.__dict__, **where})
 
 
-def _check(found: Settings) -> None:
-    numbers = (found.age, found.warn)
+def _check(settings: Settings) -> None:
+    numbers = (settings.age, settings.warn)
     if any(isinstance(value, bool) or not isinstance(value, int) for value in numbers):
         raise SettingsError("age and warn are whole seconds")
-    if found.age < 3600 or not 0 <= found.warn <= found.age:
+    if settings.age < 3600 or not 0 <= settings.warn <= settings.age:
         raise SettingsError("age is an hour at least, warn not more than age")
-    if found.mode not in MODES:
+    if settings.mode not in MODES:
         raise SettingsError("mode is one of " + ", ".join(MODES))
-    if problem := root_problem(found.root):
-        raise SettingsError("root {}: {}".format(found.root, problem))
+    if problem := root_problem(settings.root):
+        raise SettingsError("root {}: {}".format(settings.root, problem))
 
 
 def root_problem(root: str) -> str:

@@ -22,11 +22,11 @@ class TreeError(Exception):
     """The root is not what it has to be."""
 
 
-class LeftAloneError(Exception):
+class NotEnteredError(Exception):
     """A folder that is not entered; the message says why."""
 
 
-def allow_many_open_folders() -> int:
+def raise_open_file_limit() -> int:
     """How many levels there can be: a folder that is read takes two descriptors."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = min(hard if hard != resource.RLIM_INFINITY else 65536, 65536)
@@ -43,7 +43,7 @@ def mount_id(handle: int) -> int:
     raise TreeError("the kernel does not say what a folder is mounted on")
 
 
-def _open_folder(name: bytes, within: Optional[int]) -> int:
+def _open_directory(name: bytes, within: Optional[int]) -> int:
     try:
         # what we read must not look used
         return os.open(name, _OPEN | os.O_NOATIME, dir_fd=within)
@@ -56,7 +56,7 @@ def same(one: os.stat_result, other: os.stat_result) -> bool:
     return (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
 
 
-class Folder:
+class OpenDirectory:
     """An open folder and what it was when it was opened."""
 
     def __init__(self, name: bytes, handle: int) -> None:
@@ -65,24 +65,24 @@ class Folder:
         self.status = os.fstat(handle)
 
 
-class Way:
+class OpenPath:
     """The open folders from the root down to the one where we are."""
 
     def __init__(self, root: str, deepest: int) -> None:
         self._deepest = deepest
-        self._folders: List[Folder] = [Folder(b"", _open_root(root))]
+        self._folders: List[OpenDirectory] = [OpenDirectory(b"", _open_root(root))]
         self.device = self._folders[0].status.st_dev
         self.mount = mount_id(self._folders[0].handle)
 
-    def __enter__(self) -> Way:
+    def __enter__(self) -> OpenPath:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for folder in self._folders:
-            os.close(folder.handle)
+        for directory in self._folders:
+            os.close(directory.handle)
 
     @property
-    def here(self) -> Folder:
+    def here(self) -> OpenDirectory:
         """The folder where we are."""
         return self._folders[-1]
 
@@ -94,24 +94,24 @@ class Way:
     @property
     def names(self) -> Tuple[bytes, ...]:
         """From the root to here."""
-        return tuple(folder.name for folder in self._folders[1:])
+        return tuple(directory.name for directory in self._folders[1:])
 
-    def enter(self, name: bytes) -> Folder:
+    def enter(self, name: bytes) -> OpenDirectory:
         """Go down one level; LeftAloneError where there is no folder of ours, OSError where it can't be opened."""
         if self.depth >= self._deepest:
-            raise LeftAloneError("more than {} levels deep".format(self._deepest))
+            raise NotEnteredError("more than {} levels deep".format(self._deepest))
         # before anything is opened: to open what an automounter waits at would mount it
-        seen = self.look(name)
+        seen = self.status_of(name)
         if not stat.S_ISDIR(seen.st_mode):
-            raise LeftAloneError("no longer a folder")
+            raise NotEnteredError("no longer a folder")
         if seen.st_dev != self.device:
-            raise LeftAloneError("another file system")
-        folder = Folder(name, _open_folder(name, self.here.handle))
-        if not same(folder.status, seen) or mount_id(folder.handle) != self.mount:
-            os.close(folder.handle)
-            raise LeftAloneError("a mount point, or replaced meanwhile")
-        self._folders.append(folder)
-        return folder
+            raise NotEnteredError("another file system")
+        directory = OpenDirectory(name, _open_directory(name, self.here.handle))
+        if not same(directory.status, seen) or mount_id(directory.handle) != self.mount:
+            os.close(directory.handle)
+            raise NotEnteredError("a mount point, or replaced meanwhile")
+        self._folders.append(directory)
+        return directory
 
     def leave(self) -> None:
         """Go up one level."""
@@ -125,7 +125,7 @@ class Way:
         for name in names[shared:]:
             self.enter(name)
 
-    def look(self, name: bytes) -> os.stat_result:
+    def status_of(self, name: bytes) -> os.stat_result:
         """What is here under a name; links are not followed."""
         return os.stat(name, dir_fd=self.here.handle, follow_symlinks=False)
 
@@ -145,7 +145,7 @@ def _open_root(root: str) -> int:
     handle = os.open("/", _OPEN)
     for name in filter(None, os.fsencode(root).split(b"/")):
         try:
-            lower = _open_folder(name, handle)
+            lower = _open_directory(name, handle)
         except OSError as error:
             raise TreeError("{}: {}: {}".format(root, os.fsdecode(name), _root_words(error))) from error
         finally:

@@ -7,10 +7,10 @@ import stat
 from collections import Counter
 from typing import Iterator, List
 
-from .ageing import DAY, Ages, folder_last_used
+from .ageing import DAY, Ages, directory_last_used
 from .excluding import Excluded
-from .records import FILE, FOLDER, LINK, Record, shown
-from .tree import LeftAloneError, Way
+from .records import DIRECTORY, FILE, LINK, Record, shown
+from .tree import NotEnteredError, OpenPath
 
 # what users are told of stands here, and is no file of theirs
 NOTICES = b".to_delete"
@@ -57,16 +57,16 @@ class _Level:
 class Walk:
     """Yields a record for each file, link and empty folder; sockets, pipes and devices are only counted."""
 
-    def __init__(self, way: Way, excluded: Excluded, ages: Ages, now: int) -> None:
+    def __init__(self, open_path: OpenPath, excluded: Excluded, ages: Ages, now: int) -> None:
         self.seen = Seen()
-        self._way = way
+        self._open_path = open_path
         self._excluded = excluded
         self._ages = ages
         self._now = now
         self._levels: List[_Level] = []
 
     def __iter__(self) -> Iterator[Record]:
-        self._levels = [_Level(self._way.here.handle)]
+        self._levels = [_Level(self._open_path.here.handle)]
         try:
             while self._levels:
                 yield from self._step(self._levels[-1])
@@ -75,7 +75,7 @@ class Walk:
                 level.close()
 
     def _path(self, *below: bytes) -> bytes:
-        return b"/".join((*self._way.names, *below))
+        return b"/".join((*self._open_path.names, *below))
 
     def _step(self, level: _Level) -> Iterator[Record]:
         try:
@@ -95,19 +95,19 @@ class Walk:
         level.close()
         if not self._levels:
             return
-        status, path = self._way.here.status, self._path() if level.is_empty else b""
-        self._way.leave()
+        status, path = self._open_path.here.status, self._path() if level.is_empty else b""
+        self._open_path.leave()
         # a user's own folder, on the first level, stays
         if level.is_empty and len(self._levels) > 1:
-            yield Record(FOLDER, path, folder_last_used(status), status.st_ino, 0, status.st_uid, 1)
+            yield Record(DIRECTORY, path, directory_last_used(status), status.st_ino, 0, status.st_uid, 1)
 
     def _meet(self, name: bytes) -> Iterator[Record]:
-        if self._excluded.matches(self._way.names, name):
+        if self._excluded.matches(self._open_path.names, name):
             self.seen.count("excluded")
             return
         try:
-            status = self._way.look(name)
-            if not self._way.depth and name == NOTICES and status.st_uid == os.geteuid():
+            status = self._open_path.status_of(name)
+            if not self._open_path.depth and name == NOTICES and status.st_uid == os.geteuid():
                 # ours; a user's folder of that name hides nothing
                 return
             if stat.S_ISDIR(status.st_mode):
@@ -116,15 +116,15 @@ class Walk:
         except FileNotFoundError:
             # its owner was quicker
             return
-        except LeftAloneError as error:
+        except NotEnteredError as error:
             self.seen.count("not entered")
             self.seen.problem(self._path(name), "not entered: {}".format(error))
             return
         except OSError as error:
             self.seen.problem(self._path(name), str(error.strerror))
             return
-        kind = FILE if stat.S_ISREG(status.st_mode) else LINK if stat.S_ISLNK(status.st_mode) else b""
-        if not kind or status.st_dev != self._way.device:
+        file_type = FILE if stat.S_ISREG(status.st_mode) else LINK if stat.S_ISLNK(status.st_mode) else b""
+        if not file_type or status.st_dev != self._open_path.device:
             self.seen.count("special")
             return
         self.seen.count("files")
@@ -133,13 +133,13 @@ class Walk:
         if used > self._now + DAY:
             self.seen.count("dated in the future")
         size = status.st_blocks * 512
-        yield Record(kind, self._path(name), used, status.st_ino, size, status.st_uid, status.st_nlink)
+        yield Record(file_type, self._path(name), used, status.st_ino, size, status.st_uid, status.st_nlink)
 
     def _descend(self, name: bytes) -> None:
-        folder = self._way.enter(name)
+        directory = self._open_path.enter(name)
         self.seen.count("folders")
         try:
-            self._levels.append(_Level(folder.handle))
+            self._levels.append(_Level(directory.handle))
         except OSError:
-            self._way.leave()
+            self._open_path.leave()
             raise

@@ -62,7 +62,7 @@ class Warned:
         """A user's list could not be written: what would be new on it was not listed."""
         self._do("DELETE FROM warned WHERE uid = ? AND first = ?", uid, self._now)
 
-    def keep(self) -> None:
+    def commit(self) -> None:
         """The run got to its end: what it did not list was used or is gone."""
         self._do("DELETE FROM warned WHERE seen < ?", self._now)
         self._do("DELETE FROM runs")

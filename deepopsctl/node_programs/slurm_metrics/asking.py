@@ -41,8 +41,10 @@ def ask(command: Sequence[str], limit_s: float) -> str:
     finally:
         _end(process)
     if process.returncode != 0:
-        said = err.decode("utf-8", "replace").strip().splitlines()
-        raise AskingError(f"{command[0]}: {(said or [f'exit status {process.returncode}'])[-1][:_MESSAGE_LIMIT]}")
+        error_lines = err.decode("utf-8", "replace").strip().splitlines()
+        raise AskingError(
+            f"{command[0]}: {(error_lines or [f'exit status {process.returncode}'])[-1][:_MESSAGE_LIMIT]}"
+        )
     return records.unmarked(out.decode("utf-8", "replace"), mark)
 
 
@@ -69,8 +71,8 @@ def _read(process: subprocess.Popen[bytes], name: str, limit_s: float) -> tuple[
     chunks: Dict[str, List[bytes]] = {"out": [], "err": []}
     size = 0
     with selectors.DefaultSelector() as waiting:
-        for kind, stream in (("out", process.stdout), ("err", process.stderr)):
-            waiting.register(_opened(stream), selectors.EVENT_READ, kind)
+        for stream_name, stream in (("out", process.stdout), ("err", process.stderr)):
+            waiting.register(_opened(stream), selectors.EVENT_READ, stream_name)
         while waiting.get_map():
             left = deadline - time.monotonic()
             if left <= 0:

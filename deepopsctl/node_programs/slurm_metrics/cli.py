@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, Dict, List, Optional
 
 from .daemon import Daemon
-from .look import Slurm
 from .places import CONFIG
+from .snapshot import SlurmReader
 
 OK, FAILED, INVALID = 0, 1, 3
 
@@ -36,22 +36,22 @@ def main(arguments: Optional[List[str]] = None) -> int:
         config = _load(options.config)
         # where slurmctld tells metrics itself, if Prometheus reads them there
         endpoint = (str(config["address"]), int(config["port"])) if config["native"] else None
-        slurm, path, interval_s = Slurm(endpoint), Path(config["path"]), float(config["interval_s"])
+        slurm, path, interval_s = SlurmReader(endpoint), Path(config["path"]), float(config["interval_s"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         sys.stderr.write("error: {}: {}\n".format(options.config, error))
         return INVALID
     if options.action == "once":
-        look = slurm.look(time.time())
-        sys.stdout.write(look.text)
-        sys.stderr.write("".join("error: {}\n".format(problem) for problem in look.problems))
-        return OK if look.up else FAILED
+        snapshot = slurm.read_snapshot(time.time())
+        sys.stdout.write(snapshot.text)
+        sys.stderr.write("".join("error: {}\n".format(problem) for problem in snapshot.problems))
+        return OK if snapshot.up else FAILED
     Daemon(slurm, path, interval_s).run()
     return OK
 
 
 def _load(path: str) -> Dict[str, Any]:
     with open(path, encoding="utf-8") as stream:
-        found = json.load(stream)
-    if not isinstance(found, dict):
+        config = json.load(stream)
+    if not isinstance(config, dict):
         raise ValueError("is no object")  # noqa: TRY004 - a fault of the file, not of a type
-    return found
+    return config

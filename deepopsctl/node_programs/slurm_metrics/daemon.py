@@ -9,19 +9,19 @@ from pathlib import Path
 from types import FrameType
 from typing import Optional
 
-from .look import Look, Slurm
 from .notifying import notify
+from .snapshot import SlurmReader, Snapshot
 from .textfile import remove, write
 
 
 class Daemon:
     """Runs until it is told to stop."""
 
-    def __init__(self, slurm: Slurm, path: Path, interval_s: float) -> None:
+    def __init__(self, slurm: SlurmReader, path: Path, interval_s: float) -> None:
         self._slurm = slurm
         self._path = path
         self._interval_s = interval_s
-        self._said: tuple[str, ...] = ()
+        self._reported: tuple[str, ...] = ()
 
     def run(self) -> None:
         """Look, write, wait; the file is gone at the end."""
@@ -31,9 +31,9 @@ class Daemon:
         try:
             while True:
                 started = time.monotonic()
-                look = self._slurm.look(time.time())
-                write(self._path, look.text)
-                self._say(look)
+                snapshot = self._slurm.read_snapshot(time.time())
+                write(self._path, snapshot.text)
+                self._log_problems(snapshot)
                 notify(message)
                 message = "WATCHDOG=1"
                 # a look that took long is followed by a pause all the same: Slurm has other things to do
@@ -42,12 +42,12 @@ class Daemon:
         finally:
             remove(self._path)
 
-    def _say(self, look: Look) -> None:
+    def _log_problems(self, snapshot: Snapshot) -> None:
         """To the journal, once for each change."""
-        if look.problems != self._said:
-            sys.stderr.write("; ".join(look.problems or ("Slurm answers again",)) + "\n")
+        if snapshot.problems != self._reported:
+            sys.stderr.write("; ".join(snapshot.problems or ("Slurm answers again",)) + "\n")
             sys.stderr.flush()
-            self._said = look.problems
+            self._reported = snapshot.problems
 
 
 def _stop(number: int, frame: Optional[FrameType]) -> None:

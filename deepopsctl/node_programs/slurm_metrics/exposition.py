@@ -19,7 +19,7 @@ class Family:
 
     name: str
     help: str
-    kind: str = "gauge"
+    metric_type: str = "gauge"
     samples: Dict[Tuple[str, Labels], float] = field(default_factory=dict)
 
     def add(self, value: float, **labels: str) -> None:
@@ -45,11 +45,11 @@ class Families:
     def __init__(self) -> None:
         self._found: Dict[str, Family] = {}
 
-    def family(self, name: str, text: str, kind: str = "gauge") -> Family:
+    def family(self, name: str, text: str, metric_type: str = "gauge") -> Family:
         """The metric of that name, made when it is first asked for."""
-        return self._found.setdefault(name, Family(name, text, kind))
+        return self._found.setdefault(name, Family(name, text, metric_type))
 
-    def say(self, name: str, text: str, value: float) -> None:
+    def add_value(self, name: str, text: str, value: float) -> None:
         """A metric without labels."""
         self.family(name, text).set(value)
 
@@ -85,4 +85,4 @@ def _lines(family: Family) -> str:
         return ""
     samples = sorted(family.samples.items())
     lines = [line(family.name + suffix, dict(labels), value) for (suffix, labels), value in samples]
-    return "\n".join([*head(family.name, family.kind, family.help), *lines]) + "\n"
+    return "\n".join([*head(family.name, family.metric_type, family.help), *lines]) + "\n"

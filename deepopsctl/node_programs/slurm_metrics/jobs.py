@@ -71,13 +71,13 @@ class Job:
 
 def parse(text: str) -> Tuple[List[Job], int]:
     """The jobs, and how many records of them can't be read."""
-    found, unreadable = rows(text, len(FIELDS))
-    return [_job(record) for record in found], unreadable
+    records, unreadable = rows(text, len(FIELDS))
+    return [_job(record) for record in records], unreadable
 
 
 def _job(record: List[str]) -> Job:
     number, state, partition, account, user, nodes, names, resources, eligible, start, reason = record
-    told = tres(resources)
+    allocated = tres(resources)
     return Job(
         id=number,
         state=state.lower(),
@@ -87,9 +87,9 @@ def _job(record: List[str]) -> Job:
         nodes=whole_number(nodes),
         # a job that was cancelled while it waited has a start, but no nodes
         placed=names not in ("", "(null)"),
-        cpus=whole_number(told.get("cpu", "")),
-        memory=mebibytes(told.get("mem", "")),
-        gpus=gpus_of_tres(told),
+        cpus=whole_number(allocated.get("cpu", "")),
+        memory=mebibytes(allocated.get("mem", "")),
+        gpus=gpus_of_tres(allocated),
         eligible=whole_number(eligible),
         start=whole_number(start),
         reason=reason,

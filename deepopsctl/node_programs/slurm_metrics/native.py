@@ -64,32 +64,32 @@ _NODE_STATES = (
 )
 
 
-def add_jobs(found: Families, jobs: Sequence[Job], nodes: Sequence[Node]) -> None:
+def add_jobs(families: Families, jobs: Sequence[Job], nodes: Sequence[Node]) -> None:
     """What /metrics/jobs tells."""
-    _jobs(found, "slurm_jobs", jobs, {})
+    _jobs(families, "slurm_jobs", jobs, {})
     busy = sum(1 for node in nodes if node.cpus_allocated > 0)
-    found.say("slurm_jobs_nodes_alloc", "Total number of nodes allocated by jobs", busy)
+    families.add_value("slurm_jobs_nodes_alloc", "Total number of nodes allocated by jobs", busy)
 
 
-def add_nodes(found: Families, nodes: Sequence[Node]) -> None:
+def add_nodes(families: Families, nodes: Sequence[Node]) -> None:
     """What /metrics/nodes tells."""
     for name, text, value in _OF_NODE:
-        family = found.family(f"slurm_node_{name}", text)
+        family = families.family(f"slurm_node_{name}", text)
         for node in nodes:
             family.set(value(node), node=node.name)
-    found.say("slurm_nodes", "Total number of nodes", len(nodes))
+    families.add_value("slurm_nodes", "Total number of nodes", len(nodes))
     for state, name, _ in _NODE_STATES:
         if name:
             count = sum(state in node.states for node in nodes)
-            found.say(f"slurm_nodes_{name}", f"Number of nodes that are {state.replace('_', ' ')}", count)
+            families.add_value(f"slurm_nodes_{name}", f"Number of nodes that are {state.replace('_', ' ')}", count)
     for name, text, count in _drains(nodes):
-        found.say(f"slurm_nodes_{name}", text, count)
+        families.add_value(f"slurm_nodes_{name}", text, count)
 
 
-def add_partitions(found: Families, partitions: Iterable[str], jobs: Sequence[Job], nodes: Sequence[Node]) -> None:
+def add_partitions(families: Families, partitions: Iterable[str], jobs: Sequence[Job], nodes: Sequence[Node]) -> None:
     """What /metrics/partitions tells."""
     names = sorted(partitions)
-    found.say("slurm_partitions", "Total number of partitions", len(names))
+    families.add_value("slurm_partitions", "Total number of partitions", len(names))
     jobs_of: dict[str, list[Job]] = {name: [] for name in names}
     nodes_of: dict[str, list[Node]] = {name: [] for name in names}
     for job in jobs:
@@ -98,31 +98,33 @@ def add_partitions(found: Families, partitions: Iterable[str], jobs: Sequence[Jo
         for name in node.partitions:
             nodes_of.setdefault(name, []).append(node)
     for name in names:
-        _jobs(found, "slurm_partition_jobs", jobs_of[name], {"partition": name})
-        _widest(found, jobs_of[name], name)
-        _partition_nodes(found, nodes_of[name], name)
+        _jobs(families, "slurm_partition_jobs", jobs_of[name], {"partition": name})
+        _widest(families, jobs_of[name], name)
+        _partition_nodes(families, nodes_of[name], name)
 
 
-def _jobs(found: Families, prefix: str, jobs: Sequence[Job], labels: Mapping[str, str]) -> None:
-    def say(suffix: str, text: str, value: float) -> None:
-        found.family(prefix + suffix, text).set(value, **labels)
+def _jobs(families: Families, prefix: str, jobs: Sequence[Job], labels: Mapping[str, str]) -> None:
+    def add_value(suffix: str, text: str, value: float) -> None:
+        families.family(prefix + suffix, text).set(value, **labels)
 
-    say("", "Total number of jobs", sum(job.count for job in jobs))
+    add_value("", "Total number of jobs", sum(job.count for job in jobs))
     by_state: Counter[str] = Counter()
     for job in jobs:
         by_state[job.state] += job.count
     for state, name in _JOB_STATES.items():
-        say(f"_{name}", f"Number of jobs in state {state}", by_state[state])
-    say("_hold", "Number of jobs that are held", sum(job.count for job in jobs if job.is_held))
-    say("_finished", "Number of finished jobs", sum(job.count for job in jobs if job.has_ended))
-    say("_started", "Number of started jobs", sum(job.count for job in jobs if job.state != PENDING))
+        add_value(f"_{name}", f"Number of jobs in state {state}", by_state[state])
+    add_value("_hold", "Number of jobs that are held", sum(job.count for job in jobs if job.is_held))
+    add_value("_finished", "Number of finished jobs", sum(job.count for job in jobs if job.has_ended))
+    add_value("_started", "Number of started jobs", sum(job.count for job in jobs if job.state != PENDING))
     holding = [job for job in jobs if job.is_allocated]
-    say("_cpus_alloc", "Total number of CPUs allocated by jobs", sum(job.cpus for job in holding))
-    say("_gpus_alloc", "Total number of GPUs allocated by jobs", sum(sum(job.gpus.values()) for job in holding))
-    say("_memory_alloc", "Total memory allocated by jobs (MiB, as Slurm's own)", _mib(job.memory for job in holding))
+    add_value("_cpus_alloc", "Total number of CPUs allocated by jobs", sum(job.cpus for job in holding))
+    add_value("_gpus_alloc", "Total number of GPUs allocated by jobs", sum(sum(job.gpus.values()) for job in holding))
+    add_value(
+        "_memory_alloc", "Total memory allocated by jobs (MiB, as Slurm's own)", _mib(job.memory for job in holding)
+    )
 
 
-def _widest(found: Families, jobs: Sequence[Job], name: str) -> None:
+def _widest(families: Families, jobs: Sequence[Job], name: str) -> None:
     pending = [job for job in jobs if job.state == PENDING]
     for suffix, text, asked in (
         ("", "Most nodes that a pending job needs", pending),
@@ -133,27 +135,29 @@ def _widest(found: Families, jobs: Sequence[Job], name: str) -> None:
         ),
     ):
         widest = max((job.nodes for job in asked), default=0)
-        found.family(f"slurm_partition_jobs_min_job_nodes{suffix}", text).set(widest, partition=name)
+        families.family(f"slurm_partition_jobs_min_job_nodes{suffix}", text).set(widest, partition=name)
 
 
-def _partition_nodes(found: Families, nodes: Sequence[Node], name: str) -> None:
-    def say(suffix: str, text: str, value: float) -> None:
-        found.family(f"slurm_partition_{suffix}", text).set(value, partition=name)
+def _partition_nodes(families: Families, nodes: Sequence[Node], name: str) -> None:
+    def add_value(suffix: str, text: str, value: float) -> None:
+        families.family(f"slurm_partition_{suffix}", text).set(value, partition=name)
 
-    say("cpus", "CPUs of the partition's nodes", sum(node.cpus for node in nodes))
-    say("gpus", "GPUs of the partition's nodes", sum(sum(node.gpus.values()) for node in nodes))
-    say("nodes", "Nodes of the partition", len(nodes))
+    add_value("cpus", "CPUs of the partition's nodes", sum(node.cpus for node in nodes))
+    add_value("gpus", "GPUs of the partition's nodes", sum(sum(node.gpus.values()) for node in nodes))
+    add_value("nodes", "Nodes of the partition", len(nodes))
     used = sum(node.cpus_allocated for node in nodes)
-    say("nodes_cpus_alloc", "CPUs of its nodes that jobs have", used)
-    say("nodes_cpus_idle", "CPUs of its nodes that no job has", sum(node.cpus for node in nodes) - used)
-    say("nodes_mem_alloc", "Memory that jobs have (MiB, as Slurm's own)", _mib(node.memory_allocated for node in nodes))
-    say("nodes_mem_free", "Free memory (MiB, as Slurm's own)", _mib(node.memory_free or 0 for node in nodes))
-    say("nodes_mem_tot", "Memory of its nodes (MiB, as Slurm's own)", _mib(node.memory for node in nodes))
+    add_value("nodes_cpus_alloc", "CPUs of its nodes that jobs have", used)
+    add_value("nodes_cpus_idle", "CPUs of its nodes that no job has", sum(node.cpus for node in nodes) - used)
+    add_value(
+        "nodes_mem_alloc", "Memory that jobs have (MiB, as Slurm's own)", _mib(node.memory_allocated for node in nodes)
+    )
+    add_value("nodes_mem_free", "Free memory (MiB, as Slurm's own)", _mib(node.memory_free or 0 for node in nodes))
+    add_value("nodes_mem_tot", "Memory of its nodes (MiB, as Slurm's own)", _mib(node.memory for node in nodes))
     for state, _, short in _NODE_STATES:
         count = sum(state in node.states for node in nodes)
-        say(f"nodes_{short}", f"Nodes of the partition that are {state.replace('_', ' ')}", count)
+        add_value(f"nodes_{short}", f"Nodes of the partition that are {state.replace('_', ' ')}", count)
     for short, text, count in _drains(nodes):
-        say(f"nodes_{short}", text, count)
+        add_value(f"nodes_{short}", text, count)
 
 
 def _drains(nodes: Sequence[Node]) -> list[tuple[str, str, int]]:

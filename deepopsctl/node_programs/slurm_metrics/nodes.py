@@ -47,10 +47,10 @@ class Node:
 
 def parse(text: str) -> Tuple[List[Node], int]:
     """The nodes by name, and how many records can't be read."""
-    found, unreadable = rows(text, len(FIELDS))
+    records, unreadable = rows(text, len(FIELDS))
     lines: Dict[str, List[str]] = {}
     partitions: Dict[str, List[str]] = {}
-    for record in found:
+    for record in records:
         lines[record[0]] = record
         # a node in no partition has an empty one
         partitions.setdefault(record[0], []).extend([record[1]] if record[1] else [])

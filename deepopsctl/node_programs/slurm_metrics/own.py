@@ -17,15 +17,15 @@ OTHERS = "(others)"
 Who = Tuple[str, str, str]
 
 
-def add_nodes(found: Families, nodes: Sequence[Node]) -> None:
+def add_nodes(families: Families, nodes: Sequence[Node]) -> None:
     """States, drains, partitions, memory and GPUs of each node."""
-    state = found.family("deepops_slurm_node_state", "1 for the state of a node and each of its flags.")
-    drain = found.family("deepops_slurm_node_drain", "Since when a node is drained (Unix time), why and by whom.")
-    partition = found.family("deepops_slurm_node_partition", "1 for each partition that a node is in.")
-    gpus = found.family("deepops_slurm_node_gpus", "GPUs that a node is configured with.")
-    used = found.family("deepops_slurm_node_gpus_allocated", "GPUs of a node that jobs have.")
-    memory = found.family("deepops_slurm_node_memory_bytes", "Memory of a node that jobs may have.")
-    taken = found.family("deepops_slurm_node_memory_allocated_bytes", "Memory of a node that jobs have.")
+    state = families.family("deepops_slurm_node_state", "1 for the state of a node and each of its flags.")
+    drain = families.family("deepops_slurm_node_drain", "Since when a node is drained (Unix time), why and by whom.")
+    partition = families.family("deepops_slurm_node_partition", "1 for each partition that a node is in.")
+    gpus = families.family("deepops_slurm_node_gpus", "GPUs that a node is configured with.")
+    used = families.family("deepops_slurm_node_gpus_allocated", "GPUs of a node that jobs have.")
+    memory = families.family("deepops_slurm_node_memory_bytes", "Memory of a node that jobs may have.")
+    memory_used = families.family("deepops_slurm_node_memory_allocated_bytes", "Memory of a node that jobs have.")
     for node in nodes:
         for each in sorted(node.states):
             state.set(1, node=node.name, state=each)
@@ -33,20 +33,20 @@ def add_nodes(found: Families, nodes: Sequence[Node]) -> None:
             drain.set(node.since, node=node.name, reason=node.reason, by=node.by)
         for each in node.partitions:
             partition.set(1, node=node.name, partition=each)
-        for kind, count in node.gpus.items():
-            gpus.set(count, node=node.name, gpu_type=kind)
-            used.set(node.gpus_allocated.get(kind, 0), node=node.name, gpu_type=kind)
+        for gpu_type, count in node.gpus.items():
+            gpus.set(count, node=node.name, gpu_type=gpu_type)
+            used.set(node.gpus_allocated.get(gpu_type, 0), node=node.name, gpu_type=gpu_type)
         memory.set(node.memory, node=node.name)
-        taken.set(node.memory_allocated, node=node.name)
+        memory_used.set(node.memory_allocated, node=node.name)
 
 
-def add_jobs(found: Families, jobs: Sequence[Job]) -> None:
+def add_jobs(families: Families, jobs: Sequence[Job]) -> None:
     """Jobs and what they hold or wait for, by who they are."""
-    count = found.family("deepops_slurm_jobs", "Jobs that Slurm knows of; each task of an array is one.")
-    cpus = found.family("deepops_slurm_cpus_allocated", "CPUs that jobs have.")
-    memory = found.family("deepops_slurm_memory_allocated_bytes", "Memory that jobs have.")
-    gpus = found.family("deepops_slurm_gpus_allocated", "GPUs that jobs have.")
-    wanted = found.family("deepops_slurm_gpus_pending", "GPUs that pending jobs ask for, held ones aside.")
+    count = families.family("deepops_slurm_jobs", "Jobs that Slurm knows of; each task of an array is one.")
+    cpus = families.family("deepops_slurm_cpus_allocated", "CPUs that jobs have.")
+    memory = families.family("deepops_slurm_memory_allocated_bytes", "Memory that jobs have.")
+    gpus = families.family("deepops_slurm_gpus_allocated", "GPUs that jobs have.")
+    wanted = families.family("deepops_slurm_gpus_pending", "GPUs that pending jobs ask for, held ones aside.")
     named = _named(jobs)
     for job in jobs:
         partition, account, user = who = _who(job)
@@ -58,13 +58,13 @@ def add_jobs(found: Families, jobs: Sequence[Job]) -> None:
             cpus.add(job.cpus, **labels)
             memory.add(job.memory, **labels)
         asks = job.state == PENDING and not job.is_held
-        for kind, number in job.gpus.items() if job.is_allocated or asks else ():
-            (wanted if asks else gpus).add(number * job.count, gpu_type=kind, **labels)
+        for gpu_type, number in job.gpus.items() if job.is_allocated or asks else ():
+            (wanted if asks else gpus).add(number * job.count, gpu_type=gpu_type, **labels)
 
 
-def add_queue(found: Families, partitions: Iterable[str], jobs: Sequence[Job], now: float) -> None:
+def add_queue(families: Families, partitions: Iterable[str], jobs: Sequence[Job], now: float) -> None:
     """How long jobs wait."""
-    oldest = found.family(
+    oldest = families.family(
         "deepops_slurm_queue_oldest_seconds",
         "How long the longest-waiting job that may start by now has been eligible; 0 where none waits.",
     )
@@ -77,9 +77,9 @@ def add_queue(found: Families, partitions: Iterable[str], jobs: Sequence[Job], n
         oldest.set(int(seconds), partition=name)
 
 
-def add_starts(found: Families, waits: Waits) -> None:
+def add_starts(families: Families, waits: Waits) -> None:
     """How long those waited that started."""
-    family = found.family(
+    family = families.family(
         "deepops_slurm_queue_wait_seconds", "How long jobs waited that started in the last hour.", "summary"
     )
     for name, ordered in waits.by_partition().items():

@@ -28,11 +28,11 @@ def unmarked(text: str, mark: str) -> str:
 
 def rows(text: str, fields: int) -> Tuple[List[List[str]], int]:
     """The records, and how many there were that can't be read: a text in them must have had a separator in it."""
-    found = [each.lstrip("\n").split(FIELD) for each in text.split(RECORD)]
-    if found[-1] == [""]:
-        found.pop()
-    whole = [[word.strip() for word in record] for record in found if len(record) == fields]
-    return whole, len(found) - len(whole)
+    records = [each.lstrip("\n").split(FIELD) for each in text.split(RECORD)]
+    if records[-1] == [""]:
+        records.pop()
+    whole = [[word.strip() for word in record] for record in records if len(record) == fields]
+    return whole, len(records) - len(whole)
 
 
 def whole_number(text: str) -> int:
@@ -48,25 +48,27 @@ def mebibytes(text: str) -> int:
 
 def tres(text: str) -> Mapping[str, str]:
     """`cpu=4,mem=2000M,gres/gpu:h100=2` as a mapping."""
-    found = (pair.partition("=") for pair in text.split(","))
-    return {name: value for name, separator, value in found if separator}
+    pairs = (pair.partition("=") for pair in text.split(","))
+    return {name: value for name, separator, value in pairs if separator}
 
 
-def gpus_of_tres(found: Mapping[str, str]) -> Mapping[str, int]:
+def gpus_of_tres(tres_values: Mapping[str, str]) -> Mapping[str, int]:
     """{type: count}; '' counts those of which Slurm tells no type."""
     typed = {
-        name[len("gres/gpu:") :]: whole_number(value) for name, value in found.items() if name.startswith("gres/gpu:")
+        name[len("gres/gpu:") :]: whole_number(value)
+        for name, value in tres_values.items()
+        if name.startswith("gres/gpu:")
     }
-    untyped = whole_number(found.get("gres/gpu", "")) - sum(typed.values())
+    untyped = whole_number(tres_values.get("gres/gpu", "")) - sum(typed.values())
     return {**typed, **({"": untyped} if untyped > 0 else {})}
 
 
 def gpus_of_gres(text: str) -> Mapping[str, int]:
     """{type: count} of `gpu:h100:4(S:0-1),gpu:2(IDX:0,3)`; what is no GPU is left out."""
-    found: dict[str, int] = {}
-    for kind, count in _gres(text):
-        found[kind] = found.get(kind, 0) + count
-    return found
+    gpus: dict[str, int] = {}
+    for gpu_type, count in _gres(text):
+        gpus[gpu_type] = gpus.get(gpu_type, 0) + count
+    return gpus
 
 
 def _gres(text: str) -> Iterator[Tuple[str, int]]:

@@ -79,7 +79,7 @@ _REMARK = re.compile(r" \((?:microseconds|bf_node_space_size|max_sched_time|bf_m
 
 def parse(text: str) -> Dict[str, float]:
     """{name: value}; lines that are not in the table are left out."""
-    found: Dict[str, float] = {}
+    figures: Dict[str, float] = {}
     section = _NAMES[""]
     for raw in text.splitlines():
         line = _REMARK.sub("", raw.strip())
@@ -87,12 +87,12 @@ def parse(text: str) -> Dict[str, float]:
         if title.startswith(_END):
             break
         if match := _LATENCY.match(line):
-            found["slurm_sdiag_latency"] = float(match[1])
+            figures["slurm_sdiag_latency"] = float(match[1])
         elif title in _NAMES and title:
             section = _NAMES[title]
         else:
-            found.update(_value(line, section))
-    return found
+            figures.update(_value(line, section))
+    return figures
 
 
 def _value(line: str, section: Mapping[str, str]) -> Dict[str, float]:

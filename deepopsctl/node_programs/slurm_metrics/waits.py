@@ -32,10 +32,10 @@ class Waits:
 
     def by_partition(self) -> Mapping[str, List[float]]:
         """The waits in seconds, in order; nothing of partitions where nothing started."""
-        found: Dict[str, List[float]] = {}
+        seconds_by_partition: Dict[str, List[float]] = {}
         for partition, wait in self._starts.values():
-            found.setdefault(partition, []).append(float(wait))
-        return {name: sorted(waits) for name, waits in found.items()}
+            seconds_by_partition.setdefault(partition, []).append(float(wait))
+        return {name: sorted(waits) for name, waits in seconds_by_partition.items()}
 
 
 def quantile_of(ordered: List[float], quantile: float) -> float:

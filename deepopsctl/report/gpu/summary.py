@@ -10,7 +10,7 @@ from typing import Any
 from deepopsctl.checks.catalogue.smoke import entry, position
 from deepopsctl.checks.check import Check, Status, worst
 from deepopsctl.node_programs.gpu_check.rates import METRICS, value_of
-from deepopsctl.node_programs.gpu_check.verdicts import target_of
+from deepopsctl.node_programs.gpu_check.results import target_of
 from deepopsctl.report.grouping import fold_names
 from deepopsctl.report.model import Facts
 

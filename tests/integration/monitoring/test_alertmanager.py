@@ -112,7 +112,7 @@ def alertmanager(folder: Path, wanted: Wanted, **environment: str) -> Iterator[A
 
 
 @pytest.fixture
-def told(tmp_path: Path) -> Iterator[tuple[Alertmanager, Callable[[], list[dict[str, Any]]]]]:
+def is_active(tmp_path: Path) -> Iterator[tuple[Alertmanager, Callable[[], list[dict[str, Any]]]]]:
     """An Alertmanager that tells a receiver with a password, and what that receiver has got."""
     path = tmp_path / "messages"
     path.touch()
@@ -205,7 +205,7 @@ def test_drain_by_alert_hears_of_all_alerts_or_of_none(tmp_path: Path) -> None:
         running.silence("GpuXidFatal")
 
         def heard() -> dict[str, tuple[str, bool, bool, bool]]:
-            return {each.name: (each.node, each.drains, each.blinds, each.told) for each in ask(running.settings)}
+            return {each.name: (each.node, each.drains, each.blinds, each.is_active) for each in ask(running.settings)}
 
         expected = {
             "Watchdog": ("", False, False, True),

@@ -112,7 +112,7 @@ def test_an_alert_without_tests_is_named() -> None:
 
 
 def test_a_rule_that_does_something_else_fails_its_tests(tmp_path: Path) -> None:
-    changed = alert_rules.changed(FILES, {"DiskFull": {"threshold": 0.03}})
+    changed = alert_rules.with_overrides(FILES, {"DiskFull": {"threshold": 0.03}})
 
     name = "alerts-storage.yml"
 

@@ -17,12 +17,12 @@ import pytest
 
 from deepopsctl.certificates.authority import new_authority
 from deepopsctl.monitoring import scrape_config, targets, tls as monitoring_tls
-from deepopsctl.monitoring.resources import Machine, Needs
+from deepopsctl.monitoring.resources import MonitoredNode, Needs
 from tests.support.cluster import wait_until
 
 DAY = date(2026, 11, 1)
 EXPORTER = shutil.which("prometheus-node-exporter") or "prometheus-node-exporter"
-MACHINE = Machine(
+MACHINE = MonitoredNode(
     "gpu01",
     "hpc",
     frozenset({"slurm_compute"}),
@@ -55,12 +55,12 @@ class Asked:
             connection.close()
 
 
-def written(machine: Machine, folder: Path) -> Path:
+def written(machine: MonitoredNode, folder: Path) -> Path:
     """The files that a machine gets, in a folder of the test's."""
     folder.mkdir()
     for file in monitoring_tls.files(machine).files:
         path = folder / Path(file.path).name
-        path.write_text(file.content.replace(monitoring_tls.FOLDER, str(folder)), encoding="utf-8")
+        path.write_text(file.content.replace(monitoring_tls.TLS_DIRECTORY, str(folder)), encoding="utf-8")
     return folder
 
 

@@ -91,7 +91,7 @@ def certified(folder: Path) -> list[str]:
     settings = {**MACHINE.settings, "gpu_exporter": "nvitop", "gpu_exporter_libraries": ""}
     unit = gpu_exporters.needs(replace(MACHINE, settings=settings)).files[-1].content
     said = ("--certificate=", "--key=", "--authority=", "--client=")
-    return [word.replace(monitoring_tls.FOLDER, str(folder)) for word in unit.split() if word.startswith(said)]
+    return [word.replace(monitoring_tls.TLS_DIRECTORY, str(folder)) for word in unit.split() if word.startswith(said)]
 
 
 @contextmanager

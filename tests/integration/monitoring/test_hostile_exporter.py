@@ -14,7 +14,7 @@ import pytest
 from deepopsctl.certificates import validity
 from deepopsctl.certificates.authority import new_authority
 from deepopsctl.monitoring import scrape_config, targets, tls
-from deepopsctl.monitoring.resources import Machine
+from deepopsctl.monitoring.resources import MonitoredNode
 from tests.integration.monitoring.promapi import Prometheus
 from tests.integration.monitoring.servers import PASSWORD, USER, Page, prometheus
 from tests.support.cluster import wait_until
@@ -32,7 +32,7 @@ FORGED = (
 TRUE = 'deepops_slurm_node_state{node="gpu01",state="idle"} 1\nslurm_nodes 4\nsite_rack{node="r1"} 1\n'
 
 
-def machine(name: str, address: str, like: Machine = GPU01) -> Machine:
+def machine(name: str, address: str, like: MonitoredNode = GPU01) -> MonitoredNode:
     """One of the cluster."""
     return replace(
         like,
@@ -70,7 +70,7 @@ class Asked:
         return set(health) == {each.name for each in (CONTROLLER, *NODES)} and "unknown" not in health.values()
 
 
-def identity(of: Machine, folder: Path) -> Path:
+def identity(of: MonitoredNode, folder: Path) -> Path:
     """A folder with the files of a machine."""
     folder.mkdir()
     for file in tls.files(of).files:
@@ -78,7 +78,7 @@ def identity(of: Machine, folder: Path) -> Path:
     return folder
 
 
-def serving(at: Machine, text: str, certificate: Path | None) -> Page:
+def serving(at: MonitoredNode, text: str, certificate: Path | None) -> Page:
     """A page at the machine's address, by TLS where there is a certificate."""
     context = None
     if certificate:
@@ -143,7 +143,7 @@ def config_of(file: Path, own: Path) -> dict[str, Any]:
     ],
     ids=("in clear", "with its own certificate", "with another node's", "too much", "too long"),
 )
-def test_a_page_that_is_not_the_nodes_exporter_is_not_taken(asked: Asked, node: Machine, why: str) -> None:
+def test_a_page_that_is_not_the_nodes_exporter_is_not_taken(asked: Asked, node: MonitoredNode, why: str) -> None:
     assert why in asked.health()[node.name]
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from deepopsctl.monitoring.job_summaries import needs
-from deepopsctl.monitoring.resources import Machine
+from deepopsctl.monitoring.resources import MonitoredNode
 from deepopsctl.node_programs.job_report import keeper, records, summary
 from deepopsctl.node_programs.job_report.asking import UnansweredError
 from deepopsctl.node_programs.job_report.keeping import MOST_JOBS, SETTLE_S, Keeper
@@ -273,8 +273,10 @@ class TestTheProgram:
 
 
 class TestWhereItRuns:
-    def machine(self, name: str, **settings: bool) -> Machine:
-        machine = Machine(name, "c", frozenset(), "192.0.2.1", "", controller="ctl1", monitoring_address="192.0.2.9")
+    def machine(self, name: str, **settings: bool) -> MonitoredNode:
+        machine = MonitoredNode(
+            name, "c", frozenset(), "192.0.2.1", "", controller="ctl1", monitoring_address="192.0.2.9"
+        )
         return replace(machine, settings=settings, secrets={"web_password": "hidden"})
 
     def test_nowhere_unless_it_is_switched_on(self) -> None:

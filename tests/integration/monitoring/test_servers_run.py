@@ -22,7 +22,7 @@ import pytest
 from deepopsctl.certificates import validity
 from deepopsctl.certificates.authority import new_authority
 from deepopsctl.monitoring import node_exporter, prometheus_server, targets
-from deepopsctl.monitoring.resources import Machine, Needs, together
+from deepopsctl.monitoring.resources import MonitoredNode, Needs, combine
 from deepopsctl.node_programs.shipping import LIBRARY
 from tests.integration.monitoring.promapi import login
 from tests.support.cluster import wait_until
@@ -33,7 +33,7 @@ RULES = ROOT / "roles" / "prometheus" / "files" / "rules"
 # a loopback address that nobody else listens at: ports are the product's own
 ADDRESS = "127.77.0.1"
 FOLDERS = ("/etc/prometheus", "/var/lib/prometheus", LIBRARY)
-MACHINE: Machine = replace(
+MACHINE: MonitoredNode = replace(
     HOST,
     groups=frozenset({"slurm_controller", "monitoring"}),
     address=ADDRESS,
@@ -49,7 +49,7 @@ def plan() -> Needs:
     """All that runs."""
     rules = {path.name: path.read_text(encoding="utf-8") for path in sorted(RULES.glob("*.yml"))}
     prometheus = prometheus_server.prometheus(MACHINE, targets.render([MACHINE]), rules)
-    return together([node_exporter.needs(MACHINE), prometheus, prometheus_server.alertmanager(MACHINE)])
+    return combine([node_exporter.needs(MACHINE), prometheus, prometheus_server.alertmanager(MACHINE)])
 
 
 def moved(text: str, root: Path) -> str:
@@ -113,7 +113,7 @@ class Running:
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     root, logs = tmp_path_factory.mktemp("root"), tmp_path_factory.mktemp("logs")
     wanted = plan()
-    for folder in wanted.folders:
+    for folder in wanted.directories:
         (root / folder.path.lstrip("/")).mkdir(parents=True, exist_ok=True)
     for file in wanted.files:
         path = root / file.path.lstrip("/")

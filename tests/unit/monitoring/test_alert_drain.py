@@ -9,7 +9,7 @@ import pytest
 
 from deepopsctl.monitoring import alert_rules
 from deepopsctl.monitoring.alert_drain import needs, rule_files
-from deepopsctl.monitoring.resources import Machine
+from deepopsctl.monitoring.resources import MonitoredNode
 from deepopsctl.node_programs.alert_drain.settings import Settings
 
 SETTINGS: dict[str, object] = {
@@ -19,7 +19,7 @@ SETTINGS: dict[str, object] = {
     "drain_interval": 30,
     "alerts": {},
 }
-CTL1 = Machine(
+CTL1 = MonitoredNode(
     "ctl1",
     "hpc",
     frozenset({"slurm_controller"}),
@@ -33,7 +33,7 @@ CTL1 = Machine(
 )
 
 
-def with_settings(**more: object) -> Machine:
+def with_settings(**more: object) -> MonitoredNode:
     return replace(CTL1, settings={**SETTINGS, **more})
 
 

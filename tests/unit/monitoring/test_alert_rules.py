@@ -23,11 +23,11 @@ def of(files: dict[str, str], name: str) -> alert_rules.Alert | None:
 
 
 def test_without_changes_the_files_stay_word_for_word() -> None:
-    assert alert_rules.changed(FILES, {}) == FILES
+    assert alert_rules.with_overrides(FILES, {}) == FILES
 
 
 def test_a_change_of_one_alert_leaves_all_others_as_they_are() -> None:
-    changed = alert_rules.changed(FILES, {"DiskFull": {"threshold": 0.1, "for": "15m", "severity": "info"}})
+    changed = alert_rules.with_overrides(FILES, {"DiskFull": {"threshold": 0.1, "for": "15m", "severity": "info"}})
 
     found, before = of(changed, "DiskFull"), of(FILES, "DiskFull")
     assert found
@@ -41,7 +41,7 @@ def test_a_change_of_one_alert_leaves_all_others_as_they_are() -> None:
 
 
 def test_an_alert_can_be_taken_away_drain_or_ask_something_else() -> None:
-    changed = alert_rules.changed(
+    changed = alert_rules.with_overrides(
         FILES,
         {
             "ClockOff": {"enabled": False},
@@ -59,7 +59,7 @@ def test_an_alert_can_be_taken_away_drain_or_ask_something_else() -> None:
 
 
 def test_changed_files_are_still_ones_that_prometheus_takes(tmp_path: Path) -> None:
-    changed = alert_rules.changed(
+    changed = alert_rules.with_overrides(
         FILES, {alert.name: {"for": "5s"} for text in FILES.values() for alert in alert_rules.read(text)}
     )
     for name, text in changed.items():
@@ -93,7 +93,7 @@ def test_changed_files_are_still_ones_that_prometheus_takes(tmp_path: Path) -> N
     ],
 )
 def test_what_makes_no_sense_is_refused_in_a_sentence(changes: str, said: str) -> None:
-    found = alert_rules.why_not(FILES, yaml.safe_load(changes))
+    found = alert_rules.validate_overrides(FILES, yaml.safe_load(changes))
 
     assert len(found) == 1
     assert said in found[0]
@@ -104,9 +104,9 @@ def test_what_makes_sense_is_not_refused() -> None:
         "DiskFull": {"enabled": True, "for": "1h30m", "threshold": 0.2, "severity": "info", "drain": True, "expr": "up"}
     }
 
-    assert alert_rules.why_not(FILES, changes) == []
+    assert alert_rules.validate_overrides(FILES, changes) == []
 
 
 def test_knows_how_long_nobody_may_notice_that_data_is_missing() -> None:
     assert alert_rules.longest_blindness(FILES) == 300
-    assert alert_rules.longest_blindness(alert_rules.changed(FILES, {"NodeDown": {"for": "2h"}})) == 7200
+    assert alert_rules.longest_blindness(alert_rules.with_overrides(FILES, {"NodeDown": {"for": "2h"}})) == 7200

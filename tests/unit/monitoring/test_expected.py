@@ -5,16 +5,16 @@ from __future__ import annotations
 import yaml
 
 from deepopsctl.monitoring import alert_routing, expected
-from deepopsctl.monitoring.resources import Machine
+from deepopsctl.monitoring.resources import MonitoredNode
 from deepopsctl.slurm.native_metrics import PAGES
 from tests.support.paths import ROOT
 
 RULES = ROOT / "roles" / "prometheus" / "files" / "rules"
 
 
-def machine(name: str, address: str, *groups: str, **more: object) -> Machine:
+def machine(name: str, address: str, *groups: str, **more: object) -> MonitoredNode:
     given = {"platform": "Debian 13", "controller": "ctl1", "monitoring_host": "mon1", "secrets": {"web_password": "x"}}
-    return Machine(name, "hpc", frozenset({"slurm_cluster", *groups}), address, **{**given, **more})  # type: ignore[arg-type]  # any of its fields
+    return MonitoredNode(name, "hpc", frozenset({"slurm_cluster", *groups}), address, **{**given, **more})  # type: ignore[arg-type]  # any of its fields
 
 
 CLUSTER = (

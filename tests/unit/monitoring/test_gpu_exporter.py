@@ -9,7 +9,7 @@ import yaml
 
 from deepopsctl.monitoring import gpu_exporters, scrape_config
 from deepopsctl.monitoring.gpu_exporter_choice import Exporter, ExporterPlan, plan_exporter
-from deepopsctl.monitoring.resources import Machine, Needs
+from deepopsctl.monitoring.resources import MonitoredNode, Needs
 from deepopsctl.node_programs.gpu_metrics import cli
 from tests.support.paths import ROOT
 
@@ -20,10 +20,10 @@ DCGM: dict[str, Any] = {
 UNPAIRED = {**DCGM, "version": "1:4.7.0-1"}
 
 
-def machine(exporter: str, address: str = "192.0.2.7", **more: object) -> Machine:
+def machine(exporter: str, address: str = "192.0.2.7", **more: object) -> MonitoredNode:
     libraries = "/usr/local/lib/deepopsctl/nvitop-exporter-1.7.2"
     settings: dict[str, object] = {"gpu_exporter": exporter, "gpu_exporter_libraries": libraries, **more}
-    return Machine(
+    return MonitoredNode(
         "gpu01", "hpc", frozenset({"nvidia_gpu"}), address, "Debian 12", monitoring_host="ctl1", settings=settings
     )
 

@@ -8,11 +8,11 @@ import re
 import yaml
 
 from deepopsctl.monitoring.dashboards import DASHBOARDS
-from deepopsctl.monitoring.grafana import FOLDER, PASSWORD, Tls, needs, url
-from deepopsctl.monitoring.resources import File, Machine, Needs
+from deepopsctl.monitoring.grafana import DASHBOARD_DIRECTORY, PASSWORD, Tls, needs, url
+from deepopsctl.monitoring.resources import File, MonitoredNode, Needs
 
 SECRETS = {"web_password": "web-$ecret", "grafana_admin_password": "admin-secret"}
-MACHINE = Machine(
+MACHINE = MonitoredNode(
     name="ctl1",
     cluster="hpc",
     groups=frozenset({"monitoring"}),
@@ -96,9 +96,11 @@ def test_the_data_source_is_the_one_that_all_panels_name() -> None:
 def test_every_dashboard_is_a_file_where_the_provider_looks() -> None:
     found = files(needs(MACHINE, Tls()))
     provider = yaml.safe_load(found["/etc/grafana/provisioning/dashboards/deepopsctl.yaml"].content)["providers"][0]
-    written = [json.loads(file.content)["uid"] for path, file in found.items() if path.startswith(f"{FOLDER}/")]
+    written = [
+        json.loads(file.content)["uid"] for path, file in found.items() if path.startswith(f"{DASHBOARD_DIRECTORY}/")
+    ]
 
-    assert provider["options"]["path"] == FOLDER
+    assert provider["options"]["path"] == DASHBOARD_DIRECTORY
     assert provider["allowUiUpdates"] is False
     assert written == [dashboard.uid for dashboard in DASHBOARDS]
     assert settings(needs(MACHINE, Tls()))["DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"] in found
@@ -107,10 +109,10 @@ def test_every_dashboard_is_a_file_where_the_provider_looks() -> None:
 def test_another_dashboard_restarts_nothing() -> None:
     (unit,) = needs(MACHINE, Tls()).units
 
-    assert not [path for path in unit.restart_on if path.startswith(FOLDER)]
+    assert not [path for path in unit.restart_on if path.startswith(DASHBOARD_DIRECTORY)]
 
 
 def test_an_address_of_ipv6_is_in_brackets() -> None:
-    machine = Machine("ctl1", "hpc", frozenset(), "2001:db8::1", "Debian 13")
+    machine = MonitoredNode("ctl1", "hpc", frozenset(), "2001:db8::1", "Debian 13")
 
     assert url(machine, Tls()) == "http://[2001:db8::1]:3000"

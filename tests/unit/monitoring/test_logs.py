@@ -9,11 +9,11 @@ import pytest
 from deepopsctl.certificates import validity
 from deepopsctl.certificates.authority import new_authority
 from deepopsctl.monitoring import logs, node_certificate
-from deepopsctl.monitoring.resources import File, Machine
+from deepopsctl.monitoring.resources import File, MonitoredNode
 
 SECRETS = {"authority": new_authority(validity.today())}
 SETTINGS = {"logs": True, "logs_keep_days": 14, "logs_keep_gb": 50}
-GPU01 = Machine(
+GPU01 = MonitoredNode(
     "gpu01",
     "hpc",
     frozenset({"slurm_compute"}),
@@ -33,7 +33,7 @@ CTL1 = replace(
 )
 
 
-def file_of(machine: Machine, path: str) -> File:
+def file_of(machine: MonitoredNode, path: str) -> File:
     return next(file for file in logs.needs(machine).files if file.path == path)
 
 
@@ -95,7 +95,7 @@ def test_a_vault_without_an_authority_is_a_problem_with_what_to_do() -> None:
 
 
 @pytest.mark.parametrize("machine", [GPU01, CTL1], ids=lambda machine: machine.name)
-def test_units_restart_only_for_files_that_are_brought(machine: Machine) -> None:
+def test_units_restart_only_for_files_that_are_brought(machine: MonitoredNode) -> None:
     plan = logs.needs(machine)
 
     assert {path for unit in plan.units for path in unit.restart_on} <= {file.path for file in plan.files}

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from deepopsctl.monitoring.node_plan import plan_node
-from deepopsctl.monitoring.resources import ContradictionError, File, Folder, Machine, Needs, Unit, together
+from deepopsctl.monitoring.resources import ContradictionError, Directory, File, MonitoredNode, Needs, Unit, combine
 from deepopsctl.monitoring.systemd_units import service, started_by
 
-GPU01 = Machine("gpu01", "hpc", frozenset({"slurm_compute"}), "192.0.2.11", "Debian 13", controller="ctl1")
+GPU01 = MonitoredNode("gpu01", "hpc", frozenset({"slurm_compute"}), "192.0.2.11", "Debian 13", controller="ctl1")
 CTL1 = replace(GPU01, name="ctl1", groups=frozenset({"slurm_controller", "slurm_dbd"}), address="2001:db8::1")
 
 
@@ -71,12 +71,14 @@ def test_a_unit_restarts_only_for_files_that_are_brought() -> None:
 
 
 def test_pieces_add_up_and_what_two_want_alike_comes_once() -> None:
-    first = Needs(packages=("a",), folders=(Folder("/x"),), files=(File("/x/1", "one"),), units=(Unit("a.service"),))
-    second = Needs(packages=("b", "a"), folders=(Folder("/x"),), files=(File("/x/2", "two"),), problems=("no",))
+    first = Needs(
+        packages=("a",), directories=(Directory("/x"),), files=(File("/x/1", "one"),), units=(Unit("a.service"),)
+    )
+    second = Needs(packages=("b", "a"), directories=(Directory("/x"),), files=(File("/x/2", "two"),), problems=("no",))
 
-    assert together([first, second]) == Needs(
+    assert combine([first, second]) == Needs(
         packages=("a", "b"),
-        folders=(Folder("/x"),),
+        directories=(Directory("/x"),),
         files=(File("/x/1", "one"), File("/x/2", "two")),
         units=(Unit("a.service"),),
         problems=("no",),
@@ -85,7 +87,7 @@ def test_pieces_add_up_and_what_two_want_alike_comes_once() -> None:
 
 def test_pieces_that_contradict_each_other_are_refused() -> None:
     with pytest.raises(ContradictionError, match="/x/1"):
-        together([Needs(files=(File("/x/1", "one"),)), Needs(files=(File("/x/1", "two"),))])
+        combine([Needs(files=(File("/x/1", "one"),)), Needs(files=(File("/x/1", "two"),))])
 
 
 def test_a_secret_is_in_no_text_that_is_shown_of_a_file() -> None:

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from deepopsctl.monitoring import prometheus_server, retention, scrape_config, targets, web_config
-from deepopsctl.monitoring.resources import File, Machine, Needs
+from deepopsctl.monitoring.resources import File, MonitoredNode, Needs
 from tests.support.paths import DATA
 from tests.unit.monitoring.test_node_plan import CTL1, GPU01
 
@@ -30,7 +30,7 @@ HOST = replace(
 NODE = replace(GPU01, monitoring_host="ctl1", monitoring_address="192.0.2.1", settings=SETTINGS)
 
 
-def prometheus(machine: Machine = HOST, **rules: str) -> Needs:
+def prometheus(machine: MonitoredNode = HOST, **rules: str) -> Needs:
     return prometheus_server.prometheus(
         machine, targets.render([machine, NODE]), {f"{name}.yml": rules[name] for name in rules}
     )

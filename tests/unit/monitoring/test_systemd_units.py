@@ -8,7 +8,7 @@ import pytest
 
 from deepopsctl.monitoring.gpu_exporter_choice import Exporter
 from deepopsctl.monitoring.node_plan import plan_node
-from deepopsctl.monitoring.resources import Machine
+from deepopsctl.monitoring.resources import MonitoredNode
 from deepopsctl.monitoring.systemd_units import (
     OPEN,
     SLURMS_FAMILIES,
@@ -17,7 +17,7 @@ from deepopsctl.monitoring.systemd_units import (
     confined_with_full_view,
 )
 
-CTL1 = Machine(
+CTL1 = MonitoredNode(
     "ctl1",
     "hpc",
     frozenset({"slurm_controller", "slurm_compute"}),

@@ -10,7 +10,7 @@ import pytest
 
 from deepopsctl.node_programs.alert_drain import cli, slurm
 from deepopsctl.node_programs.alert_drain.alertmanager import AskError, read
-from deepopsctl.node_programs.alert_drain.decide import Alert, Limits, Memory, Node, decide
+from deepopsctl.node_programs.alert_drain.decide import Alert, HealthyTimers, Limits, Node, decide
 from deepopsctl.node_programs.alert_drain.rounds import Rounds, render
 from deepopsctl.node_programs.alert_drain.settings import Settings, SettingsError, load
 from deepopsctl.node_programs.alert_drain.slurm import SlurmError
@@ -21,20 +21,26 @@ LIMITS = Limits(nodes=2, resume_after_s=600)
 
 
 def alert(
-    node: str, name: str = "GpuLost", *, drains: bool = True, blinds: bool = False, told: bool = True, since: str = "1"
+    node: str,
+    name: str = "GpuLost",
+    *,
+    drains: bool = True,
+    blinds: bool = False,
+    is_active: bool = True,
+    since: str = "1",
 ) -> Alert:
-    return Alert(name, node, drains, blinds, told, since)
+    return Alert(name, node, drains, blinds, is_active, since)
 
 
-def nodes(*, well: bool = True, **reasons: str) -> dict[str, Node]:
+def nodes(*, is_healthy: bool = True, **reasons: str) -> dict[str, Node]:
     """gpu01 to gpu09, drained for these reasons."""
     names = [f"gpu0{number}" for number in range(1, 10)]
-    return {name: Node(name, name in reasons, reasons.get(name, ""), well) for name in names}
+    return {name: Node(name, name in reasons, reasons.get(name, ""), is_healthy) for name in names}
 
 
 class TestDraining:
     def test_a_node_with_an_alert_that_drains_is_drained_for_it(self) -> None:
-        found = decide([alert("gpu01"), alert("gpu02", "DiskFull", drains=False)], nodes(), Memory(), LIMITS, 0)
+        found = decide([alert("gpu01"), alert("gpu02", "DiskFull", drains=False)], nodes(), HealthyTimers(), LIMITS, 0)
 
         assert found.drains == {"gpu01": OURS}
 
@@ -44,22 +50,22 @@ class TestDraining:
             alert("gpu01", "First", since="2026-11-22T10:00:00Z"),
         ]
 
-        assert decide(alerts, nodes(), Memory(), LIMITS, 0).drains == {"gpu01": "deepopsctl: alert First"}
+        assert decide(alerts, nodes(), HealthyTimers(), LIMITS, 0).drains == {"gpu01": "deepopsctl: alert First"}
 
     @pytest.mark.parametrize("reason", ["new fan", "deepopsctl: node add", OURS, ""])
     def test_a_node_that_is_drained_already_keeps_its_reason(self, reason: str) -> None:
-        assert decide([alert("gpu01")], nodes(gpu01=reason), Memory(), LIMITS, 0).drains == {}
+        assert decide([alert("gpu01")], nodes(gpu01=reason), HealthyTimers(), LIMITS, 0).drains == {}
 
     def test_a_silenced_alert_drains_nobody(self) -> None:
-        assert decide([alert("gpu01", told=False)], nodes(), Memory(), LIMITS, 0).drains == {}
+        assert decide([alert("gpu01", is_active=False)], nodes(), HealthyTimers(), LIMITS, 0).drains == {}
 
     def test_what_is_no_node_of_slurms_is_left_alone(self) -> None:
-        found = decide([alert("ctl1"), alert("")], nodes(), Memory(), LIMITS, 0)
+        found = decide([alert("ctl1"), alert("")], nodes(), HealthyTimers(), LIMITS, 0)
 
         assert (found.drains, found.held_back) == ({}, [])
 
     def test_a_rule_that_is_wrong_drains_no_cluster(self) -> None:
-        found = decide([alert(name) for name in nodes()], nodes(), Memory(), LIMITS, 0)
+        found = decide([alert(name) for name in nodes()], nodes(), HealthyTimers(), LIMITS, 0)
 
         assert list(found.drains) == ["gpu01", "gpu02"]
         assert len(found.held_back) == 7
@@ -67,20 +73,20 @@ class TestDraining:
     def test_what_alerts_drained_before_counts_for_the_limit_and_what_others_drained_does_not(self) -> None:
         alerts = [alert(name) for name in nodes()]
 
-        found = decide(alerts, nodes(gpu01=OURS, gpu02="new fan"), Memory(), LIMITS, 0)
+        found = decide(alerts, nodes(gpu01=OURS, gpu02="new fan"), HealthyTimers(), LIMITS, 0)
         assert list(found.drains) == ["gpu03"]
-        assert decide(alerts, nodes(gpu01=OURS, gpu02=OURS, gpu03=OURS), Memory(), LIMITS, 0).drains == {}
+        assert decide(alerts, nodes(gpu01=OURS, gpu02=OURS, gpu03=OURS), HealthyTimers(), LIMITS, 0).drains == {}
 
     def test_a_limit_of_nothing_drains_nothing(self) -> None:
-        assert decide([alert("gpu01")], nodes(), Memory(), Limits(0, 600), 0).drains == {}
+        assert decide([alert("gpu01")], nodes(), HealthyTimers(), Limits(0, 600), 0).drains == {}
 
 
 class TestResuming:
-    def after(self, *rounds: tuple[float, list[Alert]], reason: str = OURS, well: bool = True) -> list[str]:
+    def after(self, *rounds: tuple[float, list[Alert]], reason: str = OURS, is_healthy: bool = True) -> list[str]:
         """What is resumed in the last of these rounds: (seconds, alerts)."""
-        memory, found = Memory(), []
+        memory, found = HealthyTimers(), []
         for now, alerts in rounds:
-            found = list(decide(alerts, nodes(gpu01=reason, well=well), memory, LIMITS, now).resumes)
+            found = list(decide(alerts, nodes(gpu01=reason, is_healthy=is_healthy), memory, LIMITS, now).resumes)
         return found
 
     def test_a_node_is_given_back_when_its_alert_has_ended_for_long_enough(self) -> None:
@@ -99,12 +105,12 @@ class TestResuming:
         [
             alert("gpu01"),
             # silenced, or held back because the node is down: it has not ended
-            alert("gpu01", told=False),
+            alert("gpu01", is_active=False),
             # another that drains
             alert("gpu01", "MountMissing"),
             # nobody can see whether it has ended, on this node or on any
             alert("gpu01", "TargetDown", drains=False, blinds=True),
-            alert("gpu01", "NodeDown", drains=False, blinds=True, told=False),
+            alert("gpu01", "NodeDown", drains=False, blinds=True, is_active=False),
             alert("", "SlurmMetricsMissing", drains=False, blinds=True),
         ],
     )
@@ -124,10 +130,10 @@ class TestResuming:
         assert self.after((0, []), (600, []), reason=reason) == []
 
     def test_a_node_that_slurm_has_as_down_is_not_given_back(self) -> None:
-        assert self.after((0, []), (600, []), well=False) == []
+        assert self.after((0, []), (600, []), is_healthy=False) == []
 
     def test_it_is_said_why_a_node_stays_drained(self) -> None:
-        found = decide([alert("gpu01")], nodes(gpu01=OURS, gpu02=OURS), Memory(), LIMITS, 0)
+        found = decide([alert("gpu01")], nodes(gpu01=OURS, gpu02=OURS), HealthyTimers(), LIMITS, 0)
 
         assert found.waiting == {"gpu01": "GpuLost has not ended", "gpu02": "all is well, but not for long enough"}
 
@@ -234,12 +240,12 @@ def settings(tmp_path: Path, **more: object) -> Path:
 class TestTheProgram:
     def test_does_nothing_while_nobody_can_be_asked(self, asked: Path, tmp_path: Path) -> None:
         rounds = Rounds(load(str(settings(tmp_path))))
-        rounds.memory.clear["gpu01"] = 0.0
+        rounds.timers.clear["gpu01"] = 0.0
 
         assert not rounds.round()
         assert not asked.exists()
         # what was known before the silence counts no more
-        assert rounds.memory.clear == {}
+        assert rounds.timers.clear == {}
         assert "deepops_alertdrain_up 0\n" in render(rounds.values(up=False))
 
     def test_its_file_has_what_the_alerts_ask_for(self) -> None:

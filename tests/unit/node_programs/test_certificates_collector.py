@@ -22,8 +22,8 @@ from deepopsctl.certificates import validity
 from deepopsctl.certificates.authority import Authority, new_authority
 from deepopsctl.monitoring import node_metrics, tls
 from deepopsctl.monitoring.node_certificate import AUTHORITY, CERTIFICATE
-from deepopsctl.monitoring.resources import Machine
-from deepopsctl.node_programs.node_metrics.certificates import KIND, ends_at, look
+from deepopsctl.monitoring.resources import MonitoredNode
+from deepopsctl.node_programs.node_metrics.certificates import COLLECTOR, ends_at, read_expiry
 from deepopsctl.node_programs.node_metrics.places import CONFIG
 
 
@@ -37,7 +37,7 @@ def certificate(end: datetime, key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateK
 
 
 def told(*paths: Path | str) -> dict[tuple[str, str], float]:
-    return {(sample.name, Path(sample.labels["path"]).name): sample.value for sample in look(map(str, paths))}
+    return {(sample.name, Path(sample.labels["path"]).name): sample.value for sample in read_expiry(map(str, paths))}
 
 
 @pytest.mark.parametrize("year", [1999, 2026, 2049, 2050, 2126])
@@ -98,9 +98,9 @@ def test_a_pattern_that_fits_nothing_is_no_fault(tmp_path: Path) -> None:
 
 
 def test_every_sample_is_one_of_the_metrics(tmp_path: Path) -> None:
-    samples = KIND.make({"paths": [str(tmp_path / "missing.pem")]})()
+    samples = COLLECTOR.make({"paths": [str(tmp_path / "missing.pem")]})()
 
-    assert {sample.name for sample in samples} <= set(KIND.metrics)
+    assert {sample.name for sample in samples} <= set(COLLECTOR.metrics)
 
 
 @pytest.fixture
@@ -171,7 +171,7 @@ def test_what_is_neither_certificate_nor_key_can_not_be_read(tmp_path: Path, con
 
 
 def watched(groups: frozenset[str], name: str = "gpu01", **settings: object) -> list[str]:
-    machine = Machine(name, "hpc", groups, "192.0.2.1", "Debian 13", monitoring_host="ctl1", settings=settings)
+    machine = MonitoredNode(name, "hpc", groups, "192.0.2.1", "Debian 13", monitoring_host="ctl1", settings=settings)
     configs = [file for file in node_metrics.needs(machine).files if file.path == CONFIG]
     found = [json.loads(file.content)["collectors"].get("certificates", {"paths": []}) for file in configs]
     return [path for each in found for path in each["paths"]]

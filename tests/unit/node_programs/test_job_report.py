@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from deepopsctl.monitoring.job_report import needs
-from deepopsctl.monitoring.resources import Machine
+from deepopsctl.monitoring.resources import MonitoredNode
 from deepopsctl.node_programs.job_report import records, summary, values
 from deepopsctl.node_programs.job_report.advice import advise
 from deepopsctl.node_programs.job_report.asking import UnansweredError, jobs
@@ -98,12 +98,12 @@ class TestNumbers:
         ("seconds", "expected"), [(45, "45s"), (723, "12m 03s"), (7500, "2h 05m"), (277200, "3d 05h")]
     )
     def test_times_for_people(self, seconds: float, expected: str) -> None:
-        assert values.say_time(seconds) == expected
+        assert values.format_time(seconds) == expected
 
     def test_a_little_is_not_nothing(self) -> None:
-        assert values.say_share(1, 1000) == "<1 %"
-        assert values.say_share(0, 1000) == "0 %"
-        assert values.say_count(0.034) == "0.03"
+        assert values.format_share(1, 1000) == "<1 %"
+        assert values.format_share(0, 1000) == "0 %"
+        assert values.format_count(0.034) == "0.03"
 
 
 class TestSacct:
@@ -218,7 +218,7 @@ class TestTheSummary:
         given = Summary((NodeUse("gpu01", 2.5, 1e9),))
 
         assert summary.read(summary.write(given).replace('"', "`")) == given
-        assert summary.is_ours(summary.write(given).replace('"', "`"))
+        assert summary.is_summary(summary.write(given).replace('"', "`"))
 
     def test_has_bounds_and_counts_what_goes_beyond(self) -> None:
         nodes = [NodeUse(f"gpu{number:04}", 99.99, 1e12) for number in range(1000)]
@@ -255,9 +255,9 @@ class TestTheSummary:
         assert summary.read(comment) is None
 
     def test_of_somebody_else_is_not_ours(self) -> None:
-        assert not summary.is_ours('{"a":1}')
-        assert not summary.is_ours("JS1:H4sIAAAA")
-        assert summary.is_ours('{"deepopsctl":2}')
+        assert not summary.is_summary('{"a":1}')
+        assert not summary.is_summary("JS1:H4sIAAAA")
+        assert summary.is_summary('{"deepopsctl":2}')
 
 
 class TestTheCommand:
@@ -313,7 +313,9 @@ class TestTheCommand:
 class TestWhereItIs:
     @pytest.mark.parametrize("group", ["slurm_controller", "slurm_compute", "slurm_login"])
     def test_is_wherever_slurms_commands_are(self, group: str) -> None:
-        found = {file.path: file.mode for file in needs(Machine("n1", "c", frozenset([group]), "192.0.2.1", "")).files}
+        found = {
+            file.path: file.mode for file in needs(MonitoredNode("n1", "c", frozenset([group]), "192.0.2.1", "")).files
+        }
 
         assert found["/usr/local/bin/job-report"] == "0755"
         assert "/usr/local/lib/deepopsctl/job_report/cli.py" in found
@@ -321,9 +323,9 @@ class TestWhereItIs:
     @pytest.mark.parametrize(("switch", "expected"), [(True, 1), (False, 0)])
     def test_goes_to_the_end_of_jobs_output_where_that_is_switched_on(self, switch: bool, expected: int) -> None:
         settings = {"job_endings": switch}
-        machine = Machine("n1", "c", frozenset(["slurm_compute"]), "192.0.2.1", "", settings=settings)
+        machine = MonitoredNode("n1", "c", frozenset(["slurm_compute"]), "192.0.2.1", "", settings=settings)
 
         assert sum("epilog.d" in file.path for file in needs(machine).files) == expected
 
     def test_is_nowhere_else(self) -> None:
-        assert needs(Machine("n1", "c", frozenset(["monitoring"]), "192.0.2.1", "")).files == ()
+        assert needs(MonitoredNode("n1", "c", frozenset(["monitoring"]), "192.0.2.1", "")).files == ()

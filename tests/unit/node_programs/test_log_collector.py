@@ -1,4 +1,4 @@
-"""The log host's own programs: the door, with real TLS on loopback, and what keeps the collection within its bounds."""
+"""The log host's own programs: the TLS proxy, with real TLS on loopback, and the limits of the collection."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import pytest
 
 from deepopsctl.certificates import validity
 from deepopsctl.certificates.authority import Authority, Identity, new_authority
-from deepopsctl.node_programs.log_collector import door, tidy
+from deepopsctl.node_programs.log_collector import tidy, tls_proxy
 from deepopsctl.node_programs.log_collector.bounds import DAY_S, Bounds, Journal, to_close, too_much, too_old
 from deepopsctl.node_programs.log_collector.members import Members
 from deepopsctl.node_programs.log_collector.places import address_of, files_of
@@ -235,7 +235,9 @@ def opened_door(tmp_path: Path) -> Iterator[tuple[int, list[str]]]:
     async def main() -> None:
         store = await asyncio.start_server(answer, "127.0.0.1", 0)
         port = store.sockets[0].getsockname()[1]
-        serving = asyncio.ensure_future(door.serve(listener, door.context(**paths), members, ("127.0.0.1", port)))
+        serving = asyncio.ensure_future(
+            tls_proxy.serve(listener, tls_proxy.context(**paths), members, ("127.0.0.1", port))
+        )
         ready.append((asyncio.get_running_loop(), serving))
         await asyncio.wait([serving])
         store.close()

@@ -14,18 +14,18 @@ from typing import Any
 import pytest
 
 from deepopsctl.monitoring.node_metrics import COLLECTORS, needs
-from deepopsctl.monitoring.resources import Machine
+from deepopsctl.monitoring.resources import MonitoredNode
+from deepopsctl.node_programs.node_metrics.collectors import COLLECTORS as NODE_COLLECTORS
 from deepopsctl.node_programs.node_metrics.daemon import Daemon, once
-from deepopsctl.node_programs.node_metrics.kinds import KINDS
-from deepopsctl.node_programs.node_metrics.samples import GAUGE, Kind, Metric, Sample, render
+from deepopsctl.node_programs.node_metrics.samples import GAUGE, Collector, Metric, Sample, render
 from deepopsctl.node_programs.node_metrics.textfile import write
 from tests.support.paths import ROOT
 
 METRICS = {"deepops_a": Metric(GAUGE, "An a."), "deepops_b": Metric(GAUGE, 'A "b"\\.')}
 
 
-def kind_of(collect: Callable[[], Iterable[Sample]]) -> Kind:
-    return Kind(METRICS, lambda _settings: collect)
+def kind_of(collect: Callable[[], Iterable[Sample]]) -> Collector:
+    return Collector(METRICS, lambda _settings: collect)
 
 
 def until(happened: Callable[[], bool]) -> None:
@@ -176,13 +176,13 @@ class TestTheProgram:
         assert str(path) in capsys.readouterr().err
 
 
-def machine(*groups: str) -> Machine:
-    return Machine("n1", "c", frozenset(groups), "192.0.2.1", "Debian 13", gpus=("0", "1.7"))
+def machine(*groups: str) -> MonitoredNode:
+    return MonitoredNode("n1", "c", frozenset(groups), "192.0.2.1", "Debian 13", gpus=("0", "1.7"))
 
 
 class TestWhatANodeGets:
     def test_every_collector_has_somebody_who_tells_it_its_settings(self) -> None:
-        assert set(COLLECTORS) == set(KINDS)
+        assert set(COLLECTORS) == set(NODE_COLLECTORS)
 
     def test_a_compute_node_gets_the_job_map_as_well(self) -> None:
         found = {file.path: file for file in needs(machine("slurm_compute")).files}

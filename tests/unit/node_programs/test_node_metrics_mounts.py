@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from deepopsctl.monitoring.node_metrics import COLLECTORS
-from deepopsctl.monitoring.resources import Machine
-from deepopsctl.node_programs.node_metrics.mounts import KIND, samples
+from deepopsctl.monitoring.resources import MonitoredNode
+from deepopsctl.node_programs.node_metrics.mounts import COLLECTOR, samples
 
 TABLE = """\
 22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw
@@ -68,7 +68,7 @@ def test_a_machine_is_told_of_what_it_mounts_itself() -> None:
         # served from the very folder where it is expected: nothing to mount
         {**MOUNT, "name": "own", "source": "gpu01:/srv/own", "path": "/srv/own", "server": "gpu01"},
     ]
-    machine = Machine("gpu01", "hpc", frozenset({"slurm_compute"}), "192.0.2.11", "Debian 13", mounts=mounts)
+    machine = MonitoredNode("gpu01", "hpc", frozenset({"slurm_compute"}), "192.0.2.11", "Debian 13", mounts=mounts)
 
     assert COLLECTORS["mounts"](machine) == {
         "mounts": [{"name": "home", "path": "/home", "required": True, "automount": False}]
@@ -79,7 +79,7 @@ def test_a_machine_is_told_of_what_it_mounts_itself() -> None:
 def test_sees_a_real_mount_come_and_go(tmp_path: Path) -> None:
     place = tmp_path / "a place"
     place.mkdir()
-    collect = KIND.make({"mounts": [wanted(str(place))]})
+    collect = COLLECTOR.make({"mounts": [wanted(str(place))]})
     before = [each.value for each in collect()]
     subprocess.run(["mount", "-t", "tmpfs", "none", str(place)], check=True)
     try:

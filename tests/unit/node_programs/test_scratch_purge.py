@@ -19,9 +19,9 @@ from deepopsctl.node_programs.scratch_purge import cli, deleting, records, walk
 from deepopsctl.node_programs.scratch_purge.ageing import Ages
 from deepopsctl.node_programs.scratch_purge.excluding import Excluded
 from deepopsctl.node_programs.scratch_purge.records import Record, quoted
-from deepopsctl.node_programs.scratch_purge.run import BusyError, Summary, alone, apply, list_due
+from deepopsctl.node_programs.scratch_purge.run import BusyError, Summary, apply, exclusive_lock, list_due
 from deepopsctl.node_programs.scratch_purge.settings import Settings, SettingsError, from_object
-from deepopsctl.node_programs.scratch_purge.tree import TreeError, Way
+from deepopsctl.node_programs.scratch_purge.tree import OpenPath, TreeError
 from deepopsctl.node_programs.scratch_purge.warned import Warned
 
 DAY = 86400
@@ -118,7 +118,7 @@ def test_a_file_used_hours_after_the_run_began_is_left_alone(root: Path) -> None
 
     outcomes = attacked(root, lambda: os.utime(two, (LATER + 5 * 3600, 0)), settings(root))
 
-    assert outcomes[1].kept == "used since it was listed"
+    assert outcomes[1].why_kept == "used since it was listed"
     assert two.exists()
 
 
@@ -254,7 +254,7 @@ def test_the_longest_names_and_paths_longer_than_a_path_may_be(root: Path) -> No
 
 def test_deeper_than_there_can_be_open_folders_is_said_and_left(root: Path) -> None:
     make(root / "/".join("d" * 30) / "file")
-    with Way(str(root), deepest=20) as way:
+    with OpenPath(str(root), deepest=20) as way:
         looking = walk.Walk(way, Excluded(()), AGES, LATER)
 
         assert list(looking) == []
@@ -318,7 +318,7 @@ def test_a_hard_link_that_is_used_meanwhile_keeps_the_other(root: Path) -> None:
 
     outcomes = attacked(root, lambda: os.utime(root / "alice/two", (LATER - 5, 0)), settings(root))
 
-    assert [outcome.kept for outcome in outcomes] == ["", "used since it was listed"]
+    assert [outcome.why_kept for outcome in outcomes] == ["", "used since it was listed"]
 
 
 @as_root
@@ -496,7 +496,7 @@ def attacked(root: Path, attack: Callable[[], object], given: Settings) -> list[
                 attack()
             yield record
 
-    with Way(str(root), 1000) as way:
+    with OpenPath(str(root), 1000) as way:
         return list(deleting.delete(way, one_by_one(), AGES))
 
 
@@ -518,7 +518,7 @@ def test_a_folder_replaced_by_a_link_is_not_followed(root: Path, victim: Path) -
 
     outcomes = attacked(root, attack, settings(root))
 
-    assert [outcome.kept for outcome in outcomes] == ["", "moved out of its folder"]
+    assert [outcome.why_kept for outcome in outcomes] == ["", "moved out of its folder"]
     assert left(victim) == {"one", "two"}
     assert (root / "alice/away/two").exists()
 
@@ -529,7 +529,7 @@ def test_a_folder_moved_out_of_the_tree_while_it_is_open_is_left_alone(root: Pat
 
     outcomes = attacked(root, lambda: (root / "alice").rename(tmp_path / "taken"), settings(root))
 
-    assert [outcome.kept for outcome in outcomes] == ["", "moved out of its folder"]
+    assert [outcome.why_kept for outcome in outcomes] == ["", "moved out of its folder"]
     assert (tmp_path / "taken/work/two").exists()
 
 
@@ -544,7 +544,7 @@ def test_another_file_of_the_name_is_left_alone(root: Path) -> None:
 
     outcomes = attacked(root, attack, settings(root))
 
-    assert outcomes[1].kept == "replaced since it was listed"
+    assert outcomes[1].why_kept == "replaced since it was listed"
     assert two.read_text() == "new"
 
 
@@ -554,7 +554,7 @@ def test_a_file_used_since_it_was_listed_is_left_alone(root: Path) -> None:
 
     outcomes = attacked(root, lambda: os.utime(two, (LATER - 5, LATER - 5)), settings(root))
 
-    assert outcomes[1].kept == "used since it was listed"
+    assert outcomes[1].why_kept == "used since it was listed"
     assert two.exists()
 
 
@@ -569,7 +569,7 @@ def test_a_file_that_became_a_folder_and_one_that_is_gone_are_no_trouble(root: P
 
     outcomes = attacked(root, attack, settings(root))
 
-    assert {outcome.kept for outcome in outcomes} == {"", "gone", "replaced since it was listed"}
+    assert {outcome.why_kept for outcome in outcomes} == {"", "gone", "replaced since it was listed"}
     assert not any(outcome.is_trouble for outcome in outcomes)
 
 
@@ -699,8 +699,8 @@ def test_every_user_finds_a_list_of_what_goes(root: Path) -> None:
     assert stat.S_IMODE(lists.stat().st_mode) == 0o711
     mine = (lists / "61002").stat()
     assert (mine.st_uid, stat.S_IMODE(mine.st_mode)) == (61002, 0o400)
-    goes = time.strftime("%Y-%m-%d", time.localtime(LATER + 7 * DAY))
-    assert (lists / "61002").read_text().splitlines()[1:] == [f"{goes} $'alice/bobs\\012file'"]
+    deletion_time = time.strftime("%Y-%m-%d", time.localtime(LATER + 7 * DAY))
+    assert (lists / "61002").read_text().splitlines()[1:] == [f"{deletion_time} $'alice/bobs\\012file'"]
     # the lists are none of the tree's files, and go with what they tell of
     bob.unlink()
     assert apply(given, LATER + DAY).looked_at["files"] == 1
@@ -884,7 +884,7 @@ def test_says_once_that_there_is_no_mailer_and_goes_on(root: Path) -> None:
 def test_two_runs_at_a_time_are_one_too_many(root: Path) -> None:
     given = settings(root)
 
-    with alone(given), pytest.raises(BusyError, match="another run of scratch"):
+    with exclusive_lock(given), pytest.raises(BusyError, match="another run of scratch"):
         listed(given)
 
 

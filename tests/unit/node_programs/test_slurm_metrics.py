@@ -11,7 +11,6 @@ from deepopsctl.node_programs.slurm_metrics import own, statistics
 from deepopsctl.node_programs.slurm_metrics.asking import AskingError
 from deepopsctl.node_programs.slurm_metrics.exposition import LABEL_LIMIT, Families
 from deepopsctl.node_programs.slurm_metrics.jobs import Job, parse, tasks
-from deepopsctl.node_programs.slurm_metrics.look import Slurm
 from deepopsctl.node_programs.slurm_metrics.records import (
     FIELD,
     RECORD,
@@ -21,6 +20,7 @@ from deepopsctl.node_programs.slurm_metrics.records import (
     rows,
     tres,
 )
+from deepopsctl.node_programs.slurm_metrics.snapshot import SlurmReader
 from deepopsctl.node_programs.slurm_metrics.waits import Waits, quantile_of
 from tests.data.slurm_metrics_samples import DATA, RELEASES, look_at, names, recorded, samples, when
 
@@ -144,7 +144,7 @@ def test_where_one_question_fails_slurm_is_not_asked_the_next() -> None:
         asked.append(command[0])
         raise AskingError("no answer")
 
-    Slurm(None, fail).look(0)  # type: ignore[arg-type]  # a stand-in, or any of its fields
+    SlurmReader(None, fail).read_snapshot(0)  # type: ignore[arg-type]  # a stand-in, or any of its fields
 
     assert asked == ["sdiag", "sacctmgr"]
 
@@ -164,7 +164,7 @@ def test_an_sdiag_that_says_nothing_is_no_answer() -> None:
 
 def test_an_endpoint_that_refuses_leaves_the_native_names_to_us() -> None:
     # nothing listens at port 1 of this machine
-    seen = Slurm(("127.0.0.1", 1), recorded("26.05")).look(when("26.05"))
+    seen = SlurmReader(("127.0.0.1", 1), recorded("26.05")).read_snapshot(when("26.05"))
 
     assert "slurm_nodes" in names(seen.text)
 
@@ -177,7 +177,7 @@ def test_a_look_asks_each_command_once() -> None:
         asked.append(tuple(command))
         return answers(command, limit_s)
 
-    Slurm(None, count).look(when("24.11"))  # type: ignore[arg-type]  # a stand-in, or any of its fields
+    SlurmReader(None, count).read_snapshot(when("24.11"))  # type: ignore[arg-type]  # a stand-in, or any of its fields
 
     assert [command[0] for command in asked if "--version" not in command] == ["sdiag", "sinfo", "squeue", "sacctmgr"]
 
@@ -325,7 +325,7 @@ def test_native_names_are_told_where_slurmctld_tells_them_to_nobody(status: int,
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Endpoint) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        seen = Slurm(("127.0.0.1", server.server_port), recorded("26.05")).look(when("26.05"))
+        seen = SlurmReader(("127.0.0.1", server.server_port), recorded("26.05")).read_snapshot(when("26.05"))
         server.shutdown()
 
     found = names(seen.text)

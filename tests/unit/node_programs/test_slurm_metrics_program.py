@@ -16,12 +16,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from deepopsctl.monitoring import slurm_metrics
-from deepopsctl.monitoring.resources import Machine, Needs
+from deepopsctl.monitoring.resources import MonitoredNode, Needs
 from deepopsctl.node_programs.slurm_metrics import asking, jobs, nodes, statistics
 from deepopsctl.node_programs.slurm_metrics.asking import AskingError, ask, marked
 from deepopsctl.node_programs.slurm_metrics.exposition import Families
-from deepopsctl.node_programs.slurm_metrics.look import Slurm
 from deepopsctl.node_programs.slurm_metrics.records import FIELD, RECORD, unmarked
+from deepopsctl.node_programs.slurm_metrics.snapshot import SlurmReader
 from tests.data.slurm_metrics_samples import recorded, samples
 
 bounded = settings(
@@ -32,7 +32,7 @@ any_text = st.text(max_size=40)
 written = st.text(st.characters(exclude_characters=FIELD + RECORD), max_size=40)
 
 
-def machine(name: str = "ctl1", **changed: object) -> Machine:
+def machine(name: str = "ctl1", **changed: object) -> MonitoredNode:
     known: dict[str, object] = {
         "name": name,
         "cluster": "hpc",
@@ -41,7 +41,7 @@ def machine(name: str = "ctl1", **changed: object) -> Machine:
         "platform": "Debian 13",
         "controller": "ctl1",
     }
-    return Machine(**{**known, **changed})  # type: ignore[arg-type]  # a stand-in, or any of its fields
+    return MonitoredNode(**{**known, **changed})  # type: ignore[arg-type]  # a stand-in, or any of its fields
 
 
 def config(tmp_path: Path) -> Path:
@@ -155,7 +155,7 @@ def test_a_broken_configuration_is_refused_by_name(tmp_path: Path) -> None:
 def test_no_output_of_slurm_ends_the_program(squeue: str, sinfo: str, sdiag: str) -> None:
     answers = {"squeue": squeue, "sinfo": sinfo, "sdiag": sdiag}
 
-    Slurm(None, recorded("24.11", but=answers)).look(1000.0)  # type: ignore[arg-type]  # a stand-in, or any of its fields
+    SlurmReader(None, recorded("24.11", but=answers)).read_snapshot(1000.0)  # type: ignore[arg-type]  # a stand-in, or any of its fields
     jobs.parse(squeue)
     nodes.parse(sinfo)
     statistics.parse(sdiag)

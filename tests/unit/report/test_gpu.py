@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from deepopsctl.checks.check import Check, Status, parse_check
 from deepopsctl.cli.main import cli
 from deepopsctl.cluster.directory import ClusterDir
-from deepopsctl.node_programs.gpu_check.judging import judge
+from deepopsctl.node_programs.gpu_check.evaluation import evaluate
 from deepopsctl.report.gpu import section
 from deepopsctl.report.gpu.distribution import Dot, strip
 from deepopsctl.report.gpu.plots import Curve, bandwidth_plot, heat_map, size_text
@@ -387,7 +387,7 @@ class TestJson:
 
 def test_the_samples_are_judged_for_real() -> None:
     facts = samples.two_h100()
-    again = [parse_check(check) for check in judge(facts.gpus, (), {"gpu01": 8, "gpu02": 8})]
+    again = [parse_check(check) for check in evaluate(facts.gpus, (), {"gpu01": 8, "gpu02": 8})]
 
     assert {check.name for check in again} == {check.name for check in facts.checks}
 

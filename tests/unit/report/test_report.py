@@ -15,7 +15,7 @@ from deepopsctl.checks.catalogue.monitoring import MONITORING
 from deepopsctl.checks.catalogue.smoke import CATALOGUE, GROUPS, PER_NODE, catalogue_of, entry
 from deepopsctl.checks.catalogue.storage import STORAGE
 from deepopsctl.checks.check import Check, Status
-from deepopsctl.node_programs.gpu_check.judging import judge
+from deepopsctl.node_programs.gpu_check.evaluation import evaluate
 from deepopsctl.report.grouping import fold_checks
 from deepopsctl.report.html import render_html
 from deepopsctl.report.junit import render_junit
@@ -89,7 +89,7 @@ class TestCatalogue:
         assert [name for name in CATALOGUE if f"`{name}`" not in page] == []
 
     def test_every_check_of_gpucheck_has_its_entry(self) -> None:
-        made = {check["name"] for check in judge([gpu_result(), gpu_result("gpu02")], (), {"gpu01": 8})}
+        made = {check["name"] for check in evaluate([gpu_result(), gpu_result("gpu02")], (), {"gpu01": 8})}
         page = (ROOT / "docs/reference/gpucheck.md").read_text()
 
         assert sorted(made - set(catalogue_of("gpu"))) == []

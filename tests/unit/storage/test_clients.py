@@ -14,7 +14,7 @@ from deepopsctl.model.storage import Mount, Needs, Platform, StorageType
 from deepopsctl.storage import beegfs, cephfs, glusterfs, lustre
 from deepopsctl.storage.compatibility import PAIRS, SINCE, unsupported, unsupported_version
 from deepopsctl.storage.node_plan import plan_node
-from deepopsctl.storage.registry import known_kinds
+from deepopsctl.storage.registry import type_handlers
 from deepopsctl.storage.secret_files import content_base64, why_unusable
 
 HEAD = """\
@@ -56,7 +56,7 @@ def mount(entry: str) -> Mount:
 
 def needs(entry: str, platform: Platform) -> Needs:
     found = mount(entry)
-    return known_kinds()[found.type].needs(found, platform)
+    return type_handlers()[found.type].needs(found, platform)
 
 
 def faults(*entries: str) -> list[str]:

@@ -14,7 +14,7 @@ from deepopsctl.errors import InputError
 from deepopsctl.model.storage import Mount
 from deepopsctl.node_programs.scratch_purge.settings import from_object
 from deepopsctl.storage.purge import files, purge_of, purges_on
-from deepopsctl.storage.quota import Limits, QuotaKind, number_of, quota_of, served
+from deepopsctl.storage.quota import Limits, QuotaType, number_of, quota_of, served
 from deepopsctl.storage.sizes import parse_count, parse_size, parse_time
 from deepopsctl.storage.writer import from_variable, storage_lines, variable
 
@@ -93,7 +93,7 @@ def test_reads_limits_of_users() -> None:
     quota = quota_of(home)
 
     assert quota is not None
-    assert (quota.kind, quota.grace) == (QuotaKind.USER, 7 * 86400)
+    assert (quota.kind, quota.grace) == (QuotaType.USER, 7 * 86400)
     assert quota.default == Limits(50 << 30, 45 << 30, 500_000)
     assert quota.users == {"alice": Limits(2 << 40)}
 

@@ -15,8 +15,8 @@ from ansible.errors import AnsibleConnectionFailure
 from click.testing import CliRunner, Result
 
 from deepopsctl.cli.main import cli
+from deepopsctl.node_programs.gpu_check.burn_evaluation import evaluate_burn
 from deepopsctl.node_programs.gpu_check.burncli import document
-from deepopsctl.node_programs.gpu_check.burnjudge import judge_burn
 from deepopsctl.node_programs.gpu_check.pack import packed
 from deepopsctl.run.event_parser import parse
 from deepopsctl.run.events import ModuleMessage
@@ -172,7 +172,7 @@ class TestProgram:
 def said(**changes: Any) -> str:
     """What a job wrote whose node calls itself otherwise than Slurm does."""
     found = burn_result(node="ip-10-0-0-1", **changes)
-    return "30 of 600 s\n" + json.dumps(document(found, judge_burn(found, 2))) + "\n"
+    return "30 of 600 s\n" + json.dumps(document(found, evaluate_burn(found, 2))) + "\n"
 
 
 class TestResults:

@@ -13,7 +13,7 @@ import pytest
 from deepopsctl.checks.check import Check, parse_check
 from deepopsctl.cluster.directory import ClusterDir
 from deepopsctl.node_programs.gpu_check.document import read_results
-from deepopsctl.node_programs.gpu_check.judging import judge
+from deepopsctl.node_programs.gpu_check.evaluation import evaluate
 from deepopsctl.node_programs.gpu_check.rates import METRICS
 from deepopsctl.run.workspace import RunDir
 from deepopsctl.validation.gpu_history import RUN_FILE, earlier_results, save_results
@@ -24,7 +24,7 @@ FIRST, SECOND, THIRD, FOURTH = (f"2026-11-{day:02d}T08:00:00+00:00" for day in (
 
 def look(directory: ClusterDir, *results: Result) -> tuple[list[Check], tuple[str, ...]]:
     """One validation: judged by the past, then kept."""
-    checks = [parse_check(check) for check in judge(results, earlier_results(directory).results)]
+    checks = [parse_check(check) for check in evaluate(results, earlier_results(directory).results)]
     folder = RunDir(directory.runs / f"2026{len(list(directory.runs.iterdir())):04d}-080000-validate")
     folder.path.mkdir()
     return checks, save_results(directory, folder, results, checks)

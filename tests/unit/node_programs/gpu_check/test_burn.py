@@ -12,7 +12,15 @@ from typing import Any
 
 import pytest
 
-from deepopsctl.node_programs.gpu_check import burn, burncore, burngpu, burnmemory, burnsensors, burnworkers, ondevice
+from deepopsctl.node_programs.gpu_check import (
+    burn,
+    burncore,
+    burngpu,
+    burnmemory,
+    burnsensors,
+    burnworkers,
+    device_tests,
+)
 from deepopsctl.node_programs.gpu_check.burncpu import WORKS, Work, one_round
 from deepopsctl.node_programs.gpu_check.burnmemory import CHUNK, Memory, WrongMemoryError
 from deepopsctl.node_programs.gpu_check.cuda import Cuda, Gpu
@@ -215,8 +223,8 @@ class TestGpu:
         assert "no NVIDIA driver here?" in self.cycle(str(tmp_path / "libcuda.so.1"))[-1]["skip"]
 
     def test_slices_are_checked_against_what_earlier_ones_left(self, library: str) -> None:
-        bench = ondevice.Bench(Gpu(Cuda(library)))
-        load = ondevice.Fp32(bench)
+        bench = device_tests.Bench(Gpu(Cuda(library)))
+        load = device_tests.Fp32(bench)
 
         assert load.sustained(0.001) == pytest.approx(load.operations(64) / 0.1 / 1e12)
 

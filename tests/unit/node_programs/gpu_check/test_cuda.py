@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from deepopsctl.node_programs.gpu_check import libraries, links, ondevice, worker
+from deepopsctl.node_programs.gpu_check import device_tests, libraries, links, worker
 from deepopsctl.node_programs.gpu_check.cuda import Cuda, CudaError, Gpu, NoCudaError
-from deepopsctl.node_programs.gpu_check.ondevice import Bench
+from deepopsctl.node_programs.gpu_check.device_tests import Bench
 from tests.support.paths import FAKES
 
 SOURCES = [FAKES / name for name in ("cuda.c", "libraries.c")]
@@ -55,7 +55,7 @@ def small_messages(monkeypatch: pytest.MonkeyPatch) -> None:
     """Megabytes, not gigabytes: the copies are the processor's here."""
     monkeypatch.setattr(links, "SIZES", (64 * 1024, 2**20))
     monkeypatch.setattr(links, "_BATCH_BYTES", 2**20)
-    monkeypatch.setattr(ondevice, "_LEAST_BYTES", 2**20)
+    monkeypatch.setattr(device_tests, "_LEAST_BYTES", 2**20)
 
 
 @pytest.fixture
@@ -148,7 +148,7 @@ class TestFaults:
     def test_a_gpu_without_room_is_skipped_with_what_is_free(
         self, library: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(ondevice, "_LEAST_BYTES", 2**26)
+        monkeypatch.setattr(device_tests, "_LEAST_BYTES", 2**26)
 
         found = measure(library, "memory_bandwidth")
 

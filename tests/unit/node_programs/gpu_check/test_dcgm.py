@@ -10,7 +10,7 @@ import pytest
 
 from deepopsctl.node_programs.gpu_check import dcgm
 from deepopsctl.node_programs.gpu_check.dcgm import diagnosed, diagnosis, read
-from deepopsctl.node_programs.gpu_check.judging import judge
+from deepopsctl.node_programs.gpu_check.evaluation import evaluate
 from tests.data.gpu_check_samples import result
 
 # without persistence every GPU fails so: a setting, by DCGM's own words (severity 5)
@@ -117,7 +117,7 @@ def test_nothing_is_listed_where_dcgm_is_not_installed(tmp_path: Path, monkeypat
     monkeypatch.setenv("PATH", str(tmp_path))
 
     assert diagnosis() == {}
-    assert not [check for check in judge([result()]) if check["name"] == "gpu-dcgm"]
+    assert not [check for check in evaluate([result()]) if check["name"] == "gpu-dcgm"]
 
 
 def test_the_host_engines_socket_is_named_to_whoever_may_open_it(
@@ -143,4 +143,4 @@ def test_its_command_is_asked_for_the_level_that_loads_nothing(tmp_path: Path, m
     found = diagnosis()
 
     assert [finding["status"] for finding in found["findings"]] == ["fail"]
-    assert "gpu-dcgm" in {check["name"] for check in judge([result(dcgm=found)])}
+    assert "gpu-dcgm" in {check["name"] for check in evaluate([result(dcgm=found)])}

@@ -15,7 +15,7 @@ import pytest
 from deepopsctl.node_programs.gpu_check.bounds import markdown
 from deepopsctl.node_programs.gpu_check.cli import main
 from deepopsctl.node_programs.gpu_check.document import UnreadableError, document, read_results
-from deepopsctl.node_programs.gpu_check.judging import judge
+from deepopsctl.node_programs.gpu_check.evaluation import evaluate
 from deepopsctl.node_programs.gpu_check.links import cpu_list
 from deepopsctl.node_programs.gpu_check.measuring import Order, folded, obstacle, run_job
 from deepopsctl.node_programs.gpu_check.pack import packed
@@ -104,7 +104,7 @@ class TestFiles:
     def test_what_json_prints_is_read_again(self, tmp_path: Path) -> None:
         results = [result("gpu01"), without_driver()]
         path = tmp_path / "gpu01.json"
-        path.write_text(json.dumps(document(results, judge(results))), encoding="utf-8")
+        path.write_text(json.dumps(document(results, evaluate(results))), encoding="utf-8")
 
         assert read_results(path) == results
 
@@ -134,7 +134,7 @@ def written(folder: Path, *results: Any) -> list[str]:
     """Files as --json writes them, one for each result."""
     paths = [folder / f"{number}.json" for number in range(len(results))]
     for path, given in zip(paths, results, strict=True):
-        path.write_text(json.dumps(document([given], judge([given]))), encoding="utf-8")
+        path.write_text(json.dumps(document([given], evaluate([given]))), encoding="utf-8")
     return [str(path) for path in paths]
 
 
@@ -183,7 +183,7 @@ class TestCommandLine:
     def test_people_see_every_skip_once_with_its_reason(self) -> None:
         results = [result("gpu01"), result("gpu02")]
 
-        found = [line for line in lines(results, judge(results)) if "no cuBLAS given" in line]
+        found = [line for line in lines(results, evaluate(results)) if "no cuBLAS given" in line]
 
         assert found == ["  gpu-bf16-gemm  16 targets  no cuBLAS given: --cublas PATH"]
 
@@ -218,7 +218,7 @@ class TestPackedFile:
             f"import sys; sys.path.insert(0, {str(pyz)!r})\n"
             "import json\n"
             "from deepopsctl.node_programs.gpu_check.measuring import run_job\n"
-            "from deepopsctl.node_programs.gpu_check.ondevice import kernels\n"
+            "from deepopsctl.node_programs.gpu_check.device_tests import kernels\n"
             f"print(json.dumps([len(kernels('mma')), run_job({job!r}, ['GPU-of-nobody'], 60, None)[0]]))"
         )
 
@@ -246,6 +246,6 @@ class TestDocumentation:
 
     def test_every_check_is_explained(self) -> None:
         page = PAGE.read_text(encoding="utf-8")
-        checks = judge([result("gpu01"), result("gpu02"), without_driver()], (), {"gpu01": 8})
+        checks = evaluate([result("gpu01"), result("gpu02"), without_driver()], (), {"gpu01": 8})
 
         assert [name for name in {check["name"] for check in checks} if f"`{name}`" not in page] == []

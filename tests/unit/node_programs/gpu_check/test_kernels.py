@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from deepopsctl.node_programs.gpu_check.ondevice import PATTERNS, bf16_tile, kernels
+from deepopsctl.node_programs.gpu_check.device_tests import PATTERNS, bf16_tile, kernels
 from tests.support.ptx_reader import Kernel, kernels_of, launch
 
 FILES = ("memory", "fma", "mma")

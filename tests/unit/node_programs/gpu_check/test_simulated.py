@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from deepopsctl.node_programs.gpu_check import simulated as module
-from deepopsctl.node_programs.gpu_check.judging import MEASURED, judge
+from deepopsctl.node_programs.gpu_check.evaluation import MEASURED, evaluate
 from deepopsctl.node_programs.gpu_check.simulated import simulated, stands_in
 from tests.data.gpu_check_samples import without_driver
 
@@ -80,12 +80,12 @@ class TestWhatTheKernelSays:
 
 class TestJudging:
     def test_every_measurement_of_a_simulated_gpu_is_skipped_whatever_was_expected(self) -> None:
-        checks = judge([{**without_driver("gpu01"), "simulated": WHY}], (), {"gpu01": 2})
+        checks = evaluate([{**without_driver("gpu01"), "simulated": WHY}], (), {"gpu01": 2})
 
         assert {check["name"] for check in checks} == {"gpu-driver", "gpu-count", *MEASURED}
         assert {(check["status"], check["message"]) for check in checks} == {("skip", WHY)}
 
     def test_the_same_node_without_that_word_fails(self) -> None:
-        checks = judge([without_driver("gpu01")], (), {"gpu01": 2})
+        checks = evaluate([without_driver("gpu01")], (), {"gpu01": 2})
 
         assert {check["name"]: check["status"] for check in checks} == {"gpu-driver": "fail", "gpu-count": "fail"}

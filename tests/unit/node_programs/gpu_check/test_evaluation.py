@@ -9,8 +9,8 @@ import pytest
 from deepopsctl.checks.check import parse_check
 from deepopsctl.gpus.models import find_product
 from deepopsctl.node_programs.gpu_check.bounds import FIGURES, SHARES, figures_of, pcie_gb_s
-from deepopsctl.node_programs.gpu_check.judging import judge
-from deepopsctl.node_programs.gpu_check.verdicts import status_of
+from deepopsctl.node_programs.gpu_check.evaluation import evaluate
+from deepopsctl.node_programs.gpu_check.results import status_of
 from tests.data.gpu_check_samples import TESTS, gpu, measured, pairs, result, without_driver
 
 Checks = list[dict[str, str]]
@@ -23,7 +23,7 @@ def named(checks: Checks, name: str, target: str = "gpu01/3") -> dict[str, str]:
 
 def with_third(**changes: Any) -> Checks:
     """The checks of a node whose GPU 3 is changed."""
-    return judge([result(gpus=[gpu(index, **(changes if index == 3 else {})) for index in range(8)])])
+    return evaluate([result(gpus=[gpu(index, **(changes if index == 3 else {})) for index in range(8)])])
 
 
 def rdma(count: int, gb_s: float = 50.0) -> dict[str, Any]:
@@ -36,7 +36,7 @@ class TestBetweenNodes:
     def judged(self, **found: Any) -> dict[str, str]:
         first = result("gpu01")
         first["group"]["all_reduce_nodes"] = {"nodes": "gpu[01-02]", **found}
-        return named(judge([first, result("gpu02")]), "gpu-all-reduce-nodes", "gpu[01-02]")
+        return named(evaluate([first, result("gpu02")]), "gpu-all-reduce-nodes", "gpu[01-02]")
 
     def over(self, network: dict[str, Any], gb_s: float, *earlier: float, **changes: Any) -> dict[str, str]:
         """Two nodes with that network."""
@@ -46,7 +46,7 @@ class TestBetweenNodes:
             points = {"status": "measured", "ranks": 16, "all_reduce": [{"bytes": 2**30, "gb_s": value}]}
             node["group"]["all_reduce_nodes"] = {"nodes": "gpu[01-02]", **points}
             looks.append(node)
-        return named(judge(looks[-1:], looks[:-1]), "gpu-all-reduce-nodes", "gpu[01-02]")
+        return named(evaluate(looks[-1:], looks[:-1]), "gpu-all-reduce-nodes", "gpu[01-02]")
 
     def test_right_sums_pass_where_nobody_knows_the_network(self) -> None:
         check = self.judged(status="measured", ranks=16, all_reduce=[{"bytes": 4096, "gb_s": 38.5}])
@@ -99,13 +99,13 @@ class TestBetweenNodes:
 
 class TestHealthy:
     def test_a_healthy_node_has_no_warning_and_no_failure(self) -> None:
-        checks = judge([result("gpu01"), result("gpu02")])
+        checks = evaluate([result("gpu01"), result("gpu02")])
 
         assert {check["status"] for check in checks} == {"pass", "skip"}
         assert status_of(checks) == "pass"
 
     def test_every_check_has_the_form_that_validate_reports(self) -> None:
-        checks = [parse_check(check) for check in judge([result("gpu01"), without_driver()])]
+        checks = [parse_check(check) for check in evaluate([result("gpu01"), without_driver()])]
 
         assert {check.suite for check in checks} == {"gpu"}
 
@@ -126,8 +126,8 @@ class TestHealthy:
         assert named(checks, "gpu-fp32")["message"] == "no libcuda"
 
     def test_a_node_without_a_driver_is_skipped_and_fails_where_gpus_are_expected(self) -> None:
-        assert [check["status"] for check in judge([without_driver()])] == ["skip"]
-        assert [check["status"] for check in judge([without_driver()], (), {"cpu01": 8})] == ["fail", "fail"]
+        assert [check["status"] for check in evaluate([without_driver()])] == ["skip"]
+        assert [check["status"] for check in evaluate([without_driver()], (), {"cpu01": 8})] == ["fail", "fail"]
 
     def test_a_gpu_that_tells_nothing_gets_no_pass_for_it(self) -> None:
         mute = dict.fromkeys(
@@ -205,7 +205,7 @@ class TestHealth:
         assert found["message"].startswith("gpu01 GPU 3 (NVIDIA H100 80GB HBM3, serial 1650000000003")
 
     def test_a_gpu_that_fell_off_the_bus_fails(self) -> None:
-        checks = judge([result(gpus=[gpu(0), {"index": 1, "error": "the GPU has fallen off the bus"}])])
+        checks = evaluate([result(gpus=[gpu(0), {"index": 1, "error": "the GPU has fallen off the bus"}])])
 
         assert named(checks, "gpu-opens", "gpu01/1")["status"] == "fail"
 
@@ -213,17 +213,17 @@ class TestHealth:
 class TestCount:
     @pytest.mark.parametrize(("number", "status"), [(8, "pass"), (9, "fail"), (7, "fail")])
     def test_a_node_has_as_many_gpus_as_it_should(self, number: int, status: str) -> None:
-        assert named(judge([result()], (), {"gpu01": number}), "gpu-count", "gpu01")["status"] == status
+        assert named(evaluate([result()], (), {"gpu01": number}), "gpu-count", "gpu01")["status"] == status
 
     def test_a_gpu_that_does_not_open_does_not_count(self) -> None:
         node = result(gpus=[gpu(0), {"index": 1, "error": "the GPU has fallen off the bus"}])
 
-        found = named(judge([node], (), {"gpu01": 2}), "gpu-count", "gpu01")
+        found = named(evaluate([node], (), {"gpu01": 2}), "gpu-count", "gpu01")
 
         assert (found["status"], found["message"]) == ("fail", "gpu01 has 1 GPUs, and should have 2")
 
     def test_where_nobody_knows_the_number_nothing_is_counted(self) -> None:
-        assert "gpu-count" not in {check["name"] for check in judge([result()])}
+        assert "gpu-count" not in {check["name"] for check in evaluate([result()])}
 
 
 class TestRates:
@@ -244,7 +244,7 @@ class TestRates:
     @pytest.mark.parametrize("others", [1, 2, 3])
     def test_a_gpu_is_never_its_own_peer(self, others: int) -> None:
         slow = gpu(3, measured=measured(copy=2690.0))
-        checks = judge([result(gpus=[*(gpu(number + 4) for number in range(others)), slow])])
+        checks = evaluate([result(gpus=[*(gpu(number + 4) for number in range(others)), slow])])
 
         assert named(checks, "gpu-memory-copy")["status"] == "warn"
         assert "of this model (3000): the odd one" in named(checks, "gpu-memory-copy")["message"]
@@ -252,14 +252,14 @@ class TestRates:
 
     def test_peers_are_found_on_other_nodes_too(self) -> None:
         slow = result("gpu03", [gpu(0, measured=measured(copy=2690.0))])
-        checks = judge([result("gpu01", [gpu(0)]), result("gpu02", [gpu(1)]), slow])
+        checks = evaluate([result("gpu01", [gpu(0)]), result("gpu02", [gpu(1)]), slow])
 
         assert "median of the 2 other" in named(checks, "gpu-memory-copy", "gpu03/0")["message"]
         assert named(checks, "gpu-memory-copy", "gpu01/0")["status"] == "pass"
 
     def test_a_slow_host_link_is_judged_by_its_own_slot(self) -> None:
         narrow = gpu(3, pcie={**PCIE, "max_generation": 3}, measured=measured(h2d=12.6))
-        found = named(judge([result(gpus=[narrow])]), "gpu-to-device")
+        found = named(evaluate([result(gpus=[narrow])]), "gpu-to-device")
 
         assert found["status"] == "pass"
         assert "80% of the 15.76 GB/s" in found["message"]
@@ -274,19 +274,19 @@ class TestRates:
 
     def test_an_unknown_model_warns_once_and_is_compared_with_its_peers(self) -> None:
         new = [gpu(index, name="NVIDIA Z900") for index in range(3)]
-        checks = judge([result(gpus=[*new, gpu(3, name="NVIDIA Z900", measured=measured(copy=100.0))])])
+        checks = evaluate([result(gpus=[*new, gpu(3, name="NVIDIA Z900", measured=measured(copy=100.0))])])
 
         assert named(checks, "gpu-model")["status"] == "warn"
         assert named(checks, "gpu-memory-copy")["status"] == "warn"
         assert named(checks, "gpu-memory-copy", "gpu01/0")["status"] == "pass"
 
     def test_an_unknown_model_alone_is_skipped_with_its_numbers(self) -> None:
-        found = named(judge([result(gpus=[gpu(3, name="NVIDIA Z900")])]), "gpu-memory-copy")
+        found = named(evaluate([result(gpus=[gpu(3, name="NVIDIA Z900")])]), "gpu-memory-copy")
 
         assert (found["status"], found["measured"]) == ("skip", "3000")
 
     def test_a_metric_without_a_bound_is_compared_with_peers_only(self) -> None:
-        found = named(judge([result(gpus=[gpu(3, name="NVIDIA B200"), gpu(4, name="NVIDIA B200")])]), "gpu-bf16")
+        found = named(evaluate([result(gpus=[gpu(3, name="NVIDIA B200"), gpu(4, name="NVIDIA B200")])]), "gpu-bf16")
 
         assert (found["status"], found["expected"], found["message"]) == ("pass", "", "as the other GPU of this model")
 
@@ -296,7 +296,7 @@ class TestPast:
         before = result("other", [gpu(3)], when="2026-11-03T08:00:00+00:00")
         now = result(gpus=[gpu(3, measured=measured(copy=2690.0))])
 
-        found = named(judge([now], [before]), "gpu-memory-copy")
+        found = named(evaluate([now], [before]), "gpu-memory-copy")
 
         assert found["status"] == "warn"
         assert "down 10% since 2026-11-03" in found["message"]
@@ -306,7 +306,7 @@ class TestPast:
         newer = result(gpus=[gpu(3)], when="2026-11-03T08:00:00+00:00")
         now = result(gpus=[gpu(3)])
 
-        found = named(judge([now], [now, newer, old]), "gpu-memory-copy")
+        found = named(evaluate([now], [now, newer, old]), "gpu-memory-copy")
 
         assert found["status"] == "pass"
         assert "up 0% since 2026-11-03" in found["message"]
@@ -317,7 +317,7 @@ class TestGroup:
         listed = [{**pair, "gb_s": 120.0} if 5 in (pair["from"], pair["to"]) else pair for pair in pairs(8)]
         group = {"peers": {"status": "measured", "pairs": listed}}
 
-        found = named(judge([result(group=group)]), "gpu-peers", "gpu01")
+        found = named(evaluate([result(group=group)]), "gpu-peers", "gpu01")
 
         assert found["status"] == "fail"
         assert found["message"].startswith(
@@ -327,20 +327,20 @@ class TestGroup:
     def test_without_a_fabric_pairs_are_shown_and_not_judged(self) -> None:
         group = {"peers": {"status": "measured", "pairs": pairs(2, 11.0)}}
         found = named(
-            judge([result(gpus=[gpu(0, fabric=None), gpu(1, fabric=None)], group=group)]), "gpu-peers", "gpu01"
+            evaluate([result(gpus=[gpu(0, fabric=None), gpu(1, fabric=None)], group=group)]), "gpu-peers", "gpu01"
         )
 
         assert (found["status"], found["expected"]) == ("pass", "arrives unharmed")
 
     def test_a_slow_all_reduce_is_judged_by_the_fabric(self) -> None:
         points = {"status": "measured", "ranks": 8, "all_reduce": [{"bytes": 2**30, "gb_s": 250.0}]}
-        found = named(judge([result(group={"all_reduce": points})]), "gpu-all-reduce", "gpu01")
+        found = named(evaluate([result(group={"all_reduce": points})]), "gpu-all-reduce", "gpu01")
 
         assert (found["status"], found["expected"]) == ("warn", "at least 315")
 
     def test_a_node_with_another_driver_is_named(self) -> None:
         versions = {"driver": "550.1", "nvml": "12.550.1", "cuda": "12.4"}
-        checks = judge([result("gpu01"), result("gpu02"), result("gpu03", versions=versions)])
+        checks = evaluate([result("gpu01"), result("gpu02"), result("gpu03", versions=versions)])
 
         found = named(checks, "gpu-driver-agrees", "gpu03")
         assert (found["status"], found["expected"]) == ("warn", "580.95.05")
@@ -350,7 +350,7 @@ class TestGroup:
     def test_a_library_of_another_version_than_the_driver_is_a_warning(self) -> None:
         versions = {"driver": "580.95.05", "nvml": "13.580.126.09", "cuda": "13.0"}
 
-        assert named(judge([result(versions=versions)]), "gpu-driver", "gpu01")["status"] == "warn"
+        assert named(evaluate([result(versions=versions)]), "gpu-driver", "gpu01")["status"] == "warn"
 
 
 class TestBounds:

@@ -58,10 +58,10 @@ class Bench:
 
     def wrong_words(self, at: Pointer, size: int, seed: int, step: int = 0) -> tuple[int, int]:
         """How many words are not as the pattern has them, and the lowest index of one."""
-        with self.gpu.buffer(16) as found:
-            self.gpu.write(found, array.array("Q", (0, 2**64 - 1)).tobytes())
-            self.run("check", at, ctypes.c_ulonglong(size // 4), ctypes.c_uint(seed), ctypes.c_uint(step), found)
-            wrong, first = array.array("Q", self.gpu.read(found, 16))
+        with self.gpu.buffer(16) as counter:
+            self.gpu.write(counter, array.array("Q", (0, 2**64 - 1)).tobytes())
+            self.run("check", at, ctypes.c_ulonglong(size // 4), ctypes.c_uint(seed), ctypes.c_uint(step), counter)
+            wrong, first = array.array("Q", self.gpu.read(counter, 16))
         return wrong, first
 
     def demand(self, what: str, at: Pointer, size: int, seed: int, step: int = 0) -> None:

@@ -28,7 +28,7 @@ Ask = Callable[[Sequence[str], float], str]
 
 
 @dataclass(frozen=True)
-class Look:
+class Snapshot:
     """What was seen: the text, and one sentence for each thing that went wrong."""
 
     text: str
@@ -36,7 +36,7 @@ class Look:
     problems: tuple[str, ...]
 
 
-class Slurm:
+class SlurmReader:
     """Slurm as seen from here, look after look."""
 
     def __init__(self, endpoint: Optional[Tuple[str, int]], asked: Ask = ask) -> None:
@@ -44,16 +44,16 @@ class Slurm:
         self._ask = asked
         self._waits = Waits()
 
-    def look(self, now: float) -> Look:
+    def read_snapshot(self, now: float) -> Snapshot:
         """Ask everything once. Where Slurm does not answer, nothing is told but that."""
         started = time.monotonic()
-        found = Families()
+        families = Families()
         problems = []
         up = True
         try:
-            self._add(found, now)
+            self._add(families, now)
         except AskingError as error:
-            found, up = Families(), False
+            families, up = Families(), False
             problems.append(str(error))
         try:
             self._ask(DATABASE, DATABASE_LIMIT_S)
@@ -62,39 +62,41 @@ class Slurm:
             database = 0
         else:
             database = 1
-        found.say("deepops_slurmdbd_up", "Whether slurmdbd answers, with its database.", database)
-        found.say("deepops_slurm_up", "Whether Slurm answered all questions of the last look.", int(up))
-        found.say("deepops_slurm_collect_seconds", "How long the last look took.", time.monotonic() - started)
-        return Look(found.text(), up, tuple(problems))
+        families.add_value("deepops_slurmdbd_up", "Whether slurmdbd answers, with its database.", database)
+        families.add_value("deepops_slurm_up", "Whether Slurm answered all questions of the last look.", int(up))
+        families.add_value("deepops_slurm_collect_seconds", "How long the last look took.", time.monotonic() - started)
+        return Snapshot(families.text(), up, tuple(problems))
 
-    def _add(self, found: Families, now: float) -> None:
+    def _add(self, families: Families, now: float) -> None:
         # the cheapest question first: where it fails, the others are not asked
         figures = statistics.parse(self._ask(statistics.COMMAND, COMMAND_LIMIT_S))
         if not figures:
             raise AskingError("sdiag: said nothing of a scheduler")
-        told_nodes, bad_nodes = nodes.parse(self._ask(nodes.COMMAND, COMMAND_LIMIT_S))
-        told_jobs, bad_jobs = jobs.parse(self._ask(jobs.COMMAND, COMMAND_LIMIT_S))
+        all_nodes, bad_nodes = nodes.parse(self._ask(nodes.COMMAND, COMMAND_LIMIT_S))
+        all_jobs, bad_jobs = jobs.parse(self._ask(jobs.COMMAND, COMMAND_LIMIT_S))
         # from their nodes: one that has none would take one more question
-        partitions = {name for node in told_nodes for name in node.partitions}
+        partitions = {name for node in all_nodes for name in node.partitions}
         # each time, as it costs slurmctld nothing: packages are replaced under a running program
         match = _VERSION.search(self._ask(VERSION, COMMAND_LIMIT_S))
         version = match[0] if match else ""
         if not self._is_native():
-            native.add_nodes(found, told_nodes)
-            native.add_jobs(found, told_jobs, told_nodes)
-            native.add_partitions(found, partitions, told_jobs, told_nodes)
+            native.add_nodes(families, all_nodes)
+            native.add_jobs(families, all_jobs, all_nodes)
+            native.add_partitions(families, partitions, all_jobs, all_nodes)
             for name, value in figures.items():
-                found.say(name, "As sdiag tells it.", value)
-        own.add_nodes(found, told_nodes)
-        own.add_jobs(found, told_jobs)
-        self._waits.see(told_jobs, now)
-        own.add_starts(found, self._waits)
-        own.add_queue(found, partitions, told_jobs, now)
+                families.add_value(name, "As sdiag tells it.", value)
+        own.add_nodes(families, all_nodes)
+        own.add_jobs(families, all_jobs)
+        self._waits.see(all_jobs, now)
+        own.add_starts(families, self._waits)
+        own.add_queue(families, partitions, all_jobs, now)
         queue = figures.get("slurm_slurmdbd_queue_size", 0.0)
-        found.say("deepops_slurmdbd_queue_size", "Messages to slurmdbd that slurmctld keeps until it is back.", queue)
+        families.add_value(
+            "deepops_slurmdbd_queue_size", "Messages to slurmdbd that slurmctld keeps until it is back.", queue
+        )
         unreadable = "Lines of Slurm's commands that could not be read; a text in them has control characters."
-        found.say("deepops_slurm_unreadable_records", unreadable, bad_nodes + bad_jobs)
-        found.family("deepops_slurm_version_info", "1 for the release of Slurm.").set(1, version=version)
+        families.add_value("deepops_slurm_unreadable_records", unreadable, bad_nodes + bad_jobs)
+        families.family("deepops_slurm_version_info", "1 for the release of Slurm.").set(1, version=version)
 
     def _is_native(self) -> bool:
         """Whether slurmctld tells these names itself, to anybody: then Prometheus has them from there."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Dict
 
 from . import certificates, jobs, mounts
-from .samples import Kind
+from .samples import Collector
 
-KINDS: Dict[str, Kind] = {
-    "jobs": jobs.KIND,
-    "certificates": certificates.KIND,
-    "mounts": mounts.KIND,
+COLLECTORS: Dict[str, Collector] = {
+    "jobs": jobs.COLLECTOR,
+    "certificates": certificates.COLLECTOR,
+    "mounts": mounts.COLLECTOR,
 }

@@ -8,13 +8,13 @@ from .dcgm import diagnosed
 from .group import group
 from .health import health
 from .rates import METRICS, rates
-from .verdicts import FAIL, PASS, SKIP, check
+from .results import FAIL, PASS, SKIP, check
 
 Result = Any  # one node's result: plain JSON
 MEASURED = (*(metric.name for metric in METRICS), "gpu-memory-test", "gpu-peers", "gpu-all-reduce")
 
 
-def judge(
+def evaluate(
     results: Iterable[Result], earlier: Iterable[Result] = (), expected: Mapping[str, int] | None = None
 ) -> list[dict[str, str]]:
     """Every check for these nodes, compared among each other and with earlier results of the same cards.
@@ -22,23 +22,23 @@ def judge(
     `expected` has how many GPUs a node is known to have. A node without GPUs is skipped with the reason; where some
     were expected, it fails. Simulated GPUs are skipped, whatever was expected: no measurement of theirs passes.
     """
-    taken = list(results)
-    found: list[dict[str, str]] = []
-    for result in taken:
+    results_read = list(results)
+    checks: list[dict[str, str]] = []
+    for result in results_read:
         number = (expected or {}).get(result["node"], 0)
         if result.get("simulated"):
-            found += _simulated(result)
+            checks += _simulated(result)
             continue
         if result.get("problem"):
-            found.append(_no_driver(result, FAIL if number else SKIP))
+            checks.append(_no_driver(result, FAIL if number else SKIP))
         if number:
-            found.append(_count(result, number))
-        found += diagnosed(result)
-    found += [entry for result in taken for gpu in result["gpus"] for entry in health(result["node"], gpu)]
+            checks.append(_count(result, number))
+        checks += diagnosed(result)
+    checks += [entry for result in results_read for gpu in result["gpus"] for entry in health(result["node"], gpu)]
     past = list(earlier)
-    found += rates(taken, past)
-    found += group(taken, past)
-    return found
+    checks += rates(results_read, past)
+    checks += group(results_read, past)
+    return checks
 
 
 def _simulated(result: Result) -> Iterable[dict[str, str]]:

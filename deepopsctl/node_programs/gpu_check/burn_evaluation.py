@@ -9,7 +9,7 @@ from statistics import median
 from typing import Any, Iterator
 
 from .health import BRAKES, SOFT
-from .verdicts import FAIL, PASS, SKIP, WARN, check, target_of, who
+from .results import FAIL, PASS, SKIP, WARN, check, target_of, who
 
 Result = Any  # one node's result: plain JSON
 Gpu = Any  # one entry of its `gpus`
@@ -25,15 +25,15 @@ LEAST_S = 120.0
 _NO_COUNTER = "no counter of this kind can be read here"
 
 
-def judge_burn(result: Result, expected: int = 0) -> list[dict[str, str]]:
+def evaluate_burn(result: Result, expected: int = 0) -> list[dict[str, str]]:
     """Every check of one node; `expected` is how many GPUs it is known to have."""
-    found = [*_node(result), *_gpus(result, expected)]
+    checks = [*_node(result), *_gpus(result, expected)]
     if result["ended"]:
         # what was right for a while proves nothing about the rest of the time
-        for entry in found:
+        for entry in checks:
             if entry["status"] == PASS:
                 entry.update(status=SKIP, message=early(result))
-    return [{**entry, "suite": SUITE} for entry in found]
+    return [{**entry, "suite": SUITE} for entry in checks]
 
 
 def early(result: Result) -> str:
@@ -93,9 +93,11 @@ def _cpu_rate(node: str, result: Result) -> dict[str, str]:
     measured, expected = "{:.0%}".format(share), "at least {:.0%} of the beginning".format(CPU_WARN)
     if result["asked_s"] < LEAST_S:
         return check(name, node, SKIP, measured, message=_too_short(result))
-    odd = [str(rate["core"]) for rate in rates if rate["median"] < ODD_CORE * middle]
-    if odd:
-        text = "{}: cores {} are more than {:.0%} slower than the others".format(node, ", ".join(odd), 1 - ODD_CORE)
+    slow_cores = [str(rate["core"]) for rate in rates if rate["median"] < ODD_CORE * middle]
+    if slow_cores:
+        text = "{}: cores {} are more than {:.0%} slower than the others".format(
+            node, ", ".join(slow_cores), 1 - ODD_CORE
+        )
         return check(name, node, WARN, measured, expected, message=text)
     if share < CPU_WARN:
         text = "{}: the cores became slower under load: heat, or a power limit".format(node)
@@ -130,11 +132,11 @@ _ERRORS = (
 
 def _hardware(node: str, counted: dict[str, int | None]) -> dict[str, str]:
     name, expected = "burn-hardware", "no new errors"
-    found = [(status, "{} {}".format(counted[key], text)) for key, status, text in _ERRORS if counted[key]]
+    problems = [(status, "{} {}".format(counted[key], text)) for key, status, text in _ERRORS if counted[key]]
     known = [key for key, _, _ in _ERRORS if counted[key] is not None]
-    if found:
-        status = FAIL if any(status == FAIL for status, _ in found) else WARN
-        text = "; ".join(text for _, text in found)
+    if problems:
+        status = FAIL if any(status == FAIL for status, _ in problems) else WARN
+        text = "; ".join(text for _, text in problems)
         return check(name, node, status, "new errors", expected, message="{}: {}".format(node, text))
     if not known:
         return check(name, node, SKIP, message="no error counter (EDAC, machine checks, PCIe) can be read here")
@@ -218,9 +220,9 @@ def _gpu_rate(result: Result, gpu: Gpu) -> dict[str, str]:
         text = "{}: {} went from {first:.4g} to {last:.4g}: it slows down as it heats up"
         status = FAIL if share < GPU_FAIL else WARN
         return check(name, where, status, measured, expected, message=text.format(who(node, gpu), test, **rates[test]))
-    odd = _behind(result["gpus"], gpu)
-    if odd:
-        return check(name, where, WARN, measured, expected, message="{}: {}".format(who(node, gpu), odd))
+    slow_tests = _behind(result["gpus"], gpu)
+    if slow_tests:
+        return check(name, where, WARN, measured, expected, message="{}: {}".format(who(node, gpu), slow_tests))
     shown = ", ".join("{} {median:.4g} (lowest {min:.4g})".format(key, **rates[key]) for key in rates)
     return check(name, where, PASS, measured, expected, message=shown)
 
@@ -262,8 +264,8 @@ def _gpu_heat(node: str, gpu: Gpu) -> dict[str, str]:
 
 def _gpu_errors(node: str, gpu: Gpu) -> dict[str, str]:
     name, where, grown = "burn-gpu-errors", target_of(node, gpu), gpu["burn"]["watched"]["errors"]
-    told = {key: value for key, value in grown.items() if value is not None}
-    measured = ", ".join("{} {}".format(value, key) for key, value in told.items())
+    counters = {key: value for key, value in grown.items() if value is not None}
+    measured = ", ".join("{} {}".format(value, key) for key, value in counters.items())
     if grown.get("uncorrected") or grown.get("remapped"):
         text = "{}: memory errors under load ({}): reset it, test again, then replace it".format(
             who(node, gpu), measured
@@ -272,6 +274,6 @@ def _gpu_errors(node: str, gpu: Gpu) -> dict[str, str]:
     if grown.get("corrected"):
         text = "{}: corrected memory errors under load ({})".format(who(node, gpu), measured)
         return check(name, where, WARN, measured, "no new errors", message=text)
-    if not told:
+    if not counters:
         return check(name, where, SKIP, message="this GPU or driver does not tell about memory errors")
     return check(name, where, PASS, measured, "no new errors")

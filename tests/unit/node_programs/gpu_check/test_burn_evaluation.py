@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from deepopsctl.node_programs.gpu_check.burnjudge import judge_burn
+from deepopsctl.node_programs.gpu_check.burn_evaluation import evaluate_burn
 from tests.data.burn_samples import QUIET, UNKNOWN, burn_result, burnt, rate, watched
 
 NO_DRIVER: dict[str, Any] = {"gpus": [], "problem": "libnvidia-ml.so.1 can't be loaded: no NVIDIA driver here?"}
 
 
 def judged(expected: int = 2, **changes: Any) -> dict[tuple[str, str], dict[str, str]]:
-    found = judge_burn(burn_result(**changes), expected)
+    found = evaluate_burn(burn_result(**changes), expected)
     return {(check["name"], check["target"]): check for check in found}
 
 

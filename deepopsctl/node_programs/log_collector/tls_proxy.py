@@ -27,31 +27,31 @@ _GONE = (OSError, EOFError, asyncio.TimeoutError)
 
 def context(certificate: str, key: str, authority: str) -> ssl.SSLContext:
     """Who we are, and whose certificates we take."""
-    made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    made.minimum_version = ssl.TLSVersion.TLSv1_2
-    made.verify_mode = ssl.CERT_REQUIRED
-    made.load_cert_chain(certificate, key)
-    made.load_verify_locations(authority)
-    return made
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.minimum_version = ssl.TLSVersion.TLSv1_2
+    tls.verify_mode = ssl.CERT_REQUIRED
+    tls.load_cert_chain(certificate, key)
+    tls.load_verify_locations(authority)
+    return tls
 
 
 async def serve(listener: socket.socket, tls: ssl.SSLContext, members: Members, store: Tuple[str, int]) -> None:
     """Until cancelled."""
     listener.settimeout(0)
-    guests = set()
+    connections = set()
     while True:
         connection, place = await asyncio.get_running_loop().sock_accept(listener)
-        guest = asyncio.ensure_future(_receive(connection, str(place[0]), tls, members, store))
+        task = asyncio.ensure_future(_receive(connection, str(place[0]), tls, members, store))
         # somebody has to know of a task for as long as it runs
-        guests.add(guest)
-        guest.add_done_callback(guests.discard)
+        connections.add(task)
+        task.add_done_callback(connections.discard)
 
 
 async def _receive(
     connection: socket.socket, place: str, tls: ssl.SSLContext, members: Members, store: Tuple[str, int]
 ) -> None:
     loop = asyncio.get_running_loop()
-    _keep_alive(connection)
+    _enable_keepalive(connection)
     reader = asyncio.StreamReader()
     protocol = asyncio.StreamReaderProtocol(reader)
     try:
@@ -59,19 +59,19 @@ async def _receive(
             lambda: protocol, connection, ssl=tls, ssl_handshake_timeout=HANDSHAKE_S
         )
     except _GONE as error:
-        _say("{} was refused: {}".format(place, error or "it said nothing"))
+        _log("{} was refused: {}".format(place, error or "it said nothing"))
         return
     writer = asyncio.StreamWriter(transport, protocol, reader, loop)
     name = _common_name(writer)
     if not members.has(name):
-        _say("{} ({}) was refused: {}".format(name, place, NO_MEMBER))
+        _log("{} ({}) was refused: {}".format(name, place, NO_MEMBER))
         writer.close()
         return
     try:
         # as from the node's own address: systemd-journal-remote keeps a file for each
         onward = await asyncio.open_connection(*store, local_addr=(address_of(name), 0))
     except OSError as error:
-        _say("{}: {}:{}: {}".format(name, store[0], store[1], error.strerror or error))
+        _log("{}: {}:{}: {}".format(name, store[0], store[1], error.strerror or error))
         writer.close()
         return
     await asyncio.gather(
@@ -79,12 +79,12 @@ async def _receive(
     )
 
 
-async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, welcome: Callable[[], bool]) -> None:
+async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, is_allowed: Callable[[], bool]) -> None:
     """Until one of them goes, or is welcome no more; the other is told so."""
     with contextlib.suppress(*_GONE):
         while True:
             chunk = await reader.read(CHUNK)
-            if not chunk or not welcome():
+            if not chunk or not is_allowed():
                 break
             writer.write(chunk)
             await writer.drain()
@@ -96,12 +96,12 @@ def _common_name(writer: asyncio.StreamWriter) -> str:
     return next((str(value) for part in subject for key, value in part if key == "commonName"), "")
 
 
-def _keep_alive(connection: socket.socket) -> None:
+def _enable_keepalive(connection: socket.socket) -> None:
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in KEEPALIVE.items():
         connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
 
 
-def _say(what: str) -> None:
+def _log(what: str) -> None:
     sys.stderr.write(what + "\n")
     sys.stderr.flush()
