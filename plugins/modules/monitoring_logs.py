@@ -18,7 +18,7 @@ author: deepopsctl
 """
 
 EXAMPLES = r"""
-- name: Look for what the nodes have logged
+- name: Query the collected log lines
   deepopsctl.cluster.monitoring_logs:
     line: validation 7d1f3a
     judged: [ctl1, gpu01]

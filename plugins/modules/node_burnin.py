@@ -5,7 +5,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: node_burnin
-short_description: Fetch and judge the results of a burn-in on one node
+short_description: Fetch and evaluate the results of a burn-in on one node
 description:
   - Runs as the connecting user, on the node itself, as homes need not be shared. The outputs are removed.
   - Without O(jobs), all outputs of the burn-in are removed and nothing is judged.

@@ -21,7 +21,7 @@ author: deepopsctl
 """
 
 EXAMPLES = r"""
-- name: Look at the node's storage
+- name: Query the node's storage
   deepopsctl.cluster.node_storage_check:
     node: "{{ inventory_hostname }}"
     mounts: "{{ storage_mounts }}"

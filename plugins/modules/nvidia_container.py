@@ -19,7 +19,7 @@ author: deepopsctl
 """
 
 EXAMPLES = r"""
-- name: Let containers see the GPUs
+- name: Configure containers for GPUs
   deepopsctl.cluster.nvidia_container:
     component: nvidia
     step: container

@@ -43,7 +43,7 @@ author: deepopsctl
 """
 
 EXAMPLES = r"""
-- name: Put the Slurm configuration in force
+- name: Apply the Slurm configuration
   deepopsctl.cluster.slurm_config:
     component: slurm
     step: slurm_config

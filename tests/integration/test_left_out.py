@@ -50,7 +50,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
     ("task", "said", "hint"),
     [
         (
-            "NVIDIA's repository for containers",
+            "Configure NVIDIA's container repository",
             f"{NOWHERE}/gpgkey",
             "nvidia_container_toolkit: false",
         ),
@@ -71,7 +71,7 @@ def test_nothing_more_of_its_role_is_done_and_all_the_rest_is(played: Played) ->
     tasks = [result.task for result in played.results if result.status == "ok"]
 
     assert "What comes after" in tasks
-    assert "The container toolkit, all of one version" not in tasks
+    assert "Deploy the container toolkit, all of one version" not in tasks
     assert played.status == 0, played.output
 
 
@@ -113,8 +113,8 @@ def test_a_client_out_of_reach_costs_its_own_mounts_alone(
 ) -> None:
     played = plan_storage(tmp_path, source, required=False)
 
-    left_out = played.result("Clients that belong to a kernel, and what they come from").data["deepops_left_out"]
-    mounts = played.result("Mount what is wanted, unmount what no longer is").data
+    left_out = played.result("Configure package sources of kernel-bound clients").data["deepops_left_out"]
+    mounts = played.result("Mount and unmount file systems").data
     assert f"lustre 1.0 is left out: cannot fetch {address}" in left_out["message"]
     assert "of the entry in cluster.yml" in left_out["hint"]
     assert [change["name"] for change in mounts["changes"] if change["kind"] == "mount"] == [f"{tmp_path}/memory"]
@@ -125,7 +125,7 @@ def test_a_client_out_of_reach_costs_its_own_mounts_alone(
 def test_a_node_whose_required_storage_has_no_client_fails_with_all_else_mounted(tmp_path: Path) -> None:
     played = plan_storage(tmp_path, REPOSITORY, required=True)
 
-    mounts = played.result("Mount what is wanted, unmount what no longer is")
+    mounts = played.result("Mount and unmount file systems")
     assert mounts.status == "failed"
     assert mounts.data["msg"] == "storage scratch can't be mounted: its client is left out"
     assert mounts.data["hint"] == "deploy again when the packages of its client can be fetched"
@@ -152,7 +152,7 @@ def test_a_package_of_grafana_out_of_reach_leaves_grafana_out(tmp_path: Path) ->
     assert f"cannot fetch {NOWHERE}/grafana.deb" in left_out["message"]
     assert "grafana_enabled: false" in left_out["hint"]
     assert played.result("What comes after").status == "ok"
-    assert "Grafana of one version" not in [result.task for result in played.results if result.status == "ok"]
+    assert "Install Grafana" not in [result.task for result in played.results if result.status == "ok"]
     assert played.status == 0, played.output
 
 

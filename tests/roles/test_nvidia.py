@@ -260,6 +260,6 @@ def test_the_run_goes_on_where_all_nodes_fail_and_only_a_node_with_its_driver_is
         tmp_path, {"ctl1": {}, "gpu01": no_driver, "gpu02": no_toolkit, "login1": no_toolkit}, "--check"
     )
 
-    assert hosts_of(done, "Refuse what can't work", "failed") == {"gpu01", "gpu02", "login1"}, done.output
-    assert hosts_of(done, "Give back a node that was drained for the driver", "ok", "failed") == {"gpu02"}
+    assert hosts_of(done, "Refuse settings that can't work", "failed") == {"gpu01", "gpu02", "login1"}, done.output
+    assert hosts_of(done, "Resume a node that was drained for the driver", "ok", "failed") == {"gpu02"}
     assert hosts_of(done, "Slurm", "ok") == {"ctl1"}

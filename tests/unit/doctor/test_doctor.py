@@ -260,7 +260,7 @@ def text_of(check: Check) -> str:
 def lost(message: str, host: str = "gpu02", *, unreachable: bool = True) -> Failure:
     from deepopsctl.run.hints import hint_for
 
-    return Failure(host, "doctor", "Look at every node", message, hint_for(message), unreachable)
+    return Failure(host, "doctor", "Query every node's state", message, hint_for(message), unreachable)
 
 
 def test_a_good_cluster_passes_every_check() -> None:

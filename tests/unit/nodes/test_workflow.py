@@ -256,7 +256,7 @@ class TestWhatKeepsANewNodeFromService:
 
     @pytest.mark.parametrize("host", ["ctl1", "gpu02"])
     def test_not_what_comes_on_top_of_slurm(self, directory: ClusterDir, host: str) -> None:
-        self.evaluate(directory, Failure(host, "monitoring", "Where Grafana comes from", "no key", ""))
+        self.evaluate(directory, Failure(host, "monitoring", "Configure Grafana's repository", "no key", ""))
 
     @pytest.mark.parametrize("component", ["quiet", "nvidia", "storage", "slurm"])
     def test_what_its_jobs_need(self, directory: ClusterDir, component: str) -> None:

@@ -83,7 +83,7 @@ def outcome(
     if "ctl1" in data:
         data["ctl1"]["slurm"] = answer or slurm()
     hosts = {name: Totals(unreachable=1) if name in lost else Totals(ok=1) for name in NAMES}
-    results = tuple(TaskResult(name, "Ask every node", found) for name, found in data.items())
+    results = tuple(TaskResult(name, "Query every node", found) for name, found in data.items())
     return RunOutcome(RunDir(Path("x")), "status", RunSummary(hosts, failures, (), (), results), 1.0, 0)
 
 
@@ -92,7 +92,7 @@ def status(given: RunOutcome) -> ClusterStatus:
 
 
 def silent(host: str) -> Failure:
-    return Failure(host, "status", "Ask every node", "ssh: No route to host", "is it up?", unreachable=True)
+    return Failure(host, "status", "Query every node", "ssh: No route to host", "is it up?", unreachable=True)
 
 
 def kinds(found: ClusterStatus) -> list[tuple[str, str]]:
@@ -342,14 +342,14 @@ class TestSilence:
         assert found.findings[0].message.startswith("ssh: connect to host ADDRESS port 22: No route to host; Slurm")
 
     def test_a_node_that_hangs_did_not_answer_either(self) -> None:
-        hangs = Failure("gpu04", "status", "Ask every node", "Task failed: Timed out after 10 second(s).", "")
+        hangs = Failure("gpu04", "status", "Query every node", "Task failed: Timed out after 10 second(s).", "")
         found = status(outcome(failures=(hangs,)))
 
         assert found.exit_code is ExitCode.UNREACHABLE
         assert node_rows(found.nodes)[-1][-1] == "no answer"
 
     def test_a_node_that_can_not_be_asked_is_a_problem(self) -> None:
-        sudo = Failure("gpu04", "status", "Ask every node", "Missing sudo password", "give -K")
+        sudo = Failure("gpu04", "status", "Query every node", "Missing sudo password", "give -K")
         found = status(outcome(failures=(sudo,)))
 
         assert found.exit_code is ExitCode.FAILED

@@ -31,7 +31,7 @@ def summary(
 
 
 def lost(host: str) -> Failure:
-    return Failure(host, "validate", "Look at every node", "ssh: connection\nrefused", "", unreachable=True)
+    return Failure(host, "validate", "Query every node's state", "ssh: connection\nrefused", "", unreachable=True)
 
 
 def codes(found: RunSummary, ran: ExitCode = ExitCode.OK) -> ExitCode:
