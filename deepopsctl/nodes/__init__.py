@@ -1,1 +1,1 @@
-"""Nodes that join, leave, are replaced, drained or resumed."""
+"""Adding, removing, replacing, draining and resuming nodes."""

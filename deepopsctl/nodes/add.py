@@ -1,4 +1,4 @@
-"""`node add`: machines come to the cluster; every other compute node is left alone."""
+"""`node add`: add nodes to the cluster without touching other compute nodes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from deepopsctl.text.node_sets import fold
 
 
 def add(directory: ClusterDir, request: AddRequest, base: RunRequest, operator: Operator) -> Report:
-    """Do it all; run again, it goes on where it was stopped."""
+    """Run the whole workflow; a second run resumes where the first one stopped."""
     hosts = parse_hosts(request.names)
     report = Report("node add", tuple(name for name, _ in hosts))
     flow = Flow(directory, base, operator, report)
@@ -65,21 +65,21 @@ class _Add:
         flow.report.closing = f"{fold(names)} {'is' if len(names) == 1 else 'are'} in service"
         others = untouched_nodes(cluster, names)
         if others and any(node.address for node in nodes):
-            flow.report.closing += f"; {fold(others)} learn the name with the next `deepopsctl deploy`"
+            flow.report.closing += f"; the next `deepopsctl deploy` adds the name to /etc/hosts of {fold(others)}"
 
     def _unfinished(self, cluster: Cluster, names: list[str]) -> list[str]:
-        """Those of the cluster's nodes that an earlier `node add` did not bring into service."""
+        """The nodes in the cluster that an earlier `node add` did not put into service."""
         seen = self.flow.query(cluster)
         compute = {node.name for node in cluster.compute}
-        # only a deploy can tell whether one that runs no jobs is ready
+        # whether a node without the compute role is ready, only a deploy finds out
         unfinished = [name for name in names if name not in compute or _is_on_its_way(name, seen)]
         fine = [seen.slurm.nodes[name] for name in names if name not in unfinished]
         sick = [node for node in fine if node.is_faulty]
         if sick:
             raise StoppedError(
                 f"{sick[0].name} is in the cluster already, and Slurm has it as {sick[0].word}: "
-                f"{sick[0].reason or 'no reason given'}; nothing was changed",
-                f"`deepopsctl doctor --limit {sick[0].name}` looks for the cause, `deepopsctl deploy` mends",
+                f"{sick[0].reason or 'no reason'}; nothing was changed",
+                f"find the cause with `deepopsctl doctor --limit {sick[0].name}`; `deepopsctl deploy` repairs the node",
             )
         if fine:
             words = ", ".join(f"{node.name} ({node.word})" for node in fine)
@@ -88,7 +88,7 @@ class _Add:
         return unfinished
 
     def _set_up_ssh(self, cluster: Cluster, nodes: tuple[Node, ...], spec: SpecFile) -> None:
-        """Log in to all of them, or leave cluster.yml and known_hosts as they were."""
+        """Log in to all of them, or restore cluster.yml and known_hosts."""
         known_hosts = self.flow.directory.known_hosts
         pins = known_hosts.read_text(encoding="utf-8") if known_hosts.exists() else ""
         result = None
@@ -96,7 +96,7 @@ class _Add:
             result = self.flow.operator.set_up_ssh(cluster, nodes, frozenset())
         finally:
             if result is None or not result.ok:
-                was = "cluster.yml is as it was" if spec.restore() else "nothing was changed"
+                was = "cluster.yml was restored" if spec.restore() else "nothing was changed"
                 write_atomic(known_hosts, pins)
         if result.ok:
             return
@@ -109,6 +109,6 @@ class _Add:
 
 
 def _is_on_its_way(name: str, seen: ClusterSnapshot) -> bool:
-    """Whether an earlier try left it unknown to Slurm, on trial or refused; what others drained is theirs to resume."""
+    """Whether an earlier run left it unknown to Slurm, reserved or drained; nodes that others drained don't count."""
     node = seen.slurm.nodes.get(name)
     return node is None or name in seen.reserved or (node.is_drained and node.reason.startswith(DRAIN_REASON_PREFIX))

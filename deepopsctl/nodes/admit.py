@@ -1,4 +1,4 @@
-"""From a machine that can be logged in to, to a node in service: quiet, deployed, held, tried, admitted."""
+"""Put a reachable node into service: stop slurmd, deploy, reserve, validate, release."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ SUITE = "smoke"
 
 
 def admit(flow: Flow, cluster: Cluster, nodes: tuple[Node, ...], verb: str) -> None:
-    """Deploy on these nodes and their companions, prove that they work, let jobs in. Raises StoppedError.
+    """Deploy on these nodes and their dependent nodes, validate them, accept jobs. Raises StoppedError.
 
-    No job can meet an untried node: before its slurmd starts it is put in a reservation that only the validation may
-    use. A drain would not do, for the validation's jobs could not run there either. Whatever stops the command, the
-    reservation stands until the next run has ended it.
+    No job starts on a node that is not validated: before its slurmd starts it is put in a reservation that only the
+    validation may use (a drain would keep out the validation's jobs, too). Whatever stops the command, the
+    reservation stays until the next run removes it.
     """
     names = [node.name for node in nodes]
     compute = [node.name for node in nodes if Role.COMPUTE in node.roles]
-    again = f"mend it, then run the same command again: it goes on from here (deepopsctl node {verb})"
-    flow.operator.info(f"deploy on {fold(names)}, and on the nodes that have to know")
+    again = f"fix it, then run the same command again: it resumes from here (deepopsctl node {verb})"
+    flow.operator.info(f"deploy on {fold(names)} and on the dependent nodes")
     outcome = flow.deploy(cluster, names, "operate/quiet", membership_nodes=compute)
     stands = f"{fold(names)} stays in cluster.yml and takes no jobs"
     flow.require_service(outcome, cluster, nodes, stands, again)
@@ -32,7 +32,7 @@ def admit(flow: Flow, cluster: Cluster, nodes: tuple[Node, ...], verb: str) -> N
 
 
 def _try_out(flow: Flow, cluster: Cluster, nodes: tuple[Node, ...], compute: list[str], verb: str) -> None:
-    flow.operator.info(f"validate {fold(compute)}, in a reservation that keeps other jobs away")
+    flow.operator.info(f"validate {fold(compute)} in a reservation that keeps other jobs away")
     started = datetime.now().astimezone()
     first = cluster.controllers[0]
     outcome = flow.run(
@@ -44,7 +44,7 @@ def _try_out(flow: Flow, cluster: Cluster, nodes: tuple[Node, ...], compute: lis
         membership_timeout=PATIENCE_S * 2,
         validate_smoke_reservation=RESERVATION,
     )
-    again = "run the same command again when that is mended"
+    again = "fix it, then run the same command again"
     held = f"{fold(compute)} is in the cluster and takes no jobs (reservation {RESERVATION})"
     if outcome.stopped or first.name in outcome.summary.failed or first.name in outcome.summary.unreachable:
         require_success(outcome, (first,), held, again)
@@ -65,7 +65,7 @@ def _refusal(validation: Validation, compute: list[str], run: str) -> StoppedErr
     failed = [check for check in validation.facts.checks if check.status == "fail"]
     text = "; ".join(f"{check.name} on {check.target}: {check.message or check.measured}" for check in failed[:3])
     return StoppedError(
-        f"{fold(compute)} did not pass the validation and stays drained: {text or 'no check passed'}",
-        f"deepopsctl runs show {run}; mend it, then run the same command again",
+        f"{fold(compute)} failed the validation and stays drained: {text or 'no check passed'}",
+        f"see `deepopsctl runs show {run}`; fix it, then run the same command again",
         validation.exit_code if validation.exit_code is not ExitCode.OK else ExitCode.FAILED,
     )

@@ -1,4 +1,4 @@
-"""cluster.yml as a file that changes together with the nodes, and comes back as it was where they could not change."""
+"""cluster.yml as a file that changes together with the nodes, and is restored if they could not change."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from deepopsctl.model.cluster import Cluster
 
 @dataclass(slots=True)
 class SpecFile:
-    """The text as it was at first, and the edits written since."""
+    """The original text, and the edits written since."""
 
     directory: ClusterDir
     text: str
@@ -21,11 +21,11 @@ class SpecFile:
 
     @classmethod
     def open(cls, directory: ClusterDir) -> SpecFile:
-        """Read it with its own line ends; that it is good was checked before."""
+        """Read it with its own line ends; it was validated before."""
         return cls(directory, directory.spec.read_bytes().decode("utf-8"))
 
     def write(self, text: str) -> Cluster:
-        """Write cluster.yml in one step and bring the inventory up to date; what does not parse is not written."""
+        """Write cluster.yml atomically and update the inventory; a text that does not parse is not written."""
         cluster = parse_spec(text.removeprefix("\ufeff").replace("\r\n", "\n"), self.directory.spec.name)
         if text != self.text or self.written:
             self._store(text)
@@ -34,7 +34,7 @@ class SpecFile:
         return cluster
 
     def restore(self) -> bool:
-        """The text of the beginning; says whether there was anything to put back."""
+        """Restore the original text; returns whether anything had been written."""
         if not self.written:
             return False
         self._store(self.text)

@@ -1,4 +1,4 @@
-"""Taking nodes out of Slurm's service and giving them back: the run, what came of it, and the wait for their jobs."""
+"""Draining and resuming nodes: the run, its result, and the wait for running jobs."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from deepopsctl.slurm.state import SlurmJob, SlurmState, state_in
 from deepopsctl.text.node_sets import fold
 
 PLAYBOOK, REPORT, GPUS = "operate/drain", "operate/report", "operate/gpus"
-# between two looks at the queue: soon at first, for most waits are short
+# between two queries of the queue: short at first, because most waits are short
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 2.0, 20.0
 
 
 class DrainAction(StrEnum):
-    """What a person wants of the nodes."""
+    """The requested action."""
 
     DRAIN = "drain"
     RESUME = "resume"
@@ -35,7 +35,7 @@ _UNCHANGED = {"none": "unchanged", "kept": "kept", "refused": "refused"}
 
 @dataclass(frozen=True, slots=True)
 class DrainedNode:
-    """One node: `action` is drained, resumed, unchanged, kept (somebody else's drain) or refused."""
+    """One node: `action` is drained, resumed, unchanged, kept (someone else's drain) or refused."""
 
     name: str
     action: str
@@ -44,13 +44,13 @@ class DrainedNode:
 
     @property
     def changed(self) -> bool:
-        """Whether this run did it."""
+        """Whether this run changed the node."""
         return self.action in _DONE.values()
 
 
 @dataclass(frozen=True, slots=True)
 class DrainResult:
-    """What came of a drain or resume; refused nodes are failures of the outcome."""
+    """The result of a drain or resume; refused nodes are failures of the outcome."""
 
     action: DrainAction
     outcome: RunOutcome
@@ -64,7 +64,7 @@ class DrainResult:
 
     @property
     def word(self) -> str:
-        """What was done, as a participle."""
+        """The action as a participle."""
         return _DONE[self.action]
 
     def without_jobs(self) -> DrainResult:
@@ -94,7 +94,7 @@ class DrainResult:
 def drain_request(
     directory: ClusterDir, action: DrainAction, names: Sequence[str], reason: str = "", gpus: Sequence[str] = ()
 ) -> RunRequest:
-    """The run that does it, on the primary controller; of the nodes `gpus`, the GPUs are compared before a resume."""
+    """The run request, for the primary controller; the GPUs of the nodes `gpus` are compared before a resume."""
     compared = list(gpus) if action is DrainAction.RESUME else []
     first, *more = (GPUS, PLAYBOOK) if compared else (PLAYBOOK,)
     return RunRequest(
@@ -107,14 +107,14 @@ def drain_request(
             "deepops_drain_nodes": list(names),
             "deepops_drain_state": str(action),
             "deepops_gpu_nodes": compared,
-            # Ansible would take braces in it for a template
+            # encoded: Ansible would treat braces as a template
             "deepops_drain_reason": b64encode(reason.encode()).decode(),
         },
     )
 
 
 def read_drain_result(outcome: RunOutcome, action: DrainAction) -> DrainResult:
-    """What the run did; the summary in its folder learns of the nodes that were refused."""
+    """The result of the run; refused nodes are added to the summary in its run directory."""
     data = next((result.data for result in outcome.summary.results if "drain" in result.data), {})
     listed, slurm = data.get("drain"), state_in([data])
     jobs = slurm.jobs_by_node
@@ -148,21 +148,21 @@ def _failures(refused: Sequence[DrainedNode]) -> tuple[Failure, ...]:
 def _hint(message: str, names: str) -> str:
     resume = f"`scontrol update nodename={names} state=resume` on a controller"
     if message.startswith("drained by"):
-        return f"not ours to end: ask them, then {resume}"
+        return f"deepopsctl resumes only its own drains: ask that user, then {resume}"
     if message.startswith("its GPUs"):
         return (
-            "a GPU that fell off the bus may come back with a reboot (`dmesg | grep -i xid` there); "
-            "else correct `gpus:` in cluster.yml, deploy, and resume again"
+            "a GPU that fell off the bus may come back after a reboot (see `dmesg | grep -i xid` on the node); "
+            "otherwise correct `gpus:` in cluster.yml, deploy, and resume again"
         )
     if message.startswith("Slurm has no node"):
-        return "`deepopsctl deploy` makes it known"
-    return f"mend it first: `deepopsctl status` says more; then {resume}"
+        return "`deepopsctl deploy` adds it to Slurm"
+    return f"fix it first (see `deepopsctl status`), then {resume}"
 
 
 def wait_for_jobs(
     request: RunRequest, names: Iterable[str], timeout: float, on_change: Callable[[tuple[SlurmJob, ...]], None]
 ) -> None:
-    """Return when no job runs on the nodes; `tell` hears of those that do whenever they change."""
+    """Return when no job runs on the nodes; `on_change` is called with them whenever they change."""
     from deepopsctl.run.runner import run_readonly
 
     wanted, deadline, pause = tuple(names), time.monotonic() + timeout, FIRST_PAUSE_S

@@ -1,4 +1,4 @@
-"""Host keys of machines that are gone."""
+"""Pinned host keys of removed or replaced nodes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from deepopsctl.ssh.known_hosts import KnownHosts, best, host_label
 
 
 def forget(directory: ClusterDir, cluster: Cluster, names: Iterable[str]) -> None:
-    """Drop the pinned host keys of these nodes of a cluster, by name and by address."""
+    """Remove the pinned host keys of these nodes, by name and by address."""
     gone = frozenset(names)
     labels = [
         host_label(label, port_of(cluster, node))
@@ -36,19 +36,19 @@ def forget(directory: ClusterDir, cluster: Cluster, names: Iterable[str]) -> Non
 
 @dataclass(frozen=True, slots=True)
 class HostKeyComparison:
-    """The best host key of a machine as it was pinned and as it shows itself now."""
+    """The best pinned host key of a node, and the best one that it shows now."""
 
     pinned: str
     shown: str
 
     @property
     def same(self) -> bool:
-        """It is the machine that was there before, or has its keys."""
+        """Whether both keys are identical: the same host, or one with its keys."""
         return self.pinned == self.shown
 
 
 def compare(directory: ClusterDir, cluster: Cluster, node: Node, patience_s: float) -> HostKeyComparison | None:
-    """What is pinned for a node and what the machine at its address shows; None where only a jump host can tell."""
+    """Compare the pinned key with the one shown at the node's address; None behind a jump host."""
     if cluster.access.jump_host:
         return None
     client = Client(directory.known_hosts)
@@ -71,7 +71,7 @@ def compare(directory: ClusterDir, cluster: Cluster, node: Node, patience_s: flo
 
 
 def close_connections(directory: ClusterDir) -> None:
-    """End the connections that are kept for the next task: they may lead to a machine that is gone."""
+    """Close the persistent SSH connections: they may lead to a host that is gone."""
     socket_dir = control_dir(directory.path, os.environ)
     for socket in socket_dir.iterdir():
         if socket.is_socket():

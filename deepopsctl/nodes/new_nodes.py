@@ -1,4 +1,4 @@
-"""What new machines are: as told, or like the ones they resemble."""
+"""Properties of new nodes: from options, or copied from a similar node."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from deepopsctl.text.problems import RefusedError
 
 @dataclass(frozen=True, slots=True)
 class AddRequest:
-    """What a person asked for. None: like the nodes they resemble; `gpus` of `none` is no GPUs."""
+    """The options of `node add`. None: copy from a similar node; `gpus` of `none` is no GPUs."""
 
     names: str
     gpus: str | None = None
@@ -28,7 +28,7 @@ class AddRequest:
 
 
 def parse_hosts(text: str) -> tuple[tuple[str, str], ...]:
-    """Names with addresses ('' where none are given) in NAMES or NAMES=ADDRESSES."""
+    """Parse NAMES or NAMES=ADDRESSES into (name, address) pairs; the address is '' without one."""
     names, equals, addresses = text.partition("=")
     try:
         values.check_template(text)
@@ -45,7 +45,7 @@ def parse_hosts(text: str) -> tuple[tuple[str, str], ...]:
 
 
 def resolve_new_nodes(cluster: Cluster, request: AddRequest, hosts: Sequence[tuple[str, str]]) -> NewNodes:
-    """The machines with their roles, GPUs, features and partitions."""
+    """The new nodes with their roles, GPUs, features and partitions."""
     sibling = _sibling(cluster, request, hosts)
     model = _model(sibling, request)
     like = sibling.name if sibling else ""
@@ -65,7 +65,7 @@ def describe(new: NewNodes) -> str:
 
 
 def _sibling(cluster: Cluster, request: AddRequest, hosts: Sequence[tuple[str, str]]) -> Node | None:
-    """The node that the new ones resemble: the one named by --like, else the last with such a name."""
+    """The node to copy from: the one named by --like, else the last one with a similar name."""
     if request.like:
         sibling = next((node for node in cluster.nodes if node.name == request.like), None)
         if sibling is None:
@@ -102,7 +102,7 @@ def _gpus(text: str) -> Gpus | None:
 
 
 def _partitions(cluster: Cluster, request: AddRequest, sibling: Node | None, model: Node) -> tuple[str, ...]:
-    """Where the new nodes belong: as told, or where the sibling is. Partitions of `all` have them in any case."""
+    """The partitions of the new nodes: from options, or the sibling's; partitions of `all` include them anyway."""
     known = [partition.name for partition in cluster.partitions]
     unknown = [name for name in request.partitions if name not in known]
     if unknown:
@@ -117,7 +117,9 @@ def _partitions(cluster: Cluster, request: AddRequest, sibling: Node | None, mod
     ]
     if not partitions:
         raise InputError.single(
-            "--partition", "which partition are the new nodes for?", f"give --partition; there are: {', '.join(known)}"
+            "--partition",
+            "the partition of the new nodes is unknown",
+            f"use --partition; there are: {', '.join(known)}",
         )
     return tuple(partitions)
 
@@ -129,7 +131,7 @@ def _stem(name: str) -> str:
 def split_known(
     cluster: Cluster, hosts: Iterable[tuple[str, str]]
 ) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
-    """(machines that the cluster does not have, machines it has); an address that differs is refused."""
+    """(hosts that are not in the cluster, hosts that are); a different address is refused."""
     known = {node.name: node for node in cluster.nodes}
     fresh, there = [], []
     for name, address in hosts:
@@ -141,7 +143,7 @@ def split_known(
             raise InputError.single(
                 "NAMES",
                 f"{name} is in the cluster with {f'the address {has}' if has else 'no address'}",
-                f"another machine of that name: deepopsctl node replace {name} --address {address}",
+                f"to replace the node: deepopsctl node replace {name} --address {address}",
             )
         there.append((name, has))
     return fresh, there

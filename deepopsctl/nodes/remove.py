@@ -1,4 +1,4 @@
-"""`node remove`: machines leave the cluster; no job is lost, nothing of them stays behind."""
+"""`node remove`: remove nodes from the cluster without losing jobs."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from deepopsctl.run.command_line import RunRequest
 from deepopsctl.run.lock import cluster_lock
 from deepopsctl.text.node_sets import fold, fold_in_order
 
-# what makes a node more than its own: the data and the daemons of a whole cluster are there
+# nodes with these roles can't be removed: they hold data and daemons of the whole cluster
 IRREMOVABLE_ROLES = (Role.CONTROLLER, Role.DBD, Role.NFS_SERVER, Role.MONITORING)
 
 
 def remove(directory: ClusterDir, options: DrainOptions, base: RunRequest, operator: Operator) -> Report:
-    """Do it all; until the nodes are empty nothing is removed."""
+    """Run the whole workflow; nothing is removed while jobs run on the nodes."""
     cluster = directory.cluster()
     nodes = chosen(cluster, options.names)
     report = Report("node remove", tuple(node.name for node in nodes))
@@ -31,7 +31,7 @@ def remove(directory: ClusterDir, options: DrainOptions, base: RunRequest, opera
     try:
         with cluster_lock(directory.runs, "deepopsctl node remove"):
             removal.drain()
-        # without the lock: others may work on the cluster while jobs go on to their end
+        # without the lock: others may work on the cluster while jobs finish
         removal.node_drain.wait()
         with cluster_lock(directory.runs, "deepopsctl node remove"):
             removal.finish()
@@ -41,7 +41,7 @@ def remove(directory: ClusterDir, options: DrainOptions, base: RunRequest, opera
 
 
 def chosen(cluster: Cluster, text: str) -> tuple[Node, ...]:
-    """The nodes that are meant: of this cluster, and none that the cluster stands on."""
+    """The named nodes; refuses unknown ones and those that the cluster depends on."""
     names = [name for name, _ in parse_hosts(text.partition("=")[0])]
     known = {node.name: node for node in cluster.nodes}
     unknown = [name for name in names if name not in known]
@@ -55,7 +55,7 @@ def chosen(cluster: Cluster, text: str) -> tuple[Node, ...]:
         raise InputError.single(
             "NAMES",
             f"{irremovable[0]} is {roles}: this command is for compute and login nodes",
-            "move that role to another machine in cluster.yml first",
+            "move that role to another node in cluster.yml first",
         )
     return tuple(known[name] for name in names)
 
@@ -69,26 +69,26 @@ class _Remove:
 
     @property
     def names(self) -> list[str]:
-        """The nodes that leave."""
+        """The nodes to remove."""
         return [node.name for node in self.nodes]
 
     @property
     def node_drain(self) -> NodeDrain:
-        """How those of them that run jobs are emptied."""
+        """The drain of the compute nodes among them."""
         compute = [node.name for node in self.nodes if Role.COMPUTE in node.roles]
         return NodeDrain(self.flow, self.cluster, compute, "remove", self.options)
 
     def drain(self) -> None:
-        """Agree with the person, then let no new job start there."""
+        """Ask for confirmation, then drain the nodes."""
         self.flow.survey(self.cluster)
-        # every fault of the edit shows before anything is touched
+        # errors of the edit show before anything is changed
         remove_nodes(SpecFile.open(self.flow.directory).text, self.names)
         self.node_drain.show_jobs()
         self.flow.confirm(f"remove {fold(self.names)} from {self.cluster.name}?", self.cluster)
         self.node_drain.drain()
 
     def finish(self) -> None:
-        """All the rest, on nodes that are still empty."""
+        """Remove the nodes, if still no job runs there."""
         flow, names = self.flow, self.names
         self.cluster = flow.directory.cluster()
         self.nodes = chosen(self.cluster, ",".join(names))
@@ -97,32 +97,32 @@ class _Remove:
         self.node_drain.require_no_jobs()
         flow.operator.info(f"stop the cluster's services on {fold(names)}")
         self._retire(names)
-        flow.operator.info(f"take {fold(names)} out of the configuration")
+        flow.operator.info(f"remove {fold(names)} from the configuration")
         self._forget(spec, text, names)
-        flow.report.closing = f"{fold(names)} left the cluster"
+        flow.report.closing = f"{fold(names)} removed from the cluster"
         others = untouched_nodes(self.cluster, names)
         if others and any(node.address for node in self.nodes):
             flow.report.closing += (
-                f"; /etc/hosts of {fold(others)} {'names' if len(others) == 1 else 'name'} "
+                f"; /etc/hosts of {fold(others)} {'lists' if len(others) == 1 else 'list'} "
                 f"{'it' if len(names) == 1 else 'them'} until the next `deepopsctl deploy`"
             )
 
     def _retire(self, names: list[str]) -> None:
-        """Stop the services; a machine that does not answer may be gone for good."""
-        # one that is kept to a machine that died would hang for most of a minute
+        """Stop the services; a node that does not answer may be gone for good."""
+        # a persistent connection to a dead node would hang for most of a minute
         close_connections(self.flow.directory)
         outcome = self.flow.run(self.cluster, ("operate/retire",), names, membership_nodes=names)
         lost = outcome.summary.unreachable
         rest = [node for node in self.nodes if node.name not in lost]
-        back = f"run the command again; `deepopsctl node resume {fold(names)}` puts it back in service"
+        back = f"run the command again; `deepopsctl node resume {fold(names)}` cancels the removal"
         require_success(outcome, rest, f"{fold(names)} stays drained and in cluster.yml", back)
         if lost:
             self.flow.report.warnings.append(
-                f"{fold(lost)} did not answer: its slurmd and the munge key are still there; erase it before it is used"
+                f"{fold(lost)} did not answer: slurmd and the munge key are still on it; erase it before reuse"
             )
 
     def _forget(self, spec: SpecFile, text: str, names: list[str]) -> None:
-        """cluster.yml, inventory, hardware.yml, slurm.conf, hosts files of the companions, host keys."""
+        """Update cluster.yml, inventory, hardware.yml, slurm.conf, hosts files of the dependent nodes, host keys."""
         hardware = self.flow.directory.hardware
         stored = hardware.read_text(encoding="utf-8") if hardware.exists() else ""
         after = spec.write(text)
@@ -133,8 +133,8 @@ class _Remove:
                 outcome,
                 after,
                 (),
-                f"cluster.yml is as it was; {fold(names)} stays drained, its services are stopped",
-                "mend it and run the command again",
+                f"cluster.yml was restored; {fold(names)} stays drained, its services are stopped",
+                "fix it, then run the command again",
             )
         except StoppedError:
             spec.restore()

@@ -1,4 +1,4 @@
-"""`node replace`: another machine takes over a name; its host key and its hardware are learned anew."""
+"""`node replace`: new hardware behind a node name; its host key and hardware are read again."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from deepopsctl.text.node_sets import fold
 
 @dataclass(frozen=True, slots=True)
 class ReplaceRequest:
-    """What a person asked for; `address` is '' where the new machine has the old one's."""
+    """The options of `node replace`; `address` is '' if it does not change."""
 
     name: str
     address: str
@@ -33,11 +33,11 @@ class ReplaceRequest:
 
 
 def replace(directory: ClusterDir, request: ReplaceRequest, base: RunRequest, operator: Operator) -> Report:
-    """Do it all; run again, it goes on where it was stopped."""
+    """Run the whole workflow; a second run resumes where the first one stopped."""
     cluster = directory.cluster()
     (node, *more) = chosen(cluster, request.name)
     if more:
-        raise InputError.single("NAME", f"{request.name} are several nodes", "one machine is replaced at a time")
+        raise InputError.single("NAME", f"{request.name} are several nodes", "replace one node at a time")
     report = Report("node replace", (node.name,))
     flow = Flow(directory, base, operator, report)
     names = [node.name] if Role.COMPUTE in node.roles else []
@@ -63,41 +63,41 @@ class _Replace:
     node_drain: NodeDrain
 
     def drain(self) -> None:
-        """Agree with the person on the machine, then let no new job start there."""
+        """Ask for confirmation of the new host, then drain the node."""
         self.flow.survey(self.before)
         if self._moves:
-            # a fault of the edit shows before anything is touched
+            # errors of the edit show before anything is changed
             set_address(SpecFile.open(self.flow.directory).text, self.node.name, self.request.address)
         self.node_drain.show_jobs()
         self._show_host_key(dataclasses.replace(self.node, address=self.request.address or self.node.address))
-        self.flow.confirm(f"let this machine be {self.node.name} of {self.before.name}?", self.before)
+        self.flow.confirm(f"use this host as {self.node.name} of {self.before.name}?", self.before)
         self.node_drain.drain()
 
     def finish(self) -> None:
-        """The new machine under the old name."""
+        """Set up the new host under the old name."""
         flow, name = self.flow, self.node.name
         self.node_drain.require_no_jobs()
         spec = SpecFile.open(flow.directory)
         cluster = spec.write(set_address(spec.text, name, self.request.address) if self._moves else spec.text)
         self._set_up_ssh(cluster, spec)
         self._deploy(cluster)
-        flow.report.closing = f"{name} is another machine now, and in service"
+        flow.report.closing = f"{name} is replaced and in service"
         others = untouched_nodes(cluster, [name])
         if others and self._moves:
-            flow.report.closing += f"; {fold(others)} learn its address with the next `deepopsctl deploy`"
+            flow.report.closing += f"; the next `deepopsctl deploy` updates its address in /etc/hosts of {fold(others)}"
 
     @property
     def _moves(self) -> bool:
         return bool(self.request.address) and self.request.address != self.node.address
 
     def _show_host_key(self, new: Node) -> None:
-        """Who answers at the address, so that a person can compare it with what the machine's console says."""
+        """Show the host key at the address, so that a person can compare it with the host's console."""
         try:
             comparison = compare(self.flow.directory, self.before, new, PATIENCE_S)
         except NoAnswerError as error:
             raise StoppedError(
                 f"{new.name} does not answer at {new.address or new.name}: {error.message}; nothing was changed",
-                "is the new machine on, with sshd running and that address?",
+                "is the new host on, with sshd running and that address?",
                 ExitCode.UNREACHABLE,
             ) from error
         info = self.flow.operator.info
@@ -130,14 +130,14 @@ class _Replace:
         write_atomic(known_hosts, pins)
         bad = next((node for node in result.nodes if not node.ok), None)
         raise StoppedError(
-            f"{name} can't be logged in to: {bad.message if bad else 'no reason given'}; "
-            "cluster.yml and known_hosts are as they were, the node stays drained",
+            f"{name} can't be logged in to: {bad.message if bad else 'no reason'}; "
+            "cluster.yml and known_hosts were restored, the node stays drained",
             (bad.hint if bad else "") or "see `deepopsctl ssh setup`",
             result.exit_code if result.exit_code is not ExitCode.OK else ExitCode.FAILED,
         )
 
     def _deploy(self, cluster: Cluster) -> None:
-        """With the hardware forgotten: the deploy looks at the machine as if it was new."""
+        """Remove the stored hardware first, so that the deploy reads it again."""
         path = self.flow.directory.hardware
         stored = load_hardware(path)
         if stored.pop(self.node.name, None):

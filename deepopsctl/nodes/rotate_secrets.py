@@ -1,9 +1,9 @@
-"""`secrets rotate`: another munge key on all nodes at once, another database password, and no job is lost.
+"""`secrets rotate`: a new munge key on all nodes at once, a new database password, and no job is lost.
 
-munged knows one key at a time, so the nodes don't understand each other while it is changed. Jobs that run need nothing
-signed; what slurmctld started in this time would fail, so slurmctld is off for the seconds that it takes. The vault has
-the new key as `munge_key_next` until all nodes have it in force. A deploy before that goes back to the old key
-everywhere, one after that finishes the rotation: an interruption at any point is mended by either command.
+munged has one key at a time, so nodes can't authenticate each other while it is changed. Running jobs need nothing
+signed; jobs started in this time would fail, so slurmctld is stopped for these seconds. The vault has
+the new key as `munge_key_next` until all nodes use it. A deploy before that goes back to the old key
+everywhere, one after that finishes the rotation: either command recovers from an interruption at any point.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ REASON = "secrets rotate: it has the old munge key"
 
 
 class Secret(StrEnum):
-    """What can be rotated, as it is called on the command line."""
+    """The secrets that can be rotated, by their names on the command line."""
 
     MUNGE_KEY = "munge-key"
     DATABASE_PASSWORD = "database-password"  # noqa: S105 (its name)
@@ -37,14 +37,14 @@ class Secret(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rotation:
-    """What a person asked for; nodes that are left out keep the old key until a deploy reaches them."""
+    """The options of `secrets rotate`; nodes that are left out keep the old key until a deploy reaches them."""
 
     secrets: frozenset[Secret]
     left_out: tuple[Node, ...] = ()
 
 
 def rotate(directory: ClusterDir, rotation: Rotation, base: RunRequest, operator: Operator) -> Report:
-    """Do it all; run again, it goes on where it was stopped."""
+    """Run the whole workflow; a second run resumes where the first one stopped."""
     cluster = directory.cluster()
     _require_center(cluster, rotation.left_out)
     report = Report("secrets rotate", tuple(node.name for node in cluster.nodes))
@@ -61,7 +61,7 @@ def _require_center(cluster: Cluster, left_out: Iterable[Node]) -> None:
     center = {node.name for role in (Role.CONTROLLER, Role.DBD) for node in cluster.with_role(role)}
     names = [node.name for node in left_out if node.name in center]
     if names:
-        hint = "the key can be changed once they answer"
+        hint = "rotate the key when they are up"
         raise InputError.single("--leave-out", f"{fold(names)}: slurmctld or slurmdbd runs there", hint)
 
 
@@ -73,7 +73,7 @@ class _Rotate:
     resumed: bool = False
 
     def run(self) -> None:
-        """Everything in its order."""
+        """All steps in order."""
         directory = self.flow.directory
         self.resumed = NEXT in secrets.read(directory.secrets, directory.vault_password)
         with_key = self.resumed or Secret.MUNGE_KEY in self.rotation.secrets
@@ -100,12 +100,12 @@ class _Rotate:
             return f"change the password of {self.cluster.name}'s accounting database? slurmdbd restarts"
         again = "finish changing" if self.resumed else "change"
         return (
-            f"{again} the munge key of {len(nodes)} nodes of {self.cluster.name}? slurmctld is off for some seconds; "
-            "jobs that run go on, an `srun` that starts meanwhile fails"
+            f"{again} the munge key of {len(nodes)} nodes of {self.cluster.name}? slurmctld stops for some seconds; "
+            "running jobs continue, an `srun` that starts meanwhile fails"
         )
 
     def _refuse_to_lose_jobs(self) -> None:
-        """A node with another key can't report its jobs: slurmctld would give them up."""
+        """A node with another key can't report its jobs: slurmctld would give up on them."""
         if not self.rotation.left_out:
             return
         names = [node.name for node in self.rotation.left_out]
@@ -114,7 +114,7 @@ class _Rotate:
             listed = ", ".join(f"{job.id} ({job.user})" for job in jobs)
             raise StoppedError(
                 f"jobs run on {fold(names)}, which would be lost: {listed}; nothing was changed",
-                "rotate when they have ended, or when Slurm has given up the node",
+                "rotate after they have ended, or after Slurm has set the node down",
             )
 
     def _compare(self, nodes: tuple[Node, ...]) -> None:
@@ -135,23 +135,23 @@ class _Rotate:
         outcome = self.flow.run(
             self.cluster, ("operate/drain",), [controller.name], deepops_drain_reason=reason, **variables
         )
-        require_success(outcome, (controller,), "nothing was changed", "`deepopsctl status` shows more")
+        require_success(outcome, (controller,), "nothing was changed", "see `deepopsctl status`")
 
     def _stage(self, nodes: tuple[Node, ...]) -> None:
-        """What can fail, fails here. The new key is in the vault first: without it nobody could finish."""
+        """All that can fail, fails in this step. The new key is in the vault first: later runs need it to finish."""
         directory = self.flow.directory
         if not self.resumed:
             secrets.change(directory.secrets, directory.vault_password, {NEXT: secrets.new_munge_key()})
-        self.flow.operator.info("bring the new munge key to the nodes, beside the old one")
+        self.flow.operator.info("copy the new munge key to the nodes, alongside the old one")
         outcome = self._run(nodes, "operate/rotate-stage")
         require_success(outcome, nodes, "the old key is in force everywhere", f"then run it again; {_LEAVE_OUT}")
 
     def _swap(self, nodes: tuple[Node, ...]) -> None:
-        self.flow.operator.info("change the munge key, with slurmctld and slurmdbd off")
+        self.flow.operator.info("change the munge key, with slurmctld and slurmdbd stopped")
         outcome = self._run(nodes, "operate/rotate-swap")
         if outcome.stopped:
             raise StoppedError(
-                "stopped while the key was changed: slurmctld is off; jobs that run go on",
+                "stopped while the key was changed: slurmctld is stopped; running jobs continue",
                 "`deepopsctl secrets rotate` finishes it now, `deepopsctl deploy slurm` goes back to the old key",
                 outcome.exit_code,
             )
@@ -162,16 +162,18 @@ class _Rotate:
             raise
 
     def _go_back(self, nodes: tuple[Node, ...]) -> None:
-        """The vault has the old key: a deploy brings it back and starts what was stopped."""
+        """The vault has the old key: a deploy restores it and starts the stopped services."""
         self.flow.operator.info("go back to the old munge key")
         outcome = self._run(nodes, "slurm")
         center = [node for node in dependent_nodes(self.cluster) if node in nodes]
-        require_success(outcome, center, "slurmctld may be off", "`deepopsctl deploy slurm` goes back to the old key")
-        # the next rotation begins anew
+        require_success(
+            outcome, center, "slurmctld may be stopped", "`deepopsctl deploy slurm` goes back to the old key"
+        )
+        # the next rotation makes a new key
         secrets.change(self.flow.directory.secrets, self.flow.directory.vault_password, {NEXT: None})
 
     def _commit(self, *, with_key: bool) -> None:
-        """From here on a deploy goes forward."""
+        """From here on a deploy finishes the rotation."""
         directory = self.flow.directory
         values: dict[str, str | None] = {}
         if with_key:
@@ -181,9 +183,11 @@ class _Rotate:
         secrets.change(directory.secrets, directory.vault_password, values)
 
     def _end(self, nodes: tuple[Node, ...], *, with_key: bool) -> None:
-        self.flow.operator.info("deploy what is new, and verify that every node runs with it")
+        self.flow.operator.info("deploy the new secrets, and verify that every node uses them")
         outcome = self._run(nodes, *(("operate/rotate-start",) if with_key else ()), "slurm")
-        require_success(outcome, nodes, "secrets.yml has the new ones already", "`deepopsctl deploy slurm` finishes it")
+        require_success(
+            outcome, nodes, "secrets.yml has the new secrets already", "`deepopsctl deploy slurm` finishes it"
+        )
         left_out = [node.name for node in self.rotation.left_out]
         if with_key and left_out:
             self.flow.report.warnings.append(
@@ -192,7 +196,9 @@ class _Rotate:
             )
         new = [f"munge key on {len(nodes)} nodes"] if with_key else []
         new += ["database password"] if Secret.DATABASE_PASSWORD in self.rotation.secrets else []
-        self.flow.report.closing = f"new {' and '.join(new)}; keep secrets.yml with the rest of the cluster directory"
+        self.flow.report.closing = (
+            f"new {' and '.join(new)}; back up secrets.yml with the rest of the cluster directory"
+        )
 
     def _run(self, nodes: tuple[Node, ...], *playbooks: str) -> RunOutcome:
         return self.flow.run(self.cluster, playbooks, [node.name for node in nodes])

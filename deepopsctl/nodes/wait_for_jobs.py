@@ -1,4 +1,4 @@
-"""Nodes without jobs, before anything is done to them: no new ones start, those that run go on to their end."""
+"""Drain nodes and wait for their jobs before anything else is done to them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SHOWN_JOBS = 8
 
 @dataclass(frozen=True, slots=True)
 class DrainOptions:
-    """What a person asked for: seconds to wait for jobs, and whether to cancel them instead."""
+    """Seconds to wait for running jobs, and whether to cancel them instead."""
 
     names: str
     timeout_s: int
@@ -26,7 +26,7 @@ class DrainOptions:
 
 @dataclass(frozen=True, slots=True)
 class NodeDrain:
-    """The nodes, for which verb, and how long it may take."""
+    """The drain of some nodes, for the command `verb`."""
 
     flow: Flow
     cluster: Cluster
@@ -35,7 +35,7 @@ class NodeDrain:
     options: DrainOptions
 
     def show_jobs(self) -> None:
-        """Which jobs are concerned, and what happens to them."""
+        """Show the running jobs, and what happens to them."""
         if not self.names:
             return
         jobs = self.flow.query(self.cluster).slurm.jobs_on(self.names)
@@ -43,18 +43,18 @@ class NodeDrain:
             self.flow.operator.info(line)
 
     def drain(self) -> None:
-        """Let no new job start; with --force, end those that run."""
+        """Let no new job start; with --force, cancel running jobs."""
         if self.names:
             self.flow.operator.info(f"drain {fold(self.names)}")
             self._drain(force=self.options.force)
 
     def wait(self) -> None:
-        """Until no job is left there, or the time is up: then the nodes stay drained and nothing else was done."""
+        """Wait until no job is left, or until the timeout: then the nodes stay drained and nothing else was done."""
         if self.names and not self.options.force:
             self.flow.idle(self._wait)
 
     def require_no_jobs(self) -> None:
-        """Nobody gave the nodes back meanwhile."""
+        """Drain again: someone may have resumed the nodes meanwhile."""
         if self.names and (left := self._drain(force=False)):
             raise self._late(left)
 
@@ -91,7 +91,7 @@ class NodeDrain:
 
     @property
     def _back(self) -> str:
-        return f"`deepopsctl node resume {fold(self.names)}` takes the drain back"
+        return f"`deepopsctl node resume {fold(self.names)}` ends the drain"
 
 
 def job_words(jobs: Sequence[SlurmJob]) -> str:
@@ -110,5 +110,5 @@ def _lines(jobs: Sequence[SlurmJob], names: Sequence[str], options: DrainOptions
     if len(jobs) > SHOWN_JOBS:
         yield f"  and {len(jobs) - SHOWN_JOBS} more"
     whose = "it is" if len(jobs) == 1 else "they are"
-    end = f"{whose} CANCELLED (--force)" if options.force else f"at most {options.timeout_s} s are waited for their end"
+    end = f"{whose} CANCELLED (--force)" if options.force else f"wait at most {options.timeout_s} s for their end"
     yield f"{len(jobs)} job{'s' * (len(jobs) > 1)} on {fold(names)}: {end}"

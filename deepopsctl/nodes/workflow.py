@@ -1,4 +1,4 @@
-"""What adding, removing and replacing have in common: the runs they are made of, and what became of them."""
+"""Common parts of adding, removing and replacing nodes: their runs and the report."""
 
 from __future__ import annotations
 
@@ -26,32 +26,32 @@ from deepopsctl.text.node_sets import fold
 MEMBERSHIP = "operate/membership"
 SLURM = "slurm"
 RESERVATION = "deepopsctl-trial"
-# how the reasons of our own drains begin: only these are ended by these commands
+# the prefix of deepopsctl's own drain reasons: these commands end no other drains
 DRAIN_REASON_PREFIX = f"{REASON_PREFIX}node "
-# a machine that took over an address is found by the others once their neighbour tables have aged
+# other nodes reach a new host at an old address only after their neighbour tables have expired
 PATIENCE_S = 60
-# these are visited whichever node comes or goes; all other compute nodes are left alone
+# nodes with these roles are deployed whenever nodes are added or removed; other compute nodes are not touched
 DEPENDENT_ROLES = (Role.CONTROLLER, Role.DBD, Role.LOGIN, Role.MONITORING, Role.NFS_SERVER)
 
 
 class Operator(Protocol):
-    """The person at the terminal, and how runs are shown to them."""
+    """The console: messages, questions and the display of runs."""
 
     def info(self, text: str) -> None:
-        """A line for them."""
+        """Print a line."""
 
     def confirm(self, question: str, cluster: Cluster) -> None:
-        """Go on only if they agree; raises where they don't. A protected cluster's name has to be typed."""
+        """Continue only if the person agrees, else raise. A protected cluster's name has to be typed."""
 
     def run(self, request: RunRequest, hosts: tuple[str, ...]) -> RunOutcome:
-        """Run playbooks and show how it goes."""
+        """Run playbooks and show their progress."""
 
     def set_up_ssh(self, cluster: Cluster, nodes: tuple[Node, ...], accept: frozenset[str]) -> SetupResult:
-        """Key, host keys and logins of nodes; none: only the controller's list of them."""
+        """Set up keys, host keys and logins of nodes; without nodes, only the controller's list of them."""
 
 
 class StoppedError(DeepOpsError):
-    """The work ended early; the message says what stands and the hint how to go on."""
+    """The command stopped early; the message says what is unchanged, the hint how to continue."""
 
     def __init__(self, message: str, hint: str, exit_code: ExitCode = ExitCode.FAILED) -> None:
         super().__init__(message, hint)
@@ -60,7 +60,7 @@ class StoppedError(DeepOpsError):
 
 @dataclass(slots=True)
 class Report:
-    """What became of a command that is made of several runs."""
+    """The result of a command that consists of several runs."""
 
     command: str
     nodes: tuple[str, ...]
@@ -70,17 +70,17 @@ class Report:
     closing: str = ""
     stopped: StoppedError | None = None
     began: float = field(default_factory=time.monotonic)
-    # asking a person and waiting for jobs is not this command's doing
+    # time spent on questions and on waiting for jobs
     idle_s: float = 0
 
     @property
     def elapsed_s(self) -> float:
-        """How long it worked so far."""
+        """Seconds of work so far, without idle time."""
         return round(time.monotonic() - self.began - self.idle_s, 2)
 
     @property
     def exit_code(self) -> ExitCode:
-        """Why it stopped; else 4 where some companion did not answer: a node that leaves may be dead."""
+        """Why it stopped; else 4 if a dependent node did not answer (a removed node may be dead)."""
         if self.stopped:
             return self.stopped.exit_code
         lost = {host for outcome in self.outcomes for host in outcome.summary.unreachable}
@@ -134,17 +134,17 @@ class Report:
 
 @dataclass(slots=True)
 class Flow:
-    """One command at work: runs playbooks on few nodes and keeps what they brought."""
+    """One running command: runs playbooks on a few nodes and collects the outcomes."""
 
     directory: ClusterDir
     base: RunRequest
     operator: Operator
     report: Report
-    # what is deployed: only that comes to new nodes
+    # components that are deployed: only these are installed on new nodes
     deployed: tuple[str, ...] = (SLURM,)
 
     def idle(self, wait: Callable[[], None]) -> None:
-        """Do something whose time is not counted."""
+        """Call `wait` without counting its time."""
         before = time.monotonic()
         try:
             wait()
@@ -168,20 +168,20 @@ class Flow:
         return outcome
 
     def deploy(self, cluster: Cluster, names: Iterable[str], *before: str, **extra: object) -> RunOutcome:
-        """What is deployed, on these nodes and the companions; unreachable companions stop nothing."""
+        """Run the deployed components on these and the dependent nodes; unreachable dependent nodes are tolerated."""
         wanted = [*names, *(node.name for node in dependent_nodes(cluster))]
         return self.run(cluster, (*before, *self.deployed), wanted, **extra)
 
     def require_service(
         self, outcome: RunOutcome, cluster: Cluster, nodes: Iterable[Node], stands: str, hint: str
     ) -> None:
-        """Stop unless these nodes and the controller are fit for jobs; what comes on top of Slurm is no reason to."""
+        """Stop unless these nodes and the controller can run jobs; failures of other components are tolerated."""
         known = components(self.base.content)
         on_top = frozenset(known[known.index(SLURM) + 1 :])
         require_success(outcome, (*nodes, *cluster.controllers[:1]), stands, hint, on_top)
 
     def survey(self, cluster: Cluster) -> None:
-        """Learn from the first controller what is deployed, and that neither another run nor a newer clone is there."""
+        """Ask the first controller what is deployed; stop if another run works on the cluster or a clone is newer."""
         first = cluster.controllers[0]
         request = replace(self.base, playbook=CLAIM, limit=first.name, extra_vars={"deepops_claim_state": "shown"})
         outcome = self._ask(request, first)
@@ -197,7 +197,7 @@ class Flow:
         return self.run(cluster, (MEMBERSHIP,), [cluster.controllers[0].name], **variables)
 
     def query(self, cluster: Cluster) -> ClusterSnapshot:
-        """What Slurm says now; leaves no run behind. A controller that can't tell stops the work."""
+        """Slurm's current state; leaves no run directory. Stops if the controller does not answer."""
         first = cluster.controllers[0]
         variables = {"membership_step": "look", "membership_nodes": []}
         return read_snapshot(
@@ -205,12 +205,12 @@ class Flow:
         )
 
     def _ask(self, request: RunRequest, first: Node) -> RunOutcome:
-        """A run that only reads, of the primary controller alone."""
+        """A read-only run on the primary controller."""
         from deepopsctl.run.runner import run_readonly
 
         outcome = run_readonly(request, _unseen)
         error_text = "; ".join(failure.message for failure in outcome.summary.failures) or "no answer"
-        require_success(outcome, (first,), f"{error_text}; nothing was changed", "`deepopsctl status` shows more")
+        require_success(outcome, (first,), f"{error_text}; nothing was changed", "see `deepopsctl status`")
         return outcome
 
 
@@ -220,33 +220,33 @@ def _unseen(event: Event) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ClusterSnapshot:
-    """What Slurm says, and which nodes are on trial."""
+    """Slurm's state, and the nodes in the validation reservation."""
 
     slurm: SlurmState
     reserved: frozenset[str]
 
 
 def read_snapshot(outcome: RunOutcome) -> ClusterSnapshot:
-    """The picture that a step of slurm_membership brought back."""
+    """The snapshot that a step of slurm_membership returned."""
     reserved = data_of(outcome, "membership").get("reserved")
     names = reserved if isinstance(reserved, list) else []
     return ClusterSnapshot(parse_slurm_state(data_of(outcome, "slurm")), frozenset(str(name) for name in names))
 
 
 def dependent_nodes(cluster: Cluster) -> tuple[Node, ...]:
-    """The nodes that a change of membership concerns besides the ones that come or go."""
+    """The nodes whose configuration depends on which nodes there are."""
     wanted = {node.name for role in DEPENDENT_ROLES for node in cluster.with_role(role)}
     return tuple(node for node in cluster.nodes if node.name in wanted)
 
 
 def untouched_nodes(cluster: Cluster, names: Iterable[str]) -> tuple[str, ...]:
-    """The nodes that see no task."""
+    """The nodes on which no task runs."""
     busy = {*names, *(node.name for node in dependent_nodes(cluster))}
     return tuple(node.name for node in cluster.nodes if node.name not in busy)
 
 
 def data_of(outcome: RunOutcome, key: str) -> Mapping[str, object]:
-    """What a module handed back under a key; empty where it did not come to that."""
+    """What a module returned under a key; empty if it returned nothing."""
     for result in reversed(outcome.summary.results):
         data = result.data.get(key)
         if isinstance(data, Mapping):
@@ -255,7 +255,7 @@ def data_of(outcome: RunOutcome, key: str) -> Mapping[str, object]:
 
 
 def deployed_from_here(workspace: Workspace) -> frozenset[str]:
-    """Components that earlier runs of this cluster directory deployed to their end."""
+    """Components that earlier runs of this cluster directory deployed successfully."""
     names: set[str] = set()
     for run_dir in workspace.newest_first():
         request = run_dir.read(run_dir.request)
@@ -268,11 +268,11 @@ def deployed_from_here(workspace: Workspace) -> frozenset[str]:
 def require_success(
     outcome: RunOutcome, nodes: Iterable[Node], stands: str, hint: str, apart: Collection[str] = frozenset()
 ) -> None:
-    """Stop unless these nodes came through a run; what others did is no reason to, nor components `apart`."""
+    """Stop unless the run succeeded on these nodes; failures of other nodes and of components `apart` are tolerated."""
     if outcome.stopped:
         raise StoppedError(f"stopped: {stands}", hint, outcome.exit_code)
     if any(not failure.host for failure in outcome.summary.failures):
-        raise StoppedError(f"Ansible gave up: {stands}", hint, outcome.exit_code)
+        raise StoppedError(f"Ansible stopped with an error: {stands}", hint, outcome.exit_code)
     lost = frozenset(outcome.summary.unreachable)
     broken = {failure.host for failure in outcome.summary.failures if failure.component not in apart} - lost
     bad = [node.name for node in nodes if node.name in lost or node.name in broken]

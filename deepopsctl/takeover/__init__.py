@@ -1,1 +1,1 @@
-"""Nodes that run Slurm already become this cluster's: what they said, what speaks against it, what is kept."""
+"""Adopting an existing Slurm installation: facts, preflight checks, and what is kept."""

@@ -1,4 +1,4 @@
-"""What the nodes of a running Slurm said."""
+"""Facts from the nodes of a running Slurm."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
-    """What one node said (plugins/modules/slurm_takeover.py)."""
+    """Facts of one node (plugins/modules/slurm_takeover.py); `beside` are files whose settings deepopsctl lacks."""
 
     daemons: Mapping[str, str] = field(default_factory=dict)
     packaged: Mapping[str, bool] = field(default_factory=dict)
@@ -28,7 +28,7 @@ class NodeFacts:
 
 
 def read_facts(directory: Path) -> dict[str, NodeFacts]:
-    """What the nodes said, by name."""
+    """Read the facts, by node name."""
     names = NodeFacts.__dataclass_fields__
     facts = {}
     for path in sorted(directory.glob("*.json")):

@@ -1,4 +1,4 @@
-"""Everything that speaks against taking a running Slurm over."""
+"""Preflight checks before a running Slurm is adopted."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ Fault = tuple[str, str, str]
 def find_problems(
     cluster: Cluster, controller: str, primary: NodeFacts, facts: Mapping[str, NodeFacts]
 ) -> Iterator[Fault]:
-    """Every fault that was found; `primary` is what the controller said."""
+    """Every problem; `primary` are the controller's facts."""
     if "slurmctld" not in primary.daemons:
-        yield controller, "no slurmctld runs there", "start it, or just deploy if there is nothing to keep"
+        yield controller, "no slurmctld runs there", "start it, or deploy directly if there is nothing to keep"
         return
     if not primary.config:
         yield controller, "slurmctld does not answer", "see `journalctl -u slurmctld` there"
@@ -49,7 +49,7 @@ def _config_faults(cluster: Cluster, controller: str, config: Mapping[str, str])
     if user and user != "slurm":
         yield controller, f"slurmctld runs as {user}", "the packages' daemons run as slurm: that can't be taken over"
     for sentence in directory_refusals({key: config.get(key) for key in ("StateSaveLocation", "SlurmdSpoolDir")}):
-        hint = "give Slurm a folder of its own first: docs/how-to/take-over.md says how the state moves there"
+        hint = "give Slurm a directory of its own first: see docs/how-to/take-over.md"
         yield controller, sentence, hint
     auth = config.get("AuthType", "auth/munge")
     if auth != "auth/munge":
@@ -57,31 +57,37 @@ def _config_faults(cluster: Cluster, controller: str, config: Mapping[str, str])
 
 
 def _program_faults(facts: Mapping[str, NodeFacts]) -> Iterator[Fault]:
-    """Daemons that no package brought would be left running beside, or under, the packaged ones."""
+    """Daemons that no package installed would keep running alongside the packaged ones."""
     for daemon in ("slurmctld", "slurmdbd", "slurmd"):
         names_by_program: dict[str, list[str]] = {}
         for name, node in facts.items():
             if daemon in node.daemons and not node.packaged.get(daemon):
                 names_by_program.setdefault(node.daemons[daemon], []).append(name)
         for program, names in names_by_program.items():
-            hint = (
-                "a Slurm that was built by hand can't be taken over yet: docs/how-to/take-over.md says what can be done"
-            )
-            yield fold(names), f"{daemon} is {program or 'unknown'}, which no package brought", hint
+            hint = "a manually built Slurm can't be adopted yet: see docs/how-to/take-over.md"
+            yield fold(names), f"{daemon} is {program or 'unknown'}, which no package installed", hint
 
 
 def _agreement_faults(facts: Mapping[str, NodeFacts]) -> Iterator[Fault]:
     running = {name: node for name, node in facts.items() if node.daemons}
     keys = _group_by_value((node.munge_key_hash, name) for name, node in running.items())
     if len(keys) > 1:
-        yield _split(keys), "have different munge keys", "these are several clusters: give each a directory of its own"
+        yield (
+            _split(keys),
+            "have different munge keys",
+            "these are several clusters: use one cluster directory for each",
+        )
     users = _group_by_value((str(node.ids["slurm"]), name) for name, node in running.items() if "slurm" in node.ids)
     if len(users) > 1:
-        yield _split(users), "have different ids for the user slurm", "let all nodes have the same, then take over"
+        yield (
+            _split(users),
+            "have different ids for the user slurm",
+            "use the same id on all nodes, then run `takeover` again",
+        )
 
 
 def _gpu_faults(cluster: Cluster, primary: NodeFacts) -> Iterator[Fault]:
-    """GPUs that slurmctld counts and cluster.yml does not would be taken from the jobs that use them."""
+    """GPUs that only slurmctld knows, and not cluster.yml, would be taken from the jobs that use them."""
     for node in cluster.compute:
         running = primary.nodes.get(node.name, {})
         live = sorted(re.findall(r"gpu[^,(]*", str(running.get("gres", ""))))
@@ -89,7 +95,7 @@ def _gpu_faults(cluster: Cluster, primary: NodeFacts) -> Iterator[Fault]:
             yield (
                 node.name,
                 (f"Slurm has {','.join(live) or 'no GPUs'} there, cluster.yml {','.join(_gres(node.gpus)) or 'none'}"),
-                "let gpus: in cluster.yml say the same",
+                "correct gpus: in cluster.yml",
             )
 
 

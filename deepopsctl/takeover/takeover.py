@@ -1,4 +1,4 @@
-"""`deepopsctl takeover`: what a running Slurm must keep, judged and written into the cluster directory."""
+"""`deepopsctl takeover`: what to keep of a running Slurm, checked and written into the cluster directory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from deepopsctl.text.settings_editor import with_settings
 
 PLAYBOOK = "operate/takeover"
 
-# Running jobs lean on these: where they are, how their resources are counted, how their steps report.
+# Running jobs depend on these: where they are, how their resources are counted, how their steps report.
 KEPT = (
     "StateSaveLocation", "SlurmdSpoolDir", "SelectType", "SelectTypeParameters", "JobAcctGatherType",
     "AccountingStorageEnforce",
@@ -32,7 +32,7 @@ RESERVE_PERCENT = 2
 
 @dataclass(frozen=True, slots=True)
 class Takeover:
-    """What is kept, for the cluster directory, and sentences for people."""
+    """What is kept: files of the cluster directory, and messages."""
 
     settings: Mapping[str, object]
     hardware: Mapping[str, NodeHardware]
@@ -55,7 +55,7 @@ class Takeover:
 
 
 def plan_takeover(cluster: Cluster, facts: Mapping[str, NodeFacts]) -> Takeover:
-    """What is taken over; an InputError tells everything that speaks against it."""
+    """What will be adopted; raises an InputError with all problems that prevent it."""
     controller = cluster.controllers[0].name
     primary = facts.get(controller, NodeFacts())
     problems = [Problem(*fault) for fault in find_problems(cluster, controller, primary, facts)]
@@ -78,7 +78,7 @@ def apply(directory: ClusterDir, takeover: Takeover) -> tuple[str, ...]:
     settings = with_settings(text, takeover.settings, str(directory.settings))
     known = read(directory.secrets, directory.vault_password)
     if {**known, **takeover.secrets} != known:
-        # secrets first: settings without the key that belongs to them would be half a take-over
+        # secrets first: settings without their key would be half a takeover
         change(directory.secrets, directory.vault_password, takeover.secrets)
         changed.append(directory.secrets.name)
     if settings != text:
@@ -117,7 +117,7 @@ def _secrets(primary: NodeFacts, accounting: NodeFacts) -> dict[str, str]:
 
 
 def _hardware(cluster: Cluster, primary: NodeFacts, facts: Mapping[str, NodeFacts]) -> dict[str, NodeHardware]:
-    """The nodes as slurmctld counts them: with other numbers of cores it would end the jobs there."""
+    """The nodes' hardware as slurmctld has it: with other numbers of cores it would end the jobs there."""
     counted = {}
     for node in cluster.compute:
         live = primary.nodes.get(node.name)
@@ -139,7 +139,7 @@ _NUMBERS = ("cpus", "boards", "sockets", "cores_per_socket", "threads_per_core",
 
 
 def _all_memory(counted: int, node: NodeFacts) -> int:
-    """The memory whose usable share is what slurmctld counts; the machine's own where Slurm was never told."""
+    """The memory whose usable share is slurmctld's value; the node's own if slurm.conf did not set it."""
     if counted > 1:
         return -(-counted * 100 // (100 - RESERVE_PERCENT))
     try:
@@ -152,7 +152,7 @@ def _facts(primary: NodeFacts, accounting: NodeFacts, facts: Mapping[str, NodeFa
     config, running = primary.config, [name for name, node in facts.items() if node.daemons]
     version = ".".join(f"{part:02d}" for part in parse_version(f"slurm {config.get('SLURM_VERSION', '')}"))
     yield "cluster", f"{config.get('ClusterName', '')}, Slurm {config.get('SLURM_VERSION', version)}"
-    yield "jobs", f"{primary.jobs} running; they go on"
+    yield "jobs", f"{primary.jobs} running; they continue"
     yield "munge key", f"the same on {fold(running)} (SHA-256 {primary.munge_key_hash[:12]}...)"
     if "slurm" in primary.ids:
         yield "user slurm", "id {}, group {}".format(*primary.ids["slurm"])
@@ -172,7 +172,7 @@ def _warnings(cluster: Cluster, primary: NodeFacts, facts: Mapping[str, NodeFact
     names = {node.name for node in cluster.compute}
     gone = sorted(set(primary.nodes) - names)
     if gone:
-        yield f"{fold(gone)}: not in cluster.yml; deploy takes them out of the cluster, or refuses while jobs run there"
+        yield f"{fold(gone)}: not in cluster.yml; deploy removes them from the cluster, or refuses while jobs run there"
     new = sorted(names - set(primary.nodes))
     if new:
         yield f"{fold(new)}: not in the running cluster; deploy adds them"
@@ -181,10 +181,10 @@ def _warnings(cluster: Cluster, primary: NodeFacts, facts: Mapping[str, NodeFact
         yield f"{fold(silent)}: did not answer, so their keys and ids were not compared"
     unsupported = sorted({name for node in facts.values() for name in node.beside})
     if unsupported:
-        yield f"{', '.join(unsupported)}: deepopsctl has no such settings; kept beside the new files on the nodes"
+        yield f"{', '.join(unsupported)}: deepopsctl has no such settings; kept alongside the new files on the nodes"
     made = sorted({path for node in facts.values() for path in node.units.values() if path.startswith("/etc/systemd/")})
     if made:
-        yield f"{', '.join(made)}: units made by hand win over the packages': compare them before you deploy"
+        yield f"{', '.join(made)}: manually created units override the packages' units: compare them before you deploy"
 
 
 def _names(nodes: Iterable[Node]) -> set[str]:

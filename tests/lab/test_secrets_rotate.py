@@ -72,7 +72,7 @@ def test_a_rotation_that_is_cut_off_in_the_middle_is_finished_by_the_next_one(
             rotation.interrupt()
             code, document, seen = rotation.end()
         assert code == 130, seen
-        assert "slurmctld is off" in document["stopped"]["message"]
+        assert "slurmctld is stopped" in document["stopped"]["message"]
         assert cluster.root("ctl1", "systemctl is-active slurmctld", ok=False) == "inactive"
 
         done = json.loads(leaks.run(*ROTATE, "--json").stdout)

@@ -110,7 +110,7 @@ def test_a_wish_that_makes_no_sense_is_refused(wish: AddRequest, message: str) -
 def test_a_partition_has_to_be_named_where_nothing_tells() -> None:
     cluster = parse_spec(TEXT.replace("  - {name: any, nodes: all}\n", ""), "cluster.yml")
 
-    with pytest.raises(InputError, match="which partition are the new nodes for"):
+    with pytest.raises(InputError, match="the partition of the new nodes is unknown"):
         resolve_new_nodes(cluster, AddRequest("big1"), [("big1", "10.0.3.1")])
 
 

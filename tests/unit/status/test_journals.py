@@ -148,4 +148,4 @@ def test_what_has_no_end_makes_no_object(tmp_path: Path, capsys: pytest.CaptureF
     (tmp_path / "cluster.yml").write_text(SPEC, encoding="utf-8")
 
     assert run(["-C", str(tmp_path), "logs", "gpu01", "--follow", "--json"]) == ExitCode.USAGE
-    assert "--follow has none" in json.loads(capsys.readouterr().out)["errors"][0]["message"]
+    assert "--json and --follow exclude each other" in json.loads(capsys.readouterr().out)["errors"][0]["message"]

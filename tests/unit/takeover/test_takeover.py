@@ -128,7 +128,7 @@ def test_memory_that_slurm_was_never_told_is_the_machines_own() -> None:
         (
             "gpu01",
             {"daemons": {"slurmd": "/usr/local/sbin/slurmd"}, "packaged": {"slurmd": False}},
-            "gpu01: slurmd is /usr/local/sbin/slurmd, which no package brought",
+            "gpu01: slurmd is /usr/local/sbin/slurmd, which no package installed",
         ),
         ("ctl1", {"database": {"storagehost": "db9"}}, "ctl1: slurmdbd keeps its tables on db9"),
         (
