@@ -1,1 +1,1 @@
-"""What `deepopsctl doctor` judges: pure functions from what was seen to checks."""
+"""The checks of `deepopsctl doctor`: pure functions from facts to checks."""

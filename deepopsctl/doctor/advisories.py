@@ -17,7 +17,7 @@ _NUMBERS = re.compile(r"\d+")
 
 @dataclass(frozen=True, slots=True)
 class Advisory:
-    """What was found when (ISO date), the first fixed micro version by release, and `since` which release it is there.
+    """CVE names, date (ISO), the first fixed micro version by release, and the first affected release (`since`).
 
     `debian`: the first fixed package by upstream version, as (revision, Debian release, security level).
     """
@@ -52,7 +52,7 @@ MUNGE = (
 
 
 def open_ones(version: str, advisories: tuple[Advisory, ...]) -> list[Advisory]:
-    """What a version has, newest first: of a Debian package (`24.11.5-4+deb13u1`), or upstream's own (`24.11.5`)."""
+    """Open advisories of a version, newest first: a Debian package (`24.11.5-4+deb13u1`) or upstream (`24.11.5`)."""
     matches = [each for each in advisories if _has(version, each)]
     return sorted(matches, key=lambda each: each.date, reverse=True)
 

@@ -1,4 +1,4 @@
-"""Short ways to write a check."""
+"""Helpers to build checks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from deepopsctl.slurm.hardware import NodeHardware
 # no slots: what is asked for every node is computed once
 @dataclass(frozen=True)
 class Declared:
-    """What the cluster directory says the machines are."""
+    """The nodes as the cluster directory declares them."""
 
     cluster: Cluster
     hardware: Mapping[str, NodeHardware] = field(default_factory=dict)
@@ -48,22 +48,22 @@ class Declared:
 
 
 def passed(name: str, target: str, measured: str, expected: str = "", unit: str = "") -> Check:
-    """It is as it should be."""
+    """A passed check."""
     return Check(SUITE, name, target, Status.PASS, measured, expected, unit)
 
 
 def skipped(name: str, target: str, message: str) -> Check:
-    """It could not be looked at, and why."""
+    """A skipped check, with the reason."""
     return Check(SUITE, name, target, Status.SKIP, message=message)
 
 
 def warned(name: str, target: str, message: str, measured: str = "", expected: str = "", unit: str = "") -> Check:
-    """It works, and somebody should know."""
+    """A check with a warning."""
     return Check(SUITE, name, target, Status.WARN, measured, expected, unit, message)
 
 
 def failed(
     name: str, target: str, message: str, measured: str = "", expected: str = "", *, unit: str = "", hint: str = ""
 ) -> Check:
-    """It is not as it should be."""
+    """A failed check."""
     return Check(SUITE, name, target, Status.FAIL, measured, expected, unit, message, hint)

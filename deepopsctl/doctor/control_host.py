@@ -1,4 +1,4 @@
-"""Looks at this machine: the only part of the doctor that reads files and starts programs here."""
+"""Checks of the control machine: the only part of the doctor that reads files and starts programs here."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def ssh_version() -> str:
 
 
 def open_files(directory: ClusterDir) -> tuple[str, ...]:
-    """Private files and folders that others may read, by their names in the cluster directory."""
+    """Private files and directories that others may read, by their names in the cluster directory."""
     private = [directory.vault_password, directory.ssh_key, directory.ssh_key.parent, directory.runs]
     if directory.secrets.is_file() and not is_encrypted(directory.secrets):
         private.append(directory.secrets)
@@ -77,7 +77,7 @@ def open_files(directory: ClusterDir) -> tuple[str, ...]:
 
 
 def vault(directory: ClusterDir, environment: Mapping[str, str]) -> str:
-    """Why the secrets stay closed; '' where the password opens them."""
+    """Why the vault password does not open the secrets; '' if it does."""
     if not directory.secrets.is_file():
         return f"{directory.secrets.relative_to(directory.path)} is missing"
     return why_closed(directory, environment)
@@ -88,7 +88,7 @@ LEAST_MB, ENOUGH_MB = 100, 1000
 
 
 def check_control_host(seen: ControlFacts) -> tuple[Check, ...]:
-    """Everything but the clock, which only the nodes can tell."""
+    """All checks of this machine except the clock, which needs the nodes."""
     return tuple(_checks(seen))
 
 
@@ -97,7 +97,7 @@ def _checks(seen: ControlFacts) -> Iterator[Check]:
     if python.good:
         yield passed("control-python", TARGET, python.installed, python.wanted)
     else:
-        yield failed("control-python", TARGET, "deepopsctl was not tried with it", python.installed, python.wanted)
+        yield failed("control-python", TARGET, "deepopsctl is not tested with it", python.installed, python.wanted)
     yield _packages(seen)
     if seen.ssh:
         yield passed("control-ssh", TARGET, seen.ssh)
@@ -127,7 +127,7 @@ def _packages(seen: ControlFacts) -> Check:
 def _disk(free_mb: int) -> Check:
     expected = f"at least {ENOUGH_MB}"
     if free_mb < LEAST_MB:
-        message = "the folders of runs will not fit"
+        message = "too little for run directories"
         return failed("control-disk", TARGET, message, str(free_mb), expected, unit="MiB free")
     if free_mb < ENOUGH_MB:
         return warned("control-disk", TARGET, "little room is left", str(free_mb), expected, "MiB free")

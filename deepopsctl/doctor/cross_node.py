@@ -1,4 +1,4 @@
-"""Judges the nodes beside each other: what must differ, what must be alike, whose clock is wrong."""
+"""Checks that compare nodes: unique ids and addresses, identical versions, clocks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Nodes = Sequence[NodeFacts]
 
 
 def machine_ids(nodes: Nodes, _: Declared) -> Iterator[Check]:
-    """Copies of one installation, and names that lead to the same machine."""
+    """Copies of one installation, and names that lead to the same host."""
     by_machine_id = _groups(nodes, lambda node: node.machine_id)
     for node in nodes:
         twins = [other for other in by_machine_id[node.machine_id] if other is not node]
@@ -48,7 +48,7 @@ def addresses(nodes: Nodes, _: Declared) -> Iterator[Check]:
             words = ", ".join(f"{address} is on {fold(sorted(owners[address]))}" for address in shared)
             yield failed("addresses", node.name, words)
         elif not node.addresses:
-            yield skipped("addresses", node.name, "the node does not say")
+            yield skipped("addresses", node.name, "the node reports none")
         else:
             yield passed("addresses", node.name, "nobody else's")
 
@@ -89,7 +89,7 @@ def _misnamed(node: NodeFacts, declared: Declared) -> Iterator[str]:
 
 
 def clocks(nodes: Nodes, _: Declared) -> Iterator[Check]:
-    """Each node against this machine; where all are off in the same way, this machine is."""
+    """Each node's clock against this machine's; if all differ in the same way, this machine's clock is wrong."""
     leads = {node.name: node.lead for node in nodes}
     if _is_us(list(leads.values())):
         least = min(_least(lead) for lead in leads.values())
@@ -118,7 +118,7 @@ def _is_us(leads: Sequence[tuple[float, float]]) -> bool:
 
 def _clock(name: str, lead: tuple[float, float]) -> Check:
     least = _least(lead)
-    # the kindest reading: between asking and the node's look at its clock lies a whole connection
+    # the smallest possible difference: the node reads its clock only after the connection is set up
     measured, expected = f"{max(lead[0], min(lead[1], 0.0)):+.1f}", f"within {WARN_S:g}"
     if least <= WARN_S:
         return passed("clock-offset", name, measured, expected, "s")
@@ -151,11 +151,11 @@ def mtus(nodes: Nodes, _: Declared) -> Iterator[Check]:
         elif node.addresses:
             yield passed("mtu", node.name, ", ".join(str(mtu) for mtu in sorted({e.mtu for e in node.addresses})))
         else:
-            yield skipped("mtu", node.name, "the node does not say")
+            yield skipped("mtu", node.name, "the node reports none")
 
 
 def _is_outlier(mtu: int, sizes: Counter[int]) -> bool:
-    """Not the most frequent one; where two are equally frequent, nobody knows which is right."""
+    """Whether a size is not the most frequent one; if two are equally frequent, both are outliers."""
     most = max(sizes.values())
     return len(sizes) > 1 and (sizes[mtu] < most or list(sizes.values()).count(most) > 1)
 
@@ -165,7 +165,7 @@ def _others(mtu: int, sizes: Counter[int]) -> str:
 
 
 def user_ids(nodes: Nodes, _: Declared) -> Iterator[Check]:
-    """Accounts of the nodes' own: one name with several ids, and one id with several names."""
+    """Local accounts: one name with several ids, and one id with several names."""
     by_name: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     by_uid: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for node in nodes:
@@ -192,7 +192,7 @@ def user_ids(nodes: Nodes, _: Declared) -> Iterator[Check]:
 
 
 def _unusual(owners: Mapping[str, Sequence[str]], value: str) -> bool:
-    """Whether more nodes have another value, or as many: then nobody knows which is right."""
+    """Whether another value is at least as frequent."""
     return any(len(names) >= len(owners[value]) for other, names in owners.items() if other != value)
 
 

@@ -1,4 +1,4 @@
-"""From a finished run to the doctor's findings: judge, and keep them in the run's folder."""
+"""The doctor's findings from a finished run: evaluate them and save them in the run directory."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ INDISPENSABLE = frozenset({"control-packages", "control-ssh", "control-vault"})
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """What the doctor found. No `outcome` where this machine is not fit to ask the nodes."""
+    """The doctor's findings. No `outcome` if this machine can't run Ansible."""
 
     facts: Facts
     outcome: RunOutcome | None = None
@@ -83,7 +83,7 @@ class Examination:
 
 
 def names_of(cluster: Cluster) -> str:
-    """All nodes as `node_doctor` takes them; an address that is itself a name is left to the resolver."""
+    """All nodes as arguments of `node_doctor`; an address that is a name is left to the resolver."""
     from ipaddress import ip_address
 
     def word(name: str, address: str) -> str:
@@ -96,14 +96,14 @@ def names_of(cluster: Cluster) -> str:
 
 
 def unfit(here: Iterable[Check]) -> bool:
-    """Whether this machine can't ask the nodes at all."""
+    """Whether this machine can't query nodes at all."""
     return any(check.status is Status.FAIL and check.name in INDISPENSABLE for check in here)
 
 
 def examine(
     outcome: RunOutcome | None, here: tuple[Check, ...], declared: Declared, started: datetime, elapsed_s: float
 ) -> Examination:
-    """The findings about this machine, and those that a finished run makes."""
+    """The findings about this machine and, from a finished run, about the nodes."""
     checks = (*here, *(check_nodes(outcome.summary, declared) if outcome else ()))
     facts = Facts(
         cluster=declared.cluster.name,
@@ -119,7 +119,7 @@ def examine(
 
 
 def check_nodes(summary: RunSummary, declared: Declared) -> tuple[Check, ...]:
-    """Every check of every node that was asked, in the order of cluster.yml."""
+    """Every check of every queried node, in the order of cluster.yml."""
     return tuple(_checks(summary, declared))
 
 
@@ -141,7 +141,7 @@ def _checks(summary: RunSummary, declared: Declared) -> Iterator[Check]:
 
 
 def check_facts(nodes: Sequence[NodeFacts], declared: Declared) -> Iterator[Check]:
-    """Every check of nodes that were examined: each alone, then all beside each other."""
+    """Every check of the examined nodes: single-node checks, then checks across nodes."""
     for node in nodes:
         yield from (check for check_node in NODE_CHECKS if (check := check_node(node, declared)))
     for check_across in CROSS_NODE_CHECKS if nodes else ():
@@ -149,14 +149,14 @@ def check_facts(nodes: Sequence[NodeFacts], declared: Declared) -> Iterator[Chec
 
 
 def save(examination: Examination) -> None:
-    """Leave checks.json beside the run's log, and the verdict where `runs` looks for it."""
+    """Save checks.json in the run directory, and the verdict in the run's summary."""
     if examination.outcome:
         record_outcome(examination.outcome, examination.exit_code)
         examination.outcome.run_dir.write(examination.outcome.run_dir.path / CHECKS_FILE, examination.document())
 
 
 def _advised(check: Check) -> Check:
-    """Programs that read the JSON get what to do as well."""
+    """Add the advice to the JSON, for programs."""
     from dataclasses import replace
 
     if check.status in (Status.PASS, Status.SKIP) or check.hint:

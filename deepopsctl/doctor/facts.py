@@ -1,4 +1,4 @@
-"""What was seen on a node and on this machine, typed."""
+"""Facts of a node and of this machine, typed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What the names of all nodes mean on one node: only what differs from cluster.yml."""
+    """How one node resolves the names of all nodes: only differences from cluster.yml."""
 
     unresolved: tuple[str, ...] = ()
     silent: tuple[str, ...] = ()
@@ -30,7 +30,7 @@ class Names:
 
 @dataclass(frozen=True, slots=True)
 class Packages:
-    """The package manager's state; `seen` is whether the node let us look at its lock."""
+    """The package manager's state; `seen` is whether its lock could be read."""
 
     manager: str
     lock: str = ""
@@ -41,7 +41,7 @@ class Packages:
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """A repository that a deploy would add and the node cannot reach: what for, its address, and why not."""
+    """A repository that a deploy would add and the node cannot reach: purpose, address, reason."""
 
     what: str
     url: str
@@ -50,7 +50,7 @@ class Outside:
 
 @dataclass(frozen=True, slots=True)
 class Disk:
-    """Room on the file system of a folder, in MiB; `inodes` 0 where the file system counts none."""
+    """Free space on the file system of a directory, in MiB; `inodes` is 0 if the file system counts none."""
 
     path: str
     free_mb: int
@@ -70,7 +70,7 @@ class Listener:
 
 @dataclass(frozen=True, slots=True)
 class SeenGpus:
-    """PCI device ids on the bus, device files, what the driver calls them, its version, modules and if they run."""
+    """PCI device ids on the bus, device files, models by the driver, its version, kernel modules and if they run."""
 
     bus: tuple[str, ...] = ()
     files: int = 0
@@ -81,7 +81,7 @@ class SeenGpus:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The cluster's settings that a judgement depends on."""
+    """The cluster's settings that checks depend on."""
 
     set_hostname: bool
     confinement: str
@@ -131,7 +131,7 @@ class NodeFacts:
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """A Python package that this machine has in some version ('' for none), and the versions that will do."""
+    """The installed version of a Python package ('' for none), and the accepted versions."""
 
     name: str
     installed: str
@@ -152,7 +152,7 @@ class ControlFacts:
 
 
 def parse_facts(name: str, raw: Mapping[str, object]) -> NodeFacts:
-    """What `node_doctor` handed back; ValueError when it is none of its reports."""
+    """Parse a report of `node_doctor`; ValueError if it is none."""
     try:
         return _parse(name, _Raw(raw))
     except (KeyError, TypeError, AttributeError) as error:
@@ -160,7 +160,7 @@ def parse_facts(name: str, raw: Mapping[str, object]) -> NodeFacts:
 
 
 class _Raw:
-    """A mapping of JSON values, read with the type that is meant."""
+    """A mapping of JSON values with typed access."""
 
     def __init__(self, values: object) -> None:
         if not isinstance(values, Mapping):
@@ -213,7 +213,7 @@ def _parse(name: str, raw: _Raw) -> NodeFacts:
         family=platform.text("os_family"),
         sudo=raw.text("sudo"),
         root=raw.yes("root"),
-        # it began after we had asked, and ended before we had the answer
+        # the node read its clock between the query and the answer
         lead=(clock.real("end") - asked.real("after"), clock.real("begin") - asked.real("before")),
         cpus=raw.number("cpus"),
         memory_mb=raw.number("memory_mb"),

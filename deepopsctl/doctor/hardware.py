@@ -1,4 +1,4 @@
-"""Judges what a node has against what the cluster directory declares."""
+"""Checks of a node's hardware against the cluster directory."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from deepopsctl.doctor.facts import NodeFacts
 from deepopsctl.gpus.models import may_be
 from deepopsctl.model.cluster import Role
 
-# the kernel keeps a little more or less for itself after an update
+# the kernel's own share may change with an update
 MEMORY_SLACK = 0.02
-# more than that was added to the machine
+# above this ratio, memory was added
 MEMORY_MORE = 1.25
 NOTHING_YET = "not in hardware.yml yet: `deploy` writes it"
 
@@ -53,13 +53,13 @@ def cpus(node: NodeFacts, declared: Declared) -> Check | None:
 
 
 def cgroup(node: NodeFacts, declared: Declared) -> Check | None:
-    """A tree that slurmd may use, unless the site does without."""
+    """A cgroup tree that slurmd may use, unless the site disables confinement."""
     if not _computes(declared, node.name):
         return None
     if node.settings.confinement == "none":
         return skipped("cgroup", node.name, "`slurm_confinement: none`: jobs are not confined")
     if not node.root:
-        return skipped("cgroup", node.name, "only root may try it, and sudo does not work")
+        return skipped("cgroup", node.name, "only root can test it, and sudo does not work")
     if node.cgroup != "none":
         return passed("cgroup", node.name, node.cgroup)
     message = "there is no cgroup tree in which slurmd can confine jobs: a deploy leaves the node out"
@@ -67,12 +67,12 @@ def cgroup(node: NodeFacts, declared: Declared) -> Check | None:
 
 
 def gpus(node: NodeFacts, declared: Declared) -> Check | None:
-    """GPUs on the PCI bus; device files alone prove nothing."""
+    """GPUs on the PCI bus; device files alone are not enough."""
     declared_gpus, count = declared.node(node.name).gpus, len(node.gpus.bus)
     if not declared_gpus:
         if not count or not _computes(declared, node.name):
             return None
-        return warned("gpus", node.name, "cluster.yml declares no GPUs for it: nobody will get them", str(count), "0")
+        return warned("gpus", node.name, "cluster.yml declares no GPUs for it: they will not be used", str(count), "0")
     if count == declared_gpus.count:
         return passed("gpus", node.name, str(count), str(declared_gpus.count))
     if count > declared_gpus.count:
@@ -89,7 +89,7 @@ def gpus(node: NodeFacts, declared: Declared) -> Check | None:
 
 
 def gpu_model(node: NodeFacts, declared: Declared) -> Check | None:
-    """The declared type is what the driver calls each GPU."""
+    """The declared type matches the driver's name of each GPU."""
     declared_gpus = declared.node(node.name).gpus
     if not declared_gpus or not declared_gpus.type:
         return None
@@ -103,7 +103,7 @@ def gpu_model(node: NodeFacts, declared: Declared) -> Check | None:
 
 
 def gpu_modules(node: NodeFacts, declared: Declared) -> Check | None:
-    """What a deploy has had loaded at every start is loaded."""
+    """The kernel modules that a deploy configures are loaded."""
     if not (declared.node(node.name).gpus and node.gpus.modules):
         return None
     wanted = ", ".join(node.gpus.modules)

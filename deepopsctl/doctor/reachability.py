@@ -1,4 +1,4 @@
-"""Nodes that could not be asked: what the failure of the one task on them means."""
+"""Checks of nodes that could not be queried, from the failure of their only task."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from deepopsctl.run.summary import Failure
 _REASONS = (
     (r"REMOTE HOST IDENTIFICATION HAS CHANGED|host key .*has changed", "its host key has changed", ""),
     (r"Host key verification failed|No \S+ host key is known", "its host key is not known here", ""),
-    (r"Permission denied|Too many authentication failures", "it lets nobody in: no key or password is accepted", ""),
+    (r"Permission denied|Too many authentication failures", "login refused: no key or password is accepted", ""),
     (r"Connection refused", "connection refused", ""),
     (r"No route to host|Network is unreachable|Host is unreachable", "no route to the node", ""),
     (r"Could not resolve hostname|Name or service not known", "its name does not resolve on this machine", ""),
     (
         r"banner exchange|Timeout, server .*not responding|Broken pipe|closed by|reset by",
-        "it takes the connection and then does not answer",
-        "the machine hangs, or is much too busy: look at its console",
+        "it accepts the connection and then does not answer",
+        "the node hangs or is overloaded: see its console",
     ),
     (r"timed? ?out", "no answer", ""),
 )
@@ -40,8 +40,8 @@ def check_failure(failure: Failure) -> Check:
     if _PYTHON.search(text):
         return failed("python", failure.host, text, "none that will do", hint=failure.hint)
     if _HUNG.search(text):
-        hint = "log in and see what hangs (`uptime`, `dmesg`, a dead network file system)"
-        return failed("examined", failure.host, "it lets us in and then does not answer", hint=hint)
+        hint = "log in and find what hangs (`uptime`, `dmesg`, a dead network file system)"
+        return failed("examined", failure.host, "the login works, then it does not answer", hint=hint)
     return failed("examined", failure.host, text, hint=failure.hint)
 
 

@@ -1,4 +1,4 @@
-"""Judges one node by itself: what it runs, and how it is set up."""
+"""Checks of a single node: software and configuration."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from deepopsctl.doctor.facts import Disk, NodeFacts
 from deepopsctl.model.cluster import Role
 from deepopsctl.run.hints import hint_for
 
-# MiB: below the first a deploy fails, below the second a person should know
-BOUNDS = {"/": (500, 2000), "/var": (500, 2000), "/tmp": (50, 200)}  # noqa: S108 (a folder to look at)
+# MiB: below the first a deploy fails, below the second is a warning
+BOUNDS = {"/": (500, 2000), "/var": (500, 2000), "/tmp": (50, 200)}  # noqa: S108 (only checked)
 LEAST_INODES = 0.02
 EXPECTED_PROGRAMS = {
     "slurmctld": {"slurmctld"},
@@ -37,7 +37,7 @@ def sudo(node: NodeFacts, _: Declared) -> Check:
 
 
 def python(node: NodeFacts, _: Declared) -> Check:
-    """That it answered at all proves it."""
+    """Passed, because the node answered."""
     return passed("python", node.name, node.python)
 
 
@@ -47,11 +47,11 @@ def system(node: NodeFacts, _: Declared) -> Check:
     tested = ", ".join(f"{name} {' and '.join(versions)}" for name, versions in settings.tested.items())
     if node.family not in settings.families:
         families = ", ".join(settings.families)
-        return failed("os", node.name, f"only relatives of {families} are supported", has, tested)
+        return failed("os", node.name, f"only the families {families} are supported", has, tested)
     versions = settings.tested.get(node.distribution, ())
     if node.version in versions or node.version.partition(".")[0] in versions:
         return passed("os", node.name, has, tested)
-    return warned("os", node.name, f"nobody has proven deepopsctl on {has}", has, tested)
+    return warned("os", node.name, f"deepopsctl is not tested on {has}", has, tested)
 
 
 def hostname(node: NodeFacts, declared: Declared) -> Check:
@@ -60,11 +60,11 @@ def hostname(node: NodeFacts, declared: Declared) -> Check:
     if called == node.name:
         return passed("hostname", node.name, node.name)
     if called in declared.names:
-        return failed("hostname", node.name, f"the machine calls itself {called}, which is another node", called)
+        return failed("hostname", node.name, f"its hostname is {called}, which is another node", called)
     if node.settings.set_hostname:
-        message = f"the machine calls itself {called}: `deploy` will rename it"
+        message = f"its hostname is {called}: `deploy` will change it"
         return warned("hostname", node.name, message, called, node.name)
-    message = f"the machine calls itself {called}, and `slurm_set_hostname: false` keeps it so"
+    message = f"its hostname is {called}, and `slurm_set_hostname: false` keeps it"
     return failed("hostname", node.name, message, called, node.name)
 
 
@@ -73,9 +73,9 @@ def package_lock(node: NodeFacts, _: Declared) -> Check:
     if not node.packages.manager:
         return skipped("package-lock", node.name, "no package manager that is known")
     if node.packages.lock:
-        return warned("package-lock", node.name, f"{node.packages.lock} works with it")
+        return warned("package-lock", node.name, f"{node.packages.lock} holds it")
     if not node.packages.seen:
-        return skipped("package-lock", node.name, "only root sees who works with it, and sudo does not work")
+        return skipped("package-lock", node.name, "only root can read its lock, and sudo does not work")
     return passed("package-lock", node.name, "free")
 
 
@@ -92,7 +92,7 @@ def packages_broken(node: NodeFacts, _: Declared) -> Check:
 
 
 def repositories(node: NodeFacts, _: Declared) -> Check:
-    """What a deploy would leave out, and end with a failure."""
+    """Repositories that a deploy would fail to reach."""
     if not node.outside:
         return passed("repositories", node.name, "reached, or none needed")
     words = "; ".join(f"no way to {each.url} ({each.why}): {each.what} will be left out" for each in node.outside)
@@ -109,7 +109,7 @@ def disk(node: NodeFacts, _: Declared) -> Check:
         words = ", ".join(f"{entry.path} has {entry.free_mb} MiB left" for entry in tight)
         return warned("disk", node.name, words, "", ", ".join(f"{e.path} {BOUNDS[e.path][1]} MiB" for e in tight))
     if not node.disks:
-        return skipped("disk", node.name, "the node does not say")
+        return skipped("disk", node.name, "the node reports none")
     return passed("disk", node.name, f"{min(entry.free_mb for entry in node.disks) / 1024:.1f}", unit="GiB free")
 
 
@@ -123,9 +123,9 @@ def _fatal(entry: Disk) -> list[str]:
 
 
 def time_service(node: NodeFacts, _: Declared) -> Check:
-    """Who sets the clock."""
+    """The daemons that set the clock."""
     if node.container:
-        return skipped("time-service", node.name, "a container has its machine's clock")
+        return skipped("time-service", node.name, "a container uses its host's clock")
     daemons = ", ".join(node.time_daemons)
     if not daemons and node.managed:
         return failed("time-service", node.name, "no daemon sets the clock")
@@ -139,7 +139,7 @@ def time_service(node: NodeFacts, _: Declared) -> Check:
 
 
 def ports(node: NodeFacts, declared: Declared) -> Check:
-    """Daemons of the node's roles against who listens."""
+    """The ports of the node's daemons, and the programs that listen on them."""
     roles = declared.roles(node.name)
     daemons = [daemon for role, listed in DAEMONS.items() if role in roles for daemon in listed]
     wanted = {node.ports[daemon]: daemon for daemon in daemons if daemon in node.ports}
@@ -154,13 +154,13 @@ def ports(node: NodeFacts, declared: Declared) -> Check:
         )
         return failed("ports", node.name, words)
     if any(not entry.command for entry in in_use):
-        return skipped("ports", node.name, "only root sees who listens, and sudo does not work")
+        return skipped("ports", node.name, "only root can list listeners, and sudo does not work")
     used = ", ".join(dict.fromkeys(entry.command for entry in in_use))
     return passed("ports", node.name, f"used by {used}" if used else "free")
 
 
 def firewall(node: NodeFacts, _: Declared) -> Check:
-    """A firewall need not be wrong: it is told."""
+    """An active firewall is only a warning."""
     if node.firewalls:
         names = " and ".join(node.firewalls)
         return warned("firewall", node.name, f"{names} is active: jobs need ports between the nodes", names, "none")
@@ -168,12 +168,12 @@ def firewall(node: NodeFacts, _: Declared) -> Check:
 
 
 def foreign_slurm(node: NodeFacts, _: Declared) -> Check:
-    """Slurm on a node that no deploy has been to."""
+    """Slurm on a node without a deploy."""
     if node.managed or not (node.slurm_daemons or node.slurm_version):
         return passed("foreign-slurm", node.name, "none")
     running = f", {' and '.join(node.slurm_daemons)} run" if node.slurm_daemons else ""
     what = f"Slurm {node.slurm_version}".strip()
-    return warned("foreign-slurm", node.name, f"{what} is here{running}, and no deploy has been to the node")
+    return warned("foreign-slurm", node.name, f"{what} is installed{running}, but not by deepopsctl")
 
 
 def database(node: NodeFacts, declared: Declared) -> Check | None:
@@ -193,7 +193,7 @@ def database(node: NodeFacts, declared: Declared) -> Check | None:
         )
     if low:
         return warned("database", node.name, "; ".join(low))
-    return passed("database", node.name, "as slurmdbd needs it")
+    return passed("database", node.name, "meets slurmdbd's requirements")
 
 
 def security(node: NodeFacts, _: Declared) -> Check:
@@ -212,5 +212,5 @@ def security(node: NodeFacts, _: Declared) -> Check:
             words.append(f"{name} {version} has {listed}{' ...' if len(known) > 3 else ''}")
     has = ", ".join(f"{name} {version}" for name, version in versions)
     if words:
-        return warned("security", node.name, "; ".join(words), has, f"nothing that was known on {AS_OF}")
-    return passed("security", node.name, has, f"nothing that was known on {AS_OF}")
+        return warned("security", node.name, "; ".join(words), has, f"no vulnerability known on {AS_OF}")
+    return passed("security", node.name, has, f"no vulnerability known on {AS_OF}")

@@ -1,4 +1,4 @@
-"""What a run did, or in check mode would do: one entry a thing, for plan and deploy alike."""
+"""What a run changed, or in check mode would change: one entry for each thing, for plan and deploy."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Raw = Mapping[str, object]
 class Change:
     """One thing that changes on one host; `host` is empty where it is a file of the cluster directory itself.
 
-    `diff` is a unified diff, whole; only check mode has one. `new` tells a file that was not there.
+    `diff` is a complete unified diff; only check mode has one. `new` marks a file that did not exist.
     """
 
     host: str
@@ -27,18 +27,18 @@ class Change:
 
     @property
     def what(self) -> tuple[str, str, str]:
-        """Kind, name and action: what one node may have in common with another."""
+        """Kind, name and action: nodes with equal ones have the same change."""
         return (self.kind, self.name, self.action)
 
     def as_object(self) -> dict[str, object]:
-        """Its JSON; optional fields only where they say something."""
+        """The JSON object; optional fields only if set."""
         names = ("host", "component", "kind", "name", "action")
         entry: dict[str, object] = {name: getattr(self, name) for name in names}
         return entry | {name: value for name in ("detail", "policy", "diff", "new") if (value := getattr(self, name))}
 
 
 def parse_changes(result: Raw, host: str, component: str, task: str, *, changed: bool) -> tuple[Change, ...]:
-    """The changes of one task's result; one without a list of its own counts as one change, by its name."""
+    """The changes of one task's result; a task that reports no list counts as one change, by its name."""
     if not changed:
         return ()
     listed = result.get("changes")

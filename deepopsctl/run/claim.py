@@ -1,6 +1,6 @@
-"""What a run tells the first controller of itself, so that one control machine works on a cluster at a time.
+"""Claim of the cluster on the first controller, so that one control machine works on a cluster at a time.
 
-The answers are given there (plugins/module_utils/node/control_claim.py), in the first call of a run that has work to
+The controller decides (plugins/module_utils/node/control_claim.py), in the first task of a run that has work to
 do.
 """
 
@@ -41,12 +41,12 @@ class Named(Protocol):
 
 
 class OutdatedError(DeepOpsError):
-    """The cluster was made by a newer cluster.yml, and this one would undo it."""
+    """A newer cluster.yml is deployed, and this one would undo it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the first controller said to a claim."""
+    """The first controller's answer to a claim."""
 
     state: str
     refused: str
@@ -57,13 +57,13 @@ class Answer:
     components: tuple[str, ...]
 
     def raise_if_refused(self) -> None:
-        """Raise where this run must not go on."""
+        """Raise if this run must not continue."""
         if self.refused:
             raise (ClusterBusyError if self.refused == "busy" else OutdatedError)(self.message, self.hint)
 
 
 def parse_answer(data: Mapping[str, object]) -> Answer | None:
-    """What cluster_claim returned under `deepops`; None where something else did."""
+    """The answer in the result of cluster_claim; None in results of other modules."""
     answer = data.get("claim")
     if not isinstance(answer, Mapping):
         return None
@@ -80,7 +80,7 @@ def parse_answer(data: Mapping[str, object]) -> Answer | None:
 
 
 def result_of_node(event: HostResult) -> HostResult:
-    """A claim's result for the node it was delegated from, which is well where the controller does not answer."""
+    """A claim's result for the node that delegated it: an unreachable controller is no failure of the node."""
     if event.task.rpartition(" : ")[2] not in (TASK, RELEASE) or event.status is not Status.UNREACHABLE:
         return event
     return replace(event, status=Status.IGNORED)
@@ -112,17 +112,17 @@ def claim(directory: ClusterDir, cluster: Cluster, command: str, options: Mappin
 
 
 def record_applied(directory: ClusterDir) -> None:
-    """Note that the cluster runs this cluster.yml: whoever edits it from now on knows what they change."""
+    """Record that this cluster.yml is deployed: later edits of it are known to be newer."""
     write_atomic(directory.runs / _SEEN, _blob(directory.spec) + "\n", 0o600)
 
 
 def pack(parts: Mapping[str, str]) -> str:
-    """The parts of a cluster.yml as the controller unpacks them: those of 10,000 nodes would be long."""
+    """The parts of a cluster.yml, compressed because of clusters with 10,000 nodes."""
     return base64.b64encode(zlib.compress(json.dumps(dict(parts)).encode())).decode()
 
 
 def died_here(holder: Mapping[str, object]) -> bool:
-    """Whether the holder of the lock was a run on this machine that is no more."""
+    """Whether the holder of the lock was a run on this machine that has died."""
     if holder.get("machine") != _control_host_id():
         return False
     runs = Path(str(holder.get("directory"))) / "runs"
@@ -134,7 +134,7 @@ def died_here(holder: Mapping[str, object]) -> bool:
 
 
 def _control_host_id() -> str:
-    """This control machine; containers may share all but the namespace of their processes."""
+    """An id of this control machine; containers may share all but their process namespace."""
     parts = [socket.gethostname(), _first_line(Path("/etc/machine-id"))]
     try:
         parts.append(str(Path("/proc/self/ns/pid").readlink()))
@@ -151,7 +151,7 @@ def _first_line(path: Path) -> str:
 
 
 def _parts(cluster: Cluster) -> dict[str, str]:
-    """What an older cluster.yml could lack or set back, each with a short hash of its values."""
+    """The parts that an older cluster.yml could lack or revert, each with a short hash of its values."""
     policy = cluster.policy
     groups: tuple[tuple[str, tuple[Named, ...]], ...] = (
         ("node", cluster.nodes), ("partition", cluster.partitions), ("storage", cluster.storage),
@@ -165,13 +165,13 @@ def _hash(text: str) -> str:
 
 
 def _blob(path: Path) -> str:
-    """The hash of a file as git has it, so that its history says which versions a clone knows."""
+    """The git blob hash of a file, to be compared with its history."""
     content = path.read_bytes()
     return hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
 
 
 def _versions(path: Path) -> list[str]:
-    """The hashes of a file in the history of its git repository, the newest first; none where it is in none."""
+    """The blob hashes of a file in its git history, newest first; none outside a repository."""
     words = ["git", "log", f"--max-count={VERSIONS}", "--format=", "--raw", "--no-abbrev", "--", path.name]
     try:
         done = subprocess.run(words, cwd=path.parent, capture_output=True, text=True, timeout=GIT_S, check=False)

@@ -1,6 +1,6 @@
-"""Several playbooks as one: Ansible goes on past a node that fails to the next play, but not to the next playbook.
+"""Several playbooks as one: after a failed node Ansible continues with the next play, but not with the next playbook.
 
-Its events name the one playbook; a play that no machine takes part in says where each of the several begins.
+Events name the combined playbook; a play without hosts marks where each of the original playbooks begins.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from deepopsctl.files import write_atomic
 
 _JOINED = "together"
 _NAME = "Begin: "
-# nobody is in this group, and summaries leave out that it is empty
+# an empty group; summaries omit Ansible's warning about it
 EMPTY_GROUP = "deepops_nobody"
 
 
 def join(playbooks: Sequence[Path], together: Sequence[Path], directory: Path) -> tuple[Path, ...]:
-    """The playbooks to run, with one in `folder` in the place of those that belong together."""
+    """The playbooks to run; those of `together` are replaced by one combined playbook in `directory`."""
     if len(together) < 2:
         return tuple(playbooks)
     path = directory / f"{_JOINED}.yml"
@@ -36,13 +36,13 @@ def _write(playbooks: Sequence[Path], path: Path) -> None:
 
 
 class PlaybookTracker:
-    """Follows the events of a run: which of the playbooks they are of."""
+    """Tracks which of the original playbooks the events of a run belong to."""
 
     def __init__(self) -> None:
         self._now = ""
 
     def update(self, raw: Mapping[str, object]) -> bool:
-        """Take an event; True where it only says that a playbook begins."""
+        """Process an event; True if it only marks the beginning of a playbook."""
         data = raw.get("event_data")
         play = str(data.get("play") or "") if isinstance(data, Mapping) else ""
         if raw.get("event") == "playbook_on_play_start" and play.startswith(_NAME):
@@ -50,7 +50,7 @@ class PlaybookTracker:
         return play.startswith(_NAME)
 
     def playbook_of(self, raw: Mapping[str, object]) -> str:
-        """The name of the playbook that an event is of."""
+        """The name of the original playbook of an event."""
         data = raw.get("event_data")
         stem = PurePath(str(data.get("playbook") or "")).stem if isinstance(data, Mapping) else ""
         return self._now if stem == _JOINED else stem

@@ -1,4 +1,4 @@
-"""How Ansible is called: its arguments, its environment and the files both of them name."""
+"""The Ansible call: arguments, environment, and the files that they name."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ Variables = Mapping[str, object] | Path
 # Ansible's own value of `collections_path`: a site's collections are there.
 USUAL_COLLECTIONS = "~/.ansible/collections:/usr/share/ansible/collections"
 
-# How long a node that is logged in to may take to answer sudo: Ansible's own 12 s are too few for one whose processors
-# are all busy, and call it unreachable. Whether a node is there at all is known sooner, by ConnectTimeout: ssh takes
+# Seconds that sudo may take on a node after login: Ansible's own 12 s are too few for a node whose processors
+# are all busy. Whether a node is up at all is known sooner, by ConnectTimeout: ssh takes
 # the first one it is given, and Ansible adds this number as a second one.
 PATIENCE_S = 60
 # Connections are kept for the next task and the next run.
@@ -40,7 +40,7 @@ USUAL_SSH: Mapping[str, str] = MappingProxyType({
     "ConnectTimeout": "10",
     "ServerAliveInterval": "15",
 })  # fmt: skip
-# For a look at nodes that may hang: an open connection to one would swallow the question for a minute.
+# For queries of nodes that may hang: an open connection to one would block the query for a minute.
 IMPATIENT_SSH: Mapping[str, str] = MappingProxyType({
     "ControlMaster": "no",
     "ControlPath": "none",
@@ -54,9 +54,9 @@ IMPATIENT_SSH: Mapping[str, str] = MappingProxyType({
 class RunRequest:
     """One call of Ansible.
 
-    `playbook` and `more` name files under playbooks/, without `.yml`. `component` is what reports call the work; left
-    empty, each playbook's own name. `inventory` is the text of hosts.yml where the directory's own is to stay as it is.
-    `limit` is Ansible's, `passwords` never leave this process but through the terminal that Ansible asks on.
+    `playbook` and `more` name files under playbooks/, without `.yml`. `component` is the name in reports; if
+    empty, each playbook's own name. `inventory` is the text of hosts.yml if the directory's own must not change.
+    `limit` is Ansible's; passwords leave this process only through the terminal that Ansible asks on.
     """
 
     directory: ClusterDir
@@ -82,7 +82,7 @@ class RunRequest:
     ssh: Mapping[str, str] = field(default_factory=lambda: USUAL_SSH)
     inventory: str = ""
     patience_s: int = PATIENCE_S
-    # what `claim` lets through besides: `break_lock`, `replace_newer`, `dead` holders
+    # options of the claim: `break_lock`, `replace_newer`, `dead` holders
     claim: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
@@ -92,27 +92,27 @@ class RunRequest:
 
     @property
     def components(self) -> tuple[str, ...]:
-        """The components that are deployed one right after the other: nothing else comes between them."""
+        """The components that are deployed directly one after the other."""
         first = dropwhile(lambda name: "/" in name, self.playbooks)
         return tuple(takewhile(lambda name: "/" not in name, first))
 
     @property
     def together(self) -> tuple[str, ...]:
-        """The playbooks that go on for all others where a node fails in one of them; a check can go on with all."""
+        """The playbooks that continue on other nodes after one node failed; in a check, all of them."""
         return self.playbooks if self.check else self.components
 
     @property
     def deploys(self) -> bool:
-        """Whether components are deployed, whichever command does it: their playbooks stand in no folder."""
+        """Whether components are deployed, by any command: their playbooks are in no subdirectory."""
         return bool(self.components)
 
 
 def arguments(request: RunRequest, playbooks: tuple[Path, ...], private: Path) -> list[str]:
-    """The arguments of ansible-playbook; variables and limit go by file: no secret is ever on a command line."""
+    """The arguments of ansible-playbook; variables and limit are in files: no secret is ever on a command line."""
     hosts = private / "cluster" / "inventory" / "hosts.yml" if request.inventory else request.directory.hosts
     argv = ["-i", str(private / "inventory" / "hosts.yml"), "-i", str(hosts)]
     if request.limit:
-        # in the folder that Ansible starts in: it splits this argument at blanks
+        # a file in Ansible's working directory: it splits this argument at blanks
         argv += ["--limit", "@limit"]
     for index, variables in enumerate(request.user_vars):
         path = variables if isinstance(variables, Path) else private / f"vars-{index}.json"
@@ -131,10 +131,10 @@ def arguments(request: RunRequest, playbooks: tuple[Path, ...], private: Path) -
 
 
 def write_inputs(request: RunRequest, variables: Mapping[str, object], content: Path, private: Path) -> None:
-    """Write the files that the arguments name, readable by their owner only, into a fresh folder."""
+    """Write the files that the arguments name, readable by their owner only, into a new directory."""
     inventory = private / "inventory"
     inventory.mkdir(parents=True, mode=0o700)
-    # The product's variables come first and lose; Ansible finds group_vars only beside an inventory file.
+    # The product's variables come first and lose; Ansible finds group_vars only next to an inventory file.
     (inventory / "group_vars").symlink_to(content / "group_vars")
     collection = private / "collections" / COLLECTION
     collection.parent.mkdir(parents=True, mode=0o700)
@@ -150,13 +150,13 @@ def write_inputs(request: RunRequest, variables: Mapping[str, object], content: 
             write_atomic(private / f"vars-{index}.json", json.dumps(dict(mine)), mode=0o600)
     if request.limit:
         write_atomic(private / "limit", request.limit.replace(",", "\n") + "\n", mode=0o600)
-    # A file of our own, though empty: Ansible would go on to read the user's and the system's.
+    # An empty file: without it Ansible would read the user's and the system's.
     write_atomic(private / "ansible.cfg", "[defaults]\n", mode=0o600)
     (private / "tmp").mkdir(mode=0o700)
 
 
 def _write_inventory(request: RunRequest, directory: Path) -> None:
-    """A stand-in for the cluster directory: this run's own inventory, and links to all that it may name."""
+    """A copy of the cluster directory for this run: its own inventory, and links to all other files."""
     own = request.directory
     inventory = directory / "inventory"
     inventory.mkdir(parents=True, mode=0o700)
@@ -193,7 +193,7 @@ def environment(
         "ANSIBLE_HOST_KEY_CHECKING": "True",
         "ANSIBLE_SSH_ARGS": ssh_arguments(directory.known_hosts, ssh),
         "ANSIBLE_SSH_CONTROL_PATH_DIR": str(control_dir(directory.path, inherited)),
-        # one round trip a node less than looking for it
+        # saves one round trip per node for interpreter discovery
         "ANSIBLE_PYTHON_INTERPRETER": "/usr/bin/python3",
         "ANSIBLE_INJECT_FACT_VARS": "False",
         "ANSIBLE_NOCOLOR": "1",
@@ -202,11 +202,11 @@ def environment(
         "ANSIBLE_CALLBACK_RESULT_FORMAT": "yaml",
         "ANSIBLE_DISPLAY_SKIPPED_HOSTS": "False",
         "ANSIBLE_LOCALHOST_WARNING": "False",
-        # the callback of runner drops larger results without a word: a report on a thousand nodes would be lost
+        # runner's callback silently drops larger results: a report on a thousand nodes would be lost
         "MAX_EVENT_RES": "50000000",
         # other batch systems set it, and that callback expects AWX's number in it
         "JOB_ID": "",
-        # Ansible refuses to start under a locale this machine has not generated
+        # Ansible refuses to start under a locale that this machine lacks
         "LC_ALL": "C.UTF-8",
     }
     if "ANSIBLE_TIMEOUT" not in inherited and not _options(own_settings, "timeout"):
@@ -230,14 +230,14 @@ def _collections(settings: Path, private: Path, inherited: Mapping[str, str]) ->
 def _options(settings: Path, option: str) -> list[str]:
     """The values of an option in the cluster's own ansible.cfg."""
     parser = configparser.ConfigParser(interpolation=None, strict=False)
-    # a file that can't be read is Ansible's to complain of
+    # for a file that can't be read Ansible prints the error
     with suppress(configparser.Error, UnicodeDecodeError):
         parser.read(settings, encoding="utf-8")
     return [parser[name][option] for name in ("defaults", "ssh_connection") if parser.has_option(name, option)]
 
 
 def ssh_arguments(known_hosts: Path, ssh: Mapping[str, str] = USUAL_SSH) -> str:
-    """Options of every ssh call: pinned host keys, and what the run wants of its connections."""
+    """Options of every ssh call: pinned host keys, and the connection options of the run."""
     # ssh splits this value at blanks and expands `%`; Ansible splits the whole string like a shell
     hosts = '"' + str(known_hosts).replace("%", "%%") + '"'
     options = {"UserKnownHostsFile": hosts, "StrictHostKeyChecking": "yes", **ssh}
@@ -245,19 +245,19 @@ def ssh_arguments(known_hosts: Path, ssh: Mapping[str, str] = USUAL_SSH) -> str:
 
 
 def control_dir(cluster: Path, inherited: Mapping[str, str]) -> Path:
-    """A private folder for ssh's sockets, one a cluster: their paths may have a hundred characters at most."""
+    """A private directory for ssh's sockets, one per cluster: their paths may have a hundred characters at most."""
     suffix = sha256(str(cluster).encode()).hexdigest()[:8]
     base = Path(inherited.get("XDG_RUNTIME_DIR") or tempfile.gettempdir())
     if not base.is_dir() or len(str(base)) > 40:
-        base = Path("/tmp")  # noqa: S108 (the folder below is checked: ours, and closed to others)
+        base = Path("/tmp")  # noqa: S108 (the directory below is checked: own and private)
     path = base / f"deepopsctl-{os.getuid()}-{suffix}"
     path.mkdir(mode=0o700, exist_ok=True)
     status = path.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o077:
-        raise ControlMachineError(f"{path} is not a private folder of yours", "someone else made it: remove it")
+        raise ControlMachineError(f"{path} is not a private directory of yours", "someone else created it: remove it")
     return path
 
 
 def default_forks() -> int:
-    """How many nodes are worked on at once: more only costs memory and CPU time here."""
+    """Number of nodes in parallel: more only costs memory and CPU time here."""
     return max(25, min(4 * (os.cpu_count() or 1), 100))

@@ -1,4 +1,4 @@
-"""One number for what a run wants: if it is unchanged, so is the wish, and the nodes only have to be compared."""
+"""Digest of the desired state of a run: if it is unchanged, nodes only have to be compared with it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from deepopsctl import __version__
 from deepopsctl.files import write_atomic
 
 CONTENT = ("playbooks", "roles", "plugins", "group_vars")
-# hardware.yml comes in apart: a deploy may write it, and what it wrote itself is no new wish
+# hardware.yml is handled separately: a deploy may write it, which is no change of the desired state
 CLUSTER = ("cluster.yml", "inventory/group_vars", "inventory/host_vars")
 IGNORED = frozenset({"__pycache__", "molecule", ".git"})
 
@@ -31,7 +31,7 @@ def desired_digest(content: Path, directory: Path, variables: Sequence[object]) 
 
 @dataclass(frozen=True, slots=True)
 class DesiredState:
-    """The wish of a run: the digest that nodes are compared with, and what it was made from."""
+    """The desired state of a run: the digest that nodes are compared with, and its inputs."""
 
     digest: str
     inputs: str
@@ -39,7 +39,7 @@ class DesiredState:
 
 
 def resolve_desired_state(inputs: str, hardware: Path, memory: Path) -> DesiredState:
-    """The wish made of the inputs and hardware.yml; the last run's own where it alone wrote hardware.yml since."""
+    """The desired state from inputs and hardware.yml; the last run's if only that run wrote hardware.yml since."""
     now = _hash_of(hardware)
     last = _load(memory)
     if last is not None and (last.inputs, last.hardware) == (inputs, now):
@@ -48,7 +48,7 @@ def resolve_desired_state(inputs: str, hardware: Path, memory: Path) -> DesiredS
 
 
 def save_desired_state(state: DesiredState, hardware: Path, memory: Path) -> None:
-    """Keep the wish of a run, with hardware.yml as that run left it."""
+    """Save the desired state of a run, with hardware.yml as that run left it."""
     document = {"digest": state.digest, "inputs": state.inputs, "hardware": _hash_of(hardware)}
     write_atomic(memory, json.dumps(document) + "\n", mode=0o600)
 

@@ -1,4 +1,4 @@
-"""Typed events from the raw dicts of the Ansible callback; odd input gives no event, never an error."""
+"""Typed events from the raw dicts of the Ansible callback; unexpected input gives no event, never an error."""
 
 from __future__ import annotations
 
@@ -44,20 +44,20 @@ _WRAPPING = re.compile(
     # ssh says this of a cluster key that is not there yet: not the reason, only noise before it
     r"no such identity: [^\n]*\n)+"
 )
-# all that Ansible says when the connection ends while a module runs
+# Ansible's only message when the connection ends while a module runs
 _CUT = re.compile(r'^.*Data could not be sent to remote host "([^"]*)"\. Make sure .* over ssh:$')
-# ... and when ssh ended before it had the whole module: why, is not told
+# ... and when ssh ended before it had sent the whole module; Ansible gives no reason
 _UNSENT = re.compile(
     r"^.*Data could not be sent to remote host '([^']*)'\. Make sure this host can be reached over SSH\b.*", re.S
 )
-# how our own action plugins begin a line that people are to see at once
+# prefix of lines that deepopsctl's action plugins show at once
 _MESSAGE_PREFIX = "deepopsctl: "
 _BANNER = re.compile(r"\A\s*(TASK|RUNNING HANDLER) \[.*\n")
 _PRINTED_CHANGED = re.compile(r"^changed: \[", re.MULTILINE)
 
 
 def parse(raw: Raw, component: str = "") -> Event | None:
-    """The typed event of a raw one, or None where nobody needs it. Never raises on odd input.
+    """The typed event of a raw one, or None for those that are not used. Never raises on unexpected input.
 
     `component` names the run's only playbook; without it the playbook's file name does.
     """
@@ -129,23 +129,23 @@ def _host_result(raw: Raw, data: Raw, component: str, status: Status) -> HostRes
 
 def _changed(raw: Raw, result: Raw) -> bool:
     if "censored" in result:
-        # runner drops `changed` from a no_log result; the printed line still says it
+        # runner drops `changed` from a no_log result; the printed line still has it
         return _PRINTED_CHANGED.search(_text(raw.get("stdout"))) is not None
     return result.get("changed") is True
 
 
 def _is_fault(item: Raw) -> bool:
-    # ansible-core 2.21 no longer says `failed` of a failed loop item, but it notes an exception
+    # ansible-core 2.21 no longer sets `failed` for a failed loop item, but it has an exception
     return item.get("failed") is True or item.get("unreachable") is True or "exception" in item
 
 
 def _fault_message(faults: Sequence[Raw]) -> str:
-    """What the module says, with the command's own words where it ran one; one line a failed loop item."""
+    """The module's message, with the command's output if it ran one; one line per failed loop item."""
     messages = [_message(fault) for fault in faults]
     if len(set(messages)) > 1:
         text = "\n".join(f"{_item(fault)}{message}" for fault, message in zip(faults, messages, strict=True))
     else:
-        # an unreachable host is so for every item alike
+        # an unreachable host fails for every item
         text = f"{_item(faults[0]) if len(faults) == 1 else ''}{messages[0]}"
     return text if len(text) <= MAX_MESSAGE else f"{text[:MAX_MESSAGE]} ..."
 
@@ -169,7 +169,7 @@ def _item(fault: Raw) -> str:
 
 
 def _last_output_lines(fault: Raw, key: str) -> str:
-    """The last lines of an output: that is where programs say why they stop."""
+    """The last lines of an output, where programs usually print the reason of a failure."""
     lines = [line.rstrip() for line in _text(fault.get(key)).splitlines() if line.strip()]
     return "\n".join(lines[-8:])
 

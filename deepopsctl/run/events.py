@@ -1,4 +1,4 @@
-"""What happens during a run, as small typed events; rawevents.py makes them."""
+"""What happens during a run, as small typed events; event_parser.py makes them."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ class HostStarted:
 class HostResult:
     """A task has ended on one host. `data` is what a module returned under the key `deepops`.
 
-    `left_out` is why a module that ended well did without what it was for: the run goes on, and has failed in the end.
-    An ignored failure may have changed something: `changed` says it whatever the status.
+    `left_out` is why a module skipped its work without failing: the run continues, and counts as failed in the end.
+    An ignored failure may have changed something: `changed` is independent of the status.
     """
 
     host: str
@@ -73,7 +73,7 @@ class HostResult:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What `--diff` has to show for one file on one host, as Ansible prints it."""
+    """The `--diff` output for one file on one host, as Ansible prints it."""
 
     host: str
     component: str
@@ -91,7 +91,7 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class ModuleMessage:
-    """What a task that takes its time has to say before its end."""
+    """A progress message of a long task."""
 
     text: str
 
@@ -118,7 +118,7 @@ class Recap:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """Lines as Ansible printed them; sent only where Ansible's own detail was asked for."""
+    """Lines as Ansible printed them; sent only with -vvv."""
 
     text: str
 

@@ -1,4 +1,4 @@
-"""What to do about the failures that everybody meets; modules of ours say it themselves."""
+"""Hints for common failures of Ansible and ssh; deepopsctl's modules have their own hints."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _HINTS = (
     ),
     (
         r"a Slurm is there that deepopsctl did not make",
-        "keep it, with its jobs and accounting: `deepopsctl takeover`; or remove it from these nodes",
+        "to keep it, with its jobs and accounting: `deepopsctl takeover`; otherwise remove it from these nodes",
     ),
     (
         r"REMOTE HOST IDENTIFICATION HAS CHANGED|host key for .* has changed",
         (
-            "the node was reinstalled, or is not the one it was: make sure, then take its new key with "
+            "the node was reinstalled or replaced: verify that, then accept its new key with "
             "`deepopsctl ssh setup --accept-new-keys NODE`"
         ),
     ),
@@ -29,9 +29,9 @@ _HINTS = (
         "run `deepopsctl ssh setup`: it pins the nodes' host keys",
     ),
     (
-        # what Ansible makes of both when a password is given
+        # Ansible's message for both when a password is used
         r"SSH password instead of a key is not possible because Host Key checking",
-        "the node's host key is not pinned, or has changed: `deepopsctl ssh setup` pins it or says which",
+        "the node's host key is not pinned, or has changed: `deepopsctl ssh setup` pins it or reports the change",
     ),
     (
         r"Permission denied \([a-z,-]+\)|Invalid/incorrect (username/)?password",
@@ -51,11 +51,11 @@ _HINTS = (
     ),
     (
         r"ended before the task was sent",
-        "is the node up, and sshd running there? `deepopsctl doctor` says what answers; then deploy again",
+        "is the node up, and sshd running there? check with `deepopsctl doctor`, then deploy again",
     ),
     (
         r"broke in the middle of the task|Connection (to \S+ closed|reset by)|Broken pipe|Timeout, server",
-        "is the node up, and the network? What was begun there may still end; the next deploy does what is left",
+        "are the node and the network up? A running program may still finish there; the next deploy does the rest",
     ),
     (
         r"Incorrect (sudo|become) password|Sorry, try again|incorrect password attempt",
@@ -71,7 +71,7 @@ _HINTS = (
     ),
     (
         r"waiting for privilege escalation prompt",
-        "sudo is slow or asks something else: try `sudo -n true` on the node",
+        "sudo is slow or asks something else: run `sudo -n true` on the node",
     ),
     (
         r"Could not get lock|Unable to acquire the dpkg|dpkg frontend lock|Failed to lock apt",
@@ -83,11 +83,11 @@ _HINTS = (
     ),
     (
         r"No space left on device|Disk quota exceeded|enough free space",
-        "make room on the node: `df -h` shows where",
+        "free disk space on the node: see `df -h`",
     ),
     (
         r"Read-only file system",
-        "the node's file system is read-only: its kernel log (`dmesg`) says why",
+        "the node's file system is read-only: see its kernel log (`dmesg`)",
     ),
     (
         r"Unable to locate package|No package matching|has no installation candidate",
@@ -114,5 +114,5 @@ _COMPILED = tuple((re.compile(pattern, re.IGNORECASE), hint) for pattern, hint i
 
 
 def hint_for(message: str) -> str:
-    """What to do about a well-known failure; empty where we don't know better than the message."""
+    """The hint for a well-known failure; empty for others."""
     return next((hint for pattern, hint in _COMPILED if pattern.search(message)), "")

@@ -1,4 +1,4 @@
-"""What earlier runs did, read back from their folders."""
+"""Earlier runs, read from their directories."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from deepopsctl.run.workspace import RunDir, Workspace
 
 @dataclass(frozen=True, slots=True)
 class PastRun:
-    """One run: what was asked and what came of it. `state` is a verdict, `running` or `killed`."""
+    """One run: its request and its result. `state` is a verdict, `running` or `killed`."""
 
     run_dir: RunDir
     request: Mapping[str, object]
@@ -41,7 +41,7 @@ class PastRun:
 
     @property
     def elapsed_s(self) -> float | None:
-        """How long it took; None where nobody knows."""
+        """Duration in seconds; None if unknown."""
         elapsed = self.summary.get("elapsed_s")
         return float(elapsed) if isinstance(elapsed, int | float) else None
 
@@ -62,7 +62,7 @@ class PastRun:
         }
 
     def details(self) -> dict[str, object]:
-        """The object of `runs show --json`: the run's own, and what is known about it beyond that."""
+        """The object of `runs show --json`: request, summary and files of the run."""
         return {
             "schema": SCHEMA,
             "command": "runs show",
@@ -81,7 +81,7 @@ def past_runs(workspace: Workspace) -> tuple[PastRun, ...]:
 
 
 def past_run(run_dir: RunDir) -> PastRun:
-    """One run. A killed one has no summary: its events tell how far it came."""
+    """One run. A killed one has no summary: its events show how far it came."""
     request, summary = run_dir.read(run_dir.request), run_dir.read(run_dir.summary)
     if summary:
         return PastRun(run_dir, request, summary, str(summary.get("verdict", "ok" if summary.get("ok") else "failed")))

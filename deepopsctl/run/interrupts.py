@@ -1,4 +1,4 @@
-"""Why a run ends before its end: Ctrl-C, SIGTERM, a closed terminal, or its time is up."""
+"""Early ends of a run: Ctrl-C, SIGTERM, a closed terminal, or a timeout."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import Any
 
 from deepopsctl.run.outcome import Verdict
 
-# The supervisor needs about a second; after this long it is left to runner's own SIGKILL
+# The supervisor needs about a second; after this time runner's own SIGKILL ends it
 PATIENCE_S = 8.0
 
 
 class Interrupts:
-    """Takes the signals over while a run lasts, and gives them back: runner would keep them for good."""
+    """Handles the signals during a run and restores the handlers: runner itself would not restore them."""
 
     def __init__(self, timeout: float = 0) -> None:
         self.reason: Verdict | None = None
@@ -26,7 +26,7 @@ class Interrupts:
         self._ended = False
 
     def __enter__(self) -> Interrupts:
-        # only the main thread may set handlers; elsewhere the caller has its own ways to stop
+        # only the main thread may set handlers; in other threads the caller stops the run
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                 self._before[number] = signal.signal(number, self._note)

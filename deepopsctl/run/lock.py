@@ -1,4 +1,4 @@
-"""One run at a time for a cluster: a lock that a killed process can't leave behind."""
+"""One run at a time per cluster: a lock that a killed process does not leave behind."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from pathlib import Path
 from deepopsctl.errors import DeepOpsError
 from deepopsctl.files import naming
 
-# Clusters that this process holds, each with a word for this time: a command made of several runs keeps the lock
+# Clusters that this process has locked, each with a token: a command with several runs keeps the lock
 # between them, here and on the first controller.
 _held: dict[Path, str] = {}
-# How long a run that was killed may take to end its Ansible before the next one is refused.
+# Seconds that a killed run may take to end its Ansible before the next one is refused.
 ENDING_S = 10.0
 
 
@@ -31,7 +31,7 @@ class ClusterBusyError(DeepOpsError):
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who holds the lock, for the message that the others get."""
+    """The holder of the lock, for error messages."""
 
     pid: int
     user: str
@@ -41,21 +41,21 @@ class Holder:
 
     @classmethod
     def me(cls, command: str) -> Holder:
-        """This process, from now on."""
+        """This process."""
         now = datetime.now(UTC).astimezone().isoformat(timespec="seconds")
         return cls(os.getpid(), _user(), socket.gethostname(), command, now)
 
 
 def ansible_lock(runs: Path) -> Path:
-    """The file that a running Ansible keeps locked, whatever became of the deepopsctl that started it."""
+    """The file that a running Ansible keeps locked, even after its deepopsctl has died."""
     return runs / ".ansible.lock"
 
 
 @contextmanager
 def cluster_lock(runs: Path, command: str) -> Iterator[None]:
-    """Hold the cluster for one run, or say who does; within another one for the same cluster it is held already.
+    """Lock the cluster for one run, or raise with the name of the holder; nested locks of one process are allowed.
 
-    flock() and not a file that exists: the kernel lets go of it when its holder dies, kill -9 included.
+    flock() instead of an existing file: the kernel releases it when its holder dies, kill -9 included.
     """
     if runs in _held:
         _wait_for_ansible(runs)
@@ -79,12 +79,12 @@ def cluster_lock(runs: Path, command: str) -> Iterator[None]:
 
 
 def token_of(runs: Path) -> str:
-    """What tells this hold on a cluster from all others; '' where this process does not hold it."""
+    """The unique token of this lock; '' if this process does not hold it."""
     return _held.get(runs, "")
 
 
 def is_held(runs: Path) -> bool:
-    """Whether any run holds the cluster, or its Ansible still works; an OSError where that can't be found out."""
+    """Whether any run holds the cluster, or its Ansible still runs; OSError if that is unknown."""
     for path in (runs / ".lock", ansible_lock(runs)):
         with _opened(path) as handle:
             if _is_locked(handle):
@@ -128,7 +128,7 @@ def _acquire(handle: int) -> bool:
 
 
 def _wait_for_ansible(runs: Path) -> None:
-    """Give the Ansible of a killed run the moment it needs to end; never run beside it."""
+    """Wait until the Ansible of a killed run has ended; never run at the same time."""
     handle = os.open(ansible_lock(runs), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     deadline = time.monotonic() + ENDING_S
     try:
@@ -144,7 +144,7 @@ def _wait_for_ansible(runs: Path) -> None:
 
 
 def _holder(handle: int) -> Holder | None:
-    """Who wrote into the lock file; None where the holder has not come to that yet."""
+    """The holder in the lock file; None if it has not been written yet."""
     try:
         return Holder(**json.loads(os.pread(handle, 4096, 0)))
     except (ValueError, TypeError):

@@ -1,4 +1,4 @@
-"""How a run ended: its exit code, and the documented JSON object (DESIGN, section 5)."""
+"""Result of a run: its exit code, and the documented JSON object (DESIGN, section 5)."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class RunOutcome:
 
     @property
     def verdict(self) -> Verdict:
-        """Decided on what happened: runner answers 254 to a timeout and to a cancel, Ansible 4 to errors of its own."""
+        """From the events: runner returns 254 for both timeout and cancel, Ansible 4 also for its own errors."""
         if self.stopped:
             return self.stopped
         if any(not failure.unreachable for failure in self.summary.failures):
@@ -72,11 +72,11 @@ class RunOutcome:
 
     @property
     def errors(self) -> tuple[str, ...]:
-        """What Ansible said outside any task when it gave up."""
+        """Ansible's error messages outside any task."""
         return tuple(failure.message for failure in self.summary.failures if not failure.host)
 
     def as_object(self) -> dict[str, object]:
-        """What `--json` prints, and what the run's folder keeps as summary.json."""
+        """The `--json` object, also stored as summary.json in the run directory."""
         summary = self.summary
         return {
             "schema": SCHEMA,

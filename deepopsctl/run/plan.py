@@ -1,4 +1,4 @@
-"""From a finished check run to a plan: what would change where, by which effect, and which running jobs it concerns."""
+"""A plan from a finished check run: what would change where, how it takes effect, and the affected running jobs."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from deepopsctl.text.node_sets import fold
 
 COMMAND = "plan"
 PLAN_FILE = "plan.json"
-# the last playbook of a plan: the jobs that are there
+# the last playbook of a plan: reads the jobs
 JOBS_PLAYBOOK = "operate/jobs"
 RESTARTS = frozenset({"restart", "stop"})
-# a unit of the controller in whose hands all jobs are
+# a change of this unit affects all jobs
 SLURMCTLD = "slurmctld.service"
 
 
 @dataclass(frozen=True, slots=True)
 class Blocked:
-    """A reason for which deploy would refuse, or fail."""
+    """A reason why deploy would refuse or fail."""
 
     host: str
     message: str
@@ -46,13 +46,13 @@ class Group:
 
     @property
     def where(self) -> str:
-        """The same in words; what is on no node is in the cluster directory."""
+        """The same in words; changes without a node are in the cluster directory."""
         return f"on {self.names}" if any(self.hosts) else "in the cluster directory"
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What deploy would do."""
+    """What deploy would change."""
 
     outcome: RunOutcome
     changes: tuple[Change, ...]
@@ -61,7 +61,7 @@ class Plan:
 
     @property
     def unknown(self) -> tuple[str, ...]:
-        """Nodes that did not answer: nobody knows what they need."""
+        """Nodes that did not answer: their changes are unknown."""
         return self.outcome.summary.unreachable
 
     @property
@@ -71,18 +71,18 @@ class Plan:
 
     @property
     def restarts(self) -> int:
-        """How many running services would stop for a moment, counted on each node."""
+        """Number of service restarts, summed over the nodes."""
         return sum(change.kind == "unit" and change.action in RESTARTS for change in self.changes)
 
     @property
     def jobs(self) -> tuple[SlurmJob, ...]:
-        """Running jobs that the changes come near: on nodes that change, or all of them where slurmctld is touched."""
+        """Running jobs on nodes that change, or all jobs if slurmctld changes."""
         controller = any(change.kind == "unit" and change.name == SLURMCTLD for change in self.changes)
         return self.slurm.jobs_on(self.slurm.nodes if controller else self.hosts)
 
     @property
     def jobs_known(self) -> bool:
-        """Whether Slurm answered, or is not there at all."""
+        """Whether Slurm answered, or is not installed."""
         return self.slurm.controller_up or not self.slurm.installed
 
     @property
@@ -99,7 +99,7 @@ class Plan:
 
     @property
     def verdict(self) -> str:
-        """One line that says it all."""
+        """Summary in one line."""
         text = self._verdict()
         if self.unknown:
             text += f"; {_count(len(self.unknown), 'node')} unknown: {fold(self.unknown)}"
@@ -107,7 +107,7 @@ class Plan:
 
     def _verdict(self) -> str:
         if self.outcome.stopped:
-            return "stopped before all was looked at"
+            return "stopped before all nodes were checked"
         if self.blocked:
             return "blocked: " + "; ".join(entry.message.partition("\n")[0] for entry in self.blocked[:3])
         if not self.changes:
@@ -142,13 +142,13 @@ class Plan:
 
 
 def examine(outcome: RunOutcome) -> Plan:
-    """The plan that a finished check run made."""
+    """The plan of a finished check run."""
     summary = outcome.summary
     return Plan(outcome, summary.changes, tuple(_blocked(summary)), state_in(result.data for result in summary.results))
 
 
 def save(plan: Plan) -> None:
-    """Leave plan.json beside the run's log, and the verdict where `runs` looks for it."""
+    """Save plan.json next to the run's log, and the verdict in the run's summary."""
     run_dir, outcome = plan.outcome.run_dir, plan.outcome
     verdict = Verdict.FAILED if outcome.ok and plan.blocked else outcome.verdict
     run_dir.write(run_dir.path / PLAN_FILE, plan.document())
@@ -182,7 +182,7 @@ def _variants(changes: Sequence[Change]) -> dict[tuple[str, str, str], tuple[str
     variants: dict[tuple[str, str, str], list[str]] = {}
     seen: set[tuple[tuple[str, str, str], str]] = set()
     for change in changes:
-        # a node's own name in its files is no difference worth a word
+        # files that differ only in the node's own name count as equal
         equivalents = {(change.what, change.diff), (change.what, change.diff.replace(change.host or "\0", "\0"))}
         if not equivalents & seen:
             variants.setdefault(change.what, []).append(change.diff)

@@ -1,4 +1,4 @@
-"""A run as it goes on: the state that a live view shows, and the plain lines for everywhere else."""
+"""Progress of a run: the state for the live view, and the lines for plain output."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ _OTHER = (
     (Status.SKIPPED, "skipped"),
 )
 
-# Ansible's own first task of every role: worth a line only when it refuses something
+# Ansible's own first task of every role: shown only if it fails
 _ROUTINE = re.compile(r"(.* : )?Validating arguments against arg spec ")
 
 
 @dataclass(slots=True)
 class Progress:
-    """Where a run is. Feed it every event; what `add` returns are the lines of what has ended."""
+    """State of a run. Feed it every event; `add` returns the lines of finished tasks."""
 
     component: str = ""
     play: str = ""
@@ -54,15 +54,15 @@ class Progress:
 
     @property
     def doing(self) -> str:
-        """What happens now, for a person: a routine task says less than the play that it stands in."""
+        """The current activity; for a routine task, the name of its play."""
         return self.module_message or (self.play if _ROUTINE.match(self.task) else title("", self.task))
 
     def lost(self, status: Status) -> tuple[str, ...]:
-        """The nodes that failed, or gave no answer, until now."""
+        """The nodes that failed, or did not answer, until now."""
         return tuple(host for host, host_status in self.failed.items() if host_status is status)
 
     def add(self, event: Event) -> list[str]:
-        """Take an event; the lines that are now complete."""
+        """Process an event; returns the lines that are now complete."""
         return list(self._lines(event))
 
     def _lines(self, event: Event) -> Iterator[str]:
@@ -89,7 +89,7 @@ class Progress:
                 yield f"{title(event.component, event.task)}: {event.host} left out: {_first_line(event.left_out)}"
 
     def _close(self) -> Iterator[str]:
-        """The line of the task that has just ended, if it did anything, and what `--diff` shows of it."""
+        """The line of the task that has just ended, if it did anything, and its `--diff` output."""
         if set(self.done.values()) - {Status.SKIPPED}:
             self.tasks += 1
             if not (_ROUTINE.match(self.task) and set(self.done.values()) <= {Status.OK, Status.SKIPPED}):
@@ -114,7 +114,7 @@ class Progress:
 
 
 def title(component: str, task: str) -> str:
-    """`slurm: Install packages`; the role that Ansible writes in front of a task says nothing to a user."""
+    """`slurm: Install packages`; without the role name that Ansible writes in front of a task."""
     task = task.rpartition(" : ")[2]
     return f"{component}: {task}" if component and task else component or task
 

@@ -1,4 +1,4 @@
-"""What this machine must have to reach the nodes; said before a run begins, not in the middle of it."""
+"""What this machine needs to reach the nodes, checked before a run begins."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import subprocess
 
 from deepopsctl.errors import ControlMachineError
 
-# ssh takes the answer from a program of ours (SSH_ASKPASS_REQUIRE) since this version
+# ssh supports SSH_ASKPASS_REQUIRE since this version
 ASKPASS_SINCE = (8, 4)
 
 
@@ -22,13 +22,13 @@ def require_ssh() -> None:
 
 
 def password_mechanism() -> str:
-    """How Ansible can give a login password to the ssh of this machine, in Ansible's words."""
+    """Ansible's name of the way to pass a login password to the ssh of this machine."""
     version = subprocess.run(["ssh", "-V"], capture_output=True, text=True, check=False).stderr
     return mechanism_for(version, has_sshpass=shutil.which("sshpass") is not None)
 
 
 def mechanism_for(version: str, *, has_sshpass: bool) -> str:
-    """The same from what `ssh -V` prints; an ssh that can't be asked and no sshpass is an error."""
+    """The same from the output of `ssh -V`; an older ssh without sshpass is an error."""
     match = re.search(r"OpenSSH_(\d+)\.(\d+)", version)
     if match is None or (int(match[1]), int(match[2])) >= ASKPASS_SINCE:
         return "ssh_askpass"

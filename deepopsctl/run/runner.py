@@ -1,4 +1,4 @@
-"""One run of Ansible, from the request to the outcome. The only user of ansible_runner, whose traps end here."""
+"""One run of Ansible, from the request to the outcome. The only module that uses ansible_runner."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ from deepopsctl.run.workspace import RunDir, Workspace, private_file
 
 log = logging.getLogger(__name__)
 
-# How long a run that was stopped may take to let go of the cluster.
+# Seconds that a stopped run may take to release the cluster.
 RELEASE_S = 30.0
-# How often a quiet run is looked at for Ctrl-C and timeout: runner's own 5 s is felt.
+# Seconds between checks for Ctrl-C and timeout: runner's own 5 s are noticeable.
 POLL_INTERVAL_S = 0.2
 ERROR_LINES = 20
 
@@ -47,13 +47,15 @@ Watch = Callable[[Event], None]
 
 
 def run(request: RunRequest, on_event: Watch) -> RunOutcome:
-    """Run playbooks on a cluster under its lock; every event goes to `on_event` as it happens."""
+    """Run playbooks on a cluster under its lock; `on_event` gets every event as it happens."""
     _require_all(request)
     with cluster_lock(request.directory.runs, f"deepopsctl {request.command}"):
         outcome = _locked_run(request, on_event)
         refusal = _refusal(outcome)
         if refusal and claims.died_here(refusal.holder):
-            on_event(ModuleMessage("the run that holds the cluster died on this machine: once more, without it"))
+            on_event(
+                ModuleMessage("the run that holds the cluster died on this machine: trying again without its lock")
+            )
             dead = {**request.claim, "dead": [refusal.holder.get("token")]}
             outcome = _locked_run(replace(request, claim=dead), on_event)
             refusal = _refusal(outcome)
@@ -68,7 +70,7 @@ def _locked_run(request: RunRequest, on_event: Watch) -> RunOutcome:
     try:
         return ansible_run.execute()
     finally:
-        # variables, limit, environment: nothing of it outlives the run
+        # variables, limit, environment: removed with the run
         shutil.rmtree(run_dir.private, ignore_errors=True)
         if ansible_run.holds:
             _release(request, ansible_run.seen)
@@ -76,13 +78,13 @@ def _locked_run(request: RunRequest, on_event: Watch) -> RunOutcome:
 
 
 def _refusal(outcome: RunOutcome) -> claims.Answer | None:
-    """The first controller's answer where it kept the run from going on."""
+    """The first controller's answer if it refused the run."""
     answers = (claims.parse_answer(result.data) for result in outcome.summary.results)
     return next((answer for answer in answers if answer and answer.state == "refused"), None)
 
 
 def _release(request: RunRequest, components: Iterable[str]) -> None:
-    """Let go of the cluster where the run itself did not come to that; what can't be reached is found stale later."""
+    """Release the cluster if the run itself did not; an unreachable controller's lock is found stale later."""
     done = [name for name in request.components if name in components]
     variables = {"deepops_claim_state": "released", "deepops_claim_components": done}
     again = replace(
@@ -94,7 +96,7 @@ def _release(request: RunRequest, components: Iterable[str]) -> None:
 
 
 def run_readonly(request: RunRequest, on_event: Watch) -> RunOutcome:
-    """Run a playbook that only reads, also beside a run that has the lock; nothing of it is kept, no folder either."""
+    """Run a read-only playbook, also while another run has the lock; leaves no run directory."""
     _require_all(request)
     with tempfile.TemporaryDirectory(prefix="deepopsctl-") as scratch:
         run_dir = RunDir(Path(scratch))
@@ -105,7 +107,7 @@ def run_readonly(request: RunRequest, on_event: Watch) -> RunOutcome:
 
 
 def _require_all(request: RunRequest) -> None:
-    """Raise for what Ansible would fail at without saying which file it is."""
+    """Raise for errors that Ansible would report without the file name."""
     require_ssh()
     require_settings(request.directory, request.content or content_dir())
     require_vault_password(request.directory, os.environ)
@@ -113,7 +115,7 @@ def _require_all(request: RunRequest) -> None:
 
 def _remove_empty_control_dir(request: RunRequest) -> None:
     with suppress(OSError):
-        # goes only while it is empty: open connections stay for the next run
+        # works only if empty: open connections stay for the next run
         control_dir(request.directory.path, os.environ).rmdir()
 
 
@@ -126,7 +128,7 @@ class _Run:
     tally: Tally = field(default_factory=Tally)
     progress: Progress = field(default_factory=Progress)
     tracker: PlaybookTracker = field(default_factory=PlaybookTracker)
-    # said outside any task; bounded, for -vvv says much
+    # output outside any task; bounded, because -vvv prints much
     loose_output: deque[str] = field(default_factory=lambda: deque(maxlen=500))
     _desired: DesiredState | None = None
     # components of which a node has had a task
@@ -168,7 +170,7 @@ class _Run:
         )
         run_dir.write(run_dir.summary, outcome.as_object())
         if self._desired and request.deploys and not request.check:
-            # whatever the outcome: a node keeps the digest only for the steps that succeeded there
+            # for any outcome: a node stores the digest only for the steps that succeeded there
             save_desired_state(self._desired, request.directory.hardware, self._memory)
             if self._claim_state in ("taken", "released") or (outcome.ok and not request.limit):
                 claims.record_applied(request.directory)
@@ -184,7 +186,7 @@ class _Run:
         return self.request.deploys and not self.request.check
 
     def _with_release(self, names: tuple[str, ...]) -> tuple[str, ...]:
-        """Playbooks with one more after the components, which goes on for all others where a node fails."""
+        """The playbooks, with the release of the cluster after the components."""
         if not self._changes_nodes:
             return names
         end = names.index(self.request.components[-1]) + 1
@@ -198,7 +200,7 @@ class _Run:
         summary = self.tally.summary()
         if stopped or return_code == 0 or summary.failed:
             return summary
-        # Ansible gave up outside any task; unreachable hosts alone explain its code 4, and nothing else
+        # Ansible failed outside any task; its code 4 is explained by unreachable hosts alone
         text = _errors(self.loose_output)
         if not text and not summary.unreachable:
             text = "\n".join([*list(self.loose_output)[-8:], f"ansible-playbook ended with code {return_code}"])
@@ -208,7 +210,7 @@ class _Run:
         request = self.request
         user_vars = [str(v) if isinstance(v, Path) else v for v in request.user_vars]
         files = [path.read_text(encoding="utf-8") for path in request.user_vars if isinstance(path, Path)]
-        # a certificate is of the period that it was made in: a deploy of a later one renews it
+        # a certificate belongs to a period: a deploy in a later period renews it
         period = period_of(today())
         inputs = desired_digest(content, request.directory.path, [user_vars, files, period])
         self._desired = resolve_desired_state(inputs, request.directory.hardware, self._memory)
@@ -231,7 +233,7 @@ class _Run:
         return variables
 
     def _note_claim(self, event: HostResult) -> None:
-        """What the first controller said of other control machines; a plan lists an older cluster.yml as its own."""
+        """Add warnings about other control machines; a plan lists an older cluster.yml itself."""
         for answer in filter(None, map(claims.parse_answer, event.data)):
             self._claim_state = answer.state
             texts = list(answer.warnings)
@@ -251,7 +253,7 @@ class _Run:
         self.tally.add(Notice("warning", text))
 
     def _request_object(self) -> dict[str, object]:
-        """For `runs show`. No variables: they may be secrets."""
+        """The stored request, without variables: they may be secrets."""
         request, me = self.request, Holder.me(self.request.command)
         return {
             "schema": 1, "command": request.command, "run": self.run_dir.id, "playbooks": list(request.playbooks),
@@ -263,8 +265,8 @@ class _Run:
         from ansible_runner import Runner, RunnerConfig
 
         private = self.run_dir.private
-        # Runner.run() and not interface.run(): that one writes variables and passwords to env/*, and believes what it
-        # finds there more than what it is told. The folder is new for every run all the same.
+        # Runner.run() instead of interface.run(): that one writes variables and passwords to env/*, and files it
+        # finds there override its arguments. The directory is new for every run anyway.
         config = RunnerConfig(
             private_data_dir=str(private / "runner"),
             ident="run",
@@ -275,12 +277,12 @@ class _Run:
             fact_cache_type="memory",
         )
         config.prepare()
-        # set here, for prepare() drops the `settings` it was given unless there is a file of them
+        # set here, because prepare() ignores the `settings` argument without a settings file
         config.pexpect_timeout = POLL_INTERVAL_S
         config.suppress_output_file = True
         config.cwd = str(private)
         pid_file = private / "supervisor.pid"
-        # -P: the folder of supervisor.py holds modules named like the standard library's
+        # -P: the directory of supervisor.py has modules named like the standard library's
         config.command = [
             sys.executable, "-P", supervisor.__file__, str(self.lock), str(pid_file),
             *ansible,
@@ -309,7 +311,7 @@ class _Run:
             Path(runner_config.artifact_dir, "command").unlink(missing_ok=True)
 
     def _on_raw_event(self, raw: Mapping[str, Any]) -> bool:
-        """Take one event; False keeps runner from writing a file for it."""
+        """Process one event; False prevents runner from writing a file for it."""
         try:
             self._handle(raw)
         except Exception:
@@ -355,16 +357,16 @@ def _line(event: HostResult) -> dict[str, object]:
 
 
 def _errors(loose_output: Iterable[str]) -> str:
-    """What Ansible said outside any task, from its first error on: a playbook or inventory it can't use."""
+    """Ansible's output outside any task, from its first error on: a playbook or inventory it can't use."""
     lines = "\n".join(loose_output).splitlines()
     first = next((index for index, line in enumerate(lines) if line.startswith("[ERROR]")), None)
     return "\n".join(lines[first : first + ERROR_LINES]).removeprefix("[ERROR]: ") if first is not None else ""
 
 
 def _prompts(request: RunRequest) -> dict[str, str]:
-    """Answers to Ansible's own questions, given on its terminal.
+    """Answers to Ansible's own prompts, given on its terminal.
 
-    The safest of the ways there are: an argument shows in `ps`, a password file is on a disk until someone removes it
+    The safest way: an argument shows in `ps`, a password file is on a disk until someone removes it
     and stays there after a kill -9, an environment is inherited by every child. Runner compiles the keys as patterns.
     """
     answers = {}

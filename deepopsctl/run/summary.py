@@ -1,4 +1,4 @@
-"""Events in, one summary out: what a run did to every host, what failed, what was slow."""
+"""Summary of a run from its events: results by host, failures, slow tasks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from deepopsctl.run.hints import hint_for
 SLOWEST = 5
 COUNTS = ("ok", "changed", "failed", "unreachable", "skipped")
 FAULT = ("host", "component", "task", "message", "hint")
-# our playbooks make such groups as they go (group_by); that one stays empty is the good case
+# deepopsctl's playbooks make such groups with group_by; an empty one is the normal case
 _EMPTY_GROUP = re.compile(r"Could not match supplied host pattern, ignoring: deepops_")
 # IPv4 and IPv6
 _OWN_ADDRESS = re.compile(r"\b\d{1,3}(\.\d{1,3}){3}\b|\b[0-9a-f]{1,4}(:[0-9a-f]{0,4}){2,7}\b")
@@ -32,13 +32,13 @@ class Failure:
 
     @property
     def anywhere(self) -> str:
-        """The message as it is for all nodes that are unreachable for one reason: without the node's own address."""
+        """The message without the node's own address, to group nodes that are unreachable for one reason."""
         return _OWN_ADDRESS.sub("ADDRESS", self.message) if self.unreachable else self.message
 
 
 @dataclass(frozen=True, slots=True)
 class TaskResult:
-    """What a module handed back under the key `deepops`."""
+    """What a module returned under the key `deepops`."""
 
     host: str
     task: str
@@ -91,7 +91,7 @@ def reduce(events: Iterable[Event]) -> RunSummary:
 
 @dataclass(slots=True)
 class Tally:
-    """The same, fed one event after the other while the run goes on."""
+    """The same, updated with each event during the run."""
 
     _results: list[HostResult] = field(default_factory=list)
     _counts: dict[str, Totals] = field(default_factory=dict)
@@ -130,7 +130,7 @@ class Tally:
         self._data += [TaskResult(event.host, event.task, data) for data in event.data]
 
     def summary(self, errors: str = "") -> RunSummary:
-        """What is known so far. `errors` is what Ansible said outside any task when it gave up."""
+        """The summary so far. `errors` are Ansible's error messages outside any task."""
         failures = self._failures()
         if errors:
             failures += (Failure("", "", "", errors, hint_for(errors)),)
@@ -145,7 +145,7 @@ class Tally:
         )
 
     def _unique_warnings(self) -> Iterable[str]:
-        """Warnings, but for those about what is left out: that is a failure."""
+        """Warnings, except those about left-out work, which are failures."""
         failures = {_one_line(event.left_out) for event in self._left_out}
         return (warning for warning in self._warnings if not any(failure in warning for failure in failures))
 
@@ -153,7 +153,7 @@ class Tally:
         return list(dict.fromkeys([*self._counts, *self._recap]))
 
     def _failures(self) -> tuple[Failure, ...]:
-        """Failures that no `rescue` mended. A host stops at its first real failure, so the rescued ones came before."""
+        """Failures without a `rescue`. A host stops at its first real failure, so the rescued ones came before."""
         results = []
         for host in self._hosts():
             for status in (Status.FAILED, Status.UNREACHABLE):

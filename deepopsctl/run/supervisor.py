@@ -1,7 +1,7 @@
-"""The process between deepopsctl and ansible-playbook: however the run ends, nothing of it is left running.
+"""The process between deepopsctl and ansible-playbook: no process of a run survives it.
 
 Started by its path, it imports nothing of deepopsctl. Ansible's workers and their ssh clients are sessions of
-their own, so killing a process group misses them; this process adopts all of them (PR_SET_CHILD_SUBREAPER), hears
+their own, so killing a process group misses them; this process adopts all of them (PR_SET_CHILD_SUBREAPER), is notified
 when deepopsctl dies, kill -9 included (PR_SET_PDEATHSIG), and then ends what runs below it. The lock it takes is
 inherited by Ansible and its workers: the next run waits for the last of them.
 
@@ -74,7 +74,7 @@ def _become_ansible(arguments: list[str]) -> NoReturn:
         _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, signal.SIG_DFL if number == signal.SIGTERM else signal.default_int_handler)
-        # with its folder: there Ansible looks for the program that answers ssh's password prompt (-k)
+        # with its directory: there Ansible looks for the program that answers ssh's password prompt (-k)
         sys.argv = [sys.executable.rpartition("/")[0] + "/ansible-playbook", *arguments]
         from ansible.cli.playbook import main as ansible_playbook
 
@@ -91,7 +91,7 @@ def _become_ansible(arguments: list[str]) -> NoReturn:
 
 
 def _run_exit_functions() -> None:
-    """... but Ansible removes its local temporary folder by atexit."""
+    """... but Ansible removes its local temporary directory by atexit."""
     import atexit
 
     with contextlib.suppress(Exception):
@@ -129,7 +129,7 @@ def _reap() -> None:
 
 
 def _descendants(root: int) -> list[int]:
-    """Every process below `root`, but ssh's shared connections: they outlive a run on purpose."""
+    """Every process below `root`, except ssh's shared connections: they outlive a run on purpose."""
     children: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():

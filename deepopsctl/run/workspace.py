@@ -1,4 +1,4 @@
-"""The folders that runs leave behind: one private folder a run, the newest kept, `latest` points at the last."""
+"""Run directories: one private directory per run, the newest are kept, `latest` points at the last."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _RUN_ID = re.compile(r"\d{8}-\d{6}-[a-z][a-z0-9-]*?(-\d+)?")
 
 @dataclass(frozen=True, slots=True)
 class RunDir:
-    """Everything one run wrote. Only its owner may look inside: logs hold what the nodes said."""
+    """The directory of one run. Private: logs hold the nodes' output."""
 
     path: Path
 
@@ -42,12 +42,12 @@ class RunDir:
 
     @property
     def request(self) -> Path:
-        """What was asked, and by which process: written first."""
+        """The request and its process: written first."""
         return self.path / "run.json"
 
     @property
     def summary(self) -> Path:
-        """What `--json` printed at the end; absent if the run was killed."""
+        """The `--json` object; absent if the run was killed."""
         return self.path / "summary.json"
 
     @property
@@ -75,7 +75,7 @@ class Workspace:
     runs: Path
 
     def new_run(self, command: str, max_runs: int = DEFAULT_KEEP_RUNS) -> RunDir:
-        """A fresh private folder; call it with the cluster's lock held."""
+        """A new private directory; call it with the cluster's lock held."""
         stamp = f"{datetime.now().astimezone():%Y%m%d-%H%M%S}-{command}"
         path = self.runs / stamp
         for number in range(2, 100):
@@ -96,10 +96,10 @@ class Workspace:
         return tuple(RunDir(path) for path in sorted(names, key=_age, reverse=True))
 
     def find(self, prefix: str = "") -> RunDir:
-        """The run whose id begins with `prefix`; the last one where none is given."""
+        """The run whose id begins with `prefix`; the last one without a prefix."""
         runs = self.newest_first()
         if not runs:
-            raise InputError.single(str(self.runs), "there are no runs yet", "`deepopsctl deploy` makes the first")
+            raise InputError.single(str(self.runs), "there are no runs yet", "start one with `deepopsctl deploy`")
         if prefix in ("", "latest"):
             return runs[0]
         matches = [run for run in runs if run.id == prefix] or [run for run in runs if run.id.startswith(prefix)]
@@ -107,11 +107,13 @@ class Workspace:
             return matches[0]
         if matches:
             names = ", ".join(run.id for run in matches[:5])
-            raise InputError.single("", f"{prefix} fits {len(matches)} runs: {names}", "write more of the id")
-        raise InputError.single("", f"there is no run {prefix}", "`deepopsctl runs list` shows them")
+            raise InputError.single(
+                "", f"{prefix} matches {len(matches)} runs: {names}", "use more characters of the id"
+            )
+        raise InputError.single("", f"there is no run {prefix}", "see `deepopsctl runs list`")
 
     def _clean(self, max_runs: int) -> None:
-        """Remove runs beyond `keep`, and what killed runs left of their private files."""
+        """Remove runs beyond `max_runs`, and private files of killed runs."""
         runs = self.newest_first()
         for run in runs[max_runs:]:
             shutil.rmtree(run.path, ignore_errors=True)

@@ -1,1 +1,1 @@
-"""What the cluster is now: nodes, jobs, versions, drift and the last runs."""
+"""Current state of the cluster: nodes, jobs, versions, drift and the last runs."""

@@ -1,4 +1,4 @@
-"""From a finished look at the nodes to the cluster's status, its exit code and its document."""
+"""The cluster's status from a finished query of the nodes: exit code and JSON object."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ PLAYBOOK = "operate/status"
 COMMAND = "status"
 # enough to tell two deploys apart
 DIGEST_DIGITS = 12
-# Ansible's words for a task that ran into its `timeout`
+# Ansible's message for a task that ran into its `timeout`
 TIMED_OUT = "Timed out after"
 VERSIONS = ("slurm", "slurmctld", "os", "kernel", "driver", "deploy")
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterStatus:
-    """What the cluster is now."""
+    """Current state of the cluster."""
 
     cluster: str
     nodes: tuple[NodeStatus, ...]
@@ -40,7 +40,7 @@ class ClusterStatus:
 
     @property
     def exit_code(self) -> ExitCode:
-        """1 when something is wrong, 4 when all that is wrong is that nodes did not answer."""
+        """1 for a problem, 4 if the only problem is that nodes did not answer."""
         severities = {finding.severity for finding in self.findings}
         if Severity.PROBLEM in severities:
             return ExitCode.FAILED
@@ -48,7 +48,7 @@ class ClusterStatus:
 
     @property
     def versions(self) -> dict[str, dict[str, tuple[str, ...]]]:
-        """What runs where: name -> version -> nodes, the most common first."""
+        """Versions in use: name -> version -> nodes, the most common first."""
         nodes_by_version: dict[str, dict[str, list[str]]] = {name: {} for name in VERSIONS}
         for node in self.nodes:
             digests = {"deploy": "+".join(digest[:DIGEST_DIGITS] for digest in node.digests)}
@@ -67,9 +67,9 @@ class ClusterStatus:
 
     @property
     def components(self) -> dict[str, dict[Deploy, tuple[str, ...]]]:
-        """Each component's nodes by how they stand to its last deploy; one that gave no answer is unknown."""
+        """Each component's nodes by deploy state; nodes that did not answer are unknown."""
         nodes_by_state: dict[str, dict[Deploy, list[str]]] = {}
-        # those with the most of them know the order best
+        # the nodes with the most components determine the order
         for node in sorted(self.nodes, key=lambda node: -len(node.components)):
             for component in node.components:
                 nodes_by_state.setdefault(component.name, {}).setdefault(component.deploy, []).append(node.name)
@@ -80,7 +80,7 @@ class ClusterStatus:
         return {
             name: {deploy: tuple(sets[deploy]) for deploy in Deploy if deploy in sets}
             for name, sets in nodes_by_state.items()
-            # what is neither listed nor deployed anywhere is nothing of this cluster's
+            # components that are neither listed nor deployed anywhere are omitted
             if self.listed is None or name in self.listed or not sets.keys() <= {Deploy.NEVER, Deploy.UNKNOWN}
         }
 
@@ -115,7 +115,7 @@ class ClusterStatus:
 def examine(
     outcome: RunOutcome, cluster: Cluster, hardware: Mapping[str, NodeHardware], last: LastRuns
 ) -> ClusterStatus:
-    """The status that a finished look makes; raises what kept it from looking at all."""
+    """The status from a finished query; raises errors that stopped the query itself."""
     if outcome.stopped:
         raise InterruptedRunError("stopped before all nodes had answered")
     summary = outcome.summary
@@ -143,14 +143,14 @@ def examine(
 
 
 def _silent(status: NodeStatus, failure: Failure | None) -> NodeStatus:
-    """A node that gave no answer, or one that could not be used; a hanging one fails the task's own time limit."""
+    """A node that did not answer, or whose answer was unusable; a hanging one exceeds the task's time limit."""
     if failure is None:
-        return replace(status, message="was not asked")
-    # the first line says why; the node is named beside it, so that its address would only keep alike ones apart
+        return replace(status, message="was not queried")
+    # the first line is the reason; without the node's address, so that nodes with the same reason share a row
     text = failure.anywhere.partition("\n")[0] if failure.unreachable else " ".join(failure.message.split())
     hangs = TIMED_OUT in text
     answer = Answer.NONE if failure.unreachable or hangs else Answer.FAILED
     if hangs:
-        hint = "it is overloaded, or hangs; --node-timeout gives it more time"
+        hint = "it is overloaded or hangs; --node-timeout gives it more time"
         return replace(status, answer=answer, message="no answer in time", hint=hint)
     return replace(status, answer=answer, message=text, hint=failure.hint)

@@ -1,4 +1,4 @@
-"""What a node has of each component, against what its last deploy left there and what is wanted now."""
+"""Each component on a node, compared with its last deploy and with the desired state."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from types import MappingProxyType
 
 from deepopsctl.model.cluster import Node, Role
 
-# what a deploy takes away again once nothing wants it, and how; what is not here stays, and is nobody's business
+# components that a deploy removes once they are no longer wanted, and how; others stay installed
 REMOVED_BY = MappingProxyType({
-    "storage": "`deepopsctl deploy storage` takes it away, where cluster.yml has a `storage:` (`storage: []` will do)",
-    "monitoring": "`deepopsctl deploy monitoring` takes it away",
+    "storage": "`deepopsctl deploy storage` removes it, if cluster.yml has a `storage:` key (`storage: []` is enough)",
+    "monitoring": "`deepopsctl deploy monitoring` removes it",
 })  # fmt: skip
 
 
 class Deploy(StrEnum):
-    """A node, or what it has of a component, against its last deploy."""
+    """State of a node, or of a component on it, compared with its last deploy."""
 
     IN_STEP = "in step"
     BEHIND = "behind"
@@ -29,7 +29,7 @@ class Deploy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ComponentStatus:
-    """One component on one node; `differences` says what is no longer as its deploy left it."""
+    """One component on one node; `differences` lists what has changed since its deploy."""
 
     name: str
     deploy: Deploy
@@ -42,7 +42,7 @@ class ComponentStatus:
 
 
 def parse_components(data: object) -> tuple[ComponentStatus, ...]:
-    """What node_report returned under `components`, without those that are neither wanted nor there."""
+    """The `components` of node_report, without those that are neither wanted nor installed."""
     if not isinstance(data, Mapping):
         return ()
     parsed = (_parse(str(name), entry) for name, entry in data.items() if isinstance(entry, Mapping))
@@ -65,7 +65,7 @@ def _parse(name: str, data: Mapping[str, object]) -> ComponentStatus | None:
 
 
 def overall_deploy(components: Iterable[ComponentStatus], deployed: Collection[str]) -> Deploy:
-    """The whole node: the worst of its components. One that is deployed nowhere is the site's choice."""
+    """The state of the whole node: the worst of its components. Components that are deployed nowhere don't count."""
     states = {part.deploy for part in components if part.deploy is not Deploy.NEVER or part.name in deployed}
     if states <= {Deploy.NEVER}:
         return Deploy.NEVER
@@ -75,7 +75,7 @@ def overall_deploy(components: Iterable[ComponentStatus], deployed: Collection[s
 
 
 def may_have(node: Node, component: str) -> bool:
-    """Whether a node that can't be asked may have something of a component."""
+    """Whether a node that does not answer may have a component."""
     return component != "nvidia" or node.gpus is not None or Role.LOGIN in node.roles
 
 

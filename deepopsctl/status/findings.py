@@ -1,4 +1,4 @@
-"""What a person should know of the nodes: what is wrong, what is only worth a note, and what to do."""
+"""Findings about the nodes: problems, notes and hints."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from deepopsctl.status.components import REMOVED_BY, Deploy
 from deepopsctl.status.nodes import Answer, NodeStatus
 from deepopsctl.text.node_sets import fold
 
-# slurmctld drains nodes in this name; a person's drain has their own, or root's
+# slurmctld drains nodes as this user; a person's drain has their own name, or root's
 SLURM_USERS = frozenset({"slurm"})
-# stands in a hint for the nodes that share it
+# placeholder in a hint for the nodes that share it
 _NODES = "NODES"
 _RESUME = f"scontrol update nodename={_NODES} state=resume"
 
 
 class Severity(StrEnum):
-    """How much it matters: only a problem makes the exit code 1, only silence makes it 4."""
+    """Severity of a finding: a problem makes the exit code 1, nodes without an answer make it 4."""
 
     PROBLEM = "problem"
     SILENT = "no answer"
@@ -28,7 +28,7 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing about one or more nodes; `nodes` is empty where it is about the cluster."""
+    """One finding about some nodes; `nodes` is empty if it is about the cluster."""
 
     severity: Severity
     nodes: tuple[str, ...]
@@ -48,9 +48,9 @@ class Finding:
 def findings(
     nodes: Sequence[NodeStatus], slurm: SlurmState, deployed: Collection[str], listed: Collection[str] | None = None
 ) -> tuple[Finding, ...]:
-    """All of them, the worst first; alike nodes share one.
+    """All findings, the worst first; nodes with the same finding are merged.
 
-    `deployed` are the components that some node has, `listed` those of cluster.yml, None where it lists none.
+    `deployed` are the components on any node, `listed` those of cluster.yml, None if it lists none.
     """
     merged_nodes: dict[tuple[Severity, str, str], list[str]] = {}
     of_nodes = (one for node in nodes for one in (*_of(node, slurm), *_of_components(node, deployed)))
@@ -68,18 +68,18 @@ def findings(
 def _of_the_cluster(nodes: Sequence[NodeStatus], slurm: SlurmState) -> Iterator[Finding]:
     answered = [node for node in nodes if node.answer is Answer.OK]
     if answered and all(node.deploy is Deploy.NEVER for node in answered):
-        yield Finding(Severity.NOTE, (), "nothing is deployed yet", "`deepopsctl deploy` makes the cluster")
+        yield Finding(Severity.NOTE, (), "nothing is deployed yet", "start with `deepopsctl deploy`")
     elif not slurm.controller_up and slurm.error:
         hint = "see `journalctl -u slurmctld` on the controller; `deepopsctl deploy` starts what should run"
         yield Finding(Severity.PROBLEM, (), f"slurmctld does not answer: {slurm.error}", hint)
     strange = set(slurm.nodes) - {node.name for node in nodes if node.is_compute}
     if strange:
-        message = "Slurm has it, but it is no compute node of cluster.yml"
-        yield Finding(Severity.NOTE, tuple(sorted(strange)), message, "`deepopsctl deploy` takes it out of Slurm")
+        message = "in Slurm, but no compute node of cluster.yml"
+        yield Finding(Severity.NOTE, tuple(sorted(strange)), message, "`deepopsctl deploy` removes it from Slurm")
 
 
 def _of_the_list(nodes: Sequence[NodeStatus], deployed: Collection[str], listed: Collection[str]) -> Iterator[Finding]:
-    """Components that cluster.yml lists and no node has, and the other way round."""
+    """Components that cluster.yml lists and no node has, and vice versa."""
     if not deployed:
         return
     parts = dict.fromkeys(part.name for node in nodes for part in node.components if part.deploy is not Deploy.LEFT)
@@ -105,7 +105,7 @@ def _of(node: NodeStatus, slurm: SlurmState) -> Iterable[Finding]:
 
 
 def _of_components(node: NodeStatus, deployed: Collection[str]) -> Iterator[Finding]:
-    """What was changed by hand in each; what is behind in one sentence, for one edit concerns all of them."""
+    """Manual changes by component; outdated components in one finding, because one edit concerns all of them."""
     here = (node.name,)
     for part in node.components:
         if part.deploy is Deploy.DRIFTED:
@@ -113,7 +113,7 @@ def _of_components(node: NodeStatus, deployed: Collection[str]) -> Iterator[Find
                 Severity.PROBLEM,
                 here,
                 f"{part.name} drifted: {'; '.join(part.differences)}",
-                f"`deepopsctl deploy {part.name}` puts it right; with --check --diff it only says what it would do",
+                f"`deepopsctl deploy {part.name}` corrects it; with --check --diff it only shows the changes",
             )
         elif part.deploy is Deploy.LEFT:
             yield Finding(
@@ -124,7 +124,9 @@ def _of_components(node: NodeStatus, deployed: Collection[str]) -> Iterator[Find
                 Severity.NOTE, here, f"{part.name} is not deployed here yet", f"`deepopsctl deploy {part.name}`"
             )
     if any(part.deploy is Deploy.BEHIND for part in node.components):
-        yield Finding(Severity.NOTE, here, "behind: what is wanted has changed since its deploy", "`deepopsctl deploy`")
+        yield Finding(
+            Severity.NOTE, here, "behind: the desired state has changed since its deploy", "`deepopsctl deploy`"
+        )
 
 
 def _of_slurm(node: NodeStatus, slurm: SlurmState) -> Iterator[Finding]:
@@ -133,7 +135,7 @@ def _of_slurm(node: NodeStatus, slurm: SlurmState) -> Iterator[Finding]:
         if slurm.controller_up and node.deploy is Deploy.NEVER:
             yield Finding(Severity.NOTE, here, "not deployed yet", "`deepopsctl deploy`")
         elif slurm.controller_up:
-            yield Finding(Severity.PROBLEM, here, "Slurm does not know it", "`deepopsctl deploy` makes it known")
+            yield Finding(Severity.PROBLEM, here, "Slurm does not know it", "`deepopsctl deploy` adds it to Slurm")
         return
     who = "Slurm" if known.reason_user in SLURM_USERS else known.reason_user or "somebody"
     since = f" since {known.reason_since.replace('T', ' ')}" if known.reason_since else ""
@@ -141,18 +143,18 @@ def _of_slurm(node: NodeStatus, slurm: SlurmState) -> Iterator[Finding]:
     if known.is_faulty:
         yield Finding(Severity.PROBLEM, here, f"{known.word}{since}: {reason}", _fault_hint(known))
     elif known.is_drained_by_deepopsctl:
-        hint = f"`deepopsctl node resume {_NODES}` gives it back"
+        hint = f"`deepopsctl node resume {_NODES}` resumes it"
         yield Finding(Severity.NOTE, here, f"{known.word}{since}: {reason}", hint)
     elif known.is_drained:
         severity = Severity.PROBLEM if who == "Slurm" else Severity.NOTE
-        hint = f"mend it, then: {_RESUME}" if who == "Slurm" else ""
+        hint = f"fix it, then: {_RESUME}" if who == "Slurm" else ""
         yield Finding(severity, here, f"{known.word} by {who}{since}: {reason}", hint)
 
 
 def _fault_hint(known: SlurmNode) -> str:
-    """What brings a broken node back."""
+    """How to repair a faulty node."""
     if "unexpectedly rebooted" in known.reason:
         return f"find out why, then: {_RESUME}"
     if known.reason_user and known.reason_user not in SLURM_USERS and "DOWN" in known.flags:
-        return f"somebody put it down; when it is mended: {_RESUME}"
+        return f"someone set it down; after the repair: {_RESUME}"
     return "see `journalctl -u slurmd` there; `deepopsctl deploy` starts what should run"

@@ -1,4 +1,4 @@
-"""Reading what the monitoring host collected of the nodes' journals: journalctl there, through ssh."""
+"""Reading the journals that the monitoring host collects: journalctl there, through ssh."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from deepopsctl.model.cluster import Cluster, Node, Role
 from deepopsctl.node_programs.log_collector.places import files_of
 from deepopsctl.ssh.client_config import port_of
 
-# what a line becomes in JSON, by journald's names
+# keys of a line's JSON object, with journald's names
 FIELDS: Mapping[str, str] = {
     "host": "_HOSTNAME",
     "unit": "_SYSTEMD_UNIT",
@@ -30,7 +30,7 @@ _CHUNK = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What of the journals is asked for; as journalctl takes it, '' and 0 for no such limit."""
+    """Query of the journals, with journalctl's values; '' and 0 for no limit."""
 
     units: tuple[str, ...] = ()
     since: str = ""
@@ -55,12 +55,12 @@ class Question:
 
 
 def log_host(cluster: Cluster) -> Node:
-    """The machine that has the journals of all."""
+    """The host that collects the journals."""
     return cluster.with_role(Role.MONITORING)[0]
 
 
 def ssh_command(directory: ClusterDir, cluster: Cluster, nodes: Sequence[Node], question: Question) -> list[str]:
-    """What to run here to read the journals of these nodes."""
+    """The ssh command that reads the journals of these nodes."""
     host = log_host(cluster)
     target = Target(host.name, host.address or host.name, cluster.access.user, port_of(cluster, host))
     key = Path(cluster.access.key).expanduser() if cluster.access.key else directory.ssh_key
@@ -74,7 +74,7 @@ def ssh_command(directory: ClusterDir, cluster: Cluster, nodes: Sequence[Node], 
 
 
 def pass_on(command: Sequence[str], out: BinaryIO) -> tuple[int, bool]:
-    """Run it and pass on what it prints as it comes: its exit code, and whether there was anything."""
+    """Run a command and copy its output to `out`; returns its exit code, and whether it printed anything."""
     some = False
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, bufsize=0) as process:
         assert process.stdout is not None  # noqa: S101 - it was asked for
@@ -84,7 +84,7 @@ def pass_on(command: Sequence[str], out: BinaryIO) -> tuple[int, bool]:
                 out.write(chunk)
                 out.flush()
         except BaseException:
-            # whoever reads has enough, and the next line may be long in coming
+            # the reader is gone, and the next line may take long
             process.kill()
             raise
     return process.returncode, some
@@ -112,7 +112,7 @@ def _text(value: object) -> str:
 
 
 def _journalctl(cluster: Cluster, nodes: Sequence[Node], question: Question) -> list[str]:
-    # by the node's own files: which line is whose was decided by its certificate, not by what the line says
+    # from the node's own files: the sender of a line is known by its certificate, not by the line's text
     files = [f"--file={files_of(node.name)}" for node in nodes]
     sudo = [] if cluster.access.user == "root" else ["sudo", "-n"]
     return [*sudo, "journalctl", "--no-pager", "--quiet", *files, *question.arguments()]

@@ -1,4 +1,4 @@
-"""The last run, the last deploy and the last validation, from the cluster directory's run folders."""
+"""The last run, the last deploy and the last validation, from the run directories."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from deepopsctl.validation.result import CHECKS_FILE
 
 @dataclass(frozen=True, slots=True)
 class LastRuns:
-    """None where there was none, or where it is no longer kept."""
+    """None if there was none, or if it is no longer stored."""
 
     run: PastRun | None = None
     deploy: PastRun | None = None
@@ -21,7 +21,7 @@ class LastRuns:
     checks: Totals | None = None
 
     def as_object(self) -> dict[str, object]:
-        """Their part of `status --json`; an empty object for a run that there was not."""
+        """Their part of `status --json`; an empty object for a missing run."""
         return {
             "last_run": self.run.as_object() if self.run else {},
             "last_deploy": self.deploy.as_object() if self.deploy else {},
@@ -41,7 +41,7 @@ class LastRuns:
 
 
 def last_runs(workspace: Workspace) -> LastRuns:
-    """Looks at the newest folders first, and at no more than it needs."""
+    """Reads the newest directories first, and no more than needed."""
     run_dirs = workspace.newest_first()
     deploy = _newest(run_dirs, "deploy")
     validation = _newest(run_dirs, "validate")
@@ -54,7 +54,7 @@ def last_runs(workspace: Workspace) -> LastRuns:
 
 
 def _newest(run_dirs: tuple[RunDir, ...], command: str) -> RunDir | None:
-    """The newest run of a command; a deploy that only checked is none."""
+    """The newest run of a command, without deploys in check mode."""
     for run_dir in run_dirs:
         request = run_dir.read(run_dir.request)
         if request.get("command") == command and not request.get("check"):

@@ -1,4 +1,4 @@
-"""One node as it is now: what it says of itself, what Slurm says of it."""
+"""Current state of one node: its own report, and Slurm's."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from deepopsctl.status.components import ComponentStatus, Deploy, parse_componen
 
 
 class Answer(StrEnum):
-    """Whether a node could be asked."""
+    """Whether a node answered."""
 
     OK = "ok"
     NONE = "no answer"
@@ -23,7 +23,7 @@ class Answer(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """How much of something is used, of how much; None where nobody knows."""
+    """Used and total amount of a resource; None if unknown."""
 
     used: int | None = None
     total: int | None = None
@@ -34,9 +34,9 @@ class Amount:
 
 @dataclass(frozen=True, slots=True)
 class NodeStatus:
-    """Everything that is known of one node. `message` says why it did not answer, or what failed there.
+    """Status of one node. `message` is why it did not answer, or what failed there.
 
-    `deploy` sums up its components, seen beside those of all other nodes.
+    `deploy` sums up its components, compared with those of all other nodes.
     """
 
     node: Node
@@ -67,17 +67,17 @@ class NodeStatus:
 
     @property
     def differences(self) -> tuple[str, ...]:
-        """What is no longer as the deploy of any component left it."""
+        """Manual changes of any component since its deploy."""
         return tuple(dict.fromkeys(text for component in self.components for text in component.differences))
 
     @property
     def digests(self) -> tuple[str, ...]:
-        """What was wanted when its components were deployed: one where they were together."""
+        """Desired-state digests of its components; one if they were deployed together."""
         return tuple(sorted({digest for component in self.components for digest in component.digests}))
 
     @property
     def state(self) -> str:
-        """Slurm's state in a word; '' where there is none to have."""
+        """Slurm's state in a word; '' without one."""
         return self.slurm.word if self.slurm else ""
 
     @property

@@ -1,4 +1,4 @@
-"""Ask all nodes at once and make the status of what they say."""
+"""Query all nodes at once and build the status from their answers."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from deepopsctl.status.last_runs import last_runs
 
 
 def status_request(directory: ClusterDir, node_timeout: int) -> RunRequest:
-    """The look at all nodes; one that says nothing for `node_timeout` seconds is one that did not answer."""
+    """The query of all nodes; a node without an answer for `node_timeout` seconds counts as not answering."""
     return RunRequest(
         directory,
         PLAYBOOK,
         command=COMMAND,
         extra_vars={"deepops_node_timeout": node_timeout},
-        # connections that are open are used as ever; a new one gets half of the time
+        # open connections are reused; a new one gets half of the time
         ssh={**USUAL_SSH, "ConnectTimeout": str(max(node_timeout // 2, 1))},
     )
 
 
 def query_status(request: RunRequest, watch: Callable[[Event], None] | None = None) -> ClusterStatus:
-    """The cluster's status; a look is too short for a progress view, but `watch` may follow it."""
+    """The cluster's status; too short for a progress view, but `watch` may follow it."""
     from deepopsctl.run.runner import run_readonly
 
     directory = request.directory

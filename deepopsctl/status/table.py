@@ -1,4 +1,4 @@
-"""The status as text: nodes that are alike in one row, then what needs attention, the versions, the last runs."""
+"""The status as text: equal nodes in one row, then findings, versions, the last runs."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def head(status: ClusterStatus) -> str:
 
 
 def node_rows(nodes: Sequence[NodeStatus]) -> list[tuple[str, ...]]:
-    """Rows under HEADER, nodes that are alike folded, in the order of cluster.yml."""
+    """Rows under HEADER, equal nodes folded, in the order of cluster.yml."""
     groups: dict[tuple[str, ...], list[NodeStatus]] = {}
     for node in nodes:
         last = str(node.deploy) if node.answer is Answer.OK else str(node.answer)
@@ -71,7 +71,7 @@ def node_rows(nodes: Sequence[NodeStatus]) -> list[tuple[str, ...]]:
 
 
 def component_rows(status: ClusterStatus) -> list[tuple[str, ...]]:
-    """Rows under COMPONENTS_HEADER: which nodes run what was deployed, and which do not."""
+    """Rows under COMPONENTS_HEADER: nodes of each component by deploy state."""
     return [
         (name if number == 0 else "", str(deploy), fold(nodes))
         for name, sets in status.components.items()
@@ -95,7 +95,7 @@ def version_lines(status: ClusterStatus) -> Iterator[str]:
     """`slurm   24.11.5 on ctl1,gpu[01-16]; 22.05.8 on gpu17`; where all nodes agree, only the version."""
     versions = status.versions
     if len(versions.get("slurm", {})) <= 1 and versions.get("slurmctld", {}).keys() == versions.get("slurm", {}).keys():
-        # what runs is what is installed: nothing to tell
+        # slurmctld runs the installed version
         versions.pop("slurmctld", None)
     for item, sets in versions.items():
         if len(sets) == 1 and item != "slurmctld":
@@ -107,7 +107,7 @@ def version_lines(status: ClusterStatus) -> Iterator[str]:
 
 
 def last_lines(last: LastRuns, now: datetime) -> Iterator[str]:
-    """The last run, the last deploy where that was another one, the last validation."""
+    """The last run, the last deploy if that was another run, the last validation."""
     yield f"{'last run':<17}{_run(last.run, now) if last.run else 'none yet'}"
     if last.deploy and last.run and last.deploy.run_dir.id != last.run.run_dir.id:
         yield f"{'last deploy':<17}{_run(last.deploy, now)}"
@@ -115,7 +115,7 @@ def last_lines(last: LastRuns, now: datetime) -> Iterator[str]:
         counted = f": {last.checks.sentence()}" if last.checks else ""
         yield f"{'last validation':<17}{_run(last.validation, now)}{counted}"
     else:
-        yield f"{'last validation':<17}none yet; `deepopsctl validate` proves that the cluster works"
+        yield f"{'last validation':<17}none yet; run `deepopsctl validate`"
 
 
 def summary_line(status: ClusterStatus) -> str:
@@ -127,7 +127,7 @@ def summary_line(status: ClusterStatus) -> str:
         parts.append(f"{counts[Severity.PROBLEM]} problem{_s(counts[Severity.PROBLEM])}")
     if silent:
         parts.append(f"{silent} of {len(status.nodes)} nodes did not answer")
-    return ", ".join(parts) or "all is well"
+    return ", ".join(parts) or "no problems"
 
 
 def _run(run: PastRun, now: datetime) -> str:
@@ -148,7 +148,7 @@ def _age(started: str, now: datetime) -> str:
 
 
 def _share(amount: Amount, unit: int = 1) -> str:
-    """`3/4`, `-/4` where the use is unknown, `-` where there is nothing to have."""
+    """`3/4`, `-/4` if the use is unknown, `-` without any."""
     if amount.total is None:
         return "-"
     used = "-" if amount.used is None else _number(amount.used, unit)

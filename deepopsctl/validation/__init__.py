@@ -1,1 +1,1 @@
-"""A finished validation: its result, the history of GPU measurements, burn-in."""
+"""Validations: result, history of GPU measurements, burn-in."""

@@ -1,4 +1,4 @@
-"""The burn-in's half on the control machine: how long, with which jobs, and its end where it is stopped."""
+"""The burn-in on the control machine: options, results, and cancelling its jobs."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from deepopsctl.run.outcome import RunOutcome
 SUITE = "burnin"
 END = "operate/burnin-end"
 RESULTS_FILE = "burnin.json"
-# the jobs have to leave the nodes first
+# seconds; the jobs have to end first
 _ENDING_S = 180.0
 
 
 @dataclass(frozen=True, slots=True)
 class Burnin:
-    """What was asked for; `token` is what its jobs and files are known by. Empty: as the cluster's settings have it."""
+    """Options of a burn-in; `token` marks its jobs and files. Empty options: the cluster's settings."""
 
     seconds: int
     partition: str = ""
@@ -26,7 +26,7 @@ class Burnin:
     token: str = field(default_factory=lambda: secrets.token_hex(3))
 
     def variables(self) -> dict[str, object]:
-        """For the role. What was not asked for stays as the site's settings have it."""
+        """Variables of the role; options that are not set keep the site's settings."""
         asked = {"validate_burnin_partition": self.partition, "validate_burnin_qos": self.qos}
         return {
             "validate_burnin_seconds": self.seconds,
@@ -36,12 +36,12 @@ class Burnin:
 
     @property
     def cancel_command(self) -> str:
-        """How a person ends it."""
+        """The command that cancels it manually."""
         return f"scancel --name=deepopsctl-burnin-{self.token}-load"
 
 
 def save_results(outcome: RunOutcome) -> None:
-    """Leave what gpucheck measured on every node beside the checks."""
+    """Save gpucheck's measurements of every node next to the checks."""
     listed = [entry for task in outcome.summary.results for entry in _list(task.data.get(SUITE))]
     if listed:
         outcome.run_dir.write(outcome.run_dir.path / RESULTS_FILE, {"schema": 1, "results": listed})
@@ -52,7 +52,7 @@ def _list(value: object) -> list[object]:
 
 
 def end(request: RunRequest, burnin: Burnin) -> bool:
-    """Cancel the jobs of a burn-in whose run was stopped, and remove what they wrote; False where that did not work."""
+    """Cancel the jobs of a stopped burn-in and remove their files; False if that failed."""
     from deepopsctl.run.runner import run_readonly
 
     asked = replace(

@@ -1,4 +1,4 @@
-"""The GPU suite's half on the control machine: all nodes' results judged together, kept with the run and remembered."""
+"""The GPU suite on the control machine: evaluates the results of all nodes, saves them in the run and the history."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Result = Mapping[str, object]
 
 
 def with_gpus(validation: Validation, cluster: Cluster, directory: ClusterDir) -> tuple[Validation, tuple[str, ...]]:
-    """The validation with what its GPU results say, and what a person should know about earlier ones."""
+    """The validation with its GPU checks, and warnings about the stored history."""
     results = results_of(validation.outcome.summary)
     if not results:
         return validation, ()
@@ -30,18 +30,18 @@ def with_gpus(validation: Validation, cluster: Cluster, directory: ClusterDir) -
 
 
 def results_of(summary: RunSummary) -> tuple[Result, ...]:
-    """gpucheck's results, as the suite's module handed them back."""
+    """gpucheck's results, as the suite's module returned them."""
     listed = [entry for task in summary.results for entry in _list(task.data.get("gpus"))]
     return tuple(entry for entry in listed if isinstance(entry, Mapping))
 
 
 def evaluate_gpus(results: tuple[Result, ...], earlier: tuple[Result, ...], cluster: Cluster) -> tuple[Check, ...]:
-    """Every check for these nodes. How many GPUs a node should have is what cluster.yml says."""
+    """Every GPU check for these nodes; the expected number of GPUs is from cluster.yml."""
     return tuple(parse_check(entry) for entry in evaluate(results, earlier, expected_gpus(cluster)))
 
 
 def expected_gpus(cluster: Cluster) -> dict[str, int]:
-    """Cards by node; a type like `1g.10gb` counts slices, and how many cards they are nobody said."""
+    """GPUs by node; omits MIG types like `1g.10gb`, whose count is slices, not cards."""
     return {node.name: node.gpus.count for node in cluster.nodes if node.gpus and "g." not in node.gpus.type}
 
 

@@ -1,9 +1,9 @@
-"""What every GPU gave when it was last well: kept in the cluster directory, so that it outlives the runs' folders.
+"""Last good measurements of every GPU, stored in the cluster directory, so that they outlive the run directories.
 
-A card is followed by its UUID, whichever node it sits in. For each of its rates two numbers are kept: the best one ever
-seen, and the last one within a few percent of it, with its date. The last one is what a new measurement is compared
-with: "down 12% since 2026-11-03" then names the last day on which the card was well, and a card that loses a little in
-every run does not take its own decline for the measure. Nodes that reduce together are followed by their names.
+A card is identified by its UUID, in whatever node. For each rate two numbers are stored: the best one ever
+measured, and the last one within a few percent of it, with its date. New measurements are compared with the last
+one: "down 12% since 2026-11-03" then names the last day on which the card was good, and a card that loses a little in
+every run is not compared with its own decline. Groups of nodes in an all-reduce are identified by their names.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from deepopsctl.run.workspace import RunDir, Workspace
 from deepopsctl.validation.gpu_records import Card, Nodes, Rate, Result, record
 
 SCHEMA = 1
-# in a run's folder: what `gpucheck --json` prints, so that `gpucheck --judge` and `--earlier` read it as well
+# in a run directory: the output of `gpucheck --json`, so that `gpucheck --judge` and `--earlier` can read it
 RUN_FILE = "gpu.json"
 _HEAD = {"schema": SCHEMA, "kind": "gpu-history"}
 _DAMAGED = ".damaged"
@@ -36,7 +36,7 @@ Cards = Mapping[str, Card | Nodes]
 
 @dataclass(frozen=True, slots=True)
 class Earlier:
-    """What judging compares with, and what could not be read: files by name, and why."""
+    """Results to compare with, and warnings about files that could not be read."""
 
     results: tuple[Result, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -44,7 +44,7 @@ class Earlier:
 
 @dataclass(frozen=True, slots=True)
 class StoredHistory:
-    """What was found: `damaged` wants to be set aside before it is replaced, `foreign` is not to be touched."""
+    """The stored history: a `damaged` file is renamed before it is replaced, a `foreign` one is not changed."""
 
     cards: Cards
     warnings: tuple[str, ...] = ()
@@ -65,9 +65,9 @@ def earlier_results(directory: ClusterDir) -> Earlier:
 def save_results(
     directory: ClusterDir, run_dir: RunDir, results: Sequence[Result], checks: Iterable[Check]
 ) -> tuple[str, ...]:
-    """Leave the results with the run, and what is good of them in the history; hands back what a person should know."""
+    """Save the results with the run, and good ones in the history; returns warnings."""
     evaluated = list(checks)
-    # before this run's own results are there to be recalled
+    # before this run's own results are stored
     before = _load(directory)
     run_dir.write(run_dir.path / RUN_FILE, document(list(results), [check.to_dict() for check in evaluated]))
     after = update_history(before.cards, results, evaluated)
@@ -87,14 +87,14 @@ def _replace(path: Path, cards: Cards, *, damaged: bool) -> tuple[str, ...]:
     if damaged:
         aside = path.with_name(path.name + _DAMAGED)
         path.replace(aside)
-        warnings = (f"{path.name} could not be read: it is {aside.name} now, and was made anew",)
+        warnings = (f"{path.name} could not be read: it was renamed to {aside.name} and replaced",)
     if cards:
         write_atomic(path, render(cards))
     return warnings
 
 
 def update_history(cards: Cards, results: Iterable[Result], checks: Iterable[Check]) -> dict[str, Card | Nodes]:
-    """The history with new results. What was judged a warning or a failure is no measure for later ones."""
+    """The history with new results, except those with a warning or failure."""
     bad: dict[str, set[str]] = {}
     for check in checks:
         if check.status in (Status.WARN, Status.FAIL):
@@ -118,7 +118,7 @@ def update_history(cards: Cards, results: Iterable[Result], checks: Iterable[Che
 
 
 def _between(known: Card | Nodes | None, nodes: str, together: dict[str, Any], when: str) -> dict[str, Nodes]:
-    """What nodes gave together, after another look at them; nothing where it gave no number."""
+    """The updated all-reduce rate of a group of nodes; empty without a measurement."""
     value = float(f"{bandwidth(together) or 0:.5g}")
     if not value:
         return {}
@@ -127,7 +127,7 @@ def _between(known: Card | Nodes | None, nodes: str, together: dict[str, Any], w
 
 
 def _renewed(old: Mapping[str, Rate], gpu: Mapping[str, object], when: str, bad: Container[str]) -> dict[str, Rate]:
-    """A card's rates after another look at it."""
+    """A card's updated rates."""
     rates = dict(old)
     for metric in METRICS:
         value = float(f"{value_of(gpu, metric) or 0:.5g}")
@@ -138,13 +138,13 @@ def _renewed(old: Mapping[str, Rate], gpu: Mapping[str, object], when: str, bad:
 
 
 def render(cards: Cards) -> str:
-    """The history as text: a line a card, so that git says which cards changed, and a person may delete one."""
+    """The history as text: one line per card, so that git shows which cards changed, and lines can be deleted."""
     ordered = [card.line() for _, card in sorted(cards.items())]
     return "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in (_HEAD, *ordered))
 
 
 def _load(directory: ClusterDir) -> StoredHistory:
-    """The history; what is missing or can't be read of it is made good by the runs that are still there."""
+    """The history; missing or unreadable parts are rebuilt from the stored runs."""
     path = directory.gpu_history
     try:
         cards, bad = _read(path)
@@ -157,7 +157,7 @@ def _load(directory: ClusterDir) -> StoredHistory:
     if not bad:
         return StoredHistory(cards)
     others, warnings = _from_runs(directory)
-    message = f"{path.name} can't be read ({'; '.join(bad[:3])}): runs that are still there stand in for what is lost"
+    message = f"{path.name} can't be read ({'; '.join(bad[:3])}): rebuilt from the stored runs"
     return StoredHistory({**others, **cards}, (message, *warnings), damaged=True)
 
 
@@ -183,7 +183,7 @@ def _checks(path: Path) -> list[Check]:
 
 
 def _read(path: Path) -> tuple[dict[str, Card | Nodes], list[str]]:
-    """The cards in a history, and what is wrong with lines of it; ValueError where it is none."""
+    """The cards in a history, and the problems of its lines; ValueError if it is no history."""
     first, *lines = path.read_text(encoding="utf-8").splitlines() or [""]
     head = json.loads(first)
     if not isinstance(head, dict) or not isinstance(head.get("schema"), int) or head.get("kind") != _HEAD["kind"]:

@@ -1,4 +1,4 @@
-"""One line of the history of GPUs: what a card, or nodes together, gave when they were last well."""
+"""One line of the GPU history: last good measurements of a card, or of a group of nodes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from deepopsctl.node_programs.gpu_check.measuring import SCHEMA
 from deepopsctl.node_programs.gpu_check.rates import METRICS
 
-# so much of its best a card may lose and still be called well
+# a card is good with at least this share of its best rate
 WELL = 0.97
 
 Result = Mapping[str, object]
@@ -17,7 +17,7 @@ Result = Mapping[str, object]
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """One number of one card: what it gave when it was last well, and the best it ever gave."""
+    """One rate of one card: its last good value, and its best value ever."""
 
     value: float
     best: float
@@ -69,7 +69,7 @@ class Card:
 
 @dataclass(frozen=True, slots=True)
 class Nodes:
-    """Nodes whose GPUs reduce together: what all-reduce between them gave."""
+    """A group of nodes, with the rate of the all-reduce between them."""
 
     nodes: str
     rate: Rate

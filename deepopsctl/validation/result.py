@@ -1,4 +1,4 @@
-"""From a finished run to a validation: gather the checks, judge, keep the reports in the run's folder."""
+"""A validation from a finished run: collect the checks, evaluate them, save the reports in the run directory."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ SUITES = ("smoke", "gpu", "storage", "monitoring")
 # loads the cluster: only where it is named, never part of `all`
 EXPLICIT = ("burnin",)
 COMMAND = "validate"
-# what brings libraries to the GPU nodes and removes them; and its variable
+# the playbook that installs libraries on the GPU nodes or removes them; and its variable
 LIBRARIES, LIBRARIES_STATE = "gpu-libraries", "deepops_gpu_libraries_state"
-# the skipped checks that are no failure to prove anything: there is nothing of this kind in the cluster
+# skipped checks that don't make a validation fail: the cluster has nothing of this type
 NOTHING_THERE = frozenset({"gpu-nodes", "storage-entries", "monitoring-enabled"})
 CHECKS_FILE, REPORT_FILE = "checks.json", "report.html"
 _VERDICTS = {
@@ -32,7 +32,7 @@ _VERDICTS = {
 
 @dataclass(frozen=True, slots=True)
 class Validation:
-    """What came of it."""
+    """The result of a validation."""
 
     outcome: RunOutcome
     facts: Facts
@@ -59,7 +59,7 @@ def playbook_of(suite: str) -> str:
 
 
 def examine(outcome: RunOutcome, cluster: Cluster, suites: tuple[str, ...], started: datetime) -> Validation:
-    """The validation that a finished run made."""
+    """The validation of a finished run."""
     facts = Facts(
         cluster=cluster.name,
         suites=suites,
@@ -74,7 +74,7 @@ def examine(outcome: RunOutcome, cluster: Cluster, suites: tuple[str, ...], star
 
 
 def save(validation: Validation) -> None:
-    """Leave checks.json and report.html beside the run's log, and the verdict where `runs` looks for it."""
+    """Save checks.json and report.html in the run directory, and the verdict in the run's summary."""
     from deepopsctl.report.html import render_html
 
     run_dir = validation.outcome.run_dir
@@ -84,7 +84,7 @@ def save(validation: Validation) -> None:
 
 
 def record_outcome(outcome: RunOutcome, code: ExitCode) -> None:
-    """Tell `runs list` what the checks say: the run's own summary knows of tasks only."""
+    """Save the verdict of the checks for `runs list`: the run's own summary knows only tasks."""
     verdict = _VERDICTS.get(code, outcome.verdict)
     document = {**outcome.as_object(), "ok": code is ExitCode.OK, "verdict": str(verdict)}
     outcome.run_dir.write(outcome.run_dir.summary, document)
@@ -120,5 +120,5 @@ def exit_code_of(ran: ExitCode, checks: Sequence[Check], summary: RunSummary) ->
         return ExitCode.UNREACHABLE
     if totals(checks).passed or (checks and all(check.name in NOTHING_THERE for check in checks)):
         return ExitCode.OK
-    # nothing was proven: that is no success
+    # nothing was tested: that is no success
     return ExitCode.FAILED

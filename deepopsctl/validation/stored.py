@@ -1,4 +1,4 @@
-"""The report of an earlier validation, read back from its run's folder."""
+"""The report of an earlier validation, read from its run directory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from deepopsctl.validation.result import CHECKS_FILE
 
 
 def past_facts(run: PastRun) -> Facts | None:
-    """What a validation found; None for other runs, and where its checks can't be read."""
+    """The facts of a validation; None for other runs, and if its checks can't be read."""
     listed = run.run_dir.read(run.run_dir.path / CHECKS_FILE).get("checks")
     if not isinstance(listed, list):
         return None

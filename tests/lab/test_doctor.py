@@ -159,7 +159,7 @@ def test_a_node_that_hangs_one_without_ssh_and_one_without_python_are_told_apart
     assert result.code == 1, result.shown
     assert result.checks["reachable", "gpu01"]["message"] == "connection refused"
     assert "is sshd running" in result.checks["reachable", "gpu01"]["hint"]
-    assert result.checks["reachable", "gpu02"]["message"] == "it takes the connection and then does not answer"
+    assert result.checks["reachable", "gpu02"]["message"] == "it accepts the connection and then does not answer"
     assert result.checks["python", "ctl1"]["status"] == "fail", result.shown
     assert "install python3" in result.checks["python", "ctl1"]["hint"]
 

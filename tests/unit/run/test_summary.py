@@ -57,7 +57,7 @@ def test_a_modules_hint_wins_over_the_table() -> None:
     other = ended("b", "t", Status.FAILED, message=message)
     assert [failure.hint for failure in reduce([own, other]).failures] == [
         "buy a disk",
-        "make room on the node: `df -h` shows where",
+        "free disk space on the node: see `df -h`",
     ]
 
 

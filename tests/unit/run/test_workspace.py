@@ -75,7 +75,7 @@ def test_a_whole_id_is_no_prefix_of_the_next_one(workspace: Workspace) -> None:
     assert workspace.find("20260101-000000-deploy") == first
 
 
-@pytest.mark.parametrize(("prefix", "message"), [("2026", "fits 2 runs"), ("2025", "there is no run 2025")])
+@pytest.mark.parametrize(("prefix", "message"), [("2026", "matches 2 runs"), ("2025", "there is no run 2025")])
 def test_an_unclear_id_is_refused(workspace: Workspace, prefix: str, message: str) -> None:
     make_run(workspace, "20260101-000000-deploy")
     make_run(workspace, "20260102-000000-deploy")

@@ -105,7 +105,7 @@ class TestWell:
 
         assert (found.exit_code, found.findings) == (ExitCode.OK, ())
         assert {node.deploy for node in found.nodes} == {Deploy.IN_STEP}
-        assert summary_line(found) == "all is well"
+        assert summary_line(found) == "no problems"
 
     def test_alike_nodes_share_a_row_with_their_sums(self) -> None:
         jobs: list[object] = [
@@ -200,8 +200,8 @@ class TestFindings:
         found = status(outcome(answer=slurm({"gpu01": down, "gpu02": ours, "gpu03": ours})))
 
         assert [finding.hint for finding in found.findings] == [
-            "somebody put it down; when it is mended: scontrol update nodename=gpu01 state=resume",
-            "`deepopsctl node resume gpu[02-03]` gives it back",
+            "someone set it down; after the repair: scontrol update nodename=gpu01 state=resume",
+            "`deepopsctl node resume gpu[02-03]` resumes it",
         ]
 
     def test_a_node_that_only_slurm_has_is_a_note(self) -> None:
@@ -398,7 +398,7 @@ class TestText:
         lines = list(last_lines(LastRuns(), datetime.now(UTC)))
 
         assert lines[0] == "last run         none yet"
-        assert lines[1].startswith("last validation  none yet; `deepopsctl validate`")
+        assert lines[1].startswith("last validation  none yet; run `deepopsctl validate`")
 
 
 class TestLastRuns:

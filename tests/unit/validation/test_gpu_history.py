@@ -210,7 +210,9 @@ class TestDamage:
         checks, told = look(directory, copying(2693, SECOND))
 
         assert "since 2026-11-03" in said(checks)
-        assert told == ("gpu-history.jsonl could not be read: it is gpu-history.jsonl.damaged now, and was made anew",)
+        assert told == (
+            "gpu-history.jsonl could not be read: it was renamed to gpu-history.jsonl.damaged and replaced",
+        )
         assert (directory.path / "gpu-history.jsonl.damaged").read_text() == text
         assert earlier_results(directory).warnings == ()
 
