@@ -65,10 +65,10 @@ class Nodes:
         self._url = f"http://127.0.0.1:{port}/metrics"
         self._count, self._cpus, self._jobs = count, cpus, jobs
         self._hardware = "".join(_hardware(cpus))
-        self._gpus = [found for line in GPUS.read_text().splitlines() if (found := _GPU.match(line))]
-        self._folder = tempfile.TemporaryDirectory(prefix="deepopsctl-bench-text-")
+        self._gpus = [match for line in GPUS.read_text().splitlines() if (match := _GPU.match(line))]
+        self._directory = tempfile.TemporaryDirectory(prefix="deepopsctl-bench-text-")
         # this machine's own text files are nobody's business here; elsewhere nobody may ask
-        own = (f"--collector.textfile.directory={self._folder.name}", f"--web.listen-address=127.0.0.1:{port}")
+        own = (f"--collector.textfile.directory={self._directory.name}", f"--web.listen-address=127.0.0.1:{port}")
         rest = [word for word in node_exporter.collectors(details) if not word.startswith("--collector.textfile")]
         argv = ["prometheus-node-exporter", *own, *rest]
         self._process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -92,7 +92,7 @@ class Nodes:
         """End the node exporter."""
         self._process.terminate()
         self._process.wait()
-        self._folder.cleanup()
+        self._directory.cleanup()
 
     def _job(self, number: int, place: int, now: float) -> str:
         job = (number - 1) * self._jobs + place
@@ -106,8 +106,8 @@ class Nodes:
     def _gpu_lines(self, number: int, now: float) -> Iterator[str]:
         for gpu in range(GPUS_A_NODE):
             wave, uuid = 1 + 0.3 * math.sin(now / 50 + number + gpu), _uuid(number, gpu)
-            for found in self._gpus:
-                metric, before, after, text = found.groups()
+            for match in self._gpus:
+                metric, before, after, text = match.groups()
                 # counts of errors, and limits, stand still on a real one too
                 value = f"{float(text) * wave:.6g}" if float(text) > 1 and "TOTAL" not in metric else text
                 yield f'{metric}{{gpu="{gpu}",UUID="{uuid}"{before}nvidia{gpu}{after}}} {value}'
@@ -143,9 +143,9 @@ def widened(text: str, cpus: int) -> str:
     """A node exporter's text with the first processor's lines for so many of them."""
     lines = []
     for line in text.splitlines():
-        found = _CPU.match(line)
-        if found:
-            start, rest, value = found.groups()
+        match = _CPU.match(line)
+        if match:
+            start, rest, value = match.groups()
             lines += [f'{start}"{cpu}"{rest}{float(value) * (1 + cpu / 1000):.2f}' for cpu in range(cpus)]
         elif not line.startswith(("node_cpu_seconds_total{", "node_cpu_guest_seconds_total{")):
             lines.append(line)

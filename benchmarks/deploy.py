@@ -77,12 +77,12 @@ def timed(action: Callable[[], object]) -> float:
 class Nodes:
     """A fresh lab with a cluster directory, reachable by key."""
 
-    def __init__(self, size: int, system: str, folder: Path) -> None:
+    def __init__(self, size: int, system: str, directory: Path) -> None:
         run(DEEPOPSCTL, "lab", "down", "--name", LAB)
         lab = json.loads(run(DEEPOPSCTL, "lab", "up", "--name", LAB, "--compute", str(size), "--os", system, "--json"))
         self.addresses = {node["name"]: node["address"] for node in lab["nodes"]}
         self.controller = next(node["name"] for node in lab["nodes"] if "controller" in node["roles"])
-        self.directory = folder / f"cluster-{time.monotonic_ns()}"
+        self.directory = directory / f"cluster-{time.monotonic_ns()}"
         run(DEEPOPSCTL, "init", str(self.directory), "--from", lab["node_list"])
         run(DEEPOPSCTL, "-C", str(self.directory), "ssh", "setup", "--password-file", lab["password_file"])
 
@@ -107,24 +107,24 @@ class Nodes:
         return "controller" if name == self.controller else "compute"
 
 
-def harvest(nodes: Nodes, folder: Path) -> None:
+def harvest(nodes: Nodes, directory: Path) -> None:
     """Keep what the deploy wrote on each node."""
     for name in nodes.addresses:
         container = f"{LAB}-{name}"
         script = f"cd /; tar -cpf /tmp/files.tar {FILES[nodes.kind(name)]}; grep -A9999 '# BEGIN deepopsctl' /etc/hosts"
-        (folder / f"{name}.hosts").write_text(run("podman", "exec", container, "sh", "-c", script))
-        run("podman", "cp", f"{container}:/tmp/files.tar", str(folder / f"{name}.tar"))
+        (directory / f"{name}.hosts").write_text(run("podman", "exec", container, "sh", "-c", script))
+        run("podman", "cp", f"{container}:/tmp/files.tar", str(directory / f"{name}.tar"))
     conf = run("podman", "exec", f"{LAB}-{nodes.controller}", "cat", "/etc/slurm/slurmdbd.conf")
     password = next(line.partition("=")[2] for line in conf.splitlines() if line.startswith("StoragePass="))
-    (folder / "password").write_text(f"PASSWORD='{password}'\n")
+    (directory / "password").write_text(f"PASSWORD='{password}'\n")
 
 
-def put(nodes: Nodes, folder: Path) -> None:
+def put(nodes: Nodes, directory: Path) -> None:
     """Put the files where the floor's script finds them (not timed: a site would have them on a share)."""
     for name in nodes.addresses:
-        run("podman", "cp", str(folder / f"{name}.tar"), f"{LAB}-{name}:/tmp/files.tar")
-        run("podman", "cp", str(folder / f"{name}.hosts"), f"{LAB}-{name}:/tmp/hosts.block")
-    run("podman", "cp", str(folder / "password"), f"{LAB}-{nodes.controller}:/tmp/password")
+        run("podman", "cp", str(directory / f"{name}.tar"), f"{LAB}-{name}:/tmp/files.tar")
+        run("podman", "cp", str(directory / f"{name}.hosts"), f"{LAB}-{name}:/tmp/hosts.block")
+    run("podman", "cp", str(directory / "password"), f"{LAB}-{nodes.controller}:/tmp/password")
 
 
 def floor(nodes: Nodes) -> None:
@@ -132,8 +132,8 @@ def floor(nodes: Nodes) -> None:
     units = {"controller": "mariadb slurmdbd slurmctld", "compute": "slurmd"}
 
     def install(name: str) -> str:
-        kind = nodes.kind(name)
-        return INSTALL.format(held=HELD, packages=PACKAGES[kind], units=units[kind])
+        platform_name = nodes.kind(name)
+        return INSTALL.format(held=HELD, packages=PACKAGES[platform_name], units=units[platform_name])
 
     compute = [name for name in nodes.addresses if name != nodes.controller]
     nodes.everywhere(list(nodes.addresses), install)
@@ -142,26 +142,26 @@ def floor(nodes: Nodes) -> None:
     nodes.ssh(nodes.controller, IDLE.format(count=len(compute)))
 
 
-def measure(size: int, system: str, folder: Path) -> Result:
+def measure(size: int, system: str, directory: Path) -> Result:
     """One size: deploy, deploy again, full check, floor."""
-    nodes = Nodes(size, system, folder)
+    nodes = Nodes(size, system, directory)
     first = timed(nodes.deploy)
     unchanged = timed(nodes.deploy)
     full = timed(lambda: nodes.deploy("--full"))
-    harvest(nodes, folder)
-    again = Nodes(size, system, folder)
+    harvest(nodes, directory)
+    again = Nodes(size, system, directory)
     if again.addresses != nodes.addresses:
         sys.exit("the nodes got other addresses the second time: other labs came or went; run the benchmark alone")
-    put(again, folder)
+    put(again, directory)
     bare = timed(lambda: floor(again))
     return Result(size, bare, first, round(first / bare, 2), unchanged, full)
 
 
-def line(found: Result) -> str:
+def line(result: Result) -> str:
     """A size's line of the table."""
     return (
-        f"{found.compute_nodes:13}   {found.floor_s:5.1f}   {found.first_s:12.1f}   "
-        f"{found.first_over_floor:9.2f}   {found.unchanged_s:9.1f}   {found.full_s:10.1f}"
+        f"{result.compute_nodes:13}   {result.floor_s:5.1f}   {result.first_s:12.1f}   "
+        f"{result.first_over_floor:9.2f}   {result.unchanged_s:9.1f}   {result.full_s:10.1f}"
     )
 
 

@@ -28,23 +28,23 @@ MONITOR = MonitoredNode("n0001", CLUSTER, frozenset({"monitoring"}), "127.0.0.1"
 class Prometheus(promapi.Prometheus):
     """The process, and what it and the kernel say of it."""
 
-    def __init__(self, program: str, folder: Path, addresses: Mapping[str, str], *, with_gpus: bool) -> None:
+    def __init__(self, program: str, directory: Path, addresses: Mapping[str, str], *, with_gpus: bool) -> None:
         super().__init__(f"http://127.0.0.1:{PORT}")
-        self._folder = folder
+        self._directory = directory
         ports = {"node": NODE_PORT, **({"gpu": GPU_PORT} if with_gpus else {})}
-        (folder / "targets.json").write_text(json.dumps(_targets(addresses, ports)))
+        (directory / "targets.json").write_text(json.dumps(_targets(addresses, ports)))
         # JSON is YAML
-        (folder / "prometheus.yml").write_text(json.dumps(_config(folder)))
+        (directory / "prometheus.yml").write_text(json.dumps(_config(directory)))
         argv = [
             program,
-            f"--config.file={folder}/prometheus.yml",
-            f"--storage.tsdb.path={folder}/data",
+            f"--config.file={directory}/prometheus.yml",
+            f"--storage.tsdb.path={directory}/data",
             f"--storage.tsdb.min-block-duration={BLOCK}",
             f"--storage.tsdb.max-block-duration={BLOCK}",
             f"--web.listen-address=127.0.0.1:{PORT}",
             "--log.level=warn",
         ]
-        self._log = folder / "log"
+        self._log = directory / "log"
         self._process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=self._log.open("wb"))
 
     def wait(self, limit_s: float = 60) -> None:
@@ -63,7 +63,9 @@ class Prometheus(promapi.Prometheus):
     def rest(self, limit_s: float = 300) -> float:
         """Scrape and evaluate nothing more; the moment until which all is there. What is asked then is paid alone."""
         now = time.time()
-        (self._folder / "prometheus.yml").write_text(json.dumps({"global": {"external_labels": {"cluster": CLUSTER}}}))
+        (self._directory / "prometheus.yml").write_text(
+            json.dumps({"global": {"external_labels": {"cluster": CLUSTER}}})
+        )
         self._process.send_signal(signal.SIGHUP)
         deadline = time.monotonic() + limit_s
         while "scrape_configs" in self.get("status/config")["yaml"] and time.monotonic() < deadline:
@@ -72,8 +74,8 @@ class Prometheus(promapi.Prometheus):
 
     def value(self, query: str) -> float:
         """The one value that a query gives; 0 for none."""
-        found = self.query(query)
-        return float(found[0]["value"][1]) if found else 0.0
+        series = self.query(query)
+        return float(series[0]["value"][1]) if series else 0.0
 
     def version(self) -> str:
         """As it names itself."""
@@ -91,15 +93,15 @@ class Prometheus(promapi.Prometheus):
 
     def blocks(self) -> list[Mapping[str, float]]:
         """Of each block that has been written: samples, series, and the bytes of chunks and of the index."""
-        found: list[Mapping[str, float]] = []
-        for meta in self._folder.glob("data/*/meta.json"):
+        blocks: list[Mapping[str, float]] = []
+        for meta in self._directory.glob("data/*/meta.json"):
             stats = json.loads(meta.read_text())["stats"]
             chunks = sum(path.stat().st_size for path in meta.parent.glob("chunks/*"))
             index = (meta.parent / "index").stat().st_size
-            found.append(
+            blocks.append(
                 {"samples": stats["numSamples"], "series": stats["numSeries"], "chunks": chunks, "index": index}
             )
-        return found
+        return blocks
 
     def stop(self) -> None:
         """End it."""
@@ -107,9 +109,9 @@ class Prometheus(promapi.Prometheus):
         self._process.wait()
 
 
-def _config(folder: Path) -> dict[str, Any]:
+def _config(directory: Path) -> dict[str, Any]:
     """The product's own, without the passwords and the Alertmanager that are not here."""
-    config: dict[str, Any] = scrape_config.config(MONITOR, "", f"{RULES}/*.yml", f"{folder}/targets.json", 5000)
+    config: dict[str, Any] = scrape_config.config(MONITOR, "", f"{RULES}/*.yml", f"{directory}/targets.json", 5000)
     del config["alerting"]
     for scraped in config["scrape_configs"]:
         scraped.pop("basic_auth", None)
@@ -121,13 +123,11 @@ def _targets(addresses: Mapping[str, str], ports: Mapping[str, int]) -> Sequence
         labels = {"__exporter": exporter, "cluster": CLUSTER, "node": name, "instance": name}
         return {"targets": [address], "labels": labels}
 
-    def kind_of(name: str, kind: str) -> str:
+    def kind_of(name: str, exporter: str) -> str:
         # what it tells of Slurm is about all nodes
-        return "controller" if (name, kind) == (MONITOR.name, "node") else kind
+        return "controller" if (name, exporter) == (MONITOR.name, "node") else exporter
 
     nodes = [
-        line(name, f"{at}:{port}", kind_of(name, kind))
-        for name, at in addresses.items()
-        for kind, port in ports.items()
+        line(name, f"{at}:{port}", kind_of(name, job)) for name, at in addresses.items() for job, port in ports.items()
     ]
     return [*nodes, line(MONITOR.name, f"127.0.0.1:{PORT}", "prometheus")]

@@ -69,29 +69,31 @@ class Unit:
     pss_bytes: int
 
 
-def look(container: str) -> dict[str, dict[str, float]]:
+def measure_processes(container: str) -> dict[str, dict[str, float]]:
     """What the node's units have used so far."""
-    found: dict[str, dict[str, float]] = json.loads(run("podman", "exec", container, "python3", "-c", LOOK, *PATTERNS))
-    return found
+    usage: dict[str, dict[str, float]] = json.loads(run("podman", "exec", container, "python3", "-c", LOOK, *PATTERNS))
+    return usage
 
 
 def measure(container: str, minutes: float) -> list[Unit]:
     """Look twice."""
-    before, started = look(container), time.monotonic()
+    before, started = measure_processes(container), time.monotonic()
     time.sleep(minutes * 60)
-    after, taken = look(container), time.monotonic() - started
+    after, elapsed_s = measure_processes(container), time.monotonic() - started
     return [
-        Unit(name, round((used["seconds"] - before[name]["seconds"]) / taken, 5), int(used["rss"]), int(used["pss"]))
+        Unit(
+            name, round((used["seconds"] - before[name]["seconds"]) / elapsed_s, 5), int(used["rss"]), int(used["pss"])
+        )
         for name, used in after.items()
         if name in before
     ]
 
 
-def deployed(system: str, folder: Path) -> str:
+def deployed(system: str, parent: Path) -> str:
     """A fresh lab with monitoring, its GPUs among what is watched, and two jobs on its compute node; its container."""
     words = ("--name", LAB, "--compute", "1", "--gpus", "h100:4", "--monitoring", "--os", system, "--json")
     lab = json.loads(run(DEEPOPSCTL, "lab", "up", *words))
-    directory = folder / "cluster"
+    directory = parent / "cluster"
     run(DEEPOPSCTL, "init", str(directory), "--from", lab["node_list"])
     settings = directory / "inventory" / "group_vars" / "all" / "settings.yml"
     # a lab's GPUs are simulated, and not watched unless it is asked for
@@ -105,13 +107,13 @@ def deployed(system: str, folder: Path) -> str:
     job = "sbatch --wrap 'while :; do :; done' && sbatch --mem=200M --wrap 'sleep 3600'"
     run("podman", "exec", f"{LAB}-{names['controller']}", "su", "-", "ubuntu", "-c", job)
     container = f"{LAB}-{names['compute']}"
-    occupy(container, folder)
+    occupy(container, parent)
     return container
 
 
-def occupy(container: str, folder: Path) -> None:
+def occupy(container: str, directory: Path) -> None:
     """Give the programs on a node something to tell: GPUs, and a line a second in the journal."""
-    made = folder / "standin.so"
+    made = directory / "standin.so"
     subprocess.run(["cc", "-shared", "-fPIC", "-s", "-o", str(made), str(STANDIN)], check=True)
     library = base64.b64encode(made.read_bytes()).decode()
     lines = "systemd-run --quiet sh -c 'while :; do logger -t bench one line a second; sleep 1; done'"
@@ -142,9 +144,9 @@ def main() -> None:
     parser.add_argument("--lab", help="a lab that is there already")
     parser.add_argument("--node", default="gpu01")
     options = parser.parse_args()
-    folder = Path(tempfile.mkdtemp(prefix="deepopsctl-bench-"))
+    directory = Path(tempfile.mkdtemp(prefix="deepopsctl-bench-"))
     try:
-        container = f"{options.lab}-{options.node}" if options.lab else deployed(options.os, folder)
+        container = f"{options.lab}-{options.node}" if options.lab else deployed(options.os, directory)
         units = measure(container, options.minutes)
         total = show(units)
         if options.json:
@@ -152,7 +154,7 @@ def main() -> None:
     finally:
         if not options.lab:
             run(DEEPOPSCTL, "lab", "down", "--name", LAB)
-        shutil.rmtree(folder)
+        shutil.rmtree(directory)
 
 
 if __name__ == "__main__":

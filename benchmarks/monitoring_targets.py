@@ -71,29 +71,31 @@ class Result:
     panels: list[panel_times.Cost]
 
 
-def measure(options: argparse.Namespace, folder: Path) -> Result:
+def measure(options: argparse.Namespace, directory: Path) -> Result:
     """The whole run."""
     names = {name_of(number): at for number, at in enumerate(addresses(options.targets), 1)}
     nodes = Nodes(EXPORTER_PORT, options.targets, options.cpus, options.jobs, options.detail)
     time.sleep(1)
     crowd = Crowd(nodes)
     crowd.start()
-    prometheus = Prometheus(options.prometheus, folder, names, with_gpus=not options.no_gpus)
+    prometheus = Prometheus(options.prometheus, directory, names, with_gpus=not options.no_gpus)
     try:
         prometheus.wait()
         time.sleep(SETTLES_MINUTES * 60)
         cpu, own, at = prometheus.cpu(), time.process_time(), time.monotonic()
         time.sleep((options.minutes - SETTLES_MINUTES) * 60)
-        taken = time.monotonic() - at
-        cores, own_cores = (prometheus.cpu() - cpu) / taken, (time.process_time() - own) / taken
-        return looked_at(prometheus, crowd, options, cores, own_cores)
+        elapsed_s = time.monotonic() - at
+        cores, own_cores = (prometheus.cpu() - cpu) / elapsed_s, (time.process_time() - own) / elapsed_s
+        return measured_queries(prometheus, crowd, options, cores, own_cores)
     finally:
         prometheus.stop()
         crowd.stop()
         nodes.stop()
 
 
-def looked_at(prometheus: Prometheus, crowd: Crowd, options: argparse.Namespace, cores: float, own: float) -> Result:
+def measured_queries(
+    prometheus: Prometheus, crowd: Crowd, options: argparse.Namespace, cores: float, own: float
+) -> Result:
     """What there is to see at the end; panels last, because they take memory."""
     measured = f"{int((options.minutes - SETTLES_MINUTES) * 60)}s"
     rss, peak, load = prometheus.memory("VmRSS"), prometheus.memory("VmHWM"), os.getloadavg()[1]
@@ -102,7 +104,7 @@ def looked_at(prometheus: Prometheus, crowd: Crowd, options: argparse.Namespace,
     worst = f"max_over_time(scrape_duration_seconds{{job=~'node|gpu'}}[{measured}])"
     series, blocks = int(value("prometheus_tsdb_head_series")), prometheus.blocks()
     packed = {key: sum(block[key] for block in blocks) for key in ("samples", "series", "chunks", "index")}
-    found: dict[str, Any] = {
+    costs: dict[str, Any] = {
         "up": int(value("sum(up{job=~'node|gpu'})")),
         "scrape_median_s": round(
             value(f"quantile(0.5, avg_over_time(scrape_duration_seconds{{job='node'}}[{measured}]))"), 4
@@ -138,17 +140,17 @@ def looked_at(prometheus: Prometheus, crowd: Crowd, options: argparse.Namespace,
         dashboards_cpu_s=panel_times.together(panels),
         rules=rules,
         panels=panels,
-        **found,
+        **costs,
     )
 
 
-def show(found: Result) -> None:
+def show(result: Result) -> None:
     """All of it; of rules and panels the dearest alone."""
-    for name, value in asdict(found).items():
+    for name, value in asdict(result).items():
         if name not in ("rules", "panels"):
             print(f"{name:28} {value}")
-    for kind, costs in (("rules", found.rules), ("queries of panels", found.panels)):
-        print(f"\n{len(costs)} {kind}: seconds of processor time, seconds, series, points")
+    for title, costs in (("rules", result.rules), ("queries of panels", result.panels)):
+        print(f"\n{len(costs)} {title}: seconds of processor time, seconds, series, points")
         for cost in costs[:SHOWN]:
             figures = f"{cost.cpu_s:8.2f} {cost.seconds:8.2f} {cost.series:7} {cost.points:9}"
             print(f"{figures} {cost.where}: {cost.what} {cost.refused}")
@@ -168,14 +170,14 @@ def main() -> None:
     parser.add_argument("--prometheus", default="prometheus", metavar="PROGRAM", help="another one than the machine's")
     parser.add_argument("--json", type=Path, metavar="FILE")
     options = parser.parse_args()
-    folder = Path(tempfile.mkdtemp(prefix="deepopsctl-bench-"))
+    directory = Path(tempfile.mkdtemp(prefix="deepopsctl-bench-"))
     try:
-        found = measure(options, folder)
-        show(found)
+        result = measure(options, directory)
+        show(result)
         if options.json:
-            options.json.write_text(json.dumps(asdict(found), indent=2) + "\n")
+            options.json.write_text(json.dumps(asdict(result), indent=2) + "\n")
     finally:
-        shutil.rmtree(folder)
+        shutil.rmtree(directory)
 
 
 if __name__ == "__main__":

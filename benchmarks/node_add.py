@@ -38,13 +38,13 @@ def lab_up(size: int, system: str) -> dict[str, str]:
 def add(nodes: Nodes, name: str, address: str, password: str) -> dict[str, dict[str, dict[str, int]]]:
     """The command that is measured; its JSON object."""
     words = ("node", "add", f"{name}={address}", "--password-file", password, "--json")
-    found: dict[str, dict[str, dict[str, int]]] = json.loads(run(DEEPOPSCTL, "-C", str(nodes.directory), *words))
-    return found
+    phases: dict[str, dict[str, dict[str, int]]] = json.loads(run(DEEPOPSCTL, "-C", str(nodes.directory), *words))
+    return phases
 
 
-def measure(size: int, times: int, system: str, folder: Path) -> Result:
+def measure(size: int, times: int, system: str, directory: Path) -> Result:
     """Deploy a cluster of this size, then add machines to it."""
-    nodes = Nodes(size, system, folder)
+    nodes = Nodes(size, system, directory)
     nodes.deploy()
     # all of them first: a lab that grows looks at every node it has
     addresses = lab_up(size + times, system)
@@ -59,12 +59,12 @@ def measure(size: int, times: int, system: str, folder: Path) -> Result:
     return Result(size, tuple(seconds), len(hosts), sum(counts["ok"] for counts in hosts.values()))
 
 
-def line(found: Result) -> str:
+def line(result: Result) -> str:
     """A size's line of the table."""
-    each = ", ".join(f"{value:.1f}" for value in found.seconds)
+    each = ", ".join(f"{value:.1f}" for value in result.seconds)
     return (
-        f"{found.compute_nodes:13}   {statistics.median(found.seconds):8.1f}   {each:<18}   "
-        f"{found.nodes_visited:13}   {found.host_tasks:10}"
+        f"{result.compute_nodes:13}   {statistics.median(result.seconds):8.1f}   {each:<18}   "
+        f"{result.nodes_visited:13}   {result.host_tasks:10}"
     )
 
 

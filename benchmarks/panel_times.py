@@ -59,10 +59,10 @@ def of_rules(prometheus: Prometheus, until: float) -> list[Cost]:
 
 def together(costs: list[Cost]) -> dict[str, float]:
     """Seconds of processor time by where it is spent."""
-    found: dict[str, float] = {}
+    seconds: dict[str, float] = {}
     for cost in costs:
-        found[cost.where] = round(found.get(cost.where, 0) + cost.cpu_s, 3)
-    return found
+        seconds[cost.where] = round(seconds.get(cost.where, 0) + cost.cpu_s, 3)
+    return seconds
 
 
 def _rules() -> Iterator[tuple[str, str, str]]:
@@ -73,8 +73,8 @@ def _rules() -> Iterator[tuple[str, str, str]]:
 
 
 def _cheapest(rounds: list[list[Cost]]) -> list[Cost]:
-    found = [min(costs, key=lambda cost: cost.cpu_s) for costs in zip(*rounds, strict=True)]
-    return sorted(found, key=lambda cost: -cost.cpu_s)
+    cheapest = [min(costs, key=lambda cost: cost.cpu_s) for costs in zip(*rounds, strict=True)]
+    return sorted(cheapest, key=lambda cost: -cost.cpu_s)
 
 
 def _asked(prometheus: Prometheus, where: str, what: str, path: str, text: str, when: dict[str, str]) -> Cost:
@@ -84,6 +84,6 @@ def _asked(prometheus: Prometheus, where: str, what: str, path: str, text: str, 
         series = prometheus.get(path, query=text, **when)["result"]
     except (ValueError, OSError) as error:
         refused = str(error)[:200]
-    taken, used = time.perf_counter() - started, prometheus.cpu() - cpu
+    elapsed_s, used = time.perf_counter() - started, prometheus.cpu() - cpu
     points = sum(len(one.get("values", [0])) for one in series)
-    return Cost(where, what, text[:200], round(used, 3), round(taken, 3), len(series), points, refused)
+    return Cost(where, what, text[:200], round(used, 3), round(elapsed_s, 3), len(series), points, refused)

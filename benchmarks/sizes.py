@@ -43,16 +43,16 @@ def print_table(
     options: argparse.Namespace, head: str, measure: Callable[[int, Path], Result], line: Callable[[Result], str]
 ) -> None:
     """Measure each size and print its line; nothing of the lab is left."""
-    folder = Path(tempfile.mkdtemp(prefix="deepopsctl-bench-"))
+    directory = Path(tempfile.mkdtemp(prefix="deepopsctl-bench-"))
     results = []
     try:
         print(f"{options.os}, {os.cpu_count()} CPUs shared by all nodes and the control machine; seconds")
         print(head)
         for size in (int(word) for word in options.sizes.split(",")):
-            results.append(measure(size, folder))
+            results.append(measure(size, directory))
             print(line(results[-1]), flush=True)
         if options.json:
             options.json.write_text(json.dumps([asdict(result) for result in results], indent=2) + "\n")
     finally:
         run(DEEPOPSCTL, "lab", "down", "--name", LAB)
-        shutil.rmtree(folder)
+        shutil.rmtree(directory)

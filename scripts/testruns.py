@@ -143,10 +143,10 @@ class Tests(Run):
 
     def _of_cache(self, what: str) -> dict[str, float]:
         try:
-            kept: dict[str, float] = json.loads((self._cache / what).read_text(encoding="utf-8"))
+            durations: dict[str, float] = json.loads((self._cache / what).read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return {}
-        return kept
+        return durations
 
 
 def cpu_of_children() -> float:
@@ -193,8 +193,8 @@ def summaries(runs: Sequence[Run], moments: Sequence[Moment], left_out: Sequence
         seconds.update(run.module_seconds())
         counts.update({word: int(number) for number, word in COUNT.findall(run.summary)})
     print("\nmodules by seconds, in all runs:\n")
-    for module, taken in seconds.most_common():
-        print(f"{taken:6.0f} {module}")
+    for module, module_seconds in seconds.most_common():
+        print(f"{module_seconds:6.0f} {module}")
     start = moments[0].time
     print("\nprocessors:\n")
     for one, other in pairwise(moments):

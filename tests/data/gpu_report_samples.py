@@ -97,12 +97,12 @@ def facts(results: Sequence[Result], expected: int = 8, earlier: Sequence[Result
 def two_h100() -> Facts:
     """Two nodes of eight; one GPU of the second has slow memory, slow NVLinks and an error behind it."""
     ecc = {"mode": {"now": True, "after_reboot": True}, "corrected": 2, "uncorrected": 1}
-    odd = card(2, 5, slow=0.52, ecc={**ecc, "corrected_ever": 9, "uncorrected_ever": 1})
+    outlier = card(2, 5, slow=0.52, ecc={**ecc, "corrected_ever": 9, "uncorrected_ever": 1})
     first = node(1, [card(1, index) for index in range(8)])
     across = {"status": "measured", "nodes": "gpu[01-02]", "ranks": 16, "all_reduce": curve(REDUCE, 96.0, 12_000_000)}
     first["group"]["all_reduce_nodes"] = across
     before = result("gpu02", [card(2, 5, slow=1.0)], when="2026-11-03T08:00:00+00:00")
-    second = [odd if index == 5 else card(2, index) for index in range(8)]
+    second = [outlier if index == 5 else card(2, index) for index in range(8)]
     return facts([first, node(2, second, {5: 0.42})], earlier=[before])
 
 
@@ -124,9 +124,9 @@ def lab() -> Facts:
 
 def thousand(nodes: int = 1000) -> Facts:
     """A large cluster with a handful of odd GPUs, one that does not open, and a node without a driver."""
-    odd = {(17, 3): 0.55, (40, 0): 0.86, (41, 7): 0.83}
+    outliers = {(17, 3): 0.55, (40, 0): 0.86, (41, 7): 0.83}
     results = [
-        node(number, [card(number, index, slow=odd.get((number, index), 1.0)) for index in range(8)])
+        node(number, [card(number, index, slow=outliers.get((number, index), 1.0)) for index in range(8)])
         for number in range(1, nodes + 1)
     ]
     results[60]["gpus"][2] = {"index": 2, "error": "the GPU has fallen off the bus"}

@@ -99,7 +99,7 @@ def large(count: int = 500) -> Facts:
         checks += down_node(node) if number in (41, 42, 340) else healthy_node(node, number)
     late = "the clock is at least 2.1 s behind ctl1's"
     few = "the node has fewer CPUs today than hardware.yml says"
-    odd = {
+    outliers = {
         ("clock", nodes[99]): Check("smoke", "clock", nodes[99], Status.WARN, "-2.113 ± 0.012", "within 1", "s", late),
         ("node-cpus", nodes[7]): failed("node-cpus", nodes[7], "120", "128", few),
     }
@@ -108,6 +108,6 @@ def large(count: int = 500) -> Facts:
         for check in checks
         if check.target in nodes[200:260] and check.name in ("node-answers", "gpu-assignment", "gpu-confinement")
     ]
-    odd |= {(check.name, check.target): check for check in busy}
-    checks = [odd.get((check.name, check.target), check) for check in checks]
+    outliers |= {(check.name, check.target): check for check in busy}
+    checks = [outliers.get((check.name, check.target), check) for check in checks]
     return facts([*checks, *(passed(*entry) for entry in CLUSTER)], ("ctl1", *nodes))

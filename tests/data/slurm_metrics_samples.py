@@ -45,7 +45,7 @@ def when(release: str) -> int:
     return int(match[1])
 
 
-def look_at(release: str, *, but: dict[str, str | AskingError] | None = None) -> Snapshot:
+def snapshot_of(release: str, *, but: dict[str, str | AskingError] | None = None) -> Snapshot:
     """One look at the recorded Slurm, at its time."""
     return SlurmReader(None, recorded(release, but=but)).read_snapshot(when(release))
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 
 def node(name: str = "gpu01", **changes: str) -> dict[str, str]:
     """An idle node with two GPUs."""
-    found = {
+    fields = {
         "NodeName": name, "State": "IDLE", "CPUTot": "8", "CPUAlloc": "0", "RealMemory": "32000", "AllocMem": "0",
         "Gres": "gpu:h100:2", "Partitions": "gpu", "AllocTRES": "", "ThreadsPerCore": "1",
     }  # fmt: skip
-    return {**found, **changes}
+    return {**fields, **changes}
 
 
 def partition(name: str = "gpu", **changes: str) -> dict[str, str]:
     """A partition that is up and has no limits."""
-    found = {"PartitionName": name, "State": "UP", "Default": "NO", "MaxTime": "UNLIMITED", "MaxNodes": "UNLIMITED"}
-    return {**found, **changes}
+    fields = {"PartitionName": name, "State": "UP", "Default": "NO", "MaxTime": "UNLIMITED", "MaxNodes": "UNLIMITED"}
+    return {**fields, **changes}

@@ -49,11 +49,11 @@ class Site:
 
     def write_playbook(self, name: str, text: str) -> None:
         """Put playbooks/<name>.yml there and into site.yml, after those there are."""
-        folder = self.content / "playbooks"
-        if not (folder / f"{name}.yml").exists():
-            with (folder / "site.yml").open("a") as stream:
+        directory = self.content / "playbooks"
+        if not (directory / f"{name}.yml").exists():
+            with (directory / "site.yml").open("a") as stream:
                 stream.write(f"- import_playbook: {name}.yml\n")
-        (folder / f"{name}.yml").write_text(text)
+        (directory / f"{name}.yml").write_text(text)
 
     def run(self, tasks: str, watch: Callable[[Event], None] = lambda event: None, **wanted: Any) -> RunOutcome:
         """Run tasks on all nodes, in this process."""
@@ -79,9 +79,9 @@ class Site:
 
     def summary(self) -> dict[str, Any]:
         """What the last run left as its summary."""
-        found = json.loads((self.last_run() / "summary.json").read_text())
-        assert isinstance(found, dict)
-        return found
+        summary = json.loads((self.last_run() / "summary.json").read_text())
+        assert isinstance(summary, dict)
+        return summary
 
     def wait_for_event(self, task: str) -> None:
         """Until the run that has been started has ended a task on some host."""
@@ -89,9 +89,9 @@ class Site:
         wait_until(lambda: events.exists() and f'"task": "{task}"' in events.read_text())
 
 
-def make_site(folder: Path) -> Site:
+def make_site(parent: Path) -> Site:
     """A site in a folder with a blank in its name; node n2 is reached by ssh, where nothing listens."""
-    content, path = folder / "content", folder / "my cluster"
+    content, path = parent / "content", parent / "my cluster"
     for part in ("playbooks/operate", "roles", "plugins/modules", "plugins/module_utils", "group_vars/all"):
         (content / part).mkdir(parents=True)
     (content / "plugins" / "modules" / "card.py").write_text(MODULE)
@@ -109,10 +109,10 @@ def make_site(folder: Path) -> Site:
 
 def cut_off(site: Site, host: str) -> None:
     """Make a node one that nobody answers for."""
-    folder = site.directory.inventory_dir / "host_vars"
-    folder.mkdir(exist_ok=True)
+    directory = site.directory.inventory_dir / "host_vars"
+    directory.mkdir(exist_ok=True)
     text = f"ansible_connection: ssh\nansible_host: 127.0.0.1\nansible_port: {closed_port()}\n"
-    (folder / f"{host}.yml").write_text(text)
+    (directory / f"{host}.yml").write_text(text)
 
 
 def closed_port() -> int:

@@ -78,8 +78,8 @@ def gate(component: str) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
     """A run of three components on nodes that need something of one, or of none."""
-    folder = tmp_path_factory.mktemp("gate")
-    own = collections_with_record_in(folder, folder / "state", "NODE")
+    directory = tmp_path_factory.mktemp("gate")
+    own = collections_with_record_in(directory, directory / "state", "NODE")
     hosts: dict[str, dict[str, object]] = {node: {"node_gate_run": steps(node)} for node in NODES}
     tasks = [task for node in NODES for task in deployed(node)]
     plays: list[dict[str, Any]] = [
@@ -92,9 +92,9 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
             "tasks": [{"name": "Groups", "ansible.builtin.debug": {"var": "group_names"}}],
         },
     ]
-    found = play(folder, plays, hosts, "-e", "deepops_digest=d1", settings={"ANSIBLE_COLLECTIONS_PATH": str(own)})
-    assert found.status == 0, found.output
-    return found
+    result = play(directory, plays, hosts, "-e", "deepops_digest=d1", settings={"ANSIBLE_COLLECTIONS_PATH": str(own)})
+    assert result.status == 0, result.output
+    return result
 
 
 def asked(played: Played, node: str) -> list[str]:

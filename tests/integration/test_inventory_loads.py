@@ -36,9 +36,9 @@ def command(*arguments: str | Path) -> str:
     return done.stdout
 
 
-def init(folder: Path, *arguments: str) -> Path:
+def init(parent: Path, *arguments: str) -> Path:
     """A cluster directory in a folder with a space in its name."""
-    directory = folder / "my clusters" / "hpc"
+    directory = parent / "my clusters" / "hpc"
     command("deepopsctl", "init", directory, *arguments)
     return directory
 
@@ -52,15 +52,15 @@ def templated(directory: Path, host: str, expression: str) -> Any:
 
 
 @pytest.fixture(autouse=True)
-def neutral_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def neutral_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Away from any ansible.cfg in the folder the tests are started from."""
     monkeypatch.chdir(tmp_path)
 
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
-    machines = ["--controller", "ctl1=192.0.2.1", "--compute", "gpu[01-02]=192.0.2.[11-12]", "--gpus", "h100:8"]
-    return init(tmp_path, *machines, "--user", "ubuntu", "--port", "2222", "--jump-host", "me@gate.example.com")
+    node_options = ["--controller", "ctl1=192.0.2.1", "--compute", "gpu[01-02]=192.0.2.[11-12]", "--gpus", "h100:8"]
+    return init(tmp_path, *node_options, "--user", "ubuntu", "--port", "2222", "--jump-host", "me@gate.example.com")
 
 
 def test_ansible_decrypts_the_secrets(directory: Path) -> None:

@@ -27,27 +27,27 @@ LIBRARY = {
 @pytest.fixture(scope="module")
 def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
     """A role whose repository, a module whose key and another whose wheels are out of reach; nothing is written."""
-    folder = tmp_path_factory.mktemp("left-out")
+    directory = tmp_path_factory.mktemp("left-out")
     container = {
         "role": "nvidia_container",
         "nvidia_container_wanted": True,
         "nvidia_container_repository_url": NOWHERE,
         "nvidia_container_catalogue": {"version": "1", "packages": ["none"], "fingerprint": "0" * 40},
     }
-    key = {"path": str(folder / "key.asc"), "url": f"{NOWHERE}/key.asc", "fingerprint": "0" * 40}
-    wheels = {"component": "none", "step": "none", "path": str(folder / "wheels"), "libraries": {"none": LIBRARY}}
+    key = {"path": str(directory / "key.asc"), "url": f"{NOWHERE}/key.asc", "fingerprint": "0" * 40}
+    wheels = {"component": "none", "step": "none", "path": str(directory / "wheels"), "libraries": {"none": LIBRARY}}
     tasks = [
         {"name": "A key", "deepopsctl.cluster.nvidia_keyring": key},
         {"name": "Wheels", "deepopsctl.cluster.node_wheels": wheels, "check_mode": False},
         {"name": "What comes after", "ansible.builtin.debug": {"msg": "goes on"}},
     ]
     plays = [{"hosts": "all", "gather_facts": False, "roles": [container], "tasks": tasks}]
-    cache = {"XDG_CACHE_HOME": str(folder / "cache"), "PIP_INDEX_URL": NOWHERE, "PIP_RETRIES": "0"}
-    return play(folder, plays, {"node": {"deepops_digest": "x"}}, "--check", settings=cache)
+    cache = {"XDG_CACHE_HOME": str(directory / "cache"), "PIP_INDEX_URL": NOWHERE, "PIP_RETRIES": "0"}
+    return play(directory, plays, {"node": {"deepops_digest": "x"}}, "--check", settings=cache)
 
 
 @pytest.mark.parametrize(
-    ("task", "said", "hint"),
+    ("task", "message", "hint"),
     [
         (
             "Configure NVIDIA's container repository",
@@ -58,11 +58,11 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
         ("Wheels", "none 1.0", "a package index"),
     ],
 )
-def test_what_is_out_of_reach_is_named_with_what_to_do(played: Played, task: str, said: str, hint: str) -> None:
+def test_what_is_out_of_reach_is_named_with_what_to_do(played: Played, task: str, message: str, hint: str) -> None:
     result = played.result(task)
 
     assert result.status == "ok", played.output
-    assert said in result.data["deepops_left_out"]["message"]
+    assert message in result.data["deepops_left_out"]["message"]
     assert hint in result.data["deepops_left_out"]["hint"]
     assert not result.changed
 
@@ -79,30 +79,30 @@ REPOSITORY = {"repository": NOWHERE, "key": f"{NOWHERE}/key.asc", "fingerprint":
 ARCHIVE = {"archives": {f"{NOWHERE}/a_1_amd64.deb": "0" * 64}}
 
 
-def lustre(folder: Path, source: Mapping[str, object], *, required: bool = False) -> Mount:
+def lustre(directory: Path, source: Mapping[str, object], *, required: bool = False) -> Mount:
     settings = {"version": "1.0", "modules": "packages", "untested": True, **source}
-    where = ("192.0.2.1@tcp:/fs", f"{folder}/scratch", ("node",))
+    where = ("192.0.2.1@tcp:/fs", f"{directory}/scratch", ("node",))
     return Mount("scratch", StorageType.LUSTRE, *where, required=required, settings=settings)
 
 
-def plan_storage(folder: Path, source: Mapping[str, object], *, required: bool) -> Played:
+def plan_storage(directory: Path, source: Mapping[str, object], *, required: bool) -> Played:
     """The role storage in check mode: Lustre, whose packages are out of reach, and a tmpfs."""
-    memory = Mount("memory", StorageType.TMPFS, "tmpfs", f"{folder}/memory", ("node",))
+    memory = Mount("memory", StorageType.TMPFS, "tmpfs", f"{directory}/memory", ("node",))
     role = {
         "role": "storage",
-        "storage_entries": variable([lustre(folder, source, required=required), memory]),
+        "storage_entries": variable([lustre(directory, source, required=required), memory]),
         "storage_addresses": {},
         "storage_platform": "Debian 13",
         "storage_is_compute": False,
     }
     plays = [{"hosts": "all", "gather_facts": True, "gather_subset": ["!all"], "roles": [role]}]
     # a node with systemd, and no unit of these mounts
-    systemctl = folder / "bin" / "systemctl"
+    systemctl = directory / "bin" / "systemctl"
     systemctl.parent.mkdir()
     systemctl.write_text("#!/bin/sh\necho LoadState=not-found\n", encoding="utf-8")
     systemctl.chmod(0o755)
     path = {"PATH": f"{systemctl.parent}:{os.environ['PATH']}"}
-    return play(folder, plays, {"node": {"deepops_digest": "x"}}, "--check", settings=path)
+    return play(directory, plays, {"node": {"deepops_digest": "x"}}, "--check", settings=path)
 
 
 @pytest.mark.parametrize(
@@ -142,8 +142,8 @@ def test_a_package_of_grafana_out_of_reach_leaves_grafana_out(tmp_path: Path) ->
         "grafana_package": f"{NOWHERE}/grafana.deb",
         "grafana_package_sha256": "0" * 64,
     }
-    said = "{{ grafana_source_result.deepops_left_out }}"
-    after = {"name": "What comes after", "ansible.builtin.debug": {"msg": said}}
+    message = "{{ grafana_source_result.deepops_left_out }}"
+    after = {"name": "What comes after", "ansible.builtin.debug": {"msg": message}}
     plays = [{"hosts": "all", "gather_facts": False, "roles": [grafana], "tasks": [after]}]
 
     played = play(tmp_path, plays, {"node": {"deepops_digest": "x"}}, "--check")
@@ -172,14 +172,14 @@ def test_doctor_asks_at_the_addresses_that_a_deploy_fetches_from(
 ) -> None:
     (task,) = yaml.safe_load((ROOT / "playbooks" / "doctor.yml").read_text(encoding="utf-8"))[0]["tasks"]
     (tmp_path / "roles").symlink_to(ROOT / "roles")
-    folder = tmp_path / "playbooks"
-    folder.mkdir()
+    directory = tmp_path / "playbooks"
+    directory.mkdir()
     site = {
         "monitoring_enabled": True, "monitoring_host": "node", "grafana_package": package,
-        "storage_mounts": variable([lustre(folder, source)]),
+        "storage_mounts": variable([lustre(directory, source)]),
     }  # fmt: skip
     show = {"name": "Outside", "ansible.builtin.debug": {"msg": "{{ deepops_outside }}"}, "vars": task["vars"]}
 
-    played = play(folder, [{"hosts": "all", "gather_facts": False, "tasks": [show]}], {"node": site})
+    played = play(directory, [{"hosts": "all", "gather_facts": False, "tasks": [show]}], {"node": site})
 
     assert {each["what"]: each["url"] for each in played.result("Outside").data["msg"]} == asked

@@ -80,15 +80,15 @@ def away(_path: str) -> tuple[int, str]:
 @pytest.fixture(scope="module")
 def monitored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Monitored]:
     """n1 is a real node exporter, n2 has a clock of its own, n3 nobody has started; n4 is in no cluster.yml."""
-    folders = {name: tmp_path_factory.mktemp(name) for name in ("prometheus", "alertmanager", "texts")}
-    rules = folders["prometheus"] / "rules"
+    directories = {name: tmp_path_factory.mktemp(name) for name in ("prometheus", "alertmanager", "texts")}
+    rules = directories["prometheus"] / "rules"
     rules.mkdir()
     (rules / "good.yml").write_text(RULES)
     (rules / "broken.yml").write_text(BROKEN)
-    (folders["texts"] / "jobs.prom").write_text("jobs_seen 1\n")
+    (directories["texts"] / "jobs.prom").write_text("jobs_seen 1\n")
     with ExitStack() as started:
         called = started.enter_context(servers.Page(lambda _path: (200, "")))
-        n1 = started.enter_context(servers.node_exporter(folders["texts"]))
+        n1 = started.enter_context(servers.node_exporter(directories["texts"]))
         n2 = started.enter_context(servers.Page(away))
         n4 = started.enter_context(servers.Page(away))
         exporters = {
@@ -98,7 +98,7 @@ def monitored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Monitored]:
             "n4": n4.address,
         }
         alertmanager = started.enter_context(
-            servers.alertmanager(folders["alertmanager"], routed(called.url, TO_NOBODY))
+            servers.alertmanager(directories["alertmanager"], routed(called.url, TO_NOBODY))
         )
         login = {"username": servers.USER, "password": servers.PASSWORD}
         config = {
@@ -116,9 +116,14 @@ def monitored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Monitored]:
                 "alertmanagers": [{"basic_auth": login, "static_configs": [{"targets": [alertmanager.address]}]}]
             },
         }
-        prometheus = started.enter_context(servers.prometheus(folders["prometheus"], config))
+        prometheus = started.enter_context(servers.prometheus(directories["prometheus"], config))
         yield Monitored(
-            web.Prometheus(service(prometheus)), service(alertmanager), exporters, folders["texts"], called, prometheus
+            web.Prometheus(service(prometheus)),
+            service(alertmanager),
+            exporters,
+            directories["texts"],
+            called,
+            prometheus,
         )
 
 
@@ -131,38 +136,38 @@ class TestTargets:
         return by_name(scraped.judge(monitored.prometheus, "hpc", monitored.wanted(*nodes), nodes))
 
     def test_what_is_scraped_as_it_should_be_passes(self, monitored: Monitored) -> None:
-        found = self.judged(monitored, "n1")
+        checks = self.judged(monitored, "n1")
 
-        assert found["target-up", "n1/node"]["status"] == "pass", found
+        assert checks["target-up", "n1/node"]["status"] == "pass", checks
 
     def test_a_node_whose_exporter_does_not_answer_is_named_with_its_address(self, monitored: Monitored) -> None:
-        found = self.judged(monitored, "n1", "n3")
+        checks = self.judged(monitored, "n1", "n3")
 
-        assert found["target-up", "n1/node"]["status"] == "pass"
-        assert found["target-up", "n3/node"]["measured"] == "down"
-        assert monitored.exporters["n3"] in found["target-up", "n3/node"]["message"]
+        assert checks["target-up", "n1/node"]["status"] == "pass"
+        assert checks["target-up", "n3/node"]["measured"] == "down"
+        assert monitored.exporters["n3"] in checks["target-up", "n3/node"]["message"]
 
     def test_a_node_that_prometheus_was_never_told_of_is_named(
         self, monitored: Monitored, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(scraped, "_FIRST_S", 1.0)
         missing = [*monitored.wanted("n1"), scraped.Wanted("n9", "node", "192.0.2.9:9100")]
-        found = by_name(scraped.judge(monitored.prometheus, "hpc", missing, ("n1", "n9")))
+        checks = by_name(scraped.judge(monitored.prometheus, "hpc", missing, ("n1", "n9")))
 
-        assert found["target-up", "n9/node"]["measured"] == "not listed"
-        assert "192.0.2.9:9100" in found["target-up", "n9/node"]["message"]
+        assert checks["target-up", "n9/node"]["measured"] == "not listed"
+        assert "192.0.2.9:9100" in checks["target-up", "n9/node"]["message"]
 
     def test_one_that_is_scraped_at_another_address_is_named(self, monitored: Monitored) -> None:
         elsewhere = [scraped.Wanted("n1", "node", "192.0.2.1:9100")]
-        found = by_name(scraped.judge(monitored.prometheus, "hpc", elsewhere, ("n1",)))
+        checks = by_name(scraped.judge(monitored.prometheus, "hpc", elsewhere, ("n1",)))
 
-        assert found["target-up", "n1/node"]["measured"] == "elsewhere"
+        assert checks["target-up", "n1/node"]["measured"] == "elsewhere"
 
     def test_one_that_nobody_expects_is_told(self, monitored: Monitored) -> None:
-        found = self.judged(monitored, "n1", "n2", "n3")
+        checks = self.judged(monitored, "n1", "n2", "n3")
 
-        assert found["targets-unexpected", "hpc"]["status"] == "warn"
-        assert found["targets-unexpected", "hpc"]["message"] == "not in cluster.yml: n4/node"
+        assert checks["targets-unexpected", "hpc"]["status"] == "warn"
+        assert checks["targets-unexpected", "hpc"]["message"] == "not in cluster.yml: n4/node"
         assert self.judged(monitored, *monitored.exporters)["targets-unexpected", "hpc"]["status"] == "pass"
 
     def test_one_that_was_not_scraped_for_long_is_stale(self) -> None:
@@ -177,11 +182,11 @@ class TestTargets:
 
     def test_a_clock_that_is_away_is_named_and_one_that_is_not_passes(self, monitored: Monitored) -> None:
         self.judged(monitored, "n1", "n2")
-        found = by_name(scraped.clocks(monitored.prometheus, ("n1", "n2"), "ctl1"))
+        checks = by_name(scraped.clocks(monitored.prometheus, ("n1", "n2"), "ctl1"))
 
-        assert found["clock-monitoring", "n1"]["status"] == "pass", found
-        assert found["clock-monitoring", "n2"]["status"] == "fail", found
-        assert "ahead of ctl1's" in found["clock-monitoring", "n2"]["message"]
+        assert checks["clock-monitoring", "n1"]["status"] == "pass", checks
+        assert checks["clock-monitoring", "n2"]["status"] == "fail", checks
+        assert "ahead of ctl1's" in checks["clock-monitoring", "n2"]["message"]
 
     def test_a_prometheus_whose_disk_is_full_is_named_while_it_calls_all_targets_up(
         self, monitored: Monitored, monkeypatch: pytest.MonkeyPatch
@@ -190,15 +195,15 @@ class TestTargets:
         monkeypatch.setattr(scraped, "_NEWEST_S", 3.0)
 
         def stored() -> dict[str, str]:
-            found: dict[str, str] = scraped.stores(monitored.prometheus, "ctl1")
-            return found
+            check: dict[str, str] = scraped.stores(monitored.prometheus, "ctl1")
+            return check
 
         wait_until("something was stored", lambda: stored()["status"] == "pass")
         with monitored.server.disk_full():
-            wait_until("nothing is stored", lambda: stored()["status"] == "fail", found=monitored.server.log)
+            wait_until("nothing is stored", lambda: stored()["status"] == "fail", details=monitored.server.log)
             assert "is the disk of its data full?" in stored()["message"]
             assert self.judged(monitored, "n1")["target-up", "n1/node"]["status"] == "pass"
-        wait_until("it goes on by itself", lambda: stored()["status"] == "pass", found=monitored.server.log)
+        wait_until("it goes on by itself", lambda: stored()["status"] == "pass", details=monitored.server.log)
 
 
 class TestTextfiles:
@@ -229,27 +234,27 @@ class TestTextfiles:
 class TestRules:
     def test_files_pass_by_their_rules_and_one_that_fails_says_why(self, monitored: Monitored) -> None:
         wanted = {"good.yml": 2, "broken.yml": 1}
-        found: dict[tuple[str, str], dict[str, str]] = {}
+        checks: dict[tuple[str, str], dict[str, str]] = {}
 
         def looked() -> bool:
-            found.update(by_name(ruled.judge(monitored.prometheus, "hpc", wanted)))
-            return found["rules-healthy", "broken.yml"]["status"] == "fail"
+            checks.update(by_name(ruled.judge(monitored.prometheus, "hpc", wanted)))
+            return checks["rules-healthy", "broken.yml"]["status"] == "fail"
 
         wait_until("n2 and n1 are both scraped", looked)
-        assert found["rules-healthy", "good.yml"]["status"] == "pass", found
-        assert found["rules-healthy", "broken.yml"]["message"].startswith("never: found duplicate series")
+        assert checks["rules-healthy", "good.yml"]["status"] == "pass", checks
+        assert checks["rules-healthy", "broken.yml"]["message"].startswith("never: found duplicate series")
 
     def test_a_file_that_is_not_loaded_and_one_with_fewer_rules_fail(self, monitored: Monitored) -> None:
         wanted = {"good.yml": 3, "gone.yml": 1, "broken.yml": 1}
-        found = by_name(ruled.judge(monitored.prometheus, "hpc", wanted))
+        checks = by_name(ruled.judge(monitored.prometheus, "hpc", wanted))
 
-        assert found["rules-healthy", "good.yml"]["message"] == "Prometheus has loaded 2 rules of this file"
-        assert found["rules-healthy", "gone.yml"]["measured"] == "0"
+        assert checks["rules-healthy", "good.yml"]["message"] == "Prometheus has loaded 2 rules of this file"
+        assert checks["rules-healthy", "gone.yml"]["measured"] == "0"
 
     def test_what_the_site_adds_is_judged_together(self, monitored: Monitored) -> None:
-        found = by_name(ruled.judge(monitored.prometheus, "hpc", {"broken.yml": 1}))
+        checks = by_name(ruled.judge(monitored.prometheus, "hpc", {"broken.yml": 1}))
 
-        assert found["rules-healthy", "hpc"]["status"] == "pass"
+        assert checks["rules-healthy", "hpc"]["status"] == "pass"
 
 
 class TestAlerts:
@@ -266,53 +271,53 @@ class TestAlerts:
 
     def test_one_arrives_and_ends_and_nobody_is_called(self, monitored: Monitored) -> None:
         wait_until("what fires is sent", lambda: self.tried(monitored)["alerts-forwarded"]["status"] == "pass")
-        found = self.tried(monitored)
+        checks = self.tried(monitored)
 
-        assert {check["status"] for check in found.values()} == {"pass"}, found
+        assert {check["status"] for check in checks.values()} == {"pass"}, checks
         # what fires has been told, so a trial that went the same way would have been as well
         wait_until("people are told of what fires", lambda: any("Always" in text for text in monitored.called.posted))
         assert not any(alerting.NAME in text for text in monitored.called.posted)
 
     def test_nothing_is_sent_where_no_route_takes_it(self, monitored: Monitored, tmp_path: Path) -> None:
         with servers.alertmanager(tmp_path, routed(monitored.called.url)) as other:
-            found = self.tried(monitored, service(other))
+            checks = self.tried(monitored, service(other))
             there = service(other).get("/api/v2/alerts/groups")
 
-        assert found["alert-arrives"]["measured"] == "no route"
+        assert checks["alert-arrives"]["measured"] == "no route"
         assert there == []
 
     def test_where_no_receiver_has_an_address_no_route_is_needed(self, monitored: Monitored, tmp_path: Path) -> None:
         with servers.alertmanager(
             tmp_path, {"route": {"receiver": "nobody"}, "receivers": [{"name": "nobody"}]}
         ) as other:
-            found = self.tried(monitored, service(other))
+            checks = self.tried(monitored, service(other))
 
-        assert found["alert-arrives"]["status"] == "pass", found
+        assert checks["alert-arrives"]["status"] == "pass", checks
 
     def test_a_route_to_somebody_else_is_found_and_the_trial_ended(self, monitored: Monitored, tmp_path: Path) -> None:
         other_than_it = [*TO_NOBODY["matchers"], 'alertname="Another"']
         away = {**TO_NOBODY, "matchers": other_than_it}
         with servers.alertmanager(tmp_path, routed("http://127.0.0.1:1/", away)) as other:
-            found = self.tried(monitored, service(other))
+            checks = self.tried(monitored, service(other))
             left = service(other).get("/api/v2/alerts")
 
-        assert found["alert-arrives"]["message"].startswith("the trial went to people instead of nobody")
+        assert checks["alert-arrives"]["message"].startswith("the trial went to people instead of nobody")
         assert left == []
 
     def test_one_that_prometheus_does_not_know_is_told(self, monitored: Monitored, tmp_path: Path) -> None:
         with servers.alertmanager(tmp_path, routed(monitored.called.url, TO_NOBODY)) as other:
-            found = self.tried(monitored, service(other))
+            checks = self.tried(monitored, service(other))
 
-        assert found["alertmanager-known"]["status"] == "fail"
-        assert found["alerts-forwarded"]["message"] == "not known to Alertmanager: Always"
-        assert found["alert-arrives"]["status"] == "pass"
+        assert checks["alertmanager-known"]["status"] == "fail"
+        assert checks["alerts-forwarded"]["message"] == "not known to Alertmanager: Always"
+        assert checks["alert-arrives"]["status"] == "pass"
 
     def test_one_that_is_not_there_is_told_and_the_rest_skipped(self, monitored: Monitored) -> None:
-        found = self.tried(monitored, web.Service("http://127.0.0.1:1"))
+        checks = self.tried(monitored, web.Service("http://127.0.0.1:1"))
 
-        assert found["alertmanager-answers"]["status"] == "fail"
-        assert "Connection refused" in found["alertmanager-answers"]["message"]
-        assert found["alert-arrives"]["status"] == "skip"
+        assert checks["alertmanager-answers"]["status"] == "fail"
+        assert "Connection refused" in checks["alertmanager-answers"]["message"]
+        assert checks["alert-arrives"]["status"] == "skip"
 
 
 class TestDashboards:
@@ -325,25 +330,25 @@ class TestDashboards:
             dashboards.Query("Cluster", "Time", "rate(node_time_seconds[30s])"),
         ]
         wait_until("there is a rate", lambda: monitored.prometheus.query(queries[-1].text))
-        found = by_name(dashboards.judge(monitored.prometheus, queries, 0.0))
+        checks = by_name(dashboards.judge(monitored.prometheus, queries, 0.0))
 
-        assert found["dashboard-queries", "Cluster"]["status"] == "pass"
-        assert found["dashboard-queries", "Empty"]["status"] == "fail"
-        assert found["dashboard-queries", "Nodes"]["status"] == "warn"
-        assert found["dashboard-queries", "Nodes"]["message"] == "no series for Nothing"
-        assert found["dashboard-queries", "Nodes"]["measured"] == "1"
-        assert found["dashboard-queries", "Jobs"]["status"] == "fail"
-        assert "Wrong (" in found["dashboard-queries", "Jobs"]["message"]
-        assert "parse error" in found["dashboard-queries", "Jobs"]["message"]
+        assert checks["dashboard-queries", "Cluster"]["status"] == "pass"
+        assert checks["dashboard-queries", "Empty"]["status"] == "fail"
+        assert checks["dashboard-queries", "Nodes"]["status"] == "warn"
+        assert checks["dashboard-queries", "Nodes"]["message"] == "no series for Nothing"
+        assert checks["dashboard-queries", "Nodes"]["measured"] == "1"
+        assert checks["dashboard-queries", "Jobs"]["status"] == "fail"
+        assert "Wrong (" in checks["dashboard-queries", "Jobs"]["message"]
+        assert "parse error" in checks["dashboard-queries", "Jobs"]["message"]
 
     def test_grafana_is_judged_by_its_database_and_its_password(self) -> None:
         """What Grafana's documentation says its health page has; there is no Grafana where this runs."""
-        said = {"/api/health": (200, '{"database": "ok", "version": "13.0.2"}'), "/api/search": (200, "[]")}
-        with servers.Page(lambda path: said[path.partition("?")[0]]) as page:
+        pages = {"/api/health": (200, '{"database": "ok", "version": "13.0.2"}'), "/api/search": (200, "[]")}
+        with servers.Page(lambda path: pages[path.partition("?")[0]]) as page:
             good = dashboards.grafana(service(page), "ctl1")
-            said["/api/search"] = (401, "{}")
+            pages["/api/search"] = (401, "{}")
             locked = dashboards.grafana(service(page), "ctl1")
-            said["/api/health"] = (200, '{"database": "failing"}')
+            pages["/api/health"] = (200, '{"database": "failing"}')
             ill = dashboards.grafana(service(page), "ctl1")
 
         assert [check["status"] for check in (*good, *locked, *ill)] == ["pass", "fail", "fail"]
@@ -363,10 +368,10 @@ class TestDoors:
     def test_a_password_that_is_wrong_is_told_without_showing_it(self, monitored: Monitored) -> None:
         wrong = monitored.prometheus.service._replace(password="sesame")
 
-        with pytest.raises(web.Silent) as told:
+        with pytest.raises(web.Silent) as error:
             wrong.get("/api/v1/rules")
-        assert "refuses the password (HTTP 401)" in str(told.value)
-        assert "sesame" not in str(told.value)
+        assert "refuses the password (HTTP 401)" in str(error.value)
+        assert "sesame" not in str(error.value)
 
 
 @pytest.mark.parametrize(

@@ -38,19 +38,19 @@ for status in 1 0 0; do
 done
 test ! -e {EXPORTS}
 """
-TOLD = "is no longer for {0}: {0} {1}; what is not unmounted there fails, and can hang its shutdown"
+WARNING = "is no longer for {0}: {0} {1}; what is not unmounted there fails, and can hang its shutdown"
 
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root has mounts of its own")
 
 
-def apart(script: str, folder: Path, given: dict[str, Any]) -> subprocess.CompletedProcess[str]:
+def apart(script: str, directory: Path, params: dict[str, Any]) -> subprocess.CompletedProcess[str]:
     """Run a script with the folder, Ansible's command and the module's arguments, where /srv/old is exported."""
     ansible = str(Path(sys.executable).parent / "ansible")
     plugins = {"ANSIBLE_COLLECTIONS_PATH": ".collections"}
     return subprocess.run(
-        ["unshare", "--mount", "bash", "-ec", APART + script, "bash", str(folder), ansible, json.dumps(given)],
-        cwd=ROOT, env={**os.environ, **plugins, "ANSIBLE_LOCAL_TEMP": str(folder)}, capture_output=True, text=True,
+        ["unshare", "--mount", "bash", "-ec", APART + script, "bash", str(directory), ansible, json.dumps(params)],
+        cwd=ROOT, env={**os.environ, **plugins, "ANSIBLE_LOCAL_TEMP": str(directory)}, capture_output=True, text=True,
     )  # fmt: skip
 
 
@@ -58,24 +58,24 @@ def test_a_plan_warns_of_who_loses_what_is_mounted_and_changes_nothing(tmp_path:
     address = subprocess.run(["hostname", "--all-ip-addresses"], capture_output=True, text=True).stdout.split()
     if not address:
         pytest.skip("this machine has no address but its own")
-    ours = {"path": "/mnt", "export": "/srv/old", "server": address[0], "client": "192.0.2.7"}
-    strays = [{**ours, "node": "gpu1"}, {**ours, "node": "gpu2", "server": "198.51.100.1"}]
-    given = {"component": "storage", "step": "nfs_exports", "exports": [], "told": ["192.0.2.1"], "strays": strays}
+    managed = {"path": "/mnt", "export": "/srv/old", "server": address[0], "client": "192.0.2.7"}
+    strays = [{**managed, "node": "gpu1"}, {**managed, "node": "gpu2", "server": "198.51.100.1"}]
+    params = {"component": "storage", "step": "nfs_exports", "exports": [], "told": ["192.0.2.1"], "strays": strays}
 
-    done = apart(SCRIPT, tmp_path, given)
+    done = apart(SCRIPT, tmp_path, params)
 
     assert done.returncode == 0, done.stdout + done.stderr
-    said = " ".join((done.stdout + done.stderr).split())
-    assert TOLD.format("gpu1", "has it mounted at /mnt, not by deepopsctl") in said
-    assert TOLD.format("192.0.2.9", "had it mounted when mountd last heard of that") in said
-    assert said.count("is no longer for") == 2
+    output = " ".join((done.stdout + done.stderr).split())
+    assert WARNING.format("gpu1", "has it mounted at /mnt, not by deepopsctl") in output
+    assert WARNING.format("192.0.2.9", "had it mounted when mountd last heard of that") in output
+    assert output.count("is no longer for") == 2
     assert done.stdout.endswith("/srv/old 192.0.2.0/24(rw,sync)\n")
 
 
 def test_an_export_that_the_server_did_not_withdraw_is_withdrawn_by_the_next_deploy(tmp_path: Path) -> None:
-    given = {"component": "storage", "step": "nfs_exports", "exports": []}
+    params = {"component": "storage", "step": "nfs_exports", "exports": []}
 
-    done = apart(WITHDRAWN, tmp_path, given)
+    done = apart(WITHDRAWN, tmp_path, params)
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert (tmp_path / "asked").read_text() == "asked -ra\nasked -ra\n"

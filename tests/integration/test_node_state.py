@@ -33,7 +33,7 @@ needs_dpkg = pytest.mark.skipif(not shutil.which("dpkg-query"), reason="this mac
 class Node:
     """Where the node's things are, and what Ansible said of each task."""
 
-    folder: Path
+    directory: Path
     played: Played
 
     def __getitem__(self, task: str) -> TaskResult:
@@ -41,7 +41,7 @@ class Node:
 
     def actions(self, task: str) -> list[str]:
         """What a task says it did, with paths below this node's folder."""
-        return [action.replace(f"{self.folder}/", "") for action in self[task].data["actions"]]
+        return [action.replace(f"{self.directory}/", "") for action in self[task].data["actions"]]
 
     def changes(self, task: str) -> list[tuple[str, str, str]]:
         """The same for programs: kind, name and action."""
@@ -55,15 +55,15 @@ class Node:
         """Why the gate is not clean, with paths below this node's folder."""
         gate = self[task].data
         assert gate["clean"] is (not gate["reasons"])
-        return [reason.replace(f"{self.folder}/", "") for reason in gate["reasons"]]
+        return [reason.replace(f"{self.directory}/", "") for reason in gate["reasons"]]
 
 
-def collections_with_record_in(folder: Path, state: Path, variable: str = "") -> Path:
+def collections_with_record_in(directory: Path, state: Path, variable: str = "") -> Path:
     """The collection with a copy of module_utils whose one difference is where the node's record is kept.
 
     With the name of an environment variable each value of it has a record of its own there.
     """
-    content = folder / "content"
+    content = directory / "content"
     copied = content / "plugins" / "module_utils"
     shutil.copytree(MODULE_UTILS, copied, ignore=shutil.ignore_patterns("__pycache__"))
     for part in ("action", "filter", "modules"):
@@ -73,7 +73,7 @@ def collections_with_record_in(folder: Path, state: Path, variable: str = "") ->
     assert text.count('"/var/lib/deepopsctl"') == 1
     where = f"{str(state)!r}" + (f' + "/" + os.environ[{variable!r}]' if variable else "")
     module.write_text(text.replace('"/var/lib/deepopsctl"', where), encoding="utf-8")
-    return collections(folder / "own", content)
+    return collections(directory / "own", content)
 
 
 def secret(text: str) -> dict[str, str]:
@@ -81,20 +81,20 @@ def secret(text: str) -> dict[str, str]:
     return {"secret_base64": base64.b64encode(text.encode()).decode()}
 
 
-def tasks_for(folder: Path) -> list[dict[str, Any]]:
+def tasks_for(directory: Path) -> list[dict[str, Any]]:
     """The story: deploy, look, break, look, mend, refuse."""
     mine = {"owner": pwd.getpwuid(os.getuid()).pw_name, "group": grp.getgrgid(os.getgid()).gr_name}
-    plain = {"path": f"{folder}/etc/plain.conf", "content": "one\ntwo\n", **mine}
+    plain = {"path": f"{directory}/etc/plain.conf", "content": "one\ntwo\n", **mine}
     desired: dict[str, Any] = {
         "component": "test",
         "step": "files",
         "digest": "d1",
-        "directories": [{"path": f"{folder}/var/spool", "mode": "0750", **mine}],
+        "directories": [{"path": f"{directory}/var/spool", "mode": "0750", **mine}],
         "files": [
             plain,
-            {"path": f"{folder}/etc/password", **secret(f"password={SECRET}\n"), "mode": "0600", **mine},
-            {"path": f"{folder}/etc/key", **secret(KEY), "mode": "0400", **mine},
-            {"path": f"{folder}/etc/hosts", "block": "192.0.2.1 n1", **mine},
+            {"path": f"{directory}/etc/password", **secret(f"password={SECRET}\n"), "mode": "0600", **mine},
+            {"path": f"{directory}/etc/key", **secret(KEY), "mode": "0400", **mine},
+            {"path": f"{directory}/etc/hosts", "block": "192.0.2.1 n1", **mine},
         ],
         "probes": {
             "said": ["echo", "hello"],
@@ -144,8 +144,8 @@ def tasks_for(folder: Path) -> list[dict[str, Any]]:
     ]
     broken = [
         edit("edit", content="one\nedited\n", dest=plain["path"]),
-        edit("chmod", content=KEY, dest=f"{folder}/etc/key", mode="0444"),
-        {"name": "rmdir", "ansible.builtin.file": {"path": f"{folder}/var/spool", "state": "absent"}},
+        edit("chmod", content=KEY, dest=f"{directory}/etc/key", mode="0444"),
+        {"name": "rmdir", "ansible.builtin.file": {"path": f"{directory}/var/spool", "state": "absent"}},
         gate("gate, broken"),
         state("mend, in check mode", check=True),
         state("mend"),
@@ -154,9 +154,9 @@ def tasks_for(folder: Path) -> list[dict[str, Any]]:
     secrets = [
         state("new secret, in check mode", check=True, files=[new_secret]),
         state(
-            "refused secret", **one_file(path=f"{folder}/etc/bad", **secret(QUOTED), validate=["cat", "%s", "/none"])
+            "refused secret", **one_file(path=f"{directory}/etc/bad", **secret(QUOTED), validate=["cat", "%s", "/none"])
         ),
-        state("no base64", **one_file(path=f"{folder}/etc/bad", secret_base64=f"{SECRET}!")),
+        state("no base64", **one_file(path=f"{directory}/etc/bad", secret_base64=f"{SECRET}!")),
     ]
     refused = [
         state("nobody", files=[nobody]),
@@ -167,16 +167,18 @@ def tasks_for(folder: Path) -> list[dict[str, Any]]:
             units=[unit],
         ),
         state("file for a directory", directories=[{"path": plain["path"], **mine}]),
-        state("folder for a file", **one_file(path=f"{folder}/etc", content="x")),
+        state("folder for a file", **one_file(path=f"{directory}/etc", content="x")),
         # in check mode only: whoever breaks the guard shall not lose this machine's /tmp
         state("system's folder, in check mode", check=True, directories=[{"path": "/tmp", "mode": "0700", **mine}]),
         state(
-            "link to one, in check mode", check=True, directories=[{"path": f"{folder}/link", "mode": "0700", **mine}]
+            "link to one, in check mode",
+            check=True,
+            directories=[{"path": f"{directory}/link", "mode": "0700", **mine}],
         ),
-        state("everybody's folder", directories=[{"path": f"{folder}/open", "mode": "0700", **mine}]),
-        state("somebody's folder", directories=[{"path": f"{folder}/somebodys", "mode": "0700", **mine}]),
+        state("everybody's folder", directories=[{"path": f"{directory}/open", "mode": "0700", **mine}]),
+        state("somebody's folder", directories=[{"path": f"{directory}/somebodys", "mode": "0700", **mine}]),
         gate("gate, after refusals"),
-        state("no record", **{**one_file(path=f"{folder}/etc/x", content="x"), "digest": ""}),
+        state("no record", **{**one_file(path=f"{directory}/etc/x", content="x"), "digest": ""}),
         gate("gate, no record", steps=("one",)),
         state("other name, in check mode", check=True, hostname="other-name"),
     ]
@@ -190,22 +192,22 @@ def tasks_for(folder: Path) -> list[dict[str, Any]]:
         state("missing package, in check mode", check=True, packages=["dpkg", "no-such-package-anywhere"]),
         gate("gate, package", steps=("package",)),
     ]
-    kept, gone = ({"path": f"{folder}/own/{name}/file", "content": "x\n", **mine} for name in ("kept", "gone"))
-    folders = [{"path": f"{folder}/own/{name}", **mine} for name in ("kept", "gone")]
-    both = {"directories": folders, "files": [kept, gone]}
+    present, gone = ({"path": f"{directory}/own/{name}/file", "content": "x\n", **mine} for name in ("kept", "gone"))
+    directories = [{"path": f"{directory}/own/{name}", **mine} for name in ("kept", "gone")]
+    both = {"directories": directories, "files": [present, gone]}
 
     def owned(name: str, *, check: bool = False, **changes: object) -> dict[str, Any]:
         wanted = {"component": "owned", "step": "things", "digest": "d1", "owned": True, **changes}
         return {"name": name, "deepopsctl.cluster.node_state": wanted, "check_mode": check, "ignore_errors": True}
 
     owning = [
-        {"name": "there before", "ansible.builtin.file": {"path": f"{folder}/own/kept", "state": "directory"}},
+        {"name": "there before", "ansible.builtin.file": {"path": f"{directory}/own/kept", "state": "directory"}},
         owned("plan with problems", plan={**both, "problems": ["no address", "no package"]}),
         owned("things, in check mode", check=True, plan=both),
         owned("things", plan=both),
-        owned("fewer, in check mode", check=True, plan={"directories": folders[:1], "files": [kept]}),
-        owned("fewer", plan={"directories": folders[:1], "files": [kept]}),
-        edit("somebody else's", content="y", dest=f"{folder}/own/kept/other"),
+        owned("fewer, in check mode", check=True, plan={"directories": directories[:1], "files": [present]}),
+        owned("fewer", plan={"directories": directories[:1], "files": [present]}),
+        edit("somebody else's", content="y", dest=f"{directory}/own/kept/other"),
         owned("none, in check mode", check=True, plan={}),
         owned("none", plan={}),
         owned("none again", plan={}),
@@ -230,20 +232,20 @@ def tasks_for(folder: Path) -> list[dict[str, Any]]:
 def node(tmp_path_factory: pytest.TempPathFactory) -> Node:
     """Everything above, run once with all that Ansible can be made to print."""
     work = tmp_path_factory.mktemp("ansible")
-    folder = tmp_path_factory.mktemp("node")
-    (folder / "etc").mkdir()
-    (folder / "etc" / "hosts").write_text("127.0.0.1 localhost\n", encoding="utf-8")
-    (folder / "link").symlink_to("/tmp")
-    (folder / "open").mkdir()
-    (folder / "open").chmod(0o1777)
-    (folder / "somebodys").mkdir()
+    directory = tmp_path_factory.mktemp("node")
+    (directory / "etc").mkdir()
+    (directory / "etc" / "hosts").write_text("127.0.0.1 localhost\n", encoding="utf-8")
+    (directory / "link").symlink_to("/tmp")
+    (directory / "open").mkdir()
+    (directory / "open").chmod(0o1777)
+    (directory / "somebodys").mkdir()
     if is_root:
-        shutil.chown(folder / "somebodys", "nobody")
-    own = collections_with_record_in(work, folder / "state")
-    plays = [{"name": "Node", "hosts": "n1", "gather_facts": False, "tasks": tasks_for(folder)}]
+        shutil.chown(directory / "somebodys", "nobody")
+    own = collections_with_record_in(work, directory / "state")
+    plays = [{"name": "Node", "hosts": "n1", "gather_facts": False, "tasks": tasks_for(directory)}]
     played = play(work, plays, {"n1": {}}, "--diff", "-vvv", settings={"ANSIBLE_COLLECTIONS_PATH": str(own)})
     assert played.status == 0, played.output
-    return Node(folder, played)
+    return Node(directory, played)
 
 
 class TestDeploy:
@@ -258,7 +260,7 @@ class TestDeploy:
         ]
 
     def test_content_and_modes_are_as_wanted(self, node: Node) -> None:
-        etc = node.folder / "etc"
+        etc = node.directory / "etc"
 
         assert (etc / "plain.conf").read_text() == "one\ntwo\n"
         assert (etc / "password").read_text() == f"password={SECRET}\n"
@@ -266,7 +268,9 @@ class TestDeploy:
         assert (etc / "hosts").read_text() == (
             "# BEGIN deepopsctl\n192.0.2.1 n1\n# END deepopsctl\n127.0.0.1 localhost\n"
         )
-        modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in [*etc.iterdir(), node.folder / "var/spool"]}
+        modes = {
+            path.name: stat.S_IMODE(path.stat().st_mode) for path in [*etc.iterdir(), node.directory / "var/spool"]
+        }
         assert modes["plain.conf"] == 0o644
         assert modes["password"] == 0o600
         assert modes["key"] == 0o400
@@ -347,22 +351,22 @@ class TestFoldersOfOthers:
     def test_what_is_everybodys_keeps_owner_and_mode(self, node: Node, run: str) -> None:
         assert node[run].status == "failed"
         assert "is a folder of the system's or of everybody's" in node[run].data["msg"]
-        assert stat.S_IMODE((node.folder / "open").stat().st_mode) == 0o1777
+        assert stat.S_IMODE((node.directory / "open").stat().st_mode) == 0o1777
 
     @needs_root
     def test_what_is_somebodys_stays_theirs(self, node: Node) -> None:
         assert "belongs to nobody" in node["somebody's folder"].data["msg"]
-        assert pwd.getpwuid((node.folder / "somebodys").stat().st_uid).pw_name == "nobody"
+        assert pwd.getpwuid((node.directory / "somebodys").stat().st_uid).pw_name == "nobody"
 
 
 class TestOwned:
     def test_what_is_no_longer_wanted_goes_with_the_folder_that_came_for_it(self, node: Node) -> None:
-        assert node.changes("fewer") == [("file", f"{node.folder}/own/gone/file", "remove")]
-        assert not (node.folder / "own" / "gone").exists()
+        assert node.changes("fewer") == [("file", f"{node.directory}/own/gone/file", "remove")]
+        assert not (node.directory / "own" / "gone").exists()
 
     def test_what_was_there_before_or_holds_somebody_elses_stays(self, node: Node) -> None:
-        assert node.changes("none") == [("file", f"{node.folder}/own/kept/file", "remove")]
-        assert [path.name for path in (node.folder / "own" / "kept").iterdir()] == ["other"]
+        assert node.changes("none") == [("file", f"{node.directory}/own/kept/file", "remove")]
+        assert [path.name for path in (node.directory / "own" / "kept").iterdir()] == ["other"]
 
     def test_it_goes_once_and_leaves_no_record(self, node: Node) -> None:
         assert not node["none again"].changed
@@ -376,7 +380,7 @@ class TestOwned:
     def test_a_plan_that_can_not_work_touches_nothing(self, node: Node) -> None:
         assert node["plan with problems"].status == "failed"
         assert node["plan with problems"].data["msg"] == "no address; no package"
-        assert ("directory", f"{node.folder}/own/gone", "set") in node.changes("things")
+        assert ("directory", f"{node.directory}/own/gone", "set") in node.changes("things")
 
 
 class TestSecrets:
@@ -396,12 +400,12 @@ class TestSecrets:
 
     def test_a_parser_that_refuses_a_secret_is_named_and_not_quoted(self, node: Node) -> None:
         assert node["refused secret"].status == "failed"
-        assert node["refused secret"].data["msg"] == f"{node.folder}/etc/bad: cat refuses the new content"
-        assert not (node.folder / "etc" / "bad").exists()
+        assert node["refused secret"].data["msg"] == f"{node.directory}/etc/bad: cat refuses the new content"
+        assert not (node.directory / "etc" / "bad").exists()
 
     def test_a_secret_that_is_not_base64_is_an_error_that_names_the_file(self, node: Node) -> None:
         assert node["no base64"].status == "failed"
-        assert f"{node.folder}/etc/bad: its content is not base64" in node["no base64"].data["msg"]
+        assert f"{node.directory}/etc/bad: its content is not base64" in node["no base64"].data["msg"]
 
 
 class TestRefusals:
@@ -409,7 +413,7 @@ class TestRefusals:
         failed = node["nobody"]
 
         assert failed.status == "failed"
-        assert failed.data["msg"].startswith(f"{node.folder}/etc/plain.conf: user nobody-has-this-name or group ")
+        assert failed.data["msg"].startswith(f"{node.directory}/etc/plain.conf: user nobody-has-this-name or group ")
         assert not failed.changed
 
     def test_content_that_validate_refuses_changes_nothing(self, node: Node) -> None:
@@ -423,15 +427,17 @@ class TestRefusals:
         assert node.reasons("gate, after refusals") == []
 
     def test_a_refused_file_calls_for_no_restart(self, node: Node) -> None:
-        assert not (node.folder / "state" / "pending").exists() or not list((node.folder / "state/pending").iterdir())
+        assert not (node.directory / "state" / "pending").exists() or not list(
+            (node.directory / "state/pending").iterdir()
+        )
 
     def test_a_file_where_a_directory_belongs_is_an_error(self, node: Node) -> None:
         assert node["file for a directory"].status == "failed"
-        assert node["file for a directory"].data["msg"] == f"{node.folder}/etc/plain.conf: File exists"
+        assert node["file for a directory"].data["msg"] == f"{node.directory}/etc/plain.conf: File exists"
 
     def test_a_directory_where_a_file_belongs_is_an_error(self, node: Node) -> None:
         assert node["folder for a file"].status == "failed"
-        assert node["folder for a file"].data["msg"].startswith(f"{node.folder}/etc: ")
+        assert node["folder for a file"].data["msg"].startswith(f"{node.directory}/etc: ")
 
     @needs_systemctl
     def test_a_unit_that_does_not_exist_is_named_with_where_to_look(self, node: Node) -> None:
@@ -478,7 +484,7 @@ class TestGate:
 
     @needs_dpkg
     def test_packages_are_part_of_the_record(self, node: Node) -> None:
-        record = json.loads((node.folder / "state" / "records" / "test.package.json").read_text())
+        record = json.loads((node.directory / "state" / "records" / "test.package.json").read_text())
 
         assert record["items"]["packages"] == node["package"].data["packages"]
         assert node.reasons("gate, package") == []

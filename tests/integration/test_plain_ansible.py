@@ -25,8 +25,8 @@ def host_variables(*inventories: Path) -> dict[str, Any]:
     done = subprocess.run(
         line, capture_output=True, text=True, check=True, cwd=ROOT, env={**os.environ, "LC_ALL": "C.UTF-8"}
     )
-    found: dict[str, Any] = json.loads(done.stdout)["_meta"]["hostvars"]
-    return {host: {k: v for k, v in values.items() if k not in OF_THE_PLACE} for host, values in found.items()}
+    hostvars: dict[str, Any] = json.loads(done.stdout)["_meta"]["hostvars"]
+    return {host: {k: v for k, v in values.items() if k not in OF_THE_PLACE} for host, values in hostvars.items()}
 
 
 def test_plain_ansible_and_a_run_see_the_same_variables(tmp_path: Path) -> None:

@@ -46,19 +46,19 @@ def marked(mark: str, text: str) -> str:
     return f"import pytest\npytestmark = pytest.mark.{mark}\n{text}"
 
 
-def run(folder: Path, tests: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
+def run(directory: Path, tests: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
     """The script in a project of its own with these test files."""
     for name in ("scripts/run-tests", "scripts/testruns.py", "tests/conftest.py"):
-        (folder / name).parent.mkdir(exist_ok=True)
-        shutil.copy(ROOT / name, folder / name)
+        (directory / name).parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / name, directory / name)
     for name, text in (TESTS | tests).items():
-        path = folder / "tests" / name
+        path = directory / "tests" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
-    (folder / "pytest.ini").write_text("[pytest]\naddopts = --import-mode=importlib\n", encoding="utf-8")
+    (directory / "pytest.ini").write_text("[pytest]\naddopts = --import-mode=importlib\n", encoding="utf-8")
     env = {name: value for name, value in os.environ.items() if name not in OF_MAKE}
     return subprocess.run(
-        [sys.executable, str(folder / "scripts" / "run-tests"), *arguments],
+        [sys.executable, str(directory / "scripts" / "run-tests"), *arguments],
         # what plugins are installed is nothing to these tests, and takes most of their time
         env={**env, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         capture_output=True,

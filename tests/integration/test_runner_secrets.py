@@ -51,32 +51,39 @@ def site(tmp_path: Path) -> Site:
     return make_site(tmp_path)
 
 
-def found_in(folder: Path, words: tuple[str, ...]) -> list[str]:
-    files = [path for path in folder.rglob("*") if path.is_file()]
+def files_with(directory: Path, words: tuple[str, ...]) -> list[str]:
+    files = [path for path in directory.rglob("*") if path.is_file()]
     return [f"{word} in {path}" for path in files for word in words if word in path.read_text(errors="replace")]
 
 
 def test_no_secret_stays_in_the_runs_folder(site: Site) -> None:
     site.write_playbook("slurm", play(TASKS))
-    given = {"arg": "arg", "param": "param", "password": "var", "item_secret": "loop"}
-    variables = [word for key, value in given.items() for word in ("-e", f"{key}={value}-5eCr3t")]
+    secrets = {"arg": "arg", "param": "param", "password": "var", "item_secret": "loop"}
+    variables = [word for key, value in secrets.items() for word in ("-e", f"{key}={value}-5eCr3t")]
     done = site.command("deploy", *variables, MY_TOKEN="environment-5eCr3t")
     assert done.returncode == ExitCode.OK, done.stderr
-    assert found_in(site.directory.runs, SECRETS) == []
+    assert files_with(site.directory.runs, SECRETS) == []
     assert [word for word in SECRETS if word in done.stderr + done.stdout] == []
 
 
 def test_a_run_leaves_exactly_its_own_files_closed_to_others(site: Site) -> None:
     site.run("- name: One\n  debug: {msg: x}\n")
-    folder = site.last_run()
-    assert sorted(path.name for path in folder.iterdir()) == ["events.jsonl", "run.json", "stdout.log", "summary.json"]
-    assert folder.stat().st_mode & 0o777 == 0o700
-    assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
+    directory = site.last_run()
+    assert sorted(path.name for path in directory.iterdir()) == [
+        "events.jsonl",
+        "run.json",
+        "stdout.log",
+        "summary.json",
+    ]
+    assert directory.stat().st_mode & 0o777 == 0o700
+    assert {path.stat().st_mode & 0o777 for path in directory.iterdir()} == {0o600}
 
 
 def test_no_file_holds_the_environment_while_the_run_goes_on(site: Site) -> None:
-    look = f"- name: Look\n  command: grep -rl environment-5eCr3t '{site.directory.runs}'\n  failed_when: false\n"
-    site.write_playbook("slurm", play(look + "- name: Show\n  fail: {msg: 'found: {{ seen.stdout }}'}\n", "n1"))
+    search_task = (
+        f"- name: Look\n  command: grep -rl environment-5eCr3t '{site.directory.runs}'\n  failed_when: false\n"
+    )
+    site.write_playbook("slurm", play(search_task + "- name: Show\n  fail: {msg: 'found: {{ seen.stdout }}'}\n", "n1"))
     text = (site.content / "playbooks" / "slurm.yml").read_text()
     (site.content / "playbooks" / "slurm.yml").write_text(
         text.replace("failed_when: false", "failed_when: false\n      register: seen")
@@ -116,6 +123,6 @@ def test_the_sudo_password_is_asked_once_and_written_nowhere(
 
     assert terminal.exitstatus == code, terminal.before
     assert word not in str(terminal.before)
-    assert found_in(site.directory.runs, (word,)) == []
+    assert files_with(site.directory.runs, (word,)) == []
     if code:
         assert "the sudo password was refused" in str(terminal.before)

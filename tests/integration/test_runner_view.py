@@ -52,9 +52,9 @@ def test_elsewhere_there_is_one_plain_line_a_task(site: Site) -> None:
 
 def test_json_is_one_object_and_all_there_is_on_stdout(site: Site) -> None:
     done = site.command("deploy", "--json")
-    found = json.loads(done.stdout)
-    assert found == site.summary()
-    assert found["failures"] == [
+    document = json.loads(done.stdout)
+    assert document == site.summary()
+    assert document["failures"] == [
         {"host": "n1", "component": "slurm", "task": "Broken", "message": "the [card] is broken", "hint": ""}
     ]
 

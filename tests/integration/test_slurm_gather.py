@@ -69,7 +69,7 @@ class Story:
 
     name: str
     compute: tuple[str, ...]
-    folder: str
+    directory: str
     register: str = "first"
     confinement: str = "auto"
     controllers: tuple[str, ...] = ("ctl1",)
@@ -81,7 +81,7 @@ class Story:
         return {
             "name": self.name,
             "deepopsctl.cluster.slurm_gather": {
-                "cluster_dir": str(clusters / self.folder),
+                "cluster_dir": str(clusters / self.directory),
                 "node_sets": [
                     {
                         "names": ",".join(self.compute),
@@ -134,7 +134,7 @@ BEFORE: dict[str, dict[str, NodeHardware]] = {
 
 
 @dataclass(frozen=True)
-class Told:
+class Stories:
     """What each story came to."""
 
     clusters: Path
@@ -145,27 +145,27 @@ class Told:
 
     def facts(self, story: str) -> Mapping[str, Any]:
         """The facts that templates are rendered from."""
-        found: Mapping[str, Any] = self[story].data["ansible_facts"]
-        return found
+        facts: Mapping[str, Any] = self[story].data["ansible_facts"]
+        return facts
 
     def warnings(self, story: str) -> Sequence[str]:
         """What the summary of the run will say."""
-        found: Sequence[str] = self[story].data["deepops_warnings"]
-        return found
+        warnings: Sequence[str] = self[story].data["deepops_warnings"]
+        return warnings
 
-    def hardware(self, folder: str) -> dict[str, NodeHardware]:
+    def hardware(self, directory: str) -> dict[str, NodeHardware]:
         """hardware.yml after the last story in this folder."""
-        return load_hardware(self.clusters / folder / "hardware.yml")
+        return load_hardware(self.clusters / directory / "hardware.yml")
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> Told:
+def stories(tmp_path_factory: pytest.TempPathFactory) -> Stories:
     """All stories, in one run of Ansible."""
     clusters = tmp_path_factory.mktemp("clusters")
     for story in STORIES:
-        (clusters / story.folder).mkdir(exist_ok=True)
-    for folder, hardware in BEFORE.items():
-        store_hardware(clusters / folder / "hardware.yml", hardware)
+        (clusters / story.directory).mkdir(exist_ok=True)
+    for directory, hardware in BEFORE.items():
+        store_hardware(clusters / directory / "hardware.yml", hardware)
     (clusters / "damaged" / "hardware.yml").write_text("nodes: [{names: ", encoding="utf-8")
     gate = {
         "name": "What the gate saw",
@@ -181,15 +181,15 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Told:
     plays = [{"name": "Stories", "hosts": "all", "gather_facts": False, "tasks": tasks}]
     played = play(tmp_path_factory.mktemp("ansible"), plays, HOSTS)
     assert played.status == 0, played.output
-    return Told(clusters, played)
+    return Stories(clusters, played)
 
 
 class TestStore:
-    def test_the_first_run_stores_what_answered(self, told: Told) -> None:
-        assert told["first"].changed
-        assert told.facts("first")["slurm_hardware"] == told.facts("again")["slurm_hardware"]
-        assert set(told.facts("first")["slurm_hardware"]) == {"gpu01", "gpu02"}
-        assert told.facts("first")["slurm_hardware"]["gpu01"] == {
+    def test_the_first_run_stores_what_answered(self, stories: Stories) -> None:
+        assert stories["first"].changed
+        assert stories.facts("first")["slurm_hardware"] == stories.facts("again")["slurm_hardware"]
+        assert set(stories.facts("first")["slurm_hardware"]) == {"gpu01", "gpu02"}
+        assert stories.facts("first")["slurm_hardware"]["gpu01"] == {
             "cpus": 16,
             "boards": 1,
             "sockets": 2,
@@ -200,65 +200,65 @@ class TestStore:
             "gpus": [],
         }
 
-    def test_an_unchanged_cluster_is_not_stored_again(self, told: Told) -> None:
-        assert not told["again"].changed
+    def test_an_unchanged_cluster_is_not_stored_again(self, stories: Stories) -> None:
+        assert not stories["again"].changed
 
-    def test_a_node_that_is_down_keeps_its_line_and_a_new_one_gets_its_own(self, told: Told) -> None:
-        hardware = told.hardware("grown")
+    def test_a_node_that_is_down_keeps_its_line_and_a_new_one_gets_its_own(self, stories: Stories) -> None:
+        hardware = stories.hardware("grown")
 
-        assert told["later"].changed
+        assert stories["later"].changed
         assert hardware["gpu02"] == STORED
         assert hardware["gpu03"].cpus == 32
 
-    def test_a_stored_line_is_not_overwritten_by_a_new_report(self, told: Told) -> None:
-        assert told.hardware("grown")["gpu01"] == STORED
+    def test_a_stored_line_is_not_overwritten_by_a_new_report(self, stories: Stories) -> None:
+        assert stories.hardware("grown")["gpu01"] == STORED
 
-    def test_gpus_are_kept_where_the_driver_finds_what_cluster_yml_says(self, told: Told) -> None:
-        found = told.hardware("drivers")
+    def test_gpus_are_kept_where_the_driver_finds_what_cluster_yml_says(self, stories: Stories) -> None:
+        hardware = stories.hardware("drivers")
 
-        assert found["h100"] == replace(STORED, gpus=(DetectedGpu("NVIDIA H100 80GB HBM3", "8-15"),) * 2)
-        assert found["h200"] == STORED
+        assert hardware["h100"] == replace(STORED, gpus=(DetectedGpu("NVIDIA H100 80GB HBM3", "8-15"),) * 2)
+        assert hardware["h200"] == STORED
 
-    def test_a_node_that_left_cluster_yml_leaves_the_store(self, told: Told) -> None:
-        assert told["node removed"].changed
-        assert told.hardware("removed") == {"gpu01": STORED}
+    def test_a_node_that_left_cluster_yml_leaves_the_store(self, stories: Stories) -> None:
+        assert stories["node removed"].changed
+        assert stories.hardware("removed") == {"gpu01": STORED}
 
-    def test_check_mode_says_that_it_would_store_and_does_not(self, told: Told) -> None:
-        assert told["check mode"].changed
-        assert set(told.facts("check mode")["slurm_hardware"]) == {"gpu01", "gpu02"}
-        assert list((told.clusters / "checked").iterdir()) == []
+    def test_check_mode_says_that_it_would_store_and_does_not(self, stories: Stories) -> None:
+        assert stories["check mode"].changed
+        assert set(stories.facts("check mode")["slurm_hardware"]) == {"gpu01", "gpu02"}
+        assert list((stories.clusters / "checked").iterdir()) == []
 
-    def test_a_damaged_store_stops_the_run_and_says_how_to_get_it_back(self, told: Told) -> None:
-        assert told["damaged"].status == "failed"
-        assert "hardware.yml:1: is no valid YAML: restore it from git" in told["damaged"].data["msg"]
-        assert (told.clusters / "damaged" / "hardware.yml").read_text() == "nodes: [{names: "
+    def test_a_damaged_store_stops_the_run_and_says_how_to_get_it_back(self, stories: Stories) -> None:
+        assert stories["damaged"].status == "failed"
+        assert "hardware.yml:1: is no valid YAML: restore it from git" in stories["damaged"].data["msg"]
+        assert (stories.clusters / "damaged" / "hardware.yml").read_text() == "nodes: [{names: "
 
 
 class TestWarnings:
-    def test_a_healthy_cluster_has_none(self, told: Told) -> None:
-        assert told.warnings("node removed") == []
+    def test_a_healthy_cluster_has_none(self, stories: Stories) -> None:
+        assert stories.warnings("node removed") == []
 
-    def test_a_node_never_reached_is_named(self, told: Told) -> None:
-        (warning,) = told.warnings("first")
+    def test_a_node_never_reached_is_named(self, stories: Stories) -> None:
+        (warning,) = stories.warnings("first")
         assert warning.startswith("gpu03: never reached, so not in slurm.conf yet")
 
-    def test_a_node_whose_slurmd_says_nothing_useful_is_named_and_stops_no_other(self, told: Told) -> None:
-        (warning,) = told.warnings("odd node")
+    def test_a_node_whose_slurmd_says_nothing_useful_is_named_and_stops_no_other(self, stories: Stories) -> None:
+        (warning,) = stories.warnings("odd node")
         assert warning.startswith("odd1: slurmd -C did not report CPUs")
-        assert set(told.hardware("odd")) == {"gpu01"}
+        assert set(stories.hardware("odd")) == {"gpu01"}
 
-    def test_a_node_whose_slurmd_ends_badly_is_named_with_what_it_said(self, told: Told) -> None:
-        (warning,) = told.warnings("mute node")
+    def test_a_node_whose_slurmd_ends_badly_is_named_with_what_it_said(self, stories: Stories) -> None:
+        (warning,) = stories.warnings("mute node")
         assert warning == "mute1: `slurmd -C` ended with 1: no memory, so it is not in slurm.conf; try it there"
-        assert set(told.hardware("mute")) == {"gpu01"}
+        assert set(stories.hardware("mute")) == {"gpu01"}
 
-    def test_a_node_that_failed_before_is_left_out(self, told: Told) -> None:
-        (warning,) = told.warnings("failed node")
+    def test_a_node_that_failed_before_is_left_out(self, stories: Stories) -> None:
+        (warning,) = stories.warnings("failed node")
         assert warning.startswith("failed1: failed before `slurmd -C`, so not in slurm.conf yet")
-        assert set(told.hardware("failed")) == {"gpu01"}
+        assert set(stories.hardware("failed")) == {"gpu01"}
 
-    def test_a_controller_that_does_not_serve_is_named(self, told: Told) -> None:
-        (warning,) = told.warnings("two controllers")
+    def test_a_controller_that_does_not_serve_is_named(self, stories: Stories) -> None:
+        (warning,) = stories.warnings("two controllers")
         assert warning.startswith("ctl2: ")
 
 
@@ -274,37 +274,37 @@ class TestConfinement:
             ("no confinement asked for", "none"),
         ],
     )
-    def test_it_follows_from_what_the_nodes_have(self, told: Told, story: str, confinement: str) -> None:
-        assert told.facts(story)["slurm_confinement"] == confinement
+    def test_it_follows_from_what_the_nodes_have(self, stories: Stories, story: str, confinement: str) -> None:
+        assert stories.facts(story)["slurm_confinement"] == confinement
 
-    def test_a_new_node_without_a_writable_cgroup_tree_is_left_out_by_name(self, told: Told) -> None:
-        (warning,) = told.warnings("new node without cgroups")
+    def test_a_new_node_without_a_writable_cgroup_tree_is_left_out_by_name(self, stories: Stories) -> None:
+        (warning,) = stories.warnings("new node without cgroups")
         assert warning == "ro1: /sys/fs/cgroup is read-only: jobs could not be confined, so it is left out"
-        assert set(told.hardware("unconfined")) == {"gpu01"}
+        assert set(stories.hardware("unconfined")) == {"gpu01"}
 
-    def test_one_that_serves_stays_as_it_was(self, told: Told) -> None:
-        assert told.hardware("lost")["ro1"] == STORED
+    def test_one_that_serves_stays_as_it_was(self, stories: Stories) -> None:
+        assert stories.hardware("lost")["ro1"] == STORED
 
-    def test_a_cluster_that_ran_without_is_not_confined_under_its_jobs(self, told: Told) -> None:
-        assert told["never confined"].status == "failed"
-        assert "ro1: /sys/fs/cgroup is read-only: Slurm can't confine jobs" in told["never confined"].data["msg"]
+    def test_a_cluster_that_ran_without_is_not_confined_under_its_jobs(self, stories: Stories) -> None:
+        assert stories["never confined"].status == "failed"
+        assert "ro1: /sys/fs/cgroup is read-only: Slurm can't confine jobs" in stories["never confined"].data["msg"]
 
-    def test_a_site_that_asks_for_none_has_all_its_nodes(self, told: Told) -> None:
-        assert told.warnings("no confinement asked for") == []
-        assert told.hardware("asked")["ro1"].cgroup == "none"
+    def test_a_site_that_asks_for_none_has_all_its_nodes(self, stories: Stories) -> None:
+        assert stories.warnings("no confinement asked for") == []
+        assert stories.hardware("asked")["ro1"].cgroup == "none"
 
-    def test_a_node_that_is_down_does_not_change_it(self, told: Told) -> None:
-        assert told.facts("absent node")["slurm_confinement"] == "v2"
+    def test_a_node_that_is_down_does_not_change_it(self, stories: Stories) -> None:
+        assert stories.facts("absent node")["slurm_confinement"] == "v2"
 
-    def test_a_node_whose_hierarchy_changed_is_stored_anew(self, told: Told) -> None:
-        assert told["changed cgroups"].changed
-        assert told.hardware("changed") == {"gpu01": NodeHardware(8, 1, 1, 8, 1, 1000, "v2")}
-        assert told.facts("changed cgroups")["slurm_confinement"] == "v2"
+    def test_a_node_whose_hierarchy_changed_is_stored_anew(self, stories: Stories) -> None:
+        assert stories["changed cgroups"].changed
+        assert stories.hardware("changed") == {"gpu01": NodeHardware(8, 1, 1, 8, 1, 1000, "v2")}
+        assert stories.facts("changed cgroups")["slurm_confinement"] == "v2"
 
 
 class TestVersion:
-    def test_it_is_the_controllers(self, told: Told) -> None:
-        assert told.facts("first")["slurm_version"] == "24.11.5-4"
+    def test_it_is_the_controllers(self, stories: Stories) -> None:
+        assert stories.facts("first")["slurm_version"] == "24.11.5-4"
 
-    def test_it_is_a_compute_nodes_where_no_controller_answered(self, told: Told) -> None:
-        assert told.facts("controller not reached")["slurm_version"] == "24.11.5-4"
+    def test_it_is_a_compute_nodes_where_no_controller_answered(self, stories: Stories) -> None:
+        assert stories.facts("controller not reached")["slurm_version"] == "24.11.5-4"

@@ -56,18 +56,18 @@ class FilterModule:
 @pytest.fixture(scope="module")
 def warm(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What is loaded; called without the guard that keeps a run going when Ansible has moved something."""
-    folder: Path = tmp_path_factory.mktemp("warm")
+    directory: Path = tmp_path_factory.mktemp("warm")
     done = subprocess.run(
         [sys.executable, "-P", "-c", ASK, str(WARM_UP)],
-        cwd=folder,
-        env=environment(folder),
+        cwd=directory,
+        env=environment(directory),
         capture_output=True,
         text=True,
         timeout=120,
     )
     assert done.returncode == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    timings: dict[str, Any] = json.loads(done.stdout)
+    return timings
 
 
 def test_our_filters_are_loaded_with_what_they_import(warm: dict[str, Any]) -> None:
@@ -92,8 +92,8 @@ def test_a_filter_is_loaded_once_a_run_however_many_workers_use_it(tmp_path: Pat
     loaded = tmp_path / "loaded"
     (tmp_path / "filter").mkdir()
     (tmp_path / "filter" / "witness.py").write_text(WITNESS.format(path=str(loaded)), encoding="utf-8")
-    tell = {"name": "Tell", "ansible.builtin.debug": {"msg": "{{ 'seen' | witness }}"}}
-    plays = [{"name": "Use it", "hosts": "all", "gather_facts": False, "tasks": [tell, tell]}]
+    task = {"name": "Tell", "ansible.builtin.debug": {"msg": "{{ 'seen' | witness }}"}}
+    plays = [{"name": "Use it", "hosts": "all", "gather_facts": False, "tasks": [task, task]}]
 
     done = play(tmp_path, plays, {"a": {}, "b": {}}, settings={"ANSIBLE_FILTER_PLUGINS": str(tmp_path / "filter")})
 

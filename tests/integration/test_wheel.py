@@ -29,13 +29,13 @@ class Installed:
     """A virtual environment with deepopsctl, and an empty folder to work in."""
 
     environment: Path
-    folder: Path
+    directory: Path
 
     def run(self, *arguments: str, settings: Mapping[str, str] | None = None) -> str:
         """A program of this environment, run in the folder; returns what it printed."""
         done = subprocess.run(
             [str(self.environment / "bin" / arguments[0]), *arguments[1:]],
-            cwd=self.folder,
+            cwd=self.directory,
             env=dict(settings) if settings is not None else clean_environment(),
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -60,10 +60,10 @@ def install(target: Path, what: str, *options: str) -> Installed:
     """A new environment with one package; its dependencies are this Python's own, so that no network is needed."""
     venv.create(target, with_pip=False)
     installed = Installed(target, target / "work")
-    installed.folder.mkdir()
+    installed.directory.mkdir()
     packages = Path(installed.run("python", "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip())
     # a plain line: .pth files in that folder, such as the one of an editable deepopsctl, are not followed
-    paths = dict.fromkeys(sysconfig.get_path(kind) for kind in ("purelib", "platlib"))
+    paths = dict.fromkeys(sysconfig.get_path(path_name) for path_name in ("purelib", "platlib"))
     (packages / "dependencies.pth").write_text("".join(f"{path}\n" for path in paths), encoding="utf-8")
     pip = [sys.executable, "-m", "pip", "--python", str(target / "bin" / "python"), "install"]
     subprocess.run(
@@ -110,8 +110,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
         capture_output=True,
         timeout=600,
     )
-    (found,) = target.glob("*.whl")
-    return found
+    (built,) = target.glob("*.whl")
+    return built
 
 
 @pytest.fixture(scope="module")
@@ -166,11 +166,11 @@ class TestInstalled:
         assert content.parts[-3:] == ("ansible_collections", "deepopsctl", "cluster")
 
     def test_init_makes_a_cluster_that_its_own_playbooks_load(self, installed: Installed) -> None:
-        machines = ["--controller", "ctl1=192.0.2.1", "--compute", "gpu[01-02]=192.0.2.[11-12]", "--gpus", "h100:8"]
-        printed = installed.run("deepopsctl", "init", "cluster", "--json", *machines)
+        node_options = ["--controller", "ctl1=192.0.2.1", "--compute", "gpu[01-02]=192.0.2.[11-12]", "--gpus", "h100:8"]
+        printed = installed.run("deepopsctl", "init", "cluster", "--json", *node_options)
         assert json.loads(printed)["nodes"] == 3
         content = installed.content()
-        stage = installed.folder / "stage"
+        stage = installed.directory / "stage"
         stage.mkdir()
         (stage / "hosts.yml").write_text("all: {children: {slurm_cluster: {}}}\n", encoding="utf-8")
         (stage / "group_vars").symlink_to(content / "group_vars")
@@ -194,7 +194,7 @@ class TestInstalled:
             "python",
             *("-m", "ansible", "adhoc", "localhost", "-m", "ansible.builtin.debug"),
             *("-a", "msg={{ ['n1', 'n2', 'n3'] | deepopsctl.cluster.fold_nodes }}"),
-            settings=environment(installed.folder, content),
+            settings=environment(installed.directory, content),
         )
 
         assert '"msg": "n[1-3]"' in printed

@@ -64,34 +64,34 @@ def signers(count: int) -> Iterator[list[Signer]]:
             shutil.rmtree(home, ignore_errors=True)
 
 
-def build(folder: Path, label: str, stubs: list[Stub], signer: Signer) -> None:
+def build(directory: Path, label: str, stubs: list[Stub], signer: Signer) -> None:
     """A flat repository in a folder."""
-    folder.mkdir(parents=True, exist_ok=True)
-    index = "\n".join(_package(folder, stub) for stub in stubs).encode()
-    (folder / "Packages").write_bytes(index)
-    (folder / "Packages.gz").write_bytes(gzip.compress(index))
+    directory.mkdir(parents=True, exist_ok=True)
+    index = "\n".join(_package(directory, stub) for stub in stubs).encode()
+    (directory / "Packages").write_bytes(index)
+    (directory / "Packages.gz").write_bytes(gzip.compress(index))
     sums = [
         f" {hashlib.sha256(data).hexdigest()} {len(data)} {name}\n"
         for name in ("Packages", "Packages.gz")
-        for data in [(folder / name).read_bytes()]
+        for data in [(directory / name).read_bytes()]
     ]
     head = f"Origin: NVIDIA\nLabel: {label}\nDate: Thu, 01 Jan 2026 00:00:00 UTC\nSHA256:\n"
-    (folder / "Release").write_text(head + "".join(sums), encoding="utf-8")
-    (folder / "InRelease").write_bytes(signer.clearsigned(folder / "Release"))
+    (directory / "Release").write_text(head + "".join(sums), encoding="utf-8")
+    (directory / "InRelease").write_bytes(signer.clearsigned(directory / "Release"))
 
 
 def build_suite(root: Path, suite: str, component: str, stubs: list[Stub], signer: Signer) -> None:
     """A repository with a suite and a component, as BeeGFS's."""
     part = Path(component) / f"binary-{ARCHITECTURE}" / "Packages"
-    pool, folder = root / "pool", root / "dists" / suite
-    for path in (pool, (folder / part).parent):
+    pool, directory = root / "pool", root / "dists" / suite
+    for path in (pool, (directory / part).parent):
         path.mkdir(parents=True, exist_ok=True)
     index = "\n".join(_package(pool, stub) for stub in stubs).replace("Filename: ./", "Filename: pool/").encode()
-    (folder / part).write_bytes(index)
+    (directory / part).write_bytes(index)
     head = f"Suite: {suite}\nComponents: {component}\nArchitectures: {ARCHITECTURE}\n"
     head += f"Date: Thu, 01 Jan 2026 00:00:00 UTC\nSHA256:\n {hashlib.sha256(index).hexdigest()} {len(index)} {part}\n"
-    (folder / "Release").write_text(head, encoding="utf-8")
-    (folder / "InRelease").write_bytes(signer.clearsigned(folder / "Release"))
+    (directory / "Release").write_text(head, encoding="utf-8")
+    (directory / "InRelease").write_bytes(signer.clearsigned(directory / "Release"))
 
 
 def _described(stub: Stub, control: str) -> dict[str, str]:
@@ -99,7 +99,7 @@ def _described(stub: Stub, control: str) -> dict[str, str]:
     return {"DEBIAN/control": control, **scripts, **stub.files}
 
 
-def _package(folder: Path, stub: Stub) -> str:
+def _package(directory: Path, stub: Stub) -> str:
     """Build a package; returns its entry of the index."""
     control = (
         f"Package: {stub.name}\nVersion: {stub.version}\nArchitecture: {ARCHITECTURE}\n"
@@ -115,7 +115,7 @@ def _package(folder: Path, stub: Stub) -> str:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(text, encoding="utf-8")
                 path.chmod(0o755 if name in SCRIPTS or "bin/" in name else 0o644)
-        file = folder / f"{stub.name}_{stub.version}_{ARCHITECTURE}.deb"
+        file = directory / f"{stub.name}_{stub.version}_{ARCHITECTURE}.deb"
         argv = ["dpkg-deb", "--root-owner-group", "-Znone", "--build", str(tree), str(file)]
         subprocess.run(argv, check=True, capture_output=True, timeout=PATIENCE_S)
     data = file.read_bytes()
@@ -131,6 +131,6 @@ def serve(cluster: LabCluster, node: str, root: Path) -> str:
     address = cluster.root(node, "hostname -I").split()[0]
     url = f"http://{address}:{PORT}"
     # it listens a moment later
-    look = f"import urllib.request; urllib.request.urlopen('{url}/')"
-    cluster.root(node, f'for n in $(seq 600); do python3 -c "{look}" 2>/dev/null && exit 0; sleep 0.2; done; exit 1')
+    request = f"import urllib.request; urllib.request.urlopen('{url}/')"
+    cluster.root(node, f'for n in $(seq 600); do python3 -c "{request}" 2>/dev/null && exit 0; sleep 0.2; done; exit 1')
     return url

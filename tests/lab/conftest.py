@@ -55,32 +55,32 @@ def _age_of_the_shared_cluster(item: pytest.Item) -> int:
 @pytest.fixture(scope="session")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedCluster]:
     """What `bare`, `to_deploy`, `deployed` and `expendable` are about: a controller, two nodes with two GPUs each."""
-    found = SharedCluster(f"{PREFIX}-shared", tmp_path_factory)
+    cluster = SharedCluster(f"{PREFIX}-shared", tmp_path_factory)
     try:
-        yield found
+        yield cluster
     finally:
-        found.discard()
+        cluster.discard()
 
 
 @pytest.fixture(scope="session")
 def second(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedCluster]:
     """Another like it, for a second run of such tests beside the first: what `battered` is about."""
-    found = SharedCluster(f"{PREFIX}-battered", tmp_path_factory)
+    cluster = SharedCluster(f"{PREFIX}-battered", tmp_path_factory)
     try:
-        yield found
+        yield cluster
     finally:
-        found.discard()
+        cluster.discard()
 
 
 @pytest.fixture(scope="module")
 def sound(request: pytest.FixtureRequest, shared: SharedCluster) -> Iterator[SharedCluster]:
     """It is given up where a test of the module failed: nobody knows what state that left it in."""
-    with given_up_after_a_failure(shared, request.session):
+    with skip_after_a_failure(shared, request.session):
         yield shared
 
 
 @contextmanager
-def given_up_after_a_failure(cluster: SharedCluster, session: pytest.Session) -> Iterator[None]:
+def skip_after_a_failure(cluster: SharedCluster, session: pytest.Session) -> Iterator[None]:
     """One module's use of a cluster."""
     before = session.testsfailed
     yield
@@ -109,7 +109,7 @@ def deployed(sound: SharedCluster) -> LabCluster:
 @pytest.fixture(scope="module")
 def battered(request: pytest.FixtureRequest, second: SharedCluster) -> Iterator[LabCluster]:
     """A deployed cluster for tests that damage it and heal what they damaged."""
-    with given_up_after_a_failure(second, request.session):
+    with skip_after_a_failure(second, request.session):
         yield second.deployed()
 
 

@@ -71,8 +71,8 @@ def deploying(cluster: DrivenCluster, *options: str) -> AbstractContextManager[D
 @contextmanager
 def working(cluster: DrivenCluster, *words: str) -> Iterator[Deploy]:
     """Any command with --json in the background."""
-    with tempfile.TemporaryDirectory() as folder:
-        stdout, stderr = Path(folder, "stdout"), Path(folder, "stderr")
+    with tempfile.TemporaryDirectory() as directory:
+        stdout, stderr = Path(directory, "stdout"), Path(directory, "stderr")
         with stdout.open("w") as out, stderr.open("w") as err:
             process = subprocess.Popen(
                 [DEEPOPSCTL, "-C", str(cluster.directory), *words, "--json"],
@@ -165,7 +165,7 @@ def accounted(cluster: DrivenCluster, job: int) -> str:
 def is_unchanged(cluster: DrivenCluster, summary: Mapping[str, Any]) -> bool:
     """Whether a deploy changed nothing, and did no more than to look."""
     idle = set(cluster.changed(summary).values()) == {0}
-    return idle and all(counts["ok"] <= cluster.looks for counts in summary["hosts"].values())
+    return idle and all(counts["ok"] <= cluster.unchanged_tasks for counts in summary["hosts"].values())
 
 
 def assert_heals(cluster: DrivenCluster) -> None:

@@ -58,7 +58,7 @@ def put(cluster: LabCluster, node: str, path: str, content: bytes) -> None:
     )
 
 
-def build(cluster: LabCluster, addresses: Mapping[str, str], folder: Path) -> None:
+def build(cluster: LabCluster, addresses: Mapping[str, str], directory: Path) -> None:
     """Make the cluster by hand; `folder` gets the slurm.conf and hosts file that a person would copy from it."""
     hosts = "".join(f"{address} {name}\n" for name, address in addresses.items())
     files = {"slurm.conf": SLURM_CONF, "nodes.conf": NODES_CONF, "gres.conf": GRES_CONF}
@@ -94,5 +94,5 @@ def build(cluster: LabCluster, addresses: Mapping[str, str], folder: Path) -> No
             cluster.root(node, "systemctl enable -q slurmd; systemctl start slurmd")
     cluster.root("ctl1", 'for i in $(seq 240); do [ "$(sinfo -h -o %T)" = idle ] && break; sleep 0.5; done; sinfo')
     for name, text in files.items():
-        (folder / name).write_text(text)
-    (folder / "hosts").write_text(hosts)
+        (directory / name).write_text(text)
+    (directory / "hosts").write_text(hosts)

@@ -80,15 +80,15 @@ class LabCluster(DrivenCluster):
         subprocess.run(["podman", verb, f"{self.name}-{node}"], check=True, capture_output=True, timeout=PATIENCE_S)
 
 
-def fresh_cluster(name: str, folder: Path, *options: str, os: str = "debian13") -> LabCluster:
+def fresh_cluster(name: str, directory: Path, *options: str, os: str = "debian13") -> LabCluster:
     """A new lab and the cluster directory made from it, its nodes reached by key, nothing deployed."""
     lab_down(name)
     lab = lab_up(name, "--os", os, *options)
-    made = command("init", str(folder / "cluster"), "--from", lab["node_list"])
+    made = command("init", str(directory / "cluster"), "--from", lab["node_list"])
     assert made.returncode == 0, made.stderr
-    found = LabCluster(name, os, folder / "cluster", Path(lab["node_list"]), Path(lab["password_file"]))
-    found.deepopsctl("ssh", "setup", "--password-file", str(found.password_file))
-    return found
+    cluster = LabCluster(name, os, directory / "cluster", Path(lab["node_list"]), Path(lab["password_file"]))
+    cluster.deepopsctl("ssh", "setup", "--password-file", str(cluster.password_file))
+    return cluster
 
 
 class Age(Enum):
@@ -102,9 +102,9 @@ class Age(Enum):
 class SharedCluster:
     """One cluster for many modules: made when it is first asked for, and anew after it was discarded."""
 
-    def __init__(self, name: str, folders: pytest.TempPathFactory) -> None:
+    def __init__(self, name: str, tmp_path_factory: pytest.TempPathFactory) -> None:
         self._name = name
-        self._folders = folders
+        self._tmp_path_factory = tmp_path_factory
         self._made: LabCluster | None = None
         self._age = Age.BARE
 
@@ -116,18 +116,18 @@ class SharedCluster:
 
     def to_deploy(self) -> LabCluster:
         """The bare cluster, and who asks for it makes the first deploy."""
-        found = self.bare()
+        cluster = self.bare()
         self._age = Age.TOUCHED
-        return found
+        return cluster
 
     def deployed(self) -> LabCluster:
         """The cluster, deployed."""
-        found = self._there()
+        cluster = self._there()
         if self._age != Age.DEPLOYED:
             self._age = Age.TOUCHED
-            found.deploy()
+            cluster.deploy()
             self._age = Age.DEPLOYED
-        return found
+        return cluster
 
     def discard(self) -> None:
         """Remove it, or what there is of it."""
@@ -140,12 +140,14 @@ class SharedCluster:
         return self._made
 
     def _fresh(self) -> LabCluster:
-        found = fresh_cluster(self._name, self._folders.mktemp(self._name), "--compute", "2", "--gpus", "a100:2")
+        cluster = fresh_cluster(
+            self._name, self._tmp_path_factory.mktemp(self._name), "--compute", "2", "--gpus", "a100:2"
+        )
         # so that more can be asked for than there is, and is refused: `validate` looks at that
-        edit(found.directory / "cluster.yml", "default: true", 'default: true, max_time: "02:00:00"')
-        edit(found.directory / "cluster.yml", "components: [nvidia, slurm]", "components: [slurm]")
-        edit(found.directory / SETTINGS, "---\n", f"---\n{SLURM_CONFIG}\n")
-        return found
+        edit(cluster.directory / "cluster.yml", "default: true", 'default: true, max_time: "02:00:00"')
+        edit(cluster.directory / "cluster.yml", "components: [nvidia, slurm]", "components: [slurm]")
+        edit(cluster.directory / SETTINGS, "---\n", f"---\n{SLURM_CONFIG}\n")
+        return cluster
 
 
 def edit(path: Path, old: str, new: str) -> None:

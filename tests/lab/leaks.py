@@ -88,7 +88,9 @@ class Leaks:
 
     def on_node(self, node: str) -> dict[str, str]:
         """Files of a node that hold secrets, with their modes; its journal would be one of them."""
-        forms = {name: [base64.b64encode(form).decode() for form in found] for name, found in self.forms().items()}
+        forms = {
+            name: [base64.b64encode(form).decode() for form in encodings] for name, encodings in self.forms().items()
+        }
         parameters = json.dumps(json.dumps([PLACES, forms]))
         done = subprocess.run(
             ["podman", "exec", "-i", f"{self.lab.name}-{node}", "python3", "-"],
@@ -102,25 +104,25 @@ class Leaks:
         """Look at arguments and environments of all processes, on the nodes too: containers are processes here."""
         known = self.forms()
 
-        def look() -> None:
+        def search_processes() -> None:
             for name, content in processes():
                 self.seen += [f"{name} has the {secret}" for secret in holding(content, known)]
 
-        with repeating(look, 0.1):
+        with repeating(search_processes, 0.1):
             yield
 
 
 def forms_of(secret: bytes) -> list[bytes]:
     """A secret as it is, in base64 at each of the three places it may have in a text, in hex, with escaped ends."""
-    found = [secret, secret.hex().encode(), json.dumps(secret.decode("latin-1")).strip('"').encode()]
+    forms = [secret, secret.hex().encode(), json.dumps(secret.decode("latin-1")).strip('"').encode()]
     for before in range(3):
         encoded = base64.b64encode(bytes(before) + secret).rstrip(b"=")
         # what the bytes around it would change is cut off
-        found.append(encoded[-(-before * 8 // 6) : len(encoded) - 1])
+        forms.append(encoded[-(-before * 8 // 6) : len(encoded) - 1])
     if b"\n" in secret.strip():
         # a private key: any of its lines would be enough
-        found += [line for line in secret.splitlines() if len(line) > 40 and not line.startswith(_ANY_SSH_KEY)]
-    return list(dict.fromkeys(found))
+        forms += [line for line in secret.splitlines() if len(line) > 40 and not line.startswith(_ANY_SSH_KEY)]
+    return list(dict.fromkeys(forms))
 
 
 def holding(content: bytes, known: Mapping[str, Iterable[bytes]]) -> list[str]:
@@ -130,9 +132,9 @@ def holding(content: bytes, known: Mapping[str, Iterable[bytes]]) -> list[str]:
 
 def processes() -> Iterator[tuple[str, bytes]]:
     """Arguments and environment of all processes of this machine."""
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdigit():
+    for directory in Path("/proc").iterdir():
+        if directory.name.isdigit():
             with suppress(OSError):
-                arguments = (folder / "cmdline").read_bytes()
+                arguments = (directory / "cmdline").read_bytes()
                 title = arguments.replace(b"\0", b" ")[:60].decode(errors="replace")
-                yield f"process {title}", arguments + b"\0" + (folder / "environ").read_bytes()
+                yield f"process {title}", arguments + b"\0" + (directory / "environ").read_bytes()

@@ -29,7 +29,7 @@ class MonitoredCluster(LabCluster):
     def address(self, node: str) -> str:
         """A node's address."""
         nodes = ClusterDir(self.directory).cluster().nodes
-        return next(found.address for found in nodes if found.name == node)
+        return next(entry.address for entry in nodes if entry.name == node)
 
     def monitoring_host(self) -> str:
         """Where Prometheus is."""
@@ -61,12 +61,12 @@ class MonitoredCluster(LabCluster):
 
     def query(self, promql: str) -> list[dict[str, Any]]:
         """What Prometheus says now: [{metric: {label: text}, value: [time, text]}]."""
-        found: list[dict[str, Any]] = self.ask("/api/v1/query", query=promql)["data"]["result"]
-        return found
+        series: list[dict[str, Any]] = self.ask("/api/v1/query", query=promql)["data"]["result"]
+        return series
 
     def wait_for(self, promql: str) -> list[dict[str, Any]]:
         """The same, as soon as there is anything."""
-        wait_until(f"Prometheus knows {promql}", lambda: self.query(promql), found=lambda: str(self.query("up")))
+        wait_until(f"Prometheus knows {promql}", lambda: self.query(promql), details=lambda: str(self.query("up")))
         return self.query(promql)
 
     def down(self) -> dict[tuple[str, str], str]:
@@ -80,7 +80,7 @@ class MonitoredCluster(LabCluster):
 
     def wait_until_up(self) -> None:
         """Until every target was scraped well."""
-        wait_until("all targets are up", lambda: not self.down(), found=lambda: str(self.down()))
+        wait_until("all targets are up", lambda: not self.down(), details=lambda: str(self.down()))
 
     def _open(self, port: int, path: str, password: str | None) -> Any:
         request = urllib.request.Request(f"http://{self.address(self.monitoring_host())}:{port}{path}")
@@ -100,16 +100,16 @@ class Asked:
         return len(self._cluster.query(text))
 
     def label_values(self, selector: str, label: str) -> list[str]:
-        found: list[str] = self._cluster.ask(f"/api/v1/label/{label}/values", PROMETHEUS, **{"match[]": selector})[
+        values: list[str] = self._cluster.ask(f"/api/v1/label/{label}/values", PROMETHEUS, **{"match[]": selector})[
             "data"
         ]
-        return found
+        return values
 
 
 def fresh_monitored(
-    name: str, folder: Path, *options: str, settings: str = "", os: str = "debian13"
+    name: str, directory: Path, *options: str, settings: str = "", os: str = "debian13"
 ) -> MonitoredCluster:
     """A new lab with monitoring switched on and lines of a site's settings; nothing is deployed."""
-    made = fresh_cluster(name, folder, *options, "--gpus", "a100:2", "--monitoring", os=os)
+    made = fresh_cluster(name, directory, *options, "--gpus", "a100:2", "--monitoring", os=os)
     edit(made.directory / SETTINGS, "---\n", f"---\n{settings}")
     return MonitoredCluster(made.name, made.os, made.directory, made.node_list, made.password_file)

@@ -98,9 +98,9 @@ def mirrors(cluster: LabCluster, node: str, root: Path, contents: Mapping[str, I
     """Make them, and have a node serve them all."""
     with signers(1) as (signer,):
         for name, stubs in contents.items():
-            folder = root / name / FOLDER
-            build(folder, LABEL, list(stubs), signer)
-            (folder / KEY).write_bytes(signer.public)
+            directory = root / name / FOLDER
+            build(directory, LABEL, list(stubs), signer)
+            (directory / KEY).write_bytes(signer.public)
         url = serve(cluster, node, root)
         # it has them now
         shutil.rmtree(root)
@@ -125,8 +125,8 @@ def pci_bus(gpus: Mapping[str, str], switches: Iterable[str] = ()) -> str:
     entries += [(address, "0x068000", "0x22a3") for address in switches]
     return "\n".join(
         f"mkdir -p /srv/pci/{address}; echo 0x10de > /srv/pci/{address}/vendor; "
-        f"echo {kind} > /srv/pci/{address}/class; echo {device} > /srv/pci/{address}/device"
-        for address, kind, device in entries
+        f"echo {pci_class} > /srv/pci/{address}/class; echo {device} > /srv/pci/{address}/device"
+        for address, pci_class, device in entries
     )
 
 

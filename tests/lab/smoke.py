@@ -16,7 +16,7 @@ from tests.lab.smoke_faults import CLUSTER, COMPUTE, Damage
 # checks that only exist when something is wrong
 ONLY_FAILURES = {"reachable", "suite-ran"}
 # what a cluster without job directories is told; tests/lab/test_job_directories.py has one with them
-TOLD = set(CATALOGUE) - ONLY_FAILURES - {"job-directories"}
+REPORTED = set(CATALOGUE) - ONLY_FAILURES - {"job-directories"}
 OUTPUTS = "~ubuntu/slurm-*.out"
 
 
@@ -78,7 +78,7 @@ def leftovers(cluster: LabCluster) -> str:
     return "".join([jobs, *files])
 
 
-def assert_found(cluster: LabCluster, damage: Damage) -> None:
+def assert_reported(cluster: LabCluster, damage: Damage) -> None:
     """The suite finds this damage, names it, and leaves nothing behind."""
 
     def here(key: tuple[str, str]) -> tuple[str, str]:

@@ -68,7 +68,7 @@ def cluster(monitored: MonitoredCluster) -> Iterator[MonitoredCluster]:
         monitored.root("ctl1", "scontrol update nodename=gpu01 state=undrain", ok=False)
 
 
-def told(cluster: MonitoredCluster) -> set[tuple[str, str, str]]:
+def delivered(cluster: MonitoredCluster) -> set[tuple[str, str, str]]:
     """Name, node and status of every alert that reached the receiver."""
     messages = [json.loads(line) for line in cluster.root("ctl1", f"cat {MESSAGES}").splitlines()]
     return {
@@ -97,13 +97,13 @@ def words(cluster: MonitoredCluster) -> str:
 
 
 def test_an_alert_that_fires_is_told_and_drains_its_node_until_it_has_really_ended(cluster: MonitoredCluster) -> None:
-    wait_until("the program knows of no trouble", lambda: figure(cluster, "up") == "1", found=lambda: words(cluster))
+    wait_until("the program knows of no trouble", lambda: figure(cluster, "up") == "1", details=lambda: words(cluster))
     cluster.root("gpu01", f"systemd-run --quiet --unit={UNIT} false")
 
     wait_until(
         "the receiver is told, and the node is drained",
-        lambda: ("NodeUnitFailed", "gpu01", "firing") in told(cluster) and REASON in node(cluster),
-        found=lambda: f"{told(cluster)} {words(cluster)}",
+        lambda: ("NodeUnitFailed", "gpu01", "firing") in delivered(cluster) and REASON in node(cluster),
+        details=lambda: f"{delivered(cluster)} {words(cluster)}",
     )
     assert figure(cluster, "drained") == "1"
 
@@ -111,13 +111,13 @@ def test_an_alert_that_fires_is_told_and_drains_its_node_until_it_has_really_end
     cluster.root("gpu01", "systemctl stop prometheus-node-exporter")
     wait_until(
         "missing data is told as that",
-        lambda: ("NodeMetricsMissing", "gpu01", "firing") in told(cluster),
-        found=lambda: f"{told(cluster)} {words(cluster)}",
+        lambda: ("NodeMetricsMissing", "gpu01", "firing") in delivered(cluster),
+        details=lambda: f"{delivered(cluster)} {words(cluster)}",
     )
     wait_until(
         "the program says what it waits for",
         lambda: "NodeMetricsMissing fires" in cluster.root("ctl1", "journalctl -u deepops-alertdrain"),
-        found=lambda: words(cluster),
+        details=lambda: words(cluster),
     )
     assert "DRAIN" in node(cluster)
     # planned, as the alert about drains that are not sees it
@@ -127,14 +127,14 @@ def test_an_alert_that_fires_is_told_and_drains_its_node_until_it_has_really_end
     # an Alertmanager that says nothing is no Alertmanager without alerts
     cluster.root("ctl1", "systemctl kill --signal=STOP prometheus-alertmanager")
     try:
-        wait_until("nobody answers", lambda: figure(cluster, "up") == "0", found=lambda: words(cluster))
+        wait_until("nobody answers", lambda: figure(cluster, "up") == "0", details=lambda: words(cluster))
         assert "DRAIN" in node(cluster)
     finally:
         cluster.root("ctl1", "systemctl kill --signal=CONT prometheus-alertmanager")
 
-    wait_until("the node is given back", lambda: "DRAIN" not in node(cluster), found=lambda: words(cluster))
+    wait_until("the node is given back", lambda: "DRAIN" not in node(cluster), details=lambda: words(cluster))
     assert "resumed gpu01: its alert has ended" in cluster.root("ctl1", "journalctl -u deepops-alertdrain")
-    assert ("NodeUnitFailed", "gpu01", "resolved") in told(cluster)
+    assert ("NodeUnitFailed", "gpu01", "resolved") in delivered(cluster)
 
 
 def test_everything_that_alerts_look_at_is_really_told(cluster: MonitoredCluster) -> None:
@@ -147,6 +147,6 @@ def test_everything_that_alerts_look_at_is_really_told(cluster: MonitoredCluster
     cluster.deepopsctl("node", "drain", "gpu01", "--reason", "a new fan")
     try:
         assert cluster.wait_for('node:away_as_planned:bool{node="gpu01"} == 1')
-        wait_until("all of it is known", lambda: not missing(), found=lambda: str(missing()))
+        wait_until("all of it is known", lambda: not missing(), details=lambda: str(missing()))
     finally:
         cluster.deepopsctl("node", "resume", "gpu01")

@@ -116,8 +116,8 @@ def test_nodes_that_have_less_than_slurm_was_told_are_named_in_its_words(battere
     failures = {failure["host"]: failure for failure in failed["failures"]}
     assert sorted(failures) == ["gpu01", "gpu02"]
     assert re.search(r"slurmctld has it as \S*INVAL\S* \(Low RealMemory", failures["gpu01"]["message"])
-    told = "cluster.yml says a100:2, the driver 1 x NVIDIA A100-SXM4-40GB, slurmd gpu:a100:2"
-    assert told in failures["gpu02"]["message"]
+    message = "cluster.yml says a100:2, the driver 1 x NVIDIA A100-SXM4-40GB, slurmd gpu:a100:2"
+    assert message in failures["gpu02"]["message"]
     assert "fell off the bus" in failures["gpu02"]["hint"]
     battered.deploy()
     for node in ("gpu01", "gpu02"):
@@ -262,12 +262,12 @@ def test_packages_neither_remove_a_slurmctld_nor_restart_it_before_the_deploy_do
         version = battered.root("ctl1", "dpkg-query -W -f '${Version}' slurmctld")
         before = battered.root("ctl1", pid)
         try:
-            code, said = install(battered, "rival", "", "rival.deb")
+            code, output = install(battered, "rival", "", "rival.deb")
             assert code != 0
-            assert "apt would remove slurmctld, which can cancel all jobs" in said
+            assert "apt would remove slurmctld, which can cancel all jobs" in output
 
-            code, said = install(battered, "slurmctld", f"{version}+trial", "new.deb")
-            assert code == 0, said
+            code, output = install(battered, "slurmctld", f"{version}+trial", "new.deb")
+            assert code == 0, output
             assert battered.root("ctl1", pid) == before
             assert not battered.holds("ctl1", "test -e /usr/sbin/policy-rc.d")
 

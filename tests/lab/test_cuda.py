@@ -84,11 +84,11 @@ def make_mirror(root: Path, signer: Signer, forger: Signer) -> None:
     # the CUDA repository has these as well
     everything = [*toolkit("12.8"), *toolkit("13.0"), *others, *container("1.21.0-1")]
     for name, by in (("cuda", signer), ("forged", forger)):
-        folder = root / name / "debian13" / arch
-        build(folder, "NVIDIA CUDA", everything, by)
-        (folder / "8793F200.pub").write_bytes(signer.public)
-    folder = root / "container" / "stable" / "deb" / ARCHITECTURE
-    build(folder, "libnvidia-container", [*container(CONTAINER_VERSION), *container("1.20.1-1")], signer)
+        directory = root / name / "debian13" / arch
+        build(directory, "NVIDIA CUDA", everything, by)
+        (directory / "8793F200.pub").write_bytes(signer.public)
+    directory = root / "container" / "stable" / "deb" / ARCHITECTURE
+    build(directory, "libnvidia-container", [*container(CONTAINER_VERSION), *container("1.20.1-1")], signer)
     (root / "container" / "gpgkey").write_bytes(signer.public)
 
 
@@ -134,7 +134,7 @@ def mirror(cluster: LabCluster, tmp_path_factory: pytest.TempPathFactory) -> Mir
 
 
 @pytest.fixture(scope="module")
-def wish(mirror: Mirror) -> dict[str, object]:
+def cuda_settings(mirror: Mirror) -> dict[str, object]:
     """The settings of a site with a mirror that signs anew."""
     return {
         "cuda_toolkits": ["12.6", "12.8", "13.0"],
@@ -147,11 +147,11 @@ def wish(mirror: Mirror) -> dict[str, object]:
 
 
 def test_a_foreign_key_and_a_forged_signature_are_refused_and_leave_the_nodes_as_they_were(
-    cluster: LabCluster, mirror: Mirror, wish: dict[str, object]
+    cluster: LabCluster, mirror: Mirror, cuda_settings: dict[str, object]
 ) -> None:
     before = [cluster.root(node, WRITTEN) for node in (COMPUTE, LOGIN)]
     # what comes from elsewhere would be installed all the same
-    cuda = {name: value for name, value in wish.items() if not name.startswith("nvidia_container")}
+    cuda = {name: value for name, value in cuda_settings.items() if not name.startswith("nvidia_container")}
 
     setting(cluster, **{**cuda, "cuda_key_fingerprint": ""})
     foreign = run(cluster, "deploy", "nvidia", ok=False)
@@ -169,9 +169,9 @@ def test_a_foreign_key_and_a_forged_signature_are_refused_and_leave_the_nodes_as
 
 
 @pytest.fixture(scope="module")
-def deploys(cluster: LabCluster, wish: dict[str, object]) -> dict[str, dict[str, Any]]:
+def deploys(cluster: LabCluster, cuda_settings: dict[str, object]) -> dict[str, dict[str, Any]]:
     """What plan foretold, what the first deploy did, and a rerun of each kind."""
-    setting(cluster, **wish)
+    setting(cluster, **cuda_settings)
     return {
         "plan": run(cluster, "plan", "nvidia"),
         "first": run(cluster, "deploy", "nvidia"),
@@ -252,24 +252,27 @@ def test_the_container_toolkit_is_of_one_version_and_stays_so(cluster: LabCluste
 
 @pytest.mark.usefixtures("deploys")
 def test_a_module_file_that_was_edited_is_mended_and_what_is_off_the_list_goes(
-    cluster: LabCluster, wish: dict[str, object]
+    cluster: LabCluster, cuda_settings: dict[str, object]
 ) -> None:
     cluster.root(COMPUTE, f"echo 'setenv CUDA_HOME /elsewhere' >> {MODULES}/13.0")
     cluster.root(COMPUTE, f"rm {MODULES}/.version")
-    mended = run(cluster, "deploy", "nvidia")
-    kept = cluster.root(COMPUTE, "ls -l /usr/local/cuda-13.0/bin/nvcc")
-    setting(cluster, **{**wish, "cuda_toolkits": ["13.0"], "cuda_login_nodes": False})
-    foretold = run(cluster, "plan", "nvidia", "--limit", LOGIN)
+    deployed = run(cluster, "deploy", "nvidia")
+    nvcc = cluster.root(COMPUTE, "ls -l /usr/local/cuda-13.0/bin/nvcc")
+    setting(cluster, **{**cuda_settings, "cuda_toolkits": ["13.0"], "cuda_login_nodes": False})
+    planned = run(cluster, "plan", "nvidia", "--limit", LOGIN)
     removed = run(cluster, "deploy", "nvidia")
 
-    assert changes(mended, COMPUTE) == {("file", f"{MODULES}/13.0", "write"), ("file", f"{MODULES}/.version", "write")}
-    assert changes(foretold, LOGIN) == changes(removed, LOGIN)
+    assert changes(deployed, COMPUTE) == {
+        ("file", f"{MODULES}/13.0", "write"),
+        ("file", f"{MODULES}/.version", "write"),
+    }
+    assert changes(planned, LOGIN) == changes(removed, LOGIN)
     assert changes(removed, COMPUTE) == {
         ("package", "cuda-toolkit-12-8", "remove"),
         ("file", f"{MODULES}/12.6", "remove"),
         ("file", f"{MODULES}/12.8", "remove"),
     }
-    assert cluster.root(COMPUTE, "ls -l /usr/local/cuda-13.0/bin/nvcc") == kept
+    assert cluster.root(COMPUTE, "ls -l /usr/local/cuda-13.0/bin/nvcc") == nvcc
     assert cluster.root(COMPUTE, "ls -d /usr/local/cuda-*").split() == ["/usr/local/cuda-12.6", "/usr/local/cuda-13.0"]
     assert cluster.root(LOGIN, "ls -d /usr/local/cuda-*") == "/usr/local/cuda-12.6"
     assert "cuda" not in cluster.root(LOGIN, "dpkg-query --show; find /etc /opt -type f -path '*deepopsctl*'").replace(
@@ -278,8 +281,10 @@ def test_a_module_file_that_was_edited_is_mended_and_what_is_off_the_list_goes(
 
 
 @pytest.mark.usefixtures("deploys")
-def test_a_toolkit_that_nobody_has_is_refused_with_what_there_is(cluster: LabCluster, wish: dict[str, object]) -> None:
-    setting(cluster, **{**wish, "cuda_toolkits": ["13.7"]})
+def test_a_toolkit_that_nobody_has_is_refused_with_what_there_is(
+    cluster: LabCluster, cuda_settings: dict[str, object]
+) -> None:
+    setting(cluster, **{**cuda_settings, "cuda_toolkits": ["13.7"]})
 
     refused = run(cluster, "deploy", "nvidia", "--limit", LOGIN, ok=False)
 

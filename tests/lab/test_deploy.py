@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from tests.lab.harness import PREFIX, LabCluster, fresh_cluster, lab_down, lab_up, wait_until
-from tests.lab.smoke import TOLD, assert_found, remove_outputs, validate
+from tests.lab.smoke import REPORTED, assert_reported, remove_outputs, validate
 from tests.lab.smoke_faults import DAMAGES
 
 # of the suite's damages the one that shows most of its checks: the others prove nothing new of another release
@@ -59,7 +59,7 @@ def test_an_unchanged_cluster_is_left_alone(cluster: LabCluster) -> None:
     summary = cluster.deploy()
 
     assert set(cluster.changed(summary).values()) == {0}
-    assert all(counts["ok"] <= cluster.looks for counts in summary["hosts"].values())
+    assert all(counts["ok"] <= cluster.unchanged_tasks for counts in summary["hosts"].values())
 
 
 def deploy_all(cluster: LabCluster) -> dict[str, Any]:
@@ -77,7 +77,7 @@ def test_all_components_together_ask_a_node_once(cluster: LabCluster) -> None:
     assert set(cluster.changed(again).values()) == {0}
     asked = {host: counts["ok"] for host, counts in again["hosts"].items()}
     # arguments, question, sorting; the controller has its own questions
-    assert (asked["gpu01"], asked["gpu02"], asked["ctl1"] <= cluster.looks) == (3, 3, True)
+    assert (asked["gpu01"], asked["gpu02"], asked["ctl1"] <= cluster.unchanged_tasks) == (3, 3, True)
 
 
 @pytest.mark.thorough
@@ -151,13 +151,13 @@ def test_the_smoke_suite_passes_with_the_older_slurm_too(cluster: LabCluster) ->
     assert result.code == 0, result.shown
     # the partition has no time limit that a job could ask for more than
     assert {key[0] for key, check in result.checks.items() if check["status"] != "pass"} == {"over-ask-time"}
-    assert {name for name, _target in result.checks} == TOLD
+    assert {name for name, _target in result.checks} == REPORTED
 
 
 @pytest.mark.thorough
 @pytest.mark.release("debian12")
 def test_the_smoke_suite_finds_damage_with_the_older_slurm_too(cluster: LabCluster) -> None:
-    assert_found(cluster, LARGEST_DAMAGE)
+    assert_reported(cluster, LARGEST_DAMAGE)
 
 
 def test_a_setting_that_slurm_does_not_know_changes_nothing(cluster: LabCluster) -> None:

@@ -95,9 +95,9 @@ def damaged(cluster: LabCluster, *damages: Damage) -> Iterator[None]:
             step(cluster, damage.node, damage.repair)
 
 
-def copied(cluster: LabCluster, folder: Path) -> Path:
+def copied(cluster: LabCluster, directory: Path) -> Path:
     """The cluster's directory, to be changed."""
-    made = folder / "copy"
+    made = directory / "copy"
     shutil.copytree(cluster.directory, made, ignore=shutil.ignore_patterns("runs"))
     (made / "runs").mkdir(mode=0o700)
     return made
@@ -176,10 +176,10 @@ def test_keys_that_do_not_fit_are_told_apart(bare: LabCluster, tmp_path: Path) -
     directory = copied(bare, tmp_path)
     address = {node: bare.root(node, "ip -4 -o address show eth0 | awk '{print $4}' | cut -d/ -f1") for node in NODES}
     pinned = (directory / "known_hosts").read_text().splitlines()
-    ours = [line for line in pinned if line.startswith("ctl1,")]
+    controller_lines = [line for line in pinned if line.startswith("ctl1,")]
     # nothing is known of gpu01, and gpu02 has the controller's keys
-    strangers = [line.replace(f"ctl1,{address['ctl1']}", f"gpu02,{address['gpu02']}") for line in ours]
-    (directory / "known_hosts").write_text("\n".join([*ours, *strangers, ""]))
+    strangers = [line.replace(f"ctl1,{address['ctl1']}", f"gpu02,{address['gpu02']}") for line in controller_lines]
+    (directory / "known_hosts").write_text("\n".join([*controller_lines, *strangers, ""]))
     (directory / "ssh" / "id_ed25519").unlink()
     subprocess.run(
         ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(directory / "ssh" / "id_ed25519")],

@@ -249,12 +249,12 @@ cp -a /run/copy/. /etc/slurm/; dd if=/dev/zero of=/etc/slurm/fill bs=4k 2>/dev/n
 @pytest.fixture(scope="module")
 def job(battered: LabCluster) -> Iterator[int]:
     """A job on gpu01 that runs on while one daemon after the other is killed."""
-    found = battered.submit(
+    number = battered.submit(
         "while [ ! -e /tmp/daemons-were-killed ]; do sleep 0.2; done", "--nodelist=gpu01", "--mem=100M"
     )
-    battered.wait_for_job(found, "RUNNING")
-    yield found
-    battered.root("ctl1", f"scancel {found}", ok=False)
+    battered.wait_for_job(number, "RUNNING")
+    yield number
+    battered.root("ctl1", f"scancel {number}", ok=False)
     battered.root("gpu01", "rm -f /tmp/daemons-were-killed")
 
 

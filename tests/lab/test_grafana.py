@@ -46,7 +46,9 @@ class Site:
     def set(self, **settings: object) -> None:
         """Write these settings in place of earlier ones of Grafana."""
         path = self.cluster.directory / SETTINGS
-        kept = [line for line in path.read_text(encoding="utf-8").splitlines() if not line.startswith("grafana_")]
+        other_lines = [
+            line for line in path.read_text(encoding="utf-8").splitlines() if not line.startswith("grafana_")
+        ]
         own = {
             "enabled": True,
             "repository_url": self.url,
@@ -56,15 +58,15 @@ class Site:
             **settings,
         }
         lines = [f"grafana_{name}: {json.dumps(value)}" for name, value in own.items()]
-        path.write_text("\n".join([*kept, *lines, ""]), encoding="utf-8")
+        path.write_text("\n".join([*other_lines, *lines, ""]), encoding="utf-8")
 
     def root(self, script: str, ok: bool = True) -> str:
         return self.cluster.root("ctl1", script, ok)
 
     def archive(self, version: str) -> Path:
         """The package as a file of the control machine."""
-        (found,) = self.mirror.glob(f"pool/grafana_{version}_*.deb")
-        return found
+        (package,) = self.mirror.glob(f"pool/grafana_{version}_*.deb")
+        return package
 
     def version(self) -> str:
         return self.root("dpkg-query --show --showformat '${Version}' grafana 2>/dev/null || true")
@@ -114,8 +116,8 @@ def deploys(site: Site) -> dict[str, dict[str, Any]]:
 
 
 def of_grafana(document: dict[str, Any]) -> set[tuple[str, str, str]]:
-    found = {(entry["kind"], entry["name"], entry["action"]) for entry in document["changes"]}
-    return {entry for entry in found if "grafana" in entry[1].lower() or "dashboards" in entry[1]}
+    changes = {(entry["kind"], entry["name"], entry["action"]) for entry in document["changes"]}
+    return {entry for entry in changes if "grafana" in entry[1].lower() or "dashboards" in entry[1]}
 
 
 def test_plan_foretells_what_the_deploy_does(deploys: dict[str, dict[str, Any]]) -> None:
@@ -147,9 +149,9 @@ def test_it_listens_on_the_management_address_alone(site: Site) -> None:
 
 @pytest.mark.usefixtures("deploys")
 def test_every_dashboard_is_where_its_provider_looks(site: Site) -> None:
-    found = json.loads(site.asks("/api/search", PASSWORD))
+    dashboards = json.loads(site.asks("/api/search", PASSWORD))
 
-    assert sorted(entry["uid"] for entry in found) == sorted(dashboard.uid for dashboard in DASHBOARDS)
+    assert sorted(entry["uid"] for entry in dashboards) == sorted(dashboard.uid for dashboard in DASHBOARDS)
 
 
 @pytest.mark.usefixtures("deploys")
@@ -172,12 +174,12 @@ def test_the_data_sources_password_opens_prometheus_and_alertmanager(site: Site)
 def test_secrets_are_read_by_grafana_alone_and_told_to_nobody(site: Site, deploys: dict[str, dict[str, Any]]) -> None:
     modes = site.root(f"stat -c '%a %U %G' {PASSWORD} {DATA_SOURCES}").splitlines()
     secret = site.root(f"cat {PASSWORD}")
-    told = json.dumps(deploys) + site.root("journalctl --no-pager; systemctl cat grafana-server; ps -ef")
+    output = json.dumps(deploys) + site.root("journalctl --no-pager; systemctl cat grafana-server; ps -ef")
     runs = [path.read_text(errors="replace") for path in site.cluster.directory.glob("runs/*/**/*") if path.is_file()]
 
     assert modes == ["640 root grafana"] * 2
     assert len(secret) > 20
-    assert secret not in told
+    assert secret not in output
     assert not [text for text in runs if secret in text]
 
 

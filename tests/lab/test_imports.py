@@ -75,24 +75,24 @@ mariadb -e "DROP DATABASE imports; DROP USER imports@localhost"
 """
 
 
-def rendered(os: str, folder: Path) -> dict[str, Mapping[str, str]]:
+def rendered(os: str, directory: Path) -> dict[str, Mapping[str, str]]:
     """The configuration that a deploy would write, by site."""
     plays: list[dict[str, object]] = []
     controllers: dict[str, str] = {}
     hosts: dict[str, dict[str, object]] = {}
-    clusters = folder / "clusters"
+    clusters = directory / "clusters"
     clusters.mkdir()
-    (folder / "roles").symlink_to(ROOT / "roles")
+    (directory / "roles").symlink_to(ROOT / "roles")
     for site in SITES:
-        made = read_request(InitRequest(folder / site.name, source=site))
+        made = read_request(InitRequest(directory / site.name, source=site))
         settings = {**made.carryover.direct_settings, **made.carryover.settings}
         case = Case(render_spec(made.cluster), VERSIONS[os], {}, settings=settings)
         controllers[site.name] = made.cluster.controllers[0].name
         hosts |= {node.name: defaults() for node in made.cluster.nodes}
         # one host renders for all, from what is known of the others
-        plays += [{**found, "hosts": [controllers[site.name]]} for found in case.plays(site.name, clusters)]
+        plays += [{**case_play, "hosts": [controllers[site.name]]} for case_play in case.plays(site.name, clusters)]
         store_hardware(clusters / site.name / "hardware.yml", {node.name: NODE for node in made.cluster.compute})
-    done = play(folder, plays, hosts)
+    done = play(directory, plays, hosts)
     assert done.status == 0, done.output
     shown = {(result.task, result.host): result.data.get("msg", {}) for result in done.results}
     return {name: {file: shown[f"Show {name}", host][file] for file in FILES} for name, host in controllers.items()}

@@ -84,17 +84,17 @@ def submit(cluster: LabCluster, script: str, *options: str) -> str:
     return job
 
 
-def folders(cluster: LabCluster, node: str) -> set[str]:
+def job_directories(cluster: LabCluster, node: str) -> set[str]:
     """Numbers of the jobs that have a folder on a node, and what else there is of folders there."""
-    found = cluster.root(
+    paths = cluster.root(
         node, f"cd {FOLDER} && find . -mindepth 1 -maxdepth 2 -name '[0-9.]*' -printf '%f\\n'", ok=False
     )
-    return set(found.split())
+    return set(paths.split())
 
 
 def until_gone(cluster: LabCluster, node: str, *jobs: str) -> None:
     """Wait until no folder of these jobs is on a node."""
-    wait_until(f"{jobs} have left {node}", lambda: not folders(cluster, node) & set(jobs))
+    wait_until(f"{jobs} have left {node}", lambda: not job_directories(cluster, node) & set(jobs))
 
 
 def checks(cluster: LabCluster) -> list[dict[str, Any]]:
@@ -113,16 +113,16 @@ class TestNamespace:
 
         wait_until("both have left their marks", lambda: all("mark" in inside(job) for job in jobs))
         for number, job in enumerate(jobs, 1):
-            said = inside(job).splitlines()
-            assert said[:2] == ["700 ubuntu", "/tmp"]
-            assert {line for line in said if line.startswith("mark")} == {f"mark{number}"}
+            lines = inside(job).splitlines()
+            assert lines[:2] == ["700 ubuntu", "/tmp"]
+            assert {line for line in lines if line.startswith("mark")} == {f"mark{number}"}
         assert "mark" not in cluster.root("gpu01", "ls /tmp /dev/shm")
 
         # a slurmd that restarts takes nothing from jobs that run
         cluster.root("gpu01", f"mkdir -p {FOLDER}/{STALE[0]}/.{STALE[0]}/_tmp {FOLDER}/gpu01/{STALE[1]}")
         cluster.root("gpu01", "systemctl kill --kill-whom=main --signal=KILL slurmd; systemctl restart slurmd")
         until_gone(cluster, "gpu01", *STALE)
-        assert folders(cluster, "gpu01") >= set(jobs)
+        assert job_directories(cluster, "gpu01") >= set(jobs)
         assert "mark1" in inside(jobs[0])
 
         cluster.user("ctl1", f"scancel {' '.join(jobs)}")
@@ -150,7 +150,7 @@ class TestNamespace:
 
     def test_a_node_that_crashed_comes_back_without_the_folders_of_before(self, cluster: LabCluster) -> None:
         job = submit(cluster, "sleep 600", "-w gpu02", "-o /dev/null", "--no-requeue")
-        assert job in folders(cluster, "gpu02")
+        assert job in job_directories(cluster, "gpu02")
         cluster.power_cut("gpu02")
         cluster.power_on("gpu02")
 
@@ -191,13 +191,13 @@ class TestProlog:
         return cluster
 
     def test_each_job_has_a_folder_that_goes_with_it(self, cluster: LabCluster) -> None:
-        said = cluster.user("ctl1", f"srun -N2 --mem=50M --chdir=/ sh -c '{PROBE}; echo $TMPDIR'").splitlines()
+        lines = cluster.user("ctl1", f"srun -N2 --mem=50M --chdir=/ sh -c '{PROBE}; echo $TMPDIR'").splitlines()
 
-        own = next(line for line in said if line.startswith(FOLDER))
+        own = next(line for line in lines if line.startswith(FOLDER))
         assert re.fullmatch(rf"{FOLDER}/[0-9]+", own)
-        assert said.count("700 ubuntu") == 2
+        assert lines.count("700 ubuntu") == 2
         # $SLURM_TMPDIR and $TMPDIR, on both nodes
-        assert said.count(own) == 4
+        assert lines.count(own) == 4
         for node in ("gpu01", "gpu02"):
             until_gone(cluster, node, Path(own).name)
 
@@ -216,7 +216,7 @@ class TestProlog:
         cluster.user("ctl1", f"scancel {job}")
         until_gone(cluster, "gpu01", job)
 
-        wait_until("nothing is left", lambda: not folders(cluster, "gpu01"))
+        wait_until("nothing is left", lambda: not job_directories(cluster, "gpu01"))
         assert cluster.root("gpu01", "stat -c '%U %a %n' /srv/precious /srv/precious/file /srv/of-root") == before
         cluster.root("gpu01", "umount /srv/precious; rm -r /srv/precious /srv/of-root")
 
@@ -257,11 +257,11 @@ class TestProlog:
         cluster.root("gpu01", f"sed -i 's/0o700/0o755/' {program}")
         cluster.root("gpu02", f"sed -i 's/^def remove(job):/&\\n    return/' {program}")
 
-        found = {check["target"]: (check["status"], check["message"]) for check in checks(cluster)}
+        results = {check["target"]: (check["status"], check["message"]) for check in checks(cluster)}
 
-        assert found["gpu01"][0] == found["gpu02"][0] == "fail"
-        assert found["gpu01"][1].endswith("has mode 755")
-        assert found["gpu02"][1].endswith("is still there after its job's end")
+        assert results["gpu01"][0] == results["gpu02"][0] == "fail"
+        assert results["gpu01"][1].endswith("has mode 755")
+        assert results["gpu02"][1].endswith("is still there after its job's end")
 
 
 def test_switched_off_nothing_of_it_is_left(cluster: LabCluster) -> None:

@@ -44,8 +44,8 @@ class Jobs:
 
     def report(self, number: str) -> dict[str, Any]:
         """What its user gets told."""
-        (found,) = json.loads(self.cluster.user("ctl1", f"job-report {number} --json"))["jobs"]
-        return dict(found)
+        (report,) = json.loads(self.cluster.user("ctl1", f"job-report {number} --json"))["jobs"]
+        return dict(report)
 
     def series(self, name: str, number: str) -> list[dict[str, Any]]:
         """What Prometheus has of one job."""
@@ -71,20 +71,24 @@ def jobs(monitored: MonitoredCluster) -> Iterator[Jobs]:
         # to the node where the output goes: homes are not shared here
         submit = f"cat > job.sh <<'END'\n{script}END\nsbatch --parsable job.sh"
         numbers.append(monitored.user("gpu01", submit).strip())
-    found = Jobs(monitored, *numbers)
+    submitted = Jobs(monitored, *numbers)
     squeue = "squeue; sinfo"
-    wait_until("both jobs run", lambda: found.how_many("-t R") == 2, found=lambda: monitored.root("ctl1", squeue))
-    yield found
-    found.end()
+    wait_until("both jobs run", lambda: submitted.how_many("-t R") == 2, details=lambda: monitored.root("ctl1", squeue))
+    yield submitted
+    submitted.end()
 
 
 def test_each_gpu_of_the_node_has_its_own_job(jobs: Jobs) -> None:
-    def told() -> list[str]:
+    def measured_jobs() -> list[str]:
         # a job counts as running while its prolog still does
         lines = jobs.cluster.root("gpu01", "grep -H . /run/deepops/gpus/*", ok=False).splitlines()
         return sorted(line.rpartition(":")[2] for line in lines)
 
-    wait_until("the prologs have told", lambda: told() == sorted([jobs.busy, jobs.idle]), found=lambda: str(told()))
+    wait_until(
+        "the prologs have told",
+        lambda: measured_jobs() == sorted([jobs.busy, jobs.idle]),
+        details=lambda: str(measured_jobs()),
+    )
     assert jobs.cluster.root("gpu01", "ls /run/deepops/gpus").split() == ["0", "1"]
 
 
@@ -116,13 +120,13 @@ def test_a_running_job_tells_its_user_what_it_uses(jobs: Jobs) -> None:
     def held() -> float:
         return float((jobs.report(jobs.busy)["memory"] or {"used": 0})["used"])
 
-    wait_until("slurmd has looked", lambda: held() > 150 * MIB, found=lambda: str(jobs.report(jobs.busy)))
-    found = jobs.report(jobs.busy)
+    wait_until("slurmd has looked", lambda: held() > 150 * MIB, details=lambda: str(jobs.report(jobs.busy)))
+    report = jobs.report(jobs.busy)
 
-    assert found["running"]
-    assert found["memory"]["asked"] == 600 * MIB
-    assert found["cpu"]["asked"] == 1
-    assert found["time"]["asked"] == 1800
+    assert report["running"]
+    assert report["memory"]["asked"] == 600 * MIB
+    assert report["cpu"]["asked"] == 1
+    assert report["time"]["asked"] == 1800
 
 
 class TestAfterTheEnd:
@@ -182,7 +186,7 @@ class TestAfterTheEnd:
         wait_until(
             "the summary is kept",
             lambda: jobs.report(jobs.busy)["per_node"],
-            found=lambda: jobs.cluster.root("ctl1", "journalctl -u deepops-job-summaries --no-pager | tail -5"),
+            details=lambda: jobs.cluster.root("ctl1", "journalctl -u deepops-job-summaries --no-pager | tail -5"),
         )
         (node,) = jobs.report(jobs.busy)["per_node"]
 

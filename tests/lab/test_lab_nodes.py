@@ -56,9 +56,9 @@ class Lab:
     def password(self) -> str:
         return Path(self.document["password_file"]).read_text(encoding="utf-8").strip()
 
-    def ssh(self, node: str, script: str, folder: Path, options: Sequence[str] = (), stdin: str = "") -> str:
+    def ssh(self, node: str, script: str, directory: Path, options: Sequence[str] = (), stdin: str = "") -> str:
         """Log in with the password, as a person would."""
-        answer = folder / "askpass"
+        answer = directory / "askpass"
         answer.write_text(f"#!/bin/sh\ncat {self.document['password_file']}\n", encoding="utf-8")
         answer.chmod(0o700)
         done = subprocess.run(
@@ -75,13 +75,13 @@ class Lab:
 def traces(name: str, containers: Sequence[str] = ()) -> list[str]:
     """What of a lab can still be found on this machine."""
     store = LabStore.default()
-    found = podman("ps", "--all", "--quiet", "--filter", f"label=deepopsctl.lab={name}").split()
-    found += podman("network", "ls", "--quiet", "--filter", f"label=deepopsctl.lab={name}").split()
-    found += [str(path) for path in (store.root / name, store.root / f"{name}.lock") if path.exists()]
+    container_ids = podman("ps", "--all", "--quiet", "--filter", f"label=deepopsctl.lab={name}").split()
+    container_ids += podman("network", "ls", "--quiet", "--filter", f"label=deepopsctl.lab={name}").split()
+    container_ids += [str(path) for path in (store.root / name, store.root / f"{name}.lock") if path.exists()]
     for container in containers:
         find = ["find", "/sys/fs/cgroup", "-maxdepth", "4", "-name", f"*{container}*"]
-        found += subprocess.run(find, capture_output=True, text=True, timeout=PATIENCE_S).stdout.split()
-    return found
+        container_ids += subprocess.run(find, capture_output=True, text=True, timeout=PATIENCE_S).stdout.split()
+    return container_ids
 
 
 @pytest.fixture(scope="module", params=[pytest.param("debian12", marks=pytest.mark.thorough), "debian13"])
@@ -208,16 +208,16 @@ def test_an_interrupted_start_leaves_no_trace() -> None:
 
 def test_a_failed_start_leaves_no_trace_and_names_the_node(tmp_path: Path) -> None:
     name = f"failing-{os.getpid()}"
-    taken = f"{name}-cn01"
-    podman("create", "--name", taken, "--rootfs", str(tmp_path), "/bin/true")
+    used_name = f"{name}-cn01"
+    podman("create", "--name", used_name, "--rootfs", str(tmp_path), "/bin/true")
     try:
         failed = command("lab", "up", "--name", name)
         assert failed.returncode == 1
-        assert taken in failed.stderr
+        assert used_name in failed.stderr
         assert traces(name) == []
-        podman("container", "exists", taken)
+        podman("container", "exists", used_name)
     finally:
-        podman("rm", "--force", "--ignore", taken)
+        podman("rm", "--force", "--ignore", used_name)
 
 
 def test_sudo_asks_for_the_password_where_it_shall(tmp_path: Path) -> None:

@@ -80,8 +80,8 @@ def test_a_user_is_inside_of_the_job_and_gone_with_it(deployed: LabCluster, peop
 
     job = submit(deployed)
     deployed.wait_for_job(job, "RUNNING")
-    look = "cat /proc/self/cgroup; for one in 0 1; do head -c1 /dev/nvidia$one 2>&1; done"
-    code, shown = alice.ssh(NODE, look)
+    script = "cat /proc/self/cgroup; for one in 0 1; do head -c1 /dev/nvidia$one 2>&1; done"
+    code, shown = alice.ssh(NODE, script)
 
     assert code == 1
     assert f"/job_{job}/step_extern" in shown
@@ -147,7 +147,7 @@ def test_the_programs_that_slurm_conf_names_are_there_and_a_mail_that_cannot_be_
 ) -> None:
     shown = deployed.root("ctl1", "scontrol show config")
     program = {key: re.search(rf"^{key} += (\S+)", shown, re.MULTILINE) for key in ("MailProg", "RebootProgram")}
-    mail, reboot = (found[1] if found else "" for found in program.values())
+    mail, reboot = (match[1] if match else "" for match in program.values())
 
     assert deployed.holds("ctl1", f"test -x {mail}")
     assert deployed.holds(NODE, f"test -x {reboot}")

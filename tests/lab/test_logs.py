@@ -36,7 +36,9 @@ def wait_for_lines(cluster: MonitoredCluster, matches: str, wanted: set[str]) ->
     def lines() -> set[str]:
         return set(cluster.root("ctl1", f"{COLLECTED} {matches}", ok=False).splitlines())
 
-    wait_until(f"{matches} is on the log host", lambda: wanted <= lines(), found=lambda: str(sorted(wanted - lines())))
+    wait_until(
+        f"{matches} is on the log host", lambda: wanted <= lines(), details=lambda: str(sorted(wanted - lines()))
+    )
 
 
 def test_a_line_of_a_node_is_found_by_node_and_unit(monitored: MonitoredCluster) -> None:
@@ -67,8 +69,8 @@ def test_that_there_is_no_such_line_is_said(monitored: MonitoredCluster) -> None
 def test_slurms_own_messages_are_among_them(monitored: MonitoredCluster) -> None:
     monitored.root("ctl1", "scontrol setdebug debug && scontrol setdebug info")
 
-    said = f"{COLLECTED} _HOSTNAME=ctl1 -u slurmctld | grep -F 'Set debug level'"
-    wait_until("slurmctld's message is on the log host", lambda: monitored.holds("ctl1", said))
+    query = f"{COLLECTED} _HOSTNAME=ctl1 -u slurmctld | grep -F 'Set debug level'"
+    wait_until("slurmctld's message is on the log host", lambda: monitored.holds("ctl1", query))
 
 
 def knock(cluster: MonitoredCluster, identity: str) -> str:
@@ -88,9 +90,9 @@ def test_nobody_hands_in_logs_without_a_certificate_of_the_cluster(
     refusals = f"journalctl -u deepops-logs -o cat --no-pager | grep -c '{reason}' || true"
     before = int(monitored.root("ctl1", refusals))
 
-    said = knock(monitored, "" if who == "nobody" else "/run/stranger.crt /run/stranger.key")
+    answer = knock(monitored, "" if who == "nobody" else "/run/stranger.crt /run/stranger.key")
 
-    assert "HTTP" not in said
+    assert "HTTP" not in answer
     wait_until("the door says why", lambda: int(monitored.root("ctl1", refusals)) == before + 1)
 
 

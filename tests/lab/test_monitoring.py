@@ -66,11 +66,11 @@ def test_status_tells_what_was_changed_by_hand_in_which_component(monitored: Mon
         done = monitored.deepopsctl("status", "--json", "--node-timeout", "120", ok=False)
     finally:
         monitored.root("gpu01", "systemctl start prometheus-node-exporter")
-    found = json.loads(done.stdout)
+    document = json.loads(done.stdout)
 
-    assert found["components"]["monitoring"]["drifted"] == "gpu01"
-    assert "drifted" not in found["components"]["slurm"]
-    gpu01 = next(node for node in found["nodes"] if node["name"] == "gpu01")
+    assert document["components"]["monitoring"]["drifted"] == "gpu01"
+    assert "drifted" not in document["components"]["slurm"]
+    gpu01 = next(node for node in document["nodes"] if node["name"] == "gpu01")
     assert gpu01["components"]["monitoring"]["differences"] == ["prometheus-node-exporter.service is inactive"]
     assert (done.returncode, gpu01["deploy"]) == (1, "drifted")
 
@@ -78,9 +78,9 @@ def test_status_tells_what_was_changed_by_hand_in_which_component(monitored: Mon
 def test_what_is_asked_for_figures_listens_on_the_machines_own_address_alone(monitored: MonitoredCluster) -> None:
     for name in ("ctl1", "gpu01"):
         listening = monitored.root(name, "ss -Hltn | awk '{print $4}'").split()
-        ours = [place for place in listening if 9000 <= int(place.rpartition(":")[2]) < 10000]
-        assert ours
-        assert {place.rpartition(":")[0] for place in ours} == {monitored.address(name)}
+        exporters = [place for place in listening if 9000 <= int(place.rpartition(":")[2]) < 10000]
+        assert exporters
+        assert {place.rpartition(":")[0] for place in exporters} == {monitored.address(name)}
 
 
 @pytest.mark.parametrize("port", [PROMETHEUS, ALERTMANAGER])
@@ -108,8 +108,8 @@ def test_the_data_of_prometheus_are_bounded_by_what_its_disk_has(monitored: Moni
 
 def test_the_password_is_nowhere_that_others_can_read(monitored: MonitoredCluster) -> None:
     password = monitored.password()
-    look = f"grep -rlF -e '{password}' /etc /var/lib/prometheus /var/lib/deepopsctl; true"
-    held = monitored.root("ctl1", look).split()
+    search = f"grep -rlF -e '{password}' /etc /var/lib/prometheus /var/lib/deepopsctl; true"
+    held = monitored.root("ctl1", search).split()
 
     modes = {path: monitored.root("ctl1", f"stat -c '%a %U:%G' {path}") for path in held}
     assert modes.pop("/etc/prometheus/deepops-password") == "640 root:prometheus"
@@ -143,7 +143,7 @@ def test_a_rule_that_was_changed_by_hand_is_mended_without_a_restart(monitored: 
     }
     assert started(monitored) == before
     wait_until(
-        "the rule is in force again", lambda: loaded(monitored) == set(rules), found=lambda: str(loaded(monitored))
+        "the rule is in force again", lambda: loaded(monitored) == set(rules), details=lambda: str(loaded(monitored))
     )
     monitored.root("ctl1", f"rm {RULES}/mine.yml")
 

@@ -31,18 +31,18 @@ def deploy(cluster: MonitoredCluster, code: ExitCode = ExitCode.OK) -> dict[str,
 @contextmanager
 def started_otherwise(cluster: MonitoredCluster, node: str, unit: str, command: str) -> Iterator[None]:
     """A unit that runs another program for a while."""
-    folder = f"/etc/systemd/system/{unit}.d"
+    directory = f"/etc/systemd/system/{unit}.d"
     lines = ["[Service]", "Type=simple", "ExecStart=", f"ExecStart={command}", "Restart=always", "RestartSec=3"]
     text = "\n".join(lines)
     cluster.root(
         node,
-        f"mkdir -p {folder}; cat >{folder}/zz-trial.conf <<'END'\n{text}\nEND\n"
+        f"mkdir -p {directory}; cat >{directory}/zz-trial.conf <<'END'\n{text}\nEND\n"
         f"systemctl daemon-reload; systemctl restart {unit}",
     )
     try:
         yield
     finally:
-        cluster.root(node, f"rm {folder}/zz-trial.conf; systemctl daemon-reload; systemctl restart {unit}")
+        cluster.root(node, f"rm {directory}/zz-trial.conf; systemctl daemon-reload; systemctl restart {unit}")
         deploy(cluster)
 
 
@@ -74,8 +74,8 @@ def test_a_unit_that_runs_and_does_not_listen_fails_its_node(monitored: Monitore
     with started_otherwise(monitored, "gpu01", node_exporter.UNIT, "/bin/sleep infinity"):
         done = deploy(monitored, ExitCode.FAILED)
 
-    said = {failure["host"]: failure["message"] for failure in done["failures"]}
-    assert f"{node_exporter.UNIT} runs but does not listen on port {node_exporter.PORT}" in said["gpu01"]
+    messages = {failure["host"]: failure["message"] for failure in done["failures"]}
+    assert f"{node_exporter.UNIT} runs but does not listen on port {node_exporter.PORT}" in messages["gpu01"]
 
 
 def test_a_deploy_ends_when_prometheus_scrapes_what_it_has_put_right(monitored: MonitoredCluster) -> None:
@@ -85,7 +85,7 @@ def test_a_deploy_ends_when_prometheus_scrapes_what_it_has_put_right(monitored: 
         monitored.root("gpu01", f"echo '{text}' >{path}")
     # Prometheus would go on with the connection that it has
     monitored.root("gpu01", f"systemctl restart {node_exporter.UNIT}")
-    wait_until("it is down", lambda: ("node", "gpu01") in monitored.down(), found=lambda: str(monitored.down()))
+    wait_until("it is down", lambda: ("node", "gpu01") in monitored.down(), details=lambda: str(monitored.down()))
 
     done = deploy(monitored)
 
@@ -109,11 +109,11 @@ def without_a_way(monitored: MonitoredCluster) -> Iterator[MonitoredCluster]:
 
 def test_a_repository_that_cannot_be_reached_is_told_before_and_stops_nothing(without_a_way: MonitoredCluster) -> None:
     looked = json.loads(without_a_way.deepopsctl("doctor", "--json", ok=False).stdout)
-    found = {check["target"]: check for check in looked["checks"] if check["name"] == "repositories"}
-    assert found["ctl1"]["status"] == "warn"
-    assert NOWHERE in found["ctl1"]["message"]
-    assert "Grafana will be left out" in found["ctl1"]["message"]
-    assert found["gpu01"]["status"] == "pass"
+    repositories = {check["target"]: check for check in looked["checks"] if check["name"] == "repositories"}
+    assert repositories["ctl1"]["status"] == "warn"
+    assert NOWHERE in repositories["ctl1"]["message"]
+    assert "Grafana will be left out" in repositories["ctl1"]["message"]
+    assert repositories["gpu01"]["status"] == "pass"
 
     planned = without_a_way.deepopsctl("plan", "monitoring", "--json", ok=False)
     assert planned.returncode == ExitCode.FAILED

@@ -48,7 +48,9 @@ def busy(monitored: MonitoredCluster) -> Iterator[MonitoredCluster]:
     cluster.root(controller, f"echo '{alert}' >{RULE}; systemctl reload prometheus")
     try:
         user(controller, "sbatch -w gpu01 --gres=gpu:1 --mem=100M --wrap 'while :; do :; done'")
-        wait_until("the job runs", lambda: user(controller, "squeue -h -t R"), found=lambda: user(controller, "squeue"))
+        wait_until(
+            "the job runs", lambda: user(controller, "squeue -h -t R"), details=lambda: user(controller, "squeue")
+        )
         user(controller, "sbatch -w gpu01 --gres=gpu:2 --mem=100M --wrap 'sleep 60'")
         cluster.root(controller, "scontrol update nodename=gpu01 state=drain reason=trial")
         yield cluster
@@ -63,7 +65,7 @@ def test_every_panel_shows_something_after_real_jobs_ran(busy: MonitoredCluster)
     prometheus = Asked(busy)
 
     def left() -> list[str]:
-        found = [empty.asked for empty in empty_in(prometheus)]
-        return [f"{asked.dashboard}: {asked.panel}: {asked.text}" for asked in found]
+        queries = [empty.asked for empty in empty_in(prometheus)]
+        return [f"{asked.dashboard}: {asked.panel}: {asked.text}" for asked in queries]
 
-    wait_until("every query gives series", lambda: not left(), found=lambda: "\n".join(left()))
+    wait_until("every query gives series", lambda: not left(), details=lambda: "\n".join(left()))

@@ -24,7 +24,7 @@ STANDIN = FAKES / "nvml_metrics.c"
 LIBRARY = "/usr/local/lib/libnvidia-ml.so.1"
 NONE = "monitoring_gpu_exporter: none"
 # where the stand-in is told what goes wrong
-TOLD = "/run/stand-in-nvml"
+DRIVER_STATE = "/run/stand-in-nvml"
 
 
 def deploy(cluster: MonitoredCluster) -> dict[str, Any]:
@@ -61,10 +61,10 @@ def driver(watched: MonitoredCluster, tmp_path: Path) -> Iterator[None]:
     text = base64.b64encode(made.read_bytes()).decode()
     again = f"ldconfig && systemctl restart {UNIT}"
     try:
-        watched.root("gpu01", f"mkdir -p {TOLD}; echo {text} | base64 -d >{LIBRARY} && {again}")
+        watched.root("gpu01", f"mkdir -p {DRIVER_STATE}; echo {text} | base64 -d >{LIBRARY} && {again}")
         yield
     finally:
-        watched.root("gpu01", f"rm -rf {LIBRARY} {TOLD}; {again}")
+        watched.root("gpu01", f"rm -rf {LIBRARY} {DRIVER_STATE}; {again}")
 
 
 def test_a_node_without_a_driver_says_so_and_goes_on(watched: MonitoredCluster) -> None:
@@ -73,8 +73,8 @@ def test_a_node_without_a_driver_says_so_and_goes_on(watched: MonitoredCluster) 
     assert watched.root("gpu01", f"systemctl show -p NRestarts --value {UNIT}") == "0"
     # of this start alone: another test may have had it before
     start = watched.root("gpu01", f"systemctl show -p InvocationID --value {UNIT}")
-    said = watched.root("gpu01", f"journalctl -q -o cat _SYSTEMD_INVOCATION_ID={start} | grep -c 'no NVIDIA driver'")
-    assert said == "1"
+    count = watched.root("gpu01", f"journalctl -q -o cat _SYSTEMD_INVOCATION_ID={start} | grep -c 'no NVIDIA driver'")
+    assert count == "1"
     # a machine without GPUs has no exporter of them, and none is missed there
     assert watched.query('up{job="gpu", node="gpu01"}')
     assert not watched.query('up{job="gpu", node="ctl1"}')
@@ -90,7 +90,7 @@ def test_every_gpu_of_a_node_is_there_under_one_set_of_names(watched: MonitoredC
     assert gpus(watched, 'gpu:utilization:ratio{node="gpu01"} <= 1') == {"0", "1", "2"}
     assert watched.query('{__name__=~"process_.+", job="gpu", pid!=""}') == []
 
-    watched.root("gpu01", f"echo 2 79 >{TOLD}/xid")
+    watched.root("gpu01", f"echo 2 79 >{DRIVER_STATE}/xid")
     assert watched.wait_for('gpu:xid:last{node="gpu01", gpu="2"} == 79')
 
 

@@ -21,8 +21,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MonitoredClust
     """Exporters speak TLS, too: of Debian 12 they are other versions."""
     name = f"{PREFIX}-host"
     try:
-        folder, on = tmp_path_factory.mktemp(name), "monitoring_exporter_tls: true\n"
-        made = fresh_monitored(name, folder, "--compute", "1", "--login", "1", settings=on, os="debian12")
+        directory, on = tmp_path_factory.mktemp(name), "monitoring_exporter_tls: true\n"
+        made = fresh_monitored(name, directory, "--compute", "1", "--login", "1", settings=on, os="debian12")
         edit(made.directory / "cluster.yml", "[login]", "[login, monitoring]")
         made.deploy()
         yield made

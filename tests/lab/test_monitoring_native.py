@@ -33,9 +33,11 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MonitoredClust
     """One machine for everything."""
     name = f"{PREFIX}-native"
     try:
-        found = fresh_monitored(name, tmp_path_factory.mktemp(name), "--single", settings=SWITCH + UNCONFINED, os="sid")
-        found.deploy()
-        yield found
+        monitored = fresh_monitored(
+            name, tmp_path_factory.mktemp(name), "--single", settings=SWITCH + UNCONFINED, os="sid"
+        )
+        monitored.deploy()
+        yield monitored
     finally:
         lab_down(name)
 
@@ -71,23 +73,23 @@ def rules_of_slurm() -> dict[str, str]:
 def test_every_page_of_slurmctld_is_scraped(cluster: MonitoredCluster) -> None:
     wanted = {page: (f"http://{cluster.address('ctl1')}:6817/metrics/{page}", "up", "") for page in PAGES}
 
-    wait_until("all pages are up", lambda: scraped(cluster) == wanted, found=lambda: str(scraped(cluster)))
+    wait_until("all pages are up", lambda: scraped(cluster) == wanted, details=lambda: str(scraped(cluster)))
 
 
 def test_the_names_are_slurmctlds_own_and_come_once(busy: MonitoredCluster) -> None:
-    for told in (
+    for metric in (
         "slurm_jobs_running == 1",
         "slurm_jobs_pending == 1",
         'slurm_partition_jobs_running{partition="gpu"} == 1',
         'slurm_node_gpus_alloc{node="ctl1"} == 1',
     ):
-        assert len(busy.wait_for(told)) == 1, told
+        assert len(busy.wait_for(metric)) == 1, metric
 
     jobs = {sample["metric"]["job"] for sample in busy.query('{__name__=~"slurm_.+"}')}
     assert jobs == {"slurm"}
-    told = busy.root("ctl1", f"cat {OURS}")
-    assert "\ndeepops_slurm_up 1" in told
-    assert "\nslurm_" not in told
+    text = busy.root("ctl1", f"cat {OURS}")
+    assert "\ndeepops_slurm_up 1" in text
+    assert "\nslurm_" not in text
 
 
 def test_every_panel_and_rule_that_asks_for_slurms_figures_gets_series(busy: MonitoredCluster) -> None:
@@ -105,7 +107,7 @@ def test_every_panel_and_rule_that_asks_for_slurms_figures_gets_series(busy: Mon
         assert panels
         return [f"{name}: {text}" for name, text in [*panels, *rules.items()] if not prometheus.count(text)]
 
-    wait_until("every query gives series", lambda: not left(), found=lambda: "\n".join(left()))
+    wait_until("every query gives series", lambda: not left(), details=lambda: "\n".join(left()))
 
 
 def test_the_cluster_passes_its_validation_and_a_second_deploy_changes_nothing(cluster: MonitoredCluster) -> None:
@@ -124,6 +126,6 @@ def test_without_the_switch_the_program_tells_the_names_again(cluster: Monitored
     edit(cluster.directory / SETTINGS, SWITCH, "")
     cluster.deploy()
 
-    wait_until("no page is scraped", lambda: not scraped(cluster), found=lambda: str(scraped(cluster)))
+    wait_until("no page is scraped", lambda: not scraped(cluster), details=lambda: str(scraped(cluster)))
     assert cluster.wait_for('slurm_jobs{job="node"}')
     assert "MetricsType" not in cluster.root("ctl1", "cat /etc/slurm/slurm.conf")

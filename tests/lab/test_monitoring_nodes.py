@@ -117,19 +117,19 @@ def test_of_nodes_that_left_nothing_is_watched_and_no_alert_goes_on(grown: Grown
         f"{MEMBERS}:0",
     ]
     query = '{__name__=~"up|ALERTS|deepops_slurm_node_state", node=~"gpu0[23]"}'
-    wait_until("Prometheus has none of it", lambda: not cluster.query(query), found=lambda: str(cluster.query(query)))
+    wait_until("Prometheus has none of it", lambda: not cluster.query(query), details=lambda: str(cluster.query(query)))
 
-    def told() -> list[dict[str, str]]:
+    def active_alerts() -> list[dict[str, str]]:
         alerts = cluster.ask("/api/v2/alerts", ALERTMANAGER)
         return [each["labels"] for each in alerts if each["labels"].get("node") in ("gpu02", "gpu03")]
 
-    wait_until("Alertmanager has none of it", lambda: not told(), found=lambda: str(told()))
+    wait_until("Alertmanager has none of it", lambda: not active_alerts(), details=lambda: str(active_alerts()))
 
 
 def test_a_node_that_left_in_order_has_no_more_of_it(grown: Grown) -> None:
     units = "/etc/systemd/system/*prometheus* /etc/systemd/system/deepops-*metrics*"
-    ours = f"{units} /usr/local/sbin/deepops-*metrics /etc/deepopsctl/pki/*"
-    left = f"dpkg-query -W -f '${{Package}}\\n' 'prometheus*'; ls -d {ours}"
+    managed_paths = f"{units} /usr/local/sbin/deepops-*metrics /etc/deepopsctl/pki/*"
+    left = f"dpkg-query -W -f '${{Package}}\\n' 'prometheus*'; ls -d {managed_paths}"
 
     assert grown.cluster.root("gpu02", f"({left}) 2>/dev/null; ss -Hltn | grep -E ':9[0-9]{{3}} '; true") == ""
 
@@ -143,8 +143,8 @@ def test_a_node_that_left_with_its_certificate_is_refused_and_what_it_said_stays
 
     # the same certificate was good before
     assert answer.startswith(("refused", "closed"))
-    said = cluster.root("ctl1", "journalctl -q -o cat -u deepops-logs | grep -F 'it is no machine of this cluster'")
-    assert said.startswith("gpu03 (")
+    refusals = cluster.root("ctl1", "journalctl -q -o cat -u deepops-logs | grep -F 'it is no machine of this cluster'")
+    assert refusals.startswith("gpu03 (")
     wait_for_lines(cluster, "_HOSTNAME=gpu03 -t sender", {"from gpu03"})
 
 

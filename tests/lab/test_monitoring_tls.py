@@ -67,7 +67,7 @@ def wait_for_schemes(cluster: MonitoredCluster, wanted: dict[str, str]) -> None:
     wait_until(
         f"exporters are asked by {wanted}",
         lambda: wanted.items() <= schemes(cluster).items(),
-        found=lambda: str(schemes(cluster)),
+        details=lambda: str(schemes(cluster)),
     )
     cluster.wait_until_up()
 
@@ -99,11 +99,11 @@ def test_a_job_that_has_an_exporters_port_is_not_taken_for_its_node(monitored: M
     try:
         monitored.root("gpu01", hostile)
 
-        wait_until("it is down", lambda: ("node", "gpu01") in monitored.down(), found=lambda: str(monitored.down()))
+        wait_until("it is down", lambda: ("node", "gpu01") in monitored.down(), details=lambda: str(monitored.down()))
         wait_until(
             "its answer was refused",
             lambda: "tls: " in monitored.down()["node", "gpu01"],
-            found=lambda: str(monitored.down()),
+            details=lambda: str(monitored.down()),
         )
     finally:
         monitored.root("gpu01", f"systemctl stop hostile; systemctl start {node_exporter.UNIT}")

@@ -29,9 +29,9 @@ def cluster(expendable: LabCluster) -> LabCluster:
 @pytest.fixture(scope="module")
 def job(cluster: LabCluster) -> int:
     """A job on the bystander, running."""
-    found = cluster.submit(PATIENT_JOB, f"--nodelist={BYSTANDER}", "--mem=100M", "--time=60")
-    cluster.wait_for_job(found, "RUNNING")
-    return found
+    number = cluster.submit(PATIENT_JOB, f"--nodelist={BYSTANDER}", "--mem=100M", "--time=60")
+    cluster.wait_for_job(number, "RUNNING")
+    return number
 
 
 @pytest.fixture(scope="module")

@@ -86,7 +86,7 @@ def deploys(cluster: LabCluster) -> dict[str, dict[str, Any]]:
 def test_plan_foretells_the_deploy_and_the_controller_is_only_claimed(
     cluster: LabCluster, deploys: dict[str, dict[str, Any]]
 ) -> None:
-    foretold = set(changes(deploys["plan"], "gpu01"))
+    planned = set(changes(deploys["plan"], "gpu01"))
 
     assert {
         ("file", SOURCES, "write"),
@@ -94,10 +94,10 @@ def test_plan_foretells_the_deploy_and_the_controller_is_only_claimed(
         ("package", "libcuda1", "install"),
         ("package", "nvidia-smi", "install"),
         ("hold", "libcuda1", "hold"),
-    } <= foretold
+    } <= planned
     # the libraries that come with a package are known once they are there
     assert {entry for entry in changes(deploys["first"], "gpu01") if entry[0] != "hold"} == {
-        entry for entry in foretold if entry[0] != "hold"
+        entry for entry in planned if entry[0] != "hold"
     }
     counts = deploys["first"]["hosts"].pop("ctl1")
     assert (counts["ok"], counts["changed"]) == (1, 0)
@@ -145,9 +145,9 @@ def test_persistence_waits_for_a_kernel_module_and_nothing_fails(cluster: LabClu
 def test_the_gate_finds_an_edited_pin_and_mends_it(cluster: LabCluster) -> None:
     cluster.root("gpu01", "echo '# by hand' >> /etc/apt/preferences.d/deepopsctl-nvidia")
 
-    mended = run(cluster, "deploy", "nvidia")
+    deployed = run(cluster, "deploy", "nvidia")
 
-    assert changes(mended, "gpu01") == [("file", "/etc/apt/preferences.d/deepopsctl-nvidia", "write")]
+    assert changes(deployed, "gpu01") == [("file", "/etc/apt/preferences.d/deepopsctl-nvidia", "write")]
 
 
 @pytest.mark.thorough

@@ -86,11 +86,11 @@ def driver(deployed: LabCluster, tmp_path_factory: pytest.TempPathFactory) -> It
     catalogue["deepops_nvidia_drivers"]["distro"]["Debian 13"]["branches"] = ["550", "551"]
     path = tmp_path_factory.mktemp("branch") / "catalogue.json"
     path.write_text(json.dumps(catalogue), encoding="utf-8")
-    found = Driver(deployed, path)
+    installed = Driver(deployed, path)
     try:
-        found.run("deploy", "550")
+        installed.run("deploy", "550")
         deployed.root("gpu01", STAND_IN)
-        yield found
+        yield installed
     finally:
         deployed.root("gpu01", CLEAN, ok=False)
         deployed.wait_until_idle()

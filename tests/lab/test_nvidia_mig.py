@@ -80,12 +80,12 @@ def exporter(version: str) -> Stub:
 def mirror(cluster: LabCluster, root: Path) -> dict[str, str]:
     """NVIDIA's repository as a mirror that signs anew, served by the GPU node; the settings for it."""
     arch = {"amd64": "x86_64", "arm64": "sbsa"}[ARCHITECTURE]
-    folder = root / "debian13" / arch
+    directory = root / "debian13" / arch
     with signers(1) as (signer,):
         old = Stub("datacenter-gpu-manager", "1:3.3.9")
         exporters = [exporter("4.8.3-1"), exporter("4.9.0-1")]
-        build(folder, "NVIDIA CUDA", [*dcgm("1:4.6.0-1"), *dcgm("1:4.7.0-1"), old, *exporters], signer)
-        (folder / "8793F200.pub").write_bytes(signer.public)
+        build(directory, "NVIDIA CUDA", [*dcgm("1:4.6.0-1"), *dcgm("1:4.7.0-1"), old, *exporters], signer)
+        (directory / "8793F200.pub").write_bytes(signer.public)
         # NVIDIA has no repository of it: the site's own
         copies = [Stub(name, version) for name in ("libgdrapi", "gdrdrv-dkms") for version in ("2.6-1", "2.7-1")]
         build(root / "gdrcopy" / ARCHITECTURE, "site", copies, signer)
@@ -143,8 +143,8 @@ def versions(cluster: LabCluster, *names: str) -> list[str]:
 def asked(cluster: LabCluster) -> list[str]:
     """What the exporter answers on the node's address: how it was started."""
     url = f"http://{cluster.root('gpu01', 'hostname -I').split()[0]}:9400/metrics"
-    look = f"import urllib.request; print(urllib.request.urlopen('{url}').read().decode())"
-    return cluster.root("gpu01", f'python3 -c "{look}"').split()
+    script = f"import urllib.request; print(urllib.request.urlopen('{url}').read().decode())"
+    return cluster.root("gpu01", f'python3 -c "{script}"').split()
 
 
 def slices(cluster: LabCluster) -> list[str]:
@@ -264,9 +264,9 @@ def test_dcgm_exporter_comes_in_the_version_that_goes_with_dcgm(cluster: LabClus
     # 4.9.0 is there as well, and not for apt to take on its own
     assert "4.9.0-1" in cluster.root("gpu01", f"apt-cache madison {DCGM_EXPORTER}")
     assert "4.9.0-1" not in cluster.root("gpu01", "apt-get --simulate --quiet full-upgrade")
-    said = asked(cluster)
-    assert "--remote-hostengine-info=unix:///run/nvidia-dcgm/nv-hostengine" in said
-    assert "--collectors=/etc/deepopsctl/dcgm-counters.csv" in said
+    metrics = asked(cluster)
+    assert "--remote-hostengine-info=unix:///run/nvidia-dcgm/nv-hostengine" in metrics
+    assert "--collectors=/etc/deepopsctl/dcgm-counters.csv" in metrics
     listening = cluster.root("gpu01", "ss -Hltn 'sport = 9400'").split()
     assert listening[3] == f"{cluster.root('gpu01', 'hostname -I').split()[0]}:9400"
 
@@ -319,8 +319,8 @@ def test_dcgm_exporter_follows_to_the_version_of_the_pair_and_goes_with_monitori
     run(cluster, "deploy", component="monitoring")
     again = run(cluster, "deploy", "--full", component="monitoring")
     assert {counts["changed"] for counts in again["hosts"].values()} <= {0}
-    look = f"(dpkg-query --show {DCGM_EXPORTER}; systemctl cat {EXPORTER_UNIT}; ls /etc/deepopsctl/dcgm*)"
-    assert cluster.root("gpu01", f"{look} 2>/dev/null; true") == ""
+    query = f"(dpkg-query --show {DCGM_EXPORTER}; systemctl cat {EXPORTER_UNIT}; ls /etc/deepopsctl/dcgm*)"
+    assert cluster.root("gpu01", f"{query} 2>/dev/null; true") == ""
     # DCGM itself is wanted without it
     assert cluster.root("gpu01", "systemctl is-active nvidia-dcgm") == "active"
 
@@ -399,7 +399,7 @@ def test_the_slices_are_there_again_after_a_restart_before_slurmd_looks(cluster:
     wait_until(
         "slurmd runs again",
         lambda: cluster.holds("gpu01", "systemctl is-active --quiet slurmd"),
-        found=lambda: cluster.root("gpu01", "systemctl list-jobs; systemctl status slurmd", ok=False),
+        details=lambda: cluster.root("gpu01", "systemctl list-jobs; systemctl status slurmd", ok=False),
     )
 
     assert slices(cluster) == SLICES
@@ -429,5 +429,5 @@ def test_dcgm_goes_when_it_is_no_longer_wanted_with_all_that_came_for_it(
     again = run(cluster, "deploy", "--full")
 
     assert again["hosts"]["gpu01"]["changed"] == 0
-    look = "(dpkg-query --show 'datacenter-gpu-manager*'; systemctl cat nvidia-dcgm; find /etc -type f -name '*dcgm*')"
-    assert cluster.root("gpu01", f"{look} 2>/dev/null; true") == ""
+    query = "(dpkg-query --show 'datacenter-gpu-manager*'; systemctl cat nvidia-dcgm; find /etc -type f -name '*dcgm*')"
+    assert cluster.root("gpu01", f"{query} 2>/dev/null; true") == ""

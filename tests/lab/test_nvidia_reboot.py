@@ -95,12 +95,12 @@ def done_by(document: dict[str, Any]) -> set[tuple[str, str, str]]:
 def powered(name: str) -> Iterator[None]:
     """A container that has ended is started again, as a machine goes on after a reboot."""
 
-    def look() -> None:
+    def start_if_off() -> None:
         ask = ["podman", "inspect", "--format", "{{.State.Status}}", name]
         if subprocess.run(ask, capture_output=True, text=True).stdout.strip() == "exited":
             subprocess.run(["podman", "start", name], capture_output=True)
 
-    with repeating(look, 0.5):
+    with repeating(start_if_off, 0.5):
         yield
 
 
@@ -131,13 +131,13 @@ def mirror(bare: Gpus, tmp_path_factory: pytest.TempPathFactory) -> Mirrors:
     return mirrors(bare, "ctl1", root, {"site": [*driver(OLD), *driver(NEW)]})
 
 
-def wish(cluster: Gpus, mirror: Mirrors, branch: str, **settings: object) -> None:
+def configure(cluster: Gpus, mirror: Mirrors, branch: str, **settings: object) -> None:
     """What the site sets."""
     site(cluster, {**mirror.settings("site"), "nvidia_driver_branch": branch, **settings})
 
 
 def test_a_node_that_needs_a_reboot_is_named_and_left_running(bare: Gpus, mirror: Mirrors) -> None:
-    wish(bare, mirror, "580")
+    configure(bare, mirror, "580")
 
     refused = bare.deploy(ok=False)
 
@@ -148,7 +148,7 @@ def test_a_node_that_needs_a_reboot_is_named_and_left_running(bare: Gpus, mirror
 
 
 def test_plan_foretells_the_reboot_that_deploy_may_do_and_it_is_done_once(bare: Gpus, mirror: Mirrors) -> None:
-    wish(bare, mirror, "580", **ALLOWED)
+    configure(bare, mirror, "580", **ALLOWED)
 
     planned = bare.planned()
     assert bare.starts() == 1
@@ -168,7 +168,7 @@ def test_plan_foretells_the_reboot_that_deploy_may_do_and_it_is_done_once(bare: 
 @pytest.fixture(scope="module")
 def cluster(bare: Gpus, mirror: Mirrors) -> Gpus:
     """The same with Slurm, which may reboot the node and drain it for that."""
-    wish(bare, mirror, "580", **ALLOWED, nvidia_driver_drain=True)
+    configure(bare, mirror, "580", **ALLOWED, nvidia_driver_drain=True)
     bare.deepopsctl("deploy")
     bare.wait_until_idle()
     return bare
@@ -185,7 +185,7 @@ def test_a_deploy_without_need_reboots_nothing(cluster: Gpus) -> None:
 
 
 def test_a_node_with_jobs_is_not_rebooted_unless_it_may_be_drained(cluster: Gpus, mirror: Mirrors) -> None:
-    wish(cluster, mirror, "580", **ALLOWED)
+    configure(cluster, mirror, "580", **ALLOWED)
     before = cluster.starts()
     with running_job(cluster, "gpu01") as job:
         # as after an upgrade by hand: the kernel still runs the driver of before
@@ -207,22 +207,22 @@ def test_a_node_with_jobs_is_not_rebooted_unless_it_may_be_drained(cluster: Gpus
 def test_another_branch_whose_modules_are_in_use_waits_for_jobs_reboots_once_and_is_looked_at(
     cluster: Gpus, mirror: Mirrors
 ) -> None:
-    wish(cluster, mirror, "595", **ALLOWED, nvidia_driver_drain=True)
+    configure(cluster, mirror, "595", **ALLOWED, nvidia_driver_drain=True)
     before = cluster.starts()
     job = cluster.submit("until [ -e /tmp/go ]; do sleep 0.2; done", "--nodelist=gpu01", "--mem=100M", "--gpus=1")
     cluster.wait_for_job(job, "RUNNING")
 
     with deploying(cluster) as deploy:
-        wait_until("the node is drained", lambda: cluster.slurm().startswith("draining"), found=cluster.slurm)
+        wait_until("the node is drained", lambda: cluster.slurm().startswith("draining"), details=cluster.slurm)
         queued = cluster.submit("hostname", "--mem=100M", "--gpus=1")
         # it waits: neither driver nor machine is touched under the job
         assert (cluster.starts(), cluster.library(), cluster.kernel()) == (before, OLD, OLD)
         assert (cluster.job_state(job), cluster.job_state(queued)) == ("RUNNING", "PENDING")
         assert deploy.process.poll() is None
         cluster.root("gpu01", "touch /tmp/go")
-        code, document, said = deploy.end()
+        code, document, output = deploy.end()
 
-    assert code == 0, said
+    assert code == 0, output
     assert done_by(document) >= {
         ("node", "gpu01", "drain"),
         ("package", "libcuda1", "exchange"),
@@ -238,7 +238,7 @@ def test_another_branch_whose_modules_are_in_use_waits_for_jobs_reboots_once_and
 
 
 def test_a_reboot_that_did_not_help_is_not_repeated_and_the_node_stays_drained(cluster: Gpus, mirror: Mirrors) -> None:
-    wish(cluster, mirror, "580", **ALLOWED, nvidia_driver_drain=True)
+    configure(cluster, mirror, "580", **ALLOWED, nvidia_driver_drain=True)
     before = cluster.starts()
     cluster.root("gpu01", f"echo {NEW} > /etc/initramfs-of-before")
 
@@ -249,7 +249,7 @@ def test_a_reboot_that_did_not_help_is_not_repeated_and_the_node_stays_drained(c
 
 
 def test_a_gpu_that_does_not_come_back_keeps_the_node_drained_until_it_does(cluster: Gpus, mirror: Mirrors) -> None:
-    wish(cluster, mirror, "580", **ALLOWED, nvidia_driver_drain=True)
+    configure(cluster, mirror, "580", **ALLOWED, nvidia_driver_drain=True)
     before = cluster.starts()
     cluster.root("gpu01", f"rm -f /etc/initramfs-of-before; echo '{{\"gpus\": 1}}' > {SETTINGS}")
 
@@ -260,9 +260,9 @@ def test_a_gpu_that_does_not_come_back_keeps_the_node_drained_until_it_does(clus
     assert (cluster.starts(), cluster.kernel(), cluster.slurm()) == (before + 1, OLD, DRAINED)
 
     cluster.root("gpu01", f"rm {SETTINGS}")
-    mended = cluster.deploy()
+    deployed = cluster.deploy()
 
-    assert ("node", "gpu01", "resume") in done_by(mended)
+    assert ("node", "gpu01", "resume") in done_by(deployed)
     assert cluster.starts() == before + 1
     cluster.wait_until_idle()
 

@@ -65,7 +65,7 @@ def changes(document: dict[str, Any]) -> list[tuple[str, str, str, str]]:
 
 def of(document: dict[str, Any], host: str) -> set[tuple[str, str, str]]:
     """Kind, name and action of what changes on a host."""
-    return {(kind, name, action) for node, kind, name, action in changes(document) if node == host}
+    return {(type_name, name, action) for node, type_name, name, action in changes(document) if node == host}
 
 
 def versions(cluster: LabCluster, node: str, *names: str) -> list[str]:
@@ -107,14 +107,14 @@ def drain(cluster: LabCluster, *names: str) -> None:
 def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
     """Two trays of a rack, a board with B200, a machine with eight H100 and its NVSwitches on its bus."""
     name = f"{PREFIX}-nvlink"
-    folder = tmp_path_factory.mktemp(name)
-    podman = folder / "containers.conf"
+    directory = tmp_path_factory.mktemp(name)
+    podman = directory / "containers.conf"
     listed = ", ".join(f'"CAP_{word}"' for word in CAPABILITIES)
     podman.write_text(f"[containers]\ndefault_capabilities = [{listed}]\n", encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CONTAINERS_CONF", str(podman))
         try:
-            made = fresh_cluster(name, folder, "--compute", "4", "--gpus", "gb200:8")
+            made = fresh_cluster(name, directory, "--compute", "4", "--gpus", "gb200:8")
             _declare(made)
             for node, product in PRODUCTS.items():
                 made.root(node, pci_bus(dict.fromkeys(SLOTS, "0x2330"), SWITCHES if node == HGX else ()))
@@ -304,7 +304,7 @@ def _seen(cluster: LabCluster, job: int) -> list[list[str]]:
     wait_until(
         f"job {job} has looked on both nodes",
         lambda: len(cluster.user(RACK[0], f"cat seen-{job}", ok=False).splitlines()) == 2,
-        found=lambda: cluster.user(RACK[0], f"cat seen-{job}; squeue", ok=False),
+        details=lambda: cluster.user(RACK[0], f"cat seen-{job}; squeue", ok=False),
     )
     return [line.split() for line in cluster.user(RACK[0], f"cat seen-{job}").splitlines()]
 
@@ -318,12 +318,12 @@ def test_the_nodes_of_a_domain_do_not_change_under_a_job(cluster: LabCluster) ->
         refused = run(cluster, "deploy", "nvidia", ok=False)
         assert cluster.job_state(job) == "RUNNING"
 
-    said = {entry["host"]: entry["message"] for entry in refused["failures"]}
-    assert said == {
+    messages = {entry["host"]: entry["message"] for entry in refused["failures"]}
+    assert messages == {
         "gpu01": "the nodes of the NVLink domain rack1 change on gpu01, and jobs run on it",
         "gpu02": "the nodes of the NVLink domain rack2 change on gpu02, and Slurm may start jobs on it",
     }
-    assert {entry["message"] for entry in planned["blocked"]} == set(said.values())
+    assert {entry["message"] for entry in planned["blocked"]} == set(messages.values())
     assert {entry["hint"] for entry in refused["failures"]} == {
         "drain the nodes of the domain, wait for their jobs, deploy again"
     }

@@ -31,9 +31,9 @@ def cluster(deployed: LabCluster) -> Iterator[LabCluster]:
 @pytest.fixture(scope="module")
 def job(cluster: LabCluster) -> int:
     """A job that runs on gpu01, for each of the tests that need one, also where it runs alone."""
-    found = cluster.submit(LONG_JOB, "--nodelist=gpu01", "--mem=100M")
-    cluster.wait_for_job(found, "RUNNING")
-    return found
+    number = cluster.submit(LONG_JOB, "--nodelist=gpu01", "--mem=100M")
+    cluster.wait_for_job(number, "RUNNING")
+    return number
 
 
 def plan(cluster: LabCluster, *arguments: str, code: int = 0) -> dict[str, Any]:
@@ -49,9 +49,9 @@ def plan(cluster: LabCluster, *arguments: str, code: int = 0) -> dict[str, Any]:
 def contents(directory: Path) -> dict[str, bytes]:
     """All that the cluster directory has, but for the run folders and ssh's own."""
     files = [path for path in directory.rglob("*") if path.is_file() and path.name != "known_hosts"]
-    kept = [path for path in files if "runs" not in path.relative_to(directory).parts]
+    paths = [path for path in files if "runs" not in path.relative_to(directory).parts]
     memory = directory / "runs" / "desired.json"
-    return {str(path): path.read_bytes() for path in [*kept, *([memory] if memory.exists() else [])]}
+    return {str(path): path.read_bytes() for path in [*paths, *([memory] if memory.exists() else [])]}
 
 
 def done_by(document: dict[str, Any]) -> set[Done]:

@@ -70,8 +70,8 @@ def policed(deployed: LabCluster) -> Iterator[LabCluster]:
 
 def job(cluster: LabCluster, number: int, field: str) -> str:
     """One field of `scontrol show job`."""
-    found = re.search(rf"\b{field}=(\S+)", cluster.root("ctl1", f"scontrol show job {number}", ok=False))
-    return found[1] if found else ""
+    match = re.search(rf"\b{field}=(\S+)", cluster.root("ctl1", f"scontrol show job {number}", ok=False))
+    return match[1] if match else ""
 
 
 def qos(cluster: LabCluster, name: str, *columns: str) -> str:
@@ -105,9 +105,9 @@ def test_a_job_over_its_limit_waits_and_slurm_says_why(policed: LabCluster) -> N
 
 
 def test_a_user_without_an_association_is_refused(policed: LabCluster) -> None:
-    said = policed.root("ctl1", "su -s /bin/sh nobody -c 'cd /; sbatch --mem=100M --wrap hostname'", ok=False)
+    output = policed.root("ctl1", "su -s /bin/sh nobody -c 'cd /; sbatch --mem=100M --wrap hostname'", ok=False)
 
-    assert "Invalid account or account/partition combination" in said
+    assert "Invalid account or account/partition combination" in output
 
 
 def test_a_job_that_may_be_preempted_gives_way_and_waits_again(policed: LabCluster) -> None:
@@ -150,4 +150,4 @@ def test_a_limit_declared_no_more_is_taken_away_and_what_a_site_made_stays(polic
 
     assert qos(policed, "capped", "grptres", "maxsubmitpu") == "cpu=64|7"
     assert qos(policed, "own", "name") == "own"
-    assert any("QOS that cluster.yml does not declare, left alone: own" in said for said in summary["warnings"])
+    assert any("QOS that cluster.yml does not declare, left alone: own" in warning for warning in summary["warnings"])

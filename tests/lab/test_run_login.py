@@ -31,21 +31,21 @@ PLAY = """\
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
     """Two nodes that know no key of ours, whose host keys are pinned, and whose sudo asks for a password."""
-    folder = tmp_path_factory.mktemp("login")
-    (folder / "content" / "playbooks" / "operate").mkdir(parents=True)
+    directory = tmp_path_factory.mktemp("login")
+    (directory / "content" / "playbooks" / "operate").mkdir(parents=True)
     # these runs claim nothing
-    (folder / "content" / "playbooks" / "operate" / "claim.yml").write_text(PLAY.replace("slurm_cluster", "nobody"))
-    (folder / "content" / "playbooks" / "site.yml").write_text("- import_playbook: slurm.yml\n")
-    (folder / "content" / "playbooks" / "slurm.yml").write_text(PLAY)
+    (directory / "content" / "playbooks" / "operate" / "claim.yml").write_text(PLAY.replace("slurm_cluster", "nobody"))
+    (directory / "content" / "playbooks" / "site.yml").write_text("- import_playbook: slurm.yml\n")
+    (directory / "content" / "playbooks" / "slurm.yml").write_text(PLAY)
     lab_down(LAB)
     try:
         lab = lab_up(LAB, "--compute", "1", "--sudo-password")
-        found = LabCluster(LAB, "debian13", folder / "hpc", Path(lab["node_list"]), Path(lab["password_file"]))
-        assert command("init", str(found.directory), "--from", lab["node_list"]).returncode == 0
-        found.deepopsctl("ssh", "setup", "--password-file", str(found.password_file))
+        lab_cluster = LabCluster(LAB, "debian13", directory / "hpc", Path(lab["node_list"]), Path(lab["password_file"]))
+        assert command("init", str(lab_cluster.directory), "--from", lab["node_list"]).returncode == 0
+        lab_cluster.deepopsctl("ssh", "setup", "--password-file", str(lab_cluster.password_file))
         # from here on only the password opens the nodes
-        (found.directory / "ssh" / "id_ed25519").rename(folder / "key")
-        yield found
+        (lab_cluster.directory / "ssh" / "id_ed25519").rename(directory / "key")
+        yield lab_cluster
     finally:
         lab_down(LAB)
 
@@ -75,8 +75,8 @@ def test_the_login_password_opens_every_node(cluster: LabCluster) -> None:
     password = cluster.password_file.read_text().strip()
     code, summary = deploy(cluster, "-k", answers={"SSH password": password})
     assert (code, summary["hosts"]["ctl1"]["ok"], summary["hosts"]["cn01"]["ok"]) == (0, 1, 1)
-    kept = [path for path in (cluster.directory / "runs").rglob("*") if path.is_file()]
-    assert [path for path in kept if password in path.read_text()] == []
+    files = [path for path in (cluster.directory / "runs").rglob("*") if path.is_file()]
+    assert [path for path in files if password in path.read_text()] == []
 
 
 def test_sudo_that_asks_needs_its_password(cluster: LabCluster) -> None:

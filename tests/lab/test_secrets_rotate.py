@@ -28,9 +28,9 @@ def cluster(battered: LabCluster) -> LabCluster:
 @pytest.fixture(scope="module")
 def leaks(cluster: LabCluster) -> Leaks:
     """The cluster's secrets, those of before the rotations as well."""
-    found = Leaks(cluster)
-    found.forms()
-    return found
+    search = Leaks(cluster)
+    search.forms()
+    return search
 
 
 def keys(cluster: LabCluster) -> set[str]:
@@ -147,17 +147,17 @@ def rotate(cluster: LabCluster, *words: str, code: int = 0) -> dict[str, Any]:
 def test_doctor_reads_the_settings_of_the_database_that_runs(cluster: LabCluster) -> None:
     cluster.root("ctl1", "echo 'SET GLOBAL innodb_snapshot_isolation = ON' | mariadb")
     try:
-        found = checks(cluster)
+        check = checks(cluster)
     finally:
         cluster.root("ctl1", "echo 'SET GLOBAL innodb_snapshot_isolation = OFF' | mariadb")
 
-    assert found["status"] == "fail"
-    assert "can stop slurmdbd" in found["message"]
+    assert check["status"] == "fail"
+    assert "can stop slurmdbd" in check["message"]
     assert checks(cluster)["status"] == "pass"
 
 
 def checks(cluster: LabCluster) -> dict[str, str]:
     """The doctor's word on the database."""
     document = json.loads(cluster.deepopsctl("doctor", "--json", ok=False).stdout)
-    (found,) = (check for check in document["checks"] if check["name"] == "database")
-    return dict(found)
+    (database,) = (check for check in document["checks"] if check["name"] == "database")
+    return dict(database)

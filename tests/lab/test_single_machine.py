@@ -22,23 +22,23 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
     """A lab of one machine; the example's partitions and policy, with what a small machine has."""
     name = f"{PREFIX}-single"
     try:
-        found = fresh_cluster(name, tmp_path_factory.mktemp(name), "--single", "--gpus", "h100:8")
-        spec = found.directory / "cluster.yml"
+        cluster = fresh_cluster(name, tmp_path_factory.mktemp(name), "--single", "--gpus", "h100:8")
+        spec = cluster.directory / "cluster.yml"
         example, lab = load_spec(EXAMPLE), load_spec(spec)
         partitions = tuple(
             replace(partition, nodes=("ctl1",), options={**partition.options, "DefCpuPerGPU": "1"})
             for partition in example.partitions
         )
         spec.write_text(render_spec(replace(lab, partitions=partitions, policy=example.policy)), encoding="utf-8")
-        yield found
+        yield cluster
     finally:
         lab_down(name)
 
 
 def of_the_database(document: dict[str, Any]) -> list[tuple[str, str, str]]:
     """What a plan or a deploy says of QOS, accounts and users."""
-    kinds = ("qos", "account", "user")
-    return [(one["kind"], one["name"], one["action"]) for one in document["changes"] if one["kind"] in kinds]
+    types = ("qos", "account", "user")
+    return [(one["kind"], one["name"], one["action"]) for one in document["changes"] if one["kind"] in types]
 
 
 def test_the_first_deploy_makes_it_a_cluster_with_its_policy_as_the_plan_said(machine: LabCluster) -> None:

@@ -16,7 +16,7 @@ FILE = "/var/lib/prometheus/node-exporter/slurmmetrics.prom"
 REASON = 'disk "sda" | see ticket=4711 \\ {x}'
 
 
-def look(cluster: MonitoredCluster) -> str:
+def fresh_metrics(cluster: MonitoredCluster) -> str:
     """A new look at Slurm: the unit is up when it has had one."""
     cluster.root("ctl1", f"systemctl restart {UNIT}")
     return cluster.root("ctl1", f"cat {FILE}")
@@ -38,19 +38,19 @@ def busy(monitored: MonitoredCluster) -> Iterator[MonitoredCluster]:
 def test_prometheus_hears_of_jobs_by_who_has_them(busy: MonitoredCluster) -> None:
     busy.root("ctl1", f"scontrol update nodename=gpu01 state=drain reason='{REASON}'")
 
-    found = samples(look(busy))
+    values = samples(fresh_metrics(busy))
 
     partition = busy.root("ctl1", "sinfo --noheader --format=%R")
     who = f'partition="{partition}",account="default",user="ubuntu"'
-    assert found[f'deepops_slurm_jobs{{state="running",{who}}}'] == 1
-    assert found[f'deepops_slurm_jobs{{state="pending",{who}}}'] == 2
-    assert found[f'deepops_slurm_gpus_allocated{{gpu_type="a100",{who}}}'] == 1
-    assert found[f'deepops_slurm_gpus_pending{{gpu_type="a100",{who}}}'] == 4
-    assert found[f"deepops_slurm_memory_allocated_bytes{{{who}}}"] == 10 << 20
-    assert found['deepops_slurm_node_state{node="gpu01",state="drain"}'] == 1
-    assert any(r'reason="disk \"sda\" | see ticket=4711 \\ {x}"' in name for name in found)
-    assert found["slurm_jobs_gpus_alloc"] == found['slurm_node_gpus_alloc{node="gpu01"}'] == 1
-    assert found["deepops_slurm_up"] == found["deepops_slurmdbd_up"] == 1
+    assert values[f'deepops_slurm_jobs{{state="running",{who}}}'] == 1
+    assert values[f'deepops_slurm_jobs{{state="pending",{who}}}'] == 2
+    assert values[f'deepops_slurm_gpus_allocated{{gpu_type="a100",{who}}}'] == 1
+    assert values[f'deepops_slurm_gpus_pending{{gpu_type="a100",{who}}}'] == 4
+    assert values[f"deepops_slurm_memory_allocated_bytes{{{who}}}"] == 10 << 20
+    assert values['deepops_slurm_node_state{node="gpu01",state="drain"}'] == 1
+    assert any(r'reason="disk \"sda\" | see ticket=4711 \\ {x}"' in name for name in values)
+    assert values["slurm_jobs_gpus_alloc"] == values['slurm_node_gpus_alloc{node="gpu01"}'] == 1
+    assert values["deepops_slurm_up"] == values["deepops_slurmdbd_up"] == 1
 
     # and so does Prometheus: the node's own name stays beside that of the controller, which tells it
     sample = busy.wait_for('deepops_slurm_node_drain{node="gpu01"}')[0]["metric"]
@@ -61,13 +61,13 @@ def test_prometheus_hears_of_jobs_by_who_has_them(busy: MonitoredCluster) -> Non
 
 def test_no_name_of_a_job_forges_a_sample_or_a_line_of_its_report(monitored: MonitoredCluster) -> None:
     with waiting_jobs(monitored) as numbers:
-        text = look(monitored)
+        text = fresh_metrics(monitored)
         reports = [monitored.user("ctl1", f"job-report {number}") for number in numbers]
 
-    found = samples(text)
-    assert found["deepops_slurm_up"] == 1
-    assert found["deepops_slurm_unreadable_records"] == 0
-    assert sum(found[name] for name in found if name.startswith('deepops_slurm_jobs{state="pending"')) == len(NAMES)
+    values = samples(text)
+    assert values["deepops_slurm_up"] == 1
+    assert values["deepops_slurm_unreadable_records"] == 0
+    assert sum(values[name] for name in values if name.startswith('deepops_slurm_jobs{state="pending"')) == len(NAMES)
     for number, report in zip(numbers, reports, strict=True):
         assert report.startswith(f"Job {number}  ")
         assert report.count("Job ") == 1
@@ -77,16 +77,16 @@ def test_no_name_of_a_job_forges_a_sample_or_a_line_of_its_report(monitored: Mon
 def test_nothing_old_is_told_of_a_slurm_that_is_gone(monitored: MonitoredCluster) -> None:
     monitored.root("ctl1", "systemctl stop slurmctld")
     try:
-        told = look(monitored)
-        assert names(told) == {"deepops_slurm_up", "deepops_slurm_collect_seconds", "deepops_slurmdbd_up"}
-        assert samples(told)["deepops_slurm_up"] == 0
-        assert samples(told)["deepops_slurmdbd_up"] == 1
-        said = monitored.root("ctl1", f"journalctl --quiet --output=cat --unit={UNIT} --lines=3")
-        assert "sdiag: slurm_get_statistics: Unable to contact slurm controller" in said
+        metrics = fresh_metrics(monitored)
+        assert names(metrics) == {"deepops_slurm_up", "deepops_slurm_collect_seconds", "deepops_slurmdbd_up"}
+        assert samples(metrics)["deepops_slurm_up"] == 0
+        assert samples(metrics)["deepops_slurmdbd_up"] == 1
+        journal = monitored.root("ctl1", f"journalctl --quiet --output=cat --unit={UNIT} --lines=3")
+        assert "sdiag: slurm_get_statistics: Unable to contact slurm controller" in journal
     finally:
         monitored.root("ctl1", "systemctl start slurmctld")
     wait_until("Slurm answers", lambda: "idle" in monitored.root("ctl1", "sinfo --noheader --format=%T", ok=False))
-    assert samples(look(monitored))["deepops_slurm_up"] == 1
+    assert samples(fresh_metrics(monitored))["deepops_slurm_up"] == 1
 
 
 def test_the_program_reaches_nothing_but_slurms_answers(monitored: MonitoredCluster) -> None:

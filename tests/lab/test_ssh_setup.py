@@ -54,8 +54,8 @@ class SshLab(LabCluster):
 
     def state(self) -> list[str]:
         """Everything that a second run must leave as it is."""
-        look = "cd /home/ubuntu/.ssh && stat -c '%n %a %U %y' . * && cat *"
-        return [(self.directory / "known_hosts").read_text(), *(self.root(node, look) for node in NODES)]
+        script = "cd /home/ubuntu/.ssh && stat -c '%n %a %U %y' . * && cat *"
+        return [(self.directory / "known_hosts").read_text(), *(self.root(node, script) for node in NODES)]
 
     def passwords_sent_to(self, node: str) -> int:
         """How many passwords a node's sshd has judged since the test began."""
@@ -86,15 +86,15 @@ def ssh_lab(lab_files: dict[str, Any], tmp_path: Path) -> SshLab:
     directory = tmp_path / "cluster"
     made = command("init", str(directory), "--from", lab_files["node_list"])
     assert made.returncode == 0, made.stderr
-    found = SshLab(LAB, "debian13", directory, Path(lab_files["node_list"]), Path(lab_files["password_file"]))
+    lab = SshLab(LAB, "debian13", directory, Path(lab_files["node_list"]), Path(lab_files["password_file"]))
     # a new sshd has forgotten the failed logins of the test before (PerSourcePenalties)
     fresh = (
         f"rm -rf /home/ubuntu/.ssh {ASK_FOR_PASSWORDS}; date +%s >/run/test-began;"
         f"echo 'ubuntu ALL=(ALL) NOPASSWD: ALL' >/etc/sudoers.d/lab; {RESTART}"
     )
     with ThreadPoolExecutor() as pool:
-        list(pool.map(lambda node: found.root(node, fresh), NODES))
-    return found
+        list(pool.map(lambda node: lab.root(node, fresh), NODES))
+    return lab
 
 
 def test_the_first_run_installs_pins_and_checks_everything(ssh_lab: SshLab) -> None:

@@ -67,33 +67,33 @@ def job_on(cluster: LabCluster, name: str) -> Iterator[int]:
 def test_a_cluster_that_is_well_says_so_and_keeps_no_run_of_it(cluster: LabCluster) -> None:
     runs = cluster.deepopsctl("runs", "list", "--json").stdout
 
-    code, found = status(cluster)
+    code, document = status(cluster)
 
-    assert (code, found["ok"], found["findings"]) == (0, True, [])
-    assert by_name(found, "roles") == {"ctl1": ["controller"], "gpu01": ["compute"], "gpu02": ["compute"]}
-    assert by_name(found, "state") == {"ctl1": None, "gpu01": "idle", "gpu02": "idle"}
-    assert by_name(found, "gpus") == {"ctl1": None, "gpu01": 2, "gpu02": 2}
-    assert set(by_name(found, "deploy").values()) == {"in step"}
-    assert found["components"]["slurm"] == {"in step": "ctl1,gpu[01-02]"}
-    assert list(found["versions"]["os"]) == ["Debian 13"]
-    assert found["versions"]["slurm"] == {next(iter(found["versions"]["slurmctld"])): "ctl1,gpu[01-02]"}
-    assert found["last_run"]["run"] == json.loads(runs)["runs"][0]["run"]
-    assert found["last_deploy"]["state"] == "ok"
+    assert (code, document["ok"], document["findings"]) == (0, True, [])
+    assert by_name(document, "roles") == {"ctl1": ["controller"], "gpu01": ["compute"], "gpu02": ["compute"]}
+    assert by_name(document, "state") == {"ctl1": None, "gpu01": "idle", "gpu02": "idle"}
+    assert by_name(document, "gpus") == {"ctl1": None, "gpu01": 2, "gpu02": 2}
+    assert set(by_name(document, "deploy").values()) == {"in step"}
+    assert document["components"]["slurm"] == {"in step": "ctl1,gpu[01-02]"}
+    assert list(document["versions"]["os"]) == ["Debian 13"]
+    assert document["versions"]["slurm"] == {next(iter(document["versions"]["slurmctld"])): "ctl1,gpu[01-02]"}
+    assert document["last_run"]["run"] == json.loads(runs)["runs"][0]["run"]
+    assert document["last_deploy"]["state"] == "ok"
     assert cluster.deepopsctl("runs", "list", "--json").stdout == runs
 
 
 def test_what_somebody_changed_by_hand_is_named(cluster: LabCluster) -> None:
     cluster.root("gpu01", "cp -p /etc/default/slurmd /root/kept; echo '# by hand' >> /etc/default/slurmd")
     try:
-        code, found = status(cluster)
+        code, document = status(cluster)
     finally:
         cluster.root("gpu01", "mv /root/kept /etc/default/slurmd")
 
     assert code == 1
-    assert by_name(found, "deploy") == {"ctl1": "in step", "gpu01": "drifted", "gpu02": "in step"}
-    assert by_name(found, "differences")["gpu01"] == ["/etc/default/slurmd was changed"]
-    assert found["components"]["slurm"] == {"in step": "ctl1,gpu02", "drifted": "gpu01"}
-    assert [entry["nodes"] for entry in found["findings"]] == [["gpu01"]]
+    assert by_name(document, "deploy") == {"ctl1": "in step", "gpu01": "drifted", "gpu02": "in step"}
+    assert by_name(document, "differences")["gpu01"] == ["/etc/default/slurmd was changed"]
+    assert document["components"]["slurm"] == {"in step": "ctl1,gpu02", "drifted": "gpu01"}
+    assert [entry["nodes"] for entry in document["findings"]] == [["gpu01"]]
 
 
 def test_a_silent_node_and_a_changed_wish_are_told_apart(cluster: LabCluster, tmp_path: Path) -> None:
@@ -104,32 +104,32 @@ def test_a_silent_node_and_a_changed_wish_are_told_apart(cluster: LabCluster, tm
     settings.write_text(settings.read_text() + "\n# a change\n")
     cluster.root("gpu02", "systemctl stop ssh.socket ssh.service", ok=False)
     try:
-        code, found = status(cluster, directory)
+        code, document = status(cluster, directory)
     finally:
         cluster.root("gpu02", "systemctl start ssh")
 
     assert code == 4
-    assert by_name(found, "reachable") == {"ctl1": True, "gpu01": True, "gpu02": False}
-    assert by_name(found, "deploy") == {"ctl1": "behind", "gpu01": "behind", "gpu02": "unknown"}
-    assert by_name(found, "state")["gpu02"] == "idle"
-    assert found["components"]["slurm"] == {"behind": "ctl1,gpu01", "unknown": "gpu02"}
-    assert [entry["kind"] for entry in found["findings"]] == ["no answer", "note"]
+    assert by_name(document, "reachable") == {"ctl1": True, "gpu01": True, "gpu02": False}
+    assert by_name(document, "deploy") == {"ctl1": "behind", "gpu01": "behind", "gpu02": "unknown"}
+    assert by_name(document, "state")["gpu02"] == "idle"
+    assert document["components"]["slurm"] == {"behind": "ctl1,gpu01", "unknown": "gpu02"}
+    assert [entry["kind"] for entry in document["findings"]] == ["no answer", "note"]
 
 
 def test_a_slurmctld_that_is_down_is_a_finding_and_no_failure_of_status(cluster: LabCluster) -> None:
     cluster.root("ctl1", "systemctl stop slurmctld")
     try:
-        code, found = status(cluster)
+        code, document = status(cluster)
     finally:
         cluster.root("ctl1", "systemctl start slurmctld")
         cluster.wait_until_idle()
 
     assert code == 1
-    assert found["slurm"]["installed"]
-    assert not found["slurm"]["up"]
-    assert by_name(found, "reachable") == dict.fromkeys(("ctl1", "gpu01", "gpu02"), True)
-    assert by_name(found, "gpus")["gpu01"] == 2
-    assert by_name(found, "differences")["ctl1"] == ["slurmctld.service is inactive"]
+    assert document["slurm"]["installed"]
+    assert not document["slurm"]["up"]
+    assert by_name(document, "reachable") == dict.fromkeys(("ctl1", "gpu01", "gpu02"), True)
+    assert by_name(document, "gpus")["gpu01"] == 2
+    assert by_name(document, "differences")["ctl1"] == ["slurmctld.service is inactive"]
 
 
 def test_a_drain_lets_jobs_go_on_and_a_resume_gives_the_node_back(cluster: LabCluster) -> None:
@@ -166,21 +166,21 @@ def test_no_name_of_a_job_is_taken_for_more_jobs_or_nodes(cluster: LabCluster) -
         shown = cluster.deepopsctl("status", *PATIENCE)
         planned = cluster.deepopsctl("plan", "slurm")
         drained, _ = node(cluster, "drain", "gpu01", "--wait", "--reason", "no job is there")
-        resumed, found = node(cluster, "resume", "gpu01")
+        resumed, document = node(cluster, "resume", "gpu01")
 
     assert f" 0 jobs run, {len(NAMES)} wait" in shown.stdout
     assert "nothing to do" in planned.stdout + planned.stderr
-    assert (drained, resumed, by_name(found, "action")) == (0, 0, {"gpu01": "resumed"})
+    assert (drained, resumed, by_name(document, "action")) == (0, 0, {"gpu01": "resumed"})
     assert (shown.stdout + shown.stderr + planned.stdout + planned.stderr).replace("\n", "").isprintable()
 
 
 def test_a_drain_that_waits_returns_when_the_jobs_have_ended(cluster: LabCluster) -> None:
     job = cluster.submit("sleep 3", "--nodelist=gpu02", "--mem=100M")
 
-    code, found = node(cluster, "drain", "gpu02", "--reason", "a test", "--wait")
+    code, document = node(cluster, "drain", "gpu02", "--reason", "a test", "--wait")
 
     assert code == 0
-    assert by_name(found, "jobs") == {"gpu02": []}
+    assert by_name(document, "jobs") == {"gpu02": []}
     assert cluster.root("ctl1", f"squeue -h -t RUNNING,COMPLETING -j {job}", ok=False) in ("", _gone(job))
     cluster.root("ctl1", f"scancel {job}", ok=False)
     assert node(cluster, "resume", "gpu02")[0] == 0
@@ -211,9 +211,9 @@ def test_what_others_took_out_of_service_is_theirs(cluster: LabCluster) -> None:
     cluster.root("ctl1", "scontrol update nodename=gpu01 state=drain reason='bad DIMM'")
     cluster.root("ctl1", "scontrol update nodename=gpu02 state=down reason='burnt'")
     try:
-        code, kept = node(cluster, "drain", "gpu[01-02]", "--reason", "ours")
-        assert (code, by_name(kept, "action")) == (0, {"gpu01": "kept", "gpu02": "kept"})
-        assert by_name(kept, "reason") == {"gpu01": "bad DIMM", "gpu02": "burnt"}
+        code, drained = node(cluster, "drain", "gpu[01-02]", "--reason", "ours")
+        assert (code, by_name(drained, "action")) == (0, {"gpu01": "kept", "gpu02": "kept"})
+        assert by_name(drained, "reason") == {"gpu01": "bad DIMM", "gpu02": "burnt"}
 
         code, refused = node(cluster, "resume", "gpu[01-02]")
         assert code == 1
@@ -225,10 +225,10 @@ def test_what_others_took_out_of_service_is_theirs(cluster: LabCluster) -> None:
         assert "scontrol update nodename=gpu01 state=resume" in theirs["hint"]
         assert broken["message"] == "Slurm has it as down (burnt)"
 
-        code, found = status(cluster)
+        code, document = status(cluster)
         assert code == 1
-        assert by_name(found, "state") == {"ctl1": None, "gpu01": "drained", "gpu02": "down"}
-        assert [(entry["kind"], entry["nodes"]) for entry in found["findings"]] == [
+        assert by_name(document, "state") == {"ctl1": None, "gpu01": "drained", "gpu02": "down"}
+        assert [(entry["kind"], entry["nodes"]) for entry in document["findings"]] == [
             ("problem", ["gpu02"]),
             ("note", ["gpu01"]),
         ]
@@ -243,12 +243,12 @@ def test_a_cluster_without_slurm_has_a_status_too(bare: LabCluster, tmp_path: Pa
     shutil.copytree(bare.directory, directory, ignore=shutil.ignore_patterns("runs"))
     (directory / "runs").mkdir(mode=0o700)
 
-    code, found = status(bare, directory)
+    code, document = status(bare, directory)
 
     assert code == 0
-    assert set(by_name(found, "deploy").values()) == {"not deployed"}
-    assert found["slurm"] == {"installed": False, "up": False, "error": "scontrol is not installed", "jobs": {}} | {
+    assert set(by_name(document, "deploy").values()) == {"not deployed"}
+    assert document["slurm"] == {"installed": False, "up": False, "error": "scontrol is not installed", "jobs": {}} | {
         "jobs": {"running": 0, "pending": 0}
     }
-    assert [entry["message"] for entry in found["findings"]] == ["nothing is deployed yet"]
-    assert found["last_run"] == found["last_validation"] == {}
+    assert [entry["message"] for entry in document["findings"]] == ["nothing is deployed yet"]
+    assert document["last_run"] == document["last_validation"] == {}

@@ -98,7 +98,9 @@ def test_a_plan_tells_it_beforehand_and_a_second_deploy_changes_nothing(deploys:
 
 def test_a_node_without_its_storage_takes_no_jobs_until_it_is_back(cluster: LabCluster) -> None:
     cluster.root("gpu01", "umount /disk")
-    wait_until("the node drains itself", lambda: f"Reason={LOST} [root@" in node(cluster), found=lambda: node(cluster))
+    wait_until(
+        "the node drains itself", lambda: f"Reason={LOST} [root@" in node(cluster), details=lambda: node(cluster)
+    )
     stuck = cluster.submit("true", "--nodelist=gpu01")
     assert "DRAIN" in node(cluster)
     assert cluster.job_state(stuck) == "PENDING"
@@ -115,11 +117,11 @@ def test_a_node_without_its_storage_takes_no_jobs_until_it_is_back(cluster: LabC
 def test_a_mount_that_failed_is_tried_again(cluster: LabCluster) -> None:
     # nothing can be mounted on a file
     cluster.root("gpu01", "umount /disk && rmdir /disk && touch /disk; systemctl start disk.mount", ok=False)
-    wait_until("the node drains itself", lambda: LOST in node(cluster), found=lambda: node(cluster))
+    wait_until("the node drains itself", lambda: LOST in node(cluster), details=lambda: node(cluster))
 
     cluster.root("gpu01", "rm /disk")
 
-    wait_until("the node serves again", lambda: "DRAIN" not in node(cluster), found=lambda: node(cluster))
+    wait_until("the node serves again", lambda: "DRAIN" not in node(cluster), details=lambda: node(cluster))
     assert cluster.holds("gpu01", "mountpoint -q /disk")
 
 

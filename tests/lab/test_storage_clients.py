@@ -175,19 +175,19 @@ def refusal(cluster: LabCluster, entry: dict[str, Any], others: dict[str, dict[s
 def test_what_does_not_fit_and_a_missing_secret_are_refused_together_before_anything_is_touched(
     cluster: LabCluster, entries: dict[str, dict[str, Any]]
 ) -> None:
-    said = refusal(cluster, entries["scratch"], {"work": entries["work"]}, untested=False)
+    message = refusal(cluster, entries["scratch"], {"work": entries["work"]}, untested=False)
 
-    assert "storage scratch: lustre 2.15 has no client for Debian 13 (there is one for: Ubuntu 22.04" in said
-    assert "the vault has no secret work" in said
+    assert "storage scratch: lustre 2.15 has no client for Debian 13 (there is one for: Ubuntu 22.04" in message
+    assert "the vault has no secret work" in message
 
 
 def test_a_kernel_that_there_are_no_modules_for_is_refused_with_those_that_there_are(
     cluster: LabCluster, entries: dict[str, dict[str, Any]]
 ) -> None:
-    said = refusal(cluster, entries["scratch"], {}, modules="packages")
+    message = refusal(cluster, entries["scratch"], {}, modules="packages")
 
-    assert f"there is no lustre-client-modules-{RELEASE} for the running kernel" in said
-    assert "it was made for 1.2.3-other" in said
+    assert f"there is no lustre-client-modules-{RELEASE} for the running kernel" in message
+    assert "it was made for 1.2.3-other" in message
 
 
 def with_client(entry: dict[str, Any], **changes: object) -> dict[str, Any]:
@@ -204,9 +204,9 @@ def test_a_client_that_cannot_be_fetched_costs_its_own_mounts_alone(
     cluster.root(NODE, "rm -f /etc/apt/sources.list.d/deepopsctl-storage-lustre.sources /etc/apt/keyrings/deepopsctl-*")
 
     checks = json.loads(cluster.deepopsctl("doctor", "--json", ok=False).stdout)["checks"]
-    found = {check["target"]: check for check in checks if check["name"] == "repositories"}
-    assert "lustre with scratch will be left out" in found[NODE]["message"]
-    assert found[OTHER]["status"] == "pass"
+    repositories = {check["target"]: check for check in checks if check["name"] == "repositories"}
+    assert "lustre with scratch will be left out" in repositories[NODE]["message"]
+    assert repositories[OTHER]["status"] == "pass"
 
     document = deploy(cluster, ok=False)
 
@@ -241,7 +241,7 @@ def test_everything_is_mounted_and_what_one_node_writes_another_reads(
     document = deploy(cluster)
 
     assert document["ok"]
-    assert any("`lfs check servers` fails: scratch-OST0001: inactive" in said for said in document["warnings"])
+    assert any("`lfs check servers` fails: scratch-OST0001: inactive" in warning for warning in document["warnings"])
     cluster.root(NODE, "echo from one node > /soft/file")
     assert cluster.root(OTHER, "cat /soft/file; findmnt --noheadings --output FSTYPE /soft").split("\n") == [
         "from one node", "fuse.glusterfs",
@@ -320,7 +320,7 @@ def test_another_release_comes_although_the_packages_are_held(
     assert document["ok"]
     assert cluster.root(NODE, "dpkg-query -W -f '${Version}' lustre-client-utils") == f"{NEWER}-1"
     assert "lustre-client-utils" in cluster.root(NODE, "apt-mark showhold").split()
-    assert any("storage home can't be mounted" in said for said in document["warnings"])
+    assert any("storage home can't be mounted" in warning for warning in document["warnings"])
 
 
 def test_cephfs_has_its_packages_and_its_key_and_fails_alone_without_a_cluster(cluster: LabCluster) -> None:

@@ -61,21 +61,21 @@ def cluster(battered: LabCluster, deploys: dict[str, dict[str, Any]]) -> LabClus
 
 
 def test_a_plan_tells_it_beforehand_and_a_second_deploy_changes_nothing(deploys: dict[str, dict[str, Any]]) -> None:
-    def told(name: str) -> set[tuple[str, ...]]:
+    def storage_changes(name: str) -> set[tuple[str, ...]]:
         return {tuple(entry[key] for key in ("host", "kind", "name", "action")) for entry in deploys[name]["changes"]}
 
-    assert told("first") == told("plan")
-    assert ("ctl1", "unit", "deepops-purge-scratch.timer", "start") in told("plan")
+    assert storage_changes("first") == storage_changes("plan")
+    assert ("ctl1", "unit", "deepops-purge-scratch.timer", "start") in storage_changes("plan")
     assert deploys["second"]["changes"] == []
 
 
 def test_users_see_what_there_is_on_every_node(cluster: LabCluster) -> None:
     for name in ("ctl1", "gpu01"):
-        found = json.loads(cluster.user(name, "diskusage_report --json"))
+        report = json.loads(cluster.user(name, "diskusage_report --json"))
         shown = cluster.user(name, "diskusage_report")
 
-        assert [(row["path"], row["kind"], row["problem"]) for row in found["rows"]] == [("/scratch", "whole", "")]
-        assert found["rows"][0]["usage"]["space"]["used"] > 0
+        assert [(row["path"], row["kind"], row["problem"]) for row in report["rows"]] == [("/scratch", "whole", "")]
+        assert report["rows"][0]["usage"]["space"]["used"] > 0
         assert "/scratch (all users)" in shown
 
 
@@ -124,9 +124,9 @@ def test_users_are_told_by_a_list_and_once_by_mail(cluster: LabCluster) -> None:
     mail = cluster.root("ctl1", f"cat {box}")
     assert mail.count("of your files in /scratch go from ") == 1, mail
     assert "me/of today" in mail
-    said = cluster.root("ctl1", "journalctl --unit=deepops-purge-scratch --output=cat")
-    assert said.count("go soon; 1 mails") == 1, said
-    assert said.count("go soon; 0 mails") == 1, said
+    journal = cluster.root("ctl1", "journalctl --unit=deepops-purge-scratch --output=cat")
+    assert journal.count("go soon; 1 mails") == 1, journal
+    assert journal.count("go soon; 0 mails") == 1, journal
     assert cluster.holds("gpu01", "test -e '/scratch/me/of today'")
     edit(cluster.directory / "cluster.yml", TELLING, PURGE)
 
@@ -146,9 +146,9 @@ def test_a_mailer_that_delivers_what_it_has_taken_later_is_not_ended_with_the_pu
 def test_scratch_that_is_not_mounted_is_not_purged(cluster: LabCluster) -> None:
     cluster.root("ctl1", "umount /scratch && mkdir -p /scratch/hidden && touch /scratch/hidden/file")
     try:
-        said = cluster.root("ctl1", f'python3 -Bc "{LATER}" --apply 2>&1', ok=False)
+        output = cluster.root("ctl1", f'python3 -Bc "{LATER}" --apply 2>&1', ok=False)
 
-        assert "/scratch is not mounted" in said
+        assert "/scratch is not mounted" in output
         (row,) = json.loads(cluster.user("ctl1", "diskusage_report --json", ok=False))["rows"]
         assert row["problem"] == "it is not mounted here"
         assert cluster.holds("ctl1", "test -e /scratch/hidden/file")

@@ -31,25 +31,27 @@ class HandMade:
 def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HandMade]:
     """A hand-made cluster with a job on it, imported, its nodes reached by key, nothing taken over yet."""
     name = f"{PREFIX}-handmade"
-    folder = tmp_path_factory.mktemp(name)
+    directory = tmp_path_factory.mktemp(name)
     lab_down(name)
     try:
         lab = lab_up(name, "--compute", "2", "--gpus", "a100:2")
-        found = LabCluster(name, "debian13", folder / "cluster", Path(lab["node_list"]), Path(lab["password_file"]))
-        handmade.build(found, {node["name"]: node["address"] for node in lab["nodes"]}, folder)
-        ended = found.submit("true", "--chdir=/tmp", "--output=/dev/null")
-        found.wait_for_job(ended, "COMPLETED")
+        cluster = LabCluster(
+            name, "debian13", directory / "cluster", Path(lab["node_list"]), Path(lab["password_file"])
+        )
+        handmade.build(cluster, {node["name"]: node["address"] for node in lab["nodes"]}, directory)
+        ended = cluster.submit("true", "--chdir=/tmp", "--output=/dev/null")
+        cluster.wait_for_job(ended, "COMPLETED")
         options = ("--nodelist=gpu01", "--gpus=a100:1", "--chdir=/tmp", "--output=/dev/null")
-        running = found.submit("while [ ! -e /tmp/go ]; do sleep 0.5; done", *options)
-        found.wait_for_job(running, "RUNNING")
+        running = cluster.submit("while [ ! -e /tmp/go ]; do sleep 0.5; done", *options)
+        cluster.wait_for_job(running, "RUNNING")
         imported = command(
-            "init", str(found.directory), "--from", str(folder / "slurm.conf"), "--addresses", str(folder / "hosts"),
-            "--user", "ubuntu",
+            "init", str(cluster.directory), "--from", str(directory / "slurm.conf"),
+            "--addresses", str(directory / "hosts"), "--user", "ubuntu",
         )  # fmt: skip
         assert imported.returncode == 0, imported.stderr
-        found.deepopsctl("ssh", "setup", "--password-file", str(found.password_file))
+        cluster.deepopsctl("ssh", "setup", "--password-file", str(cluster.password_file))
         secrets = {"old password": "by-hand-0815", "old munge key": handmade.MUNGE_KEY.decode()}
-        yield HandMade(found, ended, running, Leaks(found, secrets))
+        yield HandMade(cluster, ended, running, Leaks(cluster, secrets))
     finally:
         lab_down(name)
 
@@ -77,9 +79,11 @@ def test_takeover_shows_what_it_keeps_and_changes_nothing_on_the_nodes(made: Han
 
 def with_settings(made: HandMade, **settings: str) -> str:
     """What a deploy that failed with these settings of slurm.conf beside those taken over said."""
-    kept = yaml.safe_load((made.lab.directory / "inventory/group_vars/all/settings.yml").read_text())["slurm_config"]
+    slurm_settings = yaml.safe_load((made.lab.directory / "inventory/group_vars/all/settings.yml").read_text())[
+        "slurm_config"
+    ]
     done = made.leaks.run(
-        "deploy", "slurm", "--diff", "-e", json.dumps({"slurm_config": {**kept, **settings}}), ok=False
+        "deploy", "slurm", "--diff", "-e", json.dumps({"slurm_config": {**slurm_settings, **settings}}), ok=False
     )
     assert done.returncode == 1
     return done.stderr
@@ -97,17 +101,17 @@ def assert_made_by_hand(made: HandMade) -> None:
 def test_a_setting_that_would_lose_the_jobs_is_refused_before_slurmctld_sees_it(made: HandMade) -> None:
     was = made.lab.root("ctl1", "systemctl show --property=InvocationID slurmctld")
 
-    said = with_settings(made, StateSaveLocation="/srv/elsewhere")
+    message = with_settings(made, StateSaveLocation="/srv/elsewhere")
 
-    assert "StateSaveLocation is /srv/slurm/state, the new slurm.conf says /srv/elsewhere" in said
+    assert "StateSaveLocation is /srv/slurm/state, the new slurm.conf says /srv/elsewhere" in message
     assert_made_by_hand(made)
     assert made.lab.root("ctl1", "systemctl show --property=InvocationID slurmctld") == was
 
 
 def test_a_setting_that_stops_slurmctld_gives_the_hand_made_configuration_back(made: HandMade) -> None:
-    said = with_settings(made, SchedulerType="sched/none")
+    message = with_settings(made, SchedulerType="sched/none")
 
-    assert "old configuration is in force again" in said
+    assert "old configuration is in force again" in message
     assert_made_by_hand(made)
 
 
@@ -123,8 +127,8 @@ def test_deploy_goes_on_from_there_under_the_running_job(made: HandMade) -> None
         node: f"{key}\n{handmade.UID}" for node, key in keys.items()
     }
     shown = lab.root("ctl1", "scontrol show config; scontrol show node gpu01; scontrol show partition main")
-    for kept in ("ClusterName             = hand", "/srv/slurm/state", "/srv/slurm/spool", "CR_CORE", "Weight=5"):
-        assert kept in shown
+    for setting in ("ClusterName             = hand", "/srv/slurm/state", "/srv/slurm/spool", "CR_CORE", "Weight=5"):
+        assert setting in shown
     assert "MaxTime=2-00:00:00" in shown
     assert lab.root("ctl1", "cat /etc/slurm/slurm.conf.before-deepopsctl") == handmade.SLURM_CONF.strip()
     # its commands read what slurmd fetched, not the file of before
@@ -164,6 +168,6 @@ def test_no_secret_is_told_or_readable_anywhere(made: HandMade) -> None:
 
     assert made.leaks.seen == []
     key, password = {"/etc/munge/munge.key": "400"}, {"/etc/slurm/slurmdbd.conf": "600"}
-    kept = {f"{path}.before-deepopsctl": mode for path, mode in password.items()}
+    backups = {f"{path}.before-deepopsctl": mode for path, mode in password.items()}
     assert made.leaks.on_node("gpu01") == key
-    assert made.leaks.on_node("ctl1") == {**key, **password, **kept}
+    assert made.leaks.on_node("ctl1") == {**key, **password, **backups}

@@ -41,11 +41,11 @@ class Result:
     code: int
     checks: dict[tuple[str, str], dict[str, str]]
     shown: str
-    folder: Path
+    directory: Path
 
     def status(self, name: str) -> dict[str, str]:
         """Status by target."""
-        return {target: check["status"] for (found, target), check in self.checks.items() if found == name}
+        return {target: check["status"] for (check_name, target), check in self.checks.items() if check_name == name}
 
     def message(self, name: str, target: str) -> str:
         """The message of one check."""
@@ -68,8 +68,8 @@ def jobs_of_the_suite(cluster: LabCluster, states: str = "pending,running") -> s
 
 def leftovers(cluster: LabCluster) -> str:
     """Jobs, processes and files that the suite forgot."""
-    look = "pgrep -af '[g]pucheck'; find /tmp /var/tmp ~ubuntu -newer /run/before-validate -name '*gpu*'; exit 0"
-    return "".join([jobs_of_the_suite(cluster), *(cluster.root(node, look) for node in ("ctl1", *COMPUTE))])
+    script = "pgrep -af '[g]pucheck'; find /tmp /var/tmp ~ubuntu -newer /run/before-validate -name '*gpu*'; exit 0"
+    return "".join([jobs_of_the_suite(cluster), *(cluster.root(node, script) for node in ("ctl1", *COMPUTE))])
 
 
 @pytest.fixture(scope="module")
@@ -116,9 +116,9 @@ def test_simulated_gpus_are_apart_and_no_measurement_of_them_passes(cluster: Lab
     for name in ("gpu-visible", "gpu-driver", "gpu-count", *MEASURED):
         assert result.status(name) == dict.fromkeys(COMPUTE, "skip"), name
     assert result.message("gpu-memory-copy", "gpu02") == "simulated GPUs of a lab: nothing to measure"
-    kept = json.loads((result.folder / "gpu.json").read_text())
-    assert (kept["schema"], kept["command"]) == (1, "gpucheck")
-    assert [entry["node"] for entry in kept["results"]] == list(COMPUTE)
+    record = json.loads((result.directory / "gpu.json").read_text())
+    assert (record["schema"], record["command"]) == (1, "gpucheck")
+    assert [entry["node"] for entry in record["results"]] == list(COMPUTE)
     assert leftovers(cluster) == ""
 
 
@@ -160,7 +160,7 @@ class TestWithStandIns:
         # no such model is known, and the other stand-ins are as quick
         assert result.status("gpu-model") == dict.fromkeys(gpus, "warn")
         assert "other GPUs of this model" in result.message("gpu-memory-copy", "gpu01/1")
-        assert "Stand-in for tests, no GPU" in (result.folder / "gpu.json").read_text()
+        assert "Stand-in for tests, no GPU" in (result.directory / "gpu.json").read_text()
         assert "gpu02" in html.read_text()
         assert leftovers(cluster) == ""
 
@@ -183,7 +183,7 @@ class TestWithStandIns:
         assert first.status("gpu-all-reduce-nodes") == {"gpu[01-02]": "pass"}
         assert "4 ranks" in first.message("gpu-all-reduce-nodes", "gpu[01-02]")
         assert f"{KEPT}/nccl-9.9/libnccl.so.2" in there
-        assert changes(cluster, first.folder.name) == dict.fromkeys(COMPUTE, 1)
+        assert changes(cluster, first.directory.name) == dict.fromkeys(COMPUTE, 1)
         assert gone.returncode == 0
         assert not any(cluster.holds(node, f"test -e {KEPT}") for node in COMPUTE)
 
@@ -207,7 +207,7 @@ class TestWithStandIns:
             wait_until(
                 "a GPU is measured, and hangs",
                 lambda: "-all-" in jobs_of_the_suite(cluster, "running") or process.poll() is not None,
-                found=lambda: cluster.root("ctl1", "squeue"),
+                details=lambda: cluster.root("ctl1", "squeue"),
             )
             process.send_signal(signal.SIGINT)
             assert process.wait(PATIENCE_S) == 130
@@ -223,7 +223,7 @@ class TestWithStandIns:
             for node in COMPUTE:
                 cluster.root(node, f"rm -f {HANGS}")
         cluster.wait_until_idle()
-        wait_until("no process is left", lambda: not leftovers(cluster), found=lambda: leftovers(cluster))
+        wait_until("no process is left", lambda: not leftovers(cluster), details=lambda: leftovers(cluster))
 
 
 def wheels_of(library: Path, cache: Path) -> dict[str, object]:
@@ -234,11 +234,11 @@ def wheels_of(library: Path, cache: Path) -> dict[str, object]:
         with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
             archive.write(library, member)
         digest = sha256(made.read_bytes()).hexdigest()
-        kept = cache / "deepopsctl" / "wheels" / f"{digest}.whl"
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        made.replace(kept)
-        machines = {machine: {"platform": "any", "sha256": digest} for machine in ("x86_64", "aarch64")}
-        pinned[name] = {"package": f"nvidia-{name}", "version": "9.9", "files": [member], "wheels": machines}
+        wheel = cache / "deepopsctl" / "wheels" / f"{digest}.whl"
+        wheel.parent.mkdir(parents=True, exist_ok=True)
+        made.replace(wheel)
+        architectures = {architecture: {"platform": "any", "sha256": digest} for architecture in ("x86_64", "aarch64")}
+        pinned[name] = {"package": f"nvidia-{name}", "version": "9.9", "files": [member], "wheels": architectures}
     return pinned
 
 

@@ -59,11 +59,11 @@ def test_what_has_stopped_is_named_and_nothing_else(impatient: MonitoredCluster)
     ):
         result = suite(impatient, "--limit", "ctl1,gpu01")
     up = 'up{job="node", node="gpu01"} == 1 and on () deepops_slurm_up == 1'
-    wait_until("all is seen again", lambda: impatient.query(up), found=lambda: str(impatient.query("up")))
+    wait_until("all is seen again", lambda: impatient.query(up), details=lambda: str(impatient.query("up")))
 
     assert result.code == 1, result.shown
-    found = {(name, target) for name, target in result.failed() if name != "dashboard-queries"}
-    assert found == {
+    failed = {(name, target) for name, target in result.failed() if name != "dashboard-queries"}
+    assert failed == {
         ("target-up", "gpu01/node"),
         ("job-metrics", "gpu01"),
         ("log-arrives", "gpu01"),

@@ -14,7 +14,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from tests.lab.harness import PATIENCE_S, LabCluster, wait_until
-from tests.lab.smoke import TOLD, assert_found, damaged, leftovers, remove_outputs, validate
+from tests.lab.smoke import REPORTED, assert_reported, damaged, leftovers, remove_outputs, validate
 from tests.lab.smoke_faults import COMPUTE, DAMAGES, Damage, both, conf_steps
 
 LONG_JOB, QUIET = "sleep 600", ("--mem=100M", "--time=20", "--output=/dev/null")
@@ -35,25 +35,25 @@ def test_a_healthy_cluster_passes_every_check(limited: LabCluster, tmp_path: Pat
 
     assert result.code == 0, result.shown
     assert {check["status"] for check in result.checks.values()} == {"pass"}, result.shown
-    assert {name for name, _target in result.checks} == TOLD
+    assert {name for name, _target in result.checks} == REPORTED
     assert leftovers(limited) == ""
     suite = ET.fromstring(junit.read_text()).find("testsuite")  # noqa: S314 (our own file)
     assert suite is not None
     assert suite.get("tests") == str(len(result.checks))
     assert "gpu02" in html.read_text()
-    folder = limited.directory / "runs" / result.run
-    assert json.loads((folder / "checks.json").read_text())["ok"] is True
-    assert (folder / "report.html").is_file()
+    directory = limited.directory / "runs" / result.run
+    assert json.loads((directory / "checks.json").read_text())["ok"] is True
+    assert (directory / "report.html").is_file()
 
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.id)
 def test_damage_is_found_and_named(limited: LabCluster, damage: Damage) -> None:
-    assert_found(limited, damage)
+    assert_reported(limited, damage)
 
 
-def copied(cluster: LabCluster, folder: Path, *edits: tuple[str, str, str]) -> Path:
+def copied(cluster: LabCluster, directory: Path, *edits: tuple[str, str, str]) -> Path:
     """The cluster's directory, with (file, old, new) edits: what people believe about the machines."""
-    made = folder / "copy"
+    made = directory / "copy"
     shutil.copytree(cluster.directory, made, ignore=shutil.ignore_patterns("runs"))
     for name, old, new in edits:
         path = made / name
@@ -174,7 +174,7 @@ def test_a_validation_that_is_cut_off_leaves_nothing_behind(limited: LabCluster)
     done = limited.deepopsctl("validate", "--timeout", "3", ok=False)
 
     assert done.returncode == 124, done.stderr
-    wait_until("nothing of the suite is left", lambda: not leftovers(limited), found=lambda: leftovers(limited))
+    wait_until("nothing of the suite is left", lambda: not leftovers(limited), details=lambda: leftovers(limited))
     limited.wait_until_idle()
 
 

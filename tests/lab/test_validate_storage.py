@@ -117,5 +117,5 @@ def test_a_validation_that_is_cut_off_leaves_nothing_behind(stored: LabCluster) 
     done = stored.deepopsctl("validate", "storage", "--timeout", "6", ok=False)
 
     assert done.returncode == 124, done.stderr
-    wait_until("nothing of the suite is left", lambda: not leftovers(stored), found=lambda: leftovers(stored))
+    wait_until("nothing of the suite is left", lambda: not leftovers(stored), details=lambda: leftovers(stored))
     stored.wait_until_idle()

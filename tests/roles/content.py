@@ -25,10 +25,10 @@ def load(path: str) -> Any:
 
 def options(role: str) -> dict[str, dict[str, Any]]:
     """The variables of a role's main entry point."""
-    found: dict[str, dict[str, Any]] = load(f"roles/{role}/meta/argument_specs.yml")["argument_specs"]["main"][
+    specification: dict[str, dict[str, Any]] = load(f"roles/{role}/meta/argument_specs.yml")["argument_specs"]["main"][
         "options"
     ]
-    return found
+    return specification
 
 
 def with_inner(tasks: Iterable[Task]) -> Iterator[Task]:
@@ -43,8 +43,8 @@ def with_inner(tasks: Iterable[Task]) -> Iterator[Task]:
 
 def role_tasks(role: str) -> Iterator[Task]:
     """All tasks and handlers of a role."""
-    for folder in ("tasks", "handlers"):
-        for path in sorted((ROOT / "roles" / role / folder).glob("*.yml")):
+    for directory in ("tasks", "handlers"):
+        for path in sorted((ROOT / "roles" / role / directory).glob("*.yml")):
             yield from with_inner(load(path.relative_to(ROOT).as_posix()) or [])
 
 
@@ -65,6 +65,6 @@ def role_calls(playbook: str) -> Iterator[Mapping[str, Any]]:
     for play in plays(playbook):
         yield from play.get("roles", [])
         for task in with_inner([*play.get("tasks", []), *play.get("post_tasks", [])]):
-            for kind in ("include_role", "import_role"):
-                if named := task.get(f"ansible.builtin.{kind}"):
+            for module in ("include_role", "import_role"):
+                if named := task.get(f"ansible.builtin.{module}"):
                     yield {"role": named["name"], "tags": task.get("tags", []), **task.get("vars", {})}

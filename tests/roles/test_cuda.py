@@ -64,7 +64,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
         }
         for name, (distribution, version, groups, node, settings) in CASES.items()
     }
-    told = {
+    hosts_vars = {
         f"distribution{name}": f"{{{{ platform.distribution{name} }}}}" for name in ("", "_version", "_major_version")
     }
     template = f"{{{{ lookup('ansible.builtin.template', '{ROOT}/roles/nvidia_container/templates/preferences.j2') }}}}"
@@ -77,12 +77,12 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
         "Pins": template,
     }
     tasks: list[dict[str, Any]] = [
-        {"name": "The platform", "ansible.builtin.set_fact": {"cacheable": True, **told}},
+        {"name": "The platform", "ansible.builtin.set_fact": {"cacheable": True, **hosts_vars}},
         {"name": "Groups", "ansible.builtin.group_by": {"key": "{{ item }}"}, "loop": "{{ groups_of_it }}"},
         *({"name": name, "ansible.builtin.debug": {"msg": text}} for name, text in shown.items()),
     ]
-    folder = tmp_path_factory.mktemp("cuda")
-    done = play(folder, [{"hosts": "all", "gather_facts": False, "vars": internal, "tasks": tasks}], hosts)
+    directory = tmp_path_factory.mktemp("cuda")
+    done = play(directory, [{"hosts": "all", "gather_facts": False, "vars": internal, "tasks": tasks}], hosts)
     assert done.status == 0, done.output
     return done
 

@@ -39,11 +39,11 @@ CLUSTER: dict[str, Any] = {
 def wanted(role: str, **changes: object) -> dict[str, Any]:
     """A task that shows the plan of a role, as playbooks/monitoring.yml gives it its variables."""
     (call,) = (call for call in role_calls("playbooks/monitoring.yml") if call["role"] == role)
-    given = {key: value for key, value in call.items() if key.startswith(f"{role}_")}
+    params = {key: value for key, value in call.items() if key.startswith(f"{role}_")}
     return {
         "name": f"{role} {', '.join(changes)}".strip(),
         "ansible.builtin.debug": {"msg": f"{{{{ __{role}_plan }}}}"},
-        "vars": {**load(f"roles/{role}/vars/main.yml"), "role_path": str(ROOT / "roles" / role), **given, **changes},
+        "vars": {**load(f"roles/{role}/vars/main.yml"), "role_path": str(ROOT / "roles" / role), **params, **changes},
     }
 
 
@@ -67,37 +67,37 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
         {"name": "Groups", "hosts": "all", "gather_facts": False, "tasks": [groups]},
         {"name": "Plans", "hosts": "slurm_cluster", "gather_facts": False, "tasks": tasks},
     ]
-    found = play(
+    results = play(
         tmp_path_factory.mktemp("monitoring"), plays, {host: {**CLUSTER, **OF_HOSTS.get(host, {})} for host in hosts}
     )
-    assert found.status == 0, found.output
-    return found
+    assert results.status == 0, results.output
+    return results
 
 
 def plan(played: Played, role: str, host: str) -> dict[str, Any]:
     """What a role is to bring to a machine."""
     (result,) = (result for result in played.results if (result.task, result.host) == (role, host))
-    found: dict[str, Any] = result.data["msg"]
-    return found
+    planned: dict[str, Any] = result.data["msg"]
+    return planned
 
 
 @pytest.mark.parametrize(("host", "gpus"), [("gpu01", ["0", "1"]), ("gpu02", [])])
 def test_a_compute_node_is_told_its_gpus_in_slurms_order(played: Played, host: str, gpus: list[str]) -> None:
     files = {file["path"]: file for file in plan(played, "monitoring_node", host)["files"]}
 
-    told = json.loads(files["/etc/deepopsctl/nodemetrics.json"]["content"])
-    assert told["collectors"]["jobs"]["gpus"] == gpus
+    settings = json.loads(files["/etc/deepopsctl/nodemetrics.json"]["content"])
+    assert settings["collectors"]["jobs"]["gpus"] == gpus
 
 
 def test_every_machine_gets_an_exporter_on_its_own_address(played: Played) -> None:
     for host, address in (("ctl1", "192.0.2.1"), ("gpu01", "192.0.2.11"), ("gpu02", "192.0.2.12")):
-        found = plan(played, "monitoring_node", host)
+        planned = plan(played, "monitoring_node", host)
 
-        assert "prometheus-node-exporter" in found["packages"]
-        assert any(f"--web.listen-address={address}:9100" in file.get("content", "") for file in found["files"])
-        assert found["problems"] == []
+        assert "prometheus-node-exporter" in planned["packages"]
+        assert any(f"--web.listen-address={address}:9100" in file.get("content", "") for file in planned["files"])
+        assert planned["problems"] == []
         # what a package would start before its configuration is there
-        assert set(found["hold_units"]) == {unit["name"] for unit in found["units"] if unit.get("running", True)}
+        assert set(planned["hold_units"]) == {unit["name"] for unit in planned["units"] if unit.get("running", True)}
 
 
 def test_only_the_database_is_watched_by_its_own_exporter(played: Played) -> None:
@@ -122,14 +122,14 @@ def test_all_machines_are_in_the_one_file_of_targets(played: Played) -> None:
 
 
 def test_a_node_with_gpus_has_the_exporter_that_goes_with_its_settings(played: Played) -> None:
-    found = {
+    exporters = {
         host: [
             unit["name"] for unit in plan(played, "monitoring_node", host)["units"] if unit.get("port") in (9400, 9401)
         ]
         for host in ("ctl1", "gpu01", "gpu02")
     }
 
-    assert found == {"ctl1": [], "gpu01": ["deepops-gpumetrics.service"], "gpu02": ["nvidia-dcgm-exporter.service"]}
+    assert exporters == {"ctl1": [], "gpu01": ["deepops-gpumetrics.service"], "gpu02": ["nvidia-dcgm-exporter.service"]}
 
 
 def test_prometheus_knows_of_each_node_which_exporter_has_its_gpus(played: Played) -> None:
@@ -145,11 +145,14 @@ def test_prometheus_knows_of_each_node_which_exporter_has_its_gpus(played: Playe
 def test_the_password_is_in_no_content_that_is_shown(played: Played) -> None:
     plans = [plan(played, role, host) for role in ROLES for host in ("ctl1", "gpu01")]
     shown = [
-        file for found in plans for file in found.get("files", []) if CLUSTER["monitoring_web_password"] in str(file)
+        file
+        for plan_of_host in plans
+        for file in plan_of_host.get("files", [])
+        if CLUSTER["monitoring_web_password"] in str(file)
     ]
 
     assert shown == []
-    assert any("secret_base64" in file for found in plans for file in found.get("files", []))
+    assert any("secret_base64" in file for plan_of_host in plans for file in plan_of_host.get("files", []))
 
 
 @pytest.mark.parametrize("role", ROLES)

@@ -52,7 +52,7 @@ TEMPLATES = (
 @pytest.fixture(scope="module")
 def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
     """All cases in one run of Ansible."""
-    folder = tmp_path_factory.mktemp("nvidia")
+    directory = tmp_path_factory.mktemp("nvidia")
     role = ROOT / "roles" / "nvidia_driver"
     defaults = load("roles/nvidia_driver/defaults/main.yml")
     internal = load("roles/nvidia_driver/vars/main.yml")
@@ -71,15 +71,15 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
         for name, (distribution, version, gpus, node, settings) in CASES.items()
     }  # fmt: skip
     shown = {name: f"{{{{ lookup('ansible.builtin.template', '{role}/templates/{name}.j2') }}}}" for name in TEMPLATES}
-    told = {
+    hosts_vars = {
         f"distribution{name}": f"{{{{ platform.distribution{name} }}}}" for name in ("", "_version", "_major_version")
     }
     tasks = [
-        {"name": "The platform", "ansible.builtin.set_fact": {"cacheable": True, **told}},
+        {"name": "The platform", "ansible.builtin.set_fact": {"cacheable": True, **hosts_vars}},
         {"name": "Plan", "ansible.builtin.debug": {"msg": "{{ __nvidia_driver_plan }}"}},
         {"name": "Render", "ansible.builtin.debug": {"msg": shown}, "when": "__nvidia_driver_installs"},
     ]  # fmt: skip
-    done = play(folder, [{"hosts": "all", "gather_facts": False, "vars": internal, "tasks": tasks}], hosts)
+    done = play(directory, [{"hosts": "all", "gather_facts": False, "vars": internal, "tasks": tasks}], hosts)
     assert done.status == 0, done.output
     return done
 
@@ -137,22 +137,22 @@ class Apt:
 Listed = tuple[str, str, str]
 
 
-def repository(folder: Path, origin: str, label: str, listed: list[Listed]) -> str:
+def repository(directory: Path, origin: str, label: str, listed: list[Listed]) -> str:
     """A flat repository's lists without the packages; returns its stanza for apt."""
-    folder.mkdir()
+    directory.mkdir()
     index = "\n".join(
         f"Package: {name}\nVersion: {version}\nArchitecture: amd64\nSource: nvidia-graphics-drivers\n"
         f"Maintainer: Nobody\nDescription: none\nFilename: ./{name}.deb\nSize: 1\nSHA256: {'0' * 64}\n"
         + (f"Depends: {depends}\n" if depends else "")
         for name, version, depends in listed
     ).encode()
-    (folder / "Packages").write_bytes(index)
-    (folder / "Release").write_text(
+    (directory / "Packages").write_bytes(index)
+    (directory / "Release").write_text(
         f"Origin: {origin}\nLabel: {label}\nDate: Thu, 01 Jan 2026 00:00:00 UTC\n"
         f"SHA256:\n {hashlib.sha256(index).hexdigest()} {len(index)} Packages\n",
         encoding="utf-8",
     )
-    return f"Types: deb\nURIs: file:{folder}\nSuites: /\nTrusted: yes\n"
+    return f"Types: deb\nURIs: file:{directory}\nSuites: /\nTrusted: yes\n"
 
 
 def driver_of(*versions: str) -> list[Listed]:
@@ -170,10 +170,10 @@ def driver_of(*versions: str) -> list[Listed]:
 
 @pytest.mark.skipif(not shutil.which("apt-cache"), reason="this machine has no apt")
 @pytest.mark.parametrize(
-    ("case", "taken"), [("debian13-hgx", {"580.95.05-1"}), ("debian12-distro", {"535.309.01-0+deb12u1"})]
+    ("case", "chosen"), [("debian13-hgx", {"580.95.05-1"}), ("debian12-distro", {"535.309.01-0+deb12u1"})]
 )
 def test_apt_takes_one_branch_from_one_place_though_others_are_newer(
-    played: Played, case: str, taken: set[str], tmp_path: Path
+    played: Played, case: str, chosen: set[str], tmp_path: Path
 ) -> None:
     of_nvidia = driver_of("535.999-1", "580.95.05-1", "595.58.03-1", "620.10-1")
     of_debian = driver_of("535.309.01-0+deb12u1", "550.163.01-2", "580.126.09-0")
@@ -189,7 +189,7 @@ def test_apt_takes_one_branch_from_one_place_though_others_are_newer(
     assert done.returncode == 0, done.stdout
     installed = re.findall(r"^Inst (\S+) \((\S+)", done.stdout, re.MULTILINE)
     assert len(installed) == 7
-    assert {version for _, version in installed} == taken
+    assert {version for _, version in installed} == chosen
 
 
 @pytest.mark.skipif(not shutil.which("apt-cache"), reason="this machine has no apt")
@@ -221,7 +221,7 @@ AWAY = {"ansible_connection": "ssh", "ansible_host": "127.0.0.1", "ansible_port"
 GROUPS = {"ctl1": "slurm_controller", "gpu01": "nvidia_gpu", "gpu02": "nvidia_gpu", "login1": "slurm_login"}
 
 
-def nvidia_and_slurm(folder: Path, hosts: dict[str, dict[str, Any]], *options: str) -> Played:
+def nvidia_and_slurm(directory: Path, hosts: dict[str, dict[str, Any]], *options: str) -> Played:
     """The component, and what comes after it."""
     group = f"{{{{ {GROUPS}[inventory_hostname] }}}}"
     known = {"deepops_digest": "0" * 64, "deepops_full": False, "slurm_nodes": []}
@@ -231,7 +231,7 @@ def nvidia_and_slurm(folder: Path, hosts: dict[str, dict[str, Any]], *options: s
         {"hosts": "all", "gather_facts": False, "tasks": [{"name": "Slurm", "ansible.builtin.debug": {}}]},
     ]
     return play(
-        folder,
+        directory,
         plays,
         {name: {**known, **own} for name, own in hosts.items()},
         *options,

@@ -26,7 +26,7 @@ CASES: dict[str, dict[str, Any]] = {
 @pytest.fixture(scope="module")
 def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
     """All cases in one run of Ansible."""
-    given = {
+    hosts_vars = {
         "nvidia_dcgm_catalogue": "{{ deepops_dcgm }}",
         "nvidia_dcgm_repositories": "{{ deepops_nvidia_drivers.repository }}",
         "nvidia_dcgm_repository_url": "https://mirror.example.com",
@@ -34,7 +34,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
     hosts = {
         name: {
             **load("roles/nvidia_dcgm/defaults/main.yml"),
-            **given,
+            **hosts_vars,
             **{f"nvidia_dcgm_{key}": value for key, value in case.items()},
         }
         for name, case in CASES.items()
@@ -68,16 +68,16 @@ def of(played: Played, case: str) -> Any:
 
 
 def test_an_hgx_node_gets_all_packages_of_one_version_from_the_mirror(played: Played) -> None:
-    found = of(played, "hgx")
+    planned = of(played, "hgx")
 
-    assert set(found["plan"]["packages"].values()) == {load("group_vars/all/versions.yml")["deepops_dcgm"]["version"]}
-    assert list(found["plan"]["packages"])[1] == "datacenter-gpu-manager-4-cuda13"
-    assert found["url"] == "https://mirror.example.com/debian13/{arch}/"
-    assert "Package: datacenter-gpu-manager-4-*\nPin: version 1:" in found["preferences"]
-    assert "Pin: release l=NVIDIA CUDA\nPin-Priority: -1" in found["source"]
-    assert "deepopsctl-mig.service" in found["unit.conf"]
+    assert set(planned["plan"]["packages"].values()) == {load("group_vars/all/versions.yml")["deepops_dcgm"]["version"]}
+    assert list(planned["plan"]["packages"])[1] == "datacenter-gpu-manager-4-cuda13"
+    assert planned["url"] == "https://mirror.example.com/debian13/{arch}/"
+    assert "Package: datacenter-gpu-manager-4-*\nPin: version 1:" in planned["preferences"]
+    assert "Pin: release l=NVIDIA CUDA\nPin-Priority: -1" in planned["source"]
+    assert "deepopsctl-mig.service" in planned["unit.conf"]
     # where its clients look for it, and no port
-    assert f"--domain-socket {SOCKET}\n" in found["unit.conf"]
+    assert f"--domain-socket {SOCKET}\n" in planned["unit.conf"]
     assert f"unix://{SOCKET}" == HOST_ENGINE
 
 

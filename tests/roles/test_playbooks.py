@@ -45,19 +45,19 @@ def all_tasks() -> Iterator[tuple[str, Task]]:
 
 def module_of(task: Task) -> str:
     """The one key of a task that is no keyword."""
-    (found,) = (key for key in task if key not in KEYWORDS and not key.startswith("with_"))
-    return found
+    (module,) = (key for key in task if key not in KEYWORDS and not key.startswith("with_"))
+    return module
 
 
 @pytest.fixture(scope="module")
 def output(tmp_path_factory: pytest.TempPathFactory) -> str:
     """What Ansible says of all playbooks, with the example's inventory and the product's variables."""
-    folder = tmp_path_factory.mktemp("syntax")
+    directory = tmp_path_factory.mktemp("syntax")
     done = subprocess.run(
         [*ANSIBLE_PLAYBOOK, "--syntax-check", "-i", str(EXAMPLE), *(str(ROOT / name) for name in PLAYBOOKS)],
-        cwd=folder,
+        cwd=directory,
         # the gate makes its groups as it goes
-        env={**environment(folder), "ANSIBLE_HOST_PATTERN_MISMATCH": "ignore"},
+        env={**environment(directory), "ANSIBLE_HOST_PATTERN_MISMATCH": "ignore"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -86,10 +86,10 @@ class TestTasks:
         assert foreign == []
 
     def test_no_error_is_ignored(self) -> None:
-        found = [(where, task["name"]) for where, task in all_tasks() if "ignore_errors" in task]
+        ignoring = [(where, task["name"]) for where, task in all_tasks() if "ignore_errors" in task]
 
         # where the controller is down, a task that runs once would end the run for all others
-        assert found == [
+        assert ignoring == [
             ("playbooks/operate/claim.yml", "Release the cluster"),
             ("roles/node_gate", "Claim the cluster for this run"),
         ]
@@ -119,11 +119,11 @@ class TestPlays:
     def test_a_role_gets_what_it_requires_and_nothing_it_does_not_know(self, playbook: str) -> None:
         for call in role_calls(playbook):
             role = call["role"]
-            given = set(call) - {"role", "tags", "when", "become"}
+            params = set(call) - {"role", "tags", "when", "become"}
             required = {name for name, option in options(role).items() if option.get("required")}
 
-            assert required <= given, role
-            assert given <= set(options(role)), role
+            assert required <= params, role
+            assert params <= set(options(role)), role
 
     @each_playbook
     def test_every_role_has_a_tag_of_its_own(self, playbook: str) -> None:

@@ -53,12 +53,12 @@ each_case = pytest.mark.parametrize("case", ALL_CASES)
 @pytest.fixture(scope="module")
 def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
     """All clusters in one run of Ansible."""
-    folder = tmp_path_factory.mktemp("rendered")
+    directory = tmp_path_factory.mktemp("rendered")
     clusters = tmp_path_factory.mktemp("clusters")
-    (folder / "roles").symlink_to(ROOT / "roles")
+    (directory / "roles").symlink_to(ROOT / "roles")
     hosts = {node.name: defaults() for case in ALL_CASES.values() for node in parse_spec(case.spec, "").nodes}
     plays = [play for name, case in ALL_CASES.items() for play in case.plays(name, clusters)]
-    done = play(folder, plays, hosts)
+    done = play(directory, plays, hosts)
     assert done.status == 0, done.output
     return done
 
@@ -85,9 +85,9 @@ def test_it_is_rendered_as_in_golden(played: Played, case: str, file: str) -> No
 
 
 def test_golden_has_no_file_that_nothing_is_compared_with() -> None:
-    found = {path.relative_to(GOLDEN).as_posix() for path in GOLDEN.rglob("*") if path.is_file()}
+    golden_files = {path.relative_to(GOLDEN).as_posix() for path in GOLDEN.rglob("*") if path.is_file()}
 
-    assert found == {f"{case}/{file}" for case, file in GOLDEN_FILES}
+    assert golden_files == {f"{case}/{file}" for case, file in GOLDEN_FILES}
 
 
 @each_case

@@ -50,10 +50,10 @@ def step_playbook(scenario: str, step: str) -> str:
 def applied(playbook: str) -> Iterator[str]:
     """A playbook, those that it imports, and those that it runs by deepopsctl."""
     yield playbook
-    folder = (ROOT / playbook).parent
+    directory = (ROOT / playbook).parent
     for entry in load(playbook):
         if imported := entry.get("ansible.builtin.import_playbook"):
-            yield from applied((folder / imported).resolve().relative_to(ROOT).as_posix())
+            yield from applied((directory / imported).resolve().relative_to(ROOT).as_posix())
     for play in plays(playbook):
         for task in with_inner(play.get("tasks", [])):
             yield from _commanded(task)
@@ -62,8 +62,8 @@ def applied(playbook: str) -> Iterator[str]:
 def _commanded(task: Mapping[str, Any]) -> Iterator[str]:
     argv = (task.get("ansible.builtin.command") or {}).get("argv", [])
     for word in argv if "--check" not in argv else []:
-        for found in COMMANDS.get(word, ()):
-            yield from applied(found)
+        for module in COMMANDS.get(word, ()):
+            yield from applied(module)
 
 
 def roles_of(scenario: str) -> set[str]:

@@ -47,9 +47,9 @@ def test_every_variable_is_typed_and_described(role: str) -> None:
 
 @each_role
 def test_every_default_is_the_one_that_the_specification_tells(role: str) -> None:
-    told = {name: option["default"] for name, option in options(role).items() if "default" in option}
+    specified = {name: option["default"] for name, option in options(role).items() if "default" in option}
 
-    assert load(f"roles/{role}/defaults/main.yml") == told
+    assert load(f"roles/{role}/defaults/main.yml") == specified
 
 
 @each_role

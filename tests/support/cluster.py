@@ -26,13 +26,13 @@ def command(*arguments: str, seconds: float = 600) -> subprocess.CompletedProces
 
 
 @contextmanager
-def repeating(look: Callable[[], None], pause_s: float) -> Iterator[None]:
+def repeating(poll: Callable[[], None], pause_s: float) -> Iterator[None]:
     """Look again and again beside a test; an error there fails it."""
     over = threading.Event()
 
     def loop() -> None:
         while not over.wait(pause_s):
-            look()
+            poll()
 
     with ThreadPoolExecutor(1) as pool:
         looking = pool.submit(loop)
@@ -47,16 +47,16 @@ def wait_until(
     what: str,
     condition: Callable[[], object],
     seconds: float = PATIENCE_S,
-    found: Callable[[], str] = str,
+    details: Callable[[], str] = str,
     pause_s: float = 0.2,
 ) -> None:
-    """Poll until a condition holds; else a test fails with `what` it waited for, and what it `found` instead."""
+    """Poll until a condition holds; after `seconds` fail with `what` and `details`."""
     deadline = time.monotonic() + seconds
     longest_s = 5 * pause_s
     while not condition():
-        assert time.monotonic() < deadline, f"not within {seconds:.0f} s: {what}; {found()}"
+        assert time.monotonic() < deadline, f"not within {seconds:.0f} s: {what}; {details()}"
         time.sleep(pause_s)
-        # a look at a node costs a fifth of a second of a processor that what is waited for could use
+        # a query of a node costs a fifth of a second of a processor that what is waited for could use
         pause_s = min(1.3 * pause_s, longest_s)
 
 
@@ -70,8 +70,8 @@ class DrivenCluster(ABC):
     patience_s: ClassVar[float] = PATIENCE_S
     # what its deploys name; nothing means all components
     components: ClassVar[tuple[str, ...]] = ("slurm",)
-    # tasks on a node when such a deploy finds nothing to do: it only looks
-    looks: ClassVar[int] = 5
+    # tasks on a node when such a deploy changes nothing
+    unchanged_tasks: ClassVar[int] = 5
 
     @abstractmethod
     def root(self, node: str, script: str, ok: bool = True) -> str:
@@ -131,10 +131,10 @@ class DrivenCluster(ABC):
 
     def wait_until_idle(self) -> None:
         """Wait until all compute nodes answer, are in service and have no job."""
-        look = "sinfo -h -N -o %T"
+        query = "sinfo -h -N -o %T"
         wait_until(
             "all nodes are idle",
-            lambda: set(self.root("ctl1", look, ok=False).split()) == {"idle"},
+            lambda: set(self.root("ctl1", query, ok=False).split()) == {"idle"},
             self.patience_s,
             lambda: self.root("ctl1", "sinfo -N; squeue", ok=False),
         )

@@ -42,52 +42,52 @@ class Played:
 
     def result(self, task: str) -> TaskResult:
         """The one result of a task."""
-        (found,) = (result for result in self.results if result.task == task)
-        return found
+        (match,) = (result for result in self.results if result.task == task)
+        return match
 
 
-def environment(folder: Path, content: Path = ROOT) -> dict[str, str]:
+def environment(directory: Path, content: Path = ROOT) -> dict[str, str]:
     """Ansible's settings, as deepopsctl gives them; nothing is read from or written to the user's home."""
-    config = folder / "ansible.cfg"
+    config = directory / "ansible.cfg"
     config.write_text("[defaults]\n", encoding="utf-8")
     return {
         **{key: value for key, value in os.environ.items() if not key.startswith(("ANSIBLE_", "DEEPOPS"))},
         "ANSIBLE_CALLBACKS_ENABLED": "results",
         "ANSIBLE_CALLBACK_PLUGINS": f"{content / 'plugins' / 'callback'}:{ROOT / 'tests' / 'callback'}",
-        "ANSIBLE_COLLECTIONS_PATH": str(collections(folder / "product", content)),
+        "ANSIBLE_COLLECTIONS_PATH": str(collections(directory / "product", content)),
         "ANSIBLE_CONFIG": str(config),
-        "ANSIBLE_HOME": str(folder / "home"),
+        "ANSIBLE_HOME": str(directory / "home"),
         "ANSIBLE_INJECT_FACT_VARS": "False",
         "ANSIBLE_LOCALHOST_WARNING": "False",
         "ANSIBLE_NOCOLOR": "1",
         "ANSIBLE_PIPELINING": "True",
-        "ANSIBLE_REMOTE_TEMP": str(folder / "remote"),
+        "ANSIBLE_REMOTE_TEMP": str(directory / "remote"),
         "ANSIBLE_ROLES_PATH": str(content / "roles"),
-        "DEEPOPS_TEST_RESULTS": str(folder / "results.jsonl"),
+        "DEEPOPS_TEST_RESULTS": str(directory / "results.jsonl"),
         "LC_ALL": "C.UTF-8",
     }
 
 
-def collections(folder: Path, content: Path) -> Path:
+def collections(directory: Path, content: Path) -> Path:
     """A directory that has the content as the collection deepopsctl.cluster."""
-    link = folder / "ansible_collections" / "deepopsctl" / "cluster"
+    link = directory / "ansible_collections" / "deepopsctl" / "cluster"
     if not link.exists():
         link.parent.mkdir(parents=True)
         link.symlink_to(content)
-    return folder
+    return directory
 
 
-def inventory(folder: Path, hosts: Mapping[str, Mapping[str, object]]) -> Path:
+def inventory(directory: Path, hosts: Mapping[str, Mapping[str, object]]) -> Path:
     """An inventory whose hosts are all this machine, with the product's group_vars beside it."""
     local = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
-    path = folder / "hosts.yml"
+    path = directory / "hosts.yml"
     path.write_text(json.dumps({"all": {"hosts": dict(hosts), "vars": local}}), encoding="utf-8")
-    (folder / "group_vars").symlink_to(ROOT / "group_vars")
+    (directory / "group_vars").symlink_to(ROOT / "group_vars")
     return path
 
 
 def play(
-    folder: Path,
+    directory: Path,
     plays: Sequence[Mapping[str, object]],
     hosts: Mapping[str, Mapping[str, object]],
     *options: str,
@@ -95,18 +95,18 @@ def play(
     seconds: int = 300,
 ) -> Played:
     """Run plays; `folder` is a fresh one and keeps all that Ansible writes."""
-    playbook = folder / "playbook.yml"
+    playbook = directory / "playbook.yml"
     playbook.write_text(json.dumps(plays), encoding="utf-8")
     done = subprocess.run(
-        [*ANSIBLE_PLAYBOOK, "-i", str(inventory(folder, hosts)), *options, str(playbook)],
-        cwd=folder,
-        env={**environment(folder), **(settings or {})},
+        [*ANSIBLE_PLAYBOOK, "-i", str(inventory(directory, hosts)), *options, str(playbook)],
+        cwd=directory,
+        env={**environment(directory), **(settings or {})},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         timeout=seconds,
     )
-    results = folder / "results.jsonl"
+    results = directory / "results.jsonl"
     lines = results.read_text(encoding="utf-8").splitlines() if results.exists() else []
     return Played(done.returncode, done.stdout, tuple(TaskResult(**json.loads(line)) for line in lines))

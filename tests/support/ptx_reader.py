@@ -46,7 +46,7 @@ class Kernel:
 def kernels_of(text: str) -> dict[str, Kernel]:
     """Every entry of a PTX text."""
     plain = re.sub(r"//[^\n]*", "", text)
-    found = {}
+    kernels = {}
     for match in re.finditer(r"\.visible \.entry (\w+)\(([^)]*)\)\s*\{(.*?)\n\}", plain, re.DOTALL):
         name, declared, body = match.groups()
         lines: list[str] = []
@@ -58,8 +58,8 @@ def kernels_of(text: str) -> dict[str, Kernel]:
                 line = line[label.end() :]
             if line and not line.startswith(".reg"):
                 lines.append(line)
-        found[name] = Kernel(re.findall(r"\.param \.\w+ (\w+)", declared), lines, labels)
-    return found
+        kernels[name] = Kernel(re.findall(r"\.param \.\w+ (\w+)", declared), lines, labels)
+    return kernels
 
 
 Exchange = tuple[list[str], list[str], list[str], list[str]]
@@ -110,7 +110,7 @@ class Thread:
 
     def step(self, words: list[str], text: str) -> None:
         """One instruction that concerns this thread alone."""
-        kind = words[-1]
+        type_name = words[-1]
         if words[0] in ("ld", "st", "atom"):
             self.memory_step(words, text)
             return
@@ -120,29 +120,29 @@ class Thread:
             whole = self.whole(names[0])
             self.regs[low], self.regs[high] = whole & MASKS["u32"], whole >> 32
             return
-        if words[0] == "mov" and kind == "b32" and isinstance(self.value(names[0]), float):
+        if words[0] == "mov" and type_name == "b32" and isinstance(self.value(names[0]), float):
             self.regs[to] = bits(self.value(names[0]))
             return
         values = [self.value(name) for name in names]
-        self.regs[to] = self.result(words, kind, values)
+        self.regs[to] = self.result(words, type_name, values)
 
-    def result(self, words: list[str], kind: str, values: list[Value]) -> Value:
+    def result(self, words: list[str], type_name: str, values: list[Value]) -> Value:
         """What an arithmetic instruction leaves."""
         if words[0] == "setp":
             return COMPARE[words[1]](values[0], values[1])
         if words[0] == "cvt" and words[-2] == "f32":
             return f32(float(values[0]))
-        if kind == "f32" or words[0] == "fma":
+        if type_name == "f32" or words[0] == "fma":
             a, *rest = values
             return {"mov": lambda: f32(a), "add": lambda: f32(a + rest[0]), "fma": lambda: f32(a * rest[0] + rest[1])}[
                 words[0]
             ]()
         a, b, c = ([int(value) for value in values] + [0, 0])[:3]
-        found = {
+        results = {
             "mov": a, "cvta": a, "cvt": a, "add": a + b, "sub": a - b, "mul": a * b, "mad": a * b + c, "and": a & b,
             "or": a | b, "xor": a ^ b, "shl": a << min(b, 63), "shr": a >> min(b, 63),
         }[words[0]]  # fmt: skip
-        return found & (MASKS["u64"] if "wide" in words else MASKS[kind])
+        return results & (MASKS["u64"] if "wide" in words else MASKS[type_name])
 
     def memory_step(self, words: list[str], text: str) -> None:
         """ld, st, atom."""
@@ -155,8 +155,8 @@ class Thread:
         code = {"u32": "I", "f32": "f", "u64": "Q"}[words[-1]]
         if words[0] == "atom":
             old = struct.unpack_from("<Q", self.memory, place)[0]
-            given = self.whole(text.rpartition(", ")[2])
-            struct.pack_into("<Q", self.memory, place, old + given if words[2] == "add" else min(old, given))
+            operand = self.whole(text.rpartition(", ")[2])
+            struct.pack_into("<Q", self.memory, place, old + operand if words[2] == "add" else min(old, operand))
             return
         names = re.findall(r"%\w+", text.replace(inside.group(0), ""))
         shape = f"<{len(names)}{code}"
@@ -168,11 +168,11 @@ class Thread:
 
 def launch(kernel: Kernel, memory: bytearray, blocks: int, threads: int, *arguments: Value) -> None:
     """Run a whole grid; memory addresses are places in `memory`."""
-    given = dict(zip(kernel.parameters, arguments, strict=True))
+    values = dict(zip(kernel.parameters, arguments, strict=True))
     for block in range(blocks):
         for warp in range(0, threads, 32):
             lanes = [
-                Thread(kernel, given, memory, {"%tid.x": thread, "%ntid.x": threads, "%ctaid.x": block,
+                Thread(kernel, values, memory, {"%tid.x": thread, "%ntid.x": threads, "%ctaid.x": block,
                                                "%nctaid.x": blocks})
                 for thread in range(warp, min(warp + 32, threads))
             ]  # fmt: skip

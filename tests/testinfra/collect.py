@@ -45,7 +45,7 @@ CREDENTIAL = ["munge", "--no-input", "--restrict-uid=0"]
 
 
 @dataclass(frozen=True)
-class Look:
+class Snapshot:
     """What a node answered; `silence` says why it did not."""
 
     node: str
@@ -81,24 +81,24 @@ class Live:
     def daemons(self, name: str) -> tuple[str, ...]:
         """The units that a node's roles need, as doctor has them."""
         roles = self.declared.roles(name)
-        found = [f"{unit}.service" for role, units in DAEMONS.items() if role in roles for unit in units]
-        return (*EVERYWHERE, *found)
+        units_of_node = [f"{unit}.service" for role, units in DAEMONS.items() if role in roles for unit in units]
+        return (*EVERYWHERE, *units_of_node)
 
     @cached_property
-    def looks(self) -> Mapping[str, Look]:
+    def snapshots(self) -> Mapping[str, Snapshot]:
         """Every node's answer: they are all asked at once, each in one call."""
         with ThreadPoolExecutor(AT_ONCE) as pool:
-            found = pool.map(self._look, self.cluster.nodes)
-            return {look.node: look for look in found}
+            snapshots = pool.map(self._snapshot, self.cluster.nodes)
+            return {snapshot.node: snapshot for snapshot in snapshots}
 
     def decodes(self, credential: str, on: Iterable[str]) -> dict[str, str]:
         """What munge says on some nodes to a credential: as the smoke suite reads it."""
         asked = {"commands": {"unmunge": {"argv": ["unmunge"], "stdin": credential}}}
         with ThreadPoolExecutor(AT_ONCE) as pool:
             answers = pool.map(lambda name: self._ask(self.declared.node(name), asked), on)
-            return {look.node: _status(look) for look in answers}
+            return {snapshot.node: _status(snapshot) for snapshot in answers}
 
-    def _look(self, node: Node) -> Look:
+    def _snapshot(self, node: Node) -> Snapshot:
         asked: dict[str, Any] = {
             "units": [*self.daemons(node.name), *SSH_UNITS],
             "files": [MUNGE_KEY, DATABASE_CONF, *(str(f / name) for f in (WRITTEN, FETCHED) for name in CONFIGURATION)],
@@ -108,29 +108,29 @@ class Live:
         return self._ask(node, asked)
 
     def _questions(self, node: Node) -> dict[str, list[str]]:
-        found = {
+        questions = {
             "munge": CREDENTIAL,
             "munge again": CREDENTIAL,
             "version": ["sinfo", "--version"],
             "host": ["hostname"],
         }
         if Role.COMPUTE in node.roles:
-            found |= {"hardware": ["slurmd", "-C"], "version": ["slurmd", "-V"]}
+            questions |= {"hardware": ["slurmd", "-C"], "version": ["slurmd", "-V"]}
         if node.name in self.names(Role.LOGIN, Role.CONTROLLER):
-            found["ping"] = QUESTIONS["ping"]
-        return found | QUESTIONS if node.name == self.primary else found
+            questions["ping"] = QUESTIONS["ping"]
+        return questions | QUESTIONS if node.name == self.primary else questions
 
-    def _ask(self, node: Node, asked: Mapping[str, Any]) -> Look:
+    def _ask(self, node: Node, asked: Mapping[str, Any]) -> Snapshot:
         try:
             done = self._host(node).run("python3 -c %s %s", SOURCE, json.dumps(asked))
         except RuntimeError as error:
             # testinfra hands over all of ssh's answer
             words = str(getattr(error.args[0], "stderr", error)).strip().splitlines()
-            return Look(node.name, silence=words[-1] if words else "no answer")
+            return Snapshot(node.name, silence=words[-1] if words else "no answer")
         if done.rc:
             words = str(done.stderr).strip().splitlines()
-            return Look(node.name, silence=words[-1] if words else f"python3 ended with {done.rc}")
-        return Look(node.name, **json.loads(done.stdout))
+            return Snapshot(node.name, silence=words[-1] if words else f"python3 ended with {done.rc}")
+        return Snapshot(node.name, **json.loads(done.stdout))
 
     def _host(self, node: Node) -> Any:
         """The node as testinfra reaches it: by the cluster's key, its pinned host keys and its jump host."""
@@ -153,10 +153,10 @@ class Live:
         return f"{line} {jump}".strip()
 
 
-def _status(look: Look) -> str:
-    if look.silence:
-        return look.silence
-    answer = look.commands["unmunge"]
+def _status(snapshot: Snapshot) -> str:
+    if snapshot.silence:
+        return snapshot.silence
+    answer = snapshot.commands["unmunge"]
     for line in str(answer["out"]).splitlines():
         if line.startswith("STATUS:"):
             return line.partition(":")[2].strip()

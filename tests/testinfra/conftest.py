@@ -11,7 +11,7 @@ from deepopsctl.errors import DeepOpsError
 from deepopsctl.model.cluster import Role
 
 if TYPE_CHECKING:
-    from tests.testinfra.collect import Live, Look
+    from tests.testinfra.collect import Live, Snapshot
 
 HERE = Path(__file__).parent
 LIVE = pytest.StashKey["Live"]()
@@ -46,8 +46,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Leave this folder out of a run that has no cluster to look at."""
-    ours = collection_path == HERE or HERE in collection_path.parents
-    return True if ours and LIVE not in config.stash else None
+    in_suite = collection_path == HERE or HERE in collection_path.parents
+    return True if in_suite and LIVE not in config.stash else None
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -63,33 +63,33 @@ def live(request: pytest.FixtureRequest) -> Live:
     return request.config.stash[LIVE]
 
 
-def _look(request: pytest.FixtureRequest, live: Live) -> Look:
-    look = live.looks[request.param]
-    if look.silence:
+def _snapshot(request: pytest.FixtureRequest, live: Live) -> Snapshot:
+    snapshot = live.snapshots[request.param]
+    if snapshot.silence:
         # test_it_answers fails for it, once is enough
-        pytest.skip(f"{look.node} does not answer: {look.silence}")
-    return look
+        pytest.skip(f"{snapshot.node} does not answer: {snapshot.silence}")
+    return snapshot
 
 
 @pytest.fixture
-def node(request: pytest.FixtureRequest, live: Live) -> Look:
+def node(request: pytest.FixtureRequest, live: Live) -> Snapshot:
     """Every node that answers, one after the other."""
-    return _look(request, live)
+    return _snapshot(request, live)
 
 
 @pytest.fixture
-def compute_node(request: pytest.FixtureRequest, live: Live) -> Look:
+def compute_node(request: pytest.FixtureRequest, live: Live) -> Snapshot:
     """Every compute node that answers."""
-    return _look(request, live)
+    return _snapshot(request, live)
 
 
 @pytest.fixture
-def client(request: pytest.FixtureRequest, live: Live) -> Look:
+def client(request: pytest.FixtureRequest, live: Live) -> Snapshot:
     """Every controller and login node that answers."""
-    return _look(request, live)
+    return _snapshot(request, live)
 
 
 @pytest.fixture
-def dbd_host(request: pytest.FixtureRequest, live: Live) -> Look:
+def dbd_host(request: pytest.FixtureRequest, live: Live) -> Snapshot:
     """The machine with the accounting database."""
-    return _look(request, live)
+    return _snapshot(request, live)

@@ -17,7 +17,7 @@ from deepopsctl.checks.check import Check, Status, parse_check
 from deepopsctl.cluster.inventory import build_inventory
 from deepopsctl.text import node_sets
 from tests.support.node_modules import load
-from tests.testinfra.collect import GPUS, Live, Look
+from tests.testinfra.collect import GPUS, Live, Snapshot
 
 command = load("deepops_smoke.command")
 expected = load("deepops_smoke.expected")
@@ -45,12 +45,12 @@ def words(check: Check) -> str:
 
 def slurm_of(live: Live) -> Any:
     """Slurm's picture of the cluster as the primary controller gives it, in the smoke suite's form."""
-    look = live.looks[live.primary]
-    if look.silence:
-        pytest.skip(f"the controller {look.node} does not answer: {look.silence}")
+    snapshot = live.snapshots[live.primary]
+    if snapshot.silence:
+        pytest.skip(f"the controller {snapshot.node} does not answer: {snapshot.silence}")
     answers = {
-        name: command.Answer(said["rc"], said["out"], said["err"], 0.0)
-        for name, said in look.commands.items()
+        name: command.Answer(text["rc"], text["out"], text["err"], 0.0)
+        for name, text in snapshot.commands.items()
         if name in picture.QUESTIONS
     }
     return picture.Picture(
@@ -76,13 +76,13 @@ def wanted_partitions(live: Live) -> Any:
     return expected.partitions(_shared(live)["slurm_partitions"], known, _names)
 
 
-def hardware_of(look: Look) -> dict[str, int]:
+def hardware_of(snapshot: Snapshot) -> dict[str, int]:
     """CPUs, memory and GPU files that a compute node has now."""
-    found = slurmtext.record(look.out("hardware").splitlines()[0]) if look.out("hardware") else {}
+    record = slurmtext.record(snapshot.out("hardware").splitlines()[0]) if snapshot.out("hardware") else {}
     return {
-        "cpus": slurmtext.number(found, "CPUs"),
-        "memory_mb": slurmtext.number(found, "RealMemory"),
-        "gpu_devices": len(look.devices[GPUS]),
+        "cpus": slurmtext.number(record, "CPUs"),
+        "memory_mb": slurmtext.number(record, "RealMemory"),
+        "gpu_devices": len(snapshot.devices[GPUS]),
     }
 
 
@@ -103,8 +103,8 @@ def doctors_findings(directory: Path) -> tuple[Check, ...]:
 def _shared(live: Live) -> Mapping[str, Any]:
     """The inventory's variables of the cluster as a whole; a large one keeps them at its first controller."""
     everything: Any = build_inventory(live.cluster)["all"]
-    found: Mapping[str, Any] = (everything["hosts"][live.primary] or {}).get("deepops_shared") or everything["vars"]
-    return found
+    shared: Mapping[str, Any] = (everything["hosts"][live.primary] or {}).get("deepops_shared") or everything["vars"]
+    return shared
 
 
 def _names(names: str) -> list[str]:

@@ -50,9 +50,9 @@ def group(path: Path) -> str:
 
 def command(asked: dict[str, Any]) -> dict[str, Any]:
     """Exit status and output of a command; 127 where it is missing, 124 where it does not end."""
-    given = asked.get("stdin", "")
+    stdin = asked.get("stdin", "")
     try:
-        done = subprocess.run(asked["argv"], input=given, capture_output=True, text=True, timeout=30, check=False)
+        done = subprocess.run(asked["argv"], input=stdin, capture_output=True, text=True, timeout=30, check=False)
     except subprocess.TimeoutExpired:
         return {"rc": 124, "out": "", "err": "no answer within 30 s"}
     except OSError as error:

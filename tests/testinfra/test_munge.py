@@ -8,7 +8,7 @@ from functools import cache
 import pytest
 
 from tests.support.node_modules import load
-from tests.testinfra.collect import MUNGE_KEY, Live, Look
+from tests.testinfra.collect import MUNGE_KEY, Live, Snapshot
 from tests.testinfra.judge import accept
 
 munge = load("deepops_smoke.munge")
@@ -17,25 +17,27 @@ munge = load("deepops_smoke.munge")
 @cache
 def _both_ways(live: Live) -> tuple[dict[str, str], dict[str, str]]:
     """By node: what the controller says to its credential, and what it says to the controller's."""
-    answering = {name: look for name, look in live.looks.items() if not look.silence}
+    answering = {name: snapshot for name, snapshot in live.snapshots.items() if not snapshot.silence}
     here: dict[str, str] = {}
-    for name, look in answering.items():
-        here |= {name: live.decodes(look.out("munge"), [live.primary])[live.primary]} if look.out("munge") else {}
+    for name, snapshot in answering.items():
+        here |= (
+            {name: live.decodes(snapshot.out("munge"), [live.primary])[live.primary]} if snapshot.out("munge") else {}
+        )
     others = [name for name in answering if name != live.primary]
-    return here, live.decodes(live.looks[live.primary].out("munge again"), others)
+    return here, live.decodes(live.snapshots[live.primary].out("munge again"), others)
 
 
 def test_all_nodes_have_the_same_munge_key(live: Live) -> None:
     owners: dict[str, list[str]] = defaultdict(list)
-    for look in live.looks.values():
-        if not look.silence:
-            owners[look.file(MUNGE_KEY).get("sha256", "none")].append(look.node)
+    for snapshot in live.snapshots.values():
+        if not snapshot.silence:
+            owners[snapshot.file(MUNGE_KEY).get("sha256", "none")].append(snapshot.node)
 
     assert len(owners) == 1, dict(owners)
 
 
-def test_credentials_decode_between_it_and_the_controller(live: Live, node: Look) -> None:
-    if live.looks[live.primary].silence:
+def test_credentials_decode_between_it_and_the_controller(live: Live, node: Snapshot) -> None:
+    if live.snapshots[live.primary].silence:
         pytest.skip(f"the controller {live.primary} does not answer")
     here, there = _both_ways(live)
     made = {"credential": node.out("munge"), "error": node.commands["munge"]["err"].strip()}

@@ -7,7 +7,7 @@ import pytest
 from deepopsctl.checks.check import Status
 from deepopsctl.model.cluster import Role
 from tests.support.node_modules import load
-from tests.testinfra.collect import DATABASE_CONF, MUNGE_KEY, SSH_UNITS, Live, Look
+from tests.testinfra.collect import DATABASE_CONF, MUNGE_KEY, SSH_UNITS, Live, Snapshot
 from tests.testinfra.judge import doctors_findings, words
 
 node_units = load("node.services")
@@ -16,24 +16,24 @@ node_units = load("node.services")
 @pytest.fixture
 def findings(live: Live) -> dict[str, list[str]]:
     """Failed checks of the doctor by what they are about; '' has all that are about no node."""
-    found: dict[str, list[str]] = {}
+    problems: dict[str, list[str]] = {}
     for check in doctors_findings(live.directory.path):
         if check.status is Status.FAIL:
-            found.setdefault(check.target if check.target in live.declared.names else "", []).append(words(check))
-    return found
+            problems.setdefault(check.target if check.target in live.declared.names else "", []).append(words(check))
+    return problems
 
 
 def test_every_node_answers_by_the_clusters_key_and_its_pinned_host_key(live: Live) -> None:
-    silent = [f"{look.node}: {look.silence}" for look in live.looks.values() if look.silence]
+    silent = [f"{snapshot.node}: {snapshot.silence}" for snapshot in live.snapshots.values() if snapshot.silence]
 
     assert silent == []
 
 
-def test_it_is_the_machine_that_cluster_yml_means(node: Look) -> None:
+def test_it_is_the_machine_that_cluster_yml_means(node: Snapshot) -> None:
     assert node.out("host").partition(".")[0] == node.node
 
 
-def test_the_services_of_its_roles_run(live: Live, node: Look) -> None:
+def test_the_services_of_its_roles_run(live: Live, node: Snapshot) -> None:
     # a unit whose condition does not hold is none of this machine's: a container has no clock to set
     states = {name: node.units[name] for name in live.daemons(node.node)}
     idle = {
@@ -45,7 +45,7 @@ def test_the_services_of_its_roles_run(live: Live, node: Look) -> None:
     assert idle == {}
 
 
-def test_the_services_of_its_roles_start_at_boot(live: Live, node: Look) -> None:
+def test_the_services_of_its_roles_start_at_boot(live: Live, node: Snapshot) -> None:
     asleep = {
         name: node.units[name].get("UnitFileState")
         for name in live.daemons(node.node)
@@ -55,11 +55,11 @@ def test_the_services_of_its_roles_start_at_boot(live: Live, node: Look) -> None
     assert asleep == {}
 
 
-def test_it_can_be_reached_after_a_reboot(node: Look) -> None:
+def test_it_can_be_reached_after_a_reboot(node: Snapshot) -> None:
     assert any(node_units.is_enabled(node.units[name]) for name in SSH_UNITS)
 
 
-def test_only_munge_can_read_the_munge_key(node: Look) -> None:
+def test_only_munge_can_read_the_munge_key(node: Snapshot) -> None:
     assert {key: node.file(MUNGE_KEY).get(key) for key in ("owner", "group", "mode")} == {
         "owner": "munge",
         "group": "munge",
@@ -67,20 +67,20 @@ def test_only_munge_can_read_the_munge_key(node: Look) -> None:
     }
 
 
-def test_only_slurm_can_read_the_databases_password(dbd_host: Look) -> None:
+def test_only_slurm_can_read_the_databases_password(dbd_host: Snapshot) -> None:
     assert {key: dbd_host.file(DATABASE_CONF).get(key) for key in ("owner", "mode")} == {
         "owner": "slurm",
         "mode": "0600",
     }
 
 
-def test_the_databases_password_is_on_its_own_machine_only(live: Live, node: Look) -> None:
+def test_the_databases_password_is_on_its_own_machine_only(live: Live, node: Snapshot) -> None:
     has_it = bool(node.file(DATABASE_CONF))
 
     assert has_it == (node.node in live.names(Role.DBD))
 
 
-def test_the_doctor_finds_no_fault_with_it(findings: dict[str, list[str]], node: Look) -> None:
+def test_the_doctor_finds_no_fault_with_it(findings: dict[str, list[str]], node: Snapshot) -> None:
     assert findings.get(node.node, []) == []
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from deepopsctl.model.cluster import Role
 from tests.support.node_modules import load
-from tests.testinfra.collect import CONFIGURATION, FETCHED, WRITTEN, Live, Look
+from tests.testinfra.collect import CONFIGURATION, FETCHED, WRITTEN, Live, Snapshot
 from tests.testinfra.judge import accept, hardware_of, slurm_of, wanted_nodes, wanted_partitions
 
 state = load("deepops_smoke.state")
@@ -29,43 +29,45 @@ def test_slurm_has_the_compute_nodes_of_cluster_yml_and_no_others(live: Live) ->
     assert set(slurm_of(live).nodes) == set(live.names(Role.COMPUTE))
 
 
-def test_it_has_fetched_the_controllers_configuration(live: Live, compute_node: Look) -> None:
-    written = live.looks[live.primary]
+def test_it_has_fetched_the_controllers_configuration(live: Live, compute_node: Snapshot) -> None:
+    written = live.snapshots[live.primary]
     if written.silence:
         pytest.skip(f"the controller {live.primary} does not answer")
 
     # a controller that is a compute node too reads its own files, and has fetched nothing
-    folder = WRITTEN if compute_node.node in live.names(Role.CONTROLLER) and not _fetched(compute_node) else FETCHED
-    assert {name: compute_node.file(folder / name).get("sha256") for name in CONFIGURATION} == {
+    config_dir = WRITTEN if compute_node.node in live.names(Role.CONTROLLER) and not _fetched(compute_node) else FETCHED
+    assert {name: compute_node.file(config_dir / name).get("sha256") for name in CONFIGURATION} == {
         name: written.file(WRITTEN / name).get("sha256") for name in CONFIGURATION
     }
 
 
-def _fetched(look: Look) -> bool:
-    return bool(look.file(FETCHED / "slurm.conf"))
+def _fetched(snapshot: Snapshot) -> bool:
+    return bool(snapshot.file(FETCHED / "slurm.conf"))
 
 
-def test_its_commands_read_the_controllers_configuration(live: Live, client: Look) -> None:
-    ours, theirs = (look.file(WRITTEN / "slurm.conf").get("sha256") for look in (client, live.looks[live.primary]))
+def test_its_commands_read_the_controllers_configuration(live: Live, client: Snapshot) -> None:
+    client_sha256, controller_sha256 = (
+        snapshot.file(WRITTEN / "slurm.conf").get("sha256") for snapshot in (client, live.snapshots[live.primary])
+    )
 
-    assert ours is not None
-    assert ours == theirs
+    assert client_sha256 is not None
+    assert client_sha256 == controller_sha256
 
 
-def test_its_commands_reach_the_controller(client: Look) -> None:
+def test_its_commands_reach_the_controller(client: Snapshot) -> None:
     assert re.search(r"is UP$", client.out("ping"), re.MULTILINE), client.commands["ping"]
 
 
 def test_the_same_slurm_is_installed_everywhere(live: Live) -> None:
     versions: dict[str, list[str]] = defaultdict(list)
-    for look in live.looks.values():
-        if not look.silence:
-            versions[look.out("version") or "none"].append(look.node)
+    for snapshot in live.snapshots.values():
+        if not snapshot.silence:
+            versions[snapshot.out("version") or "none"].append(snapshot.node)
 
     assert len(versions) == 1, dict(versions)
 
 
-def test_it_is_in_service_with_what_hardware_yml_has(live: Live, compute_node: Look) -> None:
+def test_it_is_in_service_with_what_hardware_yml_has(live: Live, compute_node: Snapshot) -> None:
     slurm, wanted, name = slurm_of(live), wanted_nodes(live), compute_node.node
 
     accept(state.node_checks({name: wanted[name]}, slurm.nodes, {name: hardware_of(compute_node)}))

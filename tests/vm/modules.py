@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 from deepopsctl.lab.image import SUITES, Notify, run_mmdebstrap
-from tests.vm.box.build import cache_folder
+from tests.vm.box.build import cache_directory
 
 # Debian's default for this branch. Its open modules of 550.163.01-2 do not compile for Debian 13's own kernel 6.12.107,
 # where pci_resize_resource() has one argument more
@@ -30,14 +30,14 @@ cp /var/lib/dkms/{MODULE}/"$version"/%s/*/module/*.ko* /var/tmp/modules/
 
 def built_modules(os_name: str, kernel: str, say: Notify) -> Path:
     """A folder with the modules for a kernel of a Debian release; they are built unless they are there. Takes root."""
-    folder = cache_folder().with_name("modules") / kernel
-    if folder.is_dir():
-        return folder
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".build-", dir=folder.parent) as name:
+    directory = cache_directory().with_name("modules") / kernel
+    if directory.is_dir():
+        return directory
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".build-", dir=directory.parent) as name:
         run_mmdebstrap(build_argv(os_name, kernel, Path(name)), say)
-        shutil.move(Path(name, "modules"), folder)
-    return folder
+        shutil.move(Path(name, "modules"), directory)
+    return directory
 
 
 def build_argv(os_name: str, kernel: str, target: Path) -> tuple[str, ...]:

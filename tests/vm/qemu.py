@@ -19,24 +19,24 @@ SSH_PORT = 22
 
 
 @dataclass(frozen=True)
-class Machine:
+class VirtualMachine:
     """A running machine; root has a key that was made for it."""
 
-    folder: Path
+    directory: Path
     port: int
     process: subprocess.Popen[bytes]
 
     @property
     def key(self) -> Path:
         """The private key that opens it."""
-        return self.folder / "key"
+        return self.directory / "key"
 
     @property
     def ssh_options(self) -> tuple[str, ...]:
         """Options of ssh: this machine's own files, nothing of the user's."""
         return (
             *("-F", "/dev/null", "-i", str(self.key), "-o", "IdentitiesOnly=yes", "-o", "BatchMode=yes"),
-            *("-o", f"UserKnownHostsFile={self.folder}/known_hosts", "-o", "StrictHostKeyChecking=accept-new"),
+            *("-o", f"UserKnownHostsFile={self.directory}/known_hosts", "-o", "StrictHostKeyChecking=accept-new"),
             *("-o", "ConnectTimeout=120", "-o", "LogLevel=ERROR"),
         )
 
@@ -53,7 +53,7 @@ class Machine:
 
     def console(self) -> str:
         """The end of what the machine wrote on its serial console."""
-        return (self.folder / "console.log").read_text(encoding="utf-8", errors="replace")[-3000:]
+        return (self.directory / "console.log").read_text(encoding="utf-8", errors="replace")[-3000:]
 
     def wait_for_ssh(self) -> None:
         """Until root can log in; a QEMU that ended fails at once."""
@@ -64,28 +64,28 @@ class Machine:
             time.sleep(1)
 
     def _log(self) -> str:
-        return (self.folder / "qemu.log").read_text(encoding="utf-8", errors="replace")
+        return (self.directory / "qemu.log").read_text(encoding="utf-8", errors="replace")
 
 
 @contextmanager
-def booted(image: Path, folder: Path) -> Iterator[Machine]:
+def booted(image: Path, directory: Path) -> Iterator[VirtualMachine]:
     """A machine on a copy-on-write disk over `image`; it ends with the block, or with this process."""
-    disk, key = folder / "disk.qcow2", folder / "key"
+    disk, key = directory / "disk.qcow2", directory / "key"
     overlay = ("create", "-q", "-f", "qcow2", "-F", "qcow2", "-b", str(image), str(disk))
     subprocess.run(["qemu-img", *overlay], check=True)
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
     port = _free_port()
-    with (folder / "qemu.log").open("wb") as log:
+    with (directory / "qemu.log").open("wb") as log:
         process = subprocess.Popen(
-            _argv(disk, port, key.with_suffix(".pub").read_bytes(), folder / "console.log"),
+            _argv(disk, port, key.with_suffix(".pub").read_bytes(), directory / "console.log"),
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
         )
     try:
-        machine = Machine(folder, port, process)
-        machine.wait_for_ssh()
-        yield machine
+        vm = VirtualMachine(directory, port, process)
+        vm.wait_for_ssh()
+        yield vm
     finally:
         process.kill()
         process.wait(timeout=60)

@@ -18,7 +18,7 @@ from tests.support.local_ansible import Played, play
 from tests.vm.box.build import ensure_image
 from tests.vm.box.disk import TOOLS
 from tests.vm.box.recipe import BoxRecipe
-from tests.vm.qemu import Machine, booted
+from tests.vm.qemu import VirtualMachine, booted
 
 NAME = "vm1"
 OS = os.environ.get("DEEPOPSCTL_VM_OS", DEFAULT_OS)
@@ -42,7 +42,7 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
+def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VirtualMachine]:
     """A fresh machine of the default box."""
     image = ensure_image(BoxRecipe(OS, own_mirror()), print)
     with booted(image.path, tmp_path_factory.mktemp("machine")) as found:
@@ -56,12 +56,12 @@ def munge_key() -> str:
 
 
 @pytest.fixture(scope="module")
-def applied(machine: Machine, munge_key: str, tmp_path_factory: pytest.TempPathFactory) -> Played:
+def applied(machine: VirtualMachine, munge_key: str, tmp_path_factory: pytest.TempPathFactory) -> Played:
     """The role's first run."""
     return apply(machine, munge_key, tmp_path_factory.mktemp("first"))
 
 
-def apply(machine: Machine, munge_key: str, folder: Path) -> Played:
+def apply(machine: VirtualMachine, munge_key: str, directory: Path) -> Played:
     """Run node_common over SSH, as a deploy does for a controller."""
     variables = {
         "node_common_component": "slurm",
@@ -81,7 +81,7 @@ def apply(machine: Machine, munge_key: str, folder: Path) -> Played:
         "ansible_python_interpreter": "/usr/bin/python3",
     }
     done = play(
-        folder,
+        directory,
         [{"hosts": NAME, "gather_facts": True, "roles": [{"role": "node_common", **variables}]}],
         {NAME: reached},
         settings={"ANSIBLE_REMOTE_TEMP": "/root/.ansible/tmp"},
@@ -91,7 +91,7 @@ def apply(machine: Machine, munge_key: str, folder: Path) -> Played:
     return done
 
 
-def test_the_role_works_on_a_machine_with_its_own_kernel(machine: Machine, applied: Played) -> None:
+def test_the_role_works_on_a_machine_with_its_own_kernel(machine: VirtualMachine, applied: Played) -> None:
     assert any(result.changed for result in applied.results)
     assert machine.root("hostname") == NAME
     assert machine.root(f"getent ahostsv4 {NAME} | awk '{{print $1}}' | sort -u") == ADDRESS
@@ -99,17 +99,17 @@ def test_the_role_works_on_a_machine_with_its_own_kernel(machine: Machine, appli
     assert "STATUS:          Success" in re.sub(r"STATUS: +", "STATUS:          ", machine.root("munge -n | unmunge"))
 
 
-def test_the_clock_is_kept_which_containers_have_none_of(machine: Machine, applied: Played) -> None:
+def test_the_clock_is_kept_which_containers_have_none_of(machine: VirtualMachine, applied: Played) -> None:
     assert machine.root("systemctl is-active chrony.service") == "active"
     assert "Reference ID" in machine.root("chronyc -n tracking")
 
 
-def test_a_second_run_changes_nothing(machine: Machine, applied: Played, munge_key: str, tmp_path: Path) -> None:
+def test_a_second_run_changes_nothing(machine: VirtualMachine, applied: Played, munge_key: str, tmp_path: Path) -> None:
     again = apply(machine, munge_key, tmp_path)
     assert [result.task for result in again.results if result.changed] == []
 
 
-def test_cgroups_are_of_version_2_and_confine(machine: Machine) -> None:
+def test_cgroups_are_of_version_2_and_confine(machine: VirtualMachine) -> None:
     assert machine.root("stat -f -c %T /sys/fs/cgroup") == "cgroup2fs"
     controllers = machine.root("cat /sys/fs/cgroup/cgroup.controllers").split()
     assert {"cpuset", "cpu", "memory", "pids"} <= set(controllers)

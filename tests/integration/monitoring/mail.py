@@ -48,10 +48,10 @@ class Mailbox:
     def login(self, server: SMTP, session: Session, envelope: Envelope, mechanism: str, data: object) -> AuthResult:
         """Whether somebody may send."""
         assert isinstance(data, LoginPassword)
-        said = (data.login.decode(), data.password.decode())
-        self.logins.append(said)
+        credentials = (data.login.decode(), data.password.decode())
+        self.logins.append(credentials)
         # not handled: aiosmtpd is to say so itself
-        return AuthResult(success=said == (USER, PASSWORD), handled=False)
+        return AuthResult(success=credentials == (USER, PASSWORD), handled=False)
 
     def text(self, number: int = 0) -> str:
         """A message as it is read."""
@@ -61,11 +61,11 @@ class Mailbox:
 
 
 @contextmanager
-def strict(folder: Path) -> Iterator[Mailbox]:
+def strict(directory: Path) -> Iterator[Mailbox]:
     """A server that takes nothing without STARTTLS and a login."""
     authority = Authority(new_authority(validity.today()))
     host = authority.identify("mail.example.com", ["127.0.0.1"], validity.today())
-    both, trusted = folder / "mail.pem", folder / "mail-authority.crt"
+    both, trusted = directory / "mail.pem", directory / "mail-authority.crt"
     both.write_text(host.key + host.certificate, encoding="utf-8")
     trusted.write_text(authority.certificate, encoding="utf-8")
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
@@ -78,9 +78,9 @@ def strict(folder: Path) -> Iterator[Mailbox]:
 
 
 @contextmanager
-def trusting(folder: Path) -> Iterator[Mailbox]:
+def trusting(directory: Path) -> Iterator[Mailbox]:
     """A relay of the inner network: no TLS, no login."""
-    box = Mailbox(f"127.0.0.1:{free_port()}", folder / "none")
+    box = Mailbox(f"127.0.0.1:{free_port()}", directory / "none")
     with _running(box):
         yield box
 

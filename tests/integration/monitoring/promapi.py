@@ -34,16 +34,16 @@ class Prometheus:
             with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:  # noqa: S310 (as above)
                 return json.load(answer)["data"]
         except urllib.error.HTTPError as error:
-            said = error.read().decode()
-            if not said.startswith("{"):
+            error_body = error.read().decode()
+            if not error_body.startswith("{"):
                 # it is starting
-                raise ConnectionError(said) from error
-            raise ValueError(json.loads(said)["error"]) from error
+                raise ConnectionError(error_body) from error
+            raise ValueError(json.loads(error_body)["error"]) from error
 
     def query(self, text: str) -> list[dict[str, Any]]:
         """The series of an instant query."""
-        found: list[dict[str, Any]] = self.get("query", query=text)["result"]
-        return found
+        series: list[dict[str, Any]] = self.get("query", query=text)["result"]
+        return series
 
     def count(self, text: str) -> int:
         """How many there are."""
@@ -51,8 +51,8 @@ class Prometheus:
 
     def label_values(self, selector: str, label: str) -> list[str]:
         """The values of a label, as Grafana asks for them."""
-        found: list[str] = self.get(f"label/{label}/values", **{"match[]": selector})
-        return found
+        values: list[str] = self.get(f"label/{label}/values", **{"match[]": selector})
+        return values
 
     def _form(self, parameters: dict[str, str]) -> str:
         return urllib.parse.urlencode(parameters)

@@ -50,8 +50,8 @@ _GPU = re.compile(r'[{,](?:gpu|index)="(?P<gpu>[^"]*)"')
 class MadeUpGpus:
     """The text of one node's exporter, and what was set to be otherwise: (metric, GPU) -> value."""
 
-    def __init__(self, kind: str, clock: Callable[[], float] = time.monotonic) -> None:
-        self._lines = (TEXTS / f"{kind}.prom").read_text(encoding="utf-8").splitlines()
+    def __init__(self, exporter: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._lines = (TEXTS / f"{exporter}.prom").read_text(encoding="utf-8").splitlines()
         self._clock, self._began = clock, clock()
         self._set: dict[tuple[str, str], float | None] = {}
 
@@ -62,8 +62,8 @@ class MadeUpGpus:
     def lose(self, gpu: str) -> None:
         """Serve nothing of a GPU from now on."""
         for line in self._lines:
-            if (found := _SAMPLE.match(line)) and _gpu_of(found) == gpu:
-                self.set(found["name"], gpu, None)
+            if (sample := _SAMPLE.match(line)) and _gpu_of(sample) == gpu:
+                self.set(sample["name"], gpu, None)
 
     def text(self) -> str:
         """What is served now."""
@@ -71,24 +71,24 @@ class MadeUpGpus:
         return "".join(f"{line}\n" for each in self._lines if (line := self._now(each, now)) is not None)
 
     def _now(self, line: str, now: float) -> str | None:
-        found = _SAMPLE.match(line)
-        if found is None:
+        sample = _SAMPLE.match(line)
+        if sample is None:
             return line
-        name, gpu = found["name"], _gpu_of(found)
-        value: float | None = float(found["value"])
+        name, gpu = sample["name"], _gpu_of(sample)
+        value: float | None = float(sample["value"])
         if (name, gpu) in self._set:
             value = self._set[name, gpu]
-        elif name in _MOVES and found["value"] != "NaN":
+        elif name in _MOVES and sample["value"] != "NaN":
             low, high = _MOVES[name]
             value = low + (high - low) * _wave(now, gpu)
         elif name in _GROWS_EACH_SECOND:
-            value = float(found["value"]) + round(_GROWS_EACH_SECOND[name] * now)
-        return None if value is None else f"{name}{found['labels'] or ''} {value:.15g}"
+            value = float(sample["value"]) + round(_GROWS_EACH_SECOND[name] * now)
+        return None if value is None else f"{name}{sample['labels'] or ''} {value:.15g}"
 
 
 def _gpu_of(sample: re.Match[str]) -> str:
-    found = _GPU.search(sample["labels"] or "")
-    return found["gpu"] if found else ""
+    match = _GPU.search(sample["labels"] or "")
+    return match["gpu"] if match else ""
 
 
 def _wave(now: float, gpu: str) -> float:
@@ -133,12 +133,12 @@ def main() -> None:
     parser.add_argument("--address", default="127.0.0.1")
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--set", action="append", default=[], metavar="METRIC:GPU:VALUE")
-    given = parser.parse_args()
-    gpus = MadeUpGpus(given.kind)
-    for each in given.set:
+    options = parser.parse_args()
+    gpus = MadeUpGpus(options.kind)
+    for each in options.set:
         name, gpu, value = each.split(":")
         gpus.set(name, gpu, float(value))
-    _server(gpus, given.address, given.port).serve_forever()
+    _server(gpus, options.address, options.port).serve_forever()
 
 
 if __name__ == "__main__":

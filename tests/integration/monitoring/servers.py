@@ -28,22 +28,22 @@ _HASH = "$2b$04$abcdefghijklmnopqrstuuFuhxWRTXIsURoluSTZ1N4tYaWGn9oOi"
 
 def free_port() -> int:
     """A port that nobody listens at."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
         return port
 
 
 class Server:
     """A process that is there once it is ready to answer, and ends with the test."""
 
-    def __init__(self, argv: Sequence[str], port: int, folder: Path) -> None:
+    def __init__(self, argv: Sequence[str], port: int, directory: Path) -> None:
         self.address = f"127.0.0.1:{port}"
         self.url = f"http://{self.address}"
-        self._log = folder / "log"
+        self._log = directory / "log"
         with self._log.open("wb") as log:
-            self._process = subprocess.Popen(list(argv), stdout=log, stderr=log, cwd=folder)
-        wait_until(f"{argv[0]} answers", self._answers, found=self.log)
+            self._process = subprocess.Popen(list(argv), stdout=log, stderr=log, cwd=directory)
+        wait_until(f"{argv[0]} answers", self._answers, details=self.log)
 
     def log(self) -> str:
         """What it has said so far."""
@@ -81,44 +81,44 @@ class Server:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
 
 
-def prometheus(folder: Path, config: Mapping[str, object]) -> Server:
+def prometheus(directory: Path, config: Mapping[str, object]) -> Server:
     """A Prometheus that wants PASSWORD."""
     port = free_port()
     # JSON is YAML
-    (folder / "prometheus.yml").write_text(json.dumps(config))
+    (directory / "prometheus.yml").write_text(json.dumps(config))
     argv = [
         "prometheus",
-        f"--config.file={folder}/prometheus.yml",
-        f"--storage.tsdb.path={folder}/data",
+        f"--config.file={directory}/prometheus.yml",
+        f"--storage.tsdb.path={directory}/data",
         f"--web.listen-address=127.0.0.1:{port}",
-        f"--web.config.file={_web_config(folder)}",
+        f"--web.config.file={_web_config(directory)}",
         # what fires before Alertmanager was found is sent again soon
         "--rules.alert.resend-delay=1s",
     ]
-    return Server(argv, port, folder)
+    return Server(argv, port, directory)
 
 
-def alertmanager(folder: Path, config: Mapping[str, object]) -> Server:
+def alertmanager(directory: Path, config: Mapping[str, object]) -> Server:
     """An Alertmanager that wants PASSWORD."""
     port = free_port()
-    (folder / "alertmanager.yml").write_text(json.dumps(config))
+    (directory / "alertmanager.yml").write_text(json.dumps(config))
     argv = [
         "prometheus-alertmanager",
-        f"--config.file={folder}/alertmanager.yml",
-        f"--storage.path={folder}/data",
+        f"--config.file={directory}/alertmanager.yml",
+        f"--storage.path={directory}/data",
         f"--web.listen-address=127.0.0.1:{port}",
-        f"--web.config.file={_web_config(folder)}",
+        f"--web.config.file={_web_config(directory)}",
         "--cluster.listen-address=",
     ]
-    return Server(argv, port, folder)
+    return Server(argv, port, directory)
 
 
-def node_exporter(folder: Path) -> Server:
+def node_exporter(directory: Path) -> Server:
     """A node exporter whose text files are in this folder."""
     port = free_port()
     argv = [
@@ -127,13 +127,13 @@ def node_exporter(folder: Path) -> Server:
         "--collector.disable-defaults",
         "--collector.time",
         "--collector.textfile",
-        f"--collector.textfile.directory={folder}",
+        f"--collector.textfile.directory={directory}",
     ]
-    return Server(argv, port, folder)
+    return Server(argv, port, directory)
 
 
-def _web_config(folder: Path) -> Path:
-    path = folder / "web.yml"
+def _web_config(directory: Path) -> Path:
+    path = directory / "web.yml"
     path.write_text(json.dumps({"basic_auth_users": {USER: _HASH}}))
     return path
 
@@ -178,7 +178,7 @@ class Page:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._server.shutdown()
         self._server.server_close()

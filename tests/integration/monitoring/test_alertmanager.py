@@ -55,14 +55,16 @@ class Alertmanager:
 
     def fire(self, *alerts: dict[str, str], **annotations: str) -> None:
         """As Prometheus does it."""
-        self._tell(alerts, annotations, {})
+        self._post_alerts(alerts, annotations, {})
 
     def end(self, *alerts: dict[str, str]) -> None:
         """The same, for what is over."""
-        self._tell(alerts, {}, {"endsAt": "2020-01-02T00:00:00Z", "startsAt": "2020-01-01T00:00:00Z"})
+        self._post_alerts(alerts, {}, {"endsAt": "2020-01-02T00:00:00Z", "startsAt": "2020-01-01T00:00:00Z"})
 
-    def _tell(self, alerts: Iterable[dict[str, str]], annotations: dict[str, str], times: dict[str, str]) -> None:
-        told = [
+    def _post_alerts(
+        self, alerts: Iterable[dict[str, str]], annotations: dict[str, str], times: dict[str, str]
+    ) -> None:
+        body = [
             {
                 "labels": {"cluster": "hpc", "severity": "critical", **labels},
                 "annotations": {"summary": f"{labels['alertname']}!", **annotations},
@@ -70,7 +72,7 @@ class Alertmanager:
             }
             for labels in alerts
         ]
-        self.call("/api/v2/alerts", told)
+        self.call("/api/v2/alerts", body)
 
     def silence(self, name: str) -> None:
         """Until long after the test."""
@@ -86,24 +88,24 @@ class Alertmanager:
 
 
 @contextmanager
-def alertmanager(folder: Path, wanted: Wanted, **environment: str) -> Iterator[Alertmanager]:
+def alertmanager(directory: Path, wanted: Wanted, **environment: str) -> Iterator[Alertmanager]:
     """Running with this configuration, and gone at the end."""
-    config, web, port = folder / "alertmanager.yml", folder / "web.yml", free_port()
-    found = routing(wanted)
-    assert found.problems == ()
-    config.write_text(found.text, encoding="utf-8")
+    config, web, port = directory / "alertmanager.yml", directory / "web.yml", free_port()
+    routes = routing(wanted)
+    assert routes.problems == ()
+    config.write_text(routes.text, encoding="utf-8")
     hashed = bcrypt.hashpw(PASSWORD.encode(), bcrypt.gensalt(4)).decode()
     web.write_text(f'basic_auth_users: {{{USER}: "{hashed}"}}\n', encoding="utf-8")
     argv = [
         "prometheus-alertmanager", f"--config.file={config}", f"--web.config.file={web}",
-        f"--storage.path={folder}/data", f"--web.listen-address=127.0.0.1:{port}", "--cluster.listen-address=",
+        f"--storage.path={directory}/data", f"--web.listen-address=127.0.0.1:{port}", "--cluster.listen-address=",
     ]  # fmt: skip
     with (
-        (folder / "log").open("w") as log,
+        (directory / "log").open("w") as log,
         subprocess.Popen(argv, stdout=log, stderr=log, env={**os.environ, **environment}) as process,
     ):
         try:
-            running = Alertmanager(port, folder / "log")
+            running = Alertmanager(port, directory / "log")
             wait_until("Alertmanager answers", running.answers)
             yield running
         finally:
@@ -127,7 +129,7 @@ def is_active(tmp_path: Path) -> Iterator[tuple[Alertmanager, Callable[[], list[
             yield running, messages
 
 
-Told = tuple[Alertmanager, Callable[[], list[dict[str, Any]]]]
+Receiver = tuple[Alertmanager, Callable[[], list[dict[str, Any]]]]
 
 
 def named(messages: list[dict[str, Any]]) -> set[tuple[str, str]]:
@@ -136,8 +138,8 @@ def named(messages: list[dict[str, Any]]) -> set[tuple[str, str]]:
     return {(alert["labels"]["alertname"], alert["labels"].get("node", "")) for alert in alerts}
 
 
-def test_an_alert_reaches_a_receiver_with_what_it_says_and_the_receivers_password(told: Told) -> None:
-    running, messages = told
+def test_an_alert_reaches_a_receiver_with_what_it_says_and_the_receivers_password(receiver: Receiver) -> None:
+    running, messages = receiver
 
     running.fire({"alertname": "DiskFull", "node": "gpu01"})
     wait_until("the receiver was told", lambda: bool(messages()))
@@ -148,8 +150,8 @@ def test_an_alert_reaches_a_receiver_with_what_it_says_and_the_receivers_passwor
     assert message["authorization"] == "Basic " + base64.b64encode(b"hpc:geheim").decode()
 
 
-def test_a_node_that_is_down_does_not_shout_ten_times(told: Told) -> None:
-    running, messages = told
+def test_a_node_that_is_down_does_not_shout_ten_times(receiver: Receiver) -> None:
+    running, messages = receiver
     others = ["DiskFull", "TargetDown", "TextfileStale", "GpuLost", "MountMissing"]
     running.fire({"alertname": "NodeDown", "node": "gpu01"})
     wait_until("the node was told of", lambda: named(messages()) == {("NodeDown", "gpu01")})

@@ -27,16 +27,16 @@ Case = tuple[dict[str, Any], dict[str, Any]]
 WORDS = {"and", "or", "unless"}
 
 
-def promtool(folder: Path, rules: Mapping[str, str], tests: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+def promtool(directory: Path, rules: Mapping[str, str], tests: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
     """`promtool test rules` on copies, of whose annotations the summary is left: the others are the same for all."""
     for name, text in rules.items():
         document = yaml.safe_load(text)
         for rule in (rule for group in document["groups"] for rule in group["rules"]):
             rule["annotations"] = {"summary": rule["annotations"]["summary"]}
-        (folder / name).write_text(yaml.safe_dump(document), encoding="utf-8")
+        (directory / name).write_text(yaml.safe_dump(document), encoding="utf-8")
     for name, text in tests.items():
-        (folder / f"test-{name}").write_text(text, encoding="utf-8")
-    argv = ["promtool", "test", "rules", *(str(folder / f"test-{name}") for name in tests)]
+        (directory / f"test-{name}").write_text(text, encoding="utf-8")
+    argv = ["promtool", "test", "rules", *(str(directory / f"test-{name}") for name in tests)]
     return subprocess.run(argv, capture_output=True, text=True, check=False)
 
 
@@ -57,17 +57,17 @@ def metrics_of(expression: str) -> set[str]:
 
 def untested(alerts: list[Alert], cases: Iterable[Case]) -> list[str]:
     """What is missing: a sentence for each alert that is not shown to fire, or not to be silent where all is well."""
-    found, cases = [], list(cases)
+    missing, cases = [], list(cases)
     for alert in alerts:
         mine = [(group, test) for group, test in cases if test["alertname"] == alert.name]
         if not any(test["exp_alerts"] for _, test in mine):
-            found.append(f"{alert.name} is not shown to fire")
-        if not any(not test["exp_alerts"] and metrics_of(alert.expr) <= given_in(group) for group, test in mine):
-            found.append(f"{alert.name} is not shown to be silent while all that it looks at is there")
-    return found
+            missing.append(f"{alert.name} is not shown to fire")
+        if not any(not test["exp_alerts"] and metrics_of(alert.expr) <= labels_in(group) for group, test in mine):
+            missing.append(f"{alert.name} is not shown to be silent while all that it looks at is there")
+    return missing
 
 
-def given_in(group: Mapping[str, Any]) -> set[str]:
+def labels_in(group: Mapping[str, Any]) -> set[str]:
     return {entry["series"].partition("{")[0] for entry in group["input_series"]}
 
 
@@ -123,21 +123,21 @@ def test_a_rule_that_does_something_else_fails_its_tests(tmp_path: Path) -> None
 
 
 def test_what_is_shared_is_the_same_for_all_alerts_of_file_systems() -> None:
-    kinds = re.findall(r'fstype[=!]~"(.*?)"', FILES["alerts-storage.yml"])
+    patterns = re.findall(r'fstype[=!]~"(.*?)"', FILES["alerts-storage.yml"])
 
-    assert len(kinds) >= 7
-    assert len({each.removeprefix("tmpfs|ramfs|") for each in kinds}) == 1
+    assert len(patterns) >= 7
+    assert len({each.removeprefix("tmpfs|ramfs|") for each in patterns}) == 1
 
 
 @OF_ALL
 def test_an_alert_says_what_it_means_and_what_to_do(alert: Alert) -> None:
-    told = alert.annotations
+    annotations = alert.annotations
 
-    assert set(told) == {"summary", "description", "action", "runbook"}
+    assert set(annotations) == {"summary", "description", "action", "runbook"}
     assert alert.severity in alert_rules.SEVERITIES
-    assert told["runbook"] == f"{alert_rules.RUNBOOK}#{alert.name.lower()}"
+    assert annotations["runbook"] == f"{alert_rules.RUNBOOK}#{alert.name.lower()}"
     # the reference has these two as they are
-    assert "{{" not in told["description"] + told["action"]
+    assert "{{" not in annotations["description"] + annotations["action"]
 
 
 @OF_ALL

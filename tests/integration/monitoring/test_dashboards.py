@@ -48,24 +48,24 @@ def panels(dashboard: Dashboard) -> Iterator[Panel]:
         yield from row.panels
 
 
-def complaints(kind: str, document: Any) -> list[str]:
+def complaints(schema_name: str, document: Any) -> list[str]:
     """What Grafana's schema of one kind of thing has against a document."""
-    schema = TARGET if kind == "target" else SCHEMA["types"].get(kind, {"const": {}})
+    schema = TARGET if schema_name == "target" else SCHEMA["types"].get(schema_name, {"const": {}})
     return [f"{error.json_path}: {error.message}" for error in Draft202012Validator(schema).iter_errors(document)]
 
 
 def invalid(document: dict[str, Any]) -> list[str]:
     """All that is wrong with a rendered dashboard."""
-    found = complaints("dashboard", document)
+    errors = complaints("dashboard", document)
     for panel in document["panels"]:
         if panel["type"] != "row":
-            kind = panel["type"].replace("-", "")
+            panel_type = panel["type"].replace("-", "")
             where = f"{panel['title']}: "
-            found += [where + said for said in complaints(f"{kind}.options", panel["options"])]
+            errors += [where + error for error in complaints(f"{panel_type}.options", panel["options"])]
             custom = panel["fieldConfig"]["defaults"].get("custom", {})
-            found += [where + said for said in complaints(f"{kind}.custom", custom)]
-            found += [where + said for target in panel["targets"] for said in complaints("target", target)]
-    return found
+            errors += [where + error for error in complaints(f"{panel_type}.custom", custom)]
+            errors += [where + error for target in panel["targets"] for error in complaints("target", target)]
+    return errors
 
 
 @each_dashboard
@@ -210,7 +210,7 @@ def test_equal_titles_have_equal_units_everywhere() -> None:
             if isinstance(panel, TimeSeries):
                 units.setdefault(panel.title, set()).add(panel.unit)
 
-    assert {title: found for title, found in units.items() if len(found) > 1} == {}
+    assert {title: title_units for title, title_units in units.items() if len(title_units) > 1} == {}
 
 
 def test_the_reference_names_every_dashboard() -> None:
@@ -251,8 +251,8 @@ def test_what_prometheus_can_not_read_is_told(tmp_path: Path) -> None:
 def test_the_fullest_file_system_is_one_that_can_be_written_to(expr: str, tmp_path: Path) -> None:
     mounts = {"/": ("ext4", 30, 0), "/cvmfs": ("fuse", 0, 1)}
     values = {
-        f'node_filesystem_{name}{{node="n1",mountpoint="{mount}",fstype="{kind}"}}': value
-        for mount, (kind, free, readonly) in mounts.items()
+        f'node_filesystem_{name}{{node="n1",mountpoint="{mount}",fstype="{fstype}"}}': value
+        for mount, (fstype, free, readonly) in mounts.items()
         for name, value in (("avail_bytes", free), ("size_bytes", 100), ("readonly", readonly))
     }
     asked = {

@@ -40,11 +40,11 @@ class Asked:
     """An exporter that runs, and the files of its machine."""
 
     port: int
-    folder: Path
+    directory: Path
 
     def answer(self, shown: Path | None = None) -> int:
         """The HTTP status for somebody who trusts this cluster's authority and shows a certificate, or none."""
-        context = ssl.create_default_context(cafile=str(self.folder / "authority.crt"))
+        context = ssl.create_default_context(cafile=str(self.directory / "authority.crt"))
         if shown:
             context.load_cert_chain(shown / "node.crt", shown / "node.key")
         connection = http.client.HTTPSConnection("127.0.0.1", self.port, context=context, timeout=60)
@@ -55,29 +55,29 @@ class Asked:
             connection.close()
 
 
-def written(machine: MonitoredNode, folder: Path) -> Path:
+def written(node: MonitoredNode, directory: Path) -> Path:
     """The files that a machine gets, in a folder of the test's."""
-    folder.mkdir()
-    for file in monitoring_tls.files(machine).files:
-        path = folder / Path(file.path).name
-        path.write_text(file.content.replace(monitoring_tls.TLS_DIRECTORY, str(folder)), encoding="utf-8")
-    return folder
+    directory.mkdir()
+    for file in monitoring_tls.files(node).files:
+        path = directory / Path(file.path).name
+        path.write_text(file.content.replace(monitoring_tls.TLS_DIRECTORY, str(directory)), encoding="utf-8")
+    return directory
 
 
 @pytest.fixture(scope="module")
 def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asked]:
     """The exporter on a port of loopback that is free."""
-    folder = written(MACHINE, tmp_path_factory.mktemp("tls") / "gpu01")
+    directory = written(MACHINE, tmp_path_factory.mktemp("tls") / "gpu01")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = int(free.getsockname()[1])
-    web = str(folder / Path(monitoring_tls.WEB).name)
+    web = str(directory / Path(monitoring_tls.WEB).name)
     argv = [EXPORTER, f"--web.listen-address=127.0.0.1:{port}", f"--web.config.file={web}"]
     argv += ["--collector.disable-defaults", "--collector.time"]
     with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as exporter:
         try:
             wait_until("the exporter listens", lambda: exporter.poll() is None and listens(port))
-            yield Asked(port, folder)
+            yield Asked(port, directory)
         finally:
             exporter.kill()
 
@@ -89,7 +89,7 @@ def listens(port: int) -> bool:
 
 
 def test_a_machine_of_the_cluster_is_answered(asked: Asked) -> None:
-    assert asked.answer(asked.folder) == 200
+    assert asked.answer(asked.directory) == 200
 
 
 def test_who_shows_no_certificate_is_not(asked: Asked) -> None:
@@ -107,9 +107,9 @@ def test_who_shows_another_clusters_certificate_is_not(asked: Asked, tmp_path: P
 def test_a_certificate_that_was_renewed_is_shown_without_a_restart(asked: Asked, tmp_path: Path) -> None:
     renewed = written(replace(MACHINE, name="gpu02"), tmp_path / "gpu02")
     for name in ("node.crt", "node.key"):
-        (asked.folder / name).write_bytes((renewed / name).read_bytes())
-    context = ssl.create_default_context(cafile=str(asked.folder / "authority.crt"))
-    context.load_cert_chain(asked.folder / "node.crt", asked.folder / "node.key")
+        (asked.directory / name).write_bytes((renewed / name).read_bytes())
+    context = ssl.create_default_context(cafile=str(asked.directory / "authority.crt"))
+    context.load_cert_chain(asked.directory / "node.crt", asked.directory / "node.key")
 
     with (
         socket.create_connection(("127.0.0.1", asked.port), timeout=60) as plain,
@@ -137,8 +137,8 @@ def test_nothing_of_it_is_there_where_it_is_off() -> None:
 
 def test_exporters_that_can_tell_certificates_apart_answer_to_the_monitoring_host_alone() -> None:
     def asks_for(platform: str) -> str:
-        found = monitoring_tls.files(replace(MACHINE, platform=platform)).files
-        return next(file.content for file in found if file.path == monitoring_tls.WEB)
+        files = monitoring_tls.files(replace(MACHINE, platform=platform)).files
+        return next(file.content for file in files if file.path == monitoring_tls.WEB)
 
     assert 'client_allowed_sans: ["ctl1"]' in asks_for("Debian 13")
     # one that does not know the key would not start
@@ -146,17 +146,17 @@ def test_exporters_that_can_tell_certificates_apart_answer_to_the_monitoring_hos
 
 
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("more", "message"),
     [
         ({"private_data": "accounts,Jobs"}, "PrivateData in slurm_config has jobs"),
         ({"drain": True}, "monitoring_drain needs to know"),
         ({"private_data": "accounts,usage", "drain": False}, ""),
     ],
 )
-def test_what_needs_tls_is_refused_without(more: dict[str, object], said: str) -> None:
+def test_what_needs_tls_is_refused_without(more: dict[str, object], message: str) -> None:
     problems = monitoring_tls.files(replace(MACHINE, settings={"exporter_tls": False, **more})).problems
 
-    assert [problem.startswith(said) for problem in problems] == ([True] if said else [])
+    assert [problem.startswith(message) for problem in problems] == ([True] if message else [])
     assert monitoring_tls.files(replace(MACHINE, settings={"exporter_tls": True, **more})).problems == ()
 
 
@@ -174,8 +174,8 @@ class TestWhoIsAskedInClear:
     NODES = frozenset({"ctl1", "gpu01"})
 
     def config(self, *, tls: bool) -> str:
-        machine = replace(self.MACHINES[0], settings={"exporter_tls": tls})
-        return json.dumps(scrape_config.config(machine, "", "", "", 2))
+        node = replace(self.MACHINES[0], settings={"exporter_tls": tls})
+        return json.dumps(scrape_config.config(node, "", "", "", 2))
 
     def test_nobody_where_there_is_no_prometheus_or_its_files_are_broken(self) -> None:
         for text in ("", "}", "- 1", "[{labels: 3}]"):

@@ -38,14 +38,14 @@ class Clock:
 
 def series_of(gpus: MadeUpGpus, clock: Clock, scrapes: int) -> list[dict[str, str]]:
     """What Prometheus would have after these scrapes, as promtool wants it."""
-    found: dict[str, list[str]] = {}
+    series: dict[str, list[str]] = {}
     for scrape in range(scrapes):
         clock.now = scrape * EVERY_S
         for line in gpus.text().splitlines():
             if sample := SAMPLE.match(line):
-                values = found.setdefault(f"{sample[1]}{sample[2] or ''}", [])
+                values = series.setdefault(f"{sample[1]}{sample[2] or ''}", [])
                 values.append(f"{float(sample[3]):f}".replace("nan", "NaN"))
-    return [{"series": name, "values": " ".join(values)} for name, values in found.items()]
+    return [{"series": name, "values": " ".join(values)} for name, values in series.items()]
 
 
 def checked(tmp_path: Path, gpus: MadeUpGpus, clock: Clock, expected: dict[str, dict[str, float]]) -> str:
@@ -61,9 +61,11 @@ def checked(tmp_path: Path, gpus: MadeUpGpus, clock: Clock, expected: dict[str, 
                     {
                         "expr": query,
                         "eval_time": f"{2 * EVERY_S}s",
-                        "exp_samples": [{"labels": f'{{gpu="{gpu}"}}', "value": value} for gpu, value in found.items()],
+                        "exp_samples": [
+                            {"labels": f'{{gpu="{gpu}"}}', "value": value} for gpu, value in samples.items()
+                        ],
                     }
-                    for query, found in expected.items()
+                    for query, samples in expected.items()
                 ],
             }
         ],
@@ -74,30 +76,30 @@ def checked(tmp_path: Path, gpus: MadeUpGpus, clock: Clock, expected: dict[str, 
     return "" if done.returncode == 0 else done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("kind", ["dcgm", "nvitop"])
-def test_every_gpu_of_the_made_up_text_has_every_metric(kind: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("exporter", ["dcgm", "nvitop"])
+def test_every_gpu_of_the_made_up_text_has_every_metric(exporter: str, tmp_path: Path) -> None:
     clock = Clock()
     expected = {f"count by (gpu) ({name})": dict.fromkeys("0123", 1.0) for name in OF_EACH_GPU}
     expected["sum by (gpu) (gpu:slices:count)"] = {"3": 2.0}
-    expected["count by (gpu) (gpu:utilization:ratio)"] = dict.fromkeys(UTILIZATION[kind], 1.0)
+    expected["count by (gpu) (gpu:utilization:ratio)"] = dict.fromkeys(UTILIZATION[exporter], 1.0)
     for name in ("gpu:memory_used:bytes", "gpu:memory_total:bytes"):
-        expected[f"count by (gpu) ({name})"] = dict.fromkeys(MEMORY[kind], 1.0)
+        expected[f"count by (gpu) ({name})"] = dict.fromkeys(MEMORY[exporter], 1.0)
 
-    assert checked(tmp_path, MadeUpGpus(kind, clock), clock, expected) == ""
+    assert checked(tmp_path, MadeUpGpus(exporter, clock), clock, expected) == ""
 
 
-@pytest.mark.parametrize("kind", ["dcgm", "nvitop"])
-def test_every_series_says_which_gpu_of_which_model_it_is_about(kind: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("exporter", ["dcgm", "nvitop"])
+def test_every_series_says_which_gpu_of_which_model_it_is_about(exporter: str, tmp_path: Path) -> None:
     clock = Clock()
     # how many instances a GPU has is a number of its own
     of_one = '__name__=~"gpu:.+", __name__!="gpu:slices:count"'
     nameless = f'count by (gpu) ({{{of_one}, uuid!~"(GPU|MIG)-.+"}} or {{{of_one}, model!~"NVIDIA .+"}})'
 
-    assert checked(tmp_path, MadeUpGpus(kind, clock), clock, {nameless: {}}) == ""
+    assert checked(tmp_path, MadeUpGpus(exporter, clock), clock, {nameless: {}}) == ""
 
 
-@pytest.mark.parametrize("kind", ["dcgm", "nvitop"])
-def test_ratios_are_ratios_and_bytes_are_bytes(kind: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("exporter", ["dcgm", "nvitop"])
+def test_ratios_are_ratios_and_bytes_are_bytes(exporter: str, tmp_path: Path) -> None:
     clock = Clock()
     wrong = {
         "count by (gpu) (gpu:utilization:ratio > 1 or gpu:utilization:ratio < 0)": {},
@@ -106,13 +108,13 @@ def test_ratios_are_ratios_and_bytes_are_bytes(kind: str, tmp_path: Path) -> Non
         'count by (gpu) (gpu:sm_clock:hertz{gpu="0"} > 1e9)': {"0": 1.0},
     }
 
-    assert checked(tmp_path, MadeUpGpus(kind, clock), clock, wrong) == ""
+    assert checked(tmp_path, MadeUpGpus(exporter, clock), clock, wrong) == ""
 
 
-@pytest.mark.parametrize("kind", ["dcgm", "nvitop"])
-def test_a_gpu_that_answers_no_more_is_not_present(kind: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("exporter", ["dcgm", "nvitop"])
+def test_a_gpu_that_answers_no_more_is_not_present(exporter: str, tmp_path: Path) -> None:
     clock = Clock()
-    gpus = MadeUpGpus(kind, clock)
+    gpus = MadeUpGpus(exporter, clock)
     gpus.lose("1")
     others = {"0": 1.0, "2": 1.0, "3": 1.0}
 
@@ -120,7 +122,7 @@ def test_a_gpu_that_answers_no_more_is_not_present(kind: str, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("kind", "name", "series"),
+    ("exporter", "name", "series"),
     [
         ("dcgm", "DCGM_FI_DEV_XID_ERRORS", "gpu:xid:last"),
         ("nvitop", "deepops_gpu_xid_last", "gpu:xid:last"),
@@ -128,9 +130,9 @@ def test_a_gpu_that_answers_no_more_is_not_present(kind: str, tmp_path: Path) ->
         ("nvitop", "deepops_gpu_recovery_action", "gpu:recovery_action:code"),
     ],
 )
-def test_what_is_wrong_with_a_gpu_is_told_of_it_alone(kind: str, name: str, series: str, tmp_path: Path) -> None:
+def test_what_is_wrong_with_a_gpu_is_told_of_it_alone(exporter: str, name: str, series: str, tmp_path: Path) -> None:
     clock = Clock()
-    gpus = MadeUpGpus(kind, clock)
+    gpus = MadeUpGpus(exporter, clock)
     gpus.set(name, "2", 4)
 
     assert checked(tmp_path, gpus, clock, {f"max by (gpu) ({series} > 0)": {"2": 4.0}}) == ""
@@ -139,7 +141,7 @@ def test_what_is_wrong_with_a_gpu_is_told_of_it_alone(kind: str, name: str, seri
 def test_what_the_rules_read_of_dcgm_is_what_its_exporter_is_asked_for() -> None:
     lines = COUNTERS.read_text(encoding="utf-8").splitlines()
     fields = [line.split(", ") for line in lines if line and not line.startswith("#")]
-    asked = {name for name, kind, _ in fields if kind != "label"}
+    asked = {name for name, metric_type, _ in fields if metric_type != "label"}
     read = set(re.findall(r"DCGM_\w+[A-Z](?![(\w])", RULES.read_text(encoding="utf-8")))
 
     assert read <= asked
@@ -153,10 +155,12 @@ def test_a_wrong_expectation_is_noticed(tmp_path: Path) -> None:
     assert "FAILED" in checked(tmp_path, MadeUpGpus("dcgm", clock), clock, twice)
 
 
-@pytest.mark.parametrize(("kind", "name"), [("dcgm", "DCGM_FI_DEV_GPU_UTIL"), ("nvitop", "gpu_utilization_Percentage")])
-def test_made_up_values_move(kind: str, name: str) -> None:
+@pytest.mark.parametrize(
+    ("exporter", "name"), [("dcgm", "DCGM_FI_DEV_GPU_UTIL"), ("nvitop", "gpu_utilization_Percentage")]
+)
+def test_made_up_values_move(exporter: str, name: str) -> None:
     clock = Clock()
-    gpus = MadeUpGpus(kind, clock)
+    gpus = MadeUpGpus(exporter, clock)
 
     seen: set[str] = set()
     for at in (0.0, PERIOD_S / 4, PERIOD_S / 2):

@@ -41,30 +41,32 @@ NAMES = re.compile(r"^(\w+)(?:\{| )", re.MULTILINE)
 def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The pinned wheels, fetched and unpacked as the role does it."""
     versions = yaml.safe_load((ROOT / "group_vars" / "all" / "versions.yml").read_text(encoding="utf-8"))
-    entries, machine = versions["deepops_nvitop"]["libraries"], platform.machine()
-    found = {
-        str(fetch_for(machine, entry, cache_directory(os.environ))): node_wheels.wheel_for(entry, machine)["sha256"]
+    entries, architecture = versions["deepops_nvitop"]["libraries"], platform.machine()
+    wheels = {
+        str(fetch_for(architecture, entry, cache_directory(os.environ))): node_wheels.wheel_for(entry, architecture)[
+            "sha256"
+        ]
         for entry in entries.values()
     }
-    folder = tmp_path_factory.mktemp("node") / "nvitop-exporter"
-    node_wheels.unpack(str(folder), found)
-    return folder
+    directory = tmp_path_factory.mktemp("node") / "nvitop-exporter"
+    node_wheels.unpack(str(directory), wheels)
+    return directory
 
 
 @pytest.fixture(scope="module")
 def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the stand-in under the name of NVIDIA's library."""
-    folder = tmp_path_factory.mktemp("driver")
-    argv = ["cc", "-shared", "-fPIC", "-o", str(folder / "libnvidia-ml.so.1"), str(STANDIN)]
+    directory = tmp_path_factory.mktemp("driver")
+    argv = ["cc", "-shared", "-fPIC", "-o", str(directory / "libnvidia-ml.so.1"), str(STANDIN)]
     subprocess.run(argv, check=True, capture_output=True)
-    return folder
+    return directory
 
 
 class Running:
     """The program, and what it serves."""
 
-    def __init__(self, process: subprocess.Popen[str], port: int, told: Path, log: Path) -> None:
-        self.process, self.port, self.told, self.log = process, port, told, log
+    def __init__(self, process: subprocess.Popen[str], port: int, driver_state: Path, log: Path) -> None:
+        self.process, self.port, self.driver_state, self.log = process, port, driver_state, log
 
     def text(self) -> str:
         with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=PATIENCE_S) as answer:
@@ -86,12 +88,14 @@ class Running:
         raise AssertionError(f"{self.log.read_text(encoding='utf-8')}\n{text}")
 
 
-def certified(folder: Path) -> list[str]:
+def certified(directory: Path) -> list[str]:
     """What a machine's unit says of certificates, for those of a folder of the test's."""
     settings = {**MACHINE.settings, "gpu_exporter": "nvitop", "gpu_exporter_libraries": ""}
     unit = gpu_exporters.needs(replace(MACHINE, settings=settings)).files[-1].content
-    said = ("--certificate=", "--key=", "--authority=", "--client=")
-    return [word.replace(monitoring_tls.TLS_DIRECTORY, str(folder)) for word in unit.split() if word.startswith(said)]
+    options = ("--certificate=", "--key=", "--authority=", "--client=")
+    return [
+        word.replace(monitoring_tls.TLS_DIRECTORY, str(directory)) for word in unit.split() if word.startswith(options)
+    ]
 
 
 @contextmanager
@@ -101,11 +105,15 @@ def running(
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    told = tmp_path / "told"
-    told.mkdir()
+    driver_state = tmp_path / "driver-state"
+    driver_state.mkdir()
     if lost:
-        (told / "lost").write_text(lost, encoding="utf-8")
-    environment = {"PATH": os.environ["PATH"], "STANDIN_NVML": str(told), "LD_LIBRARY_PATH": str(driver or tmp_path)}
+        (driver_state / "lost").write_text(lost, encoding="utf-8")
+    environment = {
+        "PATH": os.environ["PATH"],
+        "STANDIN_NVML": str(driver_state),
+        "LD_LIBRARY_PATH": str(driver or tmp_path),
+    }
     above = str(Path(str(gpu_metrics.__file__)).parents[1])
     options = ["--libraries", str(libraries), "--address", "127.0.0.1", "--port", str(port), "--interval", "0.2"]
     options += certified(tls) if tls else []
@@ -113,7 +121,7 @@ def running(
     with (tmp_path / "log").open("w", encoding="utf-8") as log:
         process = subprocess.Popen(argv, env=environment, stderr=log, text=True)
     try:
-        yield Running(process, port, told, tmp_path / "log")
+        yield Running(process, port, driver_state, tmp_path / "log")
     finally:
         process.kill()
         process.wait()
@@ -144,7 +152,7 @@ def test_it_serves_what_the_made_up_text_says_and_neither_processes_nor_the_mach
 def test_an_xid_is_told_of_the_gpu_that_had_it(libraries: Path, driver: Path, tmp_path: Path) -> None:
     with running(libraries, tmp_path, driver) as program:
         program.until(has_read)
-        (program.told / "xid").write_text("2 79", encoding="utf-8")
+        (program.driver_state / "xid").write_text("2 79", encoding="utf-8")
         text = program.until(lambda text: bool(with_value(text, "deepops_gpu_xid_last", 79)))
 
     assert with_value(text, "deepops_gpu_xid_last", 79) == ["2"]
@@ -155,9 +163,9 @@ def test_what_the_driver_wants_done_is_told_of_its_gpu_until_it_is_done(
 ) -> None:
     with running(libraries, tmp_path, driver) as program:
         program.until(has_read)
-        (program.told / "recovery").write_text("2 1", encoding="utf-8")
+        (program.driver_state / "recovery").write_text("2 1", encoding="utf-8")
         text = program.until(lambda text: bool(with_value(text, "deepops_gpu_recovery_action", 1)))
-        (program.told / "recovery").unlink()
+        (program.driver_state / "recovery").unlink()
         program.until(lambda text: with_value(text, "deepops_gpu_recovery_action", 0) == list("0123"))
 
     assert with_value(text, "deepops_gpu_recovery_action", 1) == ["2"]
@@ -176,7 +184,7 @@ def test_it_ends_where_a_gpu_is_lost_so_that_it_is_started_anew_without_it(
 ) -> None:
     with running(libraries, tmp_path, driver) as program:
         program.until(has_read)
-        (program.told / "lost").write_text("1", encoding="utf-8")
+        (program.driver_state / "lost").write_text("1", encoding="utf-8")
         assert program.process.wait(PATIENCE_S) == 0
 
     assert "not what they were" in program.log.read_text(encoding="utf-8")
@@ -193,16 +201,16 @@ def test_a_gpu_that_is_lost_from_the_beginning_takes_no_other_along(
 
 
 def test_with_certificates_it_answers_to_the_monitoring_host_alone(libraries: Path, tmp_path: Path) -> None:
-    folder = written(MACHINE, tmp_path / "gpu01")
+    directory = written(MACHINE, tmp_path / "gpu01")
     monitoring = written(replace(MACHINE, name=MACHINE.monitoring_host), tmp_path / "monitoring")
     stranger = replace(MACHINE, name=MACHINE.monitoring_host, secrets={"authority": new_authority(DAY)})
-    with running(libraries, tmp_path, driver=None, tls=folder) as program:
-        asked = Asked(program.port, folder)
+    with running(libraries, tmp_path, driver=None, tls=directory) as program:
+        asked = Asked(program.port, directory)
         wait_until("it listens", lambda: program.process.poll() is None and listens(program.port))
 
         assert asked.answer(monitoring) == 200
         # nobody; another cluster's machine of that name; another machine of this one
-        for shown in (None, written(stranger, tmp_path / "stranger"), folder):
+        for shown in (None, written(stranger, tmp_path / "stranger"), directory):
             with pytest.raises((ssl.SSLError, ConnectionError)):
                 asked.answer(shown)
         with pytest.raises((http.client.HTTPException, ConnectionError)):

@@ -32,7 +32,7 @@ FORGED = (
 TRUE = 'deepops_slurm_node_state{node="gpu01",state="idle"} 1\nslurm_nodes 4\nsite_rack{node="r1"} 1\n'
 
 
-def machine(name: str, address: str, like: MonitoredNode = GPU01) -> MonitoredNode:
+def node_named(name: str, address: str, like: MonitoredNode = GPU01) -> MonitoredNode:
     """One of the cluster."""
     return replace(
         like,
@@ -46,10 +46,10 @@ def machine(name: str, address: str, like: MonitoredNode = GPU01) -> MonitoredNo
     )
 
 
-CONTROLLER = machine("ctl1", "127.77.1.1", CTL1)
+CONTROLLER = node_named("ctl1", "127.77.1.1", CTL1)
 # each is one way to answer in a node's place, but for the last three, which have the node's own certificate
-PLAIN, STRANGER, OTHER = (machine(f"gpu0{number}", f"127.77.1.1{number}") for number in (1, 2, 3))
-LIAR, FLOOD, LONG = (machine(f"gpu0{number}", f"127.77.1.1{number}") for number in (4, 5, 6))
+PLAIN, STRANGER, OTHER = (node_named(f"gpu0{number}", f"127.77.1.1{number}") for number in (1, 2, 3))
+LIAR, FLOOD, LONG = (node_named(f"gpu0{number}", f"127.77.1.1{number}") for number in (4, 5, 6))
 NODES = (PLAIN, STRANGER, OTHER, LIAR, FLOOD, LONG)
 
 
@@ -61,8 +61,8 @@ class Asked:
 
     def health(self) -> dict[str, str]:
         """Of each node, what came of the last scrape: `up`, or why not."""
-        found = self.api.get("targets", state="active")["activeTargets"]
-        return {each["labels"]["node"]: each["lastError"] or each["health"] for each in found}
+        targets = self.api.get("targets", state="active")["activeTargets"]
+        return {each["labels"]["node"]: each["lastError"] or each["health"] for each in targets}
 
     def all_asked(self) -> bool:
         """Whether each was asked by now."""
@@ -70,12 +70,12 @@ class Asked:
         return set(health) == {each.name for each in (CONTROLLER, *NODES)} and "unknown" not in health.values()
 
 
-def identity(of: MonitoredNode, folder: Path) -> Path:
+def identity(of: MonitoredNode, directory: Path) -> Path:
     """A folder with the files of a machine."""
-    folder.mkdir()
+    directory.mkdir()
     for file in tls.files(of).files:
-        (folder / Path(file.path).name).write_text(file.content, encoding="utf-8")
-    return folder
+        (directory / Path(file.path).name).write_text(file.content, encoding="utf-8")
+    return directory
 
 
 def serving(at: MonitoredNode, text: str, certificate: Path | None) -> Page:
@@ -90,7 +90,7 @@ def serving(at: MonitoredNode, text: str, certificate: Path | None) -> Page:
 @pytest.fixture(scope="module")
 def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asked]:
     """All at once: a page for each, and Prometheus."""
-    folder = tmp_path_factory.mktemp("hostile")
+    directory = tmp_path_factory.mktemp("hostile")
     stranger = replace(STRANGER, secrets={"authority": new_authority(validity.today())})
     pages = [
         (CONTROLLER, TRUE, CONTROLLER),
@@ -105,18 +105,18 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asked]:
     with ExitStack() as started:
         ports = {}
         for number, (at, text, shown) in enumerate(pages):
-            certificate = identity(shown, folder / f"identity{number}") if shown else None
+            certificate = identity(shown, directory / f"identity{number}") if shown else None
             ports[at.name] = started.enter_context(serving(at, text, certificate)).port
         lines = targets.render([CONTROLLER, *NODES])
         for each in (CONTROLLER, *NODES):
             lines = lines.replace(f'"{each.address}:9100"', f'"{each.address}:{ports[each.name]}"')
-        (folder / "targets.yml").write_text(lines, encoding="utf-8")
-        own = identity(CONTROLLER, folder / "prometheus")
-        config = config_of(folder / "targets.yml", own)
-        server = started.enter_context(prometheus(folder, config))
-        found = Asked(Prometheus(server.url, USER, PASSWORD))
-        wait_until("each was asked", found.all_asked, found=server.log)
-        yield found
+        (directory / "targets.yml").write_text(lines, encoding="utf-8")
+        own = identity(CONTROLLER, directory / "prometheus")
+        config = config_of(directory / "targets.yml", own)
+        server = started.enter_context(prometheus(directory, config))
+        queried = Asked(Prometheus(server.url, USER, PASSWORD))
+        wait_until("each was asked", queried.all_asked, details=server.log)
+        yield queried
 
 
 def config_of(file: Path, own: Path) -> dict[str, Any]:
@@ -150,9 +150,9 @@ def test_a_page_that_is_not_the_nodes_exporter_is_not_taken(asked: Asked, node: 
 def test_a_node_says_nothing_of_another(asked: Asked) -> None:
     wait_until("its page is known", lambda: asked.api.count('well{node="gpu04"} == 1'))
 
-    said = asked.api.query('{node="victim"} or {instance="victim"}')
+    series = asked.api.query('{node="victim"} or {instance="victim"}')
 
-    assert said == []
+    assert series == []
     assert asked.api.count('deepops_slurm_node_gpus{node="gpu04",exported_node="victim"}') == 1
 
 

@@ -50,17 +50,24 @@ def history() -> str:
 
 @pytest.fixture(scope="module")
 def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    folder = tmp_path_factory.mktemp("prometheus")
-    (folder / "history").write_text(history())
-    (folder / "prometheus.yml").write_text("scrape_configs: []\n")
-    filled = ["promtool", "tsdb", "create-blocks-from", "openmetrics", str(folder / "history"), str(folder / "data")]
+    directory = tmp_path_factory.mktemp("prometheus")
+    (directory / "history").write_text(history())
+    (directory / "prometheus.yml").write_text("scrape_configs: []\n")
+    filled = [
+        "promtool",
+        "tsdb",
+        "create-blocks-from",
+        "openmetrics",
+        str(directory / "history"),
+        str(directory / "data"),
+    ]
     subprocess.run(filled, check=True, capture_output=True)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     options = [
-        f"--config.file={folder / 'prometheus.yml'}",
-        f"--storage.tsdb.path={folder / 'data'}",
+        f"--config.file={directory / 'prometheus.yml'}",
+        f"--storage.tsdb.path={directory / 'data'}",
         f"--web.listen-address=127.0.0.1:{port}",
         "--log.level=warn",
     ]
@@ -122,10 +129,10 @@ def keeping(tmp_path: Path, accounting: Accounting, query: Query, now: int = END
 
 class TestASummary:
     def test_has_what_the_job_used_on_its_node_and_did_with_its_gpu(self, query: Query) -> None:
-        found = summarise("11", END, 600, query)
+        summaries = summarise("11", END, 600, query)
 
-        assert found.nodes == (NodeUse("n1", 2.0, 3 * GIB),)
-        (gpu,) = found.gpus
+        assert summaries.nodes == (NodeUse("n1", 2.0, 3 * GIB),)
+        (gpu,) = summaries.gpus
         assert (gpu.node, gpu.gpu, gpu.most, gpu.memory, gpu.total) == ("n1", "0", 1.0, GIB, 80 * GIB)
         assert gpu.use == pytest.approx(0.75, abs=0.02)
 
@@ -152,10 +159,10 @@ class TestKeeping:
         accounting = Accounting("11", "12")
 
         assert keeping(tmp_path, accounting, query).round() == 2
-        found = summary.read(accounting.comments()["11"])
-        assert found is not None
-        assert found.nodes == (NodeUse("n1", 2.0, 3 * GIB),)
-        assert found.gpus[0] == GpuUse("n1", "0", found.gpus[0].use, 1.0, GIB, 80 * GIB)
+        stored = summary.read(accounting.comments()["11"])
+        assert stored is not None
+        assert stored.nodes == (NodeUse("n1", 2.0, 3 * GIB),)
+        assert stored.gpus[0] == GpuUse("n1", "0", stored.gpus[0].use, 1.0, GIB, 80 * GIB)
 
     def test_does_nothing_twice(self, tmp_path: Path, query: Query) -> None:
         accounting = Accounting("11")
@@ -204,18 +211,18 @@ class TestKeeping:
             asked.append(text)
             return query(text, at)
 
-        found = keeping(tmp_path, Accounting("99"), counting)
-        assert (found.round(), found.round()) == (0, 0)
+        keeper = keeping(tmp_path, Accounting("99"), counting)
+        assert (keeper.round(), keeper.round()) == (0, 0)
         assert len(asked) == 1
 
     def test_goes_on_where_a_long_round_stopped(self, tmp_path: Path) -> None:
         jobs = [str(number) for number in range(1, MOST_JOBS + 50)]
         accounting = Accounting(*jobs)
         series = [{"metric": {"figure": "cores", "node": "n1"}, "value": [END, "1"]}]
-        found = keeping(tmp_path, accounting, lambda _text, _at: series)
+        keeper = keeping(tmp_path, accounting, lambda _text, _at: series)
 
-        assert found.round() == MOST_JOBS
-        assert found.round() == 49
+        assert keeper.round() == MOST_JOBS
+        assert keeper.round() == 49
         assert all(accounting.comments().values())
 
     def test_asks_from_where_it_was_after_a_restart(self, tmp_path: Path, query: Query) -> None:
@@ -266,32 +273,30 @@ class TestTheProgram:
 
         status = keeper.main(["--config", str(path), "--state", str(tmp_path / "state.json"), "--once"])
 
-        said = capsys.readouterr().err
+        error_text = capsys.readouterr().err
         assert status == 1
-        assert "sacct" in said
-        assert "hidden" not in said
+        assert "sacct" in error_text
+        assert "hidden" not in error_text
 
 
 class TestWhereItRuns:
-    def machine(self, name: str, **settings: bool) -> MonitoredNode:
-        machine = MonitoredNode(
-            name, "c", frozenset(), "192.0.2.1", "", controller="ctl1", monitoring_address="192.0.2.9"
-        )
-        return replace(machine, settings=settings, secrets={"web_password": "hidden"})
+    def node(self, name: str, **settings: bool) -> MonitoredNode:
+        node = MonitoredNode(name, "c", frozenset(), "192.0.2.1", "", controller="ctl1", monitoring_address="192.0.2.9")
+        return replace(node, settings=settings, secrets={"web_password": "hidden"})
 
     def test_nowhere_unless_it_is_switched_on(self) -> None:
-        assert needs(self.machine("ctl1")).files == ()
+        assert needs(self.node("ctl1")).files == ()
 
     def test_on_the_first_controller_alone(self) -> None:
-        assert needs(self.machine("ctl2", job_summaries=True)).files == ()
-        (unit,) = needs(self.machine("ctl1", job_summaries=True)).units
+        assert needs(self.node("ctl2", job_summaries=True)).files == ()
+        (unit,) = needs(self.node("ctl1", job_summaries=True)).units
         assert unit.name == "deepops-job-summaries.service"
 
     def test_with_a_password_that_is_roots_alone(self) -> None:
-        found = {file.path: file for file in needs(self.machine("ctl1", job_summaries=True)).files}
+        files = {file.path: file for file in needs(self.node("ctl1", job_summaries=True)).files}
 
-        config = found["/etc/deepopsctl/job-summaries.json"]
+        config = files["/etc/deepopsctl/job-summaries.json"]
         assert (config.mode, config.owner, config.secret) == ("0600", "root", True)
         assert json.loads(config.content)["url"] == "http://192.0.2.9:9090"
-        assert [path for path, file in found.items() if "hidden" in file.content] == [config.path]
-        assert "from job_report.keeper import main" in found["/usr/local/sbin/deepops-job-summaries"].content
+        assert [path for path, file in files.items() if "hidden" in file.content] == [config.path]
+        assert "from job_report.keeper import main" in files["/usr/local/sbin/deepops-job-summaries"].content

@@ -31,7 +31,7 @@ def test_all_receivers_get_a_mail_that_says_what_to_do_by_tls_and_with_the_vault
         with alertmanager(tmp_path, site, SSL_CERT_FILE=str(box.authority)) as running:
             full = {"alertname": "DiskFull"}
             running.fire({**full, "node": "gpu01"}, {**full, "node": "gpu02"}, action="Make room")
-            wait_until("both were told", lambda: len(box.messages) >= 2, found=running.log)
+            wait_until("both were told", lambda: len(box.messages) >= 2, details=running.log)
 
     assert set(box.recipients) == {"ops@example.com", "night@example.com"}
     assert all(box.encrypted)
@@ -39,16 +39,16 @@ def test_all_receivers_get_a_mail_that_says_what_to_do_by_tls_and_with_the_vault
     message = box.messages[0]
     assert message["From"] == "hpc@example.com"
     assert message["Subject"] == "[FIRING:2] DiskFull hpc (critical)"
-    for said in ("DiskFull!", "gpu01", "gpu02", "Make room"):
-        assert said in box.text()
+    for text in ("DiskFull!", "gpu01", "gpu02", "Make room"):
+        assert text in box.text()
 
 
 def test_that_an_alert_has_ended_is_a_mail_too(tmp_path: Path) -> None:
     with mail.trusting(tmp_path) as box, alertmanager(tmp_path, wanted(box, tls=False)) as running:
         running.fire({"alertname": "NodeDown", "node": "gpu01"})
-        wait_until("it was told", lambda: len(box.messages) >= 2, found=running.log)
+        wait_until("it was told", lambda: len(box.messages) >= 2, details=running.log)
         running.end({"alertname": "NodeDown", "node": "gpu01"})
-        wait_until("its end was told", lambda: len(box.messages) >= 4, found=running.log)
+        wait_until("its end was told", lambda: len(box.messages) >= 4, details=running.log)
 
     assert box.messages[-1]["Subject"] == "[RESOLVED] NodeDown hpc (gpu01 critical)"
 
@@ -56,7 +56,7 @@ def test_that_an_alert_has_ended_is_a_mail_too(tmp_path: Path) -> None:
 def test_nothing_goes_in_clear_where_tls_is_wanted_and_alertmanager_says_that_it_fails(tmp_path: Path) -> None:
     with mail.trusting(tmp_path) as box, alertmanager(tmp_path, wanted(box)) as running:
         running.fire({"alertname": "DiskFull", "node": "gpu01"})
-        wait_until("it was tried", lambda: "STARTTLS" in running.log(), found=running.log)
+        wait_until("it was tried", lambda: "STARTTLS" in running.log(), details=running.log)
 
         assert box.messages == []
 
@@ -71,7 +71,7 @@ def test_a_password_that_the_server_refuses_is_counted_as_a_failure(tmp_path: Pa
         )
         with alertmanager(tmp_path, site, SSL_CERT_FILE=str(box.authority)) as running:
             running.fire({"alertname": "DiskFull", "node": "gpu01"})
-            wait_until("it was refused", lambda: failures(running) > 0, found=running.log)
+            wait_until("it was refused", lambda: failures(running) > 0, details=running.log)
 
             assert "wrong" not in running.log()
     assert box.messages == []
@@ -85,6 +85,6 @@ def test_a_mail_server_with_another_certificate_gets_no_password(tmp_path: Path)
         alertmanager(tmp_path, wanted(box, user=mail.USER, secret="mail_password")) as running,
     ):
         running.fire({"alertname": "DiskFull", "node": "gpu01"})
-        wait_until("it was tried", lambda: "certificate" in running.log(), found=running.log)
+        wait_until("it was tried", lambda: "certificate" in running.log(), details=running.log)
 
     assert (box.logins, box.messages) == ([], [])

@@ -30,9 +30,9 @@ ALERT = {"alert": "Trial", "expr": "vector(1)", "labels": {"severity": "info"}}
 
 
 def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
         return port
 
 
@@ -44,9 +44,9 @@ def target(node: str, port: int) -> dict[str, object]:
 class Running:
     """Prometheus, what it scrapes, and the text files of the node exporters."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.texts = folder / "texts"
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.texts = directory / "texts"
         self._ends = ExitStack()
 
     def start(self) -> Prometheus:
@@ -64,24 +64,27 @@ class Running:
         often = {"scrape_interval": "1s", "evaluation_interval": "1s"}
         trial = {"groups": [{"name": "trial", "rules": [ALERT]}]}
         config = {"global": often, "scrape_configs": jobs, "rule_files": [f"{RULES}/*.yml", "trial.yml"]}
-        (self.folder / "trial.yml").write_text(json.dumps(trial))
-        (self.folder / "prometheus.yml").write_text(json.dumps(config))
-        data = f"--storage.tsdb.path={self.folder}/data"
+        (self.directory / "trial.yml").write_text(json.dumps(trial))
+        (self.directory / "prometheus.yml").write_text(json.dumps(config))
+        data = f"--storage.tsdb.path={self.directory}/data"
         self._run(
-            "prometheus", f"--config.file={self.folder}/prometheus.yml", data, f"--web.listen-address=127.0.0.1:{own}"
+            "prometheus",
+            f"--config.file={self.directory}/prometheus.yml",
+            data,
+            f"--web.listen-address=127.0.0.1:{own}",
         )
         return Prometheus(f"http://127.0.0.1:{own}")
 
     def _node_exporter(self, written: Path) -> int:
-        folder, port = self.texts / written.stem, free_port()
-        folder.mkdir(parents=True)
-        shutil.copy(written, folder)
-        argv = [f"--web.listen-address=127.0.0.1:{port}", f"--collector.textfile.directory={folder}"]
+        directory, port = self.texts / written.stem, free_port()
+        directory.mkdir(parents=True)
+        shutil.copy(written, directory)
+        argv = [f"--web.listen-address=127.0.0.1:{port}", f"--collector.textfile.directory={directory}"]
         self._run("prometheus-node-exporter", *argv)
         return port
 
     def _run(self, *argv: str) -> None:
-        log = self._ends.enter_context((self.folder / f"{argv[0]}.log").open("ab"))
+        log = self._ends.enter_context((self.directory / f"{argv[0]}.log").open("ab"))
         process = subprocess.Popen(argv, stdout=log, stderr=log)
         self._ends.callback(process.wait)
         self._ends.callback(process.terminate)
@@ -92,19 +95,19 @@ class Running:
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    found = Running(tmp_path_factory.mktemp("prometheus"))
+    server = Running(tmp_path_factory.mktemp("prometheus"))
     try:
-        yield found
+        yield server
     finally:
-        found.end()
+        server.end()
 
 
 @pytest.fixture(scope="module")
 def prometheus(running: Running) -> Prometheus:
     """With a rate of everything that counts."""
-    found = running.start()
-    wait_until("every query gives series", lambda: shows_everything(found), found=lambda: "\n".join(empty(found)))
-    return found
+    api = running.start()
+    wait_until("every query gives series", lambda: shows_everything(api), details=lambda: "\n".join(empty(api)))
+    return api
 
 
 def shows_everything(prometheus: Prometheus) -> bool:
@@ -116,10 +119,10 @@ def shows_everything(prometheus: Prometheus) -> bool:
 
 
 def empty(prometheus: Prometheus) -> list[str]:
-    return told([found.asked for found in empty_in(prometheus)])
+    return described([query.asked for query in empty_in(prometheus)])
 
 
-def told(asked: list[Asked]) -> list[str]:
+def described(asked: list[Asked]) -> list[str]:
     return [f"{one.dashboard}: {one.panel}: {one.text}" for one in asked]
 
 
@@ -130,7 +133,7 @@ def test_every_query_of_every_dashboard_gives_series(prometheus: Prometheus) -> 
 def test_every_query_of_a_live_cluster_gives_series(prometheus: Prometheus) -> None:
     asked = for_cluster(CLUSTER, set(Needs))
 
-    assert told([one for one in asked if not prometheus.count(one.text)]) == []
+    assert described([one for one in asked if not prometheus.count(one.text)]) == []
 
 
 def test_a_cluster_without_gpus_and_jobs_is_not_asked_for_theirs() -> None:
@@ -148,11 +151,11 @@ def test_a_query_without_series_is_found(running: Running, prometheus: Prometheu
         written.write_text(text.replace("deepops_mount", "deepops_mounted"))
         wait_until("the mounts are gone", lambda: not prometheus.count("deepops_mount"))
 
-        found = [(empty.asked.dashboard, empty.asked.panel) for empty in empty_in(prometheus)]
+        panels = [(empty.asked.dashboard, empty.asked.panel) for empty in empty_in(prometheus)]
     finally:
         written.write_text(text)
 
-    assert sorted(found) == [("Storage", title) for title in ("Mounts", "Mounts missing", "What cluster.yml mounts")]
+    assert sorted(panels) == [("Storage", title) for title in ("Mounts", "Mounts missing", "What cluster.yml mounts")]
 
 
 def test_a_query_that_prometheus_refuses_is_found_with_its_words(prometheus: Prometheus) -> None:

@@ -33,16 +33,16 @@ def everything() -> tuple[File, ...]:
 @pytest.fixture
 def placed(tmp_path: Path) -> dict[str, Path]:
     """They are in a folder of the test's instead of /etc."""
-    found = {}
+    paths = {}
     for file in everything():
         path = tmp_path / file.path.lstrip("/")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(file.content.replace("/etc/prometheus", f"{tmp_path}/etc/prometheus"), encoding="utf-8")
-        found[file.path] = path
-    return found
+        paths[file.path] = path
+    return paths
 
 
-def judged(file: File, path: Path) -> subprocess.CompletedProcess[str]:
+def validated(file: File, path: Path) -> subprocess.CompletedProcess[str]:
     """What the file's own parser says."""
     argv = [str(path) if word == "%s" else word for word in file.validate]
     return subprocess.run(argv, capture_output=True, text=True, timeout=300)
@@ -50,7 +50,7 @@ def judged(file: File, path: Path) -> subprocess.CompletedProcess[str]:
 
 def test_every_file_passes_the_check_that_guards_it(placed: dict[str, Path]) -> None:
     guarded = [file for file in everything() if file.validate]
-    results = {file.path: judged(file, placed[file.path]) for file in guarded}
+    results = {file.path: validated(file, placed[file.path]) for file in guarded}
 
     assert {result.returncode for result in results.values()} == {0}, results
     assert len(guarded) == len(list(RULES.glob("*.yml"))) + 3
@@ -63,4 +63,4 @@ def test_a_broken_file_is_refused_by_it(placed: dict[str, Path]) -> None:
         broken = placed[file.path].with_suffix(".broken")
         broken.write_text(f"{placed[file.path].read_text()}\nno_such_key: [\n", encoding="utf-8")
 
-        assert judged(file, broken).returncode != 0, file.path
+        assert validated(file, broken).returncode != 0, file.path

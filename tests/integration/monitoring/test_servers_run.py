@@ -54,8 +54,8 @@ def plan() -> Needs:
 
 def moved(text: str, root: Path) -> str:
     """With folders of the test's in place of the machine's."""
-    for folder in FOLDERS:
-        text = text.replace(folder, f"{root}{folder}")
+    for directory in FOLDERS:
+        text = text.replace(directory, f"{root}{directory}")
     return text
 
 
@@ -93,19 +93,19 @@ class Running:
             return False
 
     def query(self, promql: str) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self.ask(prometheus_server.PROMETHEUS_PORT, "/api/v1/query", query=promql)[
+        series: list[dict[str, Any]] = self.ask(prometheus_server.PROMETHEUS_PORT, "/api/v1/query", query=promql)[
             "data"
         ]["result"]
-        return found
+        return series
 
     def wait_for(self, promql: str) -> list[dict[str, Any]]:
-        wait_until(f"Prometheus knows {promql}", lambda: self.query(promql), found=self.said)
+        wait_until(f"Prometheus knows {promql}", lambda: self.query(promql), details=self.log)
         return self.query(promql)
 
     def up(self) -> set[str]:
         return {sample["metric"]["job"] for sample in self.query("up == 1")}
 
-    def said(self) -> str:
+    def log(self) -> str:
         return "\n".join(path.read_text(errors="replace")[-3000:] for path in self.logs.iterdir())
 
 
@@ -113,8 +113,8 @@ class Running:
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     root, logs = tmp_path_factory.mktemp("root"), tmp_path_factory.mktemp("logs")
     wanted = plan()
-    for folder in wanted.directories:
-        (root / folder.path.lstrip("/")).mkdir(parents=True, exist_ok=True)
+    for directory in wanted.directories:
+        (root / directory.path.lstrip("/")).mkdir(parents=True, exist_ok=True)
     for file in wanted.files:
         path = root / file.path.lstrip("/")
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -127,13 +127,13 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
                 argv = command(moved(file.content, root))
                 process = started.enter_context(subprocess.Popen(argv, stdout=log, stderr=log, cwd=root))
                 started.callback(process.kill)
-        found = Running(root, logs)
-        wait_until("both answer", lambda: not found.silent(), found=found.said)
-        yield found
+        servers = Running(root, logs)
+        wait_until("both answer", lambda: not servers.silent(), details=servers.log)
+        yield servers
 
 
 def test_all_of_them_are_scraped_the_exporter_by_tls(running: Running) -> None:
-    wait_until("all is up", lambda: running.up() == {"node", "prometheus", "alertmanager"}, found=running.said)
+    wait_until("all is up", lambda: running.up() == {"node", "prometheus", "alertmanager"}, details=running.log)
 
     asked = running.ask(prometheus_server.PROMETHEUS_PORT, "/api/v1/targets")["data"]["activeTargets"]
     assert {target["scrapeUrl"] for target in asked if target["labels"]["job"] == "node"} == {
@@ -147,7 +147,7 @@ def test_a_share_of_the_disk_is_the_limit_of_prometheus_data(running: Running) -
 
     # others write there meanwhile, too
     assert 0.3 * free < float(sample["value"][1]) < 0.5 * free
-    assert "40 % of" in running.said()
+    assert "40 % of" in running.log()
 
 
 def test_every_rule_is_loaded_and_an_alert_gets_as_far_as_alertmanager(running: Running) -> None:
@@ -159,7 +159,7 @@ def test_every_rule_is_loaded_and_an_alert_gets_as_far_as_alertmanager(running: 
             each["labels"]["alertname"] for each in running.ask(prometheus_server.ALERTMANAGER_PORT, "/api/v2/alerts")
         }
 
-    wait_until("Watchdog is there", lambda: "Watchdog" in known(), found=running.said)
+    wait_until("Watchdog is there", lambda: "Watchdog" in known(), details=running.log)
 
 
 def test_amtool_finds_alertmanager_and_silences(running: Running, tmp_path: Path) -> None:

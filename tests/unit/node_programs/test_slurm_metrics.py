@@ -22,7 +22,7 @@ from deepopsctl.node_programs.slurm_metrics.records import (
 )
 from deepopsctl.node_programs.slurm_metrics.snapshot import SlurmReader
 from deepopsctl.node_programs.slurm_metrics.waits import Waits, quantile_of
-from tests.data.slurm_metrics_samples import DATA, RELEASES, look_at, names, recorded, samples, when
+from tests.data.slurm_metrics_samples import DATA, RELEASES, names, recorded, samples, snapshot_of, when
 
 ENDPOINT = ("jobs", "nodes", "partitions", "scheduler")
 # Where 26.05 itself says something else of the same moment, and why what is said here stays.
@@ -57,7 +57,7 @@ def job(**changed: object) -> Job:
 
 @pytest.mark.parametrize("release", RELEASES)
 def test_each_release_tells_of_nodes_drains_and_gpus(release: str) -> None:
-    found = samples(look_at(release).text)
+    found = samples(snapshot_of(release).text)
 
     assert found['deepops_slurm_node_state{node="n1",state="mixed"}'] == 1
     assert found['deepops_slurm_node_state{node="n4",state="drain"}'] == 1
@@ -75,7 +75,7 @@ def test_each_release_tells_of_nodes_drains_and_gpus(release: str) -> None:
 
 @pytest.mark.parametrize("release", RELEASES)
 def test_each_release_tells_of_jobs_by_who_has_them(release: str) -> None:
-    found = samples(look_at(release).text)
+    found = samples(snapshot_of(release).text)
 
     alice = 'partition="gpu",account="physics",user="alice"'
     bob = 'partition="all",account="chem",user="bob"'
@@ -92,7 +92,7 @@ def test_each_release_tells_of_jobs_by_who_has_them(release: str) -> None:
 
 @pytest.mark.parametrize("release", RELEASES)
 def test_each_release_tells_of_the_queue_and_of_itself(release: str) -> None:
-    found = samples(look_at(release).text)
+    found = samples(snapshot_of(release).text)
 
     assert 40 < found['deepops_slurm_queue_oldest_seconds{partition="gpu"}'] < 60
     assert found['deepops_slurm_queue_wait_seconds{partition="all",quantile="0.9"}'] < 10
@@ -110,11 +110,11 @@ def test_all_releases_have_the_same_names(release: str) -> None:
     # 22.05's sdiag does not say yet why the scheduler stopped
     later = {name for name in statistics.NAMES if "_exit_" in name}
 
-    assert names(look_at(release).text) | later == names(look_at("26.05").text) | later
+    assert names(snapshot_of(release).text) | later == names(snapshot_of("26.05").text) | later
 
 
 def test_every_native_name_is_one_that_slurm_26_05_has() -> None:
-    native_names = {name for name in names(look_at("24.11").text) if name.startswith("slurm_")}
+    native_names = {name for name in names(snapshot_of("24.11").text) if name.startswith("slurm_")}
 
     assert len(native_names) > 130
     assert native_names <= {name.partition("{")[0] for name in endpoint()}
@@ -122,13 +122,13 @@ def test_every_native_name_is_one_that_slurm_26_05_has() -> None:
 
 def test_native_values_are_those_of_slurm_26_05_at_the_same_moment() -> None:
     theirs = endpoint()
-    ours = {name: value for name, value in samples(look_at("26.05").text).items() if name.startswith("slurm_")}
+    ours = {name: value for name, value in samples(snapshot_of("26.05").text).items() if name.startswith("slurm_")}
 
     assert {name for name, value in ours.items() if theirs.get(name) != value} == DIFFERENT
 
 
 def test_a_slurm_that_does_not_answer_leaves_nothing_but_that() -> None:
-    seen = look_at("24.11", but={"squeue": AskingError("squeue: no answer in 20 s")})
+    seen = snapshot_of("24.11", but={"squeue": AskingError("squeue: no answer in 20 s")})
 
     assert not seen.up
     assert seen.problems == ("squeue: no answer in 20 s",)
@@ -150,7 +150,7 @@ def test_where_one_question_fails_slurm_is_not_asked_the_next() -> None:
 
 
 def test_a_slurmdbd_that_does_not_answer_takes_nothing_else_along() -> None:
-    seen = look_at("24.11", but={"sacctmgr": AskingError("sacctmgr: Connection refused")})
+    seen = snapshot_of("24.11", but={"sacctmgr": AskingError("sacctmgr: Connection refused")})
 
     assert seen.up
     assert seen.problems == ("sacctmgr: Connection refused",)
@@ -159,7 +159,7 @@ def test_a_slurmdbd_that_does_not_answer_takes_nothing_else_along() -> None:
 
 
 def test_an_sdiag_that_says_nothing_is_no_answer() -> None:
-    assert not look_at("24.11", but={"sdiag": ""}).up
+    assert not snapshot_of("24.11", but={"sdiag": ""}).up
 
 
 def test_an_endpoint_that_refuses_leaves_the_native_names_to_us() -> None:

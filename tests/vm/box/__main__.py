@@ -10,7 +10,7 @@ import sys
 from deepopsctl.errors import DeepOpsError
 from deepopsctl.lab.image import own_mirror
 from deepopsctl.lab.layout import DEFAULT_OS
-from tests.vm.box.build import cache_folder, ensure_image, image_path
+from tests.vm.box.build import cache_directory, ensure_image, image_path
 from tests.vm.box.recipe import SYSTEMS, BoxRecipe
 from tests.vm.box.register import register
 
@@ -23,7 +23,7 @@ def say(text: str) -> None:
 def build_by_sudo(arguments: list[str]) -> int:
     """Build as root into this user's cache; Vagrant's boxes stay this user's business. The exit code."""
     say("building a box takes root: sudo may ask for your password")
-    environment = ("env", f"XDG_CACHE_HOME={cache_folder().parent.parent}")
+    environment = ("env", f"XDG_CACHE_HOME={cache_directory().parent.parent}")
     argv = ("sudo", *environment, sys.executable, "-m", "tests.vm.box", *arguments, "--image-only")
     try:
         return subprocess.run(argv, stdout=subprocess.DEVNULL, check=False).returncode

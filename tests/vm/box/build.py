@@ -26,7 +26,7 @@ class Image:
     version: str
 
 
-def cache_folder() -> Path:
+def cache_directory() -> Path:
     """Where images are kept: XDG base directory rules."""
     cache_home = os.environ.get("XDG_CACHE_HOME", "")
     base = Path(cache_home) if cache_home.startswith("/") else Path.home() / ".cache"
@@ -35,19 +35,19 @@ def cache_folder() -> Path:
 
 def image_path(recipe: BoxRecipe) -> Path:
     """Where the recipe's image is, once it is built."""
-    return cache_folder() / f"{_label(recipe)}-{recipe.digest}.qcow2"
+    return cache_directory() / f"{_label(recipe)}-{recipe.digest}.qcow2"
 
 
 def ensure_image(recipe: BoxRecipe, say: Notify, *, rebuild: bool = False) -> Image:
     """The recipe's image; built first unless it is there. Older ones of the same name go."""
     label, path = _label(recipe), image_path(recipe)
-    folder = path.parent
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with _locked(folder / f"{label}.lock") as lock:
+    directory = path.parent
+    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with _locked(directory / f"{label}.lock") as lock:
         if rebuild or not path.exists():
             _build(recipe, path, say)
-            _hand_over(folder, lock, path)
-            for old in set(folder.glob(f"{label}-*.qcow2")) - {path}:
+            _hand_over(directory, lock, path)
+            for old in set(directory.glob(f"{label}-*.qcow2")) - {path}:
                 # an image with extra packages has a digest more in its name
                 if old.stem.removeprefix(f"{label}-").isalnum():
                     old.unlink()

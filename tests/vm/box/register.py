@@ -28,8 +28,8 @@ def register(name: str, image: Image, say: Notify) -> None:
     versions = registered_versions(name)
     if image.version not in versions:
         say(f"adding {name} {image.version} to Vagrant's boxes")
-        with tempfile.TemporaryDirectory(prefix=".box-", dir=image.path.parent) as folder:
-            catalogue = _write_catalogue(Path(folder), name, image)
+        with tempfile.TemporaryDirectory(prefix=".box-", dir=image.path.parent) as directory:
+            catalogue = _write_catalogue(Path(directory), name, image)
             _run("vagrant", "box", "add", "--provider", PROVIDER, str(catalogue))
     for old in sorted(set(versions) - {image.version}):
         remove_version(name, old, say)
@@ -39,8 +39,8 @@ def registered_versions(name: str) -> list[str]:
     """The versions of a box that Vagrant has for libvirt."""
     if not shutil.which("vagrant"):
         raise ControlMachineError("vagrant is not installed on this machine", "`make tools-vm` installs it")
-    folder = _boxes() / name.replace("/", "-VAGRANTSLASH-")
-    return sorted(path.parent.name for path in folder.glob(f"*/{PROVIDER}"))
+    directory = _boxes() / name.replace("/", "-VAGRANTSLASH-")
+    return sorted(path.parent.name for path in directory.glob(f"*/{PROVIDER}"))
 
 
 def remove_version(name: str, version: str, say: Notify) -> None:
@@ -55,17 +55,17 @@ def remove_version(name: str, version: str, say: Notify) -> None:
     _virsh("vol-delete", "--pool", POOL, volume)
 
 
-def _write_catalogue(folder: Path, name: str, image: Image) -> Path:
+def _write_catalogue(directory: Path, name: str, image: Image) -> Path:
     """A box file and the catalogue that gives it its version: a bare file would have version 0 for ever."""
-    (folder / "metadata.json").write_text(json.dumps(METADATA), encoding="utf-8")
-    (folder / "Vagrantfile").write_text(BOX_VAGRANTFILE, encoding="utf-8")
-    box = folder / "package.box"
+    (directory / "metadata.json").write_text(json.dumps(METADATA), encoding="utf-8")
+    (directory / "Vagrantfile").write_text(BOX_VAGRANTFILE, encoding="utf-8")
+    box = directory / "package.box"
     with tarfile.open(box, "w") as archive:
-        for file in (folder / "metadata.json", folder / "Vagrantfile"):
+        for file in (directory / "metadata.json", directory / "Vagrantfile"):
             archive.add(file, file.name)
         archive.add(image.path, "box.img")
     provider = {"name": PROVIDER, "url": box.as_uri()}
-    catalogue = folder / "catalogue.json"
+    catalogue = directory / "catalogue.json"
     catalogue.write_text(
         json.dumps({"name": name, "versions": [{"version": image.version, "providers": [provider]}]}), encoding="utf-8"
     )
@@ -74,12 +74,12 @@ def _write_catalogue(folder: Path, name: str, image: Image) -> Path:
 
 def _backing_volumes() -> set[str]:
     """Names of the pool's volumes that disks of machines are made from."""
-    found = set()
+    volumes = set()
     for line in _virsh("vol-list", "--pool", POOL).splitlines()[2:]:
         described = _virsh("vol-dumpxml", "--pool", POOL, line.split()[0]) if line.strip() else ""
         _, _, backing = described.partition("<backingStore>")
-        found.add(Path(backing.partition("<path>")[2].partition("</path>")[0]).name)
-    return found
+        volumes.add(Path(backing.partition("<path>")[2].partition("</path>")[0]).name)
+    return volumes
 
 
 def _boxes() -> Path:

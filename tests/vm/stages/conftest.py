@@ -27,27 +27,27 @@ VERSIONS: dict[str, str] = {}
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """All stages need virtual machines and an hour: they run where `-m vm` asks for them."""
-    ours = [item for item in items if HERE in item.path.parents]
-    for item in ours:
+    vm_items = [item for item in items if HERE in item.path.parents]
+    for item in vm_items:
         item.add_marker(pytest.mark.vm)
         # a whole deploy on emulated machines, on whatever else this machine has to do
         item.add_marker(pytest.mark.timeout(3 * PATIENCE_S))
     if "vm" not in str(config.option.markexpr).split():
         items[:] = [item for item in items if HERE not in item.path.parents]
-        if ours:
-            config.hook.pytest_deselected(items=ours)
+        if vm_items:
+            config.hook.pytest_deselected(items=vm_items)
 
 
 @pytest.fixture(scope="session")
 def stand() -> Iterator[Stand]:
     """Machines and directory; nothing of them is left at the end, unless they are asked to stay."""
-    found = stand_for(OS)
+    vm_stand = stand_for(OS)
     # Ansible gives sudo 12 s to answer, or the node is unreachable: a busy emulated one takes longer
     os.environ.setdefault("ANSIBLE_TIMEOUT", "120")
-    yield found
-    VERSIONS.update(found.versions())
+    yield vm_stand
+    VERSIONS.update(vm_stand.versions())
     if not KEEP:
-        found.clear()
+        vm_stand.clear()
 
 
 @pytest.fixture(scope="module")

@@ -95,6 +95,6 @@ def virsh(*arguments: str) -> str:
 def run(argv: list[str], environment: Mapping[str, str]) -> str:
     """Run a tool in the repository's root; a bad exit code fails the test with all that it said."""
     done = subprocess.run(argv, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=PATIENCE_S)
-    said = "\n".join(line for line in (done.stdout + done.stderr).splitlines() if "Progress:" not in line)
-    assert done.returncode == 0, f"{' '.join(argv)} ended with {done.returncode}:\n{said}"
+    output = "\n".join(line for line in (done.stdout + done.stderr).splitlines() if "Progress:" not in line)
+    assert done.returncode == 0, f"{' '.join(argv)} ended with {done.returncode}:\n{output}"
     return done.stdout

@@ -32,7 +32,7 @@ class Stand:
     """The machines of one Debian release, and the cluster directory that goes with them."""
 
     os: str
-    folder: Path
+    directory: Path
 
     @cached_property
     def cluster(self) -> VmCluster:
@@ -43,7 +43,7 @@ class Stand:
             "DEEPOPSCTL_CLUSTER": str(self._directory),
             "DEEPOPSCTL_VM_BOX": self.box,
             "VAGRANT_DEFAULT_PROVIDER": "libvirt",
-            "VAGRANT_DOTFILE_PATH": str(self.folder / "vagrant"),
+            "VAGRANT_DOTFILE_PATH": str(self.directory / "vagrant"),
         }
         name = document["cluster"]["name"]
         return VmCluster(name, self.os, self._directory, Machines(name, tuple(addresses), settings), addresses)
@@ -56,7 +56,7 @@ class Stand:
     def fresh(self) -> VmCluster:
         """New machines that are reached by key, nothing deployed."""
         self.clear()
-        self.folder.mkdir(parents=True)
+        self.directory.mkdir(parents=True)
         made = command("init", str(self._directory), "--from", str(SPEC))
         assert made.returncode == 0, made.stderr
         shutil.copy(SPEC.with_name("vagrant.yml"), self._directory)
@@ -100,14 +100,14 @@ class Stand:
         if self._directory.is_dir():
             self.cluster.hang_up()
             self.cluster.machines.destroy()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        shutil.rmtree(self.directory, ignore_errors=True)
 
     def versions(self) -> dict[str, str]:
         """What the machines ran with and on; empty before the first deploy."""
         if not self._versions.is_file():
             return {}
-        found: dict[str, str] = json.loads(self._versions.read_text(encoding="utf-8"))
-        return found
+        versions: dict[str, str] = json.loads(self._versions.read_text(encoding="utf-8"))
+        return versions
 
     def _ask_versions(self) -> dict[str, str]:
         here = dict(os.environ)
@@ -123,15 +123,15 @@ class Stand:
 
     @property
     def _directory(self) -> Path:
-        return self.folder / "cluster"
+        return self.directory / "cluster"
 
     @property
     def _kept(self) -> Path:
-        return self.folder / "cluster.deployed"
+        return self.directory / "cluster.deployed"
 
     @property
     def _versions(self) -> Path:
-        return self.folder / "versions.json"
+        return self.directory / "versions.json"
 
 
 def stand_for(os_name: str) -> Stand:

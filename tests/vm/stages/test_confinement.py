@@ -60,10 +60,10 @@ def test_a_job_reaches_its_cores_only(cluster: VmCluster) -> None:
 def test_a_job_that_takes_more_than_its_memory_is_killed(cluster: VmCluster) -> None:
     assert tried(cluster, "memory", "--mem=400M") == 200
 
-    said = cluster.user(CONTROLLER, "srun --quiet -n1 --mem=100M --job-name=greedy python3 /tmp/memory.py", ok=False)
+    output = cluster.user(CONTROLLER, "srun --quiet -n1 --mem=100M --job-name=greedy python3 /tmp/memory.py", ok=False)
 
-    assert "200" not in said.splitlines(), said
-    assert "oom" in said.lower(), said
+    assert "200" not in output.splitlines(), output
+    assert "oom" in output.lower(), output
     rows = "sacct -nX -P --name=greedy -o state"
     wait_until(
         "the accounting says what the job died of",

@@ -37,13 +37,13 @@ def test_a_second_deploy_changes_nothing(cluster: VmCluster) -> None:
     summary = cluster.deploy()
 
     assert set(cluster.changed(summary).values()) == {0}
-    assert all(counts["ok"] <= cluster.looks for counts in summary["hosts"].values())
+    assert all(counts["ok"] <= cluster.unchanged_tasks for counts in summary["hosts"].values())
 
 
 def test_the_smoke_validation_passes(cluster: VmCluster) -> None:
-    found = json.loads(cluster.deepopsctl("validate", "smoke", "--json").stdout)
+    document = json.loads(cluster.deepopsctl("validate", "smoke", "--json").stdout)
 
-    outcomes = {check["name"]: check["status"] for check in found["checks"]}
-    assert "fail" not in outcomes.values(), found["checks"]
+    outcomes = {check["name"]: check["status"] for check in document["checks"]}
+    assert "fail" not in outcomes.values(), document["checks"]
     tried = ("cpu-confinement", "memory-confinement", "gpu-confinement", "accounting-jobs")
-    assert {outcomes[name] for name in tried} == {"pass"}, found["checks"]
+    assert {outcomes[name] for name in tried} == {"pass"}, document["checks"]

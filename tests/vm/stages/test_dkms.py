@@ -49,18 +49,18 @@ def test_the_drivers_files_and_packages_are_there(cluster: VmCluster) -> None:
 @pytest.mark.usefixtures("deployed")
 def test_modules_that_dkms_built_load_and_find_no_gpu(cluster: VmCluster) -> None:
     kernel = cluster.root(NODE, "uname -r")
-    folder = built_modules(cluster.os, kernel, print)
+    directory = built_modules(cluster.os, kernel, print)
     before = cluster.root(NODE, "modprobe nvidia 2>&1 || true")
-    cluster.copy(NODE, sorted(folder.iterdir()), "/tmp")
+    cluster.copy(NODE, sorted(directory.iterdir()), "/tmp")
     cluster.root(
         NODE, f"mkdir -p /lib/modules/{kernel}/updates/dkms && cp /tmp/*.ko* /lib/modules/{kernel}/updates/dkms/"
     )
     cluster.root(NODE, "depmod --all && dmesg --clear")
 
-    said = cluster.root(NODE, "modprobe nvidia 2>&1 || true")
+    output = cluster.root(NODE, "modprobe nvidia 2>&1 || true")
 
     assert "not found" in before
-    assert "No such device" in said
+    assert "No such device" in output
     assert "NVRM: No NVIDIA GPU found" in cluster.root(NODE, "dmesg")
     version = cluster.root(NODE, f"modinfo --field version {MODULE}")
     assert cluster.root(NODE, "dpkg-query --show --showformat '${Version}' libcuda1").startswith(version)

@@ -10,6 +10,6 @@ def test_molecules_scenario_on_virtual_machines_passes(stand: Stand) -> None:
     # two sets of machines at once are too much for two cores
     stand.rest()
 
-    code, said = scenario.run(stand.box)
+    code, output = scenario.run(stand.box)
 
-    assert code == 0, said
+    assert code == 0, output

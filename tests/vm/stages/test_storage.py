@@ -89,9 +89,9 @@ def served(cluster: VmCluster) -> None:
 def validated(cluster: VmCluster, ok: bool = True) -> dict[tuple[str, str], dict[str, Any]]:
     """`validate storage`, by check and target."""
     done = cluster.deepopsctl("validate", "storage", "--json", ok=False)
-    found = json.loads(done.stdout)
-    assert found["ok"] is ok, json.dumps(found["checks"], indent=1) + done.stderr
-    return {(check["name"], check["target"]): check for check in found["checks"]}
+    document = json.loads(done.stdout)
+    assert document["ok"] is ok, json.dumps(document["checks"], indent=1) + done.stderr
+    return {(check["name"], check["target"]): check for check in document["checks"]}
 
 
 def mounted(cluster: VmCluster, node: str = NODE, path: str = PATH) -> str:
@@ -132,8 +132,8 @@ def test_deploy_serves_and_mounts_it_and_a_second_one_changes_nothing(cluster: V
     summary = cluster.deploy()
 
     assert summary["ok"], summary
-    kind, source = mounted(cluster).split()
-    assert kind == "nfs4"
+    fstype, source = mounted(cluster).split()
+    assert fstype == "nfs4"
     assert source == f"{cluster.addresses[CONTROLLER]}:{EXPORT}"
     exported = cluster.root(CONTROLLER, "exportfs -v")
     assert EXPORT in exported
@@ -148,11 +148,11 @@ def test_deploy_serves_and_mounts_it_and_a_second_one_changes_nothing(cluster: V
 
 
 def test_validate_storage_proves_it(cluster: VmCluster) -> None:
-    found = validated(cluster)
+    checks = validated(cluster)
 
-    assert "fail" not in {check["status"] for check in found.values()}, found
+    assert "fail" not in {check["status"] for check in checks.values()}, checks
     here, there = f"{NODE}/shared", f"{CONTROLLER}/shared"
-    proven = {key for key, check in found.items() if check["status"] == "pass"}
+    passed = {key for key, check in checks.items() if check["status"] == "pass"}
     wanted = {("storage-mounted", here), ("storage-options", here), ("storage-write", here), ("storage-write", there)}
     wanted |= {("storage-mounted", f"{NODE}/seldom"), ("storage-options", f"{NODE}/seldom")}
     wanted |= {
@@ -164,26 +164,26 @@ def test_validate_storage_proves_it(cluster: VmCluster) -> None:
     # the first writer is the compute node: the others are compared with it
     wanted |= {("storage-rename", there), ("storage-lock", there), ("storage-names", there)}
     wanted |= {("storage-write-rate", here), ("storage-read-rate", here), ("storage-metadata-rate", here)}
-    assert wanted <= proven, found
+    assert wanted <= passed, checks
     assert cluster.root(CONTROLLER, f"find {EXPORT} {SELDOM_EXPORT} -name 'deepopsctl*'") == ""
 
 
 def test_root_of_a_node_is_nobody_on_the_server(cluster: VmCluster) -> None:
     cluster.user(NODE, f"mkdir -m 700 {PATH}/private && echo mine > {PATH}/private/file")
 
-    said = cluster.root(
+    output = cluster.root(
         NODE, f"cat {PATH}/private/file; touch {PATH}/private/other; chown root {PATH}/private", ok=False
     )
 
-    assert "mine" not in said
-    assert said.count("Permission denied") + said.count("Operation not permitted") == 3, said
+    assert "mine" not in output
+    assert output.count("Permission denied") + output.count("Operation not permitted") == 3, output
     assert cluster.root(CONTROLLER, f"ls -A {EXPORT}/private") == "file"
 
 
 def test_users_see_their_limits_from_another_node(cluster: VmCluster) -> None:
     """Asked by NFS's own protocol: the server's rpc.rquotad answers."""
-    said = cluster.user(NODE, "diskusage_report --json --limit 120", ok=False)
-    rows = {row["path"]: row for row in json.loads(said)["rows"]}
+    output = cluster.user(NODE, "diskusage_report --json --limit 120", ok=False)
+    rows = {row["path"]: row for row in json.loads(output)["rows"]}
     row, project = rows[PATH], rows[f"{SELDOM}/prof"]
 
     assert project["usage"]["space"]["hard"] == LIMIT_MIB * 1024 * 1024, rows
@@ -195,9 +195,9 @@ def test_users_see_their_limits_from_another_node(cluster: VmCluster) -> None:
 def test_a_job_gets_no_further_than_its_users_quota(cluster: VmCluster) -> None:
     try:
         writing = f"dd if=/dev/zero of={PATH}/big bs=1M count={3 * LIMIT_MIB} conv=fsync"
-        said = cluster.user(CONTROLLER, f"srun --quiet -n1 --mem=100M {writing}", ok=False)
+        output = cluster.user(CONTROLLER, f"srun --quiet -n1 --mem=100M {writing}", ok=False)
 
-        assert "Disk quota exceeded" in said, said
+        assert "Disk quota exceeded" in output, output
         # what the user holds, not how long the file seems: writes arrive in any order
         used = cluster.root(CONTROLLER, "quota -w -u vagrant | awk 'END { print $2 }'").rstrip("*")
         assert LIMIT_MIB * 1024 / 2 < int(used) <= LIMIT_MIB * 1024 + 4
@@ -213,9 +213,9 @@ def test_a_folder_gets_no_fuller_than_its_project_may_be(cluster: VmCluster) -> 
     """On XFS, whose own words for that are these."""
     try:
         writing = f"dd if=/dev/zero of={SELDOM}/prof/big bs=1M count={3 * LIMIT_MIB} conv=fsync"
-        said = cluster.user(CONTROLLER, f"srun --quiet -n1 --mem=100M {writing}", ok=False)
+        output = cluster.user(CONTROLLER, f"srun --quiet -n1 --mem=100M {writing}", ok=False)
 
-        assert "No space left on device" in said, said
+        assert "No space left on device" in output, output
         used = int(cluster.root(CONTROLLER, f"du -sk {SELDOM_EXPORT}/prof | cut -f 1"))
         assert LIMIT_MIB * 1024 / 2 < used <= LIMIT_MIB * 1024 + 4
         # beside it there is room
@@ -232,9 +232,9 @@ def test_what_is_mounted_at_first_use_goes_again_when_nobody_uses_it(cluster: Vm
     wait_until("it is unmounted", lambda: holds(cluster, NODE, unused), cluster.patience_s)
 
     # its first user is a job, which has mounts of its own
-    said = cluster.user(CONTROLLER, f"srun --quiet -n1 --mem=100M cat {SELDOM}/there")
+    output = cluster.user(CONTROLLER, f"srun --quiet -n1 --mem=100M cat {SELDOM}/there")
 
-    assert said == "here"
+    assert output == "here"
     wait_until("it is unmounted again", lambda: holds(cluster, NODE, unused), cluster.patience_s)
     assert cluster.root(NODE, f"systemctl is-active {SELDOM[1:]}.automount") == "active"
 
@@ -263,9 +263,9 @@ def test_a_node_without_its_required_mount_drains_itself_and_comes_back(cluster:
 
     cluster.wait_for_state("drained")
     assert f"storage shared is not mounted at {PATH}" in cluster.root(CONTROLLER, f"scontrol show node {NODE}")
-    found = validated(cluster, ok=False)
-    assert found["storage-mounted", f"{NODE}/shared"]["status"] == "fail"
-    assert found["storage-write", f"{CONTROLLER}/shared"]["status"] == "pass"
+    checks = validated(cluster, ok=False)
+    assert checks["storage-mounted", f"{NODE}/shared"]["status"] == "fail"
+    assert checks["storage-write", f"{CONTROLLER}/shared"]["status"] == "pass"
 
     cluster.root(NODE, f"systemctl start {UNIT}")
 
@@ -297,8 +297,8 @@ def test_a_boot_brings_the_mount_back_before_jobs_start(cluster: VmCluster) -> N
     cluster.deepopsctl("node", "resume", NODE)
 
     cluster.wait_for_state("idle")
-    said = cluster.user(CONTROLLER, f"srun --quiet -n1 --mem=100M findmnt --noheadings --output FSTYPE {PATH}")
-    assert said == "nfs4"
+    output = cluster.user(CONTROLLER, f"srun --quiet -n1 --mem=100M findmnt --noheadings --output FSTYPE {PATH}")
+    assert output == "nfs4"
     assert mounted(cluster, path=SELDOM) == "autofs systemd-1"
 
 
@@ -317,10 +317,10 @@ def test_an_export_is_narrowed_when_nobody_has_to_keep_it(cluster: VmCluster) ->
     declare(cluster, f"automount_idle: {IDLE_S}s", f"automount_idle: {2 * IDLE_S}s")
     declare(cluster, SUBNET, NOBODY)
 
-    summary, told = deploy_storage(cluster)
+    summary, output = deploy_storage(cluster)
 
-    assert "storage seldom stays as it is: in use by sleep" in told, summary
-    assert f"{SELDOM_EXPORT} stays exported as it was: {NODE} may still have it mounted" in told, summary
+    assert "storage seldom stays as it is: in use by sleep" in output, summary
+    assert f"{SELDOM_EXPORT} stays exported as it was: {NODE} may still have it mounted" in output, summary
     assert is_exported(cluster, SELDOM_EXPORT, SUBNET)
     # it was not torn away under who sits there
     sits = "/proc/$(systemctl show --property=MainPID --value sits)/cwd"
@@ -328,11 +328,11 @@ def test_an_export_is_narrowed_when_nobody_has_to_keep_it(cluster: VmCluster) ->
     assert mounted(cluster, path=SELDOM).startswith("nfs4 ")
 
     cluster.root(NODE, "systemctl stop sits")
-    summary, told = deploy_storage(cluster)
+    summary, output = deploy_storage(cluster)
 
-    assert "stays" not in told, summary
+    assert "stays" not in output, summary
     lost = f"{SELDOM_EXPORT} is no longer for {NODE}: {NODE} has it mounted at {OUTSIDE}, not by deepopsctl"
-    assert lost in told, summary
+    assert lost in output, summary
     assert not is_exported(cluster, SELDOM_EXPORT, SUBNET)
     assert is_exported(cluster, SELDOM_EXPORT, NOBODY)
     assert is_exported(cluster, EXPORT, cluster.addresses[NODE])
@@ -353,16 +353,16 @@ def test_what_is_withdrawn_stays_under_a_job_and_is_then_served_no_more(cluster:
     rest = path.read_text(encoding="utf-8").partition("\nstorage:")[0]
     path.write_text(f"{rest}\nstorage: []\njob_directories: {{}}\n", encoding="utf-8")
 
-    summary, told = deploy_storage(cluster)
+    summary, output = deploy_storage(cluster)
 
-    assert f"{EXPORT} stays exported as it was: {NODE} may still have it mounted" in told, summary
+    assert f"{EXPORT} stays exported as it was: {NODE} may still have it mounted" in output, summary
     assert mounted(cluster).startswith("nfs4 ")
     cluster.user(NODE, "touch /var/tmp/leave")
     cluster.wait_for_rows([job])
 
-    summary, told = deploy_storage(cluster)
+    summary, output = deploy_storage(cluster)
 
-    assert "stays" not in told, summary
+    assert "stays" not in output, summary
     assert mounted(cluster) == mounted(cluster, path=SELDOM) == mounted(cluster, CONTROLLER) == ""
     assert not cluster.holds(CONTROLLER, "systemctl is-active --quiet nfs-server")
     assert not cluster.holds(CONTROLLER, "test -e /etc/exports.d/deepopsctl.exports")

@@ -30,7 +30,7 @@ class VmCluster(DrivenCluster):
     patience_s: ClassVar[float] = PATIENCE_S
     components: ClassVar[tuple[str, ...]] = ()
     # three more than in the lab: these machines are watched, and the controller is where that is decided
-    looks: ClassVar[int] = 8
+    unchanged_tasks: ClassVar[int] = 8
 
     def root(self, node: str, script: str, ok: bool = True) -> str:
         """Run a shell script as root on a node and return its output."""
@@ -44,9 +44,9 @@ class VmCluster(DrivenCluster):
         """Whether a shell test is true on a node, for root; false where the node is off."""
         return self._ssh(node, f"sudo sh -c {shlex.quote(test)}").returncode == 0
 
-    def copy(self, node: str, files: Sequence[Path], folder: str) -> None:
+    def copy(self, node: str, files: Sequence[Path], directory: str) -> None:
         """Copy files of this machine into a folder that the user may write to."""
-        argv = ["scp", "-q", *self._options(node), *map(str, files), f"{self._login(node)}:{folder}/"]
+        argv = ["scp", "-q", *self._options(node), *map(str, files), f"{self._login(node)}:{directory}/"]
         done = subprocess.run(argv, capture_output=True, text=True, timeout=self.patience_s, stdin=subprocess.DEVNULL)
         assert done.returncode == 0, done.stderr
 
