@@ -16,32 +16,32 @@ class ActionModule(ActionBase):
 
     def run(self, tmp: Any = None, task_vars: Any = None) -> dict[str, Any]:
         result: dict[str, Any] = super().run(tmp, task_vars)
-        said = ""
+        error_text = ""
         try:
             found = self._ask(task_vars)
         except AnsibleError as error:
             # a sudo that hangs is Ansible's connection failure too, and the node is there all the same
             if isinstance(error, AnsibleConnectionFailure) and "privilege escalation" not in str(error):
                 raise
-            found, said = {"failed": True}, str(error)
+            found, error_text = {"failed": True}, str(error)
         if found.get("failed") and self._connection.become:
-            said = said or _words(found)
+            error_text = error_text or _words(found)
             self._connection.set_become_plugin(None)
             found = self._ask(task_vars)
         if "deepops" in found:
-            found["deepops"]["doctor"]["sudo"] = said
+            found["deepops"]["doctor"]["sudo"] = error_text
         result.update(found)
         return result
 
     def _ask(self, task_vars: Any) -> dict[str, Any]:
         before = time.time()
-        found: dict[str, Any] = self._execute_module(task_vars=task_vars)
-        if "deepops" in found:
-            found["deepops"]["doctor"]["asked"] = {"before": before, "after": time.time()}
-        return found
+        result: dict[str, Any] = self._execute_module(task_vars=task_vars)
+        if "deepops" in result:
+            result["deepops"]["doctor"]["asked"] = {"before": before, "after": time.time()}
+        return result
 
 
-def _words(found: dict[str, Any]) -> str:
+def _words(result: dict[str, Any]) -> str:
     """What the node said where the module could not start: the last line of it."""
-    text = str(found.get("module_stderr") or found.get("module_stdout") or found.get("msg") or "sudo failed")
+    text = str(result.get("module_stderr") or result.get("module_stdout") or result.get("msg") or "sudo failed")
     return ([line.strip() for line in text.splitlines() if line.strip()] or ["sudo failed"])[-1]

@@ -27,17 +27,17 @@ class ActionModule(ActionBase):
         asked = self._execute_module(module_args={**arguments, "wheels": {}}, task_vars=task_vars)
         if asked.get("failed") or not asked.get("missing") or self._task.check_mode:
             return {**result, **asked}
-        folder = self._make_tmp_path()
+        directory = self._make_tmp_path()
         try:
             wheels = {}
             for name in asked["missing"]:
                 local = self._fetched(arguments["libraries"][name], asked["machine"])
-                wheels[name] = self._transfer_file(local, self._connection._shell.join_path(folder, name + ".whl"))
+                wheels[name] = self._transfer_file(local, self._connection._shell.join_path(directory, name + ".whl"))
             done = self._execute_module(module_args={**arguments, "wheels": wheels}, task_vars=task_vars)
         except DeepOpsError as error:
             done = self._without(error)
         finally:
-            self._remove_tmp_path(folder)
+            self._remove_tmp_path(directory)
         return {**result, **done}
 
     def _without(self, error: DeepOpsError) -> dict[str, Any]:
@@ -47,5 +47,5 @@ class ActionModule(ActionBase):
         return {"changed": False, "changes": [], "deepops_left_out": {"message": error.message, "hint": error.hint}}
 
     @staticmethod
-    def _fetched(library: dict[str, Any], machine: str) -> str:
-        return str(fetch_for(machine, library, cache_directory(os.environ)))
+    def _fetched(library: dict[str, Any], architecture: str) -> str:
+        return str(fetch_for(architecture, library, cache_directory(os.environ)))

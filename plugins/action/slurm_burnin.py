@@ -35,15 +35,15 @@ class ActionModule(ActionBase):
 
     def run(self, tmp: Any = None, task_vars: Any = None) -> dict[str, Any]:
         result: dict[str, Any] = super().run(tmp, task_vars)
-        given = dict(self._task.args)
+        params = dict(self._task.args)
         self._vars, self._seen = task_vars, dict[str, Task]()
-        if given["phase"] != "start":
-            return {**result, **self._call(given)}
-        self._queue_timeout = float(given.pop("queue_timeout"))
-        self._seconds = float(given["seconds"])
-        given["token"] = given.get("token") or secrets.token_hex(3)
-        self._token = {"token": given["token"]}
-        started = self._start({**given, "program": b64encode(packed()).decode()})
+        if params["phase"] != "start":
+            return {**result, **self._call(params)}
+        self._queue_timeout = float(params.pop("queue_timeout"))
+        self._seconds = float(params["seconds"])
+        params["token"] = params.get("token") or secrets.token_hex(3)
+        self._token = {"token": params["token"]}
+        started = self._start({**params, "program": b64encode(packed()).decode()})
         if started.get("failed") or "sent" not in started:
             return {**result, **started}
         if started["sent"]:
@@ -53,7 +53,7 @@ class ActionModule(ActionBase):
         return {
             **result,
             "changed": False,
-            "token": given["token"],
+            "token": params["token"],
             "seconds": self._seconds,
             "jobs_by_node": jobs,
             "deepops": {"checks": [skipped(name, reason) for name, reason in left.items()]},
@@ -84,7 +84,7 @@ class ActionModule(ActionBase):
     def _wait(self, sent: int) -> None:
         """Look until no job is left; what waits too long is given up, what runs too long is ended."""
         began = heard = time.monotonic()
-        told, dropped = "", False
+        displayed, dropped = "", False
         while True:
             now = time.monotonic() - began
             waiting = any(task["state"] in WAITING for task in self._seen.values())
@@ -102,20 +102,20 @@ class ActionModule(ActionBase):
                 # the queue has never known them: forgotten, or cancelled at once
                 return
             text = progress(self._seen, sent, self._seconds)
-            if text != told:
-                told = text
+            if text != displayed:
+                displayed = text
                 Display().display(MARK + text)
             time.sleep(min(max(self._seconds / 30, SHORTEST_PAUSE_S), LONGEST_PAUSE_S))
 
     def _look(self, step: str) -> bool:
         """Take what the queue says; False where it could not be asked."""
         try:
-            found = self._call({"phase": step, **self._token})
+            result = self._call({"phase": step, **self._token})
         except AnsibleConnectionFailure:
             return False
-        if found.get("failed") or found.get("unreachable") or found.get("problem"):
+        if result.get("failed") or result.get("unreachable") or result.get("problem"):
             return False
-        now = {task["id"]: task for task in found.get("tasks", ())}
+        now = {task["id"]: task for task in result.get("tasks", ())}
         if step == "stop" and not now:
             return True
         for identifier, task in self._seen.items():
@@ -144,19 +144,19 @@ def progress(seen: dict[str, Task], sent: int, seconds: float) -> str:
 
 def by_node(seen: dict[str, Task]) -> dict[str, list[Task]]:
     """The tasks that reached a node, by node."""
-    found: dict[str, list[Task]] = {}
+    tasks: dict[str, list[Task]] = {}
     for task in seen.values():
         if task["node"] and task["state"] not in WAITING:
             known = {key: task[key] for key in ("id", "state", "used_s")}
-            found.setdefault(task["node"], []).append(known)
-    return found
+            tasks.setdefault(task["node"], []).append(known)
+    return tasks
 
 
 def not_started(sent: list[str], jobs: dict[str, list[Task]], seen: dict[str, Task]) -> dict[str, str]:
     """Nodes that were idle when they were chosen, and then got none of our jobs."""
     reasons = sorted({task["reason"] for task in seen.values() if not task["node"] and task["reason"] != "None"})
-    told = "; Slurm's reason: {}".format(", ".join(reasons)) if reasons else ""
-    text = "another job was quicker, or Slurm kept ours waiting{}".format(told)
+    explanation = "; Slurm's reason: {}".format(", ".join(reasons)) if reasons else ""
+    text = "another job was quicker, or Slurm kept ours waiting{}".format(explanation)
     return {name: text for name in sent if name not in jobs}
 
 

@@ -47,16 +47,16 @@ class ActionModule(ActionBase):
         confined = arguments["confinement"] != "none"
         if confined:
             self._refuse_to_confine(stored, hostvars)
-        hardware, odd = self._hardware(arguments, hostvars, stored, confined)
+        hardware, excluded = self._hardware(arguments, hostvars, stored, confined)
         preliminary = arguments.get("preliminary", False)
         changed = not preliminary and hardware != stored
         if changed and not self._task.check_mode:
             changed = store_hardware(path, hardware)
         unknown = conf.unknown_nodes(conf.parse_node_sets(arguments["node_sets"]), hardware)
-        missing = [name for name in unknown if name not in odd]
+        missing = [name for name in unknown if name not in excluded]
         failed = [name for name in missing if self._cgroup(hostvars[name])]
         silent = [name for name in missing if name not in failed]
-        warnings = [*odd.values(), *self._left_out(silent, failed, arguments["controllers"])]
+        warnings = [*excluded.values(), *self._left_out(silent, failed, arguments["controllers"])]
         facts = {
             "slurm_hardware": {name: values.as_facts() for name, values in hardware.items()},
             "slurm_confinement": self._confinement(hardware) if confined else "none",
@@ -68,13 +68,15 @@ class ActionModule(ActionBase):
     def _hardware(self, arguments, hostvars, stored, confined):
         """What is known of each compute node now, and what is odd about a node's own report."""
         reports = {name: self._registered(hostvars, name, arguments["packages"]) for name in arguments["compute"]}
-        hardware, odd = dict(stored), {}
+        hardware, excluded = dict(stored), {}
         for name, report in reports.items():
             cgroup = self._cgroup(hostvars[name])
             if cgroup == "none" and confined:
                 # one that serves already stays as it is: it may have jobs
                 if name not in stored:
-                    odd[name] = f"{name}: {self._fault(hostvars[name])}: jobs could not be confined, so it is left out"
+                    excluded[name] = (
+                        f"{name}: {self._fault(hostvars[name])}: jobs could not be confined, so it is left out"
+                    )
                 continue
             probes = report.get("probes", {})
             slurmd = probes.get("slurmd", "")
@@ -84,14 +86,14 @@ class ActionModule(ActionBase):
                 try:
                     hardware[name] = parse_slurmd_report(slurmd, cgroup or "none")
                 except ValueError as error:
-                    odd[name] = f"{name}: {error}, so it is not in slurm.conf; try `slurmd -C` there"
+                    excluded[name] = f"{name}: {error}, so it is not in slurm.conf; try `slurmd -C` there"
             elif self._task.check_mode and "lscpu" in probes:
                 with suppress(ValueError):
                     hardware[name] = estimate_hardware(probes["lscpu"], probes.get("meminfo", ""), cgroup or "none")
             elif "slurmd" in (failed := report.get("failed_probes", {})):
-                odd[name] = f"{name}: `slurmd -C` {failed['slurmd']}, so it is not in slurm.conf; try it there"
+                excluded[name] = f"{name}: `slurmd -C` {failed['slurmd']}, so it is not in slurm.conf; try it there"
         self._take_gpus(hardware, reports, arguments["node_sets"])
-        return {name: values for name, values in hardware.items() if name in reports}, odd
+        return {name: values for name, values in hardware.items() if name in reports}, excluded
 
     @staticmethod
     def _left_out(silent, failed, controllers):
@@ -111,9 +113,9 @@ class ActionModule(ActionBase):
             for name in node_set.names if node_set.gpus else ():
                 node = hardware.get(name)
                 probes = reports.get(name, {}).get("probes", {})
-                found = discovery.parse_detected(probes, node.sockets, node.cores_per_socket) if node else ()
-                if found and discovery.fits(node_set.gpus, found):
-                    hardware[name] = replace(node, gpus=found)
+                detected = discovery.parse_detected(probes, node.sockets, node.cores_per_socket) if node else ()
+                if detected and discovery.fits(node_set.gpus, detected):
+                    hardware[name] = replace(node, gpus=detected)
 
     @staticmethod
     def _cgroup(host):

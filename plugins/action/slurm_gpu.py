@@ -28,14 +28,14 @@ class ActionModule(ActionBase):
 
 def declared_gpus(node_sets: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """Cards, device files where they are not the usual ones, and whether any card is cut into slices; by node."""
-    found: dict[str, dict[str, Any]] = {}
+    declared: dict[str, dict[str, Any]] = {}
     for entry in node_sets:
         gpus = notation.from_inventory(entry.get("gpus") or {})
         if gpus is None:
             continue
-        files = [path for kind in gpus.groups for path in kind.files]
+        files = [path for group in gpus.groups for path in group.files]
         # `1g.10gb` as a type: slices that are declared as if they were GPUs
-        sliced = "g." in gpus.type or any(kind.mig or "g." in kind.type for kind in gpus.groups)
+        sliced = "g." in gpus.type or any(group.mig or "g." in group.type for group in gpus.groups)
         told = {"cards": gpus.count, "files": files, "sliced": sliced}
-        found.update(dict.fromkeys(text_node_sets.expand(entry["names"]), told))
-    return found
+        declared.update(dict.fromkeys(text_node_sets.expand(entry["names"]), told))
+    return declared

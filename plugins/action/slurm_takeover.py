@@ -24,15 +24,15 @@ class ActionModule(ActionBase):
         super().run(tmp, task_vars)
         if self._task.args.get("secrets") and not self._task.no_log:
             raise AnsibleActionFail("secrets are read by tasks with `no_log: true` only")
-        found = self._execute_module(task_vars=task_vars)
-        if not found.get("failed"):
-            self._keep(task_vars["inventory_hostname"], found)
-        return {key: value for key, value in found.items() if key != "secrets"}
+        result = self._execute_module(task_vars=task_vars)
+        if not result.get("failed"):
+            self._keep(task_vars["inventory_hostname"], result)
+        return {key: value for key, value in result.items() if key != "secrets"}
 
-    def _keep(self, host, found):
+    def _keep(self, host, result):
         path = Path(self._task.args["folder"]) / f"{host}.json"
         earlier = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-        kept = {**earlier, **{key: value for key, value in found.items() if not key.startswith("_ansible")}}
+        facts = {**earlier, **{key: value for key, value in result.items() if not key.startswith("_ansible")}}
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
         with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            json.dump(kept, stream)
+            json.dump(facts, stream)

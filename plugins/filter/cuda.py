@@ -11,9 +11,9 @@ def cuda_plan(versions, platform, source, default, driver, catalogue, drivers, m
     """Packages, files and problems of a node's toolkits, as node_owned takes them."""
     # one version without brackets, and without quotes, is what a person may write
     listed = versions if isinstance(versions, (list, tuple)) else [versions]
-    wish = cuda.ToolkitRequest([str(version) for version in listed], source, str(default))
+    request = cuda.ToolkitRequest([str(version) for version in listed], source, str(default))
     distributed = drivers["distro"].get(platform, {}).get("branches", [""])[0]
-    plan = cuda.plan_toolkits(wish, cuda.CudaHost(platform, str(driver), distributed), catalogue)
+    plan = cuda.plan_toolkits(request, cuda.CudaHost(platform, str(driver), distributed), catalogue)
     files = cuda.module_files(plan, modulefiles)
     if files:
         files[profile] = cuda.profile_script(modulefiles)
@@ -27,11 +27,11 @@ def cuda_plan(versions, platform, source, default, driver, catalogue, drivers, m
     }
 
 
-def cuda_driver(found, platform, gpus, catalogue, source, branch, without_device):
+def cuda_driver(facts, platform, gpus, catalogue, source, branch, without_device):
     """The branch of the driver that a node gets, else the version it has; and the source that comes along."""
     settings = gpus_driver.Settings(source=source, branch=str(branch), without_device=bool(without_device))
-    plan = gpus_driver.plan_driver(found, platform, notation.from_inventory(gpus), settings, catalogue)
-    version = plan.branch or found["loaded"]["version"] or found["library"]
+    plan = gpus_driver.plan_driver(facts, platform, notation.from_inventory(gpus), settings, catalogue)
+    version = plan.branch or facts["loaded"]["version"] or facts["library"]
     return {"version": version, "source": plan.source if plan.state == "install" else ""}
 
 

@@ -7,21 +7,21 @@ from ansible.module_utils.parsing.convert_bool import boolean
 from deepopsctl.monitoring.gpu_exporter_choice import plan_exporter
 
 
-def gpu_exporter_plan(wish, has_gpus, has_dcgm, dcgm):
+def gpu_exporter_plan(requested, has_gpus, has_dcgm, dcgm):
     """The exporter's name and packages; problems as sentences."""
-    plan = plan_exporter(str(wish), dcgm, has_gpus=bool(has_gpus), has_dcgm=bool(has_dcgm))
+    plan = plan_exporter(str(requested), dcgm, has_gpus=bool(has_gpus), has_dcgm=bool(has_dcgm))
     problems = [f"{message}: {hint}" for message, hint in plan.problems]
     return {"exporter": plan.exporter.value, "packages": dict(plan.packages), "problems": problems}
 
 
 def gpu_exporters(names, hostvars):
     """{node: exporter} of these nodes with GPUs, whether they are reached or not."""
-    found = {}
+    exporters = {}
     for name in names:
         of_node = hostvars[name]
-        wish, has_dcgm = of_node["monitoring_gpu_exporter"], boolean(of_node.get("nvidia_dcgm", False))
-        found[name] = gpu_exporter_plan(wish, True, has_dcgm, of_node["deepops_dcgm"])["exporter"]
-    return found
+        requested, has_dcgm = of_node["monitoring_gpu_exporter"], boolean(of_node.get("nvidia_dcgm", False))
+        exporters[name] = gpu_exporter_plan(requested, True, has_dcgm, of_node["deepops_dcgm"])["exporter"]
+    return exporters
 
 
 class FilterModule:

@@ -15,16 +15,16 @@ from deepopsctl.text import node_sets as text_node_sets
 
 def monitoring_node_plan(cluster, host, groups, platform):
     """What every kind of machine needs, as node_state takes it."""
-    machine = _machine(cluster, host, groups, platform)
+    node = _machine(cluster, host, groups, platform)
     # of one machine alone: to look for each of a thousand takes its time
-    return _as_state(node_plan.plan_node(replace(machine, gpus=_gpus(cluster["nodes"], machine.name))))
+    return _as_state(node_plan.plan_node(replace(node, gpus=_gpus(cluster["nodes"], node.name))))
 
 
 def monitoring_prometheus_plan(cluster, host, groups, platform, members, rules):
     """What Prometheus needs; `members` are all groups with their machines, `rules` the folder of its rules."""
-    machine = _machine(cluster, host, groups, platform)
+    node = _machine(cluster, host, groups, platform)
     texts = {path.name: path.read_text(encoding="utf-8") for path in sorted(Path(rules).glob("*.yml"))}
-    return _as_state(prometheus_server.prometheus(machine, monitoring_targets(cluster, members), texts))
+    return _as_state(prometheus_server.prometheus(node, monitoring_targets(cluster, members), texts))
 
 
 def monitoring_alertmanager_plan(cluster, host, groups, platform):
@@ -34,9 +34,9 @@ def monitoring_alertmanager_plan(cluster, host, groups, platform):
 
 def monitoring_grafana_plan(cluster, host, groups, platform, wanted, certificate, key):
     """What Grafana needs, and where it answers to whom."""
-    machine, tls = _machine(cluster, host, groups, platform), grafana.Tls(str(certificate), str(key))
-    state = _as_state(grafana.needs(machine, tls) if wanted else Needs())
-    return {"state": state, "url": grafana.url(machine, tls), "user": grafana.ADMIN}
+    node, tls = _machine(cluster, host, groups, platform), grafana.Tls(str(certificate), str(key))
+    state = _as_state(grafana.needs(node, tls) if wanted else Needs())
+    return {"state": state, "url": grafana.url(node, tls), "user": grafana.ADMIN}
 
 
 def monitoring_targets(cluster, members):
@@ -52,9 +52,9 @@ def monitoring_in_clear(config, targets_file, switched):
 
 def monitoring_scraped_plan(cluster, members, nodes, left_out):
     """Where Prometheus answers, and what it should scrape of these nodes; not of jobs that this run has left out."""
-    machines, reached = _machines(cluster, members), {str(name) for name in nodes}
-    wanted = expected.targets(machine for machine in machines if machine.name in reached)
-    return {"targets": [target for target in wanted if target["job"] not in left_out], **expected.prometheus(machines)}
+    hosts, reached = _machines(cluster, members), {str(name) for name in nodes}
+    wanted = expected.targets(host for host in hosts if host.name in reached)
+    return {"targets": [target for target in wanted if target["job"] not in left_out], **expected.prometheus(hosts)}
 
 
 def monitoring_expected(cluster, members, rules):
@@ -115,11 +115,11 @@ def _address(name, addresses):
     if addresses.get(name):
         return str(addresses[name])
     try:
-        found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)[0][4][0]
+        address = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)[0][4][0]
     except OSError:
         return name
     # its own name for itself, where that is this machine: nobody else would reach it there
-    return name if found.startswith("127.") or found == "::1" else found
+    return name if address.startswith("127.") or address == "::1" else address
 
 
 def _as_state(needs: Needs):
@@ -127,8 +127,8 @@ def _as_state(needs: Needs):
         "packages": list(needs.packages),
         "hold_units": [unit.name for unit in needs.units],
         "directories": [
-            {"path": folder.path, "mode": folder.mode, "owner": folder.owner, "group": folder.group}
-            for folder in needs.directories
+            {"path": directory.path, "mode": directory.mode, "owner": directory.owner, "group": directory.group}
+            for directory in needs.directories
         ],
         "files": [_file(file) for file in needs.files],
         "units": [_unit(unit) for unit in needs.units] + [{"name": name, "running": False} for name in needs.stopped],
@@ -137,17 +137,17 @@ def _as_state(needs: Needs):
 
 
 def _file(file):
-    found = {"path": file.path, "mode": file.mode, "owner": file.owner, "group": file.group}
+    result = {"path": file.path, "mode": file.mode, "owner": file.owner, "group": file.group}
     if file.validate:
-        found["validate"] = list(file.validate)
+        result["validate"] = list(file.validate)
     if file.secret:
-        return {**found, "secret_base64": base64.b64encode(file.content.encode()).decode()}
-    return {**found, "content": file.content}
+        return {**result, "secret_base64": base64.b64encode(file.content.encode()).decode()}
+    return {**result, "content": file.content}
 
 
 def _unit(unit):
-    found = {"name": unit.name, "restart_on": list(unit.restart_on), "reload_on": list(unit.reload_on)}
-    return {**found, "port": unit.port} if unit.port else found
+    result = {"name": unit.name, "restart_on": list(unit.restart_on), "reload_on": list(unit.reload_on)}
+    return {**result, "port": unit.port} if unit.port else result
 
 
 class FilterModule:

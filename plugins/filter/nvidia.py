@@ -28,17 +28,17 @@ def nvidia_probes(gpus):
 
 def nvidia_refusals(names, hostvars):
     """{node: why it can't come back} from what `operate/gpus` found."""
-    found = {}
+    refusals = {}
     for name in names:
         result = hostvars[name].get("nvidia_agreement_result", {})
-        found[name] = result.get("differs", "its GPUs can't be compared: the node does not answer")
-    return {name: why for name, why in found.items() if why}
+        refusals[name] = result.get("differs", "its GPUs can't be compared: the node does not answer")
+    return {name: why for name, why in refusals.items() if why}
 
 
-def nvidia_driver_plan(found, platform, gpus, catalogue, source, branch, modules, without_device, drain):
+def nvidia_driver_plan(facts, platform, gpus, catalogue, source, branch, modules, without_device, drain):
     """What the driver takes on a node; problems as sentences."""
     settings = gpus_driver.Settings(source, str(branch), modules, bool(without_device), bool(drain))
-    plan = gpus_driver.plan_driver(found, platform, notation.from_inventory(gpus), settings, catalogue)
+    plan = gpus_driver.plan_driver(facts, platform, notation.from_inventory(gpus), settings, catalogue)
     problems = [f"{message}: {hint}" for message, hint in plan.problems]
     listed = {"packages": list(plan.packages), "units": list(plan.units), "problems": problems}
     return {**asdict(plan), **listed, "names": f"{gpus_driver.PACKAGE_SOURCES} {gpus_driver.PACKAGE_NAMES}"}
@@ -51,14 +51,14 @@ def nvidia_driver_units(names):
 
 def nvidia_mig_wishes(gpus):
     """How each GPU is to be cut, for nvidia_mig; `gpus` is what nvidia_declared gives."""
-    return [wish.as_object() for wish in mig_layout.desired_gpus(notation.from_inventory(gpus))]
+    return [gpu.as_object() for gpu in mig_layout.desired_gpus(notation.from_inventory(gpus))]
 
 
 def nvidia_dcgm_plan(gpus, wanted, proprietary, platform, driver, old, catalogue, platforms):
     """DCGM's packages for a node, {name: version}; problems as sentences."""
-    wish = dcgm.DcgmRequest(bool(wanted), bool(proprietary))
+    request = dcgm.DcgmRequest(bool(wanted), bool(proprietary))
     host = dcgm.DcgmHost(platform, str(driver), notation.from_inventory(gpus), old)
-    plan = dcgm.plan_dcgm(wish, host, catalogue, platforms)
+    plan = dcgm.plan_dcgm(request, host, catalogue, platforms)
     problems = [f"{message}: {hint}" for message, hint in plan.problems]
     return {"packages": dict(plan.packages), "problems": problems, "not_for": gpus_driver.PACKAGE_NAMES}
 

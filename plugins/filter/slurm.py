@@ -30,10 +30,10 @@ def _hardware(stored):
 
 def slurm_addresses(pairs):
     """`deepops_addresses` (folded pairs) -> {name: address}, in the order of cluster.yml."""
-    found = {}
+    addresses = {}
     for entry in pairs:
-        found.update(text_node_sets.pair(entry["names"], entry["addresses"]))
-    return found
+        addresses.update(text_node_sets.pair(entry["names"], entry["addresses"]))
+    return addresses
 
 
 def slurm_node_lines(node_sets, hardware, addresses, reserve_percent, domains):
@@ -97,9 +97,9 @@ def slurm_settings(base, policy, extra, directories, adopted=False):
 
 def slurm_refused_keys(extra, directories, monitored, adopted=False):
     """Sentences for the keys of `slurm_config` that are not a site's to set."""
-    found = slurm_conf.owned_keys_in(extra, job_hooks.from_inventory(directories))
-    found += job_hooks.refused_flags(extra, "slurm_adopt_enabled") if adopted else []
-    return list(dict.fromkeys([*found, *(job_hooks.refused_with_job_map(extra) if monitored else [])]))
+    keys = slurm_conf.owned_keys_in(extra, job_hooks.from_inventory(directories))
+    keys += job_hooks.refused_flags(extra, "slurm_adopt_enabled") if adopted else []
+    return list(dict.fromkeys([*keys, *(job_hooks.refused_with_job_map(extra) if monitored else [])]))
 
 
 def slurm_job_map(extra, monitored):
@@ -133,8 +133,8 @@ def slurm_cgroup_plugin(confinement, version):
 
 def slurm_spool_folders(spool):
     """What has to be there for slurmd: %n and %h are filled in by it, and the last folder it makes itself."""
-    folder = posixpath.dirname(spool) if "%" in spool else spool
-    return [] if "%" in spool and is_system_directory(folder) else [{"path": folder}]
+    directory = posixpath.dirname(spool) if "%" in spool else spool
+    return [] if "%" in spool and is_system_directory(directory) else [{"path": directory}]
 
 
 def slurm_version_at_least(version, wanted):
@@ -184,12 +184,12 @@ def munge_key_hash(key):
 
 def slurm_foreign_nodes(names, hostvars, cluster, munge_key):
     """Sentences for the nodes on which the gate found a Slurm of another cluster; those with the same in one."""
-    found, key_hash = {}, munge_key_hash(munge_key)
+    nodes_of_sentence, key_hash = {}, munge_key_hash(munge_key)
     for name in names:
         sentence = _foreign(hostvars[name].get("node_gate_result", {}).get("foreign"), cluster, key_hash)
         if sentence:
-            found.setdefault(sentence, []).append(name)
-    return [f"{text_node_sets.fold(nodes)} {sentence}" for sentence, nodes in found.items()]
+            nodes_of_sentence.setdefault(sentence, []).append(name)
+    return [f"{text_node_sets.fold(nodes)} {sentence}" for sentence, nodes in nodes_of_sentence.items()]
 
 
 def _foreign(slurm, cluster, key_hash):
@@ -203,13 +203,13 @@ def _foreign(slurm, cluster, key_hash):
 
 def slurm_deployed(names, hostvars):
     """The nodes that answered in this run and whose slurmd is (still) as wanted."""
-    found = []
+    deployed = []
     for name in names:
         gate = hostvars[name].get("node_gate_result", {})
         slurmd = hostvars[name].get("slurmd_result", {})
         if gate.get("clean") or (slurmd and not slurmd.get("failed")):
-            found.append(name)
-    return found
+            deployed.append(name)
+    return deployed
 
 
 def fold_nodes(names):

@@ -102,9 +102,11 @@ def storage_untold(names, hostvars):
 
 def storage_strays(names, hostvars, addresses):
     """NFS that nodes have mounted by other means than ours, by what they said in this run."""
-    told = ((name, stray) for name in names for stray in (hostvars[name].get("storage_result") or {}).get("strays", ()))
+    reported = (
+        (name, stray) for name in names for stray in (hostvars[name].get("storage_result") or {}).get("strays", ())
+    )
     # with version 3 the kernel does not say by which address
-    return [{**stray, "node": name, "client": stray["client"] or addresses.get(name, "")} for name, stray in told]
+    return [{**stray, "node": name, "client": stray["client"] or addresses.get(name, "")} for name, stray in reported]
 
 
 def _is_done(host):

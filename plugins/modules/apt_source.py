@@ -157,7 +157,7 @@ def main():
         supports_check_mode=True,
     )
     source = Source(module)
-    with node_failure.told(module.fail_json):
+    with node_failure.fail_on_error(module.fail_json):
         try:
             elsewhere = converge(source)
         except apt_source.SourceError as error:

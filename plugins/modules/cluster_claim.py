@@ -41,7 +41,7 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import con
 
 
 def answer(state, refusal=None, warnings=(), components=()):
-    found = {
+    result = {
         "state": state,
         "refused": refusal.kind if refusal else "",
         "message": str(refusal) if refusal else "",
@@ -50,19 +50,19 @@ def answer(state, refusal=None, warnings=(), components=()):
         "warnings": list(warnings),
         "components": list(components),
     }
-    return {"claim": found}
+    return {"claim": result}
 
 
 def show(module, claim):
     """What stands in the way of such a run, without being in anybody's way."""
     refusals, warnings = control_claim.inspect(claim)
-    found = answer("shown", refusals[0] if refusals else None, warnings, control_claim.components())
+    result = answer("shown", refusals[0] if refusals else None, warnings, control_claim.components())
     plans = module.params["state"] == "taken" and claim["command"].endswith(" plan")
     if plans:
-        found["blocked"] = [
+        result["blocked"] = [
             {"message": str(refusal), "hint": refusal.hint} for refusal in refusals if refusal.kind == "outdated"
         ]
-    module.exit_json(changed=False, deepops=found)
+    module.exit_json(changed=False, deepops=result)
 
 
 def main():

@@ -69,37 +69,37 @@ def unpack(place, library, sha256, wheel):
             stream.write(sha256 + "\n")
 
 
-def present(module, given, machine):
+def present(module, params, architecture):
     """Unpack what was brought; say what is still missing."""
     missing, changed = [], False
-    for name, library in sorted(given["libraries"].items()):
-        sha256 = library["wheels"].get(machine, {}).get("sha256", "")
-        place = paths.home(given["folder"], name, library)
+    for name, library in sorted(params["libraries"].items()):
+        sha256 = library["wheels"].get(architecture, {}).get("sha256", "")
+        place = paths.home(params["folder"], name, library)
         if is_there(place, library, sha256):
             continue
-        if name in given["wheels"] and not module.check_mode:
+        if name in params["wheels"] and not module.check_mode:
             try:
-                unpack(place, library, sha256, given["wheels"][name])
+                unpack(place, library, sha256, params["wheels"][name])
             except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
                 module.fail_json(msg="{} {}: {}".format(name, library["version"], error))
             changed = True
         else:
             missing.append(name)
-    module.exit_json(changed=changed or (module.check_mode and bool(missing)), missing=missing, machine=machine)
+    module.exit_json(changed=changed or (module.check_mode and bool(missing)), missing=missing, machine=architecture)
 
 
 def main():
     module = AnsibleModule(argument_spec=SPEC, supports_check_mode=True)
-    given, machine = module.params, os.uname().machine
-    if given["state"] == "present":
-        present(module, given, machine)
-    there = os.path.isdir(given["folder"])
-    if there and not module.check_mode:
+    params, architecture = module.params, os.uname().machine
+    if params["state"] == "present":
+        present(module, params, architecture)
+    exists = os.path.isdir(params["folder"])
+    if exists and not module.check_mode:
         try:
-            shutil.rmtree(given["folder"])
+            shutil.rmtree(params["folder"])
         except OSError as error:
-            module.fail_json(msg="{} could not be removed: {}".format(given["folder"], error))
-    module.exit_json(changed=there, missing=[], machine=machine)
+            module.fail_json(msg="{} could not be removed: {}".format(params["folder"], error))
+    module.exit_json(changed=exists, missing=[], machine=architecture)
 
 
 if __name__ == "__main__":

@@ -81,13 +81,13 @@ class Grafana:
         """What it says of itself; {} where it does not answer, and why is its `trouble`."""
         try:
             with self.opener.open(self.url + "/api/health", timeout=TIMEOUT_S) as answer:
-                said = json.load(answer)
+                health = json.load(answer)
         except (OSError, ValueError) as error:
             # HTTP's own errors as well: a database that is not well is a 503
             self.trouble = str(error)
             return {}
-        self.trouble = "its database is %s" % said.get("database")
-        return said
+        self.trouble = "its database is %s" % health.get("database")
+        return health
 
     def knows_the_password(self):
         """Whether it lets the administrator in."""
@@ -116,9 +116,9 @@ def wait_until_well(grafana, unit, seconds):
     """Grafana's version, once its database is there."""
     deadline = time.monotonic() + seconds
     while True:
-        said = grafana.health()
-        if said.get("database") == "ok":
-            return str(said.get("version", ""))
+        health = grafana.health()
+        if health.get("database") == "ok":
+            return str(health.get("version", ""))
         if time.monotonic() > deadline:
             raise node_failure.HintedError(
                 "%s is not well within %d s: %s" % (grafana.url, seconds, grafana.trouble),
@@ -142,9 +142,9 @@ def set_password(password):
     except (OSError, subprocess.TimeoutExpired) as error:
         raise node_failure.HintedError("cannot run grafana-cli: %s" % error, "is the package grafana whole?") from error
     if done.returncode:
-        said = done.stdout.replace(password, "...").strip().splitlines()[-3:]
+        output = done.stdout.replace(password, "...").strip().splitlines()[-3:]
         raise node_failure.HintedError(
-            "grafana-cli can't set the administrator's password: %s" % " ".join(said),
+            "grafana-cli can't set the administrator's password: %s" % " ".join(output),
             "was the user `admin` renamed or removed in Grafana? its user with the id 1 has to be there",
         )
 
@@ -181,7 +181,7 @@ def main():
     )
     noted, version = node_changes.Noted(module.check_mode), ""
     if not module.check_mode:
-        with node_failure.told(module.fail_json):
+        with node_failure.fail_on_error(module.fail_json):
             version = converge(module, noted)
     module.exit_json(**noted.result(version=version))
 

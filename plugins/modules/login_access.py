@@ -71,16 +71,16 @@ def text_of(path):
 
 def check_module(step):
     """The module is there, and of the release of the Slurm whose steps it talks to."""
-    found = node_packages.installed(PACKAGES)
-    adopt, slurmd = (node_packages.upstream_of(found.get(name, "")) for name in PACKAGES)
+    versions = node_packages.installed(PACKAGES)
+    adopt, slurmd = (node_packages.upstream_of(versions.get(name, "")) for name in PACKAGES)
     if not step.dry and not any(glob.glob(pattern) for pattern in PAM_MODULE):
         step.fail("pam_slurm_adopt.so is missing", "install libpam-slurm-adopt, or set slurm_adopt_enabled: false")
     if adopt and slurmd and adopt != slurmd:
         step.fail(
             "libpam-slurm-adopt is of Slurm %s and slurmd of %s: users could not log in" % (adopt, slurmd),
-            "apt-get install libpam-slurm-adopt=%s" % found["slurmd"],
+            "apt-get install libpam-slurm-adopt=%s" % versions["slurmd"],
         )
-    step.record["packages"] = found
+    step.record["packages"] = versions
 
 
 def check_sshd(step):
@@ -141,13 +141,13 @@ def uids(users, groups):
             names += grp.getgrnam(group).gr_mem
         except KeyError:
             continue
-    found = set()
+    numbers = set()
     for name in names:
         try:
-            found.add(pwd.getpwnam(name).pw_uid)
+            numbers.add(pwd.getpwnam(name).pw_uid)
         except KeyError:
             continue
-    return found
+    return numbers
 
 
 def main():
@@ -173,7 +173,7 @@ def main():
     refused += ["%s is no name of a user or group" % name for name in login_files.refused_names(params["admin_groups"])]
     if refused:
         step.fail("; ".join(refused), "correct it in settings.yml; nothing was touched")
-    with node_failure.told(step.fail):
+    with node_failure.fail_on_error(step.fail):
         ensure_pam(step, params, users)
         ensure_limits(step, params, users)
         if not step.dry:

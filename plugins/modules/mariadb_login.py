@@ -54,31 +54,31 @@ def main():
         module.fail_json(msg="%r is no plain account name" % user)
     owned = node_owned.load(module.params["component"], STEP)
     noted = node_changes.Noted(module.check_mode)
-    failed, there = 1, ""
+    failed, existing = 1, ""
     if mariadb.is_installed():
-        failed, there = mariadb.sql("SELECT 1 FROM mysql.user WHERE user = '%s' AND host = 'localhost';" % user)  # noqa: S608 (a plain name, see above)
+        failed, existing = mariadb.sql("SELECT 1 FROM mysql.user WHERE user = '%s' AND host = 'localhost';" % user)  # noqa: S608 (a plain name, see above)
     if failed and module.check_mode:
         # it comes, or starts, before this is done in earnest
-        failed, there = 0, user in owned["logins"]
-    if not failed and wanted != bool(there) and (wanted or user in owned["logins"]):
-        bring(module, noted, user, wanted)
+        failed, existing = 0, user in owned["logins"]
+    if not failed and wanted != bool(existing) and (wanted or user in owned["logins"]):
+        ensure(module, noted, user, wanted)
     if not module.check_mode and (noted.changes or not wanted):
         owned["logins"] = [user] if wanted else []
         node_owned.save(module.params["component"], STEP, owned)
     module.exit_json(changed=bool(noted.changes), changes=noted.changes)
 
 
-def bring(module, noted, user, wanted):
+def ensure(module, noted, user, wanted):
     """Make the login, or drop it."""
     noted.did("login", user, "set" if wanted else "remove", detail="of MariaDB, to see how it does")
     if module.check_mode:
         return
     name = "'%s'@'localhost'" % user
-    failed, said = mariadb.sql(
+    failed, output = mariadb.sql(
         "CREATE USER %s IDENTIFIED VIA unix_socket;" % name if wanted else "DROP USER %s;" % name
     )
     if failed:
-        module.fail_json(msg="MariaDB refused: %s" % said, hint="see `journalctl -u mariadb` on the node")
+        module.fail_json(msg="MariaDB refused: %s" % output, hint="see `journalctl -u mariadb` on the node")
 
 
 if __name__ == "__main__":

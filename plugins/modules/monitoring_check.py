@@ -87,15 +87,15 @@ SPEC = {
 HELD_S, HELD_MINUTES = 540, 9
 
 
-def inputs_of(given: Dict[str, Any]) -> suite.Inputs:
+def inputs_of(params: Dict[str, Any]) -> suite.Inputs:
     """What the suite is about."""
-    expected = given["expected"]
+    expected = params["expected"]
     route = expected["route"]
     return suite.Inputs(
-        cluster=given["cluster"],
-        monitor=given["monitor"],
-        judged=given["judged"],
-        compute=given["compute"],
+        cluster=params["cluster"],
+        monitor=params["monitor"],
+        judged=params["judged"],
+        compute=params["compute"],
         wanted=[scraped.Wanted(**target) for target in expected["targets"]],
         rules={name: int(count) for name, count in expected["rules"].items()},
         textfiles={
@@ -106,31 +106,31 @@ def inputs_of(given: Dict[str, Any]) -> suite.Inputs:
             for entry in expected["queries"]
         ],
         route=alerting.Route(route["label"], route["value"], route["receiver"]),
-        patience=given["patience"],
+        patience=params["patience"],
     )
 
 
-def services_of(given: Dict[str, Any]) -> suite.Services:
+def services_of(params: Dict[str, Any]) -> suite.Services:
     """Where they are, and how to get in."""
-    expected, ca = given["expected"], given["ca"]
+    expected, ca = params["expected"], params["ca"]
 
     def service(name: str) -> web.Service:
-        return web.Service(expected[name], expected["user"], given["password"], ca)
+        return web.Service(expected[name], expected["user"], params["password"], ca)
 
-    grafana = web.Service(given["grafana"].rstrip("/"), given["grafana_user"], given["grafana_password"], ca)
-    return suite.Services(service("prometheus"), service("alertmanager"), grafana if given["grafana"] else None)
+    grafana = web.Service(params["grafana"].rstrip("/"), params["grafana_user"], params["grafana_password"], ca)
+    return suite.Services(service("prometheus"), service("alertmanager"), grafana if params["grafana"] else None)
 
 
-def tried(given: Dict[str, Any]) -> Dict[str, Any]:
+def tried(params: Dict[str, Any]) -> Dict[str, Any]:
     """The whole suite; one check says so where there is no monitoring."""
-    if not given["enabled"]:
+    if not params["enabled"]:
         text = "monitoring_enabled is false: nothing to test"
-        return {"checks": [telling.skip("monitoring-enabled", given["cluster"], text)]}
+        return {"checks": [telling.skip("monitoring-enabled", params["cluster"], text)]}
     jobs = session.Session(
-        os.urandom(3).hex(), getpass.getuser(), given["queue_timeout"], HELD_S, telling.SUITE, HELD_MINUTES
+        os.urandom(3).hex(), getpass.getuser(), params["queue_timeout"], HELD_S, telling.SUITE, HELD_MINUTES
     )
     hangup.watch(jobs.close)
-    return {"checks": suite.run(inputs_of(given), services_of(given), jobs)}
+    return {"checks": suite.run(inputs_of(params), services_of(params), jobs)}
 
 
 def main() -> None:

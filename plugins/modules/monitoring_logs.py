@@ -42,9 +42,9 @@ SPEC = {
 
 def main() -> None:
     module = AnsibleModule(argument_spec=SPEC, supports_check_mode=True)
-    given = module.params
+    params = module.params
     checks = (
-        [] if module.check_mode else logged.judge(given["folder"], given["line"], given["judged"], given["timeout"])
+        [] if module.check_mode else logged.judge(params["folder"], params["line"], params["judged"], params["timeout"])
     )
     module.exit_json(changed=False, deepops={"checks": checks})
 

@@ -128,7 +128,7 @@ def main():
     if ids is None:
         module.fail_json(msg="munge is not installed", hint="`deepopsctl deploy slurm` first")
     key = base64.b64decode("".join(module.params["key"].split()))
-    with node_failure.told(module.fail_json):
+    with node_failure.fail_on_error(module.fail_json):
         (stage if action == "stage" else swap)(module, noted, key, ids)
     module.exit_json(**noted.result())
 

@@ -147,15 +147,15 @@ def warn_of_holders(step):
         for holder in nfs_holders.of_kernel() + nfs_holders.of_mountd()
         if holder.address not in step.wanted["told"]
     ]
-    for folder, holders in nfs_holders.losing(step.before, step.lines, strays + others).items():
+    for directory, holders in nfs_holders.losing(step.before, step.lines, strays + others).items():
         for holder in holders:
-            step.module.warn(nfs_holders.sentence(folder, holder))
+            step.module.warn(nfs_holders.sentence(directory, holder))
 
 
 def addresses():
     """This machine's."""
-    worked, said = node_failure.tried(["hostname", "--all-ip-addresses"], ANSWER_S)
-    return said.split() if worked else []
+    worked, output = node_failure.run_command(["hostname", "--all-ip-addresses"], ANSWER_S)
+    return output.split() if worked else []
 
 
 def is_in_force(step):
@@ -289,7 +289,7 @@ def main():
     )
     os.umask(0o022)
     step = Step(module)
-    with node_failure.told(module.fail_json):
+    with node_failure.fail_on_error(module.fail_json):
         converge(step)
     noted = step.noted
     module.exit_json(**noted.result(kept=step.kept))

@@ -46,15 +46,15 @@ SPEC = {
 
 def main() -> None:
     module = AnsibleModule(argument_spec=SPEC, supports_check_mode=True)
-    given = module.params
-    jobs = [results.Job(str(job["id"]), str(job["state"]), int(job["used_s"])) for job in given["jobs"]]
+    params = module.params
+    jobs = [results.Job(str(job["id"]), str(job["state"]), int(job["used_s"])) for job in params["jobs"]]
     if not jobs:
-        for path in glob.glob(queue.output(given["token"], "*")):
+        for path in glob.glob(queue.output(params["token"], "*")):
             os.unlink(path)
         module.exit_json(changed=False, deepops={"checks": []})
-    outputs = {job.id: results.collect(queue.output(given["token"], job.id)) for job in jobs}
-    checks = results.judge(given["node"], given["seconds"], jobs, outputs)
-    measured = results.documents(given["node"], outputs)
+    outputs = {job.id: results.collect(queue.output(params["token"], job.id)) for job in jobs}
+    checks = results.judge(params["node"], params["seconds"], jobs, outputs)
+    measured = results.documents(params["node"], outputs)
     module.exit_json(changed=False, deepops={"checks": checks, "burnin": measured})
 
 

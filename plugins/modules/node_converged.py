@@ -47,8 +47,8 @@ LINES = 5
 
 def records_of(component, steps):
     """{step: its items} of those that have a record here."""
-    found = {step: node_record.load(component, step) for step in steps}
-    return {step: record["items"] for step, record in found.items() if record}
+    records = {step: node_record.load(component, step) for step in steps}
+    return {step: record["items"] for step, record in records.items() if record}
 
 
 def sentence(unit, why):

@@ -49,12 +49,12 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    given = module.params
-    expected = {name: address for name, _equals, address in (word.partition("=") for word in given["names"].split())}
+    params = module.params
+    expected = {name: address for name, _equals, address in (word.partition("=") for word in params["names"].split())}
     # a controller may have a range of ports: it listens on the first of them at least
-    ports = {daemon: int(str(port).partition("-")[0]) for daemon, port in given["ports"].items()}
-    found = report.report(expected, list(ports.values()), given["outside"])
-    module.exit_json(changed=False, deepops={"doctor": dict(found, ports=ports, settings=given["settings"])})
+    ports = {daemon: int(str(port).partition("-")[0]) for daemon, port in params["ports"].items()}
+    result = report.report(expected, list(ports.values()), params["outside"])
+    module.exit_json(changed=False, deepops={"doctor": dict(result, ports=ports, settings=params["settings"])})
 
 
 if __name__ == "__main__":

@@ -74,30 +74,30 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import (
 )
 
 
-def settled(given, clean):
+def settled(params, clean):
     """Other components of the run that need nothing here.
 
     Of those that are wanted, the later ones before the first that does: its work may change the next answer. Of those
     that are not, all that have left nothing.
     """
-    found, may_follow = [], False
-    for entry in given["run"]:
-        if entry["component"] == given["component"]:
+    components, may_follow = [], False
+    for entry in params["run"]:
+        if entry["component"] == params["component"]:
             may_follow = clean
         elif not entry["steps"]:
             may_follow = may_follow and not node_drift.is_left_of(entry["component"])
-            found += [] if node_drift.is_left_of(entry["component"]) else [entry["component"]]
+            components += [] if node_drift.is_left_of(entry["component"]) else [entry["component"]]
         elif may_follow:
-            may_follow = not node_drift.reasons(entry["component"], given["digest"], entry["steps"])
-            found += [entry["component"]] if may_follow else []
-    return found
+            may_follow = not node_drift.reasons(entry["component"], params["digest"], entry["steps"])
+            components += [entry["component"]] if may_follow else []
+    return components
 
 
-def reasons(given):
+def reasons(params):
     """Why the node needs the component that the call is about."""
-    if given["steps"]:
-        return node_drift.reasons(given["component"], given["digest"], given["steps"])
-    return ["no longer wanted"] if node_drift.is_left_of(given["component"]) else []
+    if params["steps"]:
+        return node_drift.reasons(params["component"], params["digest"], params["steps"])
+    return ["no longer wanted"] if node_drift.is_left_of(params["component"]) else []
 
 
 def main():
@@ -113,17 +113,17 @@ def main():
         },
         supports_check_mode=True,
     )
-    found = reasons(module.params)
+    differences = reasons(module.params)
     problem, out_of_service = slurm_convergence.out_of_service(module.params["registered"])
-    found += [problem] if problem else []
-    found += ["%s: %s" % (name, node.sentence()) for name, node in out_of_service.items()]
+    differences += [problem] if problem else []
+    differences += ["%s: %s" % (name, node.sentence()) for name, node in out_of_service.items()]
     facts = dict(node_platform.os_release(), **node_platform.cgroup_facts(), **node_platform.memory_facts())
     module.exit_json(
         changed=False,
-        clean=not found,
-        settled=settled(module.params, not found),
+        clean=not differences,
+        settled=settled(module.params, not differences),
         recorded=node_record.steps(module.params["component"]),
-        reasons=found,
+        reasons=differences,
         unregistered=list(out_of_service),
         foreign=slurm_running.foreign(module.params["component"]) if module.params["foreign"] else {},
         ansible_facts=facts,

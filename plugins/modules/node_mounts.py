@@ -102,8 +102,8 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.storage.mount_c
 
 def path_of(text):
     """Where a unit of ours mounts."""
-    found = (line[len("Where=") :] for line in text.splitlines() if line.startswith("Where="))
-    return next(found, "").replace("%%", "%")
+    paths = (line[len("Where=") :] for line in text.splitlines() if line.startswith("Where="))
+    return next(paths, "").replace("%%", "%")
 
 
 def remove_unwanted(step):
@@ -152,9 +152,9 @@ def start_timers(step):
         if node_units.is_active(shown[name]) and node_units.is_enabled(shown[name]):
             continue
         step.noted.did("unit", name, "start")
-        worked, said = (True, "") if step.dry else systemctl("enable", "--now", "--quiet", name)
+        worked, output = (True, "") if step.dry else systemctl("enable", "--now", "--quiet", name)
         if not worked:
-            raise node_failure.HintedError("%s does not start: %s" % (name, said), "see `journalctl -u %s`" % name)
+            raise node_failure.HintedError("%s does not start: %s" % (name, output), "see `journalctl -u %s`" % name)
 
 
 def converge(step):
@@ -177,8 +177,8 @@ def converge(step):
 def find_strays(step):
     """Before anything goes: what is ours is known by its units."""
     units = [path for path in step.owned["files"] if path.endswith(".mount")]
-    ours = [path_of(text_of(path) or "") for path in units] + [mount["path"] for mount in step.wanted["mounts"]]
-    return node_mounts.strays(node_mounts.table(), [path for path in ours if path])
+    managed = [path_of(text_of(path) or "") for path in units] + [mount["path"] for mount in step.wanted["mounts"]]
+    return node_mounts.strays(node_mounts.table(), [path for path in managed if path])
 
 
 def record(step):
@@ -233,7 +233,7 @@ def main():
     module = AnsibleModule(argument_spec=arguments(), supports_check_mode=True)
     os.umask(0o022)
     step = Step(module)
-    with node_failure.told(module.fail_json):
+    with node_failure.fail_on_error(module.fail_json):
         try:
             converge(step)
         finally:
@@ -244,7 +244,7 @@ def main():
 def finish(step):
     """A required mount that is not there fails the node; any other is said."""
     noted = step.noted
-    told = {
+    result = {
         "changed": bool(noted.changes),
         "changes": noted.changes,
         "diff": noted.diffs,
@@ -261,8 +261,8 @@ def finish(step):
         hint = "is its server up, and does it let this node in? `journalctl` there says more"
         if set(missing.values()) == {mount_change.LEFT_OUT}:
             hint = "deploy again when the packages of its client can be fetched"
-        step.module.fail_json(msg=words, hint=hint, **told)
-    step.module.exit_json(**told)
+        step.module.fail_json(msg=words, hint=hint, **result)
+    step.module.exit_json(**result)
 
 
 if __name__ == "__main__":

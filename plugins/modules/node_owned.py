@@ -129,9 +129,9 @@ def specification(step, name, version):
 def refuse_other_archives(step, present):
     """A file with another version than its name in the settings would be installed by every deploy anew."""
     for name, path in step.wanted["archives"].items():
-        version, found = step.wanted["packages"].get(name, ""), present.get(name, "")
-        if version and not fnmatch.fnmatchcase(found, version):
-            what = "%s brought %s %s, and %s is wanted" % (path, name, found or "not at all", version)
+        version, installed = step.wanted["packages"].get(name, ""), present.get(name, "")
+        if version and not fnmatch.fnmatchcase(installed, version):
+            what = "%s brought %s %s, and %s is wanted" % (path, name, installed or "not at all", version)
             step.module.fail_json(msg=what, hint=step.wanted["hint"] or "give the version that the file has")
 
 
@@ -165,20 +165,20 @@ def write(step):
     step.remember()
 
 
-def gone(step, kind):
+def obsolete(step, type_name):
     """What is ours and no longer wanted, of `packages` or `files`."""
     wanted = {"packages": step.wanted["packages"], "files": [file["path"] for file in step.wanted["files"]]}
-    return [name for name in step.owned[kind] if name not in wanted[kind]]
+    return [name for name in step.owned[type_name] if name not in wanted[type_name]]
 
 
-def take_away(step):
+def remove_obsolete(step):
     """Remove what is ours and no longer wanted."""
-    for path in gone(step, "files"):
+    for path in obsolete(step, "files"):
         node_files.take_away(step.noted, path)
         if not step.noted.dry:
             node_taking.remove_folder_of(path)
         step.owned["files"].remove(path)
-    packages = gone(step, "packages")
+    packages = obsolete(step, "packages")
     node_taking.take_packages(step.noted, packages, step.module.warn, step.wanted["lock_wait"])
     step.owned["packages"] = [name for name in step.owned["packages"] if name not in packages]
     step.remember()
@@ -189,11 +189,11 @@ def converge(step):
     present = install(step)
     write(step)
     if step.wanted["keep"]:
-        if (gone(step, "packages") or gone(step, "files")) and not step.noted.dry:
+        if (obsolete(step, "packages") or obsolete(step, "files")) and not step.noted.dry:
             # should the later call not come, the next deploy has to make it
             node_record.begin(step.wanted["component"], step.wanted["step"])
         return present
-    take_away(step)
+    remove_obsolete(step)
     if not step.noted.dry:
         record = node_record.items(present, [file["path"] for file in step.wanted["files"]])
         node_record.save(step.wanted["component"], step.wanted["step"], step.wanted["digest"], record)
@@ -228,7 +228,7 @@ def main():
     # folders that are made on the way are for everybody, whatever root's shell has
     os.umask(0o022)
     step = Step(module)
-    with node_failure.told(module.fail_json):
+    with node_failure.fail_on_error(module.fail_json):
         packages = converge(step)
     noted = step.noted
     module.exit_json(**noted.result(packages=packages))

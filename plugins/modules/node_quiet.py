@@ -56,19 +56,19 @@ def main():
         },
         supports_check_mode=True,
     )
-    given = module.params
-    name, reason = given["node"], node_quiet.reason_of(given["reason"])
+    params = module.params
+    name, reason = params["node"], node_quiet.reason_of(params["reason"])
     noted = node_changes.Noted(module.check_mode)
-    with node_failure.told(module.fail_json):
-        if given["state"] == "empty":
-            if node_quiet.empty(name, reason, given["wait"], module.check_mode):
+    with node_failure.fail_on_error(module.fail_json):
+        if params["state"] == "empty":
+            if node_quiet.drain(name, reason, params["wait"], module.check_mode):
                 noted.did("node", name, "drain", detail=reason)
         else:
-            comparison = nvidia_agreement.Comparison(given["gpus"], name)
-            if node_quiet.give_back(name, reason, comparison.sentence, module.check_mode):
+            comparison = nvidia_agreement.Comparison(params["gpus"], name)
+            if node_quiet.resume(name, reason, comparison.sentence, module.check_mode):
                 noted.did("node", name, "resume")
-            if not module.check_mode and given["step"]:
-                node_record.save(given["component"], given["step"], given["digest"], node_record.items())
+            if not module.check_mode and params["step"]:
+                node_record.save(params["component"], params["step"], params["digest"], node_record.items())
     module.exit_json(changed=bool(noted.changes), changes=noted.changes)
 
 

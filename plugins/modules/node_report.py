@@ -61,12 +61,12 @@ def main():
         },
         supports_check_mode=True,
     )
-    given = module.params
-    compared = node_drift.compare(given["components"], given["digest"])
+    params = module.params
+    compared = node_drift.compare(params["components"], params["digest"])
     versions = dict(node_platform.versions(), **slurm_asking.installed_version())
     answer = {"node": {"components": compared, "versions": versions}}
-    if given["slurm"]:
-        answer["slurm"] = slurm_asking.report(timeout=given["slurm_timeout"])
+    if params["slurm"]:
+        answer["slurm"] = slurm_asking.report(timeout=params["slurm_timeout"])
     module.exit_json(changed=False, deepops=answer)
 
 

@@ -37,7 +37,7 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
 
 def stop(units, check):
     """Stop and disable what runs or starts at boot."""
-    found = []
+    changes = []
     for name, facts in node_units.show(units).items():
         if facts.get("LoadState") == "not-found":
             continue
@@ -46,18 +46,18 @@ def stop(units, check):
             continue
         if not check:
             subprocess.run(["systemctl", "disable", "--now", "--quiet", name], timeout=120, check=True)
-        found.append({"kind": "unit", "name": name, "action": "stop", "detail": "stopped and disabled"})
-    return found
+        changes.append({"kind": "unit", "name": name, "action": "stop", "detail": "stopped and disabled"})
+    return changes
 
 
 def remove(files, check):
-    found = []
+    changes = []
     for path in files:
         if os.path.exists(path):
             if not check:
                 os.unlink(path)
-            found.append({"kind": "file", "name": path, "action": "remove", "detail": ""})
-    return found
+            changes.append({"kind": "file", "name": path, "action": "remove", "detail": ""})
+    return changes
 
 
 def forget(component, check):
@@ -78,9 +78,9 @@ def main():
         },
         supports_check_mode=True,
     )
-    given, check = module.params, module.check_mode
+    params, check = module.params, module.check_mode
     try:
-        changes = stop(given["units"], check) + remove(given["files"], check) + forget(given["component"], check)
+        changes = stop(params["units"], check) + remove(params["files"], check) + forget(params["component"], check)
     except (OSError, subprocess.SubprocessError) as error:
         module.fail_json(msg="the node could not be taken out: %s" % error)
     module.exit_json(changed=bool(changes), changes=changes)

@@ -43,8 +43,8 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    given = module.params
-    checks, facts = nodereport.report(given["node"], given["units"], given["compute"])
+    params = module.params
+    checks, facts = nodereport.report(params["node"], params["units"], params["compute"])
     module.exit_json(changed=False, deepops={"checks": checks}, report=facts)
 
 

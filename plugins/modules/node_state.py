@@ -140,7 +140,7 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.node import (
 
 
 def run_probes(probes):
-    found, failed = {}, {}
+    outputs, failed = {}, {}
     for name, argv in probes.items():
         try:
             result = subprocess.run(
@@ -155,11 +155,11 @@ def run_probes(probes):
             failed[name] = str(error)
             continue
         if result.returncode == 0:
-            found[name] = result.stdout
+            outputs[name] = result.stdout
         else:
-            said = result.stderr.strip().splitlines()
-            failed[name] = ": ".join([how_ended(result.returncode), *said[-1:]])
-    return found, failed
+            error_lines = result.stderr.strip().splitlines()
+            failed[name] = ": ".join([how_ended(result.returncode), *error_lines[-1:]])
+    return outputs, failed
 
 
 def how_ended(code):
@@ -170,7 +170,7 @@ def how_ended(code):
     return "was ended by %s" % names.get(-code, "signal %d" % -code)
 
 
-def things():
+def resource_arguments():
     """The arguments that say what is wanted of packages, files and units."""
     owned = {"owner": {"default": "root"}, "group": {"default": "root"}}
     return {
@@ -217,7 +217,7 @@ def things():
 def arguments():
     return {
         **node_record.STEP,
-        **things(),
+        **resource_arguments(),
         "hostname": {},
         "lock_wait": {"type": "int", "default": 300},
         "upstream": {"default": ""},
@@ -225,7 +225,7 @@ def arguments():
         "absent": {"type": "list", "elements": "path", "default": []},
         "plan": {
             "type": "dict",
-            "options": dict(things(), problems={"type": "list", "elements": "str", "default": []}),
+            "options": dict(resource_arguments(), problems={"type": "list", "elements": "str", "default": []}),
         },
         "probes": {"type": "dict", "default": {}},
     }
@@ -236,7 +236,7 @@ def converge(step, wanted):
     known = node_units.show([unit["name"] for unit in wanted["units"]])
     taking = node_taking.Taking(step.noted, wanted, step.module.warn) if wanted["owned"] else None
     if taking:
-        taking.foresee()
+        taking.record_additions()
     packages = node_step.ensure_packages(step, wanted["packages"], wanted["hold_units"], wanted["upstream"])
     node_step.ensure_hostname(step, wanted["hostname"])
     for directory in wanted["directories"]:
@@ -265,10 +265,10 @@ def main():
     os.umask(0o022)
     step = node_step.Step(module)
     # the record, or the note of a restart, on a full disk
-    with node_failure.told(step.fail):
+    with node_failure.fail_on_error(step.fail):
         packages = converge(step, wanted)
-    found, failed = run_probes(wanted["probes"])
-    module.exit_json(**step.noted.result(actions=step.actions, packages=packages, probes=found, failed_probes=failed))
+    outputs, failed = run_probes(wanted["probes"])
+    module.exit_json(**step.noted.result(actions=step.actions, packages=packages, probes=outputs, failed_probes=failed))
 
 
 if __name__ == "__main__":

@@ -48,14 +48,14 @@ SPEC = {
 
 def main() -> None:
     module = AnsibleModule(argument_spec=SPEC, supports_check_mode=True)
-    given = module.params
-    user = os.environ.get("SUDO_USER", "") or given["user"]
+    params = module.params
+    user = os.environ.get("SUDO_USER", "") or params["user"]
     # in check mode nothing is tried, only looked at
-    writes = given["writes"] and not module.check_mode
-    node = look.Node(given["node"], user, given["timeout"], os.urandom(3).hex(), look.table, writes)
-    found = node.look(inputs.expected(given["entries"]))
-    seen = {name: entry._asdict() for name, entry in found.seen.items()}
-    module.exit_json(changed=False, deepops={"checks": found.checks}, seen=seen)
+    writes = params["writes"] and not module.check_mode
+    node = look.Node(params["node"], user, params["timeout"], os.urandom(3).hex(), look.table, writes)
+    result = node.look(inputs.expected(params["entries"]))
+    seen = {name: entry._asdict() for name, entry in result.seen.items()}
+    module.exit_json(changed=False, deepops={"checks": result.checks}, seen=seen)
 
 
 if __name__ == "__main__":

@@ -91,33 +91,33 @@ class Step:
             node_owned.save(self.wanted["component"], self.wanted["step"], self.owned)
 
 
-def bring(step):
+def install(step):
     """Unpack what was brought; returns the names of wheels that are still to come."""
-    folder = step.wanted["path"]
+    directory = step.wanted["path"]
     if step.is_as_left():
         return []
     missing = sorted(name for name in step.hashes if name not in step.wanted["wheels"])
     if step.noted.dry:
-        step.noted.did("folder", folder, "write")
+        step.noted.did("folder", directory, "write")
         return missing
     if missing:
         return missing
-    step.remember(sorted({*step.owned["files"], folder}))
-    node_wheels.unpack(folder, {step.wanted["wheels"][name]: sha256 for name, sha256 in step.hashes.items()})
-    made = {path: node_record.file_facts(path) for path in node_wheels.files_in(folder)}
+    step.remember(sorted({*step.owned["files"], directory}))
+    node_wheels.unpack(directory, {step.wanted["wheels"][name]: sha256 for name, sha256 in step.hashes.items()})
+    made = {path: node_record.file_facts(path) for path in node_wheels.files_in(directory)}
     text = json.dumps({"hashes": step.hashes, "files": made}, sort_keys=True).encode()
     node_record.write_atomically(step.mark, text, 0o644)
-    step.noted.did("folder", folder, "write")
+    step.noted.did("folder", directory, "write")
     return []
 
 
-def take_away(step):
+def remove_obsolete(step):
     """Folders of other versions, or of a setting that was taken back."""
-    for folder in [path for path in step.owned["files"] if path != step.wanted["path"]]:
-        if os.path.isdir(folder):
-            step.noted.did("folder", folder, "remove")
+    for directory in [path for path in step.owned["files"] if path != step.wanted["path"]]:
+        if os.path.isdir(directory):
+            step.noted.did("folder", directory, "remove")
             if not step.noted.dry:
-                shutil.rmtree(folder)
+                shutil.rmtree(directory)
     step.remember([path for path in step.owned["files"] if path == step.wanted["path"]])
 
 
@@ -131,14 +131,14 @@ def main():
         },
         supports_check_mode=True,
     )
-    with node_failure.told(module.fail_json):
+    with node_failure.fail_on_error(module.fail_json):
         step = Step(module)
         try:
-            missing = bring(step) if module.params["path"] else []
+            missing = install(step) if module.params["path"] else []
         except (ValueError, zipfile.BadZipFile) as error:
             raise node_failure.HintedError("cannot unpack: %s" % error, "deploy again") from error
         if not missing:
-            take_away(step)
+            remove_obsolete(step)
             if not module.check_mode:
                 files = node_wheels.files_in(module.params["path"]) if module.params["path"] else []
                 digest = module.params["digest"] if module.params["path"] else ""

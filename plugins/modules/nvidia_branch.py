@@ -134,7 +134,7 @@ def main():
         },
         supports_check_mode=True,
     )
-    with node_failure.told(module.fail_json, "the driver can't be exchanged: %s"):
+    with node_failure.fail_on_error(module.fail_json, "the driver can't be exchanged: %s"):
         changes, in_use = exchange(module, module.params)
     module.exit_json(changed=bool(changes), changes=changes, in_use=in_use)
 

@@ -121,12 +121,12 @@ def main():
         },
         supports_check_mode=True,
     )
-    given = module.params
-    with node_failure.told(module.fail_json):
-        changes = enable(module) + specify(module) + give_docker_its_runtime(module) if given["wanted"] else []
+    params = module.params
+    with node_failure.fail_on_error(module.fail_json):
+        changes = enable(module) + specify(module) + give_docker_its_runtime(module) if params["wanted"] else []
         if not module.check_mode:
-            record = node_record.items(units={UNITS[0]: True} if given["wanted"] else {})
-            node_record.save(given["component"], given["step"], given["digest"], record)
+            record = node_record.items(units={UNITS[0]: True} if params["wanted"] else {})
+            node_record.save(params["component"], params["step"], params["digest"], record)
     module.exit_json(changed=bool(changes), changes=changes)
 
 

@@ -140,9 +140,9 @@ def describe(wanted, library, reboot):
     if reboot:
         return "reboot needed: %s" % reboot, ""
     if wanted["load"] and running:
-        there = len(glob.glob("/proc/driver/nvidia/gpus/*"))
-        state = "driver %s drives %d of %d GPUs" % (running, there, len(wanted["devices"]))
-        return state, state if there < len(wanted["devices"]) else ""
+        count = len(glob.glob("/proc/driver/nvidia/gpus/*"))
+        state = "driver %s drives %d of %d GPUs" % (running, count, len(wanted["devices"]))
+        return state, state if count < len(wanted["devices"]) else ""
     if library and not wanted["load"] and wanted["hold"]:
         reason = "no NVIDIA device on this machine" if not wanted["devices"] else "its kernel module is the host's"
         return "driver %s installed, not loaded: %s" % (library, reason), ""
@@ -205,7 +205,7 @@ def main():
         supports_check_mode=True,
     )
     wanted = module.params
-    with node_failure.told(module.fail_json):
+    with node_failure.fail_on_error(module.fail_json):
         changes, reboot, state, warning = bring_into_use(module, wanted)
         if not module.check_mode and not reboot:
             save(wanted)

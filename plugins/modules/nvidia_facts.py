@@ -42,9 +42,9 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import id
 def main():
     paths = {name: {"type": "path", "required": True} for name in ("own_source", "own_pin")}
     module = AnsibleModule(argument_spec=dict(paths, node={"required": True}), supports_check_mode=True)
-    given = module.params
-    idle = not node_idle.why_busy(given["node"])
-    module.exit_json(changed=False, nvidia=nvidia_node.facts(given["own_source"], given["own_pin"], idle))
+    params = module.params
+    idle = not node_idle.why_busy(params["node"])
+    module.exit_json(changed=False, nvidia=nvidia_node.facts(params["own_source"], params["own_pin"], idle))
 
 
 if __name__ == "__main__":

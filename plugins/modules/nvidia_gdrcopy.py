@@ -58,19 +58,19 @@ def build(release):
 
 def load():
     """Load it; once more when it was built against another driver. Raises HintedError."""
-    status, said = slurm_commands.run(["modprobe", NAME], 60)
+    status, output = slurm_commands.run(["modprobe", NAME], 60)
     if status:
         built = build(os.uname().release)
-        status, said = slurm_commands.run(["modprobe", NAME], 60)
+        status, output = slurm_commands.run(["modprobe", NAME], 60)
         if status:
             hint = "`dkms status` and /var/lib/dkms/gdrdrv/*/build/make.log there say more; DKMS's last words: %s"
-            raise node_failure.HintedError("modprobe %s: %s" % (NAME, said), hint % (built.strip()[-200:] or "none"))
+            raise node_failure.HintedError("modprobe %s: %s" % (NAME, output), hint % (built.strip()[-200:] or "none"))
     if not os.path.exists(DEVICE):
         hint = "is udev running there? `modprobe -r gdrdrv && modprobe gdrdrv` on the drained node"
         raise node_failure.HintedError("%s is loaded, and there is no %s" % (NAME, DEVICE), hint)
 
 
-def bring(noted):
+def install(noted):
     """Loaded at every start, and now beside a driver that runs."""
     node_files.ensure(noted, FILE, TEXT.encode())
     if nvidia_node.loaded()["version"] and not os.path.exists(RUNS):
@@ -87,16 +87,16 @@ def main():
         },
         supports_check_mode=True,
     )
-    given = module.params
+    params = module.params
     noted = node_changes.Noted(module.check_mode)
-    with node_failure.told(module.fail_json):
-        if given["wanted"]:
-            bring(noted)
+    with node_failure.fail_on_error(module.fail_json):
+        if params["wanted"]:
+            install(noted)
         else:
             node_files.take_away(noted, FILE)
         if not module.check_mode:
-            record = node_record.items(files=(FILE, RUNS) if given["wanted"] else (FILE,))
-            node_record.save(given["component"], given["step"], given["digest"], record)
+            record = node_record.items(files=(FILE, RUNS) if params["wanted"] else (FILE,))
+            node_record.save(params["component"], params["step"], params["digest"], record)
     module.exit_json(**noted.result())
 
 

@@ -132,15 +132,15 @@ def start(step):
     command(["systemctl", "daemon-reload"])
     subprocess.run(["systemctl", "reset-failed", "--quiet", UNIT], check=False)
     command(["systemctl", "start", "--no-block", UNIT])
-    found = node_units.wait_until_active(UNIT, START_S)
-    if not node_units.is_active(found) and nvidia_node.loaded()["version"]:
+    properties = node_units.wait_until_active(UNIT, START_S)
+    if not node_units.is_active(properties) and nvidia_node.loaded()["version"]:
         raise node_failure.HintedError(
             "%s does not run: %s" % (UNIT, node_units.last_words(UNIT)),
             "is it of the driver's version, and are the nodes in %s those of this NVLink domain?" % FILE,
         )
 
 
-def bring(step):
+def install(step):
     """The list of nodes, and the service that goes by it."""
     content = "".join(peer + "\n" for peer in step.wanted["peers"]).encode()
     known = step.unit.get("LoadState") != "not-found"
@@ -159,16 +159,16 @@ def bring(step):
     start(step)
 
 
-def take_away(step):
+def remove(step):
     """Neither list nor service, where they came this way."""
-    mine = FILE in step.owned["files"]
-    if mine and step.runs:
+    is_managed = FILE in step.owned["files"]
+    if is_managed and step.runs:
         step.demand_no_jobs("IMEX is to go")
         stop(step)
-    if mine and node_units.is_enabled(step.unit) and not step.noted.dry:
+    if is_managed and node_units.is_enabled(step.unit) and not step.noted.dry:
         command(["systemctl", "disable", "--quiet", UNIT])
     mark(step, "unhold")
-    if mine:
+    if is_managed:
         node_files.take_away(step.noted, FILE)
         if not step.noted.dry:
             node_taking.remove_empty(FOLDER, (FOLDER,))
@@ -188,16 +188,16 @@ def main():
     )
     os.umask(0o022)
     step = Step(module)
-    given = module.params
-    with node_failure.told(module.fail_json):
-        if given["peers"]:
-            bring(step)
+    params = module.params
+    with node_failure.fail_on_error(module.fail_json):
+        if params["peers"]:
+            install(step)
         else:
-            take_away(step)
+            remove(step)
         if not module.check_mode:
             runs = node_units.is_active(node_units.show([UNIT])[UNIT])
-            record = node_record.items(files=[FILE], units={UNIT: True} if given["peers"] and runs else {})
-            node_record.save(given["component"], given["step"], given["digest"], record)
+            record = node_record.items(files=[FILE], units={UNIT: True} if params["peers"] and runs else {})
+            node_record.save(params["component"], params["step"], params["digest"], record)
     module.exit_json(**step.noted.result(**(node_changes.refused(step.blocked) if module.check_mode else {})))
 
 

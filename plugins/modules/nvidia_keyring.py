@@ -54,10 +54,10 @@ def main():
         },
         supports_check_mode=True,
     )
-    given, noted = module.params, node_changes.Noted(module.check_mode)
-    with node_failure.told(module.fail_json):
+    params, noted = module.params, node_changes.Noted(module.check_mode)
+    with node_failure.fail_on_error(module.fail_json):
         try:
-            apt_source.ensure_key(noted, given["path"], given["url"], given["fingerprint"], HINT)
+            apt_source.ensure_key(noted, params["path"], params["url"], params["fingerprint"], HINT)
         except apt_source.SourceError as error:
             apt_source.leave_out(module, error)
     module.exit_json(changed=bool(noted.changes), changes=noted.changes)

@@ -90,7 +90,7 @@ class Step:
     @property
     def cuts(self):
         """Whether any GPU is to have slices."""
-        return any(wish["slices"] for wish in self.wanted)
+        return any(gpu["slices"] for gpu in self.wanted)
 
     def fail(self, message, hint=""):
         changes = self.noted.changes
@@ -101,15 +101,15 @@ def contents(step):
     """What is on the node for its next start, by path."""
     program = nvidia_mig_driver.__loader__.get_source(nvidia_mig_driver.__name__)
     # the numbers are for Slurm; a wrong guess at them is nothing that a file here should follow
-    gpus = [{"minor": wish["minor"], "slices": wish["slices"]} for wish in step.wanted]
+    gpus = [{"minor": gpu["minor"], "slices": gpu["slices"]} for gpu in step.wanted]
     layout = json.dumps({"gpus": gpus}, indent=1, sort_keys=True) + "\n"
     return {PROGRAM: program, nvidia_mig_driver.LAYOUT: layout, UNIT_FILE: step.module.params["unit"]}
 
 
 def install(step):
     """Program, layout and unit; enabled, not started. True where any of them changed."""
-    found = [node_files.ensure(step.noted, path, text.encode()) for path, text in contents(step).items()]
-    changed = any(found)
+    changes = [node_files.ensure(step.noted, path, text.encode()) for path, text in contents(step).items()]
+    changed = any(changes)
     if not step.noted.dry:
         if changed:
             systemctl(step, "daemon-reload")
@@ -120,14 +120,14 @@ def install(step):
 
 def uninstall(step):
     """Nothing of it left on a node whose GPUs are whole."""
-    there = [path for path in contents(step) if os.path.exists(path)]
-    if UNIT_FILE in there:
+    present = [path for path in contents(step) if os.path.exists(path)]
+    if UNIT_FILE in present:
         step.noted.did("unit", UNIT, "stop")
         if not step.noted.dry:
             systemctl(step, "disable", "--now", "--quiet", UNIT)
-    for path in there:
+    for path in present:
         node_files.take_away(step.noted, path)
-    if there and not step.noted.dry:
+    if present and not step.noted.dry:
         systemctl(step, "daemon-reload")
 
 
@@ -144,7 +144,7 @@ def systemctl(step, *arguments):
         step.fail(words, "see `journalctl -u %s` on the node" % UNIT)
 
 
-def look(step):
+def query(step):
     """The GPUs as they are; None where there is nothing that could be cut."""
     try:
         return nvidia_mig_driver.read()
@@ -152,14 +152,14 @@ def look(step):
         on_the_bus = nvidia_node.devices()["gpus"] and not os.path.exists(nvidia_node.CONTAINER)
         if step.cuts and on_the_bus and not step.noted.dry:
             step.fail("nvidia-smi can't say how the GPUs are cut: %s" % error, "`dmesg | grep -i nvrm` says more")
-        for wish in step.wanted if on_the_bus else []:
-            if wish["slices"]:
-                wish_for(step, wish, "now: unknown until the driver runs")
+        for gpu in step.wanted if on_the_bus else []:
+            if gpu["slices"]:
+                note_change(step, gpu, "now: unknown until the driver runs")
         return None
 
 
-def wish_for(step, wish, now):
-    step.noted.did("mig", "GPU %d: %s" % (wish["minor"], nvidia_mig_driver.say(wish["slices"])), "set", detail=now)
+def note_change(step, gpu, now):
+    step.noted.did("mig", "GPU %d: %s" % (gpu["minor"], nvidia_mig_driver.say(gpu["slices"])), "set", detail=now)
 
 
 def refuse_busy(step, todo):
@@ -168,7 +168,7 @@ def refuse_busy(step, todo):
     busy = node_idle.why_busy(node)
     if not busy:
         return
-    numbers = ", ".join(str(wish["minor"]) for wish in todo)
+    numbers = ", ".join(str(gpu["minor"]) for gpu in todo)
     message = "the MIG slices of GPU %s on %s have to change, and %s" % (numbers, node, busy)
     hint = "drain it (`deepopsctl node drain %s`), wait until it is empty, deploy again, then resume it" % node
     if not step.noted.dry:
@@ -177,14 +177,14 @@ def refuse_busy(step, todo):
     step.blocked.append((message, hint))
 
 
-def cut(step, gpus):
+def partition(step, gpus):
     """Make the GPUs what is wanted, or say which of them refused."""
     problems = nvidia_mig_judging.impossible(step.wanted, gpus)
     if problems:
         step.fail(nvidia_mig_judging.sentences(problems))
     todo = nvidia_mig_driver.due(step.wanted, gpus)
-    for wish in todo:
-        wish_for(step, wish, "now: %s" % nvidia_mig_driver.say_now(gpus[wish["minor"]]))
+    for gpu in todo:
+        note_change(step, gpu, "now: %s" % nvidia_mig_driver.say_now(gpus[gpu["minor"]]))
     if todo:
         refuse_busy(step, todo)
     # before the GPUs: one that can only be cut when the machine starts will be
@@ -194,13 +194,13 @@ def cut(step, gpus):
     problems = nvidia_mig_driver.apply(step.wanted, gpus)
     now = nvidia_mig_driver.read()
     known = {problem[0] for problem in problems}
-    for wish in nvidia_mig_driver.due(step.wanted, now):
-        if wish["minor"] not in known:
-            said = "is %s, not %s" % (
-                nvidia_mig_driver.say_now(now[wish["minor"]]),
-                nvidia_mig_driver.say(wish["slices"]),
+    for gpu in nvidia_mig_driver.due(step.wanted, now):
+        if gpu["minor"] not in known:
+            sentence = "is %s, not %s" % (
+                nvidia_mig_driver.say_now(now[gpu["minor"]]),
+                nvidia_mig_driver.say(gpu["slices"]),
             )
-            problems.append((wish["minor"], said, "`nvidia-smi mig -lgi` and `-lci` show it"))
+            problems.append((gpu["minor"], sentence, "`nvidia-smi mig -lgi` and `-lci` show it"))
     problems += nvidia_mig_judging.misnumbered(step.wanted, now)
     if problems:
         step.fail(nvidia_mig_judging.sentences(problems))
@@ -213,12 +213,12 @@ def cut(step, gpus):
 def record(step, gpus):
     """What the gate compares: the kernel's files say which slices a GPU has."""
     paths = set(contents(step)) if step.cuts and gpus is not None else set()
-    for wish in step.wanted:
-        if (gpus or {}).get(wish["minor"], {}).get("current") is None:
+    for gpu in step.wanted:
+        if (gpus or {}).get(gpu["minor"], {}).get("current") is None:
             continue
-        folder = "%s/gpu%d/mig" % (nvidia_mig_driver.CAPABILITIES, wish["minor"])
-        paths.update("%s/gi%d/access" % (folder, number) for number in range(INSTANCES))
-        paths.update(nvidia_mig_driver.capability_files(wish["minor"]))
+        directory = "%s/gpu%d/mig" % (nvidia_mig_driver.CAPABILITIES, gpu["minor"])
+        paths.update("%s/gi%d/access" % (directory, number) for number in range(INSTANCES))
+        paths.update(nvidia_mig_driver.capability_files(gpu["minor"]))
     return node_record.items(files=sorted(paths), units={UNIT: True} if UNIT_FILE in paths else {})
 
 
@@ -239,18 +239,18 @@ def arguments():
 def main():
     module = AnsibleModule(argument_spec=arguments(), supports_check_mode=True)
     step = Step(module)
-    given = module.params
-    with node_failure.told(step.fail):
+    params = module.params
+    with node_failure.fail_on_error(step.fail):
         try:
-            gpus = look(step)
+            gpus = query(step)
             if gpus is not None:
-                gpus = cut(step, gpus)
+                gpus = partition(step, gpus)
         except nvidia_mig_driver.SilentError as error:
             step.fail("nvidia-smi stopped answering: %s" % error, "`dmesg | grep -i nvrm` says more")
         if not step.cuts:
             uninstall(step)
         if not module.check_mode:
-            node_record.save(given["component"], given["step"], given["digest"], record(step, gpus))
+            node_record.save(params["component"], params["step"], params["digest"], record(step, gpus))
     layout = {str(minor): nvidia_mig_driver.say_now(gpu) for minor, gpu in sorted((gpus or {}).items())}
     refusals = node_changes.refused(step.blocked) if module.check_mode else {}
     module.exit_json(**step.noted.result(layout=layout, **refusals))

@@ -46,17 +46,17 @@ TEXT = node_files.HEADER + "nvidia-peermem\n"
 RUNS = "/sys/module/nvidia_peermem/initstate"
 
 
-def load(module, noted, there):
+def load(module, noted, modules):
     """Loaded, now and at every start."""
     node_files.ensure(noted, FILE, TEXT.encode())
-    if there["peermem"]:
+    if modules["peermem"]:
         return
     noted.did("module", "nvidia-peermem", "load")
     if not noted.dry:
-        status, said = slurm_commands.run(["modprobe", "nvidia-peermem"], 60)
+        status, output = slurm_commands.run(["modprobe", "nvidia-peermem"], 60)
         if status:
             hint = "built against another OFED than the one that runs? `dmesg | grep peermem` says more"
-            module.fail_json(msg="modprobe nvidia-peermem: %s" % said, hint=hint, changes=noted.changes)
+            module.fail_json(msg="modprobe nvidia-peermem: %s" % output, hint=hint, changes=noted.changes)
 
 
 def main():
@@ -67,24 +67,24 @@ def main():
         },
         supports_check_mode=True,
     )
-    given = module.params
-    there = nvidia_rdma_paths.look()
-    verdict = nvidia_rdma_paths.decide(given["peermem"], there)
-    if verdict["problem"] and given["peermem"] == "always":
-        module.fail_json(msg=verdict["problem"], hint="install it, or set nvidia_rdma_peermem: auto")
-    if verdict["problem"]:
-        module.warn(verdict["problem"])
+    params = module.params
+    modules = nvidia_rdma_paths.look()
+    decision = nvidia_rdma_paths.decide(params["peermem"], modules)
+    if decision["problem"] and params["peermem"] == "always":
+        module.fail_json(msg=decision["problem"], hint="install it, or set nvidia_rdma_peermem: auto")
+    if decision["problem"]:
+        module.warn(decision["problem"])
     noted = node_changes.Noted(module.check_mode)
-    with node_failure.told(module.fail_json):
-        if verdict["load"]:
-            load(module, noted, there)
+    with node_failure.fail_on_error(module.fail_json):
+        if decision["load"]:
+            load(module, noted, modules)
         else:
             # not loaded at the next start; what runs goes on
             node_files.take_away(noted, FILE)
         if not module.check_mode:
-            record = node_record.items(files=(FILE, RUNS) if verdict["load"] else (FILE,))
-            node_record.save(given["component"], given["step"], given["digest"], record)
-    module.exit_json(**noted.result(path=verdict["why"]))
+            record = node_record.items(files=(FILE, RUNS) if decision["load"] else (FILE,))
+            node_record.save(params["component"], params["step"], params["digest"], record)
+    module.exit_json(**noted.result(path=decision["why"]))
 
 
 if __name__ == "__main__":

@@ -82,9 +82,9 @@ class Sacctmgr:
         self.module = module
         self.environment = dict(os.environ)
         if module.params["slurm_conf"]:
-            folder = tempfile.mkdtemp(prefix="deepopsctl-policy-")
-            module.add_cleanup_file(folder)
-            self.environment["SLURM_CONF"] = os.path.join(folder, "slurm.conf")
+            directory = tempfile.mkdtemp(prefix="deepopsctl-policy-")
+            module.add_cleanup_file(directory)
+            self.environment["SLURM_CONF"] = os.path.join(directory, "slurm.conf")
             with open(self.environment["SLURM_CONF"], "w") as stream:
                 stream.write(module.params["slurm_conf"])
 
@@ -121,7 +121,7 @@ class Sacctmgr:
 
     def state(self, cluster):
         """What Slurm has, in four calls."""
-        columns = {kind: "format=" + ",".join(names) for kind, names in slurm_policy.COLUMNS.items()}
+        columns = {object_type: "format=" + ",".join(names) for object_type, names in slurm_policy.COLUMNS.items()}
         where = ["where", "cluster=" + cluster]
         return slurm_policy.state(
             {
@@ -154,21 +154,21 @@ class Sacctmgr:
 def wanted_state(params):
     """{kind: {key: settings}} of everything that is declared."""
     policy = params["policy"]
-    found = {"qos": {}, "associations": {}, "users": {}}
+    wanted = {"qos": {}, "associations": {}, "users": {}}
     for qos in policy.get("qos", []):
-        found["qos"][qos["name"]] = slurm_policy.settings("qos", qos["settings"])
+        wanted["qos"][qos["name"]] = slurm_policy.settings("qos", qos["settings"])
     for name in params["accounts"]:
-        found["associations"].setdefault(name, {})
+        wanted["associations"].setdefault(name, {})
     for account in policy.get("accounts", []):
-        found["associations"][account["name"]] = slurm_policy.settings("associations", account["settings"])
+        wanted["associations"][account["name"]] = slurm_policy.settings("associations", account["settings"])
     for user in params["users"]:
-        found["associations"].setdefault("%s/%s" % (user["account"], user["name"]), {})
+        wanted["associations"].setdefault("%s/%s" % (user["account"], user["name"]), {})
     for user in policy.get("users", []):
         key = "%s/%s" % (user["account"], user["name"])
-        found["associations"][key] = slurm_policy.settings("associations", user["settings"])
+        wanted["associations"][key] = slurm_policy.settings("associations", user["settings"])
         if user.get("default"):
-            found["users"][user["name"]] = {"DefaultAccount": user["account"]}
-    return found
+            wanted["users"][user["name"]] = {"DefaultAccount": user["account"]}
+    return wanted
 
 
 def cluster_registered(sacctmgr, cluster, seconds=20):
@@ -190,13 +190,18 @@ def read_owned():
         return {}
 
 
-def keep_owned(wanted, besides):
+def save_owned(wanted, besides):
     """Remember which settings are ours now; `besides` what else may be, while it is not taken away yet."""
-    owned = {kind: {key: set(values) for key, values in found.items() if values} for kind, found in wanted.items()}
-    for kind, found in besides.items():
-        for key, names in found.items():
-            owned.setdefault(kind, {}).setdefault(key, set()).update(names)
-    plain = {kind: {key: sorted(names) for key, names in found.items()} for kind, found in owned.items()}
+    owned = {
+        object_type: {key: set(values) for key, values in settings.items() if values}
+        for object_type, settings in wanted.items()
+    }
+    for object_type, settings in besides.items():
+        for key, names in settings.items():
+            owned.setdefault(object_type, {}).setdefault(key, set()).update(names)
+    plain = {
+        object_type: {key: sorted(names) for key, names in settings.items()} for object_type, settings in owned.items()
+    }
     if plain != read_owned():
         node_record.write_atomically(OWNED, json.dumps(plain, sort_keys=True).encode())
 
@@ -276,7 +281,7 @@ def main():
     changes = slurm_policy_diff.difference(wanted, present, owned)
     if changes and not module.check_mode:
         # an interrupted call leaves settings behind that are ours all the same
-        keep_owned(wanted, owned)
+        save_owned(wanted, owned)
         sacctmgr.apply(changes, cluster)
         left = slurm_policy_diff.difference(wanted, sacctmgr.state(cluster), owned)
         if left:
@@ -287,11 +292,11 @@ def main():
             )
     if not module.check_mode:
         # what was declared once is ours when it is declared again
-        gone = {
-            kind: {key: names for key, names in found.items() if key not in wanted[kind]}
-            for kind, found in owned.items()
+        obsolete = {
+            object_type: {key: names for key, names in settings.items() if key not in wanted[object_type]}
+            for object_type, settings in owned.items()
         }
-        keep_owned(wanted, gone)
+        save_owned(wanted, obsolete)
     notes = slurm_policy_diff.notes(wanted, present, owned) if module.params["policy"] else []
     leave(module, changes, present, slurm_policy_diff.foreign(wanted, present), notes)
 

@@ -61,17 +61,17 @@ def refusals(files, conf):
     if not worked:
         return ["slurmctld does not answer: %s" % " ".join(shown.split())]
     text = files[conf]
-    found = slurm_adoption.lost_settings(slurmtext.config(shown), text)
+    problems = slurm_adoption.lost_settings(slurmtext.config(shown), text)
     answered, nodes = slurm_asking.ask(*slurm_asking.SHOW_NODES)
     listed, queue = slurm_asking.ask(*slurm_asking.SHOW_JOBS)
     if not (answered and listed):
         return ["slurmctld does not answer: %s" % " ".join((queue if answered else nodes).split())]
     try:
-        found += slurm_adoption.lost_jobs(nodes, queue, text)
+        problems += slurm_adoption.lost_jobs(nodes, queue, text)
     except slurm_reading.UnreadableError as error:
-        found.append(str(error))
+        problems.append(str(error))
     problem = slurm_commands.syntax_error(files)
-    return found + ([problem] if problem else [])
+    return problems + ([problem] if problem else [])
 
 
 def install(module, files):
@@ -99,9 +99,9 @@ def main():
     current = node_files.read(conf)
     if current is None or current.startswith(slurm_running.OURS):
         module.exit_json(changed=False, actions=[], changes=[])
-    found = refusals(files, conf)
-    if found:
-        module.fail_json(msg="the running jobs would be lost, nothing was changed: %s" % "; ".join(found), hint=TAKE)
+    problems = refusals(files, conf)
+    if problems:
+        module.fail_json(msg="the running jobs would be lost, nothing was changed: %s" % "; ".join(problems), hint=TAKE)
     if not module.check_mode:
         install(module, files)
     changes = [{"kind": "file", "name": path, "action": "write", "detail": "adopted"} for path in files]

@@ -62,26 +62,26 @@ SPEC = {
 }
 
 
-def start(jobs, wish, given):
+def start(jobs, request, params):
     """Submit, and say what was sent."""
-    done = queue.submit(jobs, given["tested"], wish, given["program"])
+    done = queue.submit(jobs, params["tested"], request, params["program"])
     sent = [name for batch in done.sent.batches for name in batch.nodes]
     return {"left": done.sent.left, "jobs": done.jobs, "sent": sent, "tasks": []}
 
 
 def main() -> None:
     module = AnsibleModule(argument_spec=SPEC, supports_check_mode=True)
-    given = module.params
-    command.use_reservation(given["reservation"])
-    wish = plan.Wish(
-        given["seconds"], given["memory_share"], given["partition"], given["qos"], reservation=given["reservation"]
+    params = module.params
+    command.use_reservation(params["reservation"])
+    request = plan.Wish(
+        params["seconds"], params["memory_share"], params["partition"], params["qos"], reservation=params["reservation"]
     )
-    jobs = queue.session(given["token"], getpass.getuser(), wish.minutes)
-    if given["phase"] == "start":
-        module.exit_json(changed=False, **start(jobs, wish, given))
-    if given["phase"] == "stop":
+    jobs = queue.session(params["token"], getpass.getuser(), request.minutes)
+    if params["phase"] == "start":
+        module.exit_json(changed=False, **start(jobs, request, params))
+    if params["phase"] == "stop":
         module.exit_json(changed=False, tasks=queue.as_dicts(queue.cancel(jobs)))
-    if given["phase"] == "drop":
+    if params["phase"] == "drop":
         queue.give_up_waiting(jobs)
     found, problem = queue.look(jobs)
     module.exit_json(changed=False, tasks=queue.as_dicts(found), problem=problem)

@@ -103,11 +103,11 @@ def current_texts(files):
     return {path: (node_files.read(path) or b"").decode(errors="replace") for path in files}
 
 
-def required_effect(files, current, found):
+def required_effect(files, current, changes):
     """The strongest effect of the changed files, and the keys."""
     if not current[conf_of(files)]:
         return Effect.RESTART_SLURMCTLD, ["(first configuration)"]
-    effect, keys = slurm_effects.strongest(found)
+    effect, keys = slurm_effects.strongest(changes)
     for path in files:
         if path != conf_of(files) and current[path] != files[path]:
             keys.append(os.path.basename(path))
@@ -121,7 +121,7 @@ def conf_of(files):
     return next(path for path in files if os.path.basename(path) == "slurm.conf")
 
 
-def key_entries(found):
+def key_entries(changes):
     """The changed keys, each with its old and new value and its policy."""
     return [
         node_changes.entry(
@@ -131,7 +131,7 @@ def key_entries(found):
             detail=" -> ".join(value for value in (change.old, change.new) if value),
             policy=slurm_effects.POLICIES[change.effect],
         )
-        for change in found
+        for change in changes
     ]
 
 
@@ -162,7 +162,7 @@ def converge(module, files, effect, keys):
         module.fail_json(msg=str(error), hint=error.hint)
 
 
-def refusals(module, files, current, found):
+def refusals(module, files, current, changes):
     """Why Slurm would not take this, or not without losing jobs: (message, hint) each."""
     problem = slurm_commands.syntax_error(files)
     if problem:
@@ -170,23 +170,23 @@ def refusals(module, files, current, found):
         return [("slurm.conf is not valid: %s" % problem, hint)]
     if not current[conf_of(files)] or not module.params["primary"]:
         return []
-    return slurm_refusals.of(slurm_refusals.certain(found, module.params["not_yet"]))
+    return slurm_refusals.refusals(slurm_refusals.certain(changes, module.params["not_yet"]))
 
 
-def differences(given, files, current):
+def differences(params, files, current):
     """What slurm.conf changes, and whether jobs' folders do."""
-    conf, container = conf_of(files), slurm_files.path_of(given, "job_container")
-    found = slurm_effects.changes(current[conf], files[conf]) if current[conf] else []
+    conf, container = conf_of(files), slurm_files.path_of(params, "job_container")
+    changes = slurm_effects.changes(current[conf], files[conf]) if current[conf] else []
     if current.get(container) and current[container] != files[container]:
-        found.append(slurm_effects.Change(CONTAINER, "old", "new", Effect.DRAIN_FIRST))
-    return found
+        changes.append(slurm_effects.Change(CONTAINER, "old", "new", Effect.DRAIN_FIRST))
+    return changes
 
 
-def take_away(noted, given):
+def remove_obsolete(noted, params):
     """Files of ours that nothing reads any more."""
     entries = []
-    unwanted = [name for name in slurm_files.WHERE_GIVEN if not given["%s_conf" % name]]
-    for path in [slurm_files.path_of(given, name) for name in unwanted]:
+    unwanted = [name for name in slurm_files.WHERE_GIVEN if not params["%s_conf" % name]]
+    for path in [slurm_files.path_of(params, name) for name in unwanted]:
         if (node_files.read(path) or b"").startswith(slurm_running.OURS):
             node_files.take_away(noted, path)
             entries.append(noted.changes[-1])
@@ -195,35 +195,35 @@ def take_away(noted, given):
 
 def main():
     module = AnsibleModule(argument_spec=SPEC, supports_check_mode=True)
-    given = module.params
-    files = slurm_files.files_of(given)
+    params = module.params
+    files = slurm_files.files_of(params)
     current = current_texts(files)
-    dry, conf = module.check_mode or given["verify"], current[conf_of(files)]
+    dry, conf = module.check_mode or params["verify"], current[conf_of(files)]
     if dry and conf and not conf.encode().startswith(slurm_running.OURS):
         # a person's, with lines that only slurmctld can add up: slurm_adopt says what becomes of it
         module.exit_json(changed=True, effect="restart_slurmctld", keys=[], changes=[], diff=[])
-    found = differences(given, files, current)
-    blocked = refusals(module, files, current, found)
+    differing = differences(params, files, current)
+    blocked = refusals(module, files, current, differing)
     if blocked and not module.check_mode:
         message, hint = blocked[0]
         module.fail_json(msg="%s; nothing was changed" % message, hint=hint)
-    if given["verify"]:
+    if params["verify"]:
         module.exit_json(changed=False, effect="none", keys=[], changes=[])
-    effect, keys = required_effect(files, current, found)
+    effect, keys = required_effect(files, current, differing)
     effect = slurm_in_force.with_pending(effect)
     noted = node_changes.Noted(module.check_mode)
     note_files(noted, files)
-    entries = noted.changes + key_entries(found)
-    with node_failure.told(module.fail_json, "the old configuration is still in force: %s"):
+    entries = noted.changes + key_entries(differing)
+    with node_failure.fail_on_error(module.fail_json, "the old configuration is still in force: %s"):
         needs, warnings = converge(module, files, effect, keys)
         entries += unit_entries(needs)
-    entries += take_away(noted, given)
+    entries += remove_obsolete(noted, params)
     result = {"effect": effect.name.lower(), "keys": keys, "changed": bool(entries), "changes": entries}
     result["diff"] = noted.diffs
     if module.check_mode:
         module.exit_json(**result, **node_changes.refused(blocked))
-    record = node_record.items(files=files, units={UNIT: given["primary"]})
-    node_record.save(given["component"], given["step"], given["digest"], record)
+    record = node_record.items(files=files, units={UNIT: params["primary"]})
+    node_record.save(params["component"], params["step"], params["digest"], record)
     module.exit_json(deepops_warnings=warnings, **result)
 
 

@@ -51,7 +51,7 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm import re
 CONTROLLER, ACCOUNTING = "slurmctld.service", "slurmdbd.service"
 
 
-class Look:
+class Observation:
     """What one look at the controller found."""
 
     def __init__(self):
@@ -64,9 +64,9 @@ class Look:
             self.problems.append("%s: %s" % (where, sentence))
 
 
-def look(wanted, cluster):
+def observe(wanted, cluster):
     """One look; the later questions make no sense while slurmctld does not answer."""
-    seen = Look()
+    seen = Observation()
     status, output = slurm.run(["scontrol", "show", "config"])
     if status:
         seen.found("slurmctld", "does not answer: %s" % slurm.last_line(output))
@@ -91,13 +91,13 @@ def look(wanted, cluster):
 def check_versions(seen):
     """The daemons of this machine against their packages."""
     installed = node_packages.installed(["slurmctld", "slurmdbd"])
-    for unit, told in ((CONTROLLER, seen.version), (ACCOUNTING, "")):
+    for unit, running_version in ((CONTROLLER, seen.version), (ACCOUNTING, "")):
         name = unit.partition(".")[0]
         pid = node_units.main_pid(unit)
         package = installed.get(name, "")
         if pid and package:
             # slurmdbd does not tell its version; whether its program was replaced, the kernel does
-            running = told or slurm.upstream(package)
+            running = running_version or slurm.upstream(package)
             replaced = node_units.runs_a_replaced_program(pid)
             problem = slurm.version_sentence(name, running, package, replaced)
             if problem:
@@ -144,7 +144,7 @@ def main():
     deadline = time.monotonic() + module.params["timeout"]
     changes = []
     while True:
-        seen = look(wanted, cluster)
+        seen = observe(wanted, cluster)
         changes += return_to_service([name for name in wanted if name in seen.nodes and seen.nodes[name].rebooted])
         if not seen.problems:
             break

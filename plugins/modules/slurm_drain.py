@@ -45,28 +45,28 @@ def update(names, wanted, reason):
     """Tell slurmctld; whether to try again, and what it said where it refused."""
     words = ["nodename=%s" % ",".join(names), "state=%s" % wanted]
     words += ["reason=%s" % reason] if wanted == "drain" else []
-    worked, said = slurm_asking.ask("scontrol", "update", *words)
-    return worked is False, "" if worked else " ".join(said.split()) or "scontrol update failed"
+    worked, output = slurm_asking.ask("scontrol", "update", *words)
+    return worked is False, "" if worked else " ".join(output.split()) or "scontrol update failed"
 
 
 def answering(module):
     """What Slurm says now."""
-    found = slurm_asking.report(module.params["wait"])
-    if not found["controller_up"]:
+    report = slurm_asking.report(module.params["wait"])
+    if not report["controller_up"]:
         module.fail_json(
-            msg="slurmctld does not answer: %s" % found["error"],
+            msg="slurmctld does not answer: %s" % report["error"],
             hint="`deepopsctl status` shows more; `deepopsctl deploy` starts what should run",
         )
-    return found
+    return report
 
 
 def decide_and_update(module, reason):
     """(decisions, names of the nodes that changed); decided again before each try, for others drain nodes as well."""
-    given, deadline = module.params, time.monotonic() + module.params["wait"]
-    wanted = given["state"]
+    params, deadline = module.params, time.monotonic() + module.params["wait"]
+    wanted = params["state"]
     while True:
         known = {node["name"]: node for node in answering(module)["nodes"]}
-        decisions = slurm_draining.decide(wanted, given["nodes"], known, reason, given["refusals"])
+        decisions = slurm_draining.decide(wanted, params["nodes"], known, reason, params["refusals"])
         names = [entry["name"] for entry in decisions if entry["action"] == wanted]
         if module.check_mode or not names:
             return decisions, names

@@ -57,23 +57,23 @@ SPEC = {
 }
 
 
-def tried(given: Dict[str, Any]) -> Dict[str, Any]:
+def tried(params: Dict[str, Any]) -> Dict[str, Any]:
     """The whole suite, and each node's result."""
-    known = inputs.declared(given["declared"])
-    taken = inputs.Inputs(
-        cluster=given["cluster"],
+    known = inputs.declared(params["declared"])
+    selected = inputs.Inputs(
+        cluster=params["cluster"],
         user=getpass.getuser(),
-        tested=[name for name in given["tested"] if name in known],
+        tested=[name for name in params["tested"] if name in known],
         declared=known,
-        program=given["program"],
-        gpu_timeout=given["gpu_timeout"],
-        queue_timeout=given["queue_timeout"],
-        cublas=paths.loaded(given["libraries_folder"], given["libraries"], "cublas"),
-        nccl=paths.loaded(given["libraries_folder"], given["libraries"], "nccl"),
+        program=params["program"],
+        gpu_timeout=params["gpu_timeout"],
+        queue_timeout=params["queue_timeout"],
+        cublas=paths.loaded(params["libraries_folder"], params["libraries"], "cublas"),
+        nccl=paths.loaded(params["libraries_folder"], params["libraries"], "nccl"),
     )
-    jobs = suite.Jobs(os.urandom(3).hex(), taken)
+    jobs = suite.Jobs(os.urandom(3).hex(), selected)
     hangup.watch(jobs.abandon)
-    found = suite.run(taken, jobs)
+    found = suite.run(selected, jobs)
     return {"checks": found.checks, "gpus": found.results}
 
 

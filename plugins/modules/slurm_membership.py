@@ -62,25 +62,25 @@ class RefusedError(Exception):
     """Slurm said no; the text is Slurm's."""
 
 
-def tell(*words):
+def run(*words):
     """One scontrol or scancel, tried again while slurmctld does not answer."""
     deadline = time.monotonic() + PATIENCE_S
     while True:
-        worked, said = slurm_asking.ask(*words)
+        worked, output = slurm_asking.ask(*words)
         if worked:
-            return said
-        said = " ".join(said.split())
-        if worked is None or not TRANSIENT.search(said) or time.monotonic() > deadline:
-            raise RefusedError("%s: %s" % (" ".join(words[:2]), said))
+            return output
+        output = " ".join(output.split())
+        if worked is None or not TRANSIENT.search(output) or time.monotonic() > deadline:
+            raise RefusedError("%s: %s" % (" ".join(words[:2]), output))
         time.sleep(0.5)
 
 
-def look():
+def query():
     """What Slurm says now."""
-    found = slurm_asking.report(PATIENCE_S)
-    if not found["controller_up"]:
-        raise RefusedError("slurmctld does not answer: %s" % found["error"])
-    return found
+    report = slurm_asking.report(PATIENCE_S)
+    if not report["controller_up"]:
+        raise RefusedError("slurmctld does not answer: %s" % report["error"])
+    return report
 
 
 def known(report, names):
@@ -110,7 +110,7 @@ def change(names, action, detail=""):
 def drain(names, reason):
     """Drain those that nobody else drained."""
     text = slurm_draining.our_reason(reason)
-    nodes = known(look(), names).values()
+    nodes = known(query(), names).values()
     drained = {node["name"] for node in nodes if "DRAIN" in node["state"]}
     todo = sorted(
         node["name"]
@@ -118,7 +118,7 @@ def drain(names, reason):
         if not is_foreign(node) and (node["name"] not in drained or node["reason"] != text)
     )
     if todo:
-        tell("scontrol", "update", "nodename=" + ",".join(todo), "state=drain", "reason=" + text)
+        run("scontrol", "update", "nodename=" + ",".join(todo), "state=drain", "reason=" + text)
     return change(todo, "drain", text)
 
 
@@ -128,7 +128,7 @@ def reserved():
     nodes = re.search(r" Nodes=(\S+)", shown) if worked else None
     if not nodes or nodes.group(1) == "(null)":
         return []
-    return tell("scontrol", "show", "hostnames", nodes.group(1)).split()
+    return run("scontrol", "show", "hostnames", nodes.group(1)).split()
 
 
 def reserve(names, user):
@@ -136,10 +136,10 @@ def reserve(names, user):
     before = reserved()
     nodes = "nodes=" + ",".join(sorted(set(before) | set(names)))
     if before:
-        tell("scontrol", "update", "reservationname=" + RESERVATION, nodes, "users=" + user)
+        run("scontrol", "update", "reservationname=" + RESERVATION, nodes, "users=" + user)
     else:
         words = ["users=" + user, "starttime=now", "duration=infinite", "flags=ignore_jobs"]
-        tell("scontrol", "create", "reservation", "reservationname=" + RESERVATION, nodes, *words)
+        run("scontrol", "create", "reservation", "reservationname=" + RESERVATION, nodes, *words)
     return change(sorted(set(names) - set(before)), "reserve", "for " + user)
 
 
@@ -150,25 +150,27 @@ def release(names):
     words = ["update", "reservationname=" + RESERVATION, "nodes=" + ",".join(left)]
     deadline = time.monotonic() + PATIENCE_S
     while before & set(names):
-        worked, said = slurm_asking.ask("scontrol", *(words if left else ["delete", "reservationname=" + RESERVATION]))
+        worked, output = slurm_asking.ask(
+            "scontrol", *(words if left else ["delete", "reservationname=" + RESERVATION])
+        )
         if worked:
             break
         # the last job of a validation may still be completing
         if time.monotonic() > deadline:
-            raise RefusedError("the reservation %s can't be ended: %s" % (RESERVATION, " ".join(said.split())))
+            raise RefusedError("the reservation %s can't be ended: %s" % (RESERVATION, " ".join(output.split())))
         time.sleep(0.5)
     return change(sorted(before & set(names)), "release")
 
 
 def not_foreign(names):
     """The nodes as Slurm has them now; refuses one that a person took out, also in the middle of a trial."""
-    nodes = known(look(), names)
+    nodes = known(query(), names)
     for name in names:
         if name not in nodes:
             raise RefusedError("slurmctld does not know %s" % name)
         if is_foreign(nodes[name]):
-            told = (nodes[name]["state"].lower(), nodes[name]["reason_user"], nodes[name]["reason"])
-            raise RefusedError("%s was set %s by %s: %s" % ((name,) + told))
+            details = (nodes[name]["state"].lower(), nodes[name]["reason_user"], nodes[name]["reason"])
+            raise RefusedError("%s was set %s by %s: %s" % ((name,) + details))
     return nodes
 
 
@@ -197,7 +199,7 @@ def trial(names, user, timeout):
             raise RefusedError("; ".join(sentences))
         ready = sorted(n["name"] for n in unfit.values() if is_out(n) and not SILENT.search(n["state"]))
         if ready:
-            tell("scontrol", "update", "nodename=" + ",".join(ready), "state=resume")
+            run("scontrol", "update", "nodename=" + ",".join(ready), "state=resume")
             changes += change(ready, "resume")
         time.sleep(0.5)
 
@@ -206,30 +208,30 @@ def vacate(names, reason, timeout, force):
     """Drain, and wait until the nodes are empty or time is up."""
     changes = drain(names, reason) + release(names)
     deadline = time.monotonic() + timeout
-    jobs = jobs_on(look(), names)
+    jobs = jobs_on(query(), names)
     if force and jobs:
-        tell("scancel", *sorted({job["id"] for job in jobs}))
+        run("scancel", *sorted({job["id"] for job in jobs}))
         changes += [{"kind": "job", "name": job["id"], "action": "cancel", "detail": job["user"]} for job in jobs]
         deadline = max(deadline, time.monotonic() + 2 * PATIENCE_S)
     while jobs and time.monotonic() < deadline:
         time.sleep(0.5 if force else 2)
-        jobs = jobs_on(look(), names)
+        jobs = jobs_on(query(), names)
     return changes
 
 
-def act(given):
+def act(params):
     """The changes that the action makes."""
-    names, action, reason = given["nodes"], given["action"], given["reason"]
+    names, action, reason = params["nodes"], params["action"], params["reason"]
     if action == "hold":
-        return hold(names, given["user"])
+        return hold(names, params["user"])
     if action == "trial":
-        return trial(names, given["user"], given["timeout"])
+        return trial(names, params["user"], params["timeout"])
     if action == "admit":
         return release(names)
     if action == "refuse":
         return drain(names, reason) + release(names)
     if action == "vacate":
-        return vacate(names, reason, given["timeout"], given["force"])
+        return vacate(names, reason, params["timeout"], params["force"])
     return []
 
 
@@ -245,15 +247,15 @@ def main():
         },
         supports_check_mode=True,
     )
-    given = module.params
-    if module.check_mode and given["action"] != "look":
+    params = module.params
+    if module.check_mode and params["action"] != "look":
         module.exit_json(changed=False, changes=[], deepops={})
     try:
-        changes = act(given)
-        answer = {"slurm": look(), "membership": {"reserved": reserved()}}
+        changes = act(params)
+        answer = {"slurm": query(), "membership": {"reserved": reserved()}}
     except RefusedError as refusal:
         module.fail_json(
-            msg="%s %s: %s" % (given["action"], ",".join(given["nodes"]), refusal),
+            msg="%s %s: %s" % (params["action"], ",".join(params["nodes"]), refusal),
             hint="see `sinfo -R` and `scontrol show node` on the controller",
         )
     module.exit_json(changed=bool(changes), changes=changes, deepops=answer)

@@ -36,9 +36,9 @@ NAMES = ("slurm.conf", "gres.conf", "cgroup.conf", "plugstack.conf", "slurmdbd.c
 SUFFIX = ".before-deepopsctl"
 
 
-def theirs(folder):
+def theirs(directory):
     """Paths of files that deepopsctl did not write."""
-    paths = [os.path.join(folder, name) for name in NAMES]
+    paths = [os.path.join(directory, name) for name in NAMES]
     contents = [(path, node_files.read(path)) for path in paths]
     return [path for path, content in contents if content is not None and not content.startswith(slurm_running.OURS)]
 

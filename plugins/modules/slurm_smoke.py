@@ -78,21 +78,21 @@ def expand(names: str) -> list[str]:
     return command.run(["scontrol", "show", "hostnames", names]).out.split()
 
 
-def tried(given: Dict[str, Any]) -> Dict[str, Any]:
+def tried(params: Dict[str, Any]) -> Dict[str, Any]:
     """The whole suite."""
-    wanted = expected.nodes(given["nodes"], given["hardware"], expand)
+    wanted = expected.nodes(params["nodes"], params["hardware"], expand)
     known = [node.name for node in wanted.values() if node.cpus] or list(wanted)
     given_inputs = inputs.Inputs(
-        cluster=given["cluster"],
-        submit=given["submit_host"],
+        cluster=params["cluster"],
+        submit=params["submit_host"],
         user=getpass.getuser(),
-        tested=[name for name in wanted if name in set(given["tested"])],
-        reports=given["reports"],
+        tested=[name for name in wanted if name in set(params["tested"])],
+        reports=params["reports"],
         wanted=wanted,
-        partitions=expected.partitions(given["partitions"], known, expand),
-        directories=given["job_directories"],
+        partitions=expected.partitions(params["partitions"], known, expand),
+        directories=params["job_directories"],
     )
-    jobs = session.Session(os.urandom(3).hex(), given_inputs.user, given["queue_timeout"], given["run_timeout"])
+    jobs = session.Session(os.urandom(3).hex(), given_inputs.user, params["queue_timeout"], params["run_timeout"])
     return {"checks": conductor.run(given_inputs, jobs)}
 
 

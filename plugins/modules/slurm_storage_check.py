@@ -69,22 +69,22 @@ SPEC = {
 }
 
 
-def tried(given: Dict[str, Any]) -> Dict[str, Any]:
+def tried(params: Dict[str, Any]) -> Dict[str, Any]:
     """The whole suite."""
-    taken = suite.Inputs(
-        cluster=given["cluster"],
-        submit=given["submit_host"],
-        compute=given["compute"],
-        wanted=inputs.by_node(given["wanted"]),
-        seen=inputs.seen(given["seen"]),
-        bounds=inputs.Bounds(size_mib=given["size_mb"], seconds=given["seconds"], answer_s=given["timeout"]),
+    selected = suite.Inputs(
+        cluster=params["cluster"],
+        submit=params["submit_host"],
+        compute=params["compute"],
+        wanted=inputs.by_node(params["wanted"]),
+        seen=inputs.seen(params["seen"]),
+        bounds=inputs.Bounds(size_mib=params["size_mb"], seconds=params["seconds"], answer_s=params["timeout"]),
     )
-    most = taken.seconds()
+    most = selected.seconds()
     jobs = session.Session(
-        os.urandom(3).hex(), getpass.getuser(), given["queue_timeout"], most, telling.SUITE, -(-int(most) // 60)
+        os.urandom(3).hex(), getpass.getuser(), params["queue_timeout"], most, telling.SUITE, -(-int(most) // 60)
     )
     # where file systems may be slow, machines are
-    agents = crew.Crew(jobs, max(crew.STARTING_S, 2 * given["timeout"]))
+    agents = crew.Crew(jobs, max(crew.STARTING_S, 2 * params["timeout"]))
 
     def leave() -> None:
         # agents whose input ends remove what they made; whoever does not, goes with its job
@@ -92,7 +92,7 @@ def tried(given: Dict[str, Any]) -> Dict[str, Any]:
         jobs.close()
 
     hangup.watch(leave)
-    return {"checks": suite.run(taken, jobs, agents)}
+    return {"checks": suite.run(selected, jobs, agents)}
 
 
 def main() -> None:

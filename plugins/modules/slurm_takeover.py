@@ -64,13 +64,13 @@ BESIDE = ("plugstack.conf", "topology.conf", "job_container.conf", "acct_gather.
 
 def ids():
     """User and group ids of Slurm's and munge's users, where they are there."""
-    found = {}
+    numbers = {}
     for name in ("slurm", "munge"):
         try:
-            found[name] = [pwd.getpwnam(name).pw_uid, grp.getgrnam(name).gr_gid]
+            numbers[name] = [pwd.getpwnam(name).pw_uid, grp.getgrnam(name).gr_gid]
         except KeyError:
             continue
-    return found
+    return numbers
 
 
 def owned_by_package(program):
@@ -86,7 +86,7 @@ def owned_by_package(program):
 
 def unit_paths(names):
     """Unit files of the daemons, as systemd found them."""
-    found = {}
+    paths = {}
     for name in names:
         done = subprocess.run(
             ["systemctl", "show", "--property=FragmentPath", "--value", "%s.service" % name],
@@ -95,15 +95,15 @@ def unit_paths(names):
             universal_newlines=True,
             check=False,
         )
-        found[name] = done.stdout.strip()
-    return found
+        paths[name] = done.stdout.strip()
+    return paths
 
 
 def config():
     """slurmctld's settings as they are in force, without passwords; {} where it does not answer."""
     worked, shown = slurm_asking.ask("scontrol", "show", "config")
-    found = slurmtext.config(shown) if worked else {}
-    return {key: value for key, value in found.items() if not key.lower().endswith("pass") and " " not in key}
+    values = slurmtext.config(shown) if worked else {}
+    return {key: value for key, value in values.items() if not key.lower().endswith("pass") and " " not in key}
 
 
 def nodes():
@@ -111,14 +111,14 @@ def nodes():
     worked, shown = slurm_asking.ask(*slurm_asking.SHOW_NODES)
     keys = {"cpus": "CPUTot", "boards": "Boards", "sockets": "Sockets", "cores_per_socket": "CoresPerSocket"}
     keys.update(threads_per_core="ThreadsPerCore", memory_mb="RealMemory")
-    found = {}
+    shapes = {}
     for line in shown.splitlines() if worked else ():
         # nothing after a reason, which is free text, is wanted
         entry = slurmtext.record(line.partition(" Reason=")[0])
         if "NodeName" in entry:
             numbers = {name: slurmtext.number(entry, key) for name, key in keys.items()}
-            found[entry["NodeName"]] = dict(numbers, gres=slurmtext.present(entry.get("Gres", "")))
-    return found
+            shapes[entry["NodeName"]] = dict(numbers, gres=slurmtext.present(entry.get("Gres", "")))
+    return shapes
 
 
 def slurmd_report():
@@ -133,34 +133,34 @@ def jobs():
     return len(set(shown.split())) if worked else 0
 
 
-def beside(folder):
+def other_files(directory):
     """Files with settings that deepopsctl does not have; Debian's plugstack.conf only includes an empty folder."""
-    found = []
-    for name in BESIDE if folder else ():
-        text = (node_files.read(os.path.join(folder, name)) or b"").decode(errors="replace")
+    names = []
+    for name in BESIDE if directory else ():
+        text = (node_files.read(os.path.join(directory, name)) or b"").decode(errors="replace")
         lines = [line.partition("#")[0].strip() for line in text.splitlines()]
         if any(line and not line.startswith("include ") for line in lines):
-            found.append(name)
-    return found
+            names.append(name)
+    return names
 
 
 def database():
     """(slurmdbd.conf without its password, the password)."""
     path, content = slurm_running.first_file("slurmdbd.conf")
-    found = slurm_running.settings(content)
-    password = found.pop("storagepass", "")
-    kept = {key: value for key, value in found.items() if not re.search("pass|key", key)}
-    return (dict(kept, path=path) if path else {}), password
+    values = slurm_running.settings(content)
+    password = values.pop("storagepass", "")
+    public = {key: value for key, value in values.items() if not re.search("pass|key", key)}
+    return (dict(public, path=path) if path else {}), password
 
 
 def read_secrets(names):
     """{name: secret} of those asked for."""
-    found = {}
+    secrets = {}
     if "munge_key" in names:
-        found["munge_key"] = base64.b64encode(node_files.read(slurm_running.MUNGE_KEY) or b"").decode()
+        secrets["munge_key"] = base64.b64encode(node_files.read(slurm_running.MUNGE_KEY) or b"").decode()
     if "slurm_dbd_password" in names:
-        found["slurm_dbd_password"] = database()[1]
-    return found
+        secrets["slurm_dbd_password"] = database()[1]
+    return secrets
 
 
 def main():
@@ -194,7 +194,7 @@ def main():
         ids=ids(),
         munge_key_hash=slurm_running.munge_key_hash(),
         slurm_conf=path,
-        beside=beside(os.path.dirname(path)),
+        beside=other_files(os.path.dirname(path)),
         database=database()[0],
         config=config() if asked else {},
         nodes=nodes() if asked else {},

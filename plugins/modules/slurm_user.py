@@ -43,12 +43,12 @@ def command(module, argv):
 def check_present(module, uid):
     """Whether the user is there with this id; fails where it has another."""
     try:
-        found = pwd.getpwnam(NAME).pw_uid
+        current = pwd.getpwnam(NAME).pw_uid
     except KeyError:
         return False
-    if found != uid:
+    if current != uid:
         module.fail_json(
-            msg="the user %s has the id %d here, %d in the cluster" % (NAME, found, uid),
+            msg="the user %s has the id %d here, %d in the cluster" % (NAME, current, uid),
             hint="stop Slurm on the node, then usermod --uid %d %s, and chown its files" % (uid, NAME),
         )
     return True

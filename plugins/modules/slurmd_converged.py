@@ -62,7 +62,7 @@ DRIVER = "/sys/module/nvidia/version"
 RESTART = "systemctl restart slurmd (jobs go on)"
 
 
-class Look:
+class Observation:
     """What one look at the node found. A problem is a sentence; `mendable` ones may go when slurmd restarts."""
 
     def __init__(self):
@@ -80,8 +80,8 @@ class Look:
             self.hint = self.hint or hint
 
 
-def look(wanted, gpus):
-    seen = Look()
+def observe(wanted, gpus):
+    seen = Observation()
     if check_daemon(seen, wanted):
         check_files(seen, wanted)
     check_registration(seen, wanted, gpus)
@@ -152,7 +152,7 @@ def munge_problem(wanted):
     return slurm.credential_sentence(output, wanted["controller"])
 
 
-class Mending:
+class Repair:
     """What is done about a node that does not come by itself, once each."""
 
     def __init__(self, node, restart_after):
@@ -161,8 +161,8 @@ class Mending:
         self.changes = []
         self.refused = ""
 
-    def note(self, kind, name, action, detail):
-        self.changes.append({"kind": kind, "name": name, "action": action, "detail": detail})
+    def note(self, type_name, name, action, detail):
+        self.changes.append({"kind": type_name, "name": name, "action": action, "detail": detail})
 
     def done(self, action):
         return any(change["action"] == action for change in self.changes)
@@ -199,17 +199,17 @@ def main():
     if module.check_mode:
         module.exit_json(changed=False, changes=[])
     started = time.monotonic()
-    mending = Mending(wanted["node"], started + wanted["timeout"] / 3.0)
+    mending = Repair(wanted["node"], started + wanted["timeout"] / 3.0)
     gpus = nvidia_agreement.Comparison(wanted["gpus"], wanted["node"])
     while True:
-        seen = look(wanted, gpus)
+        seen = observe(wanted, gpus)
         mending.try_to(seen)
         if not seen.problems and not seen.state.bad:
             break
         if seen.lasting or time.monotonic() - started > wanted["timeout"]:
             fail(module, seen, mending)
         time.sleep(0.5)
-    with node_failure.told(module.fail_json):
+    with node_failure.fail_on_error(module.fail_json):
         record(wanted)
     module.exit_json(
         changed=bool(mending.changes),
@@ -217,11 +217,11 @@ def main():
         actions=["%s %s: %s" % (change["action"], change["name"], change["detail"]) for change in mending.changes],
         state=seen.state.state,
         version=seen.version,
-        deepops_warnings=told(mending) + warnings(wanted, seen) + gpus.warnings(),
+        deepops_warnings=repair_warnings(mending) + warnings(wanted, seen) + gpus.warnings(),
     )
 
 
-def told(mending):
+def repair_warnings(mending):
     """What was done about the node, for a person to wonder why it was necessary."""
     words = {"restart": "slurmd was restarted: %s", "resume": "returned to service: %s"}
     return [words[change["action"]] % change["detail"] for change in mending.changes]
@@ -241,8 +241,8 @@ def record(wanted):
     # without the files that were meant there is no proof to remember
     digest = wanted["digest"] if wanted["files"] else ""
     # another driver may see other GPUs
-    found = node_record.items(files=[DRIVER] if wanted["gpus"] else [])
-    node_record.save(wanted["component"], wanted["step"], digest, found)
+    items = node_record.items(files=[DRIVER] if wanted["gpus"] else [])
+    node_record.save(wanted["component"], wanted["step"], digest, items)
 
 
 def fail(module, seen, mending):

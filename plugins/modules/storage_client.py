@@ -175,11 +175,11 @@ def label(client):
 def choose_versions(step, client):
     """{package: version} of one client; fails where the sources do not have them."""
     available = node_packages.versions(client["packages"])
-    found = {name: storage_sources.choose(available.get(name, []), client["version"]) for name in client["packages"]}
-    missing = [name for name, version in found.items() if not version]
+    versions = {name: storage_sources.choose(available.get(name, []), client["version"]) for name in client["packages"]}
+    missing = [name for name, version in versions.items() if not version]
     if not missing or (step.noted.dry and not storage_sources.paths(client["name"])):
         # a plan comes before the source
-        return found
+        return versions
     raise node_kernel.KernelError(*why_missing(step, client, missing[0], available.get(missing[0], [])))
 
 
@@ -198,19 +198,19 @@ def why_missing(step, client, name, versions):
 
 def release(step, packages):
     """Let go of what is ours and will be changed or removed; the second call takes hold again."""
-    ours = step.ours()
-    present = node_packages.installed(ours)
+    managed = step.ours()
+    present = node_packages.installed(managed)
     stays = [name for name in packages if present.get(name) and packages[name] in ("", present[name])]
     kernel = node_kernel.installed() if step.clients else []
     # of a client that is left out stays also what its other packages would replace
-    kept = [name for name in ours if step.left_out and name not in packages]
-    changing = [name for name in ours if name not in stays + kernel + kept]
+    retained = [name for name in managed if step.left_out and name not in packages]
+    changing = [name for name in managed if name not in stays + kernel + retained]
     held = [name for name in changing if name in node_packages.held()]
     for name in held:
         step.noted.did("hold", name, "release")
     if held and not step.noted.dry:
         node_packages.mark("unhold", held)
-    step.remember([name for name in ours if name not in changing])
+    step.remember([name for name in managed if name not in changing])
 
 
 def keep_together(step):
@@ -241,28 +241,28 @@ def warn_of_another(step, client, name):
         return
     with open(path) as stream:
         loaded = stream.read().strip()
-    there = node_packages.output(["modinfo", "-k", step.release, "-F", "version", name]).strip()
-    if there and loaded != there:
+    available = node_packages.output(["modinfo", "-k", step.release, "-F", "version", name]).strip()
+    if available and loaded != available:
         words = "%s: the kernel runs module %s of version %s, and %s is installed: reboot the drained node"
-        step.module.warn(words % (label(client), name, loaded, there))
+        step.module.warn(words % (label(client), name, loaded, available))
 
 
 def ask(step):
     """Warn of each command that says that a server does not answer."""
     for name, commands in step.wanted["checks"].items():
         for argv in commands:
-            said = trouble_of(argv)
-            if said:
-                step.module.warn("storage %s: `%s` fails: %s" % (name, " ".join(argv), said))
+            problem = trouble_of(argv)
+            if problem:
+                step.module.warn("storage %s: `%s` fails: %s" % (name, " ".join(argv), problem))
 
 
 def trouble_of(argv):
     """What a command says that fails; '' for one that does not."""
     try:
-        worked, said = node_failure.tried(argv, ANSWER_S)
+        worked, output = node_failure.run_command(argv, ANSWER_S)
     except OSError as error:
         return str(error)
-    return "" if worked else said[-300:] or "it does not say why"
+    return "" if worked else output[-300:] or "it does not say why"
 
 
 def save(step, held):
@@ -274,10 +274,10 @@ def save(step, held):
     names = [name for client in step.clients for name in client["packages"]]
     files = [path for client in step.clients for path in storage_sources.paths(client["name"])]
     files += ["/proc/sys/kernel/osrelease"] if step.clients else []
-    found = dict(node_record.items(node_packages.installed(names), files), held=sorted(held))
+    items = dict(node_record.items(node_packages.installed(names), files), held=sorted(held))
     # without clients there is nothing to compare, and nothing to take away again
     digest = step.wanted["digest"] if step.clients else ""
-    node_record.save(step.wanted["component"], step.wanted["step"], digest, found)
+    node_record.save(step.wanted["component"], step.wanted["step"], digest, items)
 
 
 def main():
@@ -304,7 +304,7 @@ def main():
     os.umask(0o022)
     step = Step(module)
     packages = {}
-    with node_failure.told(module.fail_json):
+    with node_failure.fail_on_error(module.fail_json):
         if module.params["state"] == "ready":
             packages = make_ready(step)
         elif module.params["state"] == "asked":

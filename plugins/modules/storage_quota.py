@@ -67,15 +67,15 @@ PATIENCE_S = 180
 
 
 def systemctl(*words):
-    status, said = slurm_commands.run(["systemctl", *words], PATIENCE_S)
+    status, output = slurm_commands.run(["systemctl", *words], PATIENCE_S)
     if status:
-        raise node_failure.HintedError("systemctl %s: %s" % (" ".join(words), said), "see `journalctl -u %s`" % UNIT)
+        raise node_failure.HintedError("systemctl %s: %s" % (" ".join(words), output), "see `journalctl -u %s`" % UNIT)
 
 
-def answer(given, noted):
+def answer(params, noted):
     """Let other nodes ask for limits of users."""
-    install_missing(given["lock_wait"], noted)
-    content = given["rquotad"].encode("utf-8")
+    install_missing(params["lock_wait"], noted)
+    content = params["rquotad"].encode("utf-8")
     if not noted.dry and node_files.read(UNIT_FILE) != content:
         # what is cut off before the restart is not forgotten
         node_record.mark_pending(UNIT, UNIT_FILE)
@@ -129,18 +129,18 @@ def stop_answering(noted):
 
 def converge(module, noted):
     """Everything in its order; returns the folders that have to be made first."""
-    given = module.params
-    files, waiting = quota_setting.converge(given["exports"], quota_setting.Machine(), noted)
-    if given["rquotad"]:
-        answer(given, noted)
+    params = module.params
+    files, waiting = quota_setting.converge(params["exports"], quota_setting.Machine(), noted)
+    if params["rquotad"]:
+        answer(params, noted)
     else:
         stop_answering(noted)
     if not noted.dry:
         # what waits is looked at again by the next deploy
-        digest = "" if waiting else given["digest"]
-        units = {UNIT: True} if given["rquotad"] else {}
-        files = [*files, *([UNIT_FILE] if given["rquotad"] else [])]
-        node_record.save(given["component"], given["step"], digest, node_record.items(files=files, units=units))
+        digest = "" if waiting else params["digest"]
+        units = {UNIT: True} if params["rquotad"] else {}
+        files = [*files, *([UNIT_FILE] if params["rquotad"] else [])]
+        node_record.save(params["component"], params["step"], digest, node_record.items(files=files, units=units))
     return waiting
 
 
@@ -155,7 +155,7 @@ def main():
         supports_check_mode=True,
     )
     noted = node_changes.Noted(module.check_mode)
-    with node_failure.told(module.fail_json, "quotas: %s"):
+    with node_failure.fail_on_error(module.fail_json, "quotas: %s"):
         waiting = converge(module, noted)
     for path in waiting:
         module.warn("%s is not there: a project's folder is made by whoever gives it to its people" % path)

@@ -69,12 +69,14 @@ def leave_out(module, error, *steps):
     module.exit_json(changed=False, changes=[], deepops_left_out={"message": str(error), "hint": error.hint})
 
 
-def named_elsewhere(uri, own, folder="/etc/apt"):
+def named_elsewhere(uri, own, directory="/etc/apt"):
     """The first file but `own` whose sources have this address; '' where there is none.
 
     Two files that name one source with different keys make apt refuse all work.
     """
-    for path in [os.path.join(folder, "sources.list")] + sorted(glob.glob(os.path.join(folder, "sources.list.d", "*"))):
+    for path in [os.path.join(directory, "sources.list")] + sorted(
+        glob.glob(os.path.join(directory, "sources.list.d", "*"))
+    ):
         read = {".list": _one_line_addresses, ".sources": _stanza_addresses}.get(os.path.splitext(path)[1])
         if path != own and read and _bare(uri) in [_bare(address) for address in read(command.read(path))]:
             return path

@@ -7,11 +7,11 @@ import difflib
 HIDDEN = "(secret)\n"
 
 
-def entry(kind, name, action, **more):
+def entry(type_name, name, action, **more):
     """One change: `kind` of thing, its name and what happens to it; `detail`, `policy`, `diff` where there are any."""
-    found = {"kind": kind, "name": name, "action": action}
-    found.update({key: value for key, value in more.items() if value})
-    return found
+    change = {"kind": type_name, "name": name, "action": action}
+    change.update({key: value for key, value in more.items() if value})
+    return change
 
 
 class Noted:
@@ -22,8 +22,8 @@ class Noted:
         self.changes = []
         self.diffs = []
 
-    def did(self, kind, name, action, **more):
-        self.changes.append(entry(kind, name, action, **more))
+    def did(self, type_name, name, action, **more):
+        self.changes.append(entry(type_name, name, action, **more))
 
     def result(self, **more):
         """What the module returns of it."""

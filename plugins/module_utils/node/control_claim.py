@@ -39,10 +39,10 @@ def _folder():
 def _read(name):
     try:
         with open(os.path.join(_folder(), name), "rb") as stream:
-            found = json.loads(stream.read())
+            document = json.loads(stream.read())
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return document if isinstance(document, dict) else {}
 
 
 def _write(name, document):
@@ -70,9 +70,9 @@ def inspect(claim, now=None):
     """(refusals, warnings) that a run with this claim would meet; nothing is changed."""
     now = time.time() if now is None else now
     refusals, warnings = [], []
-    for look in (lambda: _overdue(claim, now), lambda: _successor(claim, _read("applied.json"))):
+    for check in (lambda: _overdue(claim, now), lambda: _successor(claim, _read("applied.json"))):
         try:
-            warnings += [text for text in [look()] if isinstance(text, str) and text]
+            warnings += [text for text in [check()] if isinstance(text, str) and text]
         except RefusedError as error:
             refusals.append(error)
     return refusals, warnings
@@ -118,8 +118,8 @@ def release(claim, components, now=None):
 
 def components():
     """What was deployed from any control machine, and what has left records on this node."""
-    folder = os.path.join(node_record.STATE, "records")
-    names = os.listdir(folder) if os.path.isdir(folder) else []
+    directory = os.path.join(node_record.STATE, "records")
+    names = os.listdir(directory) if os.path.isdir(directory) else []
     recorded = {name.split(".")[0] for name in names if name.endswith(".json")}
     return sorted(recorded | set(_read("applied.json").get("components") or {}))
 
@@ -174,16 +174,18 @@ def _follows(claim, tip):
 
 
 def _must_not_undo(tip, parts, former, is_older):
-    there = tip.get("parts") or {}
-    lost = sorted(set(there) - set(parts))
+    applied_parts = tip.get("parts") or {}
+    lost = sorted(set(applied_parts) - set(parts))
     # one that the cluster had, and has not any more
-    back = sorted(name for name, value in parts.items() if name not in there and value in former.get(name, []))
-    changed = sorted(name for name in set(there) & set(parts) if parts[name] != there[name])
+    restored = sorted(
+        name for name, value in parts.items() if name not in applied_parts and value in former.get(name, [])
+    )
+    changed = sorted(name for name in set(applied_parts) & set(parts) if parts[name] != applied_parts[name])
     reset = [name for name in changed if parts[name] in former.get(name, [])]
-    if not (is_older or lost or back or reset):
+    if not (is_older or lost or restored or reset):
         return
     what = ["would %s %s" % (verb, _few(names)) for verb, names in
-            (("remove", lost), ("bring back", back), ("undo changes of", reset)) if names]  # fmt: skip
+            (("remove", lost), ("bring back", restored), ("undo changes of", reset)) if names]  # fmt: skip
     what = what or ["has the same nodes and partitions, with older values of other keys"]
     raise RefusedError(
         "outdated",

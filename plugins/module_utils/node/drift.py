@@ -27,21 +27,21 @@ def present(records):
 
 
 def _differences(items, now):
-    found = []
+    differences = []
     packages = now["packages"]
     for name, version in items["packages"].items():
         if packages.get(name) != version:
-            found.append("package %s is %s, was %s" % (name, packages.get(name, "missing"), version))
+            differences.append("package %s is %s, was %s" % (name, packages.get(name, "missing"), version))
     for path, facts in items["files"].items():
         sentence = file_difference(path, facts, node_record.file_facts(path))
-        found += [sentence] if sentence else []
+        differences += [sentence] if sentence else []
     for path, facts in items["directories"].items():
         if node_record.directory_facts(path) != facts:
-            found.append("%s has another owner or mode, or is gone" % path)
+            differences.append("%s has another owner or mode, or is gone" % path)
     wanted = items.get("held")
     free = sorted(set(wanted) - now["held"]) if wanted else []
-    found += ["package %s is held no more" % name for name in free]
-    return found + unit_differences(items["units"], now["units"], items.get("ports", {}))
+    differences += ["package %s is held no more" % name for name in free]
+    return differences + unit_differences(items["units"], now["units"], items.get("ports", {}))
 
 
 def file_difference(path, then, now):
@@ -55,25 +55,25 @@ def file_difference(path, then, now):
 
 def unit_differences(units, shown, ports):
     """Sentences for units that should run and don't, or the reverse; `shown` is what systemd says of them."""
-    found = []
+    differences = []
     for name, running in units.items():
         properties = shown.get(name, {})
         active = properties.get("ActiveState") == "active"
         if running and not active and not node_settled.is_blocked(properties):
-            found.append("%s is %s" % (name, properties.get("ActiveState", "unknown")))
+            differences.append("%s is %s" % (name, properties.get("ActiveState", "unknown")))
         elif running and node_settled.is_restless(properties):
-            found.append("%s does not stay up: systemd restarts it" % name)
+            differences.append("%s does not stay up: systemd restarts it" % name)
         elif running and active and name in ports and not node_units.is_listening(ports[name]):
-            found.append("%s runs but does not listen on port %d" % (name, ports[name]))
+            differences.append("%s runs but does not listen on port %d" % (name, ports[name]))
         elif running and not node_units.is_enabled(properties):
-            found.append("%s is not enabled" % name)
+            differences.append("%s is not enabled" % name)
         elif not running and properties.get("ActiveState") == "active":
-            found.append("%s runs" % name)
+            differences.append("%s runs" % name)
         if node_record.is_pending(name):
-            found.append("%s still has to restart" % name)
+            differences.append("%s still has to restart" % name)
         if node_record.is_pending("%s.reload" % name):
-            found.append("%s still has to read its files anew" % name)
-    return found
+            differences.append("%s still has to read its files anew" % name)
+    return differences
 
 
 def is_left_of(component):

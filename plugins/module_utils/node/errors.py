@@ -29,7 +29,7 @@ def run(argv, environment=None):
     )
 
 
-def tried(argv, limit_s):
+def run_command(argv, limit_s):
     """Run a command that may fail, for no longer than that: (worked, what it said)."""
     try:
         done = subprocess.run(
@@ -47,7 +47,7 @@ def tried(argv, limit_s):
 
 
 @contextlib.contextmanager
-def told(fail, words="%s"):
+def fail_on_error(fail, words="%s"):
     """Call `fail(message, hint=...)`, a module's fail_json, for what is raised inside; `words` around the message."""
     try:
         yield
@@ -57,5 +57,5 @@ def told(fail, words="%s"):
         message, hint = node_files.trouble(error)
         fail(words % message, hint=hint)
     except subprocess.CalledProcessError as error:
-        said = (error.stdout or b"").decode(errors="replace").strip()[-600:]
-        fail(words % "%s: %s" % (" ".join(error.cmd), said), hint="run it on the node to see more")
+        output = (error.stdout or b"").decode(errors="replace").strip()[-600:]
+        fail(words % "%s: %s" % (" ".join(error.cmd), output), hint="run it on the node to see more")

@@ -37,33 +37,33 @@ def read(path):
 def differs(path, content, ids, mode):
     """What is not as desired: any of 'content', 'owner', 'mode'. `content` None leaves the content alone."""
     current = read(path) if content is not None else None
-    found = []
+    differences = []
     if content is not None and current != content:
-        found.append("content")
+        differences.append("content")
     try:
         status = os.stat(path)
     except OSError:
         return ["content"]
     if ids is not None and (status.st_uid, status.st_gid) != ids:
-        found.append("owner")
+        differences.append("owner")
     if status.st_mode & 0o7777 != mode:
-        found.append("mode")
-    return found
+        differences.append("mode")
+    return differences
 
 
 def ensure(noted, path, content, mode=0o644, secret=False):
     """Make a file of root's what it should be, and note it, a secret's without a word of it; what of it was not so."""
     ids = owner_ids("root", "root")
-    found = differs(path, content, ids, mode)
-    if "content" in found and secret:
+    differences = differs(path, content, ids, mode)
+    if "content" in differences and secret:
         noted.wrote_secret(path, read(path))
-    elif "content" in found:
+    elif "content" in differences:
         noted.wrote(path, read(path), content)
-    elif found:
+    elif differences:
         noted.did("file", path, "mode", detail="root:root %04o" % mode)
-    if found and not noted.dry:
+    if differences and not noted.dry:
         write(path, content, ids, mode, [])
-    return found
+    return differences
 
 
 def take_away(noted, path):
@@ -90,9 +90,9 @@ def write(path, content, ids, mode, validate):
 
 def prepare(path, content, ids, mode):
     """The new file, whole and on disk, beside the old one; returns its name. An OSError names `path`."""
-    folder = os.path.dirname(path)
-    os.makedirs(folder, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=folder, prefix=".deepopsctl-")
+    directory = os.path.dirname(path)
+    os.makedirs(directory, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=directory, prefix=".deepopsctl-")
     try:
         with os.fdopen(handle, "wb") as stream:
             stream.write(content)

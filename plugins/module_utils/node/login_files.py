@@ -24,10 +24,10 @@ def refused_names(names):
 def refused_limits(limits):
     """Sentences for limits that systemd would not read."""
     wrong = [key for key in sorted(limits) if not re.fullmatch("[A-Z][A-Za-z]+", key)]
-    found = ["%s is no property of a slice" % key for key in wrong]
+    problems = ["%s is no property of a slice" % key for key in wrong]
     values = [entry for entry in sorted(limits.items()) if entry[0] not in wrong and not _LIMIT.fullmatch(entry[1])]
-    found += ["%s: %s is no size, number, percentage or infinity" % entry for entry in values]
-    return ["slurm_login_limits: " + sentence for sentence in found]
+    problems += ["%s: %s is no size, number, percentage or infinity" % entry for entry in values]
+    return ["slurm_login_limits: " + sentence for sentence in problems]
 
 
 def unrestricted(text):
@@ -79,11 +79,12 @@ def _session(line, users, groups):
     ]
 
 
-def _administrators(kind, users, groups, skipped):
+def _administrators(management_group, users, groups, skipped):
     """Lines that let administrators skip so many of the lines that follow."""
     tests = ["user in " + _words(users)] + (["user ingroup " + _words(groups)] if groups else [])
     return [
-        "%s [success=%d default=ignore] pam_succeed_if.so quiet %s" % (kind, skipped + len(tests) - 1 - index, test)
+        "%s [success=%d default=ignore] pam_succeed_if.so quiet %s"
+        % (management_group, skipped + len(tests) - 1 - index, test)
         for index, test in enumerate(tests)
     ]
 

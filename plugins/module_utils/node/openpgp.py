@@ -28,7 +28,7 @@ def dearmored(data):
 
 def fingerprints(data):
     """Fingerprints of all primary keys in it, in upper case. ValueError where it is no key."""
-    raw, found, position = dearmored(data), [], 0
+    raw, prints, position = dearmored(data), [], 0
     while position < len(raw):
         tag, start, length = _packet(raw, position)
         body = raw[start : start + length]
@@ -39,9 +39,9 @@ def fingerprints(data):
                 raise ValueError("it has a key of another version than 4")
             # what a fingerprint of version 4 is made by
             digest = hashlib.sha1(b"\x99" + length.to_bytes(2, "big") + body)  # noqa: S324 (OpenPGP has no other there)
-            found.append(digest.hexdigest().upper())
+            prints.append(digest.hexdigest().upper())
         position = start + length
-    return found
+    return prints
 
 
 def _packet(raw, position):

@@ -19,10 +19,10 @@ def load(component, step):
     """{packages, files, units, directories, logins}: names and paths that are ours."""
     try:
         with open(_path(component, step), "rb") as stream:
-            kept = json.loads(stream.read())
-        return {kind: list(kept.get(kind, [])) for kind in KINDS}
+            saved = json.loads(stream.read())
+        return {type_name: list(saved.get(type_name, [])) for type_name in KINDS}
     except (OSError, ValueError, AttributeError, TypeError):
-        return {kind: [] for kind in KINDS}
+        return {type_name: [] for type_name in KINDS}
 
 
 def is_left_of(component):

@@ -85,11 +85,11 @@ def installed_in(shown):
 
 def versions(names):
     """{name: [version]} that the package lists of this node have, newest first."""
-    found = {}
+    available = {}
     for name, version in versions_in(output(["apt-cache", "madison"] + list(names))):
-        if version not in found.setdefault(name, []):
-            found[name].append(version)
-    return found
+        if version not in available.setdefault(name, []):
+            available[name].append(version)
+    return available
 
 
 def versions_in(shown):
@@ -105,8 +105,10 @@ def in_upstream(names, upstream):
 
 def in_upstream_of(known, upstream):
     """The same from {name: [version]}: the newest revision of it."""
-    fitting = {name: [v for v in found if upstream_of(v) == upstream] for name, found in known.items()}
-    return {name: found[0] for name, found in fitting.items() if found}
+    fitting = {
+        name: [v for v in versions_of_name if upstream_of(v) == upstream] for name, versions_of_name in known.items()
+    }
+    return {name: versions_of_name[0] for name, versions_of_name in fitting.items() if versions_of_name}
 
 
 def upstream_of(version):
@@ -161,8 +163,8 @@ def removable_with(names):
     """
     # what apt would remove without them is somebody else's
     before = _simulated(["autoremove"])
-    found = [name for name in _simulated(["remove", "--auto-remove"] + list(names)) if name not in before]
-    return [] if chosen(found) - set(names) else found
+    removed = [name for name in _simulated(["remove", "--auto-remove"] + list(names)) if name not in before]
+    return [] if chosen(removed) - set(names) else removed
 
 
 def held():

@@ -12,16 +12,16 @@ NVIDIA = "/sys/module/nvidia/version"
 
 def os_release():
     """Ansible's names for the platform, from /etc/os-release."""
-    found = {}
+    fields = {}
     with open("/etc/os-release") as stream:
         for line in stream:
             key, _separator, value = line.strip().partition("=")
-            found[key] = value.strip('"')
-    like = found.get("ID_LIKE", "").split() + [found.get("ID", "")]
-    family = "Debian" if "debian" in like else "RedHat" if "rhel" in like or "fedora" in like else found.get("ID", "")
-    version = found.get("VERSION_ID", "")
+            fields[key] = value.strip('"')
+    like = fields.get("ID_LIKE", "").split() + [fields.get("ID", "")]
+    family = "Debian" if "debian" in like else "RedHat" if "rhel" in like or "fedora" in like else fields.get("ID", "")
+    version = fields.get("VERSION_ID", "")
     return {
-        "distribution": (found.get("NAME") or found.get("ID") or "unknown").split()[0],
+        "distribution": (fields.get("NAME") or fields.get("ID") or "unknown").split()[0],
         "distribution_version": version,
         "distribution_major_version": version.split(".")[0],
         "os_family": family,
@@ -33,11 +33,11 @@ def versions():
     """{os, kernel, driver}; no driver where none is loaded."""
     release = os_release()
     name = "%s %s" % (release["distribution"], release["distribution_version"])
-    found = {"os": name.strip(), "kernel": os.uname().release}
+    result = {"os": name.strip(), "kernel": os.uname().release}
     if os.path.exists(NVIDIA):
         with open(NVIDIA) as stream:
-            found["driver"] = stream.read().strip()
-    return found
+            result["driver"] = stream.read().strip()
+    return result
 
 
 def memory_facts():
@@ -50,21 +50,21 @@ def cgroup_facts(root=CGROUP):
     """Which cgroup hierarchy slurmd will meet, whether it may confine jobs in it, and if not, why."""
     unified = os.path.join(root, "cgroup.controllers")
     if os.path.exists(unified):
-        version, folders = "v2", [root]
+        version, directories = "v2", [root]
         with open(unified) as stream:
             # a v2 tree beside a v1 one can be there and have nothing to give
             missing = sorted({"cpuset", "memory"} - set(stream.read().split()))
     else:
-        version, folders = "v1", [os.path.join(root, name) for name in V1]
+        version, directories = "v1", [os.path.join(root, name) for name in V1]
         missing = [name for name in V1 if not os.path.isdir(os.path.join(root, name))]
     if missing:
         fault = "%s has no controller %s" % (root, ", ".join(missing))
     else:
-        read_only = [folder for folder in folders if not is_writable(folder)]
+        read_only = [directory for directory in directories if not is_writable(directory)]
         fault = "%s is read-only" % ", ".join(read_only) if read_only else ""
     return {"deepops_cgroup": version, "deepops_cgroup_writable": not fault, "deepops_cgroup_fault": fault}
 
 
-def is_writable(folder):
+def is_writable(directory):
     """True for a folder that root may write to and that is not mounted read-only."""
-    return os.access(folder, os.W_OK) and not os.statvfs(folder).f_flag & os.ST_RDONLY
+    return os.access(directory, os.W_OK) and not os.statvfs(directory).f_flag & os.ST_RDONLY

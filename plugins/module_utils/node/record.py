@@ -73,14 +73,14 @@ def write_atomically(path, data, mode=0o600):
         raise OSError(error.errno, error.strerror, path) from error
 
 
-def save(component, step, digest, found):
+def save(component, step, digest, items):
     """Remember a step that succeeded and what it found (see items); an empty digest forgets it."""
     path = _path(component, step)
     if not digest:
         if os.path.exists(path):
             os.unlink(path)
         return
-    document = json.dumps({"digest": digest, "items": found}, sort_keys=True).encode()
+    document = json.dumps({"digest": digest, "items": items}, sort_keys=True).encode()
     write_atomically(path, document)
 
 

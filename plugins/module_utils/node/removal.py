@@ -37,7 +37,7 @@ class Taking:
         if not self.noted.dry:
             node_owned.save(self.wanted["component"], self.wanted["step"], self.owned)
 
-    def foresee(self):
+    def record_additions(self):
         """What is about to come is ours, and what is there already is not; files are in any case."""
         present = node_packages.installed(self.names["packages"])
         shown = node_units.show(self.names["units"])
@@ -47,12 +47,12 @@ class Taking:
             "files": self.names["files"],
             "directories": [path for path in self.names["directories"] if not os.path.isdir(path)],
         }
-        for kind, names in new.items():
-            self.owned[kind] += [name for name in names if name not in self.owned[kind]]
+        for type_name, names in new.items():
+            self.owned[type_name] += [name for name in names if name not in self.owned[type_name]]
         self.remember()
 
-    def gone(self, kind):
-        return [name for name in self.owned[kind] if name not in self.names[kind]]
+    def gone(self, type_name):
+        return [name for name in self.owned[type_name] if name not in self.names[type_name]]
 
     def take_files(self):
         """Stop units that nobody wants any more and remove such files; returns the paths of these."""
@@ -69,14 +69,14 @@ class Taking:
         for path in reversed(self.gone("directories")):
             if not self.noted.dry:
                 remove_empty(path, (os.path.dirname(path) + "/",))
-        for kind, wanted in self.names.items():
-            self.owned[kind] = [name for name in self.owned[kind] if name in wanted]
+        for type_name, wanted in self.names.items():
+            self.owned[type_name] = [name for name in self.owned[type_name] if name in wanted]
         self.remember()
 
     def go_on_without(self, paths):
         """Units that were there before us run as they did: a drop-in of ours has changed how."""
         dropins = [os.path.dirname(path) for path in paths if path.startswith(UNIT_FOLDER)]
-        names = [os.path.basename(folder)[: -len(".d")] for folder in dropins if folder.endswith(".d")]
+        names = [os.path.basename(directory)[: -len(".d")] for directory in dropins if directory.endswith(".d")]
         theirs = [name for name in dict.fromkeys(names) if name not in self.owned["units"]]
         for name, facts in node_units.show(theirs).items():
             if not node_units.is_active(facts):
@@ -93,8 +93,8 @@ def stop(noted, names):
         if not noted.dry:
             node_record.clear_pending(name)
             node_record.clear_pending("%s.reload" % name)
-        there = facts.get("LoadState") != "not-found"
-        if there and (node_units.is_active(facts) or facts.get("UnitFileState") == "enabled"):
+        is_loaded = facts.get("LoadState") != "not-found"
+        if is_loaded and (node_units.is_active(facts) or facts.get("UnitFileState") == "enabled"):
             noted.did("unit", name, "stop")
             served.append(name)
     if served and not noted.dry:
@@ -102,9 +102,9 @@ def stop(noted, names):
         node_failure.run(["systemctl", "disable", "--now", "--quiet"] + served, node_units.ENVIRONMENT)
 
 
-def take_packages(noted, gone, warn, lock_wait):
+def take_packages(noted, obsolete, warn, lock_wait):
     """Purge packages with what came for them alone; none where somebody else's needs one. Raises PackageError."""
-    present = node_packages.installed(gone)
+    present = node_packages.installed(obsolete)
     if not present:
         return
     names = " ".join(sorted(present))
@@ -127,11 +127,11 @@ def remove_folder_of(path):
     remove_empty(os.path.dirname(path), _ON_THE_WAY)
 
 
-def remove_empty(folder, below):
+def remove_empty(directory, below):
     """Remove a folder that nothing is in, and those above it, as far as they are below one of these."""
-    while folder.startswith(tuple(below)):
+    while directory.startswith(tuple(below)):
         try:
-            os.rmdir(folder)
+            os.rmdir(directory)
         except OSError:
             return
-        folder = os.path.dirname(folder)
+        directory = os.path.dirname(directory)

@@ -34,9 +34,9 @@ class Step:
         self.noted = node_changes.Noted(self.dry)
         self.record = node_record.items()
 
-    def did(self, sentence, kind, name, action, **more):
+    def did(self, sentence, type_name, name, action, **more):
         self.actions.append(sentence)
-        self.noted.did(kind, name, action, **more)
+        self.noted.did(type_name, name, action, **more)
 
     def fail(self, message, hint=""):
         self.module.fail_json(msg=message, hint=hint, actions=self.actions, changed=bool(self.actions))
@@ -162,25 +162,25 @@ def ensure_file(step, wanted, units):
     ids = node_files.owner_ids(wanted["owner"], wanted["group"])
     if ids is None and not step.dry:
         step.fail("%s: user %s or group %s does not exist" % (path, wanted["owner"], wanted["group"]))
-    found = node_files.differs(path, content, ids, mode)
-    if found:
+    differences = node_files.differs(path, content, ids, mode)
+    if differences:
         before = node_files.read(path)
         if not step.dry:
             # another owner or mode is nothing that a running daemon has to be restarted for
-            notes = node_step_units.calls_of(path, units) if "content" in found else []
+            notes = node_step_units.calls_of(path, units) if "content" in differences else []
             due = [note for note in notes if not node_record.is_pending(note)]
             for name in due:
                 node_record.mark_pending(name, path)
-            apply_file(step, wanted, content, ids, found, due)
-        note_file(step, wanted, found, before, content)
+            apply_file(step, wanted, content, ids, differences, due)
+        note_file(step, wanted, differences, before, content)
     step.record["files"][path] = node_record.file_facts(path)
-    return "content" in found
+    return "content" in differences
 
 
-def apply_file(step, wanted, content, ids, found, due):
+def apply_file(step, wanted, content, ids, differences, due):
     path, mode, validate = wanted["path"], int(wanted["mode"], 8), wanted["validate"]
     try:
-        if "content" in found:
+        if "content" in differences:
             node_files.write(path, content, ids, mode, validate)
         else:
             node_files.set_owner_and_mode(path, ids, mode)
@@ -195,11 +195,11 @@ def apply_file(step, wanted, content, ids, found, due):
         step.fail(*node_files.trouble(OSError(error.errno, error.strerror, path)))
 
 
-def note_file(step, wanted, found, before, content):
+def note_file(step, wanted, differences, before, content):
     path = wanted["path"]
-    if "content" not in found:
+    if "content" not in differences:
         owned = "%s:%s %s" % (wanted["owner"], wanted["group"], wanted["mode"])
-        step.did("set %s of %s" % (" and ".join(found), path), "file", path, "mode", detail=owned)
+        step.did("set %s of %s" % (" and ".join(differences), path), "file", path, "mode", detail=owned)
         return
     step.actions.append("wrote %s" % path)
     if wanted["secret_base64"] is None:

@@ -22,7 +22,7 @@ def calls_of(path, units):
 
 def is_among(path, wanted):
     """Whether a path is one of these, or below one that ends with a slash."""
-    return path in wanted or any(path.startswith(folder) for folder in wanted if folder.endswith("/"))
+    return path in wanted or any(path.startswith(directory) for directory in wanted if directory.endswith("/"))
 
 
 def reload_of(name):

@@ -27,10 +27,10 @@ def show(names):
         check=False,
     ).stdout
     blocks = [block for block in output.strip().split("\n\n") if block]
-    found = {}
+    units = {}
     for name, block in zip(names, blocks):
-        found[name] = dict(line.partition("=")[::2] for line in block.splitlines())
-    return found
+        units[name] = dict(line.partition("=")[::2] for line in block.splitlines())
+    return units
 
 
 def is_enabled(properties):

@@ -13,9 +13,9 @@ import zipfile
 KEPT = (".py", ".so", ".typed", "LICENSE", "METADATA")
 
 
-def wheel_for(library, machine):
+def wheel_for(library, architecture):
     """The hash and platform of a library's wheel for a machine's processor; those without machine code have one."""
-    return library["wheels"].get("any") or library["wheels"].get(machine)
+    return library["wheels"].get("any") or library["wheels"].get(architecture)
 
 
 def sha256_of(path):
@@ -34,34 +34,34 @@ def check(path, sha256):
 
 
 @contextlib.contextmanager
-def replaced(folder):
+def replaced(directory):
     """A folder to fill, for everybody to read. It becomes `folder` at the end; that is as it was where one fails."""
-    parent = os.path.dirname(folder)
+    parent = os.path.dirname(directory)
     os.makedirs(parent, mode=0o755, exist_ok=True)
     made = tempfile.mkdtemp(dir=parent, prefix=".new-")
     try:
         yield made
-        for place, folders, names in os.walk(made):
-            for name in folders:
+        for place, directories, names in os.walk(made):
+            for name in directories:
                 os.chmod(os.path.join(place, name), 0o755)  # noqa: S103 (programs of any user read it)
             for name in names:
                 os.chmod(os.path.join(place, name), 0o644)
         os.chmod(made, 0o755)  # noqa: S103 (programs of any user read it)
-        shutil.rmtree(folder, ignore_errors=True)
-        os.rename(made, folder)
+        shutil.rmtree(directory, ignore_errors=True)
+        os.rename(made, directory)
     except BaseException:
         shutil.rmtree(made, ignore_errors=True)
         raise
 
 
-def unpack(folder, wheels):
+def unpack(directory, wheels):
     """All wheels, {path: sha256}, or none."""
-    with replaced(folder) as made:
+    with replaced(directory) as made:
         for path, sha256 in sorted(wheels.items()):
             extract(path, sha256, made)
 
 
-def extract(path, sha256, folder):
+def extract(path, sha256, directory):
     """What is kept of one wheel; another wheel, and a name that leads out of the folder, are errors."""
     check(path, sha256)
     with zipfile.ZipFile(path) as archive:
@@ -69,10 +69,10 @@ def extract(path, sha256, folder):
             if member.startswith("/") or ".." in member.split("/"):
                 raise ValueError("%s has a file %s" % (os.path.basename(path), member))
             if member.endswith(KEPT) and not member.endswith("/"):
-                archive.extract(member, folder)
+                archive.extract(member, directory)
 
 
-def files_in(folder):
+def files_in(directory):
     """Paths of all files below it."""
-    found = [os.path.join(place, name) for place, _, names in os.walk(folder) for name in names]
-    return sorted(path for path in found if not path.endswith(".pyc"))
+    paths = [os.path.join(place, name) for place, _, names in os.walk(directory) for name in names]
+    return sorted(path for path in paths if not path.endswith(".pyc"))

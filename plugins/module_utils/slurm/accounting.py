@@ -134,32 +134,32 @@ def normal(column, form, text):
     return {} if (column, value) in UNSET else {column: value}
 
 
-def settings(kind, given):
+def settings(object_type, columns):
     """Normal settings of one object, from {column: text}."""
-    found = {}
-    for column, text in given.items():
-        found.update(normal(column, TABLES[kind][column][0], text))
-    return found
+    values = {}
+    for column, text in columns.items():
+        values.update(normal(column, TABLES[object_type][column][0], text))
+    return values
 
 
 def state(outputs):
     """{kind: {key: settings}} from what sacctmgr showed of each kind."""
-    found = {kind: parse(kind, output) for kind, output in outputs.items()}
-    for name, description in found.pop("accounts").items():
-        if name in found["associations"]:
-            found["associations"][name].update(description)
-    return found
+    objects = {object_type: parse(object_type, output) for object_type, output in outputs.items()}
+    for name, description in objects.pop("accounts").items():
+        if name in objects["associations"]:
+            objects["associations"][name].update(description)
+    return objects
 
 
-def parse(kind, output):
+def parse(object_type, output):
     """{key: settings} from `sacctmgr --parsable2 --noheader show`; an association is `account` or `account/user`.
 
     Keys are in lower case, as Slurm itself keeps them unless it is told to preserve a user's.
     """
-    found = {}
+    objects = {}
     for line in output.splitlines():
-        row = dict(zip(COLUMNS[kind], line.split("|")))
-        if kind == "associations":
+        row = dict(zip(COLUMNS[object_type], line.split("|")))
+        if object_type == "associations":
             if row.pop("Partition"):
                 continue  # limits of one user in one partition are nothing that cluster.yml has
             user = row.pop("User")
@@ -167,22 +167,22 @@ def parse(kind, output):
             if user:
                 row.pop("ParentName")
         else:
-            key = row.pop(COLUMNS[kind][0])
-        found[key.lower()] = settings(kind, row)
-    return found
+            key = row.pop(COLUMNS[object_type][0])
+        objects[key.lower()] = settings(object_type, row)
+    return objects
 
 
-def takes_away(kind, setting):
+def is_removable(object_type, setting):
     """Whether a setting can be taken away at all."""
-    return TABLES[kind][setting.partition("[")[0]][2] is not None
+    return TABLES[object_type][setting.partition("[")[0]][2] is not None
 
 
-def options(kind, change):
+def options(object_type, change):
     """The words of `sacctmgr add` or `modify ... set` that make a change."""
     merged = {}
     for name, value in change.items():
         column, _bracket, tres = name.partition("[")
-        form, option, nothing = TABLES[kind][column]
+        form, option, nothing = TABLES[object_type][column]
         text = value if value != "" else nothing
         merged.setdefault(option, []).append("%s=%s" % (tres[:-1], text) if form == TRES else text)
     return ["%s=%s" % (option, ",".join(texts)) for option, texts in merged.items()]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm.accounting import (
     TABLES,
     TIME,
+    is_removable,
     options,
-    takes_away,
 )
 
 
@@ -16,57 +16,68 @@ def difference(wanted, present, owned):
     `owned` holds the settings of the last call that were ours: of those, what is wanted no more is taken away.
     What a site set by itself stays.
     """
-    found = []
-    for kind in ("qos", "associations", "users"):
-        for key, wish in wanted.get(kind, {}).items():
-            now = present.get(kind, {}).get(key.lower())
-            change = {name: value for name, value in wish.items() if (now or {}).get(name) != value}
+    changes = []
+    for object_type in ("qos", "associations", "users"):
+        for key, desired in wanted.get(object_type, {}).items():
+            now = present.get(object_type, {}).get(key.lower())
+            change = {name: value for name, value in desired.items() if (now or {}).get(name) != value}
             if now is None:
-                found.append((kind, key, True, change))
+                changes.append((object_type, key, True, change))
                 continue
-            mine = owned.get(kind, {}).get(key, [])
-            change.update({name: "" for name in mine if name not in wish and name in now and takes_away(kind, name)})
+            managed = owned.get(object_type, {}).get(key, [])
+            change.update(
+                {
+                    name: ""
+                    for name in managed
+                    if name not in desired and name in now and is_removable(object_type, name)
+                }
+            )
             if change:
-                found.append((kind, key, False, change))
-    return found
+                changes.append((object_type, key, False, change))
+    return changes
 
 
 def foreign(wanted, present):
     """{kind: names} of what is there and not declared: a site's own, left alone."""
-    ours = {key.lower() for key in wanted["associations"]}
-    odd = [key.partition("/") for key in present["associations"] if key not in ours]
-    declared = {key.partition("/")[2] for key in ours}
+    declared_keys = {key.lower() for key in wanted["associations"]}
+    undeclared = [key.partition("/") for key in present["associations"] if key not in declared_keys]
+    declared = {key.partition("/")[2] for key in declared_keys}
     return {
         "qos": sorted(set(present["qos"]) - set(wanted["qos"]) - {"normal"}),
-        "accounts": sorted({account for account, _slash, user in odd if not user} - {"root"}),
-        "users": sorted({user for _account, _slash, user in odd if user} - declared - {"root"}),
+        "accounts": sorted({account for account, _slash, user in undeclared if not user} - {"root"}),
+        "users": sorted({user for _account, _slash, user in undeclared if user} - declared - {"root"}),
     }
 
 
-def by_hand(wanted, present, owned):
+def manual_limits(wanted, present, owned):
     """Sentences for limits of declared objects that nobody declared: somebody set them with sacctmgr."""
-    found = []
-    for kind in ("qos", "associations"):
-        for key, wish in wanted.get(kind, {}).items():
-            now, mine = present.get(kind, {}).get(key.lower(), {}), owned.get(kind, {}).get(key, [])
-            odd = [name for name in now if name not in wish and name not in mine and name[:3] in ("Grp", "Max")]
-            found += ["%s: %s=%s" % (label(kind, key), name, shown(kind, name, now[name])) for name in odd]
-    return found
+    sentences = []
+    for object_type in ("qos", "associations"):
+        for key, desired in wanted.get(object_type, {}).items():
+            now, managed = present.get(object_type, {}).get(key.lower(), {}), owned.get(object_type, {}).get(key, [])
+            undeclared = [
+                name for name in now if name not in desired and name not in managed and name[:3] in ("Grp", "Max")
+            ]
+            sentences += [
+                "%s: %s=%s" % (label(object_type, key), name, shown(object_type, name, now[name]))
+                for name in undeclared
+            ]
+    return sentences
 
 
 def commands(changes, cluster):
     """[(changes, words of sacctmgr)]: one call for each change, and one for all users who are added alike."""
-    first, last, alike = [], [], {}
+    first, last, identical = [], [], {}
     for change in changes:
-        kind, key, new, values = change
+        object_type, key, new, values = change
         account, _slash, user = key.partition("/")
-        if kind == "associations" and user and new:
-            alike.setdefault((account,) + tuple(options(kind, values)), []).append((change, user))
+        if object_type == "associations" and user and new:
+            identical.setdefault((account,) + tuple(options(object_type, values)), []).append((change, user))
         else:
             # a user's default account has to be there first
-            (last if kind == "users" else first).append(([change], command(change, cluster)))
+            (last if object_type == "users" else first).append(([change], command(change, cluster)))
     added = []
-    for (account, *words), members in alike.items():
+    for (account, *words), members in identical.items():
         for start in range(0, len(members), 100):
             some = members[start : start + 100]
             names = ",".join(user for _change, user in some)
@@ -77,12 +88,12 @@ def commands(changes, cluster):
 
 def command(change, cluster):
     """The words of sacctmgr for one change."""
-    kind, key, new, values = change
+    object_type, key, new, values = change
     account, _slash, user = key.partition("/")
-    words = options(kind, values)
-    if kind == "qos":
+    words = options(object_type, values)
+    if object_type == "qos":
         return ["add", "qos", key] + words if new else ["modify", "qos", "where", "name=" + key, "set"] + words
-    if kind == "users":
+    if object_type == "users":
         return ["modify", "user", "where", "name=" + key, "cluster=" + cluster, "set"] + words
     if new:
         return ["add", "account", key, "cluster=" + cluster] + words
@@ -90,18 +101,18 @@ def command(change, cluster):
     return ["modify"] + whom + ["cluster=" + cluster, "set"] + words
 
 
-def label(kind, key):
+def label(object_type, key):
     """How a message names an object."""
     account, _slash, user = key.partition("/")
-    if kind == "associations":
+    if object_type == "associations":
         return "user %s in %s" % (user, account) if user else "account %s" % account
-    return "%s %s" % ({"qos": "QOS", "users": "user"}[kind], key)
+    return "%s %s" % ({"qos": "QOS", "users": "user"}[object_type], key)
 
 
-def shown(kind, setting, value):
+def shown(object_type, setting, value):
     """A normal value for people."""
     column, _bracket, tres = setting.partition("[")
-    form = TABLES[kind][column][0]
+    form = TABLES[object_type][column][0]
     if form == TIME and value:
         hours, mins = divmod(int(value), 60)
         return "%d-%02d:%02d:00" % (hours // 24, hours % 24, mins)
@@ -112,26 +123,30 @@ def shown(kind, setting, value):
 
 def lines(changes, present, after):
     """One line for every object and setting that changes, before (`after` false) or after."""
-    found = []
-    for kind, key, new, values in changes:
+    result = []
+    for object_type, key, new, values in changes:
         if after or not new:
-            found.append(label(kind, key))
-            now = present.get(kind, {}).get(key.lower(), {})
+            result.append(label(object_type, key))
+            now = present.get(object_type, {}).get(key.lower(), {})
             texts = values if after else {name: now.get(name, "") for name in values}
-            found += ["  %s = %s" % (name, shown(kind, name, texts[name])) for name in sorted(texts) if texts[name]]
-    return "".join(line + "\n" for line in found)
+            result += [
+                "  %s = %s" % (name, shown(object_type, name, texts[name])) for name in sorted(texts) if texts[name]
+            ]
+    return "".join(line + "\n" for line in result)
 
 
 def row(change, present):
     """A change as `changes` of a module's result has it."""
-    kind, key, new, values = change
-    now = present.get(kind, {}).get(key.lower(), {})
+    object_type, key, new, values = change
+    now = present.get(object_type, {}).get(key.lower(), {})
     parts = []
     for name in sorted(values):
-        old, wish = shown(kind, name, now.get(name, "")), shown(kind, name, values[name])
-        parts.append("%s=%s" % (name, wish) if new else "%s: %s -> %s" % (name, old or "unset", wish or "unset"))
-    noun = "user" if kind == "users" or "/" in key else "account" if kind == "associations" else "qos"
-    name = label(kind, key).partition(" ")[2]
+        old_value, new_value = shown(object_type, name, now.get(name, "")), shown(object_type, name, values[name])
+        parts.append(
+            "%s=%s" % (name, new_value) if new else "%s: %s -> %s" % (name, old_value or "unset", new_value or "unset")
+        )
+    noun = "user" if object_type == "users" or "/" in key else "account" if object_type == "associations" else "qos"
+    name = label(object_type, key).partition(" ")[2]
     return {"kind": noun, "name": name, "action": "add" if new else "modify", "detail": ", ".join(parts)}
 
 
@@ -144,15 +159,17 @@ def sentence(row):
 
 def notes(wanted, present, owned):
     """What a person should know of what is not declared: it is left alone."""
-    found = [
+    sentences = [
         "Slurm has %s that cluster.yml does not declare, left alone: %s" % (noun, some(names))
         for noun, names in zip(("QOS", "accounts", "users"), foreign(wanted, present).values())
         if names
     ]
-    odd = by_hand(wanted, present, owned)
-    if odd:
-        found.append("limits set by sacctmgr that cluster.yml does not declare, left alone: %s" % some(odd, "; "))
-    return found
+    limits = manual_limits(wanted, present, owned)
+    if limits:
+        sentences.append(
+            "limits set by sacctmgr that cluster.yml does not declare, left alone: %s" % some(limits, "; ")
+        )
+    return sentences
 
 
 def some(names, separator=", "):

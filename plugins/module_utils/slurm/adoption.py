@@ -38,12 +38,12 @@ def shape(entry):
 
 def wanted_shapes(text):
     """{node: shape} of the new slurm.conf."""
-    found = {}
+    shapes = {}
     for line in text.splitlines():
         if line.startswith("NodeName="):
             entry = slurmtext.record(line)
-            found.update(dict.fromkeys(slurm_reading.expand(entry["NodeName"]), shape(entry)))
-    return found
+            shapes.update(dict.fromkeys(slurm_reading.expand(entry["NodeName"]), shape(entry)))
+    return shapes
 
 
 def lost_jobs(shown, queue, text):
@@ -53,12 +53,12 @@ def lost_jobs(shown, queue, text):
     for job in slurm_reading.jobs(queue):
         for name in job["nodes"] if job["state"] != "PENDING" else ():
             busy.setdefault(name, []).append(job["id"])
-    found = []
+    sentences = []
     for line in shown.splitlines():
         entry = slurmtext.record(line.partition(" Reason=")[0])
         name = entry.get("NodeName", "")
         if name in busy and name not in wanted:
-            found.append("%s is not in cluster.yml, and runs %s" % (name, ", ".join(busy[name])))
+            sentences.append("%s is not in cluster.yml, and runs %s" % (name, ", ".join(busy[name])))
         elif name in busy and wanted[name] != shape(entry):
-            found.append("%s runs %s, and its cores would be counted anew" % (name, ", ".join(busy[name])))
-    return found
+            sentences.append("%s runs %s, and its cores would be counted anew" % (name, ", ".join(busy[name])))
+    return sentences

@@ -34,14 +34,14 @@ def run(argv, seconds, text=None, environment=None):
 
 def syntax_error(files):
     """What Slurm's own parser says about slurm.conf and the files beside it; '' when they are good, or without it."""
-    folder = tempfile.mkdtemp(prefix="deepopsctl-slurm-")
+    directory = tempfile.mkdtemp(prefix="deepopsctl-slurm-")
     try:
         for path, content in files.items():
-            with open(os.path.join(folder, os.path.basename(path)), "w") as stream:
+            with open(os.path.join(directory, os.path.basename(path)), "w") as stream:
                 stream.write(content)
         # parses the whole file, needs no daemon and touches none
-        candidate = os.path.join(folder, "slurm.conf")
+        candidate = os.path.join(directory, "slurm.conf")
         status, output = run(["scontrol", "show", "hostnames", "x"], 60, environment={"SLURM_CONF": candidate})
-        return output.replace(folder, "(new)") if status not in (0, MISSING) else ""
+        return output.replace(directory, "(new)") if status not in (0, MISSING) else ""
     finally:
-        shutil.rmtree(folder)
+        shutil.rmtree(directory)

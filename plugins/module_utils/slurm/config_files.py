@@ -13,12 +13,12 @@ OPTIONS = {
 }
 
 
-def path_of(given, name):
+def path_of(params, name):
     """Where a configuration file lives."""
-    return os.path.join(given["folder"], "%s.conf" % name)
+    return os.path.join(params["folder"], "%s.conf" % name)
 
 
-def files_of(given):
+def files_of(params):
     """{path: text} of the files that are wanted."""
-    names = (*ALWAYS, *(name for name in WHERE_GIVEN if given["%s_conf" % name]))
-    return {path_of(given, name): given["%s_conf" % name] for name in names}
+    names = (*ALWAYS, *(name for name in WHERE_GIVEN if params["%s_conf" % name]))
+    return {path_of(params, name): params["%s_conf" % name] for name in names}

@@ -16,13 +16,13 @@ OURS = b"# Written by deepopsctl"
 
 def daemons():
     """{name: path of the program} of Slurm's daemons that run here."""
-    found = {}
+    programs = {}
     for entry in os.listdir("/proc"):
         if entry.isdigit():
             name = (node_files.read("/proc/%s/comm" % entry) or b"").decode(errors="replace").strip()
             if name in DAEMONS:
-                found[name] = _program(entry)
-    return found
+                programs[name] = _program(entry)
+    return programs
 
 
 def _program(pid):
@@ -35,8 +35,8 @@ def _program(pid):
 
 def first_file(name):
     """Path and content of a configuration file in the first of the usual folders that has it; ('', b'') for none."""
-    for folder in FOLDERS:
-        path = os.path.join(folder, name)
+    for directory in FOLDERS:
+        path = os.path.join(directory, name)
         content = node_files.read(path)
         if content is not None:
             return path, content
@@ -45,12 +45,12 @@ def first_file(name):
 
 def settings(content):
     """KEY=VALUE lines as a dict with keys in lower case; the last one wins."""
-    found = {}
+    values = {}
     for line in content.decode(errors="replace").splitlines():
         match = re.match(r"\s*([A-Za-z][A-Za-z0-9_]*)\s*=\s*(.*?)\s*$", line.partition("#")[0])
         if match:
-            found[match.group(1).lower()] = match.group(2).strip('"')
-    return found
+            values[match.group(1).lower()] = match.group(2).strip('"')
+    return values
 
 
 def munge_key_hash():
@@ -76,6 +76,6 @@ def foreign(component):
 
 def deployed(component):
     """Whether deepopsctl has deployed a component here, or begun to."""
-    folder = os.path.join(node_record.STATE, "records")
-    names = os.listdir(folder) if os.path.isdir(folder) else []
+    directory = os.path.join(node_record.STATE, "records")
+    names = os.listdir(directory) if os.path.isdir(directory) else []
     return any(name.startswith("%s." % component) for name in names)

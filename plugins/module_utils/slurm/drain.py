@@ -13,11 +13,11 @@ def our_reason(text):
     return PREFIX + " ".join(text.replace('"', "'").split())
 
 
-def verdict(wanted, node, reason):
+def decision(wanted, node, reason):
     """(action, message) for one node; the action is drain, resume, none, kept or refused."""
     if node is None:
         return "refused", "Slurm has no node of that name"
-    drained, ours = "DRAIN" in node["state"], node["reason"].startswith(PREFIX)
+    drained, is_managed = "DRAIN" in node["state"], node["reason"].startswith(PREFIX)
     # our reason over theirs would make it ours to resume
     set_down = "DOWN" in node["state"] and node["reason_user"] not in ("", "slurm")
     theirs = "%s by %s since %s: %s" % (
@@ -27,10 +27,10 @@ def verdict(wanted, node, reason):
         node["reason"] or "no reason given",
     )
     if wanted == "drain":
-        if (drained or set_down) and not ours:
+        if (drained or set_down) and not is_managed:
             return "kept", theirs
         return ("none", node["reason"]) if drained and node["reason"] == reason else ("drain", reason)
-    if drained and not ours:
+    if drained and not is_managed:
         return "refused", theirs
     # a `*` says that slurmd does not answer
     if "*" in node["state"] or FAULTS & set(re.findall("[A-Z_]+", node["state"])):
@@ -41,10 +41,10 @@ def verdict(wanted, node, reason):
 
 def decide(wanted, names, known, reason, refusals=()):
     """A verdict for every node, in the order asked for; `refusals` says which may not be resumed, and why."""
-    found = []
+    decisions = []
     for name in names:
-        action, message = verdict(wanted, known.get(name), reason)
+        action, message = decision(wanted, known.get(name), reason)
         if action == "resume" and name in refusals:
             action, message = "refused", refusals[name]
-        found.append({"name": name, "action": action, "message": message})
-    return found
+        decisions.append({"name": name, "action": action, "message": message})
+    return decisions

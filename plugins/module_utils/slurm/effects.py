@@ -142,8 +142,8 @@ def changes(old: str, new: str) -> list[Change]:
         )
         for key in keys - {thing.lower() for thing in THINGS}
     ]
-    result += _node_changes(things(old, "NodeName"), things(new, "NodeName"), f"{new}\n{old}")
-    result += _partition_changes(things(old, "PartitionName"), things(new, "PartitionName"), f"{new}\n{old}")
+    result += _node_changes(definitions(old, "NodeName"), definitions(new, "NodeName"), f"{new}\n{old}")
+    result += _partition_changes(definitions(old, "PartitionName"), definitions(new, "PartitionName"), f"{new}\n{old}")
     return sorted(result, key=lambda change: change.key.lower())
 
 
@@ -153,7 +153,7 @@ def strongest(all_changes: Sequence[Change]) -> tuple[Effect, list[str]]:
     return effect, list(dict.fromkeys(change.key.split()[0].partition("=")[0] for change in all_changes))
 
 
-def things(text: str, key_name: str) -> dict[str, dict[str, str]]:
+def definitions(text: str, key_name: str) -> dict[str, dict[str, str]]:
     """{name: {attribute: value}} of all NodeName or PartitionName lines; attributes are in lower case."""
     entries: dict[str, dict[str, str]] = {}
     defaults: dict[str, str] = {}

@@ -27,10 +27,10 @@ def nodes(text):
 
 
 def _node(line):
-    said = _REASON.search(line)
+    reason_match = _REASON.search(line)
     # a reason is free text: nothing in it may pass for a field
-    entry = slurmtext.record(line[: said.start()] if said else line)
-    reason, user, since = said.groups() if said else ("", "", "")
+    entry = slurmtext.record(line[: reason_match.start()] if reason_match else line)
+    reason, user, since = reason_match.groups() if reason_match else ("", "", "")
     return {
         "name": entry["NodeName"],
         "state": entry.get("State", "UNKNOWN"),
@@ -71,10 +71,10 @@ def expand(text):
     """The names of a Slurm hostlist: `gpu[01-03,07],ctl1`."""
     if not _HOST_CHARACTERS.fullmatch(text.strip()):
         raise UnreadableError("%r is no list of nodes" % text[:80])
-    found = []
+    names = []
     for piece in re.split(r",(?![^\[]*\])", text.strip()):
-        found += _expand_piece(piece, MOST_NODES - len(found)) if piece else []
-    return found
+        names += _expand_piece(piece, MOST_NODES - len(names)) if piece else []
+    return names
 
 
 def _expand_piece(piece, room):

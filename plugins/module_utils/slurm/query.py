@@ -59,12 +59,12 @@ def sentence(text):
 
 def versions(up):
     """What is installed, and what runs: they differ between an upgrade of the packages and the restart."""
-    found = installed_version()
+    result = installed_version()
     if up:
         _worked, config = ask("scontrol", "show", "config")
         running = slurm_reading.running_version(config)
-        found.update({"slurmctld": running} if running else {})
-    return found
+        result.update({"slurmctld": running} if running else {})
+    return result
 
 
 def installed_version():

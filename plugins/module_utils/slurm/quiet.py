@@ -38,7 +38,7 @@ def _node(name):
     return known.get(name)
 
 
-def empty(name, reason, wait, dry):
+def drain(name, reason, wait, dry):
     """Drain the node unless somebody has, and wait for its jobs; whether this did it. Raises BusyError."""
     if not node_idle.why_busy(name):
         return False
@@ -49,9 +49,9 @@ def empty(name, reason, wait, dry):
     if dry:
         return drains
     if drains:
-        worked, said = _ask("update", "nodename=" + name, "state=drain", "reason=" + reason)
+        worked, output = _ask("update", "nodename=" + name, "state=drain", "reason=" + reason)
         if not worked:
-            raise BusyError("it can't be drained: %s" % " ".join(said.split()), "see `sinfo -R` on the controller")
+            raise BusyError("it can't be drained: %s" % " ".join(output.split()), "see `sinfo -R` on the controller")
     deadline = time.monotonic() + wait
     while node_idle.why_busy(name):
         if time.monotonic() > deadline:
@@ -70,15 +70,15 @@ def _still(name):
     return "jobs %s still run here" % ", ".join(jobs) if jobs else "there is still a job's process here"
 
 
-def is_ours(node, reason):
+def is_drained_for(node, reason):
     """Whether the node is drained for this reason of ours."""
     return node is not None and "DRAIN" in node["state"] and node["reason"] == reason
 
 
-def give_back(name, reason, differs, dry):
+def resume(name, reason, differs, dry):
     """Resume the node if it is drained for our reason; whether it was. `differs` may refuse it. Raises BusyError."""
     node = _node(name)
-    if not is_ours(node, reason):
+    if not is_drained_for(node, reason):
         return False
     if dry:
         return True
@@ -94,12 +94,12 @@ def give_back(name, reason, differs, dry):
     sentence = differs()
     if sentence:
         raise BusyError(sentence + "; it stays drained", "see `sinfo -R`; deploy again when that is mended")
-    if not is_ours(_node(name), reason):
+    if not is_drained_for(_node(name), reason):
         # while this waited, somebody drained it for another reason, or resumed it
         return False
-    worked, said = _ask("update", "nodename=" + name, "state=resume")
+    worked, output = _ask("update", "nodename=" + name, "state=resume")
     if not worked:
-        raise BusyError("it can't be resumed: %s" % " ".join(said.split()), "see `sinfo -R` on the controller")
+        raise BusyError("it can't be resumed: %s" % " ".join(output.split()), "see `sinfo -R` on the controller")
     return True
 
 

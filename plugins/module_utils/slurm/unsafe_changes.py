@@ -9,16 +9,16 @@ from ansible_collections.deepopsctl.cluster.plugins.module_utils.slurm.effects i
 HOLDING = "--states=RUNNING,COMPLETING,SUSPENDED,CONFIGURING"
 
 
-def of(changes, ask=slurm_asking.ask):
+def refusals(changes, ask=slurm_asking.ask):
     """(message, hint) for each change that would end or forget jobs; `ask` runs a command."""
-    found = []
+    problems = []
     for change in changes:
         if change.effect == Effect.REFUSED:
             hint = "put the old value back; moving a live cluster's name, state or login is not supported"
-            found.append(("changing %s would lose running jobs" % change.key, hint))
+            problems.append(("changing %s would lose running jobs" % change.key, hint))
         elif change.effect == Effect.DRAIN_FIRST:
-            found += _needs_drain(change, ask)
-    return found
+            problems += _needs_drain(change, ask)
+    return problems
 
 
 def certain(changes, not_yet):
@@ -26,12 +26,12 @@ def certain(changes, not_yet):
     if not not_yet:
         return changes
     seeming = [change for change in changes if change.action == "remove" and change.names]
-    found = [change for change in changes if change not in seeming]
+    result = [change for change in changes if change not in seeming]
     for change in seeming:
         names = tuple(name for name in change.names if name not in not_yet)
         if change.key.startswith("NodeName=") and names:
-            found.append(change._replace(key="NodeName=%s" % fold(list(names)), names=names))
-    return found
+            result.append(change._replace(key="NodeName=%s" % fold(list(names)), names=names))
+    return result
 
 
 def _needs_drain(change, ask):

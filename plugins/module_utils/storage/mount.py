@@ -106,7 +106,7 @@ def remount(step, mount, before, after):
     """Other options, under those who use it. Raises InUseError where the kernel refuses; all is then as it was."""
     kind = [] if after.fstype in ("none", "auto") else ["-t", after.fstype]
     words = ["mount"] + kind + ["-o", node_mounts.remount_options(before, after), after.what, mount["path"]]
-    worked, said = (True, "") if step.dry else node_failure.tried(words, PATIENCE_S)
+    worked, said = (True, "") if step.dry else node_failure.run_command(words, PATIENCE_S)
     if not worked:
         raise InUseError("other options are refused: %s" % said)
     step.noted.did("mount", mount["path"], "remount", detail="in use")

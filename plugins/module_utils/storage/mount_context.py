@@ -23,7 +23,7 @@ class InUseError(Exception):
 
 def systemctl(*words):
     """(worked, what it said)."""
-    return node_failure.tried(["systemctl"] + list(words), PATIENCE_S)
+    return node_failure.run_command(["systemctl"] + list(words), PATIENCE_S)
 
 
 class Quiet:
@@ -48,7 +48,7 @@ class Quiet:
         if self.dry:
             return
         try:
-            node_quiet.empty(self.node, self.reason, self.wait, dry=False)
+            node_quiet.drain(self.node, self.reason, self.wait, dry=False)
         except node_quiet.BusyError as error:
             # who waits for jobs keeps the node drained, so that the next deploy finds it empty
             self.stays = bool(self.wait)
@@ -59,7 +59,7 @@ class Quiet:
         if not self.sought or self.stays or self.dry:
             return
         try:
-            node_quiet.give_back(self.node, self.reason, lambda: "", dry=False)
+            node_quiet.resume(self.node, self.reason, lambda: "", dry=False)
         except node_quiet.BusyError as error:
             warn("%s: %s" % (self.node, error))
 

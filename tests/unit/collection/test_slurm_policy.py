@@ -153,7 +153,7 @@ class TestDifference:
         wish = wanted("associations", "phys", MaxWall="2-0")
 
         assert difference(wish, recorded(release)) == []
-        assert slurm_policy_diff.by_hand(wish, recorded(release), {}) == ["account phys: GrpTRES[gres/gpu]=4"]
+        assert slurm_policy_diff.manual_limits(wish, recorded(release), {}) == ["account phys: GrpTRES[gres/gpu]=4"]
 
 
 class TestCommands:

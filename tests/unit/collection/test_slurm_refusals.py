@@ -37,7 +37,7 @@ def refused(ask: Answers, old: str, new: str, *not_yet: str) -> list[Any]:
     """What is refused when a piece of the file becomes another."""
     changed = OLD.replace(old, new)
     assert changed != OLD
-    return list(slurm_refusals.of(slurm_refusals.certain(changes(OLD, changed), not_yet), ask))
+    return list(slurm_refusals.refusals(slurm_refusals.certain(changes(OLD, changed), not_yet), ask))
 
 
 @pytest.mark.parametrize(
