@@ -15,7 +15,7 @@ from tests.integration.monitoring.test_alerts import ALERTS, metrics_of
 from tests.lab.harness import SETTINGS, wait_until
 from tests.lab.monitored import ALERTMANAGER, MonitoredCluster
 
-WEBHOOK = Path(__file__).parents[1] / "monitoring" / "webhook.py"
+WEBHOOK = Path(__file__).parents[1] / "integration" / "monitoring" / "webhook.py"
 PORT, MESSAGES = 9095, "/run/webhook.messages"
 AT_ONCE = {"for": "0s"}
 # no rule is another one here: what is shorter is set as a site sets it
