@@ -1,4 +1,4 @@
-"""Where the playbooks and roles are, and which components they make."""
+"""The playbooks and roles: where they are, and the components they define."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from deepopsctl.errors import ControlMachineError
 
 # where Ansible looks for the content, which is a collection, below a directory of `collections_path`
 COLLECTION = "ansible_collections/deepopsctl/cluster"
-# of a task or a role, on one line as all of ours are
+# of a task or a role; in our playbooks always on one line
 _TAGS = re.compile(r"\btags: \[([^\]]*)\]")
 # `import_playbook: slurm.yml`, with or without the collection's name in front
 _IMPORT = re.compile(r"import_playbook:\s*[\"']?([\w/-]+)\.yml")
 
 
 def content_dir(override: Path | None = None) -> Path:
-    """The folder that holds playbooks/, roles/, group_vars/ and plugins/.
+    """The directory that holds playbooks/, roles/, group_vars/ and plugins/.
 
     An installed package carries it inside itself; in a checkout it is the root of the repository.
     """
@@ -27,12 +27,12 @@ def content_dir(override: Path | None = None) -> Path:
             return candidate
     raise ControlMachineError(
         f"no playbooks in {candidates[-1]}",
-        "install deepopsctl again, or let DEEPOPSCTL_CONTENT name the folder that has playbooks/ and roles/",
+        "install deepopsctl again, or set DEEPOPSCTL_CONTENT to the directory with playbooks/ and roles/",
     )
 
 
 def playbook(name: str, content: Path | None = None) -> Path:
-    """The path of `playbooks/<name>.yml`; `name` may have a folder in it (`validate/smoke`)."""
+    """The path of `playbooks/<name>.yml`; `name` may have a directory in it (`validate/smoke`)."""
     path = (content or content_dir()) / "playbooks" / f"{name}.yml"
     if not path.is_file():
         raise ControlMachineError(f"{path} does not exist", "install deepopsctl again: it is incomplete")
@@ -40,7 +40,7 @@ def playbook(name: str, content: Path | None = None) -> Path:
 
 
 def components(content: Path | None = None) -> tuple[str, ...]:
-    """Everything that can be deployed on its own, in the order of playbooks/site.yml."""
+    """The components that can be deployed alone, in the order of playbooks/site.yml."""
     playbooks = (content or content_dir()) / "playbooks"
     names = _IMPORT.findall((playbooks / "site.yml").read_text(encoding="utf-8"))
     return tuple(dict.fromkeys(name for name in names if (playbooks / f"{name}.yml").is_file()))

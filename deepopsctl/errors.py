@@ -1,4 +1,4 @@
-"""Every way deepopsctl can fail, with the exit code and the hint that go with it."""
+"""The errors of deepopsctl, with exit codes and hints."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class ExitCode(IntEnum):
     INTERRUPTED = 130
 
 
-# a disk, or somebody's share of it
+# the disk, or a user's quota, is full
 FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class DeepOpsError(Exception):
-    """Something a person has to know about: what and where (message), and what to do (hint)."""
+    """An error for the user: what and where (message), and what to do (hint)."""
 
     exit_code: ExitCode = ExitCode.FAILED
 
@@ -38,7 +38,7 @@ class DeepOpsError(Exception):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Problem:
-    """One fault of an input: where it is (`cluster.yml:14`), what is wrong, what to do."""
+    """One problem of an input: where it is (`cluster.yml:14`), what is wrong, what to do."""
 
     where: str
     message: str
@@ -46,7 +46,7 @@ class Problem:
 
 
 class InputError(DeepOpsError):
-    """A node list, cluster.yml or variable is wrong; carries every problem found, not just the first."""
+    """A node list, cluster.yml or variable is wrong; carries all problems, not just the first."""
 
     exit_code = ExitCode.INVALID_INPUT
 
@@ -68,7 +68,7 @@ class UnreachableError(DeepOpsError):
 
 
 class ControlMachineError(DeepOpsError):
-    """This machine lacks something deepopsctl needs; the hint says what to install."""
+    """The control machine lacks something deepopsctl needs; the hint names what to install."""
 
     exit_code = ExitCode.CONTROL_MACHINE
 
@@ -80,6 +80,6 @@ class RunTimeoutError(DeepOpsError):
 
 
 class InterruptedRunError(DeepOpsError):
-    """A person stopped the run (Ctrl-C or SIGTERM)."""
+    """The user stopped the run (Ctrl-C or SIGTERM)."""
 
     exit_code = ExitCode.INTERRUPTED

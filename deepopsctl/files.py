@@ -17,7 +17,7 @@ def write_atomic(path: Path, text: str, mode: int = 0o644) -> None:
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Have what goes wrong in the block name this file: a full disk names none, a temporary file says nothing."""
+    """Set this file as the filename of OSErrors in the block, instead of none (full disk) or a temporary file."""
     try:
         yield
     except OSError as error:

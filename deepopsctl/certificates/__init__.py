@@ -1,1 +1,1 @@
-"""The cluster's own certificate authority, and how long certificates hold."""
+"""The cluster's own certificate authority, and the validity of certificates."""

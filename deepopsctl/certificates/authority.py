@@ -49,10 +49,10 @@ class Identity:
 
 
 class Authority:
-    """What signs the certificates of one cluster."""
+    """The certificate authority of one cluster."""
 
     def __init__(self, secret: str) -> None:
-        """From what `new_authority` made; a ControlMachineError where it is something else."""
+        """Load the value that `new_authority` returned; raises ControlMachineError for anything else."""
         try:
             text = base64.b64decode(secret, validate=True)
             key = serialization.load_pem_private_key(text, password=None)
@@ -68,11 +68,11 @@ class Authority:
 
     @property
     def certificate(self) -> str:
-        """Its own certificate, PEM: what everyone trusts."""
+        """The authority's own certificate, PEM."""
         return _pem(self._certificate)
 
     def identify(self, name: str, addresses: Sequence[str], day: date) -> Identity:
-        """A machine's certificate: as a server by its name and addresses, as a client by its name."""
+        """The certificate of a node: server certificate for its name and addresses, client certificate for its name."""
         period = validity.period_of(day)
         key = self._derived_key(f"{name}\n{period}")
         builder = (
@@ -99,7 +99,7 @@ class Authority:
 
 
 def new_authority(day: date) -> str:
-    """A fresh authority, as the vault holds it: one line, because Ansible hides no value of several."""
+    """A new authority for the vault; one line, because Ansible's no_log does not hide values of several lines."""
     key = ec.generate_private_key(_CURVE)
     identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
     name = f"deepopsctl cluster authority {identifier.digest.hex()[:8]}"

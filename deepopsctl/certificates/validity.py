@@ -1,14 +1,14 @@
-"""How long certificates of the cluster's own authority are good: in periods; all deploys of one make the same."""
+"""The validity of the cluster's certificates, in periods: all deploys in one period make the same certificate."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 
-# a deploy renews what is of an earlier period; alerts warn of what nobody renewed
+# a deploy renews certificates of earlier periods; alerts warn of certificates that are not renewed
 PERIOD_DAYS = 90
 LASTS_DAYS = 365
-# for nodes whose clock is late
+# for nodes with a slow clock
 EARLIER_DAYS = 7
 AUTHORITY_DAYS = 20 * 365
 
@@ -22,7 +22,7 @@ class Validity:
 
 
 def today() -> date:
-    """The day it is, everywhere the same."""
+    """Today's date in UTC."""
     return datetime.now(UTC).date()
 
 
@@ -32,7 +32,7 @@ def period_of(day: date) -> int:
 
 
 def of_period(period: int) -> Validity:
-    """A node's certificate that is made in a period."""
+    """The validity of a node's certificate made in a period."""
     return _lasting(date.fromordinal(period * PERIOD_DAYS), LASTS_DAYS)
 
 

@@ -1,4 +1,4 @@
-"""A cluster in the making: machines gathered from node lists, checked as a whole, then frozen."""
+"""Cluster builder: collects the nodes of node lists, checks them together, returns a frozen Cluster."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from deepopsctl.text.node_sets import expand, fold_in_order, pair, shorten
 from deepopsctl.text.problems import Problems, RefusedError
 from deepopsctl.text.values import address_key, check_address, check_name
 
-# More than the largest Slurm clusters have; guards memory against a mistyped range.
+# More than the largest Slurm clusters have: protects memory from a mistyped range.
 MAX_NODES = 20_000
 DEFAULT_NAME = "cluster"
 
 
 @dataclass(slots=True)
 class DraftNode:
-    """One machine while node lists are read; several of them may speak of it."""
+    """One node while node lists are read; several entries may define it."""
 
     name: str
     where: str
@@ -37,7 +37,7 @@ class DraftNode:
 
 
 class Draft:
-    """Machines and partitions in the order they were given, with everything wrong about them."""
+    """Nodes and partitions in input order, with the problems in them."""
 
     def __init__(self, source: str, problems: Problems) -> None:
         self.source = source
@@ -45,7 +45,7 @@ class Draft:
         self.nodes: dict[str, DraftNode] = {}
         self.partitions: list[PartitionEntry] = []
         self.name = ""
-        # a name that the source has and deepopsctl can't use: a fault unless somebody gives another
+        # an invalid name in the source: a problem unless --name gives another
         self.refused_name: tuple[str, RefusedError] | None = None
         self.protected = False
         self.access = Access(user="")
@@ -55,19 +55,19 @@ class Draft:
         self.nvlink = NvlinkDraft()
         self.components: tuple[str, ...] | None = None
         self.carryover = Carryover()
-        # set where an entry can't be read: what it would have brought is then not called missing
+        # set if an entry can't be read: its content is then not reported as missing
         self.incomplete = False
-        # groups of an inventory, with how many hosts they have, where none of them says what its hosts are for
+        # groups of an inventory with their number of hosts, if no group defines a role
         self.unknown_groups: Mapping[str, int] = {}
         self._counted = 0
 
     def refuse(self, where: str, refusal: RefusedError) -> None:
-        """Note that a whole entry can't be used; the machines it would have brought are not called missing."""
+        """Refuse a whole entry; its nodes are then not reported as missing."""
         self.incomplete = True
         self.problems.refuse(where, "", refusal)
 
     def add(self, entry: NodeEntry) -> None:
-        """Add machines that nothing else has named; a second mention is a fault."""
+        """Add new nodes; a duplicate is a problem."""
         again: dict[str, list[str]] = {}
         for name, address in self._nodes_of(entry):
             known = self.nodes.get(name.lower())
@@ -78,12 +78,12 @@ class Draft:
         for where, names in again.items():
             refusal = RefusedError(
                 f"{_some(names)} already given {_at(where, entry.where)}",
-                "list every machine once; several roles of one machine go into one entry",
+                "list every node once; several roles of one node go into one entry",
             )
             self.problems.refuse(entry.where, entry.label("names"), refusal)
 
     def merge(self, entry: NodeEntry) -> None:
-        """Add machines, or add to what is known of them; what both say must agree."""
+        """Add nodes, or merge with known ones; conflicting values are a problem."""
         twice, differ = [], []
         for name, address in self._nodes_of(entry):
             known = self.nodes.get(name.lower())
@@ -91,17 +91,17 @@ class Draft:
                 self.nodes[name.lower()] = _draft_node(name, address, entry)
                 continue
             if entry.roles <= known.roles and known.where == entry.where:
-                twice.append(RefusedError(f"{name} is given twice", "name every machine once for each role"))
+                twice.append(RefusedError(f"{name} is given twice", "name every node once for each role"))
             if address and known.address and address_key(address) != address_key(known.address):
                 what = f"{name} has the address {address} here, but {known.address} {_at(known.where, entry.where)}"
-                differ.append(RefusedError(what, "give one address for each machine"))
+                differ.append(RefusedError(what, "give one address for each node"))
             known.address = known.address or address
             known.roles |= entry.roles
         self.problems.refuse_similar(entry.where, "", twice)
         self.problems.refuse_similar(entry.where, "", differ)
 
     def _nodes_of(self, entry: NodeEntry) -> list[tuple[str, str]]:
-        """Names with addresses ('' where none is given) of an entry; nothing where it is at fault."""
+        """Names with addresses ('' for none) of an entry; empty if it is invalid."""
         pairs = self._read(entry)
         self.incomplete = self.incomplete or not pairs
         return pairs
@@ -116,14 +116,14 @@ class Draft:
             return []
         self._counted += len(pairs)
         if self._counted > MAX_NODES:
-            self.problems.add(entry.where, f"more than {MAX_NODES:,} machines in all", "check the ends of the ranges")
+            self.problems.add(entry.where, f"more than {MAX_NODES:,} nodes in total", "check the ends of the ranges")
             return []
         good = self._check_all(entry, "names", (name for name, _ in pairs), check_name)
         good = self._check_all(entry, "addresses", (a for _, a in pairs if a), check_address) and good
         return pairs if good else []
 
     def _check_all(self, entry: NodeEntry, part: str, values: Iterable[str], check: Callable[[str], str]) -> bool:
-        """Check many values of one entry; says whether all are good."""
+        """Check many values of one entry; returns whether all are valid."""
         refusals = []
         for value in values:
             try:
@@ -134,7 +134,7 @@ class Draft:
         return not refusals
 
     def finish(self) -> Cluster:
-        """The frozen cluster, or an InputError with every fault that was found."""
+        """The frozen cluster, or an InputError with all problems."""
         if self.refused_name and not self.name:
             self.problems.refuse(self.refused_name[0], "", self.refused_name[1])
         self._check_addresses()
@@ -177,14 +177,14 @@ class Draft:
         seen: dict[str, DraftNode] = {}
         refusals: dict[str, list[RefusedError]] = {}
         for node in self.nodes.values():
-            # a machine without an address is reached by its name
+            # a node without an address is reached by name
             address = address_key(node.address or node.name)
-            # an address that is another machine's name leads to that machine
+            # an address may be another node's name
             first = self.nodes.get(address) or seen.setdefault(address, node)
             if first is not node:
                 shared = f"{node.name} has the address {node.address or node.name} of {first.name}"
                 refusal = RefusedError(
-                    f"{shared} {_at(first.where, node.where)}", "every machine needs an address of its own"
+                    f"{shared} {_at(first.where, node.where)}", "every node needs an address of its own"
                 )
                 refusals.setdefault(node.where, []).append(refusal)
         for where, conflicts in refusals.items():
@@ -196,8 +196,8 @@ class Draft:
             if role not in roles and not self.incomplete:
                 self.problems.add(
                     self.source,
-                    f"no machine has the role {role.value}",
-                    f"give the role {role.value} to a machine, or name one by {option}",
+                    f"no node has the role {role.value}",
+                    f"give a node the role {role.value}, or name one with {option}",
                 )
         misplaced: dict[str, list[str]] = {}
         for node in self.nodes.values():
@@ -254,7 +254,7 @@ class Draft:
 
 
 def default_partitions(nodes: Iterable[Node]) -> tuple[Partition, ...]:
-    """GPU nodes in `gpu`, the others in `cpu`; jobs go to the GPU nodes unless they say otherwise."""
+    """GPU nodes in `gpu` (the default, if there are any), the others in `cpu`."""
     compute = [node for node in nodes if Role.COMPUTE in node.roles]
     with_gpus = tuple(node.name for node in compute if node.gpus)
     without = tuple(node.name for node in compute if not node.gpus)
@@ -277,6 +277,6 @@ def _some(names: list[str]) -> str:
 
 
 def _at(where: str, here: str) -> str:
-    """Where something else stands, seen from `here`."""
-    # all uses of an option share one place, a line of a file is one entry
+    """The location of something, as seen from `here`."""
+    # all uses of an option have the same `where`; a line of a file is one entry
     return "in the same entry" if where == here and not where.startswith("--") else f"at {where}"

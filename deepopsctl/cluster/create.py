@@ -19,15 +19,15 @@ from deepopsctl.files import naming, write_atomic
 from deepopsctl.model.cluster import Cluster
 from deepopsctl.text.settings_editor import with_settings
 
-# What may lie in a folder that is to become a cluster directory.
+# Files that may be in a directory before it becomes a cluster directory.
 HARMLESS = frozenset({".git", ".gitattributes", ".gitignore", "README.md", "README", "LICENSE", ".DS_Store"})
 
-# What opens the secrets, and what is made anew.
+# The key of the secrets, and files that can be generated again.
 PRIVATE = (".vault-password", "ssh/", "runs/")
 
 
 def check_target(path: Path) -> None:
-    """Refuse a folder that holds something else; one that holds a cluster needs `replace_cluster`."""
+    """Refuse a directory with other content; one with a cluster needs `replace_cluster`."""
     path = path.expanduser()
     unsafe = sorted(set("'\"%$\\\n") & set(str(path.resolve())))
     if unsafe:
@@ -41,17 +41,17 @@ def check_target(path: Path) -> None:
             "edit its cluster.yml, or replace that file by --force (secrets and settings stay)",
         )
     if path.exists() and not path.is_dir():
-        raise InputError.single(str(path), "is a file", "give a folder, or one that does not exist yet")
+        raise InputError.single(str(path), "is a file", "give a directory, or one that does not exist yet")
     entries = sorted({item.name for item in path.iterdir()} - HARMLESS) if path.exists() else []
     if entries:
         raise InputError.single(
             str(path), f"is not empty: it holds {', '.join(entries[:3])}{' ...' if len(entries) > 3 else ''}",
-            "give an empty folder, or one that does not exist yet",
+            "give an empty directory, or one that does not exist yet",
         )  # fmt: skip
 
 
 def create_cluster(path: Path, cluster: Cluster, carryover: Carryover | None = None, source: str = "") -> ClusterDir:
-    """Make a new cluster directory; where anything fails, nothing is left behind."""
+    """Create a cluster directory; leaves nothing behind on failure."""
     check_target(path)
     target = path.expanduser().resolve()
     try:
@@ -64,16 +64,16 @@ def create_cluster(path: Path, cluster: Cluster, carryover: Carryover | None = N
             _write_report(made, cluster, carryover, source)
             _move(made.path, target)
     except OSError as error:
-        raise _unwritten(path, error, "choose another folder") from error
+        raise _unwritten(path, error, "choose another directory") from error
     return ClusterDir(target)
 
 
 def replace_cluster(
     path: Path, cluster: Cluster, carryover: Carryover | None = None, source: str = ""
 ) -> tuple[ClusterDir, list[Path]]:
-    """Write cluster.yml and hosts.yml of a cluster directory anew; everything else in it stays.
+    """Replace cluster.yml and hosts.yml of a cluster directory; everything else in it stays.
 
-    Returns the copies of what was there before and is another now.
+    Returns the backup copies of the files that changed.
     """
     directory = ClusterDir(path.expanduser().resolve())
     if not directory.spec.exists():
@@ -94,7 +94,7 @@ def replace_cluster(
 
 
 def _copies(*paths: Path) -> dict[Path, Path]:
-    """A copy of each file that is there, beside it."""
+    """Backup copies of the existing files, in the same directory."""
     copies = {path: path.with_name(f"{path.name}.{time.strftime('%Y%m%d-%H%M%S')}") for path in paths if path.exists()}
     for path, copy in copies.items():
         with naming(copy):
@@ -104,13 +104,13 @@ def _copies(*paths: Path) -> dict[Path, Path]:
 
 def _unwritten(path: Path, error: OSError, hint: str) -> DeepOpsError:
     if error.errno in FULL:
-        # nothing is wrong with what was asked for
+        # the request itself is valid
         return ControlMachineError(f"{path}: can't be written: {error.strerror}", f"make room: df -h {path.parent}")
     return InputError.single(str(path), f"can't be written: {error.strerror}", hint)
 
 
 def _leave_settings(directory: ClusterDir, carryover: Carryover) -> None:
-    """An existing settings.yml or vault is a person's: name what would have gone into it."""
+    """Existing settings.yml and vault are not changed: report what would have gone into them."""
     hint = f"set it in {directory.settings.name}, or import into a new directory"
     for name in (*carryover.settings, *carryover.secrets):
         carryover.leave(name, str(directory.settings), "settings and secrets of an existing cluster stay", hint)
@@ -124,7 +124,7 @@ def _write_report(directory: ClusterDir, cluster: Cluster, carryover: Carryover 
 
 
 def _complete(directory: ClusterDir, carryover: Carryover | None = None) -> None:
-    """Add what is missing besides the two files that follow from the cluster."""
+    """Create what is missing, except for the two files generated from the cluster."""
     imported = Carryover() if carryover is None else carryover
     for subdirectory, mode in (
         (directory.settings.parent, 0o755),
@@ -152,7 +152,7 @@ def _complete(directory: ClusterDir, carryover: Carryover | None = None) -> None
 
 
 def _update_gitignore(directory: Path) -> None:
-    """Name the private files in .gitignore, after what a person has written there."""
+    """Add the private files to .gitignore; existing lines stay."""
     path = directory / ".gitignore"
     lines = path.read_text("utf-8").splitlines() if path.exists() else []
     missing = [line for line in PRIVATE if line not in lines]
@@ -166,7 +166,7 @@ def _write_cluster(directory: ClusterDir, cluster: Cluster) -> None:
 
 
 def _move(made: Path, target: Path) -> None:
-    """Put a finished directory in its place; cluster.yml, which makes it a cluster directory, comes last."""
+    """Move a finished directory to its target; cluster.yml, which makes it a cluster directory, comes last."""
     if not target.exists():
         made.chmod(0o755)
         made.rename(target)

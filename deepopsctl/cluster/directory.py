@@ -1,4 +1,4 @@
-"""The folder that describes one cluster: where everything in it is, and how to read it."""
+"""A cluster directory: the paths in it, and how to read it."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ class ClusterDir:
 
     @property
     def spec(self) -> Path:
-        """cluster.yml: which machines."""
+        """cluster.yml: the nodes of the cluster."""
         return self.path / "cluster.yml"
 
     @property
     def hardware(self) -> Path:
-        """hardware.yml: what was discovered on them."""
+        """hardware.yml: the hardware that deploy detected on them."""
         return self.path / "hardware.yml"
 
     @property
     def inventory_dir(self) -> Path:
-        """The folder that plain Ansible takes with -i."""
+        """The inventory directory for plain Ansible's -i."""
         return self.path / "inventory"
 
     @property
@@ -52,7 +52,7 @@ class ClusterDir:
 
     @property
     def settings(self) -> Path:
-        """Ansible variables that a person edits."""
+        """Ansible variables that the user edits."""
         return self.inventory_dir / "group_vars" / "all" / "settings.yml"
 
     @property
@@ -72,27 +72,27 @@ class ClusterDir:
 
     @property
     def vault_password(self) -> Path:
-        """What opens the secrets."""
+        """The password of the vault."""
         return self.path / ".vault-password"
 
     @property
     def gpu_history(self) -> Path:
-        """What each GPU gave when it was last well: one line a card, fit for git."""
+        """The last good measurements of each GPU: one line per card, for git."""
         return self.path / "gpu-history.jsonl"
 
     @property
     def runs(self) -> Path:
-        """One private folder a run."""
+        """Private directories, one per run."""
         return self.path / "runs"
 
     def cluster(self) -> Cluster:
-        """The cluster that cluster.yml describes; an InputError tells everything wrong with it."""
+        """The cluster that cluster.yml describes; an InputError reports everything wrong with it."""
         from deepopsctl.cluster.spec import load_spec
 
         return load_spec(self.spec)
 
     def refresh_inventory(self, cluster: Cluster) -> bool:
-        """Bring inventory/hosts.yml up to date; says whether it had to be written."""
+        """Update inventory/hosts.yml; returns whether it changed."""
         from deepopsctl.cluster.inventory import render_inventory
 
         text = render_inventory(cluster)
@@ -102,7 +102,7 @@ class ClusterDir:
         return True
 
     def refresh_secrets(self) -> tuple[str, ...]:
-        """Add to the vault what an older version has not put there; its names. One that was seen whole stays shut."""
+        """Add secrets that newer versions need to the vault; returns their names."""
         if not self.secrets.is_file():
             return ()
         seen = self.runs / ".secrets"
@@ -114,7 +114,7 @@ class ClusterDir:
         try:
             added = add_missing(self.secrets, self.vault_password)
         except ControlMachineError:
-            # another password opens it: Ansible is told which by its own settings, and says so if none does
+            # encrypted with another password: Ansible takes it from its own settings or reports an error
             return ()
         if self.runs.is_dir():
             write_atomic(seen, self._secrets_as_they_are(), 0o600)
@@ -127,5 +127,5 @@ class ClusterDir:
             where = str(self.secrets.relative_to(self.path))
             what = f"can't be read: {error.strerror}"
             raise InputError.single(where, what, "check the path and its permissions") from error
-        # another version of deepopsctl may want more of them
+        # another version of deepopsctl may need more secrets
         return f"{__version__} {hashlib.sha256(content).hexdigest()}\n"

@@ -1,7 +1,7 @@
-"""Edits of cluster.yml as a person would make them: machines come, go, and get other addresses.
+"""Edits of cluster.yml: add and remove nodes, change addresses.
 
-Text in, text out. Every result is parsed again and compared with what was wanted, so that an edit either does exactly
-that or is refused; comments, order, quotes and style of the rest stay as they are.
+Text in, text out. Every result is parsed and compared with the request: an edit does exactly that or is refused.
+Comments, order, quotes and style of the rest stay.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ WHERE = "cluster.yml"
 
 @dataclass(frozen=True, slots=True)
 class NewNodes:
-    """Machines to be added: names with addresses ('' where the name resolves), and what they are.
+    """Nodes to add: names with addresses ('' if the name resolves), and their attributes.
 
-    `model` has their roles, GPUs, features; `beside` is the node whose entry they resemble, '' for none.
+    `model` has their roles, GPUs, features; `like` is an existing node with the same attributes, '' for none.
     """
 
     nodes: tuple[tuple[str, str], ...]
@@ -37,7 +37,7 @@ class NewNodes:
 
 
 def add_nodes(text: str, new: NewNodes) -> str:
-    """The text with machines added: to the entry they resemble, or in one of their own beside it."""
+    """The text with nodes added: to the entry of `like`, or in a new entry after it."""
     edit = _Edit.parse(text)
     edit.add(new)
     wanted = [replace(new.model, name=name, address=address) for name, address in new.nodes]
@@ -47,7 +47,7 @@ def add_nodes(text: str, new: NewNodes) -> str:
 
 
 def remove_nodes(text: str, names: Iterable[str]) -> str:
-    """The text without these machines; entries that have no other go with them."""
+    """The text without these nodes; entries that become empty are removed."""
     gone = frozenset(names)
     edit = _Edit.parse(text)
     edit.remove(gone)
@@ -57,7 +57,7 @@ def remove_nodes(text: str, names: Iterable[str]) -> str:
 
 
 def set_address(text: str, name: str, address: str) -> str:
-    """The text with another address for one machine."""
+    """The text with the new address of one node."""
     edit = _Edit.parse(text)
     edit.set_address(name, address)
     result = edit.source.result()
@@ -68,7 +68,7 @@ def set_address(text: str, name: str, address: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """One item of `nodes:`: its place, its names with addresses."""
+    """One item of `nodes:`: its index, its names with addresses."""
 
     index: int
     node: yaml.MappingNode
@@ -97,7 +97,7 @@ class _Edit:
         return cls(source, before, nodes, entries)
 
     def add(self, new: NewNodes) -> None:
-        """Note the edits that add machines."""
+        """Record the edits that add nodes."""
         similar = self._entry_of(new.like) or self._last_of(new.model.roles)
         if new.like and self._can_join(similar, new):
             self._write(similar, _merged(similar.nodes, new.nodes))
@@ -111,16 +111,16 @@ class _Edit:
             if partition.name in new.partitions:
                 self._add_to("partitions", scalar, names)
         for _, scalar in self._named(NVLINK):
-            # a node like one of a rack is in that rack
+            # in the same rack as `like`
             if new.like in expand(scalar.value):
                 self._add_to(NVLINK, scalar, names)
         for _, scalar in self._named("storage"):
-            # storage of roles and of all machines has the new ones anyway
+            # storage for roles and for all nodes includes the new ones already
             if new.like in expand(scalar.value):
                 self._add_to("storage", scalar, names)
 
     def remove(self, gone: frozenset[str]) -> None:
-        """Note the edits that remove machines."""
+        """Record the edits that remove nodes."""
         unknown = sorted(gone - {node.name for node in self.before.nodes})
         if unknown:
             raise InputError.single(WHERE, f"has no node {fold_in_order(unknown)}", "see its `nodes:`")
@@ -138,7 +138,7 @@ class _Edit:
             self._remove_from(NVLINK, f"the NVLink domain {name}", scalar, gone)
 
     def _remove_from(self, section: str, what: str, scalar: yaml.ScalarNode, gone: frozenset[str]) -> None:
-        """Note the edit that shortens a list of nodes; it must not become empty."""
+        """Record the edit that shortens a list of nodes; it must not become empty."""
         names = expand(scalar.value)
         left = [name for name in names if name not in gone]
         if not left:
@@ -151,13 +151,13 @@ class _Edit:
             self._set(section, scalar, _refold(scalar.value, left))
 
     def set_address(self, name: str, address: str) -> None:
-        """Note the edit that gives a machine another address."""
+        """Record the edit that changes a node's address."""
         entry = self._entry_of(name)
         if entry is None or not value_of(entry.node, "addresses"):
             raise InputError.single(
                 WHERE,
                 f"{name} has no address there: its name is looked up",
-                "let the name lead to the new machine, or give the node an address in cluster.yml",
+                "make the name resolve to the new host, or give the node an address in cluster.yml",
             )
         self._write(entry, [(known, address if known == name else old) for known, old in entry.nodes])
 
@@ -171,7 +171,7 @@ class _Edit:
         return (candidates or self.entries)[-1]
 
     def _can_join(self, entry: _Entry, new: NewNodes) -> bool:
-        """Whether the machines differ from those of the entry in nothing but names and addresses."""
+        """Whether the nodes differ from those of the entry only in names and addresses."""
         known = {node.name: node for node in self.before.nodes}
         first = known[entry.nodes[0][0]]
         same = attributes(first) == attributes(new.model)
@@ -187,7 +187,7 @@ class _Edit:
                     self.source.set_scalar(scalar, text, in_flow=in_flow)
 
     def _partitions(self) -> list[tuple[Partition, yaml.ScalarNode]]:
-        """Partitions that list their nodes, with the place of the list; those of `all` have none."""
+        """Partitions with a list of nodes, and that list; not those with `all`."""
         pairs = []
         known = {partition.name: partition for partition in self.before.partitions}
         for item in items_of(value_of(self.source.root, "partitions")):
@@ -198,7 +198,7 @@ class _Edit:
         return pairs
 
     def _named(self, section: str) -> list[tuple[str, yaml.ScalarNode]]:
-        """Entries of a section that list their nodes, by name, with the place of the list."""
+        """Names and node lists of a section's entries, if they have a list."""
         pairs = []
         for item in items_of(value_of(self.source.root, section)):
             name, nodes = value_of(item, "name"), value_of(item, "nodes")
@@ -211,7 +211,7 @@ class _Edit:
         self._set(section, scalar, _refold(scalar.value, [name for name, _ in merged]))
 
     def _set(self, section: str, scalar: yaml.ScalarNode, value: str) -> None:
-        # an entry's own braces, or those around all of them
+        # the entry or the whole section may be in flow style
         entries = value_of(self.source.root, section)
         items = [item for item in items_of(entries) if scalar is value_of(item, "nodes")]
         in_flow = any(bool(node.flow_style) for node in (entries, *items) if isinstance(node, yaml.CollectionNode))
@@ -225,7 +225,7 @@ def _entry_nodes(item: yaml.MappingNode) -> tuple[tuple[str, str], ...]:
 
 
 def _merged(known: Sequence[tuple[str, str]], new: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-    """New machines in their places where the known ones are sorted, else behind them."""
+    """Known and new nodes: sorted if the known ones are, else the new ones last."""
     in_order = [name for name, _ in known] == sorted((name for name, _ in known), key=_natural)
     everyone = [*known, *new]
     return sorted(everyone, key=lambda node: _natural(node[0])) if in_order else everyone
@@ -237,17 +237,17 @@ def _natural(name: str) -> tuple[tuple[str, int], ...]:
 
 
 def _refold(before: str, values: Sequence[str]) -> str:
-    """An expression for these values in the manner of the one before: folded, or a plain list of names."""
+    """An expression for these values in the style of `before`: folded, or a plain list."""
     return ",".join(values) if "," in before and "[" not in before else fold_in_order(values)
 
 
 def _check(text: str, wanted: Iterable[Node]) -> None:
-    """Refuse an edit that did not do what it was meant to do."""
+    """Refuse an edit whose result is not the intended one."""
     after = parse_spec(text.removeprefix("\ufeff").replace("\r\n", "\n"), WHERE)
     if _as_mapping(after.nodes) != _as_mapping(wanted):
         raise DeepOpsError(
-            "cluster.yml is written in a way that this edit can't keep: nothing was changed",
-            "make the edit by hand, then run the command again",
+            "this edit can't preserve the formatting of cluster.yml: nothing was changed",
+            "make the edit manually, then run the command again",
         )
 
 

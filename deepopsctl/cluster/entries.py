@@ -1,4 +1,4 @@
-"""What a node list says, entry by entry, before anything is checked across entries."""
+"""The entries of a node list, before checks across entries."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from deepopsctl.model.cluster import Gpus, Partition, Role
 
 @dataclass(frozen=True, slots=True)
 class NodeEntry:
-    """One entry of a node list: some machines and what they have in common."""
+    """One entry of a node list: nodes with common attributes."""
 
     where: str
     names: str
@@ -23,7 +23,7 @@ class NodeEntry:
     slurm: Mapping[str, str] = field(default_factory=dict)
 
     def label(self, name: str) -> str:
-        """How a message names a part of this entry; the place alone says enough where there is but one."""
+        """The label of a field of this entry in messages; '' for entries that `where` identifies."""
         return f"{self.within}.{name}" if self.within else ""
 
 

@@ -1,4 +1,4 @@
-"""What an import brings besides machines: settings, secrets, and a list of everything that it could not bring."""
+"""What an import carries over besides nodes: settings, secrets, and notes on everything that it can't."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """One thing of the source by its name: where it stands, what became of it, what a person may do."""
+    """A note on one item of the source: its name, where it is, what happened to it, what to do."""
 
     name: str
     where: str
@@ -25,7 +25,7 @@ class Carryover:
     """Filled by the readers; `settings` are Ansible variables for settings.yml, `secrets` for the vault."""
 
     settings: dict[str, object] = field(default_factory=dict)
-    # what a node list itself says for settings.yml: nothing of it was translated, so nothing has to be reported
+    # `settings` of a node list, for settings.yml: not translated, so not reported
     direct_settings: dict[str, object] = field(default_factory=dict)
     secrets: dict[str, str] = field(default_factory=dict)
     not_carried: list[Note] = field(default_factory=list)
@@ -33,30 +33,30 @@ class Carryover:
     changed: list[Note] = field(default_factory=list)
 
     def leave(self, name: str, where: str, reason: str, hint: str = "") -> None:
-        """Note something that is not carried over."""
+        """Add a note: not carried over."""
         self.not_carried.append(Note(name, where, reason, hint))
 
     def check(self, name: str, where: str, reason: str, hint: str = "") -> None:
-        """Note something that is carried over, but wants a look."""
+        """Add a note: carried over, but to be checked."""
         self.to_check.append(Note(name, where, reason, hint))
 
     def change(self, name: str, reason: str, hint: str = "") -> None:
-        """Note something that deepopsctl sets in another way than the source had it."""
+        """Add a note: deepopsctl sets it differently from the source."""
         self.changed.append(Note(name, "", reason, hint))
 
     def has_slurm(self, key: str) -> bool:
-        """Whether `slurm_config` says something of a key, if only that it is to have no value."""
+        """Whether `slurm_config` has a key, even without a value."""
         config = self.settings.get("slurm_config")
         return isinstance(config, Mapping) and key in config
 
     def set_slurm(self, key: str, value: str | None) -> None:
-        """One key of slurm.conf for `slurm_config`; None takes deepopsctl's own away."""
+        """Set a key of `slurm_config`; None removes deepopsctl's own value."""
         config = self.settings.setdefault("slurm_config", {})
         if isinstance(config, dict):
             config[key] = value
 
     def unset_slurm(self, key: str) -> None:
-        """Take a key of `slurm_config` back: deepopsctl's own stays."""
+        """Remove a key of `slurm_config`: deepopsctl's own value stays."""
         config = self.settings.get("slurm_config")
         if isinstance(config, dict):
             config.pop(key, None)
@@ -64,7 +64,7 @@ class Carryover:
                 del self.settings["slurm_config"]
 
     def slurm(self, key: str) -> str | None:
-        """A key of `slurm_config` as carried so far."""
+        """The value of a key of `slurm_config`, None for none."""
         config = self.settings.get("slurm_config")
         value = config.get(key) if isinstance(config, Mapping) else None
         return None if value is None else str(value)

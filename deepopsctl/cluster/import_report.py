@@ -1,4 +1,4 @@
-"""import-report.md: what an import brought, what wants a look, and by name everything that it could not bring."""
+"""import-report.md: what an import carried over, what to check, and everything that it left out."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FILE_NAME = "import-report.md"
 
 
 def render_report(source: str, cluster: Cluster, carryover: Carryover) -> str:
-    """The text of the report; it holds no secret and no value of a variable that was left out."""
+    """The text of the report; without secrets or values of variables that were left out."""
     return "\n".join(_lines(source, cluster, carryover)) + "\n"
 
 
@@ -21,7 +21,7 @@ def _lines(source: str, cluster: Cluster, carryover: Carryover) -> Iterator[str]
     yield ""
     yield "Written by `deepopsctl init --from`; read it, keep it or delete it: nothing depends on it."
     yield ""
-    yield f"* machines: {len(cluster.nodes)}, of which {len(cluster.compute)} for jobs"
+    yield f"* nodes: {len(cluster.nodes)}, of which {len(cluster.compute)} for jobs"
     for partition in cluster.partitions:
         yield f"* partition {partition.name}: {fold_in_order(partition.nodes)}"
     for name, value in carryover.settings.items():

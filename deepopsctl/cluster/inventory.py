@@ -24,11 +24,10 @@ GROUPS = MappingProxyType({
     "monitoring": Role.MONITORING,
 })  # fmt: skip
 
-# Nodes whose mounts are looked after: all of them where cluster.yml speaks of storage at all, for what it no longer
-# says has to be taken away.
+# Nodes with managed mounts: all of them if cluster.yml declares storage, because removed entries must be unmounted.
 STORAGE_GROUP = "storage_nodes"
 
-# Nodes with GPUs, by cluster.yml: the only ones that a driver comes near.
+# Nodes with GPUs in cluster.yml: only these get a driver.
 GPU_GROUP = "nvidia_gpu"
 
 _HEADER = """\
@@ -36,8 +35,8 @@ _HEADER = """\
 # Plain Ansible reads it too: ansible-playbook -i inventory/hosts.yml --vault-password-file .vault-password PLAYBOOK
 """
 
-# Ansible hands every variable of a group to every host (`ansible-inventory --list` writes them all out), so
-# larger lists than this many characters, which only thousands of scattered nodes have, stand once.
+# Ansible copies every variable of a group to every host (`ansible-inventory --list` prints them all), so longer
+# variables (in characters; only clusters with thousands of irregular names have them) are stored once.
 MAX_SHARED = 32 * 1024
 
 # The cluster directory is found from this file, so it may be moved or checked out anywhere.
@@ -73,7 +72,7 @@ def group_members(cluster: Cluster) -> dict[str, tuple[str, ...]]:
 
 
 def _access_variables(cluster: Cluster) -> dict[str, object]:
-    """How every node is reached."""
+    """Variables for the SSH connection."""
     access = cluster.access
     variables: dict[str, object] = {"deepops_cluster_name": cluster.name}
     if access.user:
@@ -88,7 +87,7 @@ def _access_variables(cluster: Cluster) -> dict[str, object]:
 
 
 def _shared_variables(cluster: Cluster) -> dict[str, object]:
-    """What roles need to know of the cluster as a whole, folded."""
+    """Variables about the whole cluster, folded."""
     addressed = [node for node in cluster.nodes if node.address]
     policy = cluster.policy.variable()
     return {

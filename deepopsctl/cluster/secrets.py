@@ -1,4 +1,4 @@
-"""Random keys and passwords of a cluster, kept in a file that ansible-vault encrypts."""
+"""Random keys and passwords of a cluster, in a file encrypted by ansible-vault."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def decrypt(text: str, password: str) -> dict[str, str]:
 def _encrypted(plain: str, password: str) -> str:
     try:
         from ansible.parsing.vault import VaultLib, VaultSecret
-    except Exception as error:  # Ansible reads its configuration on import, and says what is wrong in its own ways
+    except Exception as error:  # Ansible reads its configuration on import and raises various errors
         raise ControlMachineError(
             f"Ansible can't be loaded: {error}", "check $ANSIBLE_CONFIG and ./ansible.cfg"
         ) from error
@@ -80,7 +80,7 @@ def _plain(text: str, password: str) -> str:
 
 
 def add_missing(path: Path, password_file: Path) -> tuple[str, ...]:
-    """Give a vault what later versions of deepopsctl need and it has not; the names of what was added."""
+    """Add missing secrets that newer versions of deepopsctl need to a vault; returns their names."""
     if not path.is_file() or not password_file.is_file() or not is_encrypted(path):
         return ()
     password = password_file.read_text("utf-8").strip()
@@ -88,7 +88,7 @@ def add_missing(path: Path, password_file: Path) -> tuple[str, ...]:
     there = yaml.safe_load(text) or {}
     missing = {name: value for name, value in new_secrets().items() if name not in there}
     if missing:
-        # at its end: a person may have put mappings and comments of their own there
+        # at the end: the user may have mappings and comments in it
         write_atomic(path, _encrypted(f"{text.rstrip()}\n{block(dict(missing))}", password), 0o600)
     return tuple(missing)
 
@@ -99,14 +99,14 @@ def read(path: Path, password_file: Path) -> dict[str, str]:
 
 
 def change(path: Path, password_file: Path, values: Mapping[str, str | None]) -> None:
-    """Give a vault other values, or take some out (None); all that a person wrote there stays as it is."""
+    """Change values of a vault, or remove them (None); the user's other content stays."""
     password = password_file.read_text("utf-8").strip()
     text = with_values(_plain(_encrypted_text(path), password), values)
     write_atomic(path, _encrypted(text, password), 0o600)
 
 
 def with_values(text: str, values: Mapping[str, str | None]) -> str:
-    """The plain text of a vault with other values; what it has not, comes at its end."""
+    """The plain text of a vault with new values; new names are appended."""
     document, added = YamlText.read(text), dict[str, object]()
     for name, value in values.items():
         node = value_of(document.root, name)
@@ -128,13 +128,13 @@ def _encrypted_text(path: Path) -> str:
 
 
 def is_encrypted(path: Path) -> bool:
-    """Whether a file is one of ansible-vault."""
+    """Whether a file is encrypted by ansible-vault."""
     with path.open("rb") as stream:
         return stream.read(14) == b"$ANSIBLE_VAULT"
 
 
 def why_not_opened(path: Path, password_file: Path) -> str:
-    """Why the password in a file does not open a vault file; '' where it does. Quicker than Ansible's own answer."""
+    """Why the password in a file does not decrypt a vault file; '' if it does. Faster than Ansible's own check."""
     password = password_file.read_bytes().strip()
     if not password:
         return f"{password_file.name} is empty"
@@ -144,7 +144,7 @@ def why_not_opened(path: Path, password_file: Path) -> str:
 
 
 def _opens(vault: bytes, password: bytes) -> bool:
-    """Whether the signature of a vault file is by this password (ansible-vault's formats 1.1 and 1.2)."""
+    """Whether a vault file was encrypted with this password (ansible-vault's formats 1.1 and 1.2)."""
     try:
         salt, signature, content = bytes.fromhex("".join(vault.decode("ascii").split()[1:])).split(b"\n", 2)
         keys = hashlib.pbkdf2_hmac("sha256", password, bytes.fromhex(salt.decode()), 10_000, 80)

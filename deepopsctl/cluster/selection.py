@@ -1,4 +1,4 @@
-"""`--limit`: node sets and group names, turned into what Ansible understands."""
+"""`--limit`: node sets and group names, converted to an Ansible limit."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _PATTERN = re.compile(r"[!&~@*?:]|^\w+\[\d*(:\d*)?\]$")
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """Which nodes a run is for. `hosts` is None where only Ansible can tell; `text` is Ansible's own form."""
+    """The nodes of a run. `hosts` is None if only Ansible can resolve it; `text` is Ansible's pattern."""
 
     text: str
     hosts: tuple[str, ...] | None
 
 
 def resolve_limit(text: str, cluster: Cluster) -> Limit:
-    """Node sets are expanded, group names kept; a name that the cluster does not have is refused."""
+    """Node sets are expanded, group names stay; unknown names are refused."""
     names = {node.name: None for node in cluster.nodes}
     if not text.strip():
         return Limit("", tuple(names))
@@ -68,7 +68,7 @@ WHERE = "NODES"
 
 
 def select_nodes(words: Sequence[str], cluster: Cluster) -> tuple[Node, ...]:
-    """The nodes that are named, each once; every name that the cluster does not have is refused."""
+    """The named nodes, each once; unknown names are refused."""
     known = {node.name: node for node in cluster.nodes}
     wanted: dict[str, None] = {}
     for word in words:
@@ -86,7 +86,7 @@ def select_nodes(words: Sequence[str], cluster: Cluster) -> tuple[Node, ...]:
 
 
 def select_compute(words: Sequence[str], cluster: Cluster) -> tuple[str, ...]:
-    """The same, for names that must be compute nodes."""
+    """Like `select_nodes`, for compute nodes only."""
     nodes = select_nodes(words, cluster)
     other = [node.name for node in nodes if Role.COMPUTE not in node.roles]
     if other:
@@ -96,7 +96,7 @@ def select_compute(words: Sequence[str], cluster: Cluster) -> tuple[str, ...]:
 
 
 def select(cluster: Cluster, text: str, option: str) -> tuple[Node, ...]:
-    """The nodes of a node set or of groups (`slurm_compute`), in the order of cluster.yml; all for an empty text."""
+    """The nodes of a node set or groups (`slurm_compute`), in the order of cluster.yml; all for an empty text."""
     if not text:
         return cluster.nodes
     names = select_names(cluster, text, option)
@@ -104,7 +104,7 @@ def select(cluster: Cluster, text: str, option: str) -> tuple[Node, ...]:
 
 
 def select_names(cluster: Cluster, text: str, option: str, *others: str) -> frozenset[str]:
-    """The names a node set stands for, none for an empty text; each a node, a group or one of the others."""
+    """The names of a node set, none for an empty text; each is a node, a group or one of `others`."""
     if not text:
         return frozenset()
     try:

@@ -1,4 +1,4 @@
-"""The type of each setting, from the argument specs of the roles and the product's defaults; whether a value fits."""
+"""The types of settings, from the roles' argument specs and the product's defaults, and checks of values."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _STANDARD = "tag:yaml.org,2002:"
 
 @dataclass(frozen=True, slots=True)
 class SettingType:
-    """A type by Ansible's name for it; of a list, that of its elements; the possible values, where they are few."""
+    """A type by Ansible's name, the type of a list's elements, and the choices if there are any."""
 
     name: str
     elements: str = ""
@@ -36,7 +36,7 @@ class SettingType:
 
     @property
     def words(self) -> str:
-        """What it takes."""
+        """The type in words."""
         if self.choices:
             return f"one of {', '.join(self.choices)}"
         elements = {"str": " of texts", "dict": " of mappings"}.get(self.elements, "")
@@ -44,13 +44,13 @@ class SettingType:
 
     @property
     def example(self) -> str:
-        """A value."""
+        """An example value."""
         if self.choices:
             return self.choices[0]
         return "[{name: a}, {name: b}]" if self.elements == "dict" else _EXAMPLES.get(self.name, "word")
 
 
-# has no default: not set is something else than an empty list
+# has no default: unset differs from an empty list
 _NOT_SET: Mapping[str, SettingType] = {"cuda_toolkits": SettingType("list", "str")}
 
 
@@ -87,7 +87,7 @@ def _of_value(value: object) -> SettingType:
 
 
 def is_template(value: object) -> bool:
-    """Whether only Ansible can tell what the value is."""
+    """Whether a value is a template, which only Ansible can resolve."""
     return isinstance(value, str) and ("{{" in value or "{%" in value)
 
 
@@ -126,7 +126,7 @@ def _structure(text: str, wanted: SettingType) -> object:
 def fits(node: yaml.Node, wanted: SettingType) -> bool:
     """Whether a value of a YAML file is of the type, as Ansible's argument specs would say."""
     if not str(node.tag).startswith(_STANDARD) or (isinstance(node, yaml.ScalarNode) and is_template(node.value)):
-        # !vault and templates: what they are is Ansible's to find out
+        # !vault and templates: only Ansible can resolve them
         return True
     if wanted.name == "list":
         element_type = SettingType(wanted.elements)

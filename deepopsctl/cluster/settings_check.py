@@ -1,4 +1,4 @@
-"""What a site has set, checked before a run: files that can't be read, values of a wrong type, unknown names."""
+"""Checks of a site's settings before a run: unreadable files, values of a wrong type, unknown names."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from deepopsctl.slurm.hardware import load_hardware
 from deepopsctl.text.node_sets import shorten
 from deepopsctl.text.yaml_reader import duplicate_keys, is_endless, why_broken
 
-# what Ansible takes for variables; `.bak`, `~` and the like it leaves alone
+# the suffixes that Ansible reads; it ignores `.bak`, `~` and others
 _SUFFIXES = frozenset({"", ".yml", ".yaml", ".json"})
-# nearer than this, a name is a typing error; names further away are the site's own
+# a closer match is a typing error; other names are the site's own
 _NEAR = 0.85
 _NAME = re.compile(r"[a-z]\w+")
 
 
 def require_settings(directory: ClusterDir, content: Path) -> None:
-    """Raise for files of variables that can't be read, keys given twice, and values of another type than the setting's.
+    """Raise InputError for unreadable variable files, duplicate keys and values of a wrong type.
 
-    Ansible would name neither file nor line, and take a text such as `maybe` for true.
+    Ansible would report neither file nor line, and accept a text such as `maybe` as true.
     """
     types = setting_types.setting_types(content)
     problems: list[Problem] = []
@@ -41,7 +41,7 @@ def require_settings(directory: ClusterDir, content: Path) -> None:
 
 
 def faults(root: yaml.Node | None, where: str, types: Mapping[str, SettingType]) -> Iterator[Problem]:
-    """What is wrong with the variables of a file."""
+    """The problems of a file's variables."""
     if root is None:
         return
     for key in duplicate_keys(root):
@@ -65,7 +65,7 @@ def _one_key_to_slurm(config: yaml.MappingNode, where: str) -> Iterator[Problem]
 
 
 def wrong_type(where: str, name: str, shown: str, wanted: SettingType) -> Problem:
-    """The sentence for a value that its setting can't have."""
+    """The problem for a value of a wrong type."""
     return Problem(where, f"{name} is {shown}, which is not {wanted.words}", f"for example `{name}: {wanted.example}`")
 
 
@@ -76,31 +76,31 @@ def _shown(value: yaml.Node) -> str:
 
 
 def require_vault_password(directory: ClusterDir, environment: Mapping[str, str]) -> None:
-    """Raise where no password, or a wrong one, is there for the secrets; of other ways to give one Ansible says."""
+    """Raise if the vault password is missing or wrong; Ansible reports errors of its other password sources."""
     others = {name for name in environment if name.startswith("ANSIBLE_VAULT_")} - {"ANSIBLE_VAULT_PASSWORD_FILE"}
     if others or (directory.path / "ansible.cfg").is_file() or not directory.secrets.is_file():
         return
     if problem := why_closed(directory, environment):
-        hint = "bring back the one that belongs to this cluster, or name it in $ANSIBLE_VAULT_PASSWORD_FILE"
+        hint = "restore this cluster's password file, or name it in $ANSIBLE_VAULT_PASSWORD_FILE"
         raise ControlMachineError(f"{directory.path}: {problem}", hint)
 
 
 def why_closed(directory: ClusterDir, environment: Mapping[str, str]) -> str:
-    """Why the secrets stay closed; '' where the password opens them, or a program is asked for it."""
+    """Why the secrets can't be decrypted; '' if the password fits, or a program provides it."""
     if not is_encrypted(directory.secrets):
         return ""
     configured = environment.get("ANSIBLE_VAULT_PASSWORD_FILE", "")
     path = Path(configured).expanduser() if configured else directory.vault_password
     if not path.is_file():
         return f"{configured or path.name} is missing, so the secrets can't be opened"
-    # a program that asks a key store: Ansible runs it, and says what is wrong
+    # a program that queries a key store: Ansible runs it and reports its errors
     return "" if os.access(path, os.X_OK) else why_not_opened(directory.secrets, path)
 
 
 def misspelt_settings(directory: ClusterDir, content: Path, option_names: Iterable[str] = ()) -> tuple[Problem, ...]:
-    """Variables that deepopsctl does not know, and whose names are nearly those of one that it does.
+    """Unknown variables whose names are close to a known one.
 
-    `given` are names of `-e`.
+    `option_names` are the names of `-e`.
     """
     known = known_names(content)
     named = [(f"{where}:{line}", name) for where, root in _parsed_files(directory) for name, line in _names(root)]
@@ -113,14 +113,14 @@ def misspelt_settings(directory: ClusterDir, content: Path, option_names: Iterab
 
 
 def known_names(content: Path) -> frozenset[str]:
-    """Every name in the texts that say what can be set: product defaults, and what roles take."""
+    """All known settings: the product's defaults and the roles' options."""
     texts = [*content.glob("group_vars/all/*.yml"), *content.glob("roles/*/defaults/main.yml")]
     texts += content.glob("roles/*/meta/argument_specs.yml")
     return frozenset(name for path in texts for name in _NAME.findall(path.read_text(encoding="utf-8")) if "_" in name)
 
 
 def _parsed_files(directory: ClusterDir) -> Iterator[tuple[str, yaml.Node | Problem | None]]:
-    """Each file's path in the cluster directory, with what is in it or why that can't be told."""
+    """The path of each variable file, with its content or the problem that prevents reading it."""
     for path in _files(directory):
         where = str(path.relative_to(directory.path))
         yield where, _variables(path, where)
@@ -144,7 +144,7 @@ def _variables(path: Path, where: str) -> yaml.Node | Problem | None:
 
 
 def variables(text: str, where: str) -> yaml.Node | Problem | None:
-    """The mapping in a text of variables, None for an empty one; or why that can't be told."""
+    """The mapping of a variable file, None if it is empty, or the problem that prevents reading it."""
     try:
         root = yaml.compose(text, Loader=setting_types.LOADER)
     except RecursionError:

@@ -34,7 +34,7 @@ SCHEMA = 1
 
 
 def load_spec(path: pathlib.Path) -> Cluster:
-    """The cluster that a cluster.yml describes; an InputError tells everything wrong with it."""
+    """The cluster that a cluster.yml describes; an InputError reports everything wrong with it."""
     problems = Problems()
     text = read_source(path, path.name, problems)
     problems.raise_if_any()
@@ -49,13 +49,13 @@ def parse_spec(text: str, where: str) -> Cluster:
 
 
 def draft_spec(text: str, where: str, problems: Problems) -> Draft:
-    """The machines and partitions of a cluster.yml, to be finished or to be added to."""
+    """The nodes and partitions of a cluster.yml, as a draft."""
     check_markers(text, where, problems)
     return draft_document(parse_yaml(text, where, problems), where, problems)
 
 
 def draft_document(document: Document | None, where: str, problems: Problems) -> Draft:
-    """The same of what was parsed already; None is what can't be read."""
+    """Like `draft_spec` for a parsed document; None if it could not be read."""
     draft = Draft(where, problems)
     if document is None:
         draft.incomplete = True
@@ -94,7 +94,7 @@ class _Reader(SectionReader):
         self.draft = draft
 
     def read(self) -> None:
-        """Read section by section: a fault in one must not hide the faults of the others."""
+        """Read section by section, so that a problem in one does not hide those of others."""
         content = _without_empty(self.document.value)
         top = self.fit(ClusterFile, content, ())
         whole = content if isinstance(content, dict) else {}
@@ -162,7 +162,7 @@ class _Reader(SectionReader):
         return self.value(("job_directories", name), check, raw, instead)
 
     def _base(self, text: str) -> str:
-        """Where jobs have their folders: on each node's own disk, so nothing that several nodes mount."""
+        """The base of job directories: on a local disk, not on a shared mount."""
         mounts = [entry.mount for entry in self.draft.storage.entries]
         return job_hooks.check_base(text, {mount.path: mount.type.value for mount in mounts
                                                 if mount.type in NETWORKED})  # fmt: skip
@@ -189,7 +189,7 @@ class _Reader(SectionReader):
         self.draft.add(entry)
 
     def _gpus(self, node: NodeSection, path: Path) -> Gpus | None:
-        """One kind of GPU, or a list of kinds."""
+        """The GPUs of an entry: one group, or a list."""
         autodetect = self.value((*path, "autodetect"), spec.parse_autodetect, node.autodetect, "")
         several = isinstance(node.gpus, list)
         entries = _as_list(node.gpus) if several else [node.gpus] * (node.gpus is not None)

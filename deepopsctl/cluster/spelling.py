@@ -1,6 +1,6 @@
-"""Words of cluster.yml that are nearly ones that Slurm or NVIDIA know: warned of, as they may be meant so.
+"""Likely spelling errors in cluster.yml: words close to ones that Slurm or NVIDIA know. Warnings only.
 
-slurmctld names a key that it does not know when it is started; a type of GPU can be any word, and jobs ask in vain.
+slurmctld reports unknown keys only when it starts; a GPU type can be any word, so jobs would request it in vain.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from deepopsctl.text.values import OWNED_NODE_KEYS, OWNED_PARTITION_KEYS
 
 _WHERE = "cluster.yml"
 _NEAR = 0.75
-# besides those of slurmreleases: attributes that only some of Slurm 22.05 to 26.05 know (slurm.conf(5))
+# in addition to slurm.releases: attributes that only some of Slurm 22.05 to 26.05 know (slurm.conf(5))
 _MORE_NODE_KEYS = ("Parameters", "RestrictedCoresPerGPU", "Topology")
 _MORE_PARTITION_KEYS = (
     "ExclusiveTopo", "JobDefaults", "MaxCPUsPerSocket", "PowerDownOnIdle", "Priority", "Shared", "Topology",
 )  # fmt: skip
-# a letter that looks like a digit
+# letters that look like digits
 _LOOKALIKES = str.maketrans("oil", "011")
 
 
 def misspelt_values(cluster: Cluster) -> Iterator[Problem]:
-    """Keys of `slurm` and `options`, and types of GPUs, that are nearly others; each once, with all who have it."""
+    """Keys of `slurm` and `options`, and GPU types, close to known ones; each once, with the nodes or partitions."""
     known = _settable((*NODE_KEY_NAMES, *_MORE_NODE_KEYS), OWNED_NODE_KEYS)
     node_keys = _having((key, node.name) for node in cluster.nodes for key in node.slurm)
     for key, names in node_keys.items():
@@ -43,7 +43,7 @@ def misspelt_values(cluster: Cluster) -> Iterator[Problem]:
 
 
 def near_type(gpu_type: str) -> str:
-    """The known type of GPU that was probably meant; '' where this is one, or a name of the site's own."""
+    """The known GPU type that was probably meant; '' for a known type or a site's own name."""
     word = gpu_type.lower()
     types = sorted({word for model in MODELS for word in (model.type, model.typed_with_memory)})
     if word in types or any(word == model.detected_type for model in MODELS):
@@ -51,7 +51,7 @@ def near_type(gpu_type: str) -> str:
     lookalikes = [each for each in types if each.translate(_LOOKALIKES) == word.translate(_LOOKALIKES)]
     if lookalikes:
         return lookalikes[0]
-    # v100l, a100-80: a variant that a site tells apart
+    # v100l, a100-80: a site's own name for a variant
     if any(word.startswith(each) and not word[len(each)].isdigit() for each in types):
         return ""
     return next(iter(get_close_matches(word, types, n=1, cutoff=_NEAR)), "")

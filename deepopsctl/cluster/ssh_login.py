@@ -1,6 +1,6 @@
-"""The way through jump hosts: by ProxyCommand, because ProxyJump hands neither keys nor host keys on to the hop.
+"""SSH through jump hosts: by ProxyCommand, because ProxyJump passes neither keys nor known hosts to the hop.
 
-A hop is opened by the cluster's key or by one of the person's own, and checked against the cluster's pins.
+A jump host is authenticated with the cluster's key or one of the user's, and checked against the cluster's known_hosts.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-# what ssh tries by itself, but only as long as no key is named
+# ssh's default keys, which it tries only if no key is configured
 _OWN_KEYS = ("~/.ssh/id_ed25519", "~/.ssh/id_ecdsa", "~/.ssh/id_rsa")
 
 
@@ -27,7 +27,7 @@ def jump_names(jump_host: str) -> tuple[str, ...]:
 
 
 def jump_login(key: str) -> list[str]:
-    """Options to log in to a hop: this key or any of the person's own, no questions."""
+    """Options to log in to a jump host: this key or the user's default keys, without prompts."""
     own = [part for path in _OWN_KEYS for part in options({"IdentityFile": path})]
     return [*options({"BatchMode": "yes", "IdentityFile": quoted(key)}), *own]
 
@@ -40,7 +40,7 @@ def proxy_command(login: Sequence[str], target: Target) -> str:
 
 
 def inventory_option(jump_host: str, key: str, known_hosts: str) -> str:
-    """The same for Ansible's ssh arguments; key and known_hosts may be templates."""
+    """The ProxyCommand option for Ansible's ssh arguments; key and known_hosts may be templates."""
     login = [
         *options({
             "UserKnownHostsFile": f"{quoted(known_hosts)} ~/.ssh/known_hosts", "StrictHostKeyChecking": "yes",
@@ -56,7 +56,7 @@ def inventory_option(jump_host: str, key: str, known_hosts: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One machine: its name in reports, how to reach it, the proxy command where there is no direct way."""
+    """One host: its name in reports, how to reach it, and the proxy command ('' for a direct connection)."""
 
     name: str
     destination: str

@@ -1,4 +1,4 @@
-"""Cluster -> the text of cluster.yml, folded and commented for the people who will edit it."""
+"""Cluster -> the text of cluster.yml, folded and commented."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from deepopsctl.storage.writer import storage_lines
 from deepopsctl.text.node_sets import fold_in_order, fold_pairs
 from deepopsctl.text.yaml_writer import flow
 
-# An entry whose addresses follow no pattern is cut into pieces that a person can still read.
+# Entries with irregular addresses are split, to stay readable.
 MAX_RANGES = 8
 
 _HEADER = """\
-# The machines of this cluster and what they are for. Edit this file, then run `deepopsctl deploy`.
+# The nodes of this cluster and what they are for. Edit this file, then run `deepopsctl deploy`.
 # Names and addresses are node sets, paired in the order written: "gpu[01-16]" with "10.0.1.[11-26]".
 # All keys: docs/reference/cluster-yml.md
 """
@@ -28,7 +28,7 @@ _PARTITIONS = "# Slurm partitions; further Slurm keys of a partition go into `op
 
 
 def render_spec(cluster: Cluster) -> str:
-    """The text of a cluster.yml that reads back as this very cluster."""
+    """The text of a cluster.yml that parses to the same cluster."""
     lines = [_HEADER, "schema: 1", f"cluster: {flow(_cluster_section(cluster))}", "", "nodes:"]
     lines += [f"  - {flow(entry)}" for entry in _node_entries(cluster.nodes)]
     lines += ["", _PARTITIONS, "partitions:"]
@@ -80,7 +80,7 @@ def _shared(node: Node) -> tuple[object, ...]:
 
 
 def attributes(node: Node) -> dict[str, object]:
-    """What an entry says of its machines besides names and addresses."""
+    """The attributes of an entry, without names and addresses."""
     entry: dict[str, object] = {"roles": [role.value for role in Role if role in node.roles]}
     if node.port:
         entry["port"] = node.port

@@ -1,6 +1,6 @@
-"""Which CUDA toolkits a node gets, from where, and the module files that put one of them in use.
+"""The CUDA toolkits of a node: packages, source and module files.
 
-What there is, and which driver a toolkit needs, is data (`deepops_cuda` and `deepops_nvidia_drivers` in
+Available toolkits, and the driver that each needs, are data (`deepops_cuda` and `deepops_nvidia_drivers` in
 group_vars/all/versions.yml).
 """
 
@@ -20,7 +20,7 @@ _VERSION = re.compile(r"(\d+)\.(\d+)")
 
 @dataclass(frozen=True, slots=True)
 class Toolkit:
-    """One version: its package, the folder that CUDA_HOME names, and what of that folder belongs into which path."""
+    """One version: its package, the directory for CUDA_HOME, and its subdirectories by path variable."""
 
     version: str
     package: str
@@ -30,7 +30,7 @@ class Toolkit:
 
 @dataclass(frozen=True, slots=True)
 class ToolkitPlan:
-    """The toolkits of a node, oldest first, the one that plain `module load cuda` takes, and what is in the way."""
+    """The toolkits of a node, oldest first, the default of `module load cuda`, and problems."""
 
     toolkits: tuple[Toolkit, ...] = ()
     default: str = ""
@@ -39,7 +39,7 @@ class ToolkitPlan:
 
 @dataclass(frozen=True, slots=True)
 class ToolkitRequest:
-    """What a site chooses: `cuda_*`."""
+    """The settings `cuda_*`."""
 
     versions: Sequence[str]
     source: str = "repository"
@@ -48,7 +48,7 @@ class ToolkitRequest:
 
 @dataclass(frozen=True, slots=True)
 class CudaHost:
-    """A node: `Debian 13`, the version or branch of its driver ('' for none), the branch that its distribution has."""
+    """A node: platform (`Debian 13`), its driver's version or branch ('' for none), the distribution's driver."""
 
     platform: str
     driver: str = ""
@@ -85,7 +85,7 @@ def _no_default(default: str) -> tuple[str, str]:
 
 
 def _missing(versions: Sequence[str], source: str, host: CudaHost, catalogue: Mapping[str, Any]) -> Iterator[Any]:
-    """What a source can't have; what NVIDIA's repository has is for it to say."""
+    """Problems with the source; whether NVIDIA's repository has a version is not checked."""
     known, platform = catalogue[source]["platforms"], host.platform
     if not versions:
         return
@@ -100,7 +100,7 @@ def _missing(versions: Sequence[str], source: str, host: CudaHost, catalogue: Ma
 
 
 def _unserved(versions: Sequence[str], driver: str, drivers: Mapping[str, int]) -> Iterator[tuple[str, str]]:
-    """Toolkits whose programs the node's driver would not start."""
+    """Toolkits that need a newer driver than the node has."""
     for version in versions:
         major = version.partition(".")[0]
         if major not in drivers:
@@ -122,7 +122,7 @@ def _toolkit(version: str, source: str, catalogue: Mapping[str, Any]) -> Toolkit
 
 
 def module_files(plan: ToolkitPlan, root: str) -> dict[str, str]:
-    """{path: text} of the module files below the folder `root`; none without a toolkit.
+    """{path: text} of the module files below the directory `root`; none without a toolkit.
 
     Tcl, because both Lmod and Environment Modules read it.
     """
@@ -153,7 +153,7 @@ def _module_file(toolkit: Toolkit) -> str:
 
 
 def profile_script(root: str) -> str:
-    """For /etc/profile.d: lets a module system that is installed, whichever it is, see the folder `root`."""
+    """For /etc/profile.d: adds the directory `root` to MODULEPATH of any installed module system."""
     return f"""{MANAGED_HEADER}# after the module system's own; without one there is no MODULEPATH
 case ":${{MODULEPATH-}}:" in
     :: | *:{root}:*) ;;

@@ -1,4 +1,4 @@
-"""Which of DCGM's packages a node gets: they are built for a CUDA major version, which follows from the driver.
+"""The DCGM packages of a node: they are built for a CUDA major version, which follows from the driver.
 
 Packages, version and that table are data (`deepops_dcgm` in group_vars/all/versions.yml).
 """
@@ -12,7 +12,7 @@ from typing import Any
 from deepopsctl.gpus.models import Modules, models_of
 from deepopsctl.model.cluster import Gpus
 
-# its version 3 and earlier; the packages of version 4 and this one have the same files
+# DCGM 3 and earlier; conflicts with the packages of version 4
 OLD_PACKAGE = "datacenter-gpu-manager"
 # CUDA 13 has no code for Pascal and Volta
 LAST_CUDA_FOR_OLD = 12
@@ -20,7 +20,7 @@ LAST_CUDA_FOR_OLD = 12
 
 @dataclass(frozen=True, slots=True)
 class DcgmRequest:
-    """What a site chooses: `nvidia_dcgm`, and whether with the fields that only NVIDIA's own module has."""
+    """The settings: `nvidia_dcgm`, and whether to install the proprietary module for profiling fields."""
 
     wanted: bool
     proprietary: bool = True
@@ -28,7 +28,7 @@ class DcgmRequest:
 
 @dataclass(frozen=True, slots=True)
 class DcgmPlan:
-    """Packages with their version, none where DCGM is not wanted or there is no driver; and what is in the way."""
+    """Packages with their version, none if DCGM is not wanted or there is no driver; and problems."""
 
     packages: Mapping[str, str] = field(default_factory=dict)
     problems: tuple[tuple[str, str], ...] = ()
@@ -36,7 +36,7 @@ class DcgmPlan:
 
 @dataclass(frozen=True, slots=True)
 class DcgmHost:
-    """A node: version or branch of its driver, and the version of DCGM's package of before version 4; '' for none."""
+    """A node: version or branch of its driver, and the version of an installed DCGM 3 package; '' for none."""
 
     platform: str
     driver: str
@@ -58,7 +58,7 @@ def plan_dcgm(
     if host.platform not in platforms:
         problems.append((f"NVIDIA packages no DCGM for {host.platform}", "set nvidia_dcgm: false for this node"))
     if host.old:
-        what = f"{OLD_PACKAGE} {host.old} is installed, which can't be beside DCGM 4"
+        what = f"{OLD_PACKAGE} {host.old} is installed, which conflicts with DCGM 4"
         problems.append((what, f"`apt-get purge {OLD_PACKAGE}` there, then deploy again"))
     if not fitting:
         what = f"DCGM 4 needs driver {min(catalogue['drivers'].values())} or later, this node's is {host.driver}"

@@ -1,4 +1,4 @@
-"""The GPUs that a node's driver found, from what nvidia-smi and lscpu print there, and what gres.conf takes of them.
+"""The GPUs that a node's driver detects, from the output of nvidia-smi and lscpu, for gres.conf.
 
 Sources: nvidia-smi(1), public records of `nvidia-smi topo -m`, gres.conf(5). Slurm refuses a node whose Cores do not
 end where its sockets end (`doesn't match socket boundaries`): a GPU's cores are always those of a whole socket.
@@ -16,14 +16,14 @@ from deepopsctl.gpus.models import find_product
 from deepopsctl.gpus.notation import MAX_GPUS
 from deepopsctl.model.cluster import GpuGroup, Gpus
 
-# What a GPU node is asked, by the name of the answer; answers to a command that is not there or fails are missing.
+# Commands to run on a GPU node, by the name of the answer; failed commands have no answer.
 PROBES: Mapping[str, tuple[str, ...]] = {
     "gpu_names": ("nvidia-smi", "--query-gpu=index,name,pci.bus_id", "--format=csv,noheader"),
     "gpu_minors": ("sh", "-c", "grep -H '^Device Minor' /proc/driver/nvidia/gpus/*/information"),
     "gpu_topology": ("nvidia-smi", "topo", "-m"),
     "cpu_sockets": ("lscpu", "--parse=CPU,SOCKET,NODE"),
 }
-# a site that sets one of these has another idea of the node's cores than lscpu
+# if a site sets one of these, lscpu does not describe the node's cores
 _TOPOLOGY = frozenset(
     {"boards", "corespersocket", "cpus", "procs", "sockets", "socketsperboard", "threadspercore", "parameters"}
 )
@@ -32,7 +32,7 @@ _FIELDS = frozenset({"model", "cores", "links"})
 
 @dataclass(frozen=True, slots=True)
 class DetectedGpu:
-    """One GPU: nvidia-smi's name, and as gres.conf has them its Cores and Links; '' where they say nothing."""
+    """One GPU: nvidia-smi's name, Cores and Links of gres.conf; '' for unknown."""
 
     model: str
     cores: str = ""
@@ -40,7 +40,7 @@ class DetectedGpu:
 
 
 def parse_detected(probes: Mapping[str, str], sockets: int, cores_per_socket: int) -> tuple[DetectedGpu, ...]:
-    """The node's GPUs in the order of their device files; () where no driver answered or the files have gaps."""
+    """The node's GPUs in the order of their device files; () without a driver, or if the files have gaps."""
     names, minors = _names(probes.get("gpu_names", "")), _minors(probes.get("gpu_minors", ""))
     by_minor = {minors[address]: (index, name) for index, (name, address) in names.items() if address in minors}
     if not by_minor or len(by_minor) < len(names) or sorted(by_minor) != list(range(len(by_minor))):
@@ -50,7 +50,7 @@ def parse_detected(probes: Mapping[str, str], sockets: int, cores_per_socket: in
     order = [by_minor[minor] for minor in sorted(by_minor)]
     indexes = [index for index, _ in order]
     links = {index: [_bonds(table, index, other) for other in indexes] for index in indexes}
-    # where all are alike, they help nobody to choose, and would cost a line for each GPU
+    # identical links need no line for each GPU
     uneven = len({number for row in links.values() for number in row if number != -1}) > 1
     return tuple(
         DetectedGpu(
@@ -79,7 +79,7 @@ def _minors(text: str) -> dict[str, int]:
 
 
 def _table(text: str) -> dict[int, dict[str, str]]:
-    """The rows of `nvidia-smi topo -m` that are GPUs, by index, with their columns by name."""
+    """The GPU rows of `nvidia-smi topo -m` by index, with columns by name."""
     # the header is underlined
     lines = [line.split("\t") for line in re.sub(r"\x1b\[\d*m", "", text).splitlines()]
     header = next((cells for cells in lines if "CPU Affinity" in cells), [])
@@ -99,7 +99,7 @@ def _bonds(table: Mapping[int, Mapping[str, str]], one: int, other: int) -> int:
 
 
 def _sockets(text: str, sockets: int) -> list[set[int]]:
-    """The CPUs of each of Slurm's sockets, in its order; [] where lscpu counts others.
+    """The CPUs of each of Slurm's sockets, in order; [] if lscpu has another number of sockets.
 
     Slurm's sockets may be NUMA nodes: `SlurmdParameters=numa_node_as_socket`.
     """
@@ -114,7 +114,7 @@ def _sockets(text: str, sockets: int) -> list[set[int]]:
 
 
 def _cores(affinity: str, groups: Sequence[set[int]], cores_per_socket: int) -> str:
-    """The cores of the one socket that a GPU is near to."""
+    """The cores of the socket that a GPU is attached to; '' for none or several."""
     near = {
         number
         for first, last in re.findall(r"(\d+)(?:-(\d+))?", affinity)
@@ -128,7 +128,7 @@ def _cores(affinity: str, groups: Sequence[set[int]], cores_per_socket: int) -> 
 
 
 def fits(gpus: Gpus, detected: Sequence[DetectedGpu]) -> bool:
-    """Whether what was found is what cluster.yml says: as many GPUs as it has, each of the type that its file has."""
+    """Whether the detected GPUs match cluster.yml: their number, and the type of each device file."""
     cards = [(gres.minor(file), group.type) for group in gres.groups_of(gpus) for file in group.files]
     return len(cards) == len(detected) and all(
         minor is not None and minor < len(detected) and _is(detected[minor].model, gpu_type)
@@ -137,13 +137,13 @@ def fits(gpus: Gpus, detected: Sequence[DetectedGpu]) -> bool:
 
 
 def _is(product: str, gpu_type: str) -> bool:
-    """Unknown names are believed here: the end of a deploy compares them with more care."""
+    """Whether a product may be of a type. Unknown products match: the end of a deploy checks them."""
     model = find_product(product)
     return model is None or not gpu_type or model.goes_by(gpu_type)
 
 
 def complete(gpus: Gpus, detected: Sequence[DetectedGpu], options: Mapping[str, str]) -> Gpus:
-    """The GPUs with the cores and links that were found, where cluster.yml gives none and they fit what it says."""
+    """The declared GPUs, with detected cores and links if cluster.yml has none and the GPUs match."""
     groups = gres.groups_of(gpus)
     if gpus.autodetect or not fits(gpus, detected) or any(key.lower() in _TOPOLOGY for key in options):
         return gpus
@@ -161,13 +161,13 @@ def _fill(group: GpuGroup, detected: Sequence[DetectedGpu], order: Sequence[int]
 
 
 def _reorder(links: str, order: Sequence[int]) -> str:
-    """A row by the order of the GPUs in gres.conf, which cluster.yml may choose."""
+    """A row of links in the order of gres.conf, which cluster.yml may change."""
     numbers = links.split(",")
     return ",".join(numbers[minor] for minor in order) if links else ""
 
 
 def as_stored(detected: Sequence[DetectedGpu]) -> list[dict[str, object]]:
-    """GPUs as hardware.yml has them: those that follow each other and are alike in one entry."""
+    """GPUs as in hardware.yml: identical consecutive GPUs in one entry."""
     entries = []
     for gpu, run in groupby(detected):
         plain: dict[str, object] = {"model": gpu.model, "count": len(list(run))}
@@ -176,7 +176,7 @@ def as_stored(detected: Sequence[DetectedGpu]) -> list[dict[str, object]]:
 
 
 def from_stored(entries: object) -> tuple[DetectedGpu, ...]:
-    """What `as_stored` made; ValueError for anything else."""
+    """Parse the value of `as_stored`; ValueError for anything else."""
     gpus: list[DetectedGpu] = []
     for entry in entries if isinstance(entries, list) else [entries]:
         fields = dict(entry) if isinstance(entry, Mapping) else {}

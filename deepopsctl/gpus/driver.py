@@ -1,6 +1,6 @@
-"""What NVIDIA's driver takes on one node: from what was found there, what cluster.yml declares and the settings.
+"""The plan for NVIDIA's driver on one node, from its facts, cluster.yml and the settings.
 
-Which packages make a driver is data (`deepops_nvidia_drivers` in group_vars/all/versions.yml). Sources: NVIDIA's driver
+The packages of a driver are data (`deepops_nvidia_drivers` in group_vars/all/versions.yml). Sources: NVIDIA's driver
 installation guide (kernel modules, compute-only installation, version locking) and the package lists of Debian.
 """
 
@@ -22,18 +22,18 @@ OPEN_BY_DEFAULT = 560
 LAST_FOR_OLD = 580
 # PCI device ids below are Pascal and Volta: no open modules
 FIRST_TURING = 0x1E00
-# What apt has to keep on one branch: the packages of NVIDIA's driver, by name and by the source they are made from.
-# Not all have NVIDIA in their name, and one that is left out is taken from the newest branch: then nothing installs.
+# Packages that apt pins to one branch: those of NVIDIA's driver, by name and by source package. Not all have NVIDIA in
+# their name; a missing one would come from the newest branch and make the installation fail.
 PACKAGE_NAMES = "*nvidia* cuda-drivers* libcuda1 libcudadebugger1 libnvcuvid1 libnvoptix1 libnvsdm libxnvctrl*"
 PACKAGE_SOURCES = "src:*nvidia*:any src:cuda-drivers:any"
-# HGX boards whose NVSwitches are not on the PCI bus of the host; they need NVIDIA's subnet manager, too
+# HGX boards whose NVSwitches are not on the host's PCI bus; they also need NVIDIA's subnet manager
 _HIDDEN_SWITCHES = frozenset({"b200", "b300"})
 _HGX = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a site chooses: `nvidia_driver_*`. An empty branch is the first that the catalogue has."""
+    """The settings `nvidia_driver_*`. An empty branch is the first of the catalogue."""
 
     source: str = "auto"
     branch: str = ""
@@ -44,11 +44,11 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class DriverPlan:
-    """What happens on the node. `state` is none, present or install; a problem is (message, hint).
+    """The plan for a node. `state` is none, present or install; a problem is (message, hint).
 
-    `replaces` is the version of a driver of another branch that is there; `subnet` says that a subnet manager programs
-    the NVSwitches, over InfiniBand's management; `with_kernel` that the modules are for one kernel each, and another
-    kernel would start without them.
+    `replaces` is the version of an installed driver of another branch; `subnet`: a subnet manager configures the
+    NVSwitches over InfiniBand; `with_kernel`: the modules are built for one kernel only, so other kernels would start
+    without them.
     """
 
     state: str
@@ -69,7 +69,7 @@ class DriverPlan:
 def plan_driver(
     facts: Mapping[str, Any], platform: str, declared: Gpus | None, settings: Settings, catalogue: Mapping[str, Any]
 ) -> DriverPlan:
-    """The plan for a node; `found` is nvidia_facts' answer, `platform` is `Debian 13`."""
+    """The plan for a node; `facts` are the result of nvidia_facts, `platform` is `Debian 13`."""
     source = settings.source
     if source == "auto":
         there = facts["loaded"]["version"] or facts["library"]
@@ -86,12 +86,14 @@ def plan_driver(
 
 
 def _present(facts: Mapping[str, Any], settings: Settings) -> DriverPlan:
-    """A driver that came with the system, or that somebody else installed: looked at, never touched."""
+    """A driver not installed by deepopsctl: checked, never changed."""
     version, library = str(facts["loaded"]["version"]), str(facts["library"])
     problems: list[tuple[str, str]] = []
     if facts["gpus"] and not version:
-        hint = "install it as the machine's vendor says, or set nvidia_driver_source: repository"
-        problems.append(("a driver should be there that deepopsctl did not install, and none runs", hint))
+        hint = "install it as the node's vendor documents, or set nvidia_driver_source: repository"
+        problems.append(
+            ("nvidia_driver_source expects a driver that deepopsctl did not install, but none is loaded", hint)
+        )
     elif version and settings.branch and version.partition(".")[0] != settings.branch:
         hint = "update the image, or leave nvidia_driver_branch out"
         problems.append((f"driver {version} runs, branch {settings.branch} is wanted", hint))
@@ -109,7 +111,7 @@ class _DriverRequest:
 
     @property
     def types(self) -> tuple[str, ...]:
-        """The gres types of the node's GPUs; () where none is known."""
+        """The gres types of the node's GPUs; () if unknown."""
         if self.declared is None:
             return ()
         types = [group.type for group in self.declared.groups] or [self.declared.type]
@@ -117,7 +119,7 @@ class _DriverRequest:
 
     @property
     def models(self) -> tuple[GpuModel, ...]:
-        """All products that these types may be."""
+        """All products of these types."""
         return tuple(model for gpu_type in self.types for model in models_of(gpu_type))
 
 
@@ -171,13 +173,13 @@ def _branch(request: _DriverRequest, platform: str, entry: Mapping[str, Any]) ->
 
 
 def _modules(facts: Mapping[str, Any], request: _DriverRequest, branch: str) -> str:
-    """Open or proprietary kernel modules: what the GPUs need, else what is wanted, else the branch's default."""
+    """Open or proprietary kernel modules: what the GPUs need, else the setting, else the branch's default."""
     needs = {model.modules for model in request.models} - {Modules.EITHER}
     if not request.models and any(int(gpu["device"] or "0", 16) < FIRST_TURING for gpu in facts["gpus"]):
         needs.add(Modules.PROPRIETARY)
     wanted = request.settings.modules
     if len(needs) > 1:
-        hint = "one kernel module drives all GPUs of a machine: take the oldest or the newest out"
+        hint = "one kernel module drives all GPUs of a node: take the oldest or the newest out"
         raise RefusedError(f"no kernel modules drive {' and '.join(request.types)} together", hint)
     need = str(next(iter(needs), ""))
     if wanted in ("open", "proprietary") and need and wanted != need:
@@ -195,11 +197,11 @@ def _has_hidden_switches(request: _DriverRequest) -> bool:
 
 
 def _fabric(facts: Mapping[str, Any], packages: Mapping[str, Any], platform: str, *, hidden: bool) -> Sequence[str]:
-    """Packages of the fabric manager where the machine has NVSwitches."""
+    """Packages of the fabric manager, if the node has NVSwitches."""
     if not facts["nvswitches"] and not hidden:
         return ()
     if not packages.get("fabric"):
-        what = f"this machine has NVSwitches, and {platform} packages no fabric manager: no GPU would start"
+        what = f"this node has NVSwitches, and {platform} packages no fabric manager: no GPU would start"
         raise RefusedError(what, "set nvidia_driver_source: repository")
     if hidden and not packages["subnet"]:
         what = f"the NVSwitches of this board need NVIDIA's subnet manager, which {platform} does not package"
@@ -208,7 +210,7 @@ def _fabric(facts: Mapping[str, Any], packages: Mapping[str, Any], platform: str
 
 
 def _headers(facts: Mapping[str, Any]) -> list[str]:
-    """Headers of the running kernel, and the package that follows it to the next one."""
+    """Headers of the running kernel, and the meta package for later kernels."""
     headers = facts["headers"]
     if not headers["installed"] and not headers["available"]:
         what = f"the package sources have no headers for the running kernel {facts['kernel']}"

@@ -1,4 +1,4 @@
-"""What GDRCopy takes on a node: a library for programs, and a kernel module that is built against the driver's sources.
+"""GDRCopy on a node: a library, and a kernel module that is built against the driver's sources.
 
 Packages and version are data (`deepops_gdrcopy` in group_vars/all/versions.yml). Source: NVIDIA's README of GDRCopy.
 """
@@ -12,7 +12,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class GdrcopyHost:
-    """A node: version or branch of its driver ('' for none), whether its modules are built by DKMS, and its kernel."""
+    """A node: its driver's version or branch ('' for none), whether DKMS builds the modules, and if it is a container."""
 
     driver: str
     dkms: bool
@@ -21,7 +21,7 @@ class GdrcopyHost:
 
 @dataclass(frozen=True, slots=True)
 class GdrcopyPlan:
-    """Packages with their version, none where it is not wanted or there is no driver; and what is in the way."""
+    """Packages with their version, none if not wanted or without a driver; and problems."""
 
     packages: Mapping[str, str] = field(default_factory=dict)
     module: bool = False
@@ -29,7 +29,7 @@ class GdrcopyPlan:
 
 
 def plan_gdrcopy(host: GdrcopyHost, catalogue: Mapping[str, Any], *, wanted: bool) -> GdrcopyPlan:
-    """The plan for a node. A container gets the library: the module is its host's."""
+    """The plan for a node. A container gets the library only: the module belongs to its host."""
     if not wanted or not host.driver:
         return GdrcopyPlan()
     if not host.dkms and not host.container:

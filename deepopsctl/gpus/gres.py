@@ -1,4 +1,4 @@
-"""GPUs of a node as Slurm has them: the node's Gres=, the gres types, the lines of gres.conf.
+"""GPUs of a node in Slurm's terms: Gres= of the node, gres types, lines of gres.conf.
 
 Source: gres.conf(5) of Slurm 22.05, 24.11 and 25.11. A slice of a GPU (MIG) has several device files, which are given
 by MultipleFiles instead of File; Links is for lines with one device; Cores are logical core numbers (`lstopo -l`).
@@ -22,7 +22,7 @@ NVML = "nvml"
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """One thing that Slurm gives to a job: a GPU, or a slice of one."""
+    """One device that Slurm allocates: a GPU, or a slice of one."""
 
     type: str
     files: tuple[str, ...]
@@ -39,7 +39,7 @@ def gres_value(gpus: Gpus) -> str:
 
 
 def gres_counts(gpus: Gpus) -> dict[str, int]:
-    """How many of each gres type a node has, slices by their own type; '' is the type of untyped GPUs."""
+    """The count of each gres type of a node; slices have their own types, '' is for untyped GPUs."""
     counts: dict[str, int] = {}
     for group in groups_of(gpus):
         for layout in group.mig or ((),) * group.count:
@@ -50,12 +50,12 @@ def gres_counts(gpus: Gpus) -> dict[str, int]:
 
 
 def describe_gpus(gpus: Gpus) -> str:
-    """GPUs as messages name them: `h100:8`, `a40:2+l40s:2`."""
+    """GPUs for messages: `h100:8`, `a40:2+l40s:2`."""
     return "+".join(":".join(filter(None, (gpu_type, str(count)))) for gpu_type, count in gres_counts(gpus).items())
 
 
 def conf_entries(gpus: Gpus) -> list[dict[str, object]]:
-    """The fields of a node's lines in gres.conf, without its NodeName; devices that are alike share a line."""
+    """The fields of a node's lines in gres.conf, without NodeName; identical devices share a line."""
     if gpus.autodetect:
         return [{"AutoDetect": gpus.autodetect}]
     entries = []
@@ -75,7 +75,7 @@ def conf_entries(gpus: Gpus) -> list[dict[str, object]]:
 
 
 def device_names(gpus: Gpus) -> list[str]:
-    """Slurm's devices in the order of gres.conf by their GPUs' minor numbers, slices as `0.7`; [] if nobody knows."""
+    """Slurm's devices in the order of gres.conf by their GPUs' minor numbers, slices as `0.7`; [] if unknown."""
     names = []
     for group in () if gpus.autodetect else groups_of(gpus):
         for index, file in enumerate(group.files):
@@ -87,35 +87,35 @@ def device_names(gpus: Gpus) -> list[str]:
 
 
 def fits(gpu_type: str, layout: MigLayout) -> bool:
-    """Whether there is a GPU of this type that can be cut like this."""
+    """Whether a GPU of this type can have this MIG layout."""
     profiles = family_of(gpu_type, layout)
     return bool(profiles) and fit([profiles[cut.profile] for cut in layout for _ in range(cut.count)])
 
 
 def family_of(gpu_type: str, layout: MigLayout) -> Mapping[str, MigProfile]:
-    """The profiles of the variant of a GPU that has all those of a layout; {} where none has."""
+    """The profiles of the variant of a GPU that supports all profiles of a layout; {} for none."""
     return next((known for known in families(gpu_type) if all(cut.profile in known for cut in layout)), {})
 
 
 def families(gpu_type: str) -> list[Mapping[str, MigProfile]]:
-    """The sets of MIG profiles that GPUs of a type have: variants with more memory have other ones."""
+    """The sets of MIG profiles of a type's variants, which differ in memory."""
     profiles = {model.family: model.mig for model in models_of(gpu_type) if model.family}
     return list(profiles.values())
 
 
 def minor(file: str) -> int | None:
-    """The N of /dev/nvidiaN, which the files of a GPU's slices are numbered by."""
+    """The N of /dev/nvidiaN; it determines the device files of the GPU's slices."""
     match = re.fullmatch(r"/dev/nvidia([0-9]{1,3})", file)
     return int(match[1]) if match else None
 
 
 def groups_of(gpus: Gpus) -> tuple[GpuGroup, ...]:
-    """The kinds of GPUs, one where type and count say it all."""
+    """The groups of identical GPUs; one group if type and count describe them fully."""
     return gpus.groups or (GpuGroup(gpus.type, gpus.count, default_files(0, gpus.count)),)
 
 
 def _slice_type(gpu_type: str, profile: str, autodetect: str) -> str:
-    # AutoDetect calls a slice `nvidia_a100-sxm4-40gb_1g.5gb`: only the end of it is part of any type we could choose
+    # AutoDetect calls a slice `nvidia_a100-sxm4-40gb_1g.5gb`; our type must be a part of that name
     return profile.partition("+")[0] if autodetect else f"{gpu_type}_{profile.replace('+', '.')}"
 
 
@@ -140,17 +140,17 @@ def _line_key(index: int, device: Device) -> tuple[object, ...]:
 
 
 def expected_gpus(gpus: Gpus | None) -> dict[str, object]:
-    """The node's cards one by one, and how many devices Slurm has of them; {} for none.
+    """The node's cards, and the number of devices that Slurm has for them; {} for none.
 
-    `minor` is the N of /dev/nvidiaN, None where slurmd finds the files or they have other names; `products` are what
-    nvidia-smi calls GPUs of that type, none where nobody knows it, `others` its variants with more or less memory.
+    `minor` is the N of /dev/nvidiaN, None if slurmd detects the files or they have other names; `products` are
+    nvidia-smi's names of that type, empty for unknown types; `others` are variants with more or less memory.
     """
     if gpus is None:
         return {}
     cards: list[dict[str, object]] = []
     for group in groups_of(gpus):
         products = [model.product for model in models_of(group.type)]
-        # a name like `NVIDIA H100 64GB HBM2e` is a variant that the table may not have: its model counts
+        # the table may lack a variant such as `NVIDIA H100 64GB HBM2e`: compare by model
         plain = next((model.type for model in models_of(group.type)), group.type)
         others = [model.product for model in models_of(plain) if model.product not in products]
         for file in group.files:

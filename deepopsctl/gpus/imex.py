@@ -1,4 +1,4 @@
-"""Which package IMEX is on a node, in the very version of its driver: another one does not talk to it.
+"""The IMEX package of a node, in exactly the version of its driver: other versions do not work with it.
 
 Names are data (`imex` in deepops_nvidia_drivers, group_vars/all/versions.yml). Source: NVIDIA's guide to IMEX, and the
 package lists of its repositories, in which the name has had no number since driver 580.
@@ -13,7 +13,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class ImexPlan:
-    """The package with its version, none where a driver came with the system; and what is in the way."""
+    """The package with its version, none if the driver came with the system; and problems."""
 
     packages: Mapping[str, str] = field(default_factory=dict)
     runs: bool = False
@@ -25,7 +25,7 @@ def plan_imex(domain: str, driver: str, source: str, platform: str, catalogue: M
     if not domain or not driver:
         return ImexPlan()
     if not source:
-        # as with the driver itself: what the machine came with is looked at
+        # as with the driver itself: preinstalled software is checked only
         return ImexPlan(runs=True)
     names = catalogue[source][platform]["packages"].get("imex", ())
     if not names:

@@ -1,4 +1,4 @@
-"""How each GPU of a node is to be cut (MIG): what cluster.yml declares for Slurm, as the driver is told it.
+"""The MIG layout of a node's GPUs: what cluster.yml declares for Slurm, in the driver's terms.
 
 NVIDIA's MIG user guide wants large slices named first: the driver places one after the other, and a small one in the
 middle would leave no room for a large one.
@@ -16,9 +16,9 @@ from deepopsctl.model.cluster import Gpus, MigLayout
 
 @dataclass(frozen=True, slots=True)
 class DesiredGpu:
-    """One GPU, by the N of /dev/nvidiaN: its slices in the order to make them, () for a whole one.
+    """One GPU, by the N of /dev/nvidiaN: its slices in creation order, () for a whole GPU.
 
-    `numbers` are the driver's for slices whose device files gres.conf names; empty where Slurm finds them itself.
+    `numbers` are the driver's instance numbers if gres.conf names the device files; empty if Slurm detects them.
     """
 
     minor: int
@@ -26,13 +26,13 @@ class DesiredGpu:
     numbers: Mapping[str, tuple[int, ...]] | None = None
 
     def as_object(self) -> dict[str, object]:
-        """As the node is told."""
+        """As plain data for the node."""
         numbers = {name: list(instances) for name, instances in (self.numbers or {}).items()}
         return {"minor": self.minor, "slices": list(self.slices), "numbers": numbers}
 
 
 def desired_gpus(gpus: Gpus | None) -> tuple[DesiredGpu, ...]:
-    """One for each declared GPU that is a /dev/nvidiaN."""
+    """The declared GPUs with device files /dev/nvidiaN."""
     if gpus is None:
         return ()
     if not gpus.groups:

@@ -1,9 +1,9 @@
-"""MIG: which slices a GPU can be cut into, which of them fit together, and which device files guard each.
+"""MIG: the slices of GPUs, which of them fit together, and their device files.
 
 A GPU's memory has 8 parts (A30 and RTX PRO 6000: 4). A profile takes 1, 2, 4 or 8 of them, beginning at a multiple of
 that number; the last compute slice of a GPU with 8 parts does not exist, so at most 7 slices fit.
 
-Which number the driver gives to a slice can't be told beforehand: published lists of `nvidia-smi mig -lgi` differ from
+The driver's number of a slice can't be predicted: published lists of `nvidia-smi mig -lgi` differ from
 one A100 to the next. Its device files do follow from that number (/proc/driver/nvidia-caps/mig-minors, where
 `gpu0/gi7/access` is 66 and `gpu1/gi7/access` 201).
 Sources: NVIDIA MIG user guide (supported profiles and placements, device nodes), mig-parted's example configurations.
@@ -22,7 +22,7 @@ INSTANCES_PER_GPU = 15
 
 @dataclass(frozen=True, slots=True)
 class MigProfile:
-    """A kind of slice: how many of the GPU's `parts` of memory it takes, and how many of them fit."""
+    """A MIG profile: how many of the GPU's `parts` of memory a slice uses, and how many slices fit."""
 
     name: str
     size: int
@@ -32,12 +32,12 @@ class MigProfile:
 
     @property
     def gres(self) -> str:
-        """Its name in a gres type: Slurm's lists are comma-separated words, so `1g.5gb+me` becomes `1g.5gb.me`."""
+        """The name in a gres type: Slurm's lists are comma-separated words, so `1g.5gb+me` becomes `1g.5gb.me`."""
         return self.name.replace("+", ".")
 
     @property
     def starts(self) -> tuple[int, ...]:
-        """The parts at which one may begin."""
+        """The possible start positions."""
         most = _most(self.name, self.size, self.parts)
         return tuple(range(0, self.parts, self.size))[:most]
 
@@ -49,7 +49,7 @@ def slice_files(gpu_file: str, minor: int, instance: int) -> tuple[str, ...]:
 
 
 def fit(profiles: Sequence[MigProfile]) -> bool:
-    """Whether one GPU has room for all these slices."""
+    """Whether one GPU can hold all these slices."""
     if any(sum(other.name == one.name for other in profiles) > one.count for one in profiles):
         return False
     return _fit(sorted(profiles, key=lambda profile: -profile.size), frozenset())

@@ -1,9 +1,9 @@
-"""NVIDIA's GPU products: what nvidia-smi calls them, and what Slurm's users should call them.
+"""NVIDIA's GPU products: nvidia-smi's names, and the gres types for Slurm.
 
 Product names are those of NVML (`nvidia-smi --query-gpu=name`). Sources: NVIDIA's lists of supported products (driver
 release notes), the README of open-gpu-kernel-modules (product names, Turing and later), the MIG user guide (supported
-GPUs and profiles) and CUDA's list of compute capabilities. Types are those that users of national centres know (h100,
-a100, v100, rtx4090): the model, in lower case, without maker, form factor and memory. No row was checked on a device.
+GPUs and profiles) and CUDA's list of compute capabilities. Types are those of national HPC centres (h100, a100,
+v100, rtx4090): the model, in lower case, without vendor, form factor and memory. No row was checked on a device.
 
 docs/reference/gpu-models.md is written from these tables by scripts/gpu-model-table.
 """
@@ -31,7 +31,7 @@ class Generation(StrEnum):
 
 
 class Modules(StrEnum):
-    """Which flavour of NVIDIA's kernel modules drives a GPU."""
+    """The type of NVIDIA's kernel modules that a GPU needs."""
 
     PROPRIETARY = "proprietary"
     EITHER = "either"
@@ -67,12 +67,12 @@ class GpuModel:
         return f"{self.type}_{self.memory_gb}gb"
 
     def goes_by(self, gpu_type: str) -> bool:
-        """Whether a gres type stands for it: `a100`, or `a100_80gb` for one of its variants."""
+        """Whether it has this gres type: `a100`, or `a100_80gb` for one of its variants."""
         return gpu_type.lower() in (self.type, self.typed_with_memory)
 
     @property
     def detected_type(self) -> str:
-        """What Slurm's AutoDetect calls it: NVML's name in lower case, blanks as underscores."""
+        """Slurm's AutoDetect type: NVML's name in lower case, blanks as underscores."""
         return re.sub(r"\s+", "_", self.product.lower())
 
     @property
@@ -150,7 +150,7 @@ MODELS = (
 
 
 def _key(product: str) -> str:
-    # drivers before 470 said `A100-SXM4-40GB` and `GeForce RTX 3090`
+    # drivers before 470 have `A100-SXM4-40GB` and `GeForce RTX 3090`
     return re.sub(r"^nvidia\s+", "", " ".join(product.lower().split()))
 
 
@@ -163,7 +163,7 @@ def find_product(product: str) -> GpuModel | None:
 
 
 def may_be(product: str, gpu_type: str) -> bool:
-    """Whether a gres type suits what nvidia-smi says; of a name that nobody knows, whole words have to say it."""
+    """Whether a gres type matches a product name; for unknown products, whole words of the name must match."""
     model = find_product(product)
     if model and model.goes_by(gpu_type):
         return True
@@ -179,5 +179,5 @@ def models_of(gpu_type: str) -> tuple[GpuModel, ...]:
 
 
 def profiles_of(gpu_type: str) -> dict[str, MigProfile]:
-    """The MIG profiles that GPUs of a gres type may be cut into; {} where none of them can be, or none is known."""
+    """The MIG profiles of a gres type; {} if it has no MIG or is unknown."""
     return {name: profile for model in models_of(gpu_type) for name, profile in model.mig.items()}

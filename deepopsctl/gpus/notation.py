@@ -1,4 +1,4 @@
-"""GPUs of a node as plain data, in cluster.yml and in the inventory, and back from the inventory."""
+"""GPUs of a node as plain data: to cluster.yml and the inventory, and from the inventory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MAX_GPUS = 256
 
 
 def default_files(first: int, count: int) -> tuple[str, ...]:
-    """The device files that NVIDIA's driver makes for `count` GPUs, beginning with number `first`."""
+    """NVIDIA's device files of `count` GPUs, starting at number `first`."""
     return tuple(f"/dev/nvidia{number}" for number in range(first, first + count))
 
 
@@ -39,7 +39,7 @@ def expand_files(text: str) -> tuple[str, ...]:
 
 
 def fold_files(files: Sequence[str]) -> str:
-    """Device files as gres.conf has them, in their order: `/dev/nvidia[0-3]`; names that share no stem by commas."""
+    """Device files for gres.conf, in order: `/dev/nvidia[0-3]`, or comma-separated without a common stem."""
     parts = [re.fullmatch(r"(.*?)([0-9]+)", file) for file in files]
     numbered = [(match[1], int(match[2])) for match in parts if match and str(int(match[2])) == match[2]]
     if len(files) < 2 or len(numbered) < len(files) or len({stem for stem, _ in numbered}) > 1:
@@ -55,7 +55,7 @@ def _ranges(numbers: Iterable[int]) -> list[str]:
 
 
 def as_written(gpus: Gpus) -> object:
-    """What stands behind `gpus:` in cluster.yml: one kind, or a list of them."""
+    """The value of `gpus:` in cluster.yml: one entry, or a list."""
     if not gpus.groups:
         return _plain(gpus.type, gpus.count)
     entries, first = [], 0
@@ -66,7 +66,7 @@ def as_written(gpus: Gpus) -> object:
 
 
 def for_inventory(gpus: Gpus, gres: str) -> dict[str, object]:
-    """What roles read: type and count of the cards, and where they don't say it all the kinds and Slurm's Gres=."""
+    """The inventory value for roles: type and count of the cards; for several groups also `kinds` and Slurm's Gres=."""
     entry: dict[str, object] = {"type": gpus.type, "count": gpus.count}
     if gpus.groups:
         written = as_written(gpus)
@@ -148,7 +148,7 @@ def _each(value: object, count: int) -> tuple[str, ...]:
 
 
 def parse_gpus(gpu_type: str, count: str) -> Gpus:
-    """Slurm's gres type ('' for none) and how many a node has."""
+    """Parse Slurm's gres type ('' for none) and the number of GPUs per node."""
     if gpu_type and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", gpu_type):
         raise RefusedError(f"{shorten(gpu_type)!r} is no GPU type", "write a short model name: h100")
     if not re.fullmatch(r"[0-9]{1,9}", count) or not 1 <= int(count) <= MAX_GPUS:

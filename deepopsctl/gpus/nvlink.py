@@ -1,6 +1,6 @@
-"""NVLink domains of several nodes (GB200 NVL72 and its kin): read from cluster.yml, checked against its machines.
+"""NVLink domains of several nodes (such as GB200 NVL72): read from cluster.yml and checked against its nodes.
 
-A domain is what IMEX, Slurm's channels and Slurm's blocks go by: nodes that share one NVLink fabric.
+A domain is a set of nodes with one NVLink fabric; IMEX, Slurm's channels and Slurm's blocks use it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class DomainEntry:
 
 
 class NvlinkDraft:
-    """The domains as they were read; `entries` is None where cluster.yml says nothing of any."""
+    """The domains as read; `entries` is None if cluster.yml has no `nvlink_domains`."""
 
     def __init__(self) -> None:
         self.entries: list[DomainEntry] | None = None
@@ -58,7 +58,7 @@ class NvlinkDraft:
         problems: Problems,
         incomplete: bool,  # noqa: FBT001 (the draft's)
     ) -> tuple[NvlinkDomain, ...] | None:
-        """The frozen domains; `gpus_of` has the machines of the cluster in order."""
+        """The frozen domains; `gpus_of` has the nodes of the cluster in order."""
         if self.entries is None:
             return None
         checker = _Checker(gpus_of, problems, incomplete)
@@ -108,7 +108,7 @@ class _Checker:
             yield RefusedError(f"{shorten(fold_in_order(again))} also in {other}", "a node is in one domain")
 
     def left_out(self, first: DomainEntry) -> None:
-        """Where domains are declared, all nodes that have such GPUs are in one."""
+        """If domains are declared, every node with multi-node NVLink must be in one."""
         left = [
             name
             for name, gpus in self.gpus_of.items()
@@ -121,7 +121,7 @@ class _Checker:
 
 
 def domain_lines(domains: Sequence[NvlinkDomain] | None) -> list[str]:
-    """The section as cluster.yml has it; nothing where there is none."""
+    """The lines of the section for cluster.yml; empty without it."""
     if domains is None:
         return []
     if not domains:
@@ -130,5 +130,5 @@ def domain_lines(domains: Sequence[NvlinkDomain] | None) -> list[str]:
 
 
 def variable(domains: Iterable[NvlinkDomain]) -> list[dict[str, object]]:
-    """The domains as the inventory has them."""
+    """The domains for the inventory."""
     return [{"name": domain.name, "nodes": fold(domain.nodes)} for domain in domains]

@@ -1,4 +1,4 @@
-"""`gpus:` of a node set in cluster.yml: one kind or several, each checked, then all of them together."""
+"""`gpus:` of a node set in cluster.yml: one or several groups, checked alone and together."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MOST_SLICES = 7
 
 @dataclass(frozen=True, slots=True)
 class WrittenGroup:
-    """One kind as cluster.yml has it, and where: nothing of it is checked."""
+    """One entry of `gpus:` as written, with its path; not checked yet."""
 
     path: Path
     type: str
@@ -46,7 +46,7 @@ def parse_autodetect(text: str) -> str:
 
 
 def read_gpus(entries: Sequence[WrittenGroup], autodetect: str, refuse: Refuse) -> Gpus | None:
-    """The GPUs of a node from its kinds; None where any was refused."""
+    """The GPUs of a node from its entries; None if any was refused."""
     read: list[GpuGroup | None] = []
     for entry in entries:
         read.append(_read_group(entry, sum(group.count for group in read if group), autodetect, refuse))
@@ -60,7 +60,7 @@ def read_gpus(entries: Sequence[WrittenGroup], autodetect: str, refuse: Refuse) 
 
 
 def combine(groups: Sequence[GpuGroup], autodetect: str = "") -> Gpus:
-    """GPUs of several kinds as one; a kind that type and count describe stays as short as that."""
+    """Combine groups of GPUs; `groups` stays empty if type and count describe them fully."""
     total = sum(group.count for group in groups)
     plain = GpuGroup(groups[0].type, total, default_files(0, total))
     types = {group.type for group in groups}
@@ -69,7 +69,7 @@ def combine(groups: Sequence[GpuGroup], autodetect: str = "") -> Gpus:
 
 
 def join_groups(plain: Sequence[Gpus]) -> Gpus:
-    """Whole GPUs of several types in one node, numbered in this order."""
+    """Combine whole GPUs of several types, numbered in this order."""
     groups: list[GpuGroup] = []
     for gpus in plain:
         if any(group.type == gpus.type for group in groups):
@@ -112,7 +112,7 @@ def _refuse_with_autodetect(key: str) -> tuple[object, ...]:
 
 
 def _read_mig(value: object, plain: Gpus, autodetect: str) -> tuple[MigLayout, ...]:
-    """A layout for each GPU: one for all of them, or a list."""
+    """The layout of each GPU, from one layout for all or a list."""
     layouts = value if isinstance(value, list) else [value] * plain.count
     if len(layouts) != plain.count:
         raise RefusedError(f"{len(layouts)} layouts for {plain.count} GPUs", _MIG_HINT)
@@ -140,7 +140,7 @@ def _read_layout(layout: object, gpu_type: str, autodetect: str) -> MigLayout:
 
 
 def _read_slices(name: str, value: object, gpu_type: str) -> MigSlices:
-    """Slices with one profile: how many, or their numbers."""
+    """The slices with one profile, from a count or their numbers."""
     _check_profile(name, gpu_type)
     numbers = value if isinstance(value, list) else [value]
     if not numbers or not all(re.fullmatch("[0-9]{1,2}", str(number)) for number in numbers):
@@ -148,7 +148,7 @@ def _read_slices(name: str, value: object, gpu_type: str) -> MigSlices:
     read = tuple(int(str(number)) for number in numbers)
     if not isinstance(value, list):
         if not 1 <= read[0] <= _MOST_SLICES:
-            raise RefusedError(f"{name}: {read[0]} slices", f"a GPU has 1 to {_MOST_SLICES} of a kind")
+            raise RefusedError(f"{name}: {read[0]} slices", f"a GPU has 1 to {_MOST_SLICES} of one profile")
         return MigSlices(name, read[0])
     if max(read) >= INSTANCES_PER_GPU:
         raise RefusedError(f"{name}: {max(read)} is no slice's number", f"they go from 0 to {INSTANCES_PER_GPU - 1}")
@@ -156,7 +156,7 @@ def _read_slices(name: str, value: object, gpu_type: str) -> MigSlices:
 
 
 def _refuse_layout(gpu_type: str, layout: MigLayout) -> None:
-    """Refuse what no single GPU of this type can be cut into, and say why."""
+    """Refuse a layout that no GPU of this type supports, with the reason."""
     profiles = gres.family_of(gpu_type, layout)
     if not profiles:
         hint = f"variants of {gpu_type} have {' or '.join(', '.join(known) for known in gres.families(gpu_type))}"
@@ -184,7 +184,7 @@ def _read_files(value: object, count: int) -> tuple[str, ...]:
 
 
 def _each(value: object, count: int, pattern: re.Pattern[str], what: str, example: str) -> tuple[str, ...]:
-    """One text for all GPUs, or a list with one for each."""
+    """The text of each GPU, from one text for all or a list."""
     texts = value if isinstance(value, list) else [value] * count
     if len(texts) != count:
         raise RefusedError(f"{len(texts)} entries for {count} GPUs", "give one for all, or one for each GPU")
@@ -195,7 +195,7 @@ def _each(value: object, count: int, pattern: re.Pattern[str], what: str, exampl
 
 
 def _read_links(value: object, count: int) -> tuple[str, ...]:
-    """One row of numbers for each GPU, as text or as a list."""
+    """The row of link numbers of each GPU, as text or as a list."""
     rows = value if isinstance(value, list) else [value]
     texts = [",".join(map(str, row)) if isinstance(row, list) else row for row in rows]
     if len(texts) != count:
@@ -204,11 +204,13 @@ def _read_links(value: object, count: int) -> tuple[str, ...]:
 
 
 def _together(entries: Sequence[WrittenGroup], groups: Sequence[GpuGroup]) -> list[tuple[Path, RefusedError]]:
-    """What is wrong with the kinds beside each other."""
+    """Problems between the groups."""
     faults: list[tuple[Path, RefusedError]] = []
     if len(groups) > 1 and not all(group.type for group in groups):
         entry = entries[next(index for index, group in enumerate(groups) if not group.type)]
-        faults.append((entry.path, RefusedError("has no type", "of several kinds each needs one: {type: a40, ...}")))
+        faults.append(
+            (entry.path, RefusedError("has no type", "with several entries, each needs a type: {type: a40, ...}"))
+        )
     if sum(group.count for group in groups) > MAX_GPUS:
         faults.append((entries[-1].path, RefusedError(f"more than {MAX_GPUS} GPUs in one node", "check the numbers")))
     seen: set[str] = set()
@@ -232,7 +234,7 @@ def _repeated(files: Sequence[str]) -> list[str]:
 
 
 def _links_fit(entries: Sequence[WrittenGroup], groups: Sequence[GpuGroup]) -> list[tuple[Path, RefusedError]]:
-    """Every row counts all GPUs of the node, with -1 for the GPU itself."""
+    """Every row of links has a number for each GPU of the node, -1 for the GPU itself."""
     total, itself, faults = sum(group.count for group in groups), set[int](), []
     for entry, group in zip(entries, groups, strict=True):
         for row in group.links:
@@ -251,7 +253,7 @@ def _links_fit(entries: Sequence[WrittenGroup], groups: Sequence[GpuGroup]) -> l
 def _detectable(
     entries: Sequence[WrittenGroup], groups: Sequence[GpuGroup], autodetect: str
 ) -> list[tuple[Path, RefusedError]]:
-    """With AutoDetect, Slurm looks for a type in the name it found: that must lead to one kind, and always the same."""
+    """AutoDetect searches for the type in the detected name: the match must be unique."""
     faults = []
     for entry, group in zip(entries if autodetect else (), groups, strict=False):
         names = [model.detected_type for model in models_of(group.type)]

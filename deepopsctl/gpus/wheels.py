@@ -1,4 +1,4 @@
-"""Wheels from a package index, fetched once by this machine's pip, checked by their hash and kept."""
+"""Wheels from a package index, fetched once by the control machine's pip, checked by hash and cached."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from typing import Any
 from deepopsctl.errors import DeepOpsError
 
 _CHUNK = 2**20
-# an index that hangs; a large wheel over a slow line takes its time
+# for an index that hangs; a large wheel over a slow connection takes long
 _PIP_TIMEOUT_S = 1800
 
 
@@ -32,13 +32,13 @@ class Wheel:
 
 
 def cache_directory(environment: Mapping[str, str]) -> Path:
-    """Where fetched wheels are kept: the user's cache."""
+    """The cache directory of fetched wheels, in the user's cache."""
     base = environment.get("XDG_CACHE_HOME") or str(Path(environment.get("HOME", "~")).expanduser() / ".cache")
     return Path(base) / "deepopsctl" / "wheels"
 
 
 def fetch(wheel: Wheel, cache: Path) -> Path:
-    """The wheel's file; fetched at most once, however many processes ask at the same time."""
+    """The wheel's file; fetched once, also by parallel processes."""
     cache.mkdir(parents=True, exist_ok=True, mode=0o700)
     cached = cache / f"{wheel.sha256}.whl"
     with _locked(cache / f".{wheel.sha256}.lock"):
@@ -50,7 +50,7 @@ def fetch(wheel: Wheel, cache: Path) -> Path:
 
 
 def fetch_for(architecture: str, library: Mapping[str, Any], cache: Path) -> Path:
-    """The wheel of an entry of versions.yml for a processor; one that is the same for all is under `any`."""
+    """The wheel of an entry of versions.yml for a CPU architecture; `any` is for all of them."""
     wheel = library["wheels"].get("any") or library["wheels"].get(architecture)
     if wheel is None:
         raise DeepOpsError(f"there is no wheel of {library['package']} for {architecture}")
@@ -58,7 +58,7 @@ def fetch_for(architecture: str, library: Mapping[str, Any], cache: Path) -> Pat
 
 
 def sha256_of(path: Path) -> str:
-    """A file's hash, whatever its size."""
+    """The SHA-256 hash of a file, read in chunks."""
     digest = hashlib.sha256()
     with path.open("rb") as stream:
         while chunk := stream.read(_CHUNK):
@@ -86,7 +86,7 @@ def _download(wheel: Wheel, directory: Path) -> Path:
     return wheels[0]
 
 
-_HINT = "this machine needs pip and a package index (pip's own settings are followed): try `pip download` by hand"
+_HINT = "the control machine needs pip and a package index (pip's own settings apply): try `pip download` manually"
 
 
 @contextmanager

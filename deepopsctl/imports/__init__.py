@@ -1,1 +1,1 @@
-"""Foreign inputs (node lists, DeepOps inventories, slurm.conf) as a cluster."""
+"""Imports of node lists, DeepOps inventories and slurm.conf."""

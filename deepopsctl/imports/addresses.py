@@ -1,4 +1,4 @@
-"""`init --addresses FILE`: where the machines of a node list without addresses are reached."""
+"""`init --addresses FILE`: addresses for a node list without them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from deepopsctl.text.source import read_source
 
 
 def add_addresses(draft: Draft, path: Path | None) -> None:
-    """Give machines without an address the one that a hosts file, or another node list, has for their name."""
+    """Set missing addresses from a hosts file or another node list."""
     if path is None:
         return
     known = _addresses(path, draft.problems)
@@ -21,7 +21,7 @@ def add_addresses(draft: Draft, path: Path | None) -> None:
         node.address = node.address or known.get(node.name.lower(), "")
     missing = [node.name for node in draft.nodes.values() if not node.address]
     if missing and known and len(missing) == len(draft.nodes):
-        draft.problems.add(str(path), "has no address of any machine here", "compare the names in both files")
+        draft.problems.add(str(path), "has no address of any node of this cluster", "compare the names in both files")
 
 
 def _addresses(path: Path, problems: Problems) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""A table of machines: CSV or TSV with a header, as spreadsheets write it."""
+"""A table of nodes: CSV or TSV with a header."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 def draft_table(text: str, source: str, problems: Problems) -> Draft:
-    """The machines of a table; rows without a role get theirs from options."""
+    """The nodes of a table; options set the roles of rows without one."""
     draft = Draft(source, problems)
     check_markers(text, source, problems)
     rows = _rows(text, source, problems)
@@ -46,7 +46,7 @@ def draft_table(text: str, source: str, problems: Problems) -> Draft:
 
 
 def _rows(text: str, source: str, problems: Problems) -> Iterator[tuple[int, list[str]]]:
-    """Line number and cells of every row that is neither empty nor a comment."""
+    """Line number and cells of every row, without empty rows and comments."""
     _, header = next(iter(significant_lines(text)))
     reader = csv.reader(io.StringIO(text), delimiter=delimiter_of(header), strict=True)
     try:
@@ -99,7 +99,7 @@ def _roles(text: str) -> frozenset[Role]:
 
 
 def _gpus(gpu_type: str, count: str) -> Gpus | None:
-    """`8` and `h100`; several kinds are joined by +: `2+2` and `a40+l40s`."""
+    """`8` and `h100`; several types are joined by +: `2+2` and `a40+l40s`."""
     if count in ("", "0"):
         if gpu_type:
             raise RefusedError(f"gpu_type {gpu_type} without a number", "say in the column gpus how many a node has")

@@ -1,4 +1,4 @@
-"""A DeepOps inventory (INI, with its group_vars and host_vars) as machines, one partition and settings."""
+"""A DeepOps inventory (INI, with its group_vars and host_vars) as nodes, one partition and settings."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from deepopsctl.text.problems import Problems, RefusedError
 
 T = TypeVar("T")
 
-# DeepOps's groups, and the roles that their machines get.
+# DeepOps's groups, and the roles of their nodes.
 _ROLES: Mapping[str, Role] = {
     "slurm-master": Role.CONTROLLER, "slurm-node": Role.COMPUTE, "slurm-login": Role.LOGIN,
     "slurm-metric": Role.MONITORING, "slurm-nfs": Role.NFS_SERVER, "nfs-server": Role.NFS_SERVER, "slurm-dbd": Role.DBD,
 }  # fmt: skip
-# What DeepOps calls a group with a role, and what deepopsctl's own inventory does.
+# DeepOps's group names by role, and by the group names of deepopsctl's own inventory.
 _NAMES = MappingProxyType({role: name for name, role in reversed(list(_ROLES.items()))})
 _DEEPOPSCTL_GROUPS = MappingProxyType(
     {"slurm_controller": _NAMES[Role.CONTROLLER], "slurm_compute": _NAMES[Role.COMPUTE]}
@@ -45,9 +45,9 @@ _PROXY = re.compile(
 def draft_deepops(
     text: str, source: str, directory: Path | None, problems: Problems, chosen: Mapping[str, Role]
 ) -> Draft:
-    """The cluster of an inventory in INI form; `directory` is where it lies, None for standard input.
+    """The cluster of an inventory in INI form; `directory` is the inventory's, None for standard input.
 
-    `chosen` has the roles of groups that are not called as DeepOps's or ours.
+    `chosen` has the roles of groups with other names than DeepOps's or deepopsctl's.
     """
     return _draft(parse_ini, text, source, directory, problems, chosen)
 
@@ -55,7 +55,7 @@ def draft_deepops(
 def draft_yaml_inventory(
     text: str, source: str, directory: Path | None, problems: Problems, chosen: Mapping[str, Role]
 ) -> Draft:
-    """The same of one in YAML form."""
+    """The cluster of an inventory in YAML form."""
     return _draft(parse_yaml_inventory, text, source, directory, problems, chosen)
 
 
@@ -82,7 +82,7 @@ class _Reader:
         self.carryover = draft.carryover
         self.directory = directory
         groups = inventory.groups()
-        # Ansible takes both spellings, and sites mix them
+        # Ansible allows both spellings, and sites mix them
         self.groups = {name.lower().replace("_", "-"): hosts for name, hosts in groups.items()}
         self.named = groups
         self.chosen = chosen
@@ -124,12 +124,12 @@ class _Reader:
         return read_variables(self.directory / subdirectory, name, self.carryover, self.draft.problems)
 
     def read(self) -> None:
-        """Variables first: two of them name machines."""
+        """Read the variables first: two of them name nodes."""
         settings = self._cluster_settings()
         for name, setting in settings.items():
             if refused_password(name, setting.value):
                 self.draft.problems.add(
-                    setting.where, f"{name} is the placeholder that DeepOps ships: everybody knows it",
+                    setting.where, f"{name} is the placeholder that DeepOps ships, which is public",
                     "remove the line: random secrets are made; `deepopsctl takeover` reads a running cluster's",
                 )  # fmt: skip
             else:
@@ -144,19 +144,21 @@ class _Reader:
         self._access()
 
     def _cluster_settings(self) -> dict[str, Setting]:
-        """Variables of all groups together, the narrower group's over the wider one's."""
+        """The variables of all groups; those of narrower groups override those of wider ones."""
         order = sorted(self.group_vars, key=lambda name: (name != "all", name.replace("_", "-") != _UNION))
         wanted = [name for name in order if self._is_slurms(name)]
         settings: dict[str, Setting] = {}
         for group in wanted:
             for name, setting in self.group_vars[group].items():
                 if name in settings and settings[name].value != setting.value and not name.startswith("ansible_"):
-                    self.carryover.leave(name, settings[name].where, f"{setting.where} says something else, which wins")
+                    self.carryover.leave(
+                        name, settings[name].where, f"{setting.where} has another value, which is used"
+                    )
                 settings[name] = setting
         return settings
 
     def _note_what_is_left(self) -> None:
-        """Groups and variables that nothing else speaks of."""
+        """Add notes on groups and variables that are not read elsewhere."""
         for group in self.group_vars:
             known = group.replace("_", "-")
             if self._is_slurms(group):
@@ -190,13 +192,13 @@ class _Reader:
                 for host in self._matching(name, setting)[:1]:
                     roles_by_host[host].add(role)
         for host in self.groups.get(_UNION, ()):
-            # a machine of the cluster that is nothing else has Slurm's commands: a login node
+            # other nodes of the cluster have Slurm's commands: login nodes
             if not roles_by_host.setdefault(host, set()) & {Role.CONTROLLER, Role.COMPUTE}:
                 roles_by_host[host].add(Role.LOGIN)
         return {host: frozenset(self._without_defaults(host, roles)) for host, roles in roles_by_host.items()}
 
     def _without_defaults(self, host: str, roles: set[Role]) -> set[Role]:
-        """What falls to the first controller by itself is not written down; controllers serve logins anyway."""
+        """The roles without the first controller's default roles; controllers accept logins anyway."""
         masters = self.groups.get("slurm-master", ())
         if host in masters:
             roles = roles - {Role.LOGIN}
@@ -205,7 +207,7 @@ class _Reader:
     def _matching(self, name: str, setting: Setting) -> list[str]:
         text = as_text(setting.value)
         if is_template(text) or isinstance(setting.value, Opaque):
-            self.carryover.leave(name, setting.where, "its value is a template", "name the machine by an option")
+            self.carryover.leave(name, setting.where, "its value is a template", "name the node with an option")
             return []
         hosts = match_hosts(text, {**self.groups, **self.named}, self.hosts)
         if not hosts:
@@ -215,7 +217,7 @@ class _Reader:
     def _add_nodes(self, settings: Mapping[str, Setting]) -> None:
         roles = self._roles(settings)
         is_slurm = any(roles.values())
-        # the primary is the first controller, whatever stands first under [all]
+        # the primary is the first controller, whatever is first in [all]
         order = [*self.groups.get("slurm-master", ()), *self.hosts]
         left = []
         for host in dict.fromkeys(order):
@@ -236,7 +238,7 @@ class _Reader:
                 self.carryover.leave(f"[{group}]", where, f"{CLIENTS} says who mounts", "nodes: under storage:")
 
     def _storage(self, settings: Mapping[str, Setting]) -> None:
-        """What is mounted by NFS; a machine that nobody names serves it from the first controller."""
+        """The NFS mounts; the default server is the first controller."""
         names = {host: short_name(host, "")[0] for host in self.hosts}
         known = {host: name for host, name in names.items() if name.lower() in self.draft.nodes}
         servers = [host for host, name in known.items() if Role.NFS_SERVER in self.draft.nodes[name.lower()].roles]
@@ -251,7 +253,7 @@ class _Reader:
         where = self.inventory.hosts.get(host, self.draft.source)
         variables = self._for_host(host)
         setting = variables.get("ansible_host") or variables.get("ansible_ssh_host")
-        # a relative Jinja value would be trusted by Ansible later on
+        # Ansible would later evaluate a Jinja value
         address = self._checked("ansible_host", setting, values.check_address, "") if setting else ""
         port = variables.get("ansible_port") or variables.get("ansible_ssh_port")
         name, address = short_name(host, address)
@@ -282,7 +284,7 @@ class _Reader:
         self.draft.partitions.append(PartitionEntry(self.draft.source, "partition batch", partition, "all"))
 
     def _checked(self, name: str, setting: Setting, check: Callable[[str], T], instead: T) -> T:
-        """A value that passes its check; else what is instead, and a note or a problem."""
+        """The checked value, or `instead` with a note or a problem."""
         if isinstance(setting.value, Opaque) or is_template(setting.value):
             self.carryover.leave(name, setting.where, "its value is a template", "write the value itself")
             return instead
@@ -293,7 +295,7 @@ class _Reader:
             return instead
 
     def _access(self) -> None:
-        """One user, key and jump host for the whole cluster: what most machines have."""
+        """The user, key and jump host of the cluster: those of most nodes."""
         users = self._common(("ansible_user", "ansible_ssh_user"))
         keys = self._common(("ansible_ssh_private_key_file",))
         jumps = self._common(("ansible_ssh_common_args", "ansible_ssh_extra_args"))
@@ -307,7 +309,7 @@ class _Reader:
         )
 
     def _common(self, names: Sequence[str]) -> Setting | None:
-        """The setting that the most machines of the cluster have; the others are noted."""
+        """The most frequent setting of the nodes, with notes on the others."""
         by_value: dict[str, list[Setting]] = {}
         for host in self.hosts:
             if short_name(host, "")[0].lower() in self.draft.nodes:
@@ -318,7 +320,7 @@ class _Reader:
         ranked = sorted(by_value.values(), key=len, reverse=True)
         for other in ranked[1:]:
             self.carryover.leave(
-                names[0], other[0].where, "one for the whole cluster is supported", "edit ~/.ssh/config"
+                names[0], other[0].where, "only one for the whole cluster is supported", "edit ~/.ssh/config"
             )
         return ranked[0][0] if ranked else None
 

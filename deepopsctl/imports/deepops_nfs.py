@@ -1,4 +1,4 @@
-"""DeepOps's NFS variables as entries of `storage`: what is mounted comes along, an export to everybody does not."""
+"""DeepOps's NFS variables as entries of `storage`: mounts are carried over, exports to all hosts are not."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from deepopsctl.text.problems import Problems
 from deepopsctl.text.sections import SectionReader
 from deepopsctl.text.yaml_reader import Document
 
-# The variables read here; others of that kind are named as left out.
+# The variables read here; other NFS variables get a note.
 MOUNTS, EXPORTS, CLIENTS = "nfs_mounts", "nfs_exports", "nfs_client_group"
 
-# `{{ groups['slurm-master'][0] }}`: all that DeepOps's own files have for a server
+# `{{ groups['slurm-master'][0] }}`, as in DeepOps's own files
 _GROUP = re.compile(r"\{\{\s*groups\[(['\"])([A-Za-z0-9_-]+)\1\]\s*(?:\[0\]|\|\s*first)\s*\}\}")
 _VERSION = re.compile(r"(?:nfs)?vers=(.+)")
-# said by the units, or what the kernel does anyway
+# set by the systemd units, or the kernel's default
 _IMPLIED = frozenset({"defaults", "async", "auto", "nofail", "_netdev", "hard", "proto=tcp", "tcp"})
 _SERVED = "only the cluster's own addresses may mount it"
 
 
 @dataclass(frozen=True, slots=True)
 class InventoryHosts:
-    """What the inventory says besides: hosts by pattern, names as cluster.yml has them, and who serves NFS."""
+    """Hosts of the inventory: by pattern, their names in cluster.yml, and the NFS servers."""
 
     hosts: Callable[[str], Sequence[str]]
     names: Mapping[str, str]
@@ -39,7 +39,7 @@ class InventoryHosts:
 
 
 def carry_nfs(settings: Mapping[str, Setting], inventory: InventoryHosts, draft: Draft) -> None:
-    """Add the mounts to the draft; all that can't come along is named."""
+    """Add the mounts to the draft, with notes on what is not carried over."""
     _Importer(settings, inventory, draft).read()
 
 
@@ -55,16 +55,16 @@ class _Importer:
         self.served: set[str] = set()
 
     def read(self) -> None:
-        """Every mount; then what is handed out and mounted by nobody."""
+        """Read all mounts, then note exports that no node mounts."""
         if MOUNTS not in self.settings and CLIENTS in self.settings:
-            self.carryover.leave(CLIENTS, self.settings[CLIENTS].where, "nothing is said of what they mount",
+            self.carryover.leave(CLIENTS, self.settings[CLIENTS].where, "what they mount is not specified",
                                  "list it under storage: in cluster.yml")  # fmt: skip
         for item in self._entries(MOUNTS):
             self._mount(item)
         for path in self.exports:
             if path not in self.served:
                 self.carryover.leave(f"{EXPORTS}: {shorten(path)}", self.settings[EXPORTS].where,
-                                     "no machine of the cluster mounts it")  # fmt: skip
+                                     "no node of the cluster mounts it")  # fmt: skip
 
     def _entries(self, name: str) -> Iterator[Mapping[str, object]]:
         setting = self.settings.get(name)
@@ -92,7 +92,7 @@ class _Importer:
             self._check_export(label, where, server, source)
 
     def _add(self, entry: Mapping[str, object], where: str) -> Sequence[Problem]:
-        """Read it as cluster.yml's own; what is wrong with it, if anything."""
+        """Add an entry as if from cluster.yml; returns its problems."""
         source, _, line = where.rpartition(":")
         trial, read = Problems(), StorageDraft()
         document = Document(None, {(): int(line) if line.isdecimal() else 1})
@@ -111,7 +111,7 @@ class _Importer:
         if server in self.inventory.names and server not in self.inventory.servers:
             nfs["serve"] = False
         elif server not in self.inventory.names and version in VERSIONS:
-            # a server of ours has the newest
+            # the cluster's own servers have the newest version
             nfs["version"] = version
         entry: dict[str, object] = {
             "name": re.sub(r"[^a-z0-9_-]+", "-", path.lower()).strip("-"),
@@ -124,7 +124,7 @@ class _Importer:
         return entry | ({"nodes": nodes} if nodes else {}) | ({"nfs": nfs} if nfs else {})
 
     def _nodes(self, server: str) -> str:
-        """The clients where not all machines but the server are; '' for those."""
+        """The client nodes; '' if they are all nodes but the server."""
         setting = self.settings.get(CLIENTS)
         hosts = self.inventory.hosts(as_text(setting.value)) if setting else ()
         names = [self.inventory.names[host] for host in hosts if host in self.inventory.names and host != server]
@@ -132,19 +132,19 @@ class _Importer:
         return fold_in_order(dict.fromkeys(names)) if names and set(names) != everybody else ""
 
     def _server(self, text: str) -> str:
-        """The host that a template of DeepOps's own stands for, or the server as it is named; '' for none."""
+        """The host of one of DeepOps's own templates, or the server's name; '' for other templates."""
         group = _GROUP.fullmatch(text)
         if group:
             return next(iter(self.inventory.hosts(group[2])), "")
         return "" if is_template(text) else text
 
     def _check_export(self, label: str, where: str, server: str, path: str) -> None:
-        """DeepOps exports to the whole world, and trusts every root there."""
+        """Add a note if an export becomes narrower: DeepOps exports to all hosts with no_root_squash."""
         if server not in self.inventory.servers or path not in self.exports:
             return
         self.served.add(path)
-        hint = "squash: none under its nfs: if root of every node shall be root there"
+        hint = "set squash: none under its nfs: to keep root access from every node"
         if "no_root_squash" in self.exports[path]:
-            self.carryover.check(label, where, f"{_SERVED}, and their root becomes nobody", hint)
+            self.carryover.check(label, where, f"{_SERVED}, and their root user is mapped to nobody", hint)
         elif self.exports[path].startswith("*"):
             self.carryover.check(label, where, _SERVED)

@@ -1,4 +1,4 @@
-"""DeepOps's variables by name: which deepopsctl honours, how, and why not for all the others."""
+"""DeepOps's variables by name: those that deepopsctl carries over, and reasons for all others."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from deepopsctl.text import values
 from deepopsctl.text.node_sets import shorten
 from deepopsctl.text.problems import RefusedError
 
-# Published with DeepOps, so known to everybody.
+# Published with DeepOps, so not secret.
 PLACEHOLDERS = frozenset({
     "replacewithasecurepasswordinthevault", "alsoreplacewithasecurepasswordinthevault", "deepops", "changeme",
 })  # fmt: skip
 SLURM_PASSWORDS = ("slurm_password", "slurm_db_password")
-# Read for the partition and the machines in `deepops`.
+# Read by the module `deepops`.
 READ_ELSEWHERE = frozenset({
     "slurm_cluster_name", "slurm_max_job_timelimit", "slurm_default_job_timelimit", "slurm_oversubscribe",
     "nfs_server_group", "slurm_monitoring_group", "nfs_mounts", "nfs_exports", "nfs_client_group",
@@ -27,7 +27,7 @@ READ_ELSEWHERE = frozenset({
 })  # fmt: skip
 
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
-# What deepopsctl does in any case, and the value that asks for it: nothing is lost.
+# What deepopsctl does anyway, with the matching values: nothing is lost.
 _SAME = MappingProxyType({
     "chrony_install": _TRUE, "slurm_configure_etc_hosts": _TRUE, "slurm_manage_gpus": _TRUE,
     "slurm_username": ("slurm",), "slurm_config_dir": ("/etc/slurm",), "slurm_enable_ha": _FALSE,
@@ -36,7 +36,7 @@ _SAME = MappingProxyType({
     "ansible_connection": ("ssh", "smart", "paramiko"),
 })  # fmt: skip
 
-# What DeepOps has and deepopsctl has not, with names that a role for it would have: a test sees that there is none.
+# What DeepOps has and deepopsctl has not, with possible role names: a test checks that no such role exists.
 NOT_YET = MappingProxyType({
     "fail-over of controllers": "failover|_ha$",
     "Node Health Check": "nhc|health_check",
@@ -50,9 +50,9 @@ def _not_yet(topic: str) -> str:
 
 
 _REASONS: tuple[tuple[str, str, str], ...] = (
-    (r"ansible_(ssh_pass|password|become_pass(word)?|sudo_pass)", "a password does not belong into a file",
+    (r"ansible_(ssh_pass|password|become_pass(word)?|sudo_pass)", "passwords do not belong in a file",
      "`ssh setup` asks for it once; sudo's is asked for by -K"),
-    (r"ansible_connection", "nodes are reached over SSH, also the one you sit at", ""),
+    (r"ansible_connection", "nodes are reached over SSH, including the control machine", ""),
     (r"ansible_.*", "this way to connect is not managed", "set it in inventory/host_vars or group_vars"),
     (r"slurm_version", "Slurm comes as the distribution packages it", ""),
     (r"slurm_(username|user_home|install_prefix|config_dir|sysconf_dir|build.*|force_rebuild|make.*|src_url)",
@@ -93,28 +93,28 @@ _REASONS: tuple[tuple[str, str, str], ...] = (
     (r"(deepops_disable_cloud_init|hosts_.*|dns_.*)", "names are put into a block of /etc/hosts of their own", ""),
     (r"chrony_.*|ntp_.*", "time follows the controllers", "set slurm_time_servers in settings.yml"),
     (r"(users|ssh_.*|kerberos_.*|nis_.*|move_home.*|krb5.*)", "users of the nodes are not managed", ""),
-    (r"(maas|k8s|kube|kubeadm|helm|gpu_operator|calico|etcd|metallb|rook|dashboard)_?.*", "it is not about Slurm", ""),
+    (r"(maas|k8s|kube|kubeadm|helm|gpu_operator|calico|etcd|metallb|rook|dashboard)_?.*", "not related to Slurm", ""),
     (r"(https?_proxy|no_proxy|proxy_env)", "a proxy is not set on the nodes", "set it where apt reads it"),
     (r".*_(src|tarball|download)?_?url|.*_repo(_url)?", "nothing is downloaded from there", ""),
     (r"(install_open_ondemand|ood_.*|servername|httpd_.*|r?node_uri)", "Open OnDemand is not managed", ""),
-    (r"deepops_.*", "it is about DeepOps's own machinery", ""),
+    (r"deepops_.*", "it only concerns DeepOps itself", ""),
     (r"software_.*", "packages besides Slurm's are not managed", ""),
 )  # fmt: skip
 _COMPILED = tuple((re.compile(pattern), reason, hint) for pattern, reason, hint in _REASONS)
 
 
 def refused_password(name: str, value: object) -> bool:
-    """Whether Slurm's two passwords hold what DeepOps publishes: a key made from it can be made by anybody."""
+    """Whether a Slurm password is DeepOps's published placeholder, so that anybody can derive the key."""
     return name in SLURM_PASSWORDS and as_text(value).lower() in PLACEHOLDERS
 
 
 def carry_variable(name: str, setting: Setting, carryover: Carryover) -> None:
-    """Honour one variable, or say by its name why not. Values are never quoted: they may be secret."""
+    """Carry one variable over, or add a note. Values are never quoted: they may be secret."""
     value, where = setting.value, setting.where
     if name in READ_ELSEWHERE or as_text(value).lower() in _SAME.get(name, ()):
         return
     if isinstance(value, Opaque):
-        carryover.leave(name, where, "only Ansible can read its value (a vault string or a tag)", "set it by hand")
+        carryover.leave(name, where, "only Ansible can read its value (a vault string or a tag)", "set it manually")
         return
     if is_template(value) and name in (*_HONOURED, *SLURM_PASSWORDS):
         carryover.leave(name, where, "its value is a template", "write the value itself into settings.yml")
@@ -130,7 +130,7 @@ def carry_variable(name: str, setting: Setting, carryover: Carryover) -> None:
 
 
 def is_template(value: object) -> bool:
-    """Whether a value has Jinja in it."""
+    """Whether a value contains Jinja."""
     return bool(re.search(r"\{[{%#]", str(value)))
 
 

@@ -1,4 +1,4 @@
-"""Which form a node list has: by what is in it, whatever the file is called."""
+"""Detects the format of a node list by its content."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from enum import Enum, auto
 from deepopsctl.text.source import significant_lines
 
 COLUMNS = ("name", "address", "role", "gpus", "gpu_type", "features", "port")
-# What spreadsheets in the wild call them.
+# Other common names.
 COLUMN_ALIASES = {
     "hostname": "name",
     "host": "name",
@@ -26,12 +26,12 @@ _YAML_START = re.compile(r"---|%YAML|\{|- |[\"']?[A-Za-z_][A-Za-z0-9_ -]*[\"']?\
 
 
 _IN_GROUP = re.compile(r"\s+(hosts|children)\s*:")
-# what a cluster.yml or a list of nodes has at the left
+# top-level keys of a cluster.yml or a list of nodes
 _SPEC = re.compile(r"(schema|nodes|cluster)\s*:|- ")
 
 
 class Form(Enum):
-    """The forms a node list may have."""
+    """The formats of a node list."""
 
     YAML = auto()
     TABLE = auto()
@@ -43,7 +43,7 @@ class Form(Enum):
 
 
 def detect(text: str) -> Form:
-    """The form of a node list; what is nothing else is taken for a hostlist."""
+    """The format of a node list; a hostlist if nothing else matches."""
     lines = [line for _, line in significant_lines(text)]
     first = lines[0] if lines else ""
     if any(_SLURM.match(line.lstrip()) for line in lines):
@@ -59,7 +59,7 @@ def detect(text: str) -> Form:
 
 
 def _is_inventory(lines: list[str]) -> bool:
-    """Whether YAML is an Ansible inventory: groups at the left, hosts or children in one of them."""
+    """Whether YAML is an Ansible inventory: top-level groups, with hosts or children in one of them."""
     return any(_IN_GROUP.match(line) for line in lines) and not any(_SPEC.match(line) for line in lines)
 
 

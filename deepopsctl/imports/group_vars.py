@@ -1,4 +1,4 @@
-"""group_vars and host_vars beside an inventory: the variables of each file, with their lines."""
+"""group_vars and host_vars of an inventory: the variables of each file, with their lines."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _MAX_DEPTH = 20
 
 
 class Opaque:
-    """A value that only Ansible could work out: a vault string or another tag."""
+    """A value that only Ansible can resolve: a vault string or another tag."""
 
 
 def read_variables(directory: Path, name: str, carryover: Carryover, problems: Problems) -> dict[str, Setting]:
-    """The variables of `name` (a group or host) in a group_vars or host_vars folder; later files win."""
+    """The variables of `name` (a group or host) in a group_vars or host_vars directory; later files win."""
     variables: dict[str, Setting] = {}
     for path in _files(directory, name):
         text = read_source(path, str(path), Problems())
@@ -29,7 +29,7 @@ def read_variables(directory: Path, name: str, carryover: Carryover, problems: P
             if path.stat().st_size:
                 read_source(path, str(path), problems)
         elif text.startswith("$ANSIBLE_VAULT"):
-            hint = "decrypt a copy (ansible-vault decrypt) and import that, or set its variables by hand"
+            hint = "decrypt a copy (ansible-vault decrypt) and import that, or set its variables manually"
             carryover.leave(path.name, str(path), "it is encrypted by ansible-vault", hint)
         else:
             variables.update(_variables(text, str(path), problems))
@@ -43,7 +43,7 @@ def _files(directory: Path, name: str) -> list[Path]:
 
 
 def _variables(text: str, source: str, problems: Problems) -> dict[str, Setting]:
-    hint = "compare it with what Ansible says: ansible-inventory --list"
+    hint = "compare it with what Ansible reads: ansible-inventory --list"
     try:
         document = yaml.compose(text, Loader=yaml.CSafeLoader)
         if document is None or (isinstance(document, yaml.ScalarNode) and not document.value):
@@ -64,7 +64,7 @@ def _variables(text: str, source: str, problems: Problems) -> dict[str, Setting]
 
 
 def variables_of(node: yaml.Node, source: str) -> dict[str, Setting]:
-    """The variables of a mapping, with their lines; what is no mapping has none."""
+    """The variables of a mapping, with their lines; empty for other nodes."""
     if not isinstance(node, yaml.MappingNode):
         return {}
     return {
@@ -75,7 +75,7 @@ def variables_of(node: yaml.Node, source: str) -> dict[str, Setting]:
 
 
 def _plain(node: yaml.Node, depth: int) -> object:
-    """A value as text, lists and mappings of text; booleans and numbers keep their kind."""
+    """A value as text, lists and mappings of text; booleans and numbers keep their type."""
     if depth > _MAX_DEPTH:
         return Opaque()
     if isinstance(node, yaml.ScalarNode):

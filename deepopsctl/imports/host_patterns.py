@@ -66,7 +66,7 @@ def _match_one(word: str, groups: Mapping[str, Sequence[str]], hosts: Sequence[s
         listed = _named(subscript[1], groups, hosts)
         first, colon, last = subscript[2], subscript[3], subscript[4]
         if colon:
-            # Ansible counts the end in
+            # Ansible includes the end
             end = None if last in ("", "-1") else int(last) + 1
             return listed[int(first or 0) if first != "-" else 0 : end] if last != "-" else []
         index = int(first) if first not in ("", "-") else 0

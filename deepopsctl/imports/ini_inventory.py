@@ -20,7 +20,7 @@ _PORT = re.compile(r"(.*[^:]):([0-9]{1,5})")
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A variable's value and where it was given."""
+    """A variable's value and its location."""
 
     value: object
     where: str
@@ -28,7 +28,7 @@ class Setting:
 
 @dataclass(slots=True)
 class Inventory:
-    """What an inventory says; hosts in the order in which they first appear."""
+    """A parsed inventory; hosts in the order in which they first appear."""
 
     hosts: dict[str, str] = field(default_factory=dict)
     members: dict[str, list[str]] = field(default_factory=dict)
@@ -38,7 +38,7 @@ class Inventory:
     where: dict[str, str] = field(default_factory=dict)
 
     def groups(self) -> dict[str, tuple[str, ...]]:
-        """Hosts by group, with those of its children; circles are followed once."""
+        """Hosts by group, including children; cycles are followed once."""
         names = dict.fromkeys([*self.members, *self.children, *(c for many in self.children.values() for c in many)])
         return {name: tuple(dict.fromkeys(self._hosts_of(name, set()))) for name in names}
 
@@ -108,7 +108,7 @@ def _read_host(line: str, where: str, section: str, inventory: Inventory) -> Non
         inventory.members.setdefault(section, []).append(host)
         inventory.host_vars.setdefault(host, {}).update(settings)
     if len(inventory.hosts) > MAX_NODES:
-        raise RefusedError(f"more than {MAX_NODES:,} machines in all", "check the ends of the ranges")
+        raise RefusedError(f"more than {MAX_NODES:,} nodes in total", "check the ends of the ranges")
 
 
 def _uncomment(value: str) -> str:
@@ -116,12 +116,12 @@ def _uncomment(value: str) -> str:
 
 
 def _literal(text: str) -> object:
-    """Ansible reads values as Python literals, and as words where they are none."""
+    """Ansible reads values as Python literals, else as text."""
     if len(text) > 1000:
         return text
     try:
         with warnings.catch_warnings():
-            # Python has opinions on text that looks like code
+            # Python warns about text that looks like code
             warnings.simplefilter("ignore")
             value: object = ast.literal_eval(text)
     except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
@@ -137,7 +137,7 @@ def as_text(value: object) -> str:
 
 
 def layered(*layers: Mapping[str, Setting]) -> dict[str, Setting]:
-    """Variables of several layers, later ones over earlier ones."""
+    """The variables of several layers; later ones override earlier ones."""
     merged: dict[str, Setting] = {}
     for layer in layers:
         merged.update(layer)

@@ -13,7 +13,7 @@ from deepopsctl.text.source import check_markers, significant_lines
 
 
 def draft_hostlist(text: str, source: str, problems: Problems) -> Draft:
-    """The machines of a hostlist; their roles come from options."""
+    """The nodes of a hostlist; options set their roles."""
     draft = Draft(source, problems)
     check_markers(text, source, problems)
     for number, line in significant_lines(text):
@@ -30,7 +30,7 @@ _HINT = "a line of a hosts file is ADDRESS NAME [ALIAS...]"
 
 
 def draft_hosts_file(text: str, source: str, problems: Problems) -> Draft:
-    """The machines of a hosts file; their roles come from options, their names are the short ones."""
+    """The nodes of a hosts file, by short names; options set their roles."""
     draft = Draft(source, problems)
     check_markers(text, source, problems)
     for number, line in significant_lines(text):
@@ -60,6 +60,6 @@ def addresses_by_name(text: str) -> dict[str, str]:
 
 
 def _is_local_entry(address: str, name: str) -> bool:
-    """The lines that any /etc/hosts has for the machine itself and for IPv6."""
+    """Whether a line is a default of /etc/hosts, for localhost or IPv6."""
     parsed = ipaddress.ip_address(address)
     return parsed.is_loopback or parsed.is_multicast or name.startswith("ip6-") or name == "broadcasthost"

@@ -1,4 +1,4 @@
-"""Node list files in every accepted form, told apart by their content."""
+"""Reads node lists of every accepted format."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ READERS: dict[Form, Reader] = {
     Form.HOSTLIST: draft_hostlist,
 }
 
-# These name further files: they have to know where they lie.
+# Formats that include other files: their readers need the directory.
 SITE_READERS: dict[Form, SiteReader] = {
     Form.SLURM_CONF: draft_slurm_conf,
 }
 
-# These may have groups of names that only the site knows.
+# Formats with groups, which may have site-specific names.
 INVENTORY_READERS = {Form.DEEPOPS_INI: draft_deepops, Form.ANSIBLE_YAML: draft_yaml_inventory}
 
-# What a folder is read by: DeepOps's `config`, a clone of it, /etc/slurm.
+# The file to read in a directory: DeepOps's `config`, a clone of DeepOps, /etc/slurm.
 _IN_DIRECTORY = (
     "inventory", "config/inventory", "slurm.conf", "hosts",
     "inventory.yml", "inventory.yaml", "hosts.yml", "hosts.yaml",
@@ -49,7 +49,7 @@ _NO_GROUPS: Mapping[str, Role] = MappingProxyType({})
 def read_nodes(
     path: Path | None, stdin: BinaryIO | None, problems: Problems, groups: Mapping[str, Role] = _NO_GROUPS
 ) -> Draft:
-    """The machines of a node list file, of standard input, or none; `groups` says what those of an inventory are."""
+    """The nodes of a node list file, of standard input, or none; `groups` has the roles of inventory groups."""
     if stdin:
         name, text = "stdin", decode(stdin.read(MAX_BYTES + 1), "stdin", problems)
     elif path:
@@ -67,9 +67,9 @@ def read_nodes(
 def draft_text(
     text: str, name: str, problems: Problems, directory: Path | None = None, groups: Mapping[str, Role] = _NO_GROUPS
 ) -> Draft:
-    """The machines of a node list in any form; `name` stands for it in messages, further files lie in `folder`."""
+    """The nodes of a node list of any format; `name` is for messages, `directory` for included files."""
     if _EXCEL.match(text):
-        # Excel's first line says what separates cells, and is no line of the table; line numbers stay
+        # Excel's first line declares the separator: comment it out, to keep the line numbers
         text = f"#{text}"
     form = detect(text)
     if form in INVENTORY_READERS:
@@ -82,5 +82,5 @@ def draft_text(
 
 
 def _file_in(path: Path) -> Path:
-    """The node list in a folder, or the path itself."""
+    """The node list file in a directory, or the path itself."""
     return next((path / name for name in _IN_DIRECTORY if (path / name).is_file()), path)

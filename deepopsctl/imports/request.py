@@ -1,4 +1,4 @@
-"""`deepopsctl init`: from options and a node list to a Cluster. What it writes is in `scaffold`."""
+"""`deepopsctl init`: from options and a node list to a Cluster. The files are written by cluster.create."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ROLE_OPTIONS = {
 
 @dataclass(frozen=True, slots=True)
 class InitRequest:
-    """What a person asked of `init`; `source` is the --from file or folder, or `stdin` its open stream."""
+    """The options of `init`; `source` is the --from file or directory, or `stdin` its open stream."""
 
     directory: Path
     controller: tuple[str, ...] = ()
@@ -56,7 +56,7 @@ class InitRequest:
 
     @property
     def expressions(self) -> Iterator[tuple[Role, str]]:
-        """Every node expression that was given, with the role it gives."""
+        """The node expressions of the role options, with their roles."""
         for role in ROLE_OPTIONS:
             for expression in getattr(self, role.value):
                 yield role, expression
@@ -64,7 +64,7 @@ class InitRequest:
 
 @dataclass(frozen=True, slots=True)
 class InitResult:
-    """The cluster, the names in the node list that no option gave a role, and what else the list brought."""
+    """The cluster, the names of the node list without a role, and the other imported content."""
 
     cluster: Cluster
     left_out: tuple[str, ...]
@@ -72,7 +72,7 @@ class InitResult:
 
 
 def read_request(request: InitRequest) -> InitResult:
-    """The cluster that a request describes; an InputError tells everything wrong with it."""
+    """The cluster of a request; an InputError reports everything wrong with it."""
     problems = Problems()
     groups = _chosen_groups(request.group, problems)
     draft = read_nodes(request.source, request.stdin, problems, groups)
@@ -92,7 +92,7 @@ def read_request(request: InitRequest) -> InitResult:
 
 
 def default_components(cluster: Cluster, carryover: Carryover) -> tuple[str, ...]:
-    """What a new cluster gets unless its node list names components: monitoring too, where that is not switched off."""
+    """The components of a new cluster whose node list has none: with monitoring, unless it is switched off."""
     settings = {**carryover.direct_settings, **carryover.settings}
     wanted = {
         "nvidia": any(node.gpus for node in cluster.nodes),
@@ -104,7 +104,7 @@ def default_components(cluster: Cluster, carryover: Carryover) -> tuple[str, ...
 
 
 def unknown_groups(source: Path) -> Mapping[str, int]:
-    """Groups of an inventory of which none says what its hosts are for, with how many hosts they have."""
+    """Groups of an inventory with their number of hosts, if no group defines a role."""
     return read_nodes(source, None, Problems()).unknown_groups
 
 
@@ -126,8 +126,8 @@ def _chosen_groups(texts: tuple[str, ...], problems: Problems) -> dict[str, Role
 def _refuse_groups(draft: Draft) -> None:
     listed = ", ".join(f"{name} ({count})" for name, count in draft.unknown_groups.items())
     draft.problems.add(
-        draft.source, f"no group says which hosts are Slurm's controllers or compute nodes; there are: {listed}",
-        "say which is what: --group controller=GROUP --group compute=GROUP (also login, dbd, monitoring, nfs_server)",
+        draft.source, f"no group defines which hosts are Slurm's controllers or compute nodes; groups: {listed}",
+        "assign roles: --group controller=GROUP --group compute=GROUP (also login, dbd, monitoring, nfs_server)",
     )  # fmt: skip
     draft.incomplete = True
 
@@ -148,7 +148,7 @@ def _add_expression(draft: Draft, role: Role, text: str) -> None:
 
 
 def _give_roles(draft: Draft, *, compute_is_named: bool) -> tuple[str, ...]:
-    """Machines of a list without roles are compute nodes, unless options say which ones are."""
+    """Nodes without a role become compute nodes; with --compute they are left out."""
     without = [node for node in draft.nodes.values() if not node.roles]
     if not compute_is_named:
         for node in without:
@@ -162,7 +162,7 @@ def _give_roles(draft: Draft, *, compute_is_named: bool) -> tuple[str, ...]:
 def _add_gpus(draft: Draft, texts: tuple[str, ...]) -> None:
     """`NODESET:TYPE:COUNT` for these nodes, `TYPE:COUNT` for the compute nodes that still have none.
 
-    What is said of the same node several times are several kinds.
+    Several options for one node are several GPU types.
     """
     general: list[Gpus] = []
     by_node: dict[str, list[Gpus]] = {}
@@ -188,7 +188,7 @@ def _parse_gpus_option(text: str) -> tuple[str, Gpus]:
 
 
 def _gpu_lists_of(draft: Draft, nodeset: str, by_node: dict[str, list[Gpus]]) -> list[list[Gpus]]:
-    """What has been said so far of each node of a node set."""
+    """The GPUs read so far, for each node of a node set."""
     names = [name.lower() for name in expand(nodeset)]
     unknown = [name for name in names if name not in draft.nodes]
     if unknown and not draft.incomplete:
@@ -212,7 +212,7 @@ def _set_gpus(draft: Draft, node: DraftNode, gpu_list: Sequence[Gpus]) -> None:
 
 def _check_agreement(node: DraftNode, gpus: Gpus) -> None:
     if node.gpus and node.gpus != gpus:
-        raise RefusedError(f"{node.name} has {describe_gpus(node.gpus)} at {node.where}", "let both say the same")
+        raise RefusedError(f"{node.name} has {describe_gpus(node.gpus)} at {node.where}", "make both the same")
 
 
 def _set_access(draft: Draft, request: InitRequest) -> None:
@@ -225,7 +225,7 @@ def _set_access(draft: Draft, request: InitRequest) -> None:
 
     access = draft.access
     if request.source and access.key and not access.key.startswith(("/", "~")):
-        # a relative key counts from the file that names it, which the new directory is not
+        # a relative key path is relative to the source file, not to the new directory
         access = replace(access, key=str((request.source.parent / access.key).absolute()))
     draft.access = replace(
         access,
@@ -242,7 +242,7 @@ def _existing_key(text: str) -> str:
     path = Path(values.check_key(text)).expanduser()
     if not path.is_file():
         raise RefusedError(f"{shorten(text)}: no such file", "give the path of a private key that exists")
-    # the option counts from here, the file it is written to may be read from anywhere
+    # absolute: the option is relative to the current directory, cluster.yml is not
     return values.check_key(str(path.absolute()))
 
 

@@ -1,4 +1,4 @@
-"""What deepopsctl sets where a slurm.conf said nothing or something else: its users will notice."""
+"""Values that deepopsctl sets differently from the imported slurm.conf."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from deepopsctl.imports.slurm_lines import Pair
 from deepopsctl.model.cluster import Role
 
 _CONFINED = "where nodes have control groups (slurm_confinement), jobs get no more than they asked for"
-# By the key: its value here, and what comes of it. Slurm's own defaults need no word.
+# deepopsctl's value and its effect, by key. Not for keys with Slurm's default.
 DEEPOPSCTL_VALUES = MappingProxyType({
     "AccountingStorageType": ("accounting_storage/slurmdbd", "every job is accounted"),
     "AccountingStorageEnforce": ("associations,limits,qos,safe", "users without an account can't submit"),
@@ -23,7 +23,7 @@ DEEPOPSCTL_VALUES = MappingProxyType({
     "SelectType": ("select/cons_tres", "jobs share nodes"),
     "SelectTypeParameters": ("CR_Core_Memory", "cores and memory are counted: a job that asks for none gets a share"),
     "PriorityType": ("priority/multifactor", "the queue is ordered by fair share and age"),
-    "ReturnToService": ("1", "a node that was only unreachable serves again by itself"),
+    "ReturnToService": ("1", "a node that was only unreachable returns to service by itself"),
     "UnkillableStepTimeout": ("180", ""),
     "SlurmdTimeout": ("300", ""),
     "SlurmctldTimeout": ("120", ""),
@@ -31,23 +31,23 @@ DEEPOPSCTL_VALUES = MappingProxyType({
     "SlurmctldParameters": ("enable_configless", "nodes fetch their configuration from slurmctld"),
     "RebootProgram": ("/sbin/reboot", "`scontrol reboot` works"),
     "ResumeTimeout": ("900", "a node may take a quarter of an hour to reboot"),
-    "MailProg": ("/etc/slurm/deepops/mail", "mails go by the mailer that is there, if any"),
+    "MailProg": ("/etc/slurm/deepops/mail", "mail is sent by the installed mailer, if any"),
     "EnforcePartLimits": ("ALL", "a job that no partition would ever start is refused at once"),
 })  # fmt: skip
-_HINT = "set it in slurm_config (settings.yml) where you want another; null leaves it to Slurm"
+_HINT = "to change it, set it in slurm_config (settings.yml); null leaves it to Slurm"
 _OTHER_HINTS = MappingProxyType({
     "ProctrackType": "set slurm_confinement in settings.yml",
     "AccountingStorageType": "",
     "SlurmctldParameters": "",
 })  # fmt: skip
-# Slurm's own, where it is the same as ours.
+# Slurm's defaults that equal deepopsctl's values.
 _DEFAULTS = MappingProxyType({"slurmdtimeout": "300", "slurmctldtimeout": "120", "selecttype": "select/cons_tres"})
 
 
 def note_new_values(
     pairs: Mapping[str, Pair], nodes: Mapping[str, DraftNode], partitions_without_memory: int, carryover: Carryover
 ) -> None:
-    """Note each key that has another value than it had; `given` by name in lower case."""
+    """Add a note on each key whose value changes; `pairs` are by name in lower case."""
     for key, (value, consequence) in DEEPOPSCTL_VALUES.items():
         name = key.lower()
         was = pairs[name].value if name in pairs else _DEFAULTS.get(name, "")
@@ -59,7 +59,7 @@ def note_new_values(
     compute = [node for node in nodes.values() if Role.COMPUTE in node.roles]
     gres_values = {gres_value(node.gpus) if node.gpus else "" for node in compute}
     if len(gres_values) > 1 and not all(any(key.lower() == "weight" for key in node.slurm) for node in compute):
-        carryover.change("Weight", "nodes without GPUs get jobs first, then those with few", "slurm: {Weight: 1}")
+        carryover.change("Weight", "jobs go first to nodes without GPUs, then to those with few", "slurm: {Weight: 1}")
     if partitions_without_memory:
-        carryover.change("DefMemPerCPU", "its poorest node's memory for each CPU, in each partition that had none",
+        carryover.change("DefMemPerCPU", "the smallest memory per CPU of its nodes, in each partition without one",
                          "DefMemPerCPU in a partition's options")  # fmt: skip

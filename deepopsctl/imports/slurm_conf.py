@@ -1,4 +1,4 @@
-"""An existing slurm.conf (with what lies beside it) as machines, partitions and settings."""
+"""An existing slurm.conf (with related files) as nodes, partitions and settings."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from deepopsctl.text.source import read_source, significant_lines
 _LINE_KEYS = ("nodename", "partitionname", "nodeset", "downnodes", "frontendname", "switchname")
 _CONTROLLER = re.compile(r"([^()\s]+)(?:\(([^()\s]*)\))?")
 
-# Files that Slurm reads beside slurm.conf, and what becomes of them.
+# Slurm's other configuration files, and why they are not carried over.
 _OTHER_FILES = {
     "cgroup.conf": "deepopsctl writes its own, from slurm_confinement",
     "topology.conf": "topologies are not managed",
@@ -39,7 +39,7 @@ _OTHER_FILES = {
 
 
 def draft_slurm_conf(text: str, source: str, directory: Path | None, problems: Problems) -> Draft:
-    """The machines and partitions of a slurm.conf; `directory` is where it lies, None for standard input."""
+    """The nodes and partitions of a slurm.conf; `directory` is its directory, None for standard input."""
     draft = Draft(source, problems)
     _Reader(draft, directory).read(list(read_lines(text, source, directory, problems)))
     return draft
@@ -58,7 +58,7 @@ class _Reader:
         self.places: dict[str, str] = {}
 
     def read(self, lines: list[Line]) -> None:
-        """Nodes first: partitions, node sets and gres.conf speak of them."""
+        """Read the nodes first: partitions, node sets and gres.conf refer to them."""
         before = len(self.problems)
         lines_by_key: dict[str, list[Line]] = {first_key: [] for first_key in _LINE_KEYS}
         for line in lines:
@@ -125,7 +125,7 @@ class _Reader:
 
     def _name(self, text: str, where: str) -> None:
         try:
-            # Slurm itself writes it in lower case
+            # Slurm itself converts it to lower case
             self.draft.name = values.check_cluster_name(text.lower())
         except RefusedError as refusal:
             self.draft.refused_name = where, RefusedError(refusal.message, f"give another by --name: {refusal.hint}")
@@ -178,7 +178,7 @@ class _Reader:
             node.roles |= {Role.DBD}
         elif is_ip_address(host.value):
             self.carryover.leave(
-                "AccountingStorageHost", self.draft.source, f"no machine here has the address {host.value}",
+                "AccountingStorageHost", self.draft.source, f"no node of the cluster has the address {host.value}",
                 "add the accounting host to cluster.yml with the role dbd",
             )  # fmt: skip
         else:
@@ -186,7 +186,7 @@ class _Reader:
             self.draft.merge(NodeEntry(where, name, addresses=address, roles=frozenset({Role.DBD})))
 
     def _memory_defaults(self) -> None:
-        """A cluster-wide default would lose against the one that deepopsctl gives every partition."""
+        """Copy cluster-wide memory defaults to partitions, because deepopsctl sets one for every partition."""
         names = ("defmempercpu", "defmempernode", "defmempergpu")
         default = next((self.pairs[name] for name in names if name in self.pairs), None)
         if default:
@@ -205,13 +205,13 @@ class _Reader:
             )  # fmt: skip
 
     def _gres_tres(self) -> list[str]:
-        """The TRES that the GPUs of this cluster are."""
+        """The TRES of the cluster's GPUs."""
         gpus = [node.gpus for node in self.draft.nodes.values() if node.gpus]
         types = sorted({gpu_type for node_gpus in gpus for gpu_type in gres_counts(node_gpus) if gpu_type})
         return ["gres/gpu", *(f"gres/gpu:{gpu_type}" for gpu_type in types)] if gpus else []
 
     def _settle_partitions(self, gres: Collection[str]) -> None:
-        """What of a partition needs a thing that is elsewhere: a plugin, another partition, an account of resources."""
+        """Remove partition options whose plugin, partition or TRES is missing."""
         names = {entry.partition.name for entry in self.draft.partitions}
         preempts = bool(self.carryover.slurm("PreemptType"))
         for index, entry in enumerate(self.draft.partitions):
@@ -224,7 +224,7 @@ class _Reader:
                 elif key.lower() == "preemptmode" and not preempts and value.lower() != "off":
                     text, reason = "", "without PreemptType there is no preemption"
                 elif key.lower() == "defaulttime" and value.upper() == "NONE":
-                    # what `scontrol show partition` prints for none
+                    # `scontrol show partition` prints NONE for an unset value
                     text = ""
                 elif key.lower() == "alternate" and value not in names:
                     text, reason = "", f"there is no partition {shorten(value)}"

@@ -1,4 +1,4 @@
-"""Gres= of slurm.conf with what gres.conf says of the same GPUs: which device files, cores and links each type has."""
+"""Gres= of slurm.conf combined with gres.conf: the device files, cores and links of each GPU type."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _NODE_HINT = "compare gpus: in cluster.yml with the node"
 
 
 def read_gpus(gres: str, where: str, name: str, carryover: Carryover) -> Gpus | None:
-    """The GPUs in a Gres= value; other resources are noted as left out."""
+    """The GPUs of a Gres= value, with notes on other resources."""
     by_type: dict[str, Gpus] = {}
     for item in re.split(r",(?![^(]*\))", gres):
         resource, _, rest = item.partition("(")[0].strip().partition(":")
@@ -43,14 +43,14 @@ def read_gpus(gres: str, where: str, name: str, carryover: Carryover) -> Gpus | 
             continue
         gpus = parse_gpus(words[0] if words else "", count)
         if gpus.type in by_type or (by_type and not (gpus.type and all(by_type))):
-            carryover.leave(f"Gres={item}", where, f"{name}: of several kinds of GPU each needs a type of its own")
+            carryover.leave(f"Gres={item}", where, f"{name}: with several GPU types, each needs its own type")
             continue
         by_type[gpus.type] = gpus
     return join_groups(list(by_type.values())) if by_type else None
 
 
 def settle_gpus(draft_nodes: Mapping[str, DraftNode], lines: Sequence[Line], carryover: Carryover) -> None:
-    """Give the GPUs that Gres= counts the devices that gres.conf has; `machines` are by name in lower case."""
+    """Add the devices of gres.conf to the GPUs of Gres=; `draft_nodes` are by name in lower case."""
     notes = _Notes(carryover)
     gres_lines: list[tuple[frozenset[str], _GresLine]] = []
     for line in lines:
@@ -76,7 +76,7 @@ def settle_gpus(draft_nodes: Mapping[str, DraftNode], lines: Sequence[Line], car
 
 @dataclass(frozen=True, slots=True)
 class _GresLine:
-    """One line of gres.conf about GPUs, and the devices that it names."""
+    """One GPU line of gres.conf, and its devices."""
 
     line: Line
     devices: tuple[Device, ...]
@@ -84,7 +84,7 @@ class _GresLine:
 
 @dataclass(slots=True)
 class _Notes:
-    """Says everything once, however many nodes it holds for."""
+    """Adds every note once, however many nodes it is for."""
 
     carryover: Carryover
     noted: set[tuple[str, str, str]] = field(default_factory=set)
@@ -105,7 +105,7 @@ class _Notes:
 
 
 def _read(line: Line, notes: _Notes) -> _GresLine | None:
-    """A line's devices; None where it is not about GPUs."""
+    """The devices of a line; None if it is not about GPUs."""
     for pair in line.pairs:
         if pair.name == "autodetect" and pair.value.lower() != "off":
             reason = "GPUs are declared in cluster.yml, not detected"
@@ -140,7 +140,7 @@ def _parts(text: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Node:
-    """The GPUs of one node: `declared` by slurm.conf, and the lines of gres.conf that speak of it."""
+    """The GPUs of one node: `declared` in slurm.conf, and its lines of gres.conf."""
 
     name: str
     where: str
@@ -150,11 +150,11 @@ class _Node:
 
     @property
     def place(self) -> str:
-        """Where gres.conf begins to speak of the node; else where slurm.conf does."""
+        """The location of the node's first line in gres.conf, else in slurm.conf."""
         return self.lines[0].line.where if self.lines else self.where
 
     def gpus(self) -> Gpus | None:
-        """What cluster.yml is to say; None where nothing that is right can be said."""
+        """The GPUs for cluster.yml; None if they can't be determined."""
         counts = gres_counts(self.declared)
         devices = [device for gres_line in self.lines for device in gres_line.devices]
         if any(_SLICE.fullmatch(gpu_type) for gpu_type in counts):
@@ -170,11 +170,11 @@ class _Node:
 
     def _note_unknown_files(self, counts: Mapping[str, int]) -> None:
         if len(counts) > 1:
-            reason = f"which device files {' and '.join(counts)} have is said nowhere: they are numbered in this order"
+            reason = f"no device files are specified for {' and '.join(counts)}: they are numbered in this order"
             self.notes.check("Gres", self.place, reason, _NODE_HINT)
 
     def _by_type(self, counts: Mapping[str, int], devices: Sequence[Device]) -> dict[str, list[Device]] | None:
-        """The devices of each declared type, in the order of gres.conf; None where the two files do not agree."""
+        """The devices of each declared type, in the order of gres.conf; None if the files disagree."""
         types = {device.type for device in devices}
         if len(counts) == 1:
             (gpu_type,) = counts
@@ -216,7 +216,7 @@ class _Node:
     def _with_links(
         self, groups: Sequence[GpuGroup], by_type: Mapping[str, Sequence[Device]], devices: Sequence[Device]
     ) -> Sequence[GpuGroup]:
-        """The kinds with Links, which count the GPUs in the order of gres.conf: that has to be cluster.yml's, too."""
+        """The groups with Links, if these fit the order of the GPUs in cluster.yml."""
         ordered = [device for mine in by_type.values() for device in mine]
         rows = [device.links.split(",") for device in ordered]
         if not any(device.links for device in ordered):
@@ -235,7 +235,7 @@ class _Node:
         ]
 
     def _with_slices(self, counts: Mapping[str, int], devices: Sequence[Device]) -> Gpus | None:
-        """GPUs of which some are cut: by the numbers of their slices, which follow from the device files."""
+        """GPUs with MIG slices; the slices' numbers follow from the device files."""
         try:
             gpus = combine(list(_cut_groups(counts, devices)))
         except RefusedError as refusal:
@@ -246,12 +246,12 @@ class _Node:
         if renamed:
             now = ", ".join(f"gpu:{gpu_type}" for gpu_type in gres_counts(gpus) if gpu_type not in counts)
             was = ", ".join(f"gpu:{gpu_type}" for gpu_type in sorted(renamed))
-            self.notes.check("Gres", self.place, f"{was} becomes {now}", "tell users, who ask for it by --gres")
+            self.notes.check("Gres", self.place, f"{was} becomes {now}", "notify users who request it with --gres")
         return gpus
 
 
 def _cut_groups(counts: Mapping[str, int], devices: Sequence[Device]) -> Iterator[GpuGroup]:
-    """A kind for each model of card, with the slices of each of its GPUs; RefusedError where any of it is unknown."""
+    """A group for each GPU model, with the slices of each GPU; RefusedError if anything is unknown."""
     cards: dict[str, dict[str, dict[str, list[int]]]] = {}
     for gpu_type, count in counts.items():
         mine = [device for device in devices if device.type == gpu_type]
@@ -284,7 +284,7 @@ def _layout(cut: Mapping[str, list[int]]) -> MigLayout:
 
 
 def _slice_of(device: Device) -> tuple[str, int]:
-    """The GPU's file and the slice's number there."""
+    """The GPU's device file and the slice's instance number."""
     gpu = next((file for file in device.files if minor(file) is not None), "")
     caps = sorted(int(match[1]) for file in device.files if (match := _CAP.fullmatch(file)))
     for number in range(INSTANCES_PER_GPU) if gpu else ():

@@ -1,4 +1,4 @@
-"""What becomes of every key of a slurm.conf that says nothing about machines or partitions."""
+"""Imports the keys of a slurm.conf, except those of nodes and partitions."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from deepopsctl.slurm.releases import (
 )
 from deepopsctl.text.node_sets import shorten
 
-# Read elsewhere: they name machines or the cluster itself.
+# Read in slurm_conf: they name hosts or the cluster.
 HOST_KEYS = frozenset({
     "clustername", "slurmctldhost", "controlmachine", "controladdr", "backupcontroller", "backupaddr",
     "accountingstoragehost",
 })  # fmt: skip
 
-# Keys that deepopsctl sets itself, with the values it gives them: nothing is lost where they agree.
+# Keys that deepopsctl sets itself, with equivalent values: nothing is lost.
 _AGREED = MappingProxyType({
     "slurmuser": {"slurm"},
     "authtype": {"auth/munge"},
@@ -55,10 +55,10 @@ _AGREED = MappingProxyType({
 })  # fmt: skip
 
 _UNIT = ("the package's systemd unit decides it", "")
-_DATABASE = ("slurmdbd alone speaks with the database", "`deepopsctl takeover` reads slurmdbd.conf and keeps it")
-_PASSWORD = ("a password does not belong into a file that goes into git", "")
+_DATABASE = ("only slurmdbd connects to the database", "`deepopsctl takeover` reads slurmdbd.conf and keeps it")
+_PASSWORD = ("passwords do not belong in a file that is committed to git", "")
 _JOBCOMP = ("records of ended jobs are slurmdbd's: `sacct`", "set it in slurm_config once its file or server is there")
-_SCHEDULER_LOG = ("slurmctld ends where it can't open that file", "set it in slurm_config once slurm may write there")
+_SCHEDULER_LOG = ("slurmctld exits if it can't open that file", "set it in slurm_config once slurm may write there")
 _TOKENS = (
     "tokens need the package slurm-wlm-jwt-plugin and a key on the controller",
     "install both, then set AuthAltTypes and AuthAltParameters in slurm_config",
@@ -69,7 +69,7 @@ def _needs(name: str) -> tuple[str, str]:
     return (f"it needs {name}, which deepopsctl does not deliver", "set it in slurm_config once the file is there")
 
 
-_CONTROLLERS = _needs("a program on the controller: without it slurmctld ends")
+_CONTROLLERS = _needs("a program on the controller: without it slurmctld exits")
 _LEFT = MappingProxyType({
     "slurmctldpidfile": _UNIT, "slurmdpidfile": _UNIT,
     "plugindir": ("the package decides where its plugins are", ""),
@@ -89,7 +89,7 @@ _LEFT = MappingProxyType({
     "prologslurmctld": _CONTROLLERS, "epilogslurmctld": _CONTROLLERS,
     "topologyplugin": _needs("topology.conf"), "topologyparam": _needs("topology.conf"),
     "burstbuffertype": _needs("burst_buffer.conf"),
-    "jobcontainertype": ("private folders of jobs are job_directories in cluster.yml", "job_directories: {}"),
+    "jobcontainertype": ("private directories of jobs are job_directories in cluster.yml", "job_directories: {}"),
     "acctgatherprofiletype": _needs("acct_gather.conf"),
     "acctgatherinterconnecttype": _needs("acct_gather.conf"), "acctgatherfilesystemtype": _needs("acct_gather.conf"),
     "switchparameters": ("the switch plugin that reads it is not in the packages", ""),
@@ -97,7 +97,7 @@ _LEFT = MappingProxyType({
     "plugstackconfig": ("deepopsctl's own plugstack.conf names no SPANK plugins", ""),
 })  # fmt: skip
 
-# Programs and files on the nodes that a key names: the key comes along, the file does not.
+# Keys that name programs or files on the nodes: the key is carried over, the file is not.
 _FILES = frozenset({
     "prolog", "epilog", "taskprolog", "taskepilog", "srunprolog", "srunepilog", "healthcheckprogram", "rebootprogram",
     "resumeprogram", "suspendprogram", "resumefailprogram", "mailprog", "unkillablestepprogram", "resvprolog",
@@ -105,7 +105,7 @@ _FILES = frozenset({
     "slurmctldprimaryonprog", "slurmctldprimaryoffprog",
 })  # fmt: skip
 
-# Read by roles under this very spelling.
+# The spelling that roles expect.
 _SPELLINGS = MappingProxyType({key.lower(): key for key in (*KEYS, *OWNED_KEYS, *EFFECTS)})
 _OWNED = MappingProxyType({key.lower(): hint for key, hint in OWNED_KEYS.items()})
 _GONE = MappingProxyType({key.lower(): hint for key, hint in GONE.items()})
@@ -113,7 +113,7 @@ _SINCE = MappingProxyType({key.lower(): release for key, release in SINCE.items(
 
 
 def carry_key(pair: Pair, where: str, carryover: Carryover) -> None:
-    """Put one global key into `slurm_config`, or say by name why not."""
+    """Carry one global key over to `slurm_config`, or add a note."""
     name, value = pair.name, pair.value
     if not value or value.lower() in _AGREED.get(name, ()):
         return
@@ -130,15 +130,15 @@ def carry_key(pair: Pair, where: str, carryover: Carryover) -> None:
 
 
 def _refusal(name: str, value: str) -> tuple[str, str] | None:
-    """Why a key can't come along, and what to do; None where it can."""
+    """Why a key is not carried over, and what to do; None if it is."""
     if name in _LEFT:
         return _LEFT[name]
     if name in _GONE:
-        return "today's Slurm does not know it any more", _GONE[name]
+        return "current Slurm no longer knows it", _GONE[name]
     if name in _OWNED:
         return f"deepopsctl sets it, {shorten(value)!r} is not what it sets", _OWNED[name]
     if name in _SINCE:
-        return f"Slurm knows it from {_SINCE[name]} on", "set it in slurm_config where yours is new enough"
+        return f"Slurm knows it from {_SINCE[name]} on", "set it in slurm_config if your Slurm is new enough"
     if name not in _SPELLINGS:
         near = get_close_matches(name, _SPELLINGS, n=1)
         hint = (
@@ -147,7 +147,7 @@ def _refusal(name: str, value: str) -> tuple[str, str] | None:
         return "no Slurm from 22.05 to 26.05 knows it", hint
     reason = directory_refusal(name, value)
     if reason:
-        hint = "deepopsctl's own is used; `deepopsctl takeover` says what to do with a state that lies there"
+        hint = "deepopsctl's own is used; `deepopsctl takeover` reports what to do with state stored there"
         return f"{shorten(value)} {reason}", hint
     if not re.fullmatch(r"[!-~]+", value) or re.search(r"[\"'\\#]|\{[{%#]", value):
         return f"{shorten(value)!r} is no single word without quotes", "set it another way"
@@ -155,7 +155,7 @@ def _refusal(name: str, value: str) -> tuple[str, str] | None:
 
 
 def _readable(key: str, value: str, where: str, carryover: Carryover) -> str:
-    """The value as every Slurm of ours reads it; '' for none, and what is lost is noted."""
+    """The part of the value that every supported Slurm reads, '' for none; adds notes on the rest."""
     if key in LEVEL_KEYS and not value.isdecimal() and value.lower() not in LEVELS:
         carryover.leave(key, where, f"{shorten(value)} is no level of logging")
         return ""
@@ -180,7 +180,7 @@ def _plugins(key: str, value: str, where: str, carryover: Carryover) -> str:
             carryover.check(key, where, f"{SUCCESSORS[plugin]} is what {plugin} is today")
             plugin = SUCCESSORS[plugin]
         if plugin in known:
-            # Slurm's older releases want some with their kind, and some without
+            # older releases need the type prefix for some keys, and refuse it for others
             plugins.append(plugin if key not in _WITHOUT_PREFIX else plugin.rpartition("/")[2])
         elif plugin.rpartition("/")[2] != "none":
             carryover.leave(f"{key}={shorten(word)}", where, *_NO_PLUGIN.get(plugin, _NOT_PACKAGED))
@@ -192,11 +192,11 @@ def _plugins(key: str, value: str, where: str, carryover: Carryover) -> str:
 
 _WITHOUT_PREFIX = frozenset({"JobSubmitPlugins", "CliFilterPlugins", "MpiDefault"})
 _NOT_PACKAGED = (
-    "the packages of Slurm 22.05 to 26.05 do not all have that plugin", "set it in slurm_config where yours has it",
+    "not all packages of Slurm 22.05 to 26.05 have that plugin", "set it in slurm_config if your Slurm has it",
 )  # fmt: skip
 _NO_PLUGIN = MappingProxyType({
-    "job_submit/lua": _needs("/etc/slurm/job_submit.lua on the controller: without it slurmctld ends"),
-    "cli_filter/lua": _needs("/etc/slurm/cli_filter.lua wherever jobs are submitted: without it the commands end"),
+    "job_submit/lua": _needs("/etc/slurm/job_submit.lua on the controller: without it slurmctld exits"),
+    "cli_filter/lua": _needs("/etc/slurm/cli_filter.lua wherever jobs are submitted: without it the commands exit"),
     "node_features/helpers": _needs("helpers.conf"),
     "acct_gather_energy/ipmi": _needs("the package slurm-wlm-ipmi-plugins"),
 })  # fmt: skip
@@ -209,8 +209,8 @@ def _words(key: str, value: str, where: str, carryover: Carryover) -> str:
         if plain in known:
             accepted.append(word.strip())
         elif plain and plain not in ("none", "0"):
-            reason = "Slurm 22.05 to 26.05 do not all know that word: slurmctld would not start"
-            carryover.leave(f"{key}={shorten(word)}", where, reason, "set it in slurm_config where yours does")
+            reason = "not every Slurm from 22.05 to 26.05 knows that word: slurmctld would not start"
+            carryover.leave(f"{key}={shorten(word)}", where, reason, "set it in slurm_config if your Slurm does")
     if key == "PrologFlags" and {word.lower() for word in accepted} <= {"alloc", "contain"}:
         return ""
     return ",".join(accepted)
@@ -222,7 +222,7 @@ def settle_keys(carryover: Carryover, places: Mapping[str, str], gres: Collectio
 
 
 _CORES = ("cr_core", "cr_core_memory")
-# Always there, whatever a cluster has.
+# TRES of every cluster.
 BASIC_TRES = frozenset({"cpu", "mem", "energy", "node", "billing", "fs/disk", "vmem", "pages"})
 
 
@@ -260,7 +260,7 @@ class _Settling:
             self.carryover.unset_slurm(key)
 
     def _select(self) -> None:
-        """select/linear gives whole nodes, and ends slurmctld where deepopsctl's CR_Core_Memory stays in force."""
+        """select/linear allocates whole nodes; with deepopsctl's CR_Core_Memory slurmctld would exit."""
         words = (self.carryover.slurm("SelectTypeParameters") or "").lower()
         if self.carryover.slurm("SelectType") != "select/linear":
             self._consumed(words.split(",") if words else [])
@@ -273,7 +273,7 @@ class _Settling:
         self._drop("MaxNodeCount", "it needs select/cons_tres")
 
     def _consumed(self, words: Sequence[str]) -> None:
-        """select/cons_tres has to be told whether it gives out sockets, cores or CPUs."""
+        """select/cons_tres needs to know whether to allocate sockets, cores or CPUs."""
         if words and not any(word.startswith(("cr_cpu", "cr_socket")) or word in _CORES for word in words):
             further = ",".join(["CR_Core_Memory", *(word.upper() for word in words if word != "cr_memory")])
             self.carryover.set_slurm("SelectTypeParameters", further)
@@ -281,7 +281,7 @@ class _Settling:
             self.carryover.check("SelectTypeParameters", self.places.get("selecttypeparameters", ""), reason)
 
     def _measured(self) -> None:
-        """Memory is limited by control groups alone, and counted by them unless jobacct_gather/linux does."""
+        """cgroups limit memory, and measure it unless jobacct_gather/linux does."""
         value = self.carryover.slurm("JobAcctGatherParams")
         if value is None:
             return
@@ -318,7 +318,7 @@ class _Settling:
         self._exclude("PriorityFlags", "FAIR_TREE", {"no_fair_tree"}, reason)
 
     def _exclude(self, key: str, word: str, others: Collection[str], reason: str) -> None:
-        """Leave a word of a list out where one of the others is in it."""
+        """Remove a word of a list if it also has one of `others`."""
         words = (self.carryover.slurm(key) or "").split(",")
         remaining = [other for other in words if other.lower() != word.lower()]
         if len(remaining) < len(words) and not {other.lower() for other in remaining}.isdisjoint(others):
@@ -334,7 +334,7 @@ class _Settling:
         counted = self._known("AccountingStorageTRES", known)
         if counted is not None:
             further = [word for word in counted if word.lower() not in BASIC_TRES and word.lower() not in self.gres]
-            # deepopsctl counts its own GPUs; a site's list takes the place of all of it
+            # deepopsctl's default has the GPUs; a site's list replaces all of it
             self._put("AccountingStorageTRES", [*self.gres, *further] if further else [])
 
     def _known(self, key: str, known: Collection[str]) -> list[str] | None:
@@ -357,7 +357,7 @@ NO_TRES = "no node, license or plugin of this cluster counts it: slurmctld does 
 
 
 def known_tres(value: str, known: Collection[str]) -> tuple[list[str], list[str]]:
-    """The words of a list of TRES (or `TRES=weight`) that the cluster counts, and the others."""
+    """The words of a list of TRES (or `TRES=weight`) that the cluster has, and the others."""
     counted: list[str] = []
     lost: list[str] = []
     for word in value.split(","):

@@ -37,23 +37,23 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """The pairs of one logical line, and where it begins."""
+    """The pairs of one logical line, and its location."""
 
     where: str
     pairs: tuple[Pair, ...]
 
     def get(self, name: str, instead: str = "") -> str:
-        """The value of a key (given in lower case); the last one where it stands twice."""
+        """The value of a key (in lower case); the last one of duplicates."""
         return next((pair.value for pair in reversed(self.pairs) if pair.name == name), instead)
 
 
 def read_lines(text: str, source: str, directory: Path | None, problems: Problems) -> Iterator[Line]:
-    """The lines of a file and of what it includes; what can't be read is a problem, and the rest goes on."""
+    """The lines of a file and its includes; unreadable lines and files are problems, the others are read."""
     return _Reading(problems, directory).lines(text, source)
 
 
 class _Reading:
-    """Counts the files that were included, so that a circle ends."""
+    """Reads files with a limit on includes, because they may form a cycle."""
 
     def __init__(self, problems: Problems, directory: Path | None) -> None:
         self.problems = problems
@@ -76,14 +76,16 @@ class _Reading:
 
     def _include(self, name: str, where: str) -> Iterator[Line]:
         if self.directory is None:
-            self.problems.add(where, f"Include {shorten(name)}: standard input has no folder", "give the file itself")
+            self.problems.add(
+                where, f"Include {shorten(name)}: standard input has no directory", "give the file itself"
+            )
             return
         path = Path(name) if name.startswith("/") else self.directory / name
-        # a slurm.conf that was copied here names files of the machine it comes from
+        # a copied slurm.conf names files of its original host
         alongside = self.directory / path.name
         files = _matching(path) or _matching(alongside)
         if not files:
-            hint = f"copy it beside {where.rpartition(':')[0]}, or remove the line"
+            hint = f"copy it next to {where.rpartition(':')[0]}, or remove the line"
             self.problems.add(where, f"Include {shorten(name)}: there is no such file", hint)
         for file in files:
             self.included += 1

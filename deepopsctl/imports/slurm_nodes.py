@@ -1,4 +1,4 @@
-"""NodeName, NodeSet and PartitionName lines of a slurm.conf, with their DEFAULT lines filled in."""
+"""NodeName, NodeSet and PartitionName lines of a slurm.conf, with their DEFAULT lines applied."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from deepopsctl.text import values
 from deepopsctl.text.node_sets import expand, fold_in_order, pair, shorten
 from deepopsctl.text.problems import RefusedError
 
-# What is looked up on the machine itself, and compared with cluster.yml by `deepopsctl takeover`.
+# Detected on the node itself, and compared with cluster.yml by `deepopsctl takeover`.
 _HARDWARE = frozenset({
     "cpus", "procs", "boards", "sockets", "socketsperboard", "corespersocket", "threadsperCore".lower(),
 })  # fmt: skip
@@ -28,7 +28,7 @@ _NODE_READ = frozenset({"nodename", "nodeaddr", "gres", "feature", "features"})
 _PARTITION_READ = frozenset({"partitionname", "nodes", "default", "maxtime"})
 _QOS = ("qos", "allowqos", "denyqos")
 _ABSENT = ("FUTURE", "CLOUD")
-# Two spellings of one key: a line's own wins over the other one of a DEFAULT line.
+# Two spellings of one key: the line's own overrides that of a DEFAULT line.
 _SPELLINGS = MappingProxyType({"feature": "Features", "procs": "CPUs", "shared": "OverSubscribe"})
 
 
@@ -55,7 +55,7 @@ class Nodes:
         if state.startswith(_ABSENT):
             self.absent |= {name.lower() for name in expand(expression)}
             self.carryover.leave(
-                f"NodeName={shorten(expression)}", line.where, f"State={state}: it is no machine that is there",
+                f"NodeName={shorten(expression)}", line.where, f"State={state}: the node does not exist yet",
                 "add it to cluster.yml when it is",
             )  # fmt: skip
             return
@@ -65,12 +65,12 @@ class Nodes:
         if any("." in name and not is_ip_address(name) for name, _ in pairs):
             self.carryover.check(
                 "NodeName", line.where, f"{shorten(expression)}: in Slurm, deepopsctl's nodes have their short names",
-                "tell users who name nodes in full; the full names are the addresses where there is no NodeAddr",
+                "notify users who use full names; the full names are the addresses where there is no NodeAddr",
             )  # fmt: skip
         for full, written in pairs:
             name, address = short_name(full, written)
             self.short[full.lower()] = name.lower()
-            # an address that is the name itself says nothing
+            # an address equal to the name is redundant
             own = "" if address.lower() == name.lower() else address
             entry = replace(shared, names=name, addresses=own)
             if name.lower() in self.entries:
@@ -82,13 +82,13 @@ class Nodes:
         if hostname and hostname != expression:
             self.carryover.check(
                 "NodeHostname", line.where, f"{shorten(hostname)} becomes the address of {shorten(expression)}",
-                "deploy renames the machines to their NodeName; slurm_set_hostname: false keeps their names",
+                "deploy renames the nodes to their NodeName; slurm_set_hostname: false keeps their names",
             )  # fmt: skip
             return hostname
         return ""
 
     def _shared(self, line: Line, expression: str) -> NodeEntry:
-        """What all nodes of a line have in common."""
+        """The common attributes of a line's nodes."""
         gpus: Gpus | None = None
         if line.get("gres"):
             gpus = read_gpus(line.get("gres"), line.where, shorten(expression), self.carryover)
@@ -122,7 +122,7 @@ class Nodes:
         return options
 
     def names(self, expression: str, sets: Mapping[str, tuple[str, ...]]) -> list[str]:
-        """The nodes of a partition's Nodes=: names, node sets and ALL; those that are not there are left out."""
+        """The nodes of a partition's Nodes=: names, node sets and ALL, without absent nodes."""
         nodes: list[str] = []
         for name in expand(expression):
             if name.upper() == "ALL":
@@ -142,7 +142,7 @@ class Nodes:
 
 @dataclass(slots=True)
 class Partitions:
-    """PartitionName and NodeSet lines, read when all nodes are known."""
+    """PartitionName and NodeSet lines, read after the nodes."""
 
     nodes: Nodes
     draft: Draft
@@ -164,7 +164,7 @@ class Partitions:
         line = Line(line.where, (line.pairs[0], *{**self.defaults, **_spelt(line, "partitionname")}.values()))
         names = self.nodes.names(line.get("nodes"), self.sets) if line.get("nodes") else []
         if not names:
-            self.draft.carryover.leave(f"PartitionName={name}", line.where, "it has no nodes that are machines")
+            self.draft.carryover.leave(f"PartitionName={name}", line.where, "none of its nodes exists")
             return
         options: dict[str, str] = {}
         for item in line.pairs:
@@ -189,7 +189,7 @@ class Partitions:
         self.draft.partitions.append(PartitionEntry(line.where, f"partition {name}", partition, nodes))
 
     def _only_default(self, where: str, name: str) -> None:
-        """Of several default partitions Slurm takes the last."""
+        """Of several default partitions Slurm uses the last."""
         for index, entry in enumerate(self.draft.partitions):
             if entry.partition.default:
                 reason = f"{entry.partition.name} is one, too: as in Slurm, {name}, which comes last, is the default"
@@ -198,23 +198,23 @@ class Partitions:
 
 
 def short_name(name: str, address: str) -> tuple[str, str]:
-    """A host as cluster.yml has it: the short name, and the full one as its address where there is no other."""
+    """A host for cluster.yml: the short name, and the full name as its address if there is no other."""
     if is_ip_address(name) or "." not in name:
         return name, address
     return name.partition(".")[0], address or name
 
 
 def _always_there(item: Pair) -> bool:
-    """Whether a partition's list of QOS has only those of every new database."""
+    """Whether a partition's list has only QOS that every new database contains."""
     return set(item.value.split(",")) <= ({BUILT_IN_QOS} if item.name == "qos" else {BUILT_IN_QOS, "ALL"})
 
 
 def _spelt(line: Line, line_key: str) -> dict[str, Pair]:
-    """The attributes of a line by name, each under one spelling."""
+    """The attributes of a line by name, in one spelling each."""
     pairs: dict[str, Pair] = {}
     for item in line.pairs:
         if line_key == "partitionname" and item.name == "priority":
-            # both in one; Slurm lets the newer keys win, wherever they stand on the line
+            # sets both; Slurm prefers the newer keys, wherever they are on the line
             for key in ("PriorityJobFactor", "PriorityTier"):
                 pairs.setdefault(key.lower(), Pair(key, item.value))
         elif item.name != line_key:
@@ -224,10 +224,10 @@ def _spelt(line: Line, line_key: str) -> dict[str, Pair]:
 
 
 def carried_option(item: Pair, where: str, owned: Mapping[str, str], carryover: Carryover) -> dict[str, str]:
-    """A further key of a node or partition, or nothing and a note."""
+    """An additional key of a node or partition; if refused, nothing and a note."""
     known = NODE_KEYS if owned is values.OWNED_NODE_KEYS else PARTITION_KEYS
     if item.name not in known:
-        carryover.leave(item.key, where, "Slurm 22.05 to 26.05 do not all know it", "add it where yours does")
+        carryover.leave(item.key, where, "not every Slurm from 22.05 to 26.05 knows it", "add it if your Slurm does")
         return {}
     try:
         return dict(values.check_slurm_options({item.key: item.value}, owned))
@@ -237,7 +237,7 @@ def carried_option(item: Pair, where: str, owned: Mapping[str, str], carryover: 
 
 
 def batches(entries: Iterable[NodeEntry]) -> list[NodeEntry]:
-    """Single nodes that came from one line and are alike, as one entry again: a fault is then told once."""
+    """Merge identical nodes of one line into one entry, so that a problem is reported once."""
     merged: list[NodeEntry] = []
     for (shared, _), group in groupby(entries, key=_common_part):
         same = list(group)

@@ -42,7 +42,7 @@ class _Reader:
         self.inventory = inventory
 
     def pairs(self, node: yaml.Node | None, where: str) -> Iterator[tuple[str, str, yaml.Node]]:
-        """Names of a mapping with their places and values; a value that is nothing has none."""
+        """The keys of a mapping with their locations and values; empty for an empty value."""
         if isinstance(node, yaml.MappingNode):
             for key, value in node.value:
                 if isinstance(key, yaml.ScalarNode):
@@ -82,4 +82,4 @@ class _Reader:
             self.inventory.members[group].append(host)
             self.inventory.host_vars.setdefault(host, {}).update(settings)
         if len(self.inventory.hosts) > MAX_NODES:
-            self.problems.add(where, f"more than {MAX_NODES:,} machines in all", "check the ends of the ranges")
+            self.problems.add(where, f"more than {MAX_NODES:,} nodes in total", "check the ends of the ranges")

@@ -1,4 +1,4 @@
-"""A node list in cluster.yml's own form. Besides what that has, it may bring `settings`, for the new settings.yml."""
+"""A node list in cluster.yml's format. It may also contain `settings`, for the new settings.yml."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _VARIABLE = re.compile(r"[a-z][a-z0-9_]*")
 
 
 def draft_yaml(text: str, where: str, problems: Problems) -> Draft:
-    """The machines, and the settings in `carryover.direct_settings`."""
+    """The nodes, and the settings in `carryover.direct_settings`."""
     check_markers(text, where, problems)
     document = parse_yaml(text, where, problems)
     if document is None or not isinstance(document.value, dict) or KEY not in document.value:
         return draft_document(document, where, problems)
     rest = {key: value for key, value in document.value.items() if key != KEY}
     draft = draft_document(Document(rest, document.lines), where, problems)
-    # the other parser has text alone, and these are Ansible's
+    # parse_yaml returns strings only, and these values are for Ansible
     settings = yaml.safe_load(text)[KEY]
     wrong = [] if isinstance(settings, dict) else [str(settings)]
     wrong = wrong or [str(name) for name in settings if not _VARIABLE.fullmatch(str(name))]

@@ -1,4 +1,4 @@
-"""The cluster as the rest of deepopsctl sees it: complete, validated, frozen."""
+"""The cluster model: complete, validated, frozen."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from deepopsctl.model.storage import Mount
 
 
 class Role(StrEnum):
-    """What a machine is for. A machine may have several."""
+    """The purpose of a node. A node may have several roles."""
 
     CONTROLLER = "controller"
     COMPUTE = "compute"
@@ -23,7 +23,7 @@ class Role(StrEnum):
     MONITORING = "monitoring"
 
 
-# Functions that nobody names fall to the first controller (DESIGN, section 4).
+# Roles without a node go to the first controller (DESIGN, section 4).
 DELEGATED_TO_CONTROLLER = (Role.DBD, Role.NFS_SERVER, Role.MONITORING)
 
 
@@ -42,7 +42,7 @@ MigLayout = tuple[MigSlices, ...]
 
 @dataclass(frozen=True, slots=True)
 class GpuGroup:
-    """GPUs of one node that are alike. `mig`, `cores` and `links` are empty or say something of each of them."""
+    """Identical GPUs of one node. `mig`, `cores` and `links` are empty or have one item for each GPU."""
 
     type: str
     count: int
@@ -56,7 +56,7 @@ class GpuGroup:
 class Gpus:
     """Declared GPUs of one node: Slurm's gres type (`h100`, or '' for untyped or several) and how many cards.
 
-    `kinds` is there where type and count do not say it all; `autodetect` is gres.conf's AutoDetect, '' for off.
+    `groups` is empty if type and count describe them fully; `autodetect` is gres.conf's AutoDetect, '' for off.
     """
 
     type: str
@@ -67,7 +67,7 @@ class Gpus:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One machine. `address` is '' where the name itself must resolve; `port` 0 means ssh's default."""
+    """A node. `address` is '' if the name itself resolves; `port` 0 means ssh's default."""
 
     name: str
     roles: frozenset[Role]
@@ -82,7 +82,7 @@ class Node:
 class Partition:
     """A Slurm partition; `nodes` are node names in order, `options` any further Slurm keys.
 
-    `everything` is where cluster.yml says `all`: nodes that are added later are in it, too.
+    `everything`: cluster.yml has `nodes: all`, which includes nodes that are added later.
     """
 
     name: str
@@ -120,15 +120,15 @@ class Cluster:
     nodes: tuple[Node, ...]
     partitions: tuple[Partition, ...]
     policy: Policy = field(default_factory=Policy)
-    # whoever takes machines from it has to type its name
+    # destructive commands ask for the cluster's name
     protected: bool = False
     storage: tuple[Mount, ...] = ()
-    # what is mounted is deepopsctl's concern, also where that is nothing (any more)
+    # deepopsctl manages the mounts, even if none are declared (any more)
     manages_storage: bool = False
     job_directories: JobDirectories | None = None
     # what a deploy without names deploys, in the order of site.yml; None where cluster.yml does not list it
     components: tuple[str, ...] | None = None
-    # None where cluster.yml says nothing of any: then what there is on the nodes is left alone
+    # None if cluster.yml declares none: deepopsctl then leaves the nodes' own configuration alone
     nvlink_domains: tuple[NvlinkDomain, ...] | None = None
 
     def with_role(self, role: Role) -> tuple[Node, ...]:

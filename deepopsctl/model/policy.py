@@ -1,4 +1,4 @@
-"""Who may use how much of a cluster: QOS, accounts, priorities, preemption. Frozen, and as Slurm spells it."""
+"""The policy: QOS, accounts, priorities, preemption. Frozen, in Slurm's spelling."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ class Qos:
     options: Mapping[str, str] = field(default_factory=lambda: NOTHING)
 
     def settings(self) -> dict[str, str]:
-        """What is declared of it, by sacctmgr's columns."""
+        """The declared settings, by sacctmgr's column names."""
         columns = {"Priority": self.priority, "Preempt": ",".join(self.preempts), "Flags": ",".join(self.flags)}
         return {key: value for key, value in columns.items() if value} | dict(self.options) | dict(self.limits)
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What an account or a user may do; `limits` are by the columns of `sacctmgr show association`."""
+    """The limits and QOS of an account or a user; `limits` are by the columns of `sacctmgr show association`."""
 
     fairshare: str = ""
     qos: tuple[str, ...] = ()
@@ -49,14 +49,14 @@ class Share:
     limits: Mapping[str, str] = field(default_factory=lambda: NOTHING)
 
     def settings(self) -> dict[str, str]:
-        """What is declared of it, by sacctmgr's columns."""
+        """The declared settings, by sacctmgr's column names."""
         columns = {"Share": self.fairshare, "QOS": ",".join(self.qos), "DefaultQOS": self.default_qos}
         return {key: value for key, value in columns.items() if value} | dict(self.limits)
 
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """An account below `parent`; `users` are those of whom nothing more is said than that they may charge it."""
+    """An account below `parent`; `users` are those without settings of their own."""
 
     name: str
     parent: str = "root"
@@ -67,7 +67,7 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """A user in one account; `default` where their jobs charge it unless they say otherwise."""
+    """A user in one account; `default` if it is the user's default account."""
 
     name: str
     account: str
@@ -100,7 +100,7 @@ class Priority:
 
 @dataclass(frozen=True, slots=True)
 class Preemption:
-    """Which jobs give way to others, and what becomes of them; '' means that none does."""
+    """Which jobs are preempted, and how; '' means none."""
 
     by: str = ""
     mode: str = "requeue"
@@ -116,7 +116,7 @@ class Preemption:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """All of it, in the order of cluster.yml."""
+    """The whole policy, in the order of cluster.yml."""
 
     qos: tuple[Qos, ...] = ()
     accounts: tuple[Account, ...] = ()
@@ -125,7 +125,7 @@ class Policy:
     preemption: Preemption = field(default_factory=Preemption)
 
     def variable(self) -> dict[str, object]:
-        """`slurm_policy` of the inventory: what the roles read; empty where nothing is declared."""
+        """The inventory variable `slurm_policy`; empty if nothing is declared."""
         if self == Policy():
             return {}
         return {
@@ -136,14 +136,14 @@ class Policy:
         }
 
     def all_users(self) -> tuple[User, ...]:
-        """Users by their own entries, then those whom only an account names."""
+        """Users with entries of their own, then users that only an account lists."""
         own = {(user.name, user.account) for user in self.users}
         named = (User(name, account.name) for account in self.accounts for name in account.users)
         return (*self.users, *(user for user in named if (user.name, user.account) not in own))
 
 
 def parents_first(accounts: tuple[Account, ...]) -> list[Account]:
-    """Accounts in an order in which each can be made; those in a cycle are left out."""
+    """Accounts ordered parents before children; those in a cycle are left out."""
     known = {account.name for account in accounts}
     done: dict[str, Account] = {}
     todo = list(accounts)

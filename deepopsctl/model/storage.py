@@ -1,4 +1,4 @@
-"""What is mounted on which machines, and what a node needs for one mount. Frozen, and free of any file format."""
+"""Mounts, and what a node needs for each of them. Frozen, independent of file formats."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ NOTHING: Mapping[str, object] = MappingProxyType({})
 
 
 class StorageType(StrEnum):
-    """What kind of file system an entry is."""
+    """The type of a file system."""
 
     NFS = "nfs"
     LUSTRE = "lustre"
@@ -22,7 +22,7 @@ class StorageType(StrEnum):
     LOCAL = "local"
 
 
-# Types that are reached over the network; the others are each node's own.
+# Network file systems; the others are local to each node.
 NETWORKED = frozenset(StorageType) - {StorageType.TMPFS, StorageType.LOCAL}
 
 
@@ -30,8 +30,8 @@ NETWORKED = frozenset(StorageType) - {StorageType.TMPFS, StorageType.LOCAL}
 class Mount:
     """One entry of `storage`.
 
-    `nodes` are all machines that mount it, in the order of cluster.yml, and `written` what cluster.yml says of them
-    ('' for nothing: every machine but the server). `server` is the machine of the cluster that serves it, '' for none.
+    `nodes` are all nodes that mount it, in the order of cluster.yml; `written` is their expression in cluster.yml
+    ('' for every node but the server). `server` is the node of the cluster that exports it, '' for none.
     `settings` is the mapping named as the type; `parts` are `quota`, `purge` and whatever else a type's mount may have.
     """
 
@@ -75,7 +75,7 @@ class Needs:
 
     `packages` have versions ('' for any). `what`, `fstype` and `options` go into the mount unit, which starts after the
     units in `after` and fails without those in `requires`; without an `fstype` there is nothing to mount. `problems`
-    are sentences why this node can't have it: nothing is touched then.
+    are the reasons why this node can't mount it: nothing is changed then.
     """
 
     what: str
@@ -88,7 +88,7 @@ class Needs:
     problems: tuple[str, ...] = ()
     secrets: tuple[NodeSecret, ...] = ()
     client: Client | None = None
-    # commands that say, once it is mounted, whether its servers answer
+    # commands that check, once it is mounted, whether its servers answer
     checks: tuple[tuple[str, ...], ...] = ()
 
 
@@ -108,7 +108,7 @@ class NodeSecret:
 
 @dataclass(frozen=True, slots=True)
 class Archive:
-    """One package by its address, and what its file must be."""
+    """One package file by its URL and checksum."""
 
     url: str
     sha256: str
@@ -127,7 +127,7 @@ class Repository:
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """Software of a file system that belongs to a kernel: it is held together with that kernel.
+    """The client of a file system with kernel modules: apt holds it together with the kernel.
 
     `modules` are the kernel modules that must be there for the running kernel; `builds` says that they are compiled on
     the node, which takes the kernel's headers.

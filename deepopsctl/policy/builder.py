@@ -1,4 +1,4 @@
-"""A policy in the making: what cluster.yml says of it, checked as a whole, then frozen."""
+"""Policy builder: collects the policy of cluster.yml, checks it, returns a frozen Policy."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from deepopsctl.model.policy import Account, Policy, Preemption, Priority, Qos, 
 from deepopsctl.text.problems import Problems
 from deepopsctl.text.values import suggest
 
-# Slurm makes these itself.
+# Slurm creates these itself.
 BUILT_IN_QOS = "normal"
 BUILT_IN_ACCOUNT = "root"
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where something stands: FILE:LINE, and its path in the file."""
+    """A location: FILE:LINE, and the path in the file."""
 
     where: str
     within: str
 
 
 class PolicyDraft:
-    """The sections as they were read, each entry with its place."""
+    """The sections as read, each entry with its place."""
 
     def __init__(self) -> None:
         self.qos: list[tuple[Place, Qos]] = []
@@ -32,13 +32,13 @@ class PolicyDraft:
         self.users: list[tuple[Place, User]] = []
         self.priority = Priority()
         self.preemption = Preemption()
-        # an entry can't be read: what it would have declared is then not called missing
+        # set if an entry can't be read: what it declares is then not reported as missing
         self.incomplete = False
 
     def finish(
         self, partitions: Iterable[tuple[Place, Partition]], gpu_types: frozenset[str], problems: Problems
     ) -> Policy:
-        """The frozen policy; what is wrong with it is noted among the problems."""
+        """The frozen policy; adds its problems to `problems`."""
         _Checker(self, gpu_types, problems).check(partitions)
         return Policy(
             qos=tuple(qos for _, qos in self.qos),
@@ -50,7 +50,7 @@ class PolicyDraft:
 
 
 class _Checker:
-    """Everything in a policy that names something else must find it."""
+    """Checks the references within a policy."""
 
     def __init__(self, draft: PolicyDraft, gpu_types: frozenset[str], problems: Problems) -> None:
         self.draft = draft
@@ -95,7 +95,7 @@ class _Checker:
                          "add `preemption: {by: qos}`")  # fmt: skip
 
     def _check_cycle(self, key: str, edges: Mapping[str, tuple[Place, tuple[str, ...]]]) -> None:
-        """Slurm refuses QOS that preempt each other, over however many others."""
+        """Slurm refuses cycles of QOS that preempt each other."""
         for start, (place, _) in edges.items():
             todo, seen = list(edges[start][1]), set[str]()
             while todo:
@@ -150,7 +150,7 @@ class _Checker:
                              "let one account be the default")  # fmt: skip
 
     def _check_partition(self, place: Place, partition: Partition) -> None:
-        """Only where cluster.yml declares such things at all: a site may keep them by sacctmgr alone."""
+        """Checked only if cluster.yml declares QOS or accounts: a site may manage them with sacctmgr alone."""
         lists = {key.lower(): (key, value.split(",")) for key, value in partition.options.items()}
         for key in ("qos", "allowqos", "denyqos") if self.draft.qos else ():
             if key in lists and lists[key][1] != ["ALL"]:
@@ -161,7 +161,7 @@ class _Checker:
                     self._known_account(place, f"options.{lists[key][0]}", name)
 
     def _check_gpus(self, place: Place, limits: Mapping[str, str]) -> None:
-        """Slurm knows the GPU types that nodes have, no others."""
+        """Limits may only name GPU types that nodes have."""
         for limit, gpu_type in _gpu_types(limits):
             if gpu_type not in self.gpu_types and self.gpu_types:
                 self._refuse(place, "limits", f"{limit}: no node has GPUs of type {gpu_type}",

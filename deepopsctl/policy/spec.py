@@ -1,4 +1,4 @@
-"""The sections of cluster.yml that say who may use how much: read value by value into a PolicyDraft."""
+"""Reads the policy sections of cluster.yml into a PolicyDraft."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class PolicyReader:
         self.draft = draft
 
     def read(self, whole: Mapping[str, object]) -> None:
-        """Read section by section: a fault in one must not hide the faults of the others."""
+        """Read section by section, so that a problem in one does not hide those of others."""
         sections: Mapping[str, Callable[[object, Path], None]] = {
             "qos": self._qos, "accounts": self._account, "users": self._users,
         }  # fmt: skip
@@ -136,7 +136,7 @@ class PolicyReader:
         )
 
     def _one(self, path: Path, key: str, checked: Callable[[str], str], text: str) -> str:
-        """A value that may be left out; what is refused counts as left out."""
+        """An optional value; '' if it is missing or refused."""
         return self.reader.value((*path, key), checked, text, "") if text else ""
 
     def _many(self, path: Path, key: str, checked: Callable[[str], str], texts: Sequence[str]) -> tuple[str, ...]:
@@ -146,7 +146,7 @@ class PolicyReader:
     def _limits(
         self, path: Path, limits: Mapping[str, str], known: Mapping[str, Callable[[str], str]]
     ) -> Mapping[str, str]:
-        """Limits under the names of sacctmgr's columns; every fault is told, not the first one of them."""
+        """Limits by the names of sacctmgr's columns; adds all their problems."""
         by_column: dict[str, str] = {}
         for key, text in limits.items():
             place = (*path, "limits", key)

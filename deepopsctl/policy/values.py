@@ -1,4 +1,4 @@
-"""What single values of a policy may look like; each check returns the value or raises a RefusedError."""
+"""Checks of single values of a policy; each returns the value or raises a RefusedError."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from deepopsctl.text.values import check_max_time, check_template, suggest
 _TRES_ITEM = re.compile(r"((?:gres|license|fs|bb|interconnect)/[A-Za-z0-9_.:@-]+|[a-z]+)=([0-9]+(?:\.[0-9]+)?[KMGTP]?)")
 _PLAIN_TRES = frozenset({"cpu", "mem", "node", "billing", "energy", "vmem", "pages"})
 USAGE_RESETS = ("none", "now", "daily", "weekly", "monthly", "quarterly", "yearly")
-# Of QOS; a flag that Slurm does not know would otherwise be lost without a word.
+# Flags of QOS; sacctmgr silently ignores unknown ones.
 QOS_FLAGS = (
     "DenyOnLimit", "EnforceUsageThreshold", "NoDecay", "NoReserve", "OverPartQOS", "PartitionMaxNodes",
     "PartitionMinNodes", "PartitionTimeLimit", "RelativeQOS", "RequiresReservation", "UsageFactorSafe",
@@ -77,7 +77,7 @@ def check_tres(text: str) -> str:
 
 
 def check_time(text: str) -> str:
-    """A time as Slurm writes it; no limit is said by leaving the key out."""
+    """A time in Slurm's format; to set no limit, omit the key."""
     if text.upper() in ("UNLIMITED", "INFINITE"):
         raise RefusedError(f"{text} is no limit", "leave the key out for no limit")
     return check_max_time(text)
@@ -96,7 +96,7 @@ QOS_LIMITS: Mapping[str, Callable[[str], str]] = MappingProxyType({
 ASSOCIATION_LIMITS: Mapping[str, Callable[[str], str]] = MappingProxyType({
     **_COMMON, "MaxJobs": check_count, "MaxJobsAccrue": check_count, "MaxSubmit": check_count,
 })  # fmt: skip
-# The longer names that sacctmgr and its manual use for the same.
+# Longer names of the same limits in sacctmgr and its manual.
 _LONG = {
     "GrpSubmitJobs": "GrpSubmit", "MaxTRESPerJob": "MaxTRES", "MaxTRESMinsPerJob": "MaxTRESMins",
     "MaxWallDurationPerJob": "MaxWall", "MaxTRESPerUser": "MaxTRESPU", "MaxTRESPerAccount": "MaxTRESPA",
@@ -108,7 +108,7 @@ _LONG = {
 
 
 def limit_name(key: str, known: Mapping[str, Callable[[str], str]]) -> str:
-    """The column of sacctmgr's that a limit stands in, for its name in any case and length."""
+    """The sacctmgr column of a limit, for any spelling of its name."""
     short = {name.lower(): name for name in known}
     short |= {long.lower(): name for long, name in _LONG.items() if name in known}
     if key.lower() not in short:

@@ -1,4 +1,4 @@
-"""Policy -> the sections of cluster.yml that say who may use how much."""
+"""Policy -> the policy sections of cluster.yml."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _QOS_OPTIONS = {
 
 
 def policy_lines(policy: Policy) -> Iterator[str]:
-    """Lines of cluster.yml; none where nothing is declared."""
+    """Lines of cluster.yml; empty without a policy."""
     for section, entry in (("priority", _priority(policy.priority)), ("preemption", _preemption(policy.preemption))):
         if entry:
             yield from ("", f"{section}: {flow(entry)}")
@@ -28,7 +28,7 @@ def policy_lines(policy: Policy) -> Iterator[str]:
 
 
 def _filled(entry: Mapping[str, object]) -> dict[str, object]:
-    """An entry without what says nothing; whole numbers stand as such."""
+    """An entry without empty values; numeric strings become integers."""
     return {key: _plain(value) for key, value in entry.items() if value not in ("", (), {}, False)}
 
 

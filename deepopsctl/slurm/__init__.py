@@ -1,1 +1,1 @@
-"""Slurm: its configuration, what a change of it takes effect by, and the state of a cluster that runs."""
+"""Slurm: configuration, how changes take effect, and the state of a running cluster."""

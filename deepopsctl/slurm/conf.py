@@ -1,4 +1,4 @@
-"""slurm.conf and gres.conf as data: what deepopsctl sets, what a site may add, how a change takes effect.
+"""slurm.conf and gres.conf as data: deepopsctl's settings, the site's settings, lines of nodes and partitions.
 
 Pure functions: roles hand in inventory variables and stored hardware, templates print the lines.
 Sources: slurm.conf(5), gres.conf(5), cgroup.conf(5) of Slurm 22.05, 24.11 and 26.05.
@@ -21,13 +21,13 @@ from deepopsctl.text import node_sets as text_node_sets
 
 Version = tuple[int, int]
 
-# Between the default weights of two kinds of nodes; slurm.conf's own default is 1.
+# The step between default weights of node types; slurm.conf's own default is 1.
 WEIGHT_STEP = 100
 # an older slurmd does not know the word, by cgroup.conf(5)
 _CGROUPS_DISABLED_SINCE = (24, 5)
 _NO_FEATURES: Mapping[str, str] = MappingProxyType({})
 
-# Keys that follow from cluster.yml or from detection. A site changes those, not these.
+# Keys that follow from cluster.yml or from detection; a site can't set them.
 OWNED_KEYS = {
     "ClusterName": "set `cluster: {name: ...}` in cluster.yml",
     "SlurmctldHost": "list the controllers in cluster.yml",
@@ -35,14 +35,14 @@ OWNED_KEYS = {
     "PartitionName": "list the partitions in cluster.yml",
     "GresTypes": "declare `gpus:` in cluster.yml",
     "AccountingStorageType": "accounting is always on",
-    "AccountingStorageHost": "give a machine the role dbd in cluster.yml",
+    "AccountingStorageHost": "give a node the role dbd in cluster.yml",
     "SlurmUser": "the package decides it",
     "ProctrackType": "it follows from slurm_confinement",
     "AuthType": "munge is the only choice so far",
 }
 
 
-# Folders that a daemon makes its own: owner, mode and, in the end, what is in them.
+# Directories that a daemon owns: owner, mode and content.
 OWN_DIRECTORIES = {"statesavelocation": "slurmctld's", "slurmdspooldir": "slurmd's"}
 # Files that daemons write.
 OWN_FILES = frozenset({
@@ -86,14 +86,14 @@ def parse_node_sets(slurm_nodes: Iterable[Mapping[str, object]]) -> tuple[NodeSe
 
 
 def owned_keys_in(extra: Mapping[str, object], directories: JobDirectories | None = None) -> list[str]:
-    """Sentences for the keys of a site's `slurm_config` that are not a site's to set."""
+    """Messages for keys of `slurm_config` that a site can't set."""
     owned = {key.lower(): (key, hint) for key, hint in OWNED_KEYS.items()}
     refusals = [f"{key} is set by deepopsctl: {owned[key.lower()][1]}" for key in sorted(extra) if key.lower() in owned]
     return refusals + directory_refusals(extra) + refused_in(extra, directories)
 
 
 def directory_refusals(settings: Mapping[str, object]) -> list[str]:
-    """Sentences for keys that name a folder of the system's, which a daemon would close to others or write over."""
+    """Messages for keys that name a system directory, which a daemon would restrict or overwrite."""
     return [
         f"{key}: {value} {refusal}"
         for key, value in sorted(settings.items())
@@ -102,18 +102,18 @@ def directory_refusals(settings: Mapping[str, object]) -> list[str]:
 
 
 def directory_refusal(key: str, value: str) -> str:
-    """Why a daemon can't have this path as its own, for the keys that name one; '' where it can."""
+    """Why a daemon can't own this path, for keys that name one; '' if it can."""
     name = key.lower()
     if name in OWN_DIRECTORIES and is_system_directory(value):
-        return f"is a folder of the system's or of everybody's, not {OWN_DIRECTORIES[name]} own"
+        return f"is a system or shared directory, not {OWN_DIRECTORIES[name]} own"
     if name in OWN_FILES and value.startswith("/") and (value.endswith("/") or is_system_directory(value)):
-        return "is a folder, and a file is asked for"
+        return "is a directory, but a file is required"
     return ""
 
 
 def merge_settings(base: Mapping[str, object], extra: Mapping[str, object]) -> dict[str, object]:
-    """deepopsctl's settings with the site's over them, whatever the case of the keys; None removes a key."""
-    # of two spellings of one key in `extra` the later one
+    """deepopsctl's settings overridden by the site's, ignoring the case of keys; None removes a key."""
+    # the last spelling of a key in `extra` wins
     spelt = {key.lower(): key for key in extra}
     merged = {key: value for key, value in base.items() if key.lower() not in spelt}
     merged.update({key: extra[key] for key in spelt.values() if extra[key] is not None})
@@ -121,7 +121,7 @@ def merge_settings(base: Mapping[str, object], extra: Mapping[str, object]) -> d
 
 
 def with_configless(settings: Mapping[str, object]) -> dict[str, object]:
-    """The settings with `enable_configless`: compute nodes get their configuration from slurmctld alone."""
+    """The settings with `enable_configless`: compute nodes get their configuration from slurmctld."""
     key = next((key for key in settings if key.lower() == "slurmctldparameters"), "SlurmctldParameters")
     words = [word for word in format_value(settings.get(key, "")).split(",") if word]
     if "enable_configless" not in (word.lower() for word in words):
@@ -135,7 +135,7 @@ def gres_of(node_set: NodeSet) -> str:
 
 
 def gpu_types(node_sets: Iterable[NodeSet]) -> list[str]:
-    """The gres types of all GPUs, sorted; '' stands for GPUs without a type, and nothing for no GPUs."""
+    """The gres types of all GPUs, sorted; '' for GPUs without a type; empty without GPUs."""
     return sorted(
         {gpu_type for node_set in node_sets if node_set.gpus for gpu_type in gpus_gres.gres_counts(node_set.gpus)}
     )
@@ -148,9 +148,9 @@ def node_lines(
     reserve_percent: int,
     further: Mapping[str, str] = _NO_FEATURES,
 ) -> list[str]:
-    """Folded NodeName lines; nodes whose hardware is not known yet are left out (see `unknown_nodes`).
+    """Folded NodeName lines; without nodes of unknown hardware (see `unknown_nodes`).
 
-    `further` has a feature of single nodes, besides those of their set.
+    `further` has an additional feature of single nodes.
     """
     lines = []
     node_sets = tuple(node_sets)
@@ -159,7 +159,7 @@ def node_lines(
         groups: dict[tuple[NodeHardware, str], list[str]] = {}
         for name in node_set.names:
             if name in hardware:
-                # a node whose GPUs nobody has asked yet is no other node for slurm.conf
+                # detected GPUs do not matter for slurm.conf
                 groups.setdefault((replace(hardware[name], gpus=()), further.get(name, "")), []).append(name)
         for (values, feature), names in groups.items():
             fields = _node_fields(node_set, values, names, addresses, reserve_percent)
@@ -174,9 +174,9 @@ def node_lines(
 
 
 def default_weights(node_sets: Sequence[NodeSet]) -> dict[str, int]:
-    """Slurm's Weight by gres; empty where all nodes are alike. A job goes to the lightest node that has what it asks.
+    """Slurm's Weight by gres; empty if all nodes are identical. Jobs go to the fitting node with the lowest weight.
 
-    Without GPUs weighs least, then few GPUs before many, then the order in which cluster.yml first names the types.
+    Nodes without GPUs come first, then fewer GPUs before more, then the order of types in cluster.yml.
     """
     gpu_counts = {gres_of(node_set): node_set.gpu_count for node_set in node_sets}
     if len(gpu_counts) < 2:
@@ -214,7 +214,7 @@ def _node_fields(
 
 
 def unknown_nodes(node_sets: Iterable[NodeSet], hardware: Mapping[str, NodeHardware]) -> list[str]:
-    """Compute nodes no deploy has reached yet."""
+    """Compute nodes without detected hardware."""
     return [name for node_set in node_sets for name in node_set.names if name not in hardware]
 
 
@@ -224,7 +224,7 @@ def partition_lines(
     reserve_percent: int,
     node_sets: Iterable[NodeSet] = (),
 ) -> list[str]:
-    """PartitionName lines; memory per CPU defaults to the poorest node's share, so that jobs can share nodes."""
+    """PartitionName lines; DefMemPerCPU is the smallest of its nodes, so that jobs can share nodes."""
     lines = []
     options_of = {name: node_set.options for node_set in node_sets for name in node_set.names}
     for entry in partitions:
@@ -250,14 +250,14 @@ def partition_lines(
 
 
 def _memory_per_cpu(values: NodeHardware, options: Mapping[str, str], reserve_percent: int) -> int:
-    """MiB of a node's memory for each of its CPUs; what cluster.yml says of the node wins over what was found."""
+    """Memory per CPU of a node in MiB; values of cluster.yml override detected ones."""
     declared = {key.lower(): int(value) for key, value in options.items() if value.isdecimal()}
     memory = declared.get("realmemory", values.memory_mb * (100 - reserve_percent) // 100)
     return (memory - declared.get("memspeclimit", 0)) // (declared.get("cpus") or values.cpus)
 
 
 def gres_lines(node_sets: Iterable[NodeSet], hardware: Mapping[str, NodeHardware]) -> list[str]:
-    """gres.conf lines of the node sets with GPUs: one for devices that are alike, on all nodes that are."""
+    """gres.conf lines of node sets with GPUs: one for identical devices of identical nodes."""
     lines = []
     for node_set in node_sets:
         nodes_by_gpus: dict[Gpus, list[str]] = {}
@@ -273,9 +273,9 @@ def gres_lines(node_sets: Iterable[NodeSet], hardware: Mapping[str, NodeHardware
 
 
 def cgroup_plugin(confinement: str, version: Version) -> str:
-    """CgroupPlugin= of cgroup.conf for what the nodes have (`v1`, `v2`, `auto`, `none`); '' leaves it to slurmd.
+    """CgroupPlugin= of cgroup.conf for the nodes' cgroups (`v1`, `v2`, `auto`, `none`); '' leaves it to slurmd.
 
-    slurmd looks for control groups even where nothing asks for any, and where a container has v1 beside v2 it ends.
+    slurmd looks for cgroups even if no plugin needs them, and exits in a container with both v1 and v2.
     """
     if confinement in ("v1", "v2"):
         return f"cgroup/{confinement}"
@@ -296,7 +296,7 @@ def _line(fields: Mapping[str, object]) -> str:
 
 
 def format_value(value: object) -> str:
-    """A YAML value the way slurm.conf writes it: booleans as YES/NO, lists with commas."""
+    """A YAML value in slurm.conf's format: booleans as YES/NO, lists with commas."""
     if isinstance(value, bool):
         return "YES" if value else "NO"
     if isinstance(value, list | tuple):

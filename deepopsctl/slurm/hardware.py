@@ -1,6 +1,6 @@
-"""hardware.yml: what was discovered on the nodes, stored folded so that a person can review it.
+"""hardware.yml: detected hardware of the nodes, folded for review.
 
-A node that is down keeps its stored line; nothing that is rendered ever asks a node directly.
+A node that is down keeps its stored entry; rendering never queries a node.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ HEADER = """\
 class NodeHardware:
     """One node as `slurmd -C` reports it; memory in MiB; cgroup is v1, v2, or none where slurmd may not use it.
 
-    `gpus` are those that the node's driver found; () where none was asked.
+    `gpus` are those that the node's driver detects; () if not queried.
     """
 
     cpus: int
@@ -46,7 +46,7 @@ class NodeHardware:
 
     @classmethod
     def from_facts(cls, facts: Mapping[str, Any]) -> NodeHardware:
-        """What `as_facts` made, through JSON."""
+        """Parse the data of `as_facts`."""
         return cls(**{**facts, "gpus": tuple(DetectedGpu(**gpu) for gpu in facts.get("gpus", ()))})
 
     def as_facts(self) -> dict[str, object]:
@@ -57,7 +57,7 @@ class NodeHardware:
 NUMBERS = ("cpus", "boards", "sockets", "cores_per_socket", "threads_per_core", "memory_mb")
 CGROUPS = ("v1", "v2", "none")
 
-# slurmd's key -> our field
+# slurmd's key -> field name
 SLURMD_KEYS = {
     "CPUs": "cpus",
     "Boards": "boards",
@@ -69,19 +69,19 @@ SLURMD_KEYS = {
 
 
 def parse_slurmd_report(text: str, cgroup: str) -> NodeHardware:
-    """The hardware in the first line of `slurmd -C`; ValueError when a key is missing."""
+    """The hardware in the first line of `slurmd -C`; ValueError if a key is missing."""
     report = dict(re.findall(r"(\w+)=(\S+)", text))
     missing = [key for key in SLURMD_KEYS if key not in report and key != "Boards"]
     if missing:
         raise ValueError(f"slurmd -C did not report {', '.join(missing)}")
     values = {field: _positive(field, int(report.get(key, "1"))) for key, field in SLURMD_KEYS.items()}
-    # slurm.conf wants the sockets of the whole node
+    # slurm.conf needs the sockets of the whole node
     values["sockets"] *= values["boards"]
     return _node(values, cgroup)
 
 
 def estimate_hardware(lscpu: str, meminfo: str, cgroup: str) -> NodeHardware:
-    """What slurmd will report once it is installed, from what every node has; ValueError when a line is missing."""
+    """Estimate slurmd's report from lscpu and /proc/meminfo, before it is installed. Raises ValueError."""
     lines = dict(re.findall(r"^([^:\n]+):\s+(\d+)(?: kB)?$", f"{lscpu}\n{meminfo}", re.MULTILINE))
     try:
         return NodeHardware(
@@ -94,7 +94,7 @@ def estimate_hardware(lscpu: str, meminfo: str, cgroup: str) -> NodeHardware:
             cgroup=cgroup,
         )
     except KeyError as error:
-        raise ValueError(f"neither lscpu nor /proc/meminfo says {error}") from error
+        raise ValueError(f"neither lscpu nor /proc/meminfo reports {error}") from error
 
 
 def load_hardware(path: Path) -> dict[str, NodeHardware]:
@@ -104,7 +104,7 @@ def load_hardware(path: Path) -> dict[str, NodeHardware]:
     where = path.name
     try:
         text = path.read_text(encoding="utf-8")
-        # first, for its error has the right line: the quick parser says the last one
+        # first, because its errors have the right line; the C parser reports the last one
         document = yaml.safe_load(text) or {}
         twice = next(duplicate_keys(yaml.compose(text, Loader=yaml.CSafeLoader)), None)
     except (yaml.YAMLError, UnicodeDecodeError) as error:
@@ -115,7 +115,7 @@ def load_hardware(path: Path) -> dict[str, NodeHardware]:
         place = f"{where}:{twice.start_mark.line + 1}"
         raise InputError.single(place, f"the key {twice.value} is given twice", _restore_hint(path))
     if not isinstance(document, dict) or not isinstance(document.get("nodes", []), list):
-        raise InputError.single(where, "is no hardware store: it needs `nodes:` with a list", _restore_hint(path))
+        raise InputError.single(where, "is not a hardware file: it needs a list `nodes:`", _restore_hint(path))
     stored: dict[str, NodeHardware] = {}
     for position, entry in enumerate(document.get("nodes", [])):
         try:
@@ -127,9 +127,9 @@ def load_hardware(path: Path) -> dict[str, NodeHardware]:
 
 
 def _parse_entry(entry: object) -> tuple[tuple[str, ...], NodeHardware]:
-    """Names and hardware of one line; ValueError says what is wrong with it."""
+    """Names and hardware of one entry; raises ValueError if it is invalid."""
     if not isinstance(entry, dict):
-        raise ValueError("is no line of a node: it needs names and hardware")  # noqa: TRY004 (one kind for all faults)
+        raise ValueError("is not a node entry: it needs names and hardware")  # noqa: TRY004 (one kind for all faults)
     missing = [field for field in ("names", *NUMBERS, "cgroup") if field not in entry]
     if missing:
         raise ValueError(f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing")
@@ -148,7 +148,7 @@ def _node(numbers: Mapping[str, int], cgroup: str, gpus: tuple[DetectedGpu, ...]
 
 def _positive(field: str, value: object) -> int:
     if not isinstance(value, int) or value < 1:
-        raise ValueError(f"{field} is {value!r}, which is no number above 0")
+        raise ValueError(f"{field} is {value!r}, which is not a number above 0")
     return value
 
 
@@ -160,14 +160,14 @@ def dump_hardware(hardware: Mapping[str, NodeHardware]) -> str:
     lines = [HEADER, "schema: 1", "nodes:" if groups else "nodes: []"]
     for values, names in sorted(groups.items(), key=lambda item: item[1][0]):
         fields = ", ".join(f"{field}: {getattr(values, field)}" for field in (*NUMBERS, "cgroup"))
-        # JSON is YAML, and quotes whatever a maker calls a GPU
+        # JSON is YAML, and quotes any product name
         gpus = f",\n     gpus: {json.dumps(as_stored(values.gpus))}" if values.gpus else ""
         lines.append(f'  - {{names: "{node_sets.fold(names)}", {fields}{gpus}}}')
     return "\n".join(lines) + "\n"
 
 
 def store_hardware(path: Path, hardware: Mapping[str, NodeHardware]) -> bool:
-    """Write the store if its content changes; True when it did. Never leaves half a file."""
+    """Write the file if its content changes, atomically; returns whether it changed."""
     text = dump_hardware(hardware)
     if path.exists() and path.read_text(encoding="utf-8") == text:
         return False
@@ -176,4 +176,4 @@ def store_hardware(path: Path, hardware: Mapping[str, NodeHardware]) -> bool:
 
 
 def _restore_hint(path: Path) -> str:
-    return f"restore it from git, or delete {path} and deploy: the nodes are looked at again"
+    return f"restore it from git, or delete {path} and deploy: deploy detects the nodes again"

@@ -1,4 +1,4 @@
-"""Folders of a job's own: what `job_directories` of cluster.yml asks for, and the Slurm settings that follow from it.
+"""Private directories of jobs: `job_directories` of cluster.yml, and the Slurm settings that follow from it.
 
 Sources: job_container.conf(5) and slurm.conf(5) of Slurm 22.05 and 24.11, and the plugin's source of both.
 """
@@ -13,19 +13,19 @@ from deepopsctl.model.job_directories import JobDirectories
 from deepopsctl.text.header import MANAGED_HEADER_FROM_CLUSTER
 from deepopsctl.text.problems import RefusedError
 
-# The plugin's `Dirs` and `Shared`; before, it has /tmp and /dev/shm private and nothing else.
+# `Dirs` and `Shared` of the plugin exist since this release; before, only /tmp and /dev/shm are private.
 CHOOSES_SINCE = (23, 2)
 PLUGIN = "job_container/tmpfs"
 METHODS = ("namespace", "prolog")
-# What slurmd calls around a job, and where the pieces of it are on the nodes.
+# The directory of the prolog and epilog programs on the nodes.
 PIECES = "/etc/slurm/deepops"
 PROGRAMS = {"Prolog": "prolog", "Epilog": "epilog", "TaskProlog": "task_prolog"}
 
 _PATH = re.compile(r"(/[A-Za-z0-9_.-]+)+")
-# as slurmd reads it: a path, or a pattern for several
+# a path, or a pattern for several, as in slurm.conf
 _PROGRAM = re.compile(r"/[A-Za-z0-9_./*?\[\]-]+")
 _TMP, _VAR_TMP = "/tmp", "/var/tmp"  # noqa: S108 - names for Slurm
-# jobs have these for themselves, or nobody has them
+# private to jobs already, or not usable
 _NO_BASE = (
     _TMP, _VAR_TMP, "/dev", "/proc", "/sys", "/run", "/etc", "/usr", "/boot",
     "/root", "/bin", "/sbin", "/lib", "/lib64",
@@ -33,7 +33,7 @@ _NO_BASE = (
 
 
 def from_inventory(variable: Mapping[str, object] | None) -> JobDirectories | None:
-    """What `variable` made; None where the cluster has no such setting."""
+    """Parse the inventory variable; None without it."""
     if not variable:
         return None
     return JobDirectories(
@@ -42,17 +42,19 @@ def from_inventory(variable: Mapping[str, object] | None) -> JobDirectories | No
 
 
 def check_base(text: str, shared: Mapping[str, str]) -> str:
-    """A folder on the nodes' own disks; `shared` has the type of each file system that several nodes mount."""
+    """Check a directory on the nodes' local disks; `shared` has the type of each shared mount."""
     path = text.rstrip("/")
     if not _PATH.fullmatch(path) or posixpath.normpath(path) != path:
         raise RefusedError(f"{text} is no absolute path of plain letters", "write base: /scratch")
     for reserved in _NO_BASE:
         if path == reserved or path.startswith(f"{reserved}/"):
-            raise RefusedError(f"{text} is in {reserved}", "name a folder on a disk of the nodes: base: /scratch")
+            raise RefusedError(
+                f"{text} is in {reserved}", "name a directory on a local disk of the nodes: base: /scratch"
+            )
     for mount, storage_type in shared.items():
         if path == mount or path.startswith(f"{mount}/"):
             refusal = f"{text} is in {mount}, which several nodes mount ({storage_type})"
-            raise RefusedError(refusal, "name a folder on a disk of each node's own: base: /scratch")
+            raise RefusedError(refusal, "name a directory on a local disk of each node: base: /scratch")
     return path
 
 
@@ -64,7 +66,7 @@ def check_method(text: str) -> str:
 
 
 def container_conf(directories: JobDirectories | None, version: tuple[int, int]) -> str:
-    """The text of job_container.conf for a release of Slurm, (0, 0) where it is not known yet; '' for none."""
+    """The text of job_container.conf for a release of Slurm ((0, 0) if unknown); '' for none."""
     if directories is None or directories.method != "namespace":
         return ""
     lines = [
@@ -73,7 +75,7 @@ def container_conf(directories: JobDirectories | None, version: tuple[int, int])
         f"BasePath={directories.directory}",
     ]
     if version >= CHOOSES_SINCE or version == (0, 0):
-        # what is mounted on the node while the job runs has to be seen in the job: automounts
+        # Shared: later mounts of the node, such as automounts, are visible in the job
         lines += [f"Dirs={','.join(directories.private)}", "Shared=true"]
     elif directories.var_tmp or not directories.shm:
         raise RefusedError(
@@ -84,19 +86,19 @@ def container_conf(directories: JobDirectories | None, version: tuple[int, int])
 
 
 def with_job_directories(settings: Mapping[str, object], directories: JobDirectories | None) -> dict[str, object]:
-    """slurm.conf's settings with what job directories need; the programs are ours, which call the site's."""
+    """The settings of slurm.conf with those for job directories; deepopsctl's programs call the site's."""
     if directories is None:
         return dict(settings)
     managed: dict[str, object] = {key: f"{PIECES}/{PROGRAMS[key]}" for key in directories.programs}
     if directories.method == "namespace":
         managed["JobContainerType"] = PLUGIN
     replaced = {key.lower() for key in managed}
-    # what sweeps up knows by a job's own step that the job lives
+    # the cleanup recognises running jobs by their extern step
     return with_contain({**{key: value for key, value in settings.items() if key.lower() not in replaced}, **managed})
 
 
 def with_contain(settings: Mapping[str, object]) -> dict[str, object]:
-    """The settings with the step that holds a job's place on each node until its end (PrologFlags=Contain)."""
+    """The settings with PrologFlags=Contain: an extern step on each node until the job ends."""
     flags_key = next((key for key in settings if key.lower() == "prologflags"), "PrologFlags")
     flags = _words(settings.get(flags_key, ""))
     if not {"contain", "x11"} & {flag.lower() for flag in flags}:
@@ -106,7 +108,7 @@ def with_contain(settings: Mapping[str, object]) -> dict[str, object]:
 
 
 def refused_in(extra: Mapping[str, object], directories: JobDirectories | None) -> list[str]:
-    """Sentences for what a site's `slurm_config` can't say where `job_directories` is on."""
+    """Messages for keys of `slurm_config` that conflict with `job_directories`."""
     if directories is None:
         return []
     refusals = []
@@ -120,21 +122,21 @@ def refused_in(extra: Mapping[str, object], directories: JobDirectories | None) 
 
 
 def refused_flags(extra: Mapping[str, object], because_of: str) -> list[str]:
-    """Why a site's PrologFlags do not go with what needs Contain, `because_of`; slurmctld would not start."""
+    """Messages for PrologFlags that conflict with Contain, which `because_of` needs; slurmctld would not start."""
     flags = [(key, _words(value)) for key, value in sorted(extra.items()) if key.lower() == "prologflags"]
     clash = [key for key, words in flags if "nohold" in (word.lower() for word in words)]
     return [f"{key}: NoHold does not go with {because_of}, which needs Contain" for key in clash]
 
 
 def program_refusal(key: str, value: object, because_of: str) -> str:
-    """Why a site's program can't be called by ours, which `because_of` needs; '' where it can."""
+    """Why deepopsctl's program, which `because_of` needs, can't call the site's program; '' if it can."""
     if value is None or _PROGRAM.fullmatch(str(value)):
         return ""
     return f"{key}: with {because_of} it must be an absolute path or pattern, and {value} is none"
 
 
 def site_programs(extra: Mapping[str, object]) -> dict[str, str]:
-    """What a site's `slurm_config` has run around jobs, for ours to call: {"prolog": "/etc/site/prolog"}."""
+    """The programs of `slurm_config` that deepopsctl's programs call: {"prolog": "/etc/site/prolog"}."""
     names = {key.lower(): name for key, name in PROGRAMS.items()}
     return {names[key.lower()]: str(value) for key, value in extra.items() if key.lower() in names and value}
 
@@ -144,18 +146,18 @@ def _words(value: object) -> list[str]:
     return [word.strip() for word in words if word.strip()]
 
 
-# the map is written before a job and taken away after it
+# the map is written before a job and removed after it
 _KEYS = ("Prolog", "Epilog")
 
 
 def with_job_map(extra: Mapping[str, object]) -> dict[str, object]:
-    """A site's `slurm_config` with our programs in it; where it has its own, ours call them."""
+    """`slurm_config` with deepopsctl's programs, which call the site's own."""
     site_settings = {key: value for key, value in extra.items() if key.lower() not in _lower()}
     return {**site_settings, **{key: f"{PIECES}/{PROGRAMS[key]}" for key in _KEYS}}
 
 
 def refused_with_job_map(extra: Mapping[str, object]) -> list[str]:
-    """Sentences for programs of a site's that ours can't call."""
+    """Messages for programs of the site that deepopsctl's can't call."""
     refusals = (
         program_refusal(key, value, "monitoring") for key, value in sorted(extra.items()) if key.lower() in _lower()
     )

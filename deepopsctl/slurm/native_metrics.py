@@ -1,4 +1,4 @@
-"""The metrics that slurmctld tells by itself: since when, what switches them on, and what a site's settings make of it.
+"""slurmctld's own metrics: since which release, the settings that enable them, and conflicting settings.
 
 Source: slurm.conf(5) and the metrics guide of Slurm 26.05, and what 26.05.5 answered: 401 where PrivateData or
 MetricsAuthUsers is set, an empty page without the plugin.
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from deepopsctl.slurm.conf import Version, format_value
 
-# 25.11 has an endpoint as well, but one that knows nothing of GPUs
+# 25.11 has an endpoint too, but without GPUs
 SINCE = (26, 5)
 SETTINGS = {"MetricsType": "metrics/openmetrics"}
 # not jobs-users-accts, which has a series for each state of each user
@@ -24,10 +24,10 @@ def settings(version: Version, *, wanted: bool) -> dict[str, str]:
 
 
 def refusal(version: Version, extra: Mapping[str, object], *, wanted: bool) -> str:
-    """Why Prometheus can't read them there; '' where it can, or where nobody wants it to.
+    """Why Prometheus can't read them; '' if it can, or if they are not wanted.
 
-    A site that keeps users from each other's jobs does not want them read by anybody who reaches the port: that is for
-    the site to say, not to be worked around.
+    A site that hides jobs of other users does not want them readable by anyone who reaches the port: the site decides,
+    deepopsctl does not work around it.
     """
     if not wanted:
         return ""

@@ -1,8 +1,8 @@
-"""What of a slurm.conf every Slurm that deepopsctl installs can read: keys, plugins and words, with their releases.
+"""What every supported Slurm can read in slurm.conf: keys, plugins and words, with their releases.
 
-slurmctld and all commands end at a key that they do not know, slurmctld also at most values that it does not know. An
+slurmctld and all commands exit at an unknown key, slurmctld also at most unknown values. An
 import has to run on Debian 12 (22.05), Debian 13 (24.11) and on what comes next (26.05), so what one of them refuses is
-translated or left out, and told.
+translated or left out, and reported.
 
 Sources: each key and word was given to the slurmctld of Debian's slurm-wlm 22.05.8, 24.11.5 and 26.05.5; plugins are
 those of the package slurm-wlm-basic-plugins of all three. When a key came or went is from RELEASE_NOTES and
@@ -26,7 +26,7 @@ def _sets(text: str) -> Mapping[str, frozenset[str]]:
     return MappingProxyType({key: frozenset(words.split()) for key, words in _table(text).items()})
 
 
-# Keys of all three; those that name machines or lines of their own apart.
+# Keys of all three releases, except those that name nodes or define lines of their own.
 _KEYS = """
 AccountingStorageBackupHost AccountingStorageEnforce AccountingStorageExternalHost AccountingStorageHost
 AccountingStorageParameters AccountingStoragePass AccountingStoragePort AccountingStorageTRES AccountingStorageType
@@ -87,7 +87,7 @@ PowerAction: 26.05
 JobCompPassScript: 26.05
 """)
 
-# Keys that today's Slurm refuses or passes over, and what is there instead.
+# Keys that current Slurm refuses or ignores, and their replacements.
 GONE = _table("""
 AccountingStorageLoc:
 AccountingStorageUser:
@@ -120,7 +120,7 @@ SlurmctldPlugstack:
 UseSpecialProlog:
 """)
 
-# By the key that names them: plugins of all three releases.
+# Plugins of all three releases, by key.
 PLUGINS = _sets("""
 SelectType: select/cons_tres select/linear
 SchedulerType: sched/backfill sched/builtin
@@ -139,11 +139,11 @@ MpiDefault: cray_shasta pmi2
 NodeFeaturesPlugins: -
 PrioritySiteFactorPlugin: -
 """)
-# Several of these may stand in a list.
+# Keys whose value is a list of plugins.
 LISTS_OF_PLUGINS = frozenset(
     {"TaskPlugin", "JobSubmitPlugins", "CliFilterPlugins", "PrEpPlugins", "NodeFeaturesPlugins"}
 )
-# What a plugin that is gone was, by another that is there.
+# Replacements of removed plugins.
 SUCCESSORS = _table("""
 select/cons_res: select/cons_tres
 select/cray_aries: select/cons_tres
@@ -153,7 +153,7 @@ sched/wiki2: sched/backfill
 sched/hold: sched/backfill
 """)
 
-# By the key that takes them: words of all three releases, in lower case; a word may go on with `=` or `:`.
+# Words of all three releases by key, in lower case; a word may continue with `=` or `:`.
 WORDS = _sets("""
 SelectTypeParameters: cr_core cr_core_default_dist_block cr_core_memory cr_cpu cr_cpu_memory cr_lln cr_memory
   cr_one_task_per_core cr_pack_nodes cr_socket cr_socket_memory

@@ -1,4 +1,4 @@
-"""What Slurm says now: typed, from the answer of the module slurm_report, with the questions that commands have."""
+"""The state of Slurm: typed, from the result of the module slurm_report."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from deepopsctl.text.node_sets import fold
 
-# Our own drains are known by how their reason begins (DESIGN, section 5): only those are ever resumed by us.
+# The prefix of the reasons of deepopsctl's own drains (DESIGN, section 5): it resumes only those.
 REASON_PREFIX = "deepopsctl: "
 # job states in which a job holds the nodes it has
 ON_NODES = frozenset({"RUNNING", "COMPLETING", "SUSPENDED", "CONFIGURING", "STOPPED", "SIGNALING", "STAGE_OUT"})
@@ -19,7 +19,7 @@ _STATE = re.compile(r"[A-Z_]+")
 
 @dataclass(frozen=True, slots=True)
 class SlurmNode:
-    """One node as slurmctld has it. `state` is scontrol's (`IDLE+DRAIN`, `DOWN*`), `gres` Slurm's own text."""
+    """One node as slurmctld reports it. `state` is scontrol's (`IDLE+DRAIN`, `DOWN*`), `gres` Slurm's own text."""
 
     name: str
     state: str
@@ -44,17 +44,17 @@ class SlurmNode:
 
     @property
     def is_drained(self) -> bool:
-        """No new jobs start here; some may still run."""
+        """Whether it takes no new jobs; some may still run."""
         return bool(self.flags & {"DRAIN", "DRAINED", "DRAINING"})
 
     @property
     def is_faulty(self) -> bool:
-        """Slurm itself holds the node for broken or lost."""
+        """Whether Slurm itself regards the node as faulty or unreachable."""
         return bool(self.flags & _FAULTS)
 
     @property
     def is_drained_by_deepopsctl(self) -> bool:
-        """Drained by deepopsctl."""
+        """Whether deepopsctl drained it."""
         return self.is_drained and self.reason.startswith(REASON_PREFIX)
 
     @property
@@ -83,13 +83,13 @@ class SlurmJob:
 
     @property
     def is_on_nodes(self) -> bool:
-        """It has begun and not ended."""
+        """Whether it occupies nodes."""
         return self.state in ON_NODES
 
 
 @dataclass(frozen=True, slots=True)
 class SlurmState:
-    """The whole answer. Without a controller that is up there are no nodes and no jobs, and `error` says why."""
+    """The state of Slurm. If the controller is down, there are no nodes and jobs, and `error` has the reason."""
 
     installed: bool = False
     controller_up: bool = False
@@ -105,7 +105,7 @@ class SlurmState:
 
     @property
     def jobs_by_node(self) -> dict[str, tuple[SlurmJob, ...]]:
-        """Jobs that run, by node, in one pass."""
+        """Running jobs by node."""
         by_node: dict[str, list[SlurmJob]] = {}
         for job in self.jobs:
             for name in job.nodes if job.is_on_nodes else ():
@@ -114,12 +114,12 @@ class SlurmState:
 
     @property
     def pending(self) -> tuple[SlurmJob, ...]:
-        """Jobs that wait; an array's waiting tasks are one."""
+        """Pending jobs; pending tasks of an array count as one."""
         return tuple(job for job in self.jobs if job.state == "PENDING")
 
 
 def parse_slurm_state(answer: Mapping[str, object]) -> SlurmState:
-    """The state from what slurm_report returned under `slurm`; unknown fields are let pass."""
+    """The state from slurm_report's result `slurm`; unknown fields are ignored."""
     nodes = [_node(entry) for entry in _entries(answer, "nodes")]
     versions = answer.get("versions")
     return SlurmState(
@@ -133,7 +133,7 @@ def parse_slurm_state(answer: Mapping[str, object]) -> SlurmState:
 
 
 def state_in(answers: Iterable[Mapping[str, object]]) -> SlurmState:
-    """The state among the answers of a run's modules; an empty one where none of them asked Slurm."""
+    """The state among the results of a run's modules; empty if none queried Slurm."""
     asked = (data.get("slurm") for data in answers)
     return next((parse_slurm_state(answer) for answer in asked if isinstance(answer, Mapping)), SlurmState())
 

@@ -1,4 +1,4 @@
-"""NVLink domains as Slurm has them: a feature of the node, a block of topology.conf, channels of IMEX.
+"""NVLink domains in Slurm: features of nodes, blocks of topology.conf, channels of IMEX.
 
 Sources: topology.conf(5) and slurm.conf(5) of Slurm 24.11; src/plugins/switch/nvidia_imex of 25.11. The block plugin
 came with 23.11, the switch plugin with 24.05. A job sees the device of its own channel, and no other.
@@ -12,7 +12,7 @@ from deepopsctl.text import node_sets
 
 Version = tuple[int, int]
 SINCE: Version = (24, 5)
-# before the nodes were asked
+# not detected yet
 UNKNOWN: Version = (0, 0)
 FEATURE = "nvlink_{}"
 PLUGINS = {"SwitchType": "switch/nvidia_imex", "TopologyPlugin": "topology/block"}
@@ -30,7 +30,7 @@ def feature_of(domains: Domains) -> dict[str, str]:
 
 
 def refusal(domains: Domains, version: Version) -> str:
-    """Why this Slurm can't serve the domains; '' where it can, or where there are none."""
+    """Why this Slurm can't use the domains; '' if it can, or without domains."""
     if not domains or version == UNKNOWN or version >= SINCE:
         return ""
     return (
@@ -40,7 +40,7 @@ def refusal(domains: Domains, version: Version) -> str:
 
 
 def settings(domains: Domains, nodes: Collection[str]) -> dict[str, str]:
-    """Keys of slurm.conf. Blocks come only where they take in all of the nodes: others would get no job."""
+    """Keys of slurm.conf. Blocks only if they contain all nodes: other nodes would get no jobs."""
     if not any(domains.values()):
         return {}
     blocks = {"TopologyPlugin": PLUGINS["TopologyPlugin"]} if _covers(domains, nodes) else {}
@@ -48,14 +48,14 @@ def settings(domains: Domains, nodes: Collection[str]) -> dict[str, str]:
 
 
 def topology_lines(domains: Domains, nodes: Collection[str]) -> list[str]:
-    """topology.conf for the nodes that slurm.conf has; nothing where there are no blocks."""
+    """topology.conf for the nodes of slurm.conf; empty without blocks."""
     if not any(domains.values()) or not _covers(domains, nodes):
         return []
     known: dict[str, Sequence[str]] = {
         name: present for name, members in domains.items() if (present := [node for node in members if node in nodes])
     }
     lines = [f"BlockName={name} Nodes={node_sets.fold(present)}" for name, present in known.items()]
-    # no block may be smaller than the size that is planned with
+    # no block may be smaller than BlockSizes
     return [*lines, f"BlockSizes={min(map(len, known.values()))}"]
 
 

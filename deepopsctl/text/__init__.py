@@ -1,1 +1,1 @@
-"""What people write, read with its file and line: YAML, node sets, values, problems."""
+"""Reading and writing user input, with file and line: YAML, node sets, values, problems."""

@@ -1,4 +1,4 @@
-"""The first line of a file that deepopsctl writes: whose it is, and what becomes of changes."""
+"""The header of files that deepopsctl manages."""
 
 from __future__ import annotations
 

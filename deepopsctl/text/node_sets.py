@@ -9,7 +9,7 @@ from itertools import product
 
 from deepopsctl.text.problems import RefusedError
 
-# Far above any cluster, far below what hurts: an expression is measured before it is expanded.
+# Checked before an expression is expanded, to limit memory.
 MAX_EXPRESSION = 100_000
 
 _BRACKETS = re.compile(r"\[([^\[\]]*)\]")
@@ -50,9 +50,9 @@ def fold(names: Iterable[str]) -> str:
     """The shortest sorted expression for a set of names, as Slurm reads it (no `/step`)."""
     from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
 
-    # ranges parse thirty times as fast as single names; without the resolver, @x and * would run group commands
+    # ranges parse thirty times faster than single names; RESOLVER_NOGROUP, because @x and * would run group commands
     nodes = NodeSet(fold_in_order(names), resolver=RESOLVER_NOGROUP)
-    # one bracket a name: folding more axes takes minutes for a large machine room
+    # fold one axis only: more take minutes for a large cluster
     nodes.fold_axis = (-1,)
     return str(nodes)
 
@@ -80,7 +80,7 @@ def fold_pairs(pairs: Iterable[tuple[str, str]], most: int) -> Iterator[tuple[st
 
 def shorten(text: str, width: int = 60) -> str:
     """The text as it may be quoted in a message: one line, not too long."""
-    # what a terminal would act upon, or what is no text at all, is not to be passed on to it
+    # no control characters to the terminal
     line = "".join(character if character.isprintable() else "?" for character in " ".join(text.split()))
     return line if len(line) <= width else f"{line[: width - 3]}..."
 

@@ -1,4 +1,4 @@
-"""Text from users and nodes without what a terminal obeys: control characters, and marks that turn lines around."""
+"""Text from users and nodes without control and bidirectional characters."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ _COLOURS = re.compile(r"(\x1b\[(?:0|1|2|3[1236]|90)m)")
 
 
 def printable(text: str) -> str:
-    """The text, on as many lines as it has."""
+    """The text without unprintable characters; newlines and tabs stay."""
     if text.isprintable():
         return text
     return "".join(letter if letter.isprintable() or letter in "\n\t" else "?" for letter in text)
 
 
 def printable_tree(value: object) -> object:
-    """The same of every text in what a node answered."""
+    """The same for every string in a node's answer."""
     if isinstance(value, str):
         return printable(value)
     if isinstance(value, Mapping):
@@ -28,7 +28,7 @@ def printable_tree(value: object) -> object:
 
 
 def coloured(text: str) -> str:
-    """The same, with deepopsctl's own colours."""
+    """The same, but deepopsctl's own colours stay."""
     if text.isprintable():
         return text
     return "".join(part if number % 2 else printable(part) for number, part in enumerate(_COLOURS.split(text)))

@@ -1,4 +1,4 @@
-"""Collects everything wrong with an input, so that a person mends it in one go."""
+"""Collects all problems of an input, to report them together."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class RefusedError(ValueError):
 
 
 class Problems:
-    """The faults found so far in one or more inputs."""
+    """The problems of one or more inputs."""
 
     def __init__(self) -> None:
         self._problems: list[Problem] = []
@@ -28,22 +28,22 @@ class Problems:
         return len(self._problems)
 
     def add(self, where: str, message: str, hint: str = "") -> None:
-        """Note one fault; `where` is FILE:LINE or the name of an option."""
+        """Add one problem; `where` is FILE:LINE or the name of an option."""
         if where not in self._spoilt:
             self._problems.append(Problem(where, message, hint))
 
     def refuse(self, where: str, field: str, refusal: RefusedError) -> None:
-        """Note a refused value of `field` ('' where the place alone says enough)."""
+        """Add a refused value of `field` ('' if the place alone is enough)."""
         self.add(where, f"{field}: {refusal.message}" if field else refusal.message, refusal.hint)
 
     def refuse_similar(self, where: str, field: str, refusals: Sequence[RefusedError]) -> None:
-        """Note the first of many faults of one kind at one place, and how many more there are."""
+        """Add the first of several similar problems at one place, with the number of others."""
         if refusals:
             more = f" (and {len(refusals) - 1} more like it)" if len(refusals) > 1 else ""
             self.refuse(where, field, RefusedError(refusals[0].message + more, refusals[0].hint))
 
     def refuse_line(self, where: str, refusal: RefusedError) -> None:
-        """Note a fault that spoils its whole line: what else seems wrong there only follows from it."""
+        """Add a problem that makes its whole line invalid; other problems of that line are dropped."""
         self.refuse(where, "", refusal)
         self._spoilt.add(where)
 

@@ -1,4 +1,4 @@
-"""The sections of cluster.yml as pydantic has them, and how their faults are told. The only user of pydantic."""
+"""The sections of cluster.yml as pydantic models, and the messages for their errors. The only user of pydantic."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class ClusterSection(Section):
 
 
 class GpusSection(Section):
-    """One kind of `gpus` of nodes; `gpuspec` reads what is an object here."""
+    """One entry of `gpus`; gpus.spec reads the values that are objects here."""
 
     type: str = ""
     count: str
@@ -197,7 +197,7 @@ def _keys(model: type[Section], within: Path) -> list[str]:
 
 
 def _explain(fault: ErrorDetails, path: Path, known: Sequence[str]) -> tuple[str, str]:
-    """A message and a hint in this project's words for a fault that pydantic found."""
+    """The message and hint for an error that pydantic reports."""
     field, fault_type = dotted(path), fault["type"]
     if fault_type == "extra_forbidden":
         return f"{field}: unknown key", values.suggest(str(path[-1]), known)
@@ -231,7 +231,7 @@ def dotted(path: Path) -> str:
 
 
 class SectionReader:
-    """Reads sections of one document, and notes what is wrong with them where it stands."""
+    """Reads sections of one document, and adds their problems with file and line."""
 
     def __init__(self, document: Document, where: str, problems: Problems) -> None:
         self.document = document
@@ -239,9 +239,9 @@ class SectionReader:
         self.problems = problems
 
     def fit(self, model: type[S], content: object, path: Path, *, other_keys: Iterable[str] = ()) -> S | None:
-        """A section as its model has it; None where it has faults, which are noted.
+        """The validated section; None if it has problems, which are added.
 
-        Keys `beside` the model's own are known, and read by somebody else.
+        `other_keys` are allowed as well, and read elsewhere.
         """
         others = frozenset(other_keys)
         mine = (
@@ -259,7 +259,7 @@ class SectionReader:
         return None
 
     def value(self, path: Path, check: Callable[[V], T], raw: V, instead: T) -> T:
-        """A value as `check` returns it; `instead` where it is refused, which is noted."""
+        """The value as `check` returns it; `instead` if it is refused, which adds a problem."""
         try:
             return check(raw)
         except RefusedError as refusal:
@@ -267,5 +267,5 @@ class SectionReader:
             return instead
 
     def at(self, path: Path) -> str:
-        """FILE:LINE of something."""
+        """FILE:LINE of a path."""
         return f"{self.where}:{self.document.line(path)}"

@@ -1,4 +1,4 @@
-"""Sets variables in a settings.yml that a person edits too: comments, order and everything else stay."""
+"""Sets variables in settings.yml; the user's comments, order and other content stay."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def with_settings(text: str, wanted: Mapping[str, object], where: str = "setting
 
 
 def merged(present: Mapping[str, object], wanted: Mapping[str, object]) -> dict[str, object]:
-    """Variables with others over them; mappings one level deep, whatever the case of their keys."""
+    """Variables overridden by others; mappings merge one level deep, ignoring the case of keys."""
     variables = dict(present)
     for name, value in wanted.items():
         old = variables.get(name)

@@ -1,4 +1,4 @@
-"""Reads a person's file as text, and says plainly what keeps it from being text."""
+"""Reads a user's file as text, or reports why it is not text."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ MAX_BYTES = 32 * 1024 * 1024
 
 _COMMENT = re.compile(r"(^|\s)#.*")
 _SHEET = ("is a spreadsheet or an archive (xlsx, ods, zip), not text", "save the sheet as CSV in UTF-8, and give that")
-# how files begin that people give instead of a text, what that is, and what to do
+# the first bytes of common non-text files, what they are, and what to do
 _NO_TEXT = {
     b"PK\x03\x04": _SHEET,
     bytes.fromhex("d0cf11e0a1b11ae1"): ("is an old spreadsheet (xls), not text", _SHEET[1]),
     b"\x1f\x8b": ("is compressed, not text", "unpack it first: gunzip"),
-    b"%PDF": ("is a PDF, not text", "write its machines into a CSV file"),
+    b"%PDF": ("is a PDF, not text", "write its nodes into a CSV file"),
 }
 _WIDE = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)
 
@@ -29,7 +29,7 @@ def read_source(path: Path, name: str, problems: Problems) -> str | None:
     """The text of a file; None where it can't be read (the problems say why)."""
     try:
         if path.is_dir():
-            problems.add(name, "is a folder", "give a file")
+            problems.add(name, "is a directory", "give a file")
             return None
         with path.open("rb") as stream:
             data = stream.read(MAX_BYTES + 1)
@@ -40,7 +40,7 @@ def read_source(path: Path, name: str, problems: Problems) -> str | None:
 
 
 def decode(data: bytes, name: str, problems: Problems) -> str | None:
-    """UTF-8 with or without a byte order mark; other encodings are named, with the way out."""
+    """Decode UTF-8, with or without a byte order mark; other encodings are reported with a hint."""
     if len(data) > MAX_BYTES:
         problems.add(name, f"is larger than {MAX_BYTES // 2**20} MiB", "a node list is smaller: check the file")
         return None
@@ -62,7 +62,7 @@ def decode(data: bytes, name: str, problems: Problems) -> str | None:
     if not text.strip():
         problems.add(name, "the file is empty", "write node names in it, one expression a line, or a cluster.yml")
         return None
-    # one kind of line end, whichever system the file comes from: lines are counted by it
+    # one type of line end: lines are counted by it
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
@@ -75,7 +75,7 @@ def significant_lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def check_markers(text: str, name: str, problems: Problems) -> None:
-    """Note every line with a template marker outside comments, and only that about such a line."""
+    """Report every line with a template marker outside comments, and no other problem of such a line."""
     for number, line in significant_lines(text):
         try:
             check_template(line)

@@ -1,4 +1,4 @@
-"""What single values of a node list may look like; each check returns the value or raises a RefusedError."""
+"""Checks of single values of a node list; each returns the value or raises a RefusedError."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from deepopsctl.model.cluster import Role
 from deepopsctl.text.node_sets import is_prefixed, prefixed, shorten
 from deepopsctl.text.problems import RefusedError
 
-# Names with a meaning of their own for Ansible, Slurm or the resolver.
+# Names that Ansible, Slurm or the resolver reserve.
 RESERVED_NAMES = frozenset({"all", "ungrouped", "localhost", "default", "monitoring"})
 
-# Written by deepopsctl from other fields of cluster.yml, so not to be given twice.
+# Written by deepopsctl from other fields of cluster.yml.
 OWNED_NODE_KEYS = {
     "nodename": "names", "nodehostname": "names", "nodeaddr": "addresses", "cpus": "hardware.yml",
     "procs": "hardware.yml", "boards": "hardware.yml", "sockets": "hardware.yml",
@@ -65,9 +65,7 @@ def check_name(name: str) -> str:
             f"{name} has only digits, so tools take it for an address", "let the name begin with a letter"
         )
     if name.lower() == "localhost":
-        raise RefusedError(
-            "localhost is every machine's name for itself", "use the one that `hostname -s` prints there"
-        )
+        raise RefusedError("localhost is the name of every host itself", "use the one that `hostname -s` prints there")
     if name.lower() in RESERVED_NAMES:
         raise RefusedError(
             f"{name} has a meaning of its own in Ansible or Slurm",
@@ -87,9 +85,7 @@ def check_address(address: str) -> str:
             hint = "write it without leading zeros" if re.search(r"(^|\.)0[0-9]", address) else "check its numbers"
             raise RefusedError(f"{address} is no IP address", hint) from error
         if parsed.is_unspecified or parsed.is_multicast or address == "255.255.255.255" or "%" in address:
-            raise RefusedError(
-                f"{address} is not the address of one machine", "give the address the node is reached by"
-            )
+            raise RefusedError(f"{address} is not the address of one host", "give the address the node is reached by")
         return address
     if len(address) > 253 or not all(_LABEL.fullmatch(label) for label in address.split(".")):
         raise RefusedError(
@@ -100,7 +96,7 @@ def check_address(address: str) -> str:
 
 
 def address_key(address: str) -> str:
-    """One spelling for all spellings of an address, to find duplicates."""
+    """The canonical spelling of an address, to find duplicates."""
     return str(ipaddress.ip_address(address)) if ":" in address else address.lower()
 
 

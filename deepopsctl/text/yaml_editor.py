@@ -1,6 +1,6 @@
-"""Changes single places of a YAML text and nothing else: comments, order, quotes and line ends stay a person's own.
+"""Changes single places of a YAML text; comments, order, quotes and line ends stay.
 
-Works on the positions of YAML's nodes in the text. The text must be one that `yamltext` accepts (no aliases, no tags).
+Works on the positions of YAML's nodes in the text. The text must be one that yaml_reader accepts (no aliases, no tags).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class YamlText:
 
     @classmethod
     def read(cls, text: str) -> YamlText:
-        """Parse a text that is known to be good."""
+        """Parse a valid text."""
         # not the C loader: its positions count bytes
         root = yaml.compose(text, Loader=yaml.SafeLoader)
         if root is None:
@@ -45,7 +45,7 @@ class YamlText:
         return text
 
     def set_scalar(self, node: yaml.ScalarNode, value: str, *, in_flow: bool) -> None:
-        """Give a scalar another value in the quotes it has, as far as the value allows that."""
+        """Replace the value of a scalar; its quotes stay where the value allows."""
         start, end = _index(node.start_mark), _index(node.end_mark)
         if node.style in ("|", ">"):
             self._edits.append((start, end, json.dumps(value, ensure_ascii=False) + self._line_end))
@@ -53,7 +53,7 @@ class YamlText:
             self._edits.append((start, end, _scalar(value, node.style, in_flow=in_flow)))
 
     def remove_item(self, sequence: yaml.SequenceNode, index: int) -> None:
-        """Take an item out of a sequence, with its lines where it has them to itself."""
+        """Remove an item of a sequence, with its lines if nothing else is on them."""
         item = sequence.value[index]
         if not sequence.flow_style:
             self._edits.append((self._line_start(self._dash_of(item)), self._next_line(_real_end(item)), ""))
@@ -64,7 +64,7 @@ class YamlText:
             end = self._commas[bisect.bisect_left(self._commas, end)] + 1
             end += len(self.text[end:]) - len(self.text[end:].lstrip(" \t"))
         elif index:
-            # the last one takes the comma before it along
+            # for the last item, remove the comma before it
             start = self._commas[bisect.bisect_left(self._commas, start) - 1]
         line, after = self._line_start(start), self._next_line(end)
         if following and not self.text[line:start].strip() and self._is_blank(end, after):
@@ -72,14 +72,14 @@ class YamlText:
         self._edits.append((start, end, ""))
 
     def remove_key(self, key: str) -> None:
-        """Take a key of the outermost mapping out, with its lines; nothing where it lacks the key."""
+        """Remove a key of the outermost mapping, with its lines; no change without the key."""
         for name, value in self.root.value if isinstance(self.root, yaml.MappingNode) else ():
             if name.value == key:
                 start = self._line_start(_index(name.start_mark))
                 self._edits.append((start, self._next_line(max(_index(name.end_mark), _real_end(value))), ""))
 
     def insert_after(self, sequence: yaml.SequenceNode, index: int, entry: Mapping[str, object]) -> None:
-        """Put a mapping after an item, written the way that item is."""
+        """Insert a mapping after an item, in that item's style."""
         item = sequence.value[index]
         if sequence.flow_style:
             end, column = _index(item.end_mark), item.start_mark.column

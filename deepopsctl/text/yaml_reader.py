@@ -1,4 +1,4 @@
-"""YAML as people write it in node lists: strings with their lines, and none of YAML's traps.
+"""Strict YAML for node lists: strings with line numbers.
 
 Values stay strings until the schema says what they are, so `NO` is no false and `1:00:00` no 3600. Aliases,
 tags and deep nesting are refused as they are met: none of them may grow into memory or reach a constructor.
@@ -58,7 +58,7 @@ def parse_yaml(text: str, source: str, problems: Problems) -> Document | None:
 
 
 def why_broken(text: str, line: int, what: str, hint: str) -> tuple[str, str]:
-    """What is wrong with a line of YAML and what to do: the parser's words, but for tabs, which nobody sees."""
+    """What is wrong with a line of YAML and what to do: the parser's message, except for tabs."""
     lines = text.split("\n")
     written = lines[line - 1] if 0 < line <= len(lines) else ""
     if "\t" in written[: len(written) - len(written.lstrip())]:
@@ -67,7 +67,7 @@ def why_broken(text: str, line: int, what: str, hint: str) -> tuple[str, str]:
 
 
 class _StopReadingError(RefusedError):
-    """What follows can't be understood any more."""
+    """The rest of the document can't be read."""
 
     def __init__(self, line: int, message: str, hint: str) -> None:
         super().__init__(message, hint)
@@ -146,7 +146,7 @@ def _line(event: yaml.Event) -> int:
 
 
 def duplicate_keys(root: yaml.Node | None) -> Iterator[yaml.ScalarNode]:
-    """Keys that stand twice in one mapping, wherever in the file; what an alias repeats is looked at once."""
+    """Duplicate keys of any mapping of the file; aliased nodes are checked once."""
     todo, done = [root] if root is not None else [], set()
     while todo:
         node = todo.pop()
@@ -167,13 +167,13 @@ def duplicate_keys(root: yaml.Node | None) -> Iterator[yaml.ScalarNode]:
 
 
 def is_endless(root: yaml.Node, most: int = 1_000_000) -> bool:
-    """Whether anchors within anchors make more values of it than anybody writes."""
+    """Whether nested anchors expand to too many values ("billion laughs")."""
     sizes: dict[int, int] = {}
 
     def size(node: yaml.Node) -> int:
         if isinstance(node, yaml.ScalarNode) or id(node) in sizes:
             return sizes.get(id(node), 1)
-        # until it is known: who comes back here goes round in circles
+        # until it is known: reaching it again is a cycle
         sizes[id(node)] = most + 1
         items = node.value if isinstance(node, yaml.SequenceNode) else [item for pair in node.value for item in pair]
         sizes[id(node)] = min(1 + sum(map(size, items)), most + 1)

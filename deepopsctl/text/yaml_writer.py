@@ -1,4 +1,4 @@
-"""Writes plain YAML, fast and always the same way: for generated files and for what `init` hands over."""
+"""Writes plain YAML, fast and deterministic: generated files and the files of `init`."""
 
 from __future__ import annotations
 

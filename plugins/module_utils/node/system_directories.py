@@ -1,4 +1,4 @@
-"""Folders that belong to the system or to everybody: a daemon's own has to be another. Runs on nodes, too.
+"""System and shared directories, which a daemon can't own. Runs on nodes, too.
 
 Source: the Filesystem Hierarchy Standard 3.0, and what Debian's packages ship besides.
 """
@@ -26,15 +26,15 @@ _KNOWN = frozenset({
     *(f"/var/lib/{name}" for name in _LIB.split()),
     *(f"/var/spool/{name}" for name in _SPOOL.split()),
 })  # fmt: skip
-# all that is directly in them is the system's, too; in the others a daemon may have a folder
+# their direct children are system directories, too; in the others a daemon may have a directory
 _WITH_CHILDREN = re.compile(r"/(?:etc|usr|usr/local|home|root|boot)/[^/]+|/usr/(?:lib|share|libexec)/[^/]+")
 _WHOLE = re.compile(r"/(?:proc|sys|boot|dev(?!/shm/[^/]))(?:/.*)?")
-# programs' own: a home with the name of the daemon's user
+# exceptions: homes of the daemon's user
 _OWN = frozenset({"/home/slurm", "/root/slurm", "/usr/slurm", "/usr/local/slurm"})
 
 
 def is_system_directory(path: str) -> bool:
-    """Whether a path, links apart, is a folder that no single daemon may own, close to others, or empty."""
+    """Whether a path, symbolic links aside, is a directory that no daemon may own, restrict or empty."""
     plain = posixpath.normpath("/" + path.strip().lstrip("/"))
     if plain in _OWN:
         return False

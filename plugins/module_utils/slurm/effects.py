@@ -1,6 +1,6 @@
 """How a change of slurm.conf reaches the daemons. Runs on the controller and on the control machine.
 
-Source: slurm.conf(5) of Slurm 22.05 to 26.05. What it says of the keys below: SelectType, "all job information
+Source: slurm.conf(5) of Slurm 22.05 to 26.05. Of the keys below it says: SelectType, "all job information
 (running and pending) will be lost"; SwitchType, "records of all jobs in any state may be lost"; a partition in use
 that is deleted, "jobs using the partition are canceled"; node configuration needs the daemons restarted or
 reconfigured. slurmctld then ends the jobs whose nodes have other sockets, cores or generic resources than before.
@@ -27,7 +27,7 @@ class Effect(IntEnum):
     REFUSED = 5
 
 
-# What people read. Ansible's module hands these on, so they are part of the JSON.
+# For users. Part of the JSON output of Ansible's module.
 POLICIES = {
     Effect.NONE: "none",
     Effect.RECONFIGURE: "reconfigure",
@@ -81,17 +81,17 @@ EFFECTS = {
     ),
 }
 
-# Their change ends no job, but its next step fails: the job has no folder where the plugin then looks for it.
+# A change ends no job, but fails its next step: the job has no directory where the plugin expects it.
 CONTAINERS = frozenset(("JobContainerType", "job_container.conf"))
-# What a slurmd picks up at its start only, although it is changed while no jobs run.
+# Keys that slurmd reads only when it starts, although they change while no jobs run.
 _AT_START = frozenset(("jobcontainertype",))
 
-# Attributes of a node that its jobs were placed by: with another value, slurmctld ends them.
+# Node attributes used to place jobs: slurmctld ends the jobs if they change.
 PLACING = frozenset((
     "boards", "corespeccount", "corespersocket", "cpus", "cpuspeclist", "gres", "procs", "sockets", "socketsperboard",
     "threadspercore",
 ))  # fmt: skip
-# Lines that stand for a thing each: key and attributes.
+# Lines that define an object: key and attributes.
 THINGS = ("NodeName", "PartitionName")
 _REPEATED = ("nodename", "partitionname", "slurmctldhost")
 _EFFECTS = {key.lower(): effect for key, effect in EFFECTS.items()}
@@ -100,7 +100,7 @@ _RANGE = re.compile(r"([0-9]+)-([0-9]+)")
 
 
 class Change(NamedTuple):
-    """One changed setting. `old` or `new` is '' where there is none; `names` are the nodes or partitions of a line."""
+    """One changed setting. `old` or `new` is '' if there is none; `names` are the nodes or partitions of a line."""
 
     key: str
     old: str
@@ -110,12 +110,12 @@ class Change(NamedTuple):
 
     @property
     def action(self) -> str:
-        """What happens to the key."""
+        """The action on the key: modify, add or remove."""
         return "modify" if self.old and self.new else "add" if self.new else "remove"
 
 
 def parse_conf(text: str) -> dict[str, str]:
-    """Keys of a slurm.conf, in lower case as Slurm reads them in any; lines that may repeat are joined."""
+    """Keys of a slurm.conf in lower case, because Slurm ignores case; repeated lines are joined."""
     values: dict[str, str] = {}
     for key, value in _settings(text):
         values[key] = values.get(key, "") + value + "\n" if key in _REPEATED else value
@@ -130,7 +130,7 @@ def _settings(text: str) -> Iterator[tuple[str, str]]:
 
 
 def changes(old: str, new: str) -> list[Change]:
-    """What differs between two slurm.conf, in the order of their keys; nodes and partitions by attribute."""
+    """The changes between two slurm.conf, sorted by key; nodes and partitions by attribute."""
     before, after = parse_conf(old), parse_conf(new)
     keys = {key for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
     result = [
@@ -148,7 +148,7 @@ def changes(old: str, new: str) -> list[Change]:
 
 
 def strongest(all_changes: Sequence[Change]) -> tuple[Effect, list[str]]:
-    """How changes take effect together, and the keys that they are of."""
+    """The strongest effect of some changes, and their keys."""
     effect = max((change.effect for change in all_changes), default=Effect.NONE)
     return effect, list(dict.fromkeys(change.key.split()[0].partition("=")[0] for change in all_changes))
 
@@ -258,13 +258,13 @@ def _bracket(prefix: str, width: int, numbers: list[int]) -> str:
 
 
 def _spelling(key: str, text: str) -> str:
-    """A key or attribute as the file writes it."""
+    """A key or attribute in the spelling of the file."""
     match = re.search(rf"(?:^|[ \t])({re.escape(key)})[ \t]*=", text, re.IGNORECASE | re.MULTILINE)
     return match.group(1) if key and match else key
 
 
 def slurmd_generation(conf: str, cgroup_conf: str, container_conf: str = "") -> str:
-    """A short hash of what only a restarted slurmd picks up; slurmd restarts when it changes."""
+    """A short hash of the settings that need a restart of slurmd; slurmd restarts when it changes."""
     relevant = _AT_START | {key.lower() for key, effect in EFFECTS.items() if effect is Effect.RESTART_SLURMD}
     settings = sorted(f"{key}={value}" for key, value in parse_conf(conf).items() if key in relevant)
     files = [cgroup_conf, container_conf] if container_conf else [cgroup_conf]

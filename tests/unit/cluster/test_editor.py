@@ -217,7 +217,7 @@ def test_a_partition_left_without_nodes_is_refused_with_a_way_out() -> None:
 
 
 def test_the_last_controller_cannot_be_removed() -> None:
-    with pytest.raises(InputError, match="no machine has the role controller"):
+    with pytest.raises(InputError, match="no node has the role controller"):
         remove_nodes(FLOW, ["ctl1"])
 
 

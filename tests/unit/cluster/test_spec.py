@@ -122,10 +122,10 @@ def test_empty_values_mean_the_same_as_no_key() -> None:
         ("{names: n2.example.com, roles: [compute]}", "nodes[2].names: n2.example.com has a domain, but Slurm"),
         ("{names: 192.0.2.9, roles: [compute]}", "nodes[2].names: 192.0.2.9 is an address where a name is expected"),
         ("{names: 17, roles: [compute]}", "nodes[2].names: 17 has only digits"),
-        ("{names: localhost, roles: [compute]}", "nodes[2].names: localhost is every machine's name for itself"),
+        ("{names: localhost, roles: [compute]}", "nodes[2].names: localhost is the name of every host itself"),
         ("{names: '@all', roles: [compute]}", "nodes[2].names: @all: groups (@) and wildcards"),
         ('{names: "n[1-999999999]", roles: [compute]}', "nodes[2].names: n[1-999999999] stands for 999,999,999"),
-        ('{names: "n[2-30000]", roles: [compute]}', "more than 20,000 machines in all"),
+        ('{names: "n[2-30000]", roles: [compute]}', "more than 20,000 nodes in total"),
         ("{names: n1, roles: [compute]}", "nodes[2].names: n1 is already given at cluster.yml:4"),
         ("{names: N1, roles: [compute]}", "nodes[2].names: N1 is already given at cluster.yml:4"),
         ('{names: "n2,n2", roles: [compute]}', "nodes[2].names: n2 is already given in the same entry"),
@@ -349,7 +349,7 @@ def test_suggests_the_nearest_key() -> None:
 
 @pytest.mark.parametrize(
     ("role", "fault"),
-    [("controller", "no machine has the role compute"), ("compute", "no machine has the role controller")],
+    [("controller", "no node has the role compute"), ("compute", "no node has the role controller")],
 )
 def test_refuses_a_cluster_without_controller_or_compute_nodes(role: str, fault: str) -> None:
     assert faults(f"schema: 1\nnodes:\n  - {{names: n1, roles: [{role}]}}\n") == [f"cluster.yml {fault}"]
@@ -398,5 +398,5 @@ def test_refuses_other_encodings_and_empty_files(tmp_path: Path, data: bytes, fa
 def test_refuses_a_missing_file_and_a_folder(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="can't be read: No such file"):
         load_spec(tmp_path / "cluster.yml")
-    with pytest.raises(InputError, match="is a folder"):
+    with pytest.raises(InputError, match="is a directory"):
         load_spec(tmp_path)

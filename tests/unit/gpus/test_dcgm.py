@@ -62,7 +62,7 @@ def test_a_driver_that_is_too_old_is_refused() -> None:
 def test_the_old_package_is_refused_with_what_to_do() -> None:
     ((message, hint),) = plan(old="1:3.3.9").problems
 
-    assert message == "datacenter-gpu-manager 1:3.3.9 is installed, which can't be beside DCGM 4"
+    assert message == "datacenter-gpu-manager 1:3.3.9 is installed, which conflicts with DCGM 4"
     assert "apt-get purge datacenter-gpu-manager" in hint
 
 

@@ -91,7 +91,7 @@ class TestSource:
 
     def test_a_golden_image_without_its_driver_is_an_error(self) -> None:
         assert problem(plan(source="present")) == (
-            "a driver should be there that deepopsctl did not install, and none runs"
+            "nvidia_driver_source expects a driver that deepopsctl did not install, but none is loaded"
         )
 
     def test_a_golden_image_of_another_branch_is_an_error(self) -> None:
@@ -204,7 +204,7 @@ class TestFabric:
     def test_debian_has_none_to_give(self) -> None:
         made = plan(on=found(8, nvswitches=4), source="distro")
 
-        assert problem(made).startswith("this machine has NVSwitches, and Debian 13 packages no fabric manager")
+        assert problem(made).startswith("this node has NVSwitches, and Debian 13 packages no fabric manager")
         assert made.problems[0][1] == "set nvidia_driver_source: repository"
 
 

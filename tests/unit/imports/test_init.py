@@ -65,7 +65,7 @@ def test_makes_a_complete_cluster_directory() -> None:
 
 def test_writes_cluster_yml_for_people() -> None:
     lines = init("--user", "ubuntu").spec.read_text().splitlines()
-    assert lines[0].startswith("# The machines of this cluster")
+    assert lines[0].startswith("# The nodes of this cluster")
     assert [line for line in lines if not line.startswith("#")] == [
         "",
         "schema: 1",

@@ -267,4 +267,4 @@ def test_counts_lines_as_an_editor_does() -> None:
 
 def test_refuses_more_machines_than_any_cluster_has_without_expanding_them_all() -> None:
     found = faults("\n".join(f"r{row}n[1-9999]" for row in range(500)))
-    assert found == ["nodes:3 more than 20,000 machines in all"]
+    assert found == ["nodes:3 more than 20,000 nodes in total"]

@@ -62,8 +62,8 @@ def test_pairs_addresses_in_the_order_written() -> None:
 @pytest.mark.parametrize(
     ("options", "found"),
     [
-        ({"controller": ()}, ["init: no machine has the role controller"]),
-        ({"compute": ()}, ["init: no machine has the role compute"]),
+        ({"controller": ()}, ["init: no node has the role controller"]),
+        ({"compute": ()}, ["init: no node has the role compute"]),
         ({"compute": ("n1,n1",)}, ["--compute: n1 is given twice"]),
         ({"compute": ("n1", "n1")}, ["--compute: n1 is given twice"]),
         ({"compute": ("n[1-2]=192.0.2.1",)}, ["--compute: n[1-2] stands for 2 names and 192.0.2.1 for 1 address"]),

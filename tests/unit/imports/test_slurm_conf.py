@@ -223,7 +223,7 @@ def test_an_address_file_without_any_of_the_names_is_a_fault(tmp_path: Path) -> 
     (tmp_path / "slurm.conf").write_text("ClusterName=a\nSlurmctldHost=c1\n" + TAIL)
     (tmp_path / "hosts").write_text("192.0.2.1 other\n")
 
-    with pytest.raises(InputError, match="has no address of any machine here"):
+    with pytest.raises(InputError, match="has no address of any node of this cluster"):
         read_request(InitRequest(tmp_path, source=tmp_path, addresses=tmp_path / "hosts"))
 
 

@@ -51,7 +51,7 @@ class TestForesight:
         assert estimate_hardware(LSCPU, MEMINFO, "v2") == parse_slurmd_report(report, "v2")
 
     def test_what_is_missing_is_named(self) -> None:
-        with pytest.raises(ValueError, match=r"says 'Socket\(s\)'"):
+        with pytest.raises(ValueError, match=r"reports 'Socket\(s\)'"):
             estimate_hardware(LSCPU.replace("Socket(s)", "Cluster(s)"), MEMINFO, "v2")
 
 
@@ -138,15 +138,15 @@ class TestDamage:
             ("nodes:\n  - {names: [\n", "hardware.yml:3", "no valid YAML"),
             # as a merge of two branches may leave it
             ("nodes: []\nnodes: []\n", "hardware.yml:2", "the key nodes is given twice"),
-            ("- a list\n", "hardware.yml", "needs `nodes:` with a list"),
-            ("nodes: gpu01\n", "hardware.yml", "needs `nodes:` with a list"),
+            ("- a list\n", "hardware.yml", "it needs a list `nodes:`"),
+            ("nodes: gpu01\n", "hardware.yml", "it needs a list `nodes:`"),
             (
                 'nodes:\n  - {names: "n1", cpus: 4}\n',
                 "hardware.yml",
                 "nodes[0]: boards, sockets, cores_per_socket, threads_per_core, memory_mb, cgroup are missing",
             ),
             (f"nodes:\n  - {{{GOOD_LINE}}}\n", "hardware.yml", "nodes[0]: names is missing"),
-            ("nodes:\n  - gpu01\n", "hardware.yml", "nodes[0]: is no line of a node"),
+            ("nodes:\n  - gpu01\n", "hardware.yml", "nodes[0]: is not a node entry"),
             (
                 f'nodes:\n  - {{names: "n[1-", {GOOD_LINE}}}\n',
                 "hardware.yml",
@@ -155,12 +155,12 @@ class TestDamage:
             (
                 f'nodes:\n  - {{names: "n1", {GOOD_LINE.replace("8000", "much")}}}\n',
                 "hardware.yml",
-                "nodes[0]: memory_mb is 'much', which is no number above 0",
+                "nodes[0]: memory_mb is 'much', which is not a number above 0",
             ),
             (
                 f'nodes:\n  - {{names: "n1", {GOOD_LINE.replace("cpus: 4", "cpus: 0")}}}\n',
                 "hardware.yml",
-                "nodes[0]: cpus is 0, which is no number above 0",
+                "nodes[0]: cpus is 0, which is not a number above 0",
             ),
             (
                 f'nodes:\n  - {{names: "n1", {GOOD_LINE.replace("v2", "v3")}}}\n',

@@ -139,7 +139,7 @@ def test_memory_that_slurm_was_never_told_is_the_machines_own() -> None:
         (
             "ctl1",
             {"config": {**CONTROLLER.config, "StateSaveLocation": "/var/spool"}},
-            "ctl1: StateSaveLocation: /var/spool is a folder of the system's or of everybody's, not slurmctld's own",
+            "ctl1: StateSaveLocation: /var/spool is a system or shared directory, not slurmctld's own",
         ),
         (
             "ctl1",
