@@ -12,7 +12,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class GdrcopyHost:
-    """A node: its driver's version or branch ('' for none), whether DKMS builds the modules, and if it is a container."""
+    """A node: its driver's version or branch ('' for none), whether DKMS builds the modules, if it is a container."""
 
     driver: str
     dkms: bool
