@@ -9,23 +9,23 @@ import pytest
 from tests.roles.content import load, role_calls, role_tasks
 from tests.support.local_ansible import Played, play
 from tests.support.paths import ROOT
-from tests.unit.gpus.test_driver import found
+from tests.unit.gpus.test_driver import facts
 
-PRESENT = found(2, loaded={"version": "550.163.01", "open": True}, library="550.163.01")
+PRESENT = facts(2, loaded={"version": "550.163.01", "open": True}, library="550.163.01")
 BOTH = ["12.8", "13.0"]
 FROM_DEBIAN = {"cuda_toolkits": ["12.4"], "cuda_source": "distro"}
 
 # name -> distribution and version, groups, what the driver's role found there (None: nobody looked), settings
 CASES: dict[str, tuple[str, str, list[str], dict[str, Any] | None, dict[str, Any]]] = {
-    "gpu-repository": ("Debian", "12", ["nvidia_gpu"], found(2), {"cuda_toolkits": BOTH}),
+    "gpu-repository": ("Debian", "12", ["nvidia_gpu"], facts(2), {"cuda_toolkits": BOTH}),
     "gpu-present": ("Ubuntu", "24.04", ["nvidia_gpu"], PRESENT, {"cuda_toolkits": BOTH}),
-    "gpu-distro": ("Debian", "13", ["nvidia_gpu"], found(2), {"nvidia_driver_source": "distro", **FROM_DEBIAN}),
-    "gpu-mixed": ("Debian", "13", ["nvidia_gpu"], found(2), FROM_DEBIAN),
-    "gpu-unset": ("Debian", "13", ["nvidia_gpu"], found(2), {}),
+    "gpu-distro": ("Debian", "13", ["nvidia_gpu"], facts(2), {"nvidia_driver_source": "distro", **FROM_DEBIAN}),
+    "gpu-mixed": ("Debian", "13", ["nvidia_gpu"], facts(2), FROM_DEBIAN),
+    "gpu-unset": ("Debian", "13", ["nvidia_gpu"], facts(2), {}),
     "login": ("Debian", "12", ["slurm_login"], None, {"cuda_toolkits": BOTH}),
     "login-off": ("Debian", "12", ["slurm_login"], None, {"cuda_toolkits": BOTH, "cuda_login_nodes": False}),
     "login-unset": ("Debian", "12", ["slurm_login"], None, {"nvidia_container_toolkit": True}),
-    "containers": ("Debian", "12", ["nvidia_gpu"], found(1), {"nvidia_container_toolkit": True}),
+    "containers": ("Debian", "12", ["nvidia_gpu"], facts(1), {"nvidia_container_toolkit": True}),
 }
 DRIVER = {"gpu-repository": "580", "gpu-present": "550.163.01", "gpu-distro": "550", "gpu-mixed": "580", "login": ""}
 ON_GPU_NODES = ["sources", "packages", "driver", "services", "mig", "rdma", "in_service"]

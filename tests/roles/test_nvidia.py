@@ -18,7 +18,7 @@ import pytest
 from tests.roles.content import load
 from tests.support.local_ansible import Played, play
 from tests.support.paths import ROOT
-from tests.unit.gpus.test_driver import found
+from tests.unit.gpus.test_driver import facts
 
 GOLDEN = Path(__file__).parent / "nvidia_golden"
 WRITE = bool(os.environ.get("DEEPOPSCTL_WRITE_GOLDEN"))
@@ -31,17 +31,17 @@ UBUNTU = {
 }  # fmt: skip
 GENERIC = {"installed": True, "available": True, "package": "", "meta": "linux-headers-generic"}
 
-NODE_64K = found(1, device="0x2342", architecture="aarch64", kernel="6.8.0-1015-nvidia-64k", headers=UBUNTU)
+NODE_64K = facts(1, device="0x2342", architecture="aarch64", kernel="6.8.0-1015-nvidia-64k", headers=UBUNTU)
 DISTRO = {"nvidia_driver_source": "distro"}
 
 # name -> distribution and version, GPUs, what was found there, settings
 CASES: dict[str, tuple[str, str, dict[str, Any], dict[str, Any], dict[str, Any]]] = {
-    "debian12-distro": ("Debian", "12", {"type": "a40", "count": 2}, found(2, sources=[MAIN, SECURITY]), DISTRO),
-    "debian12-b200": ("Debian", "12", {"type": "b200", "count": 8}, found(8, device="0x2901", sources=[MAIN]), {}),
-    "debian13-hgx": ("Debian", "13", {"type": "h100", "count": 8}, found(8, nvswitches=4), {}),
+    "debian12-distro": ("Debian", "12", {"type": "a40", "count": 2}, facts(2, sources=[MAIN, SECURITY]), DISTRO),
+    "debian12-b200": ("Debian", "12", {"type": "b200", "count": 8}, facts(8, device="0x2901", sources=[MAIN]), {}),
+    "debian13-hgx": ("Debian", "13", {"type": "h100", "count": 8}, facts(8, nvswitches=4), {}),
     "ubuntu2404-grace": ("Ubuntu", "24.04", {"type": "gh200", "count": 1}, NODE_64K, {}),
-    "ubuntu2204-distro": ("Ubuntu", "22.04", {"type": "v100", "count": 4}, found(4, headers=GENERIC), DISTRO),
-    "debian13-no-device": ("Debian", "13", {"type": "h100", "count": 8}, found(0), {}),
+    "ubuntu2204-distro": ("Ubuntu", "22.04", {"type": "v100", "count": 4}, facts(4, headers=GENERIC), DISTRO),
+    "debian13-no-device": ("Debian", "13", {"type": "h100", "count": 8}, facts(0), {}),
 }
 TEMPLATES = (
     "nvidia.sources", "preferences", "nouveau.conf", "modules.conf", "persistenced.conf", "fabricmanager.conf",

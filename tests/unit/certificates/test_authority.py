@@ -26,13 +26,13 @@ def loaded(identity: Identity) -> x509.Certificate:
     return x509.load_pem_x509_certificate(identity.certificate.encode())
 
 
-def context(protocol: int, authority: Authority, identity: Identity | None, folder: Path) -> ssl.SSLContext:
+def context(protocol: int, authority: Authority, identity: Identity | None, directory: Path) -> ssl.SSLContext:
     made = ssl.SSLContext(protocol)
     made.check_hostname = protocol == ssl.PROTOCOL_TLS_CLIENT
     made.verify_mode = ssl.CERT_REQUIRED
     made.load_verify_locations(cadata=authority.certificate)
     if identity:
-        both = folder / "both.pem"
+        both = directory / "both.pem"
         both.write_text(identity.key + identity.certificate, encoding="utf-8")
         made.load_cert_chain(both)
     return made
@@ -45,28 +45,28 @@ def common_name(stream: ssl.SSLSocket) -> str:
 
 def greeted(server: ssl.SSLContext, client: ssl.SSLContext, name: str) -> str:
     """What a server that asks for certificates makes of a client: the client's name."""
-    found: list[str] = []
+    received: list[str] = []
 
     def serve(connection: socket.socket) -> None:
         try:
             with server.wrap_socket(connection, server_side=True) as stream:
-                found.append(common_name(stream))
+                received.append(common_name(stream))
                 stream.sendall(b"welcome")
         except ssl.SSLError as error:
-            found.append(f"refused: {error.reason}")
+            received.append(f"refused: {error.reason}")
             connection.close()
 
-    ours, theirs = socket.socketpair()
+    local_end, theirs = socket.socketpair()
     thread = threading.Thread(target=serve, args=(theirs,))
     thread.start()
-    with ours:
+    with local_end:
         try:
-            with client.wrap_socket(ours, server_hostname=name) as stream:
+            with client.wrap_socket(local_end, server_hostname=name) as stream:
                 stream.recv(10)
         except OSError:
             pass
     thread.join()
-    return found[0]
+    return received[0]
 
 
 def test_the_same_day_makes_the_same_certificate_on_any_control_machine() -> None:

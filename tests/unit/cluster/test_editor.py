@@ -67,8 +67,8 @@ nodes: [
 """
 
 
-def newcomer(name: str, address: str = "", model: Node = GPU, beside: str = "gpu01", *partitions: str) -> NewNodes:
-    return NewNodes(((name, address),), model, beside, partitions)
+def newcomer(name: str, address: str = "", model: Node = GPU, like: str = "gpu01", *partitions: str) -> NewNodes:
+    return NewNodes(((name, address),), model, like, partitions)
 
 
 def changed_lines(before: str, after: str) -> list[str]:
@@ -257,19 +257,19 @@ def test_adding_and_removing_any_nodes_gives_back_the_cluster(known: list[str], 
     text = text.replace("gpu[01-02]", "ALL").replace("gpu01", "FIRST").replace("gpu02", "b2")
     text = text.replace("ALL", fold_in_order(known)).replace("FIRST", known[0])
     before = parse_spec(text, "x")
-    taken = {node.name for node in before.nodes}
-    fresh = [name for name in new if name not in taken]
+    used = {node.name for node in before.nodes}
+    fresh = [name for name in new if name not in used]
     addressed = any(node.address for node in before.compute)
-    machines = tuple((name, f"10.7.0.{number}" if addressed else "") for number, name in enumerate(fresh, start=1))
-    if not machines:
+    pairs = tuple((name, f"10.7.0.{number}" if addressed else "") for number, name in enumerate(fresh, start=1))
+    if not pairs:
         return
     # JSON has none: they are made of the nodes
     partitions = tuple(partition.name for partition in before.partitions) if text.startswith("#") else ()
 
-    more = add_nodes(text, NewNodes(machines, GPU, known[0], partitions))
+    more = add_nodes(text, NewNodes(pairs, GPU, known[0], partitions))
     after = parse_spec(more, "x")
     back = parse_spec(remove_nodes(more, fresh), "x")
 
-    assert {node.name for node in after.nodes} == taken | set(fresh)
+    assert {node.name for node in after.nodes} == used | set(fresh)
     assert all(set(fresh) <= set(partition.nodes) for partition in after.partitions if partition.name in partitions)
     assert sorted(map(repr, back.nodes)) == sorted(map(repr, before.nodes))

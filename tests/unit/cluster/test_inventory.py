@@ -102,10 +102,10 @@ def test_addresses_are_paired_in_order(cluster: Cluster) -> None:
 
 
 def test_ssh_uses_the_clusters_own_key_and_pinned_host_keys(cluster: Cluster) -> None:
-    found = variables(cluster)
-    assert found["ansible_user"] == "ubuntu"
-    assert found["ansible_ssh_private_key_file"] == "{{ inventory_dir }}/../ssh/id_ed25519"
-    assert found["ansible_ssh_common_args"] == (
+    values = variables(cluster)
+    assert values["ansible_user"] == "ubuntu"
+    assert values["ansible_ssh_private_key_file"] == "{{ inventory_dir }}/../ssh/id_ed25519"
+    assert values["ansible_ssh_common_args"] == (
         "-o 'UserKnownHostsFile=\"{{ inventory_dir }}/../known_hosts\"' -o StrictHostKeyChecking=yes"
     )
 
@@ -125,20 +125,20 @@ def test_a_key_of_ones_own_is_found_from_the_cluster_directory(key: str, written
 
 def test_reaches_the_nodes_through_a_jump_host_and_a_port() -> None:
     text = TEXT.replace("user: ubuntu", "jump_host: me@gate.example.com, port: 2022")
-    found = variables(parse_spec(text, "cluster.yml"))
-    assert "-o 'ProxyCommand=ssh " in found["ansible_ssh_common_args"]
-    assert found["ansible_ssh_common_args"].endswith(" -W [%h]:%p -l me -- gate.example.com'")
-    assert found["ansible_port"] == 2022
-    assert "ansible_user" not in found
+    values = variables(parse_spec(text, "cluster.yml"))
+    assert "-o 'ProxyCommand=ssh " in values["ansible_ssh_common_args"]
+    assert values["ansible_ssh_common_args"].endswith(" -W [%h]:%p -l me -- gate.example.com'")
+    assert values["ansible_port"] == 2022
+    assert "ansible_user" not in values
 
 
 @pytest.mark.parametrize("word", ["no", "on", "null", "1e3", "0x10", "0o7", "1_000", "012", "y", "1-1"])
 def test_words_that_yaml_would_misread_stay_words(word: str) -> None:
     text = TEXT.replace("features: [big]", f'features: ["{word}"]')
     text = text.replace("name: hpc", f'name: "{word}"')
-    found = variables(parse_spec(text, "cluster.yml"))
-    assert found["deepops_cluster_name"] == word
-    assert found["slurm_nodes"][1]["features"] == [word]
+    values = variables(parse_spec(text, "cluster.yml"))
+    assert values["deepops_cluster_name"] == word
+    assert values["slurm_nodes"][1]["features"] == [word]
 
 
 def test_ten_thousand_scattered_addresses_stand_once_in_readable_entries() -> None:

@@ -28,9 +28,9 @@ def documented() -> set[str]:
     """The names in the table of docs/reference/settings.md."""
     first, _, _ = Path("docs/reference/settings.md").read_text(encoding="utf-8").partition("\n## ")
     rows = [line.split("|")[1] for line in first.splitlines() if line.startswith("| `")]
-    found = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
-    assert found
-    return found
+    names = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+    assert names
+    return names
 
 
 @pytest.fixture
@@ -185,11 +185,11 @@ class TestValues:
         inside = re.compile(r"\{\{.*?\}\}|\{%.*?%\}|when: [^\n]*|" + listed, re.DOTALL | re.MULTILINE)
         words = re.compile(rf"(?<![\w.'-])(?:{'|'.join(switches)})\b(?! is (?:not )?defined)(?![\w'=:/.])(?! \| )")
         bare = {
-            f"{path}: {found}"
+            f"{path}: {match}"
             for path in paths
             if path.parent.name not in ("meta", "defaults")
             for expression in inside.findall(re.sub(r"^\s*#.*|^\s*tags:.*", "", path.read_text("utf-8"), flags=re.M))
-            for found in words.findall(expression)
+            for match in words.findall(expression)
         }
 
         assert switches >= {"grafana_enabled", "nvidia_driver_reboot", "slurm_set_hostname"}
@@ -200,9 +200,9 @@ class TestNames:
     def test_a_nearly_known_one_is_named_with_what_was_meant(self, directory: ClusterDir) -> None:
         directory.settings.write_text("---\nslurm_confg: {}\nmonitoring_enable: false\nour_own_variable: 1\n")
 
-        found = misspelt_settings(directory, content_dir())
+        problems = misspelt_settings(directory, content_dir())
 
-        assert [(problem.where, problem.hint) for problem in found] == [
+        assert [(problem.where, problem.hint) for problem in problems] == [
             (f"{SETTINGS}:2", "did you mean slurm_config?"),
             (f"{SETTINGS}:3", "did you mean monitoring_enabled?"),
         ]

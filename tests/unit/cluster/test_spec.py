@@ -183,8 +183,8 @@ def test_empty_values_mean_the_same_as_no_key() -> None:
     ],
 )
 def test_refuses_a_bad_node_entry_and_names_its_line(entry: str, fault: str) -> None:
-    (found,) = faults(nodes(entry))
-    assert found.startswith(f"cluster.yml:5 {fault}")
+    (message,) = faults(nodes(entry))
+    assert message.startswith(f"cluster.yml:5 {fault}")
 
 
 @pytest.mark.parametrize(
@@ -207,8 +207,8 @@ def test_refuses_a_bad_node_entry_and_names_its_line(entry: str, fault: str) -> 
     ],
 )
 def test_refuses_a_bad_partition_and_names_its_line(entry: str, fault: str) -> None:
-    (found,) = faults(partitions(entry))
-    assert found.startswith(f"cluster.yml:6 {fault}")
+    (message,) = faults(partitions(entry))
+    assert message.startswith(f"cluster.yml:6 {fault}")
 
 
 @pytest.mark.parametrize("time", ["90", "90:30", "12:00:00", "2-12", "2-12:30", "2-00:00:00", "UNLIMITED", "infinite"])
@@ -218,8 +218,8 @@ def test_accepts_every_time_format_of_slurm(time: str) -> None:
 
 
 def test_refuses_two_partitions_of_one_name_and_two_defaults() -> None:
-    found = faults(partitions("{name: p, nodes: n1, default: true}", "{name: p, nodes: n1, default: true}"))
-    assert found == [
+    messages = faults(partitions("{name: p, nodes: n1, default: true}", "{name: p, nodes: n1, default: true}"))
+    assert messages == [
         "cluster.yml:7 partitions[1].name: p is already the name of a partition",
         "cluster.yml:7 partitions[1].default: p is already the default partition",
     ]
@@ -243,7 +243,7 @@ def test_refuses_two_partitions_of_one_name_and_two_defaults() -> None:
     ],
 )
 def test_refuses_what_is_no_cluster_file(text: str, fault: str) -> None:
-    assert any(found.startswith(fault) for found in faults(text))
+    assert any(message.startswith(fault) for message in faults(text))
 
 
 @pytest.mark.parametrize(
@@ -251,8 +251,8 @@ def test_refuses_what_is_no_cluster_file(text: str, fault: str) -> None:
     [("2", "schema: this version reads schema 1 only"), ("", "schema: is missing"), ("one", "schema: this version")],
 )
 def test_refuses_another_schema(schema: str, fault: str) -> None:
-    (found,) = faults(nodes().replace("schema: 1", f"schema: {schema}"))
-    assert found.split(" ", 1)[1].startswith(fault)
+    (message,) = faults(nodes().replace("schema: 1", f"schema: {schema}"))
+    assert message.split(" ", 1)[1].startswith(fault)
 
 
 @pytest.mark.parametrize(
@@ -268,8 +268,8 @@ def test_refuses_another_schema(schema: str, fault: str) -> None:
     ],
 )
 def test_refuses_a_bad_cluster_section(section: str, fault: str) -> None:
-    (found,) = faults(nodes() + f"cluster: {section}\n")
-    assert found.startswith(f"cluster.yml:5 {fault}")
+    (message,) = faults(nodes() + f"cluster: {section}\n")
+    assert message.startswith(f"cluster.yml:5 {fault}")
 
 
 @pytest.mark.parametrize(
@@ -284,8 +284,8 @@ def test_refuses_a_bad_cluster_section(section: str, fault: str) -> None:
     ],
 )
 def test_refuses_components_that_there_are_not(written: str, fault: str) -> None:
-    (found,) = faults(nodes() + f"components: {written}\n")
-    assert found.startswith(f"cluster.yml:5 {fault}")
+    (message,) = faults(nodes() + f"components: {written}\n")
+    assert message.startswith(f"cluster.yml:5 {fault}")
 
 
 @pytest.mark.parametrize(
@@ -335,8 +335,8 @@ def test_one_line_tells_of_many_machines_at_fault_alike() -> None:
 
 
 def test_messages_pass_no_control_characters_to_a_terminal() -> None:
-    (found,) = faults(nodes('{names: "n\\e[31m", roles: [compute]}'))
-    assert found.isprintable()
+    (message,) = faults(nodes('{names: "n\\e[31m", roles: [compute]}'))
+    assert message.isprintable()
 
 
 def test_suggests_the_nearest_key() -> None:
@@ -357,8 +357,8 @@ def test_refuses_a_cluster_without_controller_or_compute_nodes(role: str, fault:
 
 def test_does_not_call_missing_what_a_faulty_entry_would_have_brought() -> None:
     text = "schema: 1\nnodes:\n  - {names: ctl1, roles: [controller]}\n  - {names: 'n[1-', roles: [compute]}\n"
-    (found,) = faults(text + "partitions:\n  - {name: p, nodes: n1}\n")
-    assert found.startswith("cluster.yml:4 nodes[1].names: n[1-: a bracket is not closed")
+    (message,) = faults(text + "partitions:\n  - {name: p, nodes: n1}\n")
+    assert message.startswith("cluster.yml:4 nodes[1].names: n[1-: a bracket is not closed")
 
 
 def test_comments_may_hold_template_markers() -> None:

@@ -23,14 +23,14 @@ partitions: [{{name: gpu, nodes: "gpu[01-16]", options: {{{partition}: "5"}}}}]
 """
 
 
-def cluster(kind: str = "h100", node: str = "Weight", partition: str = "PriorityTier") -> Cluster:
-    return parse_spec(CLUSTER.format(type=kind, node=node, partition=partition), "cluster.yml")
+def cluster(gpu_type: str = "h100", node: str = "Weight", partition: str = "PriorityTier") -> Cluster:
+    return parse_spec(CLUSTER.format(type=gpu_type, node=node, partition=partition), "cluster.yml")
 
 
 def test_each_typing_error_is_named_once_with_the_nearest_word() -> None:
-    found = [f"{each.message}; {each.hint}" for each in misspelt_values(cluster("H1OO", "Wieght", "PriorityTeir"))]
+    warnings = [f"{each.message}; {each.hint}" for each in misspelt_values(cluster("H1OO", "Wieght", "PriorityTeir"))]
 
-    assert found == [
+    assert warnings == [
         "slurm: Wieght of gpu[01-16] is no key of a node in slurm.conf; did you mean Weight?",
         "options: PriorityTeir of gpu is no key of a partition in slurm.conf; did you mean PriorityTier?",
         "gpus: H1OO of gpu[01-16] is no type of GPU that deepopsctl knows; did you mean h100?",

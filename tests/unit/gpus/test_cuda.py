@@ -164,9 +164,9 @@ class TestModuleFiles:
         script.write_text(profile_script("/opt/m"), encoding="utf-8")
 
         def after(modulepath: str | None, times: int = 1) -> str:
-            given = {} if modulepath is None else {"MODULEPATH": modulepath}
+            variables = {} if modulepath is None else {"MODULEPATH": modulepath}
             sourced = f". {script}; " * times
-            return shell(f'{sourced} echo "${{MODULEPATH-unset}}"', given)
+            return shell(f'{sourced} echo "${{MODULEPATH-unset}}"', variables)
 
         assert after("/usr/share/modules") == "/usr/share/modules:/opt/m"
         assert after("/usr/share/modules", times=2) == "/usr/share/modules:/opt/m"

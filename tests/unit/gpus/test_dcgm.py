@@ -14,11 +14,11 @@ H100 = Gpus("h100", 8)
 
 
 def plan(
-    driver: str = "580.95.05", gpus: Gpus | None = H100, old: str = "", wish: DcgmRequest | None = None
+    driver: str = "580.95.05", gpus: Gpus | None = H100, old: str = "", request: DcgmRequest | None = None
 ) -> DcgmPlan:
     """A node's plan by the versions that deepopsctl has."""
     host = DcgmHost("Debian 13", driver, gpus, old)
-    return plan_dcgm(wish or DcgmRequest(wanted=True), host, CATALOGUE, ["Debian 13"])
+    return plan_dcgm(request or DcgmRequest(wanted=True), host, CATALOGUE, ["Debian 13"])
 
 
 @pytest.mark.parametrize(("driver", "cuda"), [("580", 13), ("595.44.01", 13), ("550.163.01", 12), ("535", 12)])
@@ -35,21 +35,21 @@ def test_packages_are_for_the_drivers_major_version_of_cuda(driver: str, cuda: i
 
 
 def test_volta_gets_those_for_cuda_12_with_any_driver() -> None:
-    kinds = [{"type": "v100", "count": 4, "cores": "0-3"}]
+    groups = [{"type": "v100", "count": 4, "cores": "0-3"}]
 
     assert "datacenter-gpu-manager-4-cuda12" in plan("580", Gpus("v100", 4)).packages
-    assert "datacenter-gpu-manager-4-cuda12" in plan("580", from_inventory({"count": 4, "kinds": kinds})).packages
+    assert "datacenter-gpu-manager-4-cuda12" in plan("580", from_inventory({"count": 4, "kinds": groups})).packages
 
 
 def test_without_the_proprietary_module_its_packages_are_left_out() -> None:
-    assert list(plan(wish=DcgmRequest(wanted=True, proprietary=False)).packages) == [
+    assert list(plan(request=DcgmRequest(wanted=True, proprietary=False)).packages) == [
         "datacenter-gpu-manager-4-core",
         "datacenter-gpu-manager-4-cuda13",
     ]
 
 
 def test_nothing_is_installed_where_it_is_not_wanted_or_no_driver_is() -> None:
-    assert plan(wish=DcgmRequest(wanted=False), old="1:3.3.9") == DcgmPlan()
+    assert plan(request=DcgmRequest(wanted=False), old="1:3.3.9") == DcgmPlan()
     assert plan(driver="") == DcgmPlan()
 
 

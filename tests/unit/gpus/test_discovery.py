@@ -72,13 +72,13 @@ PAIRS = answers(["NVIDIA A40"] * 4, PAIRS_TABLE, FOUR_CPUS)
 
 class TestParsing:
     def test_gpus_behind_switches_have_the_cores_of_their_socket_and_no_links(self) -> None:
-        found = parse_detected(HGX, 2, 56)
-        assert found == (DetectedGpu(H100, "0-55"),) * 4 + (DetectedGpu(H100, "56-111"),) * 4
+        detected = parse_detected(HGX, 2, 56)
+        assert detected == (DetectedGpu(H100, "0-55"),) * 4 + (DetectedGpu(H100, "56-111"),) * 4
 
     def test_bridged_pairs_have_links_and_cores_go_to_the_end_of_a_socket(self) -> None:
-        found = parse_detected(PAIRS, 2, 48)
-        assert [gpu.cores for gpu in found] == ["0-47", "0-47", "48-95", "48-95"]
-        assert [gpu.links for gpu in found] == ["-1,12,0,0", "12,-1,0,0", "0,0,-1,12", "0,0,12,-1"]
+        detected = parse_detected(PAIRS, 2, 48)
+        assert [gpu.cores for gpu in detected] == ["0-47", "0-47", "48-95", "48-95"]
+        assert [gpu.links for gpu in detected] == ["-1,12,0,0", "12,-1,0,0", "0,0,-1,12", "0,0,12,-1"]
 
     def test_a_slurm_that_takes_numa_nodes_for_sockets_gets_their_cores(self) -> None:
         assert [gpu.cores for gpu in parse_detected(PAIRS, 4, 24)] == ["0-23", "24-47", "48-71", "72-95"]
@@ -87,10 +87,10 @@ class TestParsing:
         probes = answers(
             ["NVIDIA A40", "NVIDIA A40", "NVIDIA L40S", "NVIDIA L40S"], PAIRS_TABLE, FOUR_CPUS, [2, 3, 0, 1]
         )
-        found = parse_detected(probes, 2, 48)
-        assert [gpu.model for gpu in found] == ["NVIDIA L40S", "NVIDIA L40S", "NVIDIA A40", "NVIDIA A40"]
-        assert [gpu.cores for gpu in found] == ["48-95", "48-95", "0-47", "0-47"]
-        assert found[0].links == "-1,12,0,0"
+        detected = parse_detected(probes, 2, 48)
+        assert [gpu.model for gpu in detected] == ["NVIDIA L40S", "NVIDIA L40S", "NVIDIA A40", "NVIDIA A40"]
+        assert [gpu.cores for gpu in detected] == ["48-95", "48-95", "0-47", "0-47"]
+        assert detected[0].links == "-1,12,0,0"
 
     @pytest.mark.parametrize(("sockets", "cores"), [(1, 112), (3, 56), (8, 1)])
     def test_sockets_that_lscpu_does_not_know_have_no_cores(self, sockets: int, cores: int) -> None:
@@ -145,9 +145,9 @@ class TestStore:
             load_hardware(path)
 
     def test_equal_gpus_are_one_entry(self) -> None:
-        found = (DetectedGpu("a"), DetectedGpu("a"), DetectedGpu("b", "0-3"))
-        assert as_stored(found) == [{"model": "a", "count": 2}, {"model": "b", "count": 1, "cores": "0-3"}]
-        assert from_stored(as_stored(found)) == found
+        detected = (DetectedGpu("a"), DetectedGpu("a"), DetectedGpu("b", "0-3"))
+        assert as_stored(detected) == [{"model": "a", "count": 2}, {"model": "b", "count": 1, "cores": "0-3"}]
+        assert from_stored(as_stored(detected)) == detected
 
 
 def lines(gpus: Gpus, *nodes: NodeHardware, **options: str) -> list[str]:
@@ -167,8 +167,8 @@ class TestGresConf:
         ]
 
     def test_a_node_that_was_not_asked_yet_has_lines_of_its_own_and_stays_one_node_for_slurm_conf(self) -> None:
-        found = lines(Gpus("h100", 8), self.HGX_NODE, self.PLAIN)
-        assert found[-1] == "NodeName=gpu02 Name=gpu Type=h100 File=/dev/nvidia[0-7]"
+        conf_lines = lines(Gpus("h100", 8), self.HGX_NODE, self.PLAIN)
+        assert conf_lines[-1] == "NodeName=gpu02 Name=gpu Type=h100 File=/dev/nvidia[0-7]"
         node_set = NodeSet(("gpu01", "gpu02"), Gpus("h100", 8), (), {})
         (line,) = node_lines([node_set], {"gpu01": self.HGX_NODE, "gpu02": self.PLAIN}, {}, 0)
         assert line.startswith("NodeName=gpu[01-02] ")
@@ -183,15 +183,15 @@ class TestGresConf:
         ]
 
     def test_links_follow_the_order_that_cluster_yml_gives_the_files(self) -> None:
-        found = parse_detected(PAIRS, 2, 48)
+        detected = parse_detected(PAIRS, 2, 48)
         files = ("/dev/nvidia0", "/dev/nvidia2", "/dev/nvidia1", "/dev/nvidia3")
-        (kind,) = complete(Gpus("a40", 4, (GpuGroup("a40", 4, files),)), found, {}).groups
-        assert kind.links == ("-1,0,12,0", "0,-1,0,12", "12,0,-1,0", "0,12,0,-1")
-        assert kind.cores == ("0-47", "48-95", "0-47", "48-95")
+        (group,) = complete(Gpus("a40", 4, (GpuGroup("a40", 4, files),)), detected, {}).groups
+        assert group.links == ("-1,0,12,0", "0,-1,0,12", "12,0,-1,0", "0,12,0,-1")
+        assert group.cores == ("0-47", "48-95", "0-47", "48-95")
 
     def test_what_cluster_yml_says_stands(self) -> None:
-        given = Gpus("h100", 8, (GpuGroup("h100", 8, default_files(0, 8), cores=("0-111",) * 8),))
-        assert lines(given, self.HGX_NODE) == ["NodeName=gpu01 Name=gpu Type=h100 File=/dev/nvidia[0-7] Cores=0-111"]
+        declared = Gpus("h100", 8, (GpuGroup("h100", 8, default_files(0, 8), cores=("0-111",) * 8),))
+        assert lines(declared, self.HGX_NODE) == ["NodeName=gpu01 Name=gpu Type=h100 File=/dev/nvidia[0-7] Cores=0-111"]
 
     @pytest.mark.parametrize("key", ["Sockets", "corespersocket", "CPUs"])
     def test_a_site_with_its_own_idea_of_the_cores_gets_none(self, key: str) -> None:

@@ -16,7 +16,7 @@ KERNEL = "6.12.57+deb13-amd64"
 HEADERS = {"installed": False, "available": True, "package": f"linux-headers-{KERNEL}", "meta": "linux-headers-amd64"}
 
 
-def found(gpus: int = 1, device: str = "0x2330", **more: object) -> dict[str, Any]:
+def facts(gpus: int = 1, device: str = "0x2330", **more: object) -> dict[str, Any]:
     """What nvidia_facts says of a fresh machine with so many GPUs."""
     return {
         "gpus": [{"address": f"0000:{number:02x}:00.0", "device": device} for number in range(gpus)],
@@ -47,7 +47,7 @@ def plan(
     **settings: Any,
 ) -> DriverPlan:
     """The plan for a node with GPUs of one kind."""
-    return plan_driver(on or found(count), platform, Gpus(kind, count), Settings(**settings), CATALOGUE)
+    return plan_driver(on or facts(count), platform, Gpus(kind, count), Settings(**settings), CATALOGUE)
 
 
 def problem(made: DriverPlan) -> str:
@@ -77,7 +77,7 @@ class TestSource:
 
     def test_ubuntus_own_need_no_headers_and_no_key_of_the_sites(self) -> None:
         headers = {**HEADERS, "meta": "linux-headers-aws", "available": False}
-        on = found(secure_boot=True, headers=headers, kernel="6.8.0-1015-aws")
+        on = facts(secure_boot=True, headers=headers, kernel="6.8.0-1015-aws")
         made = plan(platform="Ubuntu 24.04", source="distro", on=on)
 
         assert made.problems == ()
@@ -85,7 +85,7 @@ class TestSource:
         assert not any("headers" in name for name in made.packages)
 
     def test_dgx_os_is_looked_at_only(self) -> None:
-        on = found(dgx=True, loaded={"version": "580.95.05", "open": True})
+        on = facts(dgx=True, loaded={"version": "580.95.05", "open": True})
 
         assert plan(on=on) == DriverPlan("present", source="present")
 
@@ -95,18 +95,18 @@ class TestSource:
         )
 
     def test_a_golden_image_of_another_branch_is_an_error(self) -> None:
-        on = found(loaded={"version": "570.10", "open": True})
+        on = facts(loaded={"version": "570.10", "open": True})
 
         assert problem(plan(source="present", branch="580", on=on)) == "driver 570.10 runs, branch 580 is wanted"
 
     def test_a_driver_that_somebody_else_installed_is_left_as_it_is(self) -> None:
         running: dict[str, Any] = {"loaded": {"version": "535.1.2", "open": False}, "library": "535.1.2"}
 
-        assert plan(on=found(**running)) == DriverPlan("present", source="present")
-        assert plan(on=found(**running, ours=True)).replaces == "535.1.2"
+        assert plan(on=facts(**running)) == DriverPlan("present", source="present")
+        assert plan(on=facts(**running, ours=True)).replaces == "535.1.2"
 
     def test_a_driver_that_was_upgraded_under_the_running_one_needs_a_reboot(self) -> None:
-        on = found(loaded={"version": "535.1.2", "open": False}, library="535.3.4")
+        on = facts(loaded={"version": "535.1.2", "open": False}, library="535.3.4")
 
         assert problem(plan(on=on)) == "the kernel runs driver 535.1.2, and 535.3.4 is installed"
 
@@ -119,19 +119,19 @@ class TestSource:
 
 class TestDevices:
     def test_a_node_without_one_is_left_alone(self) -> None:
-        made = plan(count=2, on=found(0))
+        made = plan(count=2, on=facts(0))
 
         assert made == DriverPlan("none", "cluster.yml declares 2 GPUs, and no NVIDIA device is on the PCI bus")
 
     def test_an_image_gets_it_without_one_and_loads_nothing(self) -> None:
-        made = plan(on=found(0), without_device=True)
+        made = plan(on=facts(0), without_device=True)
 
         assert made.state == "install"
         assert "nvidia-kernel-open-dkms" in made.packages
         assert not made.loads
 
     def test_a_container_gets_no_kernel_modules_and_no_headers(self) -> None:
-        made = plan(on=found(container=True), source="distro")
+        made = plan(on=facts(container=True), source="distro")
 
         assert made.modules == "none"
         assert made.packages == ("libcuda1", "nvidia-smi", "nvidia-persistenced")
@@ -158,8 +158,8 @@ class TestModules:
         assert "nvidia-open-kernel-dkms" in plan("a100", source="distro", modules="open").packages
 
     def test_an_untyped_gpu_is_told_by_its_pci_id(self) -> None:
-        assert plan("", on=found(device="0x1db6")).modules == "proprietary"
-        assert plan("", on=found(device="0x20b2")).modules == "open"
+        assert plan("", on=facts(device="0x1db6")).modules == "proprietary"
+        assert plan("", on=facts(device="0x20b2")).modules == "open"
 
     def test_the_wrong_ones_are_refused(self) -> None:
         assert problem(plan("v100", modules="open")) == "v100 needs the proprietary kernel modules, not open"
@@ -171,7 +171,7 @@ class TestModules:
 
 class TestFabric:
     def test_nvswitches_on_the_bus_bring_the_fabric_manager(self) -> None:
-        made = plan(count=8, on=found(8, nvswitches=4))
+        made = plan(count=8, on=facts(8, nvswitches=4))
 
         assert "nvidia-fabricmanager" in made.packages
         assert "nvlsm" not in made.packages
@@ -183,10 +183,10 @@ class TestFabric:
         # without ibstat, of infiniband-diags, the fabric manager does not start there
         assert {"nvidia-fabricmanager", "nvlsm", "infiniband-diags"} <= set(made.packages)
         assert made.subnet
-        assert not plan(count=8, on=found(8, nvswitches=4)).subnet
+        assert not plan(count=8, on=facts(8, nvswitches=4)).subnet
 
     def test_ubuntus_fabric_manager_is_of_the_same_source_as_the_driver(self) -> None:
-        on = found(8, nvswitches=4)
+        on = facts(8, nvswitches=4)
 
         # NVIDIA's has no number from 580 on, and Ubuntu's own goes with Ubuntu's own driver
         assert "nvidia-fabricmanager" in plan(count=8, on=on, platform="Ubuntu 24.04").packages
@@ -202,7 +202,7 @@ class TestFabric:
         assert plan(count=8).units == ("nvidia-persistenced.service",)
 
     def test_debian_has_none_to_give(self) -> None:
-        made = plan(on=found(8, nvswitches=4), source="distro")
+        made = plan(on=facts(8, nvswitches=4), source="distro")
 
         assert problem(made).startswith("this node has NVSwitches, and Debian 13 packages no fabric manager")
         assert made.problems[0][1] == "set nvidia_driver_source: repository"
@@ -215,7 +215,7 @@ class TestKernel:
         # DKMS builds them for the next kernel, whose headers come with it
         assert not plan(platform="Ubuntu 24.04").with_kernel
         # a container has its host's
-        assert not plan(platform="Ubuntu 24.04", on=found(1, container=True), source="distro").with_kernel
+        assert not plan(platform="Ubuntu 24.04", on=facts(1, container=True), source="distro").with_kernel
 
 
 class TestObstacles:
@@ -226,23 +226,23 @@ class TestObstacles:
         assert "550" in made.problems[0][1]
 
     def test_headers_that_nobody_has(self) -> None:
-        made = plan(on=found(headers={**HEADERS, "available": False}))
+        made = plan(on=facts(headers={**HEADERS, "available": False}))
 
         assert problem(made) == f"the package sources have no headers for the running kernel {KERNEL}"
 
     def test_headers_that_are_there_need_no_package(self) -> None:
-        made = plan(on=found(headers={"installed": True, "available": False, "package": "", "meta": ""}))
+        made = plan(on=facts(headers={"installed": True, "available": False, "package": "", "meta": ""}))
 
         assert made.problems == ()
         assert not any("headers" in name for name in made.packages)
 
     def test_a_driver_of_the_run_installer(self) -> None:
-        made = plan(source="repository", on=found(run_installer="/usr/bin/nvidia-uninstall", library="590.44.01"))
+        made = plan(source="repository", on=facts(run_installer="/usr/bin/nvidia-uninstall", library="590.44.01"))
 
         assert problem(made) == "a driver of NVIDIA's .run installer is there (/usr/bin/nvidia-uninstall)"
 
     def test_a_driver_of_another_branch(self) -> None:
-        made = plan(source="repository", on=found(library="550.163.01"))
+        made = plan(source="repository", on=facts(library="550.163.01"))
 
         assert problem(made) == (
             "driver 550.163.01 is installed, branch 580 is wanted, and deepopsctl did not install it"
@@ -250,7 +250,7 @@ class TestObstacles:
         assert made.replaces == ""
 
     def test_another_branch_under_jobs(self) -> None:
-        busy = found(library="550.163.01", ours=True, idle=False)
+        busy = facts(library="550.163.01", ours=True, idle=False)
 
         assert "jobs run or may start here" in problem(plan(source="repository", on=busy))
         assert "nvidia_driver_drain" in plan(source="repository", on=busy).problems[0][1]
@@ -258,23 +258,23 @@ class TestObstacles:
 
 class TestAnotherBranch:
     def test_it_replaces_a_driver_of_ours_on_an_idle_node(self) -> None:
-        made = plan(source="repository", branch="595", on=found(library="580.95.05", ours=True))
+        made = plan(source="repository", branch="595", on=facts(library="580.95.05", ours=True))
 
         assert (made.problems, made.replaces, made.branch) == ((), "580.95.05", "595")
 
     def test_it_may_wait_for_jobs_where_the_site_lets_deploy_drain(self) -> None:
-        busy = found(library="580.95.05", ours=True, idle=False)
+        busy = facts(library="580.95.05", ours=True, idle=False)
 
         assert plan(source="repository", branch="595", drain=True, on=busy).problems == ()
 
     def test_the_branch_that_is_there_replaces_nothing(self) -> None:
-        assert plan(on=found(library="580.95.05", ours=True, idle=False)).replaces == ""
+        assert plan(on=facts(library="580.95.05", ours=True, idle=False)).replaces == ""
 
 
 class TestObstaclesOfTheFirmware:
     def test_secure_boot_without_an_enrolled_key(self) -> None:
-        assert problem(plan(on=found(secure_boot=True))).startswith("Secure Boot is on")
-        assert plan(on=found(secure_boot=True, mok_enrolled=True)).problems == ()
+        assert problem(plan(on=facts(secure_boot=True))).startswith("Secure Boot is on")
+        assert plan(on=facts(secure_boot=True, mok_enrolled=True)).problems == ()
 
 
 class TestCatalogue:

@@ -36,7 +36,7 @@ class TestModels:
         for model in MODELS:
             families.setdefault(model.typed_with_memory, set()).add(model.family)
 
-        assert {kind: found for kind, found in families.items() if len(found) > 1} == {}
+        assert {key: names for key, names in families.items() if len(names) > 1} == {}
 
     def test_a_variant_is_never_another_models_name(self) -> None:
         assert not {model.typed_with_memory for model in MODELS} & {model.type for model in MODELS}

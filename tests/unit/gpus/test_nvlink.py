@@ -58,8 +58,8 @@ class TestClusterYml:
         silent, empty = (parse_spec(NODES + text, "") for text in ("", "nvlink_domains: []\n"))
 
         assert (silent.nvlink_domains, empty.nvlink_domains) == (None, ())
-        found: list[Any] = [build_inventory(cluster)["all"] for cluster in (silent, empty)]
-        assert ["nvlink_domains" in part["vars"] for part in found] == [False, True]
+        inventories: list[Any] = [build_inventory(cluster)["all"] for cluster in (silent, empty)]
+        assert ["nvlink_domains" in part["vars"] for part in inventories] == [False, True]
         assert parse_spec(render_spec(empty), "") == empty
 
     @pytest.mark.parametrize(
@@ -77,10 +77,10 @@ class TestClusterYml:
         ],
     )
     def test_what_can_not_be_is_refused_where_it_stands(self, entries: str, says: str) -> None:
-        found = problems(f"nvlink_domains: [{entries}]\n")
+        messages = problems(f"nvlink_domains: [{entries}]\n")
 
-        assert any(says in line for line in found), found
-        assert all(line.startswith("cluster.yml:8 ") for line in found), found
+        assert any(says in line for line in messages), messages
+        assert all(line.startswith("cluster.yml:8 ") for line in messages), messages
 
     def test_a_node_goes_from_its_domain_and_a_new_one_comes_into_that_of_its_like(self) -> None:
         text = NODES + RACKS
@@ -133,10 +133,10 @@ class TestSlurm:
     def test_an_old_slurm_is_refused_with_the_version_that_it_takes(
         self, version: tuple[int, int], served: bool
     ) -> None:
-        said = refusal(DOMAINS, version)
+        message = refusal(DOMAINS, version)
 
-        assert (said == "") == served
-        assert served or "24.05 and later" in said
+        assert (message == "") == served
+        assert served or "24.05 and later" in message
         assert refusal({}, version) == ""
 
 

@@ -44,9 +44,9 @@ def cluster(gpus: str) -> Cluster:
 
 
 def declared(gpus: str) -> Gpus:
-    found = cluster(gpus).compute[0].gpus
-    assert found is not None
-    return found
+    gpus_read = cluster(gpus).compute[0].gpus
+    assert gpus_read is not None
+    return gpus_read
 
 
 def conf(gpus: str) -> tuple[str, list[str], list[str]]:
@@ -73,10 +73,10 @@ class TestRead:
         assert declared('{type: h100, count: 2, files: "/dev/nvidia[0-1]"}') == Gpus("h100", 2)
 
     def test_several_kinds_are_numbered_in_their_order(self) -> None:
-        found = declared(SEVERAL)
+        read = declared(SEVERAL)
 
-        assert (found.type, found.count) == ("", 4)
-        assert found.groups == (
+        assert (read.type, read.count) == ("", 4)
+        assert read.groups == (
             GpuGroup("a40", 2, ("/dev/nvidia0", "/dev/nvidia1")),
             GpuGroup("l40s", 2, ("/dev/nvidia2", "/dev/nvidia3")),
         )

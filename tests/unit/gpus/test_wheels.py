@@ -39,13 +39,13 @@ def wheel(tmp_path: Path) -> Path:
 
 def pinned(wheel: Path, member: str = MEMBER, digest: str = "") -> dict[str, Any]:
     hashes = {"sha256": digest or sha256(wheel.read_bytes()).hexdigest(), "platform": "any"}
-    machines = dict.fromkeys(("x86_64", "aarch64"), hashes)
-    return {"nccl": {"package": "nvidia-nccl", "version": "1.2", "files": [member], "wheels": machines}}
+    wheels_by_architecture = dict.fromkeys(("x86_64", "aarch64"), hashes)
+    return {"nccl": {"package": "nvidia-nccl", "version": "1.2", "files": [member], "wheels": wheels_by_architecture}}
 
 
-def keep(folder: Path, libraries: dict[str, Any], state: str = "present", **more: Any) -> dict[str, Any]:
+def keep(directory: Path, libraries: dict[str, Any], state: str = "present", **more: Any) -> dict[str, Any]:
     """Call the module as Ansible does."""
-    arguments = {"ANSIBLE_MODULE_ARGS": {"state": state, "folder": str(folder), "libraries": libraries, **more}}
+    arguments = {"ANSIBLE_MODULE_ARGS": {"state": state, "folder": str(directory), "libraries": libraries, **more}}
     start = (
         f"import sys, runpy\nsys.path.append({str(COLLECTIONS)!r})\n"
         f"runpy.run_path({str(MODULE)!r}, run_name='__main__')"
@@ -54,59 +54,59 @@ def keep(folder: Path, libraries: dict[str, Any], state: str = "present", **more
         [sys.executable, "-c", start], input=json.dumps(arguments), capture_output=True, text=True, check=False
     )
     assert done.stdout, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    result: dict[str, Any] = json.loads(done.stdout)
+    return result
 
 
 class TestOnTheNode:
     def test_what_is_missing_is_told_then_unpacked_once(self, tmp_path: Path, wheel: Path) -> None:
-        folder, libraries = tmp_path / "kept", pinned(wheel)
+        directory, libraries = tmp_path / "kept", pinned(wheel)
 
-        asked = keep(folder, libraries)
-        brought = keep(folder, libraries, wheels={"nccl": str(wheel)})
-        again = keep(folder, libraries)
+        asked = keep(directory, libraries)
+        installed = keep(directory, libraries, wheels={"nccl": str(wheel)})
+        again = keep(directory, libraries)
 
         assert (asked["changed"], asked["missing"]) == (False, ["nccl"])
-        assert (brought["changed"], brought["missing"]) == (True, [])
+        assert (installed["changed"], installed["missing"]) == (True, [])
         assert (again["changed"], again["missing"]) == (False, [])
-        there = Path(paths.loaded(str(folder), libraries, "nccl"))
+        there = Path(paths.loaded(str(directory), libraries, "nccl"))
         assert there.read_bytes() == b"library"
         assert there.stat().st_mode & 0o777 == 0o644
         assert sorted(path.name for path in there.parent.iterdir()) == [".sha256", "libnccl.so.2"]
 
     def test_a_library_that_was_damaged_or_is_another_version_is_missing(self, tmp_path: Path, wheel: Path) -> None:
-        folder, libraries = tmp_path / "kept", pinned(wheel)
-        keep(folder, libraries, wheels={"nccl": str(wheel)})
-        Path(paths.loaded(str(folder), libraries, "nccl")).unlink()
+        directory, libraries = tmp_path / "kept", pinned(wheel)
+        keep(directory, libraries, wheels={"nccl": str(wheel)})
+        Path(paths.loaded(str(directory), libraries, "nccl")).unlink()
 
-        assert keep(folder, libraries)["missing"] == ["nccl"]
-        assert keep(folder, pinned(wheel, digest="0" * 64))["missing"] == ["nccl"]
+        assert keep(directory, libraries)["missing"] == ["nccl"]
+        assert keep(directory, pinned(wheel, digest="0" * 64))["missing"] == ["nccl"]
 
     @pytest.mark.parametrize(
         ("change", "text"),
         [({"digest": "0" * 64}, "not the wheel that is pinned"), ({"member": "nvidia/other.so"}, "no item named")],
     )
     def test_a_wrong_wheel_leaves_nothing(self, tmp_path: Path, wheel: Path, change: Any, text: str) -> None:
-        folder = tmp_path / "kept"
+        directory = tmp_path / "kept"
 
-        found = keep(folder, pinned(wheel, **change), wheels={"nccl": str(wheel)})
+        result = keep(directory, pinned(wheel, **change), wheels={"nccl": str(wheel)})
 
-        assert found["failed"]
-        assert text in found["msg"]
-        assert not folder.exists() or list(folder.iterdir()) == []
+        assert result["failed"]
+        assert text in result["msg"]
+        assert not directory.exists() or list(directory.iterdir()) == []
 
     def test_they_are_removed_once(self, tmp_path: Path, wheel: Path) -> None:
-        folder = tmp_path / "kept"
-        keep(folder, pinned(wheel), wheels={"nccl": str(wheel)})
+        directory = tmp_path / "kept"
+        keep(directory, pinned(wheel), wheels={"nccl": str(wheel)})
 
-        assert keep(folder, pinned(wheel), "absent")["changed"] is True
-        assert not folder.exists()
-        assert keep(folder, pinned(wheel), "absent")["changed"] is False
+        assert keep(directory, pinned(wheel), "absent")["changed"] is True
+        assert not directory.exists()
+        assert keep(directory, pinned(wheel), "absent")["changed"] is False
 
     def test_check_mode_changes_nothing_and_says_what_would(self, tmp_path: Path, wheel: Path) -> None:
-        found = keep(tmp_path / "kept", pinned(wheel), _ansible_check_mode=True)
+        result = keep(tmp_path / "kept", pinned(wheel), _ansible_check_mode=True)
 
-        assert (found["changed"], found["missing"]) == (True, ["nccl"])
+        assert (result["changed"], result["missing"]) == (True, ["nccl"])
         assert not (tmp_path / "kept").exists()
 
 
@@ -116,10 +116,10 @@ class TestFetching:
     ) -> None:
         calls = []
 
-        def download(wanted: Wheel, folder: Path) -> Path:
+        def download(wanted: Wheel, directory: Path) -> Path:
             calls.append(wanted)
-            (folder / "x.whl").write_bytes(b"wheel")
-            return folder / "x.whl"
+            (directory / "x.whl").write_bytes(b"wheel")
+            return directory / "x.whl"
 
         monkeypatch.setattr(wheels, "_download", download)
         wanted = Wheel("nvidia-nccl", "1.2", "any", sha256(b"wheel").hexdigest())
@@ -156,10 +156,10 @@ class TestFetching:
 
 
 def test_both_libraries_are_pinned_for_both_machines() -> None:
-    found = yaml.safe_load((ROOT / "group_vars/all/versions.yml").read_text())["deepops_gpu_libraries"]
+    libraries = yaml.safe_load((ROOT / "group_vars/all/versions.yml").read_text())["deepops_gpu_libraries"]
 
-    assert set(found) == {"cublas", "nccl"}
-    for library in found.values():
+    assert set(libraries) == {"cublas", "nccl"}
+    for library in libraries.values():
         assert set(library["wheels"]) == {"x86_64", "aarch64"}
         assert all(len(wheel["sha256"]) == 64 for wheel in library["wheels"].values())
 

@@ -31,11 +31,11 @@ def read(text: str) -> Draft:
     return draft
 
 
-def site(folder: Path, variables: str, inventory: str = MINIMAL) -> Path:
-    (folder / "group_vars").mkdir()
-    (folder / "group_vars" / "slurm-cluster.yml").write_text(variables)
-    (folder / "inventory").write_text(f"{inventory}[slurm-cluster:children]\nslurm-master\nslurm-node\n")
-    return folder
+def site(directory: Path, variables: str, inventory: str = MINIMAL) -> Path:
+    (directory / "group_vars").mkdir()
+    (directory / "group_vars" / "slurm-cluster.yml").write_text(variables)
+    (directory / "inventory").write_text(f"{inventory}[slurm-cluster:children]\nslurm-master\nslurm-node\n")
+    return directory
 
 
 def left(draft: Draft) -> list[str]:
@@ -120,10 +120,10 @@ def test_groups_in_underscores_are_the_same_groups() -> None:
 
 
 def test_a_full_name_is_shortened_and_becomes_the_address() -> None:
-    machine = read("[slurm-master]\nm1.example.com\n[slurm-node]\nn1 ansible_host=192.0.2.5 ansible_port=2222\n")
+    draft = read("[slurm-master]\nm1.example.com\n[slurm-node]\nn1 ansible_host=192.0.2.5 ansible_port=2222\n")
 
-    assert machine.nodes["m1"].address == "m1.example.com"
-    assert (machine.nodes["n1"].address, machine.nodes["n1"].port) == ("192.0.2.5", 2222)
+    assert draft.nodes["m1"].address == "m1.example.com"
+    assert (draft.nodes["n1"].address, draft.nodes["n1"].port) == ("192.0.2.5", 2222)
 
 
 def test_a_controller_may_be_a_compute_node() -> None:
@@ -161,10 +161,10 @@ def test_an_inventory_without_slurm_groups_takes_its_roles_from_options() -> Non
 @pytest.mark.parametrize("name", ["slurm_password", "slurm_db_password"])
 @pytest.mark.parametrize("value", ["ReplaceWithASecurePasswordInTheVault", "deepops"])
 def test_the_passwords_that_deepops_ships_are_refused(tmp_path: Path, name: str, value: str) -> None:
-    folder = site(tmp_path, f"slurm_version: 1\n{name}: {value}\n")
+    directory = site(tmp_path, f"slurm_version: 1\n{name}: {value}\n")
 
     with pytest.raises(InputError) as caught:
-        read_request(InitRequest(tmp_path / "new", source=folder))
+        read_request(InitRequest(tmp_path / "new", source=directory))
 
     (problem,) = caught.value.problems
     assert problem.where.endswith("slurm-cluster.yml:2")
@@ -202,10 +202,10 @@ def test_an_encrypted_file_is_named(tmp_path: Path) -> None:
 
 
 def test_faults_of_inventory_and_variables_are_told_together(tmp_path: Path) -> None:
-    folder = site(tmp_path, "a: [1\n", "[slurm-master]\nm1 'x\n[slurm-node:wars]\n[slurm-node]\nn[5:1]\nn1-\n")
+    directory = site(tmp_path, "a: [1\n", "[slurm-master]\nm1 'x\n[slurm-node:wars]\n[slurm-node]\nn[5:1]\nn1-\n")
 
     with pytest.raises(InputError) as caught:
-        read_request(InitRequest(tmp_path / "new", source=folder))
+        read_request(InitRequest(tmp_path / "new", source=directory))
 
     assert [problem.message for problem in caught.value.problems] == [
         "no valid YAML: did not find expected ',' or ']'",
@@ -250,11 +250,11 @@ def test_a_variable_of_a_thousand_hosts_is_one_line() -> None:
 
 
 def test_a_file_of_comments_is_no_fault(tmp_path: Path) -> None:
-    folder = site(tmp_path, "# nothing\n")
-    (folder / "host_vars").mkdir()
-    (folder / "host_vars" / "gpu01").write_text("---\n# variables of gpu01\n")
+    directory = site(tmp_path, "# nothing\n")
+    (directory / "host_vars").mkdir()
+    (directory / "host_vars" / "gpu01").write_text("---\n# variables of gpu01\n")
 
-    assert read_request(InitRequest(tmp_path / "new", source=folder)).cluster.compute
+    assert read_request(InitRequest(tmp_path / "new", source=directory)).cluster.compute
 
 
 def test_what_is_called_missing_is_in_no_role() -> None:
@@ -322,9 +322,9 @@ def test_without_the_option_the_groups_are_listed(tmp_path: Path, capsys: pytest
     (tmp_path / "hosts.yml").write_text(YAML)
 
     assert run(["init", str(tmp_path / "new"), "--from", str(tmp_path)]) == 3
-    said = capsys.readouterr().err
-    assert "head (1), workers (2), fast (2)" in said
-    assert "--group controller=GROUP" in said
+    output = capsys.readouterr().err
+    assert "head (1), workers (2), fast (2)" in output
+    assert "--group controller=GROUP" in output
     assert not (tmp_path / "new").exists()
 
 

@@ -18,9 +18,9 @@ HOW_TO = ROOT / "docs" / "how-to"
 def shown(guide: str, command: str) -> list[str]:
     """The lines that a guide shows below a command, without the folder that is everybody's own."""
     text = (HOW_TO / guide).read_text()
-    found = re.search(rf"^\$ deepopsctl {re.escape(command)}\n(.*?)(?:^\$|^```)", text, re.DOTALL | re.MULTILINE)
-    assert found, f"{guide} does not show {command}"
-    return [line for line in found[1].splitlines() if "/home/ada" not in line]
+    match = re.search(rf"^\$ deepopsctl {re.escape(command)}\n(.*?)(?:^\$|^```)", text, re.DOTALL | re.MULTILINE)
+    assert match, f"{guide} does not show {command}"
+    return [line for line in match[1].splitlines() if "/home/ada" not in line]
 
 
 def printed(command: str, capsys: pytest.CaptureFixture[str]) -> list[str]:
@@ -30,32 +30,32 @@ def printed(command: str, capsys: pytest.CaptureFixture[str]) -> list[str]:
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
-def test_coming_from_deepops(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    shutil.copytree(ROOT / "inventory" / "deepops", folder / "config")
+def test_coming_from_deepops(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.copytree(ROOT / "inventory" / "deepops", directory / "config")
     command = "init alpha --from config --gpus h100:8"
 
     assert set(shown("from-deepops.md", command)) <= set(printed(command, capsys))
 
 
-def test_a_placeholder_password(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    shutil.copytree(ROOT / "inventory" / "deepops", folder / "config")
-    variables = folder / "config" / "group_vars" / "slurm-cluster.yml"
+def test_a_placeholder_password(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.copytree(ROOT / "inventory" / "deepops", directory / "config")
+    variables = directory / "config" / "group_vars" / "slurm-cluster.yml"
     text = variables.read_text()
     variables.write_text(text.replace("not-the-placeholder", "AlsoReplaceWithASecurePasswordInTheVault"))
 
     assert printed("init beta --from config", capsys) == shown("from-deepops.md", "init beta --from config")
 
 
-def test_a_slurm_conf_that_was_made_by_hand(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_slurm_conf_that_was_made_by_hand(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
     hosts = "192.0.2.1 ctl1\n192.0.2.11 gpu01\n192.0.2.12 gpu02\n"
     files = {"slurm.conf": handmade.SLURM_CONF, "nodes.conf": handmade.NODES_CONF, "gres.conf": handmade.GRES_CONF}
     for name, text in {**files, "hosts": hosts}.items():
-        (folder / name).write_text(text)
+        (directory / name).write_text(text)
     command = "init hand --from slurm.conf --addresses hosts --user ubuntu"
 
     assert set(shown("take-over.md", command)) <= set(printed(command, capsys))

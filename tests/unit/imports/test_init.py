@@ -33,8 +33,8 @@ def init(*arguments: str) -> ClusterDir:
     return ClusterDir.open(Path("hpc"))
 
 
-def files(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+def files(directory: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
 
 
 def mode(path: Path) -> int:
@@ -44,8 +44,8 @@ def mode(path: Path) -> int:
 def secrets(directory: ClusterDir) -> dict[str, str]:
     password = directory.vault_password.read_bytes().strip()
     vault = VaultLib([("default", VaultSecret(password))])
-    found: dict[str, str] = yaml.safe_load(vault.decrypt(directory.secrets.read_bytes()))
-    return found
+    variables: dict[str, str] = yaml.safe_load(vault.decrypt(directory.secrets.read_bytes()))
+    return variables
 
 
 def test_makes_a_complete_cluster_directory() -> None:
@@ -205,7 +205,7 @@ def test_refuses_a_directory_that_holds_a_cluster(capsys: pytest.CaptureFixture[
 
 def test_force_replaces_the_machines_and_keeps_everything_else() -> None:
     directory = init()
-    kept = {
+    unchanged = {
         "inventory/group_vars/all/settings.yml": b"slurm_config: {MaxArraySize: 5}\n",
         "known_hosts": b"ctl1 ssh-ed25519 AAAA\n",
         "ssh/id_ed25519": b"key",
@@ -213,7 +213,7 @@ def test_force_replaces_the_machines_and_keeps_everything_else() -> None:
         "runs/1/log": b"log",
         "inventory/host_vars/ctl1.yml": b"a: 1\n",
     }
-    for name, content in kept.items():
+    for name, content in unchanged.items():
         path = directory.path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)

@@ -23,9 +23,9 @@ README = EXAMPLES / "README.md"
 def command_in(path: Path) -> list[str]:
     """The arguments of the deepopsctl command that a file shows."""
     text = path.read_text().replace("\\\n", " ")
-    found = re.search(r"deepopsctl (init example .*)", text)
-    assert found, f"{path.name} shows no command"
-    return shlex.split(found[1])
+    match = re.search(r"deepopsctl (init example .*)", text)
+    assert match, f"{path.name} shows no command"
+    return shlex.split(match[1])
 
 
 @pytest.mark.parametrize("path", [*NODE_LISTS, README], ids=lambda path: path.name)
@@ -37,9 +37,9 @@ def test_the_command_in_each_example_makes_the_example_cluster(
     if "--from" in arguments:
         (tmp_path / path.name).write_bytes(path.read_bytes())
     assert run(arguments) == 0
-    made, kept = ClusterDir(tmp_path / "example"), ClusterDir(EXAMPLES / "example")
-    assert made.spec.read_text() == kept.spec.read_text()
-    assert made.hosts.read_text() == kept.hosts.read_text()
+    made, stored = ClusterDir(tmp_path / "example"), ClusterDir(EXAMPLES / "example")
+    assert made.spec.read_text() == stored.spec.read_text()
+    assert made.hosts.read_text() == stored.hosts.read_text()
 
 
 def test_the_cluster_file_and_the_command_in_the_reference_work(

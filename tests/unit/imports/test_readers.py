@@ -44,8 +44,8 @@ def read(text: str) -> Draft:
     return draft
 
 
-def machines(text: str) -> list[tuple[str, str]]:
-    return [(machine.name, machine.address) for machine in read(text).nodes.values()]
+def names_and_addresses(text: str) -> list[tuple[str, str]]:
+    return [(node.name, node.address) for node in read(text).nodes.values()]
 
 
 def faults(text: str) -> list[str]:
@@ -90,7 +90,7 @@ def test_tells_the_forms_apart_by_content(text: str, form: Form) -> None:
 
 def test_reads_a_hostlist_file() -> None:
     text = "# all\nctl1=192.0.2.1\n\ngpu[01-02] = 192.0.2.12,192.0.2.11 # swapped\nlogin1,login2\n"
-    assert machines(text) == [
+    assert names_and_addresses(text) == [
         ("ctl1", "192.0.2.1"),
         ("gpu01", "192.0.2.12"),
         ("gpu02", "192.0.2.11"),
@@ -113,7 +113,7 @@ def test_reports_every_faulty_line_of_a_hostlist() -> None:
 
 
 def test_reads_a_hosts_file_without_the_lines_every_machine_has() -> None:
-    assert machines(HOSTS) == [("ctl1", "192.0.2.1"), ("gpu01", "192.0.2.11"), ("gpu02", "2001:db8::12")]
+    assert names_and_addresses(HOSTS) == [("ctl1", "192.0.2.1"), ("gpu01", "192.0.2.11"), ("gpu02", "2001:db8::12")]
 
 
 def test_reports_every_faulty_line_of_a_hosts_file() -> None:
@@ -126,22 +126,22 @@ def test_reports_every_faulty_line_of_a_hosts_file() -> None:
 
 
 def test_reads_a_table() -> None:
-    found = read(CSV).nodes
-    assert [(name, machine.address) for name, machine in found.items()] == [
+    nodes = read(CSV).nodes
+    assert [(name, node.address) for name, node in nodes.items()] == [
         ("ctl1", "192.0.2.1"),
         ("gpu01", "192.0.2.11"),
         ("gpu02", "192.0.2.12"),
         ("cpu1", "192.0.2.21"),
     ]
-    assert found["ctl1"].roles == {Role.CONTROLLER, Role.LOGIN}
-    assert found["gpu02"].gpus == Gpus("h100", 8)
-    assert (found["gpu02"].features, found["gpu02"].port) == (("ib", "nvlink"), 2222)
-    assert found["cpu1"].gpus is None
+    assert nodes["ctl1"].roles == {Role.CONTROLLER, Role.LOGIN}
+    assert nodes["gpu02"].gpus == Gpus("h100", 8)
+    assert (nodes["gpu02"].features, nodes["gpu02"].port) == (("ib", "nvlink"), 2222)
+    assert nodes["cpu1"].gpus is None
 
 
 def test_reads_several_kinds_of_gpus_from_a_table() -> None:
-    found = read("name,gpus,gpu_type\nn1,2+1,a40+l40s\n")
-    gpus = found.nodes["n1"].gpus
+    draft = read("name,gpus,gpu_type\nn1,2+1,a40+l40s\n")
+    gpus = draft.nodes["n1"].gpus
     assert gpus is not None
     assert describe_gpus(gpus) == "a40:2+l40s:1"
 
@@ -160,15 +160,15 @@ def test_reads_what_spreadsheets_export(tmp_path: Path, delimiter: str, line_end
     text = delimiter.join(["Hostname", "IP address", "Roles"]) + line_end
     text += delimiter.join(["ctl1", "192.0.2.1", "Controller"]) + line_end
     path.write_bytes(b"\xef\xbb\xbf" + text.encode())
-    (machine,) = read_nodes(path, None, Problems()).nodes.values()
-    assert (machine.name, machine.address) == ("ctl1", "192.0.2.1")
-    assert machine.roles == {Role.CONTROLLER}
+    (node,) = read_nodes(path, None, Problems()).nodes.values()
+    assert (node.name, node.address) == ("ctl1", "192.0.2.1")
+    assert node.roles == {Role.CONTROLLER}
 
 
 def test_excels_own_first_line_is_no_line_of_the_table() -> None:
     text = "sep=;\nname;address\nctl1;192.0.2.1\nbad_;192.0.2.2\n"
 
-    assert machines(text.replace("bad_", "ctl2")) == [("ctl1", "192.0.2.1"), ("ctl2", "192.0.2.2")]
+    assert names_and_addresses(text.replace("bad_", "ctl2")) == [("ctl1", "192.0.2.1"), ("ctl2", "192.0.2.2")]
     (fault,) = faults(text)
     assert fault.startswith("nodes:4 ")
 
@@ -229,7 +229,7 @@ def test_refuses_a_table_without_names() -> None:
 def test_reads_a_cluster_file() -> None:
     text = "schema: 1\ncluster: {name: hpc}\nnodes: [{names: ctl1, roles: [controller]}]\n"
     assert read(text).name == "hpc"
-    assert machines(text) == [("ctl1", "")]
+    assert names_and_addresses(text) == [("ctl1", "")]
 
 
 def test_reads_standard_input() -> None:
@@ -266,5 +266,5 @@ def test_counts_lines_as_an_editor_does() -> None:
 
 
 def test_refuses_more_machines_than_any_cluster_has_without_expanding_them_all() -> None:
-    found = faults("\n".join(f"r{row}n[1-9999]" for row in range(500)))
-    assert found == ["nodes:3 more than 20,000 nodes in total"]
+    messages = faults("\n".join(f"r{row}n[1-9999]" for row in range(500)))
+    assert messages == ["nodes:3 more than 20,000 nodes in total"]

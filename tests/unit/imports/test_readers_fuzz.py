@@ -53,19 +53,19 @@ PIECES += [
 
 def damaged(data: bytes, seed: int) -> bytes:
     generator = random.Random(seed)  # noqa: S311 - repeatable, guards no secret
-    found = bytearray(data)
+    content = bytearray(data)
     for _ in range(generator.randint(1, 6)):
-        place = generator.randrange(len(found) or 1)
+        place = generator.randrange(len(content) or 1)
         match generator.randrange(4):
             case 0:
-                found[place:place] = generator.choice(PIECES)
+                content[place:place] = generator.choice(PIECES)
             case 1:
-                del found[place : place + generator.randint(1, 30)]
+                del content[place : place + generator.randint(1, 30)]
             case 2:
-                found[place : place + 1] = generator.choice(PIECES)
+                content[place : place + 1] = generator.choice(PIECES)
             case _:
-                found = found[:place] if generator.random() < 0.2 else found
-    return bytes(found)
+                content = content[:place] if generator.random() < 0.2 else content
+    return bytes(content)
 
 
 def outcome(data: bytes) -> Cluster | InputError:

@@ -26,24 +26,24 @@ def faults(**options: Any) -> list[str]:
     return [f"{problem.where}: {problem.message}" for problem in caught.value.problems]
 
 
-def gpus(found: Cluster) -> dict[str, Gpus | None]:
-    return {node.name: node.gpus for node in found.nodes}
+def gpus(made: Cluster) -> dict[str, Gpus | None]:
+    return {node.name: node.gpus for node in made.nodes}
 
 
-def node_list(folder: Path, text: str) -> Path:
-    path = folder / "nodes.txt"
+def node_list(directory: Path, text: str) -> Path:
+    path = directory / "nodes.txt"
     path.write_text(text)
     return path
 
 
 def test_machines_keep_the_order_of_roles_and_options() -> None:
-    found = cluster(compute=("n[3-4]", "n[1-2]"), login=("login1",))
-    assert [node.name for node in found.nodes] == ["ctl1", "n3", "n4", "n1", "n2", "login1"]
+    made = cluster(compute=("n[3-4]", "n[1-2]"), login=("login1",))
+    assert [node.name for node in made.nodes] == ["ctl1", "n3", "n4", "n1", "n2", "login1"]
 
 
 def test_a_machine_named_for_two_roles_has_both() -> None:
-    found = cluster(controller=("all-in-one=192.0.2.1",), compute=("all-in-one",), nfs_server=("all-in-one",))
-    (node,) = found.nodes
+    made = cluster(controller=("all-in-one=192.0.2.1",), compute=("all-in-one",), nfs_server=("all-in-one",))
+    (node,) = made.nodes
     assert node.roles == {Role.CONTROLLER, Role.COMPUTE, Role.NFS_SERVER}
     assert node.address == "192.0.2.1"
 
@@ -55,8 +55,8 @@ def test_addresses_given_for_two_roles_must_agree() -> None:
 
 
 def test_pairs_addresses_in_the_order_written() -> None:
-    found = cluster(compute=("n[1-2]=192.0.2.9,192.0.2.5",))
-    assert [(node.name, node.address) for node in found.compute] == [("n1", "192.0.2.9"), ("n2", "192.0.2.5")]
+    made = cluster(compute=("n[1-2]=192.0.2.9,192.0.2.5",))
+    assert [(node.name, node.address) for node in made.compute] == [("n1", "192.0.2.9"), ("n2", "192.0.2.5")]
 
 
 @pytest.mark.parametrize(
@@ -122,19 +122,22 @@ def test_gives_gpus_to_all_compute_nodes() -> None:
 
 
 def test_gives_named_nodes_their_own_gpus() -> None:
-    found = gpus(cluster(gpus=("h100:8", "n2:a100:4")))
-    assert (found["n1"], found["n2"]) == (Gpus("h100", 8), Gpus("a100", 4))
+    by_node = gpus(cluster(gpus=("h100:8", "n2:a100:4")))
+    assert (by_node["n1"], by_node["n2"]) == (Gpus("h100", 8), Gpus("a100", 4))
 
 
 def test_what_is_said_of_a_node_several_times_are_several_kinds() -> None:
-    found = cluster(gpus=("a40:2", "l40s:2", "n2:h100:4"))
-    assert {node.name: describe_gpus(node.gpus) for node in found.nodes if node.gpus} == {
+    made = cluster(gpus=("a40:2", "l40s:2", "n2:h100:4"))
+    assert {node.name: describe_gpus(node.gpus) for node in made.nodes if node.gpus} == {
         "n1": "a40:2+l40s:2",
         "n2": "h100:4",
     }
-    both = gpus(found)["n1"]
+    both = gpus(made)["n1"]
     assert both is not None
-    assert [kind.files for kind in both.groups] == [("/dev/nvidia0", "/dev/nvidia1"), ("/dev/nvidia2", "/dev/nvidia3")]
+    assert [group.files for group in both.groups] == [
+        ("/dev/nvidia0", "/dev/nvidia1"),
+        ("/dev/nvidia2", "/dev/nvidia3"),
+    ]
 
 
 def test_gpus_of_file_and_option_must_agree(tmp_path: Path) -> None:
@@ -147,9 +150,9 @@ def test_gpus_of_file_and_option_must_agree(tmp_path: Path) -> None:
 
 def test_a_list_without_roles_holds_compute_nodes(tmp_path: Path) -> None:
     path = node_list(tmp_path, "ctl1=192.0.2.1\nn[1-2]\nlogin1\n")
-    found = cluster(source=path, compute=(), login=("login1",))
-    assert [node.name for node in found.compute] == ["n1", "n2"]
-    assert found.controllers[0].address == "192.0.2.1"
+    made = cluster(source=path, compute=(), login=("login1",))
+    assert [node.name for node in made.compute] == ["n1", "n2"]
+    assert made.controllers[0].address == "192.0.2.1"
 
 
 def test_with_compute_given_other_machines_of_a_list_are_left_out_and_named(tmp_path: Path) -> None:
@@ -166,11 +169,11 @@ def test_options_add_to_a_cluster_file_and_win_over_its_header(tmp_path: Path) -
         "  - {names: ctl1, roles: [controller]}\n  - {names: n1, roles: [compute]}\n"
         "partitions: [{name: p, nodes: all, max_time: 60}]\n",
     )
-    found = cluster(source=path, controller=(), compute=("n2",), login=("ctl1",), name="new", user="ubuntu")
-    assert (found.name, found.access.user) == ("new", "ubuntu")
-    assert found.access.key == str(tmp_path / "keys" / "id")
-    assert found.controllers[0].roles == {Role.CONTROLLER, Role.LOGIN}
-    assert found.partitions[0].nodes == ("n1", "n2")
+    made = cluster(source=path, controller=(), compute=("n2",), login=("ctl1",), name="new", user="ubuntu")
+    assert (made.name, made.access.user) == ("new", "ubuntu")
+    assert made.access.key == str(tmp_path / "keys" / "id")
+    assert made.controllers[0].roles == {Role.CONTROLLER, Role.LOGIN}
+    assert made.partitions[0].nodes == ("n1", "n2")
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ def test_the_example_is_imported_whole() -> None:
     assert cluster.nodes[0].roles == {Role.CONTROLLER, Role.DBD}
     gpu, cpu = cluster.nodes[1], cluster.nodes[-1]
     assert gpu.gpus
-    assert (describe_gpus(gpu.gpus), {kind.cores for kind in gpu.gpus.groups}) == ("h100:8", {("0-31",) * 8})
+    assert (describe_gpus(gpu.gpus), {group.cores for group in gpu.gpus.groups}) == ("h100:8", {("0-31",) * 8})
     assert gpu.slurm == {"RealMemory": "500000", "Weight": "100"}
     assert (cpu.address, cpu.features, cpu.slurm["Weight"]) == ("192.0.2.22", ("himem",), "1")
     assert [(p.name, p.nodes, p.default, p.max_time) for p in cluster.partitions] == [
@@ -399,11 +399,11 @@ def test_what_deepopsctl_sets_in_another_way_is_told() -> None:
 def test_weights_that_deepopsctl_adds_are_told() -> None:
     draft = read(f"{HEAD}NodeName=g1 Gres=gpu:a:1\n{TAIL}")
 
-    alike = read(f"{HEAD}NodeName=g[1-2] Gres=gpu:a:1\n")
-    given = read(f"{HEAD}NodeName=DEFAULT Weight=5\nNodeName=g1 Gres=gpu:a:1\n{TAIL}")
+    identical = read(f"{HEAD}NodeName=g[1-2] Gres=gpu:a:1\n")
+    weighted = read(f"{HEAD}NodeName=DEFAULT Weight=5\nNodeName=g1 Gres=gpu:a:1\n{TAIL}")
 
     assert "Weight" in [note.name for note in draft.carryover.changed]
-    assert "Weight" not in [note.name for each in (alike, given) for note in each.carryover.changed]
+    assert "Weight" not in [note.name for each in (identical, weighted) for note in each.carryover.changed]
 
 
 def test_every_key_that_deepopsctl_sets_is_told_or_follows_from_the_cluster() -> None:
@@ -413,5 +413,5 @@ def test_every_key_that_deepopsctl_sets_is_told_or_follows_from_the_cluster() ->
         "MetricsType", "SchedulerType", "JobAcctGatherFrequency",
     }  # fmt: skip
 
-    ours = yaml.safe_load((EXAMPLE.parents[1] / "roles/slurm_conf/vars/main.yml").read_text())["__slurm_conf_base"]
-    assert set(ours) - from_the_cluster == set(DEEPOPSCTL_VALUES)
+    defaults = yaml.safe_load((EXAMPLE.parents[1] / "roles/slurm_conf/vars/main.yml").read_text())["__slurm_conf_base"]
+    assert set(defaults) - from_the_cluster == set(DEEPOPSCTL_VALUES)

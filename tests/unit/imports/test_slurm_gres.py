@@ -46,7 +46,7 @@ def test_two_types_keep_their_own_devices(site: Path) -> None:
 
 
 def test_types_may_take_turns(site: Path) -> None:
-    conf = "".join(f"Name=gpu Type={kind} File=/dev/nvidia{n}\n" for n, kind in enumerate(["v", "a", "v", "a"]))
+    conf = "".join(f"Name=gpu Type={gpu_type} File=/dev/nvidia{n}\n" for n, gpu_type in enumerate(["v", "a", "v", "a"]))
 
     assert gpus(site, "gpu:a:2,gpu:v:2", conf) == [
         {"type": "v", "count": 2, "files": "/dev/nvidia[0,2]"},

@@ -144,8 +144,8 @@ def test_every_limit_is_known_on_the_nodes() -> None:
     ],
 )
 def test_refuses_a_bad_value_and_names_its_line(line: str, fault: str) -> None:
-    (found,) = faults(line)
-    assert found.startswith(f"cluster.yml:5 {fault}")
+    (message,) = faults(line)
+    assert message.startswith(f"cluster.yml:5 {fault}")
 
 
 def test_refuses_accounts_in_a_circle() -> None:
@@ -155,52 +155,52 @@ def test_refuses_accounts_in_a_circle() -> None:
 
 
 def test_refuses_to_preempt_what_is_not_declared() -> None:
-    found = faults("preemption: {by: qos}", "qos: [{name: a, preempts: [b]}]")
-    assert found == ["cluster.yml:6 qos[0].preempts: the QOS b is not declared"]
+    messages = faults("preemption: {by: qos}", "qos: [{name: a, preempts: [b]}]")
+    assert messages == ["cluster.yml:6 qos[0].preempts: the QOS b is not declared"]
 
 
 def test_refuses_qos_that_preempt_each_other_over_others() -> None:
-    found = faults(
+    messages = faults(
         "preemption: {by: qos}",
         "qos:",
         "  - {name: a, preempts: [b]}",
         "  - {name: b, preempts: [c]}",
         "  - {name: c, preempts: [a]}",
     )
-    assert found == ["cluster.yml:7 qos[0].preempts: a would in the end preempt itself"]
+    assert messages == ["cluster.yml:7 qos[0].preempts: a would in the end preempt itself"]
 
 
 def test_refuses_a_default_qos_that_is_not_allowed_there_or_above() -> None:
-    found = faults(
+    messages = faults(
         "qos: [{name: a}, {name: b}]",
         "accounts:",
         "  - {name: x, qos: [a]}",
         "  - {name: y, parent: x, default_qos: b}",
         "  - {name: z, default_qos: a}",
     )
-    assert found == [
+    assert messages == [
         "cluster.yml:8 accounts[1].default_qos: b is not among the QOS allowed here: a",
         "cluster.yml:9 accounts[2].default_qos: a is not among the QOS allowed here: normal",
     ]
 
 
 def test_refuses_a_user_with_two_default_accounts() -> None:
-    found = faults(
+    messages = faults(
         "accounts: [{name: x}, {name: y}]",
         "users:",
         "  - {names: [bob], account: x, default: true}",
         "  - {names: [bob], account: y, default: true}",
     )
-    assert found == ["cluster.yml:8 users[1].default: bob has the default account x already"]
+    assert messages == ["cluster.yml:8 users[1].default: bob has the default account x already"]
 
 
 def test_refuses_a_partition_that_names_what_is_not_declared() -> None:
-    found = faults(
+    messages = faults(
         "partitions: [{name: p, nodes: all, options: {QOS: fast, AllowAccounts: 'x,y', DenyQos: slow}}]",
         "qos: [{name: slow}]",
         "accounts: [{name: x}]",
     )
-    assert found == [
+    assert messages == [
         "cluster.yml:5 partitions[0].options.QOS: the QOS fast is not declared",
         "cluster.yml:5 partitions[0].options.AllowAccounts: the account y is not declared",
     ]
@@ -213,18 +213,18 @@ def test_a_site_that_keeps_its_qos_by_sacctmgr_may_name_them_in_partitions() -> 
 
 
 def test_tells_everything_at_once_in_the_order_of_lines() -> None:
-    found = faults(
+    messages = faults(
         "qos:",
         "  - {name: a, priority: x}",
         "  - {name: b, limits: {MaxWall: soon, MaxJob: 3}}",
         "accounts:",
         "  - {name: c, parent: nobody, qos: [a, none]}",
     )
-    assert [line.partition(" ")[0] for line in found] == [
+    assert [line.partition(" ")[0] for line in messages] == [
         f"cluster.yml:{number}" for number in (6, 7, 7, 9, 9)
     ]  # fmt: skip
 
 
 def test_does_not_call_missing_what_a_faulty_entry_would_have_declared() -> None:
-    found = faults("qos: [{nam: fast}]", "accounts: [{name: a, qos: [fast]}]")
-    assert [line.partition(": ")[0] for line in found] == ["cluster.yml:5 qos[0].name", "cluster.yml:5 qos[0].nam"]
+    messages = faults("qos: [{nam: fast}]", "accounts: [{name: a, qos: [fast]}]")
+    assert [line.partition(": ")[0] for line in messages] == ["cluster.yml:5 qos[0].name", "cluster.yml:5 qos[0].nam"]

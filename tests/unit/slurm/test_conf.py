@@ -54,9 +54,9 @@ def only_partition_line(
 
 
 def test_memory_that_is_kept_from_jobs_is_shared_out_to_no_cpu() -> None:
-    kept = nodes("n1", slurm={"MemSpecLimit": "4000"})
+    reserved = nodes("n1", slurm={"MemSpecLimit": "4000"})
 
-    assert only_partition_line({"n1": SMALL}, kept, nodes="n1")["DefMemPerCPU"] == "1000"
+    assert only_partition_line({"n1": SMALL}, reserved, nodes="n1")["DefMemPerCPU"] == "1000"
 
 
 class TestWeights:
@@ -76,7 +76,7 @@ class TestWeights:
         assert self.weights(eight, four, nodes("c1")) == {"h1": "200", "a1": "100", "c1": "1"}
 
     def test_types_with_as_many_gpus_weigh_in_the_order_of_cluster_yml(self) -> None:
-        a100, h100 = (nodes(f"{kind}1", gpus={"type": kind, "count": 4}) for kind in ("a100", "h100"))
+        a100, h100 = (nodes(f"{gpu_type}1", gpus={"type": gpu_type, "count": 4}) for gpu_type in ("a100", "h100"))
 
         assert self.weights(h100, a100) == {"h1001": "100", "a1001": "200"}
 
@@ -266,9 +266,9 @@ class TestSettings:
         assert "cluster.yml" in sentence
 
     def test_every_owned_key_is_named_at_once(self) -> None:
-        found = owned_keys_in({"PartitionName": "x", "NodeName": "y", "SlurmctldTimeout": 5})
+        messages = owned_keys_in({"PartitionName": "x", "NodeName": "y", "SlurmctldTimeout": 5})
 
-        assert [sentence.split()[0] for sentence in found] == ["NodeName", "PartitionName"]
+        assert [sentence.split()[0] for sentence in messages] == ["NodeName", "PartitionName"]
 
     def test_the_sites_settings_win_whatever_their_case(self) -> None:
         assert merge_settings({"SlurmctldTimeout": 120, "MaxJobCount": 1}, {"slurmctldtimeout": 300}) == {

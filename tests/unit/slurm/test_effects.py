@@ -120,9 +120,9 @@ def test_each_change_is_told_with_its_old_and_new_value_and_its_policy() -> None
         .replace("MaxTime=INFINITE", "MaxTime=5")
     )
 
-    told = [(c.key, c.action, c.old, c.new, POLICIES[c.effect]) for c in changes(CONF, changed)]
+    rows = [(c.key, c.action, c.old, c.new, POLICIES[c.effect]) for c in changes(CONF, changed)]
 
-    assert told == [
+    assert rows == [
         ("NodeName=n1", "remove", "CPUs=4 State=UNKNOWN", "", "drain first"),
         ("NodeName=n2 CPUs", "modify", "4", "8", "drain first"),
         ("NodeName=n[3-4]", "add", "", "CPUs=8 State=UNKNOWN", "restart slurmctld"),
@@ -187,7 +187,7 @@ def test_the_reference_lists_the_keys_of_each_policy(effect: Effect) -> None:
     (row,) = (line for line in text.splitlines() if line.startswith(f"| `{POLICIES[effect]}` |"))
     keys = row.split("|")[2]
 
-    assert {key for key, found in EFFECTS.items() if found is effect} - {"NodeName"} == set(
+    assert {key for key, listed in EFFECTS.items() if listed is effect} - {"NodeName"} == set(
         re.findall(r"`(\w+)`", keys)
     ) - {"Gres"}
 

@@ -34,13 +34,13 @@ storage:
 NEW, OLD = (24, 11), (22, 5)
 
 
-def given(section: str, more: str = "") -> JobDirectories | None:
+def read_section(section: str, more: str = "") -> JobDirectories | None:
     return parse_spec(f"{SPEC}{more}job_directories: {section}\n", "cluster.yml").job_directories
 
 
 def refusal(section: str, more: str = "") -> str:
     with pytest.raises(InputError) as caught:
-        given(section, more)
+        read_section(section, more)
     return "; ".join(f"{problem.where}: {problem.message}" for problem in caught.value.problems)
 
 
@@ -52,14 +52,14 @@ class TestForm:
         assert "slurm_job_directories" not in str(build_inventory(cluster))
 
     def test_an_empty_section_means_all_defaults(self) -> None:
-        assert given("{}") == JobDirectories(base="/var/spool", method="namespace", var_tmp=False, shm=True)
+        assert read_section("{}") == JobDirectories(base="/var/spool", method="namespace", var_tmp=False, shm=True)
 
     def test_all_of_it_may_be_said(self) -> None:
-        found = given("{base: /scratch/, var_tmp: true, shm: false}", STORAGE)
+        directories = read_section("{base: /scratch/, var_tmp: true, shm: false}", STORAGE)
 
-        assert found == JobDirectories("/scratch", "namespace", var_tmp=True, shm=False)
-        assert found.directory == "/scratch/slurm-jobs"
-        assert found.private == ("/tmp", "/var/tmp")
+        assert directories == JobDirectories("/scratch", "namespace", var_tmp=True, shm=False)
+        assert directories.directory == "/scratch/slurm-jobs"
+        assert directories.private == ("/tmp", "/var/tmp")
 
     def test_what_the_inventory_carries_is_read_back(self) -> None:
         cluster = parse_spec(f"{SPEC}job_directories: {{method: prolog}}\n", "cluster.yml")
@@ -93,18 +93,18 @@ class TestForm:
         assert f"cluster.yml:8: job_directories.base: {message}" in refusal(f'{{base: "{base}"}}', STORAGE)
 
     def test_a_folder_beside_a_mount_is_no_part_of_it(self) -> None:
-        found = given("{base: /homes}", STORAGE)
+        directories = read_section("{base: /homes}", STORAGE)
 
-        assert found
-        assert found.base == "/homes"
+        assert directories
+        assert directories.base == "/homes"
 
     def test_all_faults_are_told_at_once(self) -> None:
-        found = refusal("{base: scratch, method: prologue, colour: red}")
-        assert "job_directories.colour: unknown key" in found
+        message = refusal("{base: scratch, method: prologue, colour: red}")
+        assert "job_directories.colour: unknown key" in message
 
-        found = refusal("{base: scratch, method: prologue}")
-        assert "job_directories.base: scratch" in found
-        assert "job_directories.method: prologue is none of namespace and prolog" in found
+        message = refusal("{base: scratch, method: prologue}")
+        assert "job_directories.base: scratch" in message
+        assert "job_directories.method: prologue is none of namespace and prolog" in message
 
     def test_what_only_a_namespace_makes_private_is_refused_with_a_prolog(self) -> None:
         assert "job_directories.shm: says what method: namespace makes private" in refusal(
@@ -142,12 +142,12 @@ class TestSettings:
     def test_without_the_plugin_the_prolog_is_ours_too(self) -> None:
         wanted = JobDirectories(method="prolog")
 
-        found = with_job_directories({"prolog": "/site/prolog"}, wanted)
+        merged = with_job_directories({"prolog": "/site/prolog"}, wanted)
 
         assert container_conf(wanted, NEW) == ""
-        assert found["Prolog"] == "/etc/slurm/deepops/prolog"
-        assert "prolog" not in found
-        assert "JobContainerType" not in found
+        assert merged["Prolog"] == "/etc/slurm/deepops/prolog"
+        assert "prolog" not in merged
+        assert "JobContainerType" not in merged
 
     @pytest.mark.parametrize(
         ("flags", "expected"), [("X11", "X11"), ("Alloc, contain", "Alloc,contain"), ("", "Contain")]
@@ -164,9 +164,9 @@ class TestSettings:
     def test_what_a_site_cannot_say_beside_them_is_refused_by_name(self) -> None:
         settings = {"JobContainerType": "x", "prologflags": "NoHold", "Epilog": "epilog.sh", "Prolog": "prolog.sh"}
 
-        found = refused_in(settings, JobDirectories())
+        messages = refused_in(settings, JobDirectories())
 
-        assert [sentence.partition(" ")[0].rstrip(":") for sentence in found] == [
+        assert [sentence.partition(" ")[0].rstrip(":") for sentence in messages] == [
             "Epilog",
             "JobContainerType",
             "prologflags",

@@ -37,16 +37,21 @@ def program(path: Path, text: str) -> Path:
 
 
 def run(path: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    given = {"SLURM_JOB_ID": JOB, "SLURM_JOB_UID": str(os.getuid()), "SLURM_JOB_GID": str(os.getgid()), **environment}
+    variables = {
+        "SLURM_JOB_ID": JOB,
+        "SLURM_JOB_UID": str(os.getuid()),
+        "SLURM_JOB_GID": str(os.getgid()),
+        **environment,
+    }
     path_variable = {"PATH": f"{path.parent}/bin:{os.environ['PATH']}"}
-    return subprocess.run([path, *arguments], env=path_variable | given, capture_output=True, text=True, timeout=60)
+    return subprocess.run([path, *arguments], env=path_variable | variables, capture_output=True, text=True, timeout=60)
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    found = tmp_path / "slurm-jobs"
-    found.mkdir()
-    return found
+def jobs_path(tmp_path: Path) -> Path:
+    path = tmp_path / "slurm-jobs"
+    path.mkdir()
+    return path
 
 
 def directories(tmp_path: Path, method: str) -> Path:
@@ -101,72 +106,72 @@ def step(slurmstepd: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 
 class TestOwnFolder:
-    def test_it_is_there_for_the_user_alone_and_goes_with_the_job(self, made: Path, folder: Path) -> None:
+    def test_it_is_there_for_the_user_alone_and_goes_with_the_job(self, made: Path, jobs_path: Path) -> None:
         assert run(made, "make").returncode == 0
-        status = (folder / JOB).stat()
+        status = (jobs_path / JOB).stat()
         assert stat.S_IMODE(status.st_mode) == 0o700
         assert status.st_uid == os.getuid()
 
-        (folder / JOB / "77").mkdir()
-        (folder / JOB / "77" / "file").write_text("data")
+        (jobs_path / JOB / "77").mkdir()
+        (jobs_path / JOB / "77" / "file").write_text("data")
         assert run(made, "remove").returncode == 0
-        assert list(folder.iterdir()) == []
+        assert list(jobs_path.iterdir()) == []
 
-    def test_a_requeued_job_starts_with_an_empty_one(self, made: Path, folder: Path) -> None:
-        (folder / JOB).mkdir()
-        (folder / JOB / "of before").write_text("")
+    def test_a_requeued_job_starts_with_an_empty_one(self, made: Path, jobs_path: Path) -> None:
+        (jobs_path / JOB).mkdir()
+        (jobs_path / JOB / "of before").write_text("")
 
         assert run(made, "make").returncode == 0
-        assert [path.name for path in folder.iterdir()] == [JOB]
-        assert list((folder / JOB).iterdir()) == []
+        assert [path.name for path in jobs_path.iterdir()] == [JOB]
+        assert list((jobs_path / JOB).iterdir()) == []
 
     def test_that_of_a_job_that_runs_stays_as_it_is(
-        self, made: Path, folder: Path, step: subprocess.Popen[bytes]
+        self, made: Path, jobs_path: Path, step: subprocess.Popen[bytes]
     ) -> None:
-        (folder / JOB).mkdir()
-        (folder / JOB / "data").write_text("")
+        (jobs_path / JOB).mkdir()
+        (jobs_path / JOB / "data").write_text("")
 
         assert run(made, "make").returncode == 0
-        assert (folder / JOB / "data").exists()
+        assert (jobs_path / JOB / "data").exists()
         assert step.poll() is None
 
-    def test_links_in_it_are_not_followed(self, made: Path, folder: Path, tmp_path: Path) -> None:
+    def test_links_in_it_are_not_followed(self, made: Path, jobs_path: Path, tmp_path: Path) -> None:
         (tmp_path / "precious").mkdir()
         (tmp_path / "precious" / "file").write_text("")
         run(made, "make")
-        (folder / JOB / "link").symlink_to(tmp_path / "precious")
+        (jobs_path / JOB / "link").symlink_to(tmp_path / "precious")
 
         run(made, "remove")
 
         assert (tmp_path / "precious" / "file").exists()
-        assert list(folder.iterdir()) == []
+        assert list(jobs_path.iterdir()) == []
 
-    def test_a_link_in_the_place_of_the_folder_is_refused(self, made: Path, folder: Path, tmp_path: Path) -> None:
-        folder.rmdir()
+    def test_a_link_in_the_place_of_the_folder_is_refused(self, made: Path, jobs_path: Path, tmp_path: Path) -> None:
+        jobs_path.rmdir()
         (tmp_path / "elsewhere" / JOB).mkdir(parents=True)
-        folder.symlink_to(tmp_path / "elsewhere")
+        jobs_path.symlink_to(tmp_path / "elsewhere")
 
         for action in ("make", "remove", "sweep"):
             done = run(made, action)
-            assert (done.returncode, done.stderr) == (1, f"{folder} is not a directory\n")
+            assert (done.returncode, done.stderr) == (1, f"{jobs_path} is not a directory\n")
         assert (tmp_path / "elsewhere" / JOB).exists()
 
-    def test_a_folder_that_others_may_write_to_is_refused(self, made: Path, folder: Path) -> None:
-        (folder / OVER).mkdir()
-        folder.chmod(0o1777)
+    def test_a_folder_that_others_may_write_to_is_refused(self, made: Path, jobs_path: Path) -> None:
+        (jobs_path / OVER).mkdir()
+        jobs_path.chmod(0o1777)
 
         for action in ("make", "remove", "sweep"):
-            assert run(made, action).stderr == f"{folder} must belong to root, and nobody else may write there\n"
-        assert [path.name for path in folder.iterdir()] == [OVER]
+            assert run(made, action).stderr == f"{jobs_path} must belong to root, and nobody else may write there\n"
+        assert [path.name for path in jobs_path.iterdir()] == [OVER]
 
-    def test_a_number_that_is_none_is_refused(self, made: Path, folder: Path) -> None:
+    def test_a_number_that_is_none_is_refused(self, made: Path, jobs_path: Path) -> None:
         for job in ("", ".", "../x", "1/2", "7\n8"):
             assert run(made, "make", SLURM_JOB_ID=job).returncode == 1
-        assert list(folder.iterdir()) == []
+        assert list(jobs_path.iterdir()) == []
 
     @pytest.mark.parametrize("method", ["prolog", "namespace"])
     def test_nothing_is_unmounted_or_removed_through_what_a_user_made(self, tmp_path: Path, method: str) -> None:
-        made, folder = directories(tmp_path, method), tmp_path / "slurm-jobs"
+        made, jobs_path = directories(tmp_path, method), tmp_path / "slurm-jobs"
         # what is mounted in `part` is of the same file system: rm's --one-file-system does not see it
         done = among_mounts(
             f"""
@@ -186,78 +191,78 @@ class TestOwnFolder:
         assert "home is a mountpoint\nhome:\nfile\n\npart:\nfile\n" in done
         assert "stays: a part of the same file system is mounted in it" in done
         # nor does it keep a job that starts again from its node
-        assert f"{folder}/{OTHER} stays: something is mounted there\nstatus=0" in done
-        assert not list(folder.glob(f"*{JOB}/data"))
+        assert f"{jobs_path}/{OTHER} stays: something is mounted there\nstatus=0" in done
+        assert not list(jobs_path.glob(f"*{JOB}/data"))
 
 
 class TestSweep:
     def test_what_a_crash_left_goes_and_what_runs_stays(
-        self, made: Path, folder: Path, step: subprocess.Popen[bytes]
+        self, made: Path, jobs_path: Path, step: subprocess.Popen[bytes]
     ) -> None:
         for name in (JOB, OVER, f".gone.5.{OTHER}", "lost+found", "17x"):
-            (folder / name / "deep").mkdir(parents=True)
+            (jobs_path / name / "deep").mkdir(parents=True)
 
         assert run(made, "sweep").returncode == 0
 
-        assert sorted(path.name for path in folder.iterdir()) == ["17x", JOB, "lost+found"]
+        assert sorted(path.name for path in jobs_path.iterdir()) == ["17x", JOB, "lost+found"]
         assert step.poll() is None
 
     def test_a_number_that_begins_like_a_running_jobs_is_another_job(
-        self, made: Path, folder: Path, step: subprocess.Popen[bytes]
+        self, made: Path, jobs_path: Path, step: subprocess.Popen[bytes]
     ) -> None:
-        (folder / JOB[:-1]).mkdir()
-        (folder / f"{JOB}1").mkdir()
+        (jobs_path / JOB[:-1]).mkdir()
+        (jobs_path / f"{JOB}1").mkdir()
 
         run(made, "sweep")
 
-        assert list(folder.iterdir()) == []
+        assert list(jobs_path.iterdir()) == []
         assert step.poll() is None
 
     def test_folders_inside_a_jobs_own_are_never_looked_at(
-        self, made: Path, folder: Path, step: subprocess.Popen[bytes]
+        self, made: Path, jobs_path: Path, step: subprocess.Popen[bytes]
     ) -> None:
-        # a job's folder by the number, and in it one by a number that no job has
-        (folder / JOB / OVER).mkdir(parents=True)
+        # a job's jobs_path by the number, and in it one by a number that no job has
+        (jobs_path / JOB / OVER).mkdir(parents=True)
 
         run(made, "sweep")
 
-        assert (folder / JOB / OVER).exists()
+        assert (jobs_path / JOB / OVER).exists()
         assert step.poll() is None
 
-    def test_the_plugins_folder_of_the_node_is_swept_too(self, tmp_path: Path, folder: Path) -> None:
-        (folder / "gpu01" / OVER).mkdir(parents=True)
+    def test_the_plugins_folder_of_the_node_is_swept_too(self, tmp_path: Path, jobs_path: Path) -> None:
+        (jobs_path / "gpu01" / OVER).mkdir(parents=True)
 
         run(directories(tmp_path, "namespace"), "sweep")
 
-        assert list((folder / "gpu01").iterdir()) == []
+        assert list((jobs_path / "gpu01").iterdir()) == []
 
     def test_a_program_with_roots_rights_that_a_user_calls_so_is_no_step(
-        self, made: Path, folder: Path, slurmstepd: Path
+        self, made: Path, jobs_path: Path, slurmstepd: Path
     ) -> None:
         slurmstepd.chmod(0o4755)
-        (folder / JOB).mkdir()
+        (jobs_path / JOB).mkdir()
         with process_called(f"slurmstepd: [{JOB}.batch]", slurmstepd):
             assert run(made, "sweep").returncode == 0
-        assert list(folder.iterdir()) == []
+        assert list(jobs_path.iterdir()) == []
 
-    def test_the_epilog_leaves_new_folders_of_other_jobs_alone(self, made: Path, folder: Path) -> None:
+    def test_the_epilog_leaves_new_folders_of_other_jobs_alone(self, made: Path, jobs_path: Path) -> None:
         # a prolog has just made it, the job has no step yet
-        (folder / OVER).mkdir()
+        (jobs_path / OVER).mkdir()
         # its user may have said what he likes of its time
-        os.utime(folder / OVER, (0, 0))
+        os.utime(jobs_path / OVER, (0, 0))
 
         run(made, "remove")
 
-        assert [path.name for path in folder.iterdir()] == [OVER]
+        assert [path.name for path in jobs_path.iterdir()] == [OVER]
 
 
 class TestTell:
-    def test_tasks_are_told_where_it_is(self, tmp_path: Path, folder: Path) -> None:
-        (folder / JOB).mkdir()
-        own = f"export SLURM_TMPDIR={folder / JOB}"
+    def test_tasks_are_told_where_it_is(self, tmp_path: Path, jobs_path: Path) -> None:
+        (jobs_path / JOB).mkdir()
+        own = f"export SLURM_TMPDIR={jobs_path / JOB}"
 
-        assert run(of_task(tmp_path, "prolog")).stdout.splitlines() == [own, f"export TMPDIR={folder / JOB}"]
-        assert run(of_task(tmp_path, "prolog"), TMPDIR=str(folder)).stdout.splitlines() == [own]
+        assert run(of_task(tmp_path, "prolog")).stdout.splitlines() == [own, f"export TMPDIR={jobs_path / JOB}"]
+        assert run(of_task(tmp_path, "prolog"), TMPDIR=str(jobs_path)).stdout.splitlines() == [own]
 
     def test_a_job_of_before_the_setting_is_told_nothing(self, tmp_path: Path) -> None:
         assert run(of_task(tmp_path, "prolog")).stdout == ""
@@ -320,12 +325,12 @@ class TestPieces:
 
     def test_a_sites_own_program_goes_on_being_called_and_heeded(self, tmp_path: Path) -> None:
         site = program(tmp_path / "site", "#!/bin/sh\necho site\nexit 4\n")
-        for kind, said in (("prolog", "ours\nsite\n"), ("epilog", "site\nours\n")):
+        for kind, output in (("prolog", "ours\nsite\n"), ("epilog", "site\nours\n")):
             program(tmp_path / f"{kind}.d" / "10-a", "#!/bin/sh\necho ours\n")
 
             done = run(self.prolog(tmp_path, kind, **{kind: str(site)}))
 
-            assert (done.returncode, done.stdout) == (4, said)
+            assert (done.returncode, done.stdout) == (4, output)
 
     def test_before_a_task_the_output_of_all_reaches_slurm(self, tmp_path: Path) -> None:
         site = program(tmp_path / "site", "#!/bin/sh\necho export B=2\n")

@@ -58,13 +58,13 @@ def test_jobs_know_their_nodes(release: str) -> None:
 
 
 def test_jobs_on_a_node_are_those_that_run_there(release: str) -> None:
-    found = state(release)
+    snapshot = state(release)
 
-    assert [job.id for job in found.jobs_on(["gpu01", "gpu02"])] == ["1", "2"]
-    assert [job.id for job in found.jobs_on(["gpu02"])] == ["2"]
-    assert {name: len(jobs) for name, jobs in found.jobs_by_node.items()} == {"gpu01": 2, "gpu02": 1}
-    assert [job.id for job in found.pending] == ["3_[1-5]"]
-    assert jobs_sentence(found.jobs_on(["gpu01", "gpu02"]), ["gpu01", "gpu02"]) == "2 jobs on gpu[01-02]"
+    assert [job.id for job in snapshot.jobs_on(["gpu01", "gpu02"])] == ["1", "2"]
+    assert [job.id for job in snapshot.jobs_on(["gpu02"])] == ["2"]
+    assert {name: len(jobs) for name, jobs in snapshot.jobs_by_node.items()} == {"gpu01": 2, "gpu02": 1}
+    assert [job.id for job in snapshot.pending] == ["3_[1-5]"]
+    assert jobs_sentence(snapshot.jobs_on(["gpu01", "gpu02"]), ["gpu01", "gpu02"]) == "2 jobs on gpu[01-02]"
     assert jobs_sentence((), ["gpu01"]) == ""
 
 

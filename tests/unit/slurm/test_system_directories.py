@@ -36,12 +36,12 @@ def test_a_folder_of_slurms_own_is_not(path: str) -> None:
 
 
 def test_every_key_that_names_such_a_folder_is_refused_in_any_case() -> None:
-    found = directory_refusals({
+    messages = directory_refusals({
         "statesavelocation": "/tmp", "SlurmdSpoolDir": "/var/spool/", "SlurmctldLogFile": "/var/log",
         "SlurmdPidFile": "/run/", "SlurmdLogFile": "/var/log/slurm/slurmd.log", "Prolog": "/etc",
         "SlurmSchedLogFile": None,
     })  # fmt: skip
 
-    assert [sentence.partition(":")[0] for sentence in found] == [
+    assert [sentence.partition(":")[0] for sentence in messages] == [
         "SlurmctldLogFile", "SlurmdPidFile", "SlurmdSpoolDir", "statesavelocation",
     ]  # fmt: skip

@@ -195,7 +195,7 @@ def _random_names(generator: random.Random) -> list[str]:
         start = generator.choice([0, 1, 8, 9, 98, 99, generator.randint(0, 2000)])
         for number in range(start, start + generator.choice([1, 1, 2, 5, 15])):
             names[f"{prefix}{number:0{width}d}{suffix}"] = None
-    found = list(names)
+    chosen = list(names)
     if generator.random() < 0.3:
-        generator.shuffle(found)
-    return found
+        generator.shuffle(chosen)
+    return chosen

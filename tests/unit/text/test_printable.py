@@ -22,11 +22,11 @@ def test_nothing_that_a_terminal_obeys_is_passed_on() -> None:
 
 def test_nothing_in_a_nodes_answer_is_passed_on_either() -> None:
     answer = {"res": {"msg": HOSTILE, "failed": True, "deepops": {"name\x1b": [HOSTILE, 7, None]}}}
-    found = parse({"event": "runner_on_failed", "event_data": {"host": "n1", "task": "t", **answer}})
+    event = parse({"event": "runner_on_failed", "event_data": {"host": "n1", "task": "t", **answer}})
 
-    assert isinstance(found, HostResult)
-    assert found.message == printable(HOSTILE)
-    assert found.data == ({"name?": [printable(HOSTILE), 7, None]},)
+    assert isinstance(event, HostResult)
+    assert event.message == printable(HOSTILE)
+    assert event.data == ({"name?": [printable(HOSTILE), 7, None]},)
 
 
 @pytest.mark.parametrize(
