@@ -1,1 +1,1 @@
-"""Throw-away clusters of systemd containers on this machine, driven through podman's command line."""
+"""Disposable clusters of systemd containers on this machine, run with podman's command line."""

@@ -74,14 +74,14 @@ def finish_node(container: str, password: str, *, sudo_asks: bool, deadline_s: f
 
 
 def _not_up(container: str, symptom: str) -> DeepOpsError:
-    """The error of a node that did not come up, with what podman and the node itself say."""
+    """The error of a node that did not come up, with the output of podman and of the node."""
     state = _state(container)
     log = podman_output("logs", "--tail", "10", container, timeout_s=20)
     if state.startswith("running"):
         log += podman_output("exec", container, "systemctl", "status", "--no-pager", "ssh.service", timeout_s=20)
         hint = "a firewall on this machine may keep it from its containers"
     else:
-        hint = "try once more; if it stays so, build the image anew with --rebuild"
+        hint = "try again; if it fails again, rebuild the image with --rebuild"
     return DeepOpsError(
         f"{container} did not come up: {symptom}; container {state}; its log: {last_words(log, 5) or 'empty'}", hint
     )

@@ -14,7 +14,7 @@ from deepopsctl.lab.state import LabDir
 
 LABEL = "deepopsctl.lab"
 NODE_LABEL = "deepopsctl.node"
-# where nodes have the folder that they share
+# mount point of the directory that nodes share
 SHARED = "/srv/shared"
 ATTEMPTS = 5
 # the nodes' fixed places (layout.py) reach up to host 250
@@ -84,10 +84,10 @@ def parse_container(item: dict[str, object]) -> Container:
 
 
 def ensure_network(lab: str) -> IPv4Network:
-    """The lab's own network, made if it is not there; podman picks a free subnet."""
+    """The lab's own network, created if it is missing; podman picks a free subnet."""
     name = network_name(lab)
     if not podman_succeeds("network", "exists", name):
-        # no DNS: nodes resolve through the host's own servers, and the deploy brings their /etc/hosts
+        # no DNS: nodes use the host's own servers, and the deploy writes their /etc/hosts
         podman("network", "create", "--disable-dns", "--label", f"{LABEL}={lab}", name)
     inspected = cast("list[dict[str, object]]", podman_json("network", "inspect", name))
     subnets = cast("list[dict[str, str]]", inspected[0]["subnets"])
@@ -130,12 +130,12 @@ def run_argv(
 
 
 def mac_address(address: IPv4Address) -> str:
-    """A node's own: podman's would be another after each start, and its neighbours would talk to the old one."""
+    """A fixed address per node: podman's would change at each start, and neighbour tables would have the old one."""
     return f"02:42:{address.packed.hex(':')}"
 
 
 def remove_containers(ids: Iterable[str]) -> None:
-    """Remove containers whatever they do; those already gone are no error."""
+    """Remove containers in any state; missing ones are no error."""
     wanted = tuple(ids)
     if wanted:
         podman("rm", "--force", "--ignore", "--time=0", "--volumes", *wanted)

@@ -1,4 +1,4 @@
-"""`lab up`: make a lab, or bring one to more nodes; what was begun is undone when it fails."""
+"""`lab up`: create a lab, or add nodes to one; changes are undone when it fails."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Lab:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One `lab up`: the lab as it was (None: it is new) and as it shall be."""
+    """One `lab up`: the lab before (None: it is new) and after."""
 
     engine: Engine
     lab_dir: LabDir
@@ -63,13 +63,13 @@ class Task:
 def up(
     store: LabStore, request: LabRequest, notify: Notify, *, output: Path | None = None, rebuild: bool = False
 ) -> Lab:
-    """Bring a lab to at least the nodes asked for; nodes that run are left alone."""
+    """Create a lab with at least the requested nodes; running nodes are not changed."""
     started = time.monotonic()
     layout.check_name(request.name)
     lab_dir = store.lab_dir(request.name)
     node_list = output.absolute() if output else lab_dir.node_list
     if output and not node_list.parent.is_dir():
-        raise InputError.single("--output", f"there is no folder {node_list.parent}", "make it first")
+        raise InputError.single("--output", f"there is no directory {node_list.parent}", "create it first")
     engine = detect()
     with store.lock(request.name):
         before = lab_dir.load()
@@ -101,7 +101,7 @@ def up(
 
 
 def _target(request: LabRequest, before: LabRecord | None) -> LabRecord:
-    """The lab as it shall be: what was asked for, and what it has already."""
+    """The lab's new record: the requested nodes and the existing ones."""
     if before is None:
         os_name = request.os or layout.DEFAULT_OS
         nodes = layout.plan_nodes(request)
@@ -125,7 +125,7 @@ def _present(
     containers = [container for container in everywhere if container.lab == name]
     if containers and not lab_dir.path.exists():
         raise DeepOpsError(
-            f"a lab {name!r} has containers but no state folder {lab_dir.path}: it may be somebody else's",
+            f"a lab {name!r} has containers but no state directory {lab_dir.path}: it may belong to someone else",
             f"choose another --name, or remove it with `deepopsctl lab down --name {name}`",
         )
     known = {node.name for node in before.nodes} if before else set()
@@ -135,7 +135,7 @@ def _present(
 
 def _image(store: LabStore, os_name: str, notify: Notify, *, rebuild: bool) -> str:
     recipe = Recipe.for_os(os_name, own_mirror())
-    # one process builds for all; who comes meanwhile waits and finds the image there
+    # one process builds for all; others wait and then use the image
     with store.wait_lock(f".image-{os_name}"):
         if rebuild:
             build_image(recipe, notify)
@@ -161,7 +161,7 @@ def _node_list(record: LabRecord, nodes: tuple[tuple[LabNode, str], ...]) -> str
 
 
 def _start(task: Task, pool: NodePool) -> tuple[tuple[LabNode, str], ...]:
-    """Start what does not run and wait until it is usable; returns all nodes with their addresses."""
+    """Start missing and stopped nodes and wait until they are usable; returns all nodes with their addresses."""
     record = task.record
     password = _prepare_directory(task.lab_dir, record)
     network = ensure_network(record.name)
@@ -193,7 +193,7 @@ def _wait_for_systemd(task: Task, pool: NodePool, password: str, nodes: Sequence
 
 
 def _undo(task: Task, pool: NodePool) -> None:
-    """Remove what this `up` began; never hides the reason it is called for."""
+    """Remove everything that this `up` created; never hides the original error."""
     name = task.record.name
     task.notify("removing what was started")
     try:
@@ -211,11 +211,11 @@ def _undo(task: Task, pool: NodePool) -> None:
 
 
 def _prepare_directory(lab_dir: LabDir, record: LabRecord) -> str:
-    """Make the lab's folder, password, shared folder and device files; returns the password."""
+    """Create the lab's directory, password, shared directory and device files; returns the password."""
     lab_dir.path.mkdir(parents=True, exist_ok=True, mode=0o700)
     if not lab_dir.password.exists():
         write_private(lab_dir.password, secrets.token_urlsafe(12) + "\n")
-    # for everybody, as /tmp is; below a folder that is root's alone
+    # writable for everybody like /tmp, below a directory that is root's
     lab_dir.shared.mkdir(exist_ok=True)
     lab_dir.shared.chmod(0o1777)
     if record.gpus:

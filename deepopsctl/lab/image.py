@@ -1,4 +1,4 @@
-"""The node image: one per Debian release, built once with mmdebstrap and kept in podman's store."""
+"""The node image: one per Debian release, built once with mmdebstrap and stored in podman."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ REPOSITORY = "localhost/deepopsctl-lab"
 LABEL = "deepopsctl.lab.image"
 APT_SOURCES = ("apt-get", "indextargets", "--format", "$(REPO_URI)")
 SUITES = {"debian12": "bookworm", "debian13": "trixie", "sid": "sid"}
-# What mmdebstrap says that tells a person how far it is.
+# mmdebstrap's output that shows its progress.
 TELLING = tuple(f"I: {word}" for word in ("running apt-get", "downloading", "extracting", "installing", "creating"))
 PACKAGES = (
     "systemd-sysv",
@@ -66,7 +66,7 @@ class Recipe:
         return f"{REPOSITORY}:{self.os}-{digest.hexdigest()[:12]}"
 
     def mmdebstrap_argv(self, files: Path, tarball: Path) -> tuple[str, ...]:
-        """Build the root file system: packages, our files from the folder `files`, the finishing touches."""
+        """Build the root file system: packages, files from the directory `files`, then FINISH."""
         return (
             "mmdebstrap",
             "--variant=minbase",
@@ -107,7 +107,7 @@ def ensure_image(recipe: Recipe, notify: Notify) -> str:
 
 
 def build_image(recipe: Recipe, notify: Notify) -> None:
-    """Build the image anew, whether it is there or not."""
+    """Build the image, replacing an existing one."""
     if not shutil.which("mmdebstrap"):
         raise ControlMachineError("mmdebstrap is not installed on this machine", INSTALL_HINT)
     notify(f"building the {recipe.os} node image, once for all labs (half a minute or more)")
@@ -134,7 +134,7 @@ def remove_images(chosen: str = f"label={LABEL}", excluded: str = "") -> tuple[l
 
 
 def run_mmdebstrap(argv: tuple[str, ...], notify: Notify) -> None:
-    """Run mmdebstrap; on Ctrl-C it removes what it began."""
+    """Run mmdebstrap; on Ctrl-C it cleans up."""
     tail: deque[str] = deque(maxlen=30)
     # An own session, as in podman.py: on Ctrl-C it is ended in order and removes its temporary tree.
     process = subprocess.Popen(

@@ -26,7 +26,7 @@ _GPU_TYPE = re.compile(r"[a-z][a-z0-9_-]{0,30}")
 
 @dataclass(frozen=True, slots=True)
 class LabRequest:
-    """What `lab up` was asked for. Empty values: whatever the lab has, or the default."""
+    """The options of `lab up`. Empty values: those of the existing lab, or the defaults."""
 
     name: str
     compute: int
@@ -79,7 +79,7 @@ def check_name(name: str) -> None:
 
 
 def plan_nodes(request: LabRequest) -> tuple[LabNode, ...]:
-    """The nodes asked for: one controller, then compute nodes, then login nodes; or one machine for all."""
+    """The requested nodes: one controller, then compute nodes, then login nodes; or one node with all roles."""
     if request.single:
         return (LabNode("ctl1", Role.CONTROLLER, CONTROLLER_HOST, request.gpus, (Role.COMPUTE,)),)
     prefix = "gpu" if request.gpus else "cn"
@@ -98,7 +98,7 @@ def in_order(nodes: Iterable[LabNode]) -> tuple[LabNode, ...]:
 def contradictions(
     request: LabRequest, *, os: str, gpus: Gpus | None, sudo_asks: bool, single: bool
 ) -> tuple[Problem, ...]:
-    """What of a request cannot be had in a lab that exists with these properties."""
+    """The options of a request that contradict an existing lab with these properties."""
     problems = []
     hint = f"`deepopsctl lab down --name {request.name}` first, or choose another --name"
     if request.os and request.os != os:
@@ -116,8 +116,8 @@ def contradictions(
 def render_node_list(name: str, user: str, nodes: Iterable[tuple[LabNode, str]], *, monitoring: bool = False) -> str:
     """The node list that `init --from` reads, in cluster.yml's own form; nodes come with their addresses.
 
-    A lab is here for a few minutes: it is watched only where that was asked for. Grafana has no package in Debian, and
-    simulated GPUs have no driver: each would be told as lost.
+    A lab lives for a few minutes: it is monitored only with --monitoring. Grafana has no package in Debian, and
+    simulated GPUs have no driver: each would raise an alert.
     """
     watched = "monitoring_enabled: true, grafana_enabled: false, monitoring_gpu_exporter: none"
     settings = watched if monitoring else "monitoring_enabled: false"

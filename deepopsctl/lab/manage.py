@@ -1,4 +1,4 @@
-"""`lab down` and `lab status`: what labs there are, and removing them without a trace."""
+"""`lab down` and `lab status`: list labs and remove them completely."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class NodeStatus:
 
 @dataclass(frozen=True, slots=True)
 class LabStatus:
-    """One lab. `os` is '' and the paths are None where no `lab up` of this user has finished."""
+    """One lab. `os` is '' and the paths are None if no `lab up` of this user has finished."""
 
     name: str
     os: str
@@ -67,7 +67,7 @@ def _lab_status(store: LabStore, name: str, containers: list[Container]) -> LabS
 
 
 def node_statuses(record: LabRecord | None, containers: list[Container]) -> tuple[NodeStatus, ...]:
-    """The nodes a lab should have, in its order, then containers it does not know."""
+    """The nodes of a lab's record, in order, then unknown containers."""
     by_node = {container.node: container for container in containers}
     rows = []
     for node in record.nodes if record else ():

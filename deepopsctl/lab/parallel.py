@@ -1,4 +1,4 @@
-"""A few threads that work on several nodes at once and can be told to stop."""
+"""A thread pool that works on several nodes at once and can be stopped."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ R = TypeVar("R")
 
 
 class NodePool:
-    """Runs the same work on many nodes; `stopped` tells work that waits to give up."""
+    """Runs the same work on many nodes; `stopped` signals waiting work to stop."""
 
     def __init__(self) -> None:
         self.stopped = Event()
@@ -26,10 +26,10 @@ class NodePool:
         return list(self._pool.map(work, items))
 
     def halt(self) -> None:
-        """Begin nothing more; what has begun goes on. Returns at once."""
+        """Start no more work; running work continues. Returns at once."""
         self.stopped.set()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def join(self) -> None:
-        """Wait for what has begun."""
+        """Wait for running work."""
         self._pool.shutdown(wait=True, cancel_futures=True)

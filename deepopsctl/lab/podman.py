@@ -16,7 +16,7 @@ HARMLESS = ("Error validating CNI config file", "Could not locate device")
 
 
 class PodmanError(DeepOpsError):
-    """podman refused or failed; the message carries its own last words."""
+    """podman failed; the message has the end of its output."""
 
 
 def podman(*arguments: str, stdin: str = "", timeout_s: float = 120) -> str:
@@ -49,7 +49,7 @@ def podman_json(*arguments: str) -> object:
 
 
 def last_words(text: str, lines: int = 3) -> str:
-    """The last telling lines of a tool's output, on one line; '' where it said nothing."""
+    """The last meaningful lines of a tool's output, on one line; '' without output."""
     telling = [
         line.strip() for line in text.splitlines() if line.strip() and not any(word in line for word in HARMLESS)
     ]

@@ -1,4 +1,4 @@
-"""What this machine's podman can do, and what a node therefore has to be run with. Decisions are pure."""
+"""Capabilities of this machine's podman, and the options that nodes need. Decisions are pure."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def parse_info(info: Mapping[str, object]) -> PodmanHost:
 
 
 def decide(host: PodmanHost, own: OwnProcess, *, runc_installed: bool) -> Engine:
-    """Turn facts into podman options, or say why a lab cannot run here."""
+    """The podman options for these facts; raises if a lab cannot run here."""
     if host.version < OLDEST_PODMAN:
         raise ControlMachineError(
             f"podman {host.version[0]}.{host.version[1]} is too old for the lab",
@@ -100,13 +100,13 @@ def decide(host: PodmanHost, own: OwnProcess, *, runc_installed: bool) -> Engine
 
 
 def detect() -> Engine:
-    """Ask this machine."""
+    """The podman options for this machine."""
     info = cast("Mapping[str, object]", podman_json("info", "--format", "json"))
     return decide(parse_info(info), _own_process(), runc_installed=bool(shutil.which("runc")))
 
 
 def check_room(nodes: int, inotify_instances: int) -> None:
-    """Refuse to run more nodes (of all labs together) than the kernel lets root watch files for."""
+    """Refuse more nodes (of all labs together) than the kernel's inotify limit for root allows."""
     room = inotify_instances // INOTIFY_PER_NODE
     if nodes <= room:
         return
@@ -133,7 +133,7 @@ def _global_options(host: PodmanHost, *, runc_installed: bool) -> tuple[str, ...
 
 
 def _cgroup_options(host: PodmanHost) -> tuple[str, ...]:
-    """What it takes to have a cgroup tree inside that systemd and slurmd may write to."""
+    """Options for a cgroup tree in the node that systemd and slurmd may write to."""
     # NET_ADMIN: systemd sets up the loopback of a unit with a network of its own (PrivateNetwork=). With cgroup v2 the
     # kernel wants it for the device programs (BPF_PROG_TYPE_CGROUP_DEVICE) by which slurmd confines GPUs, too
     options = ("--cap-add=SYS_ADMIN", "--cap-add=NET_ADMIN", "--security-opt=unmask=/sys/fs/cgroup")

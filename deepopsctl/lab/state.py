@@ -1,4 +1,4 @@
-"""What is remembered about labs between commands: one private folder a lab, one lock a name."""
+"""State of labs between commands: one private directory per lab, one lock per name."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SCHEMA = 1
 
 @dataclass(frozen=True, slots=True)
 class LabRecord:
-    """A lab as it was last left by `lab up`."""
+    """A lab after its last `lab up`."""
 
     name: str
     os: str
@@ -45,7 +45,7 @@ class LabDir:
 
     @property
     def record(self) -> Path:
-        """What the lab consists of, for later commands."""
+        """The record file of the lab."""
         return self.path / "lab.json"
 
     @property
@@ -55,7 +55,7 @@ class LabDir:
 
     @property
     def node_list(self) -> Path:
-        """Where the node list goes unless --output says otherwise."""
+        """The default path of the node list."""
         return self.path / "nodes.yml"
 
     @property
@@ -65,7 +65,7 @@ class LabDir:
 
     @property
     def shared(self) -> Path:
-        """What all nodes see at the same place, as they would a file system of the site's."""
+        """The directory that all nodes share, like a site's file system."""
         return self.path / "shared"
 
     def load(self) -> LabRecord | None:
@@ -81,18 +81,18 @@ class LabDir:
             ) from err
 
     def save(self, record: LabRecord) -> None:
-        """Remember `record`."""
+        """Write the record file."""
         write_private(self.record, json.dumps(_record_object(record), indent=1) + "\n")
 
     def hand_over(self, *more: Path) -> None:
-        """Give the lab's files, and `more` elsewhere, to the owner of the folder of all labs, who may be no root."""
+        """Change the owner of the lab's files, and of `more`, to the owner of the directory of all labs."""
         owner = self.path.parent.stat()
         for path in (self.path, self.record, self.password, self.node_list, *more):
             if path.exists():
                 os.chown(path, owner.st_uid, owner.st_gid)
 
     def remove(self) -> None:
-        """Forget the lab."""
+        """Remove the lab's directory."""
         shutil.rmtree(self.path, ignore_errors=True)
 
 
@@ -110,11 +110,11 @@ class LabStore:
         return cls(base / "deepopsctl" / "labs")
 
     def lab_dir(self, name: str) -> LabDir:
-        """The folder of one lab, which need not exist."""
+        """The directory of one lab, which need not exist."""
         return LabDir(self.root / name)
 
     def names(self) -> tuple[str, ...]:
-        """Labs that have a folder here."""
+        """Names of the labs that have a directory."""
         try:
             return tuple(sorted(path.name for path in self.root.iterdir() if path.is_dir()))
         except FileNotFoundError:

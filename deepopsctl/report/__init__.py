@@ -1,1 +1,1 @@
-"""What a validation found, for people and for programs: table, JSON, JUnit, HTML. Pure: values in, text out."""
+"""Reports of a validation: table, JSON, JUnit, HTML. Pure: values in, text out."""

@@ -1,4 +1,4 @@
-"""Checks that say the same about many nodes, as one row with a node set: 500 equal nodes are one line."""
+"""Equal check results of many nodes as one row with a node set: 500 equal nodes are one line."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from deepopsctl.checks.check import Check, Status
 from deepopsctl.text.node_sets import fold
 
 GPU_TARGET = re.compile(r"/\d+$")
-# of so many odd GPUs each is named, with its serial number
+# up to so many GPUs are named each, with its serial number
 FEW_CARDS = 8
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?")
 
@@ -52,7 +52,7 @@ class Row:
 
 
 def fold_names(names: Iterable[str]) -> str:
-    """Names as a node set; as they are where one of them is no node name (partitions may have odd ones)."""
+    """Names as a node set; unchanged if one of them is no node name (partitions may have unusual ones)."""
     listed = list(names)
     try:
         if any(GPU_TARGET.search(name) for name in listed):
@@ -153,7 +153,7 @@ def _row(members: list[Check]) -> Row:
 
 
 def _message(members: list[Check]) -> str:
-    """What all say; where they are a few GPUs, which cards they are."""
+    """The common message; for a few GPUs, with their serial numbers."""
     neutral = list(dict.fromkeys(_anonymous(check.message, check.target) for check in members))
     if len(members) == 1 or len({check.message for check in members}) == 1:
         return members[0].message

@@ -1,4 +1,4 @@
-"""One self-contained page: what was tested, what passed, which node is odd."""
+"""One self-contained page: tests, results, outlier nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nodes against checks: which node is odd. Nodes that are alike share a row once there are many."""
+"""Nodes against checks. Equal nodes share a row once there are many."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class MatrixRow:
-    """One node, or several that are alike in every column."""
+    """One node, or several that are equal in every column."""
 
     label: str
     count: int
@@ -46,7 +46,7 @@ class NodeTile:
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """The whole picture; `groups` are headings with the number of columns they span; `tiles` only for many nodes."""
+    """The whole matrix; `groups` are headings with the number of columns they span; `tiles` only for many nodes."""
 
     groups: tuple[tuple[str, int], ...]
     suite: str
@@ -61,7 +61,7 @@ def build_matrices(facts: Facts) -> tuple[Matrix, ...]:
 
 
 def build_matrix(facts: Facts, suite: str) -> Matrix:
-    """The matrix of a suite's nodes, in the order of cluster.yml, the odd ones first where nodes share rows."""
+    """The matrix of a suite's nodes, in the order of cluster.yml, failures first if nodes share rows."""
     by_node: dict[str, dict[str, list[Check]]] = {name: {} for name in facts.nodes}
     for check in facts.checks:
         if check.suite == suite and check.name in PER_NODE and check.place in by_node:

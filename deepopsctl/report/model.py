@@ -1,4 +1,4 @@
-"""The documented JSON object of a validation (DESIGN, section 5); a run's folder keeps it as checks.json."""
+"""The documented JSON object of a validation (DESIGN, section 5); stored in the run directory as checks.json."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def figure(value: float) -> str:
 
 
 def spread(values: Iterable[float]) -> str:
-    """`2998–3011`; one number where they are alike."""
+    """`2998–3011`; one number if they are equal."""
     return span(figure(value) for value in ends(values))
 
 

@@ -23,7 +23,7 @@ def words(text: str, x: float, y: float, anchor: str = "", class_: str = "") -> 
 
 
 def svg_image(title: str, description: str, size: tuple[int, int], parts: Iterable[str]) -> str:
-    """The whole picture. Screen readers hear title and description; `viewBox` scales it."""
+    """The whole image. Screen readers use title and description; `viewBox` scales it."""
     return tag(
         "svg", tag("title", escape(title)), tag("desc", escape(description)) if description else "", *parts,
         class_="plot", viewBox=f"0 0 {size[0]} {size[1]}", width=size[0], role="img",

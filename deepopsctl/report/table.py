@@ -1,4 +1,4 @@
-"""The table for a terminal: by group, equal nodes folded, what needs attention last, with what to do."""
+"""The table for a terminal: by group, equal nodes folded, warnings and failures last, with advice."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def table(facts: Facts, width: int = 110) -> tuple[Line, ...]:
         lines += [Line("GPUs", heading=True), *gpus]
     attention = [row for row in rows if row.status in (Status.FAIL, Status.WARN)]
     if attention:
-        # failures come last of all: that is where a person looks
+        # failures come last, where they are seen first
         attention.sort(key=lambda row: row.status is Status.FAIL)
         lines.append(Line("To do", heading=True))
         lines += [line for row in attention for line in _detail(row, width)]

@@ -1,7 +1,7 @@
-"""Hands a password to ssh: never on a command line, in the environment or in a file.
+"""Passes a password to ssh: never on a command line, in the environment or in a file.
 
 ssh closes every inherited descriptor above 2 and gives its askpass program nothing but the prompt, so the
-password waits in the kernel's buffer of a named pipe inside a private folder (0700). The helper answers one
+password waits in the kernel's buffer of a named pipe inside a private directory (0700). The helper answers one
 prompt only, that of the login it was made for: it unlinks the pipe before it reads, and refuses prompts of
 other hosts (a jump host on the way) and other questions (a one-time code).
 """
@@ -31,7 +31,7 @@ timeout 2 head -n 1 <&3
 
 
 class AskPass:
-    """A private folder with the helper, as a context manager; `answer` is for one ssh process."""
+    """A private directory with the helper, as a context manager; `answer` is for one ssh process."""
 
     def __init__(self, fallback: Path) -> None:
         parent = None if _may_execute(Path(tempfile.gettempdir())) else fallback

@@ -1,4 +1,4 @@
-"""Runs OpenSSH's own programs, one process a call; all of them are killed when a person stops the run."""
+"""Runs OpenSSH's programs, one process per call; all of them are killed when the run is stopped."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from deepopsctl.ssh.remote_scripts import Script
 
 @dataclass(slots=True)
 class Client:
-    """Starts processes and remembers them; `connect_timeout` is in seconds and covers the key exchange."""
+    """Starts and tracks processes; `connect_timeout` is in seconds and covers the key exchange."""
 
     known_hosts: Path
     connect_timeout: int = 10
@@ -46,7 +46,7 @@ class Client:
         return self._run(arguments, "", {}, self.connect_timeout + 5)
 
     def scan(self, host: str, port: int) -> Answer:
-        """All host keys a machine offers, as ssh-keyscan prints them; no lines where it does not answer."""
+        """All host keys that a host offers, as ssh-keyscan prints them; no lines if it does not answer."""
         where = ["-p", str(port)] if port else []
         answer = self._run(
             ["ssh-keyscan", "-T", str(self.connect_timeout), *where, "--", host],
@@ -60,7 +60,7 @@ class Client:
         return Answer(Failure.UNREACHABLE, "", text)
 
     def route(self, target: Target) -> Route:
-        """Ask ssh itself (`ssh -G`) where a destination leads."""
+        """The effective destination, from `ssh -G`."""
         answer = self._run(["ssh", "-G", *self.options(), *target.arguments()], "", {}, 30)
         if not answer.ok:
             raise ControlMachineError(
@@ -69,7 +69,7 @@ class Client:
         return read_route(answer.output, os.environ)
 
     def share(self, target: Target, auth: Sequence[str], control: Path) -> None:
-        """Hold one connection that others can go through; without it they still work, each with one of its own."""
+        """Open one connection that others can share; without it each opens its own."""
         first = options({"ControlMaster": "yes", "ControlPath": quoted(control)})
         process = self._start(["ssh", "-N", "-T", *first, *self.options(), *auth, *target.arguments()], {})
         self._shared.append(process)
@@ -78,7 +78,7 @@ class Client:
             time.sleep(0.02)
 
     def options(self) -> list[str]:
-        """Options of every connection: pinned keys only, no side effects of a person's own configuration."""
+        """Options of every connection: pinned keys only, no side effects of the person's own configuration."""
         pairs: dict[str, object] = {
             "UserKnownHostsFile": quoted(self.known_hosts), "GlobalKnownHostsFile": "/dev/null",
             "StrictHostKeyChecking": "yes", "UpdateHostKeys": "no", "VerifyHostKeyDNS": "no",
@@ -90,7 +90,7 @@ class Client:
         return options(pairs)
 
     def stop(self) -> None:
-        """Kill what runs and start nothing more."""
+        """Kill running processes and start no more."""
         with self._lock:
             self._stopped = True
             for process in (*self._running, *self._shared):

@@ -22,7 +22,7 @@ class HostEntry:
 
 
 def users_config(cluster: Cluster, known_hosts: Path, user: str = "") -> str:
-    """What a user puts in ~/.ssh/config: login nodes directly, the others through the first of them."""
+    """The users' ~/.ssh/config section: login nodes directly, other nodes through the first of them."""
     login_nodes = cluster.with_role(Role.LOGIN) or cluster.controllers[:1]
     entries = [_users_entry(cluster, node, _jump(cluster, node, login_nodes), user) for node in cluster.nodes]
     return (
@@ -35,7 +35,7 @@ def users_config(cluster: Cluster, known_hosts: Path, user: str = "") -> str:
 
 
 def controller_config(cluster: Cluster, base: str) -> str:
-    """What the first controller gets: every node by name and address, with the controller's own key."""
+    """The first controller's configuration: every node by name and address, with the controller's own key."""
     head = f'# Written by `deepopsctl ssh setup` for the cluster "{cluster.name}": changes made here are lost.\n'
     common = (
         ("IdentityFile", f"~/.ssh/{base}"),

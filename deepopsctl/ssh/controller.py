@@ -1,7 +1,7 @@
-"""The first controller's way to every node: `ssh gpu01` works there, by name or address, without a question.
+"""The first controller's access to every node: `ssh gpu01` works there, by name or address, without a question.
 
 Its key pair is made on it and never leaves it. Names need not resolve there yet (/etc/hosts comes with the
-deployment): one `Include` line on top of the user's ~/.ssh/config brings in a file of ours with a Host entry
+deployment): one `Include` line on top of the user's ~/.ssh/config adds a managed file with a Host entry
 for each node.
 """
 
@@ -20,12 +20,12 @@ from deepopsctl.ssh.session import Session, key_login
 
 
 def base_name(cluster: Cluster) -> str:
-    """The name that our files in the controller's ~/.ssh begin with; the key pair has just this name."""
+    """The prefix of managed files in the controller's ~/.ssh; the key pair has exactly this name."""
     return f"deepopsctl-{cluster.name}"
 
 
 def controller_known_hosts(cluster: Cluster, pins: KnownHosts) -> str:
-    """The pinned keys under the names and addresses that nodes have for each other."""
+    """The pinned keys, by the names and addresses that nodes use for each other."""
     lines = []
     for node in cluster.nodes:
         port = port_of(cluster, node)
@@ -37,29 +37,29 @@ def controller_known_hosts(cluster: Cluster, pins: KnownHosts) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ControllerAccess:
-    """What the controller said: whether its files changed, which nodes it could not log in to, and why."""
+    """The controller's report: whether its files changed, which nodes it could not log in to, and why."""
 
     changed: bool
     missed: dict[str, str]
     problem: str = ""
 
     def apply(self, result: NodeResult, controller: str) -> NodeResult:
-        """The node's result, with what the controller found."""
+        """The node's result, with the controller's findings."""
         if result.name == controller:
             if self.problem:
-                return replace(result, status=Status.FAILED, message=self.problem, hint="mend this, then run again")
+                return replace(result, status=Status.FAILED, message=self.problem, hint="fix this, then run again")
             if self.changed:
-                text = "its way to the nodes set up"
+                text = "its access to the nodes set up"
                 return replace(result, changed=True, message="; ".join(filter(None, (result.message, text))))
         if result.ok and result.name in self.missed:
             message = f"{controller} can't log in here: {self.missed[result.name]}"
-            hint = f"try `ssh {result.name}` on {controller}; `--no-controller-key` does without"
+            hint = f"run `ssh {result.name}` on {controller}; `--no-controller-key` skips this"
             return replace(result, status=Status.FAILED, message=message, hint=hint)
         return result
 
 
 def set_up_controller_access(session: Session, cluster: Cluster, names: Iterable[str]) -> ControllerAccess:
-    """Put configuration and host keys on the controller, and log in from there to every given node."""
+    """Install configuration and host keys on the controller, and log in from there to every given node."""
     tools = session.tools
     base = base_name(cluster)
     known_hosts = controller_known_hosts(cluster, tools.hostkeys.pins)
@@ -67,9 +67,9 @@ def set_up_controller_access(session: Session, cluster: Cluster, names: Iterable
     answer = tools.client.login(session.target, key_login(tools.key.private), script)
     report = Report.read(answer.output)
     changed = bool(report.all("changed"))
-    # the report tells which logins failed
+    # the report lists the failed logins
     if not answer.ok and not report.all("reached") and not report.all("missed"):
         return ControllerAccess(changed, {}, report.last("error") or answer.reason)
     pairs = (line.partition(" ") for line in report.all("missed"))
-    missed = {name: last_words(reason) or "no reason given" for name, _, reason in pairs}
+    missed = {name: last_words(reason) or "no reason" for name, _, reason in pairs}
     return ControllerAccess(changed, missed)

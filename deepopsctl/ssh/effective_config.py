@@ -1,4 +1,4 @@
-"""Where ssh really goes, and with which keys, after a person's own ~/.ssh/config had its say."""
+"""The effective ssh destination and keys, with the person's own ~/.ssh/config applied."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """`alias` is the HostKeyAlias; `direct`: no proxy; `keys`: the person has something to log in with."""
+    """`alias` is the HostKeyAlias; `direct`: no proxy; `keys`: the person has a key, agent or ticket."""
 
     user: str
     host: str

@@ -1,4 +1,4 @@
-"""What an ssh process's exit code and last words mean."""
+"""Meaning of an ssh process's exit code and error output."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PENALTY = re.compile(r"not allowed at this time|(closed by remote host|reset by
 
 
 class Failure(Enum):
-    """Why a login did not happen, or that it did and the command failed."""
+    """Why a login failed, or that the command failed after it."""
 
     NONE = auto()
     DENIED = auto()
@@ -31,7 +31,7 @@ class Failure(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The outcome of one ssh process. `methods` are what the node still offered when it denied the login."""
+    """The outcome of one ssh process. `methods` are the methods that the node offered when it denied the login."""
 
     failure: Failure
     output: str = ""
@@ -67,7 +67,7 @@ def read_answer(code: int, output: str, errors: str) -> Answer:
 
 
 def last_words(errors: str) -> str:
-    """The last line of stderr that says something, without ssh's own prefixes."""
+    """The last meaningful line of stderr, without ssh's own prefixes."""
     lines = [line.strip() for line in errors.splitlines() if line.strip() and not _NOISE.match(line.strip())]
     if not lines:
         return ""

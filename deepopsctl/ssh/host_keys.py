@@ -1,7 +1,7 @@
-"""Who may be talked to: host keys are pinned at first contact, a changed one stops everything for that node.
+"""Host keys are pinned at first contact; a changed one stops everything for that node.
 
-A scan proves nothing about who answers (a key is public, anyone can show it), so a scan never adds keys to a
-node that has some: only the login that follows, checked strictly against the pins, proves that the node holds
+A scan does not authenticate the host (a key is public, anyone can show it), so a scan never adds keys to a
+node that has some: only the following login, checked strictly against the pins, verifies that the node has
 the private half.
 """
 
@@ -18,7 +18,7 @@ from deepopsctl.ssh.effective_config import Route
 from deepopsctl.ssh.exit_status import Failure
 from deepopsctl.ssh.known_hosts import HostKey, KnownHosts, best, host_label, parse_host_key
 
-# each kind is asked for on its own where ssh-keyscan can't go (through a jump host)
+# requested one by one where ssh-keyscan can't be used (through a jump host)
 _KEY_TYPES = (
     "ssh-ed25519",
     "ecdsa-sha2-nistp256,ecdsa-sha2-nistp384,ecdsa-sha2-nistp521",
@@ -27,11 +27,11 @@ _KEY_TYPES = (
 
 
 class HostKeyError(DeepOpsError):
-    """A machine shows other host keys than the ones pinned for it."""
+    """A host shows other host keys than the pinned ones."""
 
 
 class NoAnswerError(DeepOpsError):
-    """A machine showed no host key at all."""
+    """A host showed no host key at all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class HostKeys:
     client: Client
 
     def secure(self, target: Target, route: Route) -> bool:
-        """See that ssh can check this machine against a pin; True if pins were added."""
+        """Make sure that ssh can check this host against a pin; True if pins were added."""
         labels = labels_of(target, route)
         pinned = self.pins.keys(labels[0])
         if pinned:
@@ -54,7 +54,7 @@ class HostKeys:
         return self.pins.pin(labels, offered)
 
     def accept(self, target: Target, route: Route) -> bool:
-        """Pin what the machine shows now instead of what was pinned; True if that differs."""
+        """Pin the host's current keys instead of the old ones; True if they differ."""
         labels = labels_of(target, route)
         offered = self.offered(target, route)
         if all(self.pins.keys(label) == offered for label in labels):
@@ -63,19 +63,19 @@ class HostKeys:
         return True
 
     def changed(self, target: Target, route: Route) -> HostKeyError:
-        """The error for a machine that ssh would not talk to: pinned and offered fingerprints."""
+        """The error for a host with changed keys: pinned and offered fingerprints."""
         return _changed(
             target, self.pins.path, self.pins.keys(labels_of(target, route)[0]), self.offered(target, route)
         )
 
     def _align(self, target: Target, labels: tuple[str, ...], pinned: frozenset[HostKey]) -> bool:
-        """Give every label the keys of the first, unless one of them is pinned as another machine."""
+        """Give every label the keys of the first, unless one of them is pinned with other keys."""
         for label in labels[1:]:
             _agreed(target, self.pins, label, pinned)
         return self.pins.pin(labels, pinned)
 
     def offered(self, target: Target, route: Route) -> frozenset[HostKey]:
-        """The host keys that the machine shows now; a NoAnswerError where it shows none."""
+        """The host's current keys; NoAnswerError if it shows none."""
         keys, reason = self._scan(route) if route.direct else self._probe(target)
         if not keys:
             raise NoAnswerError(reason)
@@ -109,7 +109,7 @@ class HostKeys:
 
 
 def labels_of(target: Target, route: Route) -> tuple[str, ...]:
-    """Names a machine has in known_hosts; the first is the one ssh looks up."""
+    """Names of a host in known_hosts; the first is the one ssh looks up."""
     port = route.port
     first = route.alias.lower() or host_label(route.host, port)
     return tuple(dict.fromkeys([first, host_label(target.destination, port), host_label(target.name, port)]))
@@ -120,7 +120,7 @@ def _agreed(target: Target, file: KnownHosts, label: str, offered: frozenset[Hos
     known = file.keys(label)
     if known and not known & offered:
         raise _changed(target, file.path, known, offered)
-    # anybody can show the known public key beside one of their own: good company proves nothing
+    # anybody can show the known public key next to one of their own: only confirmed keys are accepted
     return known & offered if known else offered
 
 
@@ -128,7 +128,7 @@ def _changed(target: Target, file: Path, known: frozenset[HostKey], offered: fro
     types = {key.type for key in known} & {key.type for key in offered}
     before, now = (best(key for key in keys if key.type in types or not types) for keys in (known, offered))
     return HostKeyError(
-        f"{file} has {before}, the machine now shows {now}",
+        f"{file} has {before}, the host now shows {now}",
         f"if {target.name} was really reinstalled: `ssh setup --accept-new-keys {target.name}`; "
-        "if not, somebody may be in between: nothing was sent to it",
+        "if not, this may be an attack: nothing was sent to it",
     )

@@ -1,4 +1,4 @@
-"""The key pair the control machine logs in with: made once, by ssh-keygen, without a passphrase."""
+"""The key pair of the control machine: made once, by ssh-keygen, without a passphrase."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class KeyPair:
 
 
 def ensure_key_pair(private: Path, comment: str) -> KeyPair:
-    """The pair at `private`, made if it is missing; ssh insists on the modes, so they are put right."""
+    """The pair at `private`, made if it is missing; modes are corrected, because ssh requires them."""
     directory = private.parent
     directory.mkdir(mode=0o700, exist_ok=True)
     directory.chmod(0o700)
@@ -34,7 +34,7 @@ def ensure_key_pair(private: Path, comment: str) -> KeyPair:
 
 
 def public_line(private: Path) -> str:
-    """The public half: from the `.pub` file beside the key, else worked out from the key itself."""
+    """The public key: from the `.pub` file next to the private key, else computed from it."""
     public_file = private.with_name(private.name + ".pub")
     if public_file.is_file():
         line = public_file.read_text(encoding="utf-8", errors="replace").strip()
@@ -46,13 +46,13 @@ def public_line(private: Path) -> str:
         raise InputError.single(
             str(private),
             f"ssh-keygen can't read this key: {_last_line(completed.stderr)}",
-            f"put its public half beside it as {public_file.name}, or remove the file: `ssh setup` makes a new pair",
+            f"save its public key next to it as {public_file.name}, or remove the file: `ssh setup` makes a new pair",
         )
     return completed.stdout.strip()
 
 
 def _create(private: Path, comment: str) -> None:
-    # made aside and renamed into place, the private half last: an interrupted run leaves no half pair
+    # made in a temporary directory and moved, the private key last: an interrupted run leaves no incomplete pair
     with tempfile.TemporaryDirectory(dir=private.parent, prefix=".new-") as scratch:
         fresh = Path(scratch) / private.name
         made = _keygen("-q", "-t", "ed25519", "-N", "", "-C", comment, "-f", str(fresh))

@@ -50,7 +50,7 @@ def host_label(host: str, port: int = 0) -> str:
 
 
 def best(keys: Iterable[HostKey]) -> str:
-    """Kind and fingerprint of the key that ssh itself would rather use: ed25519, then ecdsa, then rsa."""
+    """Type and fingerprint of the key that ssh prefers: ed25519, then ecdsa, then rsa."""
     ordered = sorted(keys, key=lambda key: ("ed25519" not in key.type, key))
     return f"{ordered[0].type} {ordered[0].fingerprint}" if ordered else "none"
 
@@ -85,7 +85,7 @@ class KnownHosts:
             return bool(lines)
 
     def replace(self, labels: Iterable[str], keys: Iterable[HostKey]) -> None:
-        """Forget every key of these labels and pin the given ones; other hosts keep theirs."""
+        """Replace the keys of these labels; other hosts keep theirs."""
         wanted = list(dict.fromkeys(labels))
         with self._lock:
             lines = (_without(line, wanted) for line in self._text().splitlines())
@@ -148,7 +148,7 @@ def _hash(label: str, salt: bytes) -> bytes:
 
 
 def _without(line: str, labels: list[str]) -> str:
-    """The line with these labels taken out; '' where nobody else is named in it."""
+    """The line without these labels; '' if no other is left."""
     names, _, rest = line.strip().partition(" ")
     if names.startswith(("#", "@")) or not parse_host_key(rest):
         return line

@@ -1,4 +1,4 @@
-"""From what a node's script reported to what a person is told about the node."""
+"""Results and hints for people, from the report of a node's script."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CHANGES = {
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is known of a node besides its report: what was done about its host key, the login user, the other nodes."""
+    """Facts of a node besides its report: the change of its host key, the login user, the other nodes."""
 
     name: str
     user: str
@@ -27,7 +27,7 @@ class Facts:
 
 
 def worked(facts: Facts, report: Report) -> NodeResult:
-    """The result of a script that ran to its end."""
+    """The result of a script that finished."""
     changes = dict.fromkeys(report.all("changed"))
     parts = [facts.pins] if facts.pins else []
     parts += [text for word, text in _CHANGES.items() if word in changes]
@@ -35,13 +35,13 @@ def worked(facts: Facts, report: Report) -> NodeResult:
     parts += [text] if text else []
     called = report.last("host").partition(".")[0]
     if called != facts.name and called in facts.others:
-        parts.append(f"the machine calls itself {called}")
+        parts.append(f"its hostname is {called}")
         hint = hint or "compare the addresses in cluster.yml: two nodes may be swapped"
     return NodeResult(facts.name, status, bool(facts.pins) or bool(changes), sudo, "; ".join(parts), hint)
 
 
 def _sudo(facts: Facts, report: Report) -> tuple[Status, Sudo, str, str]:
-    """What sudo's answers mean: the node's status, the right, a message and a hint."""
+    """Evaluate sudo's answers: the node's status, its sudo rights, a message and a hint."""
     word, _, reason = report.last("sudo").partition(" ")
     tried = report.last("sudo-password")
     if word == Sudo.NONE:
@@ -60,15 +60,13 @@ def _sudo(facts: Facts, report: Report) -> tuple[Status, Sudo, str, str]:
 
 
 def failed(facts: Facts, answer: Answer) -> NodeResult:
-    """The result of a login that did not happen, or of a script that stopped."""
+    """The result of a failed login or a failed script."""
     if answer.failure is Failure.UNREACHABLE:
         return unreachable(facts, answer.reason)
     report = Report.read(answer.output)
     message = report.last("error") or answer.reason
     changed = bool(facts.pins) or bool(report.all("changed"))
-    return NodeResult(
-        facts.name, Status.FAILED, changed, Sudo.UNKNOWN, message, "mend this on the node, then run again"
-    )
+    return NodeResult(facts.name, Status.FAILED, changed, Sudo.UNKNOWN, message, "fix this on the node, then run again")
 
 
 def unreachable(facts: Facts, reason: str) -> NodeResult:
@@ -78,7 +76,7 @@ def unreachable(facts: Facts, reason: str) -> NodeResult:
 
 
 def refused(facts: Facts, methods: Collection[str]) -> NodeResult:
-    """The result of a password that was not accepted. It is never tried twice."""
+    """The result of a refused password. It is never tried twice."""
     message = f"the password of {facts.user} was refused"
     hint = "check the password; nodes that have another one: `--limit NODES`"
     if methods and not {"password", "keyboard-interactive"} & set(methods):
@@ -90,9 +88,9 @@ def refused(facts: Facts, methods: Collection[str]) -> NodeResult:
 
 
 def unverified(facts: Facts, answer: Answer, report: Report) -> NodeResult:
-    """The key is in place and still does not open the door: the usual reasons are on the node."""
+    """The result of a refused login with the installed key: the usual reasons are on the node."""
     home = report.last("home")
-    message, hint = f"the key is installed, but the node does not take it: {answer.reason}", ""
+    message, hint = f"the key is installed, but the node does not accept it: {answer.reason}", ""
     if home and int(home, 8) & 0o022:
         message = f"the key is installed, but sshd ignores it: ~{facts.user} is writable by others (mode {home})"
         hint = f"on the node: chmod go-w ~{facts.user}"
@@ -101,15 +99,15 @@ def unverified(facts: Facts, answer: Answer, report: Report) -> NodeResult:
 
 
 def not_tried(facts: Facts, where: str) -> NodeResult:
-    """The password was refused elsewhere first."""
-    message = f"the password was refused on {where}, so it was not tried here: no account gets locked"
+    """The result for a node on which a password refused elsewhere was not tried."""
+    message = f"the password was refused on {where}, so it was not tried here, to avoid locked accounts"
     return NodeResult(
         facts.name, Status.NOT_TRIED, bool(facts.pins), Sudo.UNKNOWN, message, "run again with the right one"
     )
 
 
 def no_password(facts: Facts) -> NodeResult:
-    """No key opens the node and nobody can be asked."""
+    """The result without an accepted key and without a prompt for the password."""
     message = "no key is accepted and no password is given"
     hint = "--password-file FILE, --identity FILE, or run it on a terminal, where it asks"
     return NodeResult(facts.name, Status.FAILED, bool(facts.pins), Sudo.UNKNOWN, message, hint)

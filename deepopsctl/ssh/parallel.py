@@ -1,4 +1,4 @@
-"""Runs sessions side by side; asks for the password when needed, and tries it on one node first."""
+"""Runs sessions in parallel; asks for the password when needed, and tries it on one node first."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ WORKERS = 32
 
 
 class Attempt(Protocol):
-    """What a round needs of a session: `accepted` tells what the node said to the password, None for nothing."""
+    """Interface of a session: `accepted` is the node's answer to the password, None without one."""
 
     accepted: bool | None
 
     @property
     def facts(self) -> Facts:
-        """What is known of the node."""
+        """Facts of the node."""
 
     def with_keys(self) -> NodeResult | None:
-        """Do everything if a key opens the node; None if a password is needed."""
+        """Run the setup if a key is accepted; None if a password is needed."""
 
     def with_password(self, password: str) -> NodeResult:
-        """Do everything with a password."""
+        """Run the setup with a password."""
 
 
 @dataclass(slots=True)
 class Password:
-    """The login password: where it comes from, and what nodes said to it."""
+    """The login password: its source, and the nodes' answers to it."""
 
     value: str = ""
     ask: Callable[[], str] | None = None
@@ -48,7 +48,7 @@ class Password:
         return self.value
 
     def record_answer(self, session: Attempt) -> None:
-        """Note what a node said; one yes counts more than one no, nodes may have passwords of their own."""
+        """Record a node's answer; one success outweighs refusals, because nodes may have their own passwords."""
         if session.accepted:
             self.accepted = True
         elif session.accepted is False and not self.accepted:

@@ -25,5 +25,7 @@ def first_line(text: str, option: str = "--password-file") -> str:
     """The text without its line end; refused if it is empty."""
     password = text.removesuffix("\n").removesuffix("\r")
     if not password or "\0" in password:
-        raise InputError.single(option, "there is no password on the first line", "write it there, and nothing else")
+        raise InputError.single(
+            option, "there is no password on the first line", "write only the password into the first line"
+        )
     return password

@@ -155,7 +155,7 @@ xargs -r -n 1 -P 16 sh -c '
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a script said, among whatever else the login printed: (word, rest of the line) pairs."""
+    """The report lines of a script, without other output of the login: (word, rest of the line) pairs."""
 
     lines: tuple[tuple[str, str], ...]
 
@@ -166,21 +166,21 @@ class Report:
         return cls(tuple((word, rest) for word, _, rest in (line.partition(" ") for line in marked)))
 
     def all(self, word: str) -> tuple[str, ...]:
-        """Everything said under one word, in order."""
+        """All values of one word, in order."""
         return tuple(rest for key, rest in self.lines if key == word)
 
     def without(self, *words: str) -> Report:
-        """The report as if these words had not been said."""
+        """The report without these words."""
         return Report(tuple(line for line in self.lines if line[0] not in words))
 
     def last(self, word: str) -> str:
-        """The last thing said under a word; '' if nothing was."""
+        """The last value of a word; '' without one."""
         return (*("",), *self.all(word))[-1]
 
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """A command line for ssh, what to feed it on stdin, how long it may take (sudo or a directory may be slow)."""
+    """A command line for ssh, its stdin, and its timeout (sudo or a directory service may be slow)."""
 
     command: str
     data: str = ""
@@ -191,13 +191,13 @@ NOTHING = Script("true")
 
 
 def work_script(keys: list[str], own_key: str = "", comment: str = "", sudo_password: str | None = None) -> Script:
-    """Authorise keys, put modes right, report on sudo; `own_key` names a pair to be made on the node."""
+    """Authorise keys, correct modes, report on sudo; `own_key` names a key pair to make on the node."""
     sudo = ["given", sudo_password] if sudo_password is not None else [""]
     return _script(_WORK, "\n".join([own_key, comment, str(len(keys)), *keys, *sudo, ""]))
 
 
 def controller_script(base: str, config: str, known_hosts: str, names: list[str]) -> Script:
-    """Put the client configuration on the controller and try each name from there."""
+    """Install the client configuration on the controller and test the login to each name from there."""
     head = f"{base}\n{len(config.encode())}\n{len(known_hosts.encode())}\n"
     data = head + known_hosts + config + "".join(f"{name}\n" for name in names)
     # 16 logins at a time, 20 s for each that does not answer

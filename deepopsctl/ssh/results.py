@@ -1,4 +1,4 @@
-"""What `ssh setup` found and did on each node, as data."""
+"""Results of `ssh setup` for each node, as data."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from deepopsctl.errors import ExitCode
 
 
 class Status(StrEnum):
-    """How far a node came. Only `ready` is good."""
+    """The result of a node. Only `ready` is good."""
 
     READY = "ready"
     UNREACHABLE = "unreachable"
@@ -21,7 +21,7 @@ class Status(StrEnum):
 
 
 class Sudo(StrEnum):
-    """What the cluster's user may do with sudo on a node; `unknown` where nobody could ask."""
+    """The sudo rights of the cluster's user on a node; `unknown` if they could not be checked."""
 
     PASSWORDLESS = "passwordless"
     PASSWORD = "password"  # noqa: S105 - a word for people, no secret
@@ -31,7 +31,7 @@ class Sudo(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class NodeResult:
-    """One node: its status, whether anything was changed for it, and what a person should know and do."""
+    """One node: its status, whether anything was changed, message and hint."""
 
     name: str
     status: Status

@@ -1,4 +1,4 @@
-"""One machine's way through the setup: pin, log in, run the script, prove that the key is enough."""
+"""The setup of one host: pin its key, log in, run the script, verify the login with the key."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from deepopsctl.ssh.results import NodeResult, Status
 
 @dataclass(slots=True)
 class Tools:
-    """What the sessions of a run share; `own_keys`: try the person's own keys and agent before a password."""
+    """Shared by the sessions of a run; `own_keys`: try the person's own keys and agent before a password."""
 
     client: Client
     hostkeys: HostKeys
@@ -35,7 +35,7 @@ class Tools:
 
 @dataclass(slots=True)
 class Session:
-    """The setup of one node. `accepted` says whether a password was: None where none got that far."""
+    """The setup of one node. `accepted`: whether a password was accepted; None if none was tried."""
 
     target: Target
     tools: Tools
@@ -52,12 +52,12 @@ class Session:
 
     @property
     def facts(self) -> Facts:
-        """What verdicts are made from."""
+        """Facts for the result."""
         others = self.tools.names - {self.target.name}
         return Facts(self.target.name, self.target.user or "the user", self._pinned, others)
 
     def with_keys(self) -> NodeResult | None:
-        """Do everything if a key opens the node; None if a password is needed."""
+        """Run the setup if a key is accepted; None if a password is needed."""
         try:
             if self.accept_new:
                 self._pinned = "new host key accepted" if self.tools.hostkeys.accept(self.target, self.route) else ""
@@ -80,14 +80,14 @@ class Session:
         return None
 
     def with_password(self, password: str) -> NodeResult:
-        """Do everything with a password, which is sent once."""
+        """Run the setup with a password, which is sent once."""
         answer = self._password_login(password, "password")
         if (
             answer.failure is Failure.DENIED
             and "password" not in answer.methods
             and "keyboard-interactive" in answer.methods
         ):
-            # the node never asked for it by the first method
+            # the node does not offer the first method
             answer = self._password_login(password, "keyboard-interactive")
         if answer.failure is Failure.DENIED:
             self.accepted = False
@@ -98,7 +98,7 @@ class Session:
 
     @property
     def route(self) -> Route:
-        """Where ssh goes for this node; asked once."""
+        """The ssh destination of this node; resolved once."""
         if self._route is None:
             self._route = self.tools.client.route(self.target)
         return self._route
@@ -113,7 +113,7 @@ class Session:
         if self.tools.identity:
             yield key_login(self.tools.identity)
         elif self.tools.own_keys and self.route.keys:
-            # not without a key at hand: sshd shuts out an address after some failed logins
+            # only if there is a key: sshd blocks an address after some failed logins
             yield (
                 "-o",
                 "BatchMode=yes",
@@ -162,7 +162,7 @@ class Session:
 
 
 class JumpSession(Session):
-    """The setup of a jump host: nothing is installed there if it lets the person through already."""
+    """The setup of a jump host: nothing is installed if the login works already."""
 
     __slots__ = ()
 
@@ -171,7 +171,7 @@ class JumpSession(Session):
         if answer.failure is Failure.DENIED:
             return None
         if answer.failure in (Failure.NONE, Failure.COMMAND):
-            # a bastion may pass connections on and run nothing: that is all we need
+            # a bastion may forward connections and refuse commands: that is enough
             return NodeResult(
                 self.target.name,
                 Status.READY,
@@ -181,7 +181,7 @@ class JumpSession(Session):
         return self._settle(answer, verified=True)
 
     def _worked(self, report: Report) -> NodeResult:
-        # nobody needs sudo there, and its own name may be any
+        # sudo is not needed there, and its hostname does not matter
         return messages.worked(self.facts, report.without("sudo", "sudo-password", "host"))
 
 

@@ -1,7 +1,7 @@
 """`ssh setup`: the cluster's key on every node, pinned host keys, verified logins and sudo.
 
-Order: jump hosts, then the first controller (its own public key goes to the others in the same login that
-brings ours), then all other nodes at once, then the controller again for its configuration.
+Order: jump hosts, then the first controller (its own public key is installed on the others in the same login as
+the cluster key), then all other nodes at once, then the controller again for its configuration.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from deepopsctl.ssh.parallel import Password, Round
 from deepopsctl.ssh.results import NodeResult, OnNode, SetupResult, Status
 from deepopsctl.ssh.session import JumpSession, Session, Tools
 
-# the old machine's place in the controller's neighbour table outlives it by up to a minute
+# the old host's entry in the controller's neighbour table outlives it by up to a minute
 _NOBODY = re.compile(r"timed out|no route to host|host is down", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class SetupRequest:
-    """What to set up, and how to get in the first time. `nodes`: all of the cluster's nodes or some.
+    """What to set up, and how to log in the first time. `nodes`: all of the cluster's nodes or some.
 
-    `patience_s` is for machines that took over an address: the controller may look for the old one a while longer.
+    `patience_s` is for new hosts at an old address: the controller may reach the old one a while longer.
     """
 
     directory: ClusterDir
@@ -54,7 +54,7 @@ class SetupRequest:
 
 
 def run_setup(request: SetupRequest, on_node: OnNode) -> SetupResult:
-    """Do it all. Nodes that fail are in the result; only what stops everything is raised."""
+    """Run the setup. Failed nodes are in the result; only errors that stop everything are raised."""
     done: dict[str, NodeResult] = {}
 
     def note(result: NodeResult) -> None:
@@ -79,7 +79,7 @@ def run_setup(request: SetupRequest, on_node: OnNode) -> SetupResult:
 
 
 def cluster_key(directory: ClusterDir, cluster: Cluster) -> KeyPair:
-    """The pair that logs in to the nodes: cluster.yml's, or the cluster's own, made when first used."""
+    """The key pair for logins to the nodes: cluster.yml's, or the cluster's own, made on first use."""
     if cluster.access.key:
         private = directory.path / Path(cluster.access.key).expanduser()
         return KeyPair(private, public_line(private))
@@ -88,7 +88,7 @@ def cluster_key(directory: ClusterDir, cluster: Cluster) -> KeyPair:
 
 @dataclass(slots=True)
 class _Setup:
-    """One run: the request, the shared tools, and what was found so far."""
+    """One run: the request, the shared tools, and the results so far."""
 
     request: SetupRequest
     tools: Tools
@@ -105,7 +105,7 @@ class _Setup:
         controller = self._session(first, own_key=self.request.controller_key)
         results = self.round.run([controller]) if first in self.request.nodes else self._outside(controller)
         if controller.sudo_refused:
-            # a central account would be locked after some more
+            # more attempts could lock a central account
             self.tools.sudo_password = None
             self.warnings.append(f"sudo refused the password on {first.name}: it was not tried on the others")
         others = [node for node in self.request.nodes if node != first]
@@ -118,7 +118,7 @@ class _Setup:
         return SetupResult(tuple(results[node.name] for node in self.request.nodes), jump, tuple(self.warnings))
 
     def _set_up_controller(self, controller: Session, names: list[str]) -> ControllerAccess:
-        """Let the controller log in everywhere; once more where it found nobody, as long as there is patience."""
+        """Let the controller log in everywhere; retry unreachable nodes until `patience_s` is over."""
         deadline = time.monotonic() + self.request.patience_s
         access = set_up_controller_access(controller, self.request.cluster, names)
         while lost := [name for name, reason in access.missed.items() if _NOBODY.search(reason)]:
@@ -140,7 +140,7 @@ class _Setup:
         return session
 
     def _outside(self, controller: Session) -> dict[str, NodeResult]:
-        """Fetch the controller's key although --limit leaves it out; no password is spent on that."""
+        """Fetch the controller's key although --limit excludes it; no password is used for that."""
         if self.request.controller_key:
             result = controller.with_keys()
             if not (result and result.ok):
@@ -151,7 +151,7 @@ class _Setup:
         return {}
 
     def _jump(self) -> NodeResult | None:
-        """Set up the jump hosts one behind the other; the proxy command then leads through all of them."""
+        """Set up the jump hosts in order; the proxy command then goes through all of them."""
         result = None
         for number, hop in enumerate(filter(None, self.request.cluster.access.jump_host.split(","))):
             target = jump_target(hop, self.proxy)
@@ -163,13 +163,13 @@ class _Setup:
             control = self.tools.askpass.directory / f"jump{number}"
             auth = jump_login(str(self.tools.key.private))
             self.tools.client.share(target, auth, control)
-            # one connection for all: sshd takes ten new ones at a time (MaxStartups)
+            # one connection for all: sshd accepts ten new ones at a time (MaxStartups)
             shared = options({"ControlPath": quoted(control)})
             self.proxy = proxy_command([*shared, *self.tools.client.options(), *auth], target)
         return result
 
     def _find_clones(self) -> None:
-        """Machines copied from one image share their host keys: whoever has one can play all of them."""
+        """Warn about nodes with identical host keys (copies of one image): one could impersonate the others."""
         holders: dict[str, list[str]] = {}
         for node in self.request.cluster.nodes:
             label = host_label(node.name, port_of(self.request.cluster, node))
@@ -177,7 +177,7 @@ class _Setup:
                 holders.setdefault(key.blob, []).append(node.name)
         for names in dict.fromkeys(tuple(names) for names in holders.values() if len(names) > 1):
             self.warnings.append(
-                f"{', '.join(names)} have the same host key: the same machine twice, or copies of one image "
+                f"{', '.join(names)} have the same host key: the same host twice, or copies of one image "
                 "(`rm /etc/ssh/ssh_host_* && ssh-keygen -A` on the copies, then --accept-new-keys)"
             )
 
@@ -199,5 +199,5 @@ def _interrupted(request: SetupRequest, done: dict[str, NodeResult]) -> Interrup
     left = [node.name for node in request.nodes if node.name not in ready]
     text = f"stopped: {len(ready)} of {len(request.nodes)} nodes are ready"
     return InterruptedRunError(
-        text + (f", left: {fold(left)}" if left else ""), "run it again: it goes on where it was stopped"
+        text + (f", left: {fold(left)}" if left else ""), "run it again: it resumes where it stopped"
     )

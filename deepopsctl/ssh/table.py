@@ -1,4 +1,4 @@
-"""The result as lines for people and as an object for programs."""
+"""The result as lines for people and as a JSON object."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _HEAD = ("NODES", "STATUS", "SUDO", "NOTE")
 
 
 def table_lines(result: SetupResult) -> list[str]:
-    """A row for all nodes with the same news; failures last, where they are seen."""
+    """One row for all nodes with the same result; failures last."""
     hosts = [*([result.jump_host] if result.jump_host else []), *result.nodes]
     groups: dict[tuple[str, str, str], list[str]] = {}
     for node in sorted(hosts, key=lambda host: not host.ok):
@@ -22,7 +22,7 @@ def table_lines(result: SetupResult) -> list[str]:
 
 
 def hints(result: SetupResult) -> list[str]:
-    """What to do, each said once, with the nodes it is for."""
+    """Every hint once, with its nodes."""
     hosts = [*([result.jump_host] if result.jump_host else []), *result.nodes]
     groups: dict[str, list[str]] = {}
     for node in hosts:
@@ -32,7 +32,7 @@ def hints(result: SetupResult) -> list[str]:
 
 
 def summary_line(result: SetupResult) -> str:
-    """The last line: how many nodes are ready, and what became of the others."""
+    """The last line: number of nodes by status."""
     counts = Counter(node.status for node in result.nodes)
     changed = sum(node.changed for node in result.nodes)
     parts = [f"{count} {status}" for status, count in counts.items()]

@@ -1,4 +1,4 @@
-"""Which curves, strips and heat maps a model of GPUs gets: the typical one, and those that differ from it. Pure."""
+"""Curves, strips and heat maps of a GPU model: the median, and the outliers. Pure."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from deepopsctl.text.node_sets import shorten
 Result = Any  # one node's result of gpucheck: plain JSON
 Rates = Mapping[tuple[int, int], float]
 
-# so many odd ones are drawn; the table has all of them
+# so many outliers are drawn; the table has all of them
 MAX_OUTLIERS = 4
-# so many nodes have a heat map each; of more, the odd ones and the median of the others
+# so many nodes have a heat map each; of more, the outliers and the median of the others
 FEW_NODES = 3
 # as gpucheck judges pairs: a tenth behind the others of the node
 _PAIR_SHARE = 0.9
@@ -30,7 +30,7 @@ _HEALTH = ("gpu-temperature", "gpu-power")
 
 
 def strips(model: Model, bounds: Mapping[str, float]) -> tuple[str, ...]:
-    """How each rate is spread over the GPUs; not worth a picture for a few of them."""
+    """The distribution of each rate over the GPUs; none for fewer than three."""
     if len(model.gpus) < 3:
         return ()
     drawn = []
@@ -48,7 +48,7 @@ def strips(model: Model, bounds: Mapping[str, float]) -> tuple[str, ...]:
 
 
 def link_plot(model: Model) -> str:
-    """Host to GPU and back by message size: the median of the model, and the odd GPUs."""
+    """Host to GPU and back by message size: the median of the model, and the outliers."""
     title = f"{model.name}: between host and GPU by message size"
     cards = {(gpu.node, gpu.index): gpu for gpu in model.gpus}
     typical: list[Curve] = []
@@ -70,7 +70,7 @@ def link_plot(model: Model) -> str:
 
 
 def all_reduce_plot(model: Model) -> str:
-    """NCCL's all-reduce by message size: the median of the nodes, the odd ones, and nodes with each other."""
+    """NCCL's all-reduce by message size: the median of the nodes, the outliers, and all-reduce between nodes."""
     title = f"{model.name}: all-reduce over the GPUs of a node and of several, bus bandwidth by message size"
     points_by_node = {}
     for result in model.together:
@@ -98,7 +98,7 @@ def _between_nodes(model: Model) -> list[Curve]:
 
 
 def heat_maps(model: Model) -> tuple[str, ...]:
-    """Rates between all pairs: of each of a few nodes, else of the odd ones and the median of the others."""
+    """Rates between all pairs: of each node if they are few, else of the outliers and the median of the others."""
     rates_by_node: dict[str, Rates] = {}
     for result in model.together:
         peers = (result.get("group") or {}).get("peers") or {}
@@ -121,7 +121,7 @@ def heat_maps(model: Model) -> tuple[str, ...]:
 
 
 def _heat(name: str, rates: Rates, *, outlier: bool) -> str:
-    """Without NVSwitches pairs differ by how the board is wired: then nothing is odd, and nothing outlined."""
+    """Without NVSwitches pairs differ by the board's wiring: then there are no outliers, and nothing is outlined."""
     drawn = heat_map(name, rates, _PAIR_SHARE * median(rates.values()) if outlier else 0)
     return _figure(f"{name}: GPU to GPU, GB/s", drawn)
 

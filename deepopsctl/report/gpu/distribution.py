@@ -1,4 +1,4 @@
-"""How one rate is spread over all GPUs of a model, as inline SVG: who is odd is seen among thousands. Pure."""
+"""Distribution of one rate over all GPUs of a model, as inline SVG: outliers show among thousands. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LETTER = 7.5
 
 @dataclass(frozen=True, slots=True)
 class Dot:
-    """One GPU on a strip; `status` is empty for those that are as they should be."""
+    """One GPU on a strip; `status` is empty for good ones."""
 
     label: str
     value: float
@@ -26,7 +26,7 @@ class Dot:
 
     @property
     def name(self) -> str:
-        """What stands beside an odd one."""
+        """The label of an outlier."""
         return f"{self.label} {figure(self.value)}"
 
 
@@ -46,7 +46,7 @@ class _Scale:
 
 
 def strip(title: str, dots: Sequence[Dot], unit: str, bound: float = 0) -> str:
-    """Bars where many are, a mark with a name for each odd one, a dashed line where warnings begin; '' for none."""
+    """Bars for good GPUs, a named mark for each outlier, a dashed line at the warning bound; '' without dots."""
     if not dots:
         return ""
     scale = _Scale.over([*(dot.value for dot in dots), *([bound] if bound else [])])
@@ -62,7 +62,9 @@ def strip(title: str, dots: Sequence[Dot], unit: str, bound: float = 0) -> str:
     parts.append(_caption(shown, good or [dot.value for dot in dots], scale))
     summary = [f"{len(good)} GPUs: {shown} {unit}"] if good else []
     named = [dot.name for dot in outliers[:8]]
-    return svg_image(title, "; odd: ".join([*summary, *([", ".join(named)] if named else [])]), (WIDTH, HEIGHT), parts)
+    return svg_image(
+        title, "; outliers: ".join([*summary, *([", ".join(named)] if named else [])]), (WIDTH, HEIGHT), parts
+    )
 
 
 def _bars(good: Sequence[float], scale: _Scale) -> Iterator[str]:

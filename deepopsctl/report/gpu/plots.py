@@ -1,7 +1,7 @@
-"""Small pictures of GPU measurements, as inline SVG: rates by message size, and between pairs. Pure.
+"""Small charts of GPU measurements, as inline SVG: rates by message size, and between pairs. Pure.
 
-Colours are the page's (its classes and `currentColor`): they serve dark pages and paper, and nothing is told by colour
-alone: lines differ by dashes, what is odd has its name written beside it.
+Colours are the page's (its classes and `currentColor`): they work on dark pages and paper, and no information is in
+colour alone: lines differ by dashes, outliers have their names next to them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _CELL, _EDGE = 30, 26
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """One line with its name; `low` and `high` are the edges of a band around it; odd ones are drawn as such."""
+    """One line with its name; `low` and `high` are the edges of a band around it; outliers have their own style."""
 
     name: str
     points: tuple[Point, ...]

@@ -1,4 +1,4 @@
-"""The GPU part of the HTML page: for each model its table, with the odd GPUs first, and its pictures. Pure."""
+"""The GPU part of the HTML page: for each model its table, outliers first, and its charts. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from deepopsctl.report.gpu.summary import OUTLIER_STATUSES, Column, Gpu, Model, 
 from deepopsctl.report.grouping import fold_names
 from deepopsctl.report.model import Facts, spread, whole
 
-# up to so many GPUs of a model each has a line of its own; of more, so many odd ones with the same complaints
+# up to so many GPUs of a model each has a line of its own; of more, so many outliers with the same complaints
 FEW = 24
 FEW_OUTLIERS = 8
 AT_A_GLANCE = 26
@@ -23,7 +23,7 @@ _BOUND = re.compile(r"at least ([\d.]+)")
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One number, or the range of several GPUs; `status` only where it is odd."""
+    """One number, or the range of several GPUs; `status` only for outliers."""
 
     text: str
     status: str = ""
@@ -32,7 +32,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One GPU, or several that are alike."""
+    """One GPU, or several equal ones."""
 
     label: str
     count: int
@@ -44,7 +44,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """All about one model. Pictures are SVG, made of escaped words."""
+    """One GPU model. Charts are SVG with escaped text."""
 
     model: Model
     groups: tuple[tuple[str, int], ...]
@@ -93,7 +93,7 @@ def _lines(model: Model, columns: Sequence[Column]) -> Iterable[Line]:
         return [_line([gpu], columns) for gpu in model.gpus]
     groups: dict[tuple[Status, tuple[str, ...]], list[Gpu]] = {}
     for gpu in model.gpus:
-        # skipped or passed: neither is odd
+        # skipped and passed are both good
         status = gpu.status if gpu.status in OUTLIER_STATUSES else Status.PASS
         groups.setdefault((status, tuple(gpu.complaints)), []).append(gpu)
     lines = []

@@ -1,4 +1,4 @@
-"""The GPUs of a validation, by model: what each was measured to give, and what its checks say. Pure."""
+"""The GPUs of a validation, by model: measurements and checks. Pure."""
 
 from __future__ import annotations
 

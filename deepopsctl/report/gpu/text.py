@@ -1,4 +1,4 @@
-"""GPUs on the terminal: a line for each model, one for each odd GPU. Pure."""
+"""GPUs on the terminal: a line for each model, one for each outlier. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from deepopsctl.checks.check import Status
 from deepopsctl.report.gpu.summary import Gpu, Model, read_models, unmeasured
 from deepopsctl.report.model import Facts, ends, figure, span, spread
 
-# so many odd GPUs of a model are listed; the report has all of them
+# so many outliers of a model are listed; the report has all of them
 MAX_OUTLIERS = 12
 _RATES = (
     ("memory", ("gpu-memory-copy",), "GB/s"),
@@ -33,7 +33,7 @@ def gpu_lines(facts: Facts) -> Iterator[tuple[Status, str]]:
 
 
 def _summary(model: Model) -> str:
-    """`16 x NVIDIA H100 80GB HBM3 on gpu[01-02]: memory 3.00–3.03 TB/s, ...`: of those that are not odd in it."""
+    """`16 x NVIDIA H100 80GB HBM3 on gpu[01-02]: memory 3.00–3.03 TB/s, ...`, without outliers."""
     parts = []
     for name, checks, unit in _RATES:
         pairs = [(gpu, check) for gpu in model.gpus for check in checks if check in gpu.values]

@@ -49,7 +49,7 @@ def test_a_machine_without_podman_is_told_what_to_install(
 
 def test_a_folder_that_is_not_there_is_refused_before_anything_starts(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["lab", "up", "--output", "/nowhere/at/all/nodes.yml"]) == ExitCode.INVALID_INPUT
-    assert "there is no folder /nowhere/at/all" in capsys.readouterr().err
+    assert "there is no directory /nowhere/at/all" in capsys.readouterr().err
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another user")

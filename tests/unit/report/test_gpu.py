@@ -300,7 +300,7 @@ class TestPictures:
 
         assert "gpu01/7 1500" in texts(svg)
         assert "3000–3006" in texts(svg)
-        assert parsed(svg)[1].text == "7 GPUs: 3000–3006 GB/s; odd: gpu01/7 1500"
+        assert parsed(svg)[1].text == "7 GPUs: 3000–3006 GB/s; outliers: gpu01/7 1500"
 
     def test_all_reduce_across_nodes_is_a_line_beside_those_of_the_nodes(self) -> None:
         plot = re.sub("<figure>.*</figcaption>|</figure>", "", block(two_h100()).plots[1])

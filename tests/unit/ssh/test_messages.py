@@ -48,7 +48,7 @@ def test_a_node_without_sudo_is_not_ready(lines: tuple[str, ...]) -> None:
 def test_a_machine_that_calls_itself_by_another_nodes_name_is_said() -> None:
     result = messages.worked(FACTS, report("host gpu02.example.com", "sudo passwordless"))
     assert result.ok
-    assert "calls itself gpu02" in result.message
+    assert "its hostname is gpu02" in result.message
 
 
 def test_a_hostname_that_is_no_nodes_is_left_to_the_deployment() -> None:
