@@ -1,4 +1,4 @@
-"""What a validation found: checks, their totals and their order. Pure data, no printing."""
+"""Results of a validation: checks, their totals and their order. Pure data, no printing."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that was tried on one target (a node, `NODE/INDEX` for a GPU, a partition, the cluster)."""
+    """One check of one target (a node, `NODE/INDEX` for a GPU, a partition, the cluster)."""
 
     suite: str
     name: str
@@ -44,7 +44,7 @@ class Check:
     def to_dict(self) -> dict[str, str]:
         """The object of DESIGN's JSON schema."""
         document = {key: str(value) for key, value in asdict(self).items()}
-        # only where there is more to say than the check's own advice
+        # a hint only if it differs from the check's own advice
         return document if self.hint else {key: value for key, value in document.items() if key != "hint"}
 
 
@@ -52,7 +52,7 @@ FIELDS = tuple(Check.__dataclass_fields__)
 
 
 def parse_check(document: Mapping[str, object]) -> Check:
-    """A check as a module handed it back; ValueError when it is none."""
+    """A check as a module returned it; ValueError if it is none."""
     missing = [key for key in ("suite", "name", "target", "status") if not document.get(key)]
     if missing:
         raise ValueError(f"a check without {', '.join(missing)}: {dict(document)}")
@@ -66,7 +66,7 @@ def _text(value: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """How many checks ended how."""
+    """Number of checks by status."""
 
     passed: int = 0
     warned: int = 0
@@ -80,7 +80,7 @@ class Totals:
 
     @property
     def status(self) -> Status:
-        """The verdict over all: the worst that counts. Skipped checks alone prove nothing."""
+        """The verdict over all: the worst that counts. Skipped checks alone count as skipped."""
         if self.failed:
             return Status.FAIL
         if self.warned:
@@ -88,7 +88,7 @@ class Totals:
         return Status.PASS if self.passed else Status.SKIP
 
     def sentence(self) -> str:
-        """`41 passed, 1 warning, 2 failed, 3 skipped`; kinds that did not occur are left out."""
+        """`41 passed, 1 warning, 2 failed, 3 skipped`; statuses that did not occur are omitted."""
         parts = [
             (self.passed, "passed"),
             (self.warned, "warning" if self.warned == 1 else "warnings"),

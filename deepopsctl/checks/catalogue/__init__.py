@@ -1,1 +1,1 @@
-"""Every check there is, by suite: its name, what it is about, what to do when it fails."""
+"""Every check, by suite: name, what it verifies, advice."""

@@ -1,4 +1,4 @@
-"""Every check of the doctor by name: what it is called, what it proves, what to do about a finding."""
+"""Every check of the doctor by name: title, what it verifies, advice."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ _HERE, _NODES, _SOFTWARE, _SIZE, _ALIKE, _GPUS = (
 
 DOCTOR = {
     "control-python": Entry(
-        _HERE, "Python", "deepopsctl runs under a Python that it was tried with.",
-        "make the virtual environment anew with a Python of that range",
+        _HERE, "Python", "deepopsctl runs under a Python that it was tested with.",
+        "create the virtual environment again with a Python of that range",
     ),
     "control-packages": Entry(
-        _HERE, "Ansible", "ansible-core and ansible-runner are in the range that deepopsctl was tried with.",
+        _HERE, "Ansible", "ansible-core and ansible-runner are in the range that deepopsctl was tested with.",
         "in deepopsctl's virtual environment: `pip install --upgrade deepopsctl`",
     ),
     "control-ssh": Entry(
@@ -23,26 +23,26 @@ DOCTOR = {
         "install openssh-client (Debian, Ubuntu) or openssh-clients (RHEL, Rocky)",
     ),
     "control-disk": Entry(
-        _HERE, "disk space", "There is room for the folders of the runs.",
-        "make room where the cluster directory is; old runs in its runs/ may be removed",
+        _HERE, "disk space", "There is room for run directories.",
+        "free disk space where the cluster directory is; old runs in its runs/ may be removed",
     ),
     "control-files": Entry(
         _HERE, "private files", "Nobody else may read keys, passwords and runs.", "`chmod go= FILE` for each of them",
     ),
     "control-vault": Entry(
         _HERE, "secrets", "The vault's password opens the cluster's secrets.",
-        "bring back the .vault-password that belongs to this cluster, or name it in $ANSIBLE_VAULT_PASSWORD_FILE",
+        "restore the .vault-password of this cluster, or set $ANSIBLE_VAULT_PASSWORD_FILE",
     ),
     "control-clock": Entry(
         _HERE, "clock", "This machine's clock is not the one that is wrong.",
         "set this machine's clock, then run again",
     ),
     "reachable": Entry(
-        _NODES, "reachable", "The node answers over SSH, and lets us in.",
+        _NODES, "reachable", "The node answers over SSH, and the login works.",
         "is the node up, and its address in cluster.yml right?",
     ),
     "examined": Entry(
-        _NODES, "could be examined", "What has to be known could be asked.",
+        _NODES, "could be examined", "The facts of the node could be read.",
         "see the message; the whole log: `deepopsctl runs show`",
     ),
     "python": Entry(
@@ -54,11 +54,11 @@ DOCTOR = {
         "let the user use sudo there (group sudo or wheel), or name another one in cluster.yml",
     ),
     "hostname": Entry(
-        _NODES, "hostname", "The machine calls itself what cluster.yml calls it.",
-        "compare the addresses in cluster.yml with the machines: two nodes may be swapped",
+        _NODES, "hostname", "The hostname is the node's name in cluster.yml.",
+        "compare the addresses in cluster.yml with the nodes: two may be swapped",
     ),
     "machine-id": Entry(
-        _NODES, "machine id", "No two nodes are copies of each other, or the same machine.",
+        _NODES, "machine id", "No two nodes are copies of each other, or the same host.",
         "on a copy: `rm /etc/machine-id && systemd-machine-id-setup`, then reboot; new SSH host keys as well",
     ),
     "addresses": Entry(
@@ -66,8 +66,8 @@ DOCTOR = {
         "give one of the nodes another address; behind one address only one of them answers",
     ),
     "names": Entry(
-        _NODES, "names", "Every node's name means the same machine on every node, and its address has no other name.",
-        "put /etc/hosts or DNS right; what deepopsctl adds to /etc/hosts stands after lines that are there",
+        _NODES, "names", "Every node's name means the same host on every node, and its address has no other name.",
+        "correct /etc/hosts or DNS; deepopsctl adds its entries to /etc/hosts after existing lines",
     ),
     "mtu": Entry(
         _NODES, "MTU", "All nodes of a network send packets of the same size.",
@@ -78,8 +78,8 @@ DOCTOR = {
         "see `timedatectl` on the node; munge refuses credentials that are 300 s old",
     ),
     "os": Entry(
-        _SOFTWARE, "distribution", "deepopsctl was tried on the node's distribution and version.",
-        "install one of the distributions that are named, or try: most of it will work on a close relative",
+        _SOFTWARE, "distribution", "deepopsctl was tested on the node's distribution and version.",
+        "install one of the listed distributions; similar ones may work",
     ),
     "package-lock": Entry(
         _SOFTWARE, "package manager", "No other program installs packages now.",
@@ -87,12 +87,12 @@ DOCTOR = {
     ),
     "packages-broken": Entry(
         _SOFTWARE, "packages", "No package is half-installed.",
-        "`dpkg --configure -a && apt-get -f install` on the node says why it was not finished",
+        "`dpkg --configure -a && apt-get -f install` on the node shows why it was not finished",
     ),
     "repositories": Entry(
         _SOFTWARE, "outside repositories", "The node reaches the repositories that a deploy would add to it.",
-        "let the node out (proxy: https_proxy in /etc/environment), name a mirror, or leave out what comes from there; "
-        "`docs/reference/settings.md` has the settings",
+        "allow the access (proxy: https_proxy in /etc/environment), set a mirror, or disable what comes from there; "
+        "see `docs/reference/settings.md`",
     ),
     "time-service": Entry(
         _SOFTWARE, "time service", "One daemon keeps the node's clock right.",
@@ -107,8 +107,8 @@ DOCTOR = {
         "let the nodes reach each other on all ports (srun uses any): put their network into a trusted zone",
     ),
     "foreign-slurm": Entry(
-        _SOFTWARE, "foreign Slurm", "There is no Slurm that somebody else has set up.",
-        "to keep what it has: `deepopsctl takeover` before the first deploy, which writes over it; else remove it",
+        _SOFTWARE, "foreign Slurm", "There is no Slurm that deepopsctl did not install.",
+        "to keep it: `deepopsctl takeover` before the first deploy, which overwrites it; otherwise remove it",
     ),
     "security": Entry(
         _SOFTWARE, "vulnerabilities", "The installed Slurm and munge have no vulnerability that this release knows of.",
@@ -120,36 +120,36 @@ DOCTOR = {
     ),
     "disk": Entry(
         _SIZE, "disk space", "There is room on /, /var and /tmp, and they can be written to.",
-        "make room: `df -h / /var /tmp` and `df -i` on the node show where; a read-only one: see `dmesg`",
+        "free disk space: see `df -h / /var /tmp` and `df -i` on the node; if it is read-only: see `dmesg`",
     ),
     "memory": Entry(
-        _SIZE, "memory", "The node has the memory that Slurm is told.",
-        "if cluster.yml has RealMemory, correct it; if the machine was changed, delete its line in hardware.yml and "
+        _SIZE, "memory", "The node has the memory that Slurm is configured with.",
+        "if cluster.yml has RealMemory, correct it; if the hardware was changed, delete its line in hardware.yml and "
         "deploy; if not, look for a failed DIMM",
     ),
     "cpus": Entry(
-        _SIZE, "CPUs", "The node has the CPUs that Slurm is told.",
-        "if the machine was changed, delete its line in hardware.yml and deploy; if not, look for a failed part",
+        _SIZE, "CPUs", "The node has the CPUs that Slurm is configured with.",
+        "if the hardware was changed, delete its line in hardware.yml and deploy; if not, look for a failed part",
     ),
     "cgroup": Entry(
         _SIZE, "cgroups", "Slurm can confine jobs to their cores, memory and devices.",
-        "start the machine with a writable cgroup v2 tree; `slurm_confinement: none` leaves all nodes' jobs unconfined",
+        "boot the node with a writable cgroup v2 tree; `slurm_confinement: none` leaves all nodes' jobs unconfined",
     ),
     "user-ids": Entry(
-        _ALIKE, "user ids", "Accounts of the nodes' own have the same user and group id on all of them.",
+        _ALIKE, "user ids", "Local accounts have the same user and group id on all nodes.",
         "give the account one id everywhere (usermod --uid, groupmod --gid), then chown its files: jobs run by id",
     ),
     "kernel": Entry(
         _ALIKE, "kernel", "The nodes of a partition run the same kernel.",
-        "bring them to one version and reboot: jobs over several nodes meet odd differences",
+        "install one version and reboot: jobs on several nodes may behave differently",
     ),
     "gpu-driver": Entry(
-        _ALIKE, "NVIDIA driver", "The GPU nodes of a partition run the same driver.", "bring them to one version",
+        _ALIKE, "NVIDIA driver", "The GPU nodes of a partition run the same driver.", "install one version",
     ),
     "gpus": Entry(
         _GPUS, "GPUs on the PCI bus", "The node has as many GPUs as cluster.yml declares.",
         "compare `gpus:` in cluster.yml with `lspci -d 10de:` on the node; a GPU that fell off the bus may come back "
-        "with a cold start",
+        "after a cold start",
     ),
     "gpu-model": Entry(
         _GPUS, "GPU model", "The GPUs are of the type that cluster.yml declares.",

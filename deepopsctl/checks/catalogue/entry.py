@@ -1,4 +1,4 @@
-"""One kind of check, as reports show it."""
+"""One type of check, as reports show it."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One kind of check. `proves` is a sentence for the report, `advice` what an administrator does about a failure."""
+    """One type of check. `verifies` is a sentence for the report, `advice` says what to do about a failure."""
 
     group: str
     title: str
-    proves: str
+    verifies: str
     advice: str
     short: str = ""
 
     @property
     def column(self) -> str:
-        """The title where there is little room."""
+        """The short title."""
         return self.short or self.title

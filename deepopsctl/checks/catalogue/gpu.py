@@ -27,12 +27,12 @@ GPU = {
         "compare gres.conf with the device files; `scontrol show job -d ID` shows what Slurm chose", "own GPU",
     ),
     "gpu-isolation": Entry(
-        _JOBS, "GPUs closed to others", "No job can open the device file of a GPU that it was not given; it was tried.",
+        _JOBS, "GPUs closed to others", "No job can open the device file of another GPU (tested).",
         "ConstrainDevices=yes in cgroup.conf, File= in gres.conf, slurmd restarted", "closed",
     ),
     "gpu-visible": Entry(
         _JOBS, "GPUs that jobs see", "NVIDIA's driver shows each job the GPUs that Slurm gave it, and no other.",
-        "ConstrainDevices=yes in cgroup.conf; is anything else than Slurm's cgroups in the way (containers, hooks)?",
+        "ConstrainDevices=yes in cgroup.conf; are devices restricted elsewhere, too (containers, hooks)?",
         "seen",
     ),
     "gpu-driver": Entry(
@@ -45,20 +45,20 @@ GPU = {
     ),
     "gpu-cuda-agrees": Entry(
         _DRIVER, "CUDA version", "The node's driver serves the CUDA version that most nodes have.",
-        "CUDA's version comes with the driver: bring the nodes to one branch", "same CUDA",
+        "CUDA's version comes with the driver: install one branch on all nodes", "same CUDA",
     ),
     "gpu-count": Entry(
         _DRIVER, "number of GPUs", "The node has as many GPUs as cluster.yml says, and all of them open.",
-        "see `nvidia-smi -L`, `lspci -d 10de:` and `dmesg | grep -i xid` on the node; after a change of the machine, "
+        "see `nvidia-smi -L`, `lspci -d 10de:` and `dmesg | grep -i xid` on the node; after a hardware change, "
         "write it to cluster.yml", "count",
     ),
     "gpu-opens": Entry(
         _DRIVER, "GPU opens", "The driver can open the GPU.",
-        "drain the node and reboot it; a GPU that is off the bus again wants to be reseated or replaced", "opens",
+        "drain the node and reboot it; a GPU that falls off the bus again must be reseated or replaced", "opens",
     ),
     "gpu-model": Entry(
         _DRIVER, "model", "The model has bounds; others are compared with their peers and their past only.",
-        "nothing is wrong with the GPU; tell us its data sheet, so that it gets bounds", "model",
+        "nothing is wrong with the GPU; report its data sheet to get bounds for it", "model",
     ),
     "gpu-persistence": Entry(
         _DRIVER, "persistence mode", "The driver stays loaded between jobs.",
@@ -91,7 +91,7 @@ GPU = {
     ),
     "gpu-power": Entry(
         _HEALTH, "power limit", "The power limit is not below the factory's.",
-        "meant so? then leave it; if not, `nvidia-smi -pl WATTS`", "power",
+        "if this is not intended: `nvidia-smi -pl WATTS`", "power",
     ),
     "gpu-temperature": Entry(
         _HEALTH, "temperature", "The GPU stayed below the temperature at which it slows down.",
@@ -141,11 +141,11 @@ GPU = {
     ),
     "gpu-all-reduce": Entry(
         _TOGETHER, "all-reduce", "NCCL sums over all GPUs of the node; over NVSwitches at the rate of the model.",
-        "run it with NCCL_DEBUG=INFO: it tells which way it takes; look at GPU to GPU above", "all-reduce",
+        "run it with NCCL_DEBUG=INFO to see its transport; compare GPU to GPU above", "all-reduce",
     ),
     "gpu-all-reduce-nodes": Entry(
-        _TOGETHER, "all-reduce of nodes", "NCCL sums over GPUs of nodes that are alike, as fast as their ports allow.",
-        "NCCL_DEBUG=INFO tells which network it takes; are ports between nodes open, and the interfaces' names alike?",
+        _TOGETHER, "all-reduce of nodes", "NCCL sums over GPUs of equal nodes, as fast as their ports allow.",
+        "NCCL_DEBUG=INFO shows the network it uses; are ports between nodes open, and the interface names equal?",
         "between nodes",
     ),
 }  # fmt: skip
@@ -155,11 +155,11 @@ _AIR = "look at fans, dust, the air at the inlet; compare with its neighbours in
 
 BURNIN: dict[str, Entry] = {
     "burn-completed": Entry(
-        _BURNT, "ran to its end", "The node was loaded for the whole time, and said so itself.",
+        _BURNT, "ran to its end", "The node was loaded for the whole time, and reported it.",
         "see the message, then `journalctl -k` and the service processor's log of the node; run it again", "to its end",
     ),
     "burn-cpu": Entry(
-        _BURNT, "cores", "Every core gave the answers that are known beforehand, over and over.",
+        _BURNT, "cores", "Every core computed the expected results, over and over.",
         "take the node out of service: its results can't be trusted; look at voltage, BIOS and the processor", "cores",
     ),
     "burn-memory": Entry(
@@ -179,7 +179,7 @@ BURNIN: dict[str, Entry] = {
         "errors",
     ),
     "burn-kernel-log": Entry(
-        _BURNT, "kernel log", "The kernel said nothing of ill hardware.", "see `journalctl -k` on the node",
+        _BURNT, "kernel log", "The kernel logged no hardware errors.", "see `journalctl -k` on the node",
         "kernel log",
     ),
     "burn-gpu": Entry(

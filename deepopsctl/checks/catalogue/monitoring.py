@@ -35,7 +35,7 @@ MONITORING = {
     ),
     "rules-healthy": Entry(
         _SERVERS, "rules", "Every rule of the file is loaded, and evaluated without an error.",
-        "`deepopsctl deploy monitoring` brings the files; see Prometheus' page Status, Rules, for the error",
+        "`deepopsctl deploy monitoring` installs the files; see Prometheus' page Status, Rules, for the error",
     ),
     "target-up": Entry(
         _SEEN, "scraped", "Prometheus scrapes what cluster.yml says it should, where it should, and has just done so.",
@@ -43,7 +43,7 @@ MONITORING = {
     ),
     "targets-unexpected": Entry(
         _SEEN, "nothing else scraped", "Prometheus scrapes nothing that cluster.yml does not know.",
-        "`deepopsctl deploy monitoring` writes the list of targets anew; a site's own targets are told here, no more",
+        "`deepopsctl deploy monitoring` writes the list of targets again; a site's own targets are only reported here",
     ),
     "textfiles-fresh": Entry(
         _SEEN, "text files fresh", "What the node's own programs write for its exporter is there and new.",
@@ -64,7 +64,7 @@ MONITORING = {
         "log",
     ),
     "slurm-metrics": Entry(
-        _SEEN, "Slurm's figures", "Slurm's figures are handed out, and Slurm answers whoever collects them.",
+        _SEEN, "Slurm's figures", "Slurm's metrics are exported, and Slurm answers the collector.",
         "see `journalctl -u deepops-slurmmetrics` on the first controller",
     ),
     "slurm-nodes-agree": Entry(

@@ -1,4 +1,4 @@
-"""Every check by name: what it is called, what it proves, what to do when it fails."""
+"""Every check by name: title, what it verifies, advice."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ CATALOGUE = {
     ),
     "munge-across": Entry(
         "Machines", "munge across nodes", "Credentials decode on the submit host, and the submit host's on the node.",
-        "all nodes need the same /etc/munge/munge.key: `deepopsctl deploy` brings it back", "munge across",
+        "all nodes need the same /etc/munge/munge.key: `deepopsctl deploy` restores it", "munge across",
     ),
     "controller-answers": Entry(
         "Slurm", "slurmctld answers", "Every controller answers `scontrol ping`.",
@@ -49,19 +49,19 @@ CATALOGUE = {
     ),
     "node-state": Entry(
         "Slurm", "node state", "Slurm would start jobs on the node.",
-        "mend what the reason says, then `scontrol update nodename=NODE state=resume`", "state",
+        "fix the reason, then `scontrol update nodename=NODE state=resume`", "state",
     ),
     "slurm-version": Entry(
         "Slurm", "Slurm version", "The node runs its controller's version of Slurm.",
-        "bring the nodes to one version: `deepopsctl deploy`", "version",
+        "install one version: `deepopsctl deploy`", "version",
     ),
     "node-cpus": Entry(
         "Slurm", "CPUs", "Slurm schedules the CPUs that hardware.yml has and the node still has.",
-        "if the machine was changed, delete its line in hardware.yml and deploy; if not, look for a failed part",
+        "if the hardware was changed, delete its line in hardware.yml and deploy; if not, look for a failed part",
     ),
     "node-memory": Entry(
         "Slurm", "memory", "Slurm promises jobs no more memory than the node has.",
-        "if the machine was changed, delete its line in hardware.yml and deploy; if not, look for a failed DIMM",
+        "if the hardware was changed, delete its line in hardware.yml and deploy; if not, look for a failed DIMM",
     ),
     "node-gpus": Entry(
         "Slurm", "GPUs", "Slurm schedules the GPUs that cluster.yml declares, and their device files exist.",
@@ -85,8 +85,8 @@ CATALOGUE = {
     ),
     "job-directories": Entry(
         "Jobs", "job directories", "Each of two jobs of one user has a $SLURM_TMPDIR of its own, which goes with it.",
-        "see `journalctl -t slurmd` and -t deepopsctl-epilog on the node; `deepopsctl deploy` lays the pieces again",
-        "own folder",
+        "see `journalctl -t slurmd` and -t deepopsctl-epilog on the node; `deepopsctl deploy` restores the scripts",
+        "own directory",
     ),
     "gpu-assignment": Entry(
         "Jobs", "GPU assignment", "Two jobs at once get different GPUs, and CUDA_VISIBLE_DEVICES says so.",
@@ -97,15 +97,15 @@ CATALOGUE = {
         "jobs share what they should not with `slurm_confinement: none`",
     ),
     "cpu-confinement": Entry(
-        "Confinement", "cores", "A job can't move to a core outside its allocation; it was tried.",
+        "Confinement", "cores", "A job can't move to a core outside its allocation (tested).",
         "ConstrainCores=yes in cgroup.conf, task/cgroup in TaskPlugin, slurmd restarted", "cores kept",
     ),
     "memory-confinement": Entry(
-        "Confinement", "memory", "A job that takes more than its --mem is stopped; it was tried.",
+        "Confinement", "memory", "A job that uses more than its --mem is stopped (tested).",
         "ConstrainRAMSpace=yes in cgroup.conf, task/cgroup in TaskPlugin, slurmd restarted", "memory kept",
     ),
     "gpu-confinement": Entry(
-        "Confinement", "GPUs", "A job can't open a GPU that it was not given; it was tried.",
+        "Confinement", "GPUs", "A job can't open a GPU outside its allocation (tested).",
         "ConstrainDevices=yes in cgroup.conf, File= in gres.conf, slurmd restarted", "GPUs kept",
     ),
     "over-ask-nodes": Entry(
@@ -154,7 +154,7 @@ CATALOGUE = {
     ),
 }  # fmt: skip
 
-# what any suite may say about a node
+# checks that any suite may make on a node
 _ANY = {name: CATALOGUE[name] for name in ("reachable", "suite-ran")}
 _SUITES = {
     DOCTORS_SUITE: DOCTOR, GPU_SUITE: _ANY | GPU, STORAGE_SUITE: _ANY | STORAGE,
@@ -179,7 +179,7 @@ def catalogue_of(suite: str) -> dict[str, Entry]:
 
 
 def entry(name: str, suite: str = "smoke") -> Entry:
-    """The entry of a check; one made from its name where a suite is newer than its table."""
+    """The entry of a check; made from its name if the suite is newer than its table."""
     known = catalogue_of(suite).get(name)
     return known or Entry(_OTHER.group, name.replace("-", " "), "", _OTHER.advice)
 

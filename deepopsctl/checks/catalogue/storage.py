@@ -10,7 +10,7 @@ _SLOW = (
     "compare the node's link (`ethtool`, `ibstat`), its mount options and its load with the others'; "
     "measure again with `deepopsctl validate storage --limit NODES`"
 )
-_CONSISTENCY = "compare the mount's options with the other nodes'; are all of them on the same server and folder?"
+_CONSISTENCY = "compare the mount's options with the other nodes'; are all of them on the same server and directory?"
 
 STORAGE = {
     "storage-entries": Entry(
@@ -18,7 +18,7 @@ STORAGE = {
     ),
     "storage-mounted": Entry(
         _MOUNTS, "mounted", "At the path is a file system of the declared type, from the declared source.",
-        "`systemctl status 'PATH-AS-UNIT.mount'` on the node says why; `deepopsctl deploy storage` puts it in place",
+        "`systemctl status 'PATH-AS-UNIT.mount'` on the node says why; `deepopsctl deploy storage` mounts it",
         "mounted",
     ),
     "storage-options": Entry(
@@ -32,7 +32,7 @@ STORAGE = {
         "answers",
     ),
     "storage-root-squash": Entry(
-        _MOUNTS, "root squashed", "Root of the node can neither write into a user's folder nor take a user's file.",
+        _MOUNTS, "root squashed", "Root of the node can neither write to a user's directory nor own a user's file.",
         "export it with root_squash: `nfs: {squash: root}` where cluster.yml serves it", "root squash",
     ),
     "storage-quota": Entry(
@@ -58,7 +58,7 @@ STORAGE = {
         "rename",
     ),
     "storage-lock": Entry(
-        _FILES, "fcntl locks", "A lock that one node holds is refused to the others, and free again once given back.",
+        _FILES, "fcntl locks", "A lock that one node holds is refused to the others, and free again once released.",
         "mount without nolock; Lustre wants the option flock, BeeGFS tuneUseGlobalFileLocks=true", "fcntl",
     ),
     "storage-flock": Entry(
@@ -66,7 +66,7 @@ STORAGE = {
         "mount without local_lock; Lustre wants the option flock, BeeGFS tuneUseGlobalFileLocks=true", "flock",
     ),
     "storage-clean": Entry(
-        _FILES, "nothing left", "What the trials made is removed.", "remove the folder that is named by hand", "clean",
+        _FILES, "nothing left", "Test files are removed.", "remove the named directory manually", "clean",
     ),
     "storage-write-rate": Entry(_RATES, "write rate", "The node writes as fast as its peers.", _SLOW, "write"),
     "storage-read-rate": Entry(_RATES, "read rate", "The node reads as fast as its peers.", _SLOW, "read"),

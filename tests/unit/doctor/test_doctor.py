@@ -345,7 +345,7 @@ def test_a_version_of_slurm_has_what_was_not_fixed_in_it(version: str, found: in
 class TestCatalogue:
     def test_every_entry_says_what_it_proves_and_what_to_do(self) -> None:
         for name, what in DOCTOR.items():
-            assert what.proves.endswith("."), name
+            assert what.verifies.endswith("."), name
             assert what.advice, name
             assert not what.advice.endswith("."), name
 

@@ -78,7 +78,7 @@ class TestFolding:
 class TestCatalogue:
     def test_every_entry_says_what_it_proves_and_what_to_do(self) -> None:
         for name, what in (CATALOGUE | GPU | BURNIN | STORAGE | MONITORING).items():
-            assert what.proves.endswith("."), name
+            assert what.verifies.endswith("."), name
             assert what.advice, name
             assert not what.advice.endswith("."), name
         assert set(CATALOGUE | GPU | BURNIN | STORAGE | MONITORING) >= PER_NODE
@@ -163,7 +163,7 @@ class TestJunit:
 
         assert failure is not None
         assert failure.get("message") == "fewer CPUs; measured 120, expected 128"
-        assert "to do: if the machine was changed" in (failure.text or "")
+        assert "to do: if the hardware was changed" in (failure.text or "")
 
     def test_a_warning_passes_and_is_told_in_the_output(self) -> None:
         case = parse(render_junit(small())).find(".//testcase[system-out]")
