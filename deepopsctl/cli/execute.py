@@ -29,8 +29,8 @@ def run_watched(request: RunRequest, hosts: tuple[str, ...] | None, *, verbosity
     from deepopsctl.run.runner import run
 
     if request.deploys:
-        given = [name for mine in request.user_vars if not isinstance(mine, Path) for name in mine]
-        for problem in misspelt_settings(request.directory, request.content or content_dir(), given):
+        names = [name for mine in request.user_vars if not isinstance(mine, Path) for name in mine]
+        for problem in misspelt_settings(request.directory, request.content or content_dir(), names):
             show_warning(problem)
         for problem in misspelt_values(request.directory.cluster()):
             show_warning(problem)

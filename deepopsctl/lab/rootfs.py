@@ -158,7 +158,7 @@ done
 
 
 def write_rootfs(directory: Path, files: Mapping[str, RootFile]) -> None:
-    """Lay the files out below `folder`, with their modes."""
+    """Write the files below `directory`, with their modes."""
     for name, file in files.items():
         path = directory / name
         path.parent.mkdir(parents=True, exist_ok=True)

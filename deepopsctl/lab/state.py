@@ -140,7 +140,7 @@ class LabStore:
             try:
                 handle = path.open("a", encoding="ascii")
             except FileNotFoundError:
-                continue  # the last lab just went and took the folder with it
+                continue  # the last lab was removed just now, with this directory
             try:
                 fcntl.flock(handle, mode)
             except BlockingIOError as err:

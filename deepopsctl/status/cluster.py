@@ -124,7 +124,7 @@ def examine(
             raise DeepOpsError(failure.message, failure.hint)
     slurm = state_in(result.data for result in summary.results)
     answers = {
-        result.host: found for result in summary.results if isinstance(found := result.data.get("node"), Mapping)
+        result.host: report for result in summary.results if isinstance(report := result.data.get("node"), Mapping)
     }
     failed = {failure.host: failure for failure in summary.failures}
     jobs = slurm.jobs_by_node
@@ -138,8 +138,8 @@ def examine(
         replace(node, deploy=overall_deploy(node.components, deployed)) if node.answer is Answer.OK else node
         for node in nodes
     ]
-    found = findings(nodes, slurm, deployed, cluster.components)
-    return ClusterStatus(cluster.name, tuple(nodes), slurm, last, found, cluster.components)
+    all_findings = findings(nodes, slurm, deployed, cluster.components)
+    return ClusterStatus(cluster.name, tuple(nodes), slurm, last, all_findings, cluster.components)
 
 
 def _silent(status: NodeStatus, failure: Failure | None) -> NodeStatus:

@@ -217,4 +217,4 @@ def _write(path: Path, render: Callable[[Facts], str], facts: Facts) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(render(facts), encoding="utf-8")
     except OSError as error:
-        raise DeepOpsError(f"{path}: {error.strerror}", "the checks themselves are kept in the run's folder") from error
+        raise DeepOpsError(f"{path}: {error.strerror}", "the checks are saved in the run directory") from error

@@ -21,10 +21,10 @@ Rates = Mapping[tuple[int, int], float]
 MAX_OUTLIERS = 4
 # so many nodes have a heat map each; of more, the outliers and the median of the others
 FEW_NODES = 3
-# as gpucheck judges pairs: a tenth behind the others of the node
+# gpucheck's bound for pairs: a tenth below the others of the node
 _PAIR_SHARE = 0.9
 _WAYS = (("h2d", "to GPU", "gpu-to-device"), ("d2h", "from GPU", "gpu-from-device"))
-# letters beside a line's end
+# letters next to a line's end
 _NAME = 14
 _HEALTH = ("gpu-temperature", "gpu-power")
 

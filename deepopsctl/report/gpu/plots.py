@@ -63,7 +63,7 @@ def _description(curves: Sequence[Curve]) -> str:
 
 
 def _label_places(ends: Sequence[float]) -> list[float]:
-    """Where the names stand: beside their lines' ends, but never on top of each other."""
+    """Places of the names: next to their lines' ends, without overlap."""
     places = [0.0] * len(ends)
     last = 0.0
     for number, y in sorted(enumerate(ends), key=lambda pair: pair[1]):

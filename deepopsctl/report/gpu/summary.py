@@ -22,7 +22,7 @@ UNKNOWN = "unknown model"
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One number that every GPU has, and the check that judges it."""
+    """One number that every GPU has, and the check that evaluates it."""
 
     check: str
     group: str
