@@ -118,7 +118,7 @@ def asked(played: Played, node: str) -> list[str]:
         ("no-more-in-two", ["one", "two", "three"], ["two"]),
     ],
 )
-def test_a_node_is_asked_once_and_anew_after_work_was_done_on_it(
+def test_a_node_is_queried_once_and_again_after_work_was_done_on_it(
     played: Played, node: str, by: list[str], work: list[str]
 ) -> None:
     (groups,) = [

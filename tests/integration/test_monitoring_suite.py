@@ -147,7 +147,7 @@ class TestTargets:
         assert checks["target-up", "n3/node"]["measured"] == "down"
         assert monitored.exporters["n3"] in checks["target-up", "n3/node"]["message"]
 
-    def test_a_node_that_prometheus_was_never_told_of_is_named(
+    def test_a_node_that_is_missing_from_prometheus_targets_is_named(
         self, monitored: Monitored, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(scraped, "_FIRST_S", 1.0)
@@ -163,7 +163,7 @@ class TestTargets:
 
         assert checks["target-up", "n1/node"]["measured"] == "elsewhere"
 
-    def test_one_that_nobody_expects_is_told(self, monitored: Monitored) -> None:
+    def test_one_that_nobody_expects_is_reported(self, monitored: Monitored) -> None:
         checks = self.judged(monitored, "n1", "n2", "n3")
 
         assert checks["targets-unexpected", "hpc"]["status"] == "warn"
@@ -223,7 +223,7 @@ class TestTextfiles:
         assert "should be no older than 60 s" in self.judged(monitored, jobs=60)["message"]
         os.utime(old)
 
-    def test_one_that_can_not_be_read_is_told(self, monitored: Monitored) -> None:
+    def test_one_that_can_not_be_read_is_reported(self, monitored: Monitored) -> None:
         bad = monitored.texts / "bad.prom"
         bad.write_text("this is no metric\n")
         wait_until("it is found", lambda: "can't read" in self.judged(monitored, jobs=1e6)["message"])
@@ -232,7 +232,9 @@ class TestTextfiles:
 
 
 class TestRules:
-    def test_files_pass_by_their_rules_and_one_that_fails_says_why(self, monitored: Monitored) -> None:
+    def test_files_pass_by_their_rules_and_one_that_fails_is_reported_with_the_error(
+        self, monitored: Monitored
+    ) -> None:
         wanted = {"good.yml": 2, "broken.yml": 1}
         checks: dict[tuple[str, str], dict[str, str]] = {}
 
@@ -251,7 +253,7 @@ class TestRules:
         assert checks["rules-healthy", "good.yml"]["message"] == "Prometheus has loaded 2 rules of this file"
         assert checks["rules-healthy", "gone.yml"]["measured"] == "0"
 
-    def test_what_the_site_adds_is_judged_together(self, monitored: Monitored) -> None:
+    def test_what_the_site_adds_is_evaluated_together(self, monitored: Monitored) -> None:
         checks = by_name(ruled.judge(monitored.prometheus, "hpc", {"broken.yml": 1}))
 
         assert checks["rules-healthy", "hpc"]["status"] == "pass"
@@ -278,7 +280,7 @@ class TestAlerts:
         wait_until("people are told of what fires", lambda: any("Always" in text for text in monitored.called.posted))
         assert not any(alerting.NAME in text for text in monitored.called.posted)
 
-    def test_nothing_is_sent_where_no_route_takes_it(self, monitored: Monitored, tmp_path: Path) -> None:
+    def test_nothing_is_sent_where_no_route_matches(self, monitored: Monitored, tmp_path: Path) -> None:
         with servers.alertmanager(tmp_path, routed(monitored.called.url)) as other:
             checks = self.tried(monitored, service(other))
             there = service(other).get("/api/v2/alerts/groups")
@@ -294,7 +296,9 @@ class TestAlerts:
 
         assert checks["alert-arrives"]["status"] == "pass", checks
 
-    def test_a_route_to_somebody_else_is_found_and_the_trial_ended(self, monitored: Monitored, tmp_path: Path) -> None:
+    def test_a_route_to_somebody_else_is_reported_and_the_trial_ended(
+        self, monitored: Monitored, tmp_path: Path
+    ) -> None:
         other_than_it = [*TO_NOBODY["matchers"], 'alertname="Another"']
         away = {**TO_NOBODY, "matchers": other_than_it}
         with servers.alertmanager(tmp_path, routed("http://127.0.0.1:1/", away)) as other:
@@ -304,7 +308,7 @@ class TestAlerts:
         assert checks["alert-arrives"]["message"].startswith("the trial went to people instead of nobody")
         assert left == []
 
-    def test_one_that_prometheus_does_not_know_is_told(self, monitored: Monitored, tmp_path: Path) -> None:
+    def test_one_that_prometheus_does_not_know_is_reported(self, monitored: Monitored, tmp_path: Path) -> None:
         with servers.alertmanager(tmp_path, routed(monitored.called.url, TO_NOBODY)) as other:
             checks = self.tried(monitored, service(other))
 
@@ -312,7 +316,7 @@ class TestAlerts:
         assert checks["alerts-forwarded"]["message"] == "not known to Alertmanager: Always"
         assert checks["alert-arrives"]["status"] == "pass"
 
-    def test_one_that_is_not_there_is_told_and_the_rest_skipped(self, monitored: Monitored) -> None:
+    def test_one_that_is_not_there_is_reported_and_the_rest_skipped(self, monitored: Monitored) -> None:
         checks = self.tried(monitored, web.Service("http://127.0.0.1:1"))
 
         assert checks["alertmanager-answers"]["status"] == "fail"
@@ -341,7 +345,7 @@ class TestDashboards:
         assert "Wrong (" in checks["dashboard-queries", "Jobs"]["message"]
         assert "parse error" in checks["dashboard-queries", "Jobs"]["message"]
 
-    def test_grafana_is_judged_by_its_database_and_its_password(self) -> None:
+    def test_grafana_is_checked_by_its_database_and_its_password(self) -> None:
         """What Grafana's documentation says its health page has; there is no Grafana where this runs."""
         pages = {"/api/health": (200, '{"database": "ok", "version": "13.0.2"}'), "/api/search": (200, "[]")}
         with servers.Page(lambda path: pages[path.partition("?")[0]]) as page:
@@ -365,7 +369,7 @@ class TestDoors:
         assert shut[0]["status"] == "pass"
         assert (open_to_all[0]["status"], open_to_all[0]["measured"]) == ("fail", "HTTP 200")
 
-    def test_a_password_that_is_wrong_is_told_without_showing_it(self, monitored: Monitored) -> None:
+    def test_a_wrong_password_is_reported_without_showing_it(self, monitored: Monitored) -> None:
         wrong = monitored.prometheus.service._replace(password="sesame")
 
         with pytest.raises(web.Silent) as error:

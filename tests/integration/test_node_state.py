@@ -249,7 +249,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Node:
 
 
 class TestDeploy:
-    def test_the_first_run_says_all_it_did(self, node: Node) -> None:
+    def test_the_first_run_reports_all_it_did(self, node: Node) -> None:
         assert node["first"].changed
         assert node.actions("first") == [
             "created var/spool",
@@ -293,7 +293,7 @@ class TestDeploy:
 
 
 class TestCheckMode:
-    def test_it_says_what_a_first_run_would_do_and_does_nothing(self, node: Node) -> None:
+    def test_it_reports_what_a_first_run_would_do_and_does_nothing(self, node: Node) -> None:
         assert node["first, in check mode"].changed
         assert node.actions("first, in check mode") == node.actions("first")
         # the run after it still had everything to do
@@ -309,7 +309,7 @@ class TestCheckMode:
         assert node.actions("mend, in check mode") == node.actions("mend")
 
     @pytest.mark.parametrize("run", ["first", "mend"])
-    def test_it_tells_programs_the_same_changes_as_the_run_that_follows(self, node: Node, run: str) -> None:
+    def test_its_changes_for_programs_are_those_of_the_run_that_follows(self, node: Node, run: str) -> None:
         assert node.changes(f"{run}, in check mode")
         assert node.changes(f"{run}, in check mode") == node.changes(run)
 
@@ -328,7 +328,7 @@ class TestCheckMode:
     def test_an_owner_that_a_package_would_make_is_no_error(self, node: Node) -> None:
         assert node["nobody, in check mode"].status == "ok"
 
-    def test_another_name_of_the_machine_is_shown(self, node: Node) -> None:
+    def test_another_host_name_is_shown(self, node: Node) -> None:
         assert "set the hostname to other-name" in node.actions("other name, in check mode")
         assert "other-name" in node.diff("other name, in check mode")
 
@@ -342,25 +342,25 @@ class TestCheckMode:
         assert node.actions("unit, in check mode") == ["started no-such-unit-anywhere.service"]
 
 
-class TestFoldersOfOthers:
+class TestDirectoriesOfOthers:
     """A site that names the wrong folder, such as Slurm's old default StateSaveLocation=/tmp, loses nothing."""
 
     @pytest.mark.parametrize(
         "run", ["system's folder, in check mode", "link to one, in check mode", "everybody's folder"]
     )
-    def test_what_is_everybodys_keeps_owner_and_mode(self, node: Node, run: str) -> None:
+    def test_owner_and_mode_of_a_shared_directory_do_not_change(self, node: Node, run: str) -> None:
         assert node[run].status == "failed"
         assert "is a folder of the system's or of everybody's" in node[run].data["msg"]
         assert stat.S_IMODE((node.directory / "open").stat().st_mode) == 0o1777
 
     @needs_root
-    def test_what_is_somebodys_stays_theirs(self, node: Node) -> None:
+    def test_the_owner_of_a_users_directory_does_not_change(self, node: Node) -> None:
         assert "belongs to nobody" in node["somebody's folder"].data["msg"]
         assert pwd.getpwuid((node.directory / "somebodys").stat().st_uid).pw_name == "nobody"
 
 
 class TestOwned:
-    def test_what_is_no_longer_wanted_goes_with_the_folder_that_came_for_it(self, node: Node) -> None:
+    def test_what_is_no_longer_wanted_is_removed_with_the_directory_made_for_it(self, node: Node) -> None:
         assert node.changes("fewer") == [("file", f"{node.directory}/own/gone/file", "remove")]
         assert not (node.directory / "own" / "gone").exists()
 
@@ -373,7 +373,7 @@ class TestOwned:
         assert node.reasons("gate, nothing left") == []
 
     @pytest.mark.parametrize("run", ["things", "fewer", "none"])
-    def test_check_mode_tells_the_same_and_takes_nothing(self, node: Node, run: str) -> None:
+    def test_check_mode_reports_the_same_and_removes_nothing(self, node: Node, run: str) -> None:
         assert node.changes(run)
         assert node.changes(f"{run}, in check mode") == node.changes(run)
 
@@ -440,7 +440,7 @@ class TestRefusals:
         assert node["folder for a file"].data["msg"].startswith(f"{node.directory}/etc: ")
 
     @needs_systemctl
-    def test_a_unit_that_does_not_exist_is_named_with_where_to_look(self, node: Node) -> None:
+    def test_a_unit_that_does_not_exist_is_named_with_a_hint(self, node: Node) -> None:
         failed = node["unit"]
 
         assert failed.status == "failed"
@@ -453,10 +453,10 @@ class TestGate:
     def test_a_node_as_deployed_is_clean(self, node: Node) -> None:
         assert node.reasons("gate") == []
 
-    def test_a_node_never_deployed_says_so(self, node: Node) -> None:
+    def test_a_node_never_deployed_is_reported_as_that(self, node: Node) -> None:
         assert node.reasons("gate, before any deploy") == ["never deployed"]
 
-    def test_another_wish_is_a_reason_that_names_the_step(self, node: Node) -> None:
+    def test_another_desired_state_is_a_reason_that_names_the_step(self, node: Node) -> None:
         (reason,) = node.reasons("gate, other digest")
         assert reason == "the desired state changed, or the last deploy did not finish: files"
 
@@ -474,7 +474,7 @@ class TestGate:
             "var/spool has another owner or mode, or is gone",
         ]
 
-    def test_what_was_broken_is_mended_by_no_more_than_it_takes(self, node: Node) -> None:
+    def test_what_was_broken_is_fixed_with_no_other_changes(self, node: Node) -> None:
         assert node.actions("mend") == ["created var/spool", "wrote etc/plain.conf", "set mode of etc/key"]
         assert node.reasons("gate, mended") == []
 

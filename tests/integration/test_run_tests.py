@@ -92,7 +92,7 @@ def test_tests_that_pass_run_once_whatever_their_place(tmp_path: Path) -> None:
     assert "0.0" not in used
 
 
-def test_tests_run_beside_each_other_small_labs_first_then_clusters_and_a_virtual_machine(tmp_path: Path) -> None:
+def test_tests_run_in_parallel_small_labs_first_then_clusters_and_a_virtual_machine(tmp_path: Path) -> None:
     # none of a circle ends before the next of it has started
     circles = [
         ("integration/test_it", "unit/test_it", "lab/test_small"),
@@ -124,7 +124,7 @@ def test_it():
     assert done.returncode == 0, done.stdout
 
 
-def test_a_target_of_the_makefile_runs_beside_them_and_what_it_finds_counts(tmp_path: Path) -> None:
+def test_a_target_of_the_makefile_runs_in_parallel_and_its_failure_counts(tmp_path: Path) -> None:
     (tmp_path / "Makefile").write_text("good:\n\t@echo all is good\nbad:\n\t@echo a fault; false\n")
 
     good = run(tmp_path, {}, "--make", "good")
@@ -161,7 +161,7 @@ def test_thorough_tests_are_left_out_and_named_unless_they_are_asked_for(tmp_pat
     assert "tests/lab/test_mixed.py::test_long FAILED" in asked.stdout
 
 
-def test_a_thorough_test_without_machines_runs_all_the_same(tmp_path: Path) -> None:
+def test_a_thorough_test_without_a_lab_runs_all_the_same(tmp_path: Path) -> None:
     done = run(tmp_path, {"unit/test_it.py": marked("thorough", FAILS)})
 
     assert done.returncode == 1
@@ -187,7 +187,7 @@ def test_what_failed_is_named_at_the_very_end(tmp_path: Path) -> None:
     ]
 
 
-def test_modules_with_machines_that_failed_run_again_and_that_is_said(tmp_path: Path) -> None:
+def test_modules_with_a_lab_that_failed_run_again_and_that_is_reported(tmp_path: Path) -> None:
     modules = ["lab/test_it.py", "lab/test_small.py", "vm/test_it.py"]
     others = {
         "lab/test_small.py": marked("without_slurm", FAILS_ONCE),

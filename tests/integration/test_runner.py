@@ -46,7 +46,7 @@ def test_a_watcher_that_raises_does_not_disturb_the_run(site: Site) -> None:
     assert site.run("- name: Fine\n  debug: {msg: hello}\n", broken).ok
 
 
-def test_a_failed_task_names_host_component_task_and_what_the_program_said(site: Site) -> None:
+def test_a_failed_task_is_reported_with_host_component_task_and_the_programs_error(site: Site) -> None:
     task = "- name: Look\n  command: ls /no/such/folder\n  when: inventory_hostname == 'n1'\n"
     outcome = site.run(task)
     assert outcome.exit_code == ExitCode.FAILED
@@ -57,7 +57,7 @@ def test_a_failed_task_names_host_component_task_and_what_the_program_said(site:
     assert outcome.summary.hosts["ctl1"].skipped == 1
 
 
-def test_a_module_says_what_to_do_and_hands_data_back(site: Site) -> None:
+def test_a_module_returns_a_hint_and_data(site: Site) -> None:
     outcome = site.run(
         "- name: Card\n  deepopsctl.cluster.card: {fail: \"{{ inventory_hostname == 'n2' }}\", key: hush}\n"
     )
@@ -80,7 +80,7 @@ def test_an_unreachable_host_is_set_aside_and_the_rest_is_done(site: Site) -> No
     assert "sshd" in failure.hint
 
 
-def test_a_node_that_is_lost_in_one_component_keeps_no_other_from_the_next(site: Site) -> None:
+def test_a_node_that_is_lost_in_one_component_blocks_no_other_from_the_next(site: Site) -> None:
     cut_off(site, "n2")
     site.write_playbook("first", play("- name: One\n  command: 'true'\n"))
     site.write_playbook("slurm", play("- name: Two\n  command: 'true'\n"))
@@ -98,7 +98,7 @@ def test_a_node_that_is_lost_in_one_component_keeps_no_other_from_the_next(site:
     assert outcome.summary.warnings == ()
 
 
-def test_a_node_that_is_down_is_noticed_sooner_than_sudo_on_a_busy_one_is_given_up(
+def test_the_timeout_for_a_node_that_is_down_is_shorter_than_that_for_sudo_on_a_busy_one(
     site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cut_off(site, "n2")
@@ -211,7 +211,7 @@ def test_a_playbook_that_ansible_cannot_read_is_a_failure_with_its_place(site: S
     assert site.summary()["failures"][0]["host"] == ""
 
 
-def test_a_wrong_vault_password_says_so(site: Site) -> None:
+def test_a_wrong_vault_password_is_reported_as_that(site: Site) -> None:
     site.directory.vault_password.write_text("wrong")
     blob = "$ANSIBLE_VAULT;1.1;AES256\n" + "61" * 40 + "\n"
     site.directory.secrets.write_text(blob)
@@ -275,7 +275,7 @@ def test_a_result_of_many_nodes_is_not_lost(site: Site) -> None:
     assert result.data == {"checks": ["x" * 2_000_000]}
 
 
-def test_only_the_newest_runs_are_kept(site: Site) -> None:
+def test_only_the_newest_runs_are_stored(site: Site) -> None:
     runs = [site.run("- name: Fine\n  debug: {msg: x}\n", limit="n1", keep_runs=2).run_dir.path for _ in range(3)]
     assert [path.exists() for path in runs] == [False, True, True]
 
@@ -285,7 +285,7 @@ def test_another_batch_systems_variables_do_not_disturb(site: Site) -> None:
     assert site.command("deploy", JOB_ID="array-7").returncode == ExitCode.OK
 
 
-def test_a_look_works_beside_a_run_and_leaves_no_folder(site: Site) -> None:
+def test_a_query_works_during_a_run_and_leaves_no_directory(site: Site) -> None:
     site.run("- name: Fine\n  command: 'true'\n")
     before = sorted(path.name for path in site.directory.runs.iterdir())
     site.write_playbook("slurm", play("- name: Card\n  deepopsctl.cluster.card: {key: hush}\n"))
@@ -301,7 +301,7 @@ def test_a_look_works_beside_a_run_and_leaves_no_folder(site: Site) -> None:
     assert sorted(path.name for path in site.directory.runs.iterdir()) == before
 
 
-def test_a_task_that_hangs_is_told_by_ansibles_own_words(site: Site) -> None:
+def test_a_task_that_hangs_is_recognised_by_ansibles_own_message(site: Site) -> None:
     outcome = site.run("- name: Hang\n  command: sleep 60\n  timeout: 1\n  when: inventory_hostname == 'n1'\n")
 
     (failure,) = outcome.summary.failures

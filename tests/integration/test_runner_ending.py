@@ -37,7 +37,7 @@ def sleepers() -> int:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_ends_everything_and_says_what_is_undone(site: Site, number: signal.Signals) -> None:
+def test_a_signal_ends_everything_and_reports_what_is_undone(site: Site, number: signal.Signals) -> None:
     process = napping(site)
     process.send_signal(number)
     _, err = process.communicate(timeout=120)

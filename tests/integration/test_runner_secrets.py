@@ -56,7 +56,7 @@ def files_with(directory: Path, words: tuple[str, ...]) -> list[str]:
     return [f"{word} in {path}" for path in files for word in words if word in path.read_text(errors="replace")]
 
 
-def test_no_secret_stays_in_the_runs_folder(site: Site) -> None:
+def test_no_secret_stays_in_the_run_directory(site: Site) -> None:
     site.write_playbook("slurm", play(TASKS))
     secrets = {"arg": "arg", "param": "param", "password": "var", "item_secret": "loop"}
     variables = [word for key, value in secrets.items() for word in ("-e", f"{key}={value}-5eCr3t")]

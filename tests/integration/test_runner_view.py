@@ -79,13 +79,13 @@ def test_a_dumb_terminal_gets_plain_lines(site: Site) -> None:
     assert "slurm: Fine: 3 nodes ok, 3 changed" in on_a_terminal(site, TERM="dumb")
 
 
-def test_vvv_shows_what_ansible_says(site: Site) -> None:
+def test_vvv_shows_ansibles_output(site: Site) -> None:
     done = site.command("-vvv", "deploy", "--limit", "n2")
     assert "TASK [Fine]" in done.stderr
     assert "task path: " in done.stderr
 
 
-def test_runs_list_and_show_tell_what_was(site: Site) -> None:
+def test_runs_list_and_show_report_earlier_runs(site: Site) -> None:
     cut_off(site, "n2")
     site.command("deploy", "--limit", "n[1-2]")
     run = site.last_run().name

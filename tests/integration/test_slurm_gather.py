@@ -203,7 +203,7 @@ class TestStore:
     def test_an_unchanged_cluster_is_not_stored_again(self, stories: Stories) -> None:
         assert not stories["again"].changed
 
-    def test_a_node_that_is_down_keeps_its_line_and_a_new_one_gets_its_own(self, stories: Stories) -> None:
+    def test_the_line_of_a_node_that_is_down_stays_and_a_new_one_gets_its_own(self, stories: Stories) -> None:
         hardware = stories.hardware("grown")
 
         assert stories["later"].changed
@@ -213,7 +213,7 @@ class TestStore:
     def test_a_stored_line_is_not_overwritten_by_a_new_report(self, stories: Stories) -> None:
         assert stories.hardware("grown")["gpu01"] == STORED
 
-    def test_gpus_are_kept_where_the_driver_finds_what_cluster_yml_says(self, stories: Stories) -> None:
+    def test_gpus_are_stored_where_the_driver_finds_what_cluster_yml_declares(self, stories: Stories) -> None:
         hardware = stories.hardware("drivers")
 
         assert hardware["h100"] == replace(STORED, gpus=(DetectedGpu("NVIDIA H100 80GB HBM3", "8-15"),) * 2)
@@ -223,12 +223,12 @@ class TestStore:
         assert stories["node removed"].changed
         assert stories.hardware("removed") == {"gpu01": STORED}
 
-    def test_check_mode_says_that_it_would_store_and_does_not(self, stories: Stories) -> None:
+    def test_check_mode_reports_that_it_would_store_and_does_not(self, stories: Stories) -> None:
         assert stories["check mode"].changed
         assert set(stories.facts("check mode")["slurm_hardware"]) == {"gpu01", "gpu02"}
         assert list((stories.clusters / "checked").iterdir()) == []
 
-    def test_a_damaged_store_stops_the_run_and_says_how_to_get_it_back(self, stories: Stories) -> None:
+    def test_a_damaged_store_stops_the_run_with_a_hint_how_to_restore_it(self, stories: Stories) -> None:
         assert stories["damaged"].status == "failed"
         assert "hardware.yml:1: is no valid YAML: restore it from git" in stories["damaged"].data["msg"]
         assert (stories.clusters / "damaged" / "hardware.yml").read_text() == "nodes: [{names: "
@@ -242,12 +242,12 @@ class TestWarnings:
         (warning,) = stories.warnings("first")
         assert warning.startswith("gpu03: never reached, so not in slurm.conf yet")
 
-    def test_a_node_whose_slurmd_says_nothing_useful_is_named_and_stops_no_other(self, stories: Stories) -> None:
+    def test_a_node_whose_slurmd_prints_nothing_useful_is_named_and_stops_no_other(self, stories: Stories) -> None:
         (warning,) = stories.warnings("odd node")
         assert warning.startswith("odd1: slurmd -C did not report CPUs")
         assert set(stories.hardware("odd")) == {"gpu01"}
 
-    def test_a_node_whose_slurmd_ends_badly_is_named_with_what_it_said(self, stories: Stories) -> None:
+    def test_a_node_whose_slurmd_fails_is_named_with_its_error(self, stories: Stories) -> None:
         (warning,) = stories.warnings("mute node")
         assert warning == "mute1: `slurmd -C` ended with 1: no memory, so it is not in slurm.conf; try it there"
         assert set(stories.hardware("mute")) == {"gpu01"}
@@ -296,7 +296,7 @@ class TestConfinement:
     def test_a_node_that_is_down_does_not_change_it(self, stories: Stories) -> None:
         assert stories.facts("absent node")["slurm_confinement"] == "v2"
 
-    def test_a_node_whose_hierarchy_changed_is_stored_anew(self, stories: Stories) -> None:
+    def test_a_node_whose_hierarchy_changed_is_stored_again(self, stories: Stories) -> None:
         assert stories["changed cgroups"].changed
         assert stories.hardware("changed") == {"gpu01": NodeHardware(8, 1, 1, 8, 1, 1000, "v2")}
         assert stories.facts("changed cgroups")["slurm_confinement"] == "v2"

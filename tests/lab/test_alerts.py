@@ -96,7 +96,7 @@ def words(cluster: MonitoredCluster) -> str:
     return f"{firing} {node(cluster)} {cluster.root('ctl1', 'journalctl -u deepops-alertdrain | tail -20')}"
 
 
-def test_an_alert_that_fires_is_told_and_drains_its_node_until_it_has_really_ended(cluster: MonitoredCluster) -> None:
+def test_an_alert_that_fires_is_sent_and_drains_its_node_until_it_has_really_ended(cluster: MonitoredCluster) -> None:
     wait_until("the program knows of no trouble", lambda: figure(cluster, "up") == "1", details=lambda: words(cluster))
     cluster.root("gpu01", f"systemd-run --quiet --unit={UNIT} false")
 
@@ -137,7 +137,7 @@ def test_an_alert_that_fires_is_told_and_drains_its_node_until_it_has_really_end
     assert ("NodeUnitFailed", "gpu01", "resolved") in delivered(cluster)
 
 
-def test_everything_that_alerts_look_at_is_really_told(cluster: MonitoredCluster) -> None:
+def test_everything_that_alerts_query_is_really_exported(cluster: MonitoredCluster) -> None:
     wanted = {name for alert in ALERTS for name in metrics_of(alert.expr)} - NOT_HERE
 
     def missing() -> list[str]:

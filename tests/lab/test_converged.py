@@ -108,7 +108,7 @@ def test_a_node_that_does_not_run_what_was_deployed_is_named_with_the_reason(
 
 
 @pytest.mark.thorough
-def test_nodes_that_have_less_than_slurm_was_told_are_named_in_its_words(battered: LabCluster) -> None:
+def test_nodes_that_have_less_than_slurm_conf_declares_are_reported_in_its_words(battered: LabCluster) -> None:
     # RealMemory twice of what they have; the simulated GPUs have no driver, so this stands in for one
     with damaged(battered, "gpu02", ONE_GPU, f"rm -f {SMI}"):
         failed = battered.deploy(*HASTY, "-e", "slurm_conf_memory_reserve_percent=-100", ok=False)
@@ -165,7 +165,7 @@ def test_a_slurmctld_that_hangs_over_its_new_configuration_is_restarted_and_lose
 
 
 @pytest.mark.thorough
-def test_a_node_that_slurmctld_does_not_hear_serves_again(battered: LabCluster) -> None:
+def test_a_node_that_slurmctld_cannot_reach_serves_again(battered: LabCluster) -> None:
     # slurmctld asks a silent node again after a third of this
     options = ("--full", "-e", '{"slurm_config": {"SlurmdTimeout": 3000}}')
     no_way = "ip route {} blackhole $(getent ahostsv4 ctl1 | cut -d' ' -f1 | head -n 1)"

@@ -180,7 +180,7 @@ def deploys(cluster: LabCluster, cuda_settings: dict[str, object]) -> dict[str, 
     }
 
 
-def test_plan_foretells_the_deploy_and_the_controller_is_only_claimed(deploys: dict[str, dict[str, Any]]) -> None:
+def test_plan_predicts_the_deploy_and_the_controller_is_only_claimed(deploys: dict[str, dict[str, Any]]) -> None:
     on_login = {
         ("file", SOURCE, "write"),
         ("package", "cuda-toolkit-12-8", "install"),
@@ -237,7 +237,7 @@ def test_the_driver_does_not_come_in_with_cuda(cluster: LabCluster) -> None:
 
 
 @pytest.mark.usefixtures("deploys")
-def test_the_container_toolkit_is_of_one_version_and_stays_so(cluster: LabCluster) -> None:
+def test_all_packages_of_the_container_toolkit_stay_at_one_version(cluster: LabCluster) -> None:
     shown = cluster.root(COMPUTE, f"dpkg-query -W -f '${{Version}}\\n' {' '.join(CONTAINER)} libnvidia-container1")
     upgrade = cluster.root(COMPUTE, "apt-get -s dist-upgrade")
 
@@ -251,7 +251,7 @@ def test_the_container_toolkit_is_of_one_version_and_stays_so(cluster: LabCluste
 
 
 @pytest.mark.usefixtures("deploys")
-def test_a_module_file_that_was_edited_is_mended_and_what_is_off_the_list_goes(
+def test_an_edited_module_file_is_restored_and_toolkits_off_the_list_are_removed(
     cluster: LabCluster, cuda_settings: dict[str, object]
 ) -> None:
     cluster.root(COMPUTE, f"echo 'setenv CUDA_HOME /elsewhere' >> {MODULES}/13.0")

@@ -82,7 +82,7 @@ def test_all_components_together_ask_a_node_once(cluster: LabCluster) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.release("debian12")
-def test_a_later_component_finds_its_damage_whatever_an_earlier_one_did(cluster: LabCluster) -> None:
+def test_a_later_component_detects_its_damage_whatever_an_earlier_one_did(cluster: LabCluster) -> None:
     # on gpu01 an earlier component has work as well
     cluster.root("gpu01", "rm /var/lib/deepopsctl/records/nvidia.rdma.json")
     for node in ("gpu01", "gpu02"):
@@ -156,7 +156,7 @@ def test_the_smoke_suite_passes_with_the_older_slurm_too(cluster: LabCluster) ->
 
 @pytest.mark.thorough
 @pytest.mark.release("debian12")
-def test_the_smoke_suite_finds_damage_with_the_older_slurm_too(cluster: LabCluster) -> None:
+def test_the_smoke_suite_detects_damage_with_the_older_slurm_too(cluster: LabCluster) -> None:
     assert_reported(cluster, LARGEST_DAMAGE)
 
 
@@ -172,7 +172,7 @@ def test_a_setting_that_slurm_does_not_know_changes_nothing(cluster: LabCluster)
 
 
 @pytest.mark.release("debian13")
-def test_a_setting_that_stops_slurmctld_is_taken_back(cluster: LabCluster) -> None:
+def test_a_setting_that_stops_slurmctld_is_reverted(cluster: LabCluster) -> None:
     before = cluster.root("ctl1", "cat /etc/slurm/slurm.conf")
 
     # what will not answer is not waited for longer than what answered before needs
@@ -194,7 +194,7 @@ def test_a_setting_that_is_not_the_sites_is_refused_before_anything_is_touched(c
 
 
 @pytest.mark.release("debian13")
-def test_what_somebody_broke_on_a_node_is_found_and_mended(cluster: LabCluster) -> None:
+def test_what_somebody_broke_on_a_node_is_detected_and_fixed(cluster: LabCluster) -> None:
     for node, (damage, _repaired) in BY_HAND.items():
         cluster.root(node, damage)
 
@@ -237,7 +237,7 @@ def test_a_node_is_added_while_a_job_runs_on_another(cluster: LabCluster) -> Non
     cluster.user("ctl1", f"scancel {job}")
 
 
-def test_no_secret_is_in_any_run_folder_or_journal(cluster: LabCluster) -> None:
+def test_no_secret_is_in_any_run_directory_or_journal(cluster: LabCluster) -> None:
     password = re.search(r"StoragePass=(\S+)", cluster.root("ctl1", "cat /etc/slurm/slurmdbd.conf"))
     assert password
     written = cluster.root("ctl1", "base64 --wrap=0 /etc/slurm/slurmdbd.conf")

@@ -117,7 +117,7 @@ def test_bare_nodes_are_fit_and_are_left_as_they_were(bare: LabCluster) -> None:
     assert {node: bare.root(node, FILES) for node in NODES} == before
 
 
-def test_every_damage_is_found_and_named_in_one_run(bare: LabCluster, tmp_path: Path) -> None:
+def test_all_damage_is_reported_in_one_run(bare: LabCluster, tmp_path: Path) -> None:
     directory = copied(bare, tmp_path)
     for name, old, new in DECLARED:
         text = (directory / name).read_text()
@@ -144,7 +144,7 @@ def test_everything_is_whole_again(bare: LabCluster) -> None:
     assert doctor(bare).found() == {("gpus", "gpu01"), ("gpus", "gpu02")}
 
 
-def test_a_node_that_hangs_one_without_ssh_and_one_without_python_are_told_apart(bare: LabCluster) -> None:
+def test_a_node_that_hangs_one_without_ssh_and_one_without_python_are_distinguished(bare: LabCluster) -> None:
     damages = (
         Damage("gpu01", STOP_SSH, "systemctl start ssh", {}),
         Damage("ctl1", "mv /usr/bin/python3 /usr/bin/python3.away", "mv /usr/bin/python3.away /usr/bin/python3", {}),
@@ -164,7 +164,7 @@ def test_a_node_that_hangs_one_without_ssh_and_one_without_python_are_told_apart
     assert "install python3" in result.checks["python", "ctl1"]["hint"]
 
 
-def test_a_node_that_is_off_is_exit_code_4_and_the_others_are_looked_at(bare: LabCluster) -> None:
+def test_a_node_that_is_off_is_exit_code_4_and_the_others_are_checked(bare: LabCluster) -> None:
     with damaged(bare, Damage("gpu02", STOP_SSH, "systemctl start ssh", {})):
         result = doctor(bare)
 
@@ -172,7 +172,7 @@ def test_a_node_that_is_off_is_exit_code_4_and_the_others_are_looked_at(bare: La
     assert result.found() == {("reachable", "gpu02"), ("gpus", "gpu01")}
 
 
-def test_keys_that_do_not_fit_are_told_apart(bare: LabCluster, tmp_path: Path) -> None:
+def test_keys_that_do_not_match_are_distinguished(bare: LabCluster, tmp_path: Path) -> None:
     directory = copied(bare, tmp_path)
     address = {node: bare.root(node, "ip -4 -o address show eth0 | awk '{print $4}' | cut -d/ -f1") for node in NODES}
     pinned = (directory / "known_hosts").read_text().splitlines()
@@ -197,7 +197,9 @@ def test_keys_that_do_not_fit_are_told_apart(bare: LabCluster, tmp_path: Path) -
     assert "--accept-new-keys" in words["gpu02"]["hint"]
 
 
-def test_secrets_that_do_not_open_are_said_before_any_node_is_asked(bare: LabCluster, tmp_path: Path) -> None:
+def test_secrets_that_cannot_be_decrypted_are_reported_before_any_node_is_contacted(
+    bare: LabCluster, tmp_path: Path
+) -> None:
     directory = copied(bare, tmp_path)
     (directory / ".vault-password").write_text("another\n")
 

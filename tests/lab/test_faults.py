@@ -103,7 +103,9 @@ def test_a_connection_that_is_cut_in_the_middle_is_named_and_made_good_later(clu
         assert_heals(cluster)
 
 
-def test_ctrl_c_says_what_is_undone_and_a_second_deploy_who_is_at_work(cluster: LabCluster, tmp_path: Path) -> None:
+def test_ctrl_c_reports_what_is_undone_and_a_second_deploy_who_holds_the_lock(
+    cluster: LabCluster, tmp_path: Path
+) -> None:
     clone = shutil.copytree(cluster.directory, tmp_path / "clone", symlinks=True)
     with running_job(cluster, "gpu01"):
         with in_the_middle_of_an_install(cluster, "gpu01") as deploy:
@@ -193,7 +195,7 @@ FILL = "apt-get clean; mount -t tmpfs -o size=16k full /var/cache/apt/archives"
 
 
 @pytest.mark.thorough
-def test_a_lock_of_the_package_manager_is_waited_for_its_holder_named_and_a_full_disk_beside_it(
+def test_deploy_waits_for_the_package_managers_lock_and_reports_its_holder_and_a_full_disk(
     cluster: LabCluster,
 ) -> None:
     for node, damage in (("gpu01", FILL), ("gpu02", LOCK)):
@@ -283,7 +285,7 @@ def test_a_daemon_that_is_killed_comes_back_and_no_job_is_lost(
     wait_until("Slurm answers", lambda: cluster.job_state(job) == "RUNNING")
 
 
-def test_the_job_beside_them_ends_well_and_there_is_nothing_to_mend(cluster: LabCluster, job: int) -> None:
+def test_the_running_job_ends_well_and_there_is_nothing_to_fix(cluster: LabCluster, job: int) -> None:
     cluster.root("gpu01", "touch /tmp/daemons-were-killed")
     wait_until("the accounting has it", lambda: accounted(cluster, job) == "COMPLETED 0:0")
 

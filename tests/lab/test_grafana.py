@@ -120,7 +120,7 @@ def of_grafana(document: dict[str, Any]) -> set[tuple[str, str, str]]:
     return {entry for entry in changes if "grafana" in entry[1].lower() or "dashboards" in entry[1]}
 
 
-def test_plan_foretells_what_the_deploy_does(deploys: dict[str, dict[str, Any]]) -> None:
+def test_plan_predicts_what_the_deploy_does(deploys: dict[str, dict[str, Any]]) -> None:
     done = of_grafana(deploys["first"])
 
     assert {("package", "grafana", "install"), ("unit", "grafana-server.service", "start")} <= done
@@ -148,7 +148,7 @@ def test_it_listens_on_the_management_address_alone(site: Site) -> None:
 
 
 @pytest.mark.usefixtures("deploys")
-def test_every_dashboard_is_where_its_provider_looks(site: Site) -> None:
+def test_every_dashboard_is_in_its_providers_directory(site: Site) -> None:
     dashboards = json.loads(site.asks("/api/search", PASSWORD))
 
     assert sorted(entry["uid"] for entry in dashboards) == sorted(dashboard.uid for dashboard in DASHBOARDS)
@@ -171,7 +171,9 @@ def test_the_data_sources_password_opens_prometheus_and_alertmanager(site: Site)
 
 
 @pytest.mark.usefixtures("deploys")
-def test_secrets_are_read_by_grafana_alone_and_told_to_nobody(site: Site, deploys: dict[str, dict[str, Any]]) -> None:
+def test_secrets_are_readable_by_grafana_alone_and_printed_nowhere(
+    site: Site, deploys: dict[str, dict[str, Any]]
+) -> None:
     modes = site.root(f"stat -c '%a %U %G' {PASSWORD} {DATA_SOURCES}").splitlines()
     secret = site.root(f"cat {PASSWORD}")
     output = json.dumps(deploys) + site.root("journalctl --no-pager; systemctl cat grafana-server; ps -ef")
@@ -238,7 +240,7 @@ def test_a_package_that_cannot_be_fetched_leaves_grafana_out(site: Site) -> None
 
 @pytest.mark.thorough
 @pytest.mark.usefixtures("deploys")
-def test_a_file_takes_the_place_of_a_repository(site: Site) -> None:
+def test_a_file_replaces_the_repository(site: Site) -> None:
     file = site.archive(NEW)
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
     site.set(version=NEW, repository_url="http://127.0.0.1:9", package=str(file), package_sha256="0" * 64)

@@ -128,7 +128,7 @@ class TestNamespace:
         cluster.user("ctl1", f"scancel {' '.join(jobs)}")
         until_gone(cluster, "gpu01", *jobs)
 
-    def test_every_kind_of_job_is_told_where_its_own_is(self, cluster: LabCluster) -> None:
+    def test_every_type_of_job_gets_the_path_of_its_own_directory(self, cluster: LabCluster) -> None:
         run = "--mem=50M --chdir=/ -Q"
         assert cluster.user("ctl1", f"srun {run} -N2 sh -c 'echo $SLURM_TMPDIR'").split() == ["/tmp", "/tmp"]
         assert cluster.user("ctl1", f"salloc {run} srun --mem=0 printenv SLURM_TMPDIR").split()[-1] == "/tmp"
@@ -148,7 +148,7 @@ class TestNamespace:
 
         until_gone(cluster, "gpu02", job)
 
-    def test_a_node_that_crashed_comes_back_without_the_folders_of_before(self, cluster: LabCluster) -> None:
+    def test_a_node_that_crashed_comes_back_without_the_directories_of_before(self, cluster: LabCluster) -> None:
         job = submit(cluster, "sleep 600", "-w gpu02", "-o /dev/null", "--no-requeue")
         assert job in job_directories(cluster, "gpu02")
         cluster.power_cut("gpu02")
@@ -190,7 +190,7 @@ class TestProlog:
         cluster.deploy()
         return cluster
 
-    def test_each_job_has_a_folder_that_goes_with_it(self, cluster: LabCluster) -> None:
+    def test_each_job_has_a_directory_that_is_removed_with_it(self, cluster: LabCluster) -> None:
         lines = cluster.user("ctl1", f"srun -N2 --mem=50M --chdir=/ sh -c '{PROBE}; echo $TMPDIR'").splitlines()
 
         own = next(line for line in lines if line.startswith(FOLDER))
@@ -201,7 +201,7 @@ class TestProlog:
         for node in ("gpu01", "gpu02"):
             until_gone(cluster, node, Path(own).name)
 
-    def test_a_hostile_job_gets_nothing_of_others_removed_unmounted_or_kept(self, cluster: LabCluster) -> None:
+    def test_a_hostile_job_cannot_remove_unmount_or_own_anything_of_others(self, cluster: LabCluster) -> None:
         cluster.root("gpu01", "mkdir -p /srv/precious && mount -t tmpfs none /srv/precious")
         cluster.root("gpu01", "touch /srv/precious/file /srv/of-root")
         before = cluster.root("gpu01", "stat -c '%U %a %n' /srv/precious /srv/precious/file /srv/of-root")
@@ -220,7 +220,7 @@ class TestProlog:
         assert cluster.root("gpu01", "stat -c '%U %a %n' /srv/precious /srv/precious/file /srv/of-root") == before
         cluster.root("gpu01", "umount /srv/precious; rm -r /srv/precious /srv/of-root")
 
-    def test_only_a_step_of_slurms_keeps_a_deploy_from_a_node(self, cluster: LabCluster) -> None:
+    def test_only_a_step_of_slurm_blocks_a_deploy_on_a_node(self, cluster: LabCluster) -> None:
         put(cluster, "gpu01", "/run/steps.py", Path(MODULE_UTILS, "nvidia/mig.py").read_bytes())
         has_steps = "import sys; sys.path.append('/run'); import steps; print(steps.has_steps())"
 
@@ -238,7 +238,7 @@ class TestProlog:
         finally:
             cluster.root("gpu01", "pkill -u ubuntu -x slurmstepd; rm -f ~ubuntu/slurmstepd /run/steps.py")
 
-    def test_a_prolog_that_fails_says_so_where_people_look(self, cluster: LabCluster) -> None:
+    def test_a_prolog_that_fails_writes_to_the_journal(self, cluster: LabCluster) -> None:
         cluster.root("gpu01", f"mv {FOLDER} {FOLDER}.away && ln -s /home {FOLDER}")
         try:
             cluster.user("ctl1", "sbatch -Q -w gpu01 --mem=50M -o /dev/null --wrap true")
@@ -252,7 +252,7 @@ class TestProlog:
             cluster.root("ctl1", "scontrol update nodename=gpu01 state=resume")
 
     @pytest.mark.thorough
-    def test_validate_fails_where_a_jobs_folder_is_open_or_stays(self, cluster: LabCluster) -> None:
+    def test_validate_fails_where_a_jobs_directory_is_open_or_stays(self, cluster: LabCluster) -> None:
         program = "/etc/slurm/deepops/job-directories"
         cluster.root("gpu01", f"sed -i 's/0o700/0o755/' {program}")
         cluster.root("gpu02", f"sed -i 's/^def remove(job):/&\\n    return/' {program}")

@@ -116,7 +116,7 @@ def test_prometheus_knows_who_computes(jobs: Jobs) -> None:
     assert float(idle["value"][1]) < 0.05
 
 
-def test_a_running_job_tells_its_user_what_it_uses(jobs: Jobs) -> None:
+def test_the_report_of_a_running_job_has_what_it_uses(jobs: Jobs) -> None:
     def held() -> float:
         return float((jobs.report(jobs.busy)["memory"] or {"used": 0})["used"])
 
@@ -167,7 +167,7 @@ class TestAfterTheEnd:
         assert "longer than" not in cluster.root("gpu01", "journalctl -b -t deepopsctl-epilog --no-pager")
         cluster.root("gpu01", "rm -f /srv/of-root ~ubuntu/hostile-* ~ubuntu/stop-hostile")
 
-    def test_the_report_says_what_they_used(self, jobs: Jobs) -> None:
+    def test_the_report_has_what_they_used(self, jobs: Jobs) -> None:
         busy, idle = jobs.report(jobs.busy), jobs.report(jobs.idle)
 
         assert (busy["state"], idle["state"]) == ("COMPLETED", "COMPLETED")
@@ -182,7 +182,7 @@ class TestAfterTheEnd:
         assert jobs.cluster.root("ctl1", f"stat -c '%a %U %G' {path}") == "600 root root"
         assert "Permission denied" in jobs.cluster.user("ctl1", f"cat {path}", ok=False)
 
-    def test_a_summary_is_kept_and_no_comment_of_others_is_lost(self, jobs: Jobs) -> None:
+    def test_a_summary_is_saved_and_no_comment_of_others_is_lost(self, jobs: Jobs) -> None:
         wait_until(
             "the summary is kept",
             lambda: jobs.report(jobs.busy)["per_node"],

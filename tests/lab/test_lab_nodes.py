@@ -112,7 +112,7 @@ def test_a_node_may_make_cgroups_of_its_own(lab: Lab) -> None:
     lab.run("gpu01", NEW_CGROUP)
 
 
-def test_the_machines_own_kernel_settings_cannot_be_changed_from_a_node(lab: Lab) -> None:
+def test_the_hosts_own_kernel_settings_cannot_be_changed_from_a_node(lab: Lab) -> None:
     assert "Read-only" in lab.run(
         "gpu01", "echo 1 2>&1 > /proc/sys/vm/swappiness || true; sysctl -w vm.swappiness=1 2>&1 || true"
     )

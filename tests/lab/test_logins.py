@@ -104,9 +104,7 @@ def test_other_services_ask_for_no_job(deployed: LabCluster, people: dict[str, P
     assert deployed.root(NODE, "grep -l slurm /etc/pam.d/*") == "/etc/pam.d/sshd"
 
 
-def test_a_machine_that_users_log_in_to_lets_them_in_within_limits(
-    deployed: LabCluster, people: dict[str, Person]
-) -> None:
+def test_a_login_node_lets_users_in_within_limits(deployed: LabCluster, people: dict[str, Person]) -> None:
     ask = "systemctl show -p TasksMax --value user-$(id -u).slice"
 
     assert people["alice"].ssh("ctl1", ask) == (0, "2000")

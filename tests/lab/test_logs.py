@@ -41,7 +41,7 @@ def wait_for_lines(cluster: MonitoredCluster, matches: str, wanted: set[str]) ->
     )
 
 
-def test_a_line_of_a_node_is_found_by_node_and_unit(monitored: MonitoredCluster) -> None:
+def test_logs_can_be_selected_by_node_and_unit(monitored: MonitoredCluster) -> None:
     monitored.root(
         "gpu01", "systemd-run -q --wait --unit=probe-unit echo said by a unit; logger -t probe said by gpu01"
     )
@@ -56,7 +56,7 @@ def test_a_line_of_a_node_is_found_by_node_and_unit(monitored: MonitoredCluster)
     }
 
 
-def test_that_there_is_no_such_line_is_said(monitored: MonitoredCluster) -> None:
+def test_logs_reports_that_no_line_matches(monitored: MonitoredCluster) -> None:
     asked = ("logs", "ctl1,gpu01", "-u", "no-such-unit")
     none = monitored.deepopsctl(*asked)
 
@@ -138,7 +138,7 @@ def podman(*arguments: str) -> str:
     return subprocess.run(["podman", *arguments], capture_output=True, text=True, check=True).stdout
 
 
-def test_behind_the_door_is_a_network_that_nobody_else_on_the_log_host_is_in(monitored: MonitoredCluster) -> None:
+def test_behind_the_tls_proxy_is_a_network_that_nobody_else_on_the_log_host_is_in(monitored: MonitoredCluster) -> None:
     assert monitored.root("ctl1", "ss -Hltn 'sport = :19531'") == ""
     store = monitored.root("ctl1", "systemctl show -p MainPID --value deepops-logs-store.service")
     assert "19531" in monitored.root("ctl1", f"nsenter -t {store} -n ss -Hltn")

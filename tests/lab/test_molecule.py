@@ -20,7 +20,7 @@ SCENARIOS = ("default", pytest.param("monitored", marks=pytest.mark.thorough))
 
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_a_scenario_passes_and_leaves_no_machine(tmp_path: Path, scenario: str) -> None:
+def test_a_scenario_passes_and_leaves_no_container(tmp_path: Path, scenario: str) -> None:
     prefix = f"{PREFIX}-molecule"
     tools = Path(sys.executable).parent
     places = {"MOLECULE_EPHEMERAL_DIRECTORY": str(tmp_path), "DEEPOPSCTL_TEST_LAB_PREFIX": prefix}

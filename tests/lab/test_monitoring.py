@@ -60,7 +60,7 @@ def test_a_second_deploy_changes_nothing(monitored: MonitoredCluster) -> None:
     assert set(monitored.changed(monitored.deploy("--full")).values()) == {0}
 
 
-def test_status_tells_what_was_changed_by_hand_in_which_component(monitored: MonitoredCluster) -> None:
+def test_status_reports_which_component_was_changed_manually(monitored: MonitoredCluster) -> None:
     monitored.root("gpu01", "systemctl stop prometheus-node-exporter")
     try:
         done = monitored.deepopsctl("status", "--json", "--node-timeout", "120", ok=False)
@@ -75,7 +75,7 @@ def test_status_tells_what_was_changed_by_hand_in_which_component(monitored: Mon
     assert (done.returncode, gpu01["deploy"]) == (1, "drifted")
 
 
-def test_what_is_asked_for_figures_listens_on_the_machines_own_address_alone(monitored: MonitoredCluster) -> None:
+def test_exporters_listen_on_the_nodes_own_address_alone(monitored: MonitoredCluster) -> None:
     for name in ("ctl1", "gpu01"):
         listening = monitored.root(name, "ss -Hltn | awk '{print $4}'").split()
         exporters = [place for place in listening if 9000 <= int(place.rpartition(":")[2]) < 10000]
@@ -130,7 +130,7 @@ def test_the_exporter_of_mariadb_may_read_no_data(monitored: MonitoredCluster) -
     assert grants[0].startswith("GRANT USAGE ON *.* TO")
 
 
-def test_a_rule_that_was_changed_by_hand_is_mended_without_a_restart(monitored: MonitoredCluster) -> None:
+def test_a_rule_that_was_changed_manually_is_restored_without_a_restart(monitored: MonitoredCluster) -> None:
     rules = sorted(monitored.root("ctl1", f"ls {RULES}").split())
     before = started(monitored)
     monitored.root("ctl1", f"echo 'groups: []' >{RULES}/{rules[0]}; echo 'groups: []' >{RULES}/mine.yml")
@@ -149,7 +149,7 @@ def test_a_rule_that_was_changed_by_hand_is_mended_without_a_restart(monitored: 
 
 
 @pytest.mark.thorough
-def test_all_of_it_goes_with_its_switch_and_the_history_stays(monitored_no_more: MonitoredCluster) -> None:
+def test_switching_monitoring_off_removes_all_of_it_but_the_history(monitored_no_more: MonitoredCluster) -> None:
     cluster = monitored_no_more
     edit(cluster.directory / SETTINGS, "monitoring_enabled: true", "monitoring_enabled: false")
     planned = changes(deploy(cluster, "plan"))

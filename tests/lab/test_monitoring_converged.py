@@ -107,7 +107,9 @@ def without_a_way(monitored: MonitoredCluster) -> Iterator[MonitoredCluster]:
         deploy(monitored)
 
 
-def test_a_repository_that_cannot_be_reached_is_told_before_and_stops_nothing(without_a_way: MonitoredCluster) -> None:
+def test_a_repository_that_cannot_be_reached_is_reported_before_and_stops_nothing(
+    without_a_way: MonitoredCluster,
+) -> None:
     looked = json.loads(without_a_way.deepopsctl("doctor", "--json", ok=False).stdout)
     repositories = {check["target"]: check for check in looked["checks"] if check["name"] == "repositories"}
     assert repositories["ctl1"]["status"] == "warn"

@@ -67,7 +67,7 @@ def driver(watched: MonitoredCluster, tmp_path: Path) -> Iterator[None]:
         watched.root("gpu01", f"rm -rf {LIBRARY} {DRIVER_STATE}; {again}")
 
 
-def test_a_node_without_a_driver_says_so_and_goes_on(watched: MonitoredCluster) -> None:
+def test_on_a_node_without_a_driver_the_exporter_logs_that_and_goes_on(watched: MonitoredCluster) -> None:
     assert watched.wait_for('deepops_gpu_driver_up{node="gpu01"} == 0')
 
     assert watched.root("gpu01", f"systemctl show -p NRestarts --value {UNIT}") == "0"
@@ -95,7 +95,7 @@ def test_every_gpu_of_a_node_is_there_under_one_set_of_names(watched: MonitoredC
 
 
 @pytest.mark.thorough
-def test_what_was_changed_by_hand_in_its_libraries_is_mended(watched: MonitoredCluster) -> None:
+def test_manual_changes_of_its_libraries_are_reverted(watched: MonitoredCluster) -> None:
     watched.root("gpu01", f"echo 'x = 1' >>{FOLDER}/nvitop/version.py")
 
     done = deploy(watched)

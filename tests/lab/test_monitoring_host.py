@@ -63,7 +63,7 @@ def test_a_deploy_goes_on_for_all_others_while_it_is_down(cluster: MonitoredClus
     assert json.loads(again.stdout)["changes"] == []
 
 
-def test_who_asks_for_logs_or_a_validation_is_told_which_machine_is_away(cluster: MonitoredCluster) -> None:
+def test_logs_and_validate_name_the_host_that_is_down(cluster: MonitoredCluster) -> None:
     logs = cluster.deepopsctl("logs", "gpu01", ok=False)
     suite = validate(cluster, suite="monitoring")
 

@@ -122,7 +122,7 @@ def test_the_cluster_passes_its_validation_and_a_second_deploy_changes_nothing(c
     assert cluster.deploy()["changes"] == []
 
 
-def test_without_the_switch_the_program_tells_the_names_again(cluster: MonitoredCluster) -> None:
+def test_without_the_switch_the_program_exports_the_names_again(cluster: MonitoredCluster) -> None:
     edit(cluster.directory / SETTINGS, SWITCH, "")
     cluster.deploy()
 

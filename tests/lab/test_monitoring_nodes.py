@@ -54,7 +54,7 @@ def grown(monitored: MonitoredCluster) -> Iterator[Grown]:
         monitored.power_cut(name)
 
 
-def test_a_monitoring_host_that_fails_keeps_no_node_from_service(grown: Grown) -> None:
+def test_a_monitoring_host_that_fails_blocks_no_node_from_service(grown: Grown) -> None:
     assert not grown.added["ok"]
     assert {(failure["host"], failure["component"]) for failure in grown.added["failures"]} == {("ctl1", "monitoring")}
     assert "stopped" not in grown.added
@@ -65,7 +65,7 @@ def test_a_monitoring_host_that_fails_keeps_no_node_from_service(grown: Grown) -
     ]
 
 
-def test_nodes_that_come_are_lines_on_one_machine(grown: Grown) -> None:
+def test_added_nodes_are_lines_on_one_host(grown: Grown) -> None:
     assert set(grown.added["hosts"]) == {"ctl1", "gpu02", "gpu03"}
     for name in ("gpu02", "gpu03"):
         assert grown.cluster.wait_for(f'up{{job="node", node="{name}"}} == 1')
@@ -83,7 +83,7 @@ def test_each_of_four_senders_has_a_file_of_its_own(grown: Grown) -> None:
         assert set(held.splitlines()) == {f"from {name}"}
 
 
-def test_of_two_machines_that_are_down_the_one_that_was_drained_for_it_calls_nobody(grown: Grown) -> None:
+def test_of_two_nodes_that_are_down_the_drained_one_sends_no_alert(grown: Grown) -> None:
     cluster = grown.cluster
     cluster.deepopsctl("node", "drain", "gpu02", "--reason", "new fan")
     assert cluster.wait_for('node:away_as_planned:bool{node="gpu02"} == 1')
@@ -134,7 +134,7 @@ def test_a_node_that_left_in_order_has_no_more_of_it(grown: Grown) -> None:
     assert grown.cluster.root("gpu02", f"({left}) 2>/dev/null; ss -Hltn | grep -E ':9[0-9]{{3}} '; true") == ""
 
 
-def test_a_node_that_left_with_its_certificate_is_refused_and_what_it_said_stays(grown: Grown) -> None:
+def test_a_node_that_left_with_its_certificate_is_refused_and_its_logs_stay(grown: Grown) -> None:
     cluster = grown.cluster
     cluster.power_on("gpu03")
     wait_until("it has its address", lambda: cluster.holds("gpu03", f"ip addr | grep -F {address(cluster)[:-2]}"))

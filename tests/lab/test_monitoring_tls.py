@@ -91,7 +91,7 @@ def test_nobody_but_the_monitoring_host_is_answered(monitored: MonitoredCluster,
     assert answer(monitored, "ctl1", asked, scheme="http") != "200"
 
 
-def test_a_job_that_has_an_exporters_port_is_not_taken_for_its_node(monitored: MonitoredCluster) -> None:
+def test_a_job_that_has_an_exporters_port_is_not_accepted_as_its_node(monitored: MonitoredCluster) -> None:
     """The exporter is killed, and a user's process is there first."""
     listens = f"python3 -m http.server --bind {monitored.address('gpu01')} {NODE}"
     hostile = f"systemctl stop {node_exporter.UNIT}; systemd-run --quiet --uid=ubuntu --unit=hostile {listens}"
@@ -142,7 +142,7 @@ def test_the_exporter_of_gpus_speaks_tls_as_well(with_gpus: MonitoredCluster) ->
 
 
 @pytest.mark.thorough
-def test_a_certificate_near_its_end_is_renewed_by_a_deploy_and_read_anew(with_gpus: MonitoredCluster) -> None:
+def test_a_certificate_near_its_end_is_renewed_by_a_deploy_and_reloaded(with_gpus: MonitoredCluster) -> None:
     address = with_gpus.address("gpu01")
     made = validity.today() - timedelta(days=validity.LASTS_DAYS - 10)
     old = Authority(with_gpus.secret("cluster_authority")).identify("gpu01", [address], made)

@@ -98,7 +98,7 @@ def test_a_node_is_added_while_the_others_see_no_task(cluster: LabCluster, clone
     assert components(cluster, "gpu03") == {"slurm"}
 
 
-def test_an_older_clone_is_told_what_it_would_undo_and_changes_nothing(cluster: LabCluster, clone: LabCluster) -> None:
+def test_an_older_clone_reports_what_it_would_undo_and_changes_nothing(cluster: LabCluster, clone: LabCluster) -> None:
     assert spec(clone) != spec(cluster)
 
     deployed = clone.deepopsctl("deploy", "slurm", ok=False)
@@ -113,14 +113,14 @@ def test_an_older_clone_is_told_what_it_would_undo_and_changes_nothing(cluster: 
     assert {state(cluster, node) for node in ("gpu02", "gpu03")} <= {"idle", "mixed"}
 
 
-def test_adding_it_again_does_nothing_and_says_so(cluster: LabCluster) -> None:
+def test_adding_it_again_reports_that_nothing_changes(cluster: LabCluster) -> None:
     report = verb(cluster, "add", "gpu03")
 
     assert report["ok"]
     assert sum(counts["changed"] for counts in report["hosts"].values()) == 0
 
 
-def test_a_machine_that_does_not_answer_leaves_cluster_yml_as_it_was(cluster: LabCluster) -> None:
+def test_a_host_that_does_not_answer_leaves_cluster_yml_as_it_was(cluster: LabCluster) -> None:
     before, pins = spec(cluster), (cluster.directory / "known_hosts").read_bytes()
     unused = addresses(cluster, 3)["gpu03"].rpartition(".")[0] + ".77"
 
@@ -171,7 +171,7 @@ def test_a_removed_node_leaves_nothing_behind(cluster: LabCluster, job: int) -> 
 
 
 @pytest.mark.thorough
-def test_another_machine_takes_over_a_name(cluster: LabCluster, job: int) -> None:
+def test_another_host_replaces_a_node_of_the_same_name(cluster: LabCluster, job: int) -> None:
     podman("rm", "--force", "--time", "0", f"{cluster.name}-gpu02")
     addresses(cluster, 3)
     pins = (cluster.directory / "known_hosts").read_text(encoding="utf-8")
@@ -219,7 +219,7 @@ def test_a_node_that_fails_stays_out_of_service_and_the_next_try_finishes(cluste
     assert cluster.job_state(job) == "RUNNING"
 
 
-def test_the_job_beside_it_all_ended_well(cluster: LabCluster, job: int) -> None:
+def test_the_running_job_ended_well(cluster: LabCluster, job: int) -> None:
     cluster.user(BYSTANDER, f"touch /tmp/end-of-{job}")
 
     cluster.wait_for_job(job, "COMPLETED")

@@ -83,7 +83,7 @@ def deploys(cluster: LabCluster) -> dict[str, dict[str, Any]]:
     }
 
 
-def test_plan_foretells_the_deploy_and_the_controller_is_only_claimed(
+def test_plan_predicts_the_deploy_and_the_controller_is_only_claimed(
     cluster: LabCluster, deploys: dict[str, dict[str, Any]]
 ) -> None:
     planned = set(changes(deploys["plan"], "gpu01"))
@@ -142,7 +142,7 @@ def test_persistence_waits_for_a_kernel_module_and_nothing_fails(cluster: LabClu
 
 @pytest.mark.thorough
 @pytest.mark.usefixtures("deploys")
-def test_the_gate_finds_an_edited_pin_and_mends_it(cluster: LabCluster) -> None:
+def test_the_gate_detects_an_edited_pin_and_deploy_restores_it(cluster: LabCluster) -> None:
     cluster.root("gpu01", "echo '# by hand' >> /etc/apt/preferences.d/deepopsctl-nvidia")
 
     deployed = run(cluster, "deploy", "nvidia")

@@ -140,7 +140,7 @@ def test_the_next_run_changes_nothing(driver: Driver) -> None:
     assert driver.cluster.changed(again) == {"gpu01": 0}
 
 
-def test_an_older_branch_comes_back_and_a_drain_of_somebody_elses_stays(driver: Driver) -> None:
+def test_an_older_branch_is_installed_again_and_a_drain_by_somebody_else_stays(driver: Driver) -> None:
     driver.cluster.root("ctl1", "scontrol update nodename=gpu01 state=drain reason='bad DIMM'")
 
     driver.run("deploy", "550", "nvidia_driver_drain=true")

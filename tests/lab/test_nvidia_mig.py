@@ -391,7 +391,7 @@ def test_jobs_get_slices_by_the_names_that_cluster_yml_gives_them(cluster: LabCl
     assert gres.startswith("gpu:a100_1g.5gb:7,gpu:a100_3g.20gb:1,gpu:a100_2g.10gb:1"), gres
 
 
-def test_the_slices_are_there_again_after_a_restart_before_slurmd_looks(cluster: LabCluster) -> None:
+def test_the_slices_are_there_again_after_a_restart_before_slurmd_starts(cluster: LabCluster) -> None:
     cluster.power_cut("gpu01")
     cluster.power_on("gpu01")
 

@@ -147,7 +147,7 @@ def test_a_node_that_needs_a_reboot_is_named_and_left_running(bare: Gpus, mirror
     assert (bare.starts(), bare.library()) == (1, OLD)
 
 
-def test_plan_foretells_the_reboot_that_deploy_may_do_and_it_is_done_once(bare: Gpus, mirror: Mirrors) -> None:
+def test_plan_predicts_the_reboot_that_deploy_may_do_and_it_is_done_once(bare: Gpus, mirror: Mirrors) -> None:
     configure(bare, mirror, "580", **ALLOWED)
 
     planned = bare.planned()
@@ -204,7 +204,7 @@ def test_a_node_with_jobs_is_not_rebooted_unless_it_may_be_drained(cluster: Gpus
     cluster.wait_until_idle()
 
 
-def test_another_branch_whose_modules_are_in_use_waits_for_jobs_reboots_once_and_is_looked_at(
+def test_another_branch_whose_modules_are_in_use_waits_for_jobs_reboots_once_and_is_verified(
     cluster: Gpus, mirror: Mirrors
 ) -> None:
     configure(cluster, mirror, "595", **ALLOWED, nvidia_driver_drain=True)

@@ -180,12 +180,12 @@ def cluster(aged: LabCluster) -> LabCluster:
     return aged
 
 
-def test_plan_foretells_the_drivers_and_the_second_deploy_changes_nothing(first: dict[str, dict[str, Any]]) -> None:
+def test_plan_predicts_the_drivers_and_the_second_deploy_changes_nothing(first: dict[str, dict[str, Any]]) -> None:
     assert changes(first["done"]) == changes(first["plan"])
     assert {counts["changed"] for counts in first["again"]["hosts"].values()} == {0}
 
 
-def test_a_machine_with_nvswitches_on_its_bus_has_the_fabric_manager_of_its_driver(
+def test_a_node_with_nvswitches_on_its_bus_has_the_fabric_manager_of_its_driver(
     bare: LabCluster, first: dict[str, dict[str, Any]]
 ) -> None:
     assert of(first["plan"], HGX) >= {("package", "nvidia-fabricmanager", "install"), ("unit", FABRIC, "start")}
@@ -211,7 +211,7 @@ def test_a_board_whose_nvswitches_are_hidden_has_the_subnet_manager_as_well(bare
 
 
 @pytest.mark.parametrize("node", RACK)
-def test_a_machine_without_nvswitches_has_neither(bare: LabCluster, first: object, node: str) -> None:
+def test_a_node_without_nvswitches_has_neither(bare: LabCluster, first: object, node: str) -> None:
     assert first
     assert versions(bare, node, "nvidia-fabricmanager", "nvlsm", "infiniband-diags", "nvidia-imex") == []
     assert bare.holds(node, f"! systemctl cat {FABRIC}")
@@ -331,7 +331,7 @@ def test_the_nodes_of_a_domain_do_not_change_under_a_job(cluster: LabCluster) ->
 
 
 @pytest.mark.usefixtures("joined")
-def test_on_drained_nodes_they_change_as_planned_and_imex_starts_anew(cluster: LabCluster) -> None:
+def test_on_drained_nodes_they_change_as_planned_and_imex_restarts(cluster: LabCluster) -> None:
     before = {node: started(cluster, node) for node in RACK}
     domains(cluster, PARTED)
     drain(cluster, *RACK)

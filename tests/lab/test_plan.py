@@ -138,7 +138,7 @@ def test_a_key_that_slurmd_reads_at_its_start_restarts_it_under_the_job(cluster:
 
 
 @pytest.mark.thorough
-def test_what_somebody_did_by_hand_is_planned_and_mended(cluster: LabCluster) -> None:
+def test_manual_changes_are_planned_and_fixed(cluster: LabCluster) -> None:
     cluster.root("gpu01", "echo '# edited' >> /etc/default/slurmd; systemctl stop munge")
 
     planned = plan(cluster)

@@ -94,7 +94,7 @@ def test_a_job_without_gpus_goes_to_the_node_without(policed: LabCluster) -> Non
     assert policed.user("ctl1", "srun -N1 -n1 --mem=100M hostname") == "gpu02"
 
 
-def test_a_job_over_its_limit_waits_and_slurm_says_why(policed: LabCluster) -> None:
+def test_a_job_over_its_limit_waits_and_slurm_reports_why(policed: LabCluster) -> None:
     first, second = (policed.submit(LONG_JOB, "--qos=capped", "--mem=100M") for _ in range(2))
 
     policed.wait_for_job(first, "RUNNING")
@@ -124,7 +124,9 @@ def test_a_job_that_may_be_preempted_gives_way_and_waits_again(policed: LabClust
 
 
 @pytest.mark.thorough
-def test_a_limit_changed_by_hand_is_mended_by_a_full_run_alone_which_changes_nothing_else(policed: LabCluster) -> None:
+def test_a_limit_changed_manually_is_restored_by_a_full_run_alone_which_changes_nothing_else(
+    policed: LabCluster,
+) -> None:
     policed.root("ctl1", "sacctmgr -i modify qos capped set maxjobsperuser=9")
 
     assert set(policed.changed(policed.deploy()).values()) == {0}
@@ -137,7 +139,7 @@ def test_a_limit_changed_by_hand_is_mended_by_a_full_run_alone_which_changes_not
 
 
 @pytest.mark.thorough
-def test_a_limit_declared_no_more_is_taken_away_and_what_a_site_made_stays(policed: LabCluster) -> None:
+def test_a_limit_declared_no_more_is_removed_and_what_a_site_made_stays(policed: LabCluster) -> None:
     policed.root("ctl1", "sacctmgr -i add qos own; sacctmgr -i modify qos capped set maxsubmitjobsperuser=7")
     spec = policed.directory / "cluster.yml"
     spec.write_text(spec.read_text(encoding="utf-8").replace('GrpTRES: "cpu=64,mem=1T"', 'GrpTRES: "cpu=64"'))

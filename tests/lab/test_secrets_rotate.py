@@ -87,7 +87,9 @@ def test_a_rotation_that_is_cut_off_in_the_middle_is_finished_by_the_next_one(
     assert is_unchanged(cluster, cluster.deploy())
 
 
-def test_neither_the_old_secrets_nor_the_new_are_told_or_readable_anywhere(cluster: LabCluster, leaks: Leaks) -> None:
+def test_neither_the_old_secrets_nor_the_new_are_printed_or_readable_anywhere(
+    cluster: LabCluster, leaks: Leaks
+) -> None:
     leaks.in_cluster_directory()
 
     assert leaks.seen == []
@@ -100,7 +102,7 @@ def test_neither_the_old_secrets_nor_the_new_are_told_or_readable_anywhere(clust
 
 
 @pytest.mark.thorough
-def test_a_node_that_fails_brings_all_others_back_to_the_old_key(cluster: LabCluster) -> None:
+def test_a_node_that_fails_restores_the_old_key_on_all_others(cluster: LabCluster) -> None:
     before = keys(cluster)
 
     with running_job(cluster, "gpu01") as job, munge_that(cluster, "gpu02", "exit 1"):

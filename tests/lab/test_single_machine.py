@@ -41,7 +41,7 @@ def of_the_database(document: dict[str, Any]) -> list[tuple[str, str, str]]:
     return [(one["kind"], one["name"], one["action"]) for one in document["changes"] if one["kind"] in types]
 
 
-def test_the_first_deploy_makes_it_a_cluster_with_its_policy_as_the_plan_said(machine: LabCluster) -> None:
+def test_the_first_deploy_makes_the_changes_that_plan_listed_and_applies_the_policy(machine: LabCluster) -> None:
     planned = json.loads(machine.deepopsctl("plan", "slurm", "--json").stdout)
 
     summary = machine.deploy()
@@ -56,7 +56,7 @@ def test_the_first_deploy_makes_it_a_cluster_with_its_policy_as_the_plan_said(ma
     )
 
 
-def test_the_smoke_suite_passes_and_says_what_one_machine_cannot_show(machine: LabCluster) -> None:
+def test_the_smoke_suite_passes_and_skips_what_one_node_cannot_test(machine: LabCluster) -> None:
     done = machine.deepopsctl("validate", "smoke", "--json")
 
     checks = json.loads(done.stdout)["checks"]

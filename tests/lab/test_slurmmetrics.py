@@ -35,7 +35,7 @@ def busy(monitored: MonitoredCluster) -> Iterator[MonitoredCluster]:
     monitored.root("ctl1", "scontrol update nodename=gpu01 state=resume", ok=False)
 
 
-def test_prometheus_hears_of_jobs_by_who_has_them(busy: MonitoredCluster) -> None:
+def test_prometheus_has_jobs_by_their_owner(busy: MonitoredCluster) -> None:
     busy.root("ctl1", f"scontrol update nodename=gpu01 state=drain reason='{REASON}'")
 
     values = samples(fresh_metrics(busy))
@@ -74,7 +74,7 @@ def test_no_name_of_a_job_forges_a_sample_or_a_line_of_its_report(monitored: Mon
         assert report.replace("\n", "").isprintable()
 
 
-def test_nothing_old_is_told_of_a_slurm_that_is_gone(monitored: MonitoredCluster) -> None:
+def test_no_stale_metrics_are_exported_when_slurm_is_down(monitored: MonitoredCluster) -> None:
     monitored.root("ctl1", "systemctl stop slurmctld")
     try:
         metrics = fresh_metrics(monitored)

@@ -142,7 +142,7 @@ def test_the_controller_gets_no_key_where_none_is_wanted(ssh_lab: SshLab) -> Non
     assert all(len(ssh_lab.authorized(node)) == 1 for node in NODES)
 
 
-def test_files_of_the_controllers_user_are_kept(ssh_lab: SshLab) -> None:
+def test_files_of_the_controllers_user_are_preserved(ssh_lab: SshLab) -> None:
     ssh_lab.user(
         "ctl1", "mkdir -m 700 .ssh && echo 'Host elsewhere' >.ssh/config && ssh-keygen -qN '' -f .ssh/id_ed25519"
     )
@@ -312,7 +312,7 @@ def test_a_node_that_only_asks_interactively_gets_the_password_too(ssh_lab: SshL
     assert ssh_lab.setup_with_password()["gpu01"]["ok"]
 
 
-def test_a_node_that_takes_no_passwords_is_told_apart(ssh_lab: SshLab) -> None:
+def test_a_node_that_accepts_no_passwords_is_distinguished(ssh_lab: SshLab) -> None:
     ssh_lab.root("gpu01", f"echo PasswordAuthentication no >{ASK_FOR_PASSWORDS}; {RESTART}")
     nodes = ssh_lab.setup_with_password(code=1)
     assert "takes no passwords" in nodes["gpu01"]["message"]
@@ -379,7 +379,7 @@ def test_a_persons_own_ssh_configuration_counts(
     assert "gpu01,gpu01.alias ssh-ed25519 " in (ssh_lab.directory / "known_hosts").read_text()
 
 
-def test_copies_of_one_image_are_told_by_their_host_keys(ssh_lab: SshLab) -> None:
+def test_copies_of_one_image_are_detected_by_their_host_keys(ssh_lab: SshLab) -> None:
     keys = ssh_lab.root("gpu01", "tar -C /etc/ssh -cf - ssh_host_ed25519_key ssh_host_ed25519_key.pub | base64")
     before = ssh_lab.root("gpu02", "tar -C /etc/ssh -cf - ssh_host_ed25519_key ssh_host_ed25519_key.pub | base64")
     put = "base64 -d <<'END' | tar -C /etc/ssh -xf -\n{}\nEND\n" + RESTART
@@ -435,7 +435,7 @@ def test_on_a_terminal_it_asks_once_for_each_password(ssh_lab: SshLab) -> None:
 
 
 @pytest.mark.thorough
-def test_on_a_terminal_a_wrong_sudo_password_is_told(ssh_lab: SshLab) -> None:
+def test_on_a_terminal_a_wrong_sudo_password_is_reported(ssh_lab: SshLab) -> None:
     ssh_lab.root("ctl1", "echo 'ubuntu ALL=(ALL) ALL' >/etc/sudoers.d/lab")
     code, shown = on_terminal(
         ssh_lab, "-K", answers=[("sudo password", "wrong"), ("SSH password of", ssh_lab.password)]

@@ -64,7 +64,7 @@ def job_on(cluster: LabCluster, name: str) -> Iterator[int]:
         wait_until(f"job {job} is gone", lambda: not cluster.root("ctl1", f"squeue -h -j {job}", ok=False))
 
 
-def test_a_cluster_that_is_well_says_so_and_keeps_no_run_of_it(cluster: LabCluster) -> None:
+def test_the_status_of_a_healthy_cluster_is_ok_and_saves_no_run(cluster: LabCluster) -> None:
     runs = cluster.deepopsctl("runs", "list", "--json").stdout
 
     code, document = status(cluster)
@@ -82,7 +82,7 @@ def test_a_cluster_that_is_well_says_so_and_keeps_no_run_of_it(cluster: LabClust
     assert cluster.deepopsctl("runs", "list", "--json").stdout == runs
 
 
-def test_what_somebody_changed_by_hand_is_named(cluster: LabCluster) -> None:
+def test_manual_changes_are_reported(cluster: LabCluster) -> None:
     cluster.root("gpu01", "cp -p /etc/default/slurmd /root/kept; echo '# by hand' >> /etc/default/slurmd")
     try:
         code, document = status(cluster)
@@ -96,7 +96,9 @@ def test_what_somebody_changed_by_hand_is_named(cluster: LabCluster) -> None:
     assert [entry["nodes"] for entry in document["findings"]] == [["gpu01"]]
 
 
-def test_a_silent_node_and_a_changed_wish_are_told_apart(cluster: LabCluster, tmp_path: Path) -> None:
+def test_a_node_that_does_not_answer_and_a_changed_request_are_distinguished(
+    cluster: LabCluster, tmp_path: Path
+) -> None:
     # a directory of its own has no open connections to the nodes
     directory = tmp_path / "copy"
     shutil.copytree(cluster.directory, directory, symlinks=True)
@@ -132,7 +134,7 @@ def test_a_slurmctld_that_is_down_is_a_finding_and_no_failure_of_status(cluster:
     assert by_name(document, "differences")["ctl1"] == ["slurmctld.service is inactive"]
 
 
-def test_a_drain_lets_jobs_go_on_and_a_resume_gives_the_node_back(cluster: LabCluster) -> None:
+def test_a_drain_lets_jobs_go_on_and_a_resume_returns_the_node_to_service(cluster: LabCluster) -> None:
     with job_on(cluster, "gpu01") as job:
         code, first = node(cluster, "drain", "gpu01", "--reason", "new fan {{ 3 }}")
         assert code == 0
@@ -161,7 +163,7 @@ def test_a_drain_lets_jobs_go_on_and_a_resume_gives_the_node_back(cluster: LabCl
         assert cluster.job_state(job) == "RUNNING"
 
 
-def test_no_name_of_a_job_is_taken_for_more_jobs_or_nodes(cluster: LabCluster) -> None:
+def test_no_name_of_a_job_is_parsed_as_more_jobs_or_nodes(cluster: LabCluster) -> None:
     with waiting_jobs(cluster):
         shown = cluster.deepopsctl("status", *PATIENCE)
         planned = cluster.deepopsctl("plan", "slurm")
@@ -186,7 +188,7 @@ def test_a_drain_that_waits_returns_when_the_jobs_have_ended(cluster: LabCluster
     assert node(cluster, "resume", "gpu02")[0] == 0
 
 
-def test_a_node_whose_driver_finds_other_gpus_than_cluster_yml_says_is_not_resumed(cluster: LabCluster) -> None:
+def test_a_node_whose_driver_finds_other_gpus_than_cluster_yml_declares_is_not_resumed(cluster: LabCluster) -> None:
     assert node(cluster, "drain", "gpu01", "--reason", "a test")[0] == 0
     # the simulated GPUs have no driver: this stands in for one that finds another model
     cluster.root("gpu01", f"printf '#!/bin/sh\\nyes NVIDIA H200, 0:0:0.0 | head -n 2\\n' > {SMI}; chmod 755 {SMI}")
@@ -207,7 +209,7 @@ def _gone(job: int) -> str:
     return "slurm_load_jobs error: Invalid job id specified"
 
 
-def test_what_others_took_out_of_service_is_theirs(cluster: LabCluster) -> None:
+def test_nodes_that_others_drained_are_left_alone(cluster: LabCluster) -> None:
     cluster.root("ctl1", "scontrol update nodename=gpu01 state=drain reason='bad DIMM'")
     cluster.root("ctl1", "scontrol update nodename=gpu02 state=down reason='burnt'")
     try:

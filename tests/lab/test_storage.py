@@ -96,7 +96,7 @@ def test_a_plan_tells_it_beforehand_and_a_second_deploy_changes_nothing(deploys:
     assert deploys["second"]["changes"] == []
 
 
-def test_a_node_without_its_storage_takes_no_jobs_until_it_is_back(cluster: LabCluster) -> None:
+def test_a_node_without_its_storage_gets_no_jobs_until_it_is_back(cluster: LabCluster) -> None:
     cluster.root("gpu01", "umount /disk")
     wait_until(
         "the node drains itself", lambda: f"Reason={LOST} [root@" in node(cluster), details=lambda: node(cluster)

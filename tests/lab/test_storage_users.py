@@ -79,7 +79,7 @@ def test_users_see_what_there_is_on_every_node(cluster: LabCluster) -> None:
         assert "/scratch (all users)" in shown
 
 
-def test_one_machine_purges_and_every_night(cluster: LabCluster) -> None:
+def test_one_node_purges_and_every_night(cluster: LabCluster) -> None:
     timers = {
         name: cluster.root(name, "systemctl list-timers --all").count("deepops-purge") for name in ("ctl1", "gpu01")
     }
@@ -106,7 +106,7 @@ def test_what_is_old_goes_on_the_mount_and_what_is_excluded_stays(cluster: LabCl
     assert cluster.holds("gpu01", "test -e /etc/passwd")
 
 
-def test_users_are_told_by_a_list_and_once_by_mail(cluster: LabCluster) -> None:
+def test_users_are_notified_by_a_list_and_once_by_mail(cluster: LabCluster) -> None:
     """By the units of every night and a real mailer."""
     install = "apt-get -qq update && apt-get -qq install --yes --no-install-recommends dma"
     cluster.root("ctl1", f"export DEBIAN_FRONTEND=noninteractive; {install} >/dev/null 2>&1")
@@ -131,7 +131,7 @@ def test_users_are_told_by_a_list_and_once_by_mail(cluster: LabCluster) -> None:
     edit(cluster.directory / "cluster.yml", TELLING, PURGE)
 
 
-def test_a_mailer_that_delivers_what_it_has_taken_later_is_not_ended_with_the_purge(cluster: LabCluster) -> None:
+def test_a_mailer_that_delivers_later_is_not_stopped_with_the_purge(cluster: LabCluster) -> None:
     later = "#!/bin/sh\ncat >/run/taken\n(sleep 3; mv /run/taken /run/delivered) </dev/null >/dev/null 2>&1 &\n"
     cluster.root("ctl1", "mv /usr/sbin/sendmail /usr/sbin/sendmail.real; rm -r /var/lib/deepops-purge")
     try:

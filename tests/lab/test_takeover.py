@@ -66,7 +66,7 @@ def test_a_slurm_that_deepopsctl_did_not_make_is_refused_before_anything_is_touc
         made.lab.root(node, "! test -e /var/lib/deepopsctl && grep -q '# made by hand' /etc/slurm/slurm.conf")
 
 
-def test_takeover_shows_what_it_keeps_and_changes_nothing_on_the_nodes(made: HandMade) -> None:
+def test_takeover_shows_what_it_preserves_and_changes_nothing_on_the_nodes(made: HandMade) -> None:
     done = made.leaks.run("takeover", "--json")
 
     document = json.loads(done.stdout)
@@ -108,7 +108,7 @@ def test_a_setting_that_would_lose_the_jobs_is_refused_before_slurmctld_sees_it(
     assert made.lab.root("ctl1", "systemctl show --property=InvocationID slurmctld") == was
 
 
-def test_a_setting_that_stops_slurmctld_gives_the_hand_made_configuration_back(made: HandMade) -> None:
+def test_a_setting_that_stops_slurmctld_restores_the_original_configuration(made: HandMade) -> None:
     message = with_settings(made, SchedulerType="sched/none")
 
     assert "old configuration is in force again" in message
@@ -156,14 +156,14 @@ def test_a_second_deploy_changes_nothing_and_the_old_job_ends_well(made: HandMad
     lab.wait_for_job(made.running, "COMPLETED")
 
 
-def test_a_cluster_of_ones_own_is_not_taken_over(made: HandMade) -> None:
+def test_a_cluster_that_deepopsctl_manages_is_not_taken_over(made: HandMade) -> None:
     done = made.lab.deepopsctl("takeover", ok=False)
 
     assert done.returncode == 3
     assert "was deployed by deepopsctl already" in done.stderr
 
 
-def test_no_secret_is_told_or_readable_anywhere(made: HandMade) -> None:
+def test_no_secret_is_printed_or_readable_anywhere(made: HandMade) -> None:
     made.leaks.in_cluster_directory()
 
     assert made.leaks.seen == []

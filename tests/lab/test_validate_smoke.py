@@ -47,7 +47,7 @@ def test_a_healthy_cluster_passes_every_check(limited: LabCluster, tmp_path: Pat
 
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.id)
-def test_damage_is_found_and_named(limited: LabCluster, damage: Damage) -> None:
+def test_damage_is_reported(limited: LabCluster, damage: Damage) -> None:
     assert_reported(limited, damage)
 
 
@@ -86,7 +86,7 @@ def test_nodes_that_differ_from_what_was_declared_are_named(limited: LabCluster,
 
 
 @pytest.mark.thorough
-def test_jobs_that_slurm_would_keep_for_ever_are_a_warning(limited: LabCluster) -> None:
+def test_jobs_that_slurm_would_hold_for_ever_are_a_warning(limited: LabCluster) -> None:
     with damaged(limited, *conf_steps(slurm=("s/^EnforcePartLimits=.*/EnforcePartLimits=NO/",))):
         result = validate(limited)
 

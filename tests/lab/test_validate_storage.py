@@ -76,7 +76,7 @@ def test_storage_that_is_as_declared_passes_and_nothing_is_left(stored: LabClust
     assert leftovers(stored) == ""
 
 
-def test_another_folder_and_options_that_are_not_in_force_are_named(stored: LabCluster) -> None:
+def test_another_directory_and_options_that_are_not_in_effect_are_reported(stored: LabCluster) -> None:
     steps = (
         ("gpu02", OTHER, "umount /shared && rm -rf /srv/other"),
         ("gpu01", "mount -o remount,suid /fast", "mount -o remount,nosuid /fast"),

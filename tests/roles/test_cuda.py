@@ -131,7 +131,7 @@ def test_a_node_gets_packages_module_files_and_a_way_to_see_them(played: Played)
     ]
 
 
-def test_a_driver_that_is_too_old_is_told_in_the_plan(played: Played) -> None:
+def test_a_driver_that_is_too_old_is_reported_in_the_plan(played: Played) -> None:
     (problem,) = of(played, "Plan", "gpu-present")["problems"]
 
     assert problem.startswith("CUDA 13.0 needs driver 580 or later, this node's is 550.163.01: take 13.0 out")
@@ -151,7 +151,7 @@ def test_login_nodes_get_none_where_that_is_set(played: Played) -> None:
     assert (off["packages"], off["by_hand"], off["files"], off["problems"]) == ({}, {}, [], [])
 
 
-def test_nvidias_repository_is_added_where_the_driver_does_not_bring_it(played: Played) -> None:
+def test_nvidias_repository_is_added_where_the_driver_role_does_not_add_it(played: Played) -> None:
     address = "https://developer.download.nvidia.com/compute/cuda/repos/{0}/{{arch}}/"
 
     assert of(played, "Address", "login") == address.format("debian12")
@@ -176,7 +176,7 @@ def test_the_mirror_of_the_driver_is_the_mirror_of_cuda() -> None:
     assert load("group_vars/all/nvidia.yml")["nvidia_driver_repository_url"] == default
 
 
-def test_of_our_pins_those_that_keep_names_away_come_after_those_that_want_them() -> None:
+def test_pins_that_block_packages_come_after_those_that_select_them() -> None:
     wanted = {
         "nvidia_container": "__nvidia_container_preferences", "nvidia_driver": "__nvidia_driver_preferences",
         "cuda": "__cuda_preferences", "nvidia_dcgm": "__nvidia_dcgm_source_pins",

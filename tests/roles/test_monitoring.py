@@ -82,14 +82,14 @@ def plan(played: Played, role: str, host: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("host", "gpus"), [("gpu01", ["0", "1"]), ("gpu02", [])])
-def test_a_compute_node_is_told_its_gpus_in_slurms_order(played: Played, host: str, gpus: list[str]) -> None:
+def test_a_compute_node_gets_its_gpus_in_slurms_order(played: Played, host: str, gpus: list[str]) -> None:
     files = {file["path"]: file for file in plan(played, "monitoring_node", host)["files"]}
 
     settings = json.loads(files["/etc/deepopsctl/nodemetrics.json"]["content"])
     assert settings["collectors"]["jobs"]["gpus"] == gpus
 
 
-def test_every_machine_gets_an_exporter_on_its_own_address(played: Played) -> None:
+def test_every_node_gets_an_exporter_on_its_own_address(played: Played) -> None:
     for host, address in (("ctl1", "192.0.2.1"), ("gpu01", "192.0.2.11"), ("gpu02", "192.0.2.12")):
         planned = plan(played, "monitoring_node", host)
 
@@ -110,7 +110,7 @@ def test_only_the_database_is_watched_by_its_own_exporter(played: Played) -> Non
     assert having == ["ctl1"]
 
 
-def test_all_machines_are_in_the_one_file_of_targets(played: Played) -> None:
+def test_all_nodes_are_in_the_one_file_of_targets(played: Played) -> None:
     files = {file["path"]: file for file in plan(played, "prometheus", "ctl1")["files"]}
     targets = files["/etc/prometheus/targets/deepops.yml"]["content"]
 

@@ -172,7 +172,7 @@ def driver_of(*versions: str) -> list[Listed]:
 @pytest.mark.parametrize(
     ("case", "chosen"), [("debian13-hgx", {"580.95.05-1"}), ("debian12-distro", {"535.309.01-0+deb12u1"})]
 )
-def test_apt_takes_one_branch_from_one_place_though_others_are_newer(
+def test_apt_selects_one_branch_from_one_source_though_others_are_newer(
     played: Played, case: str, chosen: set[str], tmp_path: Path
 ) -> None:
     of_nvidia = driver_of("535.999-1", "580.95.05-1", "595.58.03-1", "620.10-1")
@@ -194,7 +194,7 @@ def test_apt_takes_one_branch_from_one_place_though_others_are_newer(
 
 @pytest.mark.skipif(not shutil.which("apt-cache"), reason="this machine has no apt")
 @pytest.mark.parametrize("case", ["debian12-distro", "debian12-b200", "debian13-hgx"])
-def test_apt_takes_the_sources_and_the_pins(played: Played, case: str, tmp_path: Path) -> None:
+def test_apt_accepts_the_sources_and_the_pins(played: Played, case: str, tmp_path: Path) -> None:
     files = of(played, "Render", case)
     apt = Apt(tmp_path / "system", files["nvidia.sources"], files["preferences"])
 
@@ -250,7 +250,7 @@ def test_the_run_goes_on_where_no_gpu_node_can_be_reached(tmp_path: Path) -> Non
     assert hosts_of(done, "Slurm", "ok") == {"ctl1"}
 
 
-def test_the_run_goes_on_where_all_nodes_fail_and_only_a_node_with_its_driver_is_given_back(tmp_path: Path) -> None:
+def test_the_run_goes_on_where_all_nodes_fail_and_only_a_node_with_its_driver_is_resumed(tmp_path: Path) -> None:
     nodes = [{"names": "gpu[01-02]", "gpus": {"count": 1, "sets": [{"type": "h100", "count": 1}]}}]
     no_driver = {"slurm_nodes": nodes, "nvidia_driver_branch": "1", "nvidia_driver_without_device": True}
     no_toolkit = {"slurm_nodes": nodes, "nvidia_driver_source": "present", "cuda_toolkits": ["none"]}

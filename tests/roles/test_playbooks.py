@@ -80,7 +80,7 @@ class TestTasks:
     def test_there_are_some(self) -> None:
         assert len(list(all_tasks())) > 15
 
-    def test_every_module_is_ansibles_own_or_ours(self) -> None:
+    def test_every_module_is_ansibles_or_of_this_collection(self) -> None:
         foreign = [(where, module_of(task)) for where, task in all_tasks() if module_of(task) not in BUILTIN | OURS]
 
         assert foreign == []
@@ -179,7 +179,7 @@ def test_ansible_lint_allows_the_collection_and_nothing_else() -> None:
 
 
 @each_playbook
-def test_what_is_chosen_of_the_nodes_keeps_their_order(playbook: str) -> None:
+def test_a_selection_of_the_nodes_preserves_their_order(playbook: str) -> None:
     text = (ROOT / playbook).read_text(encoding="utf-8")
 
     assert "intersect(ansible_play" not in text, "it is a set of Ansible's: use select('in', ...) | list"

@@ -98,7 +98,7 @@ def test_all_hosts_render_the_same_slurm_conf(played: Played, case: str) -> None
 
 
 @each_case
-def test_nodes_that_confine_alike_have_the_same_generation(played: Played, case: str) -> None:
+def test_nodes_with_the_same_confinement_have_the_same_generation(played: Played, case: str) -> None:
     shown = (result.data["msg"]["slurmd.default"] for result in played.results if result.task == f"Show {case}")
 
     assert len({text.splitlines()[-1] for text in shown}) == 1

@@ -98,7 +98,7 @@ def test_a_scenario_converges_by_the_products_own_playbook(scenario: str) -> Non
 
 
 @each_scenario
-def test_a_scenario_makes_its_machines_and_removes_them(scenario: str) -> None:
+def test_a_scenario_makes_its_nodes_and_removes_them(scenario: str) -> None:
     steps = sequence(scenario)
 
     assert step_playbook(scenario, "create")

@@ -31,7 +31,7 @@ def test_there_are_roles() -> None:
 
 
 @each_role
-def test_it_says_what_it_is_for(role: str) -> None:
+def test_it_has_a_description(role: str) -> None:
     for entry in load(f"roles/{role}/meta/argument_specs.yml")["argument_specs"].values():
         assert entry["short_description"]
         assert entry["description"]
@@ -46,7 +46,7 @@ def test_every_variable_is_typed_and_described(role: str) -> None:
 
 
 @each_role
-def test_every_default_is_the_one_that_the_specification_tells(role: str) -> None:
+def test_every_default_is_the_one_in_the_specification(role: str) -> None:
     specified = {name: option["default"] for name, option in options(role).items() if "default" in option}
 
     assert load(f"roles/{role}/defaults/main.yml") == specified

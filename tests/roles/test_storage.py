@@ -61,7 +61,7 @@ def test_the_gate_expects_what_is_recorded(host: str, roles: list[str], others: 
     assert expected(host) == set().union(*(recorded(role) for role in roles)) - others
 
 
-def test_a_machine_whose_folder_nobody_mounts_has_nothing_of_a_server() -> None:
+def test_a_host_whose_directory_nobody_mounts_gets_no_nfs_server() -> None:
     nowhere = CLUSTER.replace("path: /home}", "path: /home, nodes: ctl1}")
 
     assert expected("ctl1", nowhere) == recorded("storage") - {CLIENTS}

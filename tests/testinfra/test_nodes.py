@@ -29,7 +29,7 @@ def test_every_node_answers_by_the_clusters_key_and_its_pinned_host_key(live: Li
     assert silent == []
 
 
-def test_it_is_the_machine_that_cluster_yml_means(node: Snapshot) -> None:
+def test_it_is_the_node_that_cluster_yml_declares(node: Snapshot) -> None:
     assert node.out("host").partition(".")[0] == node.node
 
 
@@ -74,15 +74,15 @@ def test_only_slurm_can_read_the_databases_password(dbd_host: Snapshot) -> None:
     }
 
 
-def test_the_databases_password_is_on_its_own_machine_only(live: Live, node: Snapshot) -> None:
+def test_the_databases_password_is_on_its_own_host_only(live: Live, node: Snapshot) -> None:
     has_it = bool(node.file(DATABASE_CONF))
 
     assert has_it == (node.node in live.names(Role.DBD))
 
 
-def test_the_doctor_finds_no_fault_with_it(findings: dict[str, list[str]], node: Snapshot) -> None:
+def test_the_doctor_reports_no_problem_of_it(findings: dict[str, list[str]], node: Snapshot) -> None:
     assert findings.get(node.node, []) == []
 
 
-def test_the_doctor_finds_no_fault_with_the_cluster(findings: dict[str, list[str]]) -> None:
+def test_the_doctor_reports_no_problem_of_the_cluster(findings: dict[str, list[str]]) -> None:
     assert findings.get("", []) == []

@@ -99,7 +99,7 @@ def test_the_role_works_on_a_machine_with_its_own_kernel(machine: VirtualMachine
     assert "STATUS:          Success" in re.sub(r"STATUS: +", "STATUS:          ", machine.root("munge -n | unmunge"))
 
 
-def test_the_clock_is_kept_which_containers_have_none_of(machine: VirtualMachine, applied: Played) -> None:
+def test_the_clock_is_synchronised_which_containers_cannot_do(machine: VirtualMachine, applied: Played) -> None:
     assert machine.root("systemctl is-active chrony.service") == "active"
     assert "Reference ID" in machine.root("chronyc -n tracking")
 

@@ -138,7 +138,7 @@ def named(messages: list[dict[str, Any]]) -> set[tuple[str, str]]:
     return {(alert["labels"]["alertname"], alert["labels"].get("node", "")) for alert in alerts}
 
 
-def test_an_alert_reaches_a_receiver_with_what_it_says_and_the_receivers_password(receiver: Receiver) -> None:
+def test_an_alert_reaches_a_receiver_with_its_annotations_and_the_receivers_password(receiver: Receiver) -> None:
     running, messages = receiver
 
     running.fire({"alertname": "DiskFull", "node": "gpu01"})
@@ -150,7 +150,7 @@ def test_an_alert_reaches_a_receiver_with_what_it_says_and_the_receivers_passwor
     assert message["authorization"] == "Basic " + base64.b64encode(b"hpc:geheim").decode()
 
 
-def test_a_node_that_is_down_does_not_shout_ten_times(receiver: Receiver) -> None:
+def test_a_node_that_is_down_sends_one_alert(receiver: Receiver) -> None:
     running, messages = receiver
     others = ["DiskFull", "TargetDown", "TextfileStale", "GpuLost", "MountMissing"]
     running.fire({"alertname": "NodeDown", "node": "gpu01"})
@@ -193,7 +193,7 @@ def test_without_a_receiver_alerts_are_there_to_be_seen(tmp_path: Path) -> None:
         assert running.call("/api/v2/alerts")[0]["receivers"] == [{"name": "nobody"}]
 
 
-def test_drain_by_alert_hears_of_all_alerts_or_of_none(tmp_path: Path) -> None:
+def test_drain_by_alert_gets_all_alerts_or_none(tmp_path: Path) -> None:
     with alertmanager(tmp_path, Wanted(grouping=SOON)) as running:
         with pytest.raises(AskError, match="Watchdog does not fire"):
             ask(running.settings)

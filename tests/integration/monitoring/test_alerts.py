@@ -77,7 +77,7 @@ CASES = list(cases_of(TEXTS.values()))
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_promtool_finds_no_fault_in_the_rules(name: str) -> None:
+def test_promtool_accepts_the_rules(name: str) -> None:
     done = subprocess.run(["promtool", "check", "rules", str(RULES / name)], capture_output=True, text=True)
 
     assert done.returncode == 0, done.stdout + done.stderr
@@ -130,7 +130,7 @@ def test_what_is_shared_is_the_same_for_all_alerts_of_file_systems() -> None:
 
 
 @OF_ALL
-def test_an_alert_says_what_it_means_and_what_to_do(alert: Alert) -> None:
+def test_an_alert_describes_what_it_means_and_what_to_do(alert: Alert) -> None:
     annotations = alert.annotations
 
     assert set(annotations) == {"summary", "description", "action", "runbook"}
@@ -153,7 +153,7 @@ def test_alerts_have_names_of_their_own() -> None:
     assert len(names) == len(set(names)) >= 40
 
 
-def test_the_reference_is_what_the_rules_say() -> None:
+def test_the_reference_matches_the_rules() -> None:
     done = subprocess.run(
         [sys.executable, str(ROOT / "scripts" / "alert-reference"), "--check"], capture_output=True, text=True
     )

@@ -69,7 +69,7 @@ def invalid(document: dict[str, Any]) -> list[str]:
 
 
 @each_dashboard
-def test_grafanas_own_schema_finds_nothing_wrong(dashboard: Dashboard) -> None:
+def test_dashboards_are_valid_by_grafanas_own_schema(dashboard: Dashboard) -> None:
     assert invalid(render(dashboard)) == []
 
 
@@ -117,7 +117,7 @@ def test_a_dashboard_is_written_the_same_each_time(dashboard: Dashboard) -> None
 
 
 @each_dashboard
-def test_panels_have_names_of_their_own_and_say_what_they_show(dashboard: Dashboard) -> None:
+def test_panels_have_unique_names_and_describe_what_they_show(dashboard: Dashboard) -> None:
     titles = [(row.title, panel.title) for row in dashboard.rows for panel in row.panels]
 
     assert len(set(titles)) == len(titles)
@@ -159,7 +159,7 @@ def test_links_lead_to_a_dashboard_that_has_the_variable(dashboard: Dashboard) -
 
 
 @each_dashboard
-def test_a_link_takes_its_label_from_what_the_panel_shows(dashboard: Dashboard) -> None:
+def test_a_links_label_is_one_that_the_panel_shows(dashboard: Dashboard) -> None:
     for panel, link in links(dashboard):
         for label in link.variables.values():
             if isinstance(panel, Table):
@@ -186,7 +186,7 @@ def test_nodes_jobs_and_users_are_linked_with_each_other() -> None:
 
 
 @each_dashboard
-def test_the_columns_of_a_table_are_labels_that_its_queries_keep(dashboard: Dashboard) -> None:
+def test_the_columns_of_a_table_are_labels_that_its_queries_return(dashboard: Dashboard) -> None:
     for panel in panels(dashboard):
         if isinstance(panel, Table):
             titles = [column.title for column in panel.columns]
@@ -243,7 +243,7 @@ def test_prometheus_can_read_every_query(tmp_path: Path) -> None:
     assert refused_by_promtool(tmp_path, every) == ""
 
 
-def test_what_prometheus_can_not_read_is_told(tmp_path: Path) -> None:
+def test_what_prometheus_can_not_read_is_reported(tmp_path: Path) -> None:
     assert "unclosed left parenthesis" in refused_by_promtool(tmp_path, ['sum(up{cluster=~"hpc"}'])
 
 

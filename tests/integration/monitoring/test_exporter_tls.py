@@ -88,7 +88,7 @@ def listens(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-def test_a_machine_of_the_cluster_is_answered(asked: Asked) -> None:
+def test_a_node_of_the_cluster_is_answered(asked: Asked) -> None:
     assert asked.answer(asked.directory) == 200
 
 
@@ -135,7 +135,7 @@ def test_nothing_of_it_is_there_where_it_is_off() -> None:
     assert monitoring_tls.scraped(off) == {}
 
 
-def test_exporters_that_can_tell_certificates_apart_answer_to_the_monitoring_host_alone() -> None:
+def test_exporters_that_can_distinguish_certificates_answer_to_the_monitoring_host_alone() -> None:
     def asks_for(platform: str) -> str:
         files = monitoring_tls.files(replace(MACHINE, platform=platform)).files
         return next(file.content for file in files if file.path == monitoring_tls.WEB)
@@ -160,7 +160,7 @@ def test_what_needs_tls_is_refused_without(more: dict[str, object], message: str
     assert monitoring_tls.files(replace(MACHINE, settings={"exporter_tls": True, **more})).problems == ()
 
 
-def test_a_node_that_stays_in_clear_for_a_while_is_no_problem() -> None:
+def test_a_node_without_tls_for_a_while_is_no_problem() -> None:
     waits = replace(MACHINE, settings={"exporter_tls": True, "exporter_in_clear": True, "private_data": "jobs"})
 
     assert monitoring_tls.files(waits) == Needs()

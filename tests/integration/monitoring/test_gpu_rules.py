@@ -89,7 +89,7 @@ def test_every_gpu_of_the_made_up_text_has_every_metric(exporter: str, tmp_path:
 
 
 @pytest.mark.parametrize("exporter", ["dcgm", "nvitop"])
-def test_every_series_says_which_gpu_of_which_model_it_is_about(exporter: str, tmp_path: Path) -> None:
+def test_every_series_has_labels_for_gpu_and_model(exporter: str, tmp_path: Path) -> None:
     clock = Clock()
     # how many instances a GPU has is a number of its own
     of_one = '__name__=~"gpu:.+", __name__!="gpu:slices:count"'
@@ -130,7 +130,9 @@ def test_a_gpu_that_answers_no_more_is_not_present(exporter: str, tmp_path: Path
         ("nvitop", "deepops_gpu_recovery_action", "gpu:recovery_action:code"),
     ],
 )
-def test_what_is_wrong_with_a_gpu_is_told_of_it_alone(exporter: str, name: str, series: str, tmp_path: Path) -> None:
+def test_what_is_wrong_with_a_gpu_is_reported_for_it_alone(
+    exporter: str, name: str, series: str, tmp_path: Path
+) -> None:
     clock = Clock()
     gpus = MadeUpGpus(exporter, clock)
     gpus.set(name, "2", 4)

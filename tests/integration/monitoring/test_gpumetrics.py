@@ -136,7 +136,7 @@ def with_value(text: str, name: str, value: float) -> list[str]:
     return re.findall(rf'^{name}\{{.*index="(\d)".*\}} {value:.1f}$', text, re.MULTILINE)
 
 
-def test_it_serves_what_the_made_up_text_says_and_neither_processes_nor_the_machine(
+def test_it_serves_the_samples_of_the_recorded_text_and_neither_processes_nor_the_host(
     libraries: Path, driver: Path, tmp_path: Path
 ) -> None:
     wanted = set(NAMES.findall((TEXTS / "nvitop.prom").read_text(encoding="utf-8")))
@@ -149,7 +149,7 @@ def test_it_serves_what_the_made_up_text_says_and_neither_processes_nor_the_mach
     assert not [name for name in names if name.startswith(("host_", "process_"))]
 
 
-def test_an_xid_is_told_of_the_gpu_that_had_it(libraries: Path, driver: Path, tmp_path: Path) -> None:
+def test_an_xid_is_exported_for_the_gpu_that_had_it(libraries: Path, driver: Path, tmp_path: Path) -> None:
     with running(libraries, tmp_path, driver) as program:
         program.until(has_read)
         (program.driver_state / "xid").write_text("2 79", encoding="utf-8")
@@ -158,7 +158,7 @@ def test_an_xid_is_told_of_the_gpu_that_had_it(libraries: Path, driver: Path, tm
     assert with_value(text, "deepops_gpu_xid_last", 79) == ["2"]
 
 
-def test_what_the_driver_wants_done_is_told_of_its_gpu_until_it_is_done(
+def test_the_drivers_recovery_action_is_exported_for_its_gpu_until_it_is_done(
     libraries: Path, driver: Path, tmp_path: Path
 ) -> None:
     with running(libraries, tmp_path, driver) as program:
@@ -171,7 +171,7 @@ def test_what_the_driver_wants_done_is_told_of_its_gpu_until_it_is_done(
     assert with_value(text, "deepops_gpu_recovery_action", 1) == ["2"]
 
 
-def test_a_node_without_a_driver_is_served_as_one_and_said_to_be(libraries: Path, tmp_path: Path) -> None:
+def test_a_node_without_a_driver_is_served_and_logged_as_one(libraries: Path, tmp_path: Path) -> None:
     with running(libraries, tmp_path, driver=None) as program:
         text = program.until(lambda text: "deepops_gpu_driver_up 0.0" in text)
         program.until(lambda _: "no NVIDIA driver" in program.log.read_text(encoding="utf-8"))
@@ -179,7 +179,7 @@ def test_a_node_without_a_driver_is_served_as_one_and_said_to_be(libraries: Path
     assert "gpu_utilization_Percentage{" not in text
 
 
-def test_it_ends_where_a_gpu_is_lost_so_that_it_is_started_anew_without_it(
+def test_it_ends_where_a_gpu_is_lost_so_that_it_is_restarted_without_it(
     libraries: Path, driver: Path, tmp_path: Path
 ) -> None:
     with running(libraries, tmp_path, driver) as program:
@@ -190,9 +190,7 @@ def test_it_ends_where_a_gpu_is_lost_so_that_it_is_started_anew_without_it(
     assert "not what they were" in program.log.read_text(encoding="utf-8")
 
 
-def test_a_gpu_that_is_lost_from_the_beginning_takes_no_other_along(
-    libraries: Path, driver: Path, tmp_path: Path
-) -> None:
+def test_a_gpu_that_is_lost_from_the_beginning_hides_no_other(libraries: Path, driver: Path, tmp_path: Path) -> None:
     with running(libraries, tmp_path, driver, lost="1") as program:
         text = program.until(has_read)
 

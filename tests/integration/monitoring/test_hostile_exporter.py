@@ -143,11 +143,11 @@ def config_of(file: Path, own: Path) -> dict[str, Any]:
     ],
     ids=("in clear", "with its own certificate", "with another node's", "too much", "too long"),
 )
-def test_a_page_that_is_not_the_nodes_exporter_is_not_taken(asked: Asked, node: MonitoredNode, why: str) -> None:
+def test_a_page_that_is_not_the_nodes_exporter_is_not_accepted(asked: Asked, node: MonitoredNode, why: str) -> None:
     assert why in asked.health()[node.name]
 
 
-def test_a_node_says_nothing_of_another(asked: Asked) -> None:
+def test_a_node_exports_no_series_of_another(asked: Asked) -> None:
     wait_until("its page is known", lambda: asked.api.count('well{node="gpu04"} == 1'))
 
     series = asked.api.query('{node="victim"} or {instance="victim"}')
@@ -156,7 +156,7 @@ def test_a_node_says_nothing_of_another(asked: Asked) -> None:
     assert asked.api.count('deepops_slurm_node_gpus{node="gpu04",exported_node="victim"}') == 1
 
 
-def test_the_controller_says_of_each_node_what_slurm_knows_and_nothing_else(asked: Asked) -> None:
+def test_the_controller_exports_slurms_series_of_each_node_and_nothing_else(asked: Asked) -> None:
     wait_until("its page is known", lambda: asked.api.count("slurm_nodes == 4"))
 
     (state,) = asked.api.query("deepops_slurm_node_state")

@@ -201,7 +201,7 @@ class TestKeeping:
         assert keeping(tmp_path, accounting, query).round() == 0
         assert accounting.writes() == 0
 
-    def test_takes_a_cancelled_job_by_whom_it_may(self, tmp_path: Path, query: Query) -> None:
+    def test_accepts_a_cancelled_job_whoever_cancelled_it(self, tmp_path: Path, query: Query) -> None:
         assert keeping(tmp_path, Accounting("11", State="CANCELLED by 1000"), query).round() == 1
 
     def test_does_not_ask_again_of_what_nobody_saw(self, tmp_path: Path, query: Query) -> None:
@@ -258,7 +258,7 @@ class TestKeeping:
 
 class TestTheProgram:
     @pytest.mark.parametrize("text", ["", "{}", "[]", '{"url": "http://127.0.0.1:1"}'])
-    def test_says_which_file_it_can_not_use(
+    def test_reports_which_file_it_can_not_use(
         self, tmp_path: Path, text: str, capsys: pytest.CaptureFixture[str]
     ) -> None:
         path = tmp_path / "job-summaries.json"
@@ -267,7 +267,7 @@ class TestTheProgram:
         assert keeper.main(["--config", str(path), "--once"]) == 3
         assert str(path) in capsys.readouterr().err
 
-    def test_says_what_is_not_there(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_reports_what_is_not_there(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         path = tmp_path / "job-summaries.json"
         path.write_text(json.dumps({"url": "http://127.0.0.1:1", "user": "admin", "password": "hidden"}))
 

@@ -25,7 +25,7 @@ def failures(running: Alertmanager) -> float:
     return sum(float(line.split()[-1]) for line in named)
 
 
-def test_all_receivers_get_a_mail_that_says_what_to_do_by_tls_and_with_the_vaults_password(tmp_path: Path) -> None:
+def test_all_receivers_get_a_mail_with_what_to_do_by_tls_and_with_the_vaults_password(tmp_path: Path) -> None:
     with mail.strict(tmp_path) as box:
         site = wanted(box, user=mail.USER, secret="mail_password")
         with alertmanager(tmp_path, site, SSL_CERT_FILE=str(box.authority)) as running:
@@ -53,7 +53,7 @@ def test_that_an_alert_has_ended_is_a_mail_too(tmp_path: Path) -> None:
     assert box.messages[-1]["Subject"] == "[RESOLVED] NodeDown hpc (gpu01 critical)"
 
 
-def test_nothing_goes_in_clear_where_tls_is_wanted_and_alertmanager_says_that_it_fails(tmp_path: Path) -> None:
+def test_nothing_is_sent_without_tls_where_it_is_required_and_alertmanager_logs_the_failure(tmp_path: Path) -> None:
     with mail.trusting(tmp_path) as box, alertmanager(tmp_path, wanted(box)) as running:
         running.fire({"alertname": "DiskFull", "node": "gpu01"})
         wait_until("it was tried", lambda: "STARTTLS" in running.log(), details=running.log)

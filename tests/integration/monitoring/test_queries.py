@@ -144,7 +144,7 @@ def test_a_cluster_without_gpus_and_jobs_is_not_asked_for_theirs() -> None:
     assert not [asked.text for asked in few if "gpu:" in asked.text or "job:" in asked.text]
 
 
-def test_a_query_without_series_is_found(running: Running, prometheus: Prometheus) -> None:
+def test_a_query_without_series_is_reported(running: Running, prometheus: Prometheus) -> None:
     written = running.texts / "gpu01" / "gpu01.prom"
     text = written.read_text()
     try:
@@ -158,6 +158,6 @@ def test_a_query_without_series_is_found(running: Running, prometheus: Prometheu
     assert sorted(panels) == [("Storage", title) for title in ("Mounts", "Mounts missing", "What cluster.yml mounts")]
 
 
-def test_a_query_that_prometheus_refuses_is_found_with_its_words(prometheus: Prometheus) -> None:
+def test_a_query_that_prometheus_refuses_is_reported_with_its_error(prometheus: Prometheus) -> None:
     with pytest.raises(ValueError, match="unclosed left parenthesis"):
         prometheus.count("sum(up")

@@ -27,7 +27,7 @@ def test_prometheus_reads_what_comes_of_each_release(release: str) -> None:
     assert promtool_output(snapshot_of(release).text) == ""
 
 
-def test_prometheus_reads_what_is_told_of_a_slurm_that_is_down() -> None:
+def test_prometheus_reads_the_metrics_of_a_slurm_that_is_down() -> None:
     down = AskingError("Unable to contact slurm controller (connect failure)")
 
     assert promtool_output(snapshot_of("24.11", but={"sdiag": down, "sacctmgr": down}).text) == ""
@@ -47,7 +47,7 @@ def test_prometheus_reads_the_worst_that_people_write() -> None:
     assert not any(line.startswith(("d", "# TYPE x")) and not line.startswith("deepops_") for line in text.splitlines())
 
 
-def test_the_check_finds_fault_with_a_text_that_is_none() -> None:
+def test_promtool_rejects_a_text_that_is_not_valid() -> None:
     assert "exit status" in promtool_output('slurm_nodes{node="n1} 1\n')
     # recorded from 26.05: Slurm's own text passes, too
     assert promtool_output((DATA / "26.05" / "metrics-nodes.txt").read_text(encoding="utf-8")) == ""

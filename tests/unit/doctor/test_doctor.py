@@ -271,7 +271,7 @@ def test_a_good_cluster_passes_every_check() -> None:
 
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=str)
-def test_damage_is_found_and_named(damage: Damage) -> None:
+def test_damage_is_reported(damage: Damage) -> None:
     check = judged(damage.change(healthy()))[damage.check, damage.target]
 
     assert check.status is damage.status, check

@@ -164,7 +164,7 @@ class TestTheProgram:
         assert list(folder.iterdir()) == []
 
     @pytest.mark.parametrize("text", ["", "[]", "{}", '{"collectors": 1}'])
-    def test_says_which_file_it_can_not_use(
+    def test_reports_which_file_it_can_not_use(
         self, tmp_path: Path, text: str, capsys: pytest.CaptureFixture[str]
     ) -> None:
         from deepopsctl.node_programs.node_metrics.cli import main

@@ -57,7 +57,7 @@ def test_a_job_reaches_its_cores_only(cluster: VmCluster) -> None:
     assert tried(cluster, "cores", "--cpus-per-task=2", "--mem=100M") == [0, 1]
 
 
-def test_a_job_that_takes_more_than_its_memory_is_killed(cluster: VmCluster) -> None:
+def test_a_job_that_uses_more_than_its_memory_is_killed(cluster: VmCluster) -> None:
     assert tried(cluster, "memory", "--mem=400M") == 200
 
     output = cluster.user(CONTROLLER, "srun --quiet -n1 --mem=100M --job-name=greedy python3 /tmp/memory.py", ok=False)
@@ -79,7 +79,7 @@ def test_a_job_opens_its_devices_only(cluster: VmCluster) -> None:
     assert tried(cluster, "devices", "--mem=100M") == ["EPERM", "EPERM"]
 
 
-def test_with_the_confinement_taken_out_by_hand_every_trial_succeeds_until_the_next_deploy(cluster: VmCluster) -> None:
+def test_with_the_confinement_manually_removed_every_trial_succeeds_until_the_next_deploy(cluster: VmCluster) -> None:
     cluster.root(CONTROLLER, "sed -i '/^Constrain/s/=yes/=no/' /etc/slurm/cgroup.conf && systemctl restart slurmctld")
     cluster.root(NODE, "systemctl restart slurmd")
     cluster.wait_for_state("idle")

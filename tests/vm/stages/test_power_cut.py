@@ -9,7 +9,7 @@ from tests.vm.stages.vmcluster import CONTROLLER, NODE, VmCluster
 
 
 @pytest.mark.parametrize("victim", [NODE, CONTROLLER])
-def test_a_deploy_that_lost_a_machine_in_the_middle_is_finished_by_the_next(cluster: VmCluster, victim: str) -> None:
+def test_a_deploy_that_lost_a_node_in_the_middle_is_finished_by_the_next(cluster: VmCluster, victim: str) -> None:
     with in_the_middle_of_an_install(cluster, victim) as deploy:
         cluster.power_cut(victim)
         code, document, seen = deploy.end()

@@ -147,7 +147,7 @@ def test_deploy_serves_and_mounts_it_and_a_second_one_changes_nothing(cluster: V
     assert set(cluster.changed(again).values()) == {0}, again
 
 
-def test_validate_storage_proves_it(cluster: VmCluster) -> None:
+def test_validate_storage_passes(cluster: VmCluster) -> None:
     checks = validated(cluster)
 
     assert "fail" not in {check["status"] for check in checks.values()}, checks
@@ -209,7 +209,7 @@ def test_a_job_gets_no_further_than_its_users_quota(cluster: VmCluster) -> None:
         cluster.root(CONTROLLER, f"setquota -u vagrant 0 {LIMIT_MIB * 1024} 0 0 {EXPORT}")
 
 
-def test_a_folder_gets_no_fuller_than_its_project_may_be(cluster: VmCluster) -> None:
+def test_a_directory_gets_no_fuller_than_its_project_quota(cluster: VmCluster) -> None:
     """On XFS, whose own words for that are these."""
     try:
         writing = f"dd if=/dev/zero of={SELDOM}/prof/big bs=1M count={3 * LIMIT_MIB} conv=fsync"
@@ -273,7 +273,7 @@ def test_a_node_without_its_required_mount_drains_itself_and_comes_back(cluster:
     assert "nfs4" in mounted(cluster)
 
 
-def test_jobs_of_one_user_have_temporary_folders_of_their_own(cluster: VmCluster) -> None:
+def test_jobs_of_one_user_have_temporary_directories_of_their_own(cluster: VmCluster) -> None:
     cluster.root(NODE, "rm -f /var/tmp/go /var/tmp/began")
     waits = "touch /var/tmp/began; while [ ! -e /var/tmp/go ]; do sleep 0.2; done; test -e /tmp/mine"
     holding = cluster.submit(f"{TAKE}; {waits}", "--mem=100M", "--ntasks=1")
@@ -290,7 +290,7 @@ def test_jobs_of_one_user_have_temporary_folders_of_their_own(cluster: VmCluster
     assert cluster.root(NODE, "ls /tmp/mine /dev/shm/mine 2>/dev/null || true") == ""
 
 
-def test_a_boot_brings_the_mount_back_before_jobs_start(cluster: VmCluster) -> None:
+def test_a_boot_restores_the_mount_before_jobs_start(cluster: VmCluster) -> None:
     cluster.deepopsctl("node", "drain", NODE, "--reason", "a new kernel", "--wait")
     cluster.reboot_drained()
 
@@ -303,7 +303,7 @@ def test_a_boot_brings_the_mount_back_before_jobs_start(cluster: VmCluster) -> N
 
 
 # After the boot: a kernel that lost what it has mounted by hand may wait for it at its own end, and this one did.
-def test_an_export_is_narrowed_when_nobody_has_to_keep_it(cluster: VmCluster) -> None:
+def test_an_export_is_narrowed_when_nobody_still_uses_it(cluster: VmCluster) -> None:
     server = f"{cluster.addresses[CONTROLLER]}:{SELDOM_EXPORT}"
     cluster.root(NODE, f"mkdir -p {OUTSIDE} && mount -t nfs4 {server} {OUTSIDE} && cat {OUTSIDE}/there")
     # a folder that systemd knows it needs, it would stop with its mount

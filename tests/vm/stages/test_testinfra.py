@@ -24,11 +24,11 @@ def suite(cluster: VmCluster) -> subprocess.CompletedProcess[str]:
     return subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=cluster.patience_s)
 
 
-def test_the_suite_for_live_clusters_finds_nothing_but_that_the_gpus_are_stand_ins(cluster: VmCluster) -> None:
+def test_the_suite_for_live_clusters_reports_nothing_but_that_the_gpus_are_stand_ins(cluster: VmCluster) -> None:
     done = suite(cluster)
 
     failed = [line.partition(" - ")[0] for line in done.stdout.splitlines() if line.startswith("FAILED ")]
-    assert failed == [f"FAILED tests/testinfra/test_nodes.py::test_the_doctor_finds_no_fault_with_it[{NODE}]"], (
+    assert failed == [f"FAILED tests/testinfra/test_nodes.py::test_the_doctor_reports_no_problem_of_it[{NODE}]"], (
         done.stdout
     )
     assert f"assert ['gpus {NODE}: no NVIDIA GPU is on the PCI bus'] == []" in done.stdout.replace(
@@ -36,7 +36,7 @@ def test_the_suite_for_live_clusters_finds_nothing_but_that_the_gpus_are_stand_i
     )
 
 
-def test_the_suite_finds_a_service_that_was_stopped(cluster: VmCluster) -> None:
+def test_the_suite_detects_a_service_that_was_stopped(cluster: VmCluster) -> None:
     cluster.root(NODE, "systemctl stop slurmd")
 
     done = suite(cluster)
