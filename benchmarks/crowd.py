@@ -1,6 +1,6 @@
-"""Many simulated nodes on this machine: one server for every address of the loopback network, two ports each.
+"""Many simulated nodes on this host: one server for every address of the loopback network, two ports each.
 
-The text of a node is in two parts, each compressed by itself, as gzip allows: what all nodes say alike is made once a
+The text of a node is in two parts, each compressed by itself, as gzip allows: what all nodes share is made once a
 second, and a node's own part when it is asked for.
 """
 
@@ -38,7 +38,7 @@ class Crowd:
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()))
         self._shared = b""
         self._slurm = gzip.compress(nodes.slurm.encode(), 1)
-        # series and bytes of a text: of a node exporter, of a GPU exporter, of what is told of Slurm
+        # series and bytes of a text: of a node exporter, of a GPU exporter, of Slurm's metrics
         self.sizes: dict[str, tuple[int, int]] = {"slurm": _size(nodes.slurm)}
 
     def start(self) -> None:

@@ -1,7 +1,7 @@
-"""What a simulated node says: the text of a node exporter with the product's arguments, and of a GPU exporter.
+"""What a simulated node exports: the text of a node exporter with the product's arguments, and of a GPU exporter.
 
-Real is this machine's own node exporter, asked again each second, so that values move as they do on a node. Added are
-the processors and sensors of a GPU node, its units, jobs and GPUs, and on the first node what Slurm says of all nodes.
+Real is this host's own node exporter, asked again each second, so that values move as they do on a node. Added are
+the processors and sensors of a GPU node, its units, jobs and GPUs, and on the first node Slurm's metrics of all nodes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from deepopsctl.monitoring import node_exporter
 from deepopsctl.node_programs.slurm_metrics.snapshot import SlurmReader
 
 TESTS = Path(__file__).resolve().parent.parent / "tests"
-# what a GPU node's other exporter said once, and what sdiag did
+# recorded output of a GPU node's other exporter and of sdiag
 GPUS = TESTS / "integration" / "monitoring" / "texts" / "dcgm.prom"
 SDIAG = TESTS / "data" / "slurm_metrics" / "24.11" / "sdiag.txt"
 USERS, ACCOUNTS, PARTITIONS = 200, 20, ("gpu", "short", "long", "debug")
@@ -67,7 +67,7 @@ class Nodes:
         self._hardware = "".join(_hardware(cpus))
         self._gpus = [match for line in GPUS.read_text().splitlines() if (match := _GPU.match(line))]
         self._directory = tempfile.TemporaryDirectory(prefix="deepopsctl-bench-text-")
-        # this machine's own text files are nobody's business here; elsewhere nobody may ask
+        # this host's own text files are nobody's business here; elsewhere nobody may ask
         own = (f"--collector.textfile.directory={self._directory.name}", f"--web.listen-address=127.0.0.1:{port}")
         rest = [word for word in node_exporter.collectors(details) if not word.startswith("--collector.textfile")]
         argv = ["prometheus-node-exporter", *own, *rest]
@@ -75,17 +75,17 @@ class Nodes:
         self.slurm = SlurmReader(None, self._answer).read_snapshot(time.time()).text
 
     def shared(self) -> str:
-        """What all nodes say alike, now."""
+        """The text that all nodes have in common, now."""
         with urllib.request.urlopen(self._url, timeout=10) as answer:  # noqa: S310 (our own process)
             return widened(answer.read().decode(), self._cpus) + self._hardware
 
     def own(self, number: int) -> str:
-        """What one node alone says: of its jobs."""
+        """The text of one node alone: its jobs."""
         now = time.monotonic()
         return "".join(self._job(number, place, now) for place in range(self._jobs))
 
     def gpus(self, number: int) -> str:
-        """What a node's GPU exporter says."""
+        """The text of a node's GPU exporter."""
         return "\n".join(self._gpu_lines(number, time.monotonic())) + "\n"
 
     def stop(self) -> None:
@@ -113,7 +113,7 @@ class Nodes:
                 yield f'{metric}{{gpu="{gpu}",UUID="{uuid}"{before}nvidia{gpu}{after}}} {value}'
 
     def _answer(self, command: Sequence[str], limit_s: float) -> str:
-        """What Slurm's commands say of such a cluster: every node full, and five jobs waiting for each that runs."""
+        """The output of Slurm's commands on such a cluster: every node full, five jobs waiting for each that runs."""
         del limit_s
         end, field = "\x1e\n", "\x1f"
         if command[0] == "sinfo" and "--version" in command:
@@ -153,7 +153,7 @@ def widened(text: str, cpus: int) -> str:
 
 
 def _hardware(cpus: int) -> Iterator[str]:
-    """What this machine may not have and a GPU node has: names of node exporter's, values that stand still."""
+    """Metrics of a GPU node that this host may not have: names as node exporter's, with constant values."""
     for unit in _UNITS:
         for state in _STATES:
             value = int(state == "active")

@@ -1,8 +1,8 @@
-"""How long a deploy takes, against the time of a bare parallel-ssh script that brings nodes to the same state.
+"""How long a deploy takes, against the time of a bare parallel-ssh script that makes the same changes.
 
 For each size, on fresh lab nodes each time: the first `deploy slurm`, the second, and then the floor, which
-installs the same packages, writes the very files that the deploy wrote (taken from its nodes) and starts the
-same daemons, with nothing in between but ssh. All in one run, so that the machine is the same.
+installs the same packages, writes the very files that the deploy wrote (copied from its nodes) and starts the
+same daemons, with nothing in between but ssh. All in one run, so that the host is the same.
 
     python -m benchmarks.deploy [--sizes 2,8] [--os debian13] [--json FILE]
 """
@@ -68,7 +68,7 @@ class Result:
 
 
 def timed(action: Callable[[], object]) -> float:
-    """Seconds an action takes."""
+    """Duration of an action in seconds."""
     started = time.perf_counter()
     action()
     return round(time.perf_counter() - started, 2)
@@ -108,7 +108,7 @@ class Nodes:
 
 
 def harvest(nodes: Nodes, directory: Path) -> None:
-    """Keep what the deploy wrote on each node."""
+    """Save what the deploy wrote on each node."""
     for name in nodes.addresses:
         container = f"{LAB}-{name}"
         script = f"cd /; tar -cpf /tmp/files.tar {FILES[nodes.kind(name)]}; grep -A9999 '# BEGIN deepopsctl' /etc/hosts"

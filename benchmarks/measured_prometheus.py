@@ -1,4 +1,4 @@
-"""A Prometheus that is measured: a process with the product's configuration and rules, in a folder of its own."""
+"""A Prometheus that is measured: a process with the product's configuration and rules, in a directory of its own."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MONITOR = MonitoredNode("n0001", CLUSTER, frozenset({"monitoring"}), "127.0.0.1"
 
 
 class Prometheus(promapi.Prometheus):
-    """The process, and what it and the kernel say of it."""
+    """The process, with its own metrics and the kernel's."""
 
     def __init__(self, program: str, directory: Path, addresses: Mapping[str, str], *, with_gpus: bool) -> None:
         super().__init__(f"http://127.0.0.1:{PORT}")
@@ -48,7 +48,7 @@ class Prometheus(promapi.Prometheus):
         self._process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=self._log.open("wb"))
 
     def wait(self, limit_s: float = 60) -> None:
-        """Until it answers; what it said where it ends instead."""
+        """Wait until it answers; fail with its log if it ends instead."""
         deadline = time.monotonic() + limit_s
         while True:
             try:
@@ -73,7 +73,7 @@ class Prometheus(promapi.Prometheus):
         return now
 
     def value(self, query: str) -> float:
-        """The one value that a query gives; 0 for none."""
+        """The one value that a query returns; 0 for none."""
         series = self.query(query)
         return float(series[0]["value"][1]) if series else 0.0
 
@@ -124,7 +124,7 @@ def _targets(addresses: Mapping[str, str], ports: Mapping[str, int]) -> Sequence
         return {"targets": [address], "labels": labels}
 
     def kind_of(name: str, exporter: str) -> str:
-        # what it tells of Slurm is about all nodes
+        # its Slurm metrics are about all nodes
         return "controller" if (name, exporter) == (MONITOR.name, "node") else exporter
 
     nodes = [

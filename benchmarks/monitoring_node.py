@@ -2,11 +2,11 @@
 
 A lab is deployed with monitoring; two jobs run on a node, and a line a second is logged there, while Prometheus scrapes
 it every 15 s as everywhere. Its GPUs' library is a stand-in (tests/fakes/nvml_metrics.c: four GPUs). Read is what
-the kernel says of each unit's processes, at the start and at the end.
+the kernel reports of each unit's processes, at the start and at the end.
 
     python -m benchmarks.monitoring_node [--minutes 5] [--os debian13] [--json FILE] [--lab NAME --node NODE]
 
-With --lab a lab that is there already is looked at, and left as it is.
+With --lab an existing lab is measured, and left as it is.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PATTERNS = (
 )
 STANDIN = Path(__file__).resolve().parent.parent / "tests" / "fakes" / "nvml_metrics.c"
 LIBRARY = "/usr/local/lib/libnvidia-ml.so.1"
-# all programs that there are are running, and have found what they look for
+# all programs are running and have their data
 SETTLES_S = 60
 # runs on the node: seconds of processor time and bytes of each unit, with all processes that it has
 LOOK = """
@@ -76,7 +76,7 @@ def measure_processes(container: str) -> dict[str, dict[str, float]]:
 
 
 def measure(container: str, minutes: float) -> list[Unit]:
-    """Look twice."""
+    """Measure twice, and return the difference."""
     before, started = measure_processes(container), time.monotonic()
     time.sleep(minutes * 60)
     after, elapsed_s = measure_processes(container), time.monotonic() - started
@@ -112,7 +112,7 @@ def deployed(system: str, parent: Path) -> str:
 
 
 def occupy(container: str, directory: Path) -> None:
-    """Give the programs on a node something to tell: GPUs, and a line a second in the journal."""
+    """Give the programs on a node something to report: GPUs, and a line a second in the journal."""
     made = directory / "standin.so"
     subprocess.run(["cc", "-shared", "-fPIC", "-s", "-o", str(made), str(STANDIN)], check=True)
     library = base64.b64encode(made.read_bytes()).decode()

@@ -64,7 +64,7 @@ class Result:
     interval_99_s: float
     # how long the slowest group of rules took, which has 15 s
     slowest_rules_s: float
-    # processor time, measured when nothing is scraped any more: of one round of rules, of one look at a dashboard
+    # processor time, measured when nothing is scraped any more: of one round of rules, of one refresh of a dashboard
     rules_cpu_s: dict[str, float]
     dashboards_cpu_s: dict[str, float]
     rules: list[panel_times.Cost]
@@ -96,7 +96,7 @@ def measure(options: argparse.Namespace, directory: Path) -> Result:
 def measured_queries(
     prometheus: Prometheus, crowd: Crowd, options: argparse.Namespace, cores: float, own: float
 ) -> Result:
-    """What there is to see at the end; panels last, because they take memory."""
+    """Measurements at the end; panels last, because they use memory."""
     measured = f"{int((options.minutes - SETTLES_MINUTES) * 60)}s"
     rss, peak, load = prometheus.memory("VmRSS"), prometheus.memory("VmHWM"), os.getloadavg()[1]
     value = prometheus.value

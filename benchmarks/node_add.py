@@ -1,7 +1,7 @@
 """How long `node add` takes in clusters of different size; the aim is the same time.
 
-For each size a fresh lab is deployed, then machines are added one after the other, each timed from the command line's
-start to the node being validated and in service. Beside the seconds stands what does not depend on the machine's mood:
+For each size a fresh lab is deployed, then nodes are added one after the other, each timed from the command line's
+start to the node being validated and in service. Printed with the seconds is what does not depend on the host's load:
 how many nodes were visited, and with how many tasks.
 
     python -m benchmarks.node_add [--sizes 2,16] [--times 2] [--os debian13] [--json FILE]
@@ -30,7 +30,7 @@ class Result:
 
 
 def lab_up(size: int, system: str) -> dict[str, str]:
-    """Bring the lab to this many compute nodes; the addresses of all."""
+    """Grow the lab to this many compute nodes; return the addresses of all."""
     lab = json.loads(run(DEEPOPSCTL, "lab", "up", "--name", LAB, "--compute", str(size), "--os", system, "--json"))
     return {node["name"]: node["address"] for node in lab["nodes"]}
 
@@ -43,10 +43,10 @@ def add(nodes: Nodes, name: str, address: str, password: str) -> dict[str, dict[
 
 
 def measure(size: int, times: int, system: str, directory: Path) -> Result:
-    """Deploy a cluster of this size, then add machines to it."""
+    """Deploy a cluster of this size, then add nodes to it."""
     nodes = Nodes(size, system, directory)
     nodes.deploy()
-    # all of them first: a lab that grows looks at every node it has
+    # all of them first: a lab that grows checks every node it has
     addresses = lab_up(size + times, system)
     lab = json.loads(run(DEEPOPSCTL, "lab", "status", "--name", LAB, "--json"))["labs"][0]
     seconds, report = [], {}

@@ -21,7 +21,7 @@ TIMES = 3
 
 @dataclass(frozen=True)
 class Cost:
-    """Processor time of one query, which says more than how long it took on a busy machine; what came of it."""
+    """Processor time of one query, more stable than elapsed time on a busy host; and its result."""
 
     where: str
     what: str

@@ -47,7 +47,7 @@ def always(_line: str) -> bool:
 
 
 class Run:
-    """A program beside others; what it prints is kept until it has ended, but for what is shown `at_once`."""
+    """A program that runs in parallel with others; its output is buffered, except what is shown `at_once`."""
 
     def __init__(self, name: str, *argv: str, at_once: Callable[[str], bool] = never) -> None:
         self.name = name
@@ -84,7 +84,7 @@ class Run:
                 self._kept.append(line)
 
     def goes_on(self) -> bool:
-        """Whether it has not ended; what it has kept is shown when it is first seen to have."""
+        """Whether it still runs; its buffered output is printed once it has ended."""
         before = cpu_of_children()
         if not self.ended and self._process.poll() is not None:
             self.cpu_s = cpu_of_children() - before
@@ -129,16 +129,16 @@ class Tests(Run):
         super().__init__(name, *pytest_argv, *OPTIONS, *arguments, at_once=at_once)
 
     def interrupt(self) -> None:
-        """The same for pytest alone: it needs what it has started to take its machines away."""
+        """The same for pytest alone: it needs the processes it started to remove its labs."""
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGINT)
 
     def failed(self) -> list[str]:
-        """As pytest's cache plugin keeps them."""
+        """As pytest's cache plugin stores them."""
         return sorted(self._of_cache("lastfailed"))
 
     def module_seconds(self) -> Mapping[str, float]:
-        """As tests/conftest.py keeps it."""
+        """As tests/conftest.py stores it."""
         return self._of_cache("module_seconds")
 
     def _of_cache(self, what: str) -> dict[str, float]:
@@ -175,7 +175,7 @@ def under_way(runs: Sequence[Run]) -> bool:
 
 
 class Moment:
-    """When it was, and for how many seconds this machine's processors were busy, and there, until then."""
+    """When it was, and for how many seconds this host's processors were busy, and there, until then."""
 
     def __init__(self) -> None:
         self.time = time.monotonic()
@@ -211,7 +211,7 @@ def summaries(runs: Sequence[Run], moments: Sequence[Moment], left_out: Sequence
         counts["deselected"] = len(left_out)
     bad = [run for run in runs if run.status()]
     if bad:
-        # the end of a log is what is read, and often all that is kept
+        # the end of a log is what is read, and often all that is stored
         print("\nfailed:\n")
         for run in bad:
             print("\n".join(run.faults or [f"{run.name}: {run.summary.strip('= ')}"]))

@@ -1,4 +1,4 @@
-"""Results of a burn-in, CONSTRUCTED by hand in the shape of real ones: no GPU was at hand."""
+"""Results of a burn-in, CONSTRUCTED manually in the shape of real ones: no GPU was at hand."""
 
 from __future__ import annotations
 

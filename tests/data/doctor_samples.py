@@ -76,7 +76,7 @@ GPUS = SeenGpus(("0x20b0",) * 2, 2, ("NVIDIA A100-SXM4-40GB",) * 2, "570.86.15",
 
 @dataclass(frozen=True)
 class World:
-    """Everything the doctor judges about nodes."""
+    """Everything the doctor evaluates about nodes."""
 
     declared: Declared
     nodes: tuple[NodeFacts, ...]

@@ -1,4 +1,4 @@
-"""Results of gpucheck, CONSTRUCTED by hand: no GPU was at hand. They have the shape of real ones, not their numbers."""
+"""Results of gpucheck, CONSTRUCTED manually: no GPU was at hand. Their form is real, their numbers are not."""
 
 from __future__ import annotations
 

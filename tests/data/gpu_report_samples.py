@@ -1,4 +1,4 @@
-"""Whole validations of GPUs, CONSTRUCTED: judged for real, from results that no GPU gave (gpucheck_samples)."""
+"""Whole validations of GPUs, CONSTRUCTED: really evaluated, from results that no GPU gave (gpucheck_samples)."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def two_h100() -> Facts:
 
 
 def mixed() -> Facts:
-    """A40 and L40S beside each other in one node, and a node of A40 with a card in a narrow slot."""
+    """A40 and L40S in one node, and a node of A40 with a card in a narrow slot."""
     both = [card(1, index, A40 if index < 2 else L40S) for index in range(4)]
     narrow = {"generation": 1, "width": 8, "max_generation": 4, "max_width": 16, "gpu_generation": 4, "replays": 0}
     slow = card(2, 3, A40, pcie=narrow)
@@ -123,7 +123,7 @@ def lab() -> Facts:
 
 
 def thousand(nodes: int = 1000) -> Facts:
-    """A large cluster with a handful of odd GPUs, one that does not open, and a node without a driver."""
+    """A large cluster with a handful of outliers, one that does not open, and a node without a driver."""
     outliers = {(17, 3): 0.55, (40, 0): 0.86, (41, 7): 0.83}
     results = [
         node(number, [card(number, index, slow=outliers.get((number, index), 1.0)) for index in range(8)])

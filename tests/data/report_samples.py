@@ -92,7 +92,7 @@ def small() -> Facts:
 
 
 def large(count: int = 500) -> Facts:
-    """Many nodes, a few of them odd."""
+    """Many nodes, a few of them outliers."""
     nodes = tuple(f"gpu{number:03d}" for number in range(1, count + 1))
     checks: list[Check] = []
     for number, node in enumerate(nodes):

@@ -1,4 +1,4 @@
-"""What the commands of three releases of Slurm said on one small cluster, recorded; and what comes of it.
+"""Recorded output of the commands of three releases of Slurm on one small cluster, and the metrics made of it.
 
 Recorded on a controller with five nodes of which one never came, two partitions, a third without nodes, two drained
 nodes (one with a reason of two lines), running and pending jobs, a job array and a held job.
@@ -15,7 +15,7 @@ from tests.support.paths import TESTS
 
 DATA = TESTS / "data" / "slurm_metrics"
 RELEASES = ("22.05", "24.11", "26.05")
-# when the questions were asked, as sdiag says it
+# when the commands ran, as sdiag prints it
 _WHEN = re.compile(r"sdiag output at .*\(([0-9]+)\)")
 _SAMPLE = re.compile(r"^([a-z_]+)(?:\{(.*)\})? (\S+)$", re.MULTILINE)
 
@@ -46,7 +46,7 @@ def when(release: str) -> int:
 
 
 def snapshot_of(release: str, *, but: dict[str, str | AskingError] | None = None) -> Snapshot:
-    """One look at the recorded Slurm, at its time."""
+    """A snapshot of the recorded Slurm, at its time."""
     return SlurmReader(None, recorded(release, but=but)).read_snapshot(when(release))
 
 

@@ -1,4 +1,4 @@
-"""A cluster directory of "nodes" that are this machine, and throw-away playbooks to run on them."""
+"""A cluster directory of "nodes" that are this host, and throw-away playbooks to run on them."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Site:
         return subprocess.CompletedProcess(arguments, process.returncode, out, err)
 
     def last_run(self) -> Path:
-        """The folder of the last run."""
+        """The directory of the last run."""
         return (self.directory.runs / "latest").resolve()
 
     def summary(self) -> dict[str, Any]:
@@ -90,7 +90,7 @@ class Site:
 
 
 def make_site(parent: Path) -> Site:
-    """A site in a folder with a blank in its name; node n2 is reached by ssh, where nothing listens."""
+    """A site in a directory with a blank in its name; node n2 is reached by ssh, where nothing listens."""
     content, path = parent / "content", parent / "my cluster"
     for part in ("playbooks/operate", "roles", "plugins/modules", "plugins/module_utils", "group_vars/all"):
         (content / part).mkdir(parents=True)
@@ -116,7 +116,7 @@ def cut_off(site: Site, host: str) -> None:
 
 
 def closed_port() -> int:
-    """A port of this machine on which nothing listens."""
+    """A port of this host on which nothing listens."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return int(listener.getsockname()[1])

@@ -24,7 +24,7 @@ NODES = {
     "due-for-one-not-in-two": "-two three",
     "no-more-in-two": "one two -two three",
 }
-# all nodes are this machine: each has a record of its own
+# all nodes are this host: each has its own record
 NODE = {"NODE": "{{ inventory_hostname }}"}
 
 

@@ -37,7 +37,7 @@ def command(*arguments: str | Path) -> str:
 
 
 def init(parent: Path, *arguments: str) -> Path:
-    """A cluster directory in a folder with a space in its name."""
+    """A cluster directory in a directory with a space in its name."""
     directory = parent / "my clusters" / "hpc"
     command("deepopsctl", "init", directory, *arguments)
     return directory
@@ -53,7 +53,7 @@ def templated(directory: Path, host: str, expression: str) -> Any:
 
 @pytest.fixture(autouse=True)
 def neutral_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Away from any ansible.cfg in the folder the tests are started from."""
+    """Away from any ansible.cfg in the directory the tests are started from."""
     monkeypatch.chdir(tmp_path)
 
 

@@ -1,4 +1,4 @@
-"""What cannot be fetched is left out by itself: the play goes on, and says what it did without."""
+"""What cannot be fetched is left out by itself: the play goes on, and reports what it left out."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ TO_NOBODY = {"receiver": "nobody", "matchers": ['severity="none"']}
 
 
 def away(_path: str) -> tuple[int, str]:
-    """A node exporter on a machine whose clock is 90 s ahead."""
+    """A node exporter on a node whose clock is 90 s ahead."""
     return 200, f"node_time_seconds {time.time() + AWAY_S}\n"
 
 
@@ -262,7 +262,7 @@ class TestRules:
 class TestAlerts:
     @pytest.fixture(autouse=True)
     def at_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """What Prometheus does not know at the first look, it will not know later."""
+        """What Prometheus does not know at the first query, it will not know later."""
         monkeypatch.setattr(alerting, "_KNOWN_S", 0.0)
         monkeypatch.setattr(alerting, "_SENT_S", 1.0)
 
@@ -276,7 +276,7 @@ class TestAlerts:
         checks = self.tried(monitored)
 
         assert {check["status"] for check in checks.values()} == {"pass"}, checks
-        # what fires has been told, so a trial that went the same way would have been as well
+        # what fires has been sent, so a trial that went the same way would have been as well
         wait_until("people are told of what fires", lambda: any("Always" in text for text in monitored.called.posted))
         assert not any(alerting.NAME in text for text in monitored.called.posted)
 
@@ -346,7 +346,7 @@ class TestDashboards:
         assert "parse error" in checks["dashboard-queries", "Jobs"]["message"]
 
     def test_grafana_is_checked_by_its_database_and_its_password(self) -> None:
-        """What Grafana's documentation says its health page has; there is no Grafana where this runs."""
+        """Grafana's health page as its documentation describes it; there is no Grafana where this runs."""
         pages = {"/api/health": (200, '{"database": "ok", "version": "13.0.2"}'), "/api/search": (200, "[]")}
         with servers.Page(lambda path: pages[path.partition("?")[0]]) as page:
             good = dashboards.grafana(service(page), "ctl1")

@@ -14,7 +14,7 @@ import pytest
 from tests.support.paths import ROOT
 
 EXPORTS = "/etc/exports.d/deepopsctl.exports"
-# in a mount namespace of its own: nothing of this machine's is touched
+# in a mount namespace of its own: nothing of this host's is touched
 APART = f"""
 cp -a /etc "$1/etc"
 mount --bind "$1/etc" /etc
@@ -45,7 +45,7 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root has mounts 
 
 
 def apart(script: str, directory: Path, params: dict[str, Any]) -> subprocess.CompletedProcess[str]:
-    """Run a script with the folder, Ansible's command and the module's arguments, where /srv/old is exported."""
+    """Run a script with the directory, Ansible's command and the module's arguments, where /srv/old is exported."""
     ansible = str(Path(sys.executable).parent / "ansible")
     plugins = {"ANSIBLE_COLLECTIONS_PATH": ".collections"}
     return subprocess.run(

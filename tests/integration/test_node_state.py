@@ -1,4 +1,4 @@
-"""node_state and node_gate as Ansible runs them, on files of this machine: one playbook, many tasks."""
+"""node_state and node_gate as Ansible runs them, on files of this host: one playbook, many tasks."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ needs_dpkg = pytest.mark.skipif(not shutil.which("dpkg-query"), reason="this mac
 
 @dataclass(frozen=True)
 class Node:
-    """Where the node's things are, and what Ansible said of each task."""
+    """The node's directory, and Ansible's result of each task."""
 
     directory: Path
     played: Played
@@ -40,11 +40,11 @@ class Node:
         return self.played.result(task)
 
     def actions(self, task: str) -> list[str]:
-        """What a task says it did, with paths below this node's folder."""
+        """The actions that a task reports, with paths below this node's directory."""
         return [action.replace(f"{self.directory}/", "") for action in self[task].data["actions"]]
 
     def changes(self, task: str) -> list[tuple[str, str, str]]:
-        """The same for programs: kind, name and action."""
+        """The same for programs: type, name and action."""
         return [(entry["kind"], entry["name"], entry["action"]) for entry in self[task].data["changes"]]
 
     def diff(self, task: str) -> str:
@@ -52,14 +52,14 @@ class Node:
         return json.dumps(self[task].data["diff"])
 
     def reasons(self, task: str) -> list[str]:
-        """Why the gate is not clean, with paths below this node's folder."""
+        """Why the gate is not clean, with paths below this node's directory."""
         gate = self[task].data
         assert gate["clean"] is (not gate["reasons"])
         return [reason.replace(f"{self.directory}/", "") for reason in gate["reasons"]]
 
 
 def collections_with_record_in(directory: Path, state: Path, variable: str = "") -> Path:
-    """The collection with a copy of module_utils whose one difference is where the node's record is kept.
+    """The collection with a copy of module_utils whose one difference is where the node's record is stored.
 
     With the name of an environment variable each value of it has a record of its own there.
     """
@@ -82,7 +82,7 @@ def secret(text: str) -> dict[str, str]:
 
 
 def tasks_for(directory: Path) -> list[dict[str, Any]]:
-    """The story: deploy, look, break, look, mend, refuse."""
+    """The story: deploy, check, break, check, fix, refuse."""
     mine = {"owner": pwd.getpwuid(os.getuid()).pw_name, "group": grp.getgrgid(os.getgid()).gr_name}
     plain = {"path": f"{directory}/etc/plain.conf", "content": "one\ntwo\n", **mine}
     desired: dict[str, Any] = {
@@ -168,7 +168,7 @@ def tasks_for(directory: Path) -> list[dict[str, Any]]:
         ),
         state("file for a directory", directories=[{"path": plain["path"], **mine}]),
         state("folder for a file", **one_file(path=f"{directory}/etc", content="x")),
-        # in check mode only: whoever breaks the guard shall not lose this machine's /tmp
+        # in check mode only: whoever breaks the guard must not lose /tmp of this host
         state("system's folder, in check mode", check=True, directories=[{"path": "/tmp", "mode": "0700", **mine}]),
         state(
             "link to one, in check mode",
@@ -343,7 +343,7 @@ class TestCheckMode:
 
 
 class TestDirectoriesOfOthers:
-    """A site that names the wrong folder, such as Slurm's old default StateSaveLocation=/tmp, loses nothing."""
+    """A site that names the wrong directory, such as Slurm's old default StateSaveLocation=/tmp, loses nothing."""
 
     @pytest.mark.parametrize(
         "run", ["system's folder, in check mode", "link to one, in check mode", "everybody's folder"]

@@ -59,7 +59,7 @@ def run(directory: Path, tests: dict[str, str], *arguments: str) -> subprocess.C
     env = {name: value for name, value in os.environ.items() if name not in OF_MAKE}
     return subprocess.run(
         [sys.executable, str(directory / "scripts" / "run-tests"), *arguments],
-        # what plugins are installed is nothing to these tests, and takes most of their time
+        # what plugins are installed is nothing to these tests, and costs most of their time
         env={**env, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         capture_output=True,
         text=True,
@@ -191,7 +191,7 @@ def test_modules_with_a_lab_that_failed_run_again_and_that_is_reported(tmp_path:
     modules = ["lab/test_it.py", "lab/test_small.py", "vm/test_it.py"]
     others = {
         "lab/test_small.py": marked("without_slurm", FAILS_ONCE),
-        # it ends after its namesake, and what it says of itself is not taken for what the other said
+        # it ends after its namesake, and its output is not mixed up with the other's
         "elsewhere/test_it.py": "import time\ndef test_it(): time.sleep(3)\n",
     }
     done = run(tmp_path, dict.fromkeys(modules, FAILS_ONCE) | others)

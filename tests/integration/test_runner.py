@@ -1,4 +1,4 @@
-"""The runner with real Ansible on this machine: what a run does, reports, and leaves behind."""
+"""The runner with real Ansible on this host: what a run does, reports, and leaves behind."""
 
 from __future__ import annotations
 
@@ -267,7 +267,7 @@ def test_events_are_one_line_a_host_task_and_never_whole_results(site: Site) -> 
 
 
 def test_a_result_of_many_nodes_is_not_lost(site: Site) -> None:
-    """Runner's callback drops results above 700 kB unless it is told otherwise."""
+    """Runner's callback drops results above 700 kB unless it is configured otherwise."""
     module = MODULE.replace("[1, 2]", "['x' * 2_000_000]")
     (site.content / "plugins" / "modules" / "card.py").write_text(module)
     outcome = site.run("- name: Card\n  deepopsctl.cluster.card: {key: hush}\n", limit="n1")

@@ -13,7 +13,7 @@ import pytest
 from deepopsctl.errors import ExitCode
 from tests.integration.sites import Site, make_site, play, processes_with, wait_until
 
-# no other process on this machine sleeps this long
+# no other process on this host sleeps this long
 NAP = f"98765.{os.getpid()}"
 
 

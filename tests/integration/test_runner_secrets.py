@@ -1,4 +1,4 @@
-"""Secrets reach the nodes, and nothing of them stays in the run's folder."""
+"""Secrets reach the nodes, and nothing of them stays in the run directory."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ TASKS = """
   ignore_errors: true
 """
 
-# Speaks sudo's protocol: asks with the prompt it was given, runs the command for the right word only
+# Speaks sudo's protocol: asks with the prompt of its arguments, runs the command for the right word only
 SUDO = """\
 #!/bin/sh
 while :; do case "$1" in -p) prompt=$2; shift 2;; -u) shift 2;; -*) shift;; *) break;; esac; done

@@ -1,4 +1,4 @@
-"""slurm_gather as Ansible runs it: hardware.yml is kept, absent nodes change nothing, and odd ones are named.
+"""slurm_gather as Ansible runs it: hardware.yml is stored, absent nodes change nothing, unexpected ones are reported.
 
 The reports that nodes register in a real run are variables of the hosts here; each story has its own.
 """
@@ -149,12 +149,12 @@ class Stories:
         return facts
 
     def warnings(self, story: str) -> Sequence[str]:
-        """What the summary of the run will say."""
+        """The warnings that the summary of the run will have."""
         warnings: Sequence[str] = self[story].data["deepops_warnings"]
         return warnings
 
     def hardware(self, directory: str) -> dict[str, NodeHardware]:
-        """hardware.yml after the last story in this folder."""
+        """hardware.yml after the last story in this directory."""
         return load_hardware(self.clusters / directory / "hardware.yml")
 
 

@@ -39,7 +39,7 @@ print(json.dumps({
     "collection": sorted(name for name in sys.modules if ".cluster.plugins.filter." in name),
 }))
 """
-# says in which process it is loaded
+# reports in which process it is loaded
 WITNESS = """
 import os
 
@@ -55,7 +55,7 @@ class FilterModule:
 
 @pytest.fixture(scope="module")
 def warm(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What is loaded; called without the guard that keeps a run going when Ansible has moved something."""
+    """What is loaded; called without the guard that lets a run go on when Ansible has moved something."""
     directory: Path = tmp_path_factory.mktemp("warm")
     done = subprocess.run(
         [sys.executable, "-P", "-c", ASK, str(WARM_UP)],

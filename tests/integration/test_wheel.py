@@ -1,4 +1,4 @@
-"""The wheel, installed in an environment of its own and used from another folder: nothing leans on the checkout."""
+"""The wheel, installed in an environment of its own and used from another directory: nothing leans on the checkout."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ PLACE = "deepopsctl/_content/ansible_collections/deepopsctl/cluster"
 
 @dataclass(frozen=True)
 class Installed:
-    """A virtual environment with deepopsctl, and an empty folder to work in."""
+    """A virtual environment with deepopsctl, and an empty directory to work in."""
 
     environment: Path
     directory: Path
 
     def run(self, *arguments: str, settings: Mapping[str, str] | None = None) -> str:
-        """A program of this environment, run in the folder; returns what it printed."""
+        """A program of this environment, run in the directory; returns what it printed."""
         done = subprocess.run(
             [str(self.environment / "bin" / arguments[0]), *arguments[1:]],
             cwd=self.directory,
@@ -62,7 +62,7 @@ def install(target: Path, what: str, *options: str) -> Installed:
     installed = Installed(target, target / "work")
     installed.directory.mkdir()
     packages = Path(installed.run("python", "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip())
-    # a plain line: .pth files in that folder, such as the one of an editable deepopsctl, are not followed
+    # a plain line: .pth files in that directory, such as the one of an editable deepopsctl, are not followed
     paths = dict.fromkeys(sysconfig.get_path(path_name) for path_name in ("purelib", "platlib"))
     (packages / "dependencies.pth").write_text("".join(f"{path}\n" for path in paths), encoding="utf-8")
     pip = [sys.executable, "-m", "pip", "--python", str(target / "bin" / "python"), "install"]
@@ -91,7 +91,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in BUILD_INPUTS:
         source = ROOT / name
         if source.is_dir():
-            # what Python keeps there comes and goes while other tests run
+            # Python's caches there come and go while other tests run
             shutil.copytree(source, copy / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
         else:
             shutil.copy(source, copy / name)

@@ -22,7 +22,7 @@ ARCHITECTURE = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), p
 
 @dataclass(frozen=True)
 class Stub:
-    """A package: text files that are executable where they are in a folder `bin` or `sbin`, and its own scripts."""
+    """A package: text files that are executable where they are in a directory `bin` or `sbin`, and its own scripts."""
 
     name: str
     version: str
@@ -33,7 +33,7 @@ class Stub:
 
 
 class Signer:
-    """A key of its own, in a folder of its own."""
+    """A key of its own, in a directory of its own."""
 
     def __init__(self, home: Path) -> None:
         self._home = home
@@ -54,7 +54,7 @@ class Signer:
 @contextmanager
 def signers(count: int) -> Iterator[list[Signer]]:
     """Keys, gone afterwards with the agents that hold them."""
-    # a socket's path may not be long, and pytest's folders are
+    # a socket's path may not be long, and pytest's directories are
     homes = [Path(tempfile.mkdtemp(prefix="gpg-")) for _ in range(count)]
     try:
         yield [Signer(home) for home in homes]
@@ -65,7 +65,7 @@ def signers(count: int) -> Iterator[list[Signer]]:
 
 
 def build(directory: Path, label: str, stubs: list[Stub], signer: Signer) -> None:
-    """A flat repository in a folder."""
+    """A flat repository in a directory."""
     directory.mkdir(parents=True, exist_ok=True)
     index = "\n".join(_package(directory, stub) for stub in stubs).encode()
     (directory / "Packages").write_bytes(index)
@@ -123,7 +123,7 @@ def _package(directory: Path, stub: Stub) -> str:
 
 
 def serve(cluster: LabCluster, node: str, root: Path) -> str:
-    """Put a folder on a node and have the node serve it; returns the address."""
+    """Put a directory on a node and have the node serve it; returns the address."""
     argv = ["podman", "cp", str(root), f"{cluster.name}-{node}:/srv/mirror"]
     subprocess.run(argv, check=True, capture_output=True, timeout=PATIENCE_S)
     start = "systemd-run --quiet --unit=mirror python3 -m http.server --directory /srv/mirror"

@@ -19,7 +19,7 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Everything in this folder needs a lab, some of it one release, and a shared cluster lives but once."""
+    """Everything in this directory needs a lab, some of it one release, and a shared cluster lives but once."""
     elsewhere = [item for item in items if not _wanted_on_its_release(item)]
     if elsewhere:
         config.hook.pytest_deselected(items=elsewhere)
@@ -34,7 +34,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _wanted_on_its_release(item: pytest.Item) -> bool:
-    """Whether a test of several releases is meant for this one: some prove nothing new on a second."""
+    """Whether a test of several releases is meant for this one: some show nothing new on a second."""
     only, call = item.get_closest_marker("release"), getattr(item, "callspec", None)
     return only is None or call is None or call.params.get("cluster", only.args[0]) == only.args[0]
 
@@ -64,7 +64,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedCluster]:
 
 @pytest.fixture(scope="session")
 def second(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedCluster]:
-    """Another like it, for a second run of such tests beside the first: what `battered` is about."""
+    """Another one, for a second run of such tests in parallel with the first: what `battered` is about."""
     cluster = SharedCluster(f"{PREFIX}-battered", tmp_path_factory)
     try:
         yield cluster
@@ -74,7 +74,7 @@ def second(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedCluster]:
 
 @pytest.fixture(scope="module")
 def sound(request: pytest.FixtureRequest, shared: SharedCluster) -> Iterator[SharedCluster]:
-    """It is given up where a test of the module failed: nobody knows what state that left it in."""
+    """It is discarded where a test of the module failed: its state is unknown then."""
     with skip_after_a_failure(shared, request.session):
         yield shared
 
@@ -90,13 +90,13 @@ def skip_after_a_failure(cluster: SharedCluster, session: pytest.Session) -> Ite
 
 @pytest.fixture(scope="module")
 def bare(sound: SharedCluster) -> LabCluster:
-    """Machines on which nobody has deployed anything, for tests that leave them as they found them."""
+    """Nodes on which nobody has deployed anything, for tests that leave them as they were."""
     return sound.bare()
 
 
 @pytest.fixture(scope="module")
 def to_deploy(sound: SharedCluster) -> LabCluster:
-    """The same machines, for the one test that deploys there for the first time."""
+    """The same nodes, for the one test that deploys there for the first time."""
     return sound.to_deploy()
 
 
@@ -122,7 +122,7 @@ def expendable(shared: SharedCluster) -> Iterator[LabCluster]:
 
 @pytest.fixture(scope="session")
 def monitored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MonitoredCluster]:
-    """A controller and a node (and by a test of ours a second) with Slurm and monitoring, for all tests of that."""
+    """A controller and a node (and by one of the tests a second) with Slurm and monitoring, for all tests of that."""
     name = f"{PREFIX}-monitored"
     try:
         # what is off unless a site wants it
@@ -136,5 +136,5 @@ def monitored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MonitoredClu
 
 @pytest.fixture
 def monitored_no_more(monitored: MonitoredCluster) -> MonitoredCluster:
-    """The same cluster, for tests that take monitoring away: they run when no others need it any more."""
+    """The same cluster, for tests that remove monitoring: they run when no others need it any more."""
     return monitored

@@ -12,7 +12,7 @@ POLL = "for i in $(seq 600); do {} && exit 0; sleep 0.1; done; exit 1"
 
 @dataclass(frozen=True)
 class Damage:
-    """A (node, damage, repair) step and the checks that must then say these words. Node `net:X`: in X's network."""
+    """A (node, damage, repair) step and the checks that must then have these words. Node `net:X`: in X's network."""
 
     node: str
     damage: str

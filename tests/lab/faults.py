@@ -163,7 +163,7 @@ def accounted(cluster: DrivenCluster, job: int) -> str:
 
 
 def is_unchanged(cluster: DrivenCluster, summary: Mapping[str, Any]) -> bool:
-    """Whether a deploy changed nothing, and did no more than to look."""
+    """Whether a deploy changed nothing, and did no more than to check."""
     idle = set(cluster.changed(summary).values()) == {0}
     return idle and all(counts["ok"] <= cluster.unchanged_tasks for counts in summary["hosts"].values())
 

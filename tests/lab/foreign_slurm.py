@@ -1,4 +1,4 @@
-"""A Slurm cluster as people make it by hand: packages, a slurm.conf of their own, and nothing of deepopsctl's."""
+"""A Slurm cluster as people install it manually: packages, a slurm.conf of their own, and nothing of deepopsctl's."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.lab.harness import LabCluster
 
 UID = 22078
 SLURM_CONF = """\
-# made by hand
+# made manually
 ClusterName=hand
 SlurmctldHost=ctl1
 SlurmUser=slurm
@@ -59,7 +59,7 @@ def put(cluster: LabCluster, node: str, path: str, content: bytes) -> None:
 
 
 def build(cluster: LabCluster, addresses: Mapping[str, str], directory: Path) -> None:
-    """Make the cluster by hand; `folder` gets the slurm.conf and hosts file that a person would copy from it."""
+    """Make the cluster manually; `directory` gets the slurm.conf and hosts file that a person would copy from it."""
     hosts = "".join(f"{address} {name}\n" for name, address in addresses.items())
     files = {"slurm.conf": SLURM_CONF, "nodes.conf": NODES_CONF, "gres.conf": GRES_CONF}
 

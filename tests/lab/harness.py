@@ -1,4 +1,4 @@
-"""A lab cluster as tests drive it: the real command line, and `podman exec` to look behind it."""
+"""A lab cluster as tests drive it: the real command line, and `podman exec` to inspect the nodes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ __all__ = [
     "wait_until",
 ]
 
-# A second checkout on the same machine may test at the same time: labs are known by their names alone.
+# A second checkout on the same host may test at the same time: labs are known by their names alone.
 PREFIX = os.environ.get("DEEPOPSCTL_TEST_LAB_PREFIX", "test")
 # of a cluster directory: what a person sets, and what the shared cluster's has
 SETTINGS = Path("inventory", "group_vars", "all", "settings.yml")
@@ -100,7 +100,7 @@ class Age(Enum):
 
 
 class SharedCluster:
-    """One cluster for many modules: made when it is first asked for, and anew after it was discarded."""
+    """One cluster for many modules: made when it is first asked for, and again after it was discarded."""
 
     def __init__(self, name: str, tmp_path_factory: pytest.TempPathFactory) -> None:
         self._name = name
@@ -143,7 +143,7 @@ class SharedCluster:
         cluster = fresh_cluster(
             self._name, self._tmp_path_factory.mktemp(self._name), "--compute", "2", "--gpus", "a100:2"
         )
-        # so that more can be asked for than there is, and is refused: `validate` looks at that
+        # so that more can be asked for than there is, and is refused: `validate` checks that
         edit(cluster.directory / "cluster.yml", "default: true", 'default: true, max_time: "02:00:00"')
         edit(cluster.directory / "cluster.yml", "components: [nvidia, slurm]", "components: [slurm]")
         edit(cluster.directory / SETTINGS, "---\n", f"---\n{SLURM_CONFIG}\n")

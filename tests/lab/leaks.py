@@ -48,7 +48,7 @@ json.dump(found, sys.stdout)
 
 @dataclass
 class Leaks:
-    """The secrets of a cluster, and what commands that were watched said."""
+    """The secrets of a cluster, and the output of commands that were watched."""
 
     lab: LabCluster
     extra: Mapping[str, str] = field(default_factory=dict)
@@ -70,18 +70,18 @@ class Leaks:
         return dict(self._known)
 
     def run(self, *arguments: str, ok: bool = True) -> subprocess.CompletedProcess[str]:
-        """Run deepopsctl with -vvv, and look at its output and at all processes meanwhile."""
+        """Run deepopsctl with -vvv, and search its output and all processes meanwhile."""
         with self._processes_watched():
             done = self.lab.deepopsctl(*arguments, "-vvv", ok=ok)
         self.note(f"the output of {arguments[0]}", (done.stdout + done.stderr).encode())
         return done
 
     def note(self, where: str, content: bytes) -> None:
-        """Look for secrets in something, and remember where they were."""
+        """Search for secrets in something, and remember where they were."""
         self.seen += [f"{where} has the {name}" for name in holding(content, self.forms())]
 
     def in_cluster_directory(self) -> None:
-        """Look into every file of the directory, those apart that are there to hold secrets."""
+        """Search every file of the directory, except those that are there to hold secrets."""
         for path in self.lab.directory.rglob("*"):
             if path.is_file() and path.name != ".vault-password" and path.parent.name != "ssh":
                 self.note(str(path), path.read_bytes())
@@ -101,7 +101,7 @@ class Leaks:
 
     @contextmanager
     def _processes_watched(self) -> Iterator[None]:
-        """Look at arguments and environments of all processes, on the nodes too: containers are processes here."""
+        """Search arguments and environments of all processes, on the nodes too: containers are processes here."""
         known = self.forms()
 
         def search_processes() -> None:
@@ -131,7 +131,7 @@ def holding(content: bytes, known: Mapping[str, Iterable[bytes]]) -> list[str]:
 
 
 def processes() -> Iterator[tuple[str, bytes]]:
-    """Arguments and environment of all processes of this machine."""
+    """Arguments and environment of all processes of this host."""
     for directory in Path("/proc").iterdir():
         if directory.name.isdigit():
             with suppress(OSError):

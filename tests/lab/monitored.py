@@ -22,7 +22,7 @@ PROMETHEUS, ALERTMANAGER = 9090, 9093
 
 @dataclass(frozen=True)
 class MonitoredCluster(LabCluster):
-    """Its controller is the monitoring host as well, where no other machine has that role."""
+    """Its controller is the monitoring host as well, where no other node has that role."""
 
     components: ClassVar[tuple[str, ...]] = ("slurm", "monitoring")
 
@@ -60,7 +60,7 @@ class MonitoredCluster(LabCluster):
             return json.load(answer)
 
     def query(self, promql: str) -> list[dict[str, Any]]:
-        """What Prometheus says now: [{metric: {label: text}, value: [time, text]}]."""
+        """The result of a Prometheus query now: [{metric: {label: text}, value: [time, text]}]."""
         series: list[dict[str, Any]] = self.ask("/api/v1/query", query=promql)["data"]["result"]
         return series
 

@@ -26,7 +26,7 @@ KEY = "8793F200.pub"
 FOLDER = Path("debian13", {"amd64": "x86_64", "arm64": "sbsa"}[ARCHITECTURE])
 TRIPLET = {"amd64": "x86_64-linux-gnu", "arm64": "aarch64-linux-gnu"}[ARCHITECTURE]
 UNITS = "usr/lib/systemd/system"
-# the version of the kernel module that a package brings, for a test that stands in for the kernel
+# the version of the kernel module that a package installs, for a test that stands in for the kernel
 MODULE = "usr/lib/standin-nvidia/module"
 # with the subnet manager, where that is there, whose start asks `ibstat`
 START_FABRIC = """#!/bin/sh
@@ -49,7 +49,7 @@ def daemon(command: str) -> str:
 
 
 def driver(upstream: str) -> list[Stub]:
-    """All packages of a driver: those of one version want each other in it, fabric manager and IMEX say nothing."""
+    """All packages of a driver: those of one version depend on each other in it, fabric manager and IMEX do nothing."""
     version = f"{upstream}-1"
     same = ", ".join(f"{name} (= {version})" for name in ("libcuda1", "libnvidia-ml1"))
     library = {f"usr/lib/{TRIPLET}/libnvidia-ml.so.{upstream}": "stub\n"}
@@ -77,7 +77,7 @@ def subnet_manager() -> Stub:
 
 @dataclass(frozen=True)
 class Mirrors:
-    """Some mirrors of NVIDIA's repository on one machine, signed by one key that is not NVIDIA's."""
+    """Some mirrors of NVIDIA's repository on one node, signed by one key that is not NVIDIA's."""
 
     url: str
     fingerprint: str
@@ -131,7 +131,7 @@ def pci_bus(gpus: Mapping[str, str], switches: Iterable[str] = ()) -> str:
 
 
 def machine(version: str, gpus: Iterable[str]) -> str:
-    """A shell script: a container is taken for a machine until it ends, with /srv/pci and a driver that runs."""
+    """A shell script: a container looks like a physical node until it ends, with /srv/pci and a driver that runs."""
     known = " ".join(f"/run/machine/driver/nvidia/gpus/{address}" for address in gpus)
     return f"""
 mkdir -p /run/machine/module/nvidia {known}

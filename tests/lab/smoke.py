@@ -15,7 +15,7 @@ from tests.lab.smoke_faults import CLUSTER, COMPUTE, Damage
 
 # checks that only exist when something is wrong
 ONLY_FAILURES = {"reachable", "suite-ran"}
-# what a cluster without job directories is told; tests/lab/test_job_directories.py has one with them
+# the checks of a cluster without job directories; tests/lab/test_job_directories.py has one with them
 REPORTED = set(CATALOGUE) - ONLY_FAILURES - {"job-directories"}
 OUTPUTS = "~ubuntu/slurm-*.out"
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 COMPUTE = ("gpu01", "gpu02")
 CLUSTER = "CLUSTER"  # stands for the lab's name, which differs by Debian release
-# everything that reads slurm.conf is started anew; the nodes fetch their copy from the controller
+# everything that reads slurm.conf is started again; the nodes fetch their copy from the controller
 RESTART = "systemctl restart slurmctld && for i in $(seq 600); do scontrol ping | grep -q UP && exit 0; sleep 0.2; done"
 
 
@@ -17,7 +17,7 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True)
 class Damage:
-    """What is broken in (node, damage, repair) steps, the checks that must fail, and some of what they must say."""
+    """What is broken in (node, damage, repair) steps, the checks that must fail, and words of their messages."""
 
     id: str
     steps: tuple[Step, ...]
@@ -42,7 +42,7 @@ def on_partition(*names: str) -> set[Key]:
 
 
 def conf_steps(**edits: tuple[str, ...]) -> tuple[Step, ...]:
-    """sed expressions by file of Slurm's configuration on the controller, put in force on all nodes."""
+    """sed expressions by file of Slurm's configuration on the controller, applied on all nodes."""
     files = []
     for name, expressions in edits.items():
         path = f"/etc/slurm/{name}.conf"

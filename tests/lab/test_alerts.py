@@ -1,4 +1,4 @@
-"""Alerts on real nodes: one fires, reaches a receiver, drains a node, and the node is given back when it has ended."""
+"""Alerts on real nodes: one fires, reaches a receiver, drains a node, and the node is resumed when it has ended."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def node(cluster: MonitoredCluster) -> str:
 
 
 def figure(cluster: MonitoredCluster, name: str) -> str:
-    """What the program says of itself, '' before it does."""
+    """The program's own metrics, '' before there are any."""
     text = "cat /var/lib/prometheus/node-exporter/alertdrain.prom"
     return cluster.root("ctl1", f"{text} | sed -n 's/^deepops_alertdrain_{name} //p'", ok=False)
 
@@ -107,7 +107,7 @@ def test_an_alert_that_fires_is_sent_and_drains_its_node_until_it_has_really_end
     )
     assert figure(cluster, "drained") == "1"
 
-    # nothing more is heard of the failure, and that is no good news
+    # missing data about the failure does not mean that it has ended
     cluster.root("gpu01", "systemctl stop prometheus-node-exporter")
     wait_until(
         "missing data is told as that",
@@ -124,7 +124,7 @@ def test_an_alert_that_fires_is_sent_and_drains_its_node_until_it_has_really_end
     assert cluster.wait_for(f'deepops_slurm_node_drain{{node="gpu01", by="root", reason="{REASON}"}}')
 
     cluster.root("gpu01", f"systemctl reset-failed {UNIT}; systemctl start prometheus-node-exporter")
-    # an Alertmanager that says nothing is no Alertmanager without alerts
+    # an Alertmanager that does not answer is not one without alerts
     cluster.root("ctl1", "systemctl kill --signal=STOP prometheus-alertmanager")
     try:
         wait_until("nobody answers", lambda: figure(cluster, "up") == "0", details=lambda: words(cluster))
@@ -143,7 +143,7 @@ def test_everything_that_alerts_query_is_really_exported(cluster: MonitoredClust
     def missing() -> list[str]:
         return sorted(wanted - set(cluster.ask("/api/v1/label/__name__/values")["data"]))
 
-    # there is no such series while no machine is away
+    # there is no such series while no node is down
     cluster.deepopsctl("node", "drain", "gpu01", "--reason", "a new fan")
     try:
         assert cluster.wait_for('node:away_as_planned:bool{node="gpu01"} == 1')

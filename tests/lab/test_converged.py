@@ -1,4 +1,4 @@
-"""The end of a deploy: every reason for which a node does not run what was deployed is found, and named or mended."""
+"""The end of a deploy: every reason for which a node does not run what was deployed is detected, reported or fixed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.lab.harness import LabCluster
 from tests.support.cluster import DEEPOPSCTL, PATIENCE_S, wait_until
 from tests.support.node_modules import COLLECTIONS
 
-# how long is waited for what will not come; what may come on a busy machine has its usual time
+# how long is waited for what will not come; what may come on a busy host has its usual time
 HASTY = ("--full", "-e", "slurmd_converged_timeout=12")
 HASTY_CONTROLLER = (*HASTY, "-e", "slurm_converged_timeout=12")
 # systemd runs munged so until the drop-in is gone: a line of its [Service] section is the damage
@@ -33,11 +33,11 @@ OTHER_CLOCK = """apt-get -qq -o DPkg::Lock::Timeout=60 install libfaketime >/dev
 """ + MUNGED.format("Environment=LD_PRELOAD=$(ls /usr/lib/*/faketime/libfaketime.so.1) FAKETIME=-600")
 OWN_MUNGE = """rm -rf /run/systemd/system/munge.service.d /etc/munge/other.key
 systemctl daemon-reload; systemctl restart munge; systemctl restart --no-block slurmd"""
-# what a stale cache is: slurmd did not get, or could not write, what slurmctld sent; and it can't be told again
+# what a stale cache is: slurmd did not get, or could not write, what slurmctld sent; and it can't be sent again
 STALE = """echo '# an older one' >> /run/slurm/conf/slurm.conf; mkdir -p /run/systemd/system/slurmd.service.d
 printf '[Unit]\\nRefuseManualStop=yes\\n' > /run/systemd/system/slurmd.service.d/damage.conf; systemctl daemon-reload"""
 FRESH = "rm -rf /run/systemd/system/slurmd.service.d; systemctl daemon-reload; systemctl restart slurmd"
-# the next reconfigure finds a slurmctld that takes connections and says nothing, as one that waits for itself
+# the next reconfigure finds a slurmctld that accepts connections and does not answer, as in a deadlock
 HANG = """cat > /usr/local/bin/scontrol <<'END'
 #!/bin/sh
 if [ "$1" = reconfigure ] && mkdir /run/hung 2>/dev/null; then systemctl kill --signal=STOP slurmctld; fi
@@ -70,9 +70,9 @@ def damaged(cluster: LabCluster, node: str, damage: str, repair: str) -> Iterato
 
 
 def back_in_service(cluster: LabCluster, node: str) -> None:
-    """Wait until Slurm gives jobs to the node again."""
+    """Wait until Slurm schedules jobs on the node again."""
     state = f"sinfo -h -n {node} -o %T"
-    # Slurm keeps the drain that it set itself until somebody takes it back
+    # Slurm keeps the drain that it set itself until somebody resumes it
     cluster.root("ctl1", f"scontrol update nodename={node} state=resume", ok=False)
     wait_until(f"{node} serves again", lambda: cluster.root("ctl1", state, ok=False) in ("idle", "mixed", "allocated"))
 
@@ -227,7 +227,7 @@ echo 1 > /run/slurmctld.pid"""
 
 
 def install(cluster: LabCluster, package: str, version: str, archive: str) -> tuple[int, str]:
-    """Install a file of ctl1's as roles do; the exit code and what was said."""
+    """Install a file of ctl1's as roles do; the exit code and the output."""
     task = {"packages": {package: version}, "archives": {package: f"/root/trial/{archive}"}}
     words = [
         "-b",

@@ -1,7 +1,7 @@
 """CUDA toolkits and the container toolkit on real nodes, from a signed repository of stubs that a node serves.
 
 NVIDIA's own can't be reached from here. apt, dpkg, signatures, systemd, Lmod and Environment Modules are real; the
-packages have NVIDIA's names and layout, and a compiler that only says its version.
+packages have NVIDIA's names and layout, and a compiler that only prints its version.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def toolkit(version: str) -> list[Stub]:
 
 
 def container(version: str) -> list[Stub]:
-    """The packages of one release of the container toolkit, with its units as version 1.18 brought them."""
+    """The packages of one release of the container toolkit, with its units as version 1.18 installed them."""
     units = {
         "usr/bin/nvidia-ctk": "#!/bin/sh\n",
         "etc/systemd/system/nvidia-cdi-refresh.path": WATCH,
@@ -78,7 +78,7 @@ class Mirror:
 
 
 def make_mirror(root: Path, signer: Signer, forger: Signer) -> None:
-    """NVIDIA's two repositories, and a forged one: the right key beside it, signed by another."""
+    """NVIDIA's two repositories, and a forged one: it offers the right key, but is signed by another."""
     arch = {"amd64": "x86_64", "arm64": "sbsa"}[ARCHITECTURE]
     others = [Stub("cuda-toolkit-config-common", "13.0.96-1"), Stub("libcuda1", "999.1-1")]
     # the CUDA repository has these as well
@@ -99,7 +99,7 @@ def run(cluster: LabCluster, *arguments: str, ok: bool = True) -> dict[str, Any]
 
 
 def changes(document: dict[str, Any], host: str) -> set[tuple[str, str, str]]:
-    """Kind, name and action of what changes on a host."""
+    """Type, name and action of what changes on a host."""
     return {(entry["kind"], entry["name"], entry["action"]) for entry in document["changes"] if entry["host"] == host}
 
 
@@ -135,7 +135,7 @@ def mirror(cluster: LabCluster, tmp_path_factory: pytest.TempPathFactory) -> Mir
 
 @pytest.fixture(scope="module")
 def cuda_settings(mirror: Mirror) -> dict[str, object]:
-    """The settings of a site with a mirror that signs anew."""
+    """The settings of a site with a mirror that signs itself."""
     return {
         "cuda_toolkits": ["12.6", "12.8", "13.0"],
         "cuda_key_fingerprint": mirror.fingerprint,
@@ -158,7 +158,7 @@ def test_a_foreign_key_and_a_forged_signature_are_refused_and_leave_the_nodes_as
     setting(cluster, **{**cuda, "nvidia_driver_repository_url": f"{mirror.url}/forged"})
     forged = run(cluster, "deploy", "nvidia", "--limit", LOGIN, ok=False)
 
-    # a node that fails keeps no other from its turn
+    # a node that fails blocks no other
     assert [failure["host"] for failure in foreign["failures"]] == [COMPUTE, LOGIN]
     for failure in foreign["failures"]:
         assert "is not the key with the fingerprint 02182E60" in failure["message"]
@@ -170,7 +170,7 @@ def test_a_foreign_key_and_a_forged_signature_are_refused_and_leave_the_nodes_as
 
 @pytest.fixture(scope="module")
 def deploys(cluster: LabCluster, cuda_settings: dict[str, object]) -> dict[str, dict[str, Any]]:
-    """What plan foretold, what the first deploy did, and a rerun of each kind."""
+    """What plan predicted, what the first deploy did, and a rerun of each type."""
     setting(cluster, **cuda_settings)
     return {
         "plan": run(cluster, "plan", "nvidia"),

@@ -1,4 +1,4 @@
-"""The doctor on real nodes: bare ones are fit, every damage is found, a dead node keeps nobody waiting."""
+"""The doctor on real nodes: bare ones are fit, every damage is found, a dead node delays nobody."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Result:
         return self._ended("fail", "warn")
 
     def _ended(self, *statuses: str) -> set[Key]:
-        # where this machine's own name servers do not answer, its containers rightly say so before a deploy
+        # where the name servers of this host do not answer, its containers rightly report that before a deploy
         return {
             key
             for key, check in self.checks.items()
@@ -57,7 +57,7 @@ class Result:
 
 
 def doctor(cluster: LabCluster, *arguments: str, directory: Path | None = None) -> Result:
-    """Look, whatever is found."""
+    """Run doctor, whatever it reports."""
     where = LabCluster(cluster.name, cluster.os, directory or cluster.directory, Path(), Path())
     done = where.deepopsctl("doctor", "--json", *arguments, ok=False)
     return Result(done.returncode, json.loads(done.stdout), done.stderr)

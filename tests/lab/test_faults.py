@@ -115,7 +115,7 @@ def test_ctrl_c_reports_what_is_undone_and_a_second_deploy_who_holds_the_lock(
                 rf"deepopsctl deploy, started by \S+ on \S+ \(pid {deploy.process.pid}\) at 20\d\d-", second.stderr
             ), second.stderr
             assert "hint: wait" in second.stderr
-            # as if from another machine: no lock of this one's keeps it back
+            # as if from another control machine: no lock of this one blocks it
             third = command("-C", str(clone), "deploy", "slurm")
             assert third.returncode == 1, third.stderr
             at_work = (

@@ -25,7 +25,7 @@ DASHBOARD = "/usr/local/share/deepopsctl/dashboards/deepops-gpus.json"
 
 @dataclass(frozen=True)
 class Site:
-    """A cluster whose Grafana comes from a repository on its own machine."""
+    """A cluster whose Grafana comes from a repository on its own node."""
 
     cluster: MonitoredCluster
     mirror: Path
@@ -110,7 +110,7 @@ def site(monitored: MonitoredCluster, tmp_path_factory: pytest.TempPathFactory) 
 
 @pytest.fixture(scope="module")
 def deploys(site: Site) -> dict[str, dict[str, Any]]:
-    """What plan foretold, what the first deploy did, and a rerun."""
+    """What plan predicted, what the first deploy did, and a rerun."""
     site.set()
     return {"plan": site.plan(), "first": site.deploy(), "again": site.deploy("--full")}
 

@@ -99,7 +99,7 @@ def rendered(os: str, directory: Path) -> dict[str, Mapping[str, str]]:
 
 
 def put(node: str, files: Mapping[str, Mapping[str, str]]) -> None:
-    """The files of each site, in a folder of its own on a node; empty ones are none."""
+    """The files of each site, in a directory of its own on a node; empty ones are none."""
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as archive:
         for site, texts in files.items():
@@ -115,7 +115,7 @@ def put(node: str, files: Mapping[str, Mapping[str, str]]) -> None:
 
 @pytest.fixture
 def machine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
-    """A machine with slurmctld of a release; of Debian 13's the one that is deployed."""
+    """A node with slurmctld of a release; of Debian 13's the one that is deployed."""
     if request.param == "debian13":
         yield request.getfixturevalue("deployed")
         return

@@ -1,4 +1,4 @@
-"""Folders of a job's own, by real jobs: Slurm's plugin first, then the prolog; the cluster is left as it was found."""
+"""Directories of a job's own, by real jobs: Slurm's plugin first, then the prolog; the cluster is left as it was."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from tests.lab.harness import SETTINGS, SLURM_CONFIG, LabCluster, edit, wait_unt
 MODULE_UTILS = Path(__file__).parents[2] / "plugins" / "module_utils"
 FOLDER = "/var/spool/slurm-jobs"
 SITE = SLURM_CONFIG.replace("}", ", Epilog: /usr/local/sbin/site-epilog}")
-# Numbers of jobs that nobody has run; a crash may leave their folders.
+# Numbers of jobs that nobody has run; a crash may leave their directories.
 STALE = ("900001", "900002")
-# What a job does that wants root to unmount, remove or own something of others, or to keep what is not its own.
+# What a job does that wants root to unmount, remove or own something of others, or to own what is not its own.
 HOSTILE = f"""
 cd $SLURM_TMPDIR
 ln -s /srv/precious .ns; ln -s /srv/precious link; ln -s /srv/precious {STALE[1]}
@@ -32,7 +32,7 @@ touch -d '1 Jan 2040' . ready
 wait
 """
 PROBE = 'stat -c "%a %U" $SLURM_TMPDIR; echo $SLURM_TMPDIR; ls -A $SLURM_TMPDIR /dev/shm'
-# Since Linux 6.18 each processor numbers namespaces in a range of its own, and the kernel lets no process keep a mount
+# Since Linux 6.18 each processor numbers namespaces in a range of its own, and the kernel lets no process hold a mount
 # namespace with a lower number than its own: in a container, whose own has no low one, whether the plugin works depends
 # on the processor. Once a range is used up all numbers are higher. A node's own first namespace has the lowest of all.
 OUTGROW = """
@@ -49,7 +49,7 @@ for cpu in os.sched_getaffinity(0):
 
 @pytest.fixture(scope="module")
 def cluster(deployed: LabCluster) -> Iterator[LabCluster]:
-    """The cluster with job directories by Slurm's plugin, and a site's own epilog; all taken back at the end."""
+    """The cluster with job directories by Slurm's plugin, and a site's own epilog; all reverted at the end."""
     paths = [deployed.directory / "cluster.yml", deployed.directory / SETTINGS]
     before = [path.read_text(encoding="utf-8") for path in paths]
     for node in ("gpu01", "gpu02"):
@@ -85,7 +85,7 @@ def submit(cluster: LabCluster, script: str, *options: str) -> str:
 
 
 def job_directories(cluster: LabCluster, node: str) -> set[str]:
-    """Numbers of the jobs that have a folder on a node, and what else there is of folders there."""
+    """Numbers of the jobs that have a directory on a node, and what else there is of directories there."""
     paths = cluster.root(
         node, f"cd {FOLDER} && find . -mindepth 1 -maxdepth 2 -name '[0-9.]*' -printf '%f\\n'", ok=False
     )
@@ -93,7 +93,7 @@ def job_directories(cluster: LabCluster, node: str) -> set[str]:
 
 
 def until_gone(cluster: LabCluster, node: str, *jobs: str) -> None:
-    """Wait until no folder of these jobs is on a node."""
+    """Wait until no directory of these jobs is on a node."""
     wait_until(f"{jobs} have left {node}", lambda: not job_directories(cluster, node) & set(jobs))
 
 
@@ -118,7 +118,7 @@ class TestNamespace:
             assert {line for line in lines if line.startswith("mark")} == {f"mark{number}"}
         assert "mark" not in cluster.root("gpu01", "ls /tmp /dev/shm")
 
-        # a slurmd that restarts takes nothing from jobs that run
+        # a slurmd that restarts removes nothing of jobs that run
         cluster.root("gpu01", f"mkdir -p {FOLDER}/{STALE[0]}/.{STALE[0]}/_tmp {FOLDER}/gpu01/{STALE[1]}")
         cluster.root("gpu01", "systemctl kill --kill-whom=main --signal=KILL slurmd; systemctl restart slurmd")
         until_gone(cluster, "gpu01", *STALE)
@@ -184,7 +184,7 @@ class TestProlog:
     @pytest.fixture(scope="class")
     @staticmethod
     def cluster(cluster: LabCluster) -> LabCluster:
-        """The same by prolog and epilog, and no job that would keep it from that."""
+        """The same by prolog and epilog, and no job that would block that."""
         empty_queue(cluster)
         edit(cluster.directory / "cluster.yml", "job_directories: {}", "job_directories: {method: prolog}")
         cluster.deploy()
@@ -209,7 +209,7 @@ class TestProlog:
         wait_until("it has done its worst", lambda: cluster.holds("gpu01", f"test -e {FOLDER}/{job}/ready"))
         wait_until("it pretends", lambda: cluster.holds("gpu01", f"pgrep -f '^slurmstepd: .{STALE[0]}.0'"))
 
-        # what a crash left goes, whoever says that he runs it; the job's own stays
+        # what a crash left goes, whichever job claims to run; the job's own stays
         cluster.root("gpu01", f"mkdir {FOLDER}/{STALE[0]} && systemctl restart slurmd")
         until_gone(cluster, "gpu01", STALE[0])
         assert cluster.holds("gpu01", f"test -e {FOLDER}/{job}/ready")

@@ -1,4 +1,4 @@
-"""Two real jobs on one node: what each used is told apart, while they run and after their end."""
+"""Two real jobs on one node: what each used is reported apart, while they run and after their end."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.lab.harness import wait_until
 from tests.lab.monitored import MonitoredCluster
 
 MIB = 1 << 20
-# one holds 200 MiB and computes, the other holds next to nothing and sleeps; both end when they are told to
+# one holds 200 MiB and computes, the other holds next to nothing and sleeps; both end on request
 BUSY = """#!/bin/sh
 #SBATCH --job-name=busy --mem=600M --gpus=1 --time=30 --nodelist=gpu01 --output=busy.out
 echo begins
@@ -43,7 +43,7 @@ class Jobs:
     idle: str
 
     def report(self, number: str) -> dict[str, Any]:
-        """What its user gets told."""
+        """The report that its user gets."""
         (report,) = json.loads(self.cluster.user("ctl1", f"job-report {number} --json"))["jobs"]
         return dict(report)
 
@@ -134,7 +134,7 @@ class TestAfterTheEnd:
 
     def test_each_job_ends_with_its_own_use_in_its_own_output(self, jobs: Jobs) -> None:
         jobs.end()
-        # somebody's: a summary must not take its place
+        # somebody's: a summary must not replace it
         jobs.cluster.root("ctl1", f"sacctmgr -i modify job where jobid={jobs.idle} set AdminComment='kept by hand'")
         busy, idle = (jobs.cluster.user("gpu01", f"cat {name}.out") for name in ("busy", "idle"))
 

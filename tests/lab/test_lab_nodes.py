@@ -1,4 +1,4 @@
-"""The lab itself: its nodes are real machines to SSH, systemd, apt and cgroups, and nothing of it stays behind."""
+"""The lab itself: its nodes are real hosts to SSH, systemd, apt and cgroups, and nothing of it is left."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Lab:
 
 
 def traces(name: str, containers: Sequence[str] = ()) -> list[str]:
-    """What of a lab can still be found on this machine."""
+    """What is left of a lab on this host."""
     store = LabStore.default()
     container_ids = podman("ps", "--all", "--quiet", "--filter", f"label=deepopsctl.lab={name}").split()
     container_ids += podman("network", "ls", "--quiet", "--filter", f"label=deepopsctl.lab={name}").split()

@@ -15,7 +15,7 @@ from tests.lab.harness import PATIENCE_S, LabCluster, wait_until
 
 NODE = "gpu01"
 NODES = ("ctl1", "gpu01", "gpu02")
-# what Debian's installer brings, and the lab's image has not: the module that takes sessions out of their job
+# what Debian's installer installs, and the lab's image has not: the module that takes sessions out of their job
 LIKE_A_REAL_NODE = "apt-get install -y -q --no-install-recommends libpam-systemd"
 
 

@@ -1,4 +1,4 @@
-"""The journals of a cluster's machines on its monitoring host, by real systemd-journal-upload and -remote."""
+"""The journals of a cluster's nodes on its monitoring host, by real systemd-journal-upload and -remote."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.cluster import wait_until
 
 COLLECTED = "journalctl -D /var/log/journal/remote -q --no-pager -o cat"
 AT_THE_DOOR = "deepops-logs.socket deepops-logs.service"
-# says what an HTTP server answers, or how it was not let in, which is chance; the arguments are certificate and key
+# prints what an HTTP server answers, or the error, which varies; the arguments are certificate and key
 KNOCK = """
 import socket, ssl, sys
 tls = ssl.create_default_context(cafile="/etc/deepopsctl/pki/authority.crt")
@@ -74,7 +74,7 @@ def test_slurms_own_messages_are_among_them(monitored: MonitoredCluster) -> None
 
 
 def knock(cluster: MonitoredCluster, identity: str) -> str:
-    """What comes back through the door to who has these files of a certificate and a key."""
+    """The answer through the TLS proxy to a client with these files of a certificate and a key."""
     return cluster.root("gpu01", f"python3 -c '{KNOCK}' {cluster.address('ctl1')} {identity}")
 
 
@@ -107,7 +107,7 @@ SENDS = "/etc/deepopsctl/pki /etc/systemd/journal-upload.conf.d /etc/systemd/sys
 
 @pytest.mark.thorough
 def test_a_node_without_the_capability_to_mount_sends_its_journal_too(monitored: MonitoredCluster) -> None:
-    """A container as people make it: systemd gives its units no mounts of their own there."""
+    """A container as people start it: systemd can't give units their own mounts there."""
     form = "{{json .Config.CreateCommand}}"
     made: list[str] = json.loads(podman("inspect", "--format", form, f"{monitored.name}-gpu01"))
     name = f"{monitored.name}-plain"

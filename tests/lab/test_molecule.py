@@ -1,4 +1,4 @@
-"""Molecule's scenarios on containers, whole: machines, converge, idempotence, check mode, verify, and nothing left."""
+"""Molecule's scenarios on containers, whole: nodes, converge, idempotence, check mode, verify, and nothing left."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ def deploy(cluster: MonitoredCluster, verb: str = "deploy") -> dict[str, Any]:
 
 
 def changes(document: dict[str, Any]) -> set[tuple[str, str, str, str]]:
-    """Host, kind, name and action of everything that changes."""
+    """Host, type, name and action of everything that changes."""
     return {(entry["host"], entry["kind"], entry["name"], entry["action"]) for entry in document["changes"]}
 
 
@@ -56,7 +56,7 @@ def test_everything_that_listens_is_scraped(monitored: MonitoredCluster) -> None
 def test_a_second_deploy_changes_nothing(monitored: MonitoredCluster) -> None:
     assert deploy(monitored, "plan")["changes"] == []
     assert set(monitored.changed(monitored.deploy()).values()) == {0}
-    # looked at in full, too
+    # checked in full, too
     assert set(monitored.changed(monitored.deploy("--full")).values()) == {0}
 
 
@@ -113,7 +113,7 @@ def test_the_password_is_nowhere_that_others_can_read(monitored: MonitoredCluste
 
     modes = {path: monitored.root("ctl1", f"stat -c '%a %U:%G' {path}") for path in held}
     assert modes.pop("/etc/prometheus/deepops-password") == "640 root:prometheus"
-    # of programs of ours that ask
+    # of deepopsctl's programs that query
     assert set(modes.values()) == {"600 root:root"}
     # as it is, and as modules get it
     written = f"-e '{password}' -e '{base64.b64encode(password.encode()).decode()}'"

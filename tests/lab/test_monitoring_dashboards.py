@@ -1,7 +1,7 @@
 """Every query of every dashboard is asked of a cluster's own Prometheus, after real jobs ran there.
 
-What this cluster can't have is put beside it: a GPU exporter's made-up text (replay.py), a mount, a
-machine that is off, an alert that fires.
+What this cluster can't have is simulated: a GPU exporter's made-up text (replay.py), a mount, a
+node that is off, an alert that fires.
 """
 
 from __future__ import annotations

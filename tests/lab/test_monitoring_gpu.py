@@ -1,4 +1,4 @@
-"""nvitop-exporter on a real node: brought without an index, patient without a driver, scraped with a stand-in for one.
+"""nvitop-exporter on a real node: installed without an index, waiting without a driver, scraped with a stand-in.
 
 The stand-in (tests/fakes/nvml_metrics.c) has the name of NVIDIA's library: four GPUs, one of them in MIG mode.
 """
@@ -23,7 +23,7 @@ FOLDER = "/usr/local/lib/deepopsctl/nvitop-exporter-1.7.2"
 STANDIN = FAKES / "nvml_metrics.c"
 LIBRARY = "/usr/local/lib/libnvidia-ml.so.1"
 NONE = "monitoring_gpu_exporter: none"
-# where the stand-in is told what goes wrong
+# the state of the stand-in: which errors it simulates
 DRIVER_STATE = "/run/stand-in-nvml"
 
 
@@ -34,13 +34,13 @@ def deploy(cluster: MonitoredCluster) -> dict[str, Any]:
 
 
 def gpus(cluster: MonitoredCluster, promql: str) -> set[str]:
-    """The GPUs of what Prometheus says now."""
+    """The GPUs that Prometheus has now."""
     return {sample["metric"]["gpu"] for sample in cluster.query(promql)}
 
 
 @pytest.fixture(scope="module")
 def watched(monitored: MonitoredCluster) -> Iterator[MonitoredCluster]:
-    """With the exporter that a lab does without: its GPUs are simulated, and would be told as lost."""
+    """With the exporter that a lab does without: its GPUs are simulated, and would be reported as lost."""
     settings = monitored.directory / SETTINGS
     before = settings.read_text(encoding="utf-8")
     edit(settings, NONE, "monitoring_gpu_exporter: auto")
@@ -75,7 +75,7 @@ def test_on_a_node_without_a_driver_the_exporter_logs_that_and_goes_on(watched: 
     start = watched.root("gpu01", f"systemctl show -p InvocationID --value {UNIT}")
     count = watched.root("gpu01", f"journalctl -q -o cat _SYSTEMD_INVOCATION_ID={start} | grep -c 'no NVIDIA driver'")
     assert count == "1"
-    # a machine without GPUs has no exporter of them, and none is missed there
+    # a node without GPUs has no exporter of them, and none is expected there
     assert watched.query('up{job="gpu", node="gpu01"}')
     assert not watched.query('up{job="gpu", node="ctl1"}')
     assert not watched.holds("ctl1", f"systemctl cat {UNIT}")

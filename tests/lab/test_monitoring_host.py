@@ -46,7 +46,7 @@ def test_everything_is_seen_there_and_nothing_is_left_to_do(cluster: MonitoredCl
 
 def test_a_deploy_goes_on_for_all_others_while_it_is_down(cluster: MonitoredCluster) -> None:
     cluster.power_cut(HOST)
-    # something to do on every machine
+    # something to do on every node
     edit(cluster.directory / SETTINGS, "---\n", "---\nmonitoring_certificates: [/etc/ssl/certs/x.pem]\n")
 
     done = cluster.deepopsctl("deploy", "monitoring", "--json", ok=False)

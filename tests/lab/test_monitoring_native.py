@@ -1,4 +1,4 @@
-"""Slurm 26.05's own metrics: a real slurmctld of Debian sid tells them, and our Prometheus reads them there."""
+"""Slurm 26.05's own metrics: a real slurmctld of Debian sid exports them, and our Prometheus scrapes them there."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ THRESHOLD = re.compile(r"\s*(==|>)\s*\d+$")
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MonitoredCluster]:
-    """One machine for everything."""
+    """One node for everything."""
     name = f"{PREFIX}-native"
     try:
         monitored = fresh_monitored(
@@ -64,7 +64,7 @@ def scraped(cluster: MonitoredCluster) -> dict[str, tuple[str, str, str]]:
 
 
 def rules_of_slurm() -> dict[str, str]:
-    """What alerts and recorded series take from Slurm's own names, by their names; alerts without their thresholds."""
+    """The queries of alerts and recorded series that use Slurm's own metrics, by name; alerts without thresholds."""
     groups = [group for path in RULES.glob("*.yml") for group in yaml.safe_load(path.read_text("utf-8"))["groups"]]
     rules = {rule.get("alert") or rule["record"]: rule["expr"] for group in groups for rule in group["rules"]}
     return {name: THRESHOLD.sub("", expr) for name, expr in rules.items() if re.search(r"\bslurm_", expr)}

@@ -26,7 +26,7 @@ IDENTITY = "/etc/deepopsctl/pki/node.crt /etc/deepopsctl/pki/node.key"
 
 @dataclass(frozen=True)
 class Grown:
-    """The cluster with two nodes more, when its servers were started before, and what `node add` said."""
+    """The cluster with two nodes more, when its servers were started before, and the output of `node add`."""
 
     cluster: MonitoredCluster
     before: list[str]
@@ -41,7 +41,7 @@ def grown(monitored: MonitoredCluster) -> Iterator[Grown]:
     login = ("--password-file", str(monitored.password_file))
     network, _, last = address["gpu02"].rpartition(".")
     names = f"gpu[02-03]={network}.[{last}-{address['gpu03'].rpartition('.')[2]}]"
-    # what watches the nodes can't be deployed just now: that is no reason to keep them from service
+    # what watches the nodes can't be deployed just now: that is no reason not to put them into service
     monitored.root("ctl1", f"systemctl mask --runtime --quiet {ALERTING}")
     try:
         done = monitored.deepopsctl("node", "add", names, "--yes", "--json", *login, ok=False)
@@ -49,7 +49,7 @@ def grown(monitored: MonitoredCluster) -> Iterator[Grown]:
         monitored.root("ctl1", f"systemctl unmask --runtime --quiet {ALERTING}")
     monitored.deploy()
     yield Grown(monitored, before, json.loads(done.stdout))
-    # what of it is left knows the cluster's names, and is none of its machines
+    # what is left of it knows the cluster's names, and is not a node of it
     for name in ("gpu02", "gpu03"):
         monitored.power_cut(name)
 

@@ -1,6 +1,6 @@
 """Exporters by TLS on real nodes: Prometheus shows its certificate, and whoever has another is refused.
 
-Who is taken for a node's exporter, and what it may say: tests/integration/monitoring/test_hostile_exporter.py.
+Who is accepted as a node's exporter, and what it may export: tests/integration/monitoring/test_hostile_exporter.py.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def answer(
 @pytest.mark.parametrize("asked", EXPORTERS, ids=lambda asked: f"{asked[0]}-{asked[1]}")
 def test_nobody_but_the_monitoring_host_is_answered(monitored: MonitoredCluster, asked: tuple[str, int]) -> None:
     assert answer(monitored, "ctl1", asked) == "200"
-    # a machine of the cluster, with a good certificate that is another's
+    # a node of the cluster, with a valid certificate that is another's
     assert answer(monitored, "gpu01", asked) == "000"
     assert answer(monitored, "ctl1", asked, shown=False) == "000"
     assert answer(monitored, "ctl1", asked, scheme="http") != "200"

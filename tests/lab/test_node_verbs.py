@@ -28,7 +28,7 @@ def cluster(expendable: LabCluster) -> LabCluster:
 
 @pytest.fixture(scope="module")
 def job(cluster: LabCluster) -> int:
-    """A job on the bystander, running."""
+    """A running job on the node that must stay untouched."""
     number = cluster.submit(PATIENT_JOB, f"--nodelist={BYSTANDER}", "--mem=100M", "--time=60")
     cluster.wait_for_job(number, "RUNNING")
     return number
@@ -36,7 +36,7 @@ def job(cluster: LabCluster) -> int:
 
 @pytest.fixture(scope="module")
 def clone(cluster: LabCluster, tmp_path_factory: pytest.TempPathFactory) -> LabCluster:
-    """A copy of the cluster directory, as it was before all of this, on what passes for another control machine."""
+    """A copy of the cluster directory, as it was before all of this, on what counts as another control machine."""
     copy = shutil.copytree(cluster.directory, tmp_path_factory.mktemp("clone") / "cluster", symlinks=True)
     return replace(cluster, directory=copy)
 
@@ -55,7 +55,7 @@ def verb(cluster: LabCluster, *words: str, code: int = 0) -> dict[str, Any]:
 
 
 def addresses(cluster: LabCluster, compute: int) -> dict[str, str]:
-    """Bring the lab to this many compute nodes; the addresses of all."""
+    """Grow the lab to this many compute nodes; return the addresses of all."""
     lab = lab_up(cluster.name, "--compute", str(compute), *GPUS)
     return {node["name"]: node["address"] for node in lab["nodes"]}
 
@@ -94,7 +94,7 @@ def test_a_node_is_added_while_the_others_see_no_task(cluster: LabCluster, clone
     assert cluster.root("ctl1", "scontrol show reservation").startswith("No reservations")
     assert cluster.user("ctl1", "srun -w gpu03 --mem=100M hostname") == "gpu03"
     assert cluster.job_state(job) == "RUNNING"
-    # and no other that a deploy without names would have brought
+    # and no other that a deploy without names would have deployed
     assert components(cluster, "gpu03") == {"slurm"}
 
 
@@ -148,7 +148,7 @@ def test_a_node_with_a_job_is_not_removed(cluster: LabCluster) -> None:
 
 
 def test_a_removed_node_leaves_nothing_behind(cluster: LabCluster, job: int) -> None:
-    # a user's job that says of others that they run there; --force cancels what does
+    # a user's job that pretends that others run there; --force cancels what does
     forged = f"x\n{job}|ubuntu|RUNNING|gpu|gpu03|y\n--partition=gpu|ubuntu|RUNNING|gpu|gpu03|y"
     with waiting_jobs(cluster, [forged]) as (waiting,):
         report = verb(cluster, "remove", "gpu03", "--yes", "--force")

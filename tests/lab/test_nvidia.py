@@ -28,7 +28,7 @@ def run(cluster: LabCluster, *arguments: str, ok: bool = True) -> dict[str, Any]
 
 
 def changes(document: dict[str, Any], host: str) -> list[tuple[str, str, str]]:
-    """Kind, name and action of what changes on a host."""
+    """Type, name and action of what changes on a host."""
     return [(entry["kind"], entry["name"], entry["action"]) for entry in document["changes"] if entry["host"] == host]
 
 
@@ -50,7 +50,7 @@ def test_a_node_whose_gpus_are_not_on_the_bus_is_left_alone(cluster: LabCluster)
     first = run(cluster, "deploy", "nvidia")
     again = run(cluster, "deploy", "nvidia")
 
-    # the node is looked at each time, as its GPUs may come; the controller is only asked who is at work
+    # the node is checked each time, as its GPUs may come; the controller is only asked who holds the lock
     assert set(first["hosts"]) == set(again["hosts"]) == {"ctl1", "gpu01"}
     assert (first["hosts"]["gpu01"]["changed"], again["hosts"]["gpu01"]["changed"]) == (0, 0)
     assert again["hosts"]["gpu01"]["ok"] < 5
@@ -72,7 +72,7 @@ def test_a_key_that_can_not_be_had_leaves_the_node_as_it_was(cluster: LabCluster
 
 @pytest.fixture(scope="module")
 def deploys(cluster: LabCluster) -> dict[str, dict[str, Any]]:
-    """What plan foretold, what the first deploy did, and a rerun of each kind."""
+    """What plan predicted, what the first deploy did, and a rerun of each type."""
     settings = cluster.directory / "inventory" / "group_vars" / "all" / "settings.yml"
     settings.write_text(settings.read_text(encoding="utf-8") + SETTINGS, encoding="utf-8")
     return {

@@ -74,7 +74,7 @@ class Driver:
 
 
 def done_by(document: dict[str, Any]) -> set[tuple[str, str, str]]:
-    """Kind, name and action of each change."""
+    """Type, name and action of each change."""
     return {(entry["kind"], entry["name"], entry["action"]) for entry in document["changes"]}
 
 

@@ -1,7 +1,7 @@
 """MIG slices and DCGM on a real node under a real Slurm; nvidia-smi is a stand-in, DCGM's packages are stubs.
 
 Jobs, drains, systemd, apt and a restart are real. The stand-in (tests/fakes/nvidia-smi) keeps state, loses the slices
-and their device files with the machine, and refuses another mode while DCGM runs. All of it proves what deepopsctl asks
+and their device files at a restart, and refuses another mode while DCGM runs. All of it tests what deepopsctl asks
 for and when; nothing here was asked of a GPU, and nothing came from NVIDIA.
 """
 
@@ -31,7 +31,7 @@ CUT = 'gpus: {type: a100, count: 2, mig: [{"1g.5gb": [7, 8, 9, 10, 11, 12, 13]},
 WISHES = {("mig", "GPU 0: 7 x 1g.5gb", "set"), ("mig", "GPU 1: 3g.20gb + 2g.10gb", "set")}
 SLICES = ["0 1g.5gb"] * 7 + ["1 3g.20gb", "1 2g.10gb"]
 HOST_ENGINE = "[Service]\nExecStart=/usr/bin/nv-hostengine -n\n[Install]\nWantedBy=multi-user.target\n"
-# as much of it as is asked here: it listens where it is told to
+# as much of it as is asked here: it listens where its options say
 ENGINE = """#!/usr/bin/python3
 import os, signal, socket, sys
 path = sys.argv[sys.argv.index("--domain-socket") + 1]
@@ -44,7 +44,7 @@ signal.pause()
 """
 CONNECT = "python3 -c 'import socket; socket.socket(socket.AF_UNIX).connect(\"/run/nvidia-dcgm/nv-hostengine\")'"
 DCGM = ("-core", "-cuda13", "-proprietary", "-proprietary-cuda13")
-# as much of DCGM exporter as is asked here: it listens where it is told to, and says by what it was started
+# as much of DCGM exporter as is asked here: it listens where its options say, and prints how it was started
 EXPORTER = """#!/usr/bin/python3
 import http.server, socketserver, sys
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -78,7 +78,7 @@ def exporter(version: str) -> Stub:
 
 
 def mirror(cluster: LabCluster, root: Path) -> dict[str, str]:
-    """NVIDIA's repository as a mirror that signs anew, served by the GPU node; the settings for it."""
+    """NVIDIA's repository as a mirror that signs itself, served by the GPU node; the settings for it."""
     arch = {"amd64": "x86_64", "arm64": "sbsa"}[ARCHITECTURE]
     directory = root / "debian13" / arch
     with signers(1) as (signer,):
@@ -128,7 +128,7 @@ def run(cluster: LabCluster, verb: str, *arguments: str, ok: bool = True, compon
 
 
 def changes(document: dict[str, Any], component: str = "nvidia") -> set[tuple[str, str, str]]:
-    """Kind, name and action of what changes on the GPU node."""
+    """Type, name and action of what changes on the GPU node."""
     mine = [entry for entry in document["changes"] if entry["component"] == component and entry["host"] == "gpu01"]
     return {(entry["kind"], entry["name"], entry["action"]) for entry in mine}
 
@@ -160,7 +160,7 @@ def orders(cluster: LabCluster) -> int:
 
 
 def drain(cluster: LabCluster) -> None:
-    """Take the node out of service, empty."""
+    """Drain the node, and wait until it is empty."""
     cluster.deepopsctl("node", "drain", "gpu01", "--reason", "other slices", "--wait", "--timeout", "300")
 
 
@@ -186,7 +186,7 @@ def site(bare: LabCluster, tmp_path_factory: pytest.TempPathFactory) -> dict[str
 
 @pytest.fixture(scope="module")
 def deploys(bare: LabCluster, site: dict[str, object]) -> dict[str, dict[str, Any]]:
-    """What plan foretold of DCGM, what the deploy of all components did, and what plan says of another version."""
+    """What plan predicted of DCGM, what the deploy of all components did, and what plan lists for another version."""
     setting(bare, site)
     planned = run(bare, "plan")
     first = json.loads(bare.deepopsctl("deploy", "--json").stdout)
@@ -209,7 +209,7 @@ def test_dcgm_comes_in_its_one_version_and_for_the_drivers_cuda(
         *(word for suffix in DCGM for word in (f"datacenter-gpu-manager-4{suffix}", "1:4.6.0-1")),
         "active",
     ]
-    # 4.7 is there, and not for apt to take on its own
+    # 4.7 is there, and apt must not choose it on its own
     assert "4.7" not in cluster.root("gpu01", "apt-get --simulate --quiet full-upgrade")
 
 
@@ -261,7 +261,7 @@ def test_dcgm_exporter_comes_in_the_version_that_goes_with_dcgm(cluster: LabClus
     assert mine in changes(planned, "monitoring")
     assert {host: counts["changed"] for host, counts in full["hosts"].items()} == {"ctl1": 0, "gpu01": 0}
     assert versions(cluster, DCGM_EXPORTER) == [f"{DCGM_EXPORTER} 4.8.3-1"]
-    # 4.9.0 is there as well, and not for apt to take on its own
+    # 4.9.0 is there as well, and apt must not choose it on its own
     assert "4.9.0-1" in cluster.root("gpu01", f"apt-cache madison {DCGM_EXPORTER}")
     assert "4.9.0-1" not in cluster.root("gpu01", "apt-get --simulate --quiet full-upgrade")
     metrics = asked(cluster)
@@ -395,7 +395,7 @@ def test_the_slices_are_there_again_after_a_restart_before_slurmd_starts(cluster
     cluster.power_cut("gpu01")
     cluster.power_on("gpu01")
 
-    # it does not start where a slice's device file is missing, and those go with the machine
+    # it does not start where a slice's device file is missing, and those are lost at a restart
     wait_until(
         "slurmd runs again",
         lambda: cluster.holds("gpu01", "systemctl is-active --quiet slurmd"),

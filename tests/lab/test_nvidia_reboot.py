@@ -1,6 +1,6 @@
-"""The reboot that a driver may need: only then, only of a node without jobs, once, and looked at afterwards.
+"""The reboot that a driver may need: only then, only of a node without jobs, once, and verified afterwards.
 
-systemd, SSH, Slurm, jobs, apt and the end of a machine and its start are real. Of what a container has from its host,
+systemd, SSH, Slurm, jobs, apt and the stop and start of a node are real. Of what a container has from its host,
 the node gets its own at each start (MACHINE): a boot id, a PCI bus with GPUs, and the list of loaded kernel modules,
 with nouveau until that is kept out, then NVIDIA's in the version that is installed. The driver is stub packages; no
 kernel module was loaded or unloaded.
@@ -87,13 +87,13 @@ class Gpus(LabCluster):
 
 
 def done_by(document: dict[str, Any]) -> set[tuple[str, str, str]]:
-    """Kind, name and action of each change."""
+    """Type, name and action of each change."""
     return {(entry["kind"], entry["name"], entry["action"]) for entry in document["changes"]}
 
 
 @contextmanager
 def powered(name: str) -> Iterator[None]:
-    """A container that has ended is started again, as a machine goes on after a reboot."""
+    """A container that has ended is started again, as a host goes on after a reboot."""
 
     def start_if_off() -> None:
         ask = ["podman", "inspect", "--format", "{{.State.Status}}", name]
@@ -112,7 +112,7 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gpus]:
         made = fresh_cluster(name, tmp_path_factory.mktemp(name), "--compute", "1", "--gpus", "a100:2")
         cluster = Gpus(made.name, made.os, made.directory, made.node_list, made.password_file)
         cluster.root("gpu01", pci_bus(GPUS))
-        # headers of its kernel, as far as they are looked at
+        # headers of its kernel, as far as they are used
         cluster.root("gpu01", "d=/lib/modules/$(uname -r)/build; mkdir -p $d && touch $d/Makefile")
         write(cluster, "gpu01", "/usr/bin/nvidia-smi", STANDIN.read_text(encoding="utf-8"), "0755")
         write(cluster, "gpu01", "/usr/local/sbin/machine", MACHINE, "0755")
@@ -188,7 +188,7 @@ def test_a_node_with_jobs_is_not_rebooted_unless_it_may_be_drained(cluster: Gpus
     configure(cluster, mirror, "580", **ALLOWED)
     before = cluster.starts()
     with running_job(cluster, "gpu01") as job:
-        # as after an upgrade by hand: the kernel still runs the driver of before
+        # as after an upgrade manually: the kernel still runs the driver of before
         cluster.root("gpu01", f"echo 570.10.01 > {VERSION}")
         try:
             (failure,) = cluster.deploy(ok=False)["failures"]
@@ -215,7 +215,7 @@ def test_another_branch_whose_modules_are_in_use_waits_for_jobs_reboots_once_and
     with deploying(cluster) as deploy:
         wait_until("the node is drained", lambda: cluster.slurm().startswith("draining"), details=cluster.slurm)
         queued = cluster.submit("hostname", "--mem=100M", "--gpus=1")
-        # it waits: neither driver nor machine is touched under the job
+        # it waits: neither driver nor node is touched under the job
         assert (cluster.starts(), cluster.library(), cluster.kernel()) == (before, OLD, OLD)
         assert (cluster.job_state(job), cluster.job_state(queued)) == ("RUNNING", "PENDING")
         assert deploy.process.poll() is None

@@ -1,7 +1,7 @@
-"""NVSwitches in one machine, and NVLink between machines: fabric manager, subnet manager, IMEX, and Slurm's side of it.
+"""NVSwitches in one node, and NVLink between nodes: fabric manager, subnet manager, IMEX, and Slurm's side of it.
 
 apt, systemd, Slurm and its channels' device files are real; NVIDIA's packages are stubs (nvidia_stubs.py) whose daemons
-do nothing, and the channels are devices of another kind. Of machines with NVSwitches the test makes the PCI bus and the
+do nothing, and the channels are devices of another type. Of nodes with NVSwitches the test makes the PCI bus and the
 list of loaded kernel modules, for a container has its host's; nvidia-smi is a stand-in. No NVLink was there.
 """
 
@@ -35,16 +35,16 @@ PARTED = "{name: rack1, nodes: gpu01}, {name: rack2, nodes: gpu02}"
 SLOTS = [f"0000:{0x17 + 8 * number:02x}:00.0" for number in range(8)]
 PRODUCTS = {BOARD: "NVIDIA B200", HGX: "NVIDIA H100 80GB HBM3"}
 SWITCHES = [f"0000:{number:02x}:00.0" for number in (0x07, 0x08, 0x09, 0x0A)]
-# Podman's, and the one by which slurmd makes a channel's device file: a machine's root has it, a lab's has not
+# Podman's, and the one by which slurmd makes a channel's device file: root of a real host has it, a lab's has not
 CAPABILITIES = (
     "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "MKNOD", "NET_BIND_SERVICE", "SETFCAP", "SETGID", "SETPCAP",
     "SETUID", "SYS_CHROOT",
 )  # fmt: skip
-# a task's node, and each channel that it has with the kind of device
+# a task's node, and each channel that it has with the type of device
 SEE = f"""#!/bin/sh
 cd {CHANNELS} && for n in *; do echo "$(hostname) $n $(stat -c %t $n)"; done
 """
-# without NVIDIA's driver there is no kind of device that is theirs: the kernel's terminals serve
+# without NVIDIA's driver there is no type of device that is theirs: the kernel's terminals serve
 MAJOR = "slurm_config: {SwitchParameters: imex_dev_major=4}"
 
 
@@ -55,7 +55,7 @@ def run(cluster: LabCluster, verb: str, *arguments: str, ok: bool = True) -> dic
 
 
 def changes(document: dict[str, Any]) -> list[tuple[str, str, str, str]]:
-    """Host, kind, name and action of what changes.
+    """Host, type, name and action of what changes.
 
     Which libraries are held is known when they are there; and a unit is enabled by its package, or by us after it.
     """
@@ -64,7 +64,7 @@ def changes(document: dict[str, Any]) -> list[tuple[str, str, str, str]]:
 
 
 def of(document: dict[str, Any], host: str) -> set[tuple[str, str, str]]:
-    """Kind, name and action of what changes on a host."""
+    """Type, name and action of what changes on a host."""
     return {(type_name, name, action) for node, type_name, name, action in changes(document) if node == host}
 
 
@@ -77,7 +77,7 @@ def versions(cluster: LabCluster, node: str, *names: str) -> list[str]:
 
 
 def state(cluster: LabCluster, node: str, unit: str) -> list[str]:
-    """Whether a unit runs, and whether it starts with the machine."""
+    """Whether a unit runs, and whether it starts at boot."""
     return cluster.root(node, f"systemctl is-active {unit}; systemctl is-enabled {unit}", ok=False).split()
 
 
@@ -87,7 +87,7 @@ def started(cluster: LabCluster, node: str) -> str:
 
 
 def domains(cluster: LabCluster, text: str | None) -> None:
-    """Write the NVLink domains of cluster.yml; None takes the key away."""
+    """Write the NVLink domains of cluster.yml; None removes the key."""
     spec = cluster.directory / "cluster.yml"
     rest = re.sub("(?m)^nvlink_domains:.*\n", "", spec.read_text(encoding="utf-8"))
     spec.write_text(rest + ("" if text is None else f"nvlink_domains: [{text}]\n"), encoding="utf-8")
@@ -105,7 +105,7 @@ def drain(cluster: LabCluster, *names: str) -> None:
 
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
-    """Two trays of a rack, a board with B200, a machine with eight H100 and its NVSwitches on its bus."""
+    """Two trays of a rack, a board with B200, a node with eight H100 and its NVSwitches on its bus."""
     name = f"{PREFIX}-nvlink"
     directory = tmp_path_factory.mktemp(name)
     podman = directory / "containers.conf"
@@ -127,7 +127,7 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
 
 
 def _declare(cluster: LabCluster) -> None:
-    """A lab has the same GPUs everywhere; this cluster has three kinds of machines."""
+    """A lab has the same GPUs everywhere; this cluster has three types of nodes."""
     spec = cluster.directory / "cluster.yml"
     text = spec.read_text(encoding="utf-8")
     net = re.findall(r'addresses: "([\d.]+)\.\[101-104\]"', text)[0]
@@ -152,7 +152,7 @@ def mirror(bare: LabCluster, tmp_path_factory: pytest.TempPathFactory) -> Mirror
 
 @pytest.fixture(scope="module")
 def first(bare: LabCluster, mirror: Mirrors) -> dict[str, dict[str, Any]]:
-    """What plan foretold of the drivers, what the deploy did, and what a second one."""
+    """What plan predicted of the drivers, what the deploy did, and what a second one."""
     site(bare, mirror.settings("site"))
     planned = run(bare, "plan", "nvidia")
     done = run(bare, "deploy", "nvidia")
@@ -233,7 +233,7 @@ def test_a_fabric_manager_that_went_comes_back_in_the_version_of_the_driver(aged
 
 @pytest.fixture(scope="module")
 def joined(cluster: LabCluster) -> dict[str, dict[str, Any]]:
-    """Two nodes become an NVLink domain: what plan says, what deploy does, and a second one of each kind."""
+    """Two nodes become an NVLink domain: what plan lists, what deploy does, and a second one of each."""
     domains(cluster, DOMAIN)
     planned = run(cluster, "plan")
     done = run(cluster, "deploy")
@@ -300,7 +300,7 @@ def test_a_job_gets_nodes_of_one_domain_and_a_channel_of_its_own(cluster: LabClu
 
 
 def _seen(cluster: LabCluster, job: int) -> list[list[str]]:
-    """Node, channel and kind of device, of each task of a job."""
+    """Node, channel and type of device, of each task of a job."""
     wait_until(
         f"job {job} has looked on both nodes",
         lambda: len(cluster.user(RACK[0], f"cat seen-{job}", ok=False).splitlines()) == 2,
@@ -371,7 +371,7 @@ def test_what_came_for_a_domain_goes_with_it(cluster: LabCluster, joined: dict[s
     shown = cluster.root("ctl1", "scontrol show config; scontrol --oneliner show node gpu01")
     assert "imex" not in shown.replace("imex_dev_major", "")
     assert "nvlink_" not in shown
-    # nothing of it was in the way of those who have no domain
+    # nothing of it affected nodes without a domain
     assert state(cluster, BOARD, FABRIC) == state(cluster, HGX, FABRIC) == ["active", "enabled"]
     for node in RACK:
         cluster.deepopsctl("node", "resume", node)

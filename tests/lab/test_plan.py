@@ -1,4 +1,4 @@
-"""plan says what deploy does: both lists of changes are compared, on real nodes, in order."""
+"""plan lists what deploy does: both lists of changes are compared, on real nodes, in order."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Done = tuple[str, str, str, str]
 
 @pytest.fixture(scope="module")
 def cluster(deployed: LabCluster) -> Iterator[LabCluster]:
-    """Deployed; what its cluster directory says is put back at the end."""
+    """Deployed; its cluster directory is restored at the end."""
     paths = [deployed.directory / "cluster.yml", deployed.directory / SETTINGS]
     before = [path.read_text(encoding="utf-8") for path in paths]
     yield deployed
@@ -47,7 +47,7 @@ def plan(cluster: LabCluster, *arguments: str, code: int = 0) -> dict[str, Any]:
 
 
 def contents(directory: Path) -> dict[str, bytes]:
-    """All that the cluster directory has, but for the run folders and ssh's own."""
+    """All that the cluster directory has, but for the run directories and ssh's own."""
     files = [path for path in directory.rglob("*") if path.is_file() and path.name != "known_hosts"]
     paths = [path for path in files if "runs" not in path.relative_to(directory).parts]
     memory = directory / "runs" / "desired.json"
@@ -55,7 +55,7 @@ def contents(directory: Path) -> dict[str, bytes]:
 
 
 def done_by(document: dict[str, Any]) -> set[Done]:
-    """Host, kind, name and action of each change."""
+    """Host, type, name and action of each change."""
     return {(entry["host"], entry["kind"], entry["name"], entry["action"]) for entry in document["changes"]}
 
 
@@ -84,7 +84,7 @@ def test_the_first_deploy_on_bare_nodes_does_what_was_planned(to_deploy: LabClus
 
 def test_a_deployed_cluster_has_nothing_to_do(cluster: LabCluster) -> None:
     assert plan(cluster)["plan"] == "nothing to do"
-    # and a look at everything agrees
+    # and a plan of everything agrees
     assert plan(cluster, "--full", "--exit-code")["plan"] == "nothing to do"
 
 

@@ -30,7 +30,7 @@ PLAY = """\
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
-    """Two nodes that know no key of ours, whose host keys are pinned, and whose sudo asks for a password."""
+    """Two nodes without the cluster's key, whose host keys are pinned, and whose sudo asks for a password."""
     directory = tmp_path_factory.mktemp("login")
     (directory / "content" / "playbooks" / "operate").mkdir(parents=True)
     # these runs claim nothing
@@ -117,7 +117,7 @@ def test_a_node_without_ssh_is_set_aside_with_what_to_do(cluster: LabCluster) ->
         assert code == 4
         assert summary["hosts"]["ctl1"]["ok"] == 1
         (failure,) = summary["failures"]
-        # Ansible writes to an ssh that is just ending now and then, and keeps its reason to itself
+        # Ansible writes to an ssh that is just ending now and then, and does not report the reason
         ended = ("Connection refused", "ended before the task was sent")
         assert (failure["host"], any(text in failure["message"] for text in ended)) == ("cn01", True), failure
         assert "sshd" in failure["hint"]
@@ -133,7 +133,7 @@ def test_a_changed_host_key_is_refused_with_what_to_do(cluster: LabCluster) -> N
     code, summary = deploy(cluster, "-k", answers={"SSH password": password})
     assert code == 1
     assert "host key" in summary["failures"][0]["hint"]
-    # without a password ssh itself says it
+    # without a password ssh itself reports it
     code, summary = deploy(cluster, "--limit", "cn01")
     assert code == 4
     assert "--accept-new-keys" in summary["failures"][0]["hint"]

@@ -1,4 +1,4 @@
-"""One machine that is controller, accounting host and compute node, with the policy of the worked example."""
+"""One node that is controller, accounting host and compute node, with the policy of the worked example."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ EXAMPLE = ROOT / "inventory" / "one-dgx" / "cluster.yml"
 
 @pytest.fixture(scope="module")
 def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
-    """A lab of one machine; the example's partitions and policy, with what a small machine has."""
+    """A lab of one node; the example's partitions and policy, with the hardware of a small node."""
     name = f"{PREFIX}-single"
     try:
         cluster = fresh_cluster(name, tmp_path_factory.mktemp(name), "--single", "--gpus", "h100:8")
@@ -36,7 +36,7 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
 
 
 def of_the_database(document: dict[str, Any]) -> list[tuple[str, str, str]]:
-    """What a plan or a deploy says of QOS, accounts and users."""
+    """The changes of QOS, accounts and users in a plan or a deploy."""
     types = ("qos", "account", "user")
     return [(one["kind"], one["name"], one["action"]) for one in document["changes"] if one["kind"] in types]
 

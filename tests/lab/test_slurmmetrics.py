@@ -1,4 +1,4 @@
-"""What Prometheus hears of a real Slurm: its jobs, its nodes, and nothing old of one that is gone."""
+"""What Prometheus has of a real Slurm: its jobs, its nodes, and nothing old of one that is gone."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ REASON = 'disk "sda" | see ticket=4711 \\ {x}'
 
 
 def fresh_metrics(cluster: MonitoredCluster) -> str:
-    """A new look at Slurm: the unit is up when it has had one."""
+    """Metrics of a new query of Slurm: the unit is up when it has done one."""
     cluster.root("ctl1", f"systemctl restart {UNIT}")
     return cluster.root("ctl1", f"cat {FILE}")
 
@@ -52,7 +52,7 @@ def test_prometheus_has_jobs_by_their_owner(busy: MonitoredCluster) -> None:
     assert values["slurm_jobs_gpus_alloc"] == values['slurm_node_gpus_alloc{node="gpu01"}'] == 1
     assert values["deepops_slurm_up"] == values["deepops_slurmdbd_up"] == 1
 
-    # and so does Prometheus: the node's own name stays beside that of the controller, which tells it
+    # and so does Prometheus: the node's own name stays alongside that of the controller, which exports it
     sample = busy.wait_for('deepops_slurm_node_drain{node="gpu01"}')[0]["metric"]
     assert (sample["reason"], sample["instance"], sample["by"]) == (REASON, "ctl1", "root")
     assert busy.query('slurm_node_gpus{node="gpu01"}')[0]["value"][1] == "2"

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.without_slurm
 LAB = f"{PREFIX}-ssh"
 NODES = ("ctl1", "gpu01", "gpu02")
 ASK_FOR_PASSWORDS = "/etc/ssh/sshd_config.d/00-test.conf"
-# systemd refuses the sixth start within ten seconds unless it is told to forget
+# systemd refuses the sixth start within ten seconds unless its counter is reset
 RESTART = "systemctl reset-failed ssh; systemctl restart ssh"
 
 
@@ -58,7 +58,7 @@ class SshLab(LabCluster):
         return [(self.directory / "known_hosts").read_text(), *(self.root(node, script) for node in NODES)]
 
     def passwords_sent_to(self, node: str) -> int:
-        """How many passwords a node's sshd has judged since the test began."""
+        """How many passwords a node's sshd has checked since the test began."""
         log = self.root(node, "journalctl -u ssh -q --no-pager --since @$(cat /run/test-began)")
         return sum("password for ubuntu" in line for line in log.splitlines())
 
@@ -226,7 +226,7 @@ def test_the_password_is_nowhere_to_be_seen_while_it_runs(ssh_lab: SshLab) -> No
 
 
 def _watch(secret: bytes, seen: list[str], looked: list[int], done: threading.Event) -> None:
-    """Look for the secret in the command line and environment of every process, again and again."""
+    """Search for the secret in the command line and environment of every process, again and again."""
     while not done.wait(0.02):
         looked.append(1)
         for process in Path("/proc").glob("[0-9]*"):
@@ -365,7 +365,7 @@ def test_a_persons_own_ssh_configuration_counts(
             for node in NODES
         )
     )
-    # ssh takes the home directory from the user database, so a test can't give it a ~/.ssh/config
+    # ssh reads the home directory from the user database, so a test can't give it a ~/.ssh/config
     wrapper.parent.mkdir()
     wrapper.write_text(f'#!/bin/sh\nexec {shutil.which("ssh")} -F {config} "$@"\n')
     wrapper.chmod(0o755)

@@ -1,4 +1,4 @@
-"""What the cluster says of itself, and nodes taken out of service, on a real cluster that is left as it was found."""
+"""`status`, and nodes drained and resumed, on a real cluster that is left as it was."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from tests.lab.harness import LabCluster, wait_until
 from tests.lab.hostile import NAMES, waiting_jobs
 
-# long: a slow machine is no silent node
+# long: a slow host is not a node that does not answer
 PATIENCE = ("--node-timeout", "120")
 SMI = "/usr/local/bin/nvidia-smi"
 LONG_JOB = "for i in $(seq 600); do sleep 1; done"
@@ -43,7 +43,7 @@ def by_name(document: dict[str, Any], field: str) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def cluster(deployed: LabCluster) -> Iterator[LabCluster]:
-    """Freshly compared with its wish, with all nodes idle; whatever a failed test left is put right at the end."""
+    """Freshly compared with cluster.yml, with all nodes idle; whatever a failed test left is reverted at the end."""
     deployed.deploy()
     deployed.wait_until_idle()
     yield deployed
@@ -205,7 +205,7 @@ def test_a_node_whose_driver_finds_other_gpus_than_cluster_yml_declares_is_not_r
 
 
 def _gone(job: int) -> str:
-    """What squeue says of a job that slurmctld has forgotten."""
+    """squeue's error for a job that slurmctld has forgotten."""
     return "slurm_load_jobs error: Invalid job id specified"
 
 

@@ -1,6 +1,6 @@
-"""Storage on real nodes under a real Slurm: mounted, changed, lost, found again, taken away.
+"""Storage on real nodes under a real Slurm: mounted, changed, lost, mounted again, removed.
 
-Local folders and memory alone: the kernel below a lab has neither NFS nor automounts.
+Only local directories and memory: the kernel below a lab has neither NFS nor automounts.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ def run(cluster: LabCluster, verb: str, *arguments: str) -> dict[str, Any]:
 
 
 def changes(document: dict[str, Any]) -> set[tuple[str, str, str, str]]:
-    """Host, kind, name and action of what storage changes."""
+    """Host, type, name and action of what storage changes."""
     mine = [entry for entry in document["changes"] if entry["component"] == "storage"]
     return {(entry["host"], entry["kind"], entry["name"], entry["action"]) for entry in mine}
 
 
 def declare(cluster: LabCluster, old: str, new: str) -> None:
-    """Say something else in cluster.yml."""
+    """Edit cluster.yml."""
     edit(cluster.directory / "cluster.yml", old, new)
 
 
 def node(cluster: LabCluster, name: str = "gpu01") -> str:
-    """What Slurm says of a node, on one line."""
+    """scontrol's output for a node, on one line."""
     return cluster.root("ctl1", f"scontrol --oneliner show node {name}")
 
 
@@ -61,7 +61,7 @@ def wait_for_checks(cluster: LabCluster) -> None:
 
 @pytest.fixture(scope="module")
 def deploys(battered: LabCluster) -> Iterator[dict[str, dict[str, Any]]]:
-    """What plan said of the first deploy, what that did, and the one after it; at the end all of it goes."""
+    """The changes that plan listed, those of the first deploy, and of a second one; all is removed at the end."""
     program = "/usr/local/bin/site-check"
     for name in ("gpu01", "gpu02"):
         battered.root(name, f"printf '{SITE_CHECK}' >{program}; chmod +x {program}; mkdir -p /srv/disk /srv/other")

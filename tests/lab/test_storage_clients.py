@@ -163,7 +163,7 @@ def deploy(cluster: LabCluster, ok: bool = True) -> dict[str, Any]:
 
 
 def refusal(cluster: LabCluster, entry: dict[str, Any], others: dict[str, dict[str, Any]], **changes: object) -> str:
-    """What deploy says of Lustre with other settings, on a node that stays as it was."""
+    """deploy's error about Lustre with other settings, on a node that stays as it was."""
     before = cluster.root(NODE, WRITTEN)
     declare(cluster, {"scratch": {**entry, "lustre": {**entry["lustre"], **changes}}, **others})
     (failure,) = deploy(cluster, ok=False)["failures"]

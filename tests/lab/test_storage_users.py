@@ -1,6 +1,6 @@
 """What users and administrators have of storage on real nodes: the report of what they use, the purge of scratch.
 
-A lab has neither NFS nor quotas: what nodes share is a folder, and the report has it from df.
+A lab has neither NFS nor quotas: what nodes share is a directory, and the report has it from df.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ storage:
     local: {shared: true}
 """
 PURGE = '    purge: {age: 7d, mode: delete, warn: "0", exclude: [kept]}\n'
-# with a notice as long as the age users are told of a file of today
+# with a notice as long as the age users are notified of a file of today
 TELLING = "    purge: {age: 7d, mode: delete, warn: 7d, mail: local}\n"
 # eight days are no time to wait for
 LATER = (
@@ -41,7 +41,7 @@ def run(cluster: LabCluster, verb: str) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def deploys(battered: LabCluster) -> Iterator[dict[str, dict[str, Any]]]:
-    """What plan said of the first deploy, what that did, and the one after it; at the end all of it goes."""
+    """The changes that plan listed, those of the first deploy, and of a second one; all is removed at the end."""
     spec = battered.directory / "cluster.yml"
     before = spec.read_text(encoding="utf-8")
     # whatever tests before this left

@@ -1,4 +1,4 @@
-"""A Slurm that was made by hand is taken over: its jobs, its key, its ids, its state and its accounting stay."""
+"""A Slurm that was installed manually is taken over: its jobs, its key, its ids, its state and its accounting stay."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_takeover_shows_what_it_preserves_and_changes_nothing_on_the_nodes(made:
 
 
 def with_settings(made: HandMade, **settings: str) -> str:
-    """What a deploy that failed with these settings of slurm.conf beside those taken over said."""
+    """The error of a deploy that failed with these settings of slurm.conf added to those taken over."""
     slurm_settings = yaml.safe_load((made.lab.directory / "inventory/group_vars/all/settings.yml").read_text())[
         "slurm_config"
     ]
@@ -90,7 +90,7 @@ def with_settings(made: HandMade, **settings: str) -> str:
 
 
 def assert_made_by_hand(made: HandMade) -> None:
-    """The old files and units are in force, under the job that runs."""
+    """The old files and units are in effect, under the job that runs."""
     wait_until("slurmctld answers", lambda: "UP" in made.lab.root("ctl1", "scontrol ping", ok=False))
     assert made.lab.root("ctl1", "cat /etc/slurm/slurm.conf") == handmade.SLURM_CONF.strip()
     assert made.lab.root("gpu01", "head -1 /etc/slurm/slurm.conf") == "# made by hand"

@@ -24,7 +24,7 @@ Checks = dict[tuple[str, str], dict[str, str]]
 
 @pytest.fixture(scope="module")
 def careful(deployed: LabCluster, tmp_path_factory: pytest.TempPathFactory) -> LabCluster:
-    """The cluster by a directory of its own, where a burn-in takes little memory: all nodes share this machine's."""
+    """The cluster by a directory of its own, where a burn-in uses little memory: all nodes share that of this host."""
     directory = tmp_path_factory.mktemp("burnin") / "cluster"
     shutil.copytree(deployed.directory, directory, ignore=shutil.ignore_patterns("runs"))
     with (directory / "inventory/group_vars/all/settings.yml").open("a") as settings:
@@ -59,7 +59,7 @@ def leftovers(cluster: LabCluster) -> str:
 
 @contextmanager
 def started(cluster: LabCluster, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """A burn-in that goes on beside the test."""
+    """A burn-in that runs during the test."""
     argv = [DEEPOPSCTL, "-C", str(cluster.directory), "validate", "burnin", "--json", *arguments]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:

@@ -1,7 +1,7 @@
 """The GPU suite on a real cluster: its simulated GPUs are really kept apart, and no measurement of them passes.
 
 Then with stand-ins for NVIDIA's libraries (tests/fakes): the way of a measurement from a job to the report. The name of
-their device says so: no number here is one of a GPU.
+their device has that name: no number here is one of a GPU.
 """
 
 from __future__ import annotations
@@ -227,7 +227,7 @@ class TestWithStandIns:
 
 
 def wheels_of(library: Path, cache: Path) -> dict[str, object]:
-    """Wheels that hold the stand-ins, where the control machine keeps what it has fetched; and how they are pinned."""
+    """Wheels that hold the stand-ins, where the control machine stores what it has fetched; and how they are pinned."""
     pinned: dict[str, object] = {}
     for name, member in (("cublas", "nvidia/cublas/lib/libcublas.so.12"), ("nccl", "nvidia/nccl/lib/libnccl.so.2")):
         made = cache / f"{name}.whl"

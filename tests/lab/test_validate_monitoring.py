@@ -17,7 +17,7 @@ QUICK = "validate_monitoring_patience: 45\n"
 
 @pytest.fixture
 def impatient(monitored: MonitoredCluster) -> Iterator[MonitoredCluster]:
-    """The cluster, where the suite gives up soon."""
+    """The cluster, with a short timeout of the suite."""
     settings = monitored.directory / SETTINGS
     edit(settings, "---\n", f"---\n{QUICK}")
     yield monitored

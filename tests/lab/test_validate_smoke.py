@@ -22,7 +22,7 @@ LONG_JOB, QUIET = "sleep 600", ("--mem=100M", "--time=20", "--output=/dev/null")
 
 @pytest.fixture(scope="module")
 def limited(battered: LabCluster) -> LabCluster:
-    """Deployed, its partition limited to two hours, and with nothing on it that could be taken for the suite's."""
+    """Deployed, its partition limited to two hours, and with nothing on it that looks like the suite's."""
     battered.wait_until_idle()
     remove_outputs(battered)
     return battered
@@ -52,7 +52,7 @@ def test_damage_is_reported(limited: LabCluster, damage: Damage) -> None:
 
 
 def copied(cluster: LabCluster, directory: Path, *edits: tuple[str, str, str]) -> Path:
-    """The cluster's directory, with (file, old, new) edits: what people believe about the machines."""
+    """The cluster's directory, with (file, old, new) edits: what people believe about the nodes."""
     made = directory / "copy"
     shutil.copytree(cluster.directory, made, ignore=shutil.ignore_patterns("runs"))
     for name, old, new in edits:

@@ -1,4 +1,4 @@
-"""The storage suite on a real cluster, on a folder that its nodes share: it passes, and finds what is damaged."""
+"""The storage suite on a real cluster, on a directory that its nodes share: it passes, and reports what is damaged."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ storage:
 MOUNTED, OPTIONS, WRITE = "storage-mounted", "storage-options", "storage-write"
 TOGETHER = ("storage-visible", "storage-names", "storage-rename", "storage-lock", "storage-flock")
 RATES = ("storage-write-rate", "storage-read-rate", "storage-metadata-rate")
-# another folder than the one that was declared, at the same place
+# another directory than the one that was declared, at the same place
 OTHER = "mkdir -p -m 1777 /srv/other && chmod 1777 /srv/other && mount --bind /srv/other /shared"
 # as slow as no disk is: found in the place of fio itself
 SLOW = """cat > /usr/local/bin/fio <<'END'
@@ -62,7 +62,7 @@ def leftovers(cluster: LabCluster) -> str:
 def test_storage_that_is_as_declared_passes_and_nothing_is_left(stored: LabCluster) -> None:
     result = try_it(stored)
 
-    # half a second on a busy machine: how fast the nodes are beside each other is not this test's matter
+    # half a second on a busy host: comparing the speed of nodes is not tested here
     assert not {key for key in result.failed() if key[0] not in RATES}, result.shown
     passed = {key for key, check in result.checks.items() if check["status"] == "pass"}
     for node in ("ctl1", "gpu01", "gpu02"):
@@ -70,7 +70,7 @@ def test_storage_that_is_as_declared_passes_and_nothing_is_left(stored: LabClust
     for node in ("gpu01", "gpu02"):
         assert {(OPTIONS, f"{node}/apps"), (WRITE, f"{node}/apps"), (WRITE, f"{node}/fast")} <= passed
         assert {name for name, target in result.checks if target == f"{node}/shared"} >= set(RATES)
-    # the controller submits and has the mount: it takes part; the first to write is compared with
+    # the controller submits and has the mount: it is tested as well; the first to write is compared with
     assert {(name, f"{node}/shared") for name in TOGETHER for node in ("ctl1", "gpu02")} <= passed, result.shown
     assert ("storage-write-together", "shared") in passed
     assert leftovers(stored) == ""

@@ -43,13 +43,13 @@ class Case:
     settings: Mapping[str, object] = field(default_factory=dict)
 
     def plays(self, name: str, clusters: Path) -> list[dict[str, Any]]:
-        """The role slurm_conf as playbooks/slurm.yml calls it, then every template, on a few hosts of each kind."""
+        """The role slurm_conf as playbooks/slurm.yml calls it, then every template, on a few hosts of each type."""
         cluster = parse_spec(self.spec, "cluster.yml")
         (clusters / name).mkdir()
         inventory: Any = build_inventory(cluster)
         members = group_members(cluster)
         declared = {key: value for key, value in inventory["all"]["vars"].items() if not key.startswith("ansible_")}
-        # a cluster's nodes are many and alike; hundreds of templates would be rendered for nothing
+        # a cluster's nodes are many and identical; hundreds of templates would be rendered for nothing
         few = sorted({host for hosts in members.values() for host in (*hosts[:1], *hosts[-1:])})
         common = {
             "gather_facts": False,
@@ -98,7 +98,7 @@ def defaults() -> dict[str, object]:
 
 
 def wiring(role: str) -> dict[str, Any]:
-    """The variables that playbooks/slurm.yml gives to a role."""
+    """The variables that playbooks/slurm.yml passes to a role."""
     call, *others = (call for call in role_calls("playbooks/slurm.yml") if call["role"] == role)
     assert all(other == call for other in others), f"{role} is called in two ways"
     return {key: value for key, value in call.items() if key.startswith(f"{role}_")}

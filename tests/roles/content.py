@@ -1,4 +1,4 @@
-"""Playbooks and roles as data, for the tests that look at all of them."""
+"""Playbooks and roles as data, for the tests that read all of them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Task = Mapping[str, Any]
 
 @cache
 def load(path: str) -> Any:
-    """A YAML file of the repository, to be looked at and not changed; {} where it does not exist."""
+    """A YAML file of the repository, to be read and not changed; {} where it does not exist."""
     file = ROOT / path
     return yaml.safe_load(file.read_text(encoding="utf-8")) or {} if file.exists() else {}
 
@@ -61,7 +61,7 @@ def play_tasks(playbook: str) -> Iterator[Task]:
 
 
 def role_calls(playbook: str) -> Iterator[Mapping[str, Any]]:
-    """The roles that a playbook calls, includes or imports, with the variables it gives them."""
+    """The roles that a playbook calls, includes or imports, with the variables it passes to them."""
     for play in plays(playbook):
         yield from play.get("roles", [])
         for task in with_inner([*play.get("tasks", []), *play.get("post_tasks", [])]):

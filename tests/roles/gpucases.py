@@ -12,7 +12,7 @@ ROME = slurmd(2, 24, 1, 515000)
 
 
 def cluster(nodes: str, names: Sequence[str], report: str) -> Case:
-    """A controller and some nodes that are alike."""
+    """A controller and some identical nodes."""
     return Case(
         spec=f"""\
 schema: 1

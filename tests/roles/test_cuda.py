@@ -1,4 +1,4 @@
-"""What the roles cuda and nvidia_container are given and write, by Ansible; and what the gate expects of them."""
+"""The roles cuda and nvidia_container, by Ansible: parameters, written files, and what the gate expects of them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PRESENT = facts(2, loaded={"version": "550.163.01", "open": True}, library="550.
 BOTH = ["12.8", "13.0"]
 FROM_DEBIAN = {"cuda_toolkits": ["12.4"], "cuda_source": "distro"}
 
-# name -> distribution and version, groups, what the driver's role found there (None: nobody looked), settings
+# name -> distribution and version, groups, what the driver's role found there (None: not queried), settings
 CASES: dict[str, tuple[str, str, list[str], dict[str, Any] | None, dict[str, Any]]] = {
     "gpu-repository": ("Debian", "12", ["nvidia_gpu"], facts(2), {"cuda_toolkits": BOTH}),
     "gpu-present": ("Ubuntu", "24.04", ["nvidia_gpu"], PRESENT, {"cuda_toolkits": BOTH}),
@@ -41,7 +41,7 @@ STEPS = {
 @pytest.fixture(scope="module")
 def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
     """All cases in one run of Ansible."""
-    # as a play has them: the defaults of its roles; and as a role has them: its vars, and what the play gives it
+    # as a play has them: the defaults of its roles; and as a role has them: its vars, and what the play passes
     internal: dict[str, Any] = {}
     for role in ("cuda", "nvidia_container"):
         internal |= load(f"roles/{role}/vars/main.yml")

@@ -1,4 +1,4 @@
-"""Monitoring as its playbook and the product's variables call it: what each machine gets, rendered by real Ansible."""
+"""Monitoring as its playbook and the product's variables call it: what each node gets, rendered by real Ansible."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ CLUSTER: dict[str, Any] = {
 
 
 def wanted(role: str, **changes: object) -> dict[str, Any]:
-    """A task that shows the plan of a role, as playbooks/monitoring.yml gives it its variables."""
+    """A task that shows the plan of a role, as playbooks/monitoring.yml passes its variables."""
     (call,) = (call for call in role_calls("playbooks/monitoring.yml") if call["role"] == role)
     params = {key: value for key, value in call.items() if key.startswith(f"{role}_")}
     return {
@@ -49,7 +49,7 @@ def wanted(role: str, **changes: object) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
-    """The plans of three machines, with and without monitoring."""
+    """The plans of three nodes, with and without monitoring."""
     hosts = sorted({name for names in GROUPS.values() for name in names})
     member = [
         {"host": host, "groups": ["slurm_cluster", *(group for group, names in GROUPS.items() if host in names)]}
@@ -75,7 +75,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
 
 
 def plan(played: Played, role: str, host: str) -> dict[str, Any]:
-    """What a role is to bring to a machine."""
+    """The plan of a role for a node."""
     (result,) = (result for result in played.results if (result.task, result.host) == (role, host))
     planned: dict[str, Any] = result.data["msg"]
     return planned
@@ -161,7 +161,7 @@ def test_what_is_not_wanted_is_nothing(played: Played, role: str) -> None:
 
 
 def expected(host: str, **variables: object) -> list[str]:
-    """The steps that the gate wants of a machine."""
+    """The steps that the gate expects on a node."""
     expression = load("group_vars/all/monitoring.yml")["deepops_monitoring_steps"]
     environment = jinja2.nativetypes.NativeEnvironment()
     environment.filters["bool"] = boolean

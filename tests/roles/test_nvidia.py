@@ -255,7 +255,7 @@ def test_the_run_goes_on_where_all_nodes_fail_and_only_a_node_with_its_driver_is
     no_driver = {"slurm_nodes": nodes, "nvidia_driver_branch": "1", "nvidia_driver_without_device": True}
     no_toolkit = {"slurm_nodes": nodes, "nvidia_driver_source": "present", "cuda_toolkits": ["none"]}
 
-    # the roles look at this machine, and leave it as it is
+    # the roles look at this host, and leave it as it is
     done = nvidia_and_slurm(
         tmp_path, {"ctl1": {}, "gpu01": no_driver, "gpu02": no_toolkit, "login1": no_toolkit}, "--check"
     )

@@ -13,7 +13,7 @@ from tests.support.local_ansible import Played, play
 from tests.support.paths import ROOT
 
 ROLE = ROOT / "roles" / "nvidia_dcgm"
-# name -> what the playbook gives the role
+# name -> the role's parameters in the playbook
 CASES: dict[str, dict[str, Any]] = {
     "hgx": {"platform": "Debian 13", "driver": "580", "gpus": {"type": "h100", "count": 8}},
     "old": {"platform": "Ubuntu 24.04", "driver": "580.95.05", "gpus": {"type": "v100", "count": 4}},
@@ -76,7 +76,7 @@ def test_an_hgx_node_gets_all_packages_of_one_version_from_the_mirror(played: Pl
     assert "Package: datacenter-gpu-manager-4-*\nPin: version 1:" in planned["preferences"]
     assert "Pin: release l=NVIDIA CUDA\nPin-Priority: -1" in planned["source"]
     assert "deepopsctl-mig.service" in planned["unit.conf"]
-    # where its clients look for it, and no port
+    # where its clients connect to it, and no port
     assert f"--domain-socket {SOCKET}\n" in planned["unit.conf"]
     assert f"unix://{SOCKET}" == HOST_ENGINE
 

@@ -51,7 +51,7 @@ def module_of(task: Task) -> str:
 
 @pytest.fixture(scope="module")
 def output(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """What Ansible says of all playbooks, with the example's inventory and the product's variables."""
+    """Ansible's output for all playbooks, with the example's inventory and the product's variables."""
     directory = tmp_path_factory.mktemp("syntax")
     done = subprocess.run(
         [*ANSIBLE_PLAYBOOK, "--syntax-check", "-i", str(EXAMPLE), *(str(ROOT / name) for name in PLAYBOOKS)],
@@ -103,7 +103,7 @@ class TestTasks:
         ]
 
         assert steps
-        # where a role takes all of it away, the step may be forgotten; what is not over to TLS yet is done again
+        # where a role removes all of it, the step may be forgotten; what is not over to TLS yet is done again
         known = re.compile(r"\{\{ deepops_digest( if \w+_wanted else ''| if not \w+_in_clear else 'in clear')? \}\}")
         assert [where for where, step in steps if not known.fullmatch(step["digest"])] == []
 
@@ -137,7 +137,7 @@ class TestPlays:
 
 
 class TestGate:
-    """What the gate expects a record of is what the roles record: else it never closes, or never looks."""
+    """What the gate expects a record of is what the roles record: else it never closes, or never checks."""
 
     def expected(self, *groups: str) -> set[str]:
         """The steps that the gate wants of a node in these groups."""

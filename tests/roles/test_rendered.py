@@ -1,6 +1,6 @@
 """Configuration files as Ansible renders them, compared with the ones in golden/, which are there to be read.
 
-After a wanted change, write them anew and look at the difference before it is committed:
+After a wanted change, write them again and review the diff before it is committed:
 
     DEEPOPSCTL_WRITE_GOLDEN=1 pytest tests/roles/test_rendered.py && git diff tests/roles/golden
 """

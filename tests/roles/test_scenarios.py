@@ -15,7 +15,7 @@ from tests.support.paths import ROOT
 SHARED = ".config/molecule/config.yml"
 SCENARIOS = tuple(sorted(path.parent.name for path in ROOT.glob("molecule/*/molecule.yml")))
 SITE = "playbooks/site.yml"
-# what a command line of ours runs; `deploy` without a component is all of them
+# the playbooks that a command line runs; `deploy` without a component is all of them
 COMMANDS = {"deploy": (SITE,), "validate": tuple(f"playbooks/{playbook_of(suite)}.yml" for suite in SUITES)}
 # these find nothing to do on a cluster without monitoring
 WATCHING = ("playbooks/monitoring.yml", "playbooks/validate/monitoring.yml")
@@ -75,7 +75,7 @@ def roles_of(scenario: str) -> set[str]:
 
 
 def is_watched(scenario: str) -> bool:
-    """Whether its machines are made for monitoring; a lab has none otherwise, whatever site.yml imports."""
+    """Whether its nodes are made for monitoring; a lab has none otherwise, whatever site.yml imports."""
     return "--monitoring" in (ROOT / "molecule" / scenario / "create.yml").read_text(encoding="utf-8")
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-# a slow machine that does other work as well may take ten times as long as a quiet one
+# a slow host that does other work as well may take ten times as long as a quiet one
 PATIENCE_S = 300.0
 DEEPOPSCTL = str(Path(sys.executable).parent / "deepopsctl")
 
@@ -27,7 +27,7 @@ def command(*arguments: str, seconds: float = 600) -> subprocess.CompletedProces
 
 @contextmanager
 def repeating(poll: Callable[[], None], pause_s: float) -> Iterator[None]:
-    """Look again and again beside a test; an error there fails it."""
+    """Call `poll` repeatedly during a test; an error there fails the test."""
     over = threading.Event()
 
     def loop() -> None:
@@ -62,7 +62,7 @@ def wait_until(
 
 @dataclass(frozen=True)
 class DrivenCluster(ABC):
-    """A cluster directory and its machines, whatever these are: containers, virtual machines."""
+    """A cluster directory and its nodes, whatever these are: containers, virtual machines."""
 
     name: str
     os: str
@@ -87,11 +87,11 @@ class DrivenCluster(ABC):
 
     @abstractmethod
     def power_on(self, node: str) -> None:
-        """Start a machine; does nothing where it runs."""
+        """Start a node; does nothing where it runs."""
 
     @abstractmethod
     def power_cut(self, node: str) -> None:
-        """Take the power from a machine: nothing on it gets to know."""
+        """Cut the power of a node, without a shutdown."""
 
     def deepopsctl(self, *arguments: str, ok: bool = True) -> subprocess.CompletedProcess[str]:
         """Run the command line on this cluster; with `ok`, a bad exit code fails the test with the output."""
@@ -121,7 +121,7 @@ class DrivenCluster(ABC):
         return running if running.isupper() else self.user("ctl1", f"sacct -nX -P -o state -j {job}", ok=False)
 
     def wait_for_job(self, job: int, state: str, seconds: float | None = None) -> None:
-        """Wait until a job is in a state, as long as is patient on these machines."""
+        """Wait until a job is in a state, at most for `patience_s`."""
         wait_until(
             f"job {job} is {state}",
             lambda: self.job_state(job) == state,

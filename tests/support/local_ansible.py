@@ -1,4 +1,4 @@
-"""Real ansible-core on this machine: plays given as data, with the product's own plugins and roles."""
+"""Real ansible-core on this host: plays given as data, with the product's own plugins and roles."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class TaskResult:
 
     @property
     def changed(self) -> bool:
-        """Whether the task says that it changed something."""
+        """Whether the task reports a change."""
         return bool(self.data.get("changed"))
 
 
@@ -47,7 +47,7 @@ class Played:
 
 
 def environment(directory: Path, content: Path = ROOT) -> dict[str, str]:
-    """Ansible's settings, as deepopsctl gives them; nothing is read from or written to the user's home."""
+    """Ansible's settings, as deepopsctl sets them; nothing is read from or written to the user's home."""
     config = directory / "ansible.cfg"
     config.write_text("[defaults]\n", encoding="utf-8")
     return {
@@ -78,7 +78,7 @@ def collections(directory: Path, content: Path) -> Path:
 
 
 def inventory(directory: Path, hosts: Mapping[str, Mapping[str, object]]) -> Path:
-    """An inventory whose hosts are all this machine, with the product's group_vars beside it."""
+    """An inventory whose hosts are all this host, with the product's group_vars."""
     local = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
     path = directory / "hosts.yml"
     path.write_text(json.dumps({"all": {"hosts": dict(hosts), "vars": local}}), encoding="utf-8")
@@ -94,7 +94,7 @@ def play(
     settings: Mapping[str, str] | None = None,
     seconds: int = 300,
 ) -> Played:
-    """Run plays; `folder` is a fresh one and keeps all that Ansible writes."""
+    """Run plays; `directory` is empty and gets all that Ansible writes."""
     playbook = directory / "playbook.yml"
     playbook.write_text(json.dumps(plays), encoding="utf-8")
     done = subprocess.run(

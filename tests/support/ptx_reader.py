@@ -1,7 +1,7 @@
 """Runs PTX text thread by thread, for tests of our kernels' arithmetic where there is no GPU.
 
 It knows the instructions that gpu_check/kernels uses, as the PTX ISA describes them, and nothing else. It
-says that a kernel computes what its comment claims; it says nothing about a GPU.
+tests that a kernel computes what its comment claims; it tests nothing about a GPU.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One look at every node of a live cluster, over SSH and kept for all tests: what is there, not what should be."""
+"""A snapshot of every node of a live cluster, over SSH and shared by all tests: what is there, not what should be."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ AT_ONCE = 16
 
 MUNGE_KEY = "/etc/munge/munge.key"
 DATABASE_CONF = "/etc/slurm/slurmdbd.conf"
-# on controllers, and where slurmd keeps what it has fetched from them
+# on controllers, and where slurmd stores what it has fetched from them
 WRITTEN, FETCHED = Path("/etc/slurm"), Path("/run/slurm/conf")
 CONFIGURATION = ("slurm.conf", "gres.conf", "cgroup.conf")
-# below the root folder
+# below the root directory
 GPUS = "dev/nvidia[0-9]*"
 # whichever of them the distribution starts
 SSH_UNITS = ("ssh.service", "ssh.socket", "sshd.service")
@@ -46,7 +46,7 @@ CREDENTIAL = ["munge", "--no-input", "--restrict-uid=0"]
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What a node answered; `silence` says why it did not."""
+    """What a node answered; `silence` is the reason why it did not."""
 
     node: str
     silence: str = ""
@@ -66,7 +66,7 @@ class Snapshot:
 
 
 class Live:
-    """A cluster directory and the machines behind it. Nothing is asked before the first test wants to know."""
+    """A cluster directory and its nodes. Nothing is queried before the first test needs it."""
 
     def __init__(self, path: Path) -> None:
         self.directory = ClusterDir.open(path)
@@ -92,7 +92,7 @@ class Live:
             return {snapshot.node: snapshot for snapshot in snapshots}
 
     def decodes(self, credential: str, on: Iterable[str]) -> dict[str, str]:
-        """What munge says on some nodes to a credential: as the smoke suite reads it."""
+        """The result of unmunge for a credential on some nodes, as the smoke suite parses it."""
         asked = {"commands": {"unmunge": {"argv": ["unmunge"], "stdin": credential}}}
         with ThreadPoolExecutor(AT_ONCE) as pool:
             answers = pool.map(lambda name: self._ask(self.declared.node(name), asked), on)
@@ -142,7 +142,7 @@ class Live:
         key = key if key.startswith(("/", "~")) else str(self.directory.path / key)
         sockets = control_dir(self.directory.path, os.environ)
         port = port_of(self.cluster, node)
-        # ssh takes the first value of an option: these win over the client's own
+        # ssh uses the first value of an option: these win over the client's own
         first: dict[str, object] = {
             "ControlMaster": "auto", "ControlPersist": "60s", "ControlPath": f'"{sockets}/look-%C"',
             "IdentityFile": quoted(key), "HostName": node.address or node.name, "BatchMode": "yes",

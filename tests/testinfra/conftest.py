@@ -35,7 +35,7 @@ def pytest_configure(config: pytest.Config) -> None:
         if any(HERE in (path, *path.parents) for path in asked):
             raise pytest.UsageError("tests/testinfra looks at a cluster that runs: give its directory, --cluster DIR")
         return
-    # every run of the tests reads this file: what it takes to look at nodes is for those that do
+    # every run of the tests reads this file: imports for queries of nodes are only in functions
     from tests.testinfra.collect import Live
 
     try:
@@ -45,7 +45,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave this folder out of a run that has no cluster to look at."""
+    """Leave this directory out of a run that has no cluster to test."""
     in_suite = collection_path == HERE or HERE in collection_path.parents
     return True if in_suite and LIVE not in config.stash else None
 
@@ -91,5 +91,5 @@ def client(request: pytest.FixtureRequest, live: Live) -> Snapshot:
 
 @pytest.fixture
 def dbd_host(request: pytest.FixtureRequest, live: Live) -> Snapshot:
-    """The machine with the accounting database."""
+    """The host of the accounting database."""
     return _snapshot(request, live)

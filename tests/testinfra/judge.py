@@ -1,4 +1,4 @@
-"""The judges of `validate` and `doctor`, for what the looks have found: their bounds and words stand in one place."""
+"""The checks of `validate` and `doctor`, applied to the snapshots: limits and messages are defined in one place."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ slurmtext = load("deepops_smoke.slurmtext")
 
 
 def accept(verdicts: Iterable[Mapping[str, object]]) -> None:
-    """Fail the test with every failed check, warn of warnings, skip where nothing could be judged."""
+    """Fail the test with every failed check, warn of warnings, skip where nothing could be evaluated."""
     checks = [parse_check(one) for one in verdicts]
     assert checks, "nothing was judged"
     failed = [words(check) for check in checks if check.status is Status.FAIL]
@@ -44,7 +44,7 @@ def words(check: Check) -> str:
 
 
 def slurm_of(live: Live) -> Any:
-    """Slurm's picture of the cluster as the primary controller gives it, in the smoke suite's form."""
+    """The state of the cluster in Slurm as the primary controller reports it, in the smoke suite's form."""
     snapshot = live.snapshots[live.primary]
     if snapshot.silence:
         pytest.skip(f"the controller {snapshot.node} does not answer: {snapshot.silence}")
@@ -101,7 +101,7 @@ def doctors_findings(directory: Path) -> tuple[Check, ...]:
 
 
 def _shared(live: Live) -> Mapping[str, Any]:
-    """The inventory's variables of the cluster as a whole; a large one keeps them at its first controller."""
+    """The inventory's variables of the cluster as a whole; a large one has them at its first controller."""
     everything: Any = build_inventory(live.cluster)["all"]
     shared: Mapping[str, Any] = (everything["hosts"][live.primary] or {}).get("deepops_shared") or everything["vars"]
     return shared

@@ -1,4 +1,4 @@
-"""Runs on a node, in one call: its units, files and devices, and what commands say, as one line of JSON.
+"""Runs on a node, in one call: its units, files and devices, and the output of commands, as one line of JSON.
 
 Not imported there: its text is what `python3 -c` gets, so it needs nothing but Python 3.8.
 """
@@ -16,7 +16,7 @@ UNIT = "LoadState,ActiveState,UnitFileState,ConditionResult,ConditionTimestampMo
 
 
 def unit(name: str) -> dict[str, str]:
-    """What systemd says of a unit."""
+    """systemd's properties of a unit."""
     shown = command({"argv": ["systemctl", "show", "--property", UNIT, "--", name]})
     return dict(line.split("=", 1) for line in shown["out"].splitlines() if "=" in line)
 

@@ -16,7 +16,7 @@ munge = load("deepops_smoke.munge")
 
 @cache
 def _both_ways(live: Live) -> tuple[dict[str, str], dict[str, str]]:
-    """By node: what the controller says to its credential, and what it says to the controller's."""
+    """By node: the controller's result for its credential, and its result for the controller's."""
     answering = {name: snapshot for name, snapshot in live.snapshots.items() if not snapshot.silence}
     here: dict[str, str] = {}
     for name, snapshot in answering.items():

@@ -34,7 +34,7 @@ def test_it_is_the_node_that_cluster_yml_declares(node: Snapshot) -> None:
 
 
 def test_the_services_of_its_roles_run(live: Live, node: Snapshot) -> None:
-    # a unit whose condition does not hold is none of this machine's: a container has no clock to set
+    # a unit whose condition does not hold is none of this host's: a container has no clock to set
     states = {name: node.units[name] for name in live.daemons(node.node)}
     idle = {
         name: unit.get("ActiveState")

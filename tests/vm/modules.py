@@ -1,6 +1,6 @@
-"""NVIDIA's kernel modules for a guest, built by DKMS on this machine against the guest's own headers.
+"""NVIDIA's kernel modules for a guest, built by DKMS on this host against the guest's own headers.
 
-An emulated processor takes most of an hour for them, this one a few minutes. Only the modules are kept of a build.
+An emulated processor takes most of an hour for them, this one a few minutes. Only the modules of a build are stored.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ cp /var/lib/dkms/{MODULE}/"$version"/%s/*/module/*.ko* /var/tmp/modules/
 
 
 def built_modules(os_name: str, kernel: str, say: Notify) -> Path:
-    """A folder with the modules for a kernel of a Debian release; they are built unless they are there. Takes root."""
+    """A directory with the modules for a kernel of a Debian release; built unless they are there. Needs root."""
     directory = cache_directory().with_name("modules") / kernel
     if directory.is_dir():
         return directory
@@ -41,7 +41,7 @@ def built_modules(os_name: str, kernel: str, say: Notify) -> Path:
 
 
 def build_argv(os_name: str, kernel: str, target: Path) -> tuple[str, ...]:
-    """Make a root, build in it, copy the folder `modules` out of it, and forget it."""
+    """Make a root, build in it, copy the directory `modules` out of it, and forget it."""
     build = shlex.quote(BUILD % (kernel, kernel))
     return (
         "mmdebstrap",

@@ -33,7 +33,7 @@ class VirtualMachine:
 
     @property
     def ssh_options(self) -> tuple[str, ...]:
-        """Options of ssh: this machine's own files, nothing of the user's."""
+        """Options of ssh: this host's own files, nothing of the user's."""
         return (
             *("-F", "/dev/null", "-i", str(self.key), "-o", "IdentitiesOnly=yes", "-o", "BatchMode=yes"),
             *("-o", f"UserKnownHostsFile={self.directory}/known_hosts", "-o", "StrictHostKeyChecking=accept-new"),
@@ -92,7 +92,7 @@ def booted(image: Path, directory: Path) -> Iterator[VirtualMachine]:
 
 
 def _argv(disk: Path, port: int, public_key: bytes, console: Path) -> list[str]:
-    # systemd writes it into root's authorized_keys: the image needs no key of ours, and no two machines share one
+    # systemd writes it into root's authorized_keys: the image needs no key, and no two machines share one
     credential = f"io.systemd.credential.binary:ssh.authorized_keys.root={base64.b64encode(public_key).decode()}"
     return [
         *("setpriv", "--pdeathsig", "KILL", "--"),

@@ -50,7 +50,7 @@ class Mailbox:
         assert isinstance(data, LoginPassword)
         credentials = (data.login.decode(), data.password.decode())
         self.logins.append(credentials)
-        # not handled: aiosmtpd is to say so itself
+        # not handled: aiosmtpd reports it itself
         return AuthResult(success=credentials == (USER, PASSWORD), handled=False)
 
     def text(self, number: int = 0) -> str:
@@ -62,7 +62,7 @@ class Mailbox:
 
 @contextmanager
 def strict(directory: Path) -> Iterator[Mailbox]:
-    """A server that takes nothing without STARTTLS and a login."""
+    """A server that accepts nothing without STARTTLS and a login."""
     authority = Authority(new_authority(validity.today()))
     host = authority.identify("mail.example.com", ["127.0.0.1"], validity.today())
     both, trusted = directory / "mail.pem", directory / "mail-authority.crt"
@@ -72,7 +72,7 @@ def strict(directory: Path) -> Iterator[Mailbox]:
     tls.load_cert_chain(both)
     box = Mailbox(f"127.0.0.1:{free_port()}", trusted)
     asks: dict[str, Any] = {"require_starttls": True, "auth_required": True, "authenticator": box.login}
-    # its LOGIN asks for "User Name" where real servers, and so Alertmanager, say "Username:"
+    # its LOGIN asks for "User Name" where real servers, and so Alertmanager, use "Username:"
     with _running(box, tls_context=tls, auth_exclude_mechanism=["LOGIN"], **asks):
         yield box
 

@@ -1,4 +1,4 @@
-"""Prometheus, Alertmanager and node exporters as processes of a test, on ports of this machine that were free."""
+"""Prometheus, Alertmanager and node exporters as processes of a test, on ports of this host that were free."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Server:
         wait_until(f"{argv[0]} answers", self._answers, details=self.log)
 
     def log(self) -> str:
-        """What it has said so far."""
+        """Its log so far."""
         return self._log.read_text(errors="replace")
 
     @contextmanager
@@ -119,7 +119,7 @@ def alertmanager(directory: Path, config: Mapping[str, object]) -> Server:
 
 
 def node_exporter(directory: Path) -> Server:
-    """A node exporter whose text files are in this folder."""
+    """A node exporter whose text files are in this directory."""
     port = free_port()
     argv = [
         "prometheus-node-exporter",
@@ -140,7 +140,7 @@ def _web_config(directory: Path) -> Path:
 
 @dataclass
 class Page:
-    """A small web server: what each path answers with is asked for anew; it keeps what it was sent."""
+    """A small web server: the answer of a path is made at each request; requests are recorded."""
 
     answer: Callable[[str], tuple[int, str]]
     posted: list[str] = field(default_factory=list)

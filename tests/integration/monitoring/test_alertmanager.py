@@ -1,4 +1,4 @@
-"""A real Alertmanager with our configuration: whom it tells, what it holds back, what deepops-alertdrain hears."""
+"""A real Alertmanager with our configuration: whom it notifies, what it inhibits, what deepops-alertdrain gets."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Alertmanager:
         self._login = login(USER, PASSWORD)
 
     def log(self) -> str:
-        """What it has said so far."""
+        """Its log so far."""
         return self._log.read_text(encoding="utf-8")
 
     def text(self, path: str, data: object = None) -> str:
@@ -115,7 +115,7 @@ def alertmanager(directory: Path, wanted: Wanted, **environment: str) -> Iterato
 
 @pytest.fixture
 def is_active(tmp_path: Path) -> Iterator[tuple[Alertmanager, Callable[[], list[dict[str, Any]]]]]:
-    """An Alertmanager that tells a receiver with a password, and what that receiver has got."""
+    """An Alertmanager that notifies a receiver with a password, and the messages of that receiver."""
     path = tmp_path / "messages"
     path.touch()
 
@@ -133,7 +133,7 @@ Receiver = tuple[Alertmanager, Callable[[], list[dict[str, Any]]]]
 
 
 def named(messages: list[dict[str, Any]]) -> set[tuple[str, str]]:
-    """Which alerts of which nodes were told."""
+    """Which alerts of which nodes were sent."""
     alerts = [alert for message in messages for alert in message["alerts"]]
     return {(alert["labels"]["alertname"], alert["labels"].get("node", "")) for alert in alerts}
 

@@ -1,4 +1,4 @@
-"""Every alert is shown to fire and shown to be silent, says what to do, and is in the reference."""
+"""Every alert is shown to fire and shown to be silent, describes what to do, and is in the reference."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def labels_in(group: Mapping[str, Any]) -> set[str]:
     return {entry["series"].partition("{")[0] for entry in group["input_series"]}
 
 
-# read once: PyYAML takes its time
+# read once: PyYAML is slow
 TEXTS = {path.name: path.read_text(encoding="utf-8") for path in sorted(TESTS.glob("*.yml"))}
 CASES = list(cases_of(TEXTS.values()))
 

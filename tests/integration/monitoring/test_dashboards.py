@@ -49,7 +49,7 @@ def panels(dashboard: Dashboard) -> Iterator[Panel]:
 
 
 def complaints(schema_name: str, document: Any) -> list[str]:
-    """What Grafana's schema of one kind of thing has against a document."""
+    """The errors of a document by one of Grafana's schemas."""
     schema = TARGET if schema_name == "target" else SCHEMA["types"].get(schema_name, {"const": {}})
     return [f"{error.json_path}: {error.message}" for error in Draft202012Validator(schema).iter_errors(document)]
 
@@ -97,7 +97,7 @@ def test_grafanas_own_schema_does_find_what_is_wrong(where: tuple[Any, ...], val
 
 
 def test_addresses_of_dashboards_never_change() -> None:
-    # people keep them as bookmarks, and write them into tickets
+    # people save them as bookmarks, and write them into tickets
     assert [dashboard.uid for dashboard in DASHBOARDS] == [
         "deepops-overview",
         "deepops-nodes",
@@ -165,7 +165,7 @@ def test_a_links_label_is_one_that_the_panel_shows(dashboard: Dashboard) -> None
             if isinstance(panel, Table):
                 titles = [column.title for column in panel.columns if column.source == label]
                 assert len(titles) == 1, panel.title
-                # Grafana has to be told of others in another way
+                # others have to be set in Grafana in another way
                 assert re.fullmatch(r"\w+", titles[0]), panel.title
             else:
                 assert all(f"{{{{{label}}}}}" in query.legend for query in panel.queries), panel.title
@@ -227,7 +227,7 @@ def test_a_variable_that_a_dashboard_does_not_have_is_refused() -> None:
 
 
 def refused_by_promtool(tmp_path: Path, queries: list[str]) -> str:
-    """What promtool says of these queries, each in a recording rule; nothing where it can read them."""
+    """promtool's errors for these queries, each in a recording rule; nothing where it can read them."""
     rules = [{"record": f"query:{number}", "expr": query} for number, query in enumerate(queries)]
     # JSON is YAML
     (tmp_path / "queries.yml").write_text(json.dumps({"groups": [{"name": "queries", "rules": rules}]}))

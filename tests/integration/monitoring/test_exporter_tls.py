@@ -1,4 +1,4 @@
-"""A real node exporter with the web configuration that a machine gets: who may ask it, and by which certificate."""
+"""A real node exporter with the web configuration that a node gets: who may scrape it, and by which certificate."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MACHINE = MonitoredNode(
     "hpc",
     frozenset({"slurm_compute"}),
     "127.0.0.1",
-    # whose exporters this machine's are
+    # whose exporters this host's are
     "Debian 12",
     monitoring_host="ctl1",
     settings={"exporter_tls": True},
@@ -37,7 +37,7 @@ MACHINE = MonitoredNode(
 
 @dataclass(frozen=True)
 class Asked:
-    """An exporter that runs, and the files of its machine."""
+    """An exporter that runs, and the files of its node."""
 
     port: int
     directory: Path
@@ -56,7 +56,7 @@ class Asked:
 
 
 def written(node: MonitoredNode, directory: Path) -> Path:
-    """The files that a machine gets, in a folder of the test's."""
+    """Write the files that a node gets into a directory of the test."""
     directory.mkdir()
     for file in monitoring_tls.files(node).files:
         path = directory / Path(file.path).name
@@ -168,7 +168,7 @@ def test_a_node_without_tls_for_a_while_is_no_problem() -> None:
 
 
 class TestWhoIsAskedInClear:
-    """What Prometheus' own files say of it, when a deploy is to write others."""
+    """Prometheus' current files, when a deploy is to write others."""
 
     MACHINES = (replace(MACHINE, name="ctl1", controller="ctl1"), replace(MACHINE, controller="ctl1"))
     NODES = frozenset({"ctl1", "gpu01"})

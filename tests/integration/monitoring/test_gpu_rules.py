@@ -49,7 +49,7 @@ def series_of(gpus: MadeUpGpus, clock: Clock, scrapes: int) -> list[dict[str, st
 
 
 def checked(tmp_path: Path, gpus: MadeUpGpus, clock: Clock, expected: dict[str, dict[str, float]]) -> str:
-    """What promtool has to say of `{query: {GPU: value}}` at the third scrape; nothing where all is as expected."""
+    """promtool's errors for `{query: {GPU: value}}` at the third scrape; nothing where all is as expected."""
     tests = {
         "rule_files": [str(RULES)],
         "evaluation_interval": f"{EVERY_S}s",

@@ -55,7 +55,7 @@ def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the stand-in under the name of NVIDIA's library."""
+    """A directory with the stand-in under the name of NVIDIA's library."""
     directory = tmp_path_factory.mktemp("driver")
     argv = ["cc", "-shared", "-fPIC", "-o", str(directory / "libnvidia-ml.so.1"), str(STANDIN)]
     subprocess.run(argv, check=True, capture_output=True)
@@ -89,7 +89,7 @@ class Running:
 
 
 def certified(directory: Path) -> list[str]:
-    """What a machine's unit says of certificates, for those of a folder of the test's."""
+    """The certificate options of a node's unit, for those in a directory of the test."""
     settings = {**MACHINE.settings, "gpu_exporter": "nvitop", "gpu_exporter_libraries": ""}
     unit = gpu_exporters.needs(replace(MACHINE, settings=settings)).files[-1].content
     options = ("--certificate=", "--key=", "--authority=", "--client=")
@@ -207,7 +207,7 @@ def test_with_certificates_it_answers_to_the_monitoring_host_alone(libraries: Pa
         wait_until("it listens", lambda: program.process.poll() is None and listens(program.port))
 
         assert asked.answer(monitoring) == 200
-        # nobody; another cluster's machine of that name; another machine of this one
+        # nobody; another cluster's node of that name; another node of this cluster
         for shown in (None, written(stranger, tmp_path / "stranger"), directory):
             with pytest.raises((ssl.SSLError, ConnectionError)):
                 asked.answer(shown)
@@ -215,6 +215,6 @@ def test_with_certificates_it_answers_to_the_monitoring_host_alone(libraries: Pa
             # what speaks no TLS
             program.text()
         with socket.create_connection(("127.0.0.1", program.port)):
-            # who says nothing keeps nobody waiting
+            # a client that sends nothing delays nobody
             assert asked.answer(monitoring) == 200
         assert "refused 127.0.0.1: its certificate is for gpu01, 127.0.0.1" in program.log.read_text(encoding="utf-8")

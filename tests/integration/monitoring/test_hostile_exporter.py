@@ -22,7 +22,7 @@ from tests.unit.monitoring.test_node_plan import CTL1, GPU01
 
 SETTINGS = {"exporter_tls": True, "slurm_native": False}
 AUTHORITY = new_authority(validity.today())
-# what a job would say of a node that it does not run on
+# series that a job could export for a node that it does not run on
 FORGED = (
     'deepops_slurm_node_gpus{node="victim",gpu_type="h100"} 8\n'
     'gpu:present:bool{node="victim",gpu="0"} 0\n'
@@ -71,7 +71,7 @@ class Asked:
 
 
 def identity(of: MonitoredNode, directory: Path) -> Path:
-    """A folder with the files of a machine."""
+    """A directory with the files of a node."""
     directory.mkdir()
     for file in tls.files(of).files:
         (directory / Path(file.path).name).write_text(file.content, encoding="utf-8")
@@ -79,7 +79,7 @@ def identity(of: MonitoredNode, directory: Path) -> Path:
 
 
 def serving(at: MonitoredNode, text: str, certificate: Path | None) -> Page:
-    """A page at the machine's address, by TLS where there is a certificate."""
+    """A page at the node's address, by TLS where there is a certificate."""
     context = None
     if certificate:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

@@ -22,7 +22,7 @@ from deepopsctl.node_programs.job_report.prometheus import PrometheusError, Quer
 from deepopsctl.node_programs.job_report.summary import GpuUse, NodeUse, Summary
 
 GIB = 1 << 30
-# on an hour, long enough ago for Prometheus to take it as a block of its own
+# on an hour, long enough ago for Prometheus to store it as a block of its own
 END = int(time.time()) // 7200 * 7200 - 7200
 BEGAN = END - 600
 

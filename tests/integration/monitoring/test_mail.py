@@ -13,7 +13,7 @@ OPS = {"ops": {"email": ["ops@example.com", "night@example.com"]}}
 
 
 def wanted(box: mail.Mailbox, **email: object) -> Wanted:
-    """What a site's settings and vault say."""
+    """A site's settings and vault."""
     settings = {"server": box.server, "from": "hpc@example.com", **email}
     return Wanted(receivers=OPS, email=settings, grouping=SOON, secrets={"mail_password": mail.PASSWORD})
 

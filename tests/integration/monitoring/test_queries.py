@@ -1,7 +1,7 @@
 """A real Prometheus answers every query of every dashboard, and one that has nothing to show is found.
 
-Node exporters are real; what they tell beside the machine is written by hand (cluster/), GPUs are replayed. What real
-jobs and real daemons tell is asked in tests/lab.
+Node exporters are real; what they export besides the host is written manually (cluster/), GPUs are replayed. What real
+jobs and real daemons export is tested in tests/lab.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Running:
         gpus = self._ends.enter_context(serving(MadeUpGpus("dcgm")))
         own = free_port()
         nodes = [target(node, port) for node, port in exporters.items()]
-        # nobody listens there: a machine that is off
+        # nobody listens there: a node that is off
         nodes.append(target("gpu02", free_port()))
         jobs = [
             {"job_name": "node", "honor_labels": True, "static_configs": nodes},

@@ -1,4 +1,4 @@
-"""Rules do what they say: each file in rules/ is a test of promtool's own kind."""
+"""Rules do what they describe: each file in rules/ is a test of promtool's own kind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Prometheus and Alertmanager get, looked at by the parsers that look at it on the machine."""
+"""What Prometheus and Alertmanager get, checked by the parsers that check it on the node."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MACHINE = replace(
 
 
 def everything() -> tuple[File, ...]:
-    """All files, in the order in which they are brought."""
+    """All files, in the order in which they are installed."""
     rules = {path.name: path.read_text(encoding="utf-8") for path in sorted(RULES.glob("*.yml"))}
     prometheus = prometheus_server.prometheus(MACHINE, targets.render([MACHINE, NODE]), rules)
     return (*tls.files(MACHINE).files, *prometheus.files, *prometheus_server.alertmanager(MACHINE).files)
@@ -32,7 +32,7 @@ def everything() -> tuple[File, ...]:
 
 @pytest.fixture
 def placed(tmp_path: Path) -> dict[str, Path]:
-    """They are in a folder of the test's instead of /etc."""
+    """They are in a directory of the test's instead of /etc."""
     paths = {}
     for file in everything():
         path = tmp_path / file.path.lstrip("/")
@@ -43,7 +43,7 @@ def placed(tmp_path: Path) -> dict[str, Path]:
 
 
 def validated(file: File, path: Path) -> subprocess.CompletedProcess[str]:
-    """What the file's own parser says."""
+    """The result of the file's own parser."""
     argv = [str(path) if word == "%s" else word for word in file.validate]
     return subprocess.run(argv, capture_output=True, text=True, timeout=300)
 

@@ -1,6 +1,6 @@
-"""The servers and an exporter as a machine's units start them, with the files that it gets, the exporter by TLS.
+"""The servers and an exporter as a node's units start them, with the files that it gets, the exporter by TLS.
 
-They are this machine's: on Debian 12 Prometheus 2.42 and Alertmanager 0.25, while the lab has Debian 13's.
+They are this host's: on Debian 12 Prometheus 2.42 and Alertmanager 0.25, while the lab has Debian 13's.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def plan() -> Needs:
 
 
 def moved(text: str, root: Path) -> str:
-    """With folders of the test's in place of the machine's."""
+    """With directories of the test in place of the node's."""
     for directory in FOLDERS:
         text = text.replace(directory, f"{root}{directory}")
     return text
@@ -67,7 +67,7 @@ def command(dropin: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Running:
-    """They run; `root` has their files, `logs` is where they say what is wrong."""
+    """They run; `root` has their files, `logs` their logs."""
 
     root: Path
     logs: Path
@@ -163,7 +163,7 @@ def test_every_rule_is_loaded_and_an_alert_gets_as_far_as_alertmanager(running: 
 
 
 def test_amtool_finds_alertmanager_and_silences(running: Running, tmp_path: Path) -> None:
-    # root's own comes before the machine's, at whose place a test can't write
+    # the one of `root` comes before the host's, which a test can't write
     (tmp_path / ".config" / "prometheus").mkdir(parents=True)
     (tmp_path / ".config" / "prometheus" / "amtool.yml").symlink_to(f"{running.root}{prometheus_server.AMTOOL}")
 

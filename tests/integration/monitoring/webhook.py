@@ -19,7 +19,7 @@ def _server(address: str, port: int, path: Path) -> ThreadingHTTPServer:
     lock = threading.Lock()
 
     class Handler(BaseHTTPRequestHandler):
-        """Keeps what is posted."""
+        """Records what is posted."""
 
         def do_POST(self) -> None:
             message = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -30,7 +30,7 @@ def _server(address: str, port: int, path: Path) -> ThreadingHTTPServer:
             self.end_headers()
 
         def log_message(self, *_: object) -> None:
-            """Say nothing."""
+            """Log nothing."""
 
     return ThreadingHTTPServer((address, port), Handler)
 

@@ -1,4 +1,4 @@
-"""Building a box's image once for each recipe, and keeping it below $XDG_CACHE_HOME/deepopsctl/boxes."""
+"""Building a box's image once for each recipe, and storing it below $XDG_CACHE_HOME/deepopsctl/boxes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Image:
 
 
 def cache_directory() -> Path:
-    """Where images are kept: XDG base directory rules."""
+    """Where images are stored: XDG base directory rules."""
     cache_home = os.environ.get("XDG_CACHE_HOME", "")
     base = Path(cache_home) if cache_home.startswith("/") else Path.home() / ".cache"
     return base / "deepopsctl" / "boxes"
@@ -61,7 +61,7 @@ def _build(recipe: BoxRecipe, path: Path, say: Notify) -> None:
         raise ControlMachineError("building a box takes root: its files are root's", "`sudo scripts/make-box`")
     started = time.monotonic()
     say(f"building the image of {recipe.name} (a minute or two)")
-    # beside the result: a temporary folder in memory may be too small
+    # next to the result: a temporary directory in memory may be too small
     with tempfile.TemporaryDirectory(prefix=".build-", dir=path.parent) as name:
         files, root, image = (Path(name, part) for part in ("files", "root", "image.qcow2"))
         write_rootfs(files, recipe.files())

@@ -1,4 +1,4 @@
-"""From a folder to a disk that boots: partition table, GRUB, ext4. Plain files only: no loop device, no mount."""
+"""From a directory to a disk that boots: partition table, GRUB, ext4. Plain files only: no loop device, no mount."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def missing_tools() -> str:
 
 
 def make_disk(root: Path, image: Path) -> None:
-    """Write the system in the folder `root` to `image`, a compressed qcow2."""
+    """Write the system in the directory `root` to `image`, a compressed qcow2."""
     raw = image.with_suffix(".raw")
     try:
         with raw.open("wb") as handle:

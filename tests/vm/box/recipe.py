@@ -12,7 +12,7 @@ from deepopsctl.lab.rootfs import RootFile
 from tests.vm.box import disk, rootfs
 
 # QEMU 7.2's emulation lies about two features that trixie's kernel uses: five-level page tables hang the boot, and
-# with cmpxchg16b the allocator takes wrong turns. Without emulation the options cost nothing worth measuring.
+# with cmpxchg16b the allocator takes wrong branches. Without emulation the options cost nothing worth measuring.
 KERNEL_OPTIONS = {"debian12": "mitigations=off", "debian13": "mitigations=off no5lvl clearcpuid=cx16"}
 SYSTEMS = tuple(KERNEL_OPTIONS)
 PACKAGES = (
@@ -39,7 +39,7 @@ class BoxRecipe:
 
     @property
     def name(self) -> str:
-        """The box's name in Vagrant. One with extra packages has another: no test takes it for a bare machine."""
+        """The box's name in Vagrant. One with extra packages has another: no test uses it as a bare machine."""
         return f"deepopsctl/{self.os}" + (f"-{self.digest}" if self.extra else "")
 
     @property
@@ -59,8 +59,8 @@ class BoxRecipe:
         return rootfs.FILES | own
 
     def mmdebstrap_argv(self, files: Path, root: Path) -> tuple[str, ...]:
-        """Build the root file system in the folder `root`."""
-        # the initramfs is made as the kernel is installed: what it shall hold must be said before
+        """Build the root file system in the directory `root`."""
+        # the initramfs is made as the kernel is installed: its content must be configured before
         early = "; ".join(
             f'mkdir -p "$1/{Path(name).parent}"; printf "{text}" > "$1/{name}"' for name, text in rootfs.EARLY
         )

@@ -96,7 +96,7 @@ def _virsh(*arguments: str) -> str:
 
 
 def _run(*argv: str) -> None:
-    # not in a project's folder: its Vagrantfile is none of this command's business
+    # not in a project's directory: its Vagrantfile is none of this command's business
     done = subprocess.run(
         argv,
         cwd="/",

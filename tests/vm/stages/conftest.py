@@ -30,7 +30,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     vm_items = [item for item in items if HERE in item.path.parents]
     for item in vm_items:
         item.add_marker(pytest.mark.vm)
-        # a whole deploy on emulated machines, on whatever else this machine has to do
+        # a whole deploy on emulated machines, on whatever else this host has to do
         item.add_marker(pytest.mark.timeout(3 * PATIENCE_S))
     if "vm" not in str(config.option.markexpr).split():
         items[:] = [item for item in items if HERE not in item.path.parents]
@@ -58,7 +58,7 @@ def cluster(stand: Stand) -> VmCluster:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Say at once why a stage failed: pytest does it when all have ended, two hours later."""
+    """Print at once why a stage failed: pytest does it when all have ended, two hours later."""
     report = yield
     if report.failed and HERE in item.path.parents:
         terminal = item.config.pluginmanager.get_plugin("terminalreporter")
@@ -77,7 +77,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatus: int) -> None:
-    """Print the table, and write the page that is kept."""
+    """Print the table, and write the page of docs/."""
     if not STAGES:
         return
     stages, facts = list(STAGES.values()), _of_the_checkout() | VERSIONS

@@ -24,7 +24,7 @@ class Machines:
     settings: Mapping[str, str]
 
     def domain(self, name: str) -> str:
-        """What libvirt calls a machine."""
+        """libvirt's name of a machine."""
         return f"{self.cluster}_{name}"
 
     def up(self) -> None:
@@ -63,7 +63,7 @@ class Machines:
         )
 
     def save(self, snapshot: str) -> None:
-        """Keep disks and memory as they are now, of all machines at one moment."""
+        """Take a snapshot of disks and memory of all machines at one moment."""
         for name in self.names:
             virsh("suspend", self.domain(name))
         try:
@@ -93,7 +93,7 @@ def virsh(*arguments: str) -> str:
 
 
 def run(argv: list[str], environment: Mapping[str, str]) -> str:
-    """Run a tool in the repository's root; a bad exit code fails the test with all that it said."""
+    """Run a tool in the repository's root; a bad exit code fails the test with its output."""
     done = subprocess.run(argv, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=PATIENCE_S)
     output = "\n".join(line for line in (done.stdout + done.stderr).splitlines() if "Progress:" not in line)
     assert done.returncode == 0, f"{' '.join(argv)} ended with {done.returncode}:\n{output}"

@@ -17,7 +17,7 @@ from tests.vm.stages.vmcluster import CONTROLLER, NODE, VmCluster
 
 SPEC = Path(__file__).with_name("cluster.yml")
 DEPLOYED = "deployed"
-# Real devices, so that opening one works where it is allowed, and made anew by each boot as udev makes a driver's.
+# Real devices, so that opening one works where it is allowed, and made again by each boot as udev makes a driver's.
 DEVICES = """set -e
 echo loop > /etc/modules-load.d/test-gpus.conf
 printf 'b! /dev/nvidia%s 0666 root root - 7:%s\\n' 0 0 1 1 > /etc/tmpfiles.d/test-gpus.conf
@@ -89,7 +89,7 @@ class Stand:
         return self.cluster
 
     def rest(self) -> None:
-        """Take the power from the machines, so that others have the cores; `deployed` brings them back."""
+        """Cut the power of the machines, so that others have the cores; `deployed` starts them again."""
         if self._directory.is_dir():
             self.cluster.hang_up()
             for name in self.cluster.addresses:

@@ -1,4 +1,4 @@
-"""What a run of the stages came to: a table for people, also kept in docs/."""
+"""What a run of the stages came to: a table for people, also stored in docs/."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Stage:
 
     @property
     def result(self) -> str:
-        """One word; a stage in which a test was skipped has not been proven."""
+        """One word; a stage in which a test was skipped has not been tested completely."""
         return "failed" if self.failed else "skipped" if self.skipped or not self.passed else "passed"
 
     def count(self, phase: str, outcome: str, seconds: float) -> None:

@@ -1,7 +1,7 @@
 """Stage client_modules: a file system's client whose kernel module is compiled on the node, loaded and mounted.
 
 BeeGFS can't be had here. Packages of its names stand in for it, with the source of a module that registers a file
-system of that name and keeps nothing in it. DKMS, the headers, the compiler, the kernel and systemd are real.
+system of that name and stores nothing in it. DKMS, the headers, the compiler, the kernel and systemd are real.
 """
 
 from __future__ import annotations
@@ -70,13 +70,13 @@ CLIENT = Stub(
     postinst=f"#!/bin/sh\nset -e\ndkms add -m beegfs -v {VERSION}\ndkms install -m beegfs -v {VERSION}\n",
     prerm=f"#!/bin/sh\ndkms remove -m beegfs -v {VERSION} --all\n",
 )
-# an initramfs for each package would take an emulated machine minutes
+# an initramfs for each package would cost an emulated machine minutes
 PREPARE = "sed -i s/^update_initramfs=.*/update_initramfs=no/ /etc/initramfs-tools/update-initramfs.conf"
 
 
 @pytest.fixture(scope="module")
 def deployed(cluster: VmCluster, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What the deploy says that brings it."""
+    """The summary of the deploy that installs it."""
     made = tmp_path_factory.mktemp("packages")
     with signers(1) as (signer,):
         build(made, "BeeGFS", [CLIENT, Stub("beegfs-tools", VERSION)], signer)

@@ -1,4 +1,4 @@
-"""Stage confinement: with cgroup v2 a job can't use what it was not given. Shown by trying, also without confining."""
+"""Stage confinement: with cgroup v2 a job can't use what it has not requested. Also tried without confinement."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Stage dkms: what `deploy nvidia` makes of a machine with a kernel of its own, up to what needs a GPU.
+"""Stage dkms: what `deploy nvidia` does on a machine with a kernel of its own, up to what needs a GPU.
 
-Debian's kernel modules are built by DKMS on this machine, against the headers of the guest's kernel. Loaded in the
-guest they run, look for a GPU and find none: `No such device` is as far as it goes.
+Debian's kernel modules are built by DKMS on this host, against the headers of the guest's kernel. Loaded in the
+guest they run, search for a GPU and find none: `No such device` is as far as it goes.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from tests.vm.modules import MODULE, PACKAGE, built_modules
 from tests.vm.stages.vmcluster import NODE, VmCluster
 
 SETTINGS = "\nnvidia_driver_source: distro\nnvidia_driver_without_device: true\n"
-# the modules come from outside; an initramfs for each package would take an emulated machine minutes
+# the modules come from outside; an initramfs for each package would cost an emulated machine minutes
 PREPARE = """mkdir -p /etc/dkms && touch /etc/dkms/no-autoinstall
 sed -i s/^update_initramfs=.*/update_initramfs=no/ /etc/initramfs-tools/update-initramfs.conf"""
 
 
 @pytest.fixture(scope="module")
 def deployed(cluster: VmCluster) -> dict[str, Any]:
-    """What `deploy nvidia` says of the compute node."""
+    """The result of `deploy nvidia` for the compute node."""
     cluster.root(NODE, PREPARE)
     settings = cluster.directory / "inventory" / "group_vars" / "all" / "settings.yml"
     settings.write_text(settings.read_text(encoding="utf-8") + SETTINGS, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Stage power_cut: a machine loses its power while a deploy installs a package on it. The next deploy heals."""
+"""Stage power_cut: a machine loses its power while a deploy installs a package on it. The next deploy repairs it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def test_a_deploy_that_lost_a_node_in_the_middle_is_finished_by_the_next(cluster
         cluster.power_cut(victim)
         code, document, seen = deploy.end()
 
-        # the others are served; but a node can't be proven without its controller
+        # the others are served; but a node can't be verified without its controller
         assert code == 4 or (victim == CONTROLLER and code == 1), seen
         assert victim in [failure["host"] for failure in document["failures"]], document["failures"]
 

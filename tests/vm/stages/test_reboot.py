@@ -25,7 +25,7 @@ def test_a_node_is_drained_and_rebooted_and_the_queue_goes_on(cluster: VmCluster
 
     cluster.wait_for_rows([running, *queued])
     cluster.wait_for_state("idle")
-    # the confinement and the devices are as they were: a boot has nothing that only a deploy brings
+    # the confinement and the devices are as they were: a boot does not depend on a deploy
     summary = cluster.deploy()
     assert set(cluster.changed(summary).values()) == {0}, summary
 

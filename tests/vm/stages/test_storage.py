@@ -20,19 +20,19 @@ EXPORT, PATH = "/srv/shared", "/shared"
 UNIT = "shared.mount"
 LIMIT_MIB = 20
 SELDOM_EXPORT, SELDOM = "/srv/seldom", "/seldom"
-# where somebody mounts it by hand, as a machine would that is not in cluster.yml
+# where somebody mounts it manually, as a host would that is not in cluster.yml
 OUTSIDE = "/mnt/outside"
 # of all machines here; of none
 SUBNET, NOBODY = "192.168.57.0/24", "192.168.57.99"
 IDLE_S = 15
 SYNC_S = 120
-# File systems of their own on the server, in files: with room for quotas, and no danger to the machine's disk.
+# File systems of their own on the server, in files: with room for quotas, and no danger to the host's disk.
 MADE = f"""set -e
 truncate --size=300M /srv/shared.img /srv/seldom.img
 mkfs.ext4 -q -O quota -E quotatype=usrquota,lazy_itable_init=0 /srv/shared.img
 mkdir -p {EXPORT} {SELDOM_EXPORT}
 mount -o loop,usrquota /srv/shared.img {EXPORT}
-# an initramfs for a package would take an emulated machine minutes
+# an initramfs for a package would cost an emulated machine minutes
 sed -i s/^update_initramfs=.*/update_initramfs=no/ /etc/initramfs-tools/update-initramfs.conf
 command -v mkfs.xfs >/dev/null || apt-get -qq install --yes --no-install-recommends xfsprogs >/dev/null
 mkfs.xfs -q /srv/seldom.img
@@ -63,13 +63,13 @@ storage:
     quota: {{kind: project, projects: {{prof: {{space: {LIMIT_MIB}M}}}}}}
 job_directories: {{}}
 """
-# emulated machines take their time, and what is written for a rate has to fit into the quota
+# emulated machines are slow, and what is written for a rate has to fit into the quota
 SETTINGS = """---
 validate_storage_size_mb: 4
 validate_storage_answer_timeout: 300
 validate_storage_queue_timeout: 300
 """
-# a job takes names that another one of the same user has as well
+# a job uses names that another one of the same user has as well
 TAKE = "set -e; test -O $SLURM_TMPDIR; for at in $SLURM_TMPDIR /tmp /dev/shm; do test ! -e $at/mine; done; touch "
 TAKE += "$SLURM_TMPDIR/mine /tmp/mine /dev/shm/mine"
 FOLDERS = "/var/spool/slurm-jobs"
@@ -77,7 +77,7 @@ FOLDERS = "/var/spool/slurm-jobs"
 
 @pytest.fixture(scope="module", autouse=True)
 def served(cluster: VmCluster) -> None:
-    """The controller has something to serve, and cluster.yml says who mounts it; nothing of it is deployed."""
+    """The controller has something to serve, and cluster.yml declares who mounts it; nothing of it is deployed."""
     cluster.root(CONTROLLER, MADE)
     edit(cluster.directory / SETTINGS_FILE, "---\n", SETTINGS)
     path = cluster.directory / "cluster.yml"
@@ -101,7 +101,7 @@ def mounted(cluster: VmCluster, node: str = NODE, path: str = PATH) -> str:
 
 
 def get_rid_of(cluster: VmCluster, path: str, export: str, *names: str) -> None:
-    """Have the client write what a limit has kept it from writing, and remove its files.
+    """Have the client write what a limit has blocked it from writing, and remove its files.
 
     Linux's client (6.12) holds on to that: the file stays open, as .nfs* once it was removed, and a reboot, which takes
     the network away first, waits for it for ever.
@@ -117,7 +117,7 @@ def declare(cluster: VmCluster, old: str, new: str) -> None:
 
 
 def is_exported(cluster: VmCluster, path: str, to: str) -> bool:
-    """Whether the kernel's server lets somebody mount a folder."""
+    """Whether the kernel's server lets somebody mount a directory."""
     shown = cluster.root(CONTROLLER, "exportfs -s").splitlines()
     return [path, to] in [line.partition("(")[0].split() for line in shown]
 
@@ -218,7 +218,7 @@ def test_a_directory_gets_no_fuller_than_its_project_quota(cluster: VmCluster) -
         assert "No space left on device" in output, output
         used = int(cluster.root(CONTROLLER, f"du -sk {SELDOM_EXPORT}/prof | cut -f 1"))
         assert LIMIT_MIB * 1024 / 2 < used <= LIMIT_MIB * 1024 + 4
-        # beside it there is room
+        # outside of it there is room
         cluster.user(NODE, f"dd if=/dev/zero of={SELDOM}/beside bs=1M count={2 * LIMIT_MIB} status=none")
     finally:
         limit = "xfs_quota -x -c 'limit -p bhard={} prof' " + SELDOM_EXPORT
@@ -254,7 +254,7 @@ def test_a_job_waits_for_a_server_that_is_away_and_others_run_on(cluster: VmClus
 
     cluster.wait_for_rows([waiting])
     assert cluster.root(CONTROLLER, f"cat {EXPORT}/waited") == "waited"
-    # a silence of more than two looks has drained the node; an answer ends that
+    # more than two checks without an answer have drained the node; an answer ends that
     cluster.wait_for_state("idle")
 
 
@@ -284,7 +284,7 @@ def test_jobs_of_one_user_have_temporary_directories_of_their_own(cluster: VmClu
     cluster.user(NODE, "touch /var/tmp/go")
     cluster.wait_for_rows([holding])
 
-    # the folder with the node's name is the plugin's, and stays
+    # the directory with the node's name is the plugin's, and stays
     empty = f'test -z "$(find {FOLDERS} -mindepth 2)"'
     wait_until("their folders are gone", lambda: holds(cluster, NODE, empty), cluster.patience_s)
     assert cluster.root(NODE, "ls /tmp/mine /dev/shm/mine 2>/dev/null || true") == ""
@@ -302,11 +302,11 @@ def test_a_boot_restores_the_mount_before_jobs_start(cluster: VmCluster) -> None
     assert mounted(cluster, path=SELDOM) == "autofs systemd-1"
 
 
-# After the boot: a kernel that lost what it has mounted by hand may wait for it at its own end, and this one did.
+# After the boot: a kernel that lost what was mounted manually may wait for it at shutdown, and this one did.
 def test_an_export_is_narrowed_when_nobody_still_uses_it(cluster: VmCluster) -> None:
     server = f"{cluster.addresses[CONTROLLER]}:{SELDOM_EXPORT}"
     cluster.root(NODE, f"mkdir -p {OUTSIDE} && mount -t nfs4 {server} {OUTSIDE} && cat {OUTSIDE}/there")
-    # a folder that systemd knows it needs, it would stop with its mount
+    # a directory that systemd knows it needs, it would stop with its mount
     sitting = f"cd {SELDOM} && exec sleep infinity"
     cluster.root(NODE, f"systemd-run --quiet --unit=sits --uid=vagrant sh -c '{sitting}'")
     wait_until("it sits", lambda: holds(cluster, NODE, "pgrep -x sleep"), cluster.patience_s)

@@ -45,7 +45,7 @@ class VmCluster(DrivenCluster):
         return self._ssh(node, f"sudo sh -c {shlex.quote(test)}").returncode == 0
 
     def copy(self, node: str, files: Sequence[Path], directory: str) -> None:
-        """Copy files of this machine into a folder that the user may write to."""
+        """Copy files of this host into a directory that the user may write to."""
         argv = ["scp", "-q", *self._options(node), *map(str, files), f"{self._login(node)}:{directory}/"]
         done = subprocess.run(argv, capture_output=True, text=True, timeout=self.patience_s, stdin=subprocess.DEVNULL)
         assert done.returncode == 0, done.stderr
@@ -76,7 +76,7 @@ class VmCluster(DrivenCluster):
             raise AssertionError(f"{late}; what it wrote last:\n{self._revived(node)}") from late
 
     def reboot_drained(self) -> None:
-        """Restart the compute node, which is drained, and wait until its slurmd has registered anew.
+        """Restart the compute node, which is drained, and wait until its slurmd has registered again.
 
         Before that slurmctld may not know yet that it was away, and would take it for one that rebooted unexpectedly.
         """
@@ -95,7 +95,7 @@ class VmCluster(DrivenCluster):
         wait_until(f"{node} answers over SSH", lambda: self.holds(node, "true"), self.patience_s)
 
     def hang_up(self) -> None:
-        """End all connections that are kept open, ours and deepopsctl's: they don't survive a snapshot's return."""
+        """End all connections that stay open, the tests' and deepopsctl's: they don't survive a snapshot's return."""
         for node in self.addresses:
             self._hang_up(node)
         close_connections(ClusterDir.open(self.directory))
@@ -110,7 +110,7 @@ class VmCluster(DrivenCluster):
         self.wait_for_state("idle")
 
     def wait_for_state(self, state: str) -> None:
-        """Wait until Slurm says this of the compute node; `state*` is one that does not answer."""
+        """Wait until the compute node has this state in Slurm; `state*` is one that does not answer."""
         test = f"test \"$(sinfo -h -n {NODE} -o %T)\" = '{state}'"
         wait_until(f"{NODE} is {state}", lambda: self.holds(CONTROLLER, test), self.patience_s)
 
