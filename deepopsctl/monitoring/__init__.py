@@ -1,1 +1,1 @@
-"""Monitoring: what each machine needs for it, what Prometheus scrapes, how its configuration is written. All pure."""
+"""Monitoring: what each node needs for it, what Prometheus scrapes, how its configuration is written. All pure."""

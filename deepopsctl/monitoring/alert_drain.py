@@ -22,7 +22,7 @@ SLACK_S = 60
 
 
 def needs(node: MonitoredNode) -> Needs:
-    """The program with its settings; nothing elsewhere, and nothing where it is not asked for."""
+    """The program with its settings; nothing on other nodes, or if it is not enabled."""
     if not node.is_first_controller or not node.is_on("drain"):
         return Needs()
     settings = node.settings
@@ -40,9 +40,9 @@ def needs(node: MonitoredNode) -> Needs:
     sources = program_files(alert_drain, PROGRAM)
     unit = service(
         NAME,
-        "drains nodes while an alert says so",
+        "drains nodes while a draining alert fires",
         (PROGRAM,),
-        # root to Slurm, and no more than that: it reads its settings, asks, and writes one file
+        # it needs root only for Slurm: it reads its settings, queries, and writes one file
         *confined(ReadWritePaths=TEXTFILES, RestrictAddressFamilies=SLURMS_FAMILIES),
         "MemoryMax=256M",
     )
@@ -61,13 +61,13 @@ def _problems(node: MonitoredNode) -> list[str]:
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
             problems.append(f"monitoring_{key}: {value} is no whole number from {least} on")
     changes = settings["alerts"]
-    # what is wrong with them is told of Prometheus' rules
+    # errors in `alerts` are reported with Prometheus' rules
     if problems or not isinstance(changes, dict) or alert_rules.validate_overrides(rule_files(), changes):
         return problems
     blind = alert_rules.longest_blindness(alert_rules.with_overrides(rule_files(), changes)) + SLACK_S
     if int(str(settings["drain_resume_after"])) < blind:
         problems.append(
-            f"monitoring_drain_resume_after: missing data is told after up to {blind:g} s, and a node would be "
+            f"monitoring_drain_resume_after: missing data is reported after up to {blind:g} s, and a node would be "
             f"resumed for that: set {blind:g} or more"
         )
     return problems

@@ -1,4 +1,4 @@
-"""Alertmanager's configuration: who is told of which alert, from a site's settings and the vault. Pure."""
+"""Alertmanager's configuration: which receivers get which alert, from a site's settings and the vault. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from deepopsctl.monitoring.resources import MonitoredNode
 from deepopsctl.text.header import MANAGED_HEADER
 from deepopsctl.text.values import suggest
 
-# Everything goes here that nothing else is said of: it is seen in Prometheus, Grafana and by amtool, and sent nowhere.
+# Alerts without a route go here: visible in Prometheus, Grafana and amtool, and not sent.
 NOBODY = "nobody"
 WAYS = ("email", "slack", "webhook", "alertmanager")
 ROUTE_KEYS = ("receivers", "severity", "match", "watchdog", "repeat", "continue")
@@ -28,7 +28,7 @@ _TEXT = (
     '{{ range .Alerts }}{{ if eq .Status "resolved" }}over: {{ end }}{{ .Annotations.summary }}\n{{ end }}'
     "{{ .CommonAnnotations.action }}"
 )
-# Of two alerts about one thing the one that says more: [source, what it holds back, what both have in common].
+# Inhibition rules: [source alert, alerts that it inhibits, labels that must be equal].
 _HELD_BACK = (
     ('alertname="NodeDown"', 'alertname!="NodeDown"', ("cluster", "node")),
     (
@@ -43,14 +43,14 @@ _HELD_BACK = (
     ('alertname=~"GpuXidFatal|GpuRecoveryNeeded"', 'alertname="GpuXid"', ("cluster", "node", "gpu")),
     ('alertname="CertificateExpired"', 'alertname="CertificateExpiring"', ("cluster", "node", "path")),
     ('alertname="TargetDown"', 'alertname="ScrapeGaps"', ("cluster", "node", "job")),
-    # a node that lost its storage is drained by its health check: told once, as what it is
+    # a node that lost its storage is drained by its health check: one alert is enough
     ('alertname="MountMissing"', 'alertname="NodeDrainedUnexpectedly"', ("cluster", "node")),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a site's settings say: `monitoring_alert_receivers`, `_routes`, `_email` and `_grouping`."""
+    """A site's settings: `monitoring_alert_receivers`, `_routes`, `_email` and `_grouping`."""
 
     receivers: Mapping[str, object] = field(default_factory=dict)
     routes: Sequence[object] = ()
@@ -69,12 +69,12 @@ class Routing:
 
 
 def wanted_by(node: MonitoredNode) -> Wanted:
-    """The settings, as a machine has them."""
+    """The routing settings of a node."""
     settings = node.settings
     receivers, routes = settings.get("alert_receivers", {}), settings.get("alert_routes", [])
     email, grouping = settings.get("alert_email", {}), settings.get("alert_grouping", {})
     return Wanted(
-        # what is none of its kind is refused as one that nobody knows
+        # values of a wrong type are refused as unknown
         receivers if isinstance(receivers, Mapping) else {str(receivers): None},
         routes if isinstance(routes, list) else [routes],
         email if isinstance(email, Mapping) else {str(email): None},
@@ -124,7 +124,7 @@ def _grouped(grouping: Mapping[str, object]) -> dict[str, object]:
 
 
 def _routes(wanted: Wanted) -> Iterator[Mapping[str, object]]:
-    """As told; without a word, everything to everybody there is."""
+    """The configured routes; without any, every alert goes to every receiver."""
     routes = [route for route in wanted.routes if isinstance(route, Mapping)]
     if routes or not wanted.receivers:
         yield from routes
@@ -163,7 +163,7 @@ def _receiver(together: str, wanted: Wanted) -> dict[str, object]:
     configs_by_type: dict[str, list[object]] = {}
     for name in together.split(", "):
         channels = wanted.receivers[name]
-        assert isinstance(channels, Mapping)  # noqa: S101 - looked at before
+        assert isinstance(channels, Mapping)  # noqa: S101 - checked before
         for way, how in channels.items():
             for key, configs in _configs(str(way), how, wanted):
                 configs_by_type.setdefault(key, []).extend(configs)
@@ -174,7 +174,7 @@ def _configs(way: str, how: object, wanted: Wanted) -> Iterator[tuple[str, list[
     if way == "email":
         yield "email_configs", [{"to": address, "send_resolved": True} for address in _listed(how)]
         return
-    assert isinstance(how, Mapping)  # noqa: S101 - looked at before
+    assert isinstance(how, Mapping)  # noqa: S101 - checked before
     if way == "alertmanager":
         yield from ((str(key), list(value)) for key, value in how.items())
     elif way == "slack":
@@ -211,7 +211,7 @@ def _receiver_faults(wanted: Wanted) -> Iterator[str]:
         if name == NOBODY or "," in str(name):
             yield f"{where}: choose another name"
         elif not isinstance(channels, Mapping) or not channels:
-            yield f"{where} says no way: write {{email: [ops@example.com]}}, or {', '.join(WAYS[1:])}"
+            yield f"{where} has no channel: write {{email: [ops@example.com]}}, or {', '.join(WAYS[1:])}"
         else:
             for way, how in channels.items():
                 yield from (f"{where}: {fault}" for fault in _way_faults(str(way), how, wanted))
@@ -219,7 +219,7 @@ def _receiver_faults(wanted: Wanted) -> Iterator[str]:
 
 def _way_faults(way: str, how: object, wanted: Wanted) -> Iterator[str]:
     if way not in WAYS:
-        yield f"{way} is no way to tell anybody; {suggest(way, WAYS)}"
+        yield f"{way} is not a channel; {suggest(way, WAYS)}"
     elif way == "email":
         if not wanted.email:
             yield "email needs a server: set monitoring_alert_email: {server: 'mail.example.com:587', from: ...}"

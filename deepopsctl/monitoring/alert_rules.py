@@ -1,4 +1,4 @@
-"""Alerts as a site wants them: the rule files, with what `monitoring_alerts` changes in them. Pure."""
+"""Alert rules with a site's overrides in `monitoring_alerts`. Pure."""
 
 from __future__ import annotations
 
@@ -60,15 +60,15 @@ def seconds(duration: str) -> float:
 
 
 def with_overrides(files: Mapping[str, str], changes: object) -> dict[str, str]:
-    """The same files with changes that `why_not` has nothing to say of; untouched ones word for word."""
-    assert isinstance(changes, Mapping)  # noqa: S101 - looked at before
+    """The rule files with overrides that `validate_overrides` accepts; files without overrides are unchanged."""
+    assert isinstance(changes, Mapping)  # noqa: S101 - checked before
     return {name: _changed(text, changes) for name, text in files.items()}
 
 
 def validate_overrides(files: Mapping[str, str], changes: object) -> list[str]:
-    """What is wrong with `monitoring_alerts`, a sentence each."""
+    """Problems with `monitoring_alerts`, one sentence each."""
     if not isinstance(changes, Mapping):
-        return ["monitoring_alerts is no mapping: write {NodeDown: {for: 5m}}"]
+        return ["monitoring_alerts is not a mapping: write {NodeDown: {for: 5m}}"]
     known = {alert.name: alert for text in files.values() for alert in read(text)}
     problems = []
     for name, change in changes.items():
@@ -83,7 +83,7 @@ def validate_overrides(files: Mapping[str, str], changes: object) -> list[str]:
 
 
 def longest_blindness(files: Mapping[str, str]) -> float:
-    """How many seconds it may take until an alert says that others can't fire."""
+    """Seconds until an alert reports that others can't fire, at most."""
     return max((seconds(alert.wait) for text in files.values() for alert in read(text) if alert.blinds), default=0.0)
 
 
@@ -96,7 +96,7 @@ def _rules(document: object) -> Iterator[tuple[dict[str, object], dict[str, obje
 
 def _alert(group: str, rule: Mapping[str, object]) -> Alert:
     labels, annotations = rule.get("labels") or {}, rule.get("annotations") or {}
-    assert isinstance(labels, dict)  # noqa: S101 - our own files, which a test reads
+    assert isinstance(labels, dict)  # noqa: S101 - deepopsctl's own files, which a test reads
     assert isinstance(annotations, dict)  # noqa: S101 - as above
     return Alert(
         name=str(rule["alert"]),

@@ -19,14 +19,14 @@ from deepopsctl.node_programs.log_collector.places import DIRECTORY
 NOWHERE = {"label": "severity", "value": "none", "receiver": NOBODY}
 # Written every 15 s and scraped as often; a busy node may be late once (seconds).
 _OLDEST_S = 90.0
-# Slurm is asked every 30 s, and may take its time.
+# Slurm is queried every 30 s, and may be slow.
 _OLDEST_SLURM_S = 150.0
-# What the suite's own job brings: queries that need it are asked only while it runs.
+# Data of the suite's own job: queries that need it run only while the job runs.
 _JOB = frozenset({Needs.JOBS, Needs.STARTED})
 
 
 def everything(nodes: Sequence[MonitoredNode], rules_directory: Path) -> dict[str, object]:
-    """All that the suite is told of a cluster; no passwords."""
+    """The suite's expectations for a cluster; no passwords."""
     here = next(node for node in nodes if node.name == node.monitoring_host)
     return {
         **prometheus(nodes),
@@ -36,7 +36,7 @@ def everything(nodes: Sequence[MonitoredNode], rules_directory: Path) -> dict[st
         "rules": rules(rules_directory),
         "queries": asked(here.cluster, nodes),
         "route": NOWHERE,
-        # where the monitoring host keeps what all machines log
+        # journals of all nodes on the monitoring host
         "journals": DIRECTORY if here.is_on("logs") else "",
     }
 
@@ -62,7 +62,7 @@ def targets(nodes: Iterable[MonitoredNode]) -> list[dict[str, str]]:
 
 
 def textfiles(nodes: Iterable[MonitoredNode]) -> dict[str, dict[str, float]]:
-    """The text files that each machine's node exporter hands out, and how old they may be (seconds)."""
+    """The text files that each node's node exporter serves, and how old they may be (seconds)."""
     by_node = {node.name: _textfiles(node) for node in nodes}
     return {name: files for name, files in by_node.items() if files}
 

@@ -1,4 +1,4 @@
-"""Which exporter tells of a node's GPUs, what it runs on, and what is in the way.
+"""Which exporter serves a node's GPU metrics, what it needs, and what prevents it.
 
 Versions, wheels and which DCGM an exporter goes with are data (group_vars/all/versions.yml).
 """
@@ -32,7 +32,7 @@ class ExporterPlan:
 
 
 def plan_exporter(requested: str, dcgm: Mapping[str, Any], *, has_gpus: bool, has_dcgm: bool) -> ExporterPlan:
-    """`wish` is `monitoring_gpu_exporter`, `has_dcgm` whether DCGM is wanted on the node.
+    """`requested` is `monitoring_gpu_exporter`, `has_dcgm` whether DCGM is enabled on the node.
 
     Settings alone decide: Prometheus has to know it of nodes that are down.
     """
@@ -52,7 +52,7 @@ def plan_exporter(requested: str, dcgm: Mapping[str, Any], *, has_gpus: bool, ha
 def _why_no_dcgm_exporter(dcgm: Mapping[str, Any], *, has_dcgm: bool) -> Iterator[tuple[str, str]]:
     other = "or monitoring_gpu_exporter: nvitop"
     if not has_dcgm:
-        yield "DCGM exporter asks DCGM, which is not wanted on this node", f"nvidia_dcgm: true, {other}"
+        yield "DCGM exporter needs DCGM, which is not enabled on this node", f"nvidia_dcgm: true, {other}"
     exporter, version = dcgm["exporter"], _upstream(str(dcgm["version"]))
     if version != str(exporter["dcgm"]):
         what = f"DCGM exporter {exporter['version']} is made for DCGM {exporter['dcgm']}, and this one is {version}"

@@ -1,6 +1,6 @@
-"""GPU exporters on nodes: how each is started. Which one it is, gpu_exporter_choice.py says.
+"""GPU exporters on nodes: how each is started. gpu_exporter_choice.py selects the exporter.
 
-Their packages and libraries, of one version each, are brought by the role gpu_exporter before.
+Their packages and libraries, pinned to one version, are installed by the role gpu_exporter before.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ HOST_ENGINE = "unix:///run/nvidia-dcgm/nv-hostengine"
 NAME = "deepops-gpumetrics"
 PROGRAM = f"/usr/local/sbin/{NAME}"
 PORT = 9401
-# Prometheus asks for GPUs this often
+# scrape interval of GPU metrics
 EVERY_S = 15
 PORTS = {Exporter.DCGM: DCGM_PORT, Exporter.NVITOP: PORT}
 
@@ -39,13 +39,13 @@ _OF_THE_DRIVER = dict.fromkeys(
 
 
 def targets(node: MonitoredNode) -> tuple[Target, ...]:
-    """Machines without GPUs are none."""
+    """None for nodes without GPUs."""
     exporter = _exporter(node)
     return (Target("gpu", at(node.address, PORTS[exporter])),) if exporter in PORTS else ()
 
 
 def needs(node: MonitoredNode) -> Needs:
-    """Nothing on a machine without GPUs."""
+    """Nothing on a node without GPUs."""
     exporter = _exporter(node)
     if exporter is Exporter.DCGM:
         return _dcgm(node)
@@ -71,7 +71,7 @@ def _dcgm(node: MonitoredNode) -> Needs:
         ),
         # the first job makes it, and the exporter gives up without
         f"ExecStartPre=/bin/mkdir -p {DCGM_DIRECTORY}",
-        # NVIDIA's unit has a log file that nobody rotates, gives up after an error, and some of its versions never end
+        # NVIDIA's unit has a log file without rotation, does not restart after an error, and some versions never end
         "StandardOutput=journal",
         "StandardError=journal",
         "Restart=always",
@@ -99,7 +99,7 @@ def _nvitop(node: MonitoredNode) -> Needs:
         ),
         "Nice=10",
         "MemoryMax=256M",
-        # it reads devices as root, which MIG instances ask for, and needs nothing else of root's
+        # it reads devices as root, as MIG instances require, and needs no other privilege
         *confined(**_OF_THE_DRIVER),
     )
     files = (*sources, unit)
@@ -109,7 +109,7 @@ def _nvitop(node: MonitoredNode) -> Needs:
 
 
 def _certified(node: MonitoredNode) -> tuple[str, ...]:
-    """Whom it answers, where exporters speak TLS: on every platform the monitoring host alone."""
+    """With TLS it answers only the monitoring host, on every platform."""
     if not tls.speaks(node):
         return ()
     return (

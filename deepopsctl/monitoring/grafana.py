@@ -1,6 +1,6 @@
 """Grafana on the monitoring host: what it reads when it starts, the data sources and the dashboards. Pure.
 
-Its own grafana.ini stays as the package has it: a drop-in of the unit says what is otherwise.
+Its own grafana.ini stays as the package has it: a drop-in of the unit overrides it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ GROUP = "grafana"
 PASSWORD = "/etc/grafana/deepops-admin-password"  # noqa: S105 (a path)
 PROVISIONING = "/etc/grafana/provisioning"
 DASHBOARD_DIRECTORY = "/usr/local/share/deepopsctl/dashboards"
-# of the address of each folder in Grafana
+# prefix of the UID of each Grafana directory
 TITLE, FOLDER_UID = "Cluster", "deepops"
 
 
@@ -50,7 +50,7 @@ def needs(node: MonitoredNode, tls: Tls) -> Needs:
             *(File(f"{DASHBOARD_DIRECTORY}/{dashboard.uid}.json", text(dashboard)) for dashboard in DASHBOARDS),
             dropin,
         ),
-        # it looks for new dashboards by itself; its first start takes a while, and is waited for elsewhere
+        # it reloads dashboards by itself; the role waits for its slow first start
         units=(Unit(UNIT, restart_on=(dropin.path, data_sources.path, provider.path)),),
         problems=_problems(node, tls),
     )
@@ -62,7 +62,7 @@ def url(node: MonitoredNode, tls: Tls) -> str:
 
 
 def targets(node: MonitoredNode) -> tuple[Target, ...]:
-    """It tells of itself without a password, as node exporters do."""
+    """Its own metrics need no password, like those of node exporters."""
     if node.name != node.monitoring_host or not node.is_on("grafana_is_scraped"):
         return ()
     return (Target("grafana", at(node.address, PORT)),)
@@ -92,13 +92,13 @@ def _dropin(node: MonitoredNode, tls: Tls) -> str:
         "SERVER_ROOT_URL": f"{url(node, tls)}/",
         "SECURITY_ADMIN_USER": ADMIN,
         "SECURITY_ADMIN_PASSWORD__FILE": PASSWORD,
-        # nobody outside learns who logs in here
+        # no gravatars: they would send users' addresses to a third party
         "SECURITY_DISABLE_GRAVATAR": "true",
         "AUTH_ANONYMOUS_ENABLED": "false",
         "USERS_ALLOW_SIGN_UP": "false",
         "USERS_ALLOW_ORG_CREATE": "false",
         "DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH": f"{DASHBOARD_DIRECTORY}/{OVERVIEW}.json",
-        # it asks nobody on the internet: sites without any would wait for it
+        # no requests to the internet: sites without access would wait for them
         "ANALYTICS_REPORTING_ENABLED": "false",
         "ANALYTICS_CHECK_FOR_UPDATES": "false",
         "ANALYTICS_CHECK_FOR_PLUGIN_UPDATES": "false",
@@ -124,7 +124,7 @@ def _data_sources(node: MonitoredNode) -> str:
         "access": "proxy",
         "basicAuth": True,
         "basicAuthUser": web_config.USER,
-        # Grafana keeps it encrypted; `$` would begin a variable
+        # Grafana stores it encrypted; `$` would begin a variable
         "secureJsonData": {"basicAuthPassword": password.replace("$", "$$")},
         "editable": False,
     }
@@ -155,7 +155,7 @@ def _provider() -> str:
         "folder": TITLE,
         "folderUid": FOLDER_UID,
         "type": "file",
-        # what is no longer among the files goes
+        # dashboards whose file is removed are deleted
         "disableDeletion": False,
         "allowUiUpdates": False,
         "updateIntervalSeconds": 30,

@@ -1,4 +1,4 @@
-"""Summaries of jobs in Slurm's accounting: the program on the first controller that asks Prometheus and writes them."""
+"""Job summaries in Slurm's accounting: the program on the first controller that reads Prometheus and writes them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SWITCH = "job_summaries"
 
 
 def needs(node: MonitoredNode) -> Needs:
-    """Nothing but on the first controller, where Slurm lets root change a job's record."""
+    """Only on the first controller, where Slurm lets root change a job's record."""
     if not node.is_first_controller or not node.is_on(SWITCH):
         return Needs()
     config_values = {
@@ -36,7 +36,7 @@ def needs(node: MonitoredNode) -> Needs:
         (PROGRAM,),
         "Nice=10",
         "MemoryMax=256M",
-        # it asks Slurm and Prometheus, and remembers how far it is
+        # it queries Slurm and Prometheus, and stores its progress
         *confined(ReadWritePaths=str(PurePath(STATE).parent), RestrictAddressFamilies=SLURMS_FAMILIES),
     )
     files = (*sources, config, unit)

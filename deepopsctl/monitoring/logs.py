@@ -1,4 +1,4 @@
-"""The journals of all machines on the monitoring host: what sends them, and what takes, keeps and bounds them there."""
+"""Journals of all nodes on the monitoring host: the sender, and the TLS proxy, store and cleanup on the log host."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ PACKAGE = "systemd-journal-remote"
 PORT = 19532
 PROGRAM = "/usr/local/sbin/deepops-logs"
 UPLOAD = "systemd-journal-upload.service"
-# only in a network namespace that it shares with the door
+# only in a network namespace that it shares with the TLS proxy
 STORE_PORT = 19531
-# whose journals are taken; the door sees for itself when a deploy has written another
+# names of the accepted nodes; the TLS proxy reloads it when a deploy has changed it
 MEMBERS = "/etc/deepopsctl/logs-members"
 # Of the package. A unit with a dynamic user never starts where systemd may mount nothing: in containers without
-# CAP_SYS_ADMIN. Which of its folders another unit of this user may not see is said there.
+# CAP_SYS_ADMIN. The other unit of this user lists the directories that it may not see.
 _STATIC_USER = "systemd-journal-remote"
 _UNITS = "/etc/systemd/system"
 _UPLOAD_FOLDER, _DOOR_FOLDER = "deepops-logs-upload", "deepops-logs"
@@ -51,11 +51,11 @@ def _sends(node: MonitoredNode) -> Needs:
     unit = _file(
         _UPLOAD_UNIT,
         "[Unit]",
-        # the log host may be away for a week: a unit that gives up after some tries is found by nobody
+        # the log host may be down for a week: the unit must not stop retrying
         "StartLimitIntervalSec=0",
         "",
         "[Service]",
-        # What was in the package's folder for its dynamic user is moved by systemd.
+        # systemd moves the state of the package's dynamic user.
         "DynamicUser=no",
         f"User={_STATIC_USER}",
         WITHOUT_KEPT_RIGHTS,
@@ -63,7 +63,7 @@ def _sends(node: MonitoredNode) -> Needs:
         f"ExecStartPre={_BEGIN}",
         "Restart=always",
         "RestartSec=15",
-        # where nobody answers it hears no SIGTERM, and its watchdog ends a connection that hangs: without a core dump
+        # while connecting it ignores SIGTERM, and its watchdog ends a connection that hangs: without a core dump
         "TimeoutStopSec=10",
         "WatchdogSignal=SIGKILL",
         # two lines for each try that fails instead of six
@@ -80,13 +80,13 @@ def _sends(node: MonitoredNode) -> Needs:
 
 
 def _with_key(directory: str) -> tuple[str, ...]:
-    """A copy of the key in /run for a service that is not root. LoadCredential= brings nothing in some containers."""
+    """A copy of the key in /run for a service that is not root. LoadCredential= does not work in some containers."""
     copy = f'install -m 0400 {KEY} "$$RUNTIME_DIRECTORY/key"'
     own = 'chown --reference="$$RUNTIME_DIRECTORY/." "$$RUNTIME_DIRECTORY/key"'
     return (f"RuntimeDirectory={directory}", "RuntimeDirectoryMode=0700", f"ExecStartPre=+/bin/sh -c '{copy} && {own}'")
 
 
-# What a machine logged before its first deploy stays there: a year's journal of 1,000 machines at once helps nobody.
+# Entries from before the first deploy are not sent: 1,000 nodes would send their old journals at once.
 _BEGIN = (
     '/bin/sh -c \'test -s "$$STATE_DIRECTORY/state" || journalctl --quiet --lines=1 --show-cursor'
     ' | sed -n "s/^-- cursor: /LAST_CURSOR=/p" > "$$STATE_DIRECTORY/state"\''
@@ -96,7 +96,7 @@ _BEGIN = (
 def _collects(node: MonitoredNode) -> Needs:
     days, gigabytes = node.settings.get("logs_keep_days", 30), node.settings.get("logs_keep_gb", 20)
     sources = program_files(log_collector, PROGRAM)
-    # Debian 13's own bounds are 4 GB and 100 files for all machines together; Debian 12's knows none, and says so
+    # Debian 13's default limits are 4 GB and 100 files for all nodes together; Debian 12 has none, and logs a warning
     conf = _file(_REMOTE_CONF, "[Remote]", f"MaxUse={gigabytes}G", "MaxFiles=0")
     socket, proxy, store, tidy, timer = _socket(node), _tls_proxy(), _store(), _tidy(days, gigabytes), _timer()
     members = File(MEMBERS, "".join(f"{name}\n" for name in node.members))
@@ -117,7 +117,7 @@ def _socket(node: MonitoredNode) -> File:
     return _file(
         f"{_UNITS}/deepops-logs.socket",
         "[Unit]",
-        "Description=where machines send their journals",
+        "Description=socket that receives journals of nodes",
         "",
         "[Socket]",
         f"ListenStream={at(node.address, PORT)}",
@@ -130,11 +130,11 @@ def _socket(node: MonitoredNode) -> File:
 
 
 def _tls_proxy() -> File:
-    """It lives in the store's network: nobody else on this machine can write to the store."""
+    """It runs in the store's network namespace: no other program on this node can write to the store."""
     return _file(
         f"{_UNITS}/deepops-logs.service",
         "[Unit]",
-        "Description=takes journals from machines with a certificate of the cluster",
+        "Description=TLS proxy for journals of nodes with a certificate of the cluster",
         "Requires=deepops-logs.socket",
         "After=deepops-logs-store.service",
         "JoinsNamespaceOf=deepops-logs-store.service",
@@ -147,7 +147,7 @@ def _tls_proxy() -> File:
         "Restart=always",
         "RestartSec=5",
         *confined(PrivateNetwork="yes"),
-        # two for each machine
+        # two for each node
         "LimitNOFILE=65536",
         "",
         "[Install]",
@@ -159,14 +159,14 @@ def _store() -> File:
     return _file(
         f"{_UNITS}/deepops-logs-store.service",
         "[Unit]",
-        "Description=keeps the journals of all machines, a file each",
+        "Description=stores the journals of all nodes, one file each",
         "",
         "[Service]",
         f"ExecStart=/usr/lib/systemd/systemd-journal-remote --listen-http=127.0.0.1:{STORE_PORT} --split-mode=host"
         f" --output={DIRECTORY}/",
         f"User={_STATIC_USER}",
         f"InaccessiblePaths=-/run/{_UPLOAD_FOLDER} -/run/{_DOOR_FOLDER}",
-        # who may read this machine's journal may read the others'
+        # users who may read this node's journal may read the others'
         "Group=systemd-journal",
         "LogsDirectory=journal/remote",
         "Restart=always",
@@ -184,13 +184,13 @@ def _tidy(days: object, gigabytes: object) -> File:
     return _file(
         f"{_UNITS}/deepops-logs-tidy.service",
         "[Unit]",
-        "Description=keeps collected journals within their bounds",
+        "Description=removes collected journals beyond their limits",
         "",
         "[Service]",
         "Type=oneshot",
         f"ExecStart={PROGRAM} tidy --days={days} --gigabytes={gigabytes}",
         "Nice=10",
-        # the journals are the store's, and systemd is asked to stop and start that
+        # the journals belong to the store, and systemd stops and starts it
         *confined(
             ReadWritePaths=f"-{DIRECTORY}", CapabilityBoundingSet="CAP_DAC_OVERRIDE", RestrictAddressFamilies="AF_UNIX"
         ),
@@ -201,11 +201,11 @@ def _timer() -> File:
     return _file(
         f"{_UNITS}/deepops-logs-tidy.timer",
         "[Unit]",
-        "Description=keeps collected journals within their bounds",
+        "Description=removes collected journals beyond their limits",
         "",
         "[Timer]",
         "OnBootSec=5min",
-        # often: what a machine gone mad writes has to find its bound before the disk is full
+        # often: a node that floods the log has to be limited before the disk is full
         "OnUnitInactiveSec=5min",
         "",
         "[Install]",

@@ -1,4 +1,4 @@
-"""The exporter of MariaDB's own figures, on the machine of slurmdbd; it logs in by the socket, without a password."""
+"""The exporter of MariaDB's metrics, on the slurmdbd node; it logs in by the socket, without a password."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CONFIG = "/etc/prometheus/deepops-mysqld.cnf"
 # MariaDB takes the word of the kernel for who it is; the exporter refuses to start without any password
 _LOGIN = f"""\
 {MANAGED_HEADER}\
-# MariaDB lets this machine's account `prometheus` in by the socket, without a password and with no right to any data.
+# MariaDB admits the local account `prometheus` by the socket, without a password and without privileges on data.
 [client]
 user = prometheus
 password = none
@@ -24,7 +24,7 @@ socket = /run/mysqld/mysqld.sock
 
 
 def needs(node: MonitoredNode) -> Needs:
-    """Nothing but on the machine of slurmdbd. Its certificate is the node exporter's, who is everywhere."""
+    """Only on the slurmdbd node. It uses the certificate of the node exporter."""
     if DBD not in node.groups:
         return Needs()
     command = (
@@ -32,7 +32,7 @@ def needs(node: MonitoredNode) -> Needs:
         f"--web.listen-address={at(node.address, PORT)}",
         *tls.arguments(node),
         f"--config.my-cnf={CONFIG}",
-        # these two need no right of any kind; what others tell, they need rights for
+        # these two collectors need no privileges; the others do
         "--collect.global_status",
         "--collect.global_variables",
         "--no-collect.slave_status",
@@ -49,5 +49,5 @@ def needs(node: MonitoredNode) -> Needs:
 
 
 def targets(node: MonitoredNode) -> tuple[Target, ...]:
-    """One, on the machine of slurmdbd."""
+    """One, on the slurmdbd node."""
     return (Target("mysqld", at(node.address, PORT)),) if DBD in node.groups else ()

@@ -1,4 +1,4 @@
-"""A machine's certificate and key on its disk: for journals that it sends, and for whoever else speaks TLS there."""
+"""A node's certificate and key on its disk: for sending journals, and for other TLS services of the node."""
 
 from __future__ import annotations
 

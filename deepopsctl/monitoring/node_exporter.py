@@ -1,4 +1,4 @@
-"""The node exporter: the machine itself, our units, and what our own programs write for it to hand out."""
+"""The node exporter: the node itself, the cluster's units, and the text files of deepopsctl's programs."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from deepopsctl.storage.writer import from_variable
 PACKAGE = "prometheus-node-exporter"
 UNIT = f"{PACKAGE}.service"
 PORT = 9100
-# by what name the scrape job of the first controller's is known: what it tells of Slurm is about all nodes
+# scrape job of the first controller's node exporter: its Slurm metrics are about all nodes
 CONTROLLER = "controller"
-# a program of ours writes NAME.prom here, whole and by a rename; the node exporter hands it out with its own
+# deepopsctl's programs write NAME.prom here by a rename; the node exporter serves it with its own metrics
 TEXTFILES = "/var/lib/prometheus/node-exporter"
-# what of systemd's is told: units that the cluster is made of
+# systemd units with metrics: those of the cluster
 UNITS = (
     "slurmctld|slurmd|slurmdbd|munge|sackd|mariadb|chrony|ssh|nfs-server|nvidia-.*|nv-hostengine|deepops-.*"
     "|prometheus.*|grafana-server|systemd-journal-(upload|remote)"
 )
-# not the machine's own disks: folders of jobs, containers, what the kernel makes up
+# excluded mount points: directories of jobs, containers, virtual file systems
 _NO_MOUNTS = r"^/(dev|proc|run|sys|var/lib/(docker|containers)/.+|var/spool/slurm-jobs/.+)($|/)"
 _NO_DEVICES = "^(veth|cali|cni|podman|docker|br-).*"
-# What tells 2 to 7 series of every processor, and no rule, alert or panel of ours asks for: on a machine of 256 that is
-# more than all the rest of a node. A site has what it wants of it by `monitoring_cpu_details`.
+# Collectors with 2 to 7 series per CPU that no rule, alert or panel uses: on a node with 256 CPUs they are
+# more than all other series of the node. `monitoring_cpu_details` enables them.
 CPU_DETAILS: Mapping[str, str] = {
     "cpufreq": "--no-collector.cpufreq",
     "guest": "--no-collector.cpu.guest",
@@ -37,7 +37,7 @@ CPU_DETAILS: Mapping[str, str] = {
 
 
 def collectors(details: Collection[str] = (), unasked: Collection[str] = ()) -> tuple[str, ...]:
-    """What is told, as arguments of the node exporter; `details` are names of CPU_DETAILS, `unasked` mount points."""
+    """Arguments of the node exporter; `details` are names of CPU_DETAILS, `unasked` mount points to exclude."""
     mounts = "|".join((_NO_MOUNTS, *(f"^{re.escape(path)}$" for path in unasked)))
     return (
         f"--collector.textfile.directory={TEXTFILES}",
@@ -51,7 +51,7 @@ def collectors(details: Collection[str] = (), unasked: Collection[str] = ()) -> 
 
 
 def needs(node: MonitoredNode) -> Needs:
-    """The same on every machine."""
+    """The same on every node."""
     wanted = node.settings.get("cpu_details", [])
     details = [str(name) for name in wanted] if isinstance(wanted, list) else [str(wanted)]
     unknown = [name for name in details if name not in CPU_DETAILS]
@@ -72,7 +72,7 @@ def needs(node: MonitoredNode) -> Needs:
     )
     own = Needs(
         packages=(PACKAGE,),
-        # after the package, which brings the folder: root's programs write there, some of it about users' jobs
+        # after the package, which creates the directory: root's programs write there, some of it about users' jobs
         directories=(Directory(TEXTFILES, mode="0750", group=GROUP),),
         files=(dropin,),
         units=(Unit(UNIT, restart_on=(dropin.path,), port=PORT),),
@@ -81,16 +81,16 @@ def needs(node: MonitoredNode) -> Needs:
 
 
 def _web_option(node: MonitoredNode) -> str:
-    """What its command line calls the file of who may ask; 1.5 gave it the name that all others use."""
+    """Name of the option for the web configuration file; version 1.5 renamed it."""
     return "--web.config" if node.platform == "Ubuntu 22.04" else "--web.config.file"
 
 
 def _unasked(node: MonitoredNode) -> list[str]:
-    """What is to go when nobody uses it: a look at its size is a use, and mounts it again."""
+    """Mount points with automount_idle: querying their size would keep them mounted."""
     mounts = from_variable(node.mounts)
     return [mount.path for mount in mounts if mount.automount_idle and node.name in mount.nodes]
 
 
 def targets(node: MonitoredNode) -> tuple[Target, ...]:
-    """One on every machine."""
+    """One on every node."""
     return (Target(CONTROLLER if node.is_first_controller else "node", at(node.address, PORT)),)

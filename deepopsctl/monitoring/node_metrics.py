@@ -1,7 +1,7 @@
-"""The daemon that tells node exporter of this node's jobs, mounts and certificates, and the job map that it reads.
+"""The daemon that writes metrics of this node's jobs, mounts and certificates, and the job map that it reads.
 
 A collector runs where its function below gives it settings. A new one is a module of node_programs/node_metrics with a
-line in its kinds.py, and a line here.
+line in its collectors.py, and a line here.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _certificates(node: MonitoredNode) -> Mapping[str, object] | None:
         log_certificates += [tls.AUTHORITY, tls.CERTIFICATE]
     if node.name == node.monitoring_host:
         log_certificates += [str(node.settings.get("grafana_certificate") or "")]
-    # nobody else's packages are signed by keys that a deploy brings
+    # only deepopsctl's repositories are signed by keys that a deploy installs
     if node.name == node.monitoring_host or "nvidia_gpu" in node.groups:
         log_certificates += [_KEYRINGS]
     site_paths = node.settings.get("certificates")
@@ -60,7 +60,7 @@ def _mounts(node: MonitoredNode) -> Mapping[str, object] | None:
     return {"mounts": wanted} if wanted else None
 
 
-# What each collector is told on a machine; None where it has nothing to do.
+# Settings of each collector on a node; None if it has nothing to do.
 COLLECTORS: Mapping[str, Callable[[MonitoredNode], Mapping[str, object] | None]] = MappingProxyType(
     {"jobs": _jobs, "certificates": _certificates, "mounts": _mounts}
 )
@@ -86,13 +86,13 @@ def needs(node: MonitoredNode) -> Needs:
         NAME,
         "what this node knows of its jobs, mounts and certificates, for node exporter",
         (PROGRAM,),
-        # what nobody keeps up to date any more must not be shown
+        # stale metrics must not be served
         f"ExecStopPost=/bin/sh -c 'rm -f {TEXTFILES}/{_TEXTFILE.format('*')}'",
         # jobs come first: should one of these ever be reached, this program is at fault
         "Nice=10",
         "CPUQuota=20%",
         "MemoryMax=128M",
-        # it looks into mounts and certificates whoever they belong to, and asks squeue about jobs
+        # it reads mounts and certificates of any owner, and queries jobs by squeue
         *confined_with_full_view(CapabilityBoundingSet=OPEN, RestrictAddressFamilies=SLURMS_FAMILIES),
     )
     files = (*sources, config, unit)

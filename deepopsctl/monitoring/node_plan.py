@@ -1,4 +1,4 @@
-"""What one machine needs for all of monitoring that is on every kind of machine: the sum of the pieces below. Pure."""
+"""What one node needs for monitoring: the sum of the pieces below. Pure."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from deepopsctl.monitoring import (
 )
 from deepopsctl.monitoring.resources import MonitoredNode, Needs, combine
 
-# Each is asked for each machine and answers with Needs() where it has nothing to do there. A new piece is a module
-# beside this one with such a function, and a line here.
+# Each is called for each node and returns Needs() if it has nothing to do there. A new piece is a module
+# with such a function, and a line here.
 PIECES: tuple[Callable[[MonitoredNode], Needs], ...] = (
     node_exporter.needs,
     node_metrics.needs,
@@ -33,5 +33,5 @@ PIECES: tuple[Callable[[MonitoredNode], Needs], ...] = (
 
 
 def plan_node(node: MonitoredNode) -> Needs:
-    """Everything that one machine gets, in one call of a module."""
+    """Everything that one node gets, in one call of a module."""
     return combine(piece(node) for piece in PIECES)

@@ -1,4 +1,4 @@
-"""Programs of our own (deepopsctl/node_programs/shipping.py) as files that a machine needs for monitoring."""
+"""deepopsctl's node programs (node_programs/shipping.py) as files that monitoring needs on a node."""
 
 from __future__ import annotations
 

@@ -16,10 +16,10 @@ ALERTMANAGER_PORT = 9093
 RULES = "/etc/prometheus/rules"
 TARGETS = "/etc/prometheus/targets"
 TARGETS_FILE = f"{TARGETS}/deepops.yml"
-# not where the packages keep theirs: a purge of them takes that, and histories are nothing to lose by a switch
+# not the packages' directory: purging the package would delete it, and the history must survive a change of package
 HISTORY = "/var/lib/prometheus/deepops"
 SILENCES = "/var/lib/prometheus/deepops-alertmanager"
-# Where Debian's amtool looks for how to reach Alertmanager, which listens at the machine's own address and asks for a
+# Configuration of Debian's amtool: Alertmanager listens at the node's own address and needs a
 # password: root can read it.
 AMTOOL = "/etc/prometheus/amtool.yml"
 _AMTOOL_LOGIN = "/etc/prometheus/deepops-amtool.yml"
@@ -28,7 +28,7 @@ _COMES_BACK = ("Restart=always", "RestartSec=5")
 
 
 def prometheus(node: MonitoredNode, targets: str, rules: Mapping[str, str]) -> Needs:
-    """Prometheus; `targets` is the text of its one file of targets, `rules` texts by name without a folder."""
+    """Prometheus; `targets` is the text of its target file, `rules` has texts by file name."""
     changes = node.settings.get("alerts", {})
     problems = alert_rules.validate_overrides(rules, changes)
     rule_files = [
@@ -86,7 +86,7 @@ def prometheus(node: MonitoredNode, targets: str, rules: Mapping[str, str]) -> N
 
 
 def alertmanager(node: MonitoredNode) -> Needs:
-    """Alertmanager, and whom it tells."""
+    """Alertmanager and its receivers."""
     routing = alert_routing.routing(alert_routing.wanted_by(node))
     web = web_config.for_people("alertmanager", node)
     config = File(
@@ -104,7 +104,7 @@ def alertmanager(node: MonitoredNode) -> Needs:
         f"--web.listen-address={at(node.address, ALERTMANAGER_PORT)}",
         f"--web.external-url=http://{at(node.address, ALERTMANAGER_PORT)}/",
         f"--web.config.file={web.path}",
-        # it is alone: nothing listens for others of its kind
+        # a single instance: no cluster port
         "--cluster.listen-address=",
     )
     dropin = started_by("prometheus-alertmanager.service", command, *_COMES_BACK)
@@ -125,7 +125,7 @@ def alertmanager(node: MonitoredNode) -> Needs:
 
 
 def _amtool(node: MonitoredNode) -> tuple[File, ...]:
-    """What lets root silence and look at alerts by amtool without a word more."""
+    """Configuration with which root uses amtool without further options."""
     amtool_config = {
         "alertmanager.url": f"http://{at(node.address, ALERTMANAGER_PORT)}/",
         "http.config.file": _AMTOOL_LOGIN,

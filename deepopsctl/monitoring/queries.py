@@ -1,4 +1,4 @@
-"""Every query of every dashboard, as Prometheus can be asked it, to find those that show nothing.
+"""Every query of every dashboard, with variables filled in, to detect panels without data.
 
 A panel that names what it needs (`Needs`) may be empty on a cluster without that; every other one may not.
 """
@@ -14,7 +14,7 @@ from deepopsctl.monitoring.dashboards import DASHBOARDS
 from deepopsctl.monitoring.dashboards.model import Dashboard, Needs, Variable
 from deepopsctl.monitoring.dashboards.panels import is_asked_at_once
 
-# Grafana's own variables, for a look at the last hour
+# Grafana's own variables, for the last hour
 TIMES: Mapping[str, str] = {"__rate_interval": "1m", "__interval": "15s", "__range": "1h"}
 ANYTHING = ".+"
 # what has no such label is in "All" as well
@@ -24,7 +24,7 @@ _VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 
 
 class UnknownVariableError(ValueError):
-    """A query asks for a variable that its dashboard does not have."""
+    """A query uses a variable that its dashboard does not have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Empty:
 
 
 class Source(Protocol):
-    """What is asked of Prometheus."""
+    """The queries to Prometheus."""
 
     def count(self, text: str) -> int:
         """The number of series that a query gives; a ValueError in Prometheus' words where it refuses it."""
@@ -60,7 +60,7 @@ class Source(Protocol):
 
 
 def for_cluster(cluster: str, have: Container[Needs], dashboards: Iterable[Dashboard] = DASHBOARDS) -> list[Asked]:
-    """What must show something on a cluster that has all these, with everything chosen in all variables."""
+    """Queries that must return data on a cluster with all of `have`, with all values selected in all variables."""
     queries = []
     for dashboard in dashboards:
         values = {variable.name: variable.all_value or ANYTHING for variable in dashboard.variables}
@@ -70,7 +70,7 @@ def for_cluster(cluster: str, have: Container[Needs], dashboards: Iterable[Dashb
 
 
 def empty_in(source: Source, dashboards: Iterable[Dashboard] = DASHBOARDS) -> list[Empty]:
-    """What shows nothing where variables are chosen as Grafana does it; no need is an excuse."""
+    """Queries without data with Grafana's default variables, whatever they need."""
     results: list[Empty] = []
     for dashboard in dashboards:
         values, without = _choices(source, dashboard)
@@ -80,7 +80,7 @@ def empty_in(source: Source, dashboards: Iterable[Dashboard] = DASHBOARDS) -> li
 
 
 def as_opened(source: Source, dashboard: Dashboard) -> list[Asked]:
-    """What a dashboard's panels ask when somebody opens it."""
+    """Queries of a dashboard's panels when it is opened."""
     return list(_panels(dashboard, _choices(source, dashboard)[0]))
 
 
@@ -117,7 +117,7 @@ def _empty(source: Source, asked: Asked) -> Empty | None:
 
 
 def _chosen(variable: Variable, offered: list[str], source: Source, values: Mapping[str, str]) -> str:
-    """`All` as Grafana writes it, or the one value that is most worth a look."""
+    """`All` as Grafana writes it, or the most relevant value."""
     if variable.is_one:
         examples = source.label_values(fill(variable.example, values), variable.name) if variable.example else []
         return _literal((examples or offered or [""])[0])

@@ -1,4 +1,4 @@
-"""What a piece of monitoring needs on a machine, and what a piece may know of the machine."""
+"""What a piece of monitoring needs on a node, and the facts of the node that it may use."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Directory:
-    """A folder that has to be there."""
+    """A directory that has to exist."""
 
     path: str
     mode: str = "0755"
@@ -40,27 +40,27 @@ class Unit:
     name: str
     restart_on: tuple[str, ...] = ()
     reload_on: tuple[str, ...] = ()
-    # of this machine's: it must listen there after a start
+    # TCP port of this node that must be open after a start
     port: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What one piece, or all of them together, bring to a machine; in the order in which it is brought."""
+    """What one piece, or all of them together, install on a node; in installation order."""
 
     packages: tuple[str, ...] = ()
     directories: tuple[Directory, ...] = ()
     files: tuple[File, ...] = ()
     units: tuple[Unit, ...] = ()
-    # units that packages bring and nobody wants
+    # units of packages that have to be stopped and disabled
     stopped: tuple[str, ...] = ()
-    # sentences: why it can't work
+    # why it can't work, one sentence each
     problems: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class MonitoredNode:
-    """One machine, as the pieces see it."""
+    """Facts of one node, for the pieces."""
 
     name: str
     cluster: str
@@ -70,13 +70,13 @@ class MonitoredNode:
     address: str
     # `Debian 13`
     platform: str
-    # the first of each: Slurm is asked there, and all is sent or scraped from there
+    # the first of each: Slurm is queried on the controller; the monitoring host scrapes and receives
     controller: str = ""
     monitoring_host: str = ""
     monitoring_address: str = ""
-    # the machine's GPUs and slices in Slurm's order (slurmgres.device_names)
+    # the node's GPUs and slices in Slurm's order (slurmgres.device_names)
     gpus: Sequence[str] = ()
-    # all machines of the cluster by name; only where somebody asks who belongs to it, on the monitoring host
+    # names of all nodes; set only on the monitoring host
     members: Sequence[str] = ()
     # `storage_mounts`, as the inventory has it
     mounts: Sequence[Mapping[str, object]] = ()
@@ -87,7 +87,7 @@ class MonitoredNode:
 
     @property
     def is_first_controller(self) -> bool:
-        """Whether Slurm is asked here for the whole cluster."""
+        """Whether Slurm is queried here for the whole cluster."""
         return self.name == self.controller
 
     @property
@@ -101,11 +101,11 @@ class MonitoredNode:
 
 
 class ContradictionError(ValueError):
-    """Two pieces want different things at one place: a mistake of ours, not of a user's."""
+    """Two pieces define one file or unit differently: a bug of deepopsctl."""
 
 
 def combine(pieces: Iterable[Needs]) -> Needs:
-    """The sum of several; what two want alike comes once, and each piece's order is kept."""
+    """The sum of several; duplicates are merged, and each piece's order is preserved."""
     needs_of_all = list(pieces)
     return Needs(
         packages=tuple(dict.fromkeys(name for needs in needs_of_all for name in needs.packages)),
@@ -121,7 +121,7 @@ def _once(entries: Iterable[tuple[str, T]]) -> tuple[T, ...]:
     merged: dict[str, T] = {}
     for key, entry in entries:
         if merged.setdefault(key, entry) != entry:
-            raise ContradictionError(f"two pieces of monitoring want {key} each in its own way")
+            raise ContradictionError(f"two pieces of monitoring define {key} differently")
     return tuple(merged.values())
 
 
@@ -136,5 +136,5 @@ class Target:
 
     exporter: str
     address: str
-    # besides those that all have: cluster, node, instance
+    # in addition to those that all have: cluster, node, instance
     labels: Mapping[str, str] = field(default_factory=dict)

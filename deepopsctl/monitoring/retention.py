@@ -1,4 +1,4 @@
-"""For how long Prometheus keeps what it has seen, and how much of it: its arguments. Pure."""
+"""Prometheus' retention by time and size: its arguments. Pure."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ LAUNCHER = f"{LIBRARY}/prometheus-within"
 _TIME = re.compile(r"(?=[0-9])([0-9]+y)?([0-9]+w)?([0-9]+d)?([0-9]+h)?([0-9]+m)?([0-9]+s)?")
 _SIZE = re.compile(r"[0-9]+(\.[0-9]+)?([KMGTP]i?)?B")
 _SHARE = re.compile(r"([1-9][0-9]?|100)%")
-# What others have on the disk is theirs; what Prometheus has is part of what it may have, or its limit would fall with
-# each start. It is never 0, which would be none.
+# The share is of free space plus Prometheus' own data: without its own data the limit would fall with
+# each start. It is never 0, which would mean no limit.
 _LAUNCH = f"""\
 #!/bin/sh
 {MANAGED_HEADER}\
@@ -34,7 +34,7 @@ exec "$@" "--storage.tsdb.retention.size=${{limit}}KB"
 
 @dataclass(frozen=True, slots=True)
 class RetentionFlags:
-    """`command_prefix` goes before the program on its command line, `arguments` behind it."""
+    """`command_prefix` precedes the program on its command line, `arguments` follow it."""
 
     command_prefix: tuple[str, ...] = ()
     arguments: tuple[str, ...] = ()
@@ -43,12 +43,12 @@ class RetentionFlags:
 
 
 def retention_flags(settings: Mapping[str, object], directory: str) -> RetentionFlags:
-    """What `monitoring_retention` and `monitoring_retention_size` say of the data in a folder."""
+    """Flags for `monitoring_retention` and `monitoring_retention_size`; `directory` has the data."""
     time, size = str(settings["retention"]), str(settings.get("retention_size") or "")
     share = _SHARE.fullmatch(size)
     problems = []
     if not _TIME.fullmatch(time):
-        problems.append(f"monitoring_retention: {time} is no time: write 90d, 26w or 1y")
+        problems.append(f"monitoring_retention: {time} is not a time: write 90d, 26w or 1y")
     if size and not share and not _SIZE.fullmatch(size):
         problems.append(f"monitoring_retention_size: {size} is neither a size nor a share: write 100GB or 50%")
     return RetentionFlags(

@@ -1,4 +1,4 @@
-"""Prometheus's configuration as a mapping: whom it asks, how often, and what it makes of labels. Pure."""
+"""Prometheus' configuration as a mapping: scrape jobs, intervals and relabeling. Pure."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from deepopsctl.monitoring.resources import MonitoredNode
 class Job:
     """One scrape job: it takes the lines of the file of targets that name its exporter.
 
-    More than `samples` and `samples_per_node` for each machine of the cluster fail a scrape; so do longer pages.
+    More than `samples` and `samples_per_node` for each node of the cluster fail a scrape; so do longer pages.
     """
 
     name: str
     interval: str = "15s"
     # what answers only to the password of the web pages
     asks_password: bool = False
-    # an exporter that may want to see a certificate
+    # an exporter that may require a client certificate
     may_use_tls: bool = False
     samples: int = 20_000
     samples_per_node: int = 0
@@ -31,8 +31,8 @@ class Job:
     metric_relabel: Sequence[Mapping[str, object]] = ()
 
 
-# Labels of a target win over those of its page: who answers for one node can say nothing of another. Only where Slurm
-# is asked for the whole cluster, the label `node` of Slurm's own metrics names the node that they are about.
+# Labels of a target override those of its page: an exporter of one node can't report another node. Only where Slurm
+# is queried for the whole cluster, the label `node` of Slurm's metrics names the node that they are about.
 _SLURMS = "(?:deepops_)?slurm_[a-z0-9_]+"
 _SLURMS_NODES: Sequence[Mapping[str, object]] = [
     {
@@ -45,7 +45,7 @@ _SLURMS_NODES: Sequence[Mapping[str, object]] = [
 ]
 # slurmctld's own pages come without TLS
 _SLURMS_ALONE = {"source_labels": ["__name__"], "regex": "slurm_[a-z0-9_]+", "action": "keep"}
-# a machine of 256 processors with a thousand jobs on it, twice; and what Slurm knows of a node in a hundred partitions
+# twice a node of 256 processors with a thousand jobs; and Slurm's metrics of a node in a hundred partitions
 _MACHINE, _SLURM, _SLURMS_NODE = 50_000, 100_000, 250
 # a path of a mount may have 4096
 _LONGEST_VALUE, _MOST_LABELS = 8192, 64
@@ -53,7 +53,7 @@ _BYTES_A_SAMPLE = 250
 
 JOBS = (
     Job("node", may_use_tls=True, samples=_MACHINE),
-    # the node exporter of the first controller, which tells of all of Slurm as well
+    # the node exporter of the first controller, which also serves all Slurm metrics
     Job(
         CONTROLLER,
         may_use_tls=True,
@@ -63,7 +63,7 @@ JOBS = (
         metric_relabel=_SLURMS_NODES,
     ),
     Job("gpu", may_use_tls=True),
-    # Slurm's own figures cost slurmctld a look at all jobs
+    # for Slurm's own metrics slurmctld walks all jobs
     Job(
         "slurm",
         interval="60s",

@@ -1,4 +1,4 @@
-"""The program that asks Slurm for the whole cluster, on the first controller, and tells node exporter there."""
+"""The program that queries Slurm for the whole cluster on the first controller, for node exporter."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from deepopsctl.slurm.native_metrics import PAGES
 
 NAME = "deepops-slurmmetrics"
 PROGRAM = f"/usr/local/sbin/{NAME}"
-# where node exporter finds it, and where it is: the program may write in a folder of its own alone
+# link for node exporter, and the file itself: the program may write only in its own directory
 LINK = f"{TEXTFILES}/slurmmetrics.prom"
 PATH = f"/run/{NAME}/slurm.prom"
 INTERVAL_S = 30
 SLURMCTLD_PORT = 6817
-# where it is on, Prometheus reads slurmctld's own metrics; where slurmctld shows none, the program tells them even so
+# if on, Prometheus reads slurmctld's own metrics; if slurmctld serves none, the program writes them
 NATIVE = "slurm_native"
 
 _SANDBOX = (
-    # Slurm tells it everything, whatever PrivateData says; it changes nothing, and reads none of Slurm's secrets
+    # it may read everything in Slurm, whatever PrivateData is; it changes nothing, and reads none of Slurm's secrets
     "User=slurm",
-    # node exporter reads what it writes, and nobody else: it is about all users' jobs
+    # only node exporter may read the file: it is about all users' jobs
     f"Group={GROUP}",
     "InaccessiblePaths=-/var/lib/slurm -/var/spool/slurmctld -/etc/slurm/slurmdbd.conf -/etc/munge",
     "RuntimeDirectory=" + NAME,
@@ -54,13 +54,13 @@ def needs(node: MonitoredNode) -> Needs:
         NAME,
         "what Slurm knows of nodes, jobs and itself, for node exporter",
         (PROGRAM,),
-        # it is ready after its first look, and alive for as long as it ends one now and then
+        # ready after the first query; the watchdog expects further ones
         "Type=notify",
         "TimeoutStartSec=180",
         "WatchdogSec=300",
-        # + is as root: the folder of node exporter is root's
+        # `+` runs as root: the directory of node exporter is root's
         f"ExecStartPost=+/bin/ln -sfn {PATH} {LINK}",
-        # what nobody keeps up to date any more must not be shown
+        # stale metrics must not be served
         f"ExecStopPost=+/bin/rm -f {LINK}",
         "Nice=10",
         "CPUQuota=50%",
@@ -79,7 +79,7 @@ def targets(node: MonitoredNode) -> tuple[Target, ...]:
     if not (node.is_first_controller and node.is_on(NATIVE)):
         return ()
     address = at(node.address, _port(node))
-    # `page` tells their `up` apart
+    # `page` distinguishes their `up`
     return tuple(Target("slurm", address, {"__metrics_path__": f"/metrics/{page}", "page": page}) for page in PAGES)
 
 

@@ -1,4 +1,4 @@
-"""Texts of systemd's files: drop-ins that change how a package's daemon is started, and units of our own programs."""
+"""Texts of systemd's files: drop-ins for packages' daemons, and units of deepopsctl's programs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def started_by(unit: str, command: Sequence[str], *more: str) -> File:
 
 
 def service(name: str, description: str, command: Sequence[str], *more: str) -> File:
-    """A unit of ours that runs for as long as the machine does, and comes back 15 s after it failed."""
+    """A unit of deepopsctl that is always running, and restarts 15 s after a failure."""
     lines = [
         "[Unit]",
         f"Description={description}",
@@ -50,11 +50,11 @@ def _word(word: str) -> str:
 
 # Since 255 systemd keeps CAP_SYS_ADMIN until the filters of system calls are in force, also for a unit that is not
 # root's, and can't start it where there is no CAP_SYS_ADMIN (containers): unless the unit may not change its
-# capabilities anyway. None of ours does.
+# capabilities anyway. None of deepopsctl's units does.
 WITHOUT_KEPT_RIGHTS = "SystemCallFilter=~capset"
 # as systemd has it by itself
 OPEN = None
-# what Slurm's commands talk over: munge's socket, the daemons, and the kernel about this machine's own addresses
+# for Slurm's commands: munge's socket, the daemons, and netlink for this node's own addresses
 SLURMS_FAMILIES = "AF_UNIX AF_INET AF_INET6 AF_NETLINK"
 
 _RIGHTS: Mapping[str, str] = MappingProxyType(
@@ -71,7 +71,7 @@ _RIGHTS: Mapping[str, str] = MappingProxyType(
         "SystemCallFilter": "@system-service",
     }
 )
-# these give a unit a view of the machine of its own
+# these give a unit a private view of the node
 _VIEW: Mapping[str, str] = MappingProxyType(
     {
         "ProtectSystem": "strict",
@@ -89,7 +89,7 @@ _VIEW: Mapping[str, str] = MappingProxyType(
 
 
 def confined(**but: str | None) -> tuple[str, ...]:
-    """Lines of the section Service. What `but` says of a switch holds; OPEN leaves it to systemd."""
+    """Lines of the section Service. `but` overrides a switch; OPEN leaves it to systemd."""
     return _lines({**_RIGHTS, **_VIEW, **but})
 
 

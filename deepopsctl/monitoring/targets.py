@@ -1,6 +1,6 @@
 """What Prometheus scrapes: one file for all of its jobs, a line for each exporter. Pure.
 
-Prometheus watches the file: a node that comes or goes is a line on one machine, and nothing is restarted or read anew.
+Prometheus watches the file: adding or removing a node changes one file, without a restart or reload.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from deepopsctl.text.yaml_writer import flow
 
 # which of the jobs below a line is for; Prometheus drops labels that begin so when it has chosen
 EXPORTER = "__exporter"
-# what a target is asked by, other than its job is
+# scheme of a target, if it differs from its job's
 SCHEME = "__scheme__"
 TLS_JOBS = frozenset(job.name for job in scrape_config.JOBS if job.may_use_tls)
 
-# Each is asked for each machine. A new exporter is a function in its piece, and a line here.
+# Each is called for each node. A new exporter is a function in its piece, and a line here.
 SOURCES: tuple[Callable[[MonitoredNode], Iterable[Target]], ...] = (
     node_exporter.targets,
     mysqld_exporter.targets,
@@ -42,12 +42,12 @@ SOURCES: tuple[Callable[[MonitoredNode], Iterable[Target]], ...] = (
 
 
 def targets_of(node: MonitoredNode) -> list[Target]:
-    """Everything that is scraped on one machine."""
+    """Everything that is scraped on one node."""
     return [target for source in SOURCES for target in source(node)]
 
 
 def render(nodes: Iterable[MonitoredNode], in_clear: Collection[str] = ()) -> str:
-    """The file, machines in the given order; exporters of those `in_clear` do not speak TLS yet."""
+    """The target file, in the order of `nodes`; exporters of nodes `in_clear` do not use TLS yet."""
     lines = [
         f"- {flow({'targets': [target.address], 'labels': _labels(node, target, in_clear)})}"
         for node in nodes
@@ -57,7 +57,7 @@ def render(nodes: Iterable[MonitoredNode], in_clear: Collection[str] = ()) -> st
 
 
 def asked_in_clear(config: str, targets: str) -> set[str]:
-    """The machines whose exporters a Prometheus with these two files asks without TLS; '' where it has none."""
+    """The nodes whose exporters a Prometheus with these two files scrapes without TLS; '' if it has none."""
     try:
         jobs = (_read(config) or {}).get("scrape_configs", [])
         lines = _read(targets) or []
@@ -65,7 +65,7 @@ def asked_in_clear(config: str, targets: str) -> set[str]:
         labels = [line["labels"] for line in lines]
         return {each["node"] for each in labels if each[EXPORTER] in TLS_JOBS and not _is_asked_by_tls(each, by_tls)}
     except (yaml.YAMLError, AttributeError, KeyError, TypeError):
-        # somebody wrote there: it is replaced as a whole
+        # edited manually: it is replaced as a whole
         return set()
 
 

@@ -1,9 +1,9 @@
 """Exporters that answer only by TLS, to certificates of the cluster's own authority; on unless a site switches it off.
 
-Prometheus takes an answer only from the certificate of the node that it asks: whoever else gets at an exporter's port,
+Prometheus accepts an answer only with the certificate of the node that it scrapes: a client at an exporter's port
 a job for example, has none.
 
-Where they can tell certificates apart they take the monitoring host's alone: a machine that was removed keeps a good
+Exporters that can filter certificates accept only the monitoring host's: a removed node keeps a valid
 one until it ends.
 """
 
@@ -16,9 +16,9 @@ from deepopsctl.monitoring.web_config import GROUP, secret
 from deepopsctl.text.header import MANAGED_HEADER
 
 SWITCH = "exporter_tls"
-# of a node whose exporters Prometheus goes on to ask in clear, because no run has reached both since the switch went on
+# for a node whose exporters Prometheus still scrapes without TLS, because no run has reached both since TLS was enabled
 IN_CLEAR = "exporter_in_clear"
-# in the account of exporters and of Prometheus, unlike the machine's own key
+# owned by the account of exporters and Prometheus, unlike the node's own key
 TLS_DIRECTORY = "/etc/prometheus/deepops-tls"
 AUTHORITY, CERTIFICATE, KEY = (f"{TLS_DIRECTORY}/{name}" for name in ("authority.crt", "node.crt", "node.key"))
 WEB = f"{TLS_DIRECTORY}/exporters.yml"
@@ -35,7 +35,7 @@ tls_server_config:
 
 
 def files(node: MonitoredNode) -> Needs:
-    """What exporters and Prometheus of a machine show and ask for: read anew for each connection."""
+    """Certificates and web configuration of a node's exporters and Prometheus: reloaded for each connection."""
     if not node.is_on(SWITCH):
         return Needs(problems=_unencrypted_problems(node))
     if not speaks(node):
@@ -57,17 +57,17 @@ def files(node: MonitoredNode) -> Needs:
 
 
 def speaks(node: MonitoredNode) -> bool:
-    """Whether a machine's exporters speak TLS."""
+    """Whether a node's exporters use TLS."""
     return node.is_on(SWITCH) and not node.is_on(IN_CLEAR)
 
 
 def _unencrypted_problems(node: MonitoredNode) -> tuple[str, ...]:
-    """What a cluster without TLS must not ask for as well."""
+    """Settings that need TLS."""
     problems = []
     private = {word.strip().lower() for word in str(node.settings.get("private_data", "")).split(",")}
     if "jobs" in private:
         problems.append(
-            "PrivateData in slurm_config has jobs, and without TLS exporters show users' jobs to whoever reaches them: "
+            "PrivateData in slurm_config has jobs, but without TLS the exporters show users' jobs to anyone: "
             "set monitoring_exporter_tls: true"
         )
     if node.is_on("drain"):
@@ -79,17 +79,17 @@ def _unencrypted_problems(node: MonitoredNode) -> tuple[str, ...]:
 
 
 def _only_to(node: MonitoredNode) -> str:
-    """The name that a certificate has to be for, where exporters ask."""
+    """The name that a client certificate must have, for exporters that check it."""
     return f'  client_allowed_sans: ["{node.monitoring_host}"]\n' if node.platform in _TELL_APART else ""
 
 
 def arguments(node: MonitoredNode, option: str = "--web.config.file") -> tuple[str, ...]:
-    """What an exporter's command line has besides."""
+    """Additional arguments of an exporter."""
     return (f"{option}={WEB}",) if speaks(node) else ()
 
 
 def scraped(node: MonitoredNode) -> dict[str, object]:
-    """What a scrape job of such exporters has besides."""
+    """Additional settings of a scrape job of such exporters."""
     if not node.is_on(SWITCH):
         return {}
     shown = {"ca_file": AUTHORITY, "cert_file": CERTIFICATE, "key_file": KEY}

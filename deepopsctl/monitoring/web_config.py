@@ -1,6 +1,6 @@
-"""Who may ask Prometheus, Alertmanager and exporters, and whether by TLS: the file that all of them read the same way.
+"""The web configuration file of Prometheus, Alertmanager and exporters: users and TLS.
 
-It is read anew for each request, so that a new password needs no restart.
+It is reloaded for each request, so that a new password needs no restart.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _BCRYPTS = "./ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 def hashed(password: str, purpose: str) -> str:
     """bcrypt's hash, the same for the same password and purpose: a second deploy has to find nothing to change.
 
-    The salt is made from the password. That gives nothing away: ours are random, and long.
+    The salt is derived from the password. That is safe: these passwords are random and long.
     """
     digest = hashlib.sha256(f"{purpose}\0{password}".encode()).digest()[:16]
     salt = base64.b64encode(digest).decode().rstrip("=").translate(str.maketrans(_STANDARD, _BCRYPTS))
@@ -45,7 +45,7 @@ def password_file() -> str:
 
 
 def secret(path: str, text: str) -> File:
-    """A file that the daemons' account reads and nobody else."""
+    """A file that only the daemons' account can read."""
     return File(path, text, mode="0640", group=GROUP, secret=True)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import ModuleType
 
 LIBRARY = "/usr/local/lib/deepopsctl"
-# -I: what a user has in PYTHONPATH is not run by root; -B: nothing is left behind when it goes
+# -I: root must not import from a user's PYTHONPATH; -B: leave no bytecode files behind
 _LAUNCHER = '''#!/usr/bin/python3 -IB
 """Written by deepopsctl; the next deploy overwrites changes made here."""
 
@@ -23,7 +23,7 @@ sys.exit(main())
 
 @dataclass(frozen=True, slots=True)
 class ProgramFile:
-    """One file of a program, as it is to be on the node."""
+    """One file of a program on the node."""
 
     path: str
     content: str
@@ -31,7 +31,7 @@ class ProgramFile:
 
 
 def program(package: ModuleType, launcher: str, module: str = "cli") -> tuple[ProgramFile, ...]:
-    """A package of deepopsctl's, and the file that people call: `main` of that module returns an exit status."""
+    """A package of deepopsctl and its launcher: `main` of `module` returns an exit status."""
     directory = Path(str(package.__file__)).parent
     name = directory.name
     sources = sorted(directory.rglob("*.py"))

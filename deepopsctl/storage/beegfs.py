@@ -1,6 +1,6 @@
 """Storage of type `beegfs`: client 7.4 or 8, its kernel module, and a configuration of its own for each file system.
 
-Our mount units mount; BeeGFS's own service, where it is wanted, only builds and loads the module. Sources:
+Mounting is done by deepopsctl's mount units; BeeGFS's own service only builds and loads the module. Sources:
 doc.beegfs.io (authentication, client_dkms, multiple mounts), the client's init script, mount.beegfs and debian/control.
 """
 
@@ -46,7 +46,7 @@ VENDOR = "https://www.beegfs.io/release/beegfs_{series}"
 # as BeeGFS's own page of packages has it
 FINGERPRINT = "0683AF2B9AC5BC7D59B2D62340CE4E243CD50804"
 SUITES = {"Debian 12": "bookworm", "Debian 13": "trixie", "Ubuntu 22.04": "jammy", "Ubuntu 24.04": "noble"}
-# Keys of the client's configuration that other keys of the entry say.
+# Keys of the client's configuration that other keys of the entry set.
 OWNED = {
     "sysMgmtdHost": "source", "connAuthFile": "secret", "connDisableAuthentication": "authentication",
     "connInterfacesFile": "interfaces", "connRDMAInterfacesFile": "rdma_interfaces", "connClientPort": "client_port",
@@ -129,7 +129,7 @@ def conf_path(mount: Mount) -> str:
 
 
 def auth_path(mount: Mount) -> str:
-    """The secret that its servers ask for, by the secret's name: file systems may share one."""
+    """Path of the connection secret, by the secret's name: file systems may share one."""
     return f"{DIRECTORY}/conn-{secret_name(mount)}.auth"
 
 
@@ -155,7 +155,7 @@ def client_conf(mount: Mount) -> str:
     pairs |= _authentication(mount)
     pairs["connInterfacesFile"] = _interfaces_path(mount, "interfaces")
     pairs["connRDMAInterfacesFile"] = _interfaces_path(mount, "rdma_interfaces")
-    # without it a client writes what the servers count for nobody
+    # without it the servers do not count a client's writes for any user
     pairs |= {"quotaEnabled": "true"} if "quota" in mount.parts else {}
     pairs |= {key: str(value) for key, value in pairs_of(settings, "client").items()}
     return "".join(f"{line}\n" for line in (HEADER, *(f"{key} = {value}".rstrip() for key, value in pairs.items())))
@@ -168,7 +168,7 @@ def _authentication(mount: Mount) -> dict[str, str]:
 
 
 def client(settings: Mapping[str, object], platform: Platform) -> Client:
-    """The packages: one of two that both bring the module, the tools, and for client 7 the helper."""
+    """The packages: the module's (DKMS or service), the tools, and for client 7 the helper."""
     version, old = text_of(settings, "version"), is_old(settings)
     builder = "beegfs-client-dkms" if text_of(settings, "modules", MODULES[0]) == "dkms" else "beegfs-client"
     repository, archives = repository_of(settings), archives_of(settings)
@@ -235,7 +235,7 @@ def _files(mount: Mount, *, by_service: bool) -> Iterator[NodeFile]:
 
 
 def find_conflicts(mounts: Sequence[Mount]) -> Iterator[tuple[Mount, Fault]]:
-    """All BeeGFS file systems of a machine share the client's packages, and none its port."""
+    """BeeGFS file systems of one node share the client's packages; each needs its own port."""
     yield from disagreements(StorageType.BEEGFS, (*SOURCE_KEYS, "build_arguments"), mounts)
     # the helper of client 7 knows one secret
     old = [mount for mount in mounts if is_old(mount.settings)]
@@ -245,7 +245,7 @@ def find_conflicts(mounts: Sequence[Mount]) -> Iterator[tuple[Mount, Fault]]:
         for other in mounts[:index]:
             same = port == (text_of(other.settings, "client_port", CLIENT_PORT) or CLIENT_PORT)
             if same and set(mount.nodes) & set(other.nodes):
-                what = f"{port} is the port of {other.name} on the same machine, too"
+                what = f"{port} is already the port of {other.name} on the same node"
                 hint = f"give one of them another: client_port: {int(port) + 10}"
                 yield mount, ("beegfs.client_port", RefusedError(what, hint))
                 break

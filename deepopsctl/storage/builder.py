@@ -1,4 +1,4 @@
-"""Storage in the making: the entries as they were read, checked as a whole against the machines, then frozen."""
+"""Builder of the storage section: entries are read, checked as a whole against the nodes, then frozen."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class ClusterNodes:
-    """The machines of the cluster: addresses and roles by name, in order; `servers` serve NFS."""
+    """The nodes of the cluster: addresses and roles by name, in order; `servers` are the NFS servers."""
 
     addresses: Mapping[str, str]
     roles: Mapping[str, frozenset[str]]
     servers: frozenset[str]
-    # a machine could not be read: one that is not there is then not called unknown
+    # a node could not be read: missing nodes are then not reported as unknown
     incomplete: bool = False
 
 
@@ -43,11 +43,11 @@ class StorageDraft:
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
-        # an empty list says that nothing is to be mounted any more, no list that nobody is to look
+        # an empty list unmounts everything; without a list, storage is not managed
         self.declared = False
 
     def finish(self, nodes: ClusterNodes, problems: Problems) -> tuple[Mount, ...]:
-        """The frozen mounts; what is wrong with them is noted among the problems."""
+        """The frozen mounts; errors are added to `problems`."""
         return _Checker(self.entries, nodes, problems).check()
 
 
@@ -96,7 +96,7 @@ class _Checker:
                 self._refuse(entries[mount.name], key, refusal)
 
     def _nodes(self, entry: Entry, mount: Mount) -> tuple[str, ...]:
-        """The machines that mount it, in the order of cluster.yml."""
+        """The nodes that mount it, in the order of cluster.yml."""
         if not mount.written:
             return tuple(name for name in self.machines.addresses if name != mount.server)
         try:
@@ -115,7 +115,7 @@ class _Checker:
         return tuple(name for name in self.machines.addresses if name in wanted)
 
     def _members(self, word: str) -> Sequence[str]:
-        """The machine of that name, else those with that role."""
+        """The node of that name, else the nodes with that role."""
         if word in self.machines.addresses:
             return (word,)
         if word == EVERYTHING:
@@ -123,7 +123,7 @@ class _Checker:
         return tuple(name for name, roles in self.machines.roles.items() if word in roles)
 
     def _check_paths(self, entry: Entry, mount: Mount, before: Sequence[tuple[Entry, Mount]]) -> None:
-        """On one machine every path is taken once, and the outer of two comes first."""
+        """On one node every path is used once, and the outer of two nested paths is listed first."""
         for other_entry, other in before:
             shared = [name for name in mount.nodes if name in set(other.nodes)]
             if not shared:
@@ -137,19 +137,19 @@ class _Checker:
                 self._refuse(entry, "path", RefusedError(what, f"list {mount.name} before {other.name}"))
 
     def _check_same_export(self, entry: Entry, mount: Mount, before: Sequence[tuple[Entry, Mount]]) -> None:
-        """What is exported once has one set of rules, however often it is mounted."""
+        """Entries that mount the same export have the same export options."""
         path = split_source(mount.source)[1] if mount.server else ""
         for other_entry, other in before if path else ():
             if other.server != mount.server or split_source(other.source)[1] != path:
                 continue
             for key in _differing(mount, other):
                 what = f"differs from {other.name}'s at {other_entry.place.where}, which is the same export"
-                self._refuse(entry, f"nfs.{key}", RefusedError(what, "let both say the same"))
+                self._refuse(entry, f"nfs.{key}", RefusedError(what, "write the same in both entries"))
 
     def _refuse(self, entry: Entry, key: str, refusal: RefusedError) -> None:
         place = key
         while place and place not in entry.places:
-            # what is missing is missing in what is around it
+            # for a missing key the line of its parent is reported
             place = place.rpartition(".")[0]
         where = entry.places.get(place, entry.place.where)
         label = ".".join(part for part in (entry.place.within, key) if part)
@@ -157,7 +157,7 @@ class _Checker:
 
 
 def _differing(one: Mount, other: Mount) -> Iterator[str]:
-    """Keys in which two entries would have the server do different things."""
+    """Export options that differ between two entries."""
     for key, default in EXPORT_KEYS.items():
         if one.settings.get(key, default) != other.settings.get(key, default):
             yield key

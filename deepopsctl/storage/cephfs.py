@@ -40,7 +40,7 @@ class CephfsSection(Section):
 
 
 def split_source(source: str) -> tuple[tuple[tuple[str, str], ...], str]:
-    """Monitors, each with its port or '', and the folder; both empty where it is no source of CephFS."""
+    """Monitors, each with its port or '', and the directory; both empty if it is not a CephFS source."""
     match = _SOURCE.fullmatch(source)
     monitors = [_MONITOR.fullmatch(text) for text in match[1].split(",")] if match else []
     if not match or not all(monitors):
@@ -83,7 +83,7 @@ def secret_name(mount: Mount) -> str:
 
 
 def needs(mount: Mount, platform: Platform) -> Needs:
-    """The packages, the user's key, and how the driver is told."""
+    """The packages, the user's key, and the options of the driver."""
     why = unsupported(mount.type, "", platform)
     driver_needs = _fuse(mount) if text_of(mount.settings, "driver", DRIVERS[0]) == "fuse" else _kernel(mount)
     return Needs(

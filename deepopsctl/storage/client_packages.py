@@ -22,13 +22,13 @@ INTERFACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,14}")
 _URL = re.compile(r"(?:https?|file)://[A-Za-z0-9._~:/@%+-]+")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _FINGERPRINT = re.compile(r"[0-9A-F]{40}")
-# a package's file says its name, version and architecture
+# a package file is named NAME_VERSION_ARCH.deb
 _ARCHIVE = re.compile(r".*/([a-z0-9][a-z0-9+.-]+)_([A-Za-z0-9.+~:%-]+)_([a-z0-9]+)\.deb")
 _WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@:+/-]*")
 
 
 class ClientSection(Section):
-    """Keys of an entry that say how the client gets to the node: the node has one, whatever it mounts with it."""
+    """Keys of an entry that select the client's packages: a node has one client for all its mounts of a type."""
 
     version: str = ""
     modules: str = "dkms"
@@ -40,7 +40,7 @@ class ClientSection(Section):
 
 
 SOURCE_KEYS = tuple(ClientSection.model_fields)
-# Left out, an entry's key is as good as one that stands there with what it would be anyway.
+# A key that is left out equals one with its default.
 _DEFAULTS = {key: ClientSection.model_fields[key].default for key in ("modules", "untested")}
 
 
@@ -62,7 +62,7 @@ def pairs_of(settings: Mapping[str, object], key: str) -> Mapping[str, object]:
 
 
 def archives_of(settings: Mapping[str, object]) -> tuple[Archive, ...]:
-    """The packages that are given one by one, in the order of their addresses."""
+    """The packages listed one by one, in the order of their addresses."""
     return tuple(Archive(url, str(digest)) for url, digest in sorted(pairs_of(settings, "archives").items()))
 
 
@@ -74,7 +74,7 @@ def repository_of(settings: Mapping[str, object]) -> Repository | None:
 
 
 def clean_fingerprint(text: str) -> str:
-    """As keys are compared: without blanks, in upper case."""
+    """Fingerprint for comparison: without blanks, in upper case."""
     return text.replace(" ", "").upper()
 
 
@@ -88,7 +88,7 @@ def check_source(storage_type: StorageType, settings: Mapping[str, object], modu
             RefusedError(f"{shorten(chosen)!r} is no way to them", suggest(chosen, modules)),
         )
     if settings.get("archives") and settings.get("repository"):
-        what = RefusedError("can't be given beside repository", "packages come from one of both")
+        what = RefusedError("can't be set together with repository", "set either archives or repository")
         yield f"{storage_type.value}.archives", what
     yield from _check_repository(storage_type, settings)
     for url, digest in pairs_of(settings, "archives").items():
@@ -96,7 +96,7 @@ def check_source(storage_type: StorageType, settings: Mapping[str, object], modu
 
 
 def check_version(storage_type: StorageType, settings: Mapping[str, object]) -> Iterator[Fault]:
-    """A version that is written as one, and known unless the entry says that it needn't be."""
+    """The version is well-formed, and known unless `untested: true` is set."""
     version = text_of(settings, "version")
     if not version:
         yield storage_type.value, RefusedError("names no version", f"write {storage_type.value}: {{version: ...}}")
@@ -108,7 +108,7 @@ def check_version(storage_type: StorageType, settings: Mapping[str, object]) -> 
 
 
 def incompatibility(mount: Mount, platform: Platform) -> str:
-    """Why a node can't have the client of an entry; '' where it can, and where the site answers for that."""
+    """Why a node can't have the client of an entry; '' if it can, or if the entry has `untested: true`."""
     if mount.settings.get("untested"):
         return ""
     why = unsupported_version(mount.type, text_of(mount.settings, "version"), platform)
@@ -125,11 +125,11 @@ def _check_repository(storage_type: StorageType, settings: Mapping[str, object])
         hint = "give the address of its key and that key's fingerprint (`gpg --show-keys`)"
         yield (
             f"{storage_type.value}.repository",
-            RefusedError("nobody vouches for it without key and fingerprint", hint),
+            RefusedError("needs key and fingerprint", hint),
         )
     elif (key or fingerprint) and not url:
         name = "key" if key else "fingerprint"
-        yield f"{storage_type.value}.{name}", RefusedError("is given without repository", "leave it out")
+        yield f"{storage_type.value}.{name}", RefusedError("is set without repository", "leave it out")
     if fingerprint and not _FINGERPRINT.fullmatch(fingerprint):
         yield f"{storage_type.value}.fingerprint", RefusedError("is no fingerprint", "it has 40 hexadecimal digits")
 
@@ -138,12 +138,12 @@ def _check_archive(url: str, digest: str) -> Iterator[RefusedError]:
     if not _URL.fullmatch(url) or not _ARCHIVE.fullmatch(url):
         yield RefusedError(f"{shorten(url)!r} is no package", "write https://.../NAME_VERSION_ARCH.deb")
     if not _SHA256.fullmatch(digest):
-        hint = "`sha256sum FILE` says it, 64 hexadecimal digits"
+        hint = "`sha256sum FILE` prints it, 64 hexadecimal digits"
         yield RefusedError(f"{shorten(url)} has no SHA-256 that could be compared", hint)
 
 
 def check_words(field: str, words: Iterable[str]) -> Iterator[Fault]:
-    """Values that are written into files as they are."""
+    """Values that are written into files unchanged."""
     for word in words:
         if not _WORD.fullmatch(word):
             hint = "use letters, digits and _ . @ : + / -"
@@ -159,14 +159,14 @@ def check_number(field: str, text: str, last: int) -> Iterator[Fault]:
 def disagreements(
     storage_type: StorageType, keys: Sequence[str], mounts: Sequence[Mount]
 ) -> Iterator[tuple[Mount, Fault]]:
-    """Entries of one type that share a machine, and differ in what a machine has but once."""
+    """Entries of one type that share a node and differ in settings that a node has only once."""
     for index, mount in enumerate(mounts):
         for other in mounts[:index]:
             differing = [key for key in keys if _value_of(mount, key) != _value_of(other, key)]
             if differing and set(mount.nodes) & set(other.nodes):
                 shared_node = next(node for node in mount.nodes if node in other.nodes)
                 what = f"is another than in {other.name}, and {shared_node} mounts both"
-                hint = f"a machine has one client for {storage_type.value}: write the same in both entries"
+                hint = f"a node has one client for {storage_type.value}: write the same in both entries"
                 yield mount, (f"{storage_type.value}.{differing[0]}", RefusedError(what, hint))
                 break
 

@@ -53,7 +53,7 @@ PAIRS: tuple[Pair, ...] = (
     Pair(StorageType.BEEGFS, "7.4", DEBIAN_12, _BEEGFS_7, ("6.1",)),
     Pair(StorageType.BEEGFS, "7.4", UBUNTU_22, _BEEGFS_7, ("5.15", "6.8")),
     Pair(StorageType.BEEGFS, "7.4", UBUNTU_24, _BEEGFS_7, ("6.8", "6.11")),
-    # the kernels that these distributions come with; others may or may not work, say its notes
+    # the kernels of these distributions; according to the release notes others may or may not work
     Pair(StorageType.BEEGFS, "8", DEBIAN_12, _BEEGFS_8, ("6.1",)),
     Pair(StorageType.BEEGFS, "8", DEBIAN_13, _BEEGFS_8, ("6.12",)),
     Pair(StorageType.BEEGFS, "8", UBUNTU_22, _BEEGFS_8, ("5.15", "6.8")),

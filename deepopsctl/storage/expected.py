@@ -1,4 +1,4 @@
-"""What the storage suite has to find on each machine: the entries of `storage` as their mount units have them."""
+"""What the storage suite expects on each node: the entries of `storage` as their mount units have them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ANY = Platform("")
 
 
 def expected_on(mounts: Iterable[Mount], host: str, addresses: Mapping[str, str]) -> list[dict[str, object]]:
-    """The entries of one machine, as the module on it takes them."""
+    """The entries of one node, as the module's arguments."""
     return [
         # a server holds users to a quota also where it has no mount of its own
         {**_expected(mount, host, addresses), "only_quota": host not in mount.nodes}
@@ -24,7 +24,7 @@ def expected_on(mounts: Iterable[Mount], host: str, addresses: Mapping[str, str]
 
 
 def wanted_on(mounts: Sequence[Mount], among: Iterable[str], addresses: Mapping[str, str]) -> list[dict[str, object]]:
-    """Every entry with those of these machines that have it; the server of one has it as an entry of its own."""
+    """Every entry with the nodes that mount it; its server has it as a separate entry."""
     hosts, entries = set(among), []
     for mount in mounts:
         served = [host for host in mount.nodes if host == mount.server]

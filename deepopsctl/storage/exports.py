@@ -1,4 +1,4 @@
-"""What a machine of the cluster hands out by NFS: lines of exports(5), by the clients' own addresses. Pure."""
+"""NFS exports of a node: lines of exports(5), by the clients' addresses. Pure."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from deepopsctl.storage.node_plan import clients_of
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """One folder, and its line."""
+    """An exported directory and its exports(5) line."""
 
     path: str
     line: str
 
 
 def exports_of(mounts: Iterable[Mount], host: str, addresses: Mapping[str, str]) -> tuple[Export, ...]:
-    """What this machine serves; a folder that several entries name is one export, for the clients of all of them."""
+    """Exports of this node; a directory named by several entries is one export, for the clients of all of them."""
     clients: dict[str, dict[str, None]] = {}
     rules: dict[str, str] = {}
     for mount in mounts:
@@ -35,7 +35,7 @@ def exports_of(mounts: Iterable[Mount], host: str, addresses: Mapping[str, str])
 
 
 def uses_rdma(mounts: Iterable[Mount], host: str) -> bool:
-    """Whether anybody mounts over RDMA from this machine."""
+    """Whether any client mounts over RDMA from this node."""
     return any(mount.server == host and bool(mount.settings.get("rdma")) for mount in mounts)
 
 

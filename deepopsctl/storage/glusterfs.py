@@ -27,7 +27,7 @@ class GlusterfsSection(Section):
 
 
 def split_source(source: str) -> tuple[tuple[str, ...], str]:
-    """Servers that know the volume, and the volume with a folder of it; both empty where it is none."""
+    """Servers of the volume, and the volume with an optional directory; both empty if it is not a GlusterFS source."""
     match = _SOURCE.fullmatch(source)
     return (tuple(match[1].split(",")), match[2]) if match else ((), "")
 
@@ -48,7 +48,7 @@ def _check(mount: Mount, _site: Site) -> Iterator[Fault]:
 
 
 def needs(mount: Mount, platform: Platform) -> Needs:
-    """The client; servers after the first are asked where it does not answer."""
+    """The client; the other servers are used if the first does not answer."""
     (first, *others), volume = split_source(mount.source)
     why = unsupported(mount.type, "", platform)
     backup = [f"backup-volfile-servers={':'.join(others)}"] * bool(others)

@@ -1,4 +1,4 @@
-"""Slurm's HealthCheckProgram: which nodes have ours, what it looks for, and what becomes of a site's own. Pure."""
+"""Slurm's HealthCheckProgram: which nodes get deepops-nodecheck, its configuration, and a site's own program. Pure."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from deepopsctl.storage.node_plan import required_on
 PROGRAM = "/usr/local/sbin/deepops-nodecheck"
 CONFIG = "/etc/deepopsctl/nodecheck.json"
 PROGRAM_KEY, INTERVAL_KEY = "HealthCheckProgram", "HealthCheckInterval"
-# a node that lost its storage may get jobs for so long
+# seconds in which a node that lost its storage may still get jobs
 INTERVAL_S = 60
 
 
 def with_health_check(config: Mapping[str, object], mounts: Iterable[Mount]) -> dict[str, object]:
-    """A site's `slurm_config` with our program in it where storage is required; the site's own is called by ours."""
+    """A site's `slurm_config` with deepops-nodecheck if storage is required; it calls the site's own program."""
     if not any(mount.required for mount in mounts):
         return dict(config)
     merged = {key: value for key, value in config.items() if key.lower() != PROGRAM_KEY.lower()}

@@ -1,4 +1,4 @@
-"""Storage that is each node's own: `tmpfs`, memory as a folder, and `local`, a disk or another folder."""
+"""Storage local to each node: `tmpfs` (in memory) and `local` (a disk or another directory)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class LocalSection(Section):
     """`local` of an entry."""
 
     fstype: str = ""
-    # nodes see each other's files there: a cluster file system on it, or one folder below all of them
+    # nodes see each other's files there: a cluster file system, or a directory that they share
     shared: Boolean = False
 
 
@@ -45,29 +45,32 @@ def _check_tmpfs(mount: Mount, _site: Site) -> Iterator[Fault]:
 def _check_local(mount: Mount, _site: Site) -> Iterator[Fault]:
     fstype = str(mount.settings.get("fstype", ""))
     if not _DEVICE.fullmatch(mount.source) and not mount.source.startswith("/"):
-        what = f"{shorten(mount.source)!r} is neither a disk nor a folder"
-        yield "source", RefusedError(what, "write /dev/disk/by-id/..., UUID=..., LABEL=..., or the path of a folder")
+        what = f"{shorten(mount.source)!r} is neither a disk nor a directory"
+        yield "source", RefusedError(what, "write /dev/disk/by-id/..., UUID=..., LABEL=..., or the path of a directory")
     elif not _DEVICE.fullmatch(mount.source) and fstype:
-        yield "local.fstype", RefusedError("a folder has none of its own", "leave it out")
+        yield "local.fstype", RefusedError("a directory has none of its own", "leave it out")
     if fstype and not _FSTYPE.fullmatch(fstype):
         yield "local.fstype", RefusedError(f"{shorten(fstype)!r} is no file system", "write xfs or ext4")
     if is_directory(mount.source) and mount.source.rstrip("/") == mount.path:
-        yield "source", RefusedError("is the path itself: there is nothing to mount", "name another folder or a disk")
+        yield (
+            "source",
+            RefusedError("is the path itself: there is nothing to mount", "name another directory or a disk"),
+        )
 
 
 def is_directory(source: str) -> bool:
-    """Whether a `local` entry is another folder of the node."""
+    """Whether a `local` entry is another directory of the node."""
     return source.startswith("/") and not source.startswith("/dev/")
 
 
 def tmpfs_needs(mount: Mount, _platform: Platform) -> Needs:
-    """Memory as a folder."""
+    """Mount unit of a tmpfs."""
     size, mode = mount.settings.get("size", "50%"), mount.settings.get("mode", "1777")
     return Needs("tmpfs", "tmpfs", (f"size={size}", f"mode={mode}", *mount.options))
 
 
 def local_needs(mount: Mount, _platform: Platform) -> Needs:
-    """A disk, or another folder of the node."""
+    """Mount unit of a disk, or a bind mount of another directory."""
     if is_directory(mount.source):
         return Needs(mount.source, "none", ("bind", *mount.options))
     prefix, equals, value = mount.source.partition("=")
@@ -83,5 +86,5 @@ TMPFS = TypeHandler(
     needs_source=False,
 )
 LOCAL = TypeHandler(
-    LocalSection, _check_local, local_needs, owned={"bind": "a folder as source", "rbind": "a folder as source"}
+    LocalSection, _check_local, local_needs, owned={"bind": "a directory as source", "rbind": "a directory as source"}
 )

@@ -36,7 +36,7 @@ LNET = ("modprobe", "service")
 MODPROBE = "/etc/modprobe.d/deepopsctl-lustre.conf"
 LNET_CONF = "/etc/lnet.conf"
 LNET_SERVICE = "lnet.service"
-# LNet's own settings: a machine has them once
+# LNet's own settings: a node has them once
 LNET_KEYS = ("networks", "routes", "lnet", "module_options")
 
 _NET = re.compile(r"(?:tcp|o2ib|kfi|gni)(?:[1-9][0-9]{0,4}|0)?")
@@ -54,7 +54,7 @@ class LustreSection(ClientSection):
 
 
 def split_source(source: str) -> tuple[tuple[str, ...], str]:
-    """NIDs of the management servers, and file system with folder; both empty where it is no Lustre source."""
+    """NIDs of the management servers, and file system with directory; both empty if it is not a Lustre source."""
     servers, separator, rest = source.partition(":/")
     nids = tuple(nid for server in servers.split(":") for nid in server.split(","))
     sound = separator and all(_NID.fullmatch(nid) for nid in nids) and _FILE_SYSTEM.fullmatch(rest)
@@ -74,7 +74,7 @@ def full_network(name: str) -> str:
 def _check(mount: Mount, _site: Site) -> Iterator[Fault]:
     yield from check_source(StorageType.LUSTRE, mount.settings, MODULES)
     if not (mount.settings.get("repository") or mount.settings.get("archives")):
-        hint = "give repository, key and fingerprint, or archives: docs/how-to/storage-lustre.md says how to make them"
+        hint = "set repository, key and fingerprint, or archives: see docs/how-to/storage-lustre.md"
         yield "lustre", RefusedError("its packages come from nowhere: Lustre's own repository is not signed", hint)
     nids, _ = split_source(mount.source)
     if not nids:
@@ -110,7 +110,7 @@ def _check_ways(
     if routes and not own:
         yield "lustre.routes", RefusedError("needs networks: a gateway is on one of them", "write {o2ib0: [ib0]}")
         return
-    for gateway in (nid for given in routes.values() for nid in given):
+    for gateway in (nid for nids in routes.values() for nid in nids):
         if not _NID.fullmatch(gateway):
             yield "lustre.routes", RefusedError(f"{shorten(gateway)!r} is no gateway", "write ADDRESS@NET")
         elif network_of(gateway) not in own:
@@ -204,7 +204,7 @@ def needs(mount: Mount, platform: Platform) -> Needs:
 
 
 def find_conflicts(mounts: Sequence[Mount]) -> Iterator[tuple[Mount, Fault]]:
-    """All Lustre file systems of a machine share its client and its LNet."""
+    """All Lustre file systems of a node share its client and its LNet."""
     return disagreements(StorageType.LUSTRE, (*SOURCE_KEYS, *LNET_KEYS), mounts)
 
 

@@ -1,4 +1,4 @@
-"""Storage of type `nfs`: a server outside, or an export that a machine of the cluster serves by our doing."""
+"""Storage of type `nfs`: an external server, or an export of a cluster node that deepopsctl manages."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MAX_CONNECTIONS = 16
 RDMA_PORT = 20049
 # An export to more than this is one to the whole world.
 WIDEST = {4: 8, 6: 32}
-# What only the serving side does; a server outside is asked for it in vain.
+# Export options: they have no effect on an external server.
 EXPORT_KEYS: Mapping[str, object] = {"squash": "root", "read_only": False, "clients": (), "serve": True}
 
 _SOURCE = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:\s]+):(/\S*)")
@@ -48,7 +48,7 @@ def split_source(source: str) -> tuple[str, str]:
 
 
 def _server(mount: Mount, site: Site) -> str:
-    """The machine that serves it: one of the cluster's, unless the site looks after that export itself."""
+    """The cluster node that serves it; '' for an external server or with `serve: false`."""
     host, _ = split_source(mount.source)
     return site.node_named(host) if host and mount.settings.get("serve", True) else ""
 
@@ -57,7 +57,7 @@ def _check(mount: Mount, site: Site) -> Iterator[Fault]:
     host, path = split_source(mount.source)
     if not host:
         what = "names no server" if mount.source.startswith("/") else f"{shorten(mount.source)!r} is no SERVER:/PATH"
-        yield "source", RefusedError(what, "write SERVER:/PATH; SERVER may be a machine of this cluster")
+        yield "source", RefusedError(what, "write SERVER:/PATH; SERVER may be a node of this cluster")
         return
     yield from _check_host(host)
     yield from _check_client(mount.settings)
@@ -65,10 +65,10 @@ def _check(mount: Mount, site: Site) -> Iterator[Fault]:
     if mount.server:
         yield from _check_export(mount, site, path)
     elif export_keys and not site.node_named(host):
-        what = f"{host} is no machine of this cluster, so its exports are not ours to set"
+        what = f"{host} is not a node of this cluster: deepopsctl does not manage its exports"
         yield f"nfs.{export_keys[0]}", RefusedError(what, "set it on that server, and leave it out here")
     if "address" in mount.settings and not mount.server:
-        yield "nfs.address", RefusedError("is for what a machine of this cluster serves", "write it into source")
+        yield "nfs.address", RefusedError("is for exports of a node of this cluster", "write it into source")
 
 
 def _check_host(host: str) -> Iterator[Fault]:
@@ -89,8 +89,8 @@ def _check_client(settings: Mapping[str, object]) -> Iterator[Fault]:
 
 def _check_export(mount: Mount, site: Site, path: str) -> Iterator[Fault]:
     if mount.server not in site.servers:
-        what = f"{mount.server} is a machine of this cluster without the role nfs_server"
-        hint = "give it that role, or say `nfs: {serve: false}` where somebody else sets up its exports"
+        what = f"{mount.server} is a node of this cluster without the role nfs_server"
+        hint = "add that role, or set `nfs: {serve: false}` if its exports are managed elsewhere"
         yield "source", RefusedError(what, hint)
     try:
         check_exported(path)
@@ -136,7 +136,7 @@ def check_client_range(text: str) -> str:
 
 
 def mount_options(settings: Mapping[str, object], options: tuple[str, ...]) -> tuple[str, ...]:
-    """What the client is told, in an order of its own."""
+    """The client's mount options, in a fixed order."""
     client_options = [f"vers={settings.get('version', DEFAULT_VERSION)}"]
     client_options += [f"nconnect={settings['nconnect']}"] if settings.get("nconnect") else []
     client_options += ["proto=rdma", f"port={RDMA_PORT}"] if settings.get("rdma") else []

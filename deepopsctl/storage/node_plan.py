@@ -1,4 +1,4 @@
-"""What one machine needs for all of its storage, and what a server of ours hands out. Pure."""
+"""What one node needs for all of its storage, and the exports of a managed server. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from deepopsctl.storage.registry import type_handlers
 
 @dataclass(frozen=True, slots=True)
 class NodeMount:
-    """One mount on one machine, ready to be written: unit texts, and what the kernel will say of it."""
+    """One mount on one node: the texts of its units, and what the kernel will report for it."""
 
     name: str
     path: str
@@ -27,7 +27,7 @@ class NodeMount:
 
 @dataclass(frozen=True, slots=True)
 class NodePlan:
-    """Everything that one machine needs."""
+    """Everything that one node needs."""
 
     packages: Mapping[str, str]
     files: tuple[NodeFile, ...]
@@ -35,12 +35,12 @@ class NodePlan:
     problems: tuple[str, ...]
     secrets: tuple[NodeSecret, ...] = ()
     clients: tuple[Client, ...] = ()
-    # commands that say whether the servers of a mount answer, by its name
+    # commands that test whether the servers of a mount answer, by its name
     checks: Mapping[str, tuple[tuple[str, ...], ...]] = field(default_factory=dict)
 
 
 def plan_node(mounts: Iterable[Mount], host: str, addresses: Mapping[str, str], platform: Platform) -> NodePlan:
-    """The plan of one machine; `addresses` are those of the cluster's machines."""
+    """The plan of one node; `addresses` are those of the cluster's nodes."""
     packages: dict[str, str] = {}
     files: dict[str, NodeFile] = {}
     secrets: dict[str, NodeSecret] = {}
@@ -55,7 +55,7 @@ def plan_node(mounts: Iterable[Mount], host: str, addresses: Mapping[str, str], 
         packages.update(needs.packages)
         files.update((file.path, file) for file in needs.files)
         secrets.update((secret.path, secret) for secret in needs.secrets)
-        # entries of one type on one machine agree on it
+        # entries of one type on one node agree on it
         clients.update({needs.client.name: needs.client} if needs.client else {})
         checks.update({mount.name: needs.checks} if needs.checks else {})
         if needs.fstype:
@@ -72,14 +72,14 @@ def plan_node(mounts: Iterable[Mount], host: str, addresses: Mapping[str, str], 
 
 
 def needs_on(mount: Mount, host: str, addresses: Mapping[str, str], platform: Platform) -> Needs:
-    """What one machine needs for one mount; `fstype` is '' where it has nothing to mount for it."""
+    """What one node needs for one mount; `fstype` is '' if there is nothing to mount."""
     if mount.server == host:
         return _bound(mount)
     return type_handlers()[mount.type].needs(_reached(mount, addresses), platform)
 
 
 def required_on(mounts: Iterable[Mount], host: str) -> list[Mount]:
-    """What a machine must not serve jobs without."""
+    """The mounts that a node must have to run jobs."""
     return [mount for mount in mounts if mount.required and host in mount.nodes]
 
 
@@ -93,7 +93,7 @@ def _node_mount(mount: Mount, needs: Needs) -> NodeMount:
 
 
 def _bound(mount: Mount) -> Needs:
-    """On the serving machine itself: its own folder, at the path that the others know; NFS to oneself can hang."""
+    """On the server itself: a bind mount of its directory at the clients' path; NFS to the same host can hang."""
     directory = split_source(mount.source)[1]
     if directory == mount.path:
         return Needs(directory, "")
@@ -112,7 +112,7 @@ def _reached(mount: Mount, addresses: Mapping[str, str]) -> Mount:
 
 
 def clients_of(mount: Mount, addresses: Mapping[str, str]) -> Sequence[str]:
-    """Who may mount an export of ours: as told, else the machines that do, by address."""
+    """Who may mount a managed export: `clients` if set, else the addresses of the nodes that mount it."""
     clients = mount.settings.get("clients", ())
     if isinstance(clients, (list, tuple)) and clients:
         return [str(client) for client in clients]

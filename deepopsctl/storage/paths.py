@@ -7,7 +7,7 @@ import re
 from deepopsctl.text.node_sets import shorten
 from deepopsctl.text.problems import RefusedError
 
-# Nothing is mounted over these, nor below them: the system, and what the daemons of the cluster keep.
+# Nothing is mounted over or below these: the system, and the state of the cluster's daemons.
 TREES = (
     "/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/proc", "/root", "/run", "/sbin", "/sys",
     "/usr/bin", "/usr/include", "/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/libexec", "/usr/sbin", "/usr/share",
@@ -20,7 +20,7 @@ SYSTEM_DIRECTORIES = ("/", "/usr", "/var", "/var/cache", "/var/lib", "/var/log",
 
 # What stands in a unit file as it is: no blanks, quotes or specifiers.
 _PATH = re.compile(r"/[A-Za-z0-9._/+@:=-]*")
-_HINT = "take a folder of its own: /home, /scratch, /data/project"
+_HINT = "use a directory of its own: /home, /scratch, /data/project"
 
 
 def check_path(text: str) -> str:
@@ -33,7 +33,7 @@ def check_path(text: str) -> str:
 
 
 def check_exported(text: str) -> str:
-    """A folder that is handed out to other machines."""
+    """A directory that is exported to other nodes."""
     return check_path(text)
 
 

@@ -1,4 +1,4 @@
-"""`purge` of an entry: what was not used for its age goes, from one machine, after notice. Pure."""
+"""`purge` of an entry: unused files are deleted by age, on one node, after notice to their owners. Pure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from deepopsctl.text.values import suggest
 DEFAULT_WARN = "7d"
 SHORTEST = 7 * 86400
 _DOMAIN = re.compile(r"local|[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?\.[A-Za-z]{2,}")
-# file systems that do not keep the time of reading (GlusterFS: unless ctime.noatime is off)
+# file systems without access times (GlusterFS: unless ctime.noatime is off)
 _WITHOUT_READS = (StorageType.CEPHFS, StorageType.GLUSTERFS)
 PROGRAM = "/usr/local/sbin/deepops-purge"
 
@@ -43,7 +43,7 @@ class PurgeSection(Section):
 
 @dataclass(frozen=True, slots=True)
 class Purge:
-    """One purge: the machine that does it, and what it is told."""
+    """One purge: the node that runs it, and its settings."""
 
     name: str
     node: str
@@ -65,7 +65,7 @@ def _check(mount: Mount, _site: Site) -> Iterator[Fault]:
     if not faults and parse_time(str(part["age"])) < SHORTEST:
         yield "purge.age", RefusedError("is too short: people are away for a week", "write 7d or more")
     elif not faults and _parse_warn(warn) > parse_time(str(part["age"])):
-        yield "purge.warn", RefusedError("is more than the age", "users are told before the age is reached")
+        yield "purge.warn", RefusedError("is more than the age", "users are notified before the age is reached")
     if mode not in MODES:
         yield "purge.mode", RefusedError(f"{shorten(mode)!r} is no mode", suggest(mode, MODES))
     if mail and not _DOMAIN.fullmatch(mail):
@@ -80,7 +80,7 @@ def _check(mount: Mount, _site: Site) -> Iterator[Fault]:
 
 
 def _trees(mount: Mount) -> Iterator[str]:
-    """All names of the tree: where it is mounted, and where it is on the server or on the disk."""
+    """All paths of the tree: its mount point, and its path on the server or on the disk."""
     yield mount.path
     path = split_source(mount.source)[1]
     if mount.server or (path and holds_homes(path)):
@@ -90,19 +90,19 @@ def _trees(mount: Mount) -> Iterator[str]:
 
 
 def _check_reads(mount: Mount, part: Mapping[str, object]) -> Iterator[Fault]:
-    """Where reading a file leaves no trace, one that is read every day would be deleted."""
+    """Without access times, a file that is read every day would be deleted."""
     if part.get("ignore_reads"):
         return
-    hint = "write `ignore_reads: true`: age then counts from the last change, and users are told so"
+    hint = "write `ignore_reads: true`: age then counts from the last change, and the notice to users says so"
     if mount.type in _WITHOUT_READS:
         yield "purge", RefusedError(f"{mount.type} does not note when a file is read", hint)
     elif "noatime" in mount.options and mount.type is not StorageType.NFS:
-        # of NFS the server notes it, whatever clients say
+        # with NFS the server stores it, whatever the client's mount options
         yield "purge", RefusedError("noatime: it is not noted when a file is read", f"leave noatime out, or {hint}")
 
 
 def _check_together(mounts: Sequence[Mount]) -> Iterator[tuple[Mount, Fault]]:
-    """What is served from a folder of the tree is somebody else's, unless it is excluded."""
+    """Directories of the tree that other entries use have to be excluded."""
     for mount in (each for each in mounts if "purge" in each.parts):
         patterns = mount.parts["purge"].get("exclude", ())
         excluded = {str(pattern).strip("/") for pattern in patterns} if isinstance(patterns, list | tuple) else set()
@@ -117,7 +117,7 @@ def _check_together(mounts: Sequence[Mount]) -> Iterator[tuple[Mount, Fault]]:
 
 
 def _below(mount: Mount, other: Mount) -> str | None:
-    """Where in a mount's tree another entry has its own from, '' for the whole of it; None for none of it."""
+    """Path in a mount's tree that another entry uses, '' for all of it; None if it uses none."""
     its_host, path = _served(other)
     for host, root in (_served(mount), ("", mount.path)):
         if other is not mount and root and its_host == host and (path == root or is_below(path, root)):
@@ -126,7 +126,7 @@ def _below(mount: Mount, other: Mount) -> str | None:
 
 
 def _served(mount: Mount) -> tuple[str, str]:
-    """Who has it on disk, and where: a server, or each node itself ('')."""
+    """The server that has it on disk ('' for each node itself), and the path there."""
     if mount.type is StorageType.LOCAL:
         return "", mount.source if is_directory(mount.source) else mount.path
     host, path = split_source(mount.source)
@@ -164,11 +164,11 @@ def _check_node(mount: Mount, node: str) -> Iterator[Fault]:
             RefusedError(f"{shorten(node)} neither mounts nor serves {mount.name}", "name one that does"),
         )
     if not node and not mount.server and not mount.nodes:
-        yield "purge", RefusedError("no machine mounts it", "say nodes:")
+        yield "purge", RefusedError("no node mounts it", "set nodes:")
 
 
 def _node(mount: Mount) -> str:
-    """Who serves it knows best when a file was used, and is no squashed root; else the first that mounts it."""
+    """The server has accurate access times and an unsquashed root; without one, the first node that mounts it."""
     return str(mount.parts["purge"].get("node", "")) or mount.server or mount.nodes[0]
 
 
@@ -181,7 +181,7 @@ OPTION = SharedOption(PurgeSection, _check, frozenset({*NETWORKED, StorageType.L
 
 
 def purge_of(mount: Mount) -> Purge | None:
-    """What an entry that was checked declares; None where it has no `purge`."""
+    """The purge of a checked entry; None without `purge`."""
     part = mount.parts.get("purge")
     if part is None:
         return None
@@ -203,7 +203,7 @@ def purge_of(mount: Mount) -> Purge | None:
 
 
 def purges_on(mounts: Iterable[Mount], host: str) -> list[Purge]:
-    """Those that a machine does."""
+    """The purges that run on a node."""
     return [purge for mount in mounts if (purge := purge_of(mount)) and purge.node == host]
 
 
@@ -231,12 +231,12 @@ ExecStart={program} {name} --apply
 # the users' work comes first
 Nice=19
 IOSchedulingClass=idle
-# as many levels of folders as somebody may make
+# an open directory per level of nesting
 LimitNOFILE=65536
 ProtectSystem=full
 # another run is under way
 SuccessExitStatus=75
-# mailers without a daemon deliver what they have taken after we have ended: systemd would end them with us
+# mailers without a daemon may deliver after this program has ended: systemd must not end them with it
 KillMode=process
 """
 )

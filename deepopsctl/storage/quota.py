@@ -1,4 +1,4 @@
-"""`quota` of an entry: who may keep how much. Set on what we serve; of other file systems it says what is reported."""
+"""`quota` of an entry: limits by user or project, set on managed servers and only reported for others."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from deepopsctl.text.problems import RefusedError
 from deepopsctl.text.sections import Section
 from deepopsctl.text.values import suggest
 
-# Numbers of projects that are ours to give; lower ones are left to people.
+# Project IDs that deepopsctl assigns; lower ones are left to the site.
 FIRST_ID = 100_000
 _LAST_ID = 2**32 - 2
 DEFAULT_GRACE = "7d"
@@ -44,7 +44,7 @@ class LimitsSection(Section):
 
 
 class ProjectSection(LimitsSection):
-    """One of `projects`: a folder below the mount point."""
+    """One of `projects`: a directory below the mount point."""
 
     path: str = ""
     id: str = ""
@@ -77,7 +77,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """One project: its number, and its folder below the mount point."""
+    """One project: its ID, and its directory below the mount point."""
 
     name: str
     number: int
@@ -136,7 +136,7 @@ def _projects(projects: Mapping[str, object], default: Limits) -> Iterator[Proje
 
 
 def number_of(name: str) -> int:
-    """A number that a project keeps whatever others come and go: it stands in every inode of its folder."""
+    """A stable project ID, independent of other projects: it is stored in every inode of the directory."""
     digest = 0x811C9DC5
     for byte in name.encode():
         digest = (digest ^ byte) * 0x01000193 & 0xFFFFFFFF
@@ -149,7 +149,7 @@ def _check(mount: Mount, _site: Site) -> Iterator[Fault]:
     if quota_type not in list(QuotaType):
         yield (
             "quota.kind",
-            RefusedError(f"{shorten(quota_type)!r} is no kind of quota", suggest(quota_type, list(QuotaType))),
+            RefusedError(f"{shorten(quota_type)!r} is not a type of quota", suggest(quota_type, list(QuotaType))),
         )
         return
     yield from _refused("quota.grace", parse_time, str(part.get("grace", DEFAULT_GRACE)))
@@ -208,7 +208,7 @@ def _check_projects(mount: Mount, quota_type: str, projects: Mapping[str, object
         if not _FOLDER.fullmatch(directory) or {".", ".."} & set(directory.split("/")):
             yield (
                 f"{key}.path",
-                RefusedError(f"{shorten(directory)!r} is no folder below {mount.path}", "write def-prof"),
+                RefusedError(f"{shorten(directory)!r} is not a directory below {mount.path}", "write def-prof"),
             )
         if number and not (number.isdecimal() and 1 <= int(number) <= _LAST_ID):
             yield f"{key}.id", RefusedError(f"{shorten(number)!r} is no number of a project", "leave it out")
@@ -225,20 +225,23 @@ def _check_alone(
         yield f"{key}.id", RefusedError(f"{number} is already that of {other}", "give one of them another id")
     for known, other in directories.items():
         if directory == known or is_below(directory, known) or is_below(known, directory):
-            yield f"{key}.path", RefusedError(f"is in the same folder as {other}", "projects lie beside each other")
+            yield (
+                f"{key}.path",
+                RefusedError(f"has the same directory as {other}", "project directories must not be nested"),
+            )
     numbers.setdefault(number, name)
     directories.setdefault(directory, name)
 
 
 def _check_place(mount: Mount, part: Mapping[str, object]) -> Iterator[Fault]:
-    """Limits are ours to set on what we serve; of a server outside the kind and the projects' folders are reported."""
+    """Limits can be set only on managed servers; for external servers the type and the projects are reported."""
     if mount.server:
         return
     projects = [_mapping(project) for project in _mapping(part.get("projects")).values()]
     limits = [name for project in projects for name in project if name not in ("path", "id")]
     if part.get("default") or part.get("users") or part.get("grace") or limits:
         what = "limits can only be set where we serve the file system"
-        yield "quota", RefusedError(what, "set them on its server; here say the kind, and projects with their paths")
+        yield "quota", RefusedError(what, "set them on its server; set kind here, and projects with their paths")
 
 
 OPTION = SharedOption(QuotaSection, _check, frozenset({*NETWORKED, StorageType.LOCAL}))

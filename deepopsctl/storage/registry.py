@@ -25,5 +25,5 @@ def type_handlers() -> Mapping[StorageType, TypeHandler]:
 
 
 def shared_options() -> Mapping[str, SharedOption]:
-    """Every mapping beside the type's own."""
+    """Options that several types share, by key."""
     return MappingProxyType({"quota": quota.OPTION, "purge": purge.OPTION})

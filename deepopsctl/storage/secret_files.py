@@ -1,4 +1,4 @@
-"""Files with secrets of storage: from the vault to the bytes of a node's file. What is wrong is told without them."""
+"""Files with storage secrets: from the vault to the bytes of a node's file. Error messages never contain secrets."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from collections.abc import Iterable, Mapping
 
 from deepopsctl.model.storage import NodeSecret
 
-# shorter ones are a word that somebody made up
+# shorter ones are probably invented passwords
 SHORTEST_BINARY = 16
 _CEPHX = re.compile(r"[A-Za-z0-9+/]{38,}={0,2}")
 _WHERE = "storage_secrets: {%s: ...} in inventory/group_vars/all/secrets.yml"
 
 
 def why_unusable(needed: Iterable[NodeSecret], secrets: Mapping[str, object]) -> list[str]:
-    """What is wrong with the secrets that a machine needs, a sentence each."""
+    """Problems with the secrets that a node needs, one sentence each."""
     problems = []
     for name, is_binary in dict.fromkeys((secret.name, secret.is_binary) for secret in needed):
         value = secrets.get(name)

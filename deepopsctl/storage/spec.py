@@ -21,7 +21,7 @@ _NAME = re.compile(r"[a-z][a-z0-9_-]{0,31}")
 _SOURCE = re.compile(r"[A-Za-z0-9._/+@:=,\[\]-]+")
 _IDLE = re.compile(r"[1-9][0-9]{0,4}[smh]")
 _OPTION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+=\[\]-]*")
-# What the units say, with what says it here instead.
+# Options that the mount units set, with the key to use instead.
 _OWNED = {
     "defaults": "no options", "auto": "automount", "noauto": "automount", "nofail": "required",
     "_netdev": "nothing: it follows from the type", "user": "nothing: units are mounted by root",
@@ -81,7 +81,7 @@ class StorageReader:
         self.draft.entries.append(Entry(Place(self.reader.at(path), dotted(path)), places, mount, is_sound))
 
     def _mapping_keys(self) -> frozenset[str]:
-        """Keys of an entry that are mappings of their own: one for each type, and those of several."""
+        """Keys of an entry that are mappings: one for each type, and the shared options."""
         return frozenset((*(handler.value for handler in self.handlers), *shared_options()))
 
     def _type(self, text: str) -> StorageType:
@@ -98,7 +98,7 @@ class StorageReader:
     def _settings(
         self, handler: TypeHandler, name: StorageType, written: Mapping[str, object], path: Path
     ) -> Mapping[str, object]:
-        """The mapping named as the type; one that is named as another type is a mistake."""
+        """The mapping named as the type; a mapping of another type is an error."""
         for other in self.handlers:
             if other is not name and other.value in written:
                 refusal = RefusedError(f"is for entries of type {other.value}, this one is {name.value}", "remove it")
@@ -134,7 +134,7 @@ class StorageReader:
             rival = next((other for pair in _OPPOSITES if key in pair for other in pair if other != key), "")
             clash = seen.get(key) or seen.get(rival)
             if option and clash:
-                refusal = RefusedError(f"{option} and {clash} can't both hold", "keep one of them")
+                refusal = RefusedError(f"{option} and {clash} contradict each other", "remove one of them")
                 self.reader.problems.refuse(self.reader.at(place), dotted(place), refusal)
             elif option:
                 seen[key] = option
@@ -158,7 +158,7 @@ def _check_name(name: str) -> str:
 
 def _check_source(source: str) -> str:
     if not source:
-        raise RefusedError("is missing", "say what is mounted: SERVER:/PATH, a disk, a folder")
+        raise RefusedError("is missing", "set what is mounted: SERVER:/PATH, a disk, a directory")
     if not _SOURCE.fullmatch(source):
         hint = "no blanks, quotes, % or #"
         raise RefusedError(f"{shorten(source)!r} can't be written into a mount unit", hint)
@@ -168,7 +168,7 @@ def _check_source(source: str) -> str:
 def _below(path: str) -> Callable[[str], str]:
     def check(text: str) -> str:
         if text and text != path and not is_below(check_path(text), path):
-            raise RefusedError(f"{shorten(text)} is not in {path}", "name a folder below the mount point")
+            raise RefusedError(f"{shorten(text)} is not in {path}", "name a directory below the mount point")
         return text
 
     return check
@@ -177,7 +177,7 @@ def _below(path: str) -> Callable[[str], str]:
 def _idle_of(section: StorageSection) -> Callable[[str], str]:
     def check(text: str) -> str:
         if text and not section.automount:
-            raise RefusedError("is for what is mounted at first use", "say `automount: true`, or leave it out")
+            raise RefusedError("needs automount", "set `automount: true`, or leave it out")
         if text and not _IDLE.fullmatch(text):
             raise RefusedError(f"{shorten(text)!r} is no time without use", "write 30s, 10m or 2h")
         return text

@@ -9,11 +9,11 @@ from deepopsctl.model.storage import NETWORKED, Mount, Needs
 from deepopsctl.text.header import MANAGED_HEADER_FROM_CLUSTER
 
 DIRECTORY = "/etc/systemd/system"
-# slurmd waits for what is required; it starts without it, too, and then the node check keeps jobs away
+# slurmd waits for required mounts; it also starts without them, and then the node check drains the node
 SLURMD_DROP_IN = f"{DIRECTORY}/slurmd.service.d/deepopsctl-storage.conf"
 # a server that is away must not hold up the boot for longer
 MOUNT_TIMEOUT_S = 90
-# Units that bring up a fabric. One that a node does not have orders nothing.
+# Units that start a fabric. Ordering after a unit that does not exist has no effect.
 FABRIC = ("rdma-hw.target", "openibd.service", "opa.service")
 NETWORK = ("remote-fs-pre.target", "network.target", "network-online.target")
 
@@ -42,10 +42,10 @@ def unit_name(path: str, suffix: str = "mount") -> str:
 def mount_unit(mount: Mount, needs: Needs) -> str:
     """The unit that mounts it. A mount that fails fails alone: nothing requires it, nothing but slurmd waits for it.
 
-    systemd's own way to say so is the mount option nofail, which goes to the helpers of file systems as well, and
-    Lustre's hands on what it does not know to a kernel that refuses it. So all dependencies are said here.
+    systemd's own option for this is nofail, which is also passed to the helpers of file systems, and
+    Lustre's helper passes unknown options to the kernel, which refuses them. So all dependencies are written here.
     """
-    # the machine that serves it binds its own folder
+    # the server bind-mounts its own directory
     networked = mount.type in NETWORKED and needs.fstype != "none"
     target = "remote-fs.target" if networked else "local-fs.target"
     after = [*((*NETWORK, *FABRIC) if networked else ("local-fs-pre.target",)), *needs.after, *needs.requires]
@@ -63,7 +63,7 @@ def mount_unit(mount: Mount, needs: Needs) -> str:
 
 
 def automount_unit(mount: Mount) -> str:
-    """The unit that mounts it at first use, and takes it away again where nobody uses it for long."""
+    """The automount unit: mounts at first use, and unmounts after `automount_idle` without use."""
     target = "remote-fs.target" if mount.type in NETWORKED else "local-fs.target"
     unit = _section("Unit", [f"Description=Storage {mount.name} at first use"])
     how = [f"Where={_value(mount.path)}"]
@@ -82,5 +82,5 @@ def _section(name: str, lines: Iterable[str]) -> str:
 
 
 def _value(text: str) -> str:
-    """Text in which systemd looks for no specifier."""
+    """Text with systemd's specifiers escaped."""
     return text.replace("%", "%%")

@@ -1,4 +1,4 @@
-"""What every type of storage brings: its own keys, its checks, what a node needs. registry.py has the table."""
+"""What a storage type defines: its keys, its checks, and what a node needs. The table is in registry.py."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ Fault = tuple[str, RefusedError]
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """What a check may have to know of the cluster: machines with their addresses, and those that serve NFS."""
+    """What checks need to know of the cluster: addresses by node, and the NFS servers."""
 
     addresses: Mapping[str, str]
     servers: frozenset[str]
 
     def node_named(self, host: str) -> str:
-        """The cluster's machine that has this name or address; '' for none."""
+        """The cluster node with this name or address; '' for none."""
         wanted = host.lower()
         by_name = (name for name in self.addresses if name.lower() == wanted)
         by_address = (name for name, address in self.addresses.items() if address and address.lower() == wanted)
@@ -30,12 +30,12 @@ class Site:
 
 
 def not_served(_mount: Mount, _site: Site) -> str:
-    """For types that no machine of the cluster serves by our doing."""
+    """For types without a managed server."""
     return ""
 
 
 def no_conflicts(_mounts: Sequence[Mount]) -> Iterable[tuple[Mount, Fault]]:
-    """For types whose entries have nothing to do with each other."""
+    """For types whose entries are independent of each other."""
     return ()
 
 
@@ -43,9 +43,9 @@ def no_conflicts(_mounts: Sequence[Mount]) -> Iterable[tuple[Mount, Fault]]:
 class TypeHandler:
     """One type.
 
-    `section` is the mapping named as the type. `check` says what is wrong with an entry that is otherwise sound, and
-    `needs` what a node of some platform needs for it: pure, and asked with a source that is reached as it stands.
-    `owned` are mount options that deepopsctl writes itself, with what says them instead. `server` is the machine of
+    `section` is the mapping named as the type. `check` yields the errors of an entry that was read completely, and
+    `needs` returns what a node of a platform needs for it: pure, and called with the source as it is mounted.
+    `owned` are mount options that deepopsctl writes itself, with the keys to use instead. `server` returns the node of
     the cluster that serves the entry.
     """
 
@@ -56,16 +56,16 @@ class TypeHandler:
     server: Callable[[Mount, Site], str] = not_served
     # without a source there is nothing to mount
     needs_source: bool = True
-    # what entries of this type say that can't be said together
+    # conflicts between entries of this type
     find_conflicts: Callable[[Sequence[Mount]], Iterable[tuple[Mount, Fault]]] = no_conflicts
 
 
 @dataclass(frozen=True, slots=True)
 class SharedOption:
-    """A mapping that entries of several types may have beside their own: `quota`, `purge`."""
+    """A mapping that entries of several types may have: `quota`, `purge`."""
 
     section: type[Section]
     check: Callable[[Mount, Site], Iterable[Fault]]
     types: frozenset[StorageType]
-    # what is wrong with it beside the other entries, of whatever type
+    # conflicts with other entries, of whatever type
     find_conflicts: Callable[[Sequence[Mount]], Iterable[tuple[Mount, Fault]]] = no_conflicts

@@ -21,16 +21,16 @@ REPORT = "/usr/local/bin/diskusage_report"
 
 
 def node_files(mounts: Iterable[Mount], host: str) -> list[NodeFile]:
-    """All of it that a machine gets; none where it has no storage."""
+    """The files that a node gets; none without storage."""
     entries = list(mounts)
-    node_files_ = []
+    result = []
     if reported := [_reported(mount, host) for mount in entries if _is_reported(mount, host)]:
-        node_files_ += _program(disk_usage, REPORT)
-        node_files_.append(NodeFile(CONFIG, json.dumps({"schema": 1, "filesystems": reported}, indent=1) + "\n"))
+        result += _program(disk_usage, REPORT)
+        result.append(NodeFile(CONFIG, json.dumps({"schema": 1, "filesystems": reported}, indent=1) + "\n"))
     if purges := purges_on(entries, host):
-        node_files_ += _program(scratch_purge, PROGRAM)
-        node_files_ += [NodeFile(path, text) for purge in purges for path, text in files(purge).items()]
-    return node_files_
+        result += _program(scratch_purge, PROGRAM)
+        result += [NodeFile(path, text) for purge in purges for path, text in files(purge).items()]
+    return result
 
 
 def timers(mounts: Iterable[Mount], host: str) -> list[str]:
@@ -39,7 +39,7 @@ def timers(mounts: Iterable[Mount], host: str) -> list[str]:
 
 
 def packages(mounts: Iterable[Mount], host: str) -> Mapping[str, str]:
-    """What the report asks with: `quota`, where an export counts by users."""
+    """The report's source: `quota` if an export counts by users."""
     asked = (mount for mount in mounts if host in mount.nodes and mount.type is StorageType.NFS)
     return {"quota": ""} if any((quota := quota_of(each)) and quota.kind is QuotaType.USER for each in asked) else {}
 
@@ -57,10 +57,10 @@ def _reported(mount: Mount, host: str) -> dict[str, object]:
     entry: dict[str, object] = {
         "name": mount.name,
         "path": mount.path,
-        # where it is served it is a folder like others
+        # on the server it is an ordinary directory
         "type": StorageType.LOCAL.value if mount.server == host else mount.type.value,
         "quota": quota.kind.value if quota else "",
-        # what is served from the very folder that the others mount it at is no mount there
+        # if the export has the same path as the mount point, it is not a mount on the server
         "mounted": not (mount.server == host and split_source(mount.source)[1] == mount.path),
     }
     if quota and quota.projects:

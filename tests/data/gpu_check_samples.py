@@ -22,7 +22,7 @@ def measured(copy: float = 3000.0, h2d: float = 55.0) -> dict[str, Any]:
         },
         "fp32": {"status": "measured", "fp32_tflop_s": 61.0},
         "bf16": {"status": "measured", "bf16_tflop_s": 600.0},
-        "bf16_gemm": {"status": "skip", "message": "no cuBLAS given: --cublas PATH"},
+        "bf16_gemm": {"status": "skip", "message": "no cuBLAS: use --cublas PATH"},
     }
 
 

@@ -143,7 +143,7 @@ def test_a_node_that_left_with_its_certificate_is_refused_and_its_logs_stay(grow
 
     # the same certificate was good before
     assert answer.startswith(("refused", "closed"))
-    refusals = cluster.root("ctl1", "journalctl -q -o cat -u deepops-logs | grep -F 'it is no machine of this cluster'")
+    refusals = cluster.root("ctl1", "journalctl -q -o cat -u deepops-logs | grep -F 'it is not a node of this cluster'")
     assert refusals.startswith("gpu03 (")
     wait_for_lines(cluster, "_HOSTNAME=gpu03 -t sender", {"from gpu03"})
 

@@ -80,20 +80,20 @@ SCRAPES = Row(
             width=6,
         ),
         StateTimeline(
-            title="Targets by kind",
-            description="Down where one target of the kind does not answer.",
+            title="Targets by type",
+            description="Down if a target of the type does not answer.",
             queries=(Query(f"min by (job) (up{cluster()})", "{{job}}"),),
             states=elements.UP,
         ),
         TimeSeries(
             title="Time of a scrape",
-            description="The slowest target of each kind.",
+            description="The slowest target of each type.",
             queries=(Query(f"max by (job) (scrape_duration_seconds{cluster()})", "{{job}}"),),
             unit=Unit.SECONDS,
         ),
         TimeSeries(
             title="Samples of a scrape",
-            description="What all targets of a kind give together, each time.",
+            description="Samples per scrape of all targets of a type.",
             queries=(Query(f"sum by (job) (scrape_samples_scraped{cluster()})", "{{job}}"),),
         ),
         TimeSeries(
@@ -107,7 +107,7 @@ SCRAPES = Row(
         ),
         TimeSeries(
             title="Time of asking Slurm",
-            description="How long it took to ask slurmctld and slurmdbd for all of Slurm's numbers.",
+            description="Duration of the queries to slurmctld and slurmdbd for Slurm's metrics.",
             queries=(Query(f"max(deepops_slurm_collect_seconds{cluster()})", "seconds"),),
             unit=Unit.SECONDS,
         ),

@@ -48,7 +48,7 @@ def lowest(expr: str) -> str:
 
 
 def _in_the_mean(expr: str) -> str:
-    """One value for each series of an expression: nodes that are gone by the end have one, too."""
+    """One value for each series of an expression, also for nodes removed during the time range."""
     return _SELECTED.sub(_of_all_the_time, expr)
 
 
@@ -84,7 +84,7 @@ _USER = 'user=~"$user"'
 _JOB = 'jobid=~"$jobid"'
 
 
-# of file systems that hold nobody's files
+# file systems without users' files
 NO_FILES = "!tmpfs|ramfs|squashfs|efivarfs|iso9660|autofs|devtmpfs"
 
 
@@ -144,7 +144,7 @@ _NODES = "~deepops_slurm_node_partition|node_uname_info"
 
 CLUSTER = Variable("cluster", "Cluster", "up", is_one=True)
 PARTITION = Variable("partition", "Partition", f"deepops_slurm_node_partition{cluster()}", all_value=EVERYTHING)
-# with all partitions every machine, with some their nodes: the second of the names has no label `partition`
+# with all partitions every node, with some only their nodes: the second metric has no label `partition`
 NODE = Variable("node", "Node", partitions(__name__=_NODES))
 ACCOUNT = Variable("account", "Account", f"deepops_slurm_jobs{cluster()}", all_value=EVERYTHING, needs=Needs.JOBS)
 USER = Variable("user", "User", f"deepops_slurm_jobs{cluster()}", all_value=EVERYTHING, needs=Needs.JOBS)

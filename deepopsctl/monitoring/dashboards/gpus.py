@@ -155,7 +155,7 @@ HEALTH = Row(
     (
         Table(
             title="Health of each GPU",
-            description="Last XID (0: none), what the driver wants done after it (0: nothing, 2 and 7: a reboot, else "
+            description="Last XID (0: none), recovery action of the driver (0: none, 2 and 7: a reboot, else "
             "a reset), uncorrected memory errors, whether rows wait to be remapped by a reset.",
             queries=(
                 Query(f"max by (node, gpu, uuid, model) (gpu:xid:last{nodes()})"),

@@ -55,7 +55,7 @@ RUNNING = Row(
                 Column("Nodes", 1),
                 Column("CPUs", 2),
                 Column("CPUs busy", 3),
-                Column("Memory asked for", 4, Unit.BYTES),
+                Column("Memory requested", 4, Unit.BYTES),
                 Column("Memory used", 5, Unit.BYTES),
                 Column("GPUs", 6),
                 Column("GPUs busy", 7, Unit.RATIO),
@@ -102,7 +102,7 @@ SUMMARY = Row(
         ),
         Stat(
             title="Most memory",
-            description="The most that it held on a node, as a part of what it asked for there; at 100 % it is killed.",
+            description="The most that it held on a node, as a part of its request there; at 100 % it is killed.",
             queries=(
                 Query(
                     f"max({_in_range('max_over_time', 'deepops_job_memory_peak_bytes')}"
@@ -143,7 +143,7 @@ SUMMARY = Row(
                 Column("Partition", "partition"),
                 Column("CPUs", 1),
                 Column("CPUs busy", 2),
-                Column("Memory asked for", 3, Unit.BYTES),
+                Column("Memory requested", 3, Unit.BYTES),
                 Column("Most memory", 4, Unit.BYTES),
                 Column("GPUs", 5),
                 Column("GPUs busy", 6, Unit.RATIO),
@@ -195,10 +195,10 @@ COURSE = Row(
         ),
         TimeSeries(
             title="Memory",
-            description="Memory that the job used on each node, and what it asked for there.",
+            description="Memory that the job used on each node, and the memory requested there.",
             queries=(
                 Query(f"sum by (node) (job:memory_used:bytes{job()})", "{{node}}: used"),
-                Query(f"sum by (node) (deepops_job_memory_requested_bytes{job()})", "{{node}}: asked for"),
+                Query(f"sum by (node) (deepops_job_memory_requested_bytes{job()})", "{{node}}: requested"),
             ),
             unit=Unit.BYTES,
             links=(elements.TO_NODE,),

@@ -10,7 +10,7 @@ GREEN, ORANGE, RED, BLUE = "green", "orange", "red", "blue"
 
 
 class Unit(StrEnum):
-    """Grafana's names of units; one for each kind of quantity, everywhere."""
+    """Grafana's names of units; one for each type of quantity."""
 
     COUNT = "short"
     RATIO = "percentunit"
@@ -34,10 +34,10 @@ class Needs(StrEnum):
     GPU_JOBS = "running jobs with GPUs"
     STARTED = "jobs that started within the last hour"
     WAITING = "waiting jobs"
-    WAITING_GPU = "waiting jobs that ask for GPUs"
+    WAITING_GPU = "waiting jobs that request GPUs"
     DRAINED = "drained nodes"
     ALERTS = "firing alerts"
-    DEAD = "machines that do not answer"
+    DEAD = "nodes that do not answer"
     STORAGE = "storage in cluster.yml"
     DISKS = "local disks"
 
@@ -91,7 +91,7 @@ class Panel:
     needs: Needs | None = None
     width: int = 12
     height: int = 8
-    # 1 for a ratio, so that full and empty look the same everywhere
+    # 1 for a ratio, so that full and empty have the same scale everywhere
     maximum: float | None = None
 
 
@@ -135,7 +135,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table(Panel):
-    """Rows by the labels that all queries keep, one column for each label and query that is named."""
+    """Rows by the labels that all queries have, with one column for each named label and query."""
 
     columns: tuple[Column, ...]
     sort_by: str = ""

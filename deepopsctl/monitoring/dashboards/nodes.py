@@ -1,4 +1,4 @@
-"""Machines: what they have, what they use, whether their services run."""
+"""The Nodes dashboard: resources, their use, and the state of services."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ NETWORK = nodes(device="!lo|veth.*|docker.*|br-.*|cni.*")
 
 TABLE = Table(
     title="Machines",
-    description="The chosen machines. CPU is the mean of the last minute, GPUs is what Slurm has configured.",
+    description="The selected nodes. CPU is the mean of the last minute, GPUs is the number configured in Slurm.",
     queries=(
         Query(CPUS),
         Query(CPU_USED),
@@ -72,13 +72,13 @@ STATE = Row(
         TABLE,
         StateTimeline(
             title="Reachable",
-            description=f"Whether the node exporter of each machine could be scraped. {LOWEST}",
+            description=f"Whether the node exporter of each node could be scraped. {LOWEST}",
             queries=(Query(lowest(f"min by (node) (up{nodes(job='node')})"), "{{node}}"),),
             states=elements.UP,
         ),
         StateTimeline(
             title="Services",
-            description=f"Services of the cluster that systemd keeps running on the chosen machines. {LOWEST}",
+            description=f"Services of the cluster that run on the selected nodes. {LOWEST}",
             queries=(
                 Query(
                     lowest(f"max by (node, name) (node_systemd_unit_state{nodes(state='active')})"), "{{node}} {{name}}"
@@ -94,7 +94,7 @@ USE = Row(
     (
         TimeSeries(
             title="CPU used",
-            description=f"Part of all CPUs of a machine that works: is not idle, and waits for no disk. {HIGHEST}",
+            description=f"Share of a node's CPU time that is neither idle nor waiting for I/O. {HIGHEST}",
             queries=(Query(highest(CPU_USED), "{{node}}"),),
             unit=Unit.RATIO,
             maximum=1,
@@ -182,7 +182,7 @@ TRAFFIC = Row(
         ),
         TimeSeries(
             title="Clock offset",
-            description=f"How far a machine's clock is from its time server, as its kernel has it. {HIGHEST}",
+            description=f"Offset of a node's clock from its time server, as reported by its kernel. {HIGHEST}",
             queries=(Query(highest(f"max by (node) (abs(node_timex_offset_seconds{nodes()}))"), "{{node}}"),),
             unit=Unit.SECONDS,
         ),
@@ -197,7 +197,7 @@ TRAFFIC = Row(
 NODES = Dashboard(
     elements.NODES,
     "Nodes",
-    "What the machines have and use, and whether their services run.",
+    "Resources of the nodes, their use, and the state of services.",
     (CLUSTER, PARTITION, NODE),
     (STATE, USE, TRAFFIC),
 )

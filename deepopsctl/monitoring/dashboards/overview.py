@@ -29,13 +29,13 @@ NOW = Row(
     "Now",
     (
         Stat(
-            title="Machines that answer",
-            description="Machines whose node exporter was scraped the last time.",
+            title="Nodes that answer",
+            description="Nodes whose node exporter was scraped the last time.",
             queries=(Query(f"count(up{cluster(job='node')} == 1)"),),
         ),
         Stat(
-            title="Machines that do not answer",
-            description="Machines that could not be scraped: off, cut off, or their exporter is stopped.",
+            title="Nodes that do not answer",
+            description="Nodes that could not be scraped: off, unreachable, or with a stopped exporter.",
             queries=(Query(f"count(up{cluster(job='node')} == 0)", zero=True),),
             thresholds=ANY_IS_BAD,
             needs=Needs.DEAD,
@@ -54,7 +54,7 @@ NOW = Row(
         ),
         Stat(
             title="Nodes drained",
-            description="Compute nodes that get no new jobs until somebody resumes them. Why is below.",
+            description="Compute nodes that get no new jobs until they are resumed. The reasons are below.",
             queries=(Query(f"count(deepops_slurm_node_drain{cluster()})", zero=True),),
             thresholds=ANY_IS_ODD,
             needs=Needs.DRAINED,
@@ -130,7 +130,7 @@ USE = Row(
         ),
         TimeSeries(
             title="CPUs: configured, allocated, busy",
-            description="Busy is what the operating systems of all machines say, the controllers' included.",
+            description="Busy is measured by the operating systems of all nodes, including the controllers.",
             queries=(
                 Query(CPUS, "configured"),
                 Query(CPUS_ALLOCATED, "allocated"),
@@ -147,7 +147,7 @@ USE = Row(
         ),
         TimeSeries(
             title="Nodes by state",
-            description="Compute nodes by their state in Slurm; flags such as drain count beside the base state.",
+            description="Compute nodes by their state in Slurm; flags such as drain count additionally.",
             queries=(Query(f"count by (state) (deepops_slurm_node_state{cluster()})", "{{state}}"),),
         ),
     ),
@@ -158,7 +158,7 @@ HEALTH = Row(
     (
         StateTimeline(
             title="Slurm's daemons",
-            description="Whether slurmctld and slurmdbd answered when they were asked.",
+            description="Whether slurmctld and slurmdbd answered the last query.",
             queries=(
                 Query(f"min(deepops_slurm_up{cluster()})", "slurmctld"),
                 Query(f"min(deepops_slurmdbd_up{cluster()})", "slurmdbd"),
@@ -168,7 +168,7 @@ HEALTH = Row(
         ),
         Table(
             title="Drained nodes",
-            description="Which nodes get no new jobs, why, who said so, and since when.",
+            description="Which nodes get no new jobs, why, who drained them, and since when.",
             queries=(Query(f"max by (node, reason, by) (deepops_slurm_node_drain{cluster()}) * 1000"),),
             columns=(
                 Column("Node", "node", link=elements.TO_NODE),

@@ -1,4 +1,4 @@
-"""How each kind of panel looks: the same for all dashboards."""
+"""Options of each panel type, the same for all dashboards."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ LAST = {"calcs": ["lastNotNull"], "fields": "", "values": False}
 
 
 def options(panel: Panel) -> tuple[str, dict[str, Any]]:
-    """Grafana's name of the kind of panel, and its options."""
+    """Grafana's name of the panel type, and its options."""
     match panel:
         case TimeSeries():
             return "timeseries", _time_series()
@@ -22,7 +22,7 @@ def options(panel: Panel) -> tuple[str, dict[str, Any]]:
             return "state-timeline", _state_timeline()
         case Table():
             return "table", _table(panel)
-    raise TypeError(f"{type(panel).__name__} is no kind of panel")
+    raise TypeError(f"{type(panel).__name__} is not a panel type")
 
 
 def is_asked_at_once(panel: Panel) -> bool:
@@ -31,7 +31,7 @@ def is_asked_at_once(panel: Panel) -> bool:
 
 
 def custom(panel: Panel) -> dict[str, Any]:
-    """What a kind of panel has in its fields."""
+    """Field options of a panel type."""
     match panel:
         case TimeSeries():
             return {"color": {"mode": "palette-classic-by-name"}, "custom": _line(stacked=panel.stacked)}

@@ -1,4 +1,4 @@
-"""What waits in Slurm's queue and for how long, and whether its scheduler keeps up."""
+"""The Queue dashboard: waiting jobs, their wait times, and the load of the scheduler."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ NOW = Row(
             queries=(Query(f"sum(max by (partition) (slurm_partition_jobs_pending{partitions()}))"),),
         ),
         Stat(
-            title="GPUs asked for",
-            description="GPUs that waiting jobs ask for together.",
+            title="GPUs requested",
+            description="GPUs that waiting jobs request in total.",
             queries=(Query(f"sum(deepops_slurm_gpus_pending{partitions()})", zero=True),),
             needs=Needs.WAITING_GPU,
         ),
@@ -106,8 +106,8 @@ QUEUE_ROW = Row(
             unit=Unit.SECONDS,
         ),
         TimeSeries(
-            title="GPUs asked for",
-            description="GPUs that waiting jobs ask for, by type; a job that names no type is under none.",
+            title="GPUs requested",
+            description="GPUs that waiting jobs request, by type; jobs that request no type are under none.",
             queries=(Query(f"sum by (gpu_type) (deepops_slurm_gpus_pending{partitions()})", "{{gpu_type}}"),),
             stacked=True,
             needs=Needs.WAITING_GPU,
@@ -176,7 +176,7 @@ SCHEDULER = Row(
 QUEUE = Dashboard(
     elements.QUEUE,
     "Slurm queue",
-    "What waits and for how long, and whether Slurm's scheduler keeps up.",
+    "Waiting jobs, their wait times, and the load of Slurm's scheduler.",
     (CLUSTER, PARTITION),
     (NOW, QUEUE_ROW, SCHEDULER),
 )

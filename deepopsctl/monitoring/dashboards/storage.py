@@ -34,7 +34,7 @@ FILES = nodes(fstype=NO_FILES)
 MOUNT = "node, mountpoint, fstype"
 SIZE = f"max by ({MOUNT}) (node_filesystem_size_bytes{FILES})"
 USED = f"1 - max by ({MOUNT}) {writable('node_filesystem_avail_bytes')} / {SIZE}"
-# some file systems have no fixed number of inodes and say 0
+# file systems without a fixed number of inodes report 0
 INODES = f"(max by ({MOUNT}) (node_filesystem_files{FILES}) > 0)"
 INODES_USED = f"1 - max by ({MOUNT}) {writable('node_filesystem_files_free')} / {INODES}"
 
@@ -43,7 +43,7 @@ NOW = Row(
     (
         Stat(
             title="Fullest file system",
-            description="How full the fullest file system of the chosen machines is, of those that can be written to.",
+            description="Use of the fullest writable file system of the selected nodes.",
             queries=(Query(f"max({USED})"),),
             unit=Unit.RATIO,
             thresholds=FULL,
@@ -61,14 +61,14 @@ NOW = Row(
         ),
         Stat(
             title="Mounts",
-            description="Mounts that cluster.yml asks for and that are there, of all chosen nodes.",
+            description="Mounts of cluster.yml that are mounted, of all selected nodes.",
             queries=(Query(f"sum(deepops_mount{nodes()})"),),
             width=6,
             needs=Needs.STORAGE,
         ),
         Stat(
             title="Mounts missing",
-            description="Mounts that cluster.yml asks for and that are not there.",
+            description="Mounts of cluster.yml that are not mounted.",
             queries=(Query(f"count(deepops_mount{nodes()}) - sum(deepops_mount{nodes()})"),),
             thresholds=ANY_IS_BAD,
             width=6,

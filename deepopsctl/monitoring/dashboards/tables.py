@@ -58,6 +58,6 @@ def _properties(table: Table, column: Column) -> Iterator[dict[str, Any]]:
 def _by_title(table: Table, link: Link) -> Link:
     """The same link, its labels by the titles that their columns have."""
     titles = {column.source: column.title for column in table.columns}
-    # a title of several words is quoted, as Grafana wants it
+    # Grafana needs quotes around a title of several words
     variables = {variable: titles[label] for variable, label in link.variables.items()}
     return Link(link.dashboard, link.title, variables)

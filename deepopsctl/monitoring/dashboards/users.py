@@ -34,7 +34,7 @@ NOW = Row(
                 Column("Memory", 3, Unit.BYTES),
                 Column("GPUs", 4),
                 Column("GPUs busy", 5, Unit.RATIO),
-                Column("GPUs asked for", 6),
+                Column("GPUs requested", 6),
             ),
             sort_by="GPUs",
             needs=Needs.JOBS,

@@ -1,1 +1,1 @@
-"""`deepops-alertdrain`: takes nodes out of Slurm's service while an alert says so; Python's own library alone (3.9)."""
+"""`deepops-alertdrain`: drains nodes while a draining alert fires; Python's standard library only (3.9)."""

@@ -1,4 +1,4 @@
-"""Ask Alertmanager for every alert that has not ended. What is no whole answer is an error, never "no alerts"."""
+"""Query Alertmanager for all alerts that have not ended. An incomplete answer is an error, never "no alerts"."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ LONGEST = 64 << 20
 
 
 class AskError(Exception):
-    """Nobody knows which alerts there are."""
+    """The alerts could not be read."""
 
 
 def ask(settings: Settings) -> List[Alert]:
-    """All alerts of this cluster, those that are silenced or held back as well."""
+    """All alerts of this cluster, including silenced and inhibited ones."""
     url = settings.url.rstrip("/") + "/api/v2/alerts"
     request = urllib.request.Request(url, headers=_login(settings))  # noqa: S310 - settings take http and https alone
     try:

@@ -1,23 +1,23 @@
-"""Which nodes to drain and which to give back. Pure: what Alertmanager and Slurm said comes in, a decision goes out."""
+"""Which nodes to drain and which to resume. Pure: from alerts and Slurm's nodes to a decision."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Dict, List, Mapping, Sequence, Tuple
 
-# ours alone: other parts of deepopsctl drain for other reasons
+# only of this program: other parts of deepopsctl drain with other reasons
 PREFIX = "deepopsctl: alert "
 WATCHDOG = "Watchdog"
 
 
 @dataclass(frozen=True)
 class Alert:
-    """An alert that has not ended. `is_active` is false while it is silenced or held back by another."""
+    """An alert that has not ended. `is_active` is false while it is silenced or inhibited."""
 
     name: str
     node: str
     drains: bool
-    # while it fires, others of its node may be silent for want of data; of all nodes, where it names none
+    # while it fires, other alerts of its node (of all nodes, without a node) may be missing for lack of data
     blinds: bool
     is_active: bool
     since: str
@@ -25,7 +25,7 @@ class Alert:
 
 @dataclass(frozen=True)
 class Node:
-    """A node as Slurm has it. `is_healthy`: it answers, and would run jobs if it were not drained."""
+    """A node in Slurm. `is_healthy`: it answers, and would run jobs if it were not drained."""
 
     name: str
     drained: bool
@@ -34,13 +34,13 @@ class Node:
 
     @property
     def drained_by_alert(self) -> bool:
-        """Whether an alert drained it, and nobody has given another reason since."""
+        """Whether an alert drained it, and the reason has not been changed since."""
         return self.drained and self.reason.startswith(PREFIX)
 
 
 @dataclass(frozen=True)
 class Limits:
-    """How many nodes may be drained by alerts at once, and for how long all must be well before one is given back."""
+    """How many nodes may be drained by alerts at once, and how long a node must be healthy before it is resumed."""
 
     nodes: int
     resume_after_s: float
@@ -48,7 +48,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Decision:
-    """`drains` has reasons by node, `waiting` why a node stays drained; `held_back` are those that the limit spares."""
+    """`drains` has reasons by node, `waiting` why a node stays drained; `held_back` are those beyond the limit."""
 
     drains: Mapping[str, str]
     resumes: Sequence[str]
@@ -59,19 +59,19 @@ class Decision:
 
 @dataclass
 class HealthyTimers:
-    """Since when nothing speaks against giving a node back, by a clock that only goes forward."""
+    """Since when each drained node has been healthy (monotonic clock)."""
 
     clear: Dict[str, float] = field(default_factory=dict)
 
     def reset(self) -> None:
-        """Begin to count anew: a round in which nobody could be asked proves nothing."""
+        """Restart all timers, after a round without an answer."""
         self.clear.clear()
 
 
 def decide(
     alerts: Sequence[Alert], nodes: Mapping[str, Node], timers: HealthyTimers, limits: Limits, now: float
 ) -> Decision:
-    """One round. The alerts are known to be all there are: whoever calls this has heard of the watchdog."""
+    """One round. The caller has checked that the alerts are complete (the watchdog fires)."""
     drained_by_alert = sorted(name for name, node in nodes.items() if node.drained_by_alert)
     due: Dict[str, Tuple[str, str]] = {}
     for alert in sorted(alerts, key=lambda each: (each.since, each.node, each.name)):
@@ -94,12 +94,12 @@ def decide(
 
 
 def _against(node: Node, alerts: Sequence[Alert]) -> str:
-    """Why a node that an alert drained stays drained; '' for nothing."""
+    """Why a node that an alert drained stays drained; '' for no reason."""
     for alert in alerts:
         if alert.node == node.name and alert.drains:
             return "{} has not ended".format(alert.name)
         if alert.blinds and alert.node in (node.name, ""):
-            return "{} fires: its other alerts may be silent for want of data".format(alert.name)
+            return "{} fires: its other alerts may be missing for lack of data".format(alert.name)
     return "" if node.is_healthy else "Slurm has it as down"
 
 

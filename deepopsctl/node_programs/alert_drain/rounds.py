@@ -1,4 +1,4 @@
-"""One round after the other: ask, decide, do, and leave word of it for the node exporter and in the journal."""
+"""The main loop: query, decide, act, and write metrics and log lines."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _HELP: Mapping[str, str] = {
 
 @dataclass
 class Rounds:
-    """The program at work."""
+    """State of the program."""
 
     settings: Settings
     timers: HealthyTimers = field(default_factory=HealthyTimers)
@@ -40,16 +40,16 @@ class Rounds:
     reported: Dict[str, str] = field(default_factory=dict)
 
     def run(self) -> None:
-        """Until `stop` is set; then what it wrote goes, so that nobody takes it for news."""
+        """Run until `stop` is set; then remove the metrics, as they would become stale."""
         while not self.stop.is_set():
             write(self.settings.textfile, render(self.values(up=self.round())))
             self.stop.wait(self.settings.interval_s)
         remove(self.settings.textfile)
 
     def round(self) -> bool:
-        """Whether all that had to be asked answered, and all that was decided was done."""
+        """One round; True if all queries and actions succeeded."""
         try:
-            # Slurm last: its answer is acted on
+            # Slurm last: actions depend on its answer
             alerts = ask(self.settings)
             nodes = slurm.nodes()
             limits = Limits(self.settings.limit, self.settings.resume_after_s)
@@ -69,7 +69,7 @@ class Rounds:
         return True
 
     def values(self, *, up: bool) -> Dict[str, int]:
-        """What the node exporter hands out; without an answer nothing is said of nodes."""
+        """Values of the metrics; without an answer there are none about nodes."""
         values = {"up": int(up), "limit": self.settings.limit}
         if up:
             values["drained"] = len(self.last.drained_by_alert) + len(self.last.drains) - len(self.last.resumes)
@@ -92,7 +92,7 @@ class Rounds:
             del self.reported[name]
 
     def _log_change(self, about: str, what: str) -> None:
-        """To the journal, once for each change."""
+        """Log a message when it has changed."""
         if what and what != self.reported.get(about):
             _log(what)
         self.reported[about] = what

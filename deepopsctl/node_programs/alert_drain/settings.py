@@ -22,7 +22,7 @@ class Settings:
     resume_after_s: float
     user: str = ""
     password: str = field(default="", repr=False)
-    # of the authority that signed Alertmanager's certificate; '' for the machine's own list
+    # of the authority that signed Alertmanager's certificate; '' for the node's own list
     ca: str = ""
     interval_s: float = 30.0
     textfile: str = "/var/lib/prometheus/node-exporter/alertdrain.prom"
@@ -37,7 +37,7 @@ def load(path: str) -> Settings:
         raise SettingsError("{}: {}".format(path, error)) from error
     known = {each.name for each in fields(Settings)}
     if not isinstance(config, dict) or not set(config) <= known:
-        raise SettingsError("{} has keys that nobody knows".format(path))
+        raise SettingsError("{} has unknown keys".format(path))
     try:
         settings = Settings(**config)
     except TypeError as error:

@@ -1,4 +1,4 @@
-"""Ask Slurm for its nodes, and tell it what was decided. Its text is alike from 22.05 on, which its JSON is not."""
+"""Query and update nodes by scontrol. Its text output is the same from 22.05 on, its JSON output is not."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Dict
 
 from .decide import Node
 
-# above Slurm's own MessageTimeout (10 s): it says what is wrong better than a signal does
+# above Slurm's own MessageTimeout (10 s), to get scontrol's error message
 PATIENCE_S = 30
 _REASON = re.compile(r"\sReason=(.*?) \[[^@\[\]]*@[^\[\]]*\](?=\s|$)")
 _STATE = re.compile(r"\sState=(\S+)")
 _NAME = re.compile(r"NodeName=(\S+)")
-# Of a machine that is away nobody can say whether its alert has ended.
+# Whether the alert of an unreachable node has ended is unknown.
 _UNWELL = frozenset((
     "DOWN", "FAIL", "ERROR", "UNKNOWN", "INVAL", "INVALID_REG", "NOT_RESPONDING",
     "REBOOT_ISSUED", "POWERING_DOWN", "POWERED_DOWN", "POWERING_UP",
@@ -36,7 +36,7 @@ def drain(name: str, reason: str) -> None:
 
 
 def resume(name: str) -> bool:
-    """End our drain; whether it still was ours."""
+    """Resume a node that is drained by an alert; False if it no longer is."""
     if not nodes()[name].drained_by_alert:
         return False
     # not resume: a node that is down for another reason stays down
@@ -50,9 +50,9 @@ def _node(line: str) -> Node:
     fields = line[: reason.start()] + line[reason.end() :] if reason else line
     name, state = _NAME.match(fields), _STATE.search(fields)
     if not name or not state:
-        raise SlurmError("scontrol show node says: {}".format(line[:200]))
+        raise SlurmError("unexpected output of scontrol show node: {}".format(line[:200]))
     words = set(re.findall("[A-Z_]+", state[1]))
-    # a `*` says that slurmd does not answer
+    # `*`: slurmd does not answer
     is_healthy = "*" not in state[1] and not words & _UNWELL
     return Node(name[1], "DRAIN" in words, reason[1] if reason else "", is_healthy)
 

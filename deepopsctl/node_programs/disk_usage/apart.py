@@ -1,6 +1,6 @@
-"""Each file system asked in a process of its own, all at once, and none waited for longer than its time.
+"""Query each file system in its own process, in parallel, with a time limit.
 
-A server that is gone leaves a process where no signal reaches it: so it is left behind, not waited for.
+A process that waits for an unreachable server can't be killed: it is left behind.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Ask = Callable[[FileSystem], List[Row]]
 
 
 def ask_all(where: Sequence[FileSystem], ask: Ask, limit_s: float, who: str) -> List[Row]:
-    """The rows of all, in their order; one without an answer has a row that says so."""
+    """The rows of all file systems in order; one without an answer has a row with the problem."""
     children = [_Child(each, ask) for each in where]
     deadline = time.monotonic() + limit_s
     with selectors.DefaultSelector() as waiting:

@@ -1,4 +1,4 @@
-"""What is asked about, and what is told: file systems from a JSON file that deploy writes, rows of the table."""
+"""File systems, from the JSON file that deploy writes, and rows of the table."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ USER, PROJECT, WHOLE = "user", "project", "whole"
 
 
 class ConfigError(Exception):
-    """The file that says what is mounted can't be used."""
+    """The configuration file can't be used."""
 
 
 @dataclass(frozen=True)
 class Project:
-    """A folder with a quota of its own."""
+    """A directory with a quota of its own."""
 
     name: str
     path: str
@@ -27,7 +27,7 @@ class Project:
 class FileSystem:
     """One mounted file system; `quota` is what its quotas count: `user`, `project` or '' for none that we know of.
 
-    `mounted`: its path is a mount point, and without that another file system would be asked.
+    `mounted`: its path must be a mount point, else another file system would be queried.
     """
 
     name: str
@@ -48,7 +48,7 @@ class Config:
 
 @dataclass(frozen=True)
 class Amount:
-    """Used, and the limits; None where there is none or nobody knows."""
+    """Used, and the limits; None if there is none or it is unknown."""
 
     used: Optional[int] = None
     soft: Optional[int] = None
@@ -67,7 +67,7 @@ class Amount:
 
 @dataclass(frozen=True)
 class Usage:
-    """What a source says of one user or project; `grace` is when the soft limit becomes hard (seconds since 1970)."""
+    """Usage of one user or project; `grace` is when the soft limit becomes hard (seconds since 1970)."""
 
     space: Amount = field(default_factory=Amount)
     files: Amount = field(default_factory=Amount)
@@ -76,7 +76,7 @@ class Usage:
 
 @dataclass(frozen=True)
 class Row:
-    """One line: whose use of which file system, from where it is known, or why it is not."""
+    """One line: the use of a file system, its source, or the problem."""
 
     name: str
     path: str

@@ -1,4 +1,4 @@
-"""Ask one file system; runs in a process of its own, as any call here may never come back."""
+"""Query one file system; runs in its own process, as any call here may hang."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Xattr = Callable[[str, str], bytes]
 
 @dataclass(frozen=True)
 class Person:
-    """Whose use is asked for; `is_self` where that is who asks."""
+    """The user whose usage is queried; `is_self` if it is the caller."""
 
     name: str
     uid: int
@@ -30,7 +30,7 @@ class Person:
 
 
 class UnansweredError(Exception):
-    """There is no answer; the message says why."""
+    """There is no answer; the message has the reason."""
 
 
 def ask(where: FileSystem, person: Person) -> List[Row]:
@@ -54,7 +54,7 @@ def ask(where: FileSystem, person: Person) -> List[Row]:
 
 @dataclass(frozen=True)
 class Answer:
-    """A usage, and what told it; '' where there is no quota."""
+    """A usage and its source; '' without a quota."""
 
     source: str = ""
     usage: Usage = field(default_factory=Usage)
@@ -80,7 +80,7 @@ def _is_mine(project: Project, person: Person) -> bool:
     except PermissionError:
         return False
     except OSError:
-        # asking it will say what is wrong
+        # the query will report the error
         return True
     return status.st_uid == person.uid or status.st_gid in person.groups
 
@@ -134,7 +134,7 @@ def _try(argv: List[str]) -> Tuple[str, str, int]:
 
 
 def _quota(where: FileSystem, person: Person) -> Answer:
-    """Local, and on a server by its rpc.rquotad. Its exit status is 1 as well where somebody is over a limit."""
+    """Local, and on a server by its rpc.rquotad. Its exit status is also 1 if a user is over a limit."""
     if where.quota != USER and shutil.which("quota", path=_PATH) is None:
         return Answer()
     point = whole_mount(where.path) if where.type == "local" else where.path
@@ -142,12 +142,12 @@ def _quota(where: FileSystem, person: Person) -> Answer:
     out, err, _ = _try([*argv, *([] if person.is_self else [person.name])])
     usage = texts.read_quota(out)
     if usage is None and where.quota == USER:
-        raise UnansweredError("no answer about quotas ({})".format(_one_line(err or out) or "quota says nothing"))
+        raise UnansweredError("no answer about quotas ({})".format(_one_line(err or out) or "quota prints nothing"))
     return Answer() if usage is None else Answer("quota", usage)
 
 
 def whole_mount(path: str, table: str = "/proc/self/mountinfo") -> str:
-    """Where the file system of a folder is mounted as a whole: `quota` knows no folder that is bound elsewhere."""
+    """Mount point of a directory's whole file system: `quota` does not know bind mounts."""
     device = os.stat(path).st_dev
     number = "{}:{}".format(os.major(device), os.minor(device))
     with open(table, encoding="utf-8", errors="surrogateescape") as stream:
@@ -159,7 +159,7 @@ def whole_mount(path: str, table: str = "/proc/self/mountinfo") -> str:
 
 
 def is_mounted(path: str, table: str = "/proc/self/mountinfo") -> bool:
-    """Whether more is at a path than what waits for its first use."""
+    """Whether a path is mounted, apart from its automount."""
     wanted = path.replace("\\", "\\134").replace(" ", "\\040")
     with open(table, encoding="utf-8", errors="surrogateescape") as stream:
         halves = [line.partition(" - ")[::2] for line in stream]
@@ -188,7 +188,7 @@ def _own_directory(path: str, name: str) -> str:
 
 
 def _ceph(path: str, xattr: Xattr) -> Answer:
-    """CephFS has quotas on folders: what is below, and the limits of the nearest folder above that has some."""
+    """CephFS has quotas on directories: usage and limits of the nearest parent directory with limits."""
     attributes: Dict[str, int] = {}
     for key in ("dir.rbytes", "dir.rfiles"):
         attributes[key] = _xattr(path, key, xattr) or 0
@@ -206,7 +206,7 @@ def _ceph(path: str, xattr: Xattr) -> Answer:
 
 
 def _upwards(path: str) -> Iterator[str]:
-    """A folder, and those above it on the same file system."""
+    """A directory, and those above it on the same file system."""
     device = os.stat(path).st_dev
     while os.stat(path).st_dev == device:
         yield path
@@ -219,15 +219,15 @@ def _xattr(path: str, key: str, xattr: Xattr) -> Optional[int]:
     try:
         value = xattr(path, "ceph." + key)
     except OSError:
-        # a folder without a quota has no such attribute
+        # a directory without a quota has no such attribute
         return None
     return int(value) if value.isdigit() else None
 
 
 def _statvfs_project(path: str, mount: str) -> Answer:
-    """XFS and ext4 answer `df` in a folder of a project by the project's quota, over NFS as well.
+    """XFS and ext4 answer `df` in a directory of a project by the project's quota, over NFS as well.
 
-    Only root may ask for it by quotactl. Without a limit the answer is that of the whole file system.
+    quotactl is only for root. Without a limit the answer is that of the whole file system.
     """
     own, whole = os.statvfs(path), os.statvfs(mount)
     if (own.f_blocks, own.f_files) == (whole.f_blocks, whole.f_files):
@@ -245,7 +245,7 @@ def _from_statvfs(statistics: os.statvfs_result) -> Usage:
         None,
         statistics.f_blocks * statistics.f_frsize or None,
     )
-    # file systems that make inodes as they go say 0
+    # file systems with dynamic inodes report 0
     files = (
         Amount(statistics.f_files - statistics.f_ffree, None, statistics.f_files) if statistics.f_files else Amount()
     )

@@ -36,14 +36,14 @@ def _short(value: float) -> str:
 
 
 def description(row: Row) -> str:
-    """What the line is about."""
+    """Description of the row."""
     if row.scope == WHOLE:
         return "{} (all users)".format(row.path)
     return "{} ({}{})".format(row.path, "project " if row.scope == PROJECT else "", row.who)
 
 
 def render(rows: Sequence[Row], now: int) -> str:
-    """The table, then what there is to be said of it."""
+    """The table, then remarks."""
     lines = [_HEAD] + [_cells(row) for row in rows if not row.problem]
     widths = [max(len(line[column]) for line in lines) for column in range(3)]
     text = ["  ".join(cell.rjust(width) for cell, width in zip(line, widths)).rstrip() for line in lines]

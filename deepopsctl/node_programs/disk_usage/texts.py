@@ -9,7 +9,7 @@ from typing import Callable, Dict, Iterator, List, Optional, Tuple
 from .rows import Amount, Usage
 
 _KIB = 1024
-# BeeGFS says so of what has no limit
+# BeeGFS' words for no limit
 _UNLIMITED = ("unlimited", "∞", "-", "")
 _NO_LIMIT = 2**63 - 1
 

@@ -3,5 +3,5 @@
 The package runs on the nodes themselves, from Python 3.8 on, with the standard library alone: it imports nothing else
 of deepopsctl, and tests/unit/test_dependency_rules.py keeps it so. `--pack` makes one file of it, to copy to a node.
 
-The way of the data: nvml + cuda -> measuring -> document (the JSON of docs/reference/gpucheck.md) -> judging -> checks.
+Data flow: nvml + cuda -> measuring -> document (the JSON of docs/reference/gpucheck.md) -> evaluation -> checks.
 """

@@ -1,6 +1,6 @@
 """All-reduce over the GPUs of several nodes: one process a node, in one job, started together.
 
-The first node's process makes NCCL's unique id and prints it; whoever started the job hands it to all of them over
+The first node's process makes NCCL's unique id and prints it; the job's starter passes it to all of them over
 their input (srun does both, as the job's user). No port is agreed on and no file is shared for it.
 """
 
@@ -20,21 +20,21 @@ ID_MARK, RESULT_MARK = "GPUCHECK-ID ", "GPUCHECK-ACROSS "
 
 
 def across(nodes: int, path: str) -> int:
-    """This node's part; 0 where it came to its end, whatever that was: the line that it prints says so."""
-    # NCCL may print: only our lines may reach whoever reads us
+    """Run this node's part; always 0: the result line has the status."""
+    # NCCL may print: only our lines may go to stdout
     lines = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
 
-    def say(text: str) -> None:
+    def write_line(text: str) -> None:
         lines.write(text + "\n")
         lines.flush()
 
     rank = int(os.environ.get("SLURM_NODEID", "0"))
-    outcome = tried(lambda: _join_all_reduce(rank, nodes, path, say))
+    outcome = tried(lambda: _join_all_reduce(rank, nodes, path, write_line))
     if rank == 0 and outcome["status"] == "skip":
-        # the others wait for an id: without one they give up
-        say(ID_MARK)
-    say(RESULT_MARK + json.dumps({"rank": rank, **outcome}))
+        # the others wait for an id: an empty one stops them
+        write_line(ID_MARK)
+    write_line(RESULT_MARK + json.dumps({"rank": rank, **outcome}))
     return 0
 
 

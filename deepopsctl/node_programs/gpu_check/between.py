@@ -1,8 +1,8 @@
-"""Judge all-reduce between nodes: by what the network and the nodes themselves can carry, and by its own past. Pure.
+"""Evaluate all-reduce between nodes: against the bandwidth of network and nodes, and against earlier results. Pure.
 
 Bus bandwidth reflects the bottleneck, "NVLink, PCI, QPI, or network" (nccl-tests, PERFORMANCE.md), whatever the number
 of ranks. So the figure is the least of what a node's ports carry, what its GPUs reduce among themselves, and what they
-bring to the host: all of the first node, as the nodes of one job are alike.
+connect to the host: all of the first node, as the nodes of one job are identical.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ def bandwidth(all_reduce: dict[str, Any]) -> float | None:
 
 
 def figure(result: Result) -> Figure | None:
-    """What the slowest part on the way carries; None where the network is one that nobody knows."""
+    """Bandwidth of the slowest part of the path; None for an unknown network."""
     ports = result.get("network") or {}
     if ports.get("rdma"):
-        # beside those of the GPUs there may be some for storage: one for each GPU at most
+        # some ports may be for storage: at most one per GPU is counted
         fastest = max(port["gb_s"] for port in ports["rdma"])
         used = min(sum(port["gb_s"] == fastest for port in ports["rdma"]), max(1, len(result["gpus"])))
         network = Figure(used * fastest, "{} RDMA {} of the node".format(used, "ports" if used > 1 else "port"), "rdma")

@@ -3,11 +3,11 @@
 Figures are those of NVIDIA's data sheets and architecture papers for each product: memory bandwidth, fp32 outside the
 matrix units, dense bf16 with fp32 sums (half of what a sheet gives "with sparsity"; GeForce: half of the figure for
 fp16 sums), NVLink in one direction for the whole GPU. They were set down from what is generally known; A40, L4, L40,
-L40S, H100, H200, B200 and B300 were compared with published tables, the other rows were not looked up again. No figure
+L40S, H100, H200, B200 and B300 were compared with published tables, the other rows were not checked again. No figure
 was measured by us: no GPU was at hand.
 
 The shares are wide on purpose: they find what is broken (a memory stack gone, a link at half width, a GPU that
-throttles). What is merely odd is found by comparison with the other GPUs of the same model, which needs no table.
+throttles). Outliers are detected by comparison with the other GPUs of the same model, which needs no table.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ class Figures(NamedTuple):
     fp32: float
     bf16: float = 0
     nvlink: float = 0
-    # share of `bf16` that mma.sync can reach; 0: nobody knows yet
+    # share of `bf16` that mma.sync can reach; 0: unknown
     mma: float = 1.0
     gddr: bool = False
     # Grace and its GPU talk over NVLink-C2C, whatever PCIe link NVML shows
     c2c: bool = False
 
 
-# Hopper's full rate needs wgmma, which mma.sync stays well below: 0.62 is what is told of the H100, and not confirmed.
+# Hopper's full rate needs wgmma, which mma.sync stays well below: 0.62 is reported for the H100, and not confirmed.
 _HOPPER_MMA = 0.62
 # Data centre Blackwell needs tcgen05; what mma.sync reaches there is not published.
 _BLACKWELL_MMA = 0
@@ -101,12 +101,12 @@ SHARES = {
     "bf16": Shares(0.70, 0.50),
     "gemm": Shares(0.50, 0.35),
     "nvlink": Shares(0.70, 0.45),
-    # of the sum over ports: routes that collide, and a port for storage that was taken for one of the GPUs'
+    # of the sum over ports: for colliding routes, and a storage port counted as one of the GPUs'
     "rdma": Shares(0.50, 0.25),
     # NCCL over sockets lives from a few cores, and fills no fast port
     "tcp": Shares(0.30, 0.10),
 }
-# what the best of its kind gives, and how far behind a GPU counts as the odd one; the same for its own past
+# relative to the best of its model: how far behind a GPU counts as an outlier; the same for its own past
 PEERS_SHARE = 0.90
 PAST_SHARE = 0.90
 
@@ -115,7 +115,7 @@ _LANE = {1: 0.25, 2: 0.5, 3: 0.985, 4: 1.969, 5: 3.938, 6: 7.563}
 
 
 def _key(product: str) -> str:
-    # drivers before 470 say `A100-SXM4-40GB`
+    # drivers before 470 report `A100-SXM4-40GB`
     words = product.lower().split()
     return " ".join(words[1:] if words[:1] == ["nvidia"] else words)
 

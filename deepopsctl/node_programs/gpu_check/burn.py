@@ -1,6 +1,6 @@
 """Load a whole node for a while: all GPUs, all cores and much of the memory at once, every result verified.
 
-No GPU, no counter, no right to read something: the rest is loaded all the same, and what is missing is said.
+Without a GPU, a counter or a permission the rest is loaded anyway, and the missing part is reported.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from .simulated import simulated
 SCHEMA = 1
 _LOOK_S, _SAMPLE_S = 0.25, 1.0
 _TELL_S, _TELL_PARTS = 10.0, 20
-# what a started round, slice or memory sweep may take beyond the end; a worker's silence has its own limit
+# time for a started round, slice or memory sweep beyond the end; a silent worker has its own limit
 _OVERTIME_S = 120.0
 
 ReportProgress = Callable[[str], None]
 
 
 class Order(NamedTuple):
-    """What to load, and for how long. `stopped` says that the load is to end now, and why."""
+    """What to load, and for how long. `stopped` returns why the load has to end now, or ''."""
 
     seconds: float
     memory_share: float = MEMORY_SHARE
@@ -41,7 +41,7 @@ class Order(NamedTuple):
 
 
 def burn_node(order: Order, report_progress: ReportProgress) -> dict[str, Any]:
-    """The result of this node, as docs/reference/gpucheck.md has it; `tell` hears how far it is."""
+    """The result of this node, as in docs/reference/gpucheck.md; `report_progress` gets its progress."""
     kernel_log, before = KernelLog(), counters()
     started = time.monotonic()
     result: dict[str, Any] = {
@@ -56,7 +56,7 @@ def burn_node(order: Order, report_progress: ReportProgress) -> dict[str, Any]:
     try:
         result["ended"], heat = _wait(order, workers, gpu_side, report_progress)
     finally:
-        # whatever happens: no process of ours stays on a core or a GPU
+        # in every case: no worker process may remain on a core or a GPU
         for worker in workers:
             if worker.alive:
                 worker.kill()
@@ -106,7 +106,7 @@ def _cores(order: Order) -> list[Worker]:
 
 
 def memory_allowed(environment: dict[str, str] | None = None) -> int:
-    """Bytes that this job may use: what Slurm gave it, and never more than what is free."""
+    """Bytes that this job may use: Slurm's allocation, and never more than what is free."""
     variables = os.environ if environment is None else environment
     _, available = memory_of_node()
     per_node = variables.get("SLURM_MEM_PER_NODE", "")
@@ -187,7 +187,7 @@ class GpuSide:
         self._watch = GpuWatch(nvml, loaded) if loaded else None
 
     def sample(self) -> None:
-        """Look at the GPUs once."""
+        """Sample the GPUs once."""
         if self._watch:
             self._watch.sample()
 

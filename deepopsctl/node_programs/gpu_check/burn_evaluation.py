@@ -1,4 +1,4 @@
-"""Judge what a node went through under load. Pure.
+"""Evaluate a node's results under load. Pure.
 
 Every check but `burn-completed` may fail before the end; none of them passes where the load ended before its time.
 """
@@ -29,7 +29,7 @@ def evaluate_burn(result: Result, expected: int = 0) -> list[dict[str, str]]:
     """Every check of one node; `expected` is how many GPUs it is known to have."""
     checks = [*_node(result), *_gpus(result, expected)]
     if result["ended"]:
-        # what was right for a while proves nothing about the rest of the time
+        # correct results for part of the time are no result for the rest
         for entry in checks:
             if entry["status"] == PASS:
                 entry.update(status=SKIP, message=early(result))
@@ -72,7 +72,7 @@ def _memory(node: str, memory: Any) -> dict[str, str]:
 
 
 def _answers(name: str, node: str, ills: list[Any], done: int, measured: str) -> dict[str, str]:
-    """Right answers only; without any answer nothing is proven."""
+    """All answers are correct; without an answer there is no result."""
     expected = "right answers only"
     if ills:
         cores = ", ".join(str(ill["core"]) for ill in ills)

@@ -15,7 +15,7 @@ SCHEMA = 1
 
 
 def burn(options: Any, report_progress: Callable[[str], None]) -> dict[str, Any]:
-    """Load this node as the arguments say; the document of --json. Ends early, and says so, on SIGTERM and Ctrl-C."""
+    """Load this node; returns the document of --json. Ends early on SIGTERM and Ctrl-C, and reports that."""
     stop = Stop()
     order = Order(options.burn, options.memory_share, options.busy_too, not options.without_gpus, stop.reason)
     result = burn_node(order, report_progress)
@@ -24,7 +24,7 @@ def burn(options: Any, report_progress: Callable[[str], None]) -> dict[str, Any]
 
 def document(result: dict[str, Any], checks: list[dict[str, str]]) -> dict[str, Any]:
     """What --json prints."""
-    # nothing proven is no success, and half of the time proves nothing
+    # no passed check is no success, nor is a run that ended early
     good = status_of(checks) in (PASS, WARN) and not result["ended"]
     return {"schema": SCHEMA, "command": COMMAND, "ok": good, "result": result, "checks": checks}
 
@@ -45,7 +45,7 @@ def lines(report: dict[str, Any]) -> Iterator[str]:
 
 
 class Stop:
-    """Takes SIGTERM (Slurm: cancelled, preempted, out of time) and SIGINT as a wish to end now."""
+    """Records SIGTERM (Slurm: cancelled, preempted, out of time) and SIGINT as a request to stop."""
 
     def __init__(self) -> None:
         self._reason = ""
@@ -53,7 +53,7 @@ class Stop:
             signal.signal(number, self._note)
 
     def reason(self) -> str:
-        """Why the load is to end; '' while nobody wants it."""
+        """Why the load has to end; '' while it may go on."""
         return self._reason
 
     def _note(self, number: int, frame: FrameType | None) -> None:

@@ -1,7 +1,7 @@
 """The process that loads one core and its part of the memory. Run by burn.py, never by a person.
 
 Arguments: one JSON object with `core`, `memory` (bytes) and `seconds`. Every second it writes a line of JSON: rounds of
-work, their CPU seconds, bytes taken and verified; `wrong` says what came out wrong, and is the last line.
+work, their CPU seconds, bytes taken and verified; `wrong` has a wrong result, and is the last line.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ LINE_S = 1.0
 # one third of the time for memory: a piece takes milliseconds, a round of work a tenth of a second
 _MEMORY_SHARE = 0.5
 _NICENESS = 10
-# for a last look at what is still there
+# for a last check of the memory
 _FINISH_S = 5.0
 
 
 def main() -> None:
-    """Load the core until time is up, an answer is wrong, or whoever started this is gone."""
+    """Load the core until time is up, an answer is wrong, or the parent process has ended."""
     order = json.loads(sys.argv[1])
     # Slurm ends all processes of a job at once: the one that reports ends the others
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # whoever feeds a GPU waits for it most of the time, and should not wait for a core then
+    # a process that feeds a GPU must not wait for a core
     os.nice(_NICENESS)
     answer = os.fdopen(os.dup(1), "w", encoding="utf-8")
     parent = os.getppid()
@@ -40,7 +40,7 @@ def main() -> None:
 
 
 def load(order: dict[str, Any], wanted: Any) -> Iterator[dict[str, Any]]:
-    """A line a second, until the end; `wanted()` turns false when nobody reads them any more."""
+    """A line a second, until the end; `wanted()` turns false when the reader has gone."""
     pin(order["core"])
     memory = Memory(order["memory"])
     number = 0
@@ -83,5 +83,5 @@ def pin(core: int) -> None:
     try:
         os.sched_setaffinity(0, {core})
     except OSError:
-        # taken away since it was listed: the work counts all the same
+        # removed since it was listed: the work counts anyway
         return

@@ -21,7 +21,7 @@ _TEXT_SUM = 3017122062
 
 
 class Work(NamedTuple):
-    """One kind of work. `run` takes the number of the round, `answer` is what it must give."""
+    """One type of work. `run` gets the number of the round, `answer` is the expected result."""
 
     name: str
     run: Callable[[int], Any]

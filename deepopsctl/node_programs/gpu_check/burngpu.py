@@ -20,7 +20,7 @@ from .cuda import Cuda, CudaError, Gpu, NoCudaError, Pointer
 from .device_tests import GIB, PATTERNS, Bench, Bf16, Fp32, NotPossibleError, WrongResultError
 from .links import stay_near
 
-# seconds of one slice of each kind; one cycle has all of them
+# seconds of one slice of each type; one cycle has all of them
 SLICES = {"bf16": 3.0, "fp32": 1.0, "memory": 1.0}
 UNITS = {"bf16": "TFLOP/s", "fp32": "TFLOP/s", "memory": "GB/s"}
 # of what is free, the rest stays for the driver
@@ -29,7 +29,7 @@ _TRAFFIC_BYTES = GIB
 
 
 def main() -> None:
-    """Load the GPU until time is up, something is wrong, or whoever started this is gone."""
+    """Load the GPU until time is up, something is wrong, or the parent process has ended."""
     order = json.loads(sys.argv[1])
     # Slurm ends all processes of a job at once: the one that reports ends the others
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -43,7 +43,7 @@ def main() -> None:
 
 
 def load(order: dict[str, Any], wanted: Callable[[], bool], library: str = "") -> Iterator[dict[str, Any]]:
-    """The lines; `wanted()` turns false when nobody reads them any more."""
+    """The lines; `wanted()` turns false when the reader has gone."""
     try:
         gpu = Gpu(Cuda(library) if library else Cuda())
         if gpu.uuid() != order["uuid"]:

@@ -17,7 +17,7 @@ _SLACK = 65_536
 _BLOCK = 4096
 _BYTES = (b"\x00", b"\xff", b"\xaa", b"\x55")
 PATTERNS = len(_BYTES) + 1
-# left for everything else that runs on the node, whatever share was asked for
+# reserved for everything else on the node, whatever share was requested
 _LEFT_SHARE, _LEFT_BYTES = 0.10, 512 * MIB
 
 
@@ -26,7 +26,7 @@ class WrongMemoryError(Exception):
 
 
 class Memory:
-    """Up to `limit` bytes of this process, taken piece by piece; `step()` looks at one piece and writes it anew."""
+    """Up to `limit` bytes of this process, allocated piece by piece; `step()` checks one piece and rewrites it."""
 
     def __init__(self, limit: int, room: Callable[[], bool] | None = None) -> None:
         self._limit = limit
@@ -39,7 +39,7 @@ class Memory:
 
     @property
     def size(self) -> int:
-        """Bytes taken so far."""
+        """Bytes allocated so far."""
         return len(self._chunks) * CHUNK
 
     def step(self) -> bool:
@@ -119,7 +119,7 @@ def _differences(actual: bytes, expected: bytes) -> Iterator[int]:
 
 
 def node_has_room(meminfo: Path = Path("/proc/meminfo")) -> bool:
-    """Whether the node has memory to spare: a burn-in must not bring the out-of-memory killer on others."""
+    """Whether the node has memory to spare: a burn-in must not make the out-of-memory killer end other processes."""
     total, available = memory_of_node(meminfo)
     return available > max(_LEFT_SHARE * total, _LEFT_BYTES)
 

@@ -1,4 +1,4 @@
-"""What a node's own counters say before and after a load: memory errors, machine checks, heat, PCIe. Only reads.
+"""A node's counters before and after a load: memory errors, machine checks, temperature, PCIe. Only reads.
 
 Everything is read as the user that the job runs as; what can't be read is None, never zero.
 """
@@ -50,7 +50,7 @@ def difference(before: dict[str, int | None], after: dict[str, int | None]) -> d
 
 
 def temperature(root: Path = Path("/")) -> float | None:
-    """The hottest processor, in degrees Celsius; None where no sensor tells."""
+    """The hottest processor, in degrees Celsius; None without a sensor."""
     temperatures = []
     for monitor in (root / "sys/class/hwmon").glob("hwmon*"):
         if _text(monitor / "name") in _PROCESSORS:
@@ -60,7 +60,7 @@ def temperature(root: Path = Path("/")) -> float | None:
 
 
 class KernelLog:
-    """What the kernel says from now on, where this user may read it."""
+    """New lines of the kernel log, if this user may read it."""
 
     def __init__(self, path: str = _KERNEL_LOG) -> None:
         self._handle: int | None = None
@@ -73,7 +73,7 @@ class KernelLog:
             self.obstacle = "the kernel log can't be read by a user: {}".format(error.strerror)
 
     def trouble(self) -> list[str]:
-        """The lines since then that say that hardware is ill; the first few of them."""
+        """The first lines since then that report hardware errors."""
         matches = []
         while self._handle is not None:
             try:

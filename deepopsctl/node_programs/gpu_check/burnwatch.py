@@ -23,7 +23,7 @@ class GpuWatch:
         self.lost: dict[str, str] = {}
 
     def sample(self) -> None:
-        """Look at every GPU once."""
+        """Sample every GPU once."""
         for uuid in self._uuids:
             if uuid in self.lost:
                 continue
@@ -52,7 +52,7 @@ class GpuWatch:
         return handle
 
     def _errors(self, uuid: str) -> dict[str, int | None]:
-        """Counters of memory errors, None where they are not told."""
+        """Counters of memory errors, None if not reported."""
         try:
             handle = self._handle(uuid)
             ecc: dict[str, Any] = ecc_facts(self._nvml, handle) or {}
@@ -67,12 +67,12 @@ class GpuWatch:
 
 
 def highest(samples: list[dict[str, Any]], key: str) -> int | None:
-    """The highest of what was told."""
+    """The highest reported value."""
     return max((sample[key] for sample in samples if sample.get(key) is not None), default=None)
 
 
 def lowest(samples: list[dict[str, Any]], key: str) -> int | None:
-    """The lowest of what was told."""
+    """The lowest reported value."""
     return min((sample[key] for sample in samples if sample.get(key) is not None), default=None)
 
 
@@ -88,7 +88,7 @@ def shares(samples: list[dict[str, Any]]) -> dict[str, float]:
 
 
 def grown(before: dict[str, int | None], after: dict[str, int | None]) -> dict[str, int | None]:
-    """How far every counter went up; None where it is not told."""
+    """Increase of every counter; None if not reported."""
     increases: dict[str, int | None] = {}
     for key in ("corrected", "uncorrected", "remapped"):
         first, last = before.get(key), after.get(key)

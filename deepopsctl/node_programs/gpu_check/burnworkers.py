@@ -12,7 +12,7 @@ from statistics import median
 from tempfile import TemporaryFile
 from typing import Any
 
-# a worker that says nothing for so long hangs; cores have to share with whatever else the node does
+# a worker that prints nothing for so long hangs; cores are shared with other processes of the node
 SILENCE_S = {"burngpu": 120.0, "burncore": 300.0}
 _DYING_S = 10.0
 _MOST_POINTS = 60

@@ -24,14 +24,14 @@ exit codes: 0 nothing failed, 1 a check failed, 2 usage, 3 a file can't be read,
 examples:
   python3 -m deepopsctl.node_programs.gpu_check --pack gpucheck.pyz   one file to copy to nodes (Python 3.8 is enough)
   python3 gpucheck.pyz --json > gpu01.json                 measure this node
-  python3 gpucheck.pyz --judge gpu*.json                   judge nodes together: the odd GPU is named
+  python3 gpucheck.pyz --judge gpu*.json                   evaluate nodes together: outliers are named
   python3 gpucheck.pyz --earlier gpu01.json                measure, and compare with an earlier result
   python3 gpucheck.pyz --burn 3600                         load this node for an hour; Ctrl-C ends it
 """
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Do what the arguments say; the exit code."""
+    """Run the command; returns the exit code."""
     options = _parser().parse_args(arguments)
     try:
         return _run(options)
@@ -120,7 +120,7 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--json", action="store_true", help="print one JSON object (docs/reference/gpucheck.md)")
     add("--all", action="store_true", help="list every check, passed ones too")
-    add("--inventory", action="store_true", help="ask the driver only, measure nothing: harmless beside jobs")
+    add("--inventory", action="store_true", help="query the driver only, measure nothing: harmless while jobs run")
     add("--busy-too", action="store_true", help="measure GPUs that processes compute on, too: disturbs them")
     add("--cublas", default="", metavar="PATH", help="libcublas.so to measure matrix products with (default: none)")
     add("--nccl", default="", metavar="PATH", help="libnccl.so to measure all-reduce with (default: none)")
@@ -131,8 +131,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--burn", type=float, default=0, metavar="SECONDS", help="load GPUs, cores and memory so long, verify it all")
     add("--memory-share", type=float, default=MEMORY_SHARE, metavar="SHARE", help="of the memory, for --burn (0.7)")
     add("--without-gpus", action="store_true", help="--burn loads cores and memory only")
-    add("--judge", nargs="+", type=Path, default=[], metavar="FILE", help="judge results of --json, measure nothing")
+    add("--judge", nargs="+", type=Path, default=[], metavar="FILE", help="evaluate results of --json, measure nothing")
     add("--earlier", nargs="+", type=Path, default=[], metavar="FILE", help="earlier results to compare with")
-    add("--bounds", action="store_true", help="print the table of models and bounds")
+    add("--bounds", action="store_true", help="print the table of models and their bounds")
     add("--pack", type=Path, metavar="FILE", help="write gpucheck as one file that runs on any node")
     return parser  # type: ignore[no-any-return]  # Any: so that add's overloads need no names

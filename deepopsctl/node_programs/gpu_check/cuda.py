@@ -124,7 +124,7 @@ class Gpu:
         try:
             yield address
         finally:
-            # an error here would hide the one that led here; the context goes with the process
+            # an error here would hide the first one; the context ends with the process
             self.cuda.answer("cuMemFree_v2", address)
 
     @contextmanager
@@ -148,7 +148,7 @@ class Gpu:
         return raw.raw
 
     def wait(self) -> None:
-        """Until all that was asked for is done; what went wrong in a kernel shows here."""
+        """Wait until all work is done; errors of kernels are raised here."""
         self.cuda.call("cuCtxSynchronize")
 
     def module(self, ptx: bytes) -> Module:
@@ -157,7 +157,7 @@ class Gpu:
 
     @contextmanager
     def stopwatch(self) -> Iterator[Stopwatch]:
-        """Times what is asked of the GPU between start() and stop()."""
+        """Measures the time of GPU work between start() and stop()."""
         watch = Stopwatch(self.cuda)
         try:
             yield watch

@@ -1,4 +1,4 @@
-"""DCGM's own diagnosis, where its command is on the node: level 1, which loads no GPU and disturbs nobody.
+"""DCGM's own diagnosis, where its command is on the node: level 1, which loads no GPU and disturbs no job.
 
 Read are both forms of its JSON: that of DCGM 4 (a result for each entity) and of DCGM 3 (one for a list of GPUs).
 """
@@ -17,13 +17,13 @@ _ROOTS = ("DCGM Diagnostic", "DCGM GPU Diagnostic")
 _LIMIT_S = 180
 # where deepopsctl has its host engine listen, for root and the group nvidia-dcgm
 SOCKET = "/run/nvidia-dcgm/nv-hostengine"
-# of DCGM's kinds of errors those that are no fault of the hardware: worth watching, and a setting of the node
+# DCGM error categories that are not hardware faults: to monitor, and settings of the node
 _MILD = (1, 5)
 _NAMED = 3
 
 
 def diagnosis() -> dict[str, Any]:
-    """What DCGM says: version, number of tests that passed, findings; or `problem`. {} where it is not installed."""
+    """DCGM's result: version, number of passed tests, findings; or `problem`. {} if it is not installed."""
     program = shutil.which("dcgmi")
     if not program:
         return {}
@@ -34,7 +34,7 @@ def diagnosis() -> dict[str, Any]:
             argv, stdin=subprocess.DEVNULL, stderr=subprocess.STDOUT, universal_newlines=True, timeout=_LIMIT_S
         )
     except subprocess.CalledProcessError as failed:
-        # its exit code says that a test failed, and of other things
+        # its exit code is not zero for failed tests and for other errors
         output = str(failed.output)
     except (OSError, subprocess.TimeoutExpired) as error:
         return {"problem": str(error)}
@@ -50,7 +50,7 @@ def read(text: str) -> dict[str, Any]:
         results = [(test["name"], result) for test in tests for result in test.get("results") or ()]
         findings = [finding for name, result in results for finding in _findings(name, result)]
     except (ValueError, KeyError, TypeError, AttributeError, StopIteration):
-        last = (text.strip().splitlines() or ["it said nothing"])[-1]
+        last = (text.strip().splitlines() or ["no output"])[-1]
         return {"problem": "dcgmi diag: {}".format(last[:200])}
     ill = {finding["test"] for finding in findings}
     good = {name for name, result in results if str(result["status"]).lower() == "pass"} - ill

@@ -26,7 +26,7 @@ class WrongResultError(Exception):
 
 
 class NotPossibleError(Exception):
-    """This GPU or this moment does not allow the measurement; the text says why."""
+    """This GPU or this moment does not allow the measurement; the text has the reason."""
 
 
 def kernels(name: str) -> bytes:
@@ -43,7 +43,7 @@ class Bench:
     def __init__(self, gpu: Gpu) -> None:
         self.gpu = gpu
         multiprocessors = gpu.attribute("multiprocessors")
-        # memory wants all threads that fit at once, and none that wait; arithmetic is busy with fewer
+        # memory tests need as many threads as fit at once; arithmetic needs fewer
         self.blocks = multiprocessors * (gpu.attribute("threads_per_multiprocessor") // BLOCK)
         self.few_blocks = multiprocessors * 4
         self._memory: Module = gpu.module(kernels("memory"))

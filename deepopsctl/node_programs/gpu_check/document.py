@@ -1,4 +1,4 @@
-"""Results as files: read them strictly, so that what is judged is what a gpucheck wrote."""
+"""Results as files: read strictly, so that only gpucheck's own results are evaluated."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ COMMAND = "gpucheck"
 
 
 class UnreadableError(Exception):
-    """A file is no result of gpucheck; the text says which and why."""
+    """A file is not a result of gpucheck; the text has its name and the reason."""
 
 
 def document(results: list[Any], checks: list[dict[str, str]]) -> dict[str, Any]:
@@ -22,7 +22,7 @@ def document(results: list[Any], checks: list[dict[str, str]]) -> dict[str, Any]
     return {
         "schema": SCHEMA,
         "command": COMMAND,
-        # nothing proven is no success
+        # no passed check is no success
         "ok": status_of(checks) in (PASS, WARN),
         "results": results,
         "checks": checks,
@@ -55,7 +55,7 @@ def _demand_shape(path: Path, result: Any) -> None:
         raise UnreadableError("{}: schema {}, this gpucheck reads {}".format(path, result.get("schema"), SCHEMA))
     for key, expected_type in _SHAPE.items():
         if not isinstance(result.get(key), expected_type):
-            raise UnreadableError("{}: {} is missing or of the wrong kind".format(path, key))
+            raise UnreadableError("{}: {} is missing or of the wrong type".format(path, key))
     for gpu in result["gpus"]:
         if not isinstance(gpu, dict) or not isinstance(gpu.get("index"), int):
             raise UnreadableError("{}: a GPU without an index".format(path))

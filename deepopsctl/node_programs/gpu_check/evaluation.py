@@ -1,4 +1,4 @@
-"""From results to checks: the one entrance to health, rates and group. Pure."""
+"""From results to checks: the entry point of health, rates and group. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Judge what a node's GPUs do together, and whether the nodes agree on versions. Pure."""
+"""Evaluate a node's GPUs as a group, and whether the nodes have the same versions. Pure."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _peers(result: Result) -> dict[str, str]:
     figure = _fabric_figure(result)
     measured = "{:.4g} to {:.4g}".format(slowest, max(pair["gb_s"] for pair in pairs))
     if not figure:
-        # nothing says how these GPUs ought to be wired: the numbers are shown, not judged
+        # the expected topology is unknown: the numbers are shown, not evaluated
         text = "no NVSwitch fabric: pairs differ by how the board is wired (nvidia-smi topo -m); median {:.4g}"
         return check(name, node, PASS, measured, "arrives unharmed", "GB/s", text.format(middle))
     shares = SHARES["nvlink"]

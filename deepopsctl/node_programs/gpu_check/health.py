@@ -1,4 +1,4 @@
-"""Judge what NVML says about a GPU: errors, links, clocks, power, temperature. Pure."""
+"""Evaluate NVML's data about a GPU: errors, links, clocks, power, temperature. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _HOT_MARGIN = 5
 
 
 def health(node: str, gpu: Gpu) -> Iterator[dict[str, str]]:
-    """Every check of one GPU that needs no measurement of ours."""
+    """Every check of one GPU that needs no measurement."""
     where = target_of(node, gpu)
     if gpu.get("error"):
         yield check("gpu-opens", where, FAIL, "no", "yes", message="{}: {}".format(who(node, gpu), gpu["error"]))

@@ -20,7 +20,7 @@ def driver_facts(nvml: Nvml) -> dict[str, Any]:
 
 
 def inventory(nvml: Nvml) -> list[dict[str, Any]]:
-    """Every GPU; one that can't be asked has `error` and its index only."""
+    """Every GPU; one that can't be queried has only `error` and its index."""
     gpus = []
     for index, handle in nvml.handles():
         if isinstance(handle, str):
@@ -66,7 +66,7 @@ def pci_address(nvml: Nvml, handle: abi.Handle) -> str:
 
 
 def memory_mib(nvml: Nvml, handle: abi.Handle) -> int:
-    """All of its memory, what the driver keeps for itself included."""
+    """All of its memory, including the driver's reservation."""
     memory: Any = abi.versioned(abi.Memory, 2)
     nvml.call("nvmlDeviceGetMemoryInfo_v2", handle, ctypes.byref(memory))
     return int(memory.total) // 2**20
@@ -78,7 +78,7 @@ def processes(nvml: Nvml, handle: abi.Handle) -> int:
     try:
         nvml.call("nvmlDeviceGetComputeRunningProcesses_v3", handle, ctypes.byref(count), None)
     except NvmlError as error:
-        # asked without room for the answer: the count comes with this error
+        # queried without a buffer: the count is returned with this error
         if error.code != abi.INSUFFICIENT_SIZE:
             raise
     return count.value
@@ -137,7 +137,7 @@ def clock_facts(nvml: Nvml, handle: abi.Handle) -> dict[str, Any]:
 
 
 def slowdowns(nvml: Nvml, handle: abi.Handle) -> list[str] | None:
-    """Why the clocks are not higher; None where the driver doesn't say."""
+    """Why the clocks are not higher; None if the driver doesn't report it."""
     for name in ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons"):
         bits = _number(nvml, name, handle, value_type=ctypes.c_ulonglong)
         if bits is not None:
@@ -174,7 +174,7 @@ def nvlinks(nvml: Nvml, handle: abi.Handle) -> list[bool] | None:
 
 
 def fabric(nvml: Nvml, handle: abi.Handle) -> dict[str, Any]:
-    """Whether the GPU has joined the fabric of its NVSwitches: without it no CUDA program starts on such a machine."""
+    """Whether the GPU has joined the fabric of its NVSwitches: without it no CUDA program starts on such a node."""
     info: Any = abi.versioned(abi.FabricInfo, 2)
     nvml.call("nvmlDeviceGetGpuFabricInfoV", handle, ctypes.byref(info))
     return {

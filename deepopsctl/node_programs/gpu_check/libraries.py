@@ -1,4 +1,4 @@
-"""cuBLAS and NCCL by ctypes, from libraries that the caller names: a wheel's, a toolkit's. Nothing is looked for."""
+"""cuBLAS and NCCL by ctypes, from libraries that the caller names: a wheel's, a toolkit's. Nothing is searched."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class UniqueId(ctypes.Structure):
 def all_reduce(cuda: Cuda, path: str) -> dict[str, Any]:
     """The same for all GPUs of this process alone."""
     if cuda.count() < 2:
-        raise NotPossibleError("one GPU: there is nobody to reduce with")
+        raise NotPossibleError("one GPU: all-reduce needs at least two")
     library = load(path)
     return all_reduce_among(cuda, library, unique_id(library), cuda.count(), 0)
 

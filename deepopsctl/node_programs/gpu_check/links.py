@@ -94,13 +94,13 @@ def _compare(one: ctypes.c_void_p, other: ctypes.c_void_p, size: int) -> int:
 
 
 def stay_near(pci: str) -> list[int] | None:
-    """Keep this process on the CPUs beside a GPU, so that its host memory is there as well; None where it may not."""
+    """Pin this process to the CPUs near a GPU, so that its host memory is there too; None if not permitted."""
     try:
         text = (Path("/sys/bus/pci/devices") / pci / "local_cpulist").read_text(encoding="ascii").strip()
         near = cpu_list(text) & os.sched_getaffinity(0)
         os.sched_setaffinity(0, near)
     except (OSError, ValueError):
-        # a VM without topology, or a job whose CPUs are elsewhere: the rate says what this process can get
+        # a VM without topology, or a job on other CPUs: the rate is what this process can get
         return None
     return sorted(near)
 

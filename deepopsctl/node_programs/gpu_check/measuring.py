@@ -40,7 +40,7 @@ class Order(NamedTuple):
 
 
 def measure_node(order: Order, report_progress: Callable[[str], None]) -> dict[str, Any]:
-    """The result of this node, as docs/reference/gpucheck.md has it; `tell` hears what is being measured."""
+    """The result of this node, as in docs/reference/gpucheck.md; `report_progress` gets what is being measured."""
     result: dict[str, Any] = {
         "schema": SCHEMA,
         "node": platform.node().partition(".")[0],
@@ -72,7 +72,7 @@ def measure_node(order: Order, report_progress: Callable[[str], None]) -> dict[s
 
 
 def _stand_ins() -> dict[str, str]:
-    """Said only where no driver answers: what a driver shows is measured, whatever it is."""
+    """Simulated GPUs are reported only if no driver answers: GPUs of a driver are measured."""
     what = simulated()
     return {"simulated": what} if what else {}
 
@@ -90,11 +90,11 @@ def _measure_all(nvml: Nvml, order: Order, result: dict[str, Any], report_progre
         job = {"kind": "one", "uuid": gpu["uuid"], "pci": gpu["pci"], "tests": tests, "cublas": order.cublas}
         gpu["measured"], load = run_job(job, [gpu["uuid"]], order.timeout_s, nvml)
         if any(test["status"] == "measured" for test in gpu["measured"].values()):
-            # else there was no load: clocks and links of an idle GPU say nothing
+            # without a load, clocks and links of a GPU have no meaning
             gpu["load"] = load
         if not order.cublas:
             gpu["measured"].update(
-                skipped(("bf16_gemm",), "no cuBLAS given: --cublas PATH, or validate gpu --with-libraries")
+                skipped(("bf16_gemm",), "no cuBLAS: use --cublas PATH, or validate gpu --with-libraries")
             )
     if len(usable) > 1:
         report_progress("measuring {} GPUs together".format(len(usable)))
@@ -114,18 +114,18 @@ def _group(order: Order, usable: list[dict[str, Any]]) -> dict[str, Any]:
     return (
         outcomes
         if order.nccl
-        else {**outcomes, **skipped(("all_reduce",), "no NCCL given: --nccl PATH, or validate gpu --with-libraries")}
+        else {**outcomes, **skipped(("all_reduce",), "no NCCL: use --nccl PATH, or validate gpu --with-libraries")}
     )
 
 
 def obstacle(gpu: dict[str, Any], order: Order, visible: str | None) -> str:
     """Why a GPU is not measured; '' where it may be."""
     if not order.measure:
-        return "not asked for: --inventory"
+        return "skipped by --inventory"
     if gpu.get("error"):
         return "the driver can't open it: " + str(gpu["error"])
     if not gpu.get("uuid"):
-        return "the driver doesn't tell its UUID"
+        return "the driver doesn't report its UUID"
     if visible is not None and not is_visible(gpu, visible):
         return "not in CUDA_VISIBLE_DEVICES={}".format(visible)
     if (gpu.get("mig") or {}).get("now"):
@@ -156,7 +156,7 @@ def run_job(
     environment = {
         **os.environ,
         "CUDA_VISIBLE_DEVICES": ",".join(uuids),
-        "CUDA_CACHE_DISABLE": "1",  # leave nothing in anybody's home
+        "CUDA_CACHE_DISABLE": "1",  # leave nothing in the user's home
         "PYTHONPATH": str(root),
         "PYTHONDONTWRITEBYTECODE": "1",
     }
@@ -170,7 +170,7 @@ def run_job(
         try:
             samples = watch(worker, timeout_s, nvml, uuids[0])
         except BaseException:
-            # Ctrl-C included: no process of ours stays on a GPU
+            # also on Ctrl-C: no worker process may remain on a GPU
             worker.kill()
             raise
         answer.seek(0)
@@ -192,7 +192,7 @@ def watch(worker: subprocess.Popen[bytes], timeout_s: float, nvml: Nvml | None, 
         try:
             worker.wait(_DYING_S)
         except subprocess.TimeoutExpired:
-            # stuck in the driver: no signal reaches it, and nobody should wait for it
+            # stuck in the driver: it can't be killed, so don't wait for it
             return samples
     return samples
 

@@ -15,7 +15,7 @@ def network(root: Path = _ROOT) -> dict[str, Any]:
 
 def _rdma(root: Path) -> Iterator[dict[str, Any]]:
     for port in sorted(root.glob("sys/class/infiniband/*/ports/*")):
-        # `4: ACTIVE`, `400 Gb/sec (4X NDR)`; NCCL itself has no use for other kinds (EFA)
+        # `4: ACTIVE`, `400 Gb/sec (4X NDR)`; NCCL itself does not use other types (EFA)
         if "ACTIVE" in _read(port / "state") and _read(port / "link_layer") in ("InfiniBand", "Ethernet"):
             rate = _number(_read(port / "rate").partition(" ")[0])
             if rate > 0:
@@ -25,7 +25,7 @@ def _rdma(root: Path) -> Iterator[dict[str, Any]]:
 def _ethernet(root: Path) -> Iterator[dict[str, Any]]:
     for link in sorted(root.glob("sys/class/net/*/device")):
         card = link.parent
-        # an interface that is down refuses to be read, one without a cable says -1
+        # reading an interface that is down fails; one without a cable reports -1
         rate = _number(_read(card / "speed")) / 1000
         if _read(card / "operstate") == "up" and rate > 0:
             yield {"name": card.name, "gb_s": rate / 8}

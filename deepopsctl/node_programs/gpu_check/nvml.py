@@ -1,4 +1,4 @@
-"""NVML by ctypes: what the driver says about its GPUs. Nothing is changed on a GPU."""
+"""NVML by ctypes: the driver's data about its GPUs. Nothing is changed on a GPU."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ LIBRARY = "libnvidia-ml.so.1"
 _WORDS = {
     abi.DRIVER_NOT_LOADED: "the NVIDIA kernel module is not loaded: dmesg | grep -i nvidia",
     abi.MISMATCH: "driver and library versions differ: an update waits for a reboot",
-    abi.GPU_IS_LOST: "the GPU has fallen off the bus: power cycle the node, then look at riser, cable and card",
+    abi.GPU_IS_LOST: "the GPU has fallen off the bus: power cycle the node, then check riser, cable and card",
     abi.RESET_REQUIRED: "the GPU needs a reset: nvidia-smi --gpu-reset, or reboot",
 }
 
@@ -25,7 +25,7 @@ class NvmlError(Exception):
 
 
 class MissingError(Exception):
-    """A library or a function of it is not on this machine."""
+    """A library or a function of it is not on this node."""
 
 
 class Nvml:
@@ -85,7 +85,7 @@ class Nvml:
 
 
 def known(ask: Callable[[], Any]) -> Any:
-    """What a question is answered with; None where this GPU or driver doesn't know it or may not say it."""
+    """The answer of a query; None if this GPU or driver doesn't support it or refuses it."""
     try:
         return ask()
     except MissingError:

@@ -20,7 +20,7 @@ CLOCK_SM, CLOCK_MEMORY = 1, 2
 TEMPERATURE_GPU = 0
 THRESHOLDS = {"shutdown": 0, "slowdown": 1, "memory_max": 2, "gpu_max": 3}
 MAX_NVLINKS = 18
-# pairs of bits of nvmlGpuFabricInfo_v2_t.healthMask: where they begin -> what 1 in them says
+# pairs of bits of nvmlGpuFabricInfo_v2_t.healthMask: offset -> meaning of 1
 FABRIC_ILLS = {0: "degraded bandwidth", 2: "route recovery", 4: "unhealthy route", 6: "recovery from access timeouts"}
 FABRIC_STATES = {0: "not supported", 1: "not started", 2: "in progress", 3: "completed"}
 
@@ -78,7 +78,7 @@ class FabricInfo(ctypes.Structure):
 
 
 def versioned(struct_type: type[ctypes.Structure], version: int) -> ctypes.Structure:
-    """An empty structure that says which version it is, as NVML_STRUCT_VERSION does."""
+    """An empty structure with its version set, as NVML_STRUCT_VERSION does."""
     made = struct_type()
     made.version = ctypes.sizeof(struct_type) | version << 24
     return made

@@ -1,4 +1,4 @@
-"""Judge what was measured: against the model's figures, against its peers, against its own past. Pure."""
+"""Evaluate measurements: against the model's specification, its peers, and its own past. Pure."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ HOST_LINKS = tuple(metric for metric in METRICS if metric.test == "host_link")
 
 
 class Finding(NamedTuple):
-    """What one comparison says."""
+    """Result of one comparison."""
 
     status: str
     text: str
@@ -191,7 +191,7 @@ def _memory_test(node: str, gpu: Gpu) -> dict[str, str]:
 
 
 def _by_card(earlier: list[Result]) -> dict[Any, list[tuple[str, Gpu]]]:
-    """UUID -> every earlier look at that card, wherever it sat then."""
+    """UUID -> every earlier result of that card, in whatever slot."""
     by_card: dict[Any, list[tuple[str, Gpu]]] = {}
     for old in earlier:
         for card in old["gpus"]:

@@ -1,4 +1,4 @@
-"""Checks of GPUs: who is judged, and which verdict counts."""
+"""Checks of GPUs: their targets, and the overall status."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ check = partial(checkform.check, SUITE)
 
 
 def worst(*statuses: str) -> str:
-    """The one that counts."""
+    """The worst status."""
     return max(statuses, key=_ORDER.index)
 
 
@@ -33,7 +33,7 @@ def who(node: str, gpu: dict[str, Any]) -> str:
 
 
 def status_of(checks: list[dict[str, str]]) -> str:
-    """The verdict over all; skipped checks alone prove nothing."""
+    """The overall status; skipped checks alone are `skip`."""
     statuses = {entry["status"] for entry in checks}
     for status in (FAIL, WARN, PASS):
         if status in statuses:

@@ -1,7 +1,7 @@
-"""Is this a node whose GPUs are stand-ins (a lab, a test machine), or a real one whose driver is missing?
+"""Is this a node whose GPUs are stand-ins (a lab, a test node), or a real one whose driver is missing?
 
 The kernel answers, not a setting: hardware that is there shows itself on the PCI bus, and a driver as a module. Files
-alone prove nothing, as anybody can make them.
+alone are no evidence, as any user can create them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def simulated(root: Path = Path("/")) -> str:
 
 
 def stands_in(path: Path) -> bool:
-    """True for a device file that no NVIDIA driver answers for. One that this job may not open says nothing: True."""
+    """True for a device file that no NVIDIA driver answers for. True also for one that this job may not open."""
     status = path.stat()
     if not stat.S_ISCHR(status.st_mode) or os.major(status.st_rdev) != NVIDIA_MAJOR:
         return True

@@ -18,7 +18,7 @@ _VERDICTS = {
 
 
 def lines(results: list[Result], checks: list[dict[str, str]], *, everything: bool = False) -> Iterator[str]:
-    """The numbers, what is wrong, what was skipped, the verdict."""
+    """The measurements, failed and skipped checks, and the overall status."""
     for result in results:
         yield from _numbers(result)
     if everything:

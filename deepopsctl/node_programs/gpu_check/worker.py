@@ -35,7 +35,7 @@ ON_ONE: dict[str, Callable[[Bench], dict[str, Any]]] = {
 def main() -> None:
     """Read the job from stdin, write what came of it to stdout."""
     job = json.load(sys.stdin)
-    # libraries (NCCL) may print: only our object may reach whoever reads us
+    # libraries (NCCL) may print: only the JSON object may go to stdout
     answer = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     json.dump(work(job), answer)

@@ -1,4 +1,4 @@
-"""The command line of `deepops-gpumetrics`: the libraries that it runs on are in a folder of their own."""
+"""The command line of `deepops-gpumetrics`: its libraries are in a separate directory."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ def main() -> int:
     parser.add_argument("--interval", type=float, default=10.0, help="seconds between two readings")
     parser.add_argument("--certificate", help="serve https with it")
     parser.add_argument("--key", help="the certificate's")
-    parser.add_argument("--authority", help="who made the certificate of whoever asks")
-    parser.add_argument("--client", help="the name that it is for: nobody else is answered")
+    parser.add_argument("--authority", help="certificate authority of the clients")
+    parser.add_argument("--client", help="required name in a client's certificate")
     options = parser.parse_args()
     tls = (options.certificate, options.key, options.authority, options.client)
     if tls != (None,) * len(tls) and not all(tls):

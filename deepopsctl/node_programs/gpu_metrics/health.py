@@ -1,4 +1,4 @@
-"""What alerts need of a GPU and nvitop-exporter does not tell: XIDs, memory errors, and what slows it down."""
+"""GPU metrics that alerts need and nvitop-exporter lacks: XIDs, memory errors, and throttling."""
 
 from __future__ import annotations
 
@@ -41,7 +41,10 @@ def _recovery(handle: Any) -> float:
 _READ: Dict[str, Tuple[str, Callable[[Any], float]]] = {
     "deepops_gpu_ecc_uncorrected": ("Uncorrected ECC errors since the driver was loaded.", _ecc),
     "deepops_gpu_row_remap_pending": ("1 where remapped rows wait for a reset of the GPU.", _pending),
-    "deepops_gpu_recovery_action": ("What the driver wants to be done, as NVML numbers it; 0: nothing.", _recovery),
+    "deepops_gpu_recovery_action": (
+        "Recovery action that the driver recommends, by NVML's numbers; 0: nothing.",
+        _recovery,
+    ),
     "deepops_gpu_clock_event_reasons": ("NVML's bits for what holds the clocks down.", _reasons),
 }
 
@@ -77,7 +80,7 @@ class Health:
                 handle = pynvml.nvmlDeviceGetHandleByIndex(index)
                 pynvml.nvmlDeviceRegisterEvents(handle, pynvml.nvmlEventTypeXidCriticalError, events)
             except pynvml.NVMLError:
-                # lost, or of a kind that has no such events
+                # lost, or a model without such events
                 continue
         threading.Thread(target=self._noting, args=(events,), daemon=True).start()
 

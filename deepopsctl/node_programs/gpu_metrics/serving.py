@@ -1,4 +1,4 @@
-"""Wait for a driver, serve its GPUs, and end where they change: systemd then starts it anew."""
+"""Wait for a driver, serve its GPUs, and exit when they change: systemd then restarts the program."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from prometheus_client import CollectorRegistry, Gauge, start_http_server
 from . import health, watched
 
 _LOOK_AGAIN_S = 30.0
-# a GPU that is being reset is gone for a moment
+# a GPU is missing during a reset
 _CHANGED_ROUNDS = 3
-# how long whoever connected may take to say who it is and what it wants
+# time limit of a client for the TLS handshake and its request
 _PATIENCE_S = 30.0
 # paths of a certificate, its key and the authority, and the name of the one who is answered
 Tls = Tuple[str, str, str, str]
@@ -41,7 +41,7 @@ def serve(address: str, port: int, interval: float, tls: Optional[Tls] = None) -
         state.update()
         time.sleep(interval)
         rounds = 0 if _present() == first else rounds + 1
-    _log("the GPUs are not what they were: starting anew")
+    _log("the GPUs have changed: restarting")
     return 0
 
 
@@ -54,14 +54,14 @@ def _listen(address: str, port: int, registry: CollectorRegistry, tls: Optional[
     server, _ = start_http_server(
         port, address, registry, certfile=certificate, keyfile=key, client_cafile=authority, client_auth_required=True
     )
-    # in each connection's own thread: one that says nothing would keep all others waiting
+    # in each connection's own thread: a silent client must not block the others
     server.socket.do_handshake_on_connect = False
     server.finish_request = _only_to(client, server.finish_request)
     server.handle_error = _refused
 
 
 def _only_to(client: str, answer: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
-    """What is done with a connection, where its certificate is for that name: Python's TLS can't be told to ask."""
+    """Accepts a connection only if its certificate has that name: Python's TLS can't check that for clients."""
 
     def checked(connection: Any, address: Any) -> None:
         connection.settimeout(_PATIENCE_S)
@@ -79,7 +79,7 @@ def _refused(_request: Any, client: Any) -> None:
 
 
 def _wait_for_driver() -> None:
-    """A node may get its driver later, or lose it: no reason to fail, and one to say so once."""
+    """A node may get its driver later, or lose it: log that once, and wait."""
     reported = ""
     while True:
         reason = _missing()

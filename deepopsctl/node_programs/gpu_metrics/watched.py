@@ -1,7 +1,7 @@
 """nvitop-exporter's metrics of GPUs, and no others of its own.
 
-What it has of the machine is node exporter's here; what it has of processes would show every user's command lines to
-whoever reaches the port.
+Its node metrics are node exporter's task here; its process metrics would show every user's command lines to
+anyone who reaches the port.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class GpuExporter(PrometheusExporter):  # type: ignore[misc]  # nvitop has no ty
             if name.startswith(_NOT_OURS):
                 registry.unregister(metric)
         for device in devices:
-            # asked for on every update
+            # called on every update
             device.processes = dict
 
     def update(self) -> None:

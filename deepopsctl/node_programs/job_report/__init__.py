@@ -1,1 +1,1 @@
-"""What a job has used of what it asked for, from Slurm's accounting. Runs on nodes: Python 3.9, no packages."""
+"""Requested and used resources of a job, from Slurm's accounting. Runs on nodes: Python 3.9, no packages."""

@@ -1,4 +1,4 @@
-"""What a user could ask for next time. Says nothing where a job was too short, or used what it asked for."""
+"""What a user could request next time. None for a job that was too short, or used what it requested."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Iterator, List
 from .measures import Report
 from .values import format_count, format_share, format_size, format_time
 
-# Shorter ones are mostly starting up; what is counted every 15 or 30 s says little of them.
+# Shorter jobs are mostly starting up; samples every 15 or 30 s mean little for them.
 SHORTEST_S = 120
 LOW, HIGH, FULL = 0.5, 0.97, 0.8
 _GIB = 1 << 30

@@ -16,7 +16,7 @@ Run = Callable[[Sequence[str]], str]
 
 
 class UnansweredError(Exception):
-    """There is no answer; the message says why."""
+    """There is no answer; the message has the reason."""
 
 
 def jobs(wanted: str, run: Run) -> List[Job]:
@@ -42,7 +42,7 @@ def _with_live(job: Job, run: Run) -> Job:
     try:
         steps = records.read_live(run([*argv, "--jobs=" + job.number, _format(records.LIVE_FIELDS)]))
     except UnansweredError:
-        # it is somebody else's, or has just ended: what the accounting has is what there is
+        # another user's job, or one that has just ended: use the accounting's data
         return job
     if not steps:
         return job

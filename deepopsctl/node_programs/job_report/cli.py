@@ -1,4 +1,4 @@
-"""What a job has used of what it asked for: time, CPUs, memory, GPUs; and what to ask for next time."""
+"""Requested and used resources of a job: time, CPUs, memory, GPUs; and what to request next time."""
 
 from __future__ import annotations
 

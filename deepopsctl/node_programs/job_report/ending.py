@@ -1,7 +1,7 @@
-"""As an epilog: writes at the end of a batch job's own output what the job used on its first node.
+"""Epilog: appends to a batch job's output what the job used on its first node.
 
-Slurm's accounting of the job is not complete yet, so this is what the node itself has seen, up to its last look. The
-output is opened as the job's user, never made, and never through a link: root has no business in users' folders.
+Slurm's accounting of the job is not complete yet, so this is from the node's own last sample. The
+output is opened as the job's user, never created, and never through a link: root must not follow users' paths.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .values import format_count, format_share, format_size, format_time, number
 
 METRICS = "/var/lib/prometheus/node-exporter/nodemetrics-jobs.prom"
 MAP = "/run/deepops/jobs"
-# a file system that does not answer holds up no node
+# a file system that hangs must not delay the epilog
 WRITE_S, ASK_S = 5, 10
 _SAMPLE = re.compile(r'(deepops_job_[a-z_]+)\{jobid="([0-9]+)"\} ([0-9.e+]+)')
 _FIRST = re.compile(r"([^\[,]+)(?:\[([0-9]+))?")
@@ -29,7 +29,7 @@ _FIRST = re.compile(r"([^\[,]+)(?:\[([0-9]+))?")
 
 @dataclass(frozen=True)
 class Ending:
-    """A job at its end, as an epilog is told of it."""
+    """An ended job, from the epilog's environment."""
 
     number: str
     user: str
@@ -40,7 +40,7 @@ class Ending:
 
 
 def main() -> int:
-    """Run it; returns the exit status. What can't be written is no fault of the job's."""
+    """Run it; returns the exit status. An output that can't be written is not the job's fault."""
     environment = os.environ
     if not _is_first(environment) or number(environment.get("SLURM_JOB_ID", "")) is None:
         return 0
@@ -58,7 +58,7 @@ def _is_first(environment: Mapping[str, str]) -> bool:
 
 
 def _ending(environment: Mapping[str, str], job_fields: Mapping[str, str]) -> Optional[Ending]:
-    """None where the job has no output of its own: it was no batch job."""
+    """None if the job has no output file: it was not a batch job."""
     output = os.path.join(environment.get("SLURM_JOB_WORK_DIR", "/"), job_fields.get("StdOut", ""))
     if not job_fields.get("StdOut") or job_fields.get("BatchFlag") != "1" or not output.startswith("/"):
         return None
@@ -101,7 +101,7 @@ def read_job(text: str) -> Dict[str, str]:
     fields: Dict[str, str] = {}
     for line in text.split("\n"):
         words = [line.strip()] if line.strip().startswith("StdOut=") else line.split()
-        # the job's own name comes first, so what it pretends is overwritten
+        # JobName comes first, so fields forged in it are overwritten
         for word in words:
             key, _, value = word.partition("=")
             fields[key] = value
@@ -114,7 +114,7 @@ def figures(text: str, job: str) -> Dict[str, float]:
 
 
 def describe(job: Ending, samples: Mapping[str, float]) -> str:
-    """What goes to the end of the output; '' where nobody looked while it ran."""
+    """The text for the end of the output; '' without samples."""
     lines: List[str] = []
     cpu, cpus = samples.get("deepops_job_cpu_seconds_total"), samples.get("deepops_job_cpus")
     if cpu is not None and job.seconds > 0:
@@ -152,7 +152,7 @@ def append(path: str, text: str, user: str) -> bool:
         if ended:
             return status == 0
         time.sleep(0.02)
-    # in a file system that does not answer no signal reaches it: left behind
+    # it can't be killed while its file system hangs: left behind
     os.kill(child, signal.SIGKILL)
     return False
 

@@ -48,7 +48,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
 
 
 def _round(keeper: Keeper, reported: str) -> str:
-    """One round; what went wrong is told once, for as long as it is the same."""
+    """One round; an error is logged when it changes."""
     try:
         written = keeper.round()
     except (OSError, UnansweredError, PrometheusError) as error:

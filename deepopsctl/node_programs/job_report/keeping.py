@@ -1,7 +1,7 @@
-"""Leaves a summary of each job in the accounting after its end: what monitoring saw of it, for any user's job-report.
+"""Stores a summary of each ended job in the accounting, from monitoring's data, for job-report.
 
-Only where a job has no AdminComment yet. Nothing is asked twice: what has been done is known by the comment itself, and
-by a time that is kept across restarts.
+Only for jobs without an AdminComment. No job is queried twice: the comment marks those that are done, and
+a time stamp is saved across restarts.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .summary import Summary
 ENDED = "COMPLETED,FAILED,TIMEOUT,CANCELLED,OUT_OF_MEMORY,DEADLINE"
 # Prometheus has scraped what there was, and its rules have run
 SETTLE_S = 45
-# records may come late: slurmctld keeps them while slurmdbd is away
+# records may be late: slurmctld queues them while slurmdbd is down
 OVERLAP_S = 900
 FIRST_S = 3600
 SHORTEST_S = 30
@@ -46,7 +46,7 @@ class Keeper:
 
     def __init__(self, state: str, run: Run, query: Query, now: Callable[[], float] = time.time) -> None:
         self._state, self._run, self._query, self._now = state, run, query, now
-        # nothing was seen of these, so they have no comment to be known by
+        # jobs without data, which get no comment
         self._nothing: OrderedDict[Tuple[str, int], None] = OrderedDict()
 
     def round(self) -> int:
@@ -108,7 +108,7 @@ class Keeper:
                 until = int(json.load(stream)["until"])
         except (OSError, ValueError, KeyError, TypeError):
             return now - FIRST_S
-        # a clock that was set back, or a file from another life
+        # a clock that was set back, or an old file
         return min(max(until, now - 30 * 86400), now)
 
     def _remember(self, until: int) -> None:

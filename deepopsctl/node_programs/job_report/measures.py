@@ -1,4 +1,4 @@
-"""Used against asked: what a report is about, without words."""
+"""Used and requested amounts of a job."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Measure:
 
     @property
     def share(self) -> float:
-        """Between 0 and, where a limit was not kept, more than 1."""
+        """Share from 0; more than 1 if a limit was exceeded."""
         return self.used / self.asked
 
 
@@ -62,10 +62,10 @@ def _of(used: Optional[float], asked: Optional[float]) -> Optional[Measure]:
 
 
 def _memory(job: Job) -> tuple[Optional[Measure], str]:
-    """The larger of what Slurm and what monitoring has seen: both look every so often and miss what is between."""
+    """The larger of Slurm's and monitoring's values: both sample, and miss peaks between samples."""
     known = [each for each in (job.summary.nodes if job.summary else ()) if each.memory is not None]
     seen = [] if job.memory_used is None else [float(job.memory_used)]
-    # all nodes' peaks need not have been at once: of several nodes their sum is what would have had to be asked
+    # the nodes' peaks may be at different times: their sum is what has to be requested
     if known and len(known) == job.node_count:
         seen.append(sum(each.memory or 0.0 for each in known))
     fullest = max(known, key=lambda each: each.memory or 0.0).node if len(known) > 1 else ""

@@ -1,4 +1,4 @@
-"""Where the keeper of summaries is told what to do, and notes how far it is."""
+"""Paths of the summary program's configuration and state."""
 
 from __future__ import annotations
 

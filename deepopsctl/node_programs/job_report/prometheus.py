@@ -31,7 +31,7 @@ _GPUS = {
 
 
 class PrometheusError(Exception):
-    """Prometheus does not answer; the message says why."""
+    """Prometheus does not answer; the message has the reason."""
 
 
 def summarise(number: str, end: int, elapsed: int, query: Query) -> Summary:
@@ -76,7 +76,7 @@ def querying(url: str, user: str, password: str) -> Query:
     def query(text: str, at: int) -> List[Dict[str, Any]]:
         body = urllib.parse.urlencode({"query": text, "time": at}).encode()
         # the address is deploy's
-        asked = urllib.request.Request(url.rstrip("/") + "/api/v1/query", data=body)  # noqa: S310 - the address is of our own settings
+        asked = urllib.request.Request(url.rstrip("/") + "/api/v1/query", data=body)  # noqa: S310 - the URL is from the program's own settings
         asked.add_header("Authorization", "Basic " + login)
         try:
             with _opener().open(asked, timeout=LIMIT_S) as answer:
@@ -90,5 +90,5 @@ def querying(url: str, user: str, password: str) -> Query:
 
 
 def _opener() -> urllib.request.OpenerDirector:
-    # a proxy of root's environment is not for a machine of the cluster
+    # ignore proxies of root's environment: the server is a node of the cluster
     return urllib.request.build_opener(urllib.request.ProxyHandler({}))

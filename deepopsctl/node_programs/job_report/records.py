@@ -9,7 +9,7 @@ from typing import Dict, Iterator, List, Optional, Tuple
 from . import summary, values
 from .summary import Summary
 
-# names of jobs have line ends, and are asked for apart
+# job names may contain line ends, and are queried separately
 DELIMITER = "\x1f"
 FIELDS = (
     "JobID",
@@ -39,7 +39,7 @@ _RUNNING = ("RUNNING", "SUSPENDED", "COMPLETING", "STOPPED", "SIGNALING", "STAGE
 
 @dataclass(frozen=True)
 class Job:
-    """One job; times in seconds since 1970, amounts in seconds and bytes, None where nobody knows."""
+    """One job; times in seconds since 1970, amounts in seconds and bytes, None if unknown."""
 
     id: str
     number: str

@@ -2,7 +2,7 @@
 
 `{"deepopsctl": 1, "nodes": [["n1", 2.1, 3221225472]], "gpus": [["n1", "0", 0.9, 1.0, 2e9, 8e9]], "more": [0, 0]}`:
 cores used on average and memory at its most of each node; of each GPU utilisation on average and at its most, memory at
-its most and in all; how many nodes and GPUs were left out. null where nobody knows.
+its most and in all; how many nodes and GPUs were left out. null if unknown.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Dict, List, Optional, Tuple
 
 MARK = "deepopsctl"
 VERSION = 1
-# AdminComment goes with every sacct: a job of a thousand nodes has the first of them and a note of the rest
+# sacct returns every AdminComment: for many nodes only the first are listed, and the rest is counted
 MOST_NODES, MOST_GPUS, LONGEST = 32, 64, 8192
 
 
@@ -49,7 +49,7 @@ class Summary:
 
 
 def write(summary: Summary) -> str:
-    """The text, with what goes beyond the bounds left out by number."""
+    """The text; entries beyond the limits are only counted."""
     nodes = [[each.node, _round(each.cores, 2), _round(each.memory, 0)] for each in summary.nodes[:MOST_NODES]]
     gpus: List[List[Any]] = [
         [
@@ -82,12 +82,12 @@ def _whole(value: Optional[float]) -> Optional[int]:
 
 
 def is_summary(comment: str) -> bool:
-    """Whether a comment is a summary of ours, of any version."""
+    """Whether a comment is a job summary, of any version."""
     return _object(comment) is not None
 
 
 def read(comment: str) -> Optional[Summary]:
-    """The summary; None where the comment is somebody else's, or damaged."""
+    """The summary; None if the comment is not a summary, or is damaged."""
     fields = _object(comment)
     if fields is None or fields.get(MARK) != VERSION:
         return None
@@ -110,7 +110,7 @@ def _object(comment: str) -> Optional[Dict[str, Any]]:
     if len(comment) > LONGEST or not comment.startswith("{"):
         return None
     try:
-        # slurmdbd keeps a quotation mark as a backtick, which no name has
+        # slurmdbd stores a quotation mark as a backtick, which no name contains
         document = json.loads(comment.replace("`", '"'))
     except (ValueError, RecursionError):
         return None
@@ -126,7 +126,7 @@ def _name(value: object) -> str:
 def _amount(value: object) -> Optional[float]:
     if value is None:
         return None
-    # NaN and infinity are numbers to json, and to nobody else
+    # NaN and infinity are accepted by json only
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < 1e18:
         raise ValueError("no amount")
     return float(value)

@@ -93,9 +93,9 @@ def _ratio(value: Optional[float]) -> str:
 def _remarks(report: Report) -> List[str]:
     job, remarks = report.job, []
     if job.elapsed < SHORTEST_S:
-        remarks.append("It ran for less than {}: too short to say much.".format(format_time(SHORTEST_S)))
+        remarks.append("It ran for less than {}: too short for advice.".format(format_time(SHORTEST_S)))
     elif job.gpus and not report.gpus and job.runs:
-        remarks.append("What its GPUs did is told after its end.")
+        remarks.append("GPU use is available after its end.")
     elif job.gpus and not report.gpus:
         remarks.append("What its GPUs did is not known: monitoring has left no summary of it.")
     if report.fullest:

@@ -37,7 +37,7 @@ def pairs(text: str) -> Dict[str, str]:
 
 
 def clean(text: str, longest: int = 200) -> str:
-    """What a person typed, with nothing in it that a terminal obeys."""
+    """User-supplied text without control characters."""
     return "".join(letter if letter.isprintable() else "?" for letter in text[:longest])
 
 
@@ -71,6 +71,6 @@ def format_time(value: float) -> str:
 
 
 def format_share(used: float, asked: float) -> str:
-    """`7 %`; what is not nothing is not 0 %."""
+    """`7 %`; a small share is `<1 %`, not 0 %."""
     share = 100 * used / asked
     return "<1 %" if 0 < share < 0.5 else "{:.0f} %".format(share)

@@ -1,4 +1,4 @@
-"""Which of the collected journals go, and which are closed so that they can: by age, and by the room that they take."""
+"""Which collected journals to remove, and which to close first: by age, and by size."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ DAY_S = 86400.0
 
 @dataclass(frozen=True)
 class Journal:
-    """One file. `first` and `last`: when the entries in it are from, unix seconds; `last` is when we got it."""
+    """One file. `first` and `last`: when the entries in it are from, unix seconds; `last` is when it was received."""
 
     path: str
     # of which node: what comes before `@` and `.journal`
@@ -24,31 +24,31 @@ class Journal:
 
 @dataclass(frozen=True)
 class Bounds:
-    """For how long, and how much of it."""
+    """Limits of the collection: age and size."""
 
     keep_s: float
     most_bytes: int
 
     @property
     def closed_after_s(self) -> float:
-        """An entry goes with its file: the file is closed after a quarter of the time, so none stays much longer."""
+        """Entries are removed with their file, which is closed after a quarter of the time: none stays much longer."""
         return max(DAY_S, self.keep_s / 4)
 
 
 def too_old(journals: Sequence[Journal], bounds: Bounds, now: float) -> List[Journal]:
-    """Closed files whose last entry is older than entries are kept."""
+    """Closed files whose last entry is older than the limit."""
     return [each for each in journals if each.closed and each.last < now - bounds.keep_s]
 
 
 def to_close(journals: Sequence[Journal], bounds: Bounds, now: float) -> List[Journal]:
-    """Files that are written to and have old entries."""
+    """Open files with old entries."""
     return [each for each in journals if not each.closed and min(each.first, each.last) < now - bounds.closed_after_s]
 
 
 def too_much(journals: Sequence[Journal], most_bytes: int) -> Tuple[List[Journal], List[Journal]]:
-    """What has to go, and what has to be closed first, to stay below a size.
+    """Files to remove, and files to close first, to stay below a size.
 
-    Who fills the room pays: of the node that has most, its oldest file. A node gone mad costs no other node's logs.
+    The oldest file of the node with most data is removed first: a node that floods the log costs no other node's logs.
     """
     total = sum(each.size for each in journals)
     left: Dict[str, List[Journal]] = {}
@@ -65,5 +65,5 @@ def too_much(journals: Sequence[Journal], most_bytes: int) -> Tuple[List[Journal
 
 
 def _claim(files: Sequence[Journal]) -> Tuple[int, bool]:
-    """How much a node has; of two that have as much, the one pays that can at once."""
+    """Size of a node's files; of two equal nodes, the one with a closed file comes first."""
     return sum(each.size for each in files), files[-1].closed

@@ -1,4 +1,4 @@
-"""The log host's two programs: the door that journals come in by, and what keeps the collection within its bounds."""
+"""The log host's two programs: the TLS proxy that receives journals (`door`), and the cleanup (`tidy`)."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ SOCKET = 3
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="deepops-logs", description=__doc__)
     verbs = parser.add_subparsers(dest="verb", required=True)
-    door_parser = verbs.add_parser("door", help="take what nodes send, on the socket that systemd passes")
+    door_parser = verbs.add_parser("door", help="receive journals of nodes, on the socket that systemd passes")
     door_parser.add_argument("--certificate", required=True)
     door_parser.add_argument("--key", required=True)
-    door_parser.add_argument("--authority", required=True, help="whose certificates nodes must have")
-    door_parser.add_argument("--members", required=True, help="file with the names of all machines, one a line")
+    door_parser.add_argument("--authority", required=True, help="certificate authority of the nodes")
+    door_parser.add_argument("--members", required=True, help="file with the names of all nodes, one per line")
     door_parser.add_argument("--store", required=True, type=int, help="port of systemd-journal-remote on 127.0.0.1")
-    tidy_parser = verbs.add_parser("tidy", help="remove what is too old or too much")
+    tidy_parser = verbs.add_parser("tidy", help="remove journals that are too old or too large")
     tidy_parser.add_argument("--days", required=True, type=float)
     tidy_parser.add_argument("--gigabytes", required=True, type=float)
     tidy_parser.add_argument("--folder", default=DIRECTORY, help="(default: %(default)s)")

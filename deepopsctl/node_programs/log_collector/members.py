@@ -1,4 +1,4 @@
-"""Who is of the cluster now: a certificate is good for a year, a machine may be gone tomorrow."""
+"""The current nodes of the cluster: a certificate is valid for a year, a node may be removed at any time."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import FrozenSet, Tuple
 
 
 class Members:
-    """The names in a file, one a line: read anew whenever a deploy has written another."""
+    """The names in a file, one per line: read again after a deploy has changed it."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -15,7 +15,7 @@ class Members:
         self._names: FrozenSet[str] = frozenset()
 
     def has(self, name: str) -> bool:
-        """Whether a machine is of the cluster; nobody is where the file is gone."""
+        """Whether a node is in the cluster; False for all without the file."""
         try:
             status = os.stat(self._path)
             version = (status.st_ino, status.st_mtime_ns, status.st_size)

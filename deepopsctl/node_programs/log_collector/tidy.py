@@ -1,4 +1,4 @@
-"""Keeps what was collected within its bounds. systemd-journal-remote of Debian 12 knows none, that of 13 no age."""
+"""Cleanup of collected journals. systemd-journal-remote of Debian 12 has no limits, that of 13 none by age."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ _SIGNATURE = b"LPKSHHRH"
 _HEADER = struct.Struct("<8s64x16s80xQ8xQ")
 # when the last files were closed for their age
 STAMP = ".closed"
-# up to when journals have aged
+# the time of the last run, by which journals age
 PRESENT = ".present"
 # By how much they age from one run to the next, at most; runs are five minutes apart. A clock that jumps ahead by years
-# makes nothing old, and after weeks without a run it takes a third of that time until all that is due is gone.
+# makes nothing old; after weeks without a run, removing everything that is due takes a third of that time.
 PACE_S = 900.0
 STORE = "deepops-logs-store.service"
 Systemctl = Callable[[str, str], None]
 
 
 def tidy(directory: str, bounds: Bounds, now: float, systemctl: Systemctl) -> List[str]:
-    """Bring a folder within its bounds; returns what was done, a sentence each."""
+    """Remove journals beyond the limits; returns the actions, one sentence each."""
     present = _present(directory, now)
     done = _warn(now, present)
-    done += _remove(too_old(_journals(directory), bounds, present), "is older than is kept")
+    done += _remove(too_old(_journals(directory), bounds, present), "is older than the limit")
     closing = to_close(_journals(directory), bounds, present) if _is_due(directory, now) else []
     room = min(bounds.most_bytes, _room(directory))
     gone, ended = too_much(_journals(directory), room)
@@ -43,7 +43,7 @@ def tidy(directory: str, bounds: Bounds, now: float, systemctl: Systemctl) -> Li
 
 
 def _present(directory: str, now: float) -> float:
-    """The time by which journals age: now, unless that is further on than can be since the last run."""
+    """The time by which journals age: now, but at most PACE_S after the last run."""
     path = os.path.join(directory, PRESENT)
     try:
         latest = os.stat(path).st_mtime + PACE_S

@@ -1,8 +1,8 @@
-"""The door: TLS with a certificate from both ends, then what the node sends goes on to systemd-journal-remote as it is.
+"""TLS proxy with mutual authentication; it forwards a node's data unchanged to systemd-journal-remote.
 
-A certificate outlives its machine: who is no machine of the cluster any more is refused all the same.
+A removed node is refused although its certificate is still valid.
 
-Debian builds systemd-journal-remote without GnuTLS. It can't refuse a client then, whoever that is.
+Debian builds systemd-journal-remote without GnuTLS. So it can't authenticate clients itself.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from .places import address_of
 
 CHUNK = 1 << 16
 HANDSHAKE_S = 10
-# a node that lost its power says no goodbye
+# a node that lost power does not close its connection
 KEEPALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 20, "TCP_KEEPCNT": 3}
-NO_MEMBER = "it is no machine of this cluster"
+NO_MEMBER = "it is not a node of this cluster"
 _GONE = (OSError, EOFError, asyncio.TimeoutError)
 
 
 def context(certificate: str, key: str, authority: str) -> ssl.SSLContext:
-    """Who we are, and whose certificates we take."""
+    """The proxy's certificate, and the authority of accepted clients."""
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.minimum_version = ssl.TLSVersion.TLSv1_2
     tls.verify_mode = ssl.CERT_REQUIRED
@@ -36,13 +36,13 @@ def context(certificate: str, key: str, authority: str) -> ssl.SSLContext:
 
 
 async def serve(listener: socket.socket, tls: ssl.SSLContext, members: Members, store: Tuple[str, int]) -> None:
-    """Until cancelled."""
+    """Serve until cancelled."""
     listener.settimeout(0)
     connections = set()
     while True:
         connection, place = await asyncio.get_running_loop().sock_accept(listener)
         task = asyncio.ensure_future(_receive(connection, str(place[0]), tls, members, store))
-        # somebody has to know of a task for as long as it runs
+        # asyncio holds only weak references to tasks
         connections.add(task)
         task.add_done_callback(connections.discard)
 
@@ -59,7 +59,7 @@ async def _receive(
             lambda: protocol, connection, ssl=tls, ssl_handshake_timeout=HANDSHAKE_S
         )
     except _GONE as error:
-        _log("{} was refused: {}".format(place, error or "it said nothing"))
+        _log("{} was refused: {}".format(place, error or "no data"))
         return
     writer = asyncio.StreamWriter(transport, protocol, reader, loop)
     name = _common_name(writer)
@@ -68,7 +68,7 @@ async def _receive(
         writer.close()
         return
     try:
-        # as from the node's own address: systemd-journal-remote keeps a file for each
+        # from the node's own address: systemd-journal-remote writes a file for each
         onward = await asyncio.open_connection(*store, local_addr=(address_of(name), 0))
     except OSError as error:
         _log("{}: {}:{}: {}".format(name, store[0], store[1], error.strerror or error))
@@ -80,7 +80,7 @@ async def _receive(
 
 
 async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, is_allowed: Callable[[], bool]) -> None:
-    """Until one of them goes, or is welcome no more; the other is told so."""
+    """Forward until one side closes, or the client is no longer allowed; then close the other side."""
     with contextlib.suppress(*_GONE):
         while True:
             chunk = await reader.read(CHUNK)

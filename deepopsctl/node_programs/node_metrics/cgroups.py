@@ -24,7 +24,7 @@ _NO_LIMIT = 1 << 60
 
 @dataclass(frozen=True)
 class Usage:
-    """What a job uses on this node, and may use; None for what its groups do not tell. Seconds, bytes."""
+    """A job's usage and limits on this node; None for values that its cgroups lack. Seconds, bytes."""
 
     cpu_seconds: Optional[float] = None
     memory: Optional[int] = None
@@ -88,7 +88,7 @@ def _entries(directory: str) -> List[str]:
 
 
 def _read(directory: Optional[str], name: str) -> str:
-    # a job may end between two looks
+    # a job may end between two reads
     if directory is None:
         return ""
     try:
@@ -104,7 +104,7 @@ def _table(directory: Optional[str], name: str) -> Dict[str, int]:
 
 
 def _used(table: Dict[str, int], own: str, shared: str) -> Optional[int]:
-    """What a process holds. The page cache is counted for the group as well, up to its limit, but given back."""
+    """Memory of processes. The cgroup's usage includes page cache, which can be reclaimed."""
     return table[own] + table.get(shared, 0) if own in table else None
 
 

@@ -27,7 +27,7 @@ def _parser() -> argparse.ArgumentParser:
         nargs="?",
         choices=("run", "once", "job-begin", "job-end"),
         default="run",
-        help="run until told to stop (default); print one look; as a prolog or epilog, note a job's begin or end",
+        help="run until stopped (default); print the metrics once; as a prolog or epilog, record a job's begin or end",
     )
     return parser
 
@@ -60,7 +60,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
 
 
 def _note(action: str, config: str) -> int:
-    """Keep the job map; where it fails the job goes on, and slurmd's log has the reason."""
+    """Update the job map; if that fails, the job continues, and slurmd's log has the reason."""
     try:
         if action == "job-begin":
             devices = [str(each) for each in _load(config)["collectors"]["jobs"].get("gpus", ())]

@@ -1,4 +1,4 @@
-"""The collectors that there are. A new one is a module with a `KIND`, and a line here."""
+"""All collectors. A new one is a module with a `COLLECTOR`, and a line here."""
 
 from __future__ import annotations
 

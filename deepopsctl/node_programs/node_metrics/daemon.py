@@ -1,4 +1,4 @@
-"""Collectors side by side, each with a thread and a text file of its own: one that hangs or fails stops no other."""
+"""Runs the collectors, each with its own thread and text file: one that hangs or fails does not affect the others."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from typing import Any, Dict, List, Mapping
 from .samples import GAUGE, Collect, Collector, Metric, Sample, render
 from .textfile import remove, write
 
-# After so many intervals without an end, what a collector said last is no longer shown.
+# After so many intervals without a result, a collector's last metrics are removed.
 PATIENCE = 4
 SELF: Mapping[str, Metric] = {
-    "deepops_nodemetrics_up": Metric(GAUGE, "Whether this collector's last look succeeded."),
-    "deepops_nodemetrics_collect_seconds": Metric(GAUGE, "How long this collector's last look took."),
+    "deepops_nodemetrics_up": Metric(GAUGE, "Whether this collector's last run succeeded."),
+    "deepops_nodemetrics_collect_seconds": Metric(GAUGE, "How long this collector's last run took."),
 }
 
 
 @dataclass
 class RunningCollector:
-    """A collector at work."""
+    """State of a running collector."""
 
     name: str
     collector: Collector
@@ -36,7 +36,7 @@ class RunningCollector:
 
 
 class Daemon:
-    """All collectors that the settings name."""
+    """All enabled collectors."""
 
     def __init__(
         self, directory: str, interval_s: float, collectors: Mapping[str, Collector], settings: Mapping[str, Any]
@@ -51,9 +51,9 @@ class Daemon:
         self._stop = threading.Event()
 
     def run(self) -> None:
-        """Until `stop`; then the files are gone."""
+        """Run until `stop`, then remove the files."""
         for each in self._collectors:
-            # a thread in a call that never comes back must not keep the program from its end
+            # a thread in a call that hangs must not block the program's exit
             threading.Thread(target=self._work, args=(each,), name=each.name, daemon=True).start()
         while not self._stop.wait(self._interval_s):
             write(self._path, render(SELF, self._state()))
@@ -93,7 +93,7 @@ class Daemon:
             hangs = time.monotonic() - each.since > PATIENCE * self._interval_s
             if hangs:
                 remove(each.path)
-                _log(each, "has not come back for {:.0f} s".format(time.monotonic() - each.since))
+                _log(each, "has hung for {:.0f} s".format(time.monotonic() - each.since))
             label = {"collector": each.name}
             samples.append(Sample("deepops_nodemetrics_up", float(each.up and not hangs), label))
             samples.append(Sample("deepops_nodemetrics_collect_seconds", each.seconds, label))
@@ -105,14 +105,14 @@ def _path(directory: str, name: str) -> str:
 
 
 def _log(each: RunningCollector, what: str) -> None:
-    """To the journal, once for each change."""
+    """Log a message when it has changed."""
     if what != each.last_message:
         sys.stderr.write("{}: {}\n".format(each.name, what or "works again"))
         each.last_message = what
 
 
 def once(collectors: Mapping[str, Collector], settings: Dict[str, Any]) -> str:
-    """What all of them would write now."""
+    """The metrics of all collectors, once."""
     texts = [
         render(collectors[name].metrics, collectors[name].make(settings[name])())
         for name in collectors

@@ -1,6 +1,6 @@
-"""Which job has what on this node: a file of each, written before it starts and removed after its end.
+"""The jobs on this node and their GPUs: a file per job, written before it starts and removed after its end.
 
-The prolog and the epilog write it (they run as root, with what slurmd says of the job); the collector reads it.
+The prolog and the epilog write it (as root, from slurmd's environment); the collector reads it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Dict, Iterable, List, Mapping, Sequence, Tuple
 
 from .textfile import remove, write
 
-# gone after a restart of the node, as its jobs are
+# on tmpfs: removed by a reboot, like the jobs
 DIRECTORY = "/run/deepops/jobs"
 # for NVIDIA's dcgm-exporter (--hpc-job-mapping-dir): a file of each GPU, with the jobs that have it
 DCGM_DIRECTORY = "/run/deepops/gpus"
@@ -36,7 +36,7 @@ class Gpu:
 
 @dataclass(frozen=True)
 class Job:
-    """What the prolog was told of a job."""
+    """A job, from the prolog's environment."""
 
     number: str
     user: str = ""
@@ -86,8 +86,8 @@ def gpus_of_driver(directory: str = PROC) -> Dict[str, Gpu]:
 
 
 def begin(job: Job, directory: str, dcgm: str) -> None:
-    """Remember a job that starts."""
-    # whose job it is root alone may read here: others ask Slurm, which may keep it from them
+    """Record a job that starts."""
+    # only root may read the owner of a job here: Slurm may hide it from other users
     os.makedirs(dcgm, mode=0o755, exist_ok=True)
     os.makedirs(directory, mode=0o755, exist_ok=True)
     os.chmod(directory, 0o700)
@@ -96,7 +96,7 @@ def begin(job: Job, directory: str, dcgm: str) -> None:
 
 
 def end(number: str, directory: str, dcgm: str) -> None:
-    """Forget a job that has ended."""
+    """Remove a job that has ended."""
     if _NUMBER.fullmatch(number):
         remove(os.path.join(directory, number))
     if os.path.isdir(dcgm):
@@ -122,7 +122,7 @@ def _job(number: str, path: str) -> Job:
 
 
 def sweep(alive: Iterable[str], directory: str, dcgm: str) -> List[str]:
-    """Forget jobs that have no process here and are not about to have one: their epilog never ran."""
+    """Remove jobs without processes that are not about to start: their epilog never ran."""
     living, gone = set(alive), []
     for name in _entries(directory):
         path = os.path.join(directory, name)
@@ -138,7 +138,7 @@ def sweep(alive: Iterable[str], directory: str, dcgm: str) -> List[str]:
 
 
 def write_dcgm_files(directory: str, dcgm: str) -> None:
-    """Write the files of the GPUs anew from those of the jobs, so that what was missed once is right the next time."""
+    """Rewrite the files of the GPUs from those of the jobs, which also corrects missed updates."""
     jobs: Dict[str, List[str]] = {}
     for job in load(directory).values():
         for gpu in job.gpus:

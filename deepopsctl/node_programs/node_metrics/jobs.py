@@ -15,7 +15,7 @@ from .samples import COUNTER, GAUGE, Collector, Metric, Sample
 
 # what the text file has room for, whatever runs on the node
 MOST_JOBS = 1000
-# Slurm is asked whose a job is that began before there was a map, not oftener than this
+# minimum interval of queries to Slurm for jobs that are missing in the map
 ASK_EVERY_S = 60
 SQUEUE_S = 10
 METRICS: Mapping[str, Metric] = {
@@ -32,7 +32,7 @@ Ask = Callable[[Sequence[str]], str]
 
 
 class Jobs:
-    """Remembers between two looks what a look alone does not show: peaks, and what Slurm has answered."""
+    """State between two collections: peaks, and Slurm's answers."""
 
     def __init__(self, settings: Mapping[str, Any], ask: Optional[Ask] = None) -> None:
         self._cgroup = str(settings.get("cgroup", cgroups.ROOT))
@@ -49,14 +49,14 @@ class Jobs:
         known = jobmap.load(self._map)
         by_sluid = {job.sluid: number for number, job in known.items() if job.sluid}
         usage_by_job = {by_sluid.get(name, name): usage for name, usage in cgroups.find(self._cgroup).items()}
-        # a SLUID that nobody has told us: the job began before there was a map
+        # an unknown SLUID: the job began before the map existed
         usages = {number: usage_by_job[number] for number in sorted(usage_by_job) if number.isdigit()}
         for number in jobmap.sweep(usages, self._map, self._dcgm):
             known.pop(number, None)
-        # what is given but not in use is seen as well
+        # allocated but unused resources are counted as well
         numbers = sorted({*usages, *known}, key=int)[:MOST_JOBS]
         whose = self._complete({number: known.get(number, Job(number)) for number in numbers})
-        # of a job whose groups have gone and whose epilog has not come yet: what was last seen
+        # a job without cgroups whose epilog has not run yet: its last values
         ending = {number: self._last[number] for number in known if number in self._last and number not in usages}
         self._last = {**ending, **usages}
         return list(
@@ -84,7 +84,7 @@ class Jobs:
                 yield Sample("deepops_job_gpu", 1, {**label, "gpu": gpu.index, "uuid": gpu.uuid})
 
     def _complete(self, jobs: Dict[str, Job]) -> Dict[str, Job]:
-        """With what Slurm says where the map has no account."""
+        """Adds Slurm's data for jobs without an account in the map."""
         self._answers = {number: job for number, job in self._answers.items() if number in jobs}
         unknown = [number for number, job in jobs.items() if not job.account and number not in self._answers]
         if unknown and time.monotonic() - self._asked_at >= ASK_EVERY_S:
@@ -103,7 +103,7 @@ def _joined(job: Job, answer: Optional[Job]) -> Job:
 
 
 def squeue(numbers: Sequence[str]) -> str:
-    """What Slurm says of jobs; nothing where it does not answer: it will be asked again."""
+    """Slurm's data of jobs; empty if it does not answer: it will be queried again."""
     # without AccountingStorageEnforce an account is whatever the user typed: no user can know this mark, though the
     # arguments of a process are everybody's to read
     mark = secrets.token_hex(16)

@@ -1,4 +1,4 @@
-"""Which mounts of cluster.yml are there on this node. No file system is asked: one that hangs would not answer."""
+"""Which mounts of cluster.yml are mounted on this node. File systems are not accessed: they may hang."""
 
 from __future__ import annotations
 

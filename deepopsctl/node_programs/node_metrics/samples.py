@@ -12,7 +12,7 @@ GAUGE, COUNTER = "gauge", "counter"
 
 @dataclass(frozen=True)
 class Metric:
-    """What stands in the head of a metric: its type and a sentence."""
+    """Header of a metric: its type and help text."""
 
     type: str
     help: str
@@ -35,7 +35,7 @@ class Collector:
     """A collector: the metrics that it may have, and what makes one from its settings of nodemetrics.json.
 
     What `make` returns is called every few seconds in a thread of its own. It raises where it can't know: then none
-    of its metrics is shown, and `deepops_nodemetrics_up` says so.
+    of its metrics is written, and `deepops_nodemetrics_up` is 0.
     """
 
     metrics: Mapping[str, Metric]

@@ -9,7 +9,7 @@ from typing import Dict, Iterator, Optional, Tuple
 
 BEGIN = b"-----BEGIN PGP PUBLIC KEY BLOCK-----"
 _SIGNATURE, _KEY, _SUBKEY = 2, 6, 14
-# types of signatures that say something of the whole key: over a name, or over the key alone
+# types of signatures that apply to the whole key: over a name, or over the key alone
 _OF_THE_KEY = frozenset((0x10, 0x11, 0x12, 0x13, 0x1F))
 _MADE, _KEY_LASTS, _ISSUER = 2, 9, 16
 _NEVER = float("inf")
@@ -37,7 +37,7 @@ def ends(data: bytes) -> Iterator[float]:
 
 
 def _validity(signature: bytes, primary: bytes) -> Optional[Tuple[int, float]]:
-    """When a key's own signature was made, and until when the key is good by it; None for anybody else's."""
+    """Creation time of a key's self-signature, and the end of the key's validity; None for other signatures."""
     if signature[:1] != b"\x04" or signature[1] not in _OF_THE_KEY:
         return None
     hashed = int.from_bytes(signature[4:6], "big")

@@ -25,6 +25,6 @@ def write(path: PathName, text: str) -> None:
 
 
 def remove(path: PathName) -> None:
-    """Take a file away, if it is there: old values would look like new ones."""
+    """Remove a file if it exists: stale values would look current."""
     with contextlib.suppress(FileNotFoundError):
         os.remove(path)

@@ -1,1 +1,1 @@
-"""Age-based purge of a scratch folder: runs on a node, on Python's own library alone (3.9 or later)."""
+"""Age-based purge of a scratch directory: runs on a node, with Python's standard library only (3.9 or later)."""

@@ -1,4 +1,4 @@
-"""How old a file is: by the newest of its last use, its last change and its last change of name, owner or mode.
+"""The age of a file: by the newest of its access, modification and inode change times.
 
 Times are compared as they are, never corrected. A time after now is newer than any age, so the file stays: it may have
 been read a moment ago, during this very run, or on a server whose clock is ahead.
@@ -12,7 +12,7 @@ DAY = 86400
 
 
 class Ages:
-    """What counts as use: reading and changing, or changing alone where the file system keeps no time of reading."""
+    """What counts as use: reads and changes, or only changes if the file system has no access times."""
 
     def __init__(self, *, ignore_reads: bool) -> None:
         self._ignore_reads = ignore_reads
@@ -32,7 +32,7 @@ class Ages:
 
 
 def directory_last_used(status: os.stat_result) -> int:
-    """The same for a folder; whoever lists it (find, a backup) does not use it."""
+    """The same for a directory; listing it (find, a backup) is no use."""
     return max(_seconds(status.st_mtime_ns), _seconds(status.st_ctime_ns))
 
 

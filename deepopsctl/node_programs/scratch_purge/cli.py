@@ -1,4 +1,4 @@
-"""`deepops-purge NAME` lists what is due; with `--apply`, as the timer calls it, does what the configuration says."""
+"""`deepops-purge NAME` lists what is due; with `--apply` (the timer's call) it notifies and deletes as configured."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="deepops-purge", description=__doc__.replace("`", ""))
     parser.add_argument("name", help="of the storage entry, or the path of a configuration")
     parser.add_argument(
-        "--apply", action="store_true", help="tell users and, with mode delete, delete; without it nothing changes"
+        "--apply", action="store_true", help="notify users and, with mode delete, delete; without it nothing changes"
     )
     parser.add_argument("--print0", action="store_true", help="list plain paths, each ended by a NUL")
     parser.add_argument("--json", action="store_true", help="the summary as one object on stdout, in place of the list")
@@ -76,10 +76,10 @@ def _fail(message: str, status: int) -> int:
 
 
 def words(settings: Settings, summary: Summary) -> str:
-    """The summary for people."""
+    """The summary as text."""
     seen = summary.looked_at
     lines = [
-        "{}: {} files in {} folders looked at; {} due ({:.1f} GiB), {} for {}".format(
+        "{}: {} files in {} directories checked; {} due ({:.1f} GiB), {} for {}".format(
             settings.root,
             seen.get("files", 0),
             seen.get("folders", 0),
@@ -96,7 +96,9 @@ def words(settings: Settings, summary: Summary) -> str:
         lines += ["{} kept: {}".format(count, why) for why, count in sorted(summary.kept.items())]
     if summary.users_warned:
         lines.append(
-            "{} files of {} users go soon; {} mails".format(summary.warned, summary.users_warned, summary.mails)
+            "{} files of {} users will be deleted soon; {} mails".format(
+                summary.warned, summary.users_warned, summary.mails
+            )
         )
     for what in ("dated in the future", "special", "excluded", "not entered", "problems"):
         if seen.get(what):

@@ -1,4 +1,4 @@
-"""Delete what was listed, and nothing else: every name is looked at again, in a folder that is held open."""
+"""Delete only what was listed: every name is checked again, in an open directory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .tree import NotEnteredError, OpenPath
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one; `why_kept` says why it is still there, '' where it is deleted."""
+    """Result for one record; `why_kept` is why it was not deleted, '' if it was."""
 
     record: Record
     why_kept: str = ""
@@ -37,7 +37,7 @@ def delete(open_path: OpenPath, records: Iterable[Record], ages: Ages) -> Iterat
 
 def _delete(open_path: OpenPath, record: Record, ages: Ages) -> Optional[str]:
     if not open_path.is_intact():
-        return "moved out of its folder"
+        return "moved out of its directory"
     name = record.parts[-1]
     status = open_path.status_of(name)
     if (status.st_dev, status.st_ino) != (open_path.device, record.inode):
@@ -46,7 +46,7 @@ def _delete(open_path: OpenPath, record: Record, ages: Ages) -> Optional[str]:
         return "replaced since it was listed"
     if _is_used(record, status, ages):
         return "used since it was listed"
-    # between this look and the deletion nothing else is done
+    # nothing else is done between this check and the deletion
     if record.file_type == DIRECTORY:
         os.rmdir(name, dir_fd=open_path.here.handle)
     else:
@@ -58,6 +58,6 @@ def _is_used(record: Record, status: os.stat_result, ages: Ages) -> bool:
     if record.file_type == DIRECTORY:
         return directory_last_used(status) != record.used
     if record.names > 1:
-        # another of its names may have gone a moment ago, by this very run
+        # this run may have deleted another of its hard links
         return ages.last_opened(status) > record.used
     return ages.last_used(status) != record.used

@@ -8,7 +8,7 @@ from typing import List, Sequence
 
 
 class Excluded:
-    """`*.keep` is a name anywhere, `proj/*/data` a path from the root; a folder that matches keeps all below it."""
+    """`*.keep` is a name anywhere, `proj/*/data` a path from the root; a matching directory excludes all below it."""
 
     def __init__(self, patterns: Sequence[str]) -> None:
         self._names = [pattern for pattern in patterns if "/" not in pattern.strip("/")]
@@ -18,7 +18,7 @@ class Excluded:
         ]
 
     def matches(self, above: Sequence[bytes], name: bytes) -> bool:
-        """Whether this name, in the folder that these names lead to, is left alone."""
+        """Whether a name in the directory `above` is excluded."""
         text = os.fsdecode(name)
         if any(fnmatchcase(text, pattern) for pattern in self._names):
             return True

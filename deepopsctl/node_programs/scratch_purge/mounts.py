@@ -1,4 +1,4 @@
-"""What is mounted: whether a tree may be purged at all, and whether its file system says when a file was read."""
+"""Mounts: whether a tree may be purged at all, and whether its file system has access times."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Iterable, Iterator, Tuple
 
 from .settings import HOMES, SYSTEM_TREES
 
-# types whose times of reading are not kept, whatever the mount options say
+# types without access times, whatever the mount options
 _WITHOUT_READS = ("ceph", "fuse.ceph", "fuse.ceph-fuse", "fuse.glusterfs")
 # nothing is mounted there for good
 _TRANSIENT = ("/dev", "/proc", "/run", "/snap", "/sys", "/var/run", "/var/snap")

@@ -1,6 +1,6 @@
-"""Tell users what will go: a list for each in `.to_delete` of the tree itself, and a mail where there is an MTA.
+"""Notify users of files to be deleted: a list for each in `.to_delete` of the tree, and a mail if there is an MTA.
 
-The tree is where users look from every node; this machine may be one on which they have no account.
+The tree is visible to users on every node; they may have no account on this one.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _MAIL_SECONDS = 60
 _ADDRESS = re.compile(r"[A-Za-z0-9._+-]+(@[A-Za-z0-9.-]+)?")
 _SAFE = os.O_NOFOLLOW | os.O_CLOEXEC
 _MNT_DETACH, _UMOUNT_NOFOLLOW = 2, 8
-# a user who puts something there again and again has to be quicker each time
+# limits a race with a user who recreates the path
 _ATTEMPTS = 1000
 
 
 class NoticesError(Exception):
-    """There is no safe place for the lists."""
+    """The directory for the lists can't be created safely."""
 
 
 def user_name(uid: int) -> str:
@@ -50,7 +50,7 @@ def user_name(uid: int) -> str:
 
 
 class UserNotice:
-    """What one user is told; `problem` says why the list could not be written, '' where it could."""
+    """Notice for one user; `problem` is why the list could not be written, '' if it could."""
 
     def __init__(self, uid: int) -> None:
         self.name = user_name(uid)
@@ -71,16 +71,16 @@ class Notices:
         self._users: Dict[int, UserNotice] = {}
         self._budget = Budget(_LARGEST)
         self._waiting = 0
-        # what stood in the place of the lists, under its new name
+        # new names of files that were at the path of the lists
         self.moved: List[str] = []
         self._handle = self._open(open_path.here.handle)
         self._old = set(os.listdir(self._handle))
         for name in [name for name in self._old if name.startswith(".")]:
-            # of a run that was cut off
+            # of an interrupted run
             self._remove(name)
 
     def _open(self, root: int) -> int:
-        """The directory for the lists, root's own alone: whatever others put in its place is moved aside."""
+        """The directory for the lists, root's own alone: anything else at its path is renamed."""
         for _ in range(_ATTEMPTS):
             with contextlib.suppress(FileExistsError):
                 os.mkdir(NOTICES, 0o711, dir_fd=root)
@@ -99,10 +99,10 @@ class Notices:
                     raise
             else:
                 self.moved.append(aside)
-        raise NoticesError("{}: somebody puts something there again and again".format(NOTICES.decode()))
+        raise NoticesError("{}: it is recreated by another process again and again".format(NOTICES.decode()))
 
     def add(self, record: Record, deletion_time: int, day: str) -> None:
-        """One file that goes at a time (seconds since 1970), on a day."""
+        """Add a file that will be deleted at a time (seconds since 1970), on a day."""
         user = self._users.get(record.uid) or self._users.setdefault(record.uid, UserNotice(record.uid))
         user.files += 1
         user.size += record.size
@@ -149,7 +149,7 @@ class Notices:
         )
 
     def finish(self) -> Dict[int, UserNotice]:
-        """Put the lists in place; returns what each user was told."""
+        """Publish the lists; returns the notice of each user."""
         for user in self._users.values():
             if user.left_out:
                 user.lines.append(self._rest(user))
@@ -187,7 +187,7 @@ class Notices:
             return [line for line, _ in zip(stream, range(_SAMPLE + 1)) if not line.startswith("#")]
 
     def close(self) -> None:
-        """Let go of the folder."""
+        """Close the directory."""
         os.close(self._handle)
 
 
@@ -252,7 +252,7 @@ def can_be_mailed(mail: str, name: str) -> bool:
 
 
 def send(sendmail: str, message: str) -> str:
-    """Hand a mail to the machine's MTA; returns what went wrong, or ''."""
+    """Send a mail by the node's MTA; returns the error, or ''."""
     try:
         done = subprocess.run(
             [sendmail, "-t", "-i"],

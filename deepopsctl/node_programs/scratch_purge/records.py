@@ -10,14 +10,14 @@ from typing import IO, Dict, Iterator, Sequence, Tuple
 FILE, LINK, DIRECTORY = b"f", b"l", b"d"
 _FORMATS = {FILE: stat.S_IFREG, LINK: stat.S_IFLNK, DIRECTORY: stat.S_IFDIR}
 _CHUNK = 1 << 16
-# of a path in a list for people; users can nest folders until one path has megabytes
+# longest path shown in a list; users can create paths of megabytes
 _LONGEST = 1000
 _PLAIN = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-+=:,@%^")
 
 
 @dataclass(frozen=True)
 class Record:
-    """One thing in the tree; `path` is relative to the root, `used` when it was last used."""
+    """A file, link or directory; `path` is relative to the root, `used` is when it was last used."""
 
     file_type: bytes
     path: bytes
@@ -34,12 +34,12 @@ class Record:
 
     @property
     def format(self) -> int:
-        """What stat calls its kind."""
+        """The file type bits of stat."""
         return _FORMATS[self.file_type]
 
     @property
     def frees(self) -> int:
-        """Bytes that are free when it is gone; another hard link keeps them."""
+        """Bytes that deleting it frees; none while another hard link exists."""
         return self.size if self.names == 1 else 0
 
 

@@ -1,4 +1,4 @@
-"""One purge from beginning to end: look, tell users, delete what was told long enough, say what was done."""
+"""One run of a purge: scan, notify users, delete what was announced long enough, report."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class BusyError(Exception):
 
 @dataclass
 class Summary:
-    """What one run came to."""
+    """Result of one run."""
 
     name: str
     root: str
@@ -54,12 +54,12 @@ class Summary:
 
     @property
     def ok(self) -> bool:
-        """Whether everything could be looked at and deleted."""
+        """Whether everything could be checked and deleted."""
         return not self.problems
 
 
 class Selection:
-    """Which of the tree's files are due, and which their owners are told of: the one rule of listing and deleting."""
+    """Which files are due, and which are announced to their owners: the same rule for listing and deleting."""
 
     def __init__(self, settings: Settings, now: int, warned: Optional[Warned]) -> None:
         self._settings = settings
@@ -67,13 +67,13 @@ class Selection:
         self._warned = warned
 
     def is_candidate(self, record: Record) -> bool:
-        """Whether it is as old as what users are told of."""
+        """Whether it is old enough to be announced or deleted."""
         if record.file_type == records.DIRECTORY and not self._settings.empty_folders:
             return False
         return record.used <= self._now - (self._settings.age - (self._settings.warn if self._warned else 0))
 
     def deletion_time(self, record: Record) -> int:
-        """When a candidate goes: at its age, and not before its owner was told for the whole notice."""
+        """When a candidate is deleted: at its age, and not before the notice period has passed."""
         by_age = record.used + self._settings.age
         if self._warned is None:
             return by_age
@@ -105,7 +105,7 @@ def list_due(settings: Settings, now: int, show: Callable[[Record], None]) -> Su
 
 
 def apply(settings: Settings, now: int) -> Summary:
-    """Do what the configuration says."""
+    """Notify users and delete as configured."""
     with _Run(settings, now, applied=True) as run:
         run.list_and_notify()
         if settings.deletes:
@@ -178,7 +178,7 @@ class _Run:
                 yield record
 
     def list_and_notify(self) -> None:
-        """Write the list of what is due, and tell users of what will be."""
+        """Write the list of what is due, and notify users of what will be."""
         notices = self._notices() if self._warned else None
         with records.create(self._due_path) as stream:
             due = records.Writer(stream)
@@ -202,7 +202,7 @@ class _Run:
         try:
             notices = Notices(self._open_path, self._settings, self._now)
         except (NoticesError, OSError) as error:
-            # nobody is told, so nothing may be deleted
+            # without notices nothing may be deleted
             raise TreeError("no lists for users: {}".format(error)) from error
         self._stack.callback(notices.close)
         return notices
@@ -214,9 +214,7 @@ class _Run:
                 self._warned.forget_new(uid)
                 self._summary.problems.append("no list for {}: {}".format(user.name, user.problem))
         for name in notices.moved[:1]:
-            self._summary.notes.append(
-                "somebody had taken the place of the lists: what was there is {} now".format(name)
-            )
+            self._summary.notes.append("the path of the lists was taken: what was there is now {}".format(name))
         self._summary.users_warned = sum(1 for user in users.values() if not user.problem)
         if self._settings.mail:
             path = os.path.join(self._settings.state, "mailed.json")
@@ -227,7 +225,7 @@ class _Run:
                 json.dump({uid: when for uid, when in mailed.items() if int(uid) in users}, stream)
 
     def _mail(self, uid: int, user: UserNotice, mailed: Dict[str, int], notices: Notices) -> None:
-        # twice in a notice at most, and every file is in one at least half of it before it goes
+        # at most two mails per notice period: every file is announced at least half of it before its deletion
         if user.problem or not can_be_mailed(self._settings.mail, user.name):
             return
         if mailed.get(str(uid), 0) > self._now - self._settings.warn // 2:
@@ -243,8 +241,8 @@ class _Run:
     def delete(self) -> None:
         """Delete what list_and_tell() found due."""
         if self._memory and self._memory.jumped and not self._settings.warns:
-            # without a notice that begins anew: all is old to a clock that is years ahead
-            self._summary.notes.append("nothing deleted: the last run is not of these days; the next one deletes")
+            # without notices there is no other protection against a clock that is years ahead
+            self._summary.notes.append("nothing deleted: the last run was not in the last days; the next run deletes")
             return
         room = records.Budget(_LARGEST_LOG)
         with open(self._due_path, "rb") as due, self._log() as log:
@@ -266,19 +264,19 @@ class _Run:
         os.makedirs(directory, mode=0o700, exist_ok=True)
         for name in sorted(os.listdir(directory))[:-_KEPT_LOGS]:
             os.unlink(os.path.join(directory, name))
-        # a line at a time: what was deleted before a power cut is told
+        # line-buffered: a power cut loses no line
         return open(os.path.join(directory, "{}.log".format(_day(self._now))), "a", buffering=1, encoding="utf-8")
 
     def summary(self) -> Summary:
-        """What it came to."""
+        """The result."""
         if self._seen:
             self._summary.looked_at = dict(self._seen.counts)
-            # folders that are not entered are no failure of the run
+            # directories that are not entered are not errors
             self._summary.problems += [text for text in self._seen.problems if ": not entered: " not in text]
             self._summary.notes += [text for text in self._seen.problems if ": not entered: " in text]
         if self._warned and self._warned.restarted:
             self._summary.notes.append(
-                "no run in the last days told users anything: nothing goes before {}".format(
+                "no run in the last days notified users: nothing is deleted before {}".format(
                     in_days(self._settings.warn) + " of notice"
                 )
             )

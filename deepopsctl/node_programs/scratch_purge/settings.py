@@ -1,4 +1,4 @@
-"""What one purge is told: a JSON file that deploy writes."""
+"""Settings of one purge: a JSON file that deploy writes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ DIRECTORY = "/etc/deepopsctl/purge"
 STATE = "/var/lib/deepops-purge"
 LOGS = "/var/log/deepops-purge"
 MODES = ("list", "delete")
-# Nobody's scratch, whatever a configuration says: these and all below them ...
+# Never purged, whatever the configuration: these and all below them ...
 SYSTEM_TREES = (
     *("/bin", "/boot", "/dev", "/efi", "/etc", "/gnu", "/lib", "/lib32", "/lib64", "/libx32", "/lost+found", "/nix"),
     *("/ostree", "/proc", "/root", "/run", "/sbin", "/snap", "/sys", "/sysroot", "/usr"),
@@ -19,7 +19,7 @@ SYSTEM_TREES = (
     *("/var/kerberos", "/var/lib", "/var/lock", "/var/log", "/var/mail", "/var/named", "/var/nis", "/var/preserve"),
     *("/var/run", "/var/snap", "/var/spool", "/var/www", "/var/yp"),
 )
-# ... and these themselves; a folder below them can be meant.
+# ... and these themselves; a directory below them is allowed.
 _SYSTEM_FOLDERS = tuple("/" + name for name in ["media", "opt", "srv", "tmp", "var", "var/local", "var/opt", "var/tmp"])
 HOMES = ("/home",)
 # what holds the homes of users is called so wherever it is mounted or exported
@@ -56,7 +56,7 @@ class Settings:
 
     @property
     def warns(self) -> bool:
-        """Whether users are told before; a purge that only lists disturbs nobody."""
+        """Whether users are notified before; a purge that only lists needs no notice."""
         return self.deletes and self.warn > 0
 
     @property
@@ -117,11 +117,11 @@ def _check(settings: Settings) -> None:
 
 
 def root_problem(root: str) -> str:
-    """Why a folder can't be one to purge; '' where it can."""
+    """Why a directory must not be purged; '' if it may."""
     if not root.startswith("/") or root != os.path.normpath(root) or root.startswith("//"):
         return "not an absolute path in its plain form"
     if root == "/":
-        return "the whole machine"
+        return "the whole node"
     if root in _SYSTEM_FOLDERS or any(root == tree or root.startswith(tree + "/") for tree in SYSTEM_TREES):
         return "belongs to the system"
     return "holds the homes of users" if holds_homes(root) else ""

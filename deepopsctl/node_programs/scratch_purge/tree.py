@@ -1,7 +1,7 @@
-"""Folders held open from the root of a purge down: no name is ever resolved again, no link and no mount followed.
+"""Open directories from the root of a purge down: names are never resolved again, links and mounts never followed.
 
 What users own can be renamed, replaced by a link or mounted over between any two calls. So every step is an open of one
-name in a folder that is already open, with O_NOFOLLOW, and what was opened is looked at before it is used.
+name in a directory that is already open, with O_NOFOLLOW, and the result is checked before it is used.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ _OTHERS = 64
 
 
 class TreeError(Exception):
-    """The root is not what it has to be."""
+    """The root can't be purged."""
 
 
 class NotEnteredError(Exception):
-    """A folder that is not entered; the message says why."""
+    """A directory that is not entered; the message has the reason."""
 
 
 def raise_open_file_limit() -> int:
-    """How many levels there can be: a folder that is read takes two descriptors."""
+    """How many levels there can be: a directory that is read takes two descriptors."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = min(hard if hard != resource.RLIM_INFINITY else 65536, 65536)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
@@ -35,29 +35,29 @@ def raise_open_file_limit() -> int:
 
 
 def mount_id(handle: int) -> int:
-    """The mount that an open folder is on: a bind mount of the same file system has another one."""
+    """The mount that an open directory is on: a bind mount of the same file system has another one."""
     with open("/proc/self/fdinfo/{}".format(handle), "rb") as stream:
         for line in stream:
             if line.startswith(b"mnt_id:"):
                 return int(line.split()[1])
-    raise TreeError("the kernel does not say what a folder is mounted on")
+    raise TreeError("the kernel does not report the mount of a directory")
 
 
 def _open_directory(name: bytes, within: Optional[int]) -> int:
     try:
-        # what we read must not look used
+        # reading must not change access times
         return os.open(name, _OPEN | os.O_NOATIME, dir_fd=within)
     except PermissionError:
         return os.open(name, _OPEN, dir_fd=within)
 
 
 def same(one: os.stat_result, other: os.stat_result) -> bool:
-    """Whether two looks were at the same thing."""
+    """Whether two stat results are of the same file."""
     return (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
 
 
 class OpenDirectory:
-    """An open folder and what it was when it was opened."""
+    """An open directory and its status when it was opened."""
 
     def __init__(self, name: bytes, handle: int) -> None:
         self.name = name
@@ -66,7 +66,7 @@ class OpenDirectory:
 
 
 class OpenPath:
-    """The open folders from the root down to the one where we are."""
+    """The open directories from the root down to the current one."""
 
     def __init__(self, root: str, deepest: int) -> None:
         self._deepest = deepest
@@ -83,7 +83,7 @@ class OpenPath:
 
     @property
     def here(self) -> OpenDirectory:
-        """The folder where we are."""
+        """The current directory."""
         return self._folders[-1]
 
     @property
@@ -97,13 +97,13 @@ class OpenPath:
         return tuple(directory.name for directory in self._folders[1:])
 
     def enter(self, name: bytes) -> OpenDirectory:
-        """Go down one level; LeftAloneError where there is no folder of ours, OSError where it can't be opened."""
+        """Go down one level; NotEnteredError if it must not be entered, OSError if it can't be opened."""
         if self.depth >= self._deepest:
             raise NotEnteredError("more than {} levels deep".format(self._deepest))
         # before anything is opened: to open what an automounter waits at would mount it
         seen = self.status_of(name)
         if not stat.S_ISDIR(seen.st_mode):
-            raise NotEnteredError("no longer a folder")
+            raise NotEnteredError("no longer a directory")
         if seen.st_dev != self.device:
             raise NotEnteredError("another file system")
         directory = OpenDirectory(name, _open_directory(name, self.here.handle))
@@ -118,7 +118,7 @@ class OpenPath:
         os.close(self._folders.pop().handle)
 
     def go(self, names: Sequence[bytes]) -> None:
-        """Go to another folder of the tree by the shortest way; what is open already stays open."""
+        """Go to another directory of the tree by the shortest way; what is open already stays open."""
         shared = shared_parts(self.names, names)
         while self.depth > shared:
             self.leave()
@@ -126,11 +126,11 @@ class OpenPath:
             self.enter(name)
 
     def status_of(self, name: bytes) -> os.stat_result:
-        """What is here under a name; links are not followed."""
+        """Status of a name in the current directory; links are not followed."""
         return os.stat(name, dir_fd=self.here.handle, follow_symlinks=False)
 
     def is_intact(self) -> bool:
-        """Whether the folder where we are still is below the root by the names that led here."""
+        """Whether the current directory is still at its path below the root."""
         try:
             return all(
                 same(os.stat(lower.name, dir_fd=upper.handle, follow_symlinks=False), lower.status)
@@ -155,4 +155,4 @@ def _open_root(root: str) -> int:
 
 
 def _root_words(error: OSError) -> str:
-    return "a link or no folder" if isinstance(error, NotADirectoryError) else str(error.strerror)
+    return "a link, or not a directory" if isinstance(error, NotADirectoryError) else str(error.strerror)

@@ -1,4 +1,4 @@
-"""One look at a whole tree, file by file; changes nothing."""
+"""Walk a whole tree, file by file; changes nothing."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from .excluding import Excluded
 from .records import DIRECTORY, FILE, LINK, Record, shown
 from .tree import NotEnteredError, OpenPath
 
-# what users are told of stands here, and is no file of theirs
+# directory of the notices, which are not users' files
 NOTICES = b".to_delete"
 _KEPT_PROBLEMS = 100
 
 
 class Seen:
-    """What a walk met: how many of each kind, and what went wrong, by the first hundred."""
+    """Statistics of a walk: counts by type, and the first hundred problems."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
@@ -29,14 +29,14 @@ class Seen:
         self.counts[what] += 1
 
     def problem(self, path: bytes, why: str) -> None:
-        """Something that could not be looked at."""
+        """Record something that could not be checked."""
         self.count("problems")
         if len(self.problems) < _KEPT_PROBLEMS:
             self.problems.append("{}: {}".format(shown(path) if path else "the root", why))
 
 
 class _Level:
-    """A folder that is being read. Its path is not kept: those of thousands of nested folders would fill the memory."""
+    """A directory that is being read. Its path is not stored: thousands of nested paths would fill memory."""
 
     def __init__(self, handle: int) -> None:
         self.is_empty = True
@@ -55,7 +55,7 @@ class _Level:
 
 
 class Walk:
-    """Yields a record for each file, link and empty folder; sockets, pipes and devices are only counted."""
+    """Yields a record for each file, link and empty directory; sockets, pipes and devices are only counted."""
 
     def __init__(self, open_path: OpenPath, excluded: Excluded, ages: Ages, now: int) -> None:
         self.seen = Seen()
@@ -81,7 +81,7 @@ class Walk:
         try:
             name = level.next_name()
         except OSError as error:
-            # what was not read may be there: such a folder is not empty
+            # entries that could not be read may exist: count the directory as not empty
             level.is_empty = False
             self.seen.problem(self._path(), str(error.strerror))
             name = b""
@@ -97,7 +97,7 @@ class Walk:
             return
         status, path = self._open_path.here.status, self._path() if level.is_empty else b""
         self._open_path.leave()
-        # a user's own folder, on the first level, stays
+        # a user's own directory, on the first level, stays
         if level.is_empty and len(self._levels) > 1:
             yield Record(DIRECTORY, path, directory_last_used(status), status.st_ino, 0, status.st_uid, 1)
 
@@ -108,13 +108,13 @@ class Walk:
         try:
             status = self._open_path.status_of(name)
             if not self._open_path.depth and name == NOTICES and status.st_uid == os.geteuid():
-                # ours; a user's folder of that name hides nothing
+                # the notices; a user's directory of that name is not skipped
                 return
             if stat.S_ISDIR(status.st_mode):
                 self._descend(name)
                 return
         except FileNotFoundError:
-            # its owner was quicker
+            # deleted by its owner meanwhile
             return
         except NotEnteredError as error:
             self.seen.count("not entered")
@@ -129,7 +129,7 @@ class Walk:
             return
         self.seen.count("files")
         used = self._ages.last_used(status)
-        # a file that is used while we look is no more than hours ahead
+        # a file used during the walk, or on a server with a fast clock, is at most hours ahead
         if used > self._now + DAY:
             self.seen.count("dated in the future")
         size = status.st_blocks * 512

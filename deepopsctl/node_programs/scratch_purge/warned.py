@@ -1,6 +1,6 @@
-"""Since when each file stands on its owner's list: none is deleted before it stood there for the whole notice.
+"""Since when each file has been on its owner's list: none is deleted before the notice period has passed.
 
-A folder that is moved into the tree brings files that are old already, and a clock can be wrong. On disk (SQLite), as
+Files moved into the tree may be old already, and a clock can be wrong. On disk (SQLite), as
 there may be millions.
 """
 
@@ -11,19 +11,19 @@ from typing import Optional
 
 from .ageing import DAY
 
-# a purge that did not run for longer warned nobody meanwhile
+# after a longer gap between runs, all notices start again
 _GAP = 3 * DAY
 _SLACK = 3600
 
 
 class Warned:
-    """{inode: when it was first listed}; a file that was used or is gone is forgotten with the next run."""
+    """{inode: when it was first listed}; a file that was used or deleted is removed by the next run."""
 
     def __init__(self, path: str, now: int) -> None:
         self._now = now
         self._database = sqlite3.connect(path, isolation_level=None)
         self._do("PRAGMA journal_mode=WAL")
-        # what a power cut loses is told once more
+        # what a power cut loses is announced again
         self._do("PRAGMA synchronous=NORMAL")
         self._do("BEGIN IMMEDIATE")
         self._do(
@@ -34,7 +34,7 @@ class Warned:
         self._do("CREATE TABLE IF NOT EXISTS runs (last INTEGER)")
         last = self._one("SELECT last FROM runs")
         self.restarted = last is None or not -_SLACK <= now - last <= _GAP
-        # the clock was set, or is wrong; or the machine was off
+        # the clock was set, or is wrong, or the node was off
         self.jumped = last is not None and self.restarted
         if self.restarted:
             self._do("DELETE FROM warned")
@@ -47,7 +47,7 @@ class Warned:
         return None if row is None else int(row[0])
 
     def note(self, inode: int, uid: int) -> int:
-        """It stands on the list of this run; returns since when it does."""
+        """Record a file on the list of this run; returns since when it has been listed."""
         self._do(
             "INSERT INTO warned VALUES (?, ?, ?, ?)"
             " ON CONFLICT (inode) DO UPDATE SET seen = excluded.seen, uid = excluded.uid",
@@ -59,18 +59,18 @@ class Warned:
         return self._one("SELECT first FROM warned WHERE inode = ?", _signed(inode)) or self._now
 
     def forget_new(self, uid: int) -> None:
-        """A user's list could not be written: what would be new on it was not listed."""
+        """Remove a user's new files, as the list could not be written."""
         self._do("DELETE FROM warned WHERE uid = ? AND first = ?", uid, self._now)
 
     def commit(self) -> None:
-        """The run got to its end: what it did not list was used or is gone."""
+        """Commit a complete run: files that it did not list were used or deleted."""
         self._do("DELETE FROM warned WHERE seen < ?", self._now)
         self._do("DELETE FROM runs")
         self._do("INSERT INTO runs VALUES (?)", self._now)
         self._do("COMMIT")
 
     def close(self) -> None:
-        """Without keep() nothing is remembered."""
+        """Without commit() nothing is stored."""
         self._database.close()
 
 

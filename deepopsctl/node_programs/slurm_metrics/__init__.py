@@ -1,1 +1,1 @@
-"""`deepops-slurmmetrics`: what Slurm says of nodes, jobs and itself, as metrics. Python 3.9 and its own library."""
+"""`deepops-slurmmetrics`: metrics of Slurm's nodes, jobs and daemons. Python 3.9 and its standard library."""

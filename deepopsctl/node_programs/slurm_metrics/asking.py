@@ -19,11 +19,11 @@ _MESSAGE_LIMIT = 300
 
 
 class AskingError(Exception):
-    """A command failed, took too long or said too much: one sentence."""
+    """A command failed, took too long or printed too much: one sentence."""
 
 
 def ask(command: Sequence[str], limit_s: float) -> str:
-    """What the command prints; it and what it started are gone when this returns."""
+    """Output of a command; it and its children have ended when this returns."""
     argv, environment, mark = marked(command)
     try:
         process = subprocess.Popen(
@@ -52,7 +52,7 @@ def marked(command: Sequence[str]) -> Tuple[List[str], Dict[str, str], str]:
     """The arguments, environment and mark of a question for records.
 
     Without AccountingStorageEnforce an account is whatever a user typed, separators too: with a mark behind them that
-    nobody can know they are ours. squeue has it from the environment, for arguments are everybody's to read; in what
+    others can't forge them. squeue gets it from the environment, as arguments are readable by all users; in its
     sinfo prints nothing is a user's.
     """
     mark = secrets.token_hex(8)
@@ -84,7 +84,7 @@ def _read(process: subprocess.Popen[bytes], name: str, limit_s: float) -> tuple[
                 size += len(chunk)
                 chunks[key.data].append(chunk)
             if size > OUTPUT_LIMIT:
-                raise AskingError(f"{name}: said more than {OUTPUT_LIMIT >> 20} MiB")
+                raise AskingError(f"{name}: printed more than {OUTPUT_LIMIT >> 20} MiB")
     try:
         process.wait(max(0.1, deadline - time.monotonic()))
     except subprocess.TimeoutExpired as error:

@@ -24,7 +24,7 @@ def _parser() -> argparse.ArgumentParser:
         nargs="?",
         choices=("run", "once"),
         default="run",
-        help="run until told to stop (default); print one look",
+        help="run until stopped (default); print the metrics once",
     )
     return parser
 
@@ -34,7 +34,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         config = _load(options.config)
-        # where slurmctld tells metrics itself, if Prometheus reads them there
+        # slurmctld's own metrics endpoint, if Prometheus reads it
         endpoint = (str(config["address"]), int(config["port"])) if config["native"] else None
         slurm, path, interval_s = SlurmReader(endpoint), Path(config["path"]), float(config["interval_s"])
     except (OSError, ValueError, KeyError, TypeError) as error:

@@ -1,4 +1,4 @@
-"""Look after look, each written down for node exporter; what nobody keeps up to date is not left there."""
+"""The main loop: query Slurm, write metrics for node exporter, and remove them at the end."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .textfile import remove, write
 
 
 class Daemon:
-    """Runs until it is told to stop."""
+    """Runs until it is stopped."""
 
     def __init__(self, slurm: SlurmReader, path: Path, interval_s: float) -> None:
         self._slurm = slurm
@@ -24,7 +24,7 @@ class Daemon:
         self._reported: tuple[str, ...] = ()
 
     def run(self) -> None:
-        """Look, write, wait; the file is gone at the end."""
+        """Query, write, wait; the file is removed at the end."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, _stop)
         message = "READY=1\nWATCHDOG=1"
@@ -36,14 +36,14 @@ class Daemon:
                 self._log_problems(snapshot)
                 notify(message)
                 message = "WATCHDOG=1"
-                # a look that took long is followed by a pause all the same: Slurm has other things to do
+                # pause also after a slow query: Slurm has other things to do
                 took = time.monotonic() - started
                 time.sleep(max(self._interval_s - took, min(took, self._interval_s)))
         finally:
             remove(self._path)
 
     def _log_problems(self, snapshot: Snapshot) -> None:
-        """To the journal, once for each change."""
+        """Log problems when they have changed."""
         if snapshot.problems != self._reported:
             sys.stderr.write("; ".join(snapshot.problems or ("Slurm answers again",)) + "\n")
             sys.stderr.flush()
@@ -51,6 +51,6 @@ class Daemon:
 
 
 def _stop(number: int, frame: Optional[FrameType]) -> None:
-    """Wherever it is: a question to Slurm is given up, not waited for."""
+    """Stop at once, also during a query."""
     del number, frame
     raise SystemExit(0)

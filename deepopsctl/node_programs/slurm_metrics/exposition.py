@@ -7,7 +7,7 @@ from typing import Dict, Iterator, List, Mapping, Tuple
 
 from .textformat import head, line
 
-# what a text of a person's may add to a label; more says nothing to anybody
+# longest user-supplied text in a label
 LABEL_LIMIT = 200
 
 Labels = Tuple[Tuple[str, str], ...]
@@ -15,7 +15,7 @@ Labels = Tuple[Tuple[str, str], ...]
 
 @dataclass
 class Family:
-    """One metric: its name, what it says, and its samples by what follows the name (of a summary) and labels."""
+    """One metric: its name, help text, and its samples by suffix (of a summary) and labels."""
 
     name: str
     help: str
@@ -28,11 +28,11 @@ class Family:
         self.samples[key] = self.samples.get(key, 0.0) + value
 
     def set(self, value: float, **labels: str) -> None:
-        """Say a value; the last one said of the same labels stays."""
+        """Set a value; for the same labels the last one counts."""
         self.samples["", _cleaned(labels)] = value
 
     def sum_up(self, values: List[float], quantiles: Mapping[float, float], **labels: str) -> None:
-        """Say a summary: how many values, their sum, and its quantiles."""
+        """Set a summary: the number of values, their sum, and the quantiles."""
         for quantile, value in quantiles.items():
             self.set(value, **labels, quantile=f"{quantile:g}")
         self.samples["_sum", _cleaned(labels)] = sum(values)
@@ -46,7 +46,7 @@ class Families:
         self._found: Dict[str, Family] = {}
 
     def family(self, name: str, text: str, metric_type: str = "gauge") -> Family:
-        """The metric of that name, made when it is first asked for."""
+        """The metric of that name, created at first use."""
         return self._found.setdefault(name, Family(name, text, metric_type))
 
     def add_value(self, name: str, text: str, value: float) -> None:

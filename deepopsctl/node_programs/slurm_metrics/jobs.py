@@ -25,7 +25,7 @@ _TASKS = re.compile(r"\[([0-9,:-]+)(?:%[0-9]+)?\]")
 
 @dataclass(frozen=True)
 class Job:
-    """A job, or the tasks of an array that nothing tells apart yet: `count` of them."""
+    """A job, or `count` pending tasks of an array."""
 
     id: str
     state: str

@@ -65,14 +65,14 @@ _NODE_STATES = (
 
 
 def add_jobs(families: Families, jobs: Sequence[Job], nodes: Sequence[Node]) -> None:
-    """What /metrics/jobs tells."""
+    """The metrics of /metrics/jobs."""
     _jobs(families, "slurm_jobs", jobs, {})
     busy = sum(1 for node in nodes if node.cpus_allocated > 0)
     families.add_value("slurm_jobs_nodes_alloc", "Total number of nodes allocated by jobs", busy)
 
 
 def add_nodes(families: Families, nodes: Sequence[Node]) -> None:
-    """What /metrics/nodes tells."""
+    """The metrics of /metrics/nodes."""
     for name, text, value in _OF_NODE:
         family = families.family(f"slurm_node_{name}", text)
         for node in nodes:
@@ -87,7 +87,7 @@ def add_nodes(families: Families, nodes: Sequence[Node]) -> None:
 
 
 def add_partitions(families: Families, partitions: Iterable[str], jobs: Sequence[Job], nodes: Sequence[Node]) -> None:
-    """What /metrics/partitions tells."""
+    """The metrics of /metrics/partitions."""
     names = sorted(partitions)
     families.add_value("slurm_partitions", "Total number of partitions", len(names))
     jobs_of: dict[str, list[Job]] = {name: [] for name in names}

@@ -18,7 +18,7 @@ LONGEST_REASON = 1024
 
 @dataclass(frozen=True)
 class Node:
-    """One node. Memory in bytes; `free_memory` None where the node has not told it."""
+    """One node. Memory in bytes; `free_memory` None if the node has not reported it."""
 
     name: str
     partitions: Tuple[str, ...]

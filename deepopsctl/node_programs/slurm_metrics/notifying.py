@@ -1,4 +1,4 @@
-"""What systemd is told of this program."""
+"""Notifications to systemd."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import socket
 
 
 def notify(message: str) -> None:
-    """Tell systemd, where it started this: READY=1 once, WATCHDOG=1 after each round. Otherwise nothing."""
+    """Notify systemd: READY=1 once, WATCHDOG=1 after each round. No effect outside of a unit."""
     where = os.environ.get("NOTIFY_SOCKET", "")
     if not where:
         return

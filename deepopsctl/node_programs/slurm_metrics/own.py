@@ -1,4 +1,4 @@
-"""What deepopsctl tells of Slurm whatever its release: by node, partition, account, user and type of GPU; in bytes."""
+"""deepopsctl's own Slurm metrics, for every release: by node, partition, account, user and GPU type; in bytes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .jobs import PENDING, Job
 from .nodes import Node
 from .waits import QUANTILES, Waits, quantile_of
 
-# Who has jobs is told by name up to so many combinations of partition, account and user, those with most jobs first.
+# Limit of combinations of partition, account and user with their own labels, those with most jobs first.
 WHO_LIMIT = 1000
 OTHERS = "(others)"
 
@@ -46,7 +46,7 @@ def add_jobs(families: Families, jobs: Sequence[Job]) -> None:
     cpus = families.family("deepops_slurm_cpus_allocated", "CPUs that jobs have.")
     memory = families.family("deepops_slurm_memory_allocated_bytes", "Memory that jobs have.")
     gpus = families.family("deepops_slurm_gpus_allocated", "GPUs that jobs have.")
-    wanted = families.family("deepops_slurm_gpus_pending", "GPUs that pending jobs ask for, held ones aside.")
+    wanted = families.family("deepops_slurm_gpus_pending", "GPUs that pending jobs request, without held ones.")
     named = _named(jobs)
     for job in jobs:
         partition, account, user = who = _who(job)

@@ -1,4 +1,4 @@
-"""Where the program is told what to do."""
+"""Path of the program's configuration."""
 
 from __future__ import annotations
 

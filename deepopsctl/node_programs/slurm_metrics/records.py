@@ -1,6 +1,6 @@
 """Tables as squeue and sinfo print them for `-O FIELD:.0SEPARATOR,...`: whole fields, and ends that no text has.
 
-Reasons and accounts come from people, with whatever is in them: `asking` marks the separators that are ours.
+Reasons and accounts are user input with arbitrary characters: `asking` marks the real separators.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _GRES = re.compile(r"gpu(?::([A-Za-z][^:(,]*))?(?::([0-9]+))?(?:\([^)]*\))?")
 
 
 def layout(fields: Sequence[str]) -> str:
-    """The argument of -O. `.0` asks for as much room as each text takes: without it, texts are cut."""
+    """The argument of -O. `.0` sets an unlimited width: without it, texts are cut."""
     return "".join(f"{name}:.0{FIELD}," for name in fields[:-1]) + f"{fields[-1]}:.0{RECORD}"
 
 
@@ -53,7 +53,7 @@ def tres(text: str) -> Mapping[str, str]:
 
 
 def gpus_of_tres(tres_values: Mapping[str, str]) -> Mapping[str, int]:
-    """{type: count}; '' counts those of which Slurm tells no type."""
+    """{type: count}; '' counts those without a type."""
     typed = {
         name[len("gres/gpu:") :]: whole_number(value)
         for name, value in tres_values.items()

@@ -1,4 +1,4 @@
-"""One look at Slurm: a question to each of squeue, sinfo and sdiag, one to slurmdbd, and the text that follows."""
+"""One snapshot of Slurm: queries by squeue, sinfo and sdiag, one to slurmdbd, and the metrics text."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Ask = Callable[[Sequence[str], float], str]
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What was seen: the text, and one sentence for each thing that went wrong."""
+    """The metrics text, and one sentence for each problem."""
 
     text: str
     up: bool
@@ -37,7 +37,7 @@ class Snapshot:
 
 
 class SlurmReader:
-    """Slurm as seen from here, look after look."""
+    """Reads snapshots, and keeps the wait times between them."""
 
     def __init__(self, endpoint: Optional[Tuple[str, int]], asked: Ask = ask) -> None:
         self._endpoint = endpoint
@@ -45,7 +45,7 @@ class SlurmReader:
         self._waits = Waits()
 
     def read_snapshot(self, now: float) -> Snapshot:
-        """Ask everything once. Where Slurm does not answer, nothing is told but that."""
+        """Query everything once. If Slurm does not answer, only that is reported."""
         started = time.monotonic()
         families = Families()
         problems = []
@@ -63,15 +63,17 @@ class SlurmReader:
         else:
             database = 1
         families.add_value("deepops_slurmdbd_up", "Whether slurmdbd answers, with its database.", database)
-        families.add_value("deepops_slurm_up", "Whether Slurm answered all questions of the last look.", int(up))
-        families.add_value("deepops_slurm_collect_seconds", "How long the last look took.", time.monotonic() - started)
+        families.add_value("deepops_slurm_up", "Whether Slurm answered all queries of the last snapshot.", int(up))
+        families.add_value(
+            "deepops_slurm_collect_seconds", "How long the last snapshot took.", time.monotonic() - started
+        )
         return Snapshot(families.text(), up, tuple(problems))
 
     def _add(self, families: Families, now: float) -> None:
-        # the cheapest question first: where it fails, the others are not asked
+        # the cheapest query first: if it fails, the others are skipped
         figures = statistics.parse(self._ask(statistics.COMMAND, COMMAND_LIMIT_S))
         if not figures:
-            raise AskingError("sdiag: said nothing of a scheduler")
+            raise AskingError("sdiag: no scheduler statistics in its output")
         all_nodes, bad_nodes = nodes.parse(self._ask(nodes.COMMAND, COMMAND_LIMIT_S))
         all_jobs, bad_jobs = jobs.parse(self._ask(jobs.COMMAND, COMMAND_LIMIT_S))
         # from their nodes: one that has none would take one more question
@@ -84,7 +86,7 @@ class SlurmReader:
             native.add_jobs(families, all_jobs, all_nodes)
             native.add_partitions(families, partitions, all_jobs, all_nodes)
             for name, value in figures.items():
-                families.add_value(name, "As sdiag tells it.", value)
+                families.add_value(name, "As reported by sdiag.", value)
         own.add_nodes(families, all_nodes)
         own.add_jobs(families, all_jobs)
         self._waits.see(all_jobs, now)
@@ -99,7 +101,7 @@ class SlurmReader:
         families.family("deepops_slurm_version_info", "1 for the release of Slurm.").set(1, version=version)
 
     def _is_native(self) -> bool:
-        """Whether slurmctld tells these names itself, to anybody: then Prometheus has them from there."""
+        """Whether slurmctld serves these metrics without authentication: then Prometheus reads them there."""
         if self._endpoint is None:
             return False
         asked = http.client.HTTPConnection(*self._endpoint, timeout=ENDPOINT_LIMIT_S)

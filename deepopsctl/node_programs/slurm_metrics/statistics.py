@@ -70,10 +70,10 @@ _NAMES: Mapping[str, Mapping[str, str]] = {
     },
 }
 NAMES = frozenset(name for section in _NAMES.values() for name in section.values()) | {"slurm_sdiag_latency"}
-# what follows counts requests by type and by user: no business of ours, and users' names are in it
+# what follows counts requests by type and by user: not read, as it has users' names
 _END = "remote procedure call statistics"
 _LATENCY = re.compile(r"Latency for [0-9]+ calls to gettimeofday\(\): ([0-9]+)")
-# in its brackets are the name of the setting, a unit or a limit; where they tell two lines apart they are in the table
+# in its brackets are the name of the setting, a unit or a limit; if they distinguish two lines they are in the table
 _REMARK = re.compile(r" \((?:microseconds|bf_node_space_size|max_sched_time|bf_max_time)\)")
 
 

@@ -1,4 +1,4 @@
-"""How long jobs waited that started in the last hour; kept here, as Slurm forgets jobs minutes after their end."""
+"""Wait times of jobs that started in the last hour; stored here, as slurmctld drops jobs minutes after their end."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .jobs import Job
 
 WINDOW_S = 3600
 QUANTILES = (0.5, 0.9)
-# an hour with more starts than that is told by its last ones
+# in an hour with more starts only the last ones count
 KEPT = 50_000
 
 

@@ -1,4 +1,4 @@
-"""A check as a plain dict: what every suite says of a target, in the form that deepopsctl's reports read.
+"""A check as a plain dict: a suite's result for a target, in the form that deepopsctl's reports read.
 
 Suites of jobs use it, too: deepopsctl/gpucheck/checkform.py is a link to this file, which therefore
 imports nothing of its package and is written for Python 3.8.

@@ -89,7 +89,7 @@ def test_changed_files_are_still_ones_that_prometheus_takes(tmp_path: Path) -> N
         ("{DiskFull: {drain: 1}}", "drain is true or false"),
         ("{DiskFull: 5}", "is no mapping"),
         ("{Watchdog: {enabled: false}}", "it stays"),
-        ("[DiskFull]", "monitoring_alerts is no mapping"),
+        ("[DiskFull]", "monitoring_alerts is not a mapping"),
     ],
 )
 def test_what_makes_no_sense_is_refused_in_a_sentence(changes: str, said: str) -> None:

@@ -61,7 +61,7 @@ def test_the_package_comes_in_the_version_that_goes_with_dcgm() -> None:
 @pytest.mark.parametrize(
     ("has_dcgm", "dcgm", "what", "hint"),
     [
-        (False, DCGM, "asks DCGM, which is not wanted", "nvidia_dcgm: true"),
+        (False, DCGM, "needs DCGM, which is not enabled", "nvidia_dcgm: true"),
         (True, UNPAIRED, "made for DCGM 4.6.0, and this one is 4.7.0", "a pair that NVIDIA has released"),
     ],
 )

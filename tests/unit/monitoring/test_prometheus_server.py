@@ -160,7 +160,7 @@ def test_what_is_neither_a_size_nor_a_share_is_refused(size: str) -> None:
 def test_what_is_no_time_is_refused(time: str) -> None:
     (problem,) = prometheus(replace(HOST, settings={"retention": time})).problems
 
-    assert problem == f"monitoring_retention: {time} is no time: write 90d, 26w or 1y"
+    assert problem == f"monitoring_retention: {time} is not a time: write 90d, 26w or 1y"
 
 
 def test_the_launcher_counts_what_prometheus_has_already_as_its_own(tmp_path: Path) -> None:

@@ -205,7 +205,7 @@ class TestTheReport:
 
     def test_says_what_nobody_knows_of_gpus(self) -> None:
         assert "monitoring has left no summary" in render(measure(job()))
-        assert "told after its end" in render(measure(job(State="RUNNING", End="Unknown")))
+        assert "available after its end" in render(measure(job(State="RUNNING", End="Unknown")))
 
 
 class TestTheSummary:

@@ -309,7 +309,7 @@ def test_a_machine_that_left_the_cluster_is_refused_by_name_though_its_certifica
         (tmp_path / "members").write_text("gpu01\ngpu09\n", encoding="utf-8")
         assert said(port, gpu09, tmp_path) == b"heard hello\n"
     assert heard == [address_of("gpu09")]
-    assert "gpu09 (127.0.0.1) was refused: it is no machine of this cluster" in capsys.readouterr().err
+    assert "gpu09 (127.0.0.1) was refused: it is not a node of this cluster" in capsys.readouterr().err
 
 
 def test_who_is_taken_out_while_it_sends_is_heard_no_more(tmp_path: Path) -> None:

@@ -285,7 +285,7 @@ def test_refuses_a_root_that_is_reached_by_a_link(tmp_path: Path, link: str) -> 
     (tmp_path / "scratch").symlink_to(tmp_path / "real/scratch")
     through = {"scratch": tmp_path / "scratch", "above": tmp_path / "above/scratch"}[link]
 
-    with pytest.raises(TreeError, match="a link or no folder"):
+    with pytest.raises(TreeError, match="a link, or not a directory"):
         listed(settings(through))
 
 
@@ -518,7 +518,7 @@ def test_a_folder_replaced_by_a_link_is_not_followed(root: Path, victim: Path) -
 
     outcomes = attacked(root, attack, settings(root))
 
-    assert [outcome.why_kept for outcome in outcomes] == ["", "moved out of its folder"]
+    assert [outcome.why_kept for outcome in outcomes] == ["", "moved out of its directory"]
     assert left(victim) == {"one", "two"}
     assert (root / "alice/away/two").exists()
 
@@ -529,7 +529,7 @@ def test_a_folder_moved_out_of_the_tree_while_it_is_open_is_left_alone(root: Pat
 
     outcomes = attacked(root, lambda: (root / "alice").rename(tmp_path / "taken"), settings(root))
 
-    assert [outcome.why_kept for outcome in outcomes] == ["", "moved out of its folder"]
+    assert [outcome.why_kept for outcome in outcomes] == ["", "moved out of its directory"]
     assert (tmp_path / "taken/work/two").exists()
 
 
@@ -645,7 +645,7 @@ def test_a_clock_that_jumps_starts_the_notice_anew(root: Path) -> None:
     jumped = apply(given, LATER + 1000 * DAY)
 
     assert jumped.deleted == 0
-    assert "nothing goes before 7 days of notice" in jumped.notes[0]
+    assert "nothing is deleted before 7 days of notice" in jumped.notes[0]
 
 
 def test_after_a_jump_of_the_clock_a_run_deletes_nothing_though_nobody_is_told_before(root: Path) -> None:
@@ -656,7 +656,7 @@ def test_after_a_jump_of_the_clock_a_run_deletes_nothing_though_nobody_is_told_b
     jumped = apply(given, LATER)
 
     assert (jumped.due, jumped.deleted) == (1, 0)
-    assert jumped.notes == ["nothing deleted: the last run is not of these days; the next one deletes"]
+    assert jumped.notes == ["nothing deleted: the last run was not in the last days; the next run deletes"]
     assert apply(given, LATER + DAY).deleted == 1
 
 
@@ -731,7 +731,7 @@ def test_nobody_stops_the_purge_by_taking_the_place_of_the_lists(root: Path, tmp
     assert not (root / "alice/old").exists()
     status = taken.lstat()
     assert (stat.S_ISDIR(status.st_mode), status.st_uid, stat.S_IMODE(status.st_mode)) == (True, 0, 0o711)
-    assert "the place of the lists: what was there is .to_delete." in " ".join(runs[0].notes)
+    assert "the path of the lists was taken: what was there is now .to_delete." in " ".join(runs[0].notes)
     assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
@@ -928,7 +928,7 @@ def test_thousands_of_nested_folders_with_long_names_do_not_fill_the_memory(root
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"root": "/"}, "the whole machine"),
+        ({"root": "/"}, "the whole node"),
         ({"root": "/etc"}, "belongs to the system"),
         ({"root": "/usr/local/scratch"}, "belongs to the system"),
         ({"root": "/var"}, "belongs to the system"),

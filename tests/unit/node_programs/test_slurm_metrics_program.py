@@ -87,7 +87,7 @@ def test_a_command_that_fails_says_why() -> None:
 def test_a_command_that_never_stops_talking_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asking, "OUTPUT_LIMIT", 1 << 20)
 
-    with pytest.raises(AskingError, match=r"said more than 1 MiB"):
+    with pytest.raises(AskingError, match=r"printed more than 1 MiB"):
         ask(["yes"], 60)
 
 

@@ -230,7 +230,7 @@ class TestTableOfAModel:
         found = block(samples.facts([result("gpu01"), result("gpu02")]))
 
         assert "gpu-bf16-gemm" not in [column.check for column in found.columns]
-        assert found.model.not_measured == ("Not measured: bf16 matrix product (no cuBLAS given: --cublas PATH)",)
+        assert found.model.not_measured == ("Not measured: bf16 matrix product (no cuBLAS: use --cublas PATH)",)
 
     def test_a_gpu_that_does_not_open_stands_with_its_neighbours(self) -> None:
         cards = [gpu(0), gpu(1), {"index": 2, "error": "the GPU has fallen off the bus"}]

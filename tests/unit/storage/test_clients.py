@@ -134,7 +134,7 @@ def test_the_mount_of_lustre_is_its_source_and_nothing_hidden() -> None:
         ("2.17.0", "2.15.1", "lustre.version: version 2.15.1 is older than 2.15.4"),
         ("2.17.0", "new", "lustre.version: 'new' is no version"),
         (MIRROR, "modules: dkms", "lustre: its packages come from nowhere"),
-        (f", fingerprint: {FINGERPRINT}", "", "lustre.repository: nobody vouches for it without key and fingerprint"),
+        (f", fingerprint: {FINGERPRINT}", "", "lustre.repository: needs key and fingerprint"),
         (FINGERPRINT, "0123", "lustre.fingerprint: is no fingerprint"),
         (MIRROR, "archives: {'https://x.example.com/a.deb': abc}", "lustre.archives: 'https://x.example.com/a.deb' is"),
         (
@@ -246,7 +246,7 @@ def test_beegfs_comes_from_its_own_repository_unless_a_mirror_is_named() -> None
 def test_two_file_systems_of_beegfs_on_a_machine_need_two_ports() -> None:
     other = BEEGFS.replace("name: work", "name: more").replace("/work", "/more")
 
-    assert faults(BEEGFS, other) == ["storage[1].beegfs.client_port: 8004 is the port of work on the same machine, too"]
+    assert faults(BEEGFS, other) == ["storage[1].beegfs.client_port: 8004 is already the port of work on the same node"]
     assert parse_spec(spec(BEEGFS, other.replace("8.3", "8.3, client_port: 8014")), "x").storage
     assert parse_spec(spec(BEEGFS, other.replace("nodes: gpu1", "nodes: gpu2")), "x").storage
 

@@ -155,7 +155,7 @@ def test_cluster_yml_is_written_as_it_was_read() -> None:
         (
             "default:",
             "kind: group\n      default:",
-            "cluster.yml:13: storage[0].quota.kind: 'group' is no kind of quota",
+            "cluster.yml:13: storage[0].quota.kind: 'group' is not a type of quota",
         ),
         ("default:", "grace: soon\n      default:", "cluster.yml:13: storage[0].quota.grace: 'soon' is no time"),
         ("default:", "kind: project\n      default:", "cluster.yml:15: storage[0].quota.users: are for kind: user"),
@@ -171,9 +171,9 @@ def test_refuses_quotas_that_cannot_be(before: str, after: str, fault: str) -> N
 @pytest.mark.parametrize(
     ("before", "after", "fault"),
     [
-        ("rrg/prof-b", "../prof-b", "'../prof-b' is no folder below /project"),
-        ("rrg/prof-b", "def-prof/b", "is in the same folder as def-prof"),
-        ("rrg/prof-b", "def-prof", "is in the same folder as def-prof"),
+        ("rrg/prof-b", "../prof-b", "'../prof-b' is not a directory below /project"),
+        ("rrg/prof-b", "def-prof/b", "has the same directory as def-prof"),
+        ("rrg/prof-b", "def-prof", "has the same directory as def-prof"),
         ("id: 4242", f"id: {number_of('def-prof')}", "is already that of def-prof"),
         ("id: 4242", "id: 0", "'0' is no number of a project"),
         ("id: 4242", f"id: {2**32}", "is no number of a project"),

@@ -35,9 +35,9 @@ class TestWhatIsMeasured:
             ({}, Order(), "GPU-00000000", ""),
             ({}, Order(), "", "not in CUDA_VISIBLE_DEVICES="),
             ({}, Order(), "1,2", "not in CUDA_VISIBLE_DEVICES=1,2"),
-            ({}, Order(measure=False), None, "not asked for: --inventory"),
+            ({}, Order(measure=False), None, "skipped by --inventory"),
             ({"error": "lost"}, Order(), None, "the driver can't open it: lost"),
-            ({"uuid": None}, Order(), None, "the driver doesn't tell its UUID"),
+            ({"uuid": None}, Order(), None, "the driver doesn't report its UUID"),
             ({"mig": {"now": True, "after_reboot": True}}, Order(), None, "cut into MIG slices: the bounds are for whole GPUs"),  # noqa: E501 (a row of a table)
             ({"processes": 2}, Order(), None, "2 processes compute on it: measuring would disturb them (--busy-too)"),
             ({"processes": 2}, Order(busy_too=True), None, ""),
@@ -183,9 +183,9 @@ class TestCommandLine:
     def test_people_see_every_skip_once_with_its_reason(self) -> None:
         results = [result("gpu01"), result("gpu02")]
 
-        found = [line for line in lines(results, evaluate(results)) if "no cuBLAS given" in line]
+        found = [line for line in lines(results, evaluate(results)) if "no cuBLAS: use" in line]
 
-        assert found == ["  gpu-bf16-gemm  16 targets  no cuBLAS given: --cublas PATH"]
+        assert found == ["  gpu-bf16-gemm  16 targets  no cuBLAS: use --cublas PATH"]
 
 
 class TestPackedFile:
